@@ -1,0 +1,49 @@
+# Third-party packages, found once for every folder.
+
+find_package(Threads REQUIRED)
+find_path(TV_VULKAN_HEADERS vulkan/vulkan.h REQUIRED)  # the loader itself is opened at run time
+find_package(spdlog REQUIRED)                          # used header-only, so nothing is linked
+find_package(fmt QUIET)
+add_library(tv_spdlog INTERFACE)
+target_link_libraries(tv_spdlog INTERFACE spdlog::spdlog_header_only)
+
+# Debian's static libprotobuf is not position independent: the shared lite runtime is linked, and
+# the wheel carries a copy.
+find_path(TV_PROTOBUF_INCLUDE google/protobuf/message_lite.h REQUIRED)
+find_library(TV_PROTOBUF_LITE NAMES protobuf-lite REQUIRED)
+find_program(TV_PROTOC protoc REQUIRED)
+
+function(tv_protobuf target proto)
+  get_filename_component(stem ${proto} NAME_WE)
+  file(RELATIVE_PATH dir ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  set(out ${CMAKE_BINARY_DIR}/${dir}/${stem}.pb)
+  add_custom_command(
+    OUTPUT ${out}.cc ${out}.h
+    COMMAND ${TV_PROTOC} --cpp_out=${CMAKE_BINARY_DIR} -I${CMAKE_SOURCE_DIR}
+            ${CMAKE_CURRENT_SOURCE_DIR}/${proto}
+    DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${proto} VERBATIM)
+  target_sources(${target} PRIVATE ${out}.cc ${out}.h)
+  set_source_files_properties(${out}.cc PROPERTIES COMPILE_OPTIONS -w)
+  target_include_directories(${target} SYSTEM PRIVATE ${TV_PROTOBUF_INCLUDE})
+  target_link_libraries(${target} PRIVATE ${TV_PROTOBUF_LITE})
+endfunction()
+
+find_package(nlohmann_json QUIET)
+
+# glslang 12 to 15: the set of static libraries differs, the order matters.
+find_path(TV_GLSLANG_INCLUDE glslang/Public/ShaderLang.h REQUIRED)
+add_library(tv_glslang INTERFACE)
+target_include_directories(tv_glslang SYSTEM INTERFACE ${TV_GLSLANG_INCLUDE})
+set(glslang_libs)
+foreach(lib glslang MachineIndependent GenericCodeGen OSDependent OGLCompiler SPIRV
+            glslang-default-resource-limits SPIRV-Tools-opt SPIRV-Tools)
+  find_library(TV_LIB_${lib} NAMES ${lib})
+  if(TV_LIB_${lib})
+    list(APPEND glslang_libs ${TV_LIB_${lib}})
+  endif()
+endforeach()
+if(NOT glslang_libs)
+  message(FATAL_ERROR "glslang's libraries were not found; install glslang-dev and spirv-tools")
+endif()
+target_link_libraries(tv_glslang INTERFACE -Wl,--start-group ${glslang_libs} -Wl,--end-group
+                      Threads::Threads)

@@ -1,0 +1,92 @@
+#pragma once
+// What a converter emits: tactics, each a list of kernel launches over named operands.
+//
+// The GLSL that a kernel template sees of its operands, parameters and workgroup size is generated
+// from the Step (csrc/codegen/preamble.h), so a template declares none of them and no second list
+// can disagree. docs/adding_an_operator.md shows both sides.
+
+#include <array>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "csrc/converter.h"
+
+namespace tv {
+
+/// One buffer operand of a step. In the kernel, for an operand `x`:
+///   x_T               the type that loads give: float for floats, int for 8-32 bit integers and
+///                     bool, int64_t for int64
+///   x_load(uint i)    element i in row-major order of the value's shape - through its view's
+///                     strides and, for `prologue_arg`, through the fused head
+///   x_store(uint i, x_T v)  likewise, through the fused tail; rounds to nearest even
+///   x_raw(uint i)     element i of the storage, counted from the view's offset (use with strides)
+///   x_vec4(uint i)    elements i … i+3 of the storage as vec4 (floats; i % 4 == 0), where `vec4`
+struct Operand {
+  std::string name;
+  ValueId value = kNoValue;
+  bool write = false;          ///< else read
+  bool read_write = false;     ///< a scratch that the step updates in place
+  bool vec4 = false;           ///< wants x_vec4 (and x_store4): its storage is 16-byte aligned, dense
+  bool plain = false;          ///< ignore fused head and tail (x_load = storage order of the value)
+};
+
+/// A scalar parameter: in the kernel a `const uint`, `const int` or `const float` called `name`.
+struct Param {
+  std::string name;
+  std::variant<Expr, float> value;
+  bool is_signed = false;      ///< int in place of uint
+  /// Becomes a specialisation constant where the expression is constant, so that the driver unrolls
+  /// and folds; else (and always without this) it is read from the push constants.
+  bool specialise = false;
+};
+
+struct Grid {
+  std::array<Expr, 3> groups = {Expr(1), Expr(1), Expr(1)};
+  bool flat = false;           ///< use tv_group() in the kernel; any count of workgroups
+  static Grid flat_groups(Expr count) { return {{std::move(count), 1, 1}, true}; }
+};
+
+/// One kernel launch.
+struct Step {
+  std::string kernel;          ///< template: converters/kernels/<kernel>.comp
+  std::vector<std::pair<std::string, std::string>> defines;
+  std::vector<Operand> operands;
+  std::vector<Param> params;
+  Grid grid;
+  std::array<uint32_t, 3> local_size = {64, 1, 1};  ///< LOCAL_X, LOCAL_Y, LOCAL_Z in the kernel
+  uint32_t subgroup_size = 0;  ///< required; 0: any
+  /// The kernel may call tv_uniform(uint id), which equals `id` but is read through a table in the
+  /// push constants: lavapipe 22-25 takes only constants and push constants for uniform, so an
+  /// address made from it becomes one scalar load. `id` must be below 32768.
+  bool uniform_table = false;
+};
+
+/// One way to compute a node. `refusal` says why it cannot apply (then `steps` is ignored).
+struct Tactic {
+  std::string name;            ///< "matmul_tiled_f32_64x64x16"
+  std::string refusal;
+  std::vector<Step> steps;
+};
+
+class Builder {
+ public:
+  virtual ~Builder() = default;
+
+  /// A temporary of this tactic (or, where everything written to it comes from weights, a packed
+  /// weight: such steps become part of the weight program by themselves).
+  virtual ValueId scratch(const std::string& name, DType dtype, Shape shape) = 0;
+  /// Strides in elements of a value's storage: those of its view, else row-major.
+  virtual Shape strides_of(ValueId value) const = 0;
+  /// True where the value depends on weights and constants only.
+  virtual bool is_constant(ValueId value) const = 0;
+  /// Emits the node: candidates best first by rule; the last one is the plain reference kernel.
+  virtual void emit(std::vector<Tactic> tactics) = 0;
+};
+
+// Shorthand for operands.
+Operand src(std::string name, ValueId value);
+Operand dst(std::string name, ValueId value);
+
+}  // namespace tv

@@ -1,0 +1,104 @@
+#pragma once
+// Converters: one entry per ATen operator, registered by the files in converters/. The registry is
+// the only list of what is supported.
+//
+// An entry says in one of four ways how its operator becomes kernels:
+//   expand   - rewrites the node into other operators (addmm → matmul + add). Runs first.
+//   pointwise- gives a row of the pointwise table and its operands; fusion and codegen do the rest.
+//   view     - describes the result as a view of its input; no kernel where consumers can read it.
+//   convert  - emits tactics, each a list of kernel launches (Steps).
+// The same entry's `unsupported` answers the partitioner.
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/settings.h"
+#include "runtime/device_profile.h"
+
+namespace tv {
+
+class Builder;    // csrc/builder.h: what `convert` emits into
+class Rewriter;   // csrc/rewriter.h: what `expand` writes into
+
+/// What a decision about one node may depend on.
+struct NodeContext {
+  const Graph& graph;
+  const Node& node;
+  const DeviceProfile& device;
+  const Settings& settings;
+
+  const Value& value(std::string_view arg) const { return graph.value(node.input(arg)); }
+  const Shape& shape(std::string_view arg) const { return value(arg).shape; }
+  DType dtype(std::string_view arg) const { return value(arg).dtype; }
+  const Value& output(size_t i = 0) const { return graph.value(node.outputs.at(i)); }
+  int64_t rank(std::string_view arg) const { return graph.rank(node.input(arg)); }
+  /// `dim` wrapped into [0, rank); throws Error(kUser) out of range.
+  int64_t wrap(int64_t dim, int64_t rank) const;
+};
+
+/// One instruction for a pointwise operator: which tensor arguments it reads, in what order, and
+/// the table row. Made from the node alone.
+struct PointwiseOp {
+  std::vector<ValueId> operands;
+  PointwiseInstr instr;           ///< operands are numbered 0 … n-1 in the order above
+};
+
+struct Converter {
+  std::string op;                 ///< "aten::relu", "aten::add.Tensor", "tv::matmul"
+
+  /// "" when the node is supported, else a sentence a user can act on. Common checks (dtypes that
+  /// the device can store, rank, element count < 2^31) are made for every node before this.
+  std::function<std::string(const NodeContext&)> unsupported;
+
+  std::function<void(const NodeContext&, Rewriter&)> expand;
+  std::function<PointwiseOp(const NodeContext&)> pointwise;
+  /// The output as a view of value `node.input(first tensor argument)` given that value's layout
+  /// (shape, strides, offset, all relative to View::base); nullopt: needs a copy first.
+  std::function<std::optional<View>(const NodeContext&, const View& input, size_t output_index)> view;
+  std::function<void(const NodeContext&, Builder&)> convert;
+
+  /// Tensor arguments that `convert` reads through explicit strides (Builder::strides_of) or through
+  /// flat loads at small cost, so that a view needs no copy. "*": all of them.
+  std::vector<std::string> reads_views;
+  /// A tensor argument that is read once per element, so that a pointwise head may be computed while
+  /// reading it; "" none.
+  std::string prologue_arg;
+  /// outputs[0] is written once per element through <dst>_store, so a pointwise tail may fuse.
+  bool epilogue = false;
+  /// Output values that are not written when they are not used (e.g. max_pool's indices).
+  bool is_compute = true;         ///< false: free (views, getitem), not counted by min_block_size
+
+  /// Small nodes, as graphs with one node, that make `convert` use every kernel variant: the kernel
+  /// tests compile all tactics of each. Required where `convert` is set.
+  std::function<std::vector<Graph>()> examples;
+  std::string notes;              ///< for tv.supported_ops()
+};
+
+class Registry {
+ public:
+  static Registry& instance();
+  void add(Converter converter);                       ///< throws on a second entry for an operator
+  const Converter* find(std::string_view op) const;    ///< null where there is none
+  const std::map<std::string, Converter, std::less<>>& all() const { return entries_; }
+
+ private:
+  std::map<std::string, Converter, std::less<>> entries_;
+};
+
+/// Registers at static initialisation: `static const RegisterConverter softmax{{.op = …}};`
+struct RegisterConverter {
+  explicit RegisterConverter(Converter converter) { Registry::instance().add(std::move(converter)); }
+  RegisterConverter(std::initializer_list<Converter> converters) {
+    for (const Converter& c : converters) Registry::instance().add(c);
+  }
+};
+
+/// Why `node` cannot be in an engine, or "". The one place that asks: registry, common checks,
+/// settings (torch_executed_ops, truncate_long_and_double), then the converter.
+std::string unsupported(const NodeContext& context);
+
+}  // namespace tv

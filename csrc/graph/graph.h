@@ -1,0 +1,131 @@
+#pragma once
+// The Graph: what every importer makes and every pass maps to another Graph. Plain data.
+//
+// Operators are ATen's functional ones by their full name, "aten::add.Tensor" (the overload is left
+// out where it is `default`: "aten::relu"). Names that begin with "tv::" are the compiler's own and
+// appear only after a pass made them.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "csrc/graph/pointwise_program.h"
+#include "runtime/dtype.h"
+#include "runtime/expr.h"
+
+namespace tv {
+
+using ValueId = int32_t;
+inline constexpr ValueId kNoValue = -1;
+
+enum class ValueKind : uint8_t { kInput, kWeight, kNode };
+
+/// Where the elements of a value lie when it is a view of another: element (i0, i1, …) is
+/// base[offset + Σ i_k · strides_k]. Set by choose_layouts; `base` itself is never a view.
+struct View {
+  ValueId base = kNoValue;
+  Expr offset;
+  Shape strides;
+  bool operator==(const View&) const = default;
+};
+
+struct Value {
+  std::string name;
+  DType dtype = DType::kOther;
+  Shape shape;
+  ValueKind kind = ValueKind::kNode;
+  std::optional<View> view;   ///< empty: dense, row-major, storage of its own
+};
+
+/// An attribute; monostate is None. Integers may be symbolic, so they are Exprs.
+using Attr = std::variant<std::monostate, bool, Expr, double, std::string, DType, std::vector<Expr>,
+                          std::vector<double>, std::vector<bool>>;
+
+/// One argument of the operator's schema, defaults filled in. A tensor argument holds values
+/// (kNoValue: None); `is_list` tells Tensor[] from Tensor.
+struct Arg {
+  std::string name;
+  bool is_tensor = false, is_list = false;
+  std::vector<ValueId> values;
+  Attr attr;
+};
+
+struct Node {
+  std::string op;
+  std::string name;                      ///< unique in the graph
+  std::vector<Arg> args;
+  std::vector<ValueId> outputs;          ///< kNoValue where an output is unused and untyped
+  std::string source, module_path;       ///< "model.py:42", "layer1.0.conv1"
+  std::vector<std::string> fused_ops;    ///< operators this node stands for; empty: just `op`
+
+  /// tv::pointwise: the program, over the tensor argument "inputs".
+  std::shared_ptr<const PointwiseProgram> program;
+  /// Pointwise tail on outputs[0]: program input 0 is what the operator computes, inputs 1… are
+  /// `epilogue_inputs` (broadcast against the output). outputs[0] is the tail's result.
+  std::shared_ptr<const PointwiseProgram> epilogue;
+  std::vector<ValueId> epilogue_inputs;
+  /// dtype of the operator's own result where an epilogue changes it; else outputs[0]'s.
+  DType anchor_dtype = DType::kOther;
+  /// Pointwise head computed while reading tensor argument `prologue_arg`; its inputs replace that
+  /// argument's value (`prologue_inputs`, broadcast against the argument's shape).
+  std::shared_ptr<const PointwiseProgram> prologue;
+  std::string prologue_arg;
+  std::vector<ValueId> prologue_inputs;
+  Shape prologue_shape;
+
+  const Arg* find(std::string_view arg_name) const;  ///< null where there is none
+  const Arg& arg(std::string_view arg_name) const;   ///< throws Error(kInternal)
+  bool has(std::string_view arg_name) const;         ///< present and not None
+  ValueId input(std::string_view arg_name) const;    ///< the value; kNoValue for None or absent
+  const std::vector<ValueId>& inputs(std::string_view arg_name) const;
+  Expr expr(std::string_view arg_name) const;        ///< symbolic integer
+  int64_t integer(std::string_view arg_name) const;  ///< throws Error(kUnsupported) when symbolic
+  double number(std::string_view arg_name) const;    ///< int, float or bool as double
+  bool flag(std::string_view arg_name) const;        ///< false where absent or None
+  std::string text(std::string_view arg_name) const;
+  std::vector<Expr> exprs(std::string_view arg_name) const;    ///< one Expr counts as a list of one
+  std::vector<int64_t> integers(std::string_view arg_name) const;
+  /// Every value the node reads, in order: arguments, epilogue and prologue inputs (no kNoValue).
+  std::vector<ValueId> all_inputs() const;
+};
+
+struct GraphOutput {
+  ValueId value = kNoValue;
+  std::string name;
+  Shape strides;  ///< promised strides; empty: row-major
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Symbol> symbols;
+  std::vector<Value> values;
+  std::vector<Node> nodes;               ///< in topological order
+  std::vector<ValueId> inputs, weights;  ///< kinds kInput, kWeight
+  std::vector<GraphOutput> outputs;
+
+  Value& value(ValueId id) { return values.at(id); }
+  const Value& value(ValueId id) const { return values.at(id); }
+  ValueId add_value(Value v);
+  /// Adds a node output named after the node.
+  ValueId add_output(Node& node, DType dtype, Shape shape);
+  int64_t rank(ValueId id) const { return static_cast<int64_t>(value(id).shape.size()); }
+};
+
+/// Node index that makes each value (-1: input or weight), and node indices that read it.
+std::vector<int32_t> producers(const Graph& graph);
+std::vector<std::vector<int32_t>> consumers(const Graph& graph);
+/// Text of a graph, for people and for tests.
+std::string dump(const Graph& graph);
+/// Throws Error(kInternal) when the graph is not well formed (order, ids, missing outputs).
+void check(const Graph& graph, const char* after_pass);
+
+/// Convenience for making nodes in passes and converters.
+Arg tensor_arg(std::string name, ValueId value);
+Arg tensor_list_arg(std::string name, std::vector<ValueId> values);
+Arg attr_arg(std::string name, Attr attr);
+
+}  // namespace tv

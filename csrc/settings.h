@@ -1,0 +1,30 @@
+#pragma once
+// What the compiler reads of the user's settings (docs/settings.md has them all).
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/dtype.h"
+
+namespace tv {
+
+struct Settings {
+  double min_block_size = 5;                     ///< infinity: nothing is built
+  std::vector<std::string> torch_executed_ops;   ///< "aten::relu" (every overload) or "aten::add.Tensor"
+  bool require_full_compilation = false;
+  bool truncate_long_and_double = false;
+  std::vector<DType> enabled_precisions;         ///< empty: the model's own
+  bool use_fp32_acc = true;
+  bool disable_tf32 = true;
+  int64_t optimization_level = 3;
+  int64_t workspace_size = 0;                    ///< bytes of scratch a tactic may use; 0: no limit
+  std::string debug_dir;                         ///< "" : no dumps
+  std::string cache_dir;                         ///< of compiled SPIR-V; "": none
+  bool check_addresses = false;                  ///< debug kernels: each access checked
+
+  /// From a JSON object; an unknown field or a wrong type is an Error(kUser).
+  static Settings from_json(const std::string& text);
+};
+
+}  // namespace tv

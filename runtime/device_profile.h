@@ -1,0 +1,58 @@
+#pragma once
+// What the compiler needs to know of a device. A real device supplies one, a file may, or the
+// built-in default, so that partitioning and the dry run need no device and no driver.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tv {
+
+struct CoopMatShape {
+  uint32_t m, n, k;
+  std::string a, b, c, result;  ///< element types, e.g. "float16"
+  bool operator==(const CoopMatShape&) const = default;
+};
+
+enum class DeviceType : uint8_t { kOther = 0, kIntegrated = 1, kDiscrete = 2, kVirtual = 3, kCpu = 4 };
+
+struct DeviceProfile {
+  std::string name;
+  DeviceType type = DeviceType::kOther;
+  std::string uuid;  ///< 32 hexadecimal digits; in no fingerprint
+  uint32_t vendor_id = 0, device_id = 0;
+  uint32_t driver_id = 0, driver_version = 0, api_version = 0;
+  std::string driver_name, driver_info;
+
+  uint32_t subgroup_size = 32, min_subgroup_size = 32, max_subgroup_size = 32;
+  bool float16 = false;         ///< 16-bit float arithmetic
+  bool int64 = false, int16 = false, int8 = false;
+  bool storage16 = false;       ///< 16-bit loads and stores
+  bool storage8 = false;
+  bool float64 = false;
+  bool subgroup_size_control = false;
+  std::vector<CoopMatShape> coop_matrices;  ///< VK_KHR_cooperative_matrix, subgroup scope
+  uint32_t max_push_constants = 128;
+  uint32_t max_shared_bytes = 16384;
+  uint32_t max_workgroup_invocations = 128;
+  uint32_t max_workgroup_size[3] = {128, 128, 64};
+  uint32_t max_grid[3] = {65535, 65535, 65535};
+  uint64_t memory_bytes = 0;    ///< of the heap that engines use
+  bool host_pointers = false;   ///< a host pointer is a device address (lavapipe)
+
+  bool is_cpu() const { return type == DeviceType::kCpu; }
+  bool operator==(const DeviceProfile&) const = default;
+
+  std::string to_json() const;
+  /// Throws Error(kUser) naming the field that is missing or wrong.
+  static DeviceProfile from_json(const std::string& text);
+  /// The device that the dry run assumes where none is named: a mid-range discrete GPU.
+  static const DeviceProfile& builtin_default();
+
+  /// Features and limits an engine's code depends on: must match where it runs.
+  std::string runs_on() const;
+  /// Vendor, device, driver and version that the tactics were chosen for: may differ, with a warning.
+  std::string tuned_for() const;
+};
+
+}  // namespace tv

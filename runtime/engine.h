@@ -1,0 +1,65 @@
+#pragma once
+// A loaded engine: immutable, shared between threads. Execution contexts (arena, recordings) are
+// pooled inside and each belongs to one call at a time.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/engine_spec.h"
+
+namespace tv {
+
+/// Host memory of one dense tensor. Must stay valid until the call that takes it returns (for
+/// weights on a host-pointer device: as long as the WeightSet lives).
+struct HostTensor {
+  void* data = nullptr;
+  int64_t size_bytes = 0;
+};
+
+/// Weights as one engine uses them: device copies (or host pointers where the device takes them)
+/// and everything the weight program made from them. Immutable, shared between threads.
+class WeightSet;
+
+class Engine {
+ public:
+  /// Creates pipelines (and warms them up, so that no compilation is left for the first call).
+  /// Throws Error(kUser) where `spec.runs_on` does not match the device.
+  static std::shared_ptr<Engine> create(std::shared_ptr<Device> device, EngineSpec spec);
+  virtual ~Engine() = default;
+
+  virtual const EngineSpec& spec() const = 0;
+  virtual const std::shared_ptr<Device>& device() const = 0;
+
+  /// Values of the engine's symbols for these input shapes. Throws Error(kUser) naming the input,
+  /// the dimension, what was got and the range allowed.
+  virtual std::vector<int64_t> bind_shapes(std::span<const std::vector<int64_t>> input_shapes) const = 0;
+
+  /// Uploads the weights (spec().weights order) and runs the weight program.
+  virtual std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights) const = 0;
+
+  /// Runs the engine and waits. Inputs and outputs in the order of the spec, sized for `symbols`.
+  /// Thread-safe. Throws Error(kDevice) on device loss or out-of-memory.
+  virtual void run(const WeightSet& weights, std::span<const int64_t> symbols,
+                   std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) = 0;
+
+  /// Bytes of activation arena that `symbols` need.
+  virtual int64_t arena_bytes(std::span<const int64_t> symbols) const = 0;
+};
+
+/// The .vke format. `weights`, where given (spec order, bytes), are stored in aligned sections.
+std::vector<uint8_t> to_vke(const EngineSpec& spec, std::span<const HostTensor> weights = {});
+
+struct VkeContents {
+  EngineSpec spec;
+  std::vector<std::vector<uint8_t>> weights;  ///< empty where the file is stripped
+};
+/// Bounded, checked parsing: throws Error(kUser) on anything truncated, altered or out of range.
+VkeContents from_vke(std::span<const uint8_t> bytes);
+VkeContents read_vke(const std::string& path);
+void write_vke(const std::string& path, const EngineSpec& spec, std::span<const HostTensor> weights);
+
+}  // namespace tv

@@ -1,0 +1,28 @@
+#pragma once
+// The one exception type of the project.
+
+#include <stdexcept>
+#include <string>
+
+namespace tv {
+
+/// Who has to act on an error.
+enum class ErrorKind {
+  kUser,         ///< the caller passed something wrong (ValueError in Python)
+  kUnsupported,  ///< we can't do this; the caller falls back
+  kDevice,       ///< driver, device loss, out of memory (RuntimeError; recoverable)
+  kInternal,     ///< a bug in torch_vulkan (RuntimeError asking for a report)
+};
+
+/// Messages begin with the operator or component in brackets and say what was got and what is
+/// wanted: `[aten::softmax] dim 3 is out of range for rank 2`.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+}  // namespace tv
