@@ -12,6 +12,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tv {
@@ -68,6 +70,7 @@ class Expr {
   using Sum = std::map<Term, int64_t, TermLess>;      // never holds a 0 coefficient
 
  private:
+  friend struct ExprAccess;
   explicit Expr(Sum sum);
   std::shared_ptr<const Sum> sum_;                    // null: 0
 };
