@@ -1,0 +1,25 @@
+#pragma once
+// What the view converters share: arithmetic on shapes and strides that may be symbolic.
+
+#include <optional>
+#include <span>
+
+#include "csrc/converter.h"
+#include "runtime/error.h"
+
+namespace tv {
+
+/// `index` counted from the front of a dimension of `size` elements (a negative one counts from
+/// the end); nullopt where its sign is not known.
+std::optional<Expr> from_front(const Expr& index, const Expr& size, std::span<const Symbol> symbols);
+
+/// As from_front, then clamped to [0, size], as slices do.
+std::optional<Expr> slice_bound(const Expr& index, const Expr& size,
+                                std::span<const Symbol> symbols);
+
+/// Strides that show a tensor of `in` with `strides` as one of shape `out` (same elements in
+/// row-major order); nullopt where no strides do, or where that can't be proven.
+std::optional<Shape> reshaped_strides(std::span<const Expr> in, std::span<const Expr> strides,
+                                      std::span<const Expr> out);
+
+}  // namespace tv
