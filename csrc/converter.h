@@ -52,21 +52,22 @@ struct Converter {
 
   /// "" when the node is supported, else a sentence a user can act on. Common checks (dtypes that
   /// the device can store, rank, element count < 2^31) are made for every node before this.
-  std::function<std::string(const NodeContext&)> unsupported;
+  std::function<std::string(const NodeContext&)> unsupported = {};
 
-  std::function<void(const NodeContext&, Rewriter&)> expand;
-  std::function<PointwiseOp(const NodeContext&)> pointwise;
+  std::function<void(const NodeContext&, Rewriter&)> expand = {};
+  std::function<PointwiseOp(const NodeContext&)> pointwise = {};
   /// The output as a view of value `node.input(first tensor argument)` given that value's layout
   /// (shape, strides, offset, all relative to View::base); nullopt: needs a copy first.
-  std::function<std::optional<View>(const NodeContext&, const View& input, size_t output_index)> view;
-  std::function<void(const NodeContext&, Builder&)> convert;
+  std::function<std::optional<View>(const NodeContext&, const View& input, size_t output_index)> view =
+      {};
+  std::function<void(const NodeContext&, Builder&)> convert = {};
 
   /// Tensor arguments that `convert` reads through explicit strides (Builder::strides_of) or through
   /// flat loads at small cost, so that a view needs no copy. "*": all of them.
-  std::vector<std::string> reads_views;
+  std::vector<std::string> reads_views = {};
   /// A tensor argument that is read once per element, so that a pointwise head may be computed while
   /// reading it; "" none.
-  std::string prologue_arg;
+  std::string prologue_arg = {};
   /// outputs[0] is written once per element through <dst>_store, so a pointwise tail may fuse.
   bool epilogue = false;
   /// Output values that are not written when they are not used (e.g. max_pool's indices).
@@ -74,8 +75,8 @@ struct Converter {
 
   /// Small nodes, as graphs with one node, that make `convert` use every kernel variant: the kernel
   /// tests compile all tactics of each. Required where `convert` is set.
-  std::function<std::vector<Graph>()> examples;
-  std::string notes;              ///< for tv.supported_ops()
+  std::function<std::vector<Graph>()> examples = {};
+  std::string notes = {};         ///< for tv.supported_ops()
 };
 
 class Registry {
