@@ -1,0 +1,133 @@
+#include "csrc/converter.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "runtime/error.h"
+
+namespace tv {
+namespace {
+
+constexpr size_t kMaxRank = 8;
+constexpr int64_t kMaxElements = int64_t{1} << 31;  // kernels count elements in 32 bits
+
+/// "aten::add" matches "aten::add" and "aten::add.Tensor"; with an overload only that one matches.
+bool matches(std::string_view op, std::string_view pattern) {
+  if (!op.starts_with(pattern)) return false;
+  return op.size() == pattern.size() || op[pattern.size()] == '.';
+}
+
+/// The symbols as they bound a size: where there is no upper bound, the size to expect counts.
+std::vector<Symbol> practical(std::vector<Symbol> symbols) {
+  for (Symbol& s : symbols) {
+    if (s.max == kUnbounded) s.max = std::max(s.min, s.opt);
+  }
+  return symbols;
+}
+
+/// Why the device cannot hold a tensor of this type, or "".
+std::string dtype_refusal(DType dtype, const DeviceProfile& device, const Settings& settings) {
+  const auto lacks = [&](const char* feature) {
+    return std::string(name(dtype)) + " needs a device with " + feature + "; " + device.name +
+           " has none";
+  };
+  switch (dtype) {
+    case DType::kOther:
+      return "its dtype is not one that engines hold (complex, quantised, or not a tensor)";
+    case DType::kF64:
+      if (settings.truncate_long_and_double) return "";
+      return "float64 stays native unless truncate_long_and_double computes it as float32";
+    case DType::kI64:
+      if (device.int64 || settings.truncate_long_and_double) return "";
+      return lacks("64-bit integers") + " (truncate_long_and_double computes it as int32)";
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kI16: return device.storage16 ? "" : lacks("16-bit storage");
+    case DType::kI8:
+    case DType::kU8:
+    case DType::kBool: return device.storage8 ? "" : lacks("8-bit storage");
+    case DType::kF32:
+    case DType::kI32: return "";
+  }
+  return "";
+}
+
+std::string value_refusal(const Value& value, const NodeContext& context) {
+  const std::string subject = "'" + value.name + "': ";
+  const std::string dtype = dtype_refusal(value.dtype, context.device, context.settings);
+  if (!dtype.empty()) return subject + dtype;
+  if (value.shape.size() > kMaxRank) {
+    return subject + "rank " + std::to_string(value.shape.size()) + " is above " +
+           std::to_string(kMaxRank);
+  }
+  const std::vector<Symbol> symbols = practical(context.graph.symbols);
+  // The bounds of the dimensions, not of their product: a product that overflows has no sign.
+  double elements = 1;
+  for (const Expr& dim : value.shape) {
+    elements *= static_cast<double>(std::max<int64_t>(0, dim.bounds(symbols).second));
+  }
+  if (elements >= static_cast<double>(kMaxElements)) {
+    return subject + "up to " + std::to_string(static_cast<int64_t>(std::min(elements, 9e18))) +
+           " elements; engines take fewer than 2^31";
+  }
+  return "";
+}
+
+std::string common_refusal(const NodeContext& context) {
+  for (const std::string& pattern : context.settings.torch_executed_ops) {
+    if (matches(context.node.op, pattern)) return "torch_executed_ops lists " + pattern;
+  }
+  const auto check_values = [&](const std::vector<ValueId>& ids) -> std::string {
+    for (const ValueId v : ids) {
+      if (v == kNoValue) continue;
+      std::string reason = value_refusal(context.graph.value(v), context);
+      if (!reason.empty()) return reason;
+    }
+    return "";
+  };
+  std::string reason = check_values(context.node.all_inputs());
+  return reason.empty() ? check_values(context.node.outputs) : reason;
+}
+
+}  // namespace
+
+int64_t NodeContext::wrap(int64_t dim, int64_t rank) const {
+  const int64_t range = std::max<int64_t>(rank, 1);  // torch lets 0 and -1 name a scalar's dim
+  if (dim < -range || dim >= range) {
+    throw Error(ErrorKind::kUser, "[" + node.op + "] dim " + std::to_string(dim) +
+                                      " is out of range for rank " + std::to_string(rank));
+  }
+  return dim < 0 ? dim + range : dim;
+}
+
+Registry& Registry::instance() {
+  static Registry registry;
+  return registry;
+}
+
+void Registry::add(Converter converter) {
+  std::string op = converter.op;
+  const auto [it, added] = entries_.emplace(std::move(op), std::move(converter));
+  if (!added) {
+    throw Error(ErrorKind::kInternal, "[registry] " + it->first + " has two converters");
+  }
+}
+
+const Converter* Registry::find(std::string_view op) const {
+  const auto it = entries_.find(op);
+  return it == entries_.end() ? nullptr : &it->second;
+}
+
+std::string unsupported(const NodeContext& context) {
+  const Converter* converter = Registry::instance().find(context.node.op);
+  if (!converter) return "no converter for " + context.node.op;
+  std::string reason = common_refusal(context);
+  if (!reason.empty() || !converter->unsupported) return reason;
+  try {
+    return converter->unsupported(context);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace tv
