@@ -1,0 +1,28 @@
+# Two commands do all the set-up they need: `make demo` and `make test`.
+
+PYTHON := .venv/bin/python
+
+.PHONY: demo build test test-all clean
+.DEFAULT_GOAL := build
+
+## ResNet-50 through torch.compile(model, backend="vulkan") on the best Vulkan device.
+demo:
+	@scripts/setup.sh
+	@$(PYTHON) examples/demo.py
+
+## System packages, the virtual environment and the libraries.
+build:
+	@scripts/setup.sh
+
+## The test suite, C++ and Python: at most 25 minutes on 2 cores.
+test:
+	@scripts/setup.sh --tests
+	@scripts/test.sh
+
+## Everything, the slow tests too.
+test-all:
+	@scripts/setup.sh --tests
+	@scripts/test.sh --all
+
+clean:
+	rm -rf build build-asan dist .setup python/torch_vulkan/lib

@@ -1,0 +1,157 @@
+"""The networks of the parity table: architectures from transformers, weights random with seed 0.
+
+Each has its published size and a reduced one, which the tests use.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers as tf
+from torch import nn
+
+
+@dataclass(frozen=True)
+class Network:
+    """One row of the table.
+
+    Attributes:
+        name: as printed.
+        make: reduced (bool) -> module in eval mode.
+        inputs: (batch, reduced, seed) -> keyword arguments of the module.
+        batches: batch sizes that the table lists.
+        max_engines: how many engines the network may become.
+    """
+
+    name: str
+    make: Callable[[bool], nn.Module]
+    inputs: Callable[[int, bool, int], dict]
+    batches: tuple[int, ...]
+    max_engines: int
+
+
+class Output(nn.Module):
+    """Calls a transformers model and returns the tensors of its output, as a tuple."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs):
+        return self.model(**inputs, return_dict=False)[:1]
+
+
+def randomise(model: nn.Module) -> nn.Module:
+    """Gives batch norms statistics that fold to something, and convolutions weights that keep the
+    signal alive through the depth (transformers' own shrink it to nothing)."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        elif isinstance(module, nn.modules.batchnorm._BatchNorm):
+            nn.init.uniform_(module.running_mean, -0.1, 0.1)
+            nn.init.uniform_(module.running_var, 0.5, 1.5)
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.uniform_(module.bias, -0.1, 0.1)
+    return model
+
+
+def _seeded(build: Callable[[bool], nn.Module]) -> Callable[[bool], nn.Module]:
+    def make(reduced):
+        torch.manual_seed(0)
+        return randomise(build(reduced)).eval()
+
+    return make
+
+
+def _image(size, small, key="pixel_values"):
+    def inputs(batch, reduced, seed):
+        side = small if reduced else size
+        generator = torch.Generator().manual_seed(seed)
+        return {key: torch.randn(batch, 3, side, side, generator=generator)}
+
+    return inputs
+
+
+def _tokens(mask, vocabulary):
+    def inputs(batch, reduced, seed):
+        length = 32 if reduced else 128
+        generator = torch.Generator().manual_seed(seed)
+        ids = torch.randint(0, 1000 if reduced else vocabulary, (batch, length), generator=generator)
+        given = {"input_ids": ids}
+        if mask:
+            lengths = torch.arange(batch) * 3 + length * 3 // 4
+            given["attention_mask"] = (torch.arange(length) < lengths[:, None]).long()
+        return given
+
+    return inputs
+
+
+def _resnet(reduced):
+    config = tf.ResNetConfig(embedding_size=16, hidden_sizes=[32, 64], depths=[2, 1],
+                             num_labels=10) if reduced else tf.ResNetConfig(num_labels=1000)
+    return Output(tf.ResNetForImageClassification(config))
+
+
+def _mobilenet(reduced):
+    config = tf.MobileNetV2Config(depth_multiplier=0.35, image_size=64) if reduced else (
+        tf.MobileNetV2Config(num_labels=1000))
+    return Output(tf.MobileNetV2ForImageClassification(config))
+
+
+def _efficientnet(reduced):
+    # B0; transformers' defaults are B7's.
+    common = {"image_size": 224, "hidden_dim": 1280, "dropout_rate": 0.2,
+              "width_coefficient": 1.0, "depth_coefficient": 1.0, "num_labels": 1000}
+    if reduced:
+        common |= {"width_coefficient": 0.35, "depth_coefficient": 0.3, "hidden_dim": 448}
+    return Output(tf.EfficientNetForImageClassification(tf.EfficientNetConfig(**common)))
+
+
+def _vit(reduced):
+    config = tf.ViTConfig(hidden_size=48, num_hidden_layers=2, num_attention_heads=3,
+                          intermediate_size=96, image_size=64) if reduced else (
+                              tf.ViTConfig(num_labels=1000))
+    return Output(tf.ViTForImageClassification(config))
+
+
+def _bert(reduced):
+    config = tf.BertConfig(hidden_size=48, num_hidden_layers=2, num_attention_heads=3,
+                           intermediate_size=96, vocab_size=1000) if reduced else tf.BertConfig()
+    return Output(tf.BertModel(config))
+
+
+def _gpt2(reduced):
+    config = tf.GPT2Config(n_embd=48, n_layer=2, n_head=3, vocab_size=1000, bos_token_id=0,
+                           eos_token_id=0, use_cache=False) if (
+        reduced) else tf.GPT2Config(use_cache=False)
+    return Output(tf.GPT2LMHeadModel(config))
+
+
+class _Yolo(nn.Module):
+    def __init__(self):
+        super().__init__()
+        path = Path(__file__).parent.parent / "examples" / "yolov5s.py"
+        spec = importlib.util.spec_from_file_location("yolov5s_example", path)
+        example = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(example)
+        self.model = example.YOLOv5s()
+
+    def forward(self, pixel_values):
+        return (self.model(pixel_values),)
+
+
+NETWORKS = {
+    network.name: network
+    for network in (
+        Network("ResNet-50", _seeded(_resnet), _image(224, 64), (1, 4), 1),
+        Network("MobileNetV2", _seeded(_mobilenet), _image(224, 64), (1, 4), 1),
+        Network("EfficientNet-B0", _seeded(_efficientnet), _image(224, 64), (1, 4), 1),
+        Network("ViT-B/16", _seeded(_vit), _image(224, 64), (1, 4), 1),
+        Network("BERT-base", _seeded(_bert), _tokens(False, 30522), (1, 4), 2),
+        Network("BERT-base, mask", _seeded(_bert), _tokens(True, 30522), (1, 4), 2),
+        Network("GPT-2", _seeded(_gpt2), _tokens(False, 50257), (1,), 2),
+        Network("YOLOv5s", _seeded(lambda reduced: _Yolo()), _image(640, 64), (1,), 1),
+    )
+}

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# All the set-up: system packages (Debian 12, Ubuntu 24.04), .venv, libraries. What is done is not
+# done again. --tests: what the test suite needs besides.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+mkdir -p .setup
+tests=no
+[ "${1:-}" = --tests ] && tests=yes
+
+say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+
+# Python 3.11 to 3.13; the system's needs its venv and dev packages.
+find_python() {
+  local candidate
+  for candidate in "${PYTHON3:-}" python3 python3.13 python3.12 python3.11; do
+    [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'; then
+      "$candidate" -c 'import sys; print(sys.executable)'
+      return
+    fi
+  done
+  echo "Python 3.11 to 3.13 is needed; name one with PYTHON3=/path/to/python3" >&2
+  return 1
+}
+
+install_packages() {
+  local wanted="mesa-vulkan-drivers libvulkan-dev glslang-dev spirv-tools libspdlog-dev
+    libprotobuf-dev protobuf-compiler ninja-build ccache g++ cmake"
+  case $python in /usr/bin/*) wanted+=" python3-venv python3-dev" ;; esac
+  [ $tests = yes ] && wanted+=" vulkan-validationlayers libgtest-dev"
+  local missing="" package
+  for package in $wanted; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" ||
+      missing+=" $package"
+  done
+  [ -z "$missing" ] && return
+  if ! command -v apt-get >/dev/null; then
+    echo "apt-get is missing; install the equivalents of:$missing" >&2
+    return 1
+  fi
+  say "Installing system packages:$missing"
+  local sudo=""
+  [ "$(id -u)" = 0 ] || sudo=sudo
+  $sudo apt-get update -qq
+  # shellcheck disable=SC2086
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing \
+    >.setup/apt.log 2>&1 || { tail -20 .setup/apt.log >&2; return 1; }
+}
+
+# The stamp of a step is the digest of what it depends on.
+digest() { cat "$@" | sha256sum | cut -d' ' -f1; }
+done_before() { [ "$(cat ".setup/$1" 2>/dev/null)" = "$2" ]; }
+
+install_python_packages() {
+  # torch is named in each pip command that could pull another build of it.
+  local torch=${TORCH_SPEC:-torch==2.13.0}
+  local packages=("$torch" transformers numpy pybind11 "setuptools>=68" wheel)
+  [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors)
+  local stamp="${packages[*]}"
+  done_before "pip-$tests" "$stamp" && return
+  say "Installing Python packages into .venv"
+  .venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}"
+  echo "$stamp" >".setup/pip-$tests"
+}
+
+build() {
+  local stamp
+  stamp=$(digest setup.cfg setup.py pyproject.toml)
+  if ! [ -f build/build.ninja ]; then
+    say "Building torch_vulkan"
+    cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release \
+      -DPython_EXECUTABLE="$PWD/.venv/bin/python" -DTV_TESTS=OFF >.setup/cmake.log 2>&1 ||
+      { tail -30 .setup/cmake.log >&2; return 1; }
+  fi
+  if [ $tests = yes ] && ! grep -q '^TV_TESTS:BOOL=ON' build/CMakeCache.txt; then
+    cmake -B build -DTV_TESTS=ON >.setup/cmake.log 2>&1 || { tail -30 .setup/cmake.log >&2; return 1; }
+  fi
+  ninja -C build --quiet
+  if ! done_before editable "$stamp"; then
+    # Makes the package importable and the backend known to torch.compile by name.
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e . \
+      >.setup/editable.log 2>&1 || { tail -30 .setup/editable.log >&2; return 1; }
+    echo "$stamp" >.setup/editable
+  fi
+}
+
+python=$(find_python)
+install_packages
+[ -x .venv/bin/python ] || { say "Making .venv"; "$python" -m venv .venv; }
+install_python_packages
+build

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The test suite, after scripts/setup.sh --tests. --all: the slow tests too.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+slow=(-m "not slow")
+[ "${1:-}" = --all ] && slow=()
+
+echo "== C++ tests, validation layer on"
+TORCH_VULKAN_VALIDATION=1 build/tests/cpp/tv_tests --gtest_brief=1
+
+echo "== C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+scripts/sanitize.sh
+
+echo "== Python tests"
+.venv/bin/python -m pytest "${slow[@]}" --durations=15 tests

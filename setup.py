@@ -1,0 +1,68 @@
+"""Builds the native libraries with CMake; everything else is in setup.cfg."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from setuptools import Distribution, Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+
+
+class CMakeBuild(build_ext):
+    """Runs CMake once; the libraries land in torch_vulkan/lib of the tree or of the wheel."""
+
+    def run(self):
+        package = ROOT / "python" if self.inplace else Path(self.build_lib).resolve()
+        lib_dir = package / "torch_vulkan" / "lib"
+        # An editable install shares the developer's build folder, so nothing is compiled twice.
+        build_dir = ROOT / "build" if self.inplace else Path(self.build_temp).resolve()
+        build_dir.mkdir(parents=True, exist_ok=True)
+        options = [
+            f"-DTV_LIB_DIR={lib_dir}",
+            f"-DPython_EXECUTABLE={sys.executable}",
+            "-DCMAKE_BUILD_TYPE=Release",
+        ]
+        if not self.inplace:
+            options += ["-DTV_TESTS=OFF", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+        subprocess.run(["cmake", "-S", ROOT, "-B", build_dir, *generator, *options], check=True)
+        targets = ["--target", "_C", "torch_vulkan"]
+        jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
+        subprocess.run(["cmake", "--build", build_dir, "-j", jobs, *targets], check=True)
+        if not self.inplace:
+            bundle(lib_dir)
+
+    def get_outputs(self):
+        lib_dir = Path(self.build_lib) / "torch_vulkan" / "lib"
+        return [str(p) for p in lib_dir.glob("*")]
+
+    def copy_extensions_to_source(self):
+        pass
+
+
+def bundle(lib_dir):
+    """Copies protobuf's lite runtime, the one library a target machine may lack, beside ours."""
+    for library in list(lib_dir.glob("*.so")):
+        listing = subprocess.run(["ldd", library], capture_output=True, text=True).stdout
+        for name, path in re.findall(r"(libprotobuf-lite\.so\S*) => (\S+)", listing):
+            if Path(path).parent != lib_dir:
+                shutil.copy(path, lib_dir / name)
+
+
+class BinaryDistribution(Distribution):
+    """Marks the wheel as specific to this Python and platform."""
+
+    def has_ext_modules(self):
+        return True
+
+
+setup(
+    cmdclass={"build_ext": CMakeBuild},
+    distclass=BinaryDistribution,
+    ext_modules=[Extension("torch_vulkan.lib._C", sources=[])],
+)
