@@ -1,0 +1,68 @@
+#include "csrc/lowering/buffers.h"
+
+#include "csrc/graph/strided.h"
+#include "runtime/error.h"
+
+namespace tv {
+
+namespace {
+
+Expr bytes_of(const Value& value) { return product(value.shape) * Expr(size_bytes(value.dtype)); }
+
+}  // namespace
+
+BufferTable::BufferTable(const ValueTable& table, EngineSpec& spec)
+    : table_(table), spec_(spec), is_output_(table.graph().values.size(), false) {
+  const Graph& graph = table.graph();
+  const auto bind = [&](ValueId id, ValueId base, BufferKind kind, std::vector<Binding>& bindings,
+                        Binding binding) {
+    const Value& value = graph.value(id);
+    const auto index = static_cast<uint32_t>(bindings.size());
+    if (!bound_.emplace(base, Buffer{kind, index, bytes_of(value), binding.name}).second) {
+      throw Error(ErrorKind::kInternal, "[lower] two bindings share the storage of " + value.name);
+    }
+    binding.dtype = value.dtype;
+    binding.shape = value.shape;
+    bindings.push_back(std::move(binding));
+  };
+  for (ValueId id : graph.inputs) {
+    bind(id, id, BufferKind::kInput, spec.inputs,
+         {graph.value(id).name, {}, {}, contiguous_strides(graph.value(id).shape)});
+  }
+  for (ValueId id : graph.weights) {
+    bind(id, id, BufferKind::kWeight, spec.weights,
+         {graph.value(id).name, {}, {}, contiguous_strides(graph.value(id).shape)});
+  }
+  for (const GraphOutput& output : graph.outputs) {
+    const View layout = layout_of(graph, output.value);
+    bind(output.value, layout.base, BufferKind::kOutput, spec.outputs,
+         {output.name, {}, {}, layout.strides});
+    is_output_.at(static_cast<size_t>(layout.base)) = true;
+  }
+}
+
+uint32_t BufferTable::buffer_of(ValueId base) {
+  if (auto it = buffers_.find(base); it != buffers_.end()) return it->second;
+  const auto index = static_cast<uint32_t>(spec_.buffers.size());
+  if (auto it = bound_.find(base); it != bound_.end()) {
+    spec_.buffers.push_back(it->second);
+  } else {
+    const Value& value = table_.value(base);
+    const auto kind = table_.is_constant(base) ? BufferKind::kPersistent : BufferKind::kArena;
+    spec_.buffers.push_back({kind, 0, bytes_of(value), value.name});
+  }
+  buffers_.emplace(base, index);
+  return index;
+}
+
+OperandRange BufferTable::range_of(ValueId value, const Expr& storage_elements) {
+  const View layout = table_.layout(value);
+  const Expr item = size_bytes(table_.value(value).dtype);
+  OperandRange range;
+  range.buffer = buffer_of(layout.base);
+  range.offset_bytes = layout.offset * item;
+  range.size_bytes = storage_elements * item;
+  return range;
+}
+
+}  // namespace tv

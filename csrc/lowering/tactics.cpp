@@ -1,0 +1,101 @@
+#include "csrc/lowering/tactics.h"
+
+#include <set>
+
+#include "csrc/converter.h"
+#include "csrc/graph/strided.h"
+#include "runtime/error.h"
+
+namespace tv {
+
+namespace {
+
+class NodeBuilder : public Builder {
+ public:
+  NodeBuilder(const Node& node, ValueTable& table) : node_(node), table_(table) {}
+
+  ValueId scratch(const std::string& name, DType dtype, Shape shape) override {
+    return table_.add_scratch(node_.name + "." + name, dtype, std::move(shape));
+  }
+  Shape strides_of(ValueId value) const override { return table_.layout(value).strides; }
+  bool is_constant(ValueId value) const override { return table_.is_constant(value); }
+  void emit(std::vector<Tactic> tactics) override {
+    for (Tactic& tactic : tactics) tactics_.push_back(std::move(tactic));
+  }
+
+  std::vector<Tactic> take() { return std::move(tactics_); }
+
+ private:
+  const Node& node_;
+  ValueTable& table_;
+  std::vector<Tactic> tactics_;
+};
+
+/// Why lowering cannot take a tactic that its converter offers, or "".
+std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& table,
+                    const Settings& settings) {
+  std::set<ValueId> scratch;
+  for (const Step& step : tactic.steps) {
+    for (const Operand& operand : step.operands) {
+      const bool headed = node.prologue && !operand.write && !operand.plain &&
+                          operand.value == node.input(node.prologue_arg);
+      if (node.prologue && !headed && operand.value == node.input(node.prologue_arg)) {
+        return "operand " + operand.name + " reads storage that the fused head leaves out";
+      }
+      if (operand.vec4 && !headed && !is_vec4_aligned(table, operand.value)) {
+        return "operand " + operand.name + " is not dense at a multiple of 16 bytes";
+      }
+      if (table.is_scratch(operand.value)) scratch.insert(operand.value);
+    }
+  }
+  if (settings.workspace_size > 0) {
+    int64_t bytes = 0;
+    for (ValueId id : scratch) {
+      const Value& value = table.value(id);
+      const int64_t most = product(value.shape).bounds(table.graph().symbols).second;
+      if (most == kUnbounded) return "its scratch has no upper bound and workspace_size is set";
+      bytes += most * size_bytes(value.dtype);
+    }
+    if (bytes > settings.workspace_size) {
+      return "needs " + std::to_string(bytes) + " bytes of scratch, workspace_size is " +
+             std::to_string(settings.workspace_size);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+bool is_vec4_aligned(const ValueTable& table, ValueId id) {
+  const Value& value = table.value(id);
+  const View layout = table.layout(id);
+  return is_dense(value.shape, layout.strides) &&
+         mod(layout.offset * Expr(size_bytes(value.dtype)), 16) == Expr(0);
+}
+
+size_t choose_tactic(const Node& node, const std::vector<Tactic>& tactics) {
+  std::string refusals;
+  for (size_t i = 0; i < tactics.size(); ++i) {
+    if (tactics[i].refusal.empty()) return i;
+    refusals += "\n  " + tactics[i].name + ": " + tactics[i].refusal;
+  }
+  throw Error(ErrorKind::kInternal, "[" + node.op + "] no tactic applies" + refusals);
+}
+
+NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfile& device,
+                         const Settings& settings) {
+  const Converter* converter = Registry::instance().find(node.op);
+  if (!converter || !converter->convert) {
+    throw Error(ErrorKind::kInternal, "[" + node.op + "] reached lowering without a converter");
+  }
+  NodeBuilder builder(node, table);
+  converter->convert(NodeContext{table.graph(), node, device, settings}, builder);
+  NodeTactics result{builder.take(), 0};
+  for (Tactic& tactic : result.offered) {
+    if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, settings);
+  }
+  result.chosen = choose_tactic(node, result.offered);
+  return result;
+}
+
+}  // namespace tv
