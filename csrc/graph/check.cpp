@@ -42,7 +42,11 @@ class Checker {
 
   void read(ValueId v, const std::string& where) const {
     check_id(v, where);
-    if (!defined_[v]) fail(where + " reads '" + graph_.value(v).name + "' before it is made");
+    const Value& value = graph_.value(v);
+    if (value.view) check_id(value.view->base, where);
+    if (!defined_[value.view ? value.view->base : v]) {
+      fail(where + " reads '" + value.name + "' before it is made");
+    }
   }
 
   void check_node(const Node& node) {

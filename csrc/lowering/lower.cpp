@@ -101,26 +101,26 @@ class Lowering {
   void compile_modules(const Progress& progress) {
     spec_.modules.resize(modules_.size());
     std::atomic<size_t> next{0};
-    std::mutex mutex;  // guards what follows
-    int64_t done = 0;
-    std::exception_ptr failure;
-    const auto work = [&] {
-      for (size_t i = next++; i < modules_.size(); i = next++) {
-        try {
+    std::atomic<int64_t> done{0};
+    std::mutex mutex;
+    std::exception_ptr failure;  // guarded by mutex
+    const auto work = [&](const Progress& report) {
+      try {
+        for (size_t i = next++; i < modules_.size(); i = next++) {
           spec_.modules[i] = compile_kernel(modules_[i].kernel, *modules_[i].glsl, settings_);
-          const std::lock_guard lock(mutex);
-          if (progress) progress("compile", ++done, static_cast<int64_t>(modules_.size()));
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!failure) failure = std::current_exception();
-          next = modules_.size();
+          ++done;
+          if (report) report("compile", done, static_cast<int64_t>(modules_.size()));
         }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = modules_.size();
       }
     };
     const size_t cores = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::thread> threads;
-    for (size_t i = 1; i < std::min(cores, modules_.size()); ++i) threads.emplace_back(work);
-    work();
+    for (size_t i = 1; i < std::min(cores, modules_.size()); ++i) threads.emplace_back(work, nullptr);
+    work(progress);  // a callback runs on the caller's thread only
     for (std::thread& thread : threads) thread.join();
     if (failure) std::rethrow_exception(failure);
     if (report_) {
