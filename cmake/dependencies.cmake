@@ -2,10 +2,17 @@
 
 find_package(Threads REQUIRED)
 find_path(TV_VULKAN_HEADERS vulkan/vulkan.h REQUIRED)  # the loader itself is opened at run time
-find_package(spdlog REQUIRED)                          # used header-only, so nothing is linked
-find_package(fmt QUIET)
+find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
+
+# spdlog and its fmt header-only, so that neither is linked.
 add_library(tv_spdlog INTERFACE)
-target_link_libraries(tv_spdlog INTERFACE spdlog::spdlog_header_only)
+foreach(from spdlog::spdlog_header_only fmt::fmt-header-only)
+  get_target_property(dirs ${from} INTERFACE_INCLUDE_DIRECTORIES)
+  target_include_directories(tv_spdlog SYSTEM INTERFACE ${dirs})
+endforeach()
+target_compile_definitions(tv_spdlog INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY=1)
+target_link_libraries(tv_spdlog INTERFACE Threads::Threads)
 
 # Debian's static libprotobuf is not position independent: the shared lite runtime is linked, and
 # the wheel carries a copy.
@@ -27,8 +34,6 @@ function(tv_protobuf target proto)
   target_include_directories(${target} SYSTEM PRIVATE ${TV_PROTOBUF_INCLUDE})
   target_link_libraries(${target} PRIVATE ${TV_PROTOBUF_LITE})
 endfunction()
-
-find_package(nlohmann_json QUIET)
 
 # glslang 12 to 15: the set of static libraries differs, the order matters.
 find_path(TV_GLSLANG_INCLUDE glslang/Public/ShaderLang.h REQUIRED)

@@ -38,10 +38,11 @@ class Store {
 
  private:
   std::string path_of(const std::string& key_material) const;
-  void evict_over_limit() const;
+  void evict_over_limit(uint64_t written_bytes) const;
   std::string dir_, kind_;
   uint64_t max_bytes_;
   mutable std::atomic<uint64_t> hits_{0}, misses_{0}, bad_{0}, writes_{0}, evicted_{0}, failed_{0};
+  mutable std::atomic<uint64_t> puts_{0}, known_bytes_{0};  ///< known_bytes_: as far as we saw
 };
 
 }  // namespace tv

@@ -1,0 +1,124 @@
+#include "runtime/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+
+#include "runtime/error.h"
+
+namespace tv {
+
+namespace {
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() { close(); }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+  bool close() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd < 0 || ::close(fd) == 0;
+  }
+
+ private:
+  int fd_;
+};
+
+/// Past RLIMIT_FSIZE the kernel sends SIGXFSZ, which ends the process: a cache that cannot be
+/// written must not. Blocked for this thread, taken from the queue, and put back as it was.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~NoFileSizeSignal() {
+    if (sigismember(&before_, SIGXFSZ)) return;
+    const timespec now = {0, 0};
+    while (sigtimedwait(&set_, nullptr, &now) > 0) {}
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t set_, before_;
+};
+
+bool write_all(int fd, std::span<const uint8_t> bytes) {
+  constexpr size_t kAtOnce = size_t{1} << 30;
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), kAtOnce));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+std::string reason() { return std::strerror(errno ? errno : EIO); }
+
+constexpr const char* kTemporary = ".tmp.";
+
+}  // namespace
+
+std::vector<uint8_t> read_file(const std::string& path, uint64_t max_bytes) {
+  const auto fail = [&](const std::string& why) {
+    throw Error(ErrorKind::kUser, "[file] " + path + " cannot be read: " + why);
+  };
+  // O_NONBLOCK: opening a FIFO must not wait for a writer.
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) fail(reason());
+  struct stat info = {};
+  if (::fstat(fd.get(), &info) != 0) fail(reason());
+  if (!S_ISREG(info.st_mode)) fail("it is not a regular file");
+  if (info.st_size < 0 || static_cast<uint64_t>(info.st_size) > max_bytes)
+    fail("it has " + std::to_string(info.st_size) + " bytes, at most " + std::to_string(max_bytes) +
+         " are taken");
+  std::vector<uint8_t> bytes(static_cast<size_t>(info.st_size));
+  size_t at = 0;
+  while (at < bytes.size()) {
+    const ssize_t got = ::read(fd.get(), bytes.data() + at, bytes.size() - at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(reason());
+    if (got == 0) break;  // another process cut the file: the caller's checks see what is missing
+    at += static_cast<size_t>(got);
+  }
+  bytes.resize(at);
+  return bytes;
+}
+
+std::string write_file_atomically(const std::string& path,
+                                  std::span<const std::span<const uint8_t>> pieces) {
+  static std::atomic<uint64_t> counter{0};
+  const std::string temporary = path + kTemporary + std::to_string(::getpid()) + "." +
+                                std::to_string(counter.fetch_add(1));
+  const NoFileSizeSignal guard;
+  errno = 0;
+  ::unlink(temporary.c_str());  // left by a process that died with our number
+  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (fd.get() < 0) return reason();
+  errno = 0;
+  bool good = true;
+  for (const std::span<const uint8_t> piece : pieces) good = good && write_all(fd.get(), piece);
+  good = good && ::fsync(fd.get()) == 0;
+  good = good && fd.close();
+  good = good && ::rename(temporary.c_str(), path.c_str()) == 0;
+  if (good) return "";
+  const std::string why = reason();
+  ::unlink(temporary.c_str());
+  return why;
+}
+
+bool is_temporary_name(const std::string& name) { return name.find(kTemporary) != std::string::npos; }
+
+}  // namespace tv

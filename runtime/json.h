@@ -1,0 +1,46 @@
+#pragma once
+// A small strict JSON reader and writer for device profiles, settings and reports. (No JSON library
+// is installed on every machine that we build on.)
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tv {
+
+/// A JSON value. Whole numbers that fit are int64, others double.
+struct Json {
+  using Array = std::vector<Json>;
+  using Object = std::map<std::string, Json, std::less<>>;
+  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value;
+
+  Json() = default;                                     // null
+  Json(bool v) : value(v) {}                            // NOLINT: literals convert
+  Json(int v) : value(static_cast<int64_t>(v)) {}       // NOLINT
+  Json(uint32_t v) : value(static_cast<int64_t>(v)) {}  // NOLINT
+  Json(int64_t v) : value(v) {}                         // NOLINT
+  Json(double v) : value(v) {}                          // NOLINT
+  Json(const char* v) : value(std::string(v)) {}        // NOLINT
+  Json(std::string v) : value(std::move(v)) {}          // NOLINT
+  Json(Array v) : value(std::move(v)) {}                // NOLINT
+  Json(Object v) : value(std::move(v)) {}               // NOLINT
+  bool operator==(const Json&) const = default;
+
+  template <class T>
+  const T* get() const { return std::get_if<T>(&value); }
+  bool is_null() const { return std::holds_alternative<std::monostate>(value); }
+  /// "null", "bool", "integer", "number", "string", "array" or "object", for messages.
+  const char* type_name() const;
+
+  /// Text on one line, or indented by two spaces a level. Numbers that are not finite are written
+  /// as Python's json does (Infinity, NaN).
+  std::string dump(bool indent = false) const;
+  /// Throws Error(kUser) with the line; nesting is limited to 64. Also takes Python's Infinity,
+  /// -Infinity and NaN. `what` names the text in the message.
+  static Json parse(std::string_view text, std::string_view what = "json");
+};
+
+}  // namespace tv

@@ -1,0 +1,38 @@
+#include "runtime/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "runtime/env.h"
+
+namespace tv {
+
+namespace {
+
+std::shared_ptr<spdlog::logger> make_logger() {
+  // Not in spdlog's registry: another library of the process may use it and shut it down.
+  auto logger = std::make_shared<spdlog::logger>(
+      "torch_vulkan", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("[%n] [%^%l%$] %v");
+  logger->set_level(spdlog::level::warn);
+  const std::string wanted = env("TORCH_VULKAN_LOG");
+  if (wanted.empty()) return logger;
+  // from_str answers `off` for what it does not know.
+  const auto level = spdlog::level::from_str(wanted);
+  if (level == spdlog::level::off && wanted != "off") {
+    logger->warn("TORCH_VULKAN_LOG={} is not one of trace, debug, info, warn, error, off", wanted);
+  } else {
+    logger->set_level(level);
+  }
+  return logger;
+}
+
+}  // namespace
+
+spdlog::logger& log() {
+  // Never destroyed: static destructors of other files may still log.
+  static auto* logger = new std::shared_ptr<spdlog::logger>(make_logger());
+  return **logger;
+}
+
+}  // namespace tv
