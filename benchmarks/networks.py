@@ -43,12 +43,13 @@ class Output(nn.Module):
         return self.model(**inputs, return_dict=False)[:1]
 
 
-def randomise(model: nn.Module) -> nn.Module:
-    """Gives batch norms statistics that fold to something, and convolutions weights that keep the
-    signal alive through the depth (transformers' own shrink it to nothing)."""
+def randomise(model: nn.Module, gain: float) -> nn.Module:
+    """Gives batch norms statistics that fold to something, and convolutions weights of standard
+    deviation gain / sqrt(fan in), so that the signal neither dies (as with transformers' own) nor
+    passes float16's range on its way through the depth."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+            nn.init.normal_(module.weight, 0.0, gain * module.weight[0].numel() ** -0.5)
         elif isinstance(module, nn.modules.batchnorm._BatchNorm):
             nn.init.uniform_(module.running_mean, -0.1, 0.1)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
@@ -57,10 +58,10 @@ def randomise(model: nn.Module) -> nn.Module:
     return model
 
 
-def _seeded(build: Callable[[bool], nn.Module]) -> Callable[[bool], nn.Module]:
+def _seeded(build: Callable[[bool], nn.Module], gain=1.4) -> Callable[[bool], nn.Module]:
     def make(reduced):
         torch.manual_seed(0)
-        return randomise(build(reduced)).eval()
+        return randomise(build(reduced), gain).eval()
 
     return make
 
@@ -145,9 +146,9 @@ class _Yolo(nn.Module):
 NETWORKS = {
     network.name: network
     for network in (
-        Network("ResNet-50", _seeded(_resnet), _image(224, 64), (1, 4), 1),
+        Network("ResNet-50", _seeded(_resnet, gain=1.2), _image(224, 64), (1, 4), 1),
         Network("MobileNetV2", _seeded(_mobilenet), _image(224, 64), (1, 4), 1),
-        Network("EfficientNet-B0", _seeded(_efficientnet), _image(224, 64), (1, 4), 1),
+        Network("EfficientNet-B0", _seeded(_efficientnet, gain=1.5), _image(224, 64), (1, 4), 1),
         Network("ViT-B/16", _seeded(_vit), _image(224, 64), (1, 4), 1),
         Network("BERT-base", _seeded(_bert), _tokens(False, 30522), (1, 4), 2),
         Network("BERT-base, mask", _seeded(_bert), _tokens(True, 30522), (1, 4), 2),
