@@ -1,0 +1,70 @@
+"""What the backend made of the graphs that it was given in this process."""
+
+import threading
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class NativeRecord:
+    """A node that PyTorch runs: operator, the reason, where it comes from."""
+
+    op: str
+    reason: str
+    source: str = ""
+    module_path: str = ""
+
+
+@dataclass(frozen=True)
+class EngineRecord:
+    """One engine: its name, the compute nodes it covers, its dispatches and build time (s)."""
+
+    name: str
+    compute_nodes: int
+    dispatches: int
+    build_s: float
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """One captured graph.
+
+    Attributes:
+        kind: "inference", "forward" or "backward".
+        compute_nodes: nodes that do work (views and getitem are free).
+        covered_nodes: those inside engines.
+        engines: in order of execution.
+        native: nodes left to PyTorch.
+    """
+
+    kind: str
+    compute_nodes: int
+    covered_nodes: int
+    engines: list[EngineRecord] = field(default_factory=list)
+    native: list[NativeRecord] = field(default_factory=list)
+
+    @property
+    def coverage(self) -> float:
+        """Share of the compute nodes that run in engines; 1.0 for a graph without any."""
+        return self.covered_nodes / self.compute_nodes if self.compute_nodes else 1.0
+
+
+_lock = threading.Lock()
+_records: list[Compilation] = []
+
+
+def record(compilation: Compilation) -> None:
+    """Called by the backend once per graph."""
+    with _lock:
+        _records.append(compilation)
+
+
+def compilations() -> list[Compilation]:
+    """Every graph compiled since the start or the last `clear`, oldest first. Thread-safe."""
+    with _lock:
+        return list(_records)
+
+
+def clear() -> None:
+    """Forgets the records."""
+    with _lock:
+        _records.clear()
