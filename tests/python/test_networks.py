@@ -1,0 +1,35 @@
+"""Reduced sizes of the networks of docs/models.md: coverage, engines, parity, gradients.
+
+`benchmarks/models.py --check` runs the full sizes.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from models import check_gradients, check_inference  # noqa: E402
+from networks import NETWORKS  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_inference(name, dtype):
+    batch = 2 if dtype == "float32" else 1
+    row = check_inference(NETWORKS[name], batch, True, "cpu", dtype)
+    assert row["ok"], row
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients(name):
+    row = check_gradients(NETWORKS[name], 1, True, "cpu")
+    assert row["ok"], row

@@ -1,0 +1,75 @@
+"""The wheel is self-contained: installed elsewhere, with the source tree out of reach, it runs."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PROGRAM = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()).eval()
+x = torch.randn(2, 8)
+fast = torch.compile(model, backend="vulkan", options={"min_block_size": 1})
+with torch.no_grad():
+    torch.testing.assert_close(fast(x), model(x))
+import torch_vulkan
+from torch_vulkan.compilations import compilations
+assert len(compilations()[0].engines) == 1, compilations()
+print(torch_vulkan.__file__)
+"""
+
+# What a machine with torch has anyway: the C and C++ runtimes, and torch's own libraries.
+ALLOWED = re.compile(
+    r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|z)\.so|ld-linux|linux-vdso|"
+    r"lib(c10|torch\w*|vk_\w+)\.so|libprotobuf-lite\.so")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """site-packages with the wheel alone, built from a copy of the tree that is deleted."""
+    work = tmp_path_factory.mktemp("wheel")
+    tree = work / "tree"
+    skip = shutil.ignore_patterns(".git", ".venv", "build*", "lib", ".gpu", "__pycache__", ".setup")
+    shutil.copytree(ROOT, tree, ignore=skip)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", work, tree],
+                   check=True)
+    shutil.rmtree(tree)
+    (wheel,) = work.glob("*.whl")
+    target = work / "site"
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--target", target, wheel], check=True)
+    return target
+
+
+def run_elsewhere(installed, program):
+    # The editable install's finder must not serve the source tree: only the wheel is on the path.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment["PYTHONPATH"] = str(installed)
+    return subprocess.run([sys.executable, "-c", program], cwd=installed.parent, env=environment,
+                          capture_output=True, text=True, timeout=300)
+
+
+def test_runs_without_the_source_tree(installed):
+    done = run_elsewhere(installed, PROGRAM)
+    assert done.returncode == 0, done.stderr
+    assert str(installed) in done.stdout
+
+
+def test_links_only_what_it_carries(installed):
+    libraries = list((installed / "torch_vulkan").rglob("*.so*"))
+    assert len(libraries) >= 4, libraries
+    for library in libraries:
+        dynamic = subprocess.run(["readelf", "-d", library], capture_output=True, text=True,
+                                 check=True).stdout
+        for needed in re.findall(r"NEEDED.*\[(.+)\]", dynamic):
+            assert ALLOWED.match(needed), f"{library.name} needs {needed}"
+            if needed.startswith(("libvk_", "libprotobuf", "libtorch_vulkan")):
+                assert (library.parent / needed).exists(), f"{needed} is not in the wheel"
+        for path in re.findall(r"R(?:UN)?PATH.*\[(.+)\]", dynamic):
+            assert all(p.startswith("$ORIGIN") for p in path.split(":")), f"{library.name}: {path}"
