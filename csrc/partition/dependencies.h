@@ -1,0 +1,17 @@
+#pragma once
+// What must run before what.
+
+#include "csrc/graph/graph.h"
+#include "csrc/partition/merge.h"
+
+namespace tv {
+
+/// True for an operator whose output is a view of its first input.
+bool is_view(const Node& node);
+
+/// The nodes with an edge for each value read, and for order beyond data: a node that mutates a
+/// tensor runs after earlier readers of its memory and before later ones, and nodes with an effect of
+/// their own (random numbers, assertions, operators of other libraries) keep their order.
+Dag execution_order(const Graph& graph);
+
+}  // namespace tv

@@ -1,0 +1,265 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "csrc/compile.h"
+#include "csrc/converter.h"
+#include "csrc/partition/dependencies.h"
+#include "csrc/partition/merge.h"
+#include "csrc/partition/symbols.h"
+#include "runtime/error.h"
+
+namespace tv {
+namespace {
+
+constexpr int64_t kSmallNumel = 16;  // integer tensors up to this are shape arithmetic
+
+class Partitioner {
+ public:
+  Partitioner(const Graph& graph, const Settings& settings, const DeviceProfile& device)
+      : graph_(graph), settings_(settings), device_(device), dag_(execution_order(graph)),
+        roles_(graph.nodes.size()), reasons_(graph.nodes.size()), readers_(consumers(graph)),
+        is_output_(graph.values.size(), false) {
+    for (const GraphOutput& out : graph.outputs) is_output_[out.value] = true;
+  }
+
+  Partition run() {
+    assign_roles();
+    keep_aliases_native();
+    std::vector<std::vector<int32_t>> blocks = merge_bound_blocks();
+    Partition result;
+    for (const auto& block : blocks) result.candidate_sizes.push_back(compute_nodes(block));
+    choose_by_size(blocks, result);
+    finish(result);
+    if (settings_.require_full_compilation) require_all(result);
+    return result;
+  }
+
+ private:
+  const Node& node(int32_t n) const { return graph_.nodes[n]; }
+
+  void assign_roles() {
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Converter* converter = Registry::instance().find(graph_.nodes[n].op);
+      does_work_.push_back(!converter || converter->is_compute);
+      reasons_[n] = unsupported({graph_, graph_.nodes[n], device_, settings_});
+      roles_[n] = !reasons_[n].empty() ? Role::kNative
+                  : does_work_[n]      ? Role::kCompute
+                                       : Role::kFree;
+    }
+  }
+
+  void make_native(int32_t n, const std::string& reason) {
+    roles_[n] = Role::kNative;
+    if (reasons_[n].empty()) reasons_[n] = reason;
+  }
+
+  /// A view of a graph input that is returned must share the input's memory, and so must the views
+  /// between them.
+  void keep_aliases_native() {
+    const std::vector<int32_t> made_by = producers(graph_);
+    for (int32_t n = static_cast<int32_t>(graph_.nodes.size()) - 1; n >= 0; --n) {
+      if (!is_view(node(n)) || !returns(n)) continue;
+      std::vector<int32_t> chain = {n};
+      while (true) {
+        const std::vector<ValueId> read = node(chain.back()).all_inputs();
+        const int32_t maker = read.empty() ? -1 : made_by[read.front()];
+        if (maker < 0 || !is_view(node(maker))) {
+          if (read.empty() || maker >= 0) chain.clear();
+          break;
+        }
+        chain.push_back(maker);
+      }
+      for (const int32_t c : chain) {
+        make_native(c, "a view of a graph input that is returned shares the input's memory");
+      }
+    }
+  }
+
+  bool returns(int32_t n) const {
+    return std::any_of(node(n).outputs.begin(), node(n).outputs.end(),
+                       [&](ValueId v) { return v != kNoValue && is_output_[v]; });
+  }
+
+  /// Blocks whose symbols their inputs determine; a node in the way of that becomes native.
+  std::vector<std::vector<int32_t>> merge_bound_blocks() {
+    while (true) {
+      std::vector<std::vector<int32_t>> blocks = merge_blocks(dag_, roles_, 1);
+      std::vector<int32_t> block_of(graph_.nodes.size(), -1);
+      for (size_t b = 0; b < blocks.size(); ++b) {
+        for (const int32_t n : blocks[b]) block_of[n] = static_cast<int32_t>(b);
+      }
+      bool changed = false;
+      for (auto& block : blocks) {
+        trim(block, block_of);
+        changed |= drop_unbound(block);
+      }
+      if (!changed) {
+        std::erase_if(blocks, [&](const auto& b) { return compute_nodes(b) == 0; });
+        std::stable_sort(blocks.begin(), blocks.end(), [&](const auto& a, const auto& b) {
+          return compute_nodes(a) > compute_nodes(b);
+        });
+        return blocks;
+      }
+    }
+  }
+
+  /// True where nodes of the block became native because nothing determines a symbol of theirs.
+  bool drop_unbound(const std::vector<int32_t>& block) {
+    std::set<int32_t> unbound = used_symbols(graph_, block);
+    if (unbound.empty()) return false;
+    for (const ValueId v : outside_inputs(block)) drop_bound(unbound, graph_.value(v));
+    inputs_that_bind(graph_, unbound);
+    if (unbound.empty()) return false;
+    for (const int32_t n : block) {
+      for (const int32_t s : used_symbols(graph_, {n})) {
+        if (!unbound.contains(s)) continue;
+        make_native(n, "the size " + graph_.symbols.at(s).name +
+                           " is not determined by the shape of any input");
+        break;
+      }
+    }
+    return true;
+  }
+
+  std::vector<ValueId> outside_inputs(const std::vector<int32_t>& block) const {
+    std::set<ValueId> made, read;
+    for (const int32_t n : block) {
+      for (const ValueId v : node(n).all_inputs()) read.insert(v);
+      made.insert(node(n).outputs.begin(), node(n).outputs.end());
+    }
+    std::vector<ValueId> out;
+    for (const ValueId v : read) {
+      if (!made.contains(v) && graph_.value(v).kind != ValueKind::kWeight) out.push_back(v);
+    }
+    return out;
+  }
+
+  /// Takes from the end of a block what PyTorch can as well do: views that nothing in the block
+  /// reads, and integer arithmetic on shapes that no block reads.
+  void trim(std::vector<int32_t>& block, std::vector<int32_t>& block_of) {
+    for (auto it = block.rbegin(); it != block.rend(); ++it) {
+      const int32_t n = *it;
+      if (returns(n)) continue;
+      if (roles_[n] == Role::kFree) {
+        if (read_by(n, [&](int32_t r) { return block_of[r] == block_of[n]; })) continue;
+        trimmed_[n] = "a view that nothing in its engine reads";
+      } else {
+        if (!is_small_integer(n) || read_by(n, [&](int32_t r) { return block_of[r] >= 0; })) continue;
+        trimmed_[n] = "small integer arithmetic that only native nodes read";
+      }
+      block_of[n] = -1;
+    }
+    std::erase_if(block, [&](int32_t n) { return block_of[n] < 0; });
+  }
+
+  template <typename Test>
+  bool read_by(int32_t n, Test test) const {
+    for (const ValueId v : node(n).outputs) {
+      if (v != kNoValue && std::any_of(readers_[v].begin(), readers_[v].end(), test)) return true;
+    }
+    return false;
+  }
+
+  bool is_small_integer(int32_t n) const {
+    bool has_reader = false;
+    for (const ValueId v : node(n).outputs) {
+      if (v == kNoValue) continue;
+      const Value& value = graph_.value(v);
+      if (!is_integer(value.dtype) && value.dtype != DType::kBool) return false;
+      if (product(value.shape).constant().value_or(kUnbounded) > kSmallNumel) return false;
+      has_reader |= !readers_[v].empty();
+    }
+    return has_reader;
+  }
+
+  int64_t compute_nodes(const std::vector<int32_t>& nodes) const {
+    return std::count_if(nodes.begin(), nodes.end(), [&](int32_t n) { return does_work_[n]; });
+  }
+
+  /// Whole-graph compilation takes blocks of any size: what is in the way is something else.
+  void choose_by_size(std::vector<std::vector<int32_t>>& blocks, Partition& result) {
+    const bool nothing = std::isinf(settings_.min_block_size);
+    const double least = settings_.require_full_compilation ? 1 : settings_.min_block_size;
+    for (auto& block : blocks) {
+      const int64_t size = compute_nodes(block);
+      if (!nothing && static_cast<double>(size) >= least) {
+        result.blocks.push_back(std::move(block));
+        continue;
+      }
+      const std::string reason =
+          nothing ? "min_block_size is infinite: no engine is built"
+                  : "its block has " + std::to_string(size) +
+                        " compute nodes, fewer than min_block_size = " +
+                        std::to_string(static_cast<int64_t>(std::ceil(least)));
+      for (const int32_t n : block) make_native(n, reason);
+    }
+  }
+
+  void finish(Partition& result) {
+    std::vector<int32_t> vertex_of(graph_.nodes.size());
+    std::map<int32_t, int32_t> block_of_vertex;
+    for (size_t n = 0; n < vertex_of.size(); ++n) vertex_of[n] = static_cast<int32_t>(n);
+    for (size_t b = 0; b < result.blocks.size(); ++b) {
+      const std::vector<int32_t>& block = result.blocks[b];
+      block_of_vertex[block.front()] = static_cast<int32_t>(b);
+      for (const int32_t n : block) vertex_of[n] = block.front();
+      result.covered_nodes += compute_nodes(block);
+    }
+    result.compute_nodes = std::count(does_work_.begin(), does_work_.end(), true);
+    size_t scheduled = 0;
+    for (const int32_t v : topological_order(dag_, vertex_of)) {
+      const auto block = block_of_vertex.find(v);
+      const bool is_block = block != block_of_vertex.end();
+      result.schedule.push_back({is_block, is_block ? block->second : v});
+      scheduled += is_block ? result.blocks[block->second].size() : 1;
+      if (!is_block) result.native.push_back({v, reason_of(v)});
+    }
+    if (scheduled != graph_.nodes.size()) {
+      throw Error(ErrorKind::kInternal, "[partition] the engines and native nodes form a cycle");
+    }
+    std::sort(result.native.begin(), result.native.end(),
+              [](const NativeNode& a, const NativeNode& b) { return a.node < b.node; });
+  }
+
+  std::string reason_of(int32_t n) const {
+    if (!reasons_[n].empty()) return reasons_[n];
+    const auto trimmed = trimmed_.find(n);
+    return trimmed != trimmed_.end() ? trimmed->second : "a view that no engine reads";
+  }
+
+  void require_all(const Partition& result) const {
+    std::string list;
+    int64_t count = 0;
+    for (const NativeNode& native : result.native) {
+      const Node& at = node(native.node);
+      if (!does_work_[native.node]) continue;
+      ++count;
+      list += "\n  " + at.op + " (" + (at.source.empty() ? at.name : at.source) +
+              "): " + native.reason;
+    }
+    if (count == 0) return;
+    throw Error(ErrorKind::kUser, "[require_full_compilation] " + std::to_string(count) + " of " +
+                                      std::to_string(result.compute_nodes) +
+                                      " compute nodes stay native:" + list);
+  }
+
+  const Graph& graph_;
+  const Settings& settings_;
+  const DeviceProfile& device_;
+  const Dag dag_;
+  std::vector<Role> roles_;
+  std::vector<bool> does_work_;
+  std::vector<std::string> reasons_;
+  std::map<int32_t, std::string> trimmed_;
+  const std::vector<std::vector<int32_t>> readers_;
+  std::vector<bool> is_output_;
+};
+
+}  // namespace
+
+Partition partition(const Graph& graph, const Settings& settings, const DeviceProfile& device) {
+  return Partitioner(graph, settings, device).run();
+}
+
+}  // namespace tv
