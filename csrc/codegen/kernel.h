@@ -49,11 +49,18 @@ struct KernelRequest {
   std::shared_ptr<const PointwiseProgram> program;
 };
 
+/// In GeneratedKernel::operands with settings.check_addresses, always the last: the engine's check
+/// buffer (5 words, zeroed before a run). The first access outside its operand leaves
+/// {1 + further violations, dispatch number, operand number, element, elements allowed} there.
+inline constexpr uint32_t kCheckOperand = UINT32_MAX;
+
 struct GeneratedKernel {
   std::string glsl;                      ///< whole text; equal text is one module
   std::vector<uint32_t> spec_constants;
-  std::vector<uint32_t> operands;        ///< into request.operands: whose addresses are pushed, in order
-  std::vector<ParamWord> words;          ///< after the addresses
+  std::vector<uint32_t> operands;        ///< into request.operands, or kCheckOperand: whose
+                                         ///< addresses are pushed, in order
+  std::vector<ParamWord> words;          ///< after the addresses; with settings.check_addresses the
+                                         ///< last is for lowering to fill: the dispatch's number
   bool param_block = false;              ///< addresses and words exceed the push constants
 };
 

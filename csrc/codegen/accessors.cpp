@@ -1,0 +1,238 @@
+#include "csrc/codegen/accessors.h"
+
+#include "csrc/codegen/glsl_types.h"
+#include "csrc/codegen/pointwise_codegen.h"
+#include "runtime/error.h"
+
+namespace tv {
+
+namespace {
+
+std::string vector_type(DType dtype) {
+  switch (glsl_class(dtype)) {
+    case GlslClass::kFloat: return "vec4";
+    case GlslClass::kInt64: return "i64vec4";
+    default: return "ivec4";
+  }
+}
+
+bool is_dense(const KernelOperand& x) {
+  return x.shape.empty() || (x.shape.size() == 1 && x.strides[0] == Expr(1));
+}
+
+/// "uint o = …" for element `i`: divides the index by the inner dimensions, innermost first.
+std::string index_body(const KernelOperand& x, KernelWords& words) {
+  if (x.shape.empty()) return "return 0u;";
+  const auto scaled = [&](const std::string& coordinate, const Expr& stride) {
+    if (stride == Expr(1)) return coordinate;
+    return coordinate + " * " + words.uint_word(stride);
+  };
+  if (x.shape.size() == 1) {
+    if (x.strides[0] == Expr(0)) return "return 0u;";
+    return "return " + scaled("i", x.strides[0]) + ";";
+  }
+  std::string body = "uint r = i, q, o = 0u;\n";
+  for (size_t k = x.shape.size() - 1; k > 0; --k) {
+    body += "  q = " + words.division("r", x.shape[k]) + ";";
+    if (!(x.strides[k] == Expr(0))) {
+      body += " o += " + scaled("(r - q * " + words.uint_word(x.shape[k]) + ")", x.strides[k]) + ";";
+    }
+    body += " r = q;\n";
+  }
+  if (!(x.strides[0] == Expr(0))) body += "  o += " + scaled("r", x.strides[0]) + ";\n";
+  return body + "  return o;";
+}
+
+/// Storage of four neighbours as one access; types are those of tv.glsl.
+struct VectorAccess {
+  std::string reference, from, to;  // conversions to and from the vector; "" where there is none
+};
+
+VectorAccess vector_access(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return {"tv_ref_f32x4", "", ""};
+    case DType::kI32: return {"tv_ref_i32x4", "", ""};
+    case DType::kF16: return {"tv_ref_u32x2", "tv_f16x4", "tv_to_f16x4"};
+    case DType::kBF16: return {"tv_ref_u32x2", "tv_bf16x4", "tv_to_bf16x4"};
+    case DType::kI16: return {"tv_ref_u32x2", "tv_i16x4", "tv_to_i16x4"};
+    case DType::kI8: return {"tv_ref_u32", "tv_i8x4", "tv_to_u8x4"};
+    case DType::kU8:
+    case DType::kBool: return {"tv_ref_u32", "tv_u8x4", "tv_to_u8x4"};
+    default: return {};
+  }
+}
+
+std::string vector_raw_accessors(const KernelOperand& x, const std::string& at_first) {
+  const std::string& n = x.name;
+  const VectorAccess access = vector_access(x.dtype);
+  const std::string type = vector_type(x.dtype);
+  std::string text;
+  if (access.reference.empty()) {  // int64: no 32-byte access, four of 8
+    text += type + " " + n + "_vec4(uint i) { return " + type + "(" + n + "_raw(i), " + n +
+            "_raw(i + 1u), " + n + "_raw(i + 2u), " + n + "_raw(i + 3u)); }\n";
+    if (x.write) {
+      text += "void " + n + "_raw_store4(uint i, " + type + " v) { " + n + "_raw_store(i, v.x); " + n +
+              "_raw_store(i + 1u, v.y); " + n + "_raw_store(i + 2u, v.z); " + n +
+              "_raw_store(i + 3u, v.w); }\n";
+    }
+    return text;
+  }
+  const std::string element = access.reference + "(" + n + "_ptr).v[" + at_first + " >> 2]";
+  // A stored bool may be any byte but 0 where it came from foreign memory.
+  const std::string loaded = x.dtype == DType::kBool
+                                 ? "ivec4(notEqual(tv_u8x4(" + element + "), ivec4(0)))"
+                                 : access.from + "(" + element + ")";
+  text += type + " " + n + "_vec4(uint i) { return " + loaded + "; }\n";
+  if (x.write) {
+    const std::string value = x.dtype == DType::kBool ? "ivec4(notEqual(v, ivec4(0)))" : "v";
+    text += "void " + n + "_raw_store4(uint i, " + type + " v) { " + element + " = " + access.to + "(" +
+            value + "); }\n";
+  }
+  return text;
+}
+
+std::string parameter_list(const KernelOperand& x, const KernelRequest& request, const char* suffix) {
+  std::string list;
+  for (uint32_t k : x.program_inputs) {
+    if (!list.empty()) list += ", ";
+    list += request.operands.at(k).name + suffix;
+  }
+  return list;
+}
+
+/// Calls the head on element `i` or on each lane of four.
+std::string head_loads(const KernelOperand& x, const KernelRequest& request) {
+  const std::string& n = x.name;
+  std::string text = n + "_T " + n + "_load(uint i) { " + n + "_T r; " + n + "_head(" +
+                     parameter_list(x, request, "_load(i)") + ", r); return r; }\n";
+  text += n + "_V " + n + "_load4(uint i) {\n";
+  std::string lanes[4];
+  for (size_t k = 0; k < x.program_inputs.size(); ++k) {
+    const std::string& input = request.operands.at(x.program_inputs[k]).name;
+    const std::string a = "a" + std::to_string(k);
+    text += "  const " + input + "_V " + a + " = " + input + "_load4(i);\n";
+    for (int lane = 0; lane < 4; ++lane) lanes[lane] += a + "." + "xyzw"[lane] + ", ";
+  }
+  text += "  " + n + "_V r; " + n + "_T t;\n";
+  for (int lane = 0; lane < 4; ++lane) {
+    text += "  " + n + "_head(" + lanes[lane] + "t); r." + "xyzw"[lane] + " = t;\n";
+  }
+  return text + "  return r;\n}\n";
+}
+
+std::string plain_loads(const KernelOperand& x) {
+  const std::string& n = x.name;
+  std::string text = n + "_T " + n + "_load(uint i) { return " + n + "_raw(" + n + "_index(i)); }\n" +
+                     n + "_V " + n + "_load4(uint i) { ";
+  const auto four = [&](const std::string& o, const std::string& step) {
+    return n + "_V(" + n + "_raw(" + o + "), " + n + "_raw(" + o + " + " + step + "), " + n + "_raw(" + o +
+           " + 2u * " + step + "), " + n + "_raw(" + o + " + 3u * " + step + "))";
+  };
+  const auto inner = x.shape.empty() ? std::nullopt : x.shape.back().constant();
+  if (x.shape.empty() || (x.shape.size() == 1 && x.strides[0] == Expr(0))) {
+    text += "return " + n + "_V(" + n + "_raw(0u));";
+  } else if (x.vec4 && is_dense(x)) {
+    text += "return " + n + "_vec4(i);";
+  } else if (is_dense(x)) {
+    text += "return " + four("i", "1u") + ";";
+  } else if (inner && *inner % 4 == 0 && x.strides.back() == Expr(0)) {
+    text += "return " + n + "_V(" + n + "_raw(" + n + "_index(i)));";
+  } else if (inner && *inner % 4 == 0 && x.strides.back() == Expr(1)) {
+    text += "const uint o = " + n + "_index(i); return " + four("o", "1u") + ";";
+  } else {
+    text += "return " + n + "_V(" + n + "_load(i), " + n + "_load(i + 1u), " + n + "_load(i + 2u), " + n +
+            "_load(i + 3u));";
+  }
+  return text + " }\n";
+}
+
+/// Stores `v`, of the tail's result (or of <name>_T), at element `i`.
+std::string plain_stores(const KernelOperand& x, const std::string& suffix) {
+  const std::string& n = x.name;
+  const std::string type = glsl_type(x.dtype), vector = vector_type(x.dtype);
+  std::string text = "void " + n + "_store" + suffix + "(uint i, " + type + " v) { " + n +
+                     "_raw_store(" + n + "_index(i), v); }\n" + "void " + n + "_store4" + suffix +
+                     "(uint i, " + vector + " v) { ";
+  if (x.vec4 && is_dense(x)) {
+    text += n + "_raw_store4(i, v);";
+  } else {
+    for (int lane = 0; lane < 4; ++lane) {
+      text += n + "_store" + suffix + "(i + " + std::to_string(lane) + "u, v." + "xyzw"[lane] + "); ";
+    }
+  }
+  return text + " }\n";
+}
+
+std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
+  const std::string& n = x.name;
+  const std::string inputs = parameter_list(x, request, "_load(i)");
+  std::string text = plain_stores(x, "_result");
+  const std::string type = glsl_type(x.dtype);
+  text += "void " + n + "_store(uint i, " + n + "_T v) { " + type + " r; " + n + "_tail(v" +
+          (inputs.empty() ? "" : ", " + inputs) + ", r); " + n + "_store_result(i, r); }\n";
+  text += "void " + n + "_store4(uint i, " + n + "_V v) {\n";
+  std::string lanes[4];
+  for (size_t k = 0; k < x.program_inputs.size(); ++k) {
+    const std::string& input = request.operands.at(x.program_inputs[k]).name;
+    const std::string a = "a" + std::to_string(k);
+    text += "  const " + input + "_V " + a + " = " + input + "_load4(i);\n";
+    for (int lane = 0; lane < 4; ++lane) lanes[lane] += ", " + a + "." + "xyzw"[lane];
+  }
+  text += "  " + vector_type(x.dtype) + " r; " + type + " t;\n";
+  for (int lane = 0; lane < 4; ++lane) {
+    const std::string c(1, "xyzw"[lane]);
+    text += "  " + n + "_tail(v." + c + lanes[lane] + ", t); r." + c + " = t;\n";
+  }
+  return text + "  " + n + "_store4_result(i, r);\n}\n";
+}
+
+}  // namespace
+
+std::string raw_accessors(const KernelOperand& x, KernelWords& words, const AccessorOptions& options) {
+  const std::string& n = x.name;
+  std::string text = "#define " + n + "_T " + glsl_type(x.value_dtype) + "\n#define " + n + "_V " +
+                     vector_type(x.value_dtype) + "\n";
+  if (!x.stored) return text;
+  text += "#define " + n + "_ptr (tv_p.a_" + n + ")\n";
+
+  std::string at = "i", at4 = "i";
+  if (options.check) {
+    const std::string limit = words.uint_word(x.storage_elements);
+    const std::string number = std::to_string(options.number) + "u";
+    text += "uint " + n + "_at(uint i) { return tv_check(" + number + ", i, 1u, " + limit + "); }\n";
+    text += "uint " + n + "_at4(uint i) { return tv_check(" + number + ", i, 4u, " + limit + "); }\n";
+    at = n + "_at(i)";
+    at4 = n + "_at4(i)";
+  }
+  text += "uint " + n + "_index(uint i) { " + index_body(x, words) + " }\n";
+  const std::string type = glsl_type(x.dtype);
+  const std::string element = n + "_ptr.v[" + at + "]";
+  text += type + " " + n + "_raw(uint i) { return " + glsl_from_storage(element, x.dtype) + "; }\n";
+  if (x.write) {
+    text += "void " + n + "_raw_store(uint i, " + type + " v) { " + element + " = " +
+            glsl_to_storage("v", x.dtype) + "; }\n";
+  }
+  if (x.vec4) text += vector_raw_accessors(x, at4);
+  return text;
+}
+
+std::string element_accessors(const KernelOperand& x, const KernelRequest& request) {
+  const bool has_tail = x.program != nullptr && x.write;
+  const bool has_head = x.program != nullptr && !x.write;
+  std::string text;
+  if (x.program != nullptr) {
+    if (x.program->results.size() != 1 ||
+        x.program->inputs.size() != x.program_inputs.size() + (has_tail ? 1 : 0)) {
+      throw Error(ErrorKind::kInternal, "[codegen] operand " + x.name +
+                                            ": its fused program does not match its inputs");
+    }
+    text += pointwise_function(*x.program, x.name + (has_tail ? "_tail" : "_head"));
+  }
+  if (has_head) text += head_loads(x, request);
+  // Storage and value types may differ under a tail; what is read back is the stored value.
+  if (!has_head && x.stored && (x.read || !x.write) && !has_tail) text += plain_loads(x);
+  if (x.write) text += has_tail ? tail_stores(x, request) : plain_stores(x, "");
+  return text;
+}
+
+}  // namespace tv

@@ -1,0 +1,156 @@
+#include "csrc/codegen/glsl_compiler.h"
+
+#include <glslang/Public/ResourceLimits.h>
+#include <glslang/Public/ShaderLang.h>
+#include <glslang/SPIRV/GlslangToSpv.h>
+#include <glslang/build_info.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <regex>
+#include <set>
+#include <shared_mutex>
+#include <sstream>
+#include <unordered_map>
+
+#include "csrc/codegen/kernel.h"
+#include "runtime/error.h"
+#include "runtime/store.h"
+
+namespace tv {
+
+namespace {
+
+constexpr uint64_t kMaxCacheBytes = 256ull << 20;
+constexpr uint32_t kSpirvMagic = 0x07230203;
+
+std::vector<std::string> split_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The lines that the log's "ERROR: 0:123:" name, with two of context each.
+std::string offending_lines(const std::string& source, const std::string& log) {
+  static const std::regex where("ERROR: [^:\n]*:([0-9]+):");
+  const std::vector<std::string> lines = split_lines(source);
+  std::set<size_t> wanted;
+  for (std::sregex_iterator it(log.begin(), log.end(), where), end; it != end; ++it) {
+    const size_t line = std::stoul((*it)[1]);
+    for (size_t k = line > 2 ? line - 2 : 1; k <= line + 2 && k <= lines.size(); ++k) wanted.insert(k);
+  }
+  std::string text;
+  for (size_t k : wanted) text += std::to_string(k) + " | " + lines[k - 1] + "\n";
+  return text;
+}
+
+/// glslang keeps process-wide tables from its first use to exit.
+void initialize_glslang() {
+  static const bool done = glslang::InitializeProcess();
+  if (!done) throw Error(ErrorKind::kInternal, "[glslang] the compiler could not be initialised");
+}
+
+std::vector<uint32_t> compile_glsl(const std::string& name, const std::string& source) {
+  initialize_glslang();
+  glslang::TShader shader(EShLangCompute);
+  const char* text = source.c_str();
+  const int length = static_cast<int>(source.size());
+  shader.setStringsWithLengths(&text, &length, 1);
+  shader.setEnvInput(glslang::EShSourceGlsl, EShLangCompute, glslang::EShClientVulkan, 100);
+  shader.setEnvClient(glslang::EShClientVulkan, glslang::EShTargetVulkan_1_3);
+  shader.setEnvTarget(glslang::EShTargetSpv, glslang::EShTargetSpv_1_6);
+  const auto messages = static_cast<EShMessages>(EShMsgSpvRules | EShMsgVulkanRules);
+
+  const auto fail = [&](const std::string& stage, const std::string& log) {
+    throw Error(ErrorKind::kInternal, "[glslang] kernel " + name + " does not " + stage + ":\n" + log +
+                                          offending_lines(source, log));
+  };
+  if (!shader.parse(GetDefaultResources(), 460, false, messages)) {
+    fail("compile", shader.getInfoLog());
+  }
+  glslang::TProgram program;
+  program.addShader(&shader);
+  if (!program.link(messages)) fail("link", program.getInfoLog());
+
+  glslang::SpvOptions options;  // the driver optimises; spirv-opt made nothing faster
+  std::vector<uint32_t> words;
+  glslang::GlslangToSpv(*program.getIntermediate(EShLangCompute), words, &options);
+  if (words.empty()) fail("give SPIR-V", "");
+  return words;
+}
+
+std::string cache_key(const std::string& source) {
+  return "spirv 1.6\nglslang " + glslang_version() + "\n" + source;
+}
+
+std::optional<std::vector<uint32_t>> from_bytes(const std::vector<uint8_t>& bytes) {
+  if (bytes.size() < 20 || bytes.size() % 4 != 0) return std::nullopt;
+  std::vector<uint32_t> words(bytes.size() / 4);
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  if (words[0] != kSpirvMagic) return std::nullopt;
+  return words;
+}
+
+/// Modules compiled by this process, by source.
+class ModuleCache {
+ public:
+  std::optional<std::vector<uint32_t>> find(const std::string& source) const {
+    std::shared_lock lock(mutex_);
+    const auto it = modules_.find(source);
+    if (it == modules_.end()) return std::nullopt;
+    return it->second;
+  }
+  void insert(const std::string& source, const std::vector<uint32_t>& words) {
+    std::unique_lock lock(mutex_);
+    modules_.emplace(source, words);
+  }
+
+ private:
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<std::string, std::vector<uint32_t>> modules_;
+};
+
+ModuleCache& module_cache() {
+  static ModuleCache cache;
+  return cache;
+}
+
+}  // namespace
+
+std::string numbered(const std::string& source) {
+  std::string text;
+  size_t number = 0;
+  for (const std::string& line : split_lines(source)) {
+    text += std::to_string(++number) + " | " + line + "\n";
+  }
+  return text;
+}
+
+std::string glslang_version() {
+  return std::to_string(GLSLANG_VERSION_MAJOR) + "." + std::to_string(GLSLANG_VERSION_MINOR) + "." +
+         std::to_string(GLSLANG_VERSION_PATCH);
+}
+
+int glslang_major() { return GLSLANG_VERSION_MAJOR; }
+
+std::vector<uint32_t> compile_kernel(const std::string& name, const std::string& glsl,
+                                     const Settings& settings) {
+  if (auto words = module_cache().find(glsl)) return *words;
+
+  const Store store(settings.cache_dir, "spirv", kMaxCacheBytes);
+  const std::string key = cache_key(glsl);
+  if (const auto bytes = store.get(key)) {
+    if (auto words = from_bytes(*bytes)) {
+      module_cache().insert(glsl, *words);
+      return *words;
+    }
+  }
+  std::vector<uint32_t> words = compile_glsl(name, glsl);
+  store.put(key, {reinterpret_cast<const uint8_t*>(words.data()), words.size() * 4});
+  module_cache().insert(glsl, words);
+  return words;
+}
+
+}  // namespace tv

@@ -1,0 +1,32 @@
+#pragma once
+// The pointwise functions that programs are made of: one row each. A new unary operator is one row
+// here (if its formula is new) and one in converters/pointwise_unary.cpp.
+
+#include <span>
+#include <string_view>
+
+namespace tv {
+
+/// Expressions use $0, $1, … for operands, which have the variable type of the instruction's compute
+/// dtype (float, int, int64_t or bool). Operands beyond those that the instruction names are its
+/// immediates: $k is integers[k - n], or scalars[k - n] where it has no integers, n the number of
+/// operands named. Each expression gives the variable type of the instruction's result dtype where
+/// `result` says so, else that of the compute dtype. Null: not defined for that class.
+struct PointwiseRow {
+  const char* name;
+  int arity;                       ///< operands and immediates together
+  const char* on_float = nullptr;
+  const char* on_int = nullptr;    ///< int; wraps to the result dtype afterwards
+  const char* on_int64 = nullptr;
+  const char* on_bool = nullptr;
+  /// Bit k set: operand k is a bool whatever the compute dtype is.
+  unsigned bool_operands = 0;
+  bool gives_bool = false;         ///< the expression is a bool whatever the compute dtype is
+  const char* error = "exact";     ///< largest error of the float form in ULP, or "exact"
+};
+
+/// The row called `name`; null where there is none.
+const PointwiseRow* find_pointwise(std::string_view name);
+std::span<const PointwiseRow> pointwise_rows();
+
+}  // namespace tv
