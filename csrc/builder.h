@@ -16,13 +16,19 @@
 namespace tv {
 
 /// One buffer operand of a step. In the kernel, for an operand `x`:
-///   x_T               the type that loads give: float for floats, int for 8-32 bit integers and
-///                     bool, int64_t for int64
+///   x_T, x_V          the type that loads give: float for floats, int for 8-32 bit integers and
+///                     bool, int64_t for int64; and the vector of four of them
 ///   x_load(uint i)    element i in row-major order of the value's shape - through its view's
 ///                     strides and, for `prologue_arg`, through the fused head
 ///   x_store(uint i, x_T v)  likewise, through the fused tail; rounds to nearest even
-///   x_raw(uint i)     element i of the storage, counted from the view's offset (use with strides)
-///   x_vec4(uint i)    elements i … i+3 of the storage as vec4 (floats; i % 4 == 0), where `vec4`
+///   x_load4(uint i), x_store4(uint i, x_V v)  elements i … i+3 (i % 4 == 0) the same way; one access
+///                     where the storage allows, so always usable
+///   x_index(uint i)   where element i lies in the storage, counted from the view's offset
+///   x_raw(uint i), x_raw_store(uint i, v)  element i of the storage (use with strides)
+///   x_vec4(uint i), x_raw_store4(uint i, v)  elements i … i+3 of the storage (i % 4 == 0), where `vec4`
+///   x_ptr             the address, of a type in tv.glsl; cast it for accesses of another width:
+///                     tv_ref_u32x4(x_ptr).v[k]. Such accesses are not checked by debug builds.
+/// Addresses are formed from push constants and the index alone: a uniform index is a uniform address.
 struct Operand {
   std::string name;
   ValueId value = kNoValue;
