@@ -1,0 +1,89 @@
+// Partitioning and compiling.
+
+#include "csrc/compile.h"
+#include "csrc/converter.h"
+#include "python/bindings/py_module.h"
+#include "runtime/engine.h"
+
+namespace tv::bindings {
+namespace {
+
+py::bytes to_bytes(const std::vector<uint8_t>& bytes) {
+  return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+// The callback runs with the GIL; an exception in it stops the compilation.
+Progress to_progress(const py::object& callback) {
+  if (callback.is_none()) return nullptr;
+  return [&callback](const std::string& stage, int64_t done, int64_t total) {
+    py::gil_scoped_acquire gil;
+    callback(stage, done, total);
+  };
+}
+
+py::bytes compile_vke(const Graph& graph, const std::string& settings, const DeviceProfile& device,
+                      const py::object& progress) {
+  const Progress report = to_progress(progress);
+  std::vector<uint8_t> bytes;
+  {
+    py::gil_scoped_release no_gil;
+    bytes = to_vke(compile(graph, Settings::from_json(settings), device, report));
+  }
+  return to_bytes(bytes);
+}
+
+py::dict converter_info(const Converter& converter) {
+  const char* kind = converter.pointwise ? "pointwise"
+                     : converter.view    ? "view"
+                     : converter.expand  ? "expand"
+                                         : "kernel";
+  py::dict info;
+  info["op"] = converter.op;
+  info["kind"] = kind;
+  info["is_compute"] = converter.is_compute;
+  info["notes"] = converter.notes;
+  return info;
+}
+
+}  // namespace
+
+void bind_compile(py::module_& m) {
+  py::class_<Partition>(m, "Partition", "Which nodes run in which engine, and why others do not.")
+      .def_readonly("blocks", &Partition::blocks)
+      .def_readonly("compute_nodes", &Partition::compute_nodes)
+      .def_readonly("covered_nodes", &Partition::covered_nodes)
+      .def_property_readonly("native", [](const Partition& partition) {
+        std::vector<std::pair<int32_t, std::string>> native;
+        for (const NativeNode& node : partition.native) native.emplace_back(node.node, node.reason);
+        return native;
+      });
+  m.def(
+      "partition",
+      [](const Graph& graph, const std::string& settings, const DeviceProfile& device) {
+        return partition(graph, Settings::from_json(settings), device);
+      },
+      py::arg("graph"), py::arg("settings"), py::arg("device"),
+      py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "unsupported",
+      [](const Graph& graph, size_t node, const std::string& settings,
+         const DeviceProfile& device) {
+        const Settings parsed = Settings::from_json(settings);
+        return unsupported(NodeContext{graph, graph.nodes.at(node), device, parsed});
+      },
+      "Why a node cannot be in an engine, or \"\".");
+  m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
+  m.def("compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
+        py::arg("progress") = py::none(), "Compiles a graph; returns the engine as .vke bytes.");
+  m.def("supported_ops", [] {
+    py::list ops;
+    for (const auto& [op, converter] : Registry::instance().all()) {
+      ops.append(converter_info(converter));
+    }
+    return ops;
+  });
+  m.def("is_registered",
+        [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
+}
+
+}  // namespace tv::bindings

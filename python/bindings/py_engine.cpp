@@ -1,0 +1,143 @@
+// Stand-alone engines over host memory: addresses in, addresses out. torch_vulkan/engine.py turns
+// tensors and arrays into addresses.
+
+#include "runtime/engine.h"
+
+#include "python/bindings/py_module.h"
+#include "runtime/error.h"
+
+namespace tv::bindings {
+namespace {
+
+using Address = std::pair<uintptr_t, int64_t>;  // address, bytes
+
+// WeightSet is opaque outside the runtime.
+struct PyWeightSet {
+  std::shared_ptr<const WeightSet> set;
+};
+
+std::vector<HostTensor> host_tensors(const std::vector<Address>& addresses) {
+  std::vector<HostTensor> tensors;
+  for (const auto& [address, bytes] : addresses) {
+    tensors.push_back({reinterpret_cast<void*>(address), bytes});
+  }
+  return tensors;
+}
+
+py::dict binding_info(const Binding& binding) {
+  py::dict info;
+  info["name"] = binding.name;
+  info["dtype"] = std::string(name(binding.dtype));
+  info["shape"] = from_shape(binding.shape);
+  info["strides"] = from_shape(binding.strides);
+  return info;
+}
+
+py::list binding_list(const std::vector<Binding>& bindings) {
+  py::list list;
+  for (const Binding& binding : bindings) list.append(binding_info(binding));
+  return list;
+}
+
+py::list dispatch_list(const std::vector<Dispatch>& dispatches) {
+  py::list list;
+  for (const Dispatch& dispatch : dispatches) {
+    py::dict info;
+    info["name"] = dispatch.name;
+    info["tactic"] = dispatch.tactic;
+    info["ops"] = dispatch.ops;
+    info["module_path"] = dispatch.module_path;
+    info["source"] = dispatch.source;
+    info["time_us"] = dispatch.time_us;
+    list.append(info);
+  }
+  return list;
+}
+
+py::dict spec_info(const EngineSpec& spec) {
+  py::dict info;
+  info["name"] = spec.name;
+  info["builder_version"] = spec.builder_version;
+  info["runs_on"] = spec.runs_on;
+  info["tuned_for"] = spec.tuned_for;
+  py::list symbols;
+  for (const Symbol& symbol : spec.symbols) {
+    py::dict entry;
+    entry["name"] = symbol.name;
+    entry["min"] = symbol.min;
+    entry["opt"] = symbol.opt;
+    entry["max"] = symbol.max == kUnbounded ? py::object(py::none()) : py::cast(symbol.max);
+    symbols.append(entry);
+  }
+  info["symbols"] = symbols;
+  info["inputs"] = binding_list(spec.inputs);
+  info["outputs"] = binding_list(spec.outputs);
+  info["weights"] = binding_list(spec.weights);
+  info["layers"] = dispatch_list(spec.dispatches);
+  info["weight_program"] = dispatch_list(spec.weight_program);
+  info["modules"] = spec.modules.size();
+  info["pipelines"] = spec.pipelines.size();
+  return info;
+}
+
+std::vector<uint8_t> vke_bytes(const py::bytes& data) {
+  const std::string_view view = data;
+  return {view.begin(), view.end()};
+}
+
+}  // namespace
+
+void bind_engine(py::module_& m) {
+  py::class_<PyWeightSet>(m, "WeightSet");
+  py::class_<Engine, std::shared_ptr<Engine>>(m, "Engine", "A loaded engine.")
+      .def("info", [](const Engine& engine) { return spec_info(engine.spec()); })
+      .def_property_readonly("device",
+                             [](const Engine& engine) { return profile(*engine.device()); })
+      .def(
+          "bind_shapes",
+          [](const Engine& engine, const std::vector<std::vector<int64_t>>& shapes) {
+            return engine.bind_shapes(shapes);
+          },
+          "Values of the symbols for these input shapes.")
+      .def(
+          "prepare_weights",
+          [](const Engine& engine, const std::vector<Address>& weights) {
+            return PyWeightSet{engine.prepare_weights(host_tensors(weights))};
+          },
+          py::call_guard<py::gil_scoped_release>())
+      .def(
+          "run",
+          [](Engine& engine, const PyWeightSet& weights, const std::vector<int64_t>& symbols,
+             const std::vector<Address>& inputs, const std::vector<Address>& outputs) {
+            engine.run(*weights.set, symbols, host_tensors(inputs), host_tensors(outputs));
+          },
+          py::call_guard<py::gil_scoped_release>())
+      .def("arena_bytes", [](const Engine& engine, const std::vector<int64_t>& symbols) {
+        return engine.arena_bytes(symbols);
+      });
+  m.def(
+      "load_engine",
+      [](const py::bytes& data, const std::string& device) {
+        const auto bytes = vke_bytes(data);
+        py::gil_scoped_release no_gil;
+        return Engine::create(open_device(device), from_vke(bytes).spec);
+      },
+      py::arg("vke"), py::arg("device") = "");
+  m.def("vke_info", [](const py::bytes& data) { return spec_info(from_vke(vke_bytes(data)).spec); });
+  m.def("vke_weights", [](const py::bytes& data) {
+    py::list weights;
+    for (const auto& bytes : from_vke(vke_bytes(data)).weights) {
+      weights.append(py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    }
+    return weights;
+  });
+  m.def(
+      "vke_with_weights",
+      [](const py::bytes& data, const std::vector<Address>& weights) {
+        const auto bytes = to_vke(from_vke(vke_bytes(data)).spec, host_tensors(weights));
+        return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      },
+      "The same engine with its weights stored in the file.");
+}
+
+}  // namespace tv::bindings

@@ -1,0 +1,151 @@
+// Building a Graph, one node at a time, from an importer written in Python.
+
+#include "csrc/graph/graph.h"
+
+#include "python/bindings/py_module.h"
+#include "runtime/error.h"
+
+namespace tv::bindings {
+namespace {
+
+Attr list_attr(const py::sequence& list) {
+  bool all_bool = list.size() > 0, all_integer = true;
+  for (py::handle item : list) {
+    all_bool = all_bool && PyBool_Check(item.ptr());
+    all_integer = all_integer && !PyFloat_Check(item.ptr());
+  }
+  if (all_bool) return list.cast<std::vector<bool>>();
+  if (all_integer) return to_shape(list);
+  return list.cast<std::vector<double>>();
+}
+
+// bool before int: Python's bool is an int.
+Attr to_attr(py::handle value) {
+  if (value.is_none()) return std::monostate{};
+  if (PyBool_Check(value.ptr())) return value.cast<bool>();
+  if (PyFloat_Check(value.ptr())) return value.cast<double>();
+  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
+  if (py::isinstance<DType>(value)) return value.cast<DType>();
+  if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
+    return list_attr(py::reinterpret_borrow<py::sequence>(value));
+  }
+  return to_expr(value);
+}
+
+ValueId to_value(py::handle id) { return id.is_none() ? kNoValue : id.cast<ValueId>(); }
+
+// (name, "tensor", id | None), (name, "tensors", [id | None]), (name, "attr", object)
+Arg to_arg(const py::tuple& item) {
+  auto name = item[0].cast<std::string>();
+  const auto kind = item[1].cast<std::string>();
+  if (kind == "tensor") return tensor_arg(std::move(name), to_value(item[2]));
+  if (kind == "tensors") {
+    std::vector<ValueId> values;
+    for (py::handle id : item[2]) values.push_back(to_value(id));
+    return tensor_list_arg(std::move(name), std::move(values));
+  }
+  return attr_arg(std::move(name), to_attr(item[2]));
+}
+
+ValueId add_leaf(Graph& graph, ValueKind kind, std::string name, DType dtype,
+                 const py::sequence& shape) {
+  Value value;
+  value.name = std::move(name);
+  value.dtype = dtype;
+  value.shape = to_shape(shape);
+  value.kind = kind;
+  const ValueId id = graph.add_value(std::move(value));
+  (kind == ValueKind::kInput ? graph.inputs : graph.weights).push_back(id);
+  return id;
+}
+
+py::list add_node(Graph& graph, std::string op, std::string name, const py::list& args,
+                  const py::list& outputs, std::string source, std::string module_path) {
+  Node node;
+  node.op = std::move(op);
+  node.name = std::move(name);
+  node.source = std::move(source);
+  node.module_path = std::move(module_path);
+  for (py::handle arg : args) node.args.push_back(to_arg(arg.cast<py::tuple>()));
+  py::list ids;
+  for (py::handle output : outputs) {
+    if (output.is_none()) {
+      node.outputs.push_back(kNoValue);
+      ids.append(py::none());
+      continue;
+    }
+    const auto pair = output.cast<py::tuple>();
+    const auto shape = to_shape(pair[1].cast<py::sequence>());
+    ids.append(graph.add_output(node, pair[0].cast<DType>(), shape));
+  }
+  graph.nodes.push_back(std::move(node));
+  return ids;
+}
+
+void set_outputs(Graph& graph, const py::list& outputs) {
+  graph.outputs.clear();
+  for (py::handle item : outputs) {
+    const auto triple = item.cast<py::tuple>();
+    GraphOutput output;
+    output.value = triple[0].cast<ValueId>();
+    output.name = triple[1].cast<std::string>();
+    if (!triple[2].is_none()) output.strides = to_shape(triple[2].cast<py::sequence>());
+    graph.outputs.push_back(std::move(output));
+  }
+}
+
+}  // namespace
+
+void bind_graph(py::module_& m) {
+  py::enum_<DType>(m, "DType", "Element type of a tensor.")
+      .value("other", DType::kOther)
+      .value("float32", DType::kF32)
+      .value("float16", DType::kF16)
+      .value("bfloat16", DType::kBF16)
+      .value("float64", DType::kF64)
+      .value("int64", DType::kI64)
+      .value("int32", DType::kI32)
+      .value("int16", DType::kI16)
+      .value("int8", DType::kI8)
+      .value("uint8", DType::kU8)
+      .value("bool", DType::kBool);
+
+  py::class_<Graph>(m, "Graph", "What an importer makes and the compiler takes.")
+      .def(py::init([](std::string name) {
+             Graph graph;
+             graph.name = std::move(name);
+             return graph;
+           }),
+           py::arg("name") = "")
+      .def(
+          "add_symbol",
+          [](Graph& graph, std::string name, int64_t min, int64_t opt, std::optional<int64_t> max) {
+            graph.symbols.push_back({std::move(name), min, opt, max.value_or(kUnbounded)});
+            return Expr::symbol(static_cast<int32_t>(graph.symbols.size()) - 1);
+          },
+          "A new symbolic dimension; max None: no upper bound.")
+      .def("add_input",
+           [](Graph& graph, std::string name, DType dtype, const py::sequence& shape) {
+             return add_leaf(graph, ValueKind::kInput, std::move(name), dtype, shape);
+           })
+      .def("add_weight",
+           [](Graph& graph, std::string name, DType dtype, const py::sequence& shape) {
+             return add_leaf(graph, ValueKind::kWeight, std::move(name), dtype, shape);
+           })
+      .def("add_node", &add_node, py::arg("op"), py::arg("name"), py::arg("args"),
+           py::arg("outputs"), py::arg("source") = "", py::arg("module_path") = "",
+           "Appends a node; returns the ids of its outputs.")
+      .def("set_outputs", &set_outputs, "A list of (value, name, promised strides or None).")
+      .def("value_dtype", [](const Graph& graph, ValueId id) { return graph.value(id).dtype; })
+      .def("value_shape",
+           [](const Graph& graph, ValueId id) { return from_shape(graph.value(id).shape); })
+      .def("ops",
+           [](const Graph& graph) {
+             std::vector<std::string> ops;
+             for (const Node& node : graph.nodes) ops.push_back(node.op);
+             return ops;
+           })
+      .def("dump", [](const Graph& graph) { return dump(graph); });
+}
+
+}  // namespace tv::bindings

@@ -1,0 +1,13 @@
+// The extension module `_C`: the compiler and the runtime as Python sees them.
+
+#include "python/bindings/py_module.h"
+
+PYBIND11_MODULE(_C, m) {
+  m.doc() = "torch_vulkan's compiler and runtime.";
+  tv::bindings::bind_errors(m);
+  tv::bindings::bind_expr(m);
+  tv::bindings::bind_graph(m);
+  tv::bindings::bind_compile(m);
+  tv::bindings::bind_device(m);
+  tv::bindings::bind_engine(m);
+}

@@ -1,0 +1,26 @@
+#pragma once
+// The parts of the extension module `_C`, one function per file. No torch headers here.
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "runtime/expr.h"
+
+namespace tv::bindings {
+
+namespace py = pybind11;
+
+void bind_errors(py::module_& m);
+void bind_expr(py::module_& m);
+void bind_graph(py::module_& m);
+void bind_compile(py::module_& m);
+void bind_device(py::module_& m);
+void bind_engine(py::module_& m);
+
+/// An Expr from a Python int or `_C.Expr`; throws py::type_error for anything else.
+Expr to_expr(py::handle object);
+Shape to_shape(const py::sequence& dims);
+/// ints where constant, else `_C.Expr`.
+py::list from_shape(const Shape& shape);
+
+}  // namespace tv::bindings

@@ -1,0 +1,76 @@
+#include "python/bindings/torch_border.h"
+
+#include <ATen/Functions.h>
+
+
+namespace tv::torch_bindings {
+
+at::ScalarType to_torch(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return at::kFloat;
+    case DType::kF16: return at::kHalf;
+    case DType::kBF16: return at::kBFloat16;
+    case DType::kF64: return at::kDouble;
+    case DType::kI64: return at::kLong;
+    case DType::kI32: return at::kInt;
+    case DType::kI16: return at::kShort;
+    case DType::kI8: return at::kChar;
+    case DType::kU8: return at::kByte;
+    case DType::kBool: return at::kBool;
+    case DType::kOther: break;
+  }
+  return at::ScalarType::Undefined;
+}
+
+DType from_torch(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat: return DType::kF32;
+    case at::kHalf: return DType::kF16;
+    case at::kBFloat16: return DType::kBF16;
+    case at::kDouble: return DType::kF64;
+    case at::kLong: return DType::kI64;
+    case at::kInt: return DType::kI32;
+    case at::kShort: return DType::kI16;
+    case at::kChar: return DType::kI8;
+    case at::kByte: return DType::kU8;
+    case at::kBool: return DType::kBool;
+    default: return DType::kOther;
+  }
+}
+
+at::Tensor to_host(const at::Tensor& tensor) {
+  at::Tensor host = tensor;
+  if (host.is_conj()) host = host.resolve_conj();
+  if (host.is_neg()) host = host.resolve_neg();
+  if (!host.is_cpu()) host = host.cpu();
+  host = host.contiguous();
+  const auto address = reinterpret_cast<uintptr_t>(host.const_data_ptr());
+  if (address % kAlignment != 0) host = host.clone(at::MemoryFormat::Contiguous);
+  return host;
+}
+
+void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor) {
+  if (from_torch(tensor.scalar_type()) == binding.dtype) return;
+  throw Error(ErrorKind::kUser, std::string("[torch_vulkan::execute] dtype of ") + what + " '" +
+                                    binding.name + "'; got " + c10::toString(tensor.scalar_type()) +
+                                    ", want " + std::string(name(binding.dtype)));
+}
+
+HostTensor host_tensor(const at::Tensor& tensor) {
+  return {const_cast<void*>(tensor.const_data_ptr()), static_cast<int64_t>(tensor.nbytes())};
+}
+
+void rethrow(const Error& error) {
+  const std::string text = error.what();
+  switch (error.kind()) {
+    case ErrorKind::kUser: C10_THROW_ERROR(ValueError, text);
+    case ErrorKind::kUnsupported: C10_THROW_ERROR(NotImplementedError, text);
+    case ErrorKind::kDevice:
+      if (text.find("out of memory") != std::string::npos) C10_THROW_ERROR(OutOfMemoryError, text);
+      C10_THROW_ERROR(Error, text);
+    case ErrorKind::kInternal: break;
+  }
+  C10_THROW_ERROR(Error, text + " (a bug in torch_vulkan: please report it)");
+}
+
+}  // namespace tv::torch_bindings

@@ -1,0 +1,29 @@
+#pragma once
+// Making torch tensors fit an engine's bindings and back.
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/engine.h"
+#include "runtime/error.h"
+
+namespace tv::torch_bindings {
+
+/// Host addresses handed to an engine are multiples of this: kernels load four floats at a time.
+inline constexpr uintptr_t kAlignment = 16;
+
+at::ScalarType to_torch(DType dtype);
+DType from_torch(at::ScalarType dtype);
+
+/// `tensor` on the CPU, dense row-major, aligned, without pending conjugation or negation; itself
+/// where it is all that already. CUDA tensors are copied after the work that makes them.
+at::Tensor to_host(const at::Tensor& tensor);
+
+/// Throws Error(kUser) naming the binding unless the dtypes agree.
+void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor);
+
+HostTensor host_tensor(const at::Tensor& tensor);
+
+/// Throws what Python turns into ValueError, NotImplementedError, OutOfMemoryError or RuntimeError.
+[[noreturn]] void rethrow(const Error& error);
+
+}  // namespace tv::torch_bindings

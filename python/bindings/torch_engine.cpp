@@ -1,0 +1,130 @@
+#include "python/bindings/torch_engine.h"
+
+#include <ATen/Functions.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "python/bindings/torch_border.h"
+
+namespace tv::torch_bindings {
+namespace {
+
+std::vector<int64_t> evaluate(const Shape& shape, std::span<const int64_t> symbols) {
+  std::vector<int64_t> values;
+  values.reserve(shape.size());
+  for (const Expr& dim : shape) values.push_back(dim.eval(symbols));
+  return values;
+}
+
+// Where the results go: beside the first tensor that the caller passed.
+at::Device result_device(const std::vector<at::Tensor>& inputs,
+                         const std::vector<at::Tensor>& weights) {
+  for (const auto* tensors : {&inputs, &weights}) {
+    for (const at::Tensor& tensor : *tensors) {
+      if (!tensor.is_cpu()) return tensor.device();
+    }
+  }
+  return at::kCPU;
+}
+
+}  // namespace
+
+struct TorchEngine::ShapePlan {
+  std::vector<std::vector<int64_t>> input_sizes;
+  std::vector<int64_t> symbols;
+  std::vector<std::vector<int64_t>> output_sizes, output_strides;
+  std::vector<at::ScalarType> output_dtypes;
+
+  bool fits(const std::vector<at::Tensor>& inputs) const {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].sizes() != at::IntArrayRef(input_sizes[i])) return false;
+    }
+    return true;
+  }
+};
+
+TorchEngine::TorchEngine(at::Tensor vke, std::string device, bool immutable_weights)
+    : vke_(std::move(vke)),
+      device_(std::move(device)),
+      immutable_weights_(immutable_weights),
+      weights_(immutable_weights) {
+  TORCH_CHECK_VALUE(vke_.scalar_type() == at::kByte && vke_.dim() == 1,
+                    "[torch_vulkan::Engine] a one-dimensional uint8 tensor is wanted");
+}
+
+void TorchEngine::open() {
+  try {
+    std::call_once(opened_, [this] {
+      const at::Tensor host = vke_.cpu().contiguous();
+      auto contents = from_vke({host.const_data_ptr<uint8_t>(), static_cast<size_t>(host.numel())});
+      engine_ = Engine::create(open_device(device_), std::move(contents.spec));
+    });
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
+std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
+    const std::vector<at::Tensor>& inputs) const {
+  auto plan = std::make_shared<ShapePlan>();
+  for (const at::Tensor& input : inputs) plan->input_sizes.push_back(input.sizes().vec());
+  plan->symbols = engine_->bind_shapes(plan->input_sizes);
+  for (const Binding& output : engine_->spec().outputs) {
+    plan->output_sizes.push_back(evaluate(output.shape, plan->symbols));
+    plan->output_strides.push_back(evaluate(output.strides, plan->symbols));
+    plan->output_dtypes.push_back(to_torch(output.dtype));
+  }
+  return plan;
+}
+
+std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
+    const std::vector<at::Tensor>& inputs) {
+  const auto& bindings = engine_->spec().inputs;
+  if (inputs.size() != bindings.size()) {
+    throw Error(ErrorKind::kUser, "[torch_vulkan::execute] number of inputs; got " +
+                                      std::to_string(inputs.size()) + ", want " +
+                                      std::to_string(bindings.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) check_dtype("input", bindings[i], inputs[i]);
+  {
+    std::lock_guard lock(plan_mutex_);
+    if (plan_ && plan_->fits(inputs)) return plan_;
+  }
+  auto plan = make_plan(inputs);
+  std::lock_guard lock(plan_mutex_);
+  plan_ = plan;
+  return plan;
+}
+
+std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inputs,
+                                             const std::vector<at::Tensor>& weights) {
+  open();
+  try {
+    const auto plan = plan_for(inputs);
+    const auto set = weights_.get(*engine_, weights);
+    std::vector<at::Tensor> held, outputs;
+    std::vector<HostTensor> input_memory, output_memory;
+    held.reserve(inputs.size());
+    input_memory.reserve(inputs.size());
+    for (const at::Tensor& input : inputs) {
+      held.push_back(to_host(input));
+      input_memory.push_back(host_tensor(held.back()));
+    }
+    outputs.reserve(plan->output_sizes.size());
+    output_memory.reserve(plan->output_sizes.size());
+    for (size_t i = 0; i < plan->output_sizes.size(); ++i) {
+      outputs.push_back(at::empty_strided(plan->output_sizes[i], plan->output_strides[i],
+                                          at::TensorOptions(plan->output_dtypes[i])));
+      output_memory.push_back(host_tensor(outputs.back()));
+    }
+    engine_->run(*set, plan->symbols, input_memory, output_memory);
+    const at::Device device = result_device(inputs, weights);
+    if (!device.is_cpu()) {
+      for (at::Tensor& output : outputs) output = output.to(device);
+    }
+    return outputs;
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
+}  // namespace tv::torch_bindings

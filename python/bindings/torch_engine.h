@@ -1,0 +1,54 @@
+#pragma once
+// The torch custom class `torch_vulkan::Engine`: an engine's file as a tensor, opened on a device at
+// its first use. Immutable after that but for its caches; shared between threads.
+
+#include <ATen/core/Tensor.h>
+#include <torch/custom_class.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "python/bindings/torch_weights.h"
+#include "runtime/engine.h"
+
+namespace tv::torch_bindings {
+
+class TorchEngine : public torch::CustomClassHolder {
+ public:
+  /// `vke`: a one-dimensional uint8 CPU tensor. `device`: as open_device() takes it. With
+  /// `immutable_weights` the weights of the first call are prepared once and never checked again.
+  TorchEngine(at::Tensor vke, std::string device, bool immutable_weights);
+
+  /// Runs the engine on CPU or CUDA tensors; makes whatever the engine cannot take fit.
+  std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
+                                  const std::vector<at::Tensor>& weights);
+
+  /// Opens the engine now rather than at its first call.
+  void open();
+  /// Forgets prepared weights: the next call prepares them again.
+  void forget_weights() { weights_.clear(); }
+  int64_t weight_sets() const { return weights_.size(); }
+
+  const at::Tensor& vke() const { return vke_; }
+  const std::string& device() const { return device_; }
+  bool immutable_weights() const { return immutable_weights_; }
+
+ private:
+  /// What a call needs to know of the shapes it was given; made once per set of shapes.
+  struct ShapePlan;
+  std::shared_ptr<const ShapePlan> plan_for(const std::vector<at::Tensor>& inputs);
+  std::shared_ptr<const ShapePlan> make_plan(const std::vector<at::Tensor>& inputs) const;
+
+  at::Tensor vke_;
+  std::string device_;
+  bool immutable_weights_;
+  std::once_flag opened_;
+  std::shared_ptr<Engine> engine_;
+  WeightCache weights_;
+  std::mutex plan_mutex_;
+  std::shared_ptr<const ShapePlan> plan_;  ///< of the last call
+};
+
+}  // namespace tv::torch_bindings

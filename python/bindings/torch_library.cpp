@@ -1,0 +1,58 @@
+// torch.classes.torch_vulkan.Engine and torch.ops.torch_vulkan.execute.
+
+#include <torch/library.h>
+
+#include "python/bindings/torch_engine.h"
+
+namespace {
+
+using tv::torch_bindings::TorchEngine;
+using EnginePtr = c10::intrusive_ptr<TorchEngine>;
+using State = std::tuple<at::Tensor, std::string, bool>;
+
+std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
+                                const std::vector<at::Tensor>& weights, const EnginePtr& engine) {
+  return engine->execute(inputs, weights);
+}
+
+State get_state(const EnginePtr& engine) {
+  return {engine->vke(), engine->device(), engine->immutable_weights()};
+}
+
+EnginePtr set_state(State state) {
+  return c10::make_intrusive<TorchEngine>(std::move(std::get<0>(state)),
+                                          std::move(std::get<1>(state)), std::get<2>(state));
+}
+
+}  // namespace
+
+TORCH_LIBRARY(torch_vulkan, m) {
+  m.class_<TorchEngine>("Engine")
+      .def(torch::init<at::Tensor, std::string, bool>())
+      .def("open", [](const EnginePtr& engine) { engine->open(); })
+      .def("execute", [](const EnginePtr& engine, std::vector<at::Tensor> inputs,
+                         std::vector<at::Tensor> weights) {
+        return engine->execute(inputs, weights);
+      })
+      .def("forget_weights", [](const EnginePtr& engine) { engine->forget_weights(); })
+      .def("weight_sets", [](const EnginePtr& engine) { return engine->weight_sets(); })
+      .def("vke", [](const EnginePtr& engine) { return engine->vke(); })
+      .def("device", [](const EnginePtr& engine) { return engine->device(); })
+      // What torch.export and FakeTensor know an engine by.
+      .def("__obj_flatten__",
+           [](const EnginePtr& engine) {
+             return std::tuple<std::tuple<std::string, at::Tensor>,
+                               std::tuple<std::string, std::string>,
+                               std::tuple<std::string, bool>>(
+                 {"vke", engine->vke()}, {"device", engine->device()},
+                 {"immutable_weights", engine->immutable_weights()});
+           })
+      .def_pickle([](const EnginePtr& engine) { return get_state(engine); },
+                  [](State state) { return set_state(std::move(state)); });
+  m.def(
+      "execute(Tensor[] inputs, Tensor[] weights, "
+      "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
+}
+
+// One kernel for every backend, and for a call without any tensor.
+TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) { m.impl("execute", &execute); }

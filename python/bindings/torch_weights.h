@@ -1,0 +1,50 @@
+#pragma once
+// Prepared weights of one engine, found again by what torch knows of the tensors they came from.
+
+#include <ATen/core/Tensor.h>
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/engine.h"
+
+namespace tv::torch_bindings {
+
+/// Keeps a few WeightSets, most recently used first. A set is used again where every weight is the
+/// same tensor with the same storage address, dtype and version counter as when it was made. What
+/// changes none of these (writes through `.data` or numpy) cannot be seen. Thread-safe.
+class WeightCache {
+ public:
+  explicit WeightCache(bool immutable) : immutable_(immutable) {}
+
+  /// The set for `weights`, prepared now where there is none. Inference tensors carry no version:
+  /// they are prepared again for every call unless the cache is immutable.
+  std::shared_ptr<const WeightSet> get(const Engine& engine,
+                                       const std::vector<at::Tensor>& weights);
+  void clear();
+  int64_t size() const;
+
+ private:
+  struct Key {
+    c10::weak_intrusive_ptr<c10::TensorImpl> impl;  ///< weak: its address is not given to another
+    const void* data;
+    at::ScalarType dtype;
+    uint32_t version;
+  };
+  struct Entry {
+    std::vector<Key> keys;
+    std::vector<c10::Storage> kept;  ///< memory that the set may read on a host-pointer device
+    std::shared_ptr<const WeightSet> set;
+  };
+  static bool matches(const Entry& entry, const std::vector<at::Tensor>& weights);
+  static bool is_stale(const Entry& entry, const std::vector<at::Tensor>& weights);
+  Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights) const;
+
+  const bool immutable_;
+  mutable std::mutex mutex_;
+  std::list<Entry> entries_;
+};
+
+}  // namespace tv::torch_bindings
