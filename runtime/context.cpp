@@ -1,0 +1,266 @@
+#include "runtime/context.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/error.h"
+#include "runtime/hazard_check.h"
+
+namespace tv {
+namespace {
+
+constexpr size_t kMaxRecordings = 16;
+constexpr uint64_t kAlignment = 16;  // what kernels may assume of a caller's tensor
+
+void check_tensors(const EngineSpec& spec, const std::vector<Binding>& bindings, const char* what,
+                   std::span<const HostTensor> tensors, const std::vector<int64_t>& want) {
+  const auto fail = [&](const std::string& text) {
+    throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) + "] " + text);
+  };
+  if (tensors.size() != bindings.size()) {
+    fail("got " + std::to_string(tensors.size()) + " " + what + "s, want " +
+         std::to_string(bindings.size()));
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].size_bytes == want[i] && (tensors[i].data || want[i] == 0)) continue;
+    fail(std::string(what) + " \"" + bindings[i].name + "\": got " +
+         (tensors[i].data ? std::to_string(tensors[i].size_bytes) + " bytes" : "no memory") +
+         ", want " + std::to_string(want[i]));
+  }
+}
+
+bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan) {
+  const size_t inputs = plan.input_bytes.size();
+  const auto end = [&](size_t i) {
+    return bound[i] + static_cast<uint64_t>(i < inputs ? plan.input_bytes[i]
+                                                       : plan.output_bytes[i - inputs]);
+  };
+  for (size_t out = inputs; out < bound.size(); ++out) {
+    for (size_t other = 0; other < out; ++other) {
+      if (bound[other] < end(out) && bound[out] < end(other)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Context::Context(const EngineParts& parts)
+    : parts_(parts),
+      device_(*parts.device),
+      pool_(device_.make_command_pool()),
+      fence_(device_.make_fence()),
+      bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()) {}
+
+void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
+                  std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
+  Recording& recording = recording_for(symbols);
+  const ShapePlan& plan = recording.plan;
+  const EngineSpec& spec = parts_.spec;
+  check_tensors(spec, spec.inputs, "input", inputs, plan.input_bytes);
+  check_tensors(spec, spec.outputs, "output", outputs, plan.output_bytes);
+  last_ = &recording;
+  if (plan.program.dispatches.empty()) return;
+  reserve_arena(plan.arena_bytes);
+  if (!device_.host_pointers()) reserve_staging(plan);
+  bind(inputs, outputs, plan);
+  if (recording.weights_id != weights.id() || recording.arena_generation != arena_generation_ ||
+      recording.bound != bound_) {
+    record(recording, weights);
+  }
+  device_.submit(recording.commands, fence_.get());
+  device_.wait_and_reset(fence_.get());
+  if (!device_.host_pointers()) readback_.invalidate();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const size_t bytes = static_cast<size_t>(outputs[i].size_bytes);
+    const size_t slot = inputs.size() + i;
+    if (!device_.host_pointers()) {
+      const int64_t first = plan.copy_offsets[inputs.size()];
+      std::memcpy(outputs[i].data,
+                  static_cast<char*>(readback_.host()) + (plan.copy_offsets[slot] - first), bytes);
+    } else if (bound_[slot] != reinterpret_cast<uint64_t>(outputs[i].data) && bytes) {
+      std::memcpy(outputs[i].data, bounces_[slot].host(), bytes);
+    }
+  }
+}
+
+Context::Recording& Context::recording_for(std::span<const int64_t> symbols) {
+  ++clock_;
+  const uint64_t generation = debug_generation();
+  for (const auto& r : recordings_) {
+    if (!std::equal(r->plan.symbols.begin(), r->plan.symbols.end(), symbols.begin(), symbols.end())) {
+      continue;
+    }
+    if (r->debug_generation != generation) {
+      r->plan = plan_shape(parts_, symbols);
+      r->debug_generation = generation;
+      r->weights_id = 0;
+    }
+    r->last_used = clock_;
+    return *r;
+  }
+  auto fresh = std::make_unique<Recording>();
+  fresh->plan = plan_shape(parts_, symbols);
+  fresh->debug_generation = generation;
+  fresh->last_used = clock_;
+  if (recordings_.size() < kMaxRecordings) {
+    fresh->commands = allocate_commands(device_, pool_.get());
+    recordings_.push_back(std::move(fresh));
+    return *recordings_.back();
+  }
+  auto& oldest = *std::min_element(recordings_.begin(), recordings_.end(), [](auto& a, auto& b) {
+    return a->last_used < b->last_used;
+  });
+  fresh->commands = oldest->commands;
+  if (last_ == oldest.get()) last_ = nullptr;
+  oldest = std::move(fresh);
+  return *oldest;
+}
+
+void Context::bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+                   const ShapePlan& plan) {
+  bound_.clear();
+  if (!device_.host_pointers()) {
+    const int64_t first = plan.copy_offsets.empty() ? 0 : plan.copy_offsets[0];
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].size_bytes == 0) continue;
+      std::memcpy(static_cast<char*>(upload_.host()) + (plan.copy_offsets[i] - first),
+                  inputs[i].data, static_cast<size_t>(inputs[i].size_bytes));
+    }
+    upload_.flush();
+    for (const int64_t offset : plan.copy_offsets) {
+      bound_.push_back(arena_.address() + static_cast<uint64_t>(offset));
+    }
+    return;
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const uint64_t address = reinterpret_cast<uint64_t>(inputs[i].data);
+    if (address % kAlignment == 0) {
+      bound_.push_back(address);
+      continue;
+    }
+    bound_.push_back(bounce(i, inputs[i]));
+    std::memcpy(bounces_[i].host(), inputs[i].data, static_cast<size_t>(inputs[i].size_bytes));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const uint64_t address = reinterpret_cast<uint64_t>(outputs[i].data);
+    bound_.push_back(address % kAlignment == 0 ? address : bounce(inputs.size() + i, outputs[i]));
+  }
+}
+
+uint64_t Context::bounce(size_t slot, const HostTensor& tensor) {
+  Allocation& memory = bounces_[slot];
+  if (memory.size_bytes() < tensor.size_bytes) {
+    memory = Allocation(device_, tensor.size_bytes, MemoryUse::kDevice);
+  }
+  return memory.address();
+}
+
+void Context::reserve_arena(int64_t bytes) {
+  if (arena_ && arena_.size_bytes() >= bytes) return;
+  arena_ = Allocation();  // freed first, so that both never live at once
+  arena_ = Allocation(device_, bytes, MemoryUse::kDevice);
+  ++arena_generation_;
+}
+
+void Context::reserve_staging(const ShapePlan& plan) {
+  const size_t inputs = plan.input_bytes.size();
+  const int64_t first_output =
+      inputs < plan.copy_offsets.size() ? plan.copy_offsets[inputs] : plan.arena_bytes;
+  const int64_t in_bytes = first_output - plan.activation_bytes;
+  const int64_t out_bytes = plan.arena_bytes - first_output;
+  if (!upload_ || upload_.size_bytes() < in_bytes) {
+    upload_ = Allocation(device_, in_bytes, MemoryUse::kUpload);
+    ++arena_generation_;
+  }
+  if (!readback_ || readback_.size_bytes() < out_bytes) {
+    readback_ = Allocation(device_, out_bytes, MemoryUse::kReadback);
+    ++arena_generation_;
+  }
+}
+
+void Context::record(Recording& recording, const WeightSet& weights) {
+  const EngineSpec& spec = parts_.spec;
+  ShapePlan& plan = recording.plan;
+  recording.weights_id = 0;  // stale until the end, should something throw
+  const bool overlap = device_.host_pointers() && overlaps_external(bound_, plan);
+  if (overlap != recording.external_overlap) {
+    DebugModes modes = debug_modes();
+    modes.full_barriers = modes.full_barriers || overlap;
+    const auto& g = device_.profile().max_grid;
+    plan.program = encode({spec, spec.dispatches, plan.symbols, plan.placements,
+                           {g[0], g[1], g[2]}, modes});
+    recording.external_overlap = overlap;
+  }
+  recording.addresses.assign(weights.addresses().begin(), weights.addresses().end());
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    const Buffer& buffer = spec.buffers[b];
+    if (buffer.kind == BufferKind::kInput) recording.addresses[b] = bound_[buffer.index];
+    if (buffer.kind == BufferKind::kOutput) {
+      recording.addresses[b] = bound_[spec.inputs.size() + buffer.index];
+    }
+    if (buffer.kind == BufferKind::kArena) {
+      recording.addresses[b] = arena_.address() + static_cast<uint64_t>(plan.placements[b].offset);
+    }
+  }
+  patch_addresses(plan.program, recording.addresses);
+  if (debug_modes().check_hazards) check_recording(recording);
+  const int64_t block_bytes = param_block_bytes(plan.program);
+  if (block_bytes > recording.param_blocks.size_bytes()) {
+    recording.param_blocks = Allocation(device_, block_bytes, MemoryUse::kUpload);
+  }
+  begin_commands(device_, recording.commands);
+  copy_in(recording.commands, plan);
+  record_dispatches(device_, recording.commands, plan.program, parts_.pipelines,
+                    recording.param_blocks);
+  copy_out(recording.commands, plan);
+  end_commands(device_, recording.commands);
+  recording.weights_id = weights.id();
+  recording.arena_generation = arena_generation_;
+  recording.bound = bound_;
+  ++recorded_;
+}
+
+void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan) {
+  const bool poison = debug_modes().poison_arena && plan.activation_bytes > 0;
+  if (poison && !device_.host_pointers()) {
+    device_.api().vkCmdFillBuffer(commands, arena_.buffer(), 0,
+                                  static_cast<VkDeviceSize>(plan.activation_bytes), 0xFFFFFFFFU);
+  }
+  if (device_.host_pointers()) return;
+  std::vector<VkBufferCopy> regions;
+  for (size_t i = 0; i < plan.input_bytes.size(); ++i) {
+    if (plan.input_bytes[i] == 0) continue;
+    regions.push_back({static_cast<VkDeviceSize>(plan.copy_offsets[i] - plan.copy_offsets[0]),
+                       static_cast<VkDeviceSize>(plan.copy_offsets[i]),
+                       static_cast<VkDeviceSize>(plan.input_bytes[i])});
+  }
+  if (!regions.empty()) {
+    device_.api().vkCmdCopyBuffer(commands, upload_.buffer(), arena_.buffer(),
+                                  static_cast<uint32_t>(regions.size()), regions.data());
+  }
+  if (!regions.empty() || poison) record_barrier(device_, commands, kCopyWrites, kShaderAccess);
+}
+
+void Context::copy_out(VkCommandBuffer commands, const ShapePlan& plan) {
+  if (device_.host_pointers()) {
+    record_barrier(device_, commands, kShaderWrites, kHostReads);
+    return;
+  }
+  const size_t inputs = plan.input_bytes.size();
+  std::vector<VkBufferCopy> regions;
+  for (size_t i = 0; i < plan.output_bytes.size(); ++i) {
+    if (plan.output_bytes[i] == 0) continue;
+    const int64_t at = plan.copy_offsets[inputs + i];
+    regions.push_back({static_cast<VkDeviceSize>(at),
+                       static_cast<VkDeviceSize>(at - plan.copy_offsets[inputs]),
+                       static_cast<VkDeviceSize>(plan.output_bytes[i])});
+  }
+  if (regions.empty()) return;
+  record_barrier(device_, commands, kShaderWrites, kCopyReads);
+  device_.api().vkCmdCopyBuffer(commands, arena_.buffer(), readback_.buffer(),
+                                static_cast<uint32_t>(regions.size()), regions.data());
+  record_barrier(device_, commands, kCopyWrites, kHostReads);
+}
+
+}  // namespace tv

@@ -1,0 +1,83 @@
+#pragma once
+// An execution context: the arena, the staging and the recordings of one call at a time.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "runtime/recorder.h"
+#include "runtime/weight_set.h"
+
+namespace tv {
+
+/// What a context needs of its engine.
+struct EngineParts {
+  std::shared_ptr<Device> device;
+  EngineSpec spec;
+  std::vector<OwnedPipeline> pipelines;
+};
+
+/// Everything about one set of symbol values that does not depend on addresses.
+struct ShapePlan {
+  std::vector<int64_t> symbols;
+  EncodedProgram program;
+  std::vector<Placement> placements;       ///< space 0: the arena
+  std::vector<int64_t> input_bytes, output_bytes;
+  /// Offsets in the arena of the device's copies of inputs, then outputs (staged devices).
+  std::vector<int64_t> copy_offsets;
+  int64_t activation_bytes = 0;            ///< of the memory plan
+  int64_t arena_bytes = 0;                 ///< with the copies
+};
+
+/// Throws Error(kUser) on symbols out of range.
+ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols);
+
+class Context {
+ public:
+  explicit Context(const EngineParts& parts);
+  Context(const Context&) = delete;
+
+  void run(const WeightSet& weights, std::span<const int64_t> symbols,
+           std::span<const HostTensor> inputs, std::span<const HostTensor> outputs);
+
+  /// The recording of the last run, for the hazard check and tests.
+  struct Recording {
+    ShapePlan plan;
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    std::vector<uint64_t> addresses;  ///< of each EngineSpec::buffers
+    std::vector<uint64_t> bound;      ///< inputs, then outputs, as recorded
+    uint64_t weights_id = 0, arena_generation = 0, debug_generation = 0, last_used = 0;
+    bool external_overlap = false;    ///< an output overlaps another tensor: barriers everywhere
+    Allocation param_blocks;
+  };
+  const Recording* last() const { return last_; }
+  uint64_t recorded() const { return recorded_; }
+  int64_t arena_bytes() const { return arena_.size_bytes(); }
+
+ private:
+  Recording& recording_for(std::span<const int64_t> symbols);
+  void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+            const ShapePlan& plan);
+  uint64_t bounce(size_t slot, const HostTensor& tensor);
+  void record(Recording& recording, const WeightSet& weights);
+  void copy_in(VkCommandBuffer commands, const ShapePlan& plan);
+  void copy_out(VkCommandBuffer commands, const ShapePlan& plan);
+  void reserve_arena(int64_t bytes);
+  void reserve_staging(const ShapePlan& plan);
+  void check_recording(const Recording& recording) const;
+
+  const EngineParts& parts_;
+  Device& device_;
+  OwnedCommandPool pool_;
+  OwnedFence fence_;
+  Allocation arena_, upload_, readback_;
+  uint64_t arena_generation_ = 0;  ///< also counts changes of the staging memory
+  std::vector<Allocation> bounces_;  ///< aligned stand-ins of caller's tensors, by input then output
+  std::vector<uint64_t> bound_;      ///< scratch of `run`
+  std::vector<std::unique_ptr<Recording>> recordings_;
+  Recording* last_ = nullptr;
+  uint64_t clock_ = 0, recorded_ = 0;
+};
+
+}  // namespace tv

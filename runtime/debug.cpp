@@ -1,0 +1,51 @@
+#include "runtime/debug.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+#include "runtime/env.h"
+
+namespace tv {
+namespace {
+
+DebugModes modes_from_environment() {
+  DebugModes modes;
+  modes.poison_arena = env_flag("TORCH_VULKAN_POISON_ARENA");
+  modes.full_barriers = env_flag("TORCH_VULKAN_FULL_BARRIERS");
+  modes.check_hazards = env_flag("TORCH_VULKAN_CHECK_HAZARDS");
+  const std::string removed = env("TORCH_VULKAN_REMOVE_BARRIER");
+  if (!removed.empty()) modes.remove_barrier = std::strtoll(removed.c_str(), nullptr, 10);
+  return modes;
+}
+
+struct State {
+  std::mutex mutex;
+  DebugModes modes = modes_from_environment();
+};
+
+State& state() {
+  static State state;
+  return state;
+}
+
+std::atomic<uint64_t> generation{1};
+
+}  // namespace
+
+DebugModes debug_modes() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  return s.modes;
+}
+
+void set_debug_modes(const DebugModes& modes) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.modes = modes;
+  generation.fetch_add(1, std::memory_order_release);
+}
+
+uint64_t debug_generation() { return generation.load(std::memory_order_acquire); }
+
+}  // namespace tv

@@ -1,0 +1,225 @@
+#include "runtime/device.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+
+#include "runtime/error.h"
+#include "runtime/process_state.h"
+#include "runtime/vk_device.h"
+
+namespace tv {
+namespace {
+
+/// Devices that this process opened, by index into Instance::devices().
+struct OpenDevices {
+  std::mutex mutex;
+  std::map<size_t, std::shared_ptr<Device>> devices;
+};
+
+OpenDevices& open_devices() {
+  // Never freed by a static destructor, which might run after the driver's own; `close_devices` does.
+  static OpenDevices* open = new OpenDevices();
+  return *open;
+}
+
+/// Runs before the driver's exit handlers, because it is registered after the driver was loaded.
+void close_devices() {
+  if (!vulkan_usable()) return;
+  OpenDevices& open = open_devices();
+  bool all_closed = true;
+  {
+    const std::lock_guard lock(open.mutex);
+    for (auto& [index, device] : open.devices) {
+      all_closed = all_closed && device.use_count() == 1;
+      device.reset();
+    }
+    open.devices.clear();
+  }
+  if (all_closed) Instance::get().destroy();
+  mark_exiting();  // what engines still hold is abandoned to the system
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::string describe_all(const std::vector<PhysicalDevice>& devices) {
+  std::string text;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    text += (i ? ", " : "") + std::to_string(i) + ": " + devices[i].profile.name + " (uuid " +
+            devices[i].profile.uuid + ")";
+  }
+  return text;
+}
+
+bool is_index(const std::string& spec) {
+  return !spec.empty() && spec.size() < 6 &&
+         std::all_of(spec.begin(), spec.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+std::string without_dashes(const std::string& text) {
+  std::string out;
+  std::copy_if(text.begin(), text.end(), std::back_inserter(out), [](char c) { return c != '-'; });
+  return out;
+}
+
+size_t choose(const std::vector<PhysicalDevice>& devices, const std::string& spec) {
+  if (spec.empty()) return 0;
+  const std::string wanted = lower(spec);
+  if (is_index(spec)) {
+    const size_t index = std::stoul(spec);
+    if (index < devices.size()) return index;
+  }
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (devices[i].profile.uuid == without_dashes(wanted)) return i;
+  }
+  if (!is_index(spec)) {
+    std::vector<size_t> matches;
+    for (size_t i = 0; i < devices.size(); ++i) {
+      if (lower(devices[i].profile.name).find(wanted) != std::string::npos) matches.push_back(i);
+    }
+    const bool same_model = std::all_of(matches.begin(), matches.end(), [&](size_t i) {
+      return devices[i].profile.name == devices[matches[0]].profile.name;
+    });
+    if (!matches.empty() && same_model) return matches[0];
+    if (!matches.empty()) {
+      throw Error(ErrorKind::kUser, "[device] \"" + spec + "\" names more than one device; there are " +
+                                        describe_all(devices));
+    }
+  }
+  throw Error(ErrorKind::kUser,
+              "[device] there is no device \"" + spec + "\"; there are " + describe_all(devices));
+}
+
+}  // namespace
+
+std::vector<DeviceProfile> list_devices() {
+  std::vector<DeviceProfile> profiles;
+  for (const PhysicalDevice& d : Instance::get().devices()) profiles.push_back(d.profile);
+  return profiles;
+}
+
+std::shared_ptr<Device> open_device(const std::string& spec) {
+  const std::vector<PhysicalDevice>& devices = Instance::get().devices();
+  const size_t index = choose(devices, spec);
+  OpenDevices& open = open_devices();
+  const std::lock_guard lock(open.mutex);
+  std::shared_ptr<Device>& device = open.devices[index];
+  if (!device || device->lost()) {
+    device = std::make_shared<Device>(devices[index]);
+    static const int registered = std::atexit(close_devices);
+    (void)registered;
+  }
+  return device;
+}
+
+const DeviceProfile& profile(const Device& device) { return device.profile(); }
+
+Device::Device(const PhysicalDevice& physical) : physical_(physical) {
+  const InstanceApi& instance = Instance::get().api();
+  FeatureChain offered(physical.extensions);
+  instance.vkGetPhysicalDeviceFeatures2(physical.handle, &offered.core);
+  FeatureChain enabled(physical.extensions);
+  enable_features(offered, enabled);
+
+  const float priority = 1.0F;
+  VkDeviceQueueCreateInfo queue{};
+  queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+  queue.queueFamilyIndex = physical.queue_family;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  std::vector<const char*> extensions;
+  for (const std::string& e : physical.extensions) extensions.push_back(e.c_str());
+  VkDeviceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
+  info.pNext = &enabled.core;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+  VkDevice device = VK_NULL_HANDLE;
+  check(instance.vkCreateDevice(physical.handle, &info, nullptr, &device), "device");
+  api_ = load_device_api(instance, device);
+  api_.vkGetDeviceQueue(device, physical.queue_family, 0, &queue_);
+
+  const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
+  VkPipelineLayoutCreateInfo layout{};
+  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  layout.pushConstantRangeCount = 1;
+  layout.pPushConstantRanges = &push;
+  VkPipelineLayout handle = VK_NULL_HANDLE;
+  check(api_.vkCreatePipelineLayout(device, &layout, nullptr, &handle), "device");
+  layout_ = OwnedPipelineLayout(api_, handle);
+}
+
+Device::~Device() {
+  if (!api_.device || !vulkan_usable()) return;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    api_.vkDeviceWaitIdle(api_.device);
+  }
+  layout_.reset();
+  api_.vkDestroyDevice(api_.device, nullptr);
+}
+
+void Device::submit(VkCommandBuffer commands, VkFence fence) {
+  VkSubmitInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  info.commandBufferCount = 1;
+  info.pCommandBuffers = &commands;
+  const std::lock_guard lock(queue_mutex_);
+  check(api_.vkQueueSubmit(queue_, 1, &info, fence), "submit");
+}
+
+void Device::wait_and_reset(VkFence fence) {
+  VkResult result = VK_NOT_READY;
+  // A GPU answers sooner to polling; a CPU driver needs the core for its own threads.
+  if (!profile().is_cpu()) {
+    constexpr int kPolls = 2000;
+    for (int i = 0; i < kPolls && result == VK_NOT_READY; ++i) {
+      result = api_.vkGetFenceStatus(api_.device, fence);
+    }
+  }
+  if (result == VK_NOT_READY) {
+    result = api_.vkWaitForFences(api_.device, 1, &fence, VK_TRUE, UINT64_MAX);
+  }
+  check(result, "run");
+  check(api_.vkResetFences(api_.device, 1, &fence), "run");
+}
+
+OwnedFence Device::make_fence() {
+  VkFenceCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+  VkFence fence = VK_NULL_HANDLE;
+  check(api_.vkCreateFence(api_.device, &info, nullptr, &fence), "device");
+  return {api_, fence};
+}
+
+OwnedCommandPool Device::make_command_pool() {
+  VkCommandPoolCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  info.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  info.queueFamilyIndex = physical_.queue_family;
+  VkCommandPool pool = VK_NULL_HANDLE;
+  check(api_.vkCreateCommandPool(api_.device, &info, nullptr, &pool), "device");
+  return {api_, pool};
+}
+
+void Device::check(VkResult result, const char* what) {
+  if (result >= 0) return;
+  const std::string prefix = std::string("[") + what + "] ";
+  if (result == VK_ERROR_DEVICE_LOST) {
+    mark_lost();
+    throw Error(ErrorKind::kDevice,
+                prefix + profile().name +
+                    " was lost (a crash, a hang or a reset of the driver); engines made for it have "
+                    "to be created again");
+  }
+  throw Error(ErrorKind::kDevice, prefix + profile().name + " failed: " + result_name(result));
+}
+
+}  // namespace tv

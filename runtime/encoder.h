@@ -1,0 +1,63 @@
+#pragma once
+// From a program and concrete symbol values to a plan: which dispatches run, with what parameters and
+// grids, and where the barriers are. A pure function; nothing here touches a device.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/debug.h"
+#include "runtime/engine_spec.h"
+
+namespace tv {
+
+/// Where a buffer lies as far as hazards go: `offset` in an address space. Buffers in different
+/// spaces never overlap.
+struct Placement {
+  uint32_t space = 0;
+  int64_t offset = 0;
+};
+
+struct EncodedDispatch {
+  uint32_t dispatch = 0;      ///< index into the program
+  uint32_t pipeline = 0;
+  std::array<uint32_t, 3> grid = {1, 1, 1};
+  uint32_t params_at = 0;     ///< byte offset into EncodedProgram::params
+  uint32_t params_bytes = 0;
+  bool param_block = false;   ///< the parameters go to memory, their address is pushed
+  bool barrier_before = false;
+};
+
+/// An 8-byte address inside `params`: base of `buffer` + `offset`.
+struct AddressFix {
+  uint32_t at = 0;
+  uint32_t buffer = 0;
+  int64_t offset = 0;
+};
+
+struct EncodedProgram {
+  std::vector<EncodedDispatch> dispatches;  ///< without those that have nothing to do
+  std::vector<uint8_t> params;
+  std::vector<AddressFix> fixes;
+  int64_t barriers = 0;
+};
+
+struct EncodeRequest {
+  const EngineSpec& spec;
+  std::span<const Dispatch> program;
+  std::span<const int64_t> symbols;
+  std::span<const Placement> placements;  ///< of each EngineSpec::buffers
+  std::array<uint32_t, 3> max_grid;
+  DebugModes modes;
+};
+
+/// Throws Error(kInternal) where parameters do not fit the push constants or a grid the device.
+EncodedProgram encode(const EncodeRequest& request);
+
+/// Spreads `count` workgroups on a line over three dimensions; the product may be larger than
+/// `count`, by less than one row, and kernels ignore the surplus. Throws Error(kInternal) where they
+/// cannot fit.
+std::array<uint32_t, 3> fold_grid(int64_t count, const std::array<uint32_t, 3>& max_grid);
+
+}  // namespace tv

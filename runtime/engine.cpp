@@ -1,0 +1,99 @@
+#include "runtime/engine.h"
+
+#include "runtime/bind_shapes.h"
+#include "runtime/engine_impl.h"
+#include "runtime/error.h"
+#include "runtime/hazard_check.h"
+#include "runtime/process_state.h"
+
+namespace tv {
+
+std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpec spec) {
+  require_vulkan_usable();
+  if (!device) throw Error(ErrorKind::kInternal, "[engine] no device");
+  validate(spec);
+  const std::string here = device->profile().runs_on();
+  if (!spec.runs_on.empty() && spec.runs_on != here) {
+    throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) +
+                                      "] was built for another kind of device; it needs " +
+                                      spec.runs_on + ", " + device->profile().name + " is " + here);
+  }
+  return std::make_shared<EngineImpl>(std::move(device), std::move(spec));
+}
+
+EngineImpl::EngineImpl(std::shared_ptr<Device> device, EngineSpec spec)
+    : parts_{std::move(device), std::move(spec), {}} {
+  parts_.pipelines = create_pipelines(*parts_.device, parts_.spec);
+  warm_pipelines(*parts_.device, parts_.spec, parts_.pipelines);
+}
+
+std::vector<int64_t> EngineImpl::bind_shapes(
+    std::span<const std::vector<int64_t>> input_shapes) const {
+  return tv::bind_shapes(parts_.spec, input_shapes);
+}
+
+std::shared_ptr<const WeightSet> EngineImpl::prepare_weights(
+    std::span<const HostTensor> weights) const {
+  require_vulkan_usable();
+  return std::make_shared<const WeightSet>(parts_.device, parts_.spec, parts_.pipelines, weights);
+}
+
+void EngineImpl::run(const WeightSet& weights, std::span<const int64_t> symbols,
+                     std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
+  require_vulkan_usable();
+  if (weights.spec() != &parts_.spec) {
+    throw Error(ErrorKind::kInternal, "[" + parts_.spec.name + "] the weights are another engine's");
+  }
+  std::unique_ptr<Context> context = take_context();
+  try {
+    context->run(weights, symbols, inputs, outputs);
+  } catch (const Error& error) {
+    // A user's error leaves the context as it was; after a device error it is dropped.
+    if (error.kind() != ErrorKind::kDevice) give_back(std::move(context));
+    throw;
+  }
+  give_back(std::move(context));
+}
+
+int64_t EngineImpl::arena_bytes(std::span<const int64_t> symbols) const {
+  return plan_shape(parts_, symbols).activation_bytes;
+}
+
+std::unique_ptr<Context> EngineImpl::take_context() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Context> context = std::move(idle_.back());
+      idle_.pop_back();
+      return context;
+    }
+    ++stats_.contexts;
+  }
+  return std::make_unique<Context>(parts_);
+}
+
+void EngineImpl::give_back(std::unique_ptr<Context> context) {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(context));
+}
+
+EngineStats EngineImpl::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  for (const auto& context : idle_) stats.recordings += context->recorded();
+  return stats;
+}
+
+std::vector<std::string> EngineImpl::faults_of_last_recording() const {
+  const std::lock_guard lock(mutex_);
+  const Context::Recording* last = idle_.empty() ? nullptr : idle_.back()->last();
+  if (!last) throw Error(ErrorKind::kInternal, "[engine] nothing was recorded yet");
+  return find_faults({parts_.spec, parts_.spec.dispatches, last->plan.symbols, last->addresses,
+                      last->plan.program});
+}
+
+int64_t EngineImpl::barriers(std::span<const int64_t> symbols) const {
+  return plan_shape(parts_, symbols).program.barriers;
+}
+
+}  // namespace tv

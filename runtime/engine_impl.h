@@ -1,0 +1,47 @@
+#pragma once
+// Internals of Engine, for the runtime's own tests.
+
+#include <mutex>
+
+#include "runtime/context.h"
+
+namespace tv {
+
+/// What an engine did so far.
+struct EngineStats {
+  uint64_t contexts = 0;    ///< made: the most calls that ran at one time
+  uint64_t recordings = 0;  ///< command buffers recorded
+};
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(std::shared_ptr<Device> device, EngineSpec spec);
+  ~EngineImpl() override = default;
+
+  const EngineSpec& spec() const override { return parts_.spec; }
+  const std::shared_ptr<Device>& device() const override { return parts_.device; }
+  std::vector<int64_t> bind_shapes(
+      std::span<const std::vector<int64_t>> input_shapes) const override;
+  std::shared_ptr<const WeightSet> prepare_weights(
+      std::span<const HostTensor> weights) const override;
+  void run(const WeightSet& weights, std::span<const int64_t> symbols,
+           std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override;
+  int64_t arena_bytes(std::span<const int64_t> symbols) const override;
+
+  EngineStats stats() const;
+  /// The faults that the hazard check finds in the recording of the last run.
+  std::vector<std::string> faults_of_last_recording() const;
+  /// Barriers that the encoder places for these symbols.
+  int64_t barriers(std::span<const int64_t> symbols) const;
+
+ private:
+  std::unique_ptr<Context> take_context();
+  void give_back(std::unique_ptr<Context> context);
+
+  EngineParts parts_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Context>> idle_;  // the last one given back is taken first
+  EngineStats stats_;
+};
+
+}  // namespace tv

@@ -1,0 +1,121 @@
+#include "runtime/pipelines.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "runtime/error.h"
+
+namespace tv {
+namespace {
+
+std::string first_user(const EngineSpec& spec, uint32_t pipeline) {
+  for (const auto* program : {&spec.dispatches, &spec.weight_program}) {
+    for (const Dispatch& d : *program) {
+      if (d.pipeline == pipeline) return d.name + (d.tactic.empty() ? "" : " by " + d.tactic);
+    }
+  }
+  return "pipeline " + std::to_string(pipeline);
+}
+
+OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
+                              VkShaderModule module) {
+  const Pipeline& wanted = spec.pipelines[index];
+  std::vector<VkSpecializationMapEntry> entries;
+  for (uint32_t i = 0; i < wanted.spec_constants.size(); ++i) entries.push_back({i, i * 4, 4});
+  VkSpecializationInfo constants{};
+  constants.mapEntryCount = static_cast<uint32_t>(entries.size());
+  constants.pMapEntries = entries.data();
+  constants.dataSize = wanted.spec_constants.size() * 4;
+  constants.pData = wanted.spec_constants.data();
+
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
+  subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
+  subgroup.requiredSubgroupSize = wanted.subgroup_size;
+
+  VkComputePipelineCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = module;
+  info.stage.pName = "main";
+  info.stage.pSpecializationInfo = entries.empty() ? nullptr : &constants;
+  info.layout = device.pipeline_layout();
+  const DeviceProfile& profile = device.profile();
+  if (wanted.subgroup_size != 0 && profile.subgroup_size_control) {
+    if (wanted.subgroup_size < profile.min_subgroup_size ||
+        wanted.subgroup_size > profile.max_subgroup_size) {
+      throw Error(ErrorKind::kUser, "[" + first_user(spec, index) + "] needs subgroups of " +
+                                        std::to_string(wanted.subgroup_size) + "; " + profile.name +
+                                        " has " + std::to_string(profile.min_subgroup_size) + " to " +
+                                        std::to_string(profile.max_subgroup_size));
+    }
+    info.stage.pNext = &subgroup;
+  } else if (wanted.subgroup_size != 0 && wanted.subgroup_size != profile.subgroup_size) {
+    throw Error(ErrorKind::kUser, "[" + first_user(spec, index) + "] needs subgroups of " +
+                                      std::to_string(wanted.subgroup_size) + "; " + profile.name +
+                                      " has " + std::to_string(profile.subgroup_size));
+  }
+  if (wanted.full_subgroups && profile.subgroup_size_control) {
+    info.stage.flags |= VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  }
+  const DeviceApi& api = device.api();
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  const VkResult result =
+      api.vkCreateComputePipelines(api.device, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline);
+  if (result != VK_SUCCESS) device.check(result, first_user(spec, index).c_str());
+  return {api, pipeline};
+}
+
+OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& words) {
+  VkShaderModuleCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  info.codeSize = words.size() * 4;
+  info.pCode = words.data();
+  VkShaderModule module = VK_NULL_HANDLE;
+  const DeviceApi& api = device.api();
+  device.check(api.vkCreateShaderModule(api.device, &info, nullptr, &module), "shader");
+  return {api, module};
+}
+
+/// Calls task(0) … task(count - 1) from several threads; rethrows the first exception.
+template <typename Task>
+void for_each_parallel(size_t count, const Task& task) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      try {
+        task(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        next = count;
+      }
+    }
+  };
+  const size_t wanted = std::min<size_t>(count, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec) {
+  std::vector<OwnedShaderModule> modules;
+  for (const auto& words : spec.modules) modules.push_back(create_module(device, words));
+  std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
+  for_each_parallel(pipelines.size(), [&](size_t i) {
+    pipelines[i] = create_pipeline(device, spec, static_cast<uint32_t>(i),
+                                   modules.at(spec.pipelines[i].module).get());
+  });
+  return pipelines;
+}
+
+}  // namespace tv

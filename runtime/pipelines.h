@@ -1,0 +1,20 @@
+#pragma once
+// Compute pipelines of an engine.
+
+#include <vector>
+
+#include "runtime/engine_spec.h"
+#include "runtime/vk_device.h"
+
+namespace tv {
+
+/// The pipelines of `spec`, in its order; made by several threads. Throws Error(kDevice) naming the
+/// first dispatch that uses a pipeline the driver refuses.
+std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec);
+
+/// Runs one workgroup of one dispatch of each pipeline on scratch memory: lavapipe compiles a shader
+/// when it is first dispatched, and this leaves nothing of that for the first call.
+void warm_pipelines(Device& device, const EngineSpec& spec,
+                    const std::vector<OwnedPipeline>& pipelines);
+
+}  // namespace tv

@@ -1,0 +1,45 @@
+#pragma once
+// From an encoded program to a command buffer.
+
+#include <span>
+
+#include "runtime/encoder.h"
+#include "runtime/pipelines.h"
+
+namespace tv {
+
+/// Writes the absolute addresses into `program.params`.
+void patch_addresses(EncodedProgram& program, std::span<const uint64_t> buffer_addresses);
+
+/// Bytes of memory that the parameter blocks of `program` take.
+int64_t param_block_bytes(const EncodedProgram& program);
+
+/// Records the dispatches and their barriers into `commands`, which is being recorded.
+/// `param_blocks` (host-visible, param_block_bytes large) receives the parameter blocks.
+void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
+                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks);
+
+/// One memory barrier between pipeline stages.
+struct BarrierScope {
+  VkPipelineStageFlags stage;
+  VkAccessFlags access;
+};
+void record_barrier(Device& device, VkCommandBuffer commands, BarrierScope before,
+                    BarrierScope after);
+
+inline constexpr BarrierScope kShaderWrites = {VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                               VK_ACCESS_SHADER_WRITE_BIT};
+inline constexpr BarrierScope kShaderAccess = {
+    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
+inline constexpr BarrierScope kCopyWrites = {VK_PIPELINE_STAGE_TRANSFER_BIT,
+                                             VK_ACCESS_TRANSFER_WRITE_BIT};
+inline constexpr BarrierScope kCopyReads = {VK_PIPELINE_STAGE_TRANSFER_BIT,
+                                            VK_ACCESS_TRANSFER_READ_BIT};
+inline constexpr BarrierScope kHostReads = {VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT};
+
+/// A command buffer of `pool`, freed with the pool.
+VkCommandBuffer allocate_commands(Device& device, VkCommandPool pool);
+void begin_commands(Device& device, VkCommandBuffer commands);
+void end_commands(Device& device, VkCommandBuffer commands);
+
+}  // namespace tv

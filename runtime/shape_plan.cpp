@@ -1,0 +1,99 @@
+// What a context needs for one set of symbol values.
+
+#include <algorithm>
+
+#include "runtime/context.h"
+#include "runtime/error.h"
+#include "runtime/memory_plan.h"
+
+namespace tv {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+
+int64_t align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+int64_t binding_bytes(const Binding& binding, std::span<const int64_t> symbols) {
+  int64_t bytes = size_bytes(binding.dtype);
+  for (const Expr& dim : binding.shape) bytes *= dim.eval(symbols);
+  return bytes;
+}
+
+void check_symbols(const EngineSpec& spec, std::span<const int64_t> symbols) {
+  const std::string prefix = "[" + (spec.name.empty() ? "engine" : spec.name) + "] ";
+  if (symbols.size() != spec.symbols.size()) {
+    throw Error(ErrorKind::kUser, prefix + "got " + std::to_string(symbols.size()) +
+                                      " symbol values, want " + std::to_string(spec.symbols.size()));
+  }
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const Symbol& s = spec.symbols[i];
+    if (symbols[i] >= s.min && symbols[i] <= s.max) continue;
+    throw Error(ErrorKind::kUser,
+                prefix + "symbol " + s.name + ": got " + std::to_string(symbols[i]) + ", want " +
+                    std::to_string(s.min) + " to " +
+                    (s.max == kUnbounded ? "any" : std::to_string(s.max)));
+  }
+}
+
+/// Space 0 is the arena; a caller's tensor or a weight is a space of its own, which buffers that name
+/// the same tensor share.
+uint32_t external_space(const Buffer& buffer, size_t buffer_index) {
+  constexpr uint32_t kKinds = 8;
+  const uint32_t index =
+      buffer.kind == BufferKind::kPersistent ? static_cast<uint32_t>(buffer_index) : buffer.index;
+  return 1 + index * kKinds + static_cast<uint32_t>(buffer.kind);
+}
+
+void plan_arena(const EngineSpec& spec, std::span<const int64_t> symbols, ShapePlan& plan) {
+  std::vector<int32_t> first(spec.buffers.size(), -1), last(spec.buffers.size(), -1);
+  for (size_t d = 0; d < spec.dispatches.size(); ++d) {
+    for (const OperandRange& operand : spec.dispatches[d].operands) {
+      if (first[operand.buffer] < 0) first[operand.buffer] = static_cast<int32_t>(d);
+      last[operand.buffer] = static_cast<int32_t>(d);
+    }
+  }
+  std::vector<BufferLifetime> lifetimes;
+  std::vector<size_t> planned;
+  plan.placements.resize(spec.buffers.size());
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    const Buffer& buffer = spec.buffers[b];
+    plan.placements[b] = {external_space(buffer, b), 0};
+    if (buffer.kind != BufferKind::kArena || first[b] < 0) continue;
+    lifetimes.push_back({buffer.size_bytes.eval(symbols), first[b], last[b]});
+    planned.push_back(b);
+  }
+  const MemoryPlan memory = plan_memory(lifetimes, kAlignment);
+  for (size_t i = 0; i < planned.size(); ++i) plan.placements[planned[i]] = {0, memory.offsets[i]};
+  plan.activation_bytes = memory.total_bytes;
+}
+
+}  // namespace
+
+ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols) {
+  const EngineSpec& spec = parts.spec;
+  check_symbols(spec, symbols);
+  ShapePlan plan;
+  plan.symbols.assign(symbols.begin(), symbols.end());
+  plan_arena(spec, symbols, plan);
+  plan.arena_bytes = plan.activation_bytes;
+  for (const Binding& b : spec.inputs) plan.input_bytes.push_back(binding_bytes(b, symbols));
+  for (const Binding& b : spec.outputs) plan.output_bytes.push_back(binding_bytes(b, symbols));
+  if (!parts.device->host_pointers()) {
+    for (const auto* sizes : {&plan.input_bytes, &plan.output_bytes}) {
+      for (const int64_t size : *sizes) {
+        plan.copy_offsets.push_back(plan.arena_bytes);
+        plan.arena_bytes += align(size);
+      }
+    }
+  }
+  const auto& max_grid = parts.device->profile().max_grid;
+  plan.program = encode({.spec = spec,
+                         .program = spec.dispatches,
+                         .symbols = symbols,
+                         .placements = plan.placements,
+                         .max_grid = {max_grid[0], max_grid[1], max_grid[2]},
+                         .modes = debug_modes()});
+  return plan;
+}
+
+}  // namespace tv
