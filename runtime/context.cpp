@@ -68,6 +68,9 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
       recording.bound != bound_) {
     record(recording, weights);
   }
+  if (recording.poison && device_.host_pointers()) {
+    std::memset(arena_.host(), 0xFF, static_cast<size_t>(plan.activation_bytes));
+  }
   device_.submit(recording.commands, fence_.get());
   device_.wait_and_reset(fence_.get());
   if (!device_.host_pointers()) readback_.invalidate();
@@ -215,10 +218,18 @@ void Context::record(Recording& recording, const WeightSet& weights) {
                     recording.param_blocks);
   copy_out(recording.commands, plan);
   end_commands(device_, recording.commands);
+  recording.poison = debug_modes().poison_arena;
   recording.weights_id = weights.id();
   recording.arena_generation = arena_generation_;
   recording.bound = bound_;
   ++recorded_;
+}
+
+void Context::check_recording(const Recording& recording) const {
+  const std::vector<std::string> faults =
+      find_faults({parts_.spec, parts_.spec.dispatches, recording.plan.symbols, recording.addresses,
+                   recording.plan.program});
+  if (!faults.empty()) throw Error(ErrorKind::kInternal, "[hazard check] " + faults.front());
 }
 
 void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan) {

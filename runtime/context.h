@@ -49,6 +49,7 @@ class Context {
     std::vector<uint64_t> bound;      ///< inputs, then outputs, as recorded
     uint64_t weights_id = 0, arena_generation = 0, debug_generation = 0, last_used = 0;
     bool external_overlap = false;    ///< an output overlaps another tensor: barriers everywhere
+    bool poison = false;
     Allocation param_blocks;
   };
   const Recording* last() const { return last_; }

@@ -1,8 +1,10 @@
 #include "runtime/env.h"
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "runtime/error.h"
+#include "runtime/store.h"
 
 namespace tv {
 
@@ -13,6 +15,11 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_VALIDATION", "1: run with the Khronos validation layer; a message is an error"},
     {"TORCH_VULKAN_LIBRARY", "path of the Vulkan loader; default libvulkan.so.1"},
     {"TORCH_VULKAN_DEVICE", "device used where no setting names one: index, name part or UUID"},
+    {"TORCH_VULKAN_STAGING", "1: copy tensors on lavapipe as on a GPU, in place of using them in place"},
+    {"TORCH_VULKAN_POISON_ARENA", "1: fill activations with NaN before each run (debugging)"},
+    {"TORCH_VULKAN_FULL_BARRIERS", "1: a barrier before every dispatch (debugging)"},
+    {"TORCH_VULKAN_CHECK_HAZARDS", "1: recompute the hazards of each recording (debugging)"},
+    {"TORCH_VULKAN_REMOVE_BARRIER", "number of a barrier to leave out (tests of the hazard check)"},
     {"XDG_CACHE_HOME", "the cache is kept in its directory torch_vulkan"},
     {"HOME", "the cache is kept in .cache/torch_vulkan there, where XDG_CACHE_HOME is not set"},
 };
@@ -40,6 +47,17 @@ void set_driver_defaults() {
   // lavapipe uses 256-bit vectors unless told; 512-bit ones are about twice as fast.
   if (__builtin_cpu_supports("avx512f")) setenv("LP_NATIVE_VECTOR_WIDTH", "512", /*overwrite=*/0);
 #endif
+  // Mesa's shader cache does not key on that width: each has a directory of its own.
+  const std::string cache = default_cache_dir();
+  if (cache.empty() || std::getenv("MESA_SHADER_CACHE_DIR")) return;
+  const char* width = std::getenv("LP_NATIVE_VECTOR_WIDTH");
+  const std::filesystem::path dir =
+      std::filesystem::path(cache) / (std::string("mesa-") + (width ? width : "default"));
+  std::error_code error;  // without the directory Mesa compiles each time, which is only slow
+  const bool made = std::filesystem::create_directories(dir, error);
+  if (error) return;
+  if (made) std::filesystem::permissions(cache, std::filesystem::perms::owner_all, error);
+  setenv("MESA_SHADER_CACHE_DIR", dir.c_str(), /*overwrite=*/0);
 }
 
 }  // namespace tv

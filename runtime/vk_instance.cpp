@@ -7,6 +7,7 @@
 #include "runtime/debug.h"
 #include "runtime/env.h"
 #include "runtime/error.h"
+#include "runtime/process_state.h"
 
 namespace tv {
 namespace {

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <vector>
+
+#include "runtime/env.h"
 #include "runtime/error.h"
 
 namespace tv {
@@ -9,13 +12,17 @@ namespace {
 
 GlobalApi open_loader() {
   void* library = nullptr;
-  for (const char* name : {"libvulkan.so.1", "libvulkan.so"}) {
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  const std::string chosen = env("TORCH_VULKAN_LIBRARY");
+  for (const std::string& name : chosen.empty()
+                                     ? std::vector<std::string>{"libvulkan.so.1", "libvulkan.so"}
+                                     : std::vector<std::string>{chosen}) {
+    library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library) break;
   }
   if (!library) {
     throw Error(ErrorKind::kDevice,
-                "[device] no Vulkan loader (libvulkan.so.1) was found; install it and a driver: on "
+                std::string("[device] no Vulkan loader (") + (chosen.empty() ? "libvulkan.so.1" : chosen) +
+                    ") was found; install it and a driver: on "
                 "Debian or Ubuntu `apt-get install libvulkan1 mesa-vulkan-drivers`, or the GPU "
                 "vendor's driver");
   }
