@@ -11,7 +11,6 @@ namespace tv {
 std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpec spec) {
   require_vulkan_usable();
   if (!device) throw Error(ErrorKind::kInternal, "[engine] no device");
-  validate(spec);
   const std::string here = device->profile().runs_on();
   if (!spec.runs_on.empty() && spec.runs_on != here) {
     throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) +
