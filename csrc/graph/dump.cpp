@@ -69,27 +69,12 @@ std::string program_text(const PointwiseProgram& program) {
 
 std::string value_text(const Graph& graph, ValueId v) {
   if (v == kNoValue) return "_";
-  const Value& value = graph.value(v);
-  std::string out = "%" + std::to_string(v) + " " + value.name + ": " +
-                    std::string(name(value.dtype)) + list_text(value.shape);
-  if (value.view) {
-    out += " view(" + id_text(value.view->base) + " + " + value.view->offset.str() + ", " +
-           list_text(value.view->strides) + ")";
-  }
-  return out;
+  return "%" + std::to_string(v) + " " + graph.value(v).name + ": " + type_text(graph.value(v));
 }
 
 std::string node_text(const Graph& graph, const Node& node) {
   std::string out = "  " + join(node.outputs, [&](ValueId v) { return value_text(graph, v); });
-  out += " = " + node.op + "(" + join(node.args, arg_text) + ")";
-  if (node.program) out += " " + program_text(*node.program);
-  if (node.prologue) {
-    out += " prologue " + node.prologue_arg + list_text(node.prologue_shape) + "=" +
-           program_text(*node.prologue) + ids_text(node.prologue_inputs);
-  }
-  if (node.epilogue) {
-    out += " epilogue " + program_text(*node.epilogue) + ids_text(node.epilogue_inputs);
-  }
+  out += " = " + signature(node);
   if (!node.fused_ops.empty()) {
     out += " of " + join(node.fused_ops, [](const std::string& op) { return op; });
   }
@@ -106,6 +91,29 @@ std::string symbol_text(size_t id, const Symbol& s) {
 }
 
 }  // namespace
+
+std::string type_text(const Value& value) {
+  std::string out = std::string(name(value.dtype)) + list_text(value.shape);
+  if (value.view) {
+    out += " view(" + id_text(value.view->base) + " + " + value.view->offset.str() + ", " +
+           list_text(value.view->strides) + ")";
+  }
+  return out;
+}
+
+std::string signature(const Node& node) {
+  std::string out = node.op + "(" + join(node.args, arg_text) + ")";
+  if (node.program) out += " " + program_text(*node.program);
+  if (node.prologue) {
+    out += " prologue " + node.prologue_arg + list_text(node.prologue_shape) + "=" +
+           program_text(*node.prologue) + ids_text(node.prologue_inputs);
+  }
+  if (node.epilogue) {
+    out += " epilogue " + program_text(*node.epilogue) + ids_text(node.epilogue_inputs);
+    if (node.anchor_dtype != DType::kOther) out += " on " + std::string(name(node.anchor_dtype));
+  }
+  return out;
+}
 
 std::string dump(const Graph& graph) {
   std::string out = "graph " + graph.name + "\n";

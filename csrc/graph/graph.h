@@ -120,6 +120,11 @@ std::vector<int32_t> producers(const Graph& graph);
 std::vector<std::vector<int32_t>> consumers(const Graph& graph);
 /// Text of a graph, for people and for tests.
 std::string dump(const Graph& graph);
+/// What a node computes: operator, arguments, programs - all but names, outputs and provenance. Equal
+/// text means equal meaning.
+std::string signature(const Node& node);
+/// "float32[1, 3, s0]", with the view where there is one.
+std::string type_text(const Value& value);
 /// Throws Error(kInternal) when the graph is not well formed (order, ids, missing outputs).
 void check(const Graph& graph, const char* after_pass);
 

@@ -7,6 +7,7 @@
 #include "csrc/partition/dependencies.h"
 #include "csrc/partition/merge.h"
 #include "csrc/partition/symbols.h"
+#include "csrc/passes/truncate.h"
 #include "runtime/error.h"
 
 namespace tv {
@@ -16,11 +17,11 @@ constexpr int64_t kSmallNumel = 16;  // integer tensors up to this are shape ari
 
 class Partitioner {
  public:
-  Partitioner(const Graph& graph, const Settings& settings, const DeviceProfile& device)
-      : graph_(graph), settings_(settings), device_(device), dag_(execution_order(graph)),
-        roles_(graph.nodes.size()), reasons_(graph.nodes.size()), readers_(consumers(graph)),
-        is_output_(graph.values.size(), false) {
-    for (const GraphOutput& out : graph.outputs) is_output_[out.value] = true;
+  Partitioner(Graph graph, const Settings& settings, const DeviceProfile& device)
+      : graph_(std::move(graph)), settings_(settings), device_(device),
+        dag_(execution_order(graph_)), roles_(graph_.nodes.size()), reasons_(graph_.nodes.size()),
+        readers_(consumers(graph_)), is_output_(graph_.values.size(), false) {
+    for (const GraphOutput& out : graph_.outputs) is_output_[out.value] = true;
   }
 
   Partition run() {
@@ -244,7 +245,7 @@ class Partitioner {
                                       " compute nodes stay native:" + list);
   }
 
-  const Graph& graph_;
+  const Graph graph_;
   const Settings& settings_;
   const DeviceProfile& device_;
   const Dag dag_;
@@ -259,7 +260,8 @@ class Partitioner {
 }  // namespace
 
 Partition partition(const Graph& graph, const Settings& settings, const DeviceProfile& device) {
-  return Partitioner(graph, settings, device).run();
+  if (!settings.truncate_long_and_double) return Partitioner(graph, settings, device).run();
+  return Partitioner(truncate_long_and_double(graph), settings, device).run();
 }
 
 }  // namespace tv

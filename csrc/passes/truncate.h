@@ -1,0 +1,11 @@
+#pragma once
+
+#include "csrc/graph/graph.h"
+
+namespace tv {
+
+/// The graph with int64 computed as int32 and float64 as float32 (truncate_long_and_double): every
+/// value, inputs and outputs included, and every dtype attribute. Who calls the engine casts.
+Graph truncate_long_and_double(Graph graph);
+
+}  // namespace tv
