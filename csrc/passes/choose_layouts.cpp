@@ -13,8 +13,8 @@ namespace {
 
 class LayoutChooser {
  public:
-  LayoutChooser(Graph graph, const DeviceProfile& device, const Settings& settings)
-      : graph_(std::move(graph)), device_(device), settings_(settings) {}
+  LayoutChooser(Graph graph, const Settings& settings, const DeviceProfile& device)
+      : graph_(std::move(graph)), settings_(settings), device_(device) {}
 
   Graph run() {
     std::vector<Node> nodes = std::move(graph_.nodes);
@@ -184,8 +184,8 @@ class LayoutChooser {
   }
 
   Graph graph_;
-  const DeviceProfile& device_;
   const Settings& settings_;
+  const DeviceProfile& device_;
   std::vector<Node> nodes_;
   std::map<std::string, ValueId> copies_;
   std::set<ValueId> taken_;  // storages that are a graph output already
@@ -194,8 +194,8 @@ class LayoutChooser {
 
 }  // namespace
 
-Graph choose_layouts(Graph graph, const DeviceProfile& device, const Settings& settings) {
-  return LayoutChooser(std::move(graph), device, settings).run();
+Graph choose_layouts(Graph graph, const Settings& settings, const DeviceProfile& device) {
+  return LayoutChooser(std::move(graph), settings, device).run();
 }
 
 }  // namespace tv

@@ -10,6 +10,6 @@ namespace tv {
 /// cannot read a view, a view cannot be expressed, or a graph output must be in a storage of its
 /// own. Afterwards every graph output is a node's value, or a view that permutes the whole of one,
 /// and no two share a storage.
-Graph choose_layouts(Graph graph, const DeviceProfile& device, const Settings& settings);
+Graph choose_layouts(Graph graph, const Settings& settings, const DeviceProfile& device);
 
 }  // namespace tv
