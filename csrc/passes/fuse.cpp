@@ -1,0 +1,304 @@
+#include "csrc/passes/fuse.h"
+
+#include <algorithm>
+
+#include "csrc/converter.h"
+#include "csrc/passes/fusion_graph.h"
+#include "csrc/passes/program_builder.h"
+
+namespace tv {
+
+namespace {
+
+/// Bounds on one program: each input costs an address and its strides among the parameters, each
+/// instruction registers (and, on a CPU driver, LLVM's time).
+struct Limits {
+  size_t inputs = 8, instrs = 64, results = 4;
+};
+
+bool is_pointwise(const Node& node) { return node.op == "tv::pointwise"; }
+
+const Shape& domain(FusionGraph& g, const Node& node) { return g.value(node.outputs.at(0)).shape; }
+
+bool same_count(const Shape& a, const Shape& b) { return product(a) == product(b); }
+
+class Fuser {
+ public:
+  Fuser(Graph graph, const DeviceProfile& device) : g_(std::move(graph)) {
+    if (device.is_cpu()) limits_.instrs = 48;
+  }
+
+  Graph run() {
+    merge_chains();
+    attach_tails();
+    attach_heads();
+    merge_shared();
+    return g_.take();
+  }
+
+ private:
+  using Ref = ProgramBuilder::Ref;
+
+  // --- tv::pointwise into tv::pointwise ---------------------------------------------------------
+
+  /// Merges producers whose results only one pointwise node reads into that node.
+  void merge_chains() {
+    for (int32_t c = 0; c < g_.size(); ++c) {
+      if (!g_.alive(c) || !is_pointwise(g_.node(c))) continue;
+      for (bool again = true; again;) {
+        again = false;
+        for (ValueId input : g_.node(c).inputs("inputs")) {
+          const int32_t p = g_.producer(g_.base_of(input));
+          if (p < 0 || !only_reader(p, c) || !merge(p, c, false)) continue;
+          again = true;
+          break;
+        }
+      }
+    }
+  }
+
+  /// Merges a producer with one of several readers; the program then writes both results.
+  void merge_shared() {
+    for (int32_t c = 0; c < g_.size(); ++c) {
+      if (!g_.alive(c) || !is_pointwise(g_.node(c))) continue;
+      for (bool again = true; again;) {
+        again = false;
+        for (ValueId input : g_.node(c).inputs("inputs")) {
+          const int32_t p = g_.producer(g_.base_of(input));
+          if (p < 0 || !merge(p, c, true)) continue;
+          again = true;
+          break;
+        }
+      }
+    }
+  }
+
+  bool only_reader(int32_t p, int32_t c) {
+    for (ValueId output : g_.node(p).outputs) {
+      if (output == kNoValue) continue;
+      if (g_.is_output(output)) return false;
+      const auto& readers = g_.readers(output);
+      if (readers.size() > 1 || (readers.size() == 1 && *readers.begin() != c)) return false;
+    }
+    return true;
+  }
+
+  /// Pointwise p into pointwise c, where c reads p's results element by element. With `keep` p's
+  /// results stay results.
+  bool merge(int32_t p, int32_t c, bool keep) {
+    Node& producer = g_.node(p);
+    Node& consumer = g_.node(c);
+    if (!is_pointwise(producer) || g_.is_constant(p) != g_.is_constant(c)) return false;
+    if (!same_count(domain(g_, producer), domain(g_, consumer))) return false;
+    if (!reads_in_order(p, c)) return false;
+    // p moves to c's place: nobody may need its results before.
+    if (keep && first_reader(producer) < c) return false;
+
+    ProgramBuilder builder;
+    const std::vector<Ref> produced =
+        builder.append(*producer.program, input_refs(builder, producer));
+    std::vector<Ref> operands;
+    const auto& inputs = consumer.inputs("inputs");
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const int32_t made = output_index(producer, g_.base_of(inputs[k]));
+      operands.push_back(made >= 0 ? produced[static_cast<size_t>(made)]
+                                   : builder.input(inputs[k], consumer.program->inputs[k]));
+    }
+    std::vector<Ref> results = builder.append(*consumer.program, operands);
+    std::vector<ValueId> outputs = consumer.outputs;
+    for (size_t i = 0; keep && i < producer.outputs.size(); ++i) {
+      if (!needed_without(producer.outputs[i], c)) continue;
+      results.push_back(produced[i]);
+      outputs.push_back(producer.outputs[i]);
+    }
+    ProgramBuilder::Built built = builder.build(results);
+    if (!within(built, limits_) || results.size() > limits_.results) return false;
+
+    Node merged = consumer;
+    merged.name = joined_name(producer, consumer);
+    merged.fused_ops = joined_ops(producer, consumer);
+    if (merged.module_path.empty()) merged.module_path = producer.module_path;
+    merged.program = std::move(built.program);
+    merged.args = {tensor_list_arg("inputs", std::move(built.inputs))};
+    merged.outputs = std::move(outputs);
+    g_.replace(c, std::move(merged), p);
+    return true;
+  }
+
+  /// True where each of c's inputs that lies in p's results is the whole of one, in order.
+  bool reads_in_order(int32_t p, int32_t c) {
+    bool any = false;
+    for (ValueId input : g_.node(c).all_inputs()) {
+      if (output_index(g_.node(p), g_.base_of(input)) < 0) continue;
+      if (!g_.covers_storage(input)) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  int32_t first_reader(const Node& node) {
+    int32_t first = g_.size();
+    for (ValueId output : node.outputs) {
+      if (output != kNoValue && !g_.readers(output).empty()) {
+        first = std::min(first, *g_.readers(output).begin());
+      }
+    }
+    return first;
+  }
+
+  bool needed_without(ValueId output, int32_t reader) {
+    if (output == kNoValue) return false;
+    const auto& readers = g_.readers(output);
+    return g_.is_output(output) || readers.size() > 1 ||
+           (readers.size() == 1 && *readers.begin() != reader);
+  }
+
+  static int32_t output_index(const Node& node, ValueId base) {
+    const auto it = std::find(node.outputs.begin(), node.outputs.end(), base);
+    return it == node.outputs.end() ? -1 : static_cast<int32_t>(it - node.outputs.begin());
+  }
+
+  std::vector<Ref> input_refs(ProgramBuilder& builder, const Node& node) {
+    const Shape shape = domain(g_, node);  // a copy: broadcast_to adds values
+    std::vector<Ref> refs;
+    const std::vector<ValueId> inputs = node.inputs("inputs");
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      refs.push_back(builder.input(g_.broadcast_to(inputs[k], shape), node.program->inputs[k]));
+    }
+    return refs;
+  }
+
+  static bool within(const ProgramBuilder::Built& built, const Limits& limits) {
+    return built.inputs.size() <= limits.inputs && built.program->instrs.size() <= limits.instrs;
+  }
+
+  // --- tv::pointwise behind an anchor -----------------------------------------------------------
+
+  void attach_tails() {
+    for (int32_t t = 0; t < g_.size(); ++t) {
+      if (!g_.alive(t) || !is_pointwise(g_.node(t))) continue;
+      // The anchor that runs last: its place is the nearest, so its inputs live shortest.
+      std::vector<int32_t> anchors;
+      for (ValueId input : g_.node(t).all_inputs()) {
+        const int32_t a = g_.producer(g_.base_of(input));
+        if (a >= 0) anchors.push_back(a);
+      }
+      std::sort(anchors.rbegin(), anchors.rend());
+      for (int32_t a : anchors) {
+        if (attach_tail(a, t)) break;
+      }
+    }
+  }
+
+  bool attach_tail(int32_t a, int32_t t) {
+    const Node& anchor = g_.node(a);
+    const Node& tail = g_.node(t);
+    const Converter* converter = Registry::instance().find(anchor.op);
+    if (!converter || !converter->epilogue || anchor.epilogue || tail.outputs.size() != 1) return false;
+    if (g_.is_constant(a) && !g_.is_constant(t)) return false;
+    const ValueId result = anchor.outputs.at(0);
+    for (size_t i = 1; i < anchor.outputs.size(); ++i) {
+      const ValueId other = anchor.outputs[i];
+      if (other != kNoValue && (g_.is_output(other) || !g_.readers(other).empty())) return false;
+    }
+    if (!only_reader(a, t) || !reads_in_order(a, t)) return false;
+    const Shape tail_shape = domain(g_, tail);
+    if (!same_count(tail_shape, g_.value(result).shape)) return false;
+
+    ProgramBuilder builder;
+    const DType anchor_dtype = g_.value(result).dtype;
+    const Ref computed = builder.input(result, anchor_dtype);
+    std::vector<Ref> operands;
+    const std::vector<ValueId> inputs = tail.inputs("inputs");
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      operands.push_back(g_.base_of(inputs[k]) == result
+                             ? computed
+                             : builder.input(g_.broadcast_to(inputs[k], tail_shape),
+                                             tail.program->inputs[k]));
+    }
+    ProgramBuilder::Built built = builder.build(builder.append(*tail.program, operands), result);
+    if (!within(built, {limits_.inputs - 1, limits_.instrs / 2})) return false;
+
+    Node fused = anchor;
+    fused.name = joined_name(anchor, tail);
+    fused.fused_ops = joined_ops(anchor, tail);
+    fused.epilogue = std::move(built.program);
+    fused.epilogue_inputs.assign(built.inputs.begin() + 1, built.inputs.end());
+    fused.anchor_dtype = anchor_dtype;
+    const ValueId stored = tail.outputs[0];
+    const bool same_shape = g_.value(stored).shape == g_.value(result).shape;
+    if (same_shape) fused.outputs[0] = stored;
+    g_.replace(t, std::move(fused), a);
+    if (!same_shape) {
+      // The anchor keeps the shape that its converter works on; the tail's is a view of it.
+      g_.graph().value(result).dtype = g_.value(stored).dtype;
+      g_.rebase(stored, result);
+    }
+    return true;
+  }
+
+  // --- tv::pointwise before an anchor -----------------------------------------------------------
+
+  void attach_heads() {
+    for (int32_t r = 0; r < g_.size(); ++r) {
+      if (!g_.alive(r)) continue;
+      const Converter* converter = Registry::instance().find(g_.node(r).op);
+      if (!converter || converter->prologue_arg.empty() || g_.node(r).prologue) continue;
+      const ValueId read = g_.node(r).input(converter->prologue_arg);
+      const int32_t h = read == kNoValue ? -1 : g_.producer(g_.base_of(read));
+      if (h >= 0) attach_head(h, r, converter->prologue_arg);
+    }
+  }
+
+  bool attach_head(int32_t h, int32_t r, const std::string& arg) {
+    const Node& head = g_.node(h);
+    const Node& reader = g_.node(r);
+    const ValueId read = reader.input(arg);
+    if (!is_pointwise(head) || head.outputs.size() != 1 || !only_reader(h, r)) return false;
+    if (g_.is_constant(h) != g_.is_constant(r) || !g_.covers_storage(read)) return false;
+    int64_t reads = 0;
+    for (ValueId input : reader.all_inputs()) reads += g_.base_of(input) == head.outputs[0];
+    if (reads != 1) return false;
+
+    ProgramBuilder builder;
+    const std::vector<Ref> operands = input_refs(builder, head);
+    ProgramBuilder::Built built = builder.build(builder.append(*head.program, operands));
+    if (!within(built, {limits_.inputs - 2, limits_.instrs / 2})) return false;
+
+    Node fused = reader;
+    fused.name = joined_name(head, reader);
+    fused.fused_ops = joined_ops(head, reader);
+    fused.prologue = std::move(built.program);
+    fused.prologue_arg = arg;
+    fused.prologue_inputs = std::move(built.inputs);
+    fused.prologue_shape = domain(g_, head);
+    g_.replace(r, std::move(fused), h);
+    g_.graph().value(read).view.reset();  // computed in row-major order, whatever it was a view of
+    return true;
+  }
+
+  // --- names ------------------------------------------------------------------------------------
+
+  static std::string joined_name(const Node& first, const Node& second) {
+    const std::string name = first.name + "+" + second.name;
+    return name.size() <= 96 ? name : second.name;
+  }
+
+  static std::vector<std::string> joined_ops(const Node& first, const Node& second) {
+    const auto ops = [](const Node& n) {
+      return n.fused_ops.empty() ? std::vector<std::string>{n.op} : n.fused_ops;
+    };
+    std::vector<std::string> all = ops(first);
+    for (std::string& op : ops(second)) all.push_back(std::move(op));
+    return all;
+  }
+
+  FusionGraph g_;
+  Limits limits_;
+};
+
+}  // namespace
+
+Graph fuse(Graph graph, const DeviceProfile& device) { return Fuser(std::move(graph), device).run(); }
+
+}  // namespace tv

@@ -1,0 +1,116 @@
+#include "csrc/passes/fusion_graph.h"
+
+#include <algorithm>
+
+#include "csrc/graph/strided.h"
+
+namespace tv {
+
+namespace {
+
+bool has_symbols(const Attr& attr) {
+  if (const auto* e = std::get_if<Expr>(&attr)) return !e->is_constant();
+  const auto* list = std::get_if<std::vector<Expr>>(&attr);
+  return list && std::any_of(list->begin(), list->end(), [](const Expr& e) { return !e.is_constant(); });
+}
+
+bool depends_on_symbols(const Graph& graph, const Node& node) {
+  for (const Arg& arg : node.args) {
+    if (has_symbols(arg.attr)) return true;
+  }
+  for (ValueId output : node.outputs) {
+    if (output == kNoValue) continue;
+    const Shape& shape = graph.value(output).shape;
+    if (std::any_of(shape.begin(), shape.end(), [](const Expr& e) { return !e.is_constant(); })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+FusionGraph::FusionGraph(Graph graph)
+    : graph_(std::move(graph)), alive_(graph_.nodes.size(), true),
+      constant_(graph_.nodes.size(), false), producers_(producers(graph_)),
+      readers_(graph_.values.size()) {
+  for (int32_t i = 0; i < size(); ++i) {
+    note_reads(i, true);
+    bool constant = !depends_on_symbols(graph_, node(i));
+    for (ValueId input : node(i).all_inputs()) {
+      const int32_t maker = producer(base_of(input));
+      constant &= maker >= 0 ? is_constant(maker)
+                             : value(base_of(input)).kind == ValueKind::kWeight;
+    }
+    constant_[static_cast<size_t>(i)] = constant;
+  }
+  for (const GraphOutput& output : graph_.outputs) outputs_.insert(base_of(output.value));
+}
+
+Graph FusionGraph::take() {
+  std::vector<Node> nodes;
+  for (int32_t i = 0; i < size(); ++i) {
+    if (alive(i)) nodes.push_back(std::move(node(i)));
+  }
+  graph_.nodes = std::move(nodes);
+  return std::move(graph_);
+}
+
+ValueId FusionGraph::base_of(ValueId id) const {
+  const Value& v = value(id);
+  return v.view ? v.view->base : id;
+}
+
+bool FusionGraph::covers_storage(ValueId id) const {
+  const Value& v = value(id);
+  if (!v.view) return true;
+  return v.view->offset == Expr(0) && is_dense(v.shape, v.view->strides) &&
+         product(v.shape) == product(value(v.view->base).shape);
+}
+
+ValueId FusionGraph::broadcast_to(ValueId id, const Shape& shape) {
+  if (product(value(id).shape) == product(shape)) return id;
+  const View layout = layout_of(graph_, id);
+  Value expanded{value(id).name + "_expanded", value(id).dtype, shape, ValueKind::kNode,
+                 View{layout.base, layout.offset,
+                      broadcast_strides(value(id).shape, layout.strides, shape)}};
+  const ValueId result = graph_.add_value(std::move(expanded));
+  readers_.emplace_back();
+  producers_.push_back(-1);
+  return result;
+}
+
+void FusionGraph::replace(int32_t at, Node merged, int32_t gone) {
+  note_reads(at, false);
+  note_reads(gone, false);
+  alive_[static_cast<size_t>(gone)] = false;
+  node(at) = std::move(merged);
+  note_reads(at, true);
+  for (ValueId output : node(at).outputs) {
+    if (output != kNoValue) producers_[static_cast<size_t>(output)] = at;
+  }
+}
+
+void FusionGraph::rebase(ValueId old, ValueId by) {
+  for (Value& v : graph_.values) {
+    if (v.view && v.view->base == old) v.view->base = by;
+  }
+  graph_.value(old).view = View{by, Expr(0), contiguous_strides(value(old).shape)};
+  auto& moved = readers_[static_cast<size_t>(old)];
+  readers_[static_cast<size_t>(by)].insert(moved.begin(), moved.end());
+  moved.clear();
+  if (outputs_.erase(old)) outputs_.insert(by);
+}
+
+void FusionGraph::note_reads(int32_t index, bool reads) {
+  for (ValueId input : node(index).all_inputs()) {
+    auto& readers = readers_[static_cast<size_t>(base_of(input))];
+    if (reads) {
+      readers.insert(index);
+    } else {
+      readers.erase(index);
+    }
+  }
+}
+
+}  // namespace tv
