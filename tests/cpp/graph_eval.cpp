@@ -31,7 +31,7 @@ Tensor gather(const Tensor& storage, const Shape& shape, const View& view) {
   return out;
 }
 
-double apply(const std::string& function, const std::vector<double>& x) {
+double run_function(const std::string& function, const std::vector<double>& x) {
   if (function == "add") return x.at(0) + x.at(1);
   if (function == "mul") return x.at(0) * x.at(1);
   if (function == "sub") return x.at(0) - x.at(1);
@@ -75,7 +75,7 @@ class Evaluator {
       for (size_t i = 0; i < length; ++i) {
         std::vector<double> x;
         for (int32_t k : instr.operands) x.push_back(operands.at(static_cast<size_t>(k)).at(i));
-        result[i] = apply(instr.function, x);
+        result[i] = run_function(instr.function, x);
       }
       operands.push_back(std::move(result));
     }

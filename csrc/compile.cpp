@@ -1,0 +1,34 @@
+#include "csrc/compile.h"
+
+#include "csrc/debug_dump.h"
+#include "csrc/lowering/lower.h"
+#include "csrc/passes/canonicalise.h"
+#include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/fuse.h"
+
+namespace tv {
+
+EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
+                   const Progress& progress) {
+  const DebugDump dump_files(settings, graph.name);
+  const auto after = [&](const char* pass) {
+    check(graph, pass);
+    dump_files.write_graph(pass, graph);
+    if (progress) progress(pass, 0, 0);
+  };
+  after("import");
+  graph = canonicalise(std::move(graph), settings, device);
+  after("canonicalise");
+  // Fusion comes after layouts: a view between two operators is gone by then.
+  graph = choose_layouts(std::move(graph), settings, device);
+  after("choose_layouts");
+  graph = fuse(std::move(graph), device);
+  after("fuse");
+
+  LoweringReport report;
+  EngineSpec spec = lower(graph, settings, device, progress, &report);
+  dump_files.write_lowering(report, spec);
+  return spec;
+}
+
+}  // namespace tv
