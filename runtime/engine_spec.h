@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -68,15 +69,15 @@ struct Pipeline {
 struct Dispatch {
   std::string name;                        ///< "conv2d_1+relu", leads back to the module path
   uint32_t pipeline = 0;
-  std::vector<OperandRange> operands;
-  std::vector<ParamWord> words;
+  std::vector<OperandRange> operands = {};
+  std::vector<ParamWord> words = {};
   std::array<Expr, 3> grid = {Expr(1), Expr(1), Expr(1)};  ///< workgroups
   /// grid[0] counts workgroups on a line (grid[1] = grid[2] = 1); the encoder folds it into three
   /// dimensions where it passes the device's limit and the kernel's tv_group() undoes that.
   bool flat_grid = false;
-  std::string tactic;                      ///< name of the chosen tactic
-  std::string module_path, source;         ///< "layer1.0.conv1", "model.py:42"
-  std::vector<std::string> ops;            ///< ATen operators computed here
+  std::string tactic = {};                 ///< name of the chosen tactic
+  std::string module_path = {}, source = {};  ///< "layer1.0.conv1", "model.py:42"
+  std::vector<std::string> ops = {};       ///< ATen operators computed here
   float time_us = 0;                       ///< measured by the tuner; 0: not timed
   bool operator==(const Dispatch&) const = default;
 };
@@ -99,5 +100,10 @@ struct EngineSpec {
 /// outside its buffer at the symbols' bounds, a write to an input or weight, a kWeight size that is
 /// not constant, a symbol that no input shape determines, SPIR-V without its magic number.
 void validate(const EngineSpec& spec);
+
+/// The part of `validate` that depends on the symbols' values: sizes, ranges and grids at `symbols`.
+/// Of a symbolic engine `validate` can only try some values, so the runtime calls this for each new
+/// shape. Throws Error(kUser).
+void validate_at(const EngineSpec& spec, std::span<const int64_t> symbols);
 
 }  // namespace tv

@@ -186,8 +186,8 @@ std::pair<Expr, Expr> split_exact(const Expr& a, const Expr& b) {
   Sum quotient, rest;
   for (const auto& [term, c] : ExprAccess::sum(a)) {
     auto divided = divide_term(term, divisor);
-    if (divided && c % coefficient == 0) {
-      add_term(quotient, *divided, c / coefficient);
+    if (divided && mod_int(c, coefficient) == 0) {
+      add_term(quotient, *divided, floordiv_int(c, coefficient));
     } else {
       add_term(rest, term, c);
     }
@@ -393,8 +393,8 @@ std::optional<std::pair<int32_t, int64_t>> Expr::solve(int64_t value) const {
   }
   if (!symbol) return std::nullopt;
   int64_t rest;
-  if (__builtin_sub_overflow(value, constant, &rest) || rest % slope != 0) return std::nullopt;
-  return std::pair{*symbol, rest / slope};
+  if (__builtin_sub_overflow(value, constant, &rest) || mod_int(rest, slope) != 0) return std::nullopt;
+  return std::pair{*symbol, floordiv_int(rest, slope)};
 }
 
 }  // namespace tv

@@ -35,6 +35,8 @@ class Parser {
  private:
   static constexpr int kMaxDepth = 64;
   static constexpr size_t kMaxText = 1 << 16;
+  static constexpr size_t kMaxTerms = 512;   // brackets multiply out: (s0 + s1)*(s2 + s3)*…
+  static constexpr size_t kMaxFactors = 64;
 
   [[noreturn]] void fail(const char* what) const {
     throw Error(ErrorKind::kUser, std::string("[expr] ") + what + " at character " +
@@ -57,6 +59,7 @@ class Parser {
     if (depth > kMaxDepth || text_.size() > kMaxText) fail("too deep or too long");
     Expr total = product(depth);
     for (;;) {
+      if (ExprAccess::sum(total).size() > kMaxTerms) fail("too many terms");
       if (take('+')) {
         total += product(depth);
       } else if (take('-')) {
@@ -68,7 +71,12 @@ class Parser {
   }
   Expr product(int depth) {
     Expr p = factor(depth);
-    while (take('*')) p *= factor(depth);
+    for (size_t factors = 1; take('*'); ++factors) {
+      const Expr f = factor(depth);
+      const size_t terms = ExprAccess::sum(p).size() * ExprAccess::sum(f).size();
+      if (factors == kMaxFactors || terms > kMaxTerms) fail("too many terms");
+      p *= f;
+    }
     return p;
   }
   Expr factor(int depth) {

@@ -148,9 +148,10 @@ std::optional<std::vector<uint8_t>> Store::get(const std::string& key_material) 
   }
   ++misses_;
   if (check == Check::kBad) {
-    ++bad_;
+    const bool is_first = bad_.fetch_add(1) == 0;
     if (::rename(path.c_str(), (path + kBadSuffix).c_str()) == 0)
-      log().warn("cache: a bad entry was set aside as {}{}", path, kBadSuffix);
+      log().log(is_first ? spdlog::level::warn : spdlog::level::debug,
+                "cache: a bad entry was set aside as {}{}", path, kBadSuffix);
   }
   return std::nullopt;
 }

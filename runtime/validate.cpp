@@ -1,0 +1,298 @@
+#include <algorithm>
+#include <optional>
+
+#include "runtime/engine_spec.h"
+#include "runtime/error.h"
+
+namespace tv {
+
+namespace {
+
+constexpr uint32_t kSpirvMagic = 0x07230203;
+constexpr size_t kSpirvHeaderWords = 5;
+constexpr int64_t kMaxBytes = int64_t{1} << 47;  // what a device can address
+constexpr int64_t kMaxGroups = (int64_t{1} << 32) - 1;
+constexpr size_t kMaxParamBytes = 64 << 10;
+constexpr size_t kMaxPushConstantBytes = 256;  // of any device; Vulkan promises 128
+constexpr uint32_t kMaxSubgroup = 128;
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorKind::kUser, "[engine] " + what);
+}
+
+std::string quoted(const std::string& name) { return "\"" + name + "\""; }
+
+const Binding* binding_of(const EngineSpec& spec, const Buffer& buffer) {
+  switch (buffer.kind) {
+    case BufferKind::kInput: return &spec.inputs[buffer.index];
+    case BufferKind::kOutput: return &spec.outputs[buffer.index];
+    case BufferKind::kWeight: return &spec.weights[buffer.index];
+    case BufferKind::kPersistent:
+    case BufferKind::kArena: return nullptr;
+  }
+  return nullptr;
+}
+
+void check_index(size_t index, size_t count, const std::string& what) {
+  if (index >= count)
+    fail(what + " " + std::to_string(index) + " does not exist; there are " + std::to_string(count));
+}
+
+void check_symbols_of(const Expr& expr, const EngineSpec& spec, const std::string& where) {
+  for (const int32_t id : expr.symbols())
+    if (id < 0 || static_cast<size_t>(id) >= spec.symbols.size())
+      fail(where + " uses symbol " + std::to_string(id) + "; there are " +
+           std::to_string(spec.symbols.size()));
+}
+
+/// True where `dim` is c1 * s + c0, so that the caller's shape gives the value of symbol `id`.
+bool determines(const Expr& dim, int32_t id, const EngineSpec& spec) {
+  const std::vector<int32_t> ids = dim.symbols();
+  if (ids.size() != 1 || ids[0] != id) return false;
+  std::vector<int64_t> values;
+  for (const Symbol& symbol : spec.symbols) values.push_back(symbol.opt);
+  return dim.solve(dim.eval(values)).has_value();
+}
+
+void check_symbols(const EngineSpec& spec) {
+  for (size_t i = 0; i < spec.symbols.size(); ++i) {
+    const Symbol& s = spec.symbols[i];
+    if (s.min < 0 || s.min > s.opt || s.opt > s.max)
+      fail("symbol " + quoted(s.name) + " has the range " + std::to_string(s.min) + " to " +
+           std::to_string(s.max) + " with optimum " + std::to_string(s.opt));
+    const bool determined = std::ranges::any_of(spec.inputs, [&](const Binding& input) {
+      return std::ranges::any_of(
+          input.shape, [&](const Expr& dim) { return determines(dim, static_cast<int32_t>(i), spec); });
+    });
+    if (!determined) fail("symbol " + quoted(s.name) + " is determined by no input's shape");
+  }
+}
+
+void check_bindings(const EngineSpec& spec, const std::vector<Binding>& bindings,
+                    const std::string& what, bool constant) {
+  for (const Binding& binding : bindings) {
+    const std::string where = what + " " + quoted(binding.name);
+    if (size_bytes(binding.dtype) == 0) fail(where + " has no dtype that an engine can hold");
+    if (binding.strides.size() != binding.shape.size())
+      fail(where + " has " + std::to_string(binding.strides.size()) + " strides for " +
+           std::to_string(binding.shape.size()) + " dimensions");
+    for (const Shape* shape : {&binding.shape, &binding.strides}) {
+      for (const Expr& dim : *shape) {
+        check_symbols_of(dim, spec, where);
+        if (constant && !dim.is_constant()) fail(where + " has a size that is not constant");
+      }
+    }
+  }
+}
+
+void check_buffers(const EngineSpec& spec) {
+  for (const Buffer& buffer : spec.buffers) {
+    const std::string where = "buffer " + quoted(buffer.name);
+    switch (buffer.kind) {
+      case BufferKind::kInput: check_index(buffer.index, spec.inputs.size(), where + ": input"); break;
+      case BufferKind::kOutput: check_index(buffer.index, spec.outputs.size(), where + ": output"); break;
+      case BufferKind::kWeight: check_index(buffer.index, spec.weights.size(), where + ": weight"); break;
+      case BufferKind::kPersistent:
+      case BufferKind::kArena: break;
+      default: fail(where + " has an unknown kind");
+    }
+    check_symbols_of(buffer.size_bytes, spec, where);
+    const bool constant =
+        buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kPersistent;
+    if (constant && !buffer.size_bytes.is_constant()) fail(where + " has a size that is not constant");
+  }
+}
+
+void check_pipelines(const EngineSpec& spec) {
+  for (size_t i = 0; i < spec.modules.size(); ++i)
+    if (spec.modules[i].size() < kSpirvHeaderWords || spec.modules[i][0] != kSpirvMagic)
+      fail("module " + std::to_string(i) + " is not SPIR-V");
+  for (const Pipeline& pipeline : spec.pipelines) {
+    check_index(pipeline.module, spec.modules.size(), "a pipeline's module");
+    const uint32_t size = pipeline.subgroup_size;
+    if (size > kMaxSubgroup || (size & (size - 1)) != 0)
+      fail("a pipeline wants a subgroup of " + std::to_string(size));
+  }
+}
+
+void check_parameters(const EngineSpec& spec, const Dispatch& dispatch, const std::string& where) {
+  const size_t bytes = 8 * dispatch.operands.size() + 4 * dispatch.words.size();
+  const size_t limit =
+      spec.pipelines[dispatch.pipeline].param_block ? kMaxParamBytes : kMaxPushConstantBytes;
+  if (bytes > limit)
+    fail(where + " has " + std::to_string(bytes) + " bytes of parameters, at most " +
+         std::to_string(limit) + " fit");
+}
+
+/// Checks indices and access of one program. `written[i]`: an earlier dispatch wrote buffer i.
+void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program, bool for_weights,
+                   std::vector<bool>& written) {
+  for (const Dispatch& dispatch : program) {
+    const std::string where = "dispatch " + quoted(dispatch.name);
+    check_index(dispatch.pipeline, spec.pipelines.size(), where + ": pipeline");
+    check_parameters(spec, dispatch, where);
+    for (const ParamWord& word : dispatch.words)
+      if (const Expr* expr = std::get_if<Expr>(&word)) check_symbols_of(*expr, spec, where);
+    for (const Expr& groups : dispatch.grid) check_symbols_of(groups, spec, where);
+    if (dispatch.flat_grid && !(dispatch.grid[1] == Expr(1) && dispatch.grid[2] == Expr(1)))
+      fail(where + " has a flat grid of more than one dimension");
+    for (const OperandRange& operand : dispatch.operands) {
+      check_index(operand.buffer, spec.buffers.size(), where + ": buffer");
+      check_symbols_of(operand.offset_bytes, spec, where);
+      check_symbols_of(operand.size_bytes, spec, where);
+      const Buffer& buffer = spec.buffers[operand.buffer];
+      const bool constant =
+          buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kPersistent;
+      if (for_weights && !constant)
+        fail(where + " of the weight program touches " + quoted(buffer.name) +
+             ", which is neither a weight nor made from weights");
+      const bool read_only = buffer.kind == BufferKind::kInput || buffer.kind == BufferKind::kWeight ||
+                             (buffer.kind == BufferKind::kPersistent && !for_weights);
+      if (operand.write && read_only) fail(where + " writes " + quoted(buffer.name) + ", which is read only");
+      const bool made_here = buffer.kind != BufferKind::kInput && buffer.kind != BufferKind::kWeight;
+      const bool has_bytes = !(buffer.size_bytes == Expr(0));
+      if (operand.read && !operand.write && made_here && has_bytes && !written[operand.buffer])
+        fail(where + " reads " + quoted(buffer.name) + ", which nothing has written");
+    }
+    for (const OperandRange& operand : dispatch.operands)
+      if (operand.write) written[operand.buffer] = true;
+  }
+}
+
+void check_outputs_written(const EngineSpec& spec, const std::vector<bool>& written) {
+  std::vector<bool> done(spec.outputs.size(), false);
+  for (size_t i = 0; i < spec.buffers.size(); ++i)
+    if (spec.buffers[i].kind == BufferKind::kOutput && written[i]) done[spec.buffers[i].index] = true;
+  for (size_t i = 0; i < done.size(); ++i) {
+    const bool is_empty = std::ranges::any_of(
+        spec.outputs[i].shape, [](const Expr& dim) { return dim.constant() == int64_t{0}; });
+    if (!done[i] && !is_empty) fail("output " + quoted(spec.outputs[i].name) + " is never written");
+  }
+}
+
+/// Bytes of a dense tensor; checks that the strides are a permutation of the row-major ones.
+int64_t bytes_at(const Binding& binding, std::span<const int64_t> symbols) {
+  int64_t bytes = size_bytes(binding.dtype);
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size; sizes of 1 have any stride
+  for (size_t i = 0; i < binding.shape.size(); ++i) {
+    const int64_t size = binding.shape[i].eval(symbols);
+    if (size < 0) fail(quoted(binding.name) + " has a dimension of size " + std::to_string(size));
+    if (size != 1) dims.emplace_back(binding.strides[i].eval(symbols), size);
+    if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMaxBytes)
+      fail(quoted(binding.name) + " has more bytes than a device can address");
+  }
+  if (bytes == 0) return 0;
+  std::sort(dims.begin(), dims.end());
+  int64_t want = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != want)
+      fail(quoted(binding.name) + " is not dense; got the stride " + std::to_string(stride) +
+           ", want " + std::to_string(want));
+    want *= size;
+  }
+  return bytes;
+}
+
+int64_t buffer_bytes_at(const EngineSpec& spec, const Buffer& buffer,
+                        std::span<const int64_t> symbols) {
+  const int64_t bytes = buffer.size_bytes.eval(symbols);
+  const Binding* binding = binding_of(spec, buffer);
+  const int64_t limit = binding ? bytes_at(*binding, symbols) : kMaxBytes;
+  if (bytes < 0 || bytes > limit)
+    fail("buffer " + quoted(buffer.name) + " has " + std::to_string(bytes) + " bytes, want 0 to " +
+         std::to_string(limit));
+  return bytes;
+}
+
+void check_program_at(const std::vector<Dispatch>& program, const EngineSpec& spec,
+                      std::span<const int64_t> buffer_bytes, std::span<const int64_t> symbols) {
+  for (const Dispatch& dispatch : program) {
+    const std::string where = "dispatch " + quoted(dispatch.name);
+    bool empty = false;
+    for (const Expr& expr : dispatch.grid) {
+      const int64_t groups = expr.eval(symbols);
+      if (groups < 0 || groups > kMaxGroups)
+        fail(where + " has " + std::to_string(groups) + " workgroups");
+      empty = empty || groups == 0;
+    }
+    if (empty) continue;  // it is not run
+    for (const OperandRange& operand : dispatch.operands) {
+      const int64_t offset = operand.offset_bytes.eval(symbols);
+      const int64_t size = operand.size_bytes.eval(symbols);
+      const int64_t whole = buffer_bytes[operand.buffer];
+      if (offset < 0 || size < 0 || offset > whole || size > whole - offset)
+        fail(where + " touches " + std::to_string(size) + " bytes from " + std::to_string(offset) +
+             " of " + quoted(spec.buffers[operand.buffer].name) + ", which has " +
+             std::to_string(whole));
+    }
+  }
+}
+
+/// Symbol values worth trying: all at their optimum, minimum and maximum, and for few symbols every
+/// combination of minima and maxima. Without a maximum, something beyond the optimum.
+std::vector<std::vector<int64_t>> samples(const EngineSpec& spec) {
+  constexpr size_t kMostCombined = 3;
+  const size_t count = spec.symbols.size();
+  std::vector<int64_t> low, middle, high;
+  for (const Symbol& s : spec.symbols) {
+    low.push_back(s.min);
+    middle.push_back(s.opt);
+    high.push_back(s.max < kUnbounded / 4 ? s.max : std::min(s.opt, kUnbounded / 4) * 2 + 1);
+  }
+  if (count == 0) return {middle};
+  if (count > kMostCombined) return {middle, low, high};
+  std::vector<std::vector<int64_t>> result = {middle};
+  for (size_t corner = 0; corner < size_t{1} << count; ++corner) {
+    std::vector<int64_t>& values = result.emplace_back(low);
+    for (size_t i = 0; i < count; ++i)
+      if (corner >> i & 1) values[i] = high[i];
+  }
+  return result;
+}
+
+/// False where a tensor or buffer would be larger than any device's memory: ranges may be generous.
+bool is_addressable(const EngineSpec& spec, std::span<const int64_t> symbols) {
+  try {
+    for (const auto* bindings : {&spec.inputs, &spec.outputs})
+      for (const Binding& binding : *bindings)
+        if ((product(binding.shape) * size_bytes(binding.dtype)).eval(symbols) > kMaxBytes) return false;
+    return std::ranges::none_of(spec.buffers, [&](const Buffer& buffer) {
+      return buffer.size_bytes.eval(symbols) > kMaxBytes;
+    });
+  } catch (const Error&) {  // a size passes 2^63
+    return false;
+  }
+}
+
+}  // namespace
+
+void validate_at(const EngineSpec& spec, std::span<const int64_t> symbols) {
+  if (symbols.size() != spec.symbols.size())
+    fail("got " + std::to_string(symbols.size()) + " symbol values, want " +
+         std::to_string(spec.symbols.size()));
+  for (const auto* bindings : {&spec.inputs, &spec.outputs, &spec.weights})
+    for (const Binding& binding : *bindings) bytes_at(binding, symbols);
+  std::vector<int64_t> buffer_bytes;
+  for (const Buffer& buffer : spec.buffers)
+    buffer_bytes.push_back(buffer_bytes_at(spec, buffer, symbols));
+  check_program_at(spec.weight_program, spec, buffer_bytes, symbols);
+  check_program_at(spec.dispatches, spec, buffer_bytes, symbols);
+}
+
+void validate(const EngineSpec& spec) {
+  check_bindings(spec, spec.inputs, "input", /*constant=*/false);
+  check_bindings(spec, spec.outputs, "output", /*constant=*/false);
+  check_bindings(spec, spec.weights, "weight", /*constant=*/true);
+  check_symbols(spec);
+  check_buffers(spec);
+  check_pipelines(spec);
+  std::vector<bool> written(spec.buffers.size(), false);
+  check_program(spec, spec.weight_program, /*for_weights=*/true, written);
+  check_program(spec, spec.dispatches, /*for_weights=*/false, written);
+  check_outputs_written(spec, written);
+  const auto values = samples(spec);
+  for (size_t i = 0; i < values.size(); ++i)
+    if (i == 0 || is_addressable(spec, values[i])) validate_at(spec, values[i]);
+}
+
+}  // namespace tv

@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "runtime/error.h"
+#include "tests/cpp/sample_engine.h"
+
+namespace tv {
+namespace {
+
+using testing::sample_engine;
+
+struct BadCase {
+  const char* name;
+  std::function<void(EngineSpec&)> damage;
+  const char* message;  // part of it
+};
+
+void PrintTo(const BadCase& c, std::ostream* os) { *os << c.name; }
+
+class Refused : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(Refused, WithItsMessage) {
+  EngineSpec spec = sample_engine();
+  GetParam().damage(spec);
+  try {
+    validate(spec);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos) << error.what();
+  }
+}
+
+const Expr n = Expr::symbol(0);
+
+INSTANTIATE_TEST_SUITE_P(
+    Engines, Refused,
+    ::testing::Values(
+        BadCase{"OtherDtype", [](EngineSpec& s) { s.inputs[0].dtype = DType::kOther; }, "dtype"},
+        BadCase{"MissingStride", [](EngineSpec& s) { s.inputs[0].strides.pop_back(); }, "strides"},
+        BadCase{"NotDense", [](EngineSpec& s) { s.outputs[0].strides = {9, 1}; }, "not dense"},
+        BadCase{"OverlappingStrides", [](EngineSpec& s) { s.outputs[0].strides = {0, 1}; }, "dense"},
+        BadCase{"NegativeStride", [](EngineSpec& s) { s.inputs[0].strides = {8, -1}; }, "not dense"},
+        BadCase{"NegativeDim", [](EngineSpec& s) { s.inputs[0].shape[1] = -8; }, "size -8"},
+        BadCase{"SymbolicWeight", [](EngineSpec& s) { s.weights[0].shape[0] = n; }, "not constant"},
+        BadCase{"SymbolUnknown", [](EngineSpec& s) { s.dispatches[0].grid[0] = Expr::symbol(1); },
+                "symbol 1"},
+        BadCase{"SymbolNegative", [](EngineSpec& s) { s.buffers[3].size_bytes = Expr::symbol(-1); },
+                "symbol -1"},
+        BadCase{"SymbolRange", [](EngineSpec& s) { s.symbols[0].opt = 65; }, "range 1 to 64"},
+        BadCase{"SymbolNegativeMin", [](EngineSpec& s) { s.symbols[0].min = -1; }, "range"},
+        BadCase{"SymbolUndetermined", [](EngineSpec& s) { s.inputs[0].shape[0] = n * n; },
+                "determined by no input"},
+        BadCase{"InputIndex", [](EngineSpec& s) { s.buffers[0].index = 1; }, "input 1"},
+        BadCase{"OutputIndex", [](EngineSpec& s) { s.buffers[4].index = 9; }, "output 9"},
+        BadCase{"WeightIndex", [](EngineSpec& s) { s.buffers[1].index = 2; }, "weight 2"},
+        BadCase{"BufferKind", [](EngineSpec& s) { s.buffers[3].kind = static_cast<BufferKind>(9); },
+                "kind"},
+        BadCase{"PersistentNotConstant", [](EngineSpec& s) { s.buffers[2].size_bytes = n; },
+                "not constant"},
+        BadCase{"BufferLargerThanInput",
+                [](EngineSpec& s) { s.buffers[0].size_bytes = 32 * n + 4; }, "want 0 to"},
+        BadCase{"BufferNegative", [](EngineSpec& s) { s.buffers[3].size_bytes = 0 - n; }, "bytes"},
+        BadCase{"NoSpirv", [](EngineSpec& s) { s.modules[1][0] ^= 1; }, "module 1 is not SPIR-V"},
+        BadCase{"ShortSpirv", [](EngineSpec& s) { s.modules[0].resize(4); }, "not SPIR-V"},
+        BadCase{"ModuleIndex", [](EngineSpec& s) { s.pipelines[0].module = 2; }, "module 2"},
+        BadCase{"SubgroupSize", [](EngineSpec& s) { s.pipelines[0].subgroup_size = 24; }, "subgroup"},
+        BadCase{"PipelineIndex", [](EngineSpec& s) { s.dispatches[1].pipeline = 2; }, "pipeline 2"},
+        BadCase{"OperandIndex", [](EngineSpec& s) { s.dispatches[1].operands[0].buffer = 5; },
+                "buffer 5"},
+        BadCase{"TooManyWords",
+                [](EngineSpec& s) { s.dispatches[1].words.assign(64, Expr(1)); }, "parameters"},
+        BadCase{"FlatGrid", [](EngineSpec& s) { s.dispatches[1].grid[1] = 2; }, "flat grid"},
+        BadCase{"HugeGrid", [](EngineSpec& s) { s.dispatches[0].grid[1] = Expr(int64_t{1} << 32); },
+                "workgroups"},
+        BadCase{"WritesInput", [](EngineSpec& s) { s.dispatches[0].operands[0].write = true; },
+                "read only"},
+        BadCase{"WritesPacked", [](EngineSpec& s) { s.dispatches[0].operands[1].write = true; },
+                "read only"},
+        BadCase{"WritesWeight", [](EngineSpec& s) { s.weight_program[0].operands[0].write = true; },
+                "read only"},
+        BadCase{"WeightProgramTouchesArena",
+                [](EngineSpec& s) { s.weight_program[0].operands[0].buffer = 3; }, "neither"},
+        BadCase{"ReadBeforeWrite", [](EngineSpec& s) { std::swap(s.dispatches[0], s.dispatches[1]); },
+                "nothing has written"},
+        BadCase{"NoWeightProgram", [](EngineSpec& s) { s.weight_program.clear(); },
+                "nothing has written"},
+        BadCase{"OutputNotWritten", [](EngineSpec& s) { s.dispatches.pop_back(); }, "never written"},
+        BadCase{"PastTheEnd", [](EngineSpec& s) { s.dispatches[1].operands[0].offset_bytes = 40; },
+                "touches"},
+        // 2240 is more than the arena buffer only at the largest batch.
+        BadCase{"PastTheEndAtMaximum",
+                [](EngineSpec& s) { s.dispatches[0].operands[2].size_bytes = max(32 * n, 36 * n - 64); },
+                "touches"},
+        BadCase{"PastTheEndAtMinimum",
+                [](EngineSpec& s) { s.dispatches[0].operands[2].size_bytes = 80; }, "touches"},
+        BadCase{"NegativeOffset",
+                [](EngineSpec& s) { s.dispatches[0].operands[2].offset_bytes = -4; }, "touches"},
+        BadCase{"OffsetPlusSizeOverflows",
+                [](EngineSpec& s) {
+                  s.dispatches[0].operands[2].offset_bytes = 8;
+                  s.dispatches[0].operands[2].size_bytes = Expr(kUnbounded);
+                },
+                "touches"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Validate, AcceptsTheSample) { EXPECT_NO_THROW(validate(sample_engine())); }
+
+TEST(Validate, AcceptsAnUnboundedSymbolAndAGenerousRange) {
+  EngineSpec spec = sample_engine();
+  spec.symbols[0].max = kUnbounded;
+  EXPECT_NO_THROW(validate(spec));
+  spec.symbols[0].max = kUnbounded / 8;  // bytes pass 2^63 there
+  EXPECT_NO_THROW(validate(spec));
+}
+
+TEST(Validate, AtAConcreteShape) {
+  EngineSpec spec = sample_engine();
+  // In range at 1, 4 and 64, where validate looks, but not at 7.
+  const Expr bump = max(n - 6, 0) * max(8 - n, 0);
+  spec.dispatches[0].operands[2].size_bytes = 32 * n + 512 * bump;
+  EXPECT_NO_THROW(validate(spec));
+  const int64_t good[] = {5}, bad[] = {7}, two[] = {1, 2};
+  EXPECT_NO_THROW(validate_at(spec, good));
+  EXPECT_THROW(validate_at(spec, bad), Error);
+  EXPECT_THROW(validate_at(spec, two), Error);
+}
+
+TEST(Validate, EmptyGridIsNotRun) {
+  EngineSpec spec = sample_engine();
+  spec.symbols[0].min = 0;
+  EXPECT_NO_THROW(validate(spec));
+}
+
+}  // namespace
+}  // namespace tv
