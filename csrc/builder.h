@@ -57,10 +57,10 @@ struct Grid {
 /// One kernel launch.
 struct Step {
   std::string kernel;          ///< template: converters/kernels/<kernel>.comp
-  std::vector<std::pair<std::string, std::string>> defines;
-  std::vector<Operand> operands;
-  std::vector<Param> params;
-  Grid grid;
+  std::vector<std::pair<std::string, std::string>> defines = {};
+  std::vector<Operand> operands = {};
+  std::vector<Param> params = {};
+  Grid grid = {};
   std::array<uint32_t, 3> local_size = {64, 1, 1};  ///< LOCAL_X, LOCAL_Y, LOCAL_Z in the kernel
   uint32_t subgroup_size = 0;  ///< required; 0: any
   /// The kernel may call tv_uniform(uint id), which equals `id` but is read through a table in the
@@ -72,8 +72,8 @@ struct Step {
 /// One way to compute a node. `refusal` says why it cannot apply (then `steps` is ignored).
 struct Tactic {
   std::string name;            ///< "matmul_tiled_f32_64x64x16"
-  std::string refusal;
-  std::vector<Step> steps;
+  std::string refusal = {};
+  std::vector<Step> steps = {};
 };
 
 class Builder {

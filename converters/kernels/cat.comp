@@ -1,0 +1,21 @@
+// y[o, c, k] = the input that position c falls in: up to eight inputs x0, x1, … in one launch.
+//
+// end0, end1, … are the ends of the inputs' shares of an output slab (inner · Σ sizes), counted from
+// `base`; INPUTS their number. One element of this launch's share of y an invocation.
+
+#define PART(n)                                                          \
+  if (at < end##n) {                                                     \
+    y_store(to, y_T(x##n##_load(o * (end##n - begin) + at - begin)));    \
+    return;                                                              \
+  }                                                                      \
+  begin = end##n;
+
+void main() {
+  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (id >= elements) return;
+  const uint o = id / share;
+  const uint at = id - o * share;
+  const uint to = o * out_slab + base + at;
+  uint begin = 0u;
+  CAT_PARTS
+}

@@ -1,0 +1,122 @@
+// y[k] = finish(combine over r of x[k, r]): sum, product, extremes, any, all.
+//
+// x is walked by strides: `kept_WALK` gives the offset of output k, `rows_WALK` that of each run of
+// `run` elements, `run_stride` apart; r counts through runs in order. A long reduction is cut into
+// `chunks` parts of `part` elements: then y is a scratch of chunks × outputs partial results, which
+// a second step combines. Sums are kept in blocks of 64, so that the rounding error grows with
+// length / 64 and not with length.
+// Defines: OP, ACC (type of the state), FLOAT_ACC, DIVIDE (by `divisor`, at the end), LANE, SUBGROUP.
+// Grid: LANE: an invocation, else a workgroup, for each of chunks × outputs.
+
+#define OP_SUM 0
+#define OP_PROD 1
+#define OP_MAX 2
+#define OP_MIN 3
+#define OP_ANY 4
+#define OP_ALL 5
+
+#include "tree.glsl"
+
+#if !LANE && !SUBGROUP
+shared ACC tree_[LOCAL_X];
+#endif
+
+#if FLOAT_ACC
+bool is_nan(ACC v) { return (floatBitsToUint(v) & 0x7fffffffu) > 0x7f800000u; }
+#else
+bool is_nan(ACC v) { return false; }
+#endif
+
+#if OP == OP_SUM
+ACC combine(ACC a, ACC b) { return a + b; }
+#elif OP == OP_PROD
+ACC combine(ACC a, ACC b) { return a * b; }
+#elif OP == OP_MAX
+ACC combine(ACC a, ACC b) { return is_nan(a) || a > b ? a : b; }
+#elif OP == OP_MIN
+ACC combine(ACC a, ACC b) { return is_nan(a) || a < b ? a : b; }
+#elif OP == OP_ANY
+ACC combine(ACC a, ACC b) { return a | b; }
+#else
+ACC combine(ACC a, ACC b) { return a & b; }
+#endif
+
+#if OP == OP_ANY || OP == OP_ALL
+ACC read(uint i) { return x_element(i) != x_T(0) ? 1 : 0; }
+#else
+ACC read(uint i) { return ACC(x_element(i)); }
+#endif
+
+uint kept_offset(uint i) {
+  kept_WALK(i)
+  return x_offset;
+}
+
+uint row_offset(uint i) {
+  rows_WALK(i)
+  return x_offset;
+}
+
+// Elements first, first + step, … below `last` of output k.
+ACC reduce_part(uint k, uint first, uint last, uint step) {
+  const uint base = kept_offset(k);
+  ACC acc = ACC(INIT);
+#if SINGLE_RUN
+  for (uint r = first; r < last;) {
+    const uint stop = min(last, r + 64u * step);
+    ACC block = ACC(INIT);
+    for (; r < stop; r += step) block = combine(block, read(base + r * run_stride));
+    acc = combine(acc, block);
+  }
+#elif LANE
+  uint row = first / run;
+  uint at = first - row * run;
+  for (uint r = first; r < last; ++row) {
+    const uint start = base + row_offset(row);
+    const uint stop = min(run, at + (last - r));
+    r += stop - at;
+    while (at < stop) {
+      const uint block_stop = min(stop, at + 64u);
+      ACC block = ACC(INIT);
+      for (; at < block_stop; ++at) block = combine(block, read(start + at * run_stride));
+      acc = combine(acc, block);
+    }
+    at = 0u;
+  }
+#else
+  for (uint r = first; r < last;) {
+    const uint stop = min(last, r + 64u * step);
+    ACC block = ACC(INIT);
+    for (; r < stop; r += step) {
+      const uint row = r / run;
+      block = combine(block, read(base + row_offset(row) + (r - row * run) * run_stride));
+    }
+    acc = combine(acc, block);
+  }
+#endif
+  return acc;
+}
+
+void main() {
+#if LANE
+  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (id >= outputs * chunks) return;
+#else
+  const uint id = tv_group();
+  if (id >= outputs * chunks) return;
+#endif
+  const uint chunk = id / outputs;
+  const uint begin = chunk * part;
+  const uint end = min(length, begin + part);
+#if LANE
+  ACC acc = reduce_part(id - chunk * outputs, begin, end, 1u);
+#else
+  ACC acc = reduce_part(id - chunk * outputs, begin + gl_LocalInvocationID.x, end, LOCAL_X);
+  TV_TREE(tree_, acc, combine)
+  if (gl_LocalInvocationID.x != 0u) return;
+#endif
+#if DIVIDE
+  acc = tv_div(acc, float(divisor));
+#endif
+  y_store(id, y_T(acc));
+}

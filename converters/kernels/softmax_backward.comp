@@ -1,0 +1,52 @@
+// Gradient of softmax, x' = (g - sum(g y)) y, or with LOG of log_softmax, x' = g - exp(y) sum(g),
+// along `count` elements that lie `inner` apart; g: gradient of the result y.
+//
+// Grid: LANE: an invocation, else a workgroup, for each of `rows` rows, numbered (outer, inner).
+
+#include "tree.glsl"
+
+#if !LANE && !SUBGROUP
+shared float tree_[LOCAL_X];
+#endif
+
+float plus(float a, float b) { return a + b; }
+
+void main() {
+#if LANE
+  const uint row = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  const uint first = 0u, step = 1u;
+#else
+  const uint row = tv_group();
+  const uint first = gl_LocalInvocationID.x, step = LOCAL_X;
+#endif
+  if (row >= rows) return;
+  const uint outer = row / inner;
+  const uint start = outer * count * inner + (row - outer * inner);
+
+  float sum = 0.0;
+  for (uint c = first; c < count;) {
+    const uint stop = min(count, c + 64u * step);
+    float block = 0.0;
+    for (; c < stop; c += step) {
+      const uint at = start + c * inner;
+#if LOG
+      block += g_load(at);
+#else
+      block += g_load(at) * y_load(at);
+#endif
+    }
+    sum += block;
+  }
+#if !LANE
+  TV_TREE(tree_, sum, plus)
+#endif
+
+  for (uint c = first; c < count; c += step) {
+    const uint at = start + c * inner;
+#if LOG
+    gx_store(at, g_load(at) - tv_exp(y_load(at)) * sum);
+#else
+    gx_store(at, (g_load(at) - sum) * y_load(at));
+#endif
+  }
+}

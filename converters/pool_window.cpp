@@ -1,0 +1,51 @@
+#include "converters/pool_window.h"
+
+namespace tv {
+namespace {
+
+/// A list of one or `dims` values into height and width; the last `dims` of `to` are set.
+void read(const Node& node, const std::string& arg, int dims, Expr (&to)[2]) {
+  const std::vector<Expr> values = node.has(arg) ? node.exprs(arg) : std::vector<Expr>{};
+  for (int i = 0; i < dims && !values.empty(); ++i) {
+    to[2 - dims + i] = values.size() == 1 ? values[0] : values.at(i);
+  }
+}
+
+}  // namespace
+
+PoolWindow window_of(const Node& node, int dims) {
+  PoolWindow window;
+  read(node, "kernel_size", dims, window.kernel);
+  for (int i = 0; i < 2; ++i) window.stride[i] = window.kernel[i];
+  read(node, "stride", dims, window.stride);
+  read(node, "padding", dims, window.padding);
+  read(node, "dilation", dims, window.dilation);
+  return window;
+}
+
+Planes planes_of(const Shape& shape, int dims) {
+  const size_t lead = shape.size() - dims;
+  return {.count = product_of(shape, 0, lead),
+          .height = dims == 2 ? shape[lead] : Expr(1),
+          .width = shape.back()};
+}
+
+void add_plane_params(Step& step, const Planes& in, const Planes& out) {
+  step.params.push_back(param("height", in.height));
+  step.params.push_back(param("width", in.width));
+  step.params.push_back(param("out_height", out.height));
+  step.params.push_back(param("out_width", out.width));
+}
+
+void add_window_params(Step& step, const PoolWindow& window, bool dilation) {
+  const char* axes[] = {"h", "w"};
+  for (int i = 0; i < 2; ++i) {
+    const std::string axis = axes[i];
+    step.params.push_back(fixed("kernel_" + axis, window.kernel[i]));
+    step.params.push_back(fixed("stride_" + axis, window.stride[i]));
+    step.params.push_back(param("pad_" + axis, window.padding[i]));
+    if (dilation) step.params.push_back(fixed("dilation_" + axis, window.dilation[i]));
+  }
+}
+
+}  // namespace tv

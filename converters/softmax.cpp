@@ -1,0 +1,108 @@
+// softmax, log_softmax and their gradients along one dimension.
+
+#include "converters/rows.h"
+
+namespace tv {
+namespace {
+
+DimSplit split_of(const NodeContext& c, const std::string& arg) {
+  const Shape& shape = arg_shape(c, arg);
+  const auto rank = static_cast<int64_t>(shape.size());
+  return split_at(shape, rank == 0 ? 0 : c.wrap(c.node.integer("dim"), rank));
+}
+
+Step step_of(const std::string& kernel, bool log, const DimSplit& split) {
+  Step step{.kernel = kernel, .defines = {{"LOG", log ? "1" : "0"}}};
+  step.params = {param("rows", split.outer * split.inner), param("count", split.size),
+                 param("inner", split.inner)};
+  return step;
+}
+
+void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& base) {
+  const Expr rows = split.outer * split.inner;
+  const RowShape shape{.rows = typical(c.graph, rows),
+                       .length = typical(c.graph, split.size),
+                       .contiguous = split.inner == Expr(1)};
+  std::vector<Tactic> tactics;
+  for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
+    Step step = base;
+    strategy.apply(step, rows);
+    tactics.push_back({.name = base.kernel + "_" + strategy.suffix(), .steps = {step}});
+  }
+  b.emit(std::move(tactics));
+}
+
+auto forward(bool log) {
+  return [log](const NodeContext& c, Builder& b) {
+    const DimSplit split = split_of(c, "self");
+    Step step = step_of("softmax", log, split);
+    step.operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])};
+    emit(c, b, split, step);
+  };
+}
+
+auto backward(bool log) {
+  return [log](const NodeContext& c, Builder& b) {
+    const DimSplit split = split_of(c, "output");
+    Step step = step_of("softmax_backward", log, split);
+    step.operands = {src("g", c.node.input("grad_output")), src("y", c.node.input("output")),
+                     dst("gx", c.node.outputs[0])};
+    emit(c, b, split, step);
+  };
+}
+
+std::vector<Graph> forward_examples(const std::string& op) {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int64_t dim : {0, 1}) {
+      graphs.push_back(ExampleGraph(op)
+                           .input("self", dtype, {5, 300})
+                           .attr("dim", integer(dim))
+                           .output(dtype, {5, 300})
+                           .graph());
+    }
+  }
+  return graphs;
+}
+
+std::vector<Graph> backward_examples(const std::string& op) {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    graphs.push_back(ExampleGraph(op)
+                         .input("grad_output", dtype, {5, 300})
+                         .input("output", dtype, {5, 300})
+                         .attr("dim", integer(-1))
+                         .output(dtype, {5, 300})
+                         .graph());
+  }
+  return graphs;
+}
+
+Converter softmax(std::string op, bool log) {
+  return {.op = op,
+          .convert = forward(log),
+          .prologue_arg = "self",
+          .epilogue = true,
+          .examples = [op] { return forward_examples(op); }};
+}
+
+Converter softmax_backward(std::string op, bool log) {
+  return {.op = op,
+          .unsupported = [](const NodeContext& c) { return floats_only(c, "output"); },
+          .convert = backward(log),
+          .epilogue = true,
+          .examples = [op] { return backward_examples(op); }};
+}
+
+const RegisterConverter softmaxes{
+    softmax("aten::_softmax", false),
+    softmax("aten::softmax.int", false),
+    softmax("aten::_log_softmax", true),
+    softmax("aten::log_softmax.int", true),
+    softmax("aten::special_log_softmax", true),
+    softmax_backward("aten::_softmax_backward_data", false),
+    softmax_backward("aten::_log_softmax_backward_data", true),
+};
+
+}  // namespace
+}  // namespace tv

@@ -1,0 +1,90 @@
+#pragma once
+// What the converters of this folder share: pieces of Steps, and example graphs.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "csrc/builder.h"
+#include "csrc/rewriter.h"
+#include "runtime/error.h"
+
+namespace tv {
+
+/// The value of an expression at the symbols' typical (opt) values: for choosing, never for sizes.
+int64_t typical(const Graph& graph, const Expr& expr);
+
+/// A flat grid with at least one invocation for each of `count` elements.
+Grid one_each(const Expr& count, uint32_t local_x);
+
+/// One invocation for each of `count` elements, as the only tactic.
+void emit_flat(Builder& builder, Step step, const Expr& count);
+
+Param param(std::string name, Expr value);
+Param fixed(std::string name, Expr value);          ///< becomes a specialisation constant
+Param number(std::string name, double value);
+
+Expr product_of(const Shape& shape, size_t first, size_t last);  ///< of dimensions [first, last)
+
+/// A tensor split at one dimension: element (o, i, k) is number (o · size + i) · inner + k.
+struct DimSplit {
+  Expr outer = 1, size = 1, inner = 1;
+};
+/// For rank 0 (where torch allows dim 0 and -1) everything is 1.
+DimSplit split_at(const Shape& shape, int64_t dim);
+
+/// A tensor argument as `convert` reads it: through its view's strides, or, where a pointwise head
+/// is computed on the fly, in row-major order.
+struct Source {
+  ValueId value = kNoValue;
+  Shape shape = {}, strides = {};
+  bool raw = true;
+  /// A define of <operand>_element(i), which loads from an offset made of `strides`.
+  std::pair<std::string, std::string> accessor(const std::string& operand) const;
+};
+Source source_of(const NodeContext& context, const Builder& builder, const std::string& arg);
+/// Shape of a tensor argument, also where a head is fused into it.
+const Shape& arg_shape(const NodeContext& context, const std::string& arg);
+/// dtype of a tensor argument's elements, after the head where one is fused into it.
+DType arg_dtype(const NodeContext& context, const std::string& arg);
+
+/// Coordinates walked together: `sizes` outermost first, one list of strides per target.
+struct Walk {
+  Shape sizes = {};
+  std::vector<std::pair<std::string, Shape>> targets = {};
+  /// Joins neighbours that every target steps through like one, drops sizes of 1.
+  void collapse();
+  Expr count() const { return product(sizes); }
+  /// Adds the sizes and strides as parameters and a define NAME_WALK(i): declares <target>_offset,
+  /// the offset of the i-th element of the walk, for each target.
+  void add_to(Step& step, const std::string& name) const;
+};
+
+/// Whether some node or the graph's outputs read the value.
+bool is_used(const Graph& graph, ValueId value);
+
+/// "" where both the argument and the output are of a floating type.
+std::string floats_only(const NodeContext& context, const std::string& arg);
+
+/// A graph with one node, for Converter::examples.
+class ExampleGraph {
+ public:
+  explicit ExampleGraph(std::string op) { node_.op = std::move(op); node_.name = "node"; }
+  ExampleGraph& input(std::string arg, DType dtype, Shape shape);
+  ExampleGraph& none(std::string arg) { return attr(std::move(arg), std::monostate{}); }
+  ExampleGraph& inputs(std::string arg, std::vector<std::pair<DType, Shape>> tensors);
+  ExampleGraph& attr(std::string arg, Attr value);
+  ExampleGraph& output(DType dtype, Shape shape);
+  Graph graph() const;
+
+ private:
+  ValueId add_input(DType dtype, Shape shape);
+  Graph graph_;
+  Node node_;
+};
+
+/// Attribute values from literals.
+Attr ints(std::vector<int64_t> values);
+Attr integer(int64_t value);
+
+}  // namespace tv
