@@ -204,7 +204,7 @@ std::string raw_accessors(const KernelOperand& x, KernelWords& words, const Acce
     at = n + "_at(i)";
     at4 = n + "_at4(i)";
   }
-  text += "uint " + n + "_index(uint i) { " + index_body(x, words) + " }\n";
+  if (options.indexed) text += "uint " + n + "_index(uint i) { " + index_body(x, words) + " }\n";
   const std::string type = glsl_type(x.dtype);
   const std::string element = n + "_ptr.v[" + at + "]";
   text += type + " " + n + "_raw(uint i) { return " + glsl_from_storage(element, x.dtype) + "; }\n";

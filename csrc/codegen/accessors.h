@@ -12,6 +12,7 @@ namespace tv {
 struct AccessorOptions {
   bool check = false;   ///< every access is compared with storage_elements
   size_t number = 0;
+  bool indexed = true;  ///< false: <name>_index, and the strides that it takes, are left out
 };
 
 /// <name>_T, <name>_V, <name>_raw, <name>_raw_store, <name>_vec4, <name>_raw_store4, <name>_index:

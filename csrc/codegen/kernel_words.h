@@ -10,12 +10,14 @@
 
 namespace tv {
 
-/// Collects the words that a kernel reads; equal expressions share a word.
+/// Collects the words that a kernel reads; in uint_word, equal expressions share a word.
 class KernelWords {
  public:
   /// Text that reads `value` as uint.
   std::string uint_word(const Expr& value);
   std::string float_word(float value);
+  /// As uint_word, but a word of its own: a text must not depend on which values happen to be equal.
+  std::string own_word(const Expr& value) { return add("uint", value); }
   /// Text of n / d for n < 2^31: by a multiplication where d is constant.
   std::string division(const std::string& n, const Expr& d);
   /// The number of the dispatch, in the last word: lowering fills it in.

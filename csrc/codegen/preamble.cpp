@@ -77,7 +77,7 @@ std::string parameter(const Param& param, KernelWords& words, std::vector<uint32
     return "layout(constant_id = " + id + ") const " + type + " " + param.name + " = " + type + "(1);\n";
   }
   const std::string word = is_float ? words.float_word(std::get<float>(param.value))
-                                    : words.uint_word(*expr);
+                                    : words.own_word(*expr);
   return "#define " + param.name + " " + (param.is_signed && !is_float ? "int(" + word + ")" : word) + "\n";
 }
 
@@ -159,6 +159,25 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   GeneratedKernel out;
   KernelWords words;
 
+  std::set<std::string> seen;
+  std::string extensions = kExtensions, prelude, body;
+  expand("tv.glsl", step.kernel, seen, extensions, prelude);
+  expand("math.glsl", step.kernel, seen, extensions, prelude);
+  if (settings.check_addresses) expand("check.glsl", step.kernel, seen, extensions, prelude);
+  expand(step.kernel + ".comp", step.kernel, seen, extensions, body);
+
+  std::string defines;
+  for (const auto& [key, value] : step.defines) defines += "#define " + key + " " + value + "\n";
+  // What a template reads only by storage needs no index, whose strides would cost parameters.
+  const auto is_indexed = [&](size_t k) {
+    const std::string& name = request.operands[k].name;
+    if (k >= step.operands.size() || request.program || request.operands[k].program) return true;
+    for (const char* accessor : {"_load", "_store", "_index"}) {
+      if ((defines + body).find(name + accessor) != std::string::npos) return true;
+    }
+    return false;
+  };
+
   std::string parameters;
   for (const Param& p : step.params) parameters += parameter(p, words, out.spec_constants);
 
@@ -170,12 +189,16 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   for (size_t k = 0; k < request.operands.size(); ++k) {
     const KernelOperand& x = request.operands[k];
     if (x.stored) add_address(glsl_reference(x.dtype), x.name, static_cast<uint32_t>(k));
-    raw += raw_accessors(x, words, {.check = settings.check_addresses, .number = k});
+    raw += raw_accessors(x, words, {.check = settings.check_addresses, .number = k,
+                                   .indexed = is_indexed(k)});
   }
   // Operands without a program first: fused programs read them.
   for (const bool with_program : {false, true}) {
-    for (const KernelOperand& x : request.operands) {
-      if ((x.program != nullptr) == with_program) elements += element_accessors(x, request);
+    for (size_t k = 0; k < request.operands.size(); ++k) {
+      const KernelOperand& x = request.operands[k];
+      if ((x.program != nullptr) == with_program && is_indexed(k)) {
+        elements += element_accessors(x, request);
+      }
     }
   }
   if (request.program != nullptr) elements += pointwise_calls(request);
@@ -192,15 +215,6 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   out.words = words.words();
   out.param_block = 8 * out.operands.size() + 4 * out.words.size() > kPushConstantBytes;
 
-  std::set<std::string> seen;
-  std::string extensions = kExtensions, prelude, body;
-  expand("tv.glsl", step.kernel, seen, extensions, prelude);
-  expand("math.glsl", step.kernel, seen, extensions, prelude);
-  if (settings.check_addresses) expand("check.glsl", step.kernel, seen, extensions, prelude);
-  expand(step.kernel + ".comp", step.kernel, seen, extensions, body);
-
-  std::string defines;
-  for (const auto& [key, value] : step.defines) defines += "#define " + key + " " + value + "\n";
   out.glsl = extensions + local_size(step) + prelude + parameter_block(addresses, words, out.param_block) +
              check + uniform_function(table) + parameters + raw + elements + defines + body;
   return out;
