@@ -39,7 +39,10 @@ void bind_expr(py::module_& m) {
       .def("__str__", &Expr::str)
       .def("__repr__", [](const Expr& e) { return "Expr(" + e.str() + ")"; })
       .def("__hash__", [](const Expr& e) { return py::hash(py::str(e.str())); })
-      .def("__eq__", [](const Expr& a, py::object b) { return a == to_expr(b); })
+      .def("__eq__", [](const Expr& a, py::object b) {
+             const bool is_number = py::isinstance<Expr>(b) || PyLong_Check(b.ptr());
+             return is_number && a == to_expr(b);
+           })
       .def("__add__", [](const Expr& a, py::object b) { return a + to_expr(b); })
       .def("__radd__", [](const Expr& a, py::object b) { return to_expr(b) + a; })
       .def("__sub__", [](const Expr& a, py::object b) { return a - to_expr(b); })

@@ -38,19 +38,24 @@ DType from_torch(at::ScalarType dtype) {
   }
 }
 
-at::Tensor to_host(const at::Tensor& tensor) {
+at::Tensor to_host(const at::Tensor& tensor, at::ScalarType dtype) {
   at::Tensor host = tensor;
   if (host.is_conj()) host = host.resolve_conj();
   if (host.is_neg()) host = host.resolve_neg();
   if (!host.is_cpu()) host = host.cpu();
+  if (host.scalar_type() != dtype) host = host.to(dtype);
   host = host.contiguous();
   const auto address = reinterpret_cast<uintptr_t>(host.const_data_ptr());
   if (address % kAlignment != 0) host = host.clone(at::MemoryFormat::Contiguous);
   return host;
 }
 
-void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor) {
-  if (from_torch(tensor.scalar_type()) == binding.dtype) return;
+void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor,
+                 bool truncate) {
+  const DType got = from_torch(tensor.scalar_type());
+  if (got == binding.dtype) return;
+  if (truncate && got == DType::kI64 && binding.dtype == DType::kI32) return;
+  if (truncate && got == DType::kF64 && binding.dtype == DType::kF32) return;
   throw Error(ErrorKind::kUser, std::string("[torch_vulkan::execute] dtype of ") + what + " '" +
                                     binding.name + "'; got " + c10::toString(tensor.scalar_type()) +
                                     ", want " + std::string(name(binding.dtype)));

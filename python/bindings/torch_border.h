@@ -14,12 +14,14 @@ inline constexpr uintptr_t kAlignment = 16;
 at::ScalarType to_torch(DType dtype);
 DType from_torch(at::ScalarType dtype);
 
-/// `tensor` on the CPU, dense row-major, aligned, without pending conjugation or negation; itself
-/// where it is all that already. CUDA tensors are copied after the work that makes them.
-at::Tensor to_host(const at::Tensor& tensor);
+/// `tensor` as `dtype` on the CPU, dense row-major, aligned, without pending conjugation or
+/// negation; itself where it is all that already. CUDA tensors are copied after the work that makes
+/// them.
+at::Tensor to_host(const at::Tensor& tensor, at::ScalarType dtype);
 
-/// Throws Error(kUser) naming the binding unless the dtypes agree.
-void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor);
+/// Throws Error(kUser) naming the binding unless the dtypes agree; with `truncate`, int64 and
+/// float64 do for int32 and float32.
+void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor, bool truncate);
 
 HostTensor host_tensor(const at::Tensor& tensor);
 

@@ -42,11 +42,12 @@ struct TorchEngine::ShapePlan {
   }
 };
 
-TorchEngine::TorchEngine(at::Tensor vke, std::string device, bool immutable_weights)
+TorchEngine::TorchEngine(at::Tensor vke, std::string device, bool immutable_weights, bool truncate)
     : vke_(std::move(vke)),
       device_(std::move(device)),
       immutable_weights_(immutable_weights),
-      weights_(immutable_weights) {
+      truncate_(truncate),
+      weights_(immutable_weights, truncate) {
   TORCH_CHECK_VALUE(vke_.scalar_type() == at::kByte && vke_.dim() == 1,
                     "[torch_vulkan::Engine] a one-dimensional uint8 tensor is wanted");
 }
@@ -61,6 +62,11 @@ void TorchEngine::open() {
   } catch (const Error& error) {
     rethrow(error);
   }
+}
+
+int64_t TorchEngine::dispatches() {
+  open();
+  return static_cast<int64_t>(engine_->spec().dispatches.size());
 }
 
 std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
@@ -84,7 +90,9 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
                                       std::to_string(inputs.size()) + ", want " +
                                       std::to_string(bindings.size()));
   }
-  for (size_t i = 0; i < inputs.size(); ++i) check_dtype("input", bindings[i], inputs[i]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check_dtype("input", bindings[i], inputs[i], truncate_);
+  }
   {
     std::lock_guard lock(plan_mutex_);
     if (plan_ && plan_->fits(inputs)) return plan_;
@@ -101,12 +109,13 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
   try {
     const auto plan = plan_for(inputs);
     const auto set = weights_.get(*engine_, weights);
+    const auto& bindings = engine_->spec().inputs;
     std::vector<at::Tensor> held, outputs;
     std::vector<HostTensor> input_memory, output_memory;
     held.reserve(inputs.size());
     input_memory.reserve(inputs.size());
     for (const at::Tensor& input : inputs) {
-      held.push_back(to_host(input));
+      held.push_back(to_host(input, to_torch(bindings[held.size()].dtype)));
       input_memory.push_back(host_tensor(held.back()));
     }
     outputs.reserve(plan->output_sizes.size());

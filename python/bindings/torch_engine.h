@@ -19,7 +19,8 @@ class TorchEngine : public torch::CustomClassHolder {
  public:
   /// `vke`: a one-dimensional uint8 CPU tensor. `device`: as open_device() takes it. With
   /// `immutable_weights` the weights of the first call are prepared once and never checked again.
-  TorchEngine(at::Tensor vke, std::string device, bool immutable_weights);
+  /// With `truncate`, int64 and float64 tensors are taken where int32 and float32 are wanted.
+  TorchEngine(at::Tensor vke, std::string device, bool immutable_weights, bool truncate);
 
   /// Runs the engine on CPU or CUDA tensors; makes whatever the engine cannot take fit.
   std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
@@ -31,9 +32,13 @@ class TorchEngine : public torch::CustomClassHolder {
   void forget_weights() { weights_.clear(); }
   int64_t weight_sets() const { return weights_.size(); }
 
+  /// Kernel launches of one call.
+  int64_t dispatches();
+
   const at::Tensor& vke() const { return vke_; }
   const std::string& device() const { return device_; }
   bool immutable_weights() const { return immutable_weights_; }
+  bool truncate() const { return truncate_; }
 
  private:
   /// What a call needs to know of the shapes it was given; made once per set of shapes.
@@ -43,7 +48,7 @@ class TorchEngine : public torch::CustomClassHolder {
 
   at::Tensor vke_;
   std::string device_;
-  bool immutable_weights_;
+  bool immutable_weights_, truncate_;
   std::once_flag opened_;
   std::shared_ptr<Engine> engine_;
   WeightCache weights_;

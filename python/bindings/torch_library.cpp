@@ -8,7 +8,7 @@ namespace {
 
 using tv::torch_bindings::TorchEngine;
 using EnginePtr = c10::intrusive_ptr<TorchEngine>;
-using State = std::tuple<at::Tensor, std::string, bool>;
+using State = std::tuple<at::Tensor, std::string, bool, bool>;
 
 std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
                                 const std::vector<at::Tensor>& weights, const EnginePtr& engine) {
@@ -16,19 +16,20 @@ std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
 }
 
 State get_state(const EnginePtr& engine) {
-  return {engine->vke(), engine->device(), engine->immutable_weights()};
+  return {engine->vke(), engine->device(), engine->immutable_weights(), engine->truncate()};
 }
 
 EnginePtr set_state(State state) {
   return c10::make_intrusive<TorchEngine>(std::move(std::get<0>(state)),
-                                          std::move(std::get<1>(state)), std::get<2>(state));
+                                          std::move(std::get<1>(state)), std::get<2>(state),
+                                          std::get<3>(state));
 }
 
 }  // namespace
 
 TORCH_LIBRARY(torch_vulkan, m) {
   m.class_<TorchEngine>("Engine")
-      .def(torch::init<at::Tensor, std::string, bool>())
+      .def(torch::init<at::Tensor, std::string, bool, bool>())
       .def("open", [](const EnginePtr& engine) { engine->open(); })
       .def("execute", [](const EnginePtr& engine, std::vector<at::Tensor> inputs,
                          std::vector<at::Tensor> weights) {
@@ -36,6 +37,7 @@ TORCH_LIBRARY(torch_vulkan, m) {
       })
       .def("forget_weights", [](const EnginePtr& engine) { engine->forget_weights(); })
       .def("weight_sets", [](const EnginePtr& engine) { return engine->weight_sets(); })
+      .def("dispatches", [](const EnginePtr& engine) { return engine->dispatches(); })
       .def("vke", [](const EnginePtr& engine) { return engine->vke(); })
       .def("device", [](const EnginePtr& engine) { return engine->device(); })
       // What torch.export and FakeTensor know an engine by.
@@ -43,9 +45,10 @@ TORCH_LIBRARY(torch_vulkan, m) {
            [](const EnginePtr& engine) {
              return std::tuple<std::tuple<std::string, at::Tensor>,
                                std::tuple<std::string, std::string>,
-                               std::tuple<std::string, bool>>(
+                               std::tuple<std::string, bool>, std::tuple<std::string, bool>>(
                  {"vke", engine->vke()}, {"device", engine->device()},
-                 {"immutable_weights", engine->immutable_weights()});
+                 {"immutable_weights", engine->immutable_weights()},
+                 {"truncate", engine->truncate()});
            })
       .def_pickle([](const EnginePtr& engine) { return get_state(engine); },
                   [](State state) { return set_state(std::move(state)); });

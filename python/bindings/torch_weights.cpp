@@ -56,8 +56,8 @@ WeightCache::Entry WeightCache::prepare(const Engine& engine,
   std::vector<HostTensor> addresses;
   for (size_t i = 0; i < weights.size(); ++i) {
     const at::Tensor& weight = weights[i];
-    check_dtype("weight", bindings[i], weight);
-    hosts.push_back(to_host(weight));
+    check_dtype("weight", bindings[i], weight, truncate_);
+    hosts.push_back(to_host(weight, to_torch(bindings[i].dtype)));
     if (host_tensor(hosts.back()).size_bytes !=
         product(bindings[i].shape).constant().value_or(-1) * size_bytes(bindings[i].dtype)) {
       throw Error(ErrorKind::kUser, "[torch_vulkan::execute] shape of weight '" +

@@ -17,7 +17,7 @@ namespace tv::torch_bindings {
 /// changes none of these (writes through `.data` or numpy) cannot be seen. Thread-safe.
 class WeightCache {
  public:
-  explicit WeightCache(bool immutable) : immutable_(immutable) {}
+  WeightCache(bool immutable, bool truncate) : immutable_(immutable), truncate_(truncate) {}
 
   /// The set for `weights`, prepared now where there is none. Inference tensors carry no version:
   /// they are prepared again for every call unless the cache is immutable.
@@ -42,7 +42,7 @@ class WeightCache {
   static bool is_stale(const Entry& entry, const std::vector<at::Tensor>& weights);
   Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights) const;
 
-  const bool immutable_;
+  const bool immutable_, truncate_;
   mutable std::mutex mutex_;
   std::list<Entry> entries_;
 };

@@ -1,0 +1,27 @@
+"""torch_vulkan: a compiler backend for PyTorch whose engines are Vulkan compute programs.
+
+    fast = torch.compile(model, backend="vulkan")
+"""
+
+from . import compilations
+from ._native import C as _C
+from .devices import Device, devices
+from .engine import Engine
+from .errors import DeviceError, UnsupportedError
+from .program import Input, Program, compile, engines
+from .registration import register
+from .settings import Settings
+
+__version__ = "0.1.0"
+__all__ = [
+    "Device", "DeviceError", "Engine", "Input", "Program", "Settings", "UnsupportedError",
+    "compilations", "compile", "devices", "engines", "supported_ops",
+]
+
+
+def supported_ops() -> list[dict]:
+    """The registry: operator, how it becomes kernels, notes."""
+    return _C.supported_ops()
+
+
+register()

@@ -1,0 +1,216 @@
+"""torch.compile(backend="vulkan")."""
+
+import functools
+import math
+import operator
+import tempfile
+import warnings
+
+import torch
+from torch import fx
+
+from . import compat, compilations, devices, engine_call, report
+from ._native import C
+from .compilations import Compilation
+from .prepare import prepare
+from .settings import Settings
+from .splitting import split
+
+
+def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
+    """The backend: a captured graph → a callable that computes the same."""
+    try:
+        if mode is not None:
+            options = {**(options or {}), "mode": mode}
+        settings = Settings.from_options(options)
+        return _aot(settings)(module, example_inputs)
+    except (ValueError, C.UnsupportedError, C.DeviceError) as error:
+        raise compat.through_dynamo(error) from error.__cause__
+
+
+@functools.cache
+def decompositions() -> dict:
+    """torch's core decompositions, but for operators that have a converter of their own and for
+    random numbers, which must be eager's."""
+    from torch._decomp import core_aten_decompositions
+
+    from .importer import op_name
+
+    def stays(op):
+        return isinstance(op, torch._ops.OpOverload) and (
+            C.is_registered(op_name(op)) or torch.Tag.nondeterministic_seeded in op.tags)
+
+    return {op: function for op, function in core_aten_decompositions().items() if not stays(op)}
+
+
+def _aot(settings: Settings):
+    from torch._dynamo.backends.common import aot_autograd
+
+    def compiler(kind):
+        def compile_graph(module, example_inputs):
+            try:
+                return compile_graph_module(module, kind, settings)
+            except (ValueError, C.UnsupportedError, C.DeviceError) as error:
+                raise compat.through_dynamo(error) from error.__cause__
+        return compile_graph
+
+    return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
+                        inference_compiler=compiler("inference"),
+                        decompositions=decompositions())
+
+
+def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings):
+    """Compiles one functional graph of ATen operators; returns a callable that takes a list.
+
+    Raises:
+        ValueError: require_full_compilation is set and something stays native.
+        DeviceError: there is no Vulkan device.
+    """
+    prepare(module)
+    weights = _weights(module) if kind == "inference" else set()
+    device = devices.spec_for(settings.device, _device_of(module))
+    builds_nothing = settings.dryrun or math.isinf(settings.min_block_size)
+    profile = _profile(device, needed=not builds_nothing)
+    debug_dir = _debug_dir(settings)
+    parts = split(module, weights, settings, profile)
+    if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
+        raise ValueError(report.in_the_way(parts))
+    if builds_nothing:
+        report.write(parts, kind, settings)
+        compilations.record(Compilation(kind, parts.compute_nodes, 0, [], parts.native))
+        return _boxed(module.forward)
+
+    calls, failed = [], {}
+    for name in parts.engines:
+        body = getattr(module, name)
+        try:
+            call = engine_call.build(
+                name, body, _weights_of_call(module, name, weights), settings, device, profile,
+                parts.compute[name], debug_dir and f"{debug_dir}/{kind}_{name}")
+        except (RuntimeError, ValueError) as error:
+            if settings.pass_through_build_failures or isinstance(error, C.DeviceError):
+                raise
+            warnings.warn(f"torch_vulkan: {name} was not built and runs natively: {error}",
+                          stacklevel=2)
+            failed[name] = str(error)
+            continue
+        setattr(module, name, call)
+        calls.append(call)
+    covered = sum(call.record.compute_nodes for call in calls)
+    compilations.record(Compilation(kind, parts.compute_nodes, covered,
+                                    [call.record for call in calls],
+                                    [*parts.native, *report.failures(parts, failed)]))
+    whole = _whole_graph(module) if len(calls) == 1 and not failed else None
+    return whole or _boxed(module.forward)
+
+
+def _weights(module: fx.GraphModule) -> set[str]:
+    """Names of the placeholders that are parameters or buffers which the graph does not change."""
+    static, mutated = compat.static_inputs()
+    return {node.name for i, node in enumerate(module.graph.find_nodes(op="placeholder"))
+            if i in static and i not in mutated and not _is_inference(node)}
+
+
+def _is_inference(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.is_inference()
+
+
+def _weights_of_call(module, name, weights) -> set[str]:
+    """Placeholders of a sub-module that are given weights or constants."""
+    (call,) = (n for n in module.graph.find_nodes(op="call_module") if n.target == name)
+    placeholders = getattr(module, name).graph.find_nodes(op="placeholder")
+    return {inner.name for inner, outer in zip(placeholders, call.args, strict=True)
+            if isinstance(outer, fx.Node) and (outer.op == "get_attr" or outer.name in weights)}
+
+
+def _device_of(module: fx.GraphModule) -> torch.device:
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            return value.device
+    return torch.device("cpu")
+
+
+def _profile(device: str, needed: bool):
+    try:
+        return C.device_profile(device)
+    except C.DeviceError:
+        if needed:
+            raise
+        return C.DeviceProfile.builtin_default()
+
+
+def _debug_dir(settings: Settings) -> str:
+    if not settings.debug:
+        return ""
+    if isinstance(settings.debug, str):
+        directory = settings.debug
+    else:
+        directory = tempfile.mkdtemp(prefix="torch_vulkan_debug_")
+    print(f"torch_vulkan: graphs and kernels are dumped under {directory}")
+    return directory
+
+
+def _boxed(function):
+    from torch._functorch.aot_autograd import make_boxed_func
+
+    return make_boxed_func(function)
+
+
+def _whole_graph(module: fx.GraphModule):
+    """A callable with as little Python as can be, where the graph is one engine and nothing else;
+    None where it is not."""
+    places, constants, call = {}, {}, None
+    for i, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        places[node] = i
+    for node in module.graph.nodes:
+        if node.op == "get_attr":
+            constants[node] = engine_call.constants_of(module, node)
+        elif node.op == "call_module":
+            call = node
+        elif node.op == "call_function" and not (
+                node.target is operator.getitem and node.args[0] is call) and node.users:
+            return None
+    target = getattr(module, call.target)
+    results = []
+    for value in module.graph.output_node().args[0]:
+        if isinstance(value, fx.Node) and value.op == "call_function":
+            results.append((0, value.args[1]))
+        elif isinstance(value, fx.Node) and value in places:
+            results.append((1, places[value]))
+        elif isinstance(value, fx.Node) and value in constants:
+            results.append((2, constants[value]))
+        else:
+            results.append((2, value))
+    arguments = [places.get(a, -1) if isinstance(a, fx.Node) else -1 for a in call.args]
+    if target.size_positions or any(isinstance(a, (int, float)) for a in call.args):
+        return None
+    values = [constants.get(a) if isinstance(a, fx.Node) else a for a in call.args]
+    return _whole_call(target, arguments, values, results)
+
+
+def _whole_call(target, arguments, constants, results):
+    inputs = [arguments[i] for i in target.input_positions]
+    weights = [arguments[i] for i in target.weight_positions]
+    fixed = [constants[i] for i in target.weight_positions]
+    in_order = results == [(0, i) for i in range(len(results))]
+
+    def all_arguments(args):
+        return [args[a] if a >= 0 else c for a, c in zip(arguments, constants, strict=True)]
+
+    def run(args):
+        given = [args[i] for i in inputs]
+        kept = [args[i] if i >= 0 else c for i, c in zip(weights, fixed)]
+        try:
+            outputs = target.outputs(given, kept)
+        except engine_call.RECOVERABLE as error:
+            outputs = target.run_natively(error, all_arguments(args))
+        if not in_order:
+            outputs = [outputs[v] if kind == 0 else args[v] if kind == 1 else v
+                       for kind, v in results]
+        args.clear()
+        return outputs
+
+    run._boxed_call = True
+    return run

@@ -1,0 +1,70 @@
+"""What differs between the versions of torch that are supported, 2.11 to 2.13."""
+
+import sympy
+import torch
+
+
+def symbol_hint(shape_env, symbol: sympy.Symbol) -> int | None:
+    """The size that a symbol had when it was captured; None for one that depends on data."""
+    for attribute in ("backed_var_to_val", "var_to_val"):
+        values = getattr(shape_env, attribute, None)
+        if values is not None and symbol in values:
+            return int(values[symbol])
+    return None
+
+
+def symbol_range(shape_env, symbol: sympy.Symbol) -> tuple[int, int | None]:
+    """Bounds of a symbol; None: no upper bound."""
+    bounds = shape_env.var_to_range.get(symbol)
+    if bounds is None:
+        return 0, None
+    return max(0, _finite(bounds.lower) or 0), _finite(bounds.upper)
+
+
+def _finite(bound) -> int | None:
+    try:
+        value = int(bound)
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return None
+    # torch writes "no bound" as the largest index, less one where it divides.
+    return value if abs(value) < 2**62 else None
+
+
+def depends_on_data(value) -> bool:
+    """True where a SymInt or a tensor's shape is known only when the graph runs."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(value))
+
+
+def through_dynamo(error: Exception) -> Exception:
+    """`error` as an exception that Dynamo hands on as it is, still of its own type: a ValueError
+    stays a ValueError rather than becoming BackendCompilerFailed."""
+    from torch._dynamo.exc import ShortenTraceback
+
+    base = type(error)
+    if isinstance(error, ShortenTraceback):
+        return error
+    try:
+        handed_on = type(base.__name__, (ShortenTraceback, base),
+                         {"__module__": base.__module__})
+        return handed_on(str(error), first_useful_frame=None)
+    except TypeError:
+        return error
+
+
+def no_fake_mode():
+    """A context in which tensors that are made are real."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    return unset_fake_temporarily()
+
+
+def static_inputs() -> tuple[set[int], set[int]]:
+    """Positions of the graph's inputs that are parameters or buffers, and of those that the graph
+    changes, of the graph that AOTAutograd hands to the compiler now."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
+        return set(), set()
+    return set(metadata.static_input_indices or ()), set(metadata.mutated_inp_runtime_indices)

@@ -1,0 +1,53 @@
+"""The Vulkan devices of this machine."""
+
+import json
+from dataclasses import dataclass, field
+
+import torch
+
+from ._native import C
+
+
+@dataclass(frozen=True)
+class Device:
+    """A Vulkan device; `index` is its place in the list, best first."""
+
+    index: int
+    name: str
+    type: str
+    driver: str
+    uuid: str
+    features: tuple[str, ...] = ()
+    _profile: object = field(default=None, repr=False, compare=False)
+
+    def profile(self) -> str:
+        """Features and limits as JSON: what the compiler knows of the device."""
+        return self._profile.to_json()
+
+
+_FEATURES = ("float16", "int64", "int16", "int8", "storage16", "storage8", "float64",
+             "subgroup_size_control", "host_pointers")
+
+
+def devices() -> list[Device]:
+    """The devices, best first. Raises RuntimeError saying what to install where there is none."""
+    found = []
+    for index, profile in enumerate(C.list_devices()):
+        values = json.loads(profile.to_json())
+        features = [name for name in _FEATURES if values.get(name)]
+        features += ["cooperative_matrix"] if values.get("coop_matrices") else []
+        driver = f"{profile.driver_name} {profile.driver_info}".strip()
+        found.append(Device(index, profile.name, profile.type, driver, profile.uuid,
+                            tuple(features), profile))
+    return found
+
+
+def spec_for(setting: int | str | None, tensors_on: torch.device) -> str:
+    """The name under which the runtime opens the device that a graph's engines use."""
+    if setting is not None:
+        return str(setting)
+    if tensors_on.type == "cuda":
+        uuid = str(torch.cuda.get_device_properties(tensors_on).uuid).replace("-", "").lower()
+        if any(profile.uuid == uuid for profile in C.list_devices()):
+            return uuid
+    return ""

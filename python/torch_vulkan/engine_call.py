@@ -1,0 +1,157 @@
+"""The part of a compiled graph that one engine runs."""
+
+import contextlib
+import time
+import warnings
+
+import torch
+from torch import fx, nn
+
+from . import compat
+from ._native import C
+from .compilations import EngineRecord
+from .importer import Importer, attribute, to_dtype
+from .precision import Precision
+from .settings import Settings
+
+_execute = torch.ops.torch_vulkan.execute.default
+
+# What a call recovers from by running natively: no memory on the device, a refused request.
+RECOVERABLE = (torch.OutOfMemoryError, NotImplementedError)
+
+
+_collectors: list[list] = []
+
+
+@contextlib.contextmanager
+def collected(calls: list):
+    """Appends every EngineCall that is built inside to `calls`."""
+    _collectors.append(calls)
+    try:
+        yield
+    finally:
+        _collectors.remove(calls)
+
+
+class BuildError(RuntimeError):
+    """The compiler refused a block that the partitioner had given it."""
+
+
+class EngineCall(nn.Module):
+    """Calls an engine with the arguments of the sub-module that it was made from.
+
+    Attributes:
+        engine: the torch custom class.
+        native: the sub-module itself, for when the device fails.
+        record: name, size and build time.
+    """
+
+    def __init__(self, native: fx.GraphModule, imported, engine, settings: Settings,
+                 record: EngineRecord):
+        super().__init__()
+        placeholders = native.graph.find_nodes(op="placeholder")
+        positions = {node: i for i, node in enumerate(placeholders)}
+        self.input_positions = [positions[node] for node in imported.inputs]
+        self.weight_positions = [positions[node] for node in imported.weights]
+        self.size_positions = _positions_of(imported.carried, placeholders)
+        self.engine = engine
+        self.native = native
+        self.record = record
+        self.casts = _casts(imported.outputs, settings.truncate_long_and_double)
+        self.device = _device_of_results(imported)
+        self._warned = False
+
+    def forward(self, *args):
+        """The outputs of the sub-module, as a list."""
+        inputs = [args[i] for i in self.input_positions]
+        if self.size_positions:
+            inputs.append(torch.empty([*(args[i] for i in self.size_positions), 0],
+                                      dtype=torch.uint8))
+        try:
+            return self.outputs(inputs, [args[i] for i in self.weight_positions])
+        except RECOVERABLE as error:
+            return self.run_natively(error, args)
+
+    def vke(self) -> bytes:
+        """The engine's file, without weights."""
+        return bytes(self.engine.vke().numpy())
+
+    def outputs(self, inputs, weights):
+        """What the engine makes of its own inputs and weights."""
+        outputs = _execute(inputs, weights, self.engine)
+        if self.casts:
+            outputs = [o if d is None else o.to(d)
+                       for o, d in zip(outputs, self.casts, strict=True)]
+        if self.device is not None:
+            outputs = [o.to(self.device) for o in outputs]
+        return outputs
+
+    def run_natively(self, error, args):
+        """The same by PyTorch, where the device had no memory left; warns once."""
+        if not self._warned:
+            warnings.warn(f"torch_vulkan: {self.record.name} runs natively: {error}", stacklevel=2)
+            self._warned = True
+        return list(self.native(*args))
+
+
+def _positions_of(symbols, placeholders) -> list[int]:
+    positions = []
+    for symbol in symbols:
+        found = [i for i, node in enumerate(placeholders)
+                 if isinstance(node.meta.get("val"), torch.SymInt)
+                 and node.meta["val"].node.expr == symbol]
+        if not found:
+            raise BuildError(f"no input of the engine determines the size {symbol}")
+        positions.append(found[0])
+    return positions
+
+
+def _casts(outputs, truncate: bool):
+    """dtypes to cast results back to; None where nothing was truncated."""
+    dtypes = [node.meta["val"].dtype for node in outputs] if truncate else []
+    casts = [d if to_dtype(d) != to_dtype(d, True) else None for d in dtypes]
+    return casts if any(casts) else None
+
+
+def _device_of_results(imported) -> torch.device | None:
+    """Where results go when no argument says it."""
+    if imported.inputs or imported.weights or not imported.outputs:
+        return None
+    device = imported.outputs[0].meta["val"].device
+    return None if device.type == "cpu" else device
+
+
+def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settings, device: str,
+          profile, compute_nodes: int, debug_dir: str = "") -> EngineCall:
+    """Compiles the sub-module `native` and opens the engine.
+
+    Raises:
+        BuildError: the importer or the compiler refused it.
+    """
+    start = time.perf_counter()
+    low = settings.low_precision
+    precision = Precision(to_dtype(low), settings.autocast_excluded_nodes,
+                          settings.autocast_excluded_ops) if low else None
+    importer = Importer(native, weights, truncate=settings.truncate_long_and_double,
+                        precision=precision, name=name)
+    imported = importer.run()
+    if imported.refused:
+        raise BuildError("; ".join(imported.refused.values()))
+    importer.carry_symbols()
+    vke = C.compile(imported.graph, settings.compiler_json(debug_dir), profile)
+    with compat.no_fake_mode():
+        data = torch.frombuffer(bytearray(vke), dtype=torch.uint8)
+        engine = torch.classes.torch_vulkan.Engine(
+            data, device, settings.immutable_weights, settings.truncate_long_and_double)
+        engine.open()
+    dispatches = engine.dispatches()
+    record = EngineRecord(name, compute_nodes, dispatches, time.perf_counter() - start)
+    call = EngineCall(native, imported, engine, settings, record)
+    for calls in _collectors:
+        calls.append(call)
+    return call
+
+
+def constants_of(module: fx.GraphModule, node: fx.Node):
+    """The tensor of a get_attr node."""
+    return attribute(module, node.target)

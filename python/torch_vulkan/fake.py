@@ -1,0 +1,67 @@
+"""What tracing needs: an engine that knows its shapes, and an `execute` that computes nothing."""
+
+import torch
+
+from ._native import C
+from .engine import _DTYPES
+
+
+@torch._library.register_fake_class("torch_vulkan::Engine")
+class FakeEngine:
+    """Stands for an engine while a graph is traced."""
+
+    def __init__(self, vke, device, immutable_weights, truncate):
+        self.file = vke
+        self.device_name = device
+        self.immutable = immutable_weights
+        self.truncated = truncate
+        self._info = C.vke_info(_bytes(vke))
+
+    @classmethod
+    def __obj_unflatten__(cls, flat):
+        return cls(**dict(flat))
+
+    def vke(self):
+        return self.file
+
+    def device(self):
+        return self.device_name
+
+    def results(self, inputs):
+        """Empty tensors shaped as the engine's outputs for these inputs."""
+        symbols = self._bind(inputs)
+        like = inputs[0] if inputs else torch.empty(0)
+        return [torch.empty_strided([_evaluate(d, symbols) for d in output["shape"]],
+                                    [_evaluate(d, symbols) for d in output["strides"]],
+                                    dtype=_DTYPES[output["dtype"]], device=like.device)
+                for output in self._info["outputs"]]
+
+    def _bind(self, inputs):
+        count = len(self._info["symbols"])
+        values = {}
+        for tensor, binding in zip(inputs, self._info["inputs"], strict=True):
+            for size, dim in zip(tensor.shape, binding["shape"], strict=True):
+                if isinstance(dim, int) or len(dim.symbols()) != 1:
+                    continue
+                at = [dim.eval([value] * count) for value in (0, 1)]
+                if dim.solve(at[1]):  # linear: at[0] + (at[1] - at[0]) * symbol
+                    values[dim.symbols()[0]] = (size - at[0]) // (at[1] - at[0])
+        return values
+
+
+def _bytes(vke) -> bytes:
+    return bytes(vke.cpu().numpy())
+
+
+def _evaluate(dim, symbols):
+    if isinstance(dim, int):
+        return dim
+    names = {f"s{i}": value for i, value in symbols.items()}
+    functions = {"floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,
+                 "max": torch.sym_max, "min": torch.sym_min}
+    return eval(str(dim), {"__builtins__": {}}, names | functions)
+
+
+@torch.library.register_fake("torch_vulkan::execute")
+def _execute(inputs, weights, engine):
+    return engine.results(inputs)

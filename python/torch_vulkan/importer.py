@@ -1,0 +1,405 @@
+"""FX graphs of ATen operators as the compiler's Graph."""
+
+import functools
+import operator
+import os
+import re
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx
+
+from . import compat
+from ._native import C
+from .precision import Precision
+from .strides import promised
+from .symbols import Inexpressible, SymbolTable, is_symbolic_scalar
+
+_DTYPES = {getattr(torch, name): getattr(C.DType, name)
+           for name in ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16",
+                        "int8", "uint8", "bool")}
+_TRUNCATED = {C.DType.float64: C.DType.float32, C.DType.int64: C.DType.int32}
+
+
+def to_dtype(dtype: torch.dtype, truncate: bool = False):
+    """The compiler's dtype; `other` for what engines never hold."""
+    known = _DTYPES.get(dtype, C.DType.other)
+    return _TRUNCATED.get(known, known) if truncate else known
+
+
+def op_name(target) -> str:
+    """"aten::add.Tensor"; the overload is left out where it is `default`."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return f"torch::{getattr(target, '__name__', str(target))}"
+    overload = target._schema.overload_name
+    return target._schema.name + (f".{overload}" if overload else "")
+
+
+def is_getitem(node: fx.Node) -> bool:
+    """True for a node that picks one output of another."""
+    return node.op == "call_function" and node.target is operator.getitem and isinstance(
+        node.args[0].meta.get("val"), (tuple, list))
+
+
+def is_size_arithmetic(node: fx.Node) -> bool:
+    """True for a node that computes a size from the sizes of inputs: PyTorch's business, and free.
+    A size that depends on data is a node like any other."""
+    value = node.meta.get("val")
+    return (node.op == "call_function" and value is not None and is_symbolic_scalar(value)
+            and not compat.depends_on_data(value))
+
+
+def source_of(node: fx.Node) -> str:
+    """File and line of the user's code, "model.py:42"."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    if not frames:
+        return ""
+    path, line = frames[-1]
+    return f"{os.path.basename(path)}:{line}"
+
+
+def module_path_of(node: fx.Node) -> str:
+    """Path of the innermost module, "layer1.0.conv1"."""
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    if not stack:
+        return ""
+    path = str(list(stack.values())[-1][0])
+    path = re.sub(r"\['?([^'\]]+)'?\]", r".\1", path)
+    path = re.sub(r"^L\.?(self|__self__|fn)?\.?|^L__self__[._]?", "", path)
+    return path.replace("_modules.", "").strip(".")
+
+
+@functools.cache
+def _argument_kinds(target) -> tuple:
+    """(name, kind, default) of each argument of an operator's schema."""
+    kinds = []
+    for argument in target._schema.arguments:
+        text = str(argument.type)
+        kind = "tensor" if text in ("Tensor", "Optional[Tensor]") else (
+            "tensors" if text in ("List[Tensor]", "List[Optional[Tensor]]") else "attr")
+        default = argument.default_value if argument.has_default_value() else None
+        kinds.append((argument.name, kind, default))
+    return tuple(kinds)
+
+
+def _with_scalar(target):
+    """The overload that takes a number where `target` takes a tensor; None where there is none."""
+    overload = target._schema.overload_name
+    name = {"Tensor": "Scalar", "Tensor_mode": "Scalar_mode",
+            "Tensor_Tensor": "Tensor_Scalar"}.get(overload)
+    packet = target.overloadpacket
+    return getattr(packet, name) if name and name in packet.overloads() else None
+
+
+@dataclass
+class Imported:
+    """A Graph and what its parts stand for.
+
+    Attributes:
+        graph: the compiler's Graph.
+        nodes: the FX node of each of its nodes (None for one that the importer added).
+        refused: node index → why the importer itself keeps it native.
+        inputs, weights: placeholders (or get_attr) in the order of the graph's.
+        outputs: FX nodes in the order of the graph's.
+        carried: symbols that no input's shape determines: they are the sizes of one more, empty
+            input.
+    """
+
+    graph: object
+    nodes: list[fx.Node | None] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    inputs: list[fx.Node] = field(default_factory=list)
+    weights: list[fx.Node] = field(default_factory=list)
+    outputs: list[fx.Node] = field(default_factory=list)
+    carried: list = field(default_factory=list)
+
+
+class Importer:
+    """Imports one FX graph: a whole captured graph to be partitioned, or the body of one engine.
+
+    Args:
+        module: owner of the graph, with its get_attr constants.
+        weights: placeholders that become weights.
+        truncate: hold int64 and float64 as int32 and float32.
+        precision: what is stored in 16 bits; None: nothing is changed.
+    """
+
+    def __init__(self, module: fx.GraphModule, weights: set[str], *, truncate: bool = False,
+                 precision: Precision | None = None, name: str = ""):
+        self._module = module
+        self._weight_names = weights
+        self._truncate = truncate
+        self._graph = C.Graph(name)
+        self._symbols = SymbolTable(self._graph)
+        self._precision = precision and precision.bind(self)
+        self._values: dict[fx.Node, object] = {}  # id, list of ids, or None
+        self._result = Imported(self._graph)
+        self._last_effect = None  # value that orders random numbers and side effects
+        self._device = None
+
+    def run(self) -> Imported:
+        """Raises Inexpressible where an input's shape cannot be expressed."""
+        for node in self._module.graph.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                self._add_leaf(node)
+            elif node.op == "output":
+                self._set_outputs(node)
+            elif is_getitem(node):
+                self._values[node] = self._pick(node)
+            elif node.op in ("call_function", "call_module") and not is_size_arithmetic(node):
+                self._add_node(node)
+        return self._result
+
+    # --- what Precision uses ---
+
+    @property
+    def graph(self):
+        return self._graph
+
+    def append(self, op, name, args, outputs, like: fx.Node | None = None) -> list:
+        """Adds a node; returns the ids of its outputs."""
+        self._result.nodes.append(like)
+        source, path = (source_of(like), module_path_of(like)) if like is not None else ("", "")
+        return self._graph.add_node(op, name, args, outputs, source, path)
+
+    # --- leaves and outputs ---
+
+    def _tensor(self, node: fx.Node):
+        value = node.meta.get("val")
+        if value is None and node.op == "get_attr":
+            value = attribute(self._module, node.target)
+        return value
+
+    def _type(self, value):
+        """(dtype, shape) of a tensor; dtype `other` where an engine could not hold it."""
+        dtype = to_dtype(value.dtype, self._truncate)
+        if value.layout != torch.strided or value.is_quantized or type(value) not in _PLAIN:
+            dtype = C.DType.other
+        return dtype, self._symbols.shape(value.shape)
+
+    def _add_leaf(self, node: fx.Node):
+        value = self._tensor(node)
+        if not isinstance(value, torch.Tensor):
+            return
+        try:
+            dtype, shape = self._type(value)
+        except Inexpressible:
+            dtype, shape = C.DType.other, []
+        static = all(isinstance(dim, int) for dim in shape)
+        if node.op == "get_attr" or (node.name in self._weight_names and static):
+            self._values[node] = self._graph.add_weight(node.name, dtype, shape)
+            self._result.weights.append(node)
+        else:
+            self._values[node] = self._graph.add_input(node.name, dtype, shape)
+            self._result.inputs.append(node)
+
+    def _pick(self, node: fx.Node):
+        ids = self._values.get(node.args[0])
+        return ids[node.args[1]] if isinstance(ids, list) else None
+
+    def _set_outputs(self, node: fx.Node):
+        outputs, seen = [], set()
+        for value in _flat(node.args[0]):
+            if not isinstance(value, fx.Node) or value in seen:
+                continue
+            seen.add(value)
+            ids = self._values.get(value)
+            if not isinstance(ids, int):
+                continue
+            tensor = self._tensor(value)
+            if self._precision:
+                ids = self._precision.at_output(ids)
+            try:
+                strides = self._promised_strides(tensor)
+            except Inexpressible:
+                strides = None
+            outputs.append((ids, value.name, strides))
+            self._result.outputs.append(value)
+        self._graph.set_outputs(outputs)
+
+    def _promised_strides(self, tensor):
+        if not isinstance(tensor, torch.Tensor) or compat.depends_on_data(tensor):
+            return None
+        strides = promised(tensor)
+        return None if strides is None else self._symbols.shape(strides)
+
+    def carry_symbols(self) -> None:
+        """Adds the input that carries symbols which the shapes of the others do not determine."""
+        count = len(self._symbols.symbols)
+        determined = set()
+        for node in self._result.inputs:
+            for dim in self._graph.value_shape(self._values[node]):
+                if not isinstance(dim, int) and len(dim.symbols()) == 1:
+                    solved = dim.solve(dim.eval([7] * count))
+                    determined.update(dim.symbols() if solved else ())
+        missing = [s for s in range(count) if s not in determined]
+        if missing:
+            dims = [C.Expr.symbol(s) for s in missing]
+            self._graph.add_input("sizes", C.DType.uint8, [*dims, 0])
+            self._result.carried = [self._symbols.symbols[s] for s in missing]
+
+    # --- nodes ---
+
+    def _add_node(self, node: fx.Node):
+        value = node.meta.get("val")
+        many = isinstance(value, (tuple, list))
+        op, reason, args = op_name(node.target), self._refusal(node), []
+        if not reason:
+            try:
+                op, args = self._arguments(node)
+            except Inexpressible as inexpressible:
+                reason = str(inexpressible)
+        outputs = []
+        for item in value if many else (value,):
+            try:
+                outputs.append(self._type(item) if isinstance(item, torch.Tensor) else None)
+            except Inexpressible as inexpressible:
+                outputs.append((C.DType.other, []))
+                reason = reason or str(inexpressible)
+        if reason:
+            # Dataflow only: the partitioner has to see who waits for whom.
+            args = [("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)])]
+            op = f"native::{op}"
+            self._result.refused[len(self._result.nodes)] = reason
+        if has_effect(node):
+            args, outputs = self._in_order(args, outputs)
+        if self._precision and not reason:
+            ids = self._precision.add(node, op, args, outputs)
+        else:
+            ids = self.append(op, node.name, args, outputs, like=node)
+        if has_effect(node):
+            self._last_effect = ids.pop()
+        self._values[node] = ids if many else (ids[0] if ids else None)
+
+    def _in_order(self, args, outputs):
+        before = [("order", "tensor", self._last_effect)] if self._last_effect is not None else []
+        return [*args, *before], [*outputs, (C.DType.other, [])]
+
+    def _tensor_nodes(self, node: fx.Node):
+        return [n for n in node.all_input_nodes if isinstance(self._values.get(n), (int, list))]
+
+    def _ids(self, node: fx.Node) -> int:
+        ids = self._values[node]
+        return ids if isinstance(ids, int) else next(i for i in ids if i is not None)
+
+    def _refusal(self, node: fx.Node) -> str:
+        """Why a node cannot be expressed as a node of the Graph; "" where it can."""
+        if not isinstance(node.target, torch._ops.OpOverload):
+            return "not an ATen operator"
+        if has_effect(node):
+            return "it draws random numbers or has a side effect"
+        tensors = [n.meta.get("val") for n in node.all_input_nodes]
+        values = node.meta.get("val")
+        outputs = values if isinstance(values, (tuple, list)) else (values,)
+        if any(isinstance(v, (torch.Tensor, torch.SymInt)) and compat.depends_on_data(v)
+               for v in (*tensors, *outputs)):
+            return "its sizes depend on data"
+        devices = {v.device for v in (*tensors, *outputs)
+                   if isinstance(v, torch.Tensor) and (v.dim() or v.device.type != "cpu")}
+        if len(devices) > 1:
+            return "its tensors live on several devices"
+        if op_name(node.target) == "aten::as_strided" and not tensors[0].is_contiguous():
+            return "as_strided of a tensor that is not contiguous"
+        if node.meta.get("torch_vulkan_keep_view"):
+            return "a view that is returned keeps PyTorch's strides"
+        return ""
+
+    def _arguments(self, node: fx.Node):
+        target = node.target
+        values = self._filled(node)
+        numbers = [name for name, kind, value in values
+                   if kind == "tensor" and isinstance(self._plain(value), (int, float, bool))]
+        if numbers and len(numbers) == 1 and (scalar := _with_scalar(target)) is not None:
+            target = scalar
+            values = [(name, kind, value) for (name, kind, _), (_, _, value) in
+                      zip(_argument_kinds(scalar), values, strict=True)]
+        return op_name(target), [self._argument(node, *item) for item in values]
+
+    def _filled(self, node: fx.Node):
+        """(name, kind, value) of each argument, defaults filled in."""
+        values = []
+        for i, (name, kind, default) in enumerate(_argument_kinds(node.target)):
+            value = node.args[i] if i < len(node.args) else node.kwargs.get(name, default)
+            values.append((name, kind, value))
+        return values
+
+    @staticmethod
+    def _plain(value):
+        """The number that an FX argument is, a SymInt counting as one; else None."""
+        if isinstance(value, fx.Node):
+            value = value.meta.get("val")
+            return 0 if isinstance(value, (torch.SymInt, int)) else None
+        return value
+
+    def _argument(self, node, name, kind, value):
+        if kind == "tensor":
+            return name, "tensor", self._tensor_id(node, value)
+        if kind == "tensors":
+            return name, "tensors", [self._tensor_id(node, item) for item in value or ()]
+        return name, "attr", self._attribute(value)
+
+    def _tensor_id(self, node, value):
+        if value is None:
+            return None
+        if isinstance(value, fx.Node) and isinstance(self._values.get(value), int):
+            return self._values[value]
+        if isinstance(self._plain(value), (int, float)):
+            return self._scalar_tensor(node, value)
+        raise Inexpressible("one of its arguments is not a tensor that the compiler knows")
+
+    def _scalar_tensor(self, node, value):
+        """A number where the operator wants a tensor: a scalar of the type it promotes to."""
+        result = node.meta["val"]
+        result = result[0] if isinstance(result, (tuple, list)) else result
+        dtype = to_dtype(result.dtype, self._truncate)
+        if result.dtype == torch.bool:
+            dtype = C.DType.float32 if isinstance(value, float) else C.DType.int32
+        args = [("size", "attr", []), ("fill_value", "attr", self._attribute(value)),
+                ("dtype", "attr", dtype), ("layout", "attr", None), ("device", "attr", None),
+                ("pin_memory", "attr", None)]
+        name = f"{node.name}_scalar_{len(self._result.nodes)}"
+        return self.append("aten::full", name, args, [(dtype, [])])[0]
+
+    def _attribute(self, value):
+        if isinstance(value, fx.Node):
+            value = value.meta.get("val")
+        if value is None or isinstance(value, (bool, float, str)):
+            return value
+        if isinstance(value, (int, torch.SymInt)):
+            return self._symbols.dim(value)
+        if isinstance(value, torch.dtype):
+            return to_dtype(value, self._truncate)
+        if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
+            return str(value).removeprefix("torch.")
+        if isinstance(value, (list, tuple)):
+            return [self._attribute(item) for item in value]
+        raise Inexpressible(f"an argument of type {type(value).__name__}")
+
+
+def attribute(module: torch.nn.Module, target: str):
+    """The object that a get_attr node names."""
+    return functools.reduce(getattr, target.split("."), module)
+
+
+def has_effect(node: fx.Node) -> bool:
+    """True for what must keep its place among its kind: random numbers, asserts, mutation."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return node.op == "call_function" and not is_getitem(node) and not is_size_arithmetic(node)
+    return (torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable
+            or not target._schema.returns)
+
+
+def _flat(value):
+    if isinstance(value, (tuple, list)):
+        return [item for part in value for item in _flat(part)]
+    return [value]
+
+
+def _plain_tensor_types():
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor}
+
+
+_PLAIN = _plain_tensor_types()

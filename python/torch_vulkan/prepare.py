@@ -1,0 +1,149 @@
+"""Rewrites of a captured graph before it is partitioned. None changes what it computes."""
+
+import operator
+
+import sympy
+import torch
+from torch import fx
+from torch.utils._sympy import functions as sf
+
+from . import compat
+from .importer import is_size_arithmetic
+from .strides import is_dense
+
+aten = torch.ops.aten
+
+
+def prepare(module: fx.GraphModule) -> None:
+    """Runs the rewrites below, in place."""
+    drop_copies_of_constants(module.graph)
+    compute_sizes_from_inputs(module.graph)
+    keep_returned_views(module.graph)
+    module.graph.lint()
+
+
+def drop_copies_of_constants(graph: fx.Graph) -> None:
+    """A constant is copied so that nobody can change it; in a functional graph nobody does."""
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in (
+                aten.lift_fresh_copy.default, aten.lift_fresh.default) and (
+                    node.args[0].op == "get_attr"):
+            node.args[0].meta.setdefault("val", node.meta.get("val"))
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+
+
+class _Sizes:
+    """Makes nodes that compute sizes from the graph's inputs alone."""
+
+    def __init__(self, graph: fx.Graph):
+        self._graph = graph
+        self._made: dict[sympy.Expr, fx.Node] = {}
+        self._tensors = []
+        self._last = None
+        for node in graph.nodes:
+            if node.op != "placeholder":
+                break
+            self._last = node
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymInt):
+                self._made.setdefault(value.node.expr, node)
+            elif isinstance(value, torch.Tensor):
+                self._tensors.append(node)
+
+    def make(self, value: torch.SymInt):
+        """A node (or int) for `value`; None where it cannot be computed from the inputs."""
+        return self._of(value.node.expr)
+
+    def _of(self, e):
+        if isinstance(e, (sympy.Integer, int)):
+            return int(e)
+        if e in self._made:
+            return self._made[e]
+        node = self._dimension(e) or self._combined(e)
+        if node is not None:
+            self._made[e] = node
+        return node
+
+    def _call(self, target, args, value):
+        with self._graph.inserting_after(self._last):
+            node = self._graph.call_function(target, args)
+        node.meta["val"] = value
+        self._last = node
+        return node
+
+    def _dimension(self, e):
+        for tensor in self._tensors:
+            value = tensor.meta["val"]
+            for d, size in enumerate(value.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr == e:
+                    return self._call(aten.sym_size.int, (tensor, d), size)
+        return None
+
+    def _combined(self, e):
+        rules = ((sympy.Add, operator.add), (sympy.Mul, operator.mul),
+                 ((sf.Max, sympy.Max), torch.sym_max), ((sf.Min, sympy.Min), torch.sym_min),
+                 (sf.FloorDiv, operator.floordiv), ((sf.Mod, sf.PythonMod), operator.mod))
+        for kind, function in rules:
+            if isinstance(e, kind):
+                return self._fold(function, [self._of(a) for a in e.args])
+        if isinstance(e, (sympy.Pow, sf.PowByNatural)) and e.args[1].is_Integer and e.args[1] > 0:
+            return self._fold(operator.mul, [self._of(e.args[0])] * int(e.args[1]))
+        return None
+
+    def _fold(self, function, parts):
+        if any(part is None for part in parts):
+            return None
+        total = parts[0]
+        for part in parts[1:]:
+            value = function(*(p.meta["val"] if isinstance(p, fx.Node) else p
+                               for p in (total, part)))
+            total = self._call(function, (total, part), value)
+        return total
+
+
+def compute_sizes_from_inputs(graph: fx.Graph) -> None:
+    """Sizes read off intermediate tensors are computed from the inputs, so that no engine waits for
+    another's result only to learn a size."""
+    sizes = None
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if not is_size_arithmetic(node) or not isinstance(value, torch.SymInt):
+            continue
+        if all(n.op == "placeholder" for n in node.all_input_nodes):
+            continue
+        sizes = sizes or _Sizes(graph)
+        replacement = sizes.make(value)
+        if replacement is None or replacement is node:
+            continue
+        node.replace_all_uses_with(replacement) if isinstance(replacement, fx.Node) else (
+            _replace_by_number(node, replacement))
+        graph.erase_node(node)
+
+
+def _replace_by_number(node: fx.Node, number: int) -> None:
+    for user in list(node.users):
+        user.args = fx.node.map_arg(user.args, lambda n: number if n is node else n)
+        user.kwargs = fx.node.map_arg(user.kwargs, lambda n: number if n is node else n)
+
+
+def keep_returned_views(graph: fx.Graph) -> None:
+    """Marks views that are returned with gaps or overlaps between their elements (an expanded or a
+    sliced tensor): an engine's outputs are dense, so PyTorch itself makes these."""
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    wanted = set(output.all_input_nodes)
+    for node in reversed(graph.nodes):
+        value = node.meta.get("val")
+        if node not in wanted or node.op != "call_function" or not isinstance(value, torch.Tensor):
+            continue
+        if not _is_view(node) or compat.depends_on_data(value) or is_dense(value):
+            continue
+        node.meta["torch_vulkan_keep_view"] = True
+        wanted.update(node.all_input_nodes)
+
+
+def _is_view(node: fx.Node) -> bool:
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    arguments = node.target._schema.arguments
+    return any(a.alias_info is not None and not a.alias_info.is_write for a in arguments)

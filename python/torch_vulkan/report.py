@@ -1,0 +1,67 @@
+"""What the partition left to PyTorch, for people and for tools."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from .compilations import NativeRecord
+from .settings import Settings
+from .splitting import Split
+
+
+def _line(record: NativeRecord) -> str:
+    where = " ".join(part for part in (record.source, record.module_path) if part)
+    return f"{record.op}: {record.reason}" + (f" ({where})" if where else "")
+
+
+def in_the_way(parts: Split) -> str:
+    """The message of require_full_compilation."""
+    lines = [_line(record) for record in parts.in_the_way]
+    if not lines:
+        lines = [f"blocks smaller than min_block_size hold "
+                 f"{parts.compute_nodes - parts.covered_nodes} nodes"]
+    return ("require_full_compilation: these nodes are in no engine\n  "
+            + "\n  ".join(dict.fromkeys(lines)))
+
+
+def failures(parts: Split, failed: dict[str, str]) -> list[NativeRecord]:
+    """One record for each block that was not built."""
+    return [NativeRecord(name, f"not built: {error} ({parts.compute[name]} nodes)")
+            for name, error in failed.items()]
+
+
+def as_dict(parts: Split, kind: str) -> dict:
+    """The partition as JSON-able data."""
+    return {
+        "kind": kind,
+        "compute_nodes": parts.compute_nodes,
+        "covered_nodes": parts.covered_nodes,
+        "coverage": parts.covered_nodes / parts.compute_nodes if parts.compute_nodes else 1.0,
+        "engines": [{"name": name, "compute_nodes": parts.compute[name]}
+                    for name in parts.engines],
+        "native": [record.__dict__ for record in parts.native],
+    }
+
+
+def as_text(parts: Split, kind: str) -> str:
+    """The same for people."""
+    data = as_dict(parts, kind)
+    lines = [f"torch_vulkan: {kind} graph, {parts.covered_nodes} of {parts.compute_nodes} compute "
+             f"nodes ({data['coverage']:.1%}) in {len(parts.engines)} engine(s)"]
+    lines += [f"  {e['name']}: {e['compute_nodes']} compute nodes" for e in data["engines"]]
+    counts = Counter(_line(record) for record in parts.native)
+    lines += [f"  native x{count}: {line}" for line, count in counts.most_common()]
+    return "\n".join(lines)
+
+
+def write(parts: Split, kind: str, settings: Settings) -> None:
+    """Prints the report, or writes it where `dryrun` names a file: JSON for a name that ends in
+    .json (one line a graph), else text. Graphs of one run are appended."""
+    if not isinstance(settings.dryrun, str):
+        print(as_text(parts, kind), flush=True)
+        return
+    path = Path(settings.dryrun)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(as_dict(parts, kind)) if path.suffix == ".json" else as_text(parts, kind)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text + "\n")

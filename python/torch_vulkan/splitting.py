@@ -1,0 +1,116 @@
+"""Cuts a captured graph into the parts that become engines and the rest that PyTorch runs."""
+
+import heapq
+from dataclasses import dataclass, field
+
+from torch import fx
+from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
+
+from . import importer as im
+from ._native import C
+from .compilations import NativeRecord
+from .settings import Settings
+
+PREFIX = "engine_"
+
+
+@dataclass
+class Split:
+    """The partition of one graph.
+
+    Attributes:
+        engines: names of the sub-modules that become engines, in order of execution.
+        compute: name → number of compute nodes in it.
+        compute_nodes: nodes of the whole graph that do work.
+        native: what stays with PyTorch and why, views included.
+        in_the_way: those of `native` that do work.
+    """
+
+    engines: list[str] = field(default_factory=list)
+    compute: dict[str, int] = field(default_factory=dict)
+    compute_nodes: int = 0
+    native: list[NativeRecord] = field(default_factory=list)
+    in_the_way: list[NativeRecord] = field(default_factory=list)
+
+    @property
+    def covered_nodes(self) -> int:
+        """Compute nodes inside engines."""
+        return sum(self.compute.values())
+
+
+def _free_ops() -> set[str]:
+    return {info["op"] for info in C.supported_ops() if not info["is_compute"]}
+
+
+def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
+    """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place."""
+    imported = im.Importer(module, weights, truncate=settings.truncate_long_and_double).run()
+    partition = C.partition(imported.graph, settings.compiler_json(), profile)
+    free = _free_ops()
+    result = Split()
+    reasons = dict(partition.native)
+
+    def does_work(node: fx.Node) -> bool:
+        return im.op_name(node.target) not in free
+
+    result.compute_nodes = sum(does_work(node) for node in imported.nodes if node is not None)
+    for index, node in enumerate(imported.nodes):
+        if index not in reasons or node is None:
+            continue
+        record = NativeRecord(im.op_name(node.target), imported.refused.get(index, reasons[index]),
+                              im.source_of(node), im.module_path_of(node))
+        result.native.append(record)
+        if does_work(node):
+            result.in_the_way.append(record)
+
+    blocks = []
+    for block in partition.blocks:
+        nodes = [imported.nodes[i] for i in block]
+        count = sum(does_work(node) for node in nodes if node is not None)
+        result.compute[f"{PREFIX}{len(blocks)}"] = count
+        blocks.append(_with_getitems(nodes))
+    if blocks:
+        fuse_by_partitions(module, blocks, prefix=PREFIX, always_return_tuple=True)
+        keep_order_of_effects(module.graph, [n for n in imported.nodes if n is not None])
+        module.graph.lint()
+        module.recompile()
+    result.engines = [node.target for node in module.graph.nodes if node.op == "call_module"
+                      and node.target in result.compute]
+    return result
+
+
+def _with_getitems(nodes) -> dict[fx.Node, int | None]:
+    block = {}
+    for node in nodes:
+        if node is None:
+            continue
+        block[node] = None
+        block.update((user, None) for user in node.users if im.is_getitem(user))
+    return block
+
+
+def keep_order_of_effects(graph: fx.Graph, original: list[fx.Node]) -> None:
+    """Random numbers are drawn in the order of the program: moving a block must not change it."""
+    alive = set(graph.nodes)
+    effects = [node for node in original if node in alive and im.has_effect(node)]
+    position = {node: i for i, node in enumerate(graph.nodes)}
+    if [*map(position.get, effects)] == sorted(map(position.get, effects)):
+        return
+    after = {node: set(node.users) for node in graph.nodes}
+    for first, second in zip(effects, effects[1:]):
+        after[first].add(second)
+    waiting = dict.fromkeys(graph.nodes, 0)
+    for node in graph.nodes:
+        for user in after[node]:
+            waiting[user] += 1
+    ready = [(position[node], node) for node, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    last = graph._root
+    while ready:
+        _, node = heapq.heappop(ready)
+        last.append(node)
+        last = node
+        for user in after[node]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, (position[user], user))

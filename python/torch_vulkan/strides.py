@@ -1,0 +1,47 @@
+"""Strides that torch.compile promises for what an engine returns."""
+
+import torch
+
+
+def _order(tensor: torch.Tensor) -> list[int]:
+    """Dimensions with more than one element, outermost first, as they lie in memory."""
+    def hint(value):
+        return value.node.hint if isinstance(value, torch.SymInt) else value
+
+    dims = [d for d in range(tensor.dim()) if hint(tensor.shape[d]) != 1]
+    return sorted(dims, key=lambda d: (-hint(tensor.stride(d)), d))
+
+
+def _same(a, b) -> bool:
+    """Equality of sizes without a guard."""
+    def expr(value):
+        return value.node.expr if isinstance(value, torch.SymInt) else value
+
+    return bool(expr(a) == expr(b))
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """True where the elements fill a block of memory without gap or overlap."""
+    expected = 1
+    for d in reversed(_order(tensor)):
+        if not _same(tensor.stride(d), expected):
+            return False
+        expected = expected * tensor.shape[d]
+    return True
+
+
+def promised(tensor: torch.Tensor) -> list | None:
+    """The strides an output is made with: the tensor's own where they are dense, else dense ones in
+    the same order of dimensions. None: row-major."""
+    if tensor.layout != torch.strided:
+        return None
+    if is_dense(tensor):
+        return list(tensor.stride())
+    strides, expected = [1] * tensor.dim(), 1
+    inner_first = [*reversed(_order(tensor))]
+    if any(_same(tensor.stride(d), 0) for d in inner_first):
+        return None
+    for d in inner_first:
+        strides[d] = expected
+        expected = expected * tensor.shape[d]
+    return strides

@@ -1,0 +1,84 @@
+"""torch's symbolic sizes as the compiler's expressions."""
+
+import math
+
+import sympy
+import torch
+from torch.utils._sympy import functions as sf
+
+from . import compat
+from ._native import C
+
+
+class Inexpressible(Exception):
+    """A size that the compiler's expressions cannot hold; the node that needs it stays native."""
+
+
+def is_symbolic_scalar(value) -> bool:
+    """True for what a graph computes about sizes: it is no tensor and no kernel makes it."""
+    return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, int, bool, float))
+
+
+class SymbolTable:
+    """The symbols of one graph, added to it as they are met."""
+
+    def __init__(self, graph):
+        self._graph = graph
+        self._known: dict[sympy.Symbol, object] = {}
+
+    @property
+    def symbols(self) -> list[sympy.Symbol]:
+        """In the order of the graph's symbols."""
+        return list(self._known)
+
+    def dim(self, value):
+        """An int or an Expr for an int or SymInt."""
+        if isinstance(value, torch.SymInt):
+            if value.node.is_constant():
+                return int(value)
+            return self._expr(value.node.expr, value.node.shape_env)
+        return int(value)
+
+    def shape(self, dims) -> list:
+        """The same for each of a tensor's sizes or strides."""
+        return [self.dim(dim) for dim in dims]
+
+    def _symbol(self, symbol, shape_env):
+        if symbol not in self._known:
+            low, high = compat.symbol_range(shape_env, symbol)
+            hint = compat.symbol_hint(shape_env, symbol)
+            if hint is None:
+                raise Inexpressible(f"size {symbol} is known only when the graph runs")
+            self._known[symbol] = self._graph.add_symbol(str(symbol), low, hint, high)
+        return self._known[symbol]
+
+    def _expr(self, e, env):
+        def sub(x):
+            return self._expr(x, env)
+
+        if isinstance(e, sympy.Symbol):
+            return self._symbol(e, env)
+        if isinstance(e, (sympy.Integer, int)):
+            return int(e)
+        if isinstance(e, sympy.Add):
+            return sum((sub(x) for x in e.args[1:]), start=sub(e.args[0]))
+        if isinstance(e, sympy.Mul):
+            return math.prod((sub(x) for x in e.args[1:]), start=sub(e.args[0]))
+        if isinstance(e, (sympy.Pow, sf.PowByNatural)) and e.args[1].is_Integer and e.args[1] >= 0:
+            base = sub(e.args[0])
+            return math.prod([base] * int(e.args[1]), start=1)
+        if isinstance(e, sf.ModularIndexing):
+            return (sub(e.args[0]) // sub(e.args[1])) % sub(e.args[2])
+        if isinstance(e, sf.FloorDiv):  # CleanDiv is one
+            return sub(e.args[0]) // sub(e.args[1])
+        if isinstance(e, (sf.Mod, sf.PythonMod, sympy.Mod)):
+            return sub(e.args[0]) % sub(e.args[1])
+        if isinstance(e, sf.CeilDiv):
+            return (sub(e.args[0]) + sub(e.args[1]) - 1) // sub(e.args[1])
+        for kinds, function in (((sf.Max, sympy.Max), C.expr_max), ((sf.Min, sympy.Min), C.expr_min)):
+            if isinstance(e, kinds):
+                result = sub(e.args[0])
+                for x in e.args[1:]:
+                    result = function(result, sub(x))
+                return result
+        raise Inexpressible(f"size {e} is not a sum, product, quotient, remainder, max or min")
