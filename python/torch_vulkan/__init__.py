@@ -5,7 +5,7 @@
 
 from . import compilations
 from ._native import C as _C
-from .devices import Device, devices
+from .device_list import Device, devices
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .program import Input, Program, compile, engines

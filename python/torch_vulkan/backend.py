@@ -9,7 +9,7 @@ import warnings
 import torch
 from torch import fx
 
-from . import compat, compilations, devices, engine_call, report
+from . import compat, compilations, device_list, engine_call, report
 from ._native import C
 from .compilations import Compilation
 from .prepare import prepare
@@ -68,7 +68,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings):
     """
     prepare(module)
     weights = _weights(module) if kind == "inference" else set()
-    device = devices.spec_for(settings.device, _device_of(module))
+    device = device_list.spec_for(settings.device, _device_of(module))
     builds_nothing = settings.dryrun or math.isinf(settings.min_block_size)
     profile = _profile(device, needed=not builds_nothing)
     debug_dir = _debug_dir(settings)

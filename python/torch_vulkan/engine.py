@@ -1,14 +1,19 @@
 """Stand-alone engines: a .vke file, run on tensors or arrays."""
 
+import ctypes
 import os
 from collections.abc import Mapping, Sequence
 
-import numpy
 import torch
 
 from ._native import C
 
-_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
+try:
+    import numpy
+except ImportError:  # torch itself can do without
+    numpy = None
+
+DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32,
     torch.int16, torch.int8, torch.uint8, torch.bool)}
 
@@ -92,7 +97,7 @@ class Engine:
             inputs = [_named(inputs, binding["name"], "input") for binding in bindings]
         if len(inputs) != len(bindings):
             raise ValueError(f"inputs: got {len(inputs)}, want {len(bindings)}")
-        arrays = any(isinstance(value, numpy.ndarray) for value in inputs)
+        arrays = any(_is_array(value) for value in inputs)
         tensors = [_tensor(v, binding) for v, binding in zip(inputs, bindings)]
         symbols = self._engine.bind_shapes([list(t.shape) for t in tensors])
         outputs = {}
@@ -100,10 +105,14 @@ class Engine:
             shape, strides = ([_value(d, symbols) for d in binding[key]]
                               for key in ("shape", "strides"))
             outputs[binding["name"]] = torch.empty_strided(shape, strides,
-                                                           dtype=_DTYPES[binding["dtype"]])
+                                                           dtype=DTYPES[binding["dtype"]])
         self._engine.run(self._weights[1], symbols, [_address(t) for t in tensors],
                          [_address(t) for t in outputs.values()])
         return {name: t.numpy() if arrays else t for name, t in outputs.items()}
+
+
+def _is_array(value) -> bool:
+    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def _named(mapping, name, what):
@@ -117,13 +126,18 @@ def _value(dim, symbols) -> int:
 
 
 def _tensor(value, binding) -> torch.Tensor:
-    tensor = torch.from_numpy(value) if isinstance(value, numpy.ndarray) else value
+    tensor = torch.from_numpy(value) if _is_array(value) else value
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{binding['name']!r}: got {type(value).__name__}, want a tensor or array")
-    if tensor.dtype != _DTYPES[binding["dtype"]]:
+    if tensor.dtype != DTYPES[binding["dtype"]]:
         raise ValueError(f"{binding['name']!r}: got {tensor.dtype}, want {binding['dtype']}")
     tensor = tensor.detach().resolve_neg().cpu().contiguous()
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+
+
+def tensor_bytes(tensor: torch.Tensor) -> bytes:
+    """The bytes of a contiguous CPU tensor."""
+    return ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.numel() else b""
 
 
 def _address(tensor: torch.Tensor) -> tuple[int, int]:

@@ -10,10 +10,12 @@ from torch import fx, nn
 from . import compat
 from ._native import C
 from .compilations import EngineRecord
+from .engine import tensor_bytes
 from .importer import Importer, attribute, to_dtype
 from .precision import Precision
 from .settings import Settings
 
+compile_graph = C.compile
 _execute = torch.ops.torch_vulkan.execute.default
 
 # What a call recovers from by running natively: no memory on the device, a refused request.
@@ -74,7 +76,7 @@ class EngineCall(nn.Module):
 
     def vke(self) -> bytes:
         """The engine's file, without weights."""
-        return bytes(self.engine.vke().numpy())
+        return tensor_bytes(self.engine.vke())
 
     def outputs(self, inputs, weights):
         """What the engine makes of its own inputs and weights."""
@@ -138,7 +140,7 @@ def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settin
     if imported.refused:
         raise BuildError("; ".join(imported.refused.values()))
     importer.carry_symbols()
-    vke = C.compile(imported.graph, settings.compiler_json(debug_dir), profile)
+    vke = compile_graph(imported.graph, settings.compiler_json(debug_dir), profile)
     with compat.no_fake_mode():
         data = torch.frombuffer(bytearray(vke), dtype=torch.uint8)
         engine = torch.classes.torch_vulkan.Engine(

@@ -3,7 +3,7 @@
 import torch
 
 from ._native import C
-from .engine import _DTYPES
+from .engine import DTYPES, tensor_bytes
 
 
 @torch._library.register_fake_class("torch_vulkan::Engine")
@@ -15,7 +15,7 @@ class FakeEngine:
         self.device_name = device
         self.immutable = immutable_weights
         self.truncated = truncate
-        self._info = C.vke_info(_bytes(vke))
+        self._info = C.vke_info(tensor_bytes(vke.cpu()))
 
     @classmethod
     def __obj_unflatten__(cls, flat):
@@ -33,7 +33,7 @@ class FakeEngine:
         like = inputs[0] if inputs else torch.empty(0)
         return [torch.empty_strided([_evaluate(d, symbols) for d in output["shape"]],
                                     [_evaluate(d, symbols) for d in output["strides"]],
-                                    dtype=_DTYPES[output["dtype"]], device=like.device)
+                                    dtype=DTYPES[output["dtype"]], device=like.device)
                 for output in self._info["outputs"]]
 
     def _bind(self, inputs):
@@ -47,10 +47,6 @@ class FakeEngine:
                 if dim.solve(at[1]):  # linear: at[0] + (at[1] - at[0]) * symbol
                     values[dim.symbols()[0]] = (size - at[0]) // (at[1] - at[0])
         return values
-
-
-def _bytes(vke) -> bytes:
-    return bytes(vke.cpu().numpy())
 
 
 def _evaluate(dim, symbols):

@@ -99,7 +99,8 @@ class Settings:
 
     def compiler_json(self, debug_dir: str = "") -> str:
         """What the compiler reads, as JSON."""
-        size = self.min_block_size
+        # Whole-graph compilation takes blocks of any size: what is in the way is something else.
+        size = 1 if self.require_full_compilation else self.min_block_size
         return json.dumps({
             "min_block_size": "inf" if math.isinf(size) else size,
             "torch_executed_ops": list(self.torch_executed_ops),

@@ -1,0 +1,72 @@
+"""Fixtures and the one helper that compares torch.compile(backend="vulkan") with eager."""
+
+import copy
+
+import pytest
+import torch
+import torch_vulkan as tv
+from torch_vulkan import compilations
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    compilations.clear()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture(scope="session")
+def device():
+    """The best device; the suite needs one (lavapipe will do)."""
+    return tv.devices()[0]
+
+
+def vulkan(function, dynamic=None, **options):
+    """`function` compiled, blocks of one node included."""
+    return torch.compile(function, backend="vulkan", dynamic=dynamic,
+                         options={"min_block_size": 1, **options})
+
+
+def flat(value):
+    """The tensors of a nested result."""
+    if isinstance(value, (tuple, list)):
+        return [tensor for item in value for tensor in flat(item)]
+    if isinstance(value, dict):
+        return flat([*value.values()])
+    return [value]
+
+
+def assert_same(got, want):
+    """Values, dtype, shape and strides, of every tensor; equality of everything else."""
+    got, want = flat(got), flat(want)
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        if not isinstance(b, torch.Tensor):
+            assert a == b
+            continue
+        assert a.dtype == b.dtype and a.shape == b.shape and a.device == b.device
+        assert a.stride() == b.stride(), (a.stride(), b.stride())
+        torch.testing.assert_close(a, b, equal_nan=True)
+
+
+def check(function, *args, grad=False, dynamic=None, calls=2, **options):
+    """Eager and compiled agree, for results and for what happens to the arguments; returns what
+    the backend made of the graphs."""
+    compilations.clear()
+    fast = vulkan(function, dynamic, **options)
+    with torch.set_grad_enabled(grad):
+        for _ in range(calls):
+            theirs, ours = copy.deepcopy(args), copy.deepcopy(args)
+            torch.manual_seed(0)
+            want = function(*theirs)
+            torch.manual_seed(0)
+            got = fast(*ours)
+            assert_same(got, want)
+            assert_same([*ours], [*theirs])
+    return compilations.compilations()
+
+
+def engines(records):
+    """How many engines the records hold."""
+    return sum(len(record.engines) for record in records)

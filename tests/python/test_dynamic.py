@@ -1,0 +1,120 @@
+"""Dynamic shapes: one engine serves a range."""
+
+import pytest
+import torch
+from torch import nn
+from torch_vulkan import compilations
+
+from conftest import assert_same, check, engines, vulkan
+
+
+def layer(x, w):
+    return torch.relu(x @ w).sum(-1, keepdim=True) + x[:, :1]
+
+
+def built():
+    return engines(compilations.compilations())
+
+
+def test_one_engine_for_all_batch_sizes():
+    w = torch.randn(8, 6)
+    fast = vulkan(layer, dynamic=True)
+    with torch.no_grad():
+        for batch in (5, 3, 64, 7, 5):
+            x = torch.randn(batch, 8)
+            assert_same(fast(x, w), layer(x, w))
+    assert built() == 1
+
+
+def test_mark_dynamic_with_a_range():
+    w = torch.randn(8, 6)
+    fast = vulkan(layer)
+    with torch.no_grad():
+        x = torch.randn(4, 8)
+        torch._dynamo.mark_dynamic(x, 0, min=2, max=16)
+        assert_same(fast(x, w), layer(x, w))
+        for batch in (2, 16, 9):
+            x = torch.randn(batch, 8)
+            assert_same(fast(x, w), layer(x, w))
+    assert built() == 1
+
+
+def test_range_reaches_the_engine():
+    from torch_vulkan import engine_call
+    from torch_vulkan.engine import Engine
+
+    calls = []
+    fast = vulkan(lambda x: torch.relu(x) + 1)
+    x = torch.randn(4, 8)
+    torch._dynamo.mark_dynamic(x, 0, min=2, max=16)
+    with torch.no_grad(), engine_call.collected(calls):
+        fast(x)
+    (symbol,) = Engine(calls[0].vke()).info()["symbols"]
+    assert (symbol["min"], symbol["opt"], symbol["max"]) == (2, 4, 16)
+    with pytest.raises(ValueError, match="17"):
+        torch.ops.torch_vulkan.execute([torch.randn(17, 8)], [], calls[0].engine)
+
+
+def test_static_batches_compile_once_each():
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU())
+    fast = vulkan(model, dynamic=False)
+    with torch.no_grad():
+        for batch in (4, 8, 4, 8):
+            x = torch.randn(batch, 8)
+            assert_same(fast(x), model(x))
+    assert built() == 2
+
+
+def test_two_symbols_and_arithmetic_on_them():
+    def function(x):
+        b, t, c = x.shape
+        y = torch.relu(x.reshape(b * t, c)).view(b, t, c)
+        return torch.cat([y, x], 1) + torch.arange(2 * t)[None, :, None]
+
+    fast = vulkan(function, dynamic=True)
+    with torch.no_grad():
+        for b, t in ((2, 3), (5, 7), (3, 11)):
+            x = torch.randn(b, t, 4)
+            assert_same(fast(x), function(x))
+    assert built() == 1
+
+
+def test_size_that_only_a_product_shows():
+    def function(x, y):
+        y = torch.linalg.inv(y)  # native: nothing of y's is in an engine before it
+        return torch.relu(x.view(y.shape[0], -1) + 1) * 2
+
+    fast = vulkan(function, dynamic=True)
+    with torch.no_grad():
+        for a, b in ((2, 3), (4, 5)):
+            x, y = torch.randn(a * b), torch.eye(a)
+            assert_same(fast(x, y), function(x, y))
+
+
+def test_sizes_of_intermediates():
+    def function(x):
+        y = torch.relu(torch.cat([x, x]))
+        z = torch.linalg.matrix_power(y.t() @ y, 2)
+        return (z + y.shape[0]) * y.size(0)
+
+    check(function, torch.randn(3, 4), dynamic=True)
+
+
+def test_automatic_dynamic():
+    fast = vulkan(lambda x: torch.relu(x) * 3)
+    with torch.no_grad():
+        for n in (4, 5, 6, 7, 9):
+            x = torch.randn(n, 3)
+            assert_same(fast(x), torch.relu(x) * 3)
+    assert built() == 2  # the first is static
+
+
+def test_transposed_output_with_symbolic_strides():
+    check(lambda x: torch.relu(x).transpose(0, 1), torch.randn(5, 7), dynamic=True)
+
+
+def test_empty_batch():
+    fast = vulkan(lambda x: torch.relu(x) * 3, dynamic=True)
+    with torch.no_grad():
+        for n in (4, 0, 6):
+            assert_same(fast(torch.ones(n, 3)), torch.ones(n, 3) * 3)

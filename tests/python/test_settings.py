@@ -1,0 +1,307 @@
+"""Every setting: what it does, and what is said about a bad one."""
+
+import json
+import math
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
+from conftest import assert_same, check, engines, vulkan
+from torch_vulkan import compilations, engine_call
+from torch_vulkan.engine import Engine
+from torch_vulkan.settings import Settings
+
+
+def chain(x):
+    return torch.relu(x * 2 + 1) - 0.5
+
+
+def run(function, *args, **options):
+    """The result of `function` compiled with these options alone, and the records."""
+    compilations.clear()
+    with torch.no_grad():
+        got = torch.compile(function, backend="vulkan", options=options or None)(*args)
+    return got, compilations.compilations()
+
+
+def built_calls(function, *args, **options):
+    calls = []
+    with engine_call.collected(calls), torch.no_grad():
+        got = vulkan(function, **options)(*args)
+    return got, calls
+
+
+# --- names and values ---
+
+@pytest.mark.parametrize("name, message", [
+    ("min_block_sise", "did you mean 'min_block_size'"),
+    ("optimisation_level", "did you mean 'optimization_level'"),
+    ("precision", "another backend's; here: enabled_precisions"),
+    ("max_autotune", "here: optimization_level=5"),
+    ("triton.cudagraphs", "one recorded submission"),
+    ("zzz", "Allowed: autocast_excluded_nodes"),
+])
+def test_unknown_name(name, message):
+    with pytest.raises(ValueError, match=message):
+        Settings.from_options({name: 1})
+    with pytest.raises(ValueError, match=message):
+        run(chain, torch.randn(3), **{name: 1})
+
+
+@pytest.mark.parametrize("name, value, message", [
+    ("device", 1.5, "an index into tv.devices"),
+    ("min_block_size", 0, "an integer from 1 up, or math.inf"),
+    ("min_block_size", "5", "an integer from 1 up"),
+    ("torch_executed_ops", "aten::relu", "a collection of operators"),
+    ("torch_executed_ops", [3], "torch.ops.aten.relu"),
+    ("require_full_compilation", 1, "True or False"),
+    ("pass_through_build_failures", "yes", "True or False"),
+    ("truncate_long_and_double", None, "True or False"),
+    ("enabled_precisions", {torch.int8}, "int8 needs a calibrated"),
+    ("enabled_precisions", {torch.float64}, "a set of torch.float32"),
+    ("enabled_precisions", torch.float16, "a set of torch.float32"),
+    ("enable_autocast", 1, "True or False"),
+    ("autocast_low_precision_type", torch.float32, "torch.float16, torch.bfloat16"),
+    ("autocast_excluded_nodes", ["("], "a regular expression"),
+    ("autocast_excluded_ops", "mm", "a collection of operators"),
+    ("use_explicit_typing", False, "needs enabled_precisions"),
+    ("use_python_runtime", "yes", "True or False"),
+    ("use_fp32_acc", 0, "True or False"),
+    ("disable_tf32", 0, "True or False"),
+    ("optimization_level", 6, "an integer from 0 to 5"),
+    ("optimization_level", True, "an integer from 0 to 5"),
+    ("workspace_size", -1, "an integer from 0 up"),
+    ("cache_built_engines", 0, "True or False"),
+    ("reuse_cached_engines", 0, "True or False"),
+    ("engine_cache_dir", 3, "a path or None"),
+    ("engine_cache_size", 0, "an integer from 1 up"),
+    ("timing_cache_path", 3, "a path or None"),
+    ("immutable_weights", 0, "True or False"),
+    ("dryrun", 3, "a path or None"),
+    ("debug", 3, "a path or None"),
+])
+def test_bad_value(name, value, message):
+    with pytest.raises(ValueError, match=message):
+        Settings.from_options({name: value})
+
+
+def test_settings_that_contradict():
+    low = {torch.float32, torch.float16}
+    for options in ({"enabled_precisions": low, "use_explicit_typing": True},
+                    {"autocast_low_precision_type": torch.float16},
+                    {"autocast_excluded_ops": ["aten::relu"]}):
+        with pytest.raises(ValueError, match="want one|need"):
+            Settings.from_options(options)
+
+
+def test_mode_is_refused():
+    with pytest.raises(ValueError, match="'mode'.*optimization_level"):
+        torch.compile(chain, backend="vulkan", mode="reduce-overhead")(torch.randn(3))
+
+
+# --- effects ---
+
+def test_device(device):
+    x = torch.randn(4, 5)
+    for spec in (0, device.name[:6].lower(), device.uuid):
+        got, records = run(chain, x, device=spec, min_block_size=1)
+        assert_same(got, chain(x))
+        assert engines(records) == 1
+    with pytest.raises(ValueError, match="no such card"):
+        run(chain, x, device="no such card", min_block_size=1)
+
+
+def test_min_block_size():
+    x = torch.randn(4, 5)
+    for size, count in ((1, 1), (4, 1), (5, 0), (math.inf, 0)):
+        got, records = run(chain, x, min_block_size=size)
+        assert_same(got, chain(x))
+        assert engines(records) == count, size
+    assert engines(run(chain, x)[1]) == 0  # the default is 5
+
+
+@pytest.mark.parametrize("operator", [
+    torch.ops.aten.relu, torch.ops.aten.relu.default, "aten::relu", "aten.relu", "relu",
+    "torch.ops.aten.relu.default"])
+def test_torch_executed_ops(operator):
+    records = check(chain, torch.randn(4, 5), torch_executed_ops=[operator])
+    assert [n.op for n in records[0].native] == ["aten::relu"]
+    assert "torch_executed_ops" in records[0].native[0].reason
+
+
+def test_require_full_compilation():
+    x = torch.randn(4, 4)
+    got, records = run(chain, x, require_full_compilation=True)  # min_block_size does not count
+    assert engines(records) == 1
+    with pytest.raises(ValueError, match=r"(?s)in no engine.*linalg_inv.*no converter.*test_settings"):
+        run(lambda t: chain(torch.linalg.inv(chain(t))), x, require_full_compilation=True)
+
+
+def test_truncate_long_and_double():
+    def function(x, i):
+        return chain(x), i * 3 + 1
+
+    x, i = torch.randn(4, 5, dtype=torch.float64), torch.arange(5)
+    _, records = run(function, x, i, min_block_size=1)
+    assert records[0].coverage < 1
+    (y, j), records = run(function, x, i, min_block_size=1, truncate_long_and_double=True)
+    assert records[0].coverage == 1
+    assert y.dtype == torch.float64 and j.dtype == torch.int64
+    torch.testing.assert_close(y, chain(x), rtol=1e-6, atol=1e-6)
+    assert not torch.equal(y, chain(x)), "it is computed in float32"
+    assert torch.equal(j, i * 3 + 1)
+
+
+def test_truncated_weights():
+    model = nn.Linear(5, 3).double().requires_grad_(False)
+    x = torch.randn(4, 5, dtype=torch.float64)
+    got, records = run(model, x, min_block_size=1, truncate_long_and_double=True)
+    assert records[0].coverage == 1 and got.dtype == torch.float64
+    torch.testing.assert_close(got, model(x), rtol=1e-5, atol=1e-6)
+
+
+def dtypes_inside(call, tmp_path):
+    """Text of the graph that an engine was made from."""
+    return "".join(p.read_text() for p in sorted(tmp_path.rglob("*import*")))
+
+
+@pytest.mark.parametrize("options", [
+    {"enabled_precisions": {torch.float32, torch.float16}},
+    {"enabled_precisions": {torch.float32, torch.float16}, "use_explicit_typing": False},
+    {"enabled_precisions": {torch.bfloat16}},
+    {"enable_autocast": True},
+    {"enable_autocast": True, "autocast_low_precision_type": torch.bfloat16},
+])
+def test_low_precision(options, tmp_path):
+    model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 8)).requires_grad_(False)
+    x = torch.randn(16, 64)
+    got, _ = run(model, x, min_block_size=1, debug=str(tmp_path), **options)
+    want = model(x)
+    assert got.dtype == torch.float32
+    error = (got - want).abs().max() / want.abs().max()
+    bfloat = torch.bfloat16 in (options.get("enabled_precisions") or ()) or (
+        options.get("autocast_low_precision_type") == torch.bfloat16)
+    assert 1e-6 < error < (3e-2 if bfloat else 4e-3), "computed, but not exactly"
+    assert ("bfloat16" if bfloat else "float16") in dtypes_inside(model, tmp_path)
+
+
+@pytest.mark.parametrize("excluded", [
+    {"autocast_excluded_ops": ["aten::addmm", "aten::mm", "aten::relu"]},
+    {"autocast_excluded_nodes": [r".*"]},
+])
+def test_excluded_from_low_precision(excluded, tmp_path):
+    model = nn.Sequential(nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 8)).requires_grad_(False)
+    x = torch.randn(16, 64)
+    got, _ = run(model, x, min_block_size=1, enable_autocast=True, **excluded)
+    want = model(x)
+    if "autocast_excluded_nodes" in excluded:
+        torch.testing.assert_close(got, want)
+        return
+    lowered, _ = run(model, x, min_block_size=1, enable_autocast=True)
+    assert (got - want).abs().max() < (lowered - want).abs().max()
+
+
+def test_low_precision_keeps_masks_finite():
+    def masked(x, keep):
+        bias = torch.where(keep, 0.0, torch.finfo(torch.float32).min)
+        return torch.softmax(x + bias, -1)
+
+    x, keep = torch.randn(4, 8), torch.zeros(4, 8, dtype=torch.bool)
+    got, _ = run(masked, x, keep, min_block_size=1, enable_autocast=True)
+    assert torch.isfinite(got).all()
+
+
+def test_use_python_runtime():
+    with pytest.warns(UserWarning, match="use_python_runtime has no effect"):
+        Settings.from_options({"use_python_runtime": True})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Settings.from_options({"use_python_runtime": None})
+
+
+def test_use_fp32_acc_and_tf32_reach_the_compiler():
+    text = json.loads(Settings.from_options(
+        {"use_fp32_acc": False, "disable_tf32": False, "workspace_size": 5,
+         "optimization_level": 1}).compiler_json())
+    assert (text["use_fp32_acc"], text["disable_tf32"], text["workspace_size"],
+            text["optimization_level"]) == (False, False, 5, 1)
+
+
+@pytest.mark.parametrize("options", [
+    {"use_fp32_acc": False}, {"disable_tf32": False}, {"optimization_level": 0},
+    {"optimization_level": 5}, {"workspace_size": 1 << 20}])
+def test_results_hold_for_every_choice(options):
+    model = nn.Linear(16, 8).requires_grad_(False)
+    x = torch.randn(4, 16)
+    torch.testing.assert_close(run(model, x, min_block_size=1, **options)[0], model(x))
+
+
+def test_cache_directory(tmp_path):
+    def function(x):
+        return torch.relu(x * 1.25 + 0.75) - 0.125
+
+    x = torch.randn(4, 5)
+    for options in ({"cache_built_engines": False}, {"reuse_cached_engines": False}):
+        run(function, x, min_block_size=1, engine_cache_dir=tmp_path / "off", **options)
+        assert not (tmp_path / "off").exists()
+        torch._dynamo.reset()
+    assert Settings.from_options({}).cache_dir and not Settings.from_options(
+        {"cache_built_engines": False}).cache_dir
+    assert Settings.from_options({"engine_cache_dir": tmp_path}).cache_dir == str(tmp_path)
+
+
+def test_engine_cache_dir_holds_kernels(tmp_path):
+    import os
+    import subprocess
+    import sys
+
+    program = ("import torch; from torch import nn\n"
+               "import torch_vulkan\n"
+               "f = torch.compile(lambda x: torch.relu(x) * 2, backend='vulkan', options={"
+               f"'min_block_size': 1, 'engine_cache_dir': {str(tmp_path / 'kernels')!r}}})\n"
+               "with torch.no_grad(): print(f(torch.ones(3)))\n")
+    done = subprocess.run([sys.executable, "-c", program], env=os.environ.copy(), text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert any(path.is_file() for path in (tmp_path / "kernels").rglob("*"))
+
+
+def test_timing_cache_path_and_size_are_kept(tmp_path):
+    settings = Settings.from_options({"timing_cache_path": tmp_path / "t",
+                                      "engine_cache_size": 1 << 20})
+    assert settings.timing_cache_path == str(tmp_path / "t")
+    assert settings.engine_cache_size == 1 << 20
+
+
+def test_dryrun(tmp_path, capfd):
+    x = torch.randn(4, 4)
+
+    def function(t):
+        return chain(torch.linalg.inv(chain(t)))
+
+    got, records = run(function, x, dryrun=True, min_block_size=1)
+    assert_same(got, function(x))
+    assert engines(records) == 0
+    text = capfd.readouterr().out
+    assert "2 engine(s)" in text and "linalg_inv" in text and "no converter" in text
+    run(function, x, dryrun=tmp_path / "report.json", min_block_size=1)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["compute_nodes"] > report["covered_nodes"] > 0
+    assert len(report["engines"]) == 2
+    (native,) = [n for n in report["native"] if "linalg_inv" in n["op"]]
+    assert native["source"].startswith("test_settings.py:")
+
+
+def test_debug(tmp_path, capfd):
+    run(chain, torch.randn(3), debug=str(tmp_path), min_block_size=1)
+    assert str(tmp_path) in capfd.readouterr().out
+    assert any(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_defaults_are_documented():
+    assert Settings.from_options(None) == Settings()
+    assert Settings() == Settings.from_options({})
+    assert tv.supported_ops()

@@ -1,0 +1,165 @@
+"""Weights are the module's own tensors: a change is seen by the next call."""
+
+import gc
+import threading
+
+import torch
+from torch import nn
+from torch_vulkan import engine_call
+
+from conftest import assert_same, vulkan
+
+
+def linear_engine(**options):
+    """A compiled linear layer, its module and its call."""
+    model = nn.Linear(8, 5).requires_grad_(False)
+    calls = []
+    fast = vulkan(model, **options)
+    with engine_call.collected(calls):
+        fast(torch.randn(3, 8))
+    return model, fast, calls[0].engine
+
+
+def same(model, fast):
+    x = torch.randn(3, 8)
+    assert_same(fast(x), nn.functional.linear(x, model.weight, model.bias))
+
+
+def test_weights_are_prepared_once():
+    model, fast, engine = linear_engine()
+    for _ in range(3):
+        same(model, fast)
+    assert engine.weight_sets() == 1
+
+
+def test_in_place_change():
+    model, fast, engine = linear_engine()
+    model.weight.mul_(2)
+    same(model, fast)
+    model.bias.zero_()
+    same(model, fast)
+    assert engine.weight_sets() == 1
+
+
+def test_load_state_dict():
+    model, fast, engine = linear_engine()
+    model.load_state_dict(nn.Linear(8, 5).state_dict())
+    same(model, fast)
+    model.load_state_dict(nn.Linear(8, 5).state_dict(), assign=True)
+    model.requires_grad_(False)
+    same(model, fast)
+
+
+def test_parameter_swapped():
+    model, fast, engine = linear_engine()
+    for _ in range(4):
+        model.weight = nn.Parameter(torch.randn(5, 8), requires_grad=False)
+        gc.collect()
+        same(model, fast)
+    assert engine.weight_sets() == 1, "sets of weights that are gone are freed"
+
+
+def test_optimizer_step():
+    model = nn.Linear(8, 5)
+    fast = vulkan(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    x = torch.randn(3, 8)
+    for _ in range(3):
+        with torch.no_grad():
+            assert_same(fast(x), nn.functional.linear(x, model.weight, model.bias))
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_write_through_data_needs_forget_weights():
+    model, fast, engine = linear_engine()
+    model.weight.data = torch.randn(5, 8)  # another storage: seen
+    same(model, fast)
+    model.weight.data.copy_(torch.randn(5, 8))  # same storage, same version: not promised
+    engine.forget_weights()
+    same(model, fast)
+
+
+def test_two_modules_share_an_engine():
+    first, second = (nn.Linear(8, 5).requires_grad_(False) for _ in range(2))
+    calls = []
+
+    def apply(layer, x):
+        return layer(x)
+
+    fast = vulkan(apply)
+    x = torch.randn(3, 8)
+    with engine_call.collected(calls):
+        for _ in range(2):
+            for model in (first, second):
+                assert_same(fast(model, x), model(x))
+    assert len(calls) == 1 and calls[0].engine.weight_sets() == 2
+
+
+def test_immutable_weights():
+    model, fast, engine = linear_engine(immutable_weights=True)
+    x = torch.randn(3, 8)
+    before = fast(x)
+    model.weight.mul_(2)
+    assert_same(fast(x), before)
+
+
+def test_inference_tensors():
+    with torch.inference_mode():
+        model = nn.Linear(8, 5).requires_grad_(False)
+        fast = vulkan(model)
+        for _ in range(2):
+            same(model, fast)
+            model.weight.mul_(2)
+        same(model, fast)
+
+
+def test_tied_and_strided_weights():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(6, 6, bias=False)
+            self.b = nn.Linear(6, 6, bias=False)
+            self.b.weight = self.a.weight
+            self.c = nn.Parameter(torch.randn(7, 6).t())
+
+        def forward(self, x):
+            return self.b(torch.relu(self.a(x))) @ self.c
+
+    model = Tied().requires_grad_(False)
+    fast = vulkan(model)
+    x = torch.randn(3, 6)
+    assert_same(fast(x), model(x))
+    model.a.weight.neg_()
+    assert_same(fast(x), model(x))
+
+
+def test_threads_share_an_engine():
+    model, fast, engine = linear_engine()
+    failures = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        try:
+            for _ in range(50):
+                x = torch.randn(3, 8, generator=generator)
+                (got,) = torch.ops.torch_vulkan.execute([x], given(engine, model), engine)
+                torch.testing.assert_close(got, torch.addmm(model.bias, x, model.weight.t()))
+        except BaseException as error:  # noqa: BLE001 - reported by the main thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+
+
+def given(engine, model):
+    """The weights in the order of the engine."""
+    from torch_vulkan.engine import Engine, tensor_bytes
+
+    shapes = [w["shape"] for w in Engine(tensor_bytes(engine.vke())).info()["weights"]]
+    return [model.weight if shape == [5, 8] else model.bias for shape in shapes]
