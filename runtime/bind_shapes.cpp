@@ -23,7 +23,7 @@ class Binder {
       for (size_t d = 0; d < shapes_[i].size(); ++d) solve(i, d);
     }
     for (size_t s = 0; s < known_.size(); ++s) {
-      if (!known_[s]) fail("no input dimension determines symbol " + spec_.symbols[s].name);
+      if (!known_[s]) fail_unknown(static_cast<int32_t>(s));
     }
     for (size_t i = 0; i < shapes_.size(); ++i) {
       for (size_t d = 0; d < shapes_[i].size(); ++d) check(i, d);
@@ -57,17 +57,24 @@ class Binder {
     const Expr& want = spec_.inputs[input].shape[dim];
     if (want.is_constant()) return;
     const auto solution = want.solve(shapes_[input][dim]);
-    if (!solution) {
-      const bool one_symbol = want.symbols().size() == 1 && want.solve(want.bounds(spec_.symbols).first);
-      if (one_symbol) fail_at(input, dim, range_text(want, spec_) + " that " + want.str() + " can be");
-      return;
-    }
+    if (!solution) return;
     const auto [symbol, value] = *solution;
     const Symbol& s = spec_.symbols[static_cast<size_t>(symbol)];
     if (value < s.min || value > s.max) fail_at(input, dim, range_text(want, spec_));
     if (known_[static_cast<size_t>(symbol)]) return;
     known_[static_cast<size_t>(symbol)] = true;
     values_[static_cast<size_t>(symbol)] = value;
+  }
+
+  /// No dimension gives symbol `s`: either none could, or a value was not one its expression takes.
+  [[noreturn]] void fail_unknown(int32_t s) const {
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      for (size_t d = 0; d < shapes_[i].size(); ++d) {
+        const Expr& want = spec_.inputs[i].shape[d];
+        if (want.symbols() == std::vector<int32_t>{s}) fail_at(i, d, "a value of " + want.str());
+      }
+    }
+    fail("no input dimension determines symbol " + spec_.symbols[static_cast<size_t>(s)].name);
   }
 
   void check(size_t input, size_t dim) const {

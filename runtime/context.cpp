@@ -32,8 +32,8 @@ void check_tensors(const EngineSpec& spec, const std::vector<Binding>& bindings,
 bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan) {
   const size_t inputs = plan.input_bytes.size();
   const auto end = [&](size_t i) {
-    return bound[i] + static_cast<uint64_t>(i < inputs ? plan.input_bytes[i]
-                                                       : plan.output_bytes[i - inputs]);
+    return bound[i] +
+           static_cast<uint64_t>(i < inputs ? plan.input_bytes[i] : plan.output_bytes[i - inputs]);
   };
   for (size_t out = inputs; out < bound.size(); ++out) {
     for (size_t other = 0; other < out; ++other) {
@@ -91,7 +91,8 @@ Context::Recording& Context::recording_for(std::span<const int64_t> symbols) {
   ++clock_;
   const uint64_t generation = debug_generation();
   for (const auto& r : recordings_) {
-    if (!std::equal(r->plan.symbols.begin(), r->plan.symbols.end(), symbols.begin(), symbols.end())) {
+    if (!std::equal(r->plan.symbols.begin(), r->plan.symbols.end(), symbols.begin(),
+                    symbols.end())) {
       continue;
     }
     if (r->debug_generation != generation) {
@@ -111,9 +112,8 @@ Context::Recording& Context::recording_for(std::span<const int64_t> symbols) {
     recordings_.push_back(std::move(fresh));
     return *recordings_.back();
   }
-  auto& oldest = *std::min_element(recordings_.begin(), recordings_.end(), [](auto& a, auto& b) {
-    return a->last_used < b->last_used;
-  });
+  auto& oldest = *std::min_element(recordings_.begin(), recordings_.end(),
+                                   [](auto& a, auto& b) { return a->last_used < b->last_used; });
   fresh->commands = oldest->commands;
   if (last_ == oldest.get()) last_ = nullptr;
   oldest = std::move(fresh);
@@ -191,8 +191,8 @@ void Context::record(Recording& recording, const WeightSet& weights) {
     DebugModes modes = debug_modes();
     modes.full_barriers = modes.full_barriers || overlap;
     const auto& g = device_.profile().max_grid;
-    plan.program = encode({spec, spec.dispatches, plan.symbols, plan.placements,
-                           {g[0], g[1], g[2]}, modes});
+    plan.program =
+        encode({spec, spec.dispatches, plan.symbols, plan.placements, {g[0], g[1], g[2]}, modes});
     recording.external_overlap = overlap;
   }
   recording.addresses.assign(weights.addresses().begin(), weights.addresses().end());

@@ -11,23 +11,16 @@
 
 namespace tv {
 
-/// What a context needs of its engine.
-struct EngineParts {
-  std::shared_ptr<Device> device;
-  EngineSpec spec;
-  std::vector<OwnedPipeline> pipelines;
-};
-
 /// Everything about one set of symbol values that does not depend on addresses.
 struct ShapePlan {
   std::vector<int64_t> symbols;
   EncodedProgram program;
-  std::vector<Placement> placements;       ///< space 0: the arena
+  std::vector<Placement> placements;  ///< space 0: the arena
   std::vector<int64_t> input_bytes, output_bytes;
   /// Offsets in the arena of the device's copies of inputs, then outputs (staged devices).
   std::vector<int64_t> copy_offsets;
-  int64_t activation_bytes = 0;            ///< of the memory plan
-  int64_t arena_bytes = 0;                 ///< with the copies
+  int64_t activation_bytes = 0;  ///< of the memory plan
+  int64_t arena_bytes = 0;       ///< with the copies
 };
 
 /// Throws Error(kUser) on symbols out of range.
@@ -48,7 +41,7 @@ class Context {
     std::vector<uint64_t> addresses;  ///< of each EngineSpec::buffers
     std::vector<uint64_t> bound;      ///< inputs, then outputs, as recorded
     uint64_t weights_id = 0, arena_generation = 0, debug_generation = 0, last_used = 0;
-    bool external_overlap = false;    ///< an output overlaps another tensor: barriers everywhere
+    bool external_overlap = false;  ///< an output overlaps another tensor: barriers everywhere
     bool poison = false;
     Allocation param_blocks;
   };
@@ -74,8 +67,9 @@ class Context {
   OwnedFence fence_;
   Allocation arena_, upload_, readback_;
   uint64_t arena_generation_ = 0;  ///< also counts changes of the staging memory
-  std::vector<Allocation> bounces_;  ///< aligned stand-ins of caller's tensors, by input then output
-  std::vector<uint64_t> bound_;      ///< scratch of `run`
+  std::vector<Allocation>
+      bounces_;                  ///< aligned stand-ins of caller's tensors, by input then output
+  std::vector<uint64_t> bound_;  ///< scratch of `run`
   std::vector<std::unique_ptr<Recording>> recordings_;
   Recording* last_ = nullptr;
   uint64_t clock_ = 0, recorded_ = 0;

@@ -9,9 +9,10 @@ namespace tv {
 
 /// How engines record. A change makes every recording stale. Thread-safe to set between calls.
 struct DebugModes {
-  bool poison_arena = false;    ///< fill the arena with NaN before each run (TORCH_VULKAN_POISON_ARENA)
-  bool full_barriers = false;   ///< a barrier before every dispatch (TORCH_VULKAN_FULL_BARRIERS)
-  bool check_hazards = false;   ///< recompute hazards of each recording (TORCH_VULKAN_CHECK_HAZARDS)
+  bool poison_arena =
+      false;  ///< fill the arena with NaN before each run (TORCH_VULKAN_POISON_ARENA)
+  bool full_barriers = false;  ///< a barrier before every dispatch (TORCH_VULKAN_FULL_BARRIERS)
+  bool check_hazards = false;  ///< recompute hazards of each recording (TORCH_VULKAN_CHECK_HAZARDS)
   int64_t remove_barrier = -1;  ///< leave out the k-th barrier (TORCH_VULKAN_REMOVE_BARRIER)
   bool operator==(const DebugModes&) const = default;
 };

@@ -19,7 +19,8 @@ struct OpenDevices {
 };
 
 OpenDevices& open_devices() {
-  // Never freed by a static destructor, which might run after the driver's own; `close_devices` does.
+  // Never freed by a static destructor, which might run after the driver's own; `close_devices`
+  // does.
   static OpenDevices* open = new OpenDevices();
   return *open;
 }
@@ -33,6 +34,7 @@ void close_devices() {
     const std::lock_guard lock(open.mutex);
     for (auto& [index, device] : open.devices) {
       all_closed = all_closed && device.use_count() == 1;
+      device->wait_idle();
       device.reset();
     }
     open.devices.clear();
@@ -87,7 +89,8 @@ size_t choose(const std::vector<PhysicalDevice>& devices, const std::string& spe
     });
     if (!matches.empty() && same_model) return matches[0];
     if (!matches.empty()) {
-      throw Error(ErrorKind::kUser, "[device] \"" + spec + "\" names more than one device; there are " +
+      throw Error(ErrorKind::kUser, "[device] \"" + spec +
+                                        "\" names more than one device; there are " +
                                         describe_all(devices));
     }
   }
@@ -158,12 +161,14 @@ Device::Device(const PhysicalDevice& physical) : physical_(physical) {
 
 Device::~Device() {
   if (!api_.device || !vulkan_usable()) return;
-  {
-    const std::lock_guard lock(queue_mutex_);
-    api_.vkDeviceWaitIdle(api_.device);
-  }
+  wait_idle();
   layout_.reset();
   api_.vkDestroyDevice(api_.device, nullptr);
+}
+
+void Device::wait_idle() {
+  const std::lock_guard lock(queue_mutex_);
+  api_.vkDeviceWaitIdle(api_.device);
 }
 
 void Device::submit(VkCommandBuffer commands, VkFence fence) {
@@ -171,6 +176,7 @@ void Device::submit(VkCommandBuffer commands, VkFence fence) {
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
   info.commandBufferCount = 1;
   info.pCommandBuffers = &commands;
+  if (lost()) check(VK_ERROR_DEVICE_LOST, "submit");
   const std::lock_guard lock(queue_mutex_);
   check(api_.vkQueueSubmit(queue_, 1, &info, fence), "submit");
 }
@@ -214,10 +220,11 @@ void Device::check(VkResult result, const char* what) {
   const std::string prefix = std::string("[") + what + "] ";
   if (result == VK_ERROR_DEVICE_LOST) {
     mark_lost();
-    throw Error(ErrorKind::kDevice,
-                prefix + profile().name +
-                    " was lost (a crash, a hang or a reset of the driver); engines made for it have "
-                    "to be created again");
+    throw Error(
+        ErrorKind::kDevice,
+        prefix + profile().name +
+            " was lost (a crash, a hang or a reset of the driver); engines made for it have "
+            "to be created again");
   }
   throw Error(ErrorKind::kDevice, prefix + profile().name + " failed: " + result_name(result));
 }

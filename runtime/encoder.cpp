@@ -22,8 +22,8 @@ class HazardTracker {
  public:
   bool conflicts(std::span<const Access> accesses) const {
     for (const Access& a : accesses) {
-      if (overlaps(writes_, a)) return true;             // RAW, WAW
-      if (a.write && overlaps(reads_, a)) return true;   // WAR
+      if (overlaps(writes_, a)) return true;            // RAW, WAW
+      if (a.write && overlaps(reads_, a)) return true;  // WAR
     }
     return false;
   }
@@ -144,7 +144,8 @@ EncodedProgram encode(const EncodeRequest& request) {
     const std::vector<Access> accesses = accesses_of(request, dispatch);
     const bool forced = request.modes.full_barriers && !out.dispatches.empty();
     if (forced || pending.conflicts(accesses)) {
-      // A removed barrier is still counted and still clears the list: the others stay where they are.
+      // A removed barrier is still counted and still clears the list: the others stay where they
+      // are.
       encoded.barrier_before = out.barriers++ != request.modes.remove_barrier;
       pending.clear();
     }

@@ -1,6 +1,6 @@
 #pragma once
-// From a program and concrete symbol values to a plan: which dispatches run, with what parameters and
-// grids, and where the barriers are. A pure function; nothing here touches a device.
+// From a program and concrete symbol values to a plan: which dispatches run, with what parameters
+// and grids, and where the barriers are. A pure function; nothing here touches a device.
 
 #include <array>
 #include <cstdint>
@@ -20,12 +20,12 @@ struct Placement {
 };
 
 struct EncodedDispatch {
-  uint32_t dispatch = 0;      ///< index into the program
+  uint32_t dispatch = 0;  ///< index into the program
   uint32_t pipeline = 0;
   std::array<uint32_t, 3> grid = {1, 1, 1};
-  uint32_t params_at = 0;     ///< byte offset into EncodedProgram::params
+  uint32_t params_at = 0;  ///< byte offset into EncodedProgram::params
   uint32_t params_bytes = 0;
-  bool param_block = false;   ///< the parameters go to memory, their address is pushed
+  bool param_block = false;  ///< the parameters go to memory, their address is pushed
   bool barrier_before = false;
 };
 
@@ -56,8 +56,8 @@ struct EncodeRequest {
 EncodedProgram encode(const EncodeRequest& request);
 
 /// Spreads `count` workgroups on a line over three dimensions; the product may be larger than
-/// `count`, by less than one row, and kernels ignore the surplus. Throws Error(kInternal) where they
-/// cannot fit.
+/// `count`, by less than one row, and kernels ignore the surplus. Throws Error(kInternal) where
+/// they cannot fit.
 std::array<uint32_t, 3> fold_grid(int64_t count, const std::array<uint32_t, 3>& max_grid);
 
 }  // namespace tv

@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include <atomic>
+
 #include "runtime/bind_shapes.h"
 #include "runtime/engine_impl.h"
 #include "runtime/error.h"
@@ -7,10 +9,16 @@
 #include "runtime/process_state.h"
 
 namespace tv {
+namespace {
+
+std::atomic<uint64_t> next_engine_id{1};
+
+}  // namespace
 
 std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpec spec) {
   require_vulkan_usable();
   if (!device) throw Error(ErrorKind::kInternal, "[engine] no device");
+  validate(spec);
   const std::string here = device->profile().runs_on();
   if (!spec.runs_on.empty() && spec.runs_on != here) {
     throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) +
@@ -21,7 +29,7 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpe
 }
 
 EngineImpl::EngineImpl(std::shared_ptr<Device> device, EngineSpec spec)
-    : parts_{std::move(device), std::move(spec), {}} {
+    : parts_{std::move(device), std::move(spec), {}, next_engine_id++} {
   parts_.pipelines = create_pipelines(*parts_.device, parts_.spec);
   warm_pipelines(*parts_.device, parts_.spec, parts_.pipelines);
 }
@@ -34,14 +42,15 @@ std::vector<int64_t> EngineImpl::bind_shapes(
 std::shared_ptr<const WeightSet> EngineImpl::prepare_weights(
     std::span<const HostTensor> weights) const {
   require_vulkan_usable();
-  return std::make_shared<const WeightSet>(parts_.device, parts_.spec, parts_.pipelines, weights);
+  return std::make_shared<const WeightSet>(parts_, weights);
 }
 
 void EngineImpl::run(const WeightSet& weights, std::span<const int64_t> symbols,
                      std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
   require_vulkan_usable();
-  if (weights.spec() != &parts_.spec) {
-    throw Error(ErrorKind::kInternal, "[" + parts_.spec.name + "] the weights are another engine's");
+  if (weights.engine_id() != parts_.id) {
+    throw Error(ErrorKind::kInternal,
+                "[" + parts_.spec.name + "] the weights are another engine's");
   }
   std::unique_ptr<Context> context = take_context();
   try {

@@ -33,8 +33,8 @@ void check_addresses(const RecordedProgram& r, std::vector<std::string>& faults)
       const OperandRange& operand = dispatch.operands[i];
       uint64_t pushed = 0;
       std::memcpy(&pushed, r.encoded.params.data() + d.params_at + 8 * i, sizeof(pushed));
-      const uint64_t want = r.addresses[operand.buffer] +
-                            static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
+      const uint64_t want =
+          r.addresses[operand.buffer] + static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
       if (pushed != want) {
         faults.push_back("[" + dispatch.name + "] operand " + std::to_string(i) +
                          ": the address pushed is not its buffer's");
@@ -72,8 +72,8 @@ void check_races(const RecordedProgram& r, std::vector<std::string>& faults) {
     const EncodedDispatch& d = r.encoded.dispatches[at];
     if (d.barrier_before) check_stretch(r, touches, faults);
     for (const OperandRange& operand : r.program[d.dispatch].operands) {
-      const uint64_t begin = r.addresses[operand.buffer] +
-                             static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
+      const uint64_t begin =
+          r.addresses[operand.buffer] + static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
       const int64_t size = operand.size_bytes.eval(r.symbols);
       if (size > 0) {
         touches.push_back({begin, begin + static_cast<uint64_t>(size), operand.write, at});

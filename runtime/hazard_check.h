@@ -1,7 +1,7 @@
 #pragma once
-// The project's own hazard check: the Khronos layer's synchronisation validation does not see device
-// addresses. Recomputes everything from the specification and the absolute addresses, sharing no code
-// with the encoder.
+// The project's own hazard check: the Khronos layer's synchronisation validation does not see
+// device addresses. Recomputes everything from the specification and the absolute addresses,
+// sharing no code with the encoder.
 
 #include <cstdint>
 #include <span>
@@ -21,9 +21,9 @@ struct RecordedProgram {
   const EncodedProgram& encoded;        ///< with its addresses patched
 };
 
-/// Every fault of the recording as a sentence: two dispatches that touch the same bytes, one of them
-/// writing, with no barrier between them; a dispatch left out that has work to do; an address pushed
-/// that is not its operand's. Empty: the recording is sound.
+/// Every fault of the recording as a sentence: two dispatches that touch the same bytes, one of
+/// them writing, with no barrier between them; a dispatch left out that has work to do; an address
+/// pushed that is not its operand's. Empty: the recording is sound.
 std::vector<std::string> find_faults(const RecordedProgram& recorded);
 
 }  // namespace tv

@@ -49,8 +49,8 @@ OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t i
         wanted.subgroup_size > profile.max_subgroup_size) {
       throw Error(ErrorKind::kUser, "[" + first_user(spec, index) + "] needs subgroups of " +
                                         std::to_string(wanted.subgroup_size) + "; " + profile.name +
-                                        " has " + std::to_string(profile.min_subgroup_size) + " to " +
-                                        std::to_string(profile.max_subgroup_size));
+                                        " has " + std::to_string(profile.min_subgroup_size) +
+                                        " to " + std::to_string(profile.max_subgroup_size));
     }
     info.stage.pNext = &subgroup;
   } else if (wanted.subgroup_size != 0 && wanted.subgroup_size != profile.subgroup_size) {

@@ -1,6 +1,7 @@
 #pragma once
 // Whether Vulkan may still be called in this process: not in a child forked after the instance was
-// made (the driver's threads are gone), and not once the process is exiting (drivers are unloading).
+// made (the driver's threads are gone), and not once the process is exiting (drivers are
+// unloading).
 
 namespace tv {
 

@@ -23,20 +23,21 @@ void check_symbols(const EngineSpec& spec, std::span<const int64_t> symbols) {
   const std::string prefix = "[" + (spec.name.empty() ? "engine" : spec.name) + "] ";
   if (symbols.size() != spec.symbols.size()) {
     throw Error(ErrorKind::kUser, prefix + "got " + std::to_string(symbols.size()) +
-                                      " symbol values, want " + std::to_string(spec.symbols.size()));
+                                      " symbol values, want " +
+                                      std::to_string(spec.symbols.size()));
   }
   for (size_t i = 0; i < symbols.size(); ++i) {
     const Symbol& s = spec.symbols[i];
     if (symbols[i] >= s.min && symbols[i] <= s.max) continue;
-    throw Error(ErrorKind::kUser,
-                prefix + "symbol " + s.name + ": got " + std::to_string(symbols[i]) + ", want " +
-                    std::to_string(s.min) + " to " +
-                    (s.max == kUnbounded ? "any" : std::to_string(s.max)));
+    throw Error(ErrorKind::kUser, prefix + "symbol " + s.name + ": got " +
+                                      std::to_string(symbols[i]) + ", want " +
+                                      std::to_string(s.min) + " to " +
+                                      (s.max == kUnbounded ? "any" : std::to_string(s.max)));
   }
 }
 
-/// Space 0 is the arena; a caller's tensor or a weight is a space of its own, which buffers that name
-/// the same tensor share.
+/// Space 0 is the arena; a caller's tensor or a weight is a space of its own, which buffers that
+/// name the same tensor share.
 uint32_t external_space(const Buffer& buffer, size_t buffer_index) {
   constexpr uint32_t kKinds = 8;
   const uint32_t index =

@@ -49,8 +49,8 @@ struct VkPhysicalDeviceCooperativeMatrixFeaturesKHR {
   VkBool32 cooperativeMatrixRobustBufferAccess;
 };
 
-using PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR = VkResult(VKAPI_PTR*)(
-    VkPhysicalDevice, uint32_t*, VkCooperativeMatrixPropertiesKHR*);
+using PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR =
+    VkResult(VKAPI_PTR*)(VkPhysicalDevice, uint32_t*, VkCooperativeMatrixPropertiesKHR*);
 #endif
 
 #ifndef VK_KHR_shader_bfloat16

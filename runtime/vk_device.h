@@ -31,8 +31,10 @@ class Device {
 
   /// Hands `commands` to the queue; `fence` is signalled at the end. Thread-safe.
   void submit(VkCommandBuffer commands, VkFence fence);
-  /// Waits for `fence`, first by polling (short work ends before a thread could sleep), and resets it.
+  /// Waits for `fence`, first by polling (short work ends before a thread could sleep), and resets
+  /// it.
   void wait_and_reset(VkFence fence);
+  void wait_idle();
   OwnedFence make_fence();
   OwnedCommandPool make_command_pool();
 

@@ -38,11 +38,16 @@ bool has_layer(const GlobalApi& api, const char* name) {
 
 int rank(DeviceType type) {
   switch (type) {
-    case DeviceType::kDiscrete: return 0;
-    case DeviceType::kIntegrated: return 1;
-    case DeviceType::kVirtual: return 2;
-    case DeviceType::kCpu: return 4;
-    case DeviceType::kOther: return 3;
+    case DeviceType::kDiscrete:
+      return 0;
+    case DeviceType::kIntegrated:
+      return 1;
+    case DeviceType::kVirtual:
+      return 2;
+    case DeviceType::kCpu:
+      return 4;
+    case DeviceType::kOther:
+      return 3;
   }
   return 3;
 }
@@ -87,7 +92,8 @@ Instance::Instance() {
   uint32_t loader_version = 0;
   global.vkEnumerateInstanceVersion(&loader_version);
   if (loader_version < VK_API_VERSION_1_3) {
-    throw Error(ErrorKind::kDevice, "[device] the Vulkan loader is older than 1.3; update libvulkan1");
+    throw Error(ErrorKind::kDevice,
+                "[device] the Vulkan loader is older than 1.3; update libvulkan1");
   }
   VkApplicationInfo application{};
   application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;

@@ -21,10 +21,11 @@ GlobalApi open_loader() {
   }
   if (!library) {
     throw Error(ErrorKind::kDevice,
-                std::string("[device] no Vulkan loader (") + (chosen.empty() ? "libvulkan.so.1" : chosen) +
+                std::string("[device] no Vulkan loader (") +
+                    (chosen.empty() ? "libvulkan.so.1" : chosen) +
                     ") was found; install it and a driver: on "
-                "Debian or Ubuntu `apt-get install libvulkan1 mesa-vulkan-drivers`, or the GPU "
-                "vendor's driver");
+                    "Debian or Ubuntu `apt-get install libvulkan1 mesa-vulkan-drivers`, or the GPU "
+                    "vendor's driver");
   }
   GlobalApi api;
   api.vkGetInstanceProcAddr =
@@ -32,9 +33,9 @@ GlobalApi open_loader() {
   if (!api.vkGetInstanceProcAddr) {
     throw Error(ErrorKind::kDevice, "[device] libvulkan.so.1 has no vkGetInstanceProcAddr");
   }
-#define TV_VK_LOAD(name)                                                                       \
-  api.name = reinterpret_cast<PFN_##name>(api.vkGetInstanceProcAddr(VK_NULL_HANDLE, #name));   \
-  if (!api.name)                                                                               \
+#define TV_VK_LOAD(name)                                                                     \
+  api.name = reinterpret_cast<PFN_##name>(api.vkGetInstanceProcAddr(VK_NULL_HANDLE, #name)); \
+  if (!api.name)                                                                             \
     throw Error(ErrorKind::kDevice, "[device] the Vulkan loader is too old: it lacks " #name);
   TV_VK_GLOBAL_FUNCTIONS(TV_VK_LOAD)
 #undef TV_VK_LOAD
@@ -52,10 +53,9 @@ InstanceApi load_instance_api(VkInstance instance) {
   const auto get = global_api().vkGetInstanceProcAddr;
   InstanceApi api;
   api.instance = instance;
-#define TV_VK_LOAD(name)                                                  \
-  api.name = reinterpret_cast<PFN_##name>(get(instance, #name));          \
-  if (!api.name)                                                          \
-    throw Error(ErrorKind::kDevice, "[device] the Vulkan loader lacks " #name);
+#define TV_VK_LOAD(name)                                         \
+  api.name = reinterpret_cast<PFN_##name>(get(instance, #name)); \
+  if (!api.name) throw Error(ErrorKind::kDevice, "[device] the Vulkan loader lacks " #name);
   TV_VK_INSTANCE_FUNCTIONS(TV_VK_LOAD)
 #undef TV_VK_LOAD
 #define TV_VK_LOAD(name) api.name = reinterpret_cast<PFN_##name>(get(instance, #name));
@@ -67,8 +67,8 @@ InstanceApi load_instance_api(VkInstance instance) {
 DeviceApi load_device_api(const InstanceApi& instance, VkDevice device) {
   DeviceApi api;
   api.device = device;
-#define TV_VK_LOAD(name)                                                                 \
-  api.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name));  \
+#define TV_VK_LOAD(name)                                                                \
+  api.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name)); \
   if (!api.name) throw Error(ErrorKind::kDevice, "[device] the Vulkan driver lacks " #name);
   TV_VK_DEVICE_FUNCTIONS(TV_VK_LOAD)
 #undef TV_VK_LOAD
@@ -78,7 +78,8 @@ DeviceApi load_device_api(const InstanceApi& instance, VkDevice device) {
 std::string result_name(VkResult result) {
   switch (result) {
 #define TV_VK_NAME(name) \
-  case name: return #name;
+  case name:             \
+    return #name;
     TV_VK_NAME(VK_SUCCESS)
     TV_VK_NAME(VK_NOT_READY)
     TV_VK_NAME(VK_TIMEOUT)
@@ -96,7 +97,8 @@ std::string result_name(VkResult result) {
     TV_VK_NAME(VK_ERROR_INVALID_SHADER_NV)
     TV_VK_NAME(VK_ERROR_UNKNOWN)
 #undef TV_VK_NAME
-    default: return "VkResult " + std::to_string(static_cast<int>(result));
+    default:
+      return "VkResult " + std::to_string(static_cast<int>(result));
   }
 }
 

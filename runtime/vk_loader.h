@@ -12,16 +12,16 @@ namespace tv {
   X(vkEnumerateInstanceVersion)   \
   X(vkEnumerateInstanceLayerProperties)
 
-#define TV_VK_INSTANCE_FUNCTIONS(X)         \
-  X(vkDestroyInstance)                      \
-  X(vkEnumeratePhysicalDevices)             \
-  X(vkGetPhysicalDeviceProperties)          \
-  X(vkGetPhysicalDeviceProperties2)         \
-  X(vkGetPhysicalDeviceFeatures2)           \
-  X(vkGetPhysicalDeviceMemoryProperties)    \
+#define TV_VK_INSTANCE_FUNCTIONS(X)           \
+  X(vkDestroyInstance)                        \
+  X(vkEnumeratePhysicalDevices)               \
+  X(vkGetPhysicalDeviceProperties)            \
+  X(vkGetPhysicalDeviceProperties2)           \
+  X(vkGetPhysicalDeviceFeatures2)             \
+  X(vkGetPhysicalDeviceMemoryProperties)      \
   X(vkGetPhysicalDeviceQueueFamilyProperties) \
-  X(vkEnumerateDeviceExtensionProperties)   \
-  X(vkCreateDevice)                         \
+  X(vkEnumerateDeviceExtensionProperties)     \
+  X(vkCreateDevice)                           \
   X(vkGetDeviceProcAddr)
 
 // Null where the extension that brings them is not there.

@@ -31,9 +31,9 @@ uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFla
       if (fits && (memory.memoryTypes[i].propertyFlags & flags) == flags) return i;
     }
   }
-  throw Error(ErrorKind::kDevice,
-              "[memory] " + device.profile().name + " has no memory type with properties " +
-                  std::to_string(must));
+  throw Error(ErrorKind::kDevice, "[memory] " + device.profile().name +
+                                      " has no memory type with properties " +
+                                      std::to_string(must));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class Allocation {
   void* host_ = nullptr;
   bool mapped_pages_ = false;  ///< host_ came from mmap
   bool coherent_ = true;
-  OwnedMemory memory_;         // freed after the buffer
+  OwnedMemory memory_;  // freed after the buffer
   OwnedBuffer buffer_;
 };
 

@@ -13,11 +13,16 @@ namespace {
 
 DeviceType device_type(VkPhysicalDeviceType type) {
   switch (type) {
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return DeviceType::kIntegrated;
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return DeviceType::kDiscrete;
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return DeviceType::kVirtual;
-    case VK_PHYSICAL_DEVICE_TYPE_CPU: return DeviceType::kCpu;
-    default: return DeviceType::kOther;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return DeviceType::kIntegrated;
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return DeviceType::kDiscrete;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+      return DeviceType::kVirtual;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return DeviceType::kCpu;
+    default:
+      return DeviceType::kOther;
   }
 }
 
@@ -33,19 +38,32 @@ std::string hex(const uint8_t* bytes, size_t count) {
 
 std::string component_name(int32_t type) {
   switch (type) {
-    case VK_COMPONENT_TYPE_FLOAT16_KHR: return "float16";
-    case VK_COMPONENT_TYPE_FLOAT32_KHR: return "float32";
-    case VK_COMPONENT_TYPE_FLOAT64_KHR: return "float64";
-    case VK_COMPONENT_TYPE_SINT8_KHR: return "int8";
-    case VK_COMPONENT_TYPE_SINT16_KHR: return "int16";
-    case VK_COMPONENT_TYPE_SINT32_KHR: return "int32";
-    case VK_COMPONENT_TYPE_SINT64_KHR: return "int64";
-    case VK_COMPONENT_TYPE_UINT8_KHR: return "uint8";
-    case VK_COMPONENT_TYPE_UINT16_KHR: return "uint16";
-    case VK_COMPONENT_TYPE_UINT32_KHR: return "uint32";
-    case VK_COMPONENT_TYPE_UINT64_KHR: return "uint64";
-    case kComponentBFloat16: return "bfloat16";
-    default: return "";
+    case VK_COMPONENT_TYPE_FLOAT16_KHR:
+      return "float16";
+    case VK_COMPONENT_TYPE_FLOAT32_KHR:
+      return "float32";
+    case VK_COMPONENT_TYPE_FLOAT64_KHR:
+      return "float64";
+    case VK_COMPONENT_TYPE_SINT8_KHR:
+      return "int8";
+    case VK_COMPONENT_TYPE_SINT16_KHR:
+      return "int16";
+    case VK_COMPONENT_TYPE_SINT32_KHR:
+      return "int32";
+    case VK_COMPONENT_TYPE_SINT64_KHR:
+      return "int64";
+    case VK_COMPONENT_TYPE_UINT8_KHR:
+      return "uint8";
+    case VK_COMPONENT_TYPE_UINT16_KHR:
+      return "uint16";
+    case VK_COMPONENT_TYPE_UINT32_KHR:
+      return "uint32";
+    case VK_COMPONENT_TYPE_UINT64_KHR:
+      return "uint64";
+    case kComponentBFloat16:
+      return "bfloat16";
+    default:
+      return "";
   }
 }
 
@@ -60,10 +78,15 @@ std::vector<CoopMatShape> coop_matrices(const InstanceApi& api, VkPhysicalDevice
   if (query(handle, &count, found.data()) < 0) return {};
   std::vector<CoopMatShape> shapes;
   for (const auto& p : found) {
-    CoopMatShape shape{p.MSize, p.NSize, p.KSize, component_name(p.AType), component_name(p.BType),
-                       component_name(p.CType), component_name(p.ResultType)};
-    const bool known = !shape.a.empty() && !shape.b.empty() && !shape.c.empty() &&
-                       !shape.result.empty();
+    CoopMatShape shape{p.MSize,
+                       p.NSize,
+                       p.KSize,
+                       component_name(p.AType),
+                       component_name(p.BType),
+                       component_name(p.CType),
+                       component_name(p.ResultType)};
+    const bool known =
+        !shape.a.empty() && !shape.b.empty() && !shape.c.empty() && !shape.result.empty();
     const bool uses_bfloat16 = shape.a == "bfloat16" || shape.c == "bfloat16";
     if (p.scope != VK_SCOPE_SUBGROUP_KHR || p.saturatingAccumulation || !known) continue;
     if (uses_bfloat16 && !bfloat16) continue;
@@ -232,9 +255,8 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   p.driver_name = v12.driverName;
   p.driver_info = v12.driverInfo;
   p.subgroup_size = v11.subgroupSize;
-  p.subgroup_size_control =
-      features.v13.subgroupSizeControl && features.v13.computeFullSubgroups &&
-      (v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
+  p.subgroup_size_control = features.v13.subgroupSizeControl && features.v13.computeFullSubgroups &&
+                            (v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
   p.min_subgroup_size = p.subgroup_size_control ? v13.minSubgroupSize : v11.subgroupSize;
   p.max_subgroup_size = p.subgroup_size_control ? v13.maxSubgroupSize : v11.subgroupSize;
   p.float16 = features.v12.shaderFloat16;
@@ -245,16 +267,15 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   p.storage16 = features.v11.storageBuffer16BitAccess;
   p.storage8 = features.v12.storageBuffer8BitAccess;
   if (features.coop.cooperativeMatrix) {
-    p.coop_matrices =
-        coop_matrices(api, handle, features.bfloat16.shaderBFloat16CooperativeMatrix);
+    p.coop_matrices = coop_matrices(api, handle, features.bfloat16.shaderBFloat16CooperativeMatrix);
   }
   set_limits(properties.properties.limits, p);
   p.memory_bytes = largest_device_heap(device.memory);
   // lavapipe's device addresses are plain pointers, its heap is the machine's memory.
   if (v12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE && !env_flag("TORCH_VULKAN_STAGING")) {
     p.host_pointers = true;
-    p.memory_bytes =
-        static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    p.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                     static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   }
   return device;
 }

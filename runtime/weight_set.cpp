@@ -43,11 +43,21 @@ void run_once(Device& device, const Record& record) {
   device.wait_and_reset(fence.get());
 }
 
+std::vector<bool> read_by_dispatches(const EngineSpec& spec) {
+  std::vector<bool> read(spec.buffers.size(), false);
+  for (const Dispatch& d : spec.dispatches) {
+    for (const OperandRange& operand : d.operands) read[operand.buffer] = true;
+  }
+  return read;
+}
+
 /// Copies to device memory in pieces through one staging buffer.
-void upload(Device& device, const Allocation& dst, const HostTensor& src, const Allocation& staging) {
+void upload(Device& device, const Allocation& dst, const HostTensor& src,
+            const Allocation& staging) {
   for (int64_t at = 0; at < src.size_bytes; at += staging.size_bytes()) {
     const int64_t piece = std::min(staging.size_bytes(), src.size_bytes - at);
-    std::memcpy(staging.host(), static_cast<const char*>(src.data) + at, static_cast<size_t>(piece));
+    std::memcpy(staging.host(), static_cast<const char*>(src.data) + at,
+                static_cast<size_t>(piece));
     staging.flush();
     run_once(device, [&](VkCommandBuffer commands) {
       const VkBufferCopy region{0, static_cast<VkDeviceSize>(at), static_cast<VkDeviceSize>(piece)};
@@ -59,38 +69,27 @@ void upload(Device& device, const Allocation& dst, const HostTensor& src, const 
 
 }  // namespace
 
-WeightSet::WeightSet(std::shared_ptr<Device> device, const EngineSpec& spec,
-                     const std::vector<OwnedPipeline>& pipelines,
-                     std::span<const HostTensor> weights)
-    : device_(std::move(device)), spec_(&spec), id_(next_id++) {
+WeightSet::WeightSet(const EngineParts& engine, std::span<const HostTensor> weights)
+    : device_(engine.device), engine_id_(engine.id), id_(next_id++) {
+  const EngineSpec& spec = engine.spec;
   check_weights(spec, weights);
   addresses_.resize(spec.buffers.size());
   allocations_.resize(spec.buffers.size());
-  place_weights(weights);
-  run_program(pipelines);
-
-  const std::vector<bool> kept = read_by_dispatches();
+  const std::vector<bool> kept = read_by_dispatches(spec);
+  place_weights(spec, weights);
+  run_program(engine, kept);
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    if (!kept[b]) {
-      allocations_[b] = Allocation();
-      addresses_[b] = 0;
-    }
+    if (kept[b]) continue;
+    allocations_[b] = Allocation();
+    addresses_[b] = 0;
   }
 }
 
-std::vector<bool> WeightSet::read_by_dispatches() const {
-  std::vector<bool> read(spec_->buffers.size(), false);
-  for (const Dispatch& d : spec_->dispatches) {
-    for (const OperandRange& operand : d.operands) read[operand.buffer] = true;
-  }
-  return read;
-}
-
-void WeightSet::place_weights(std::span<const HostTensor> weights) {
+void WeightSet::place_weights(const EngineSpec& spec, std::span<const HostTensor> weights) {
   constexpr int64_t kStagingBytes = 32 << 20;
   Allocation staging;
-  for (size_t b = 0; b < spec_->buffers.size(); ++b) {
-    const Buffer& buffer = spec_->buffers[b];
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    const Buffer& buffer = spec.buffers[b];
     if (buffer.kind != BufferKind::kWeight) continue;
     const HostTensor& weight = weights[buffer.index];
     if (device_->host_pointers() && reinterpret_cast<uintptr_t>(weight.data) % 16 == 0) {
@@ -108,9 +107,8 @@ void WeightSet::place_weights(std::span<const HostTensor> weights) {
   }
 }
 
-void WeightSet::run_program(const std::vector<OwnedPipeline>& pipelines) {
-  const EngineSpec& spec = *spec_;
-  const std::vector<bool> kept = read_by_dispatches();
+void WeightSet::run_program(const EngineParts& engine, const std::vector<bool>& kept) {
+  const EngineSpec& spec = engine.spec;
   std::vector<BufferLifetime> lifetimes;
   std::vector<size_t> temporaries;
   std::vector<Placement> placements(spec.buffers.size());
@@ -157,7 +155,7 @@ void WeightSet::run_program(const std::vector<OwnedPipeline>& pipelines) {
     blocks = Allocation(*device_, bytes, MemoryUse::kUpload);
   }
   run_once(*device_, [&](VkCommandBuffer commands) {
-    record_dispatches(*device_, commands, program, pipelines, blocks);
+    record_dispatches(*device_, commands, program, engine.pipelines, blocks);
     record_barrier(*device_, commands, kShaderWrites, kShaderAccess);
   });
 }

@@ -10,27 +10,33 @@
 
 namespace tv {
 
+/// What contexts and weights need of their engine.
+struct EngineParts {
+  std::shared_ptr<Device> device;
+  EngineSpec spec;
+  std::vector<OwnedPipeline> pipelines;
+  uint64_t id = 0;  ///< unique in the process
+};
+
 class WeightSet {
  public:
   /// Uploads `weights` (spec order) and runs the weight program; what only that program reads is
   /// freed again. Throws Error(kUser) on a count or size that is wrong, Error(kDevice).
-  WeightSet(std::shared_ptr<Device> device, const EngineSpec& spec,
-            const std::vector<OwnedPipeline>& pipelines, std::span<const HostTensor> weights);
+  WeightSet(const EngineParts& engine, std::span<const HostTensor> weights);
 
   uint64_t id() const { return id_; }  ///< unique in the process
-  const EngineSpec* spec() const { return spec_; }
+  uint64_t engine_id() const { return engine_id_; }
   /// Address of each EngineSpec::buffers that dispatches read; 0 for the others.
   std::span<const uint64_t> addresses() const { return addresses_; }
   /// Device bytes held: uploaded weights and results of the weight program.
   int64_t size_bytes() const;
 
  private:
-  void place_weights(std::span<const HostTensor> weights);
-  void run_program(const std::vector<OwnedPipeline>& pipelines);
-  std::vector<bool> read_by_dispatches() const;
+  void place_weights(const EngineSpec& spec, std::span<const HostTensor> weights);
+  void run_program(const EngineParts& engine, const std::vector<bool>& kept);
 
   std::shared_ptr<Device> device_;
-  const EngineSpec* spec_;
+  uint64_t engine_id_;
   uint64_t id_;
   std::vector<uint64_t> addresses_;
   std::vector<Allocation> allocations_;  ///< by buffer; empty where there is none

@@ -81,7 +81,8 @@ class SpecBuilder {
   uint32_t persistent(const std::string& name) { return buffer(BufferKind::kPersistent, 0, name); }
 
   /// y = a * factor + b
-  Dispatch mul_add(const std::string& name, uint32_t y, uint32_t a, uint32_t b, float factor) const {
+  Dispatch mul_add(const std::string& name, uint32_t y, uint32_t a, uint32_t b,
+                   float factor) const {
     Dispatch d;
     d.name = name;
     d.operands = {writes(y, bytes()), reads(a, bytes()), reads(b, bytes())};
