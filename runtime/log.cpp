@@ -27,12 +27,29 @@ std::shared_ptr<spdlog::logger> make_logger() {
   return logger;
 }
 
-}  // namespace
-
-spdlog::logger& log() {
+spdlog::logger& logger() {
   // Never destroyed: static destructors of other files may still log.
   static auto* logger = new std::shared_ptr<spdlog::logger>(make_logger());
   return **logger;
 }
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::kTrace: return spdlog::level::trace;
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarn: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+}  // namespace
+
+void log(LogLevel level, const std::string& message) {
+  logger().log(spdlog_level(level), spdlog::string_view_t(message));
+}
+
+bool log_enabled(LogLevel level) { return logger().should_log(spdlog_level(level)); }
 
 }  // namespace tv

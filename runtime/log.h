@@ -2,11 +2,15 @@
 // The log: standard error, level from TORCH_VULKAN_LOG (default warn). Nothing is logged while an
 // engine runs.
 
-#include <spdlog/logger.h>
+#include <string>
 
 namespace tv {
 
-/// The one logger of the process: `log().info("built {} in {} ms", name, ms)`. Thread-safe.
-spdlog::logger& log();
+enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
+
+/// Writes one line where `level` is at or above the level chosen. Thread-safe.
+void log(LogLevel level, const std::string& message);
+/// True where log(level, …) would write: for messages that cost something to make.
+bool log_enabled(LogLevel level);
 
 }  // namespace tv

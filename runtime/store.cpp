@@ -105,7 +105,7 @@ Store::Store(std::string dir, std::string kind, uint64_t max_bytes)
   for (const std::string& path : {dir_, dir_ + "/" + kind_}) {
     const std::string why = why_unsafe(path);
     if (why.empty()) continue;
-    log().warn("the cache directory {} is not used: {}", path, why);
+    log(LogLevel::kWarn, "the cache directory " + path + " is not used: " + why);
     dir_.clear();
     return;
   }
@@ -133,7 +133,7 @@ std::optional<std::vector<uint8_t>> Store::get(const std::string& key_material) 
     entry = read_file(path, std::max(max_bytes_, uint64_t{1} << 20));
     check = check_entry(entry, key_material, value);
   } catch (const std::exception& error) {  // unreadable, or evicted since
-    log().debug("cache: {}", error.what());
+    log(LogLevel::kDebug, std::string("cache: ") + error.what());
     if (::stat(path.c_str(), &info) != 0) {
       ++misses_;
       return std::nullopt;
@@ -150,8 +150,8 @@ std::optional<std::vector<uint8_t>> Store::get(const std::string& key_material) 
   if (check == Check::kBad) {
     const bool is_first = bad_.fetch_add(1) == 0;
     if (::rename(path.c_str(), (path + kBadSuffix).c_str()) == 0)
-      log().log(is_first ? spdlog::level::warn : spdlog::level::debug,
-                "cache: a bad entry was set aside as {}{}", path, kBadSuffix);
+      log(is_first ? LogLevel::kWarn : LogLevel::kDebug,
+          "cache: a bad entry was set aside as " + path + kBadSuffix);
   }
   return std::nullopt;
 }
@@ -176,7 +176,8 @@ bool Store::put(const std::string& key_material, std::span<const uint8_t> value)
   }
   if (!why.empty()) {
     // The first failure is told, the rest would only repeat it.
-    if (failed_.fetch_add(1) == 0) log().warn("cache: cannot write to {}/{}: {}", dir_, kind_, why);
+    if (failed_.fetch_add(1) == 0)
+      log(LogLevel::kWarn, "cache: cannot write to " + dir_ + "/" + kind_ + ": " + why);
     return false;
   }
   ++writes_;
