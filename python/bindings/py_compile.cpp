@@ -56,7 +56,16 @@ void bind_compile(py::module_& m) {
         std::vector<std::pair<int32_t, std::string>> native;
         for (const NativeNode& node : partition.native) native.emplace_back(node.node, node.reason);
         return native;
-      });
+      })
+      .def_readonly("candidate_sizes", &Partition::candidate_sizes)
+      .def_property_readonly(
+          "schedule",
+          [](const Partition& partition) {
+            std::vector<std::pair<bool, int32_t>> steps;
+            for (const PartitionStep& s : partition.schedule) steps.emplace_back(s.is_block, s.index);
+            return steps;
+          },
+          "(True, block) or (False, node) in an order that keeps data, mutation and randomness.");
   m.def(
       "partition",
       [](const Graph& graph, const std::string& settings, const DeviceProfile& device) {
