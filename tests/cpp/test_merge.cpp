@@ -85,7 +85,9 @@ TEST(Merge, RandomGraphsStayAcyclicAndCovered) {
     }
     for (size_t n = 0; n < c.dag.size(); ++n) {
       EXPECT_LE(times[n], 1) << "trial " << trial;
-      if (c.roles[n] == Role::kCompute) EXPECT_EQ(times[n], 1) << "trial " << trial;
+      if (c.roles[n] == Role::kCompute) {
+        EXPECT_EQ(times[n], 1) << "trial " << trial;
+      }
     }
     EXPECT_FALSE(has_cycle(c.dag, vertices(c.dag, blocks))) << "trial " << trial;
     EXPECT_EQ(blocks, merge_blocks(c.dag, c.roles, 1)) << "two runs differ";
@@ -150,7 +152,7 @@ TEST(Merge, IndependentComponentsAreOneBlock) {
 }
 
 TEST(Merge, NativeDiamondSplits) {
-  // 0 → native 1 → 2 and 0 → 3 → 2: 0 and 2 can't be together, 3 goes with either.
+  // 0 → native 1 → 2 → 3 and 0 → 3: 3 cannot go with 0, native 1 is between them.
   Dag dag(4);
   dag.add_edge(0, 1);
   dag.add_edge(1, 2);
