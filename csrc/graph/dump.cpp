@@ -17,7 +17,9 @@ std::string join(const List& list, Text text) {
 std::string number_text(double value) {
   char buffer[32];
   std::snprintf(buffer, sizeof(buffer), "%.17g", value);
-  return buffer;
+  const std::string text = buffer;
+  // An integer looks different.
+  return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
 }
 
 std::string list_text(const std::vector<Expr>& list) {

@@ -1,6 +1,7 @@
 #include "tests/cpp/graph_eval.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "csrc/builder.h"
@@ -37,6 +38,8 @@ double run_function(const std::string& function, const std::vector<double>& x) {
   if (function == "sub") return x.at(0) - x.at(1);
   if (function == "relu") return std::max(x.at(0), 0.0);
   if (function == "neg") return -x.at(0);
+  if (function == "rsqrt") return 1 / std::sqrt(x.at(0));
+  if (function == "cast" || function == "copy") return x.at(0);
   throw Error(ErrorKind::kInternal, "[test] function " + function);
 }
 
@@ -75,6 +78,7 @@ class Evaluator {
       for (size_t i = 0; i < length; ++i) {
         std::vector<double> x;
         for (int32_t k : instr.operands) x.push_back(operands.at(static_cast<size_t>(k)).at(i));
+        x.insert(x.end(), instr.scalars.begin(), instr.scalars.end());
         result[i] = run_function(instr.function, x);
       }
       operands.push_back(std::move(result));

@@ -109,7 +109,7 @@ TEST(Graph, SignatureTellsAttributesApart) {
     node.args = {attr_arg("a", std::move(attr))};
     return signature(node);
   };
-  const std::vector<Attr> attrs = {std::monostate{}, true,  Expr(1), 0.1,  0.1 + 1e-17 * 3, -0.0, 0.0,
+  const std::vector<Attr> attrs = {std::monostate{}, true,  Expr(1), 1.0, 0.1, 0.1 + 1e-17 * 3, -0.0, 0.0,
                                    std::string("1"), DType::kF32, std::string("float32")};
   std::set<std::string> seen;
   for (const Attr& a : attrs) seen.insert(sig(a));
