@@ -1,0 +1,10 @@
+// dst[i] = src[i] for element i in row-major order, src through any strides. Grid: flat; each
+// invocation copies UNROLL elements, one workgroup's width apart.
+
+void main() {
+  const uint first = tv_group() * (LOCAL_X * UNROLL) + gl_LocalInvocationID.x;
+  for (uint k = 0; k < UNROLL; ++k) {
+    const uint i = first + k * LOCAL_X;
+    if (i < numel) dst_store(i, src_load(i));
+  }
+}

@@ -1,0 +1,193 @@
+// Powers, error functions and what activations need. Errors: see math.glsl.
+
+/// 2 ULP.
+float tv_erf(float x) {
+  const float t = abs(x), s = x * x;
+  float r = fma(-1.72853470e-5, t, 3.83197126e-4);
+  const float u = fma(-3.88396438e-3, t, 2.42546219e-2);
+  r = fma(r, s, u);
+  r = fma(r, t, -1.06777877e-1);
+  r = fma(r, t, -6.34846687e-1);
+  r = fma(r, t, -1.28717512e-1);
+  r = fma(r, t, -t);
+  const float large = tv_copysign(t > 4.0 ? 1.0 : 1.0 - tv_exp(r), x);
+  float p = -5.96761703e-4;
+  p = fma(p, s, 4.99119423e-3);
+  p = fma(p, s, -2.67681349e-2);
+  p = fma(p, s, 1.12819925e-1);
+  p = fma(p, s, -3.76125336e-1);
+  p = fma(p, s, 1.28379166e-1);
+  return tv_isnan(x) ? x : t > 0.927734375 ? large : fma(p, x, x);
+}
+
+/// 1 - erf(x). 4 ULP.
+float tv_erfc(float x) {
+  const float a = min(abs(x), 11.0);
+  const float t = (a - 4.0) / (a + 4.0);
+  float p = 0.000131432607;
+  p = fma(p, t, -0.000242684691);
+  p = fma(p, t, -0.000760225987);
+  p = fma(p, t, 0.00505248317);
+  p = fma(p, t, -0.0161929578);
+  p = fma(p, t, 0.0371634141);
+  p = fma(p, t, -0.0663315281);
+  p = fma(p, t, 0.0937332213);
+  p = fma(p, t, -0.101038963);
+  p = fma(p, t, 0.0680970401);
+  p = fma(p, t, 0.0153796487);
+  p = fma(p, t, -0.139621124);
+  p = fma(p, t, 1.23299515);
+  precise float square = a * a;
+  precise float low = fma(a, a, -square);
+  const float tail = p / fma(2.0, a, 1.0) * tv_exp_sum(-square, -low);
+  const float y = x < 0.0 ? 2.0 - tail : tail;
+  return tv_isnan(x) ? x : abs(x) < 0.5 ? 1.0 - tv_erf(x) : y;
+}
+
+/// Giles, Approximating the erfinv function (2011). 4 ULP.
+float tv_erfinv(float x) {
+  const float w = -(tv_log1p(-abs(x)) + tv_log1p(abs(x)));
+  const float c = w - 2.5;
+  float p = 2.81022636e-08;
+  p = fma(p, c, 3.43273939e-07);
+  p = fma(p, c, -3.5233877e-06);
+  p = fma(p, c, -4.39150654e-06);
+  p = fma(p, c, 0.00021858087);
+  p = fma(p, c, -0.00125372503);
+  p = fma(p, c, -0.00417768164);
+  p = fma(p, c, 0.246640727);
+  p = fma(p, c, 1.50140941);
+  const float d = sqrt(max(w, 0.0)) - 3.0;
+  float q = -0.000200214257;
+  q = fma(q, d, 0.000100950558);
+  q = fma(q, d, 0.00134934322);
+  q = fma(q, d, -0.00367342844);
+  q = fma(q, d, 0.00573950773);
+  q = fma(q, d, -0.0076224613);
+  q = fma(q, d, 0.00943887047);
+  q = fma(q, d, 1.00167406);
+  q = fma(q, d, 2.83297682);
+  const float y = x * (w < 5.0 ? p : q);
+  return abs(x) > 1.0 ? TV_NAN : abs(x) == 1.0 ? tv_copysign(TV_INF, x) : y;
+}
+
+/// log(x) = high + low for finite x > 0, to about 2^-45 of the larger of 1 and its size.
+void tv_log_pair(float x, out float high, out float low) {
+  float m, k;
+  tv_log_reduce(x, m, k);
+  // With s = m / (2 + m): log(1 + m) = 2 s + s^3 P(s^2). 1 + m lies in [0.75, 1.5).
+  precise float den = 2.0 + m;
+  precise float den_low = m - (den - 2.0);
+  precise float s = m / den;
+  precise float s_low = (fma(-s, den, m) - s * den_low) / den;
+  precise float z = s * s;
+  float p = 0.201238975;
+  p = fma(p, z, 0.221349895);
+  p = fma(p, z, 0.285731882);
+  p = fma(p, z, 0.399999857);
+  // s^3 · 2/3 in two parts: its rounding errors would show in large powers.
+  precise float cube = s * z;
+  precise float cube_low = fma(s, z, -cube) + s * fma(s, s, -z);
+  precise float c = cube * 0.666666687;
+  precise float c_low = fma(cube, 0.666666687, -c) + fma(cube_low, 0.666666687, cube * -1.98682151e-8);
+  const float tail = fma(2.0 * s_low, 1.0 + z, fma(p * z, cube, c_low));
+  // k log 2 in two parts, the first exact.
+  precise float a = k * 0.693145752;
+  precise float b = 2.0 * s;
+  precise float sum = a + b;
+  precise float part = sum - a;
+  precise float error = (a - (sum - part)) + (b - part);
+  precise float sum2 = sum + c;
+  precise float part2 = sum2 - sum;
+  precise float error2 = (sum - (sum2 - part2)) + (c - part2);
+  precise float rest = error + error2 + fma(k, 1.42860677e-6, tail);
+  precise float total = sum2 + rest;
+  high = total;
+  low = (sum2 - total) + rest;
+}
+
+/// 2 ULP.
+float tv_pow(float x, float y) {
+  float high, low;
+  tv_log_pair(abs(x), high, low);
+  precise float product = high * y;
+  precise float product_low = fma(high, y, -product) + low * y;
+  float r = abs(product) > 200.0 ? (product > 0.0 ? TV_INF : 0.0) : tv_exp_sum(product, product_low);
+
+  const float half_y = y * 0.5;
+  const bool whole = abs(y) >= 8388608.0 || trunc(y) == y;
+  const bool odd = whole && abs(y) < 16777216.0 && trunc(half_y) != half_y;
+  const float a = abs(x);
+  if (a == 0.0) r = y < 0.0 ? TV_INF : 0.0;
+  if (tv_isinf(a)) r = y < 0.0 ? 0.0 : TV_INF;
+  if (tv_isinf(y)) r = a == 1.0 ? 1.0 : (a > 1.0) == (y > 0.0) ? TV_INF : 0.0;
+  if (floatBitsToInt(x) < 0 && odd) r = -r;
+  if (x < 0.0 && !whole && !tv_isinf(x)) r = TV_NAN;
+  if (tv_isnan(x) || tv_isnan(y)) r = TV_NAN;
+  return x == 1.0 || y == 0.0 ? 1.0 : r;
+}
+
+/// Integer powers wrap; a negative exponent gives 0 unless the base is 1 or -1, as in torch.
+int64_t tv_pow(int64_t x, int64_t y) {
+  if (y < 0L) return x == 1L ? 1L : x == -1L ? ((y & 1L) != 0L ? -1L : 1L) : 0L;
+  int64_t r = 1L, base = x;
+  for (int64_t e = y; e != 0L; e >>= 1) {
+    if ((e & 1L) != 0L) r *= base;
+    base *= base;
+  }
+  return r;
+}
+int tv_pow(int x, int y) {
+  if (y < 0) return x == 1 ? 1 : x == -1 ? ((y & 1) != 0 ? -1 : 1) : 0;
+  int r = 1, base = x;
+  for (int e = y; e != 0; e >>= 1) {
+    if ((e & 1) != 0) r *= base;
+    base *= base;
+  }
+  return r;
+}
+
+/// log(1 + e^x).
+float tv_softplus(float x) { return x > 20.0 ? x : tv_log1p(tv_exp(x)); }
+float tv_log_sigmoid(float x) { return tv_min(x, 0.0) - tv_log1p(tv_exp(-abs(x))); }
+
+float tv_gelu(float x) { return 0.5 * x * (1.0 + tv_erf(x * 0.707106769)); }
+float tv_gelu_tanh(float x) {
+  return 0.5 * x * (1.0 + tv_tanh(0.797884583 * fma(0.044715 * x * x, x, x)));
+}
+float tv_gelu_grad(float x) {
+  return fma(x * 0.398942292, tv_exp(-0.5 * x * x), 0.5 * (1.0 + tv_erf(x * 0.707106769)));
+}
+float tv_gelu_tanh_grad(float x) {
+  const float t = tv_tanh(0.797884583 * fma(0.044715 * x * x, x, x));
+  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * 0.797884583 * fma(0.134145, x * x, 1.0);
+}
+float tv_silu_grad(float x) {
+  const float s = tv_sigmoid(x);
+  return s * fma(x, 1.0 - s, 1.0);
+}
+float tv_mish_grad(float x) {
+  const float t = tv_tanh(tv_softplus(x));
+  return fma(x * tv_sigmoid(x), 1.0 - t * t, t);
+}
+
+/// log(e^a + e^b).
+float tv_logaddexp(float a, float b) {
+  return a == b && tv_isinf(a) ? a : tv_max(a, b) + tv_log1p(tv_exp(-abs(a - b)));
+}
+float tv_hypot(float a, float b) {
+  const float big = max(abs(a), abs(b)), small = min(abs(a), abs(b));
+  const float q = big == 0.0 ? 0.0 : tv_div(small, big);
+  if (tv_isinf(a) || tv_isinf(b)) return TV_INF;
+  return tv_isnan(a) || tv_isnan(b) ? TV_NAN : big * sqrt(fma(q, q, 1.0));
+}
+float tv_xlogy(float a, float b) { return tv_isnan(b) ? b : a == 0.0 ? 0.0 : a * tv_log(b); }
+/// Nearest multiple of 10^-decimals, computed as torch does; scale = 10^|decimals|.
+float tv_round_decimals(float x, float scale, bool negative) {
+  return negative ? roundEven(x / scale) * scale : roundEven(x * scale) / scale;
+}
+/// Shift counts outside the type's bits: 0 for the left shift, the sign for the right one.
+int tv_shl(int a, int n, int bits) { return n < 0 || n >= bits ? 0 : a << n; }
+int tv_shr(int a, int n, int bits) { return a >> (n < 0 || n >= bits ? bits - 1 : n); }
+int64_t tv_shl(int64_t a, int64_t n) { return n < 0L || n >= 64L ? 0L : a << n; }
+int64_t tv_shr(int64_t a, int64_t n) { return a >> (n < 0L || n >= 64L ? 63L : n); }

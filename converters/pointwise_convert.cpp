@@ -1,0 +1,139 @@
+// tv::pointwise, the node that fusion makes of pointwise operators, and tv::copy.
+
+#include "csrc/builder.h"
+#include "csrc/codegen/pointwise_codegen.h"
+#include "runtime/error.h"
+
+namespace tv {
+namespace {
+
+constexpr uint32_t kGpuWorkgroup = 256;
+constexpr uint32_t kCpuUnroll = 32;   // a workgroup costs some 100 ns on a CPU driver
+constexpr uint32_t kGpuUnroll = 1;
+
+bool has_vector_access(DType dtype) { return dtype != DType::kI64 && dtype != DType::kF64; }
+
+/// A whole number of vectors in each dense operand.
+bool divides_by_four(const Expr& count) {
+  const auto constant = count.constant();
+  return constant && *constant % 4 == 0;
+}
+
+Step pointwise_step(const NodeContext& c, bool vec4) {
+  const std::vector<ValueId>& inputs = c.node.inputs("inputs");
+  const Expr numel = product(c.output().shape);
+  Step step;
+  step.kernel = "pointwise";
+  const bool cpu = c.device.is_cpu();
+  const uint32_t width = cpu ? c.device.subgroup_size : kGpuWorkgroup;
+  const uint32_t unroll = cpu ? (vec4 ? kCpuUnroll / 4 : kCpuUnroll) : kGpuUnroll;
+  step.local_size = {width, 1, 1};
+  step.defines = {{"UNROLL", std::to_string(unroll) + "u"}};
+  if (vec4) step.defines.emplace_back("VEC4", "1");
+  step.params = {{.name = "numel", .value = numel}};
+  step.grid = Grid::flat_groups(ceil_div(numel, Expr(int64_t{width} * unroll * (vec4 ? 4 : 1))));
+  // Broadcast operands are read element by element; only whole ones are worth vectors.
+  const auto is_whole = [&](ValueId id) { return vec4 && product(c.graph.value(id).shape) == numel; };
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const bool vector = is_whole(inputs[k]) && !c.graph.value(inputs[k]).view &&
+                        has_vector_access(c.graph.value(inputs[k]).dtype);
+    step.operands.push_back({.name = "in" + std::to_string(k), .value = inputs[k], .vec4 = vector});
+  }
+  for (size_t k = 0; k < c.node.outputs.size(); ++k) {
+    Operand out = dst("out" + std::to_string(k), c.node.outputs[k]);
+    const Value& value = c.graph.value(out.value);
+    out.vec4 = vec4 && !value.view && has_vector_access(value.dtype);
+    step.operands.push_back(out);
+  }
+  return step;
+}
+
+void convert_pointwise(const NodeContext& c, Builder& builder) {
+  Tactic vector{.name = "pointwise_vec4", .refusal = {}, .steps = {}};
+  if (divides_by_four(product(c.output().shape))) {
+    vector.steps = {pointwise_step(c, true)};
+  } else {
+    vector.refusal = "the number of elements is not known to be a multiple of 4";
+  }
+  builder.emit({vector, {.name = "pointwise_scalar", .refusal = {}, .steps = {pointwise_step(c, false)}}});
+}
+
+/// A copy is a pointwise program of one instruction with any view as its input.
+void convert_copy(const NodeContext& c, Builder& builder) {
+  const Expr numel = product(c.output().shape);
+  const bool cpu = c.device.is_cpu();
+  const uint32_t width = cpu ? c.device.subgroup_size : kGpuWorkgroup;
+  const uint32_t unroll = cpu ? kCpuUnroll : 4;
+  Step step;
+  step.kernel = "copy";
+  step.local_size = {width, 1, 1};
+  step.defines = {{"UNROLL", std::to_string(unroll) + "u"}};
+  step.params = {{.name = "numel", .value = numel}};
+  step.operands = {src("src", c.node.input("self")), dst("dst", c.node.outputs.at(0))};
+  step.grid = Grid::flat_groups(ceil_div(numel, Expr(int64_t{width} * unroll)));
+  builder.emit({{.name = "copy", .refusal = {}, .steps = {step}}});
+}
+
+Graph with_output(Graph graph, Node node, DType dtype, Shape shape) {
+  const ValueId out = graph.add_output(node, dtype, std::move(shape));
+  graph.nodes.push_back(std::move(node));
+  graph.outputs = {{.value = out, .name = "out", .strides = {}}};
+  return graph;
+}
+
+ValueId add_input(Graph& graph, DType dtype, Shape shape) {
+  const ValueId id = graph.add_value({.name = "in" + std::to_string(graph.inputs.size()), .dtype = dtype,
+                                      .shape = std::move(shape), .kind = ValueKind::kInput, .view = {}});
+  graph.inputs.push_back(id);
+  return id;
+}
+
+/// in0 + in1 · 2 over the given shapes.
+Graph pointwise_example(DType dtype, const Shape& a, const Shape& b) {
+  Graph graph{.name = "pointwise_example"};
+  Node node;
+  node.op = "tv::pointwise";
+  node.name = "pointwise";
+  node.args = {tensor_list_arg("inputs", {add_input(graph, dtype, a), add_input(graph, dtype, b)})};
+  PointwiseProgram program;
+  program.inputs = {dtype, dtype};
+  program.instrs = {{.function = "add_scaled", .operands = {0, 1}, .scalars = {2}, .integers = {},
+                     .compute = dtype, .result = dtype}};
+  program.results = {2};
+  node.program = std::make_shared<const PointwiseProgram>(std::move(program));
+  return with_output(std::move(graph), std::move(node), dtype, a);
+}
+
+std::vector<Graph> pointwise_examples() {
+  return {pointwise_example(DType::kF32, {7, 11, 4}, {7, 11, 4}),
+          pointwise_example(DType::kF32, {7, 11, 4}, {11, 1}),
+          pointwise_example(DType::kF16, {5, 3}, {5, 3}),
+          pointwise_example(DType::kBF16, {5, 8}, {8}),
+          pointwise_example(DType::kI64, {5, 8}, {5, 8}),
+          pointwise_example(DType::kU8, {5, 7}, {}),
+          pointwise_example(DType::kF32, {Expr::symbol(0), Expr(3)}, {3})};
+}
+
+Graph copy_example(DType dtype, const Shape& shape) {
+  Graph graph{.name = "copy_example"};
+  Node node;
+  node.op = "tv::copy";
+  node.name = "copy";
+  node.args = {tensor_arg("self", add_input(graph, dtype, shape))};
+  return with_output(std::move(graph), std::move(node), dtype, shape);
+}
+
+std::vector<Graph> copy_examples() {
+  return {copy_example(DType::kF32, {7, 11}), copy_example(DType::kF16, {5, 3}),
+          copy_example(DType::kBool, {5}), copy_example(DType::kI64, {Expr::symbol(0)})};
+}
+
+const RegisterConverter pointwise({
+    {.op = "tv::pointwise", .convert = convert_pointwise, .reads_views = {"*"},
+     .examples = pointwise_examples, .notes = "what fusion makes of pointwise operators"},
+    {.op = "tv::copy", .convert = convert_copy, .reads_views = {"*"}, .is_compute = false,
+     .examples = copy_examples, .notes = "materialises a view"},
+});
+
+}  // namespace
+}  // namespace tv
