@@ -75,7 +75,6 @@ const RegisterPointwise selection({
 const RegisterPointwise casts({
     cast("aten::_to_copy", "self"),
     cast("prims::convert_element_type", "a"),
-    cast("aten::lift_fresh_copy", "self"),
     cast("aten::copy", "src"),
 });
 

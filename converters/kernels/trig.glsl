@@ -25,10 +25,10 @@ float tv_reduce_large(float x, out int quadrant) {
   const uint h = shift == 0 ? w0 : w0 << shift | w1 >> (32 - shift);
   const uint m = shift == 0 ? w1 : w1 << shift | w2 >> (32 - shift);
   const uint l = shift == 0 ? w2 : w2 << shift | w3 >> (32 - shift);
-  uint carry, high, low, discard, product = mantissa * h;
+  uint carry, high, low, rest, product = mantissa * h;
   umulExtended(mantissa, m, high, low);
   product += high;
-  umulExtended(mantissa, l, high, discard);
+  umulExtended(mantissa, l, high, rest);
   low = uaddCarry(low, high, carry);
   product += carry;
   // product.low now counts quadrants in 2^-30: two bits of quadrant, then the fraction.
