@@ -42,12 +42,15 @@ std::string dtype_refusal(DType dtype, const DeviceProfile& device, const Settin
       return lacks("64-bit integers") + " (truncate_long_and_double computes it as int32)";
     case DType::kF16:
     case DType::kBF16:
-    case DType::kI16: return device.storage16 ? "" : lacks("16-bit storage");
+    case DType::kI16:
+      return device.storage16 ? "" : lacks("16-bit storage");
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool: return device.storage8 ? "" : lacks("8-bit storage");
+    case DType::kBool:
+      return device.storage8 ? "" : lacks("8-bit storage");
     case DType::kF32:
-    case DType::kI32: return "";
+    case DType::kI32:
+      return "";
   }
   return "";
 }

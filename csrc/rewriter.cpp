@@ -19,8 +19,8 @@ Shape broadcast(const Shape& a, const Shape& b, const std::string& op) {
       dim = shorter[i];
     } else if (!is_one(shorter[i]) && dim.constant() && shorter[i].constant() &&
                !(dim == shorter[i])) {
-      throw Error(ErrorKind::kInternal,
-                  "[" + op + "] sizes " + dim.str() + " and " + shorter[i].str() + " do not broadcast");
+      throw Error(ErrorKind::kInternal, "[" + op + "] sizes " + dim.str() + " and " +
+                                            shorter[i].str() + " do not broadcast");
     }
   }
   return out;
@@ -43,13 +43,14 @@ DType promote(DType a, DType b) {
 std::vector<ValueId> Rewriter::add_multi(std::string op, std::vector<Arg> args,
                                          const std::vector<std::pair<DType, Shape>>& outputs) {
   Node node;
-  node.name = replaced_.name + "_" + op.substr(op.rfind(':') + 1) + "_" + std::to_string(out_.size());
+  node.name =
+      replaced_.name + "_" + op.substr(op.rfind(':') + 1) + "_" + std::to_string(out_.size());
   node.op = std::move(op);
   node.args = std::move(args);
   node.source = replaced_.source;
   node.module_path = replaced_.module_path;
-  node.fused_ops = replaced_.fused_ops.empty() ? std::vector<std::string>{replaced_.op}
-                                               : replaced_.fused_ops;
+  node.fused_ops =
+      replaced_.fused_ops.empty() ? std::vector<std::string>{replaced_.op} : replaced_.fused_ops;
   for (const auto& [dtype, shape] : outputs) graph_.add_output(node, dtype, shape);
   out_.push_back(std::move(node));
   return out_.back().outputs;
@@ -80,8 +81,8 @@ ValueId Rewriter::permute(ValueId value, std::vector<int64_t> dims) {
     order.emplace_back(d);
   }
   const DType dtype = graph_.value(value).dtype;
-  return add("aten::permute", {tensor_arg("self", value), attr_arg("dims", std::move(order))}, dtype,
-             std::move(shape));
+  return add("aten::permute", {tensor_arg("self", value), attr_arg("dims", std::move(order))},
+             dtype, std::move(shape));
 }
 
 ValueId Rewriter::pointwise(const std::string& function, std::vector<ValueId> operands, DType dtype,
@@ -106,8 +107,8 @@ ValueId Rewriter::pointwise(const std::string& function, std::vector<ValueId> op
   if (dtype == DType::kBool && function != "cast") instr.compute = operand_type;
   program->results = {static_cast<int32_t>(operands.size())};
   program->instrs = {std::move(instr)};
-  const ValueId out =
-      add("tv::pointwise", {tensor_list_arg("inputs", std::move(operands))}, dtype, std::move(shape));
+  const ValueId out = add("tv::pointwise", {tensor_list_arg("inputs", std::move(operands))}, dtype,
+                          std::move(shape));
   out_.back().program = std::move(program);
   return out;
 }

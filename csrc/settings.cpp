@@ -60,15 +60,15 @@ std::vector<DType> dtypes(const std::string& field, const Json& j) {
 
 using Setter = std::function<void(Settings&, const std::string&, const Json&)>;
 
-Setter boolean_into(bool Settings::* member) {
+Setter boolean_into(bool Settings::*member) {
   return [member](Settings& s, const std::string& f, const Json& j) { s.*member = boolean(f, j); };
 }
 
-Setter text_into(std::string Settings::* member) {
+Setter text_into(std::string Settings::*member) {
   return [member](Settings& s, const std::string& f, const Json& j) { s.*member = text(f, j); };
 }
 
-Setter integer_into(int64_t Settings::* member, int64_t low, int64_t high) {
+Setter integer_into(int64_t Settings::*member, int64_t low, int64_t high) {
   return [=](Settings& s, const std::string& f, const Json& j) {
     s.*member = integer(f, j, low, high);
   };

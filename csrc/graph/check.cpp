@@ -17,7 +17,8 @@ class Checker {
     for (const ValueId v : graph_.inputs) define(v, ValueKind::kInput, "graph input");
     for (const ValueId v : graph_.weights) define(v, ValueKind::kWeight, "weight");
     for (const Node& node : graph_.nodes) check_node(node);
-    for (const GraphOutput& out : graph_.outputs) read(out.value, "graph output '" + out.name + "'");
+    for (const GraphOutput& out : graph_.outputs)
+      read(out.value, "graph output '" + out.name + "'");
     for (const Value& value : graph_.values) check_value(value);
   }
 
@@ -35,7 +36,8 @@ class Checker {
 
   void define(ValueId v, ValueKind kind, const std::string& where) {
     check_id(v, where);
-    if (graph_.value(v).kind != kind) fail(where + " '" + graph_.value(v).name + "' has another kind");
+    if (graph_.value(v).kind != kind)
+      fail(where + " '" + graph_.value(v).name + "' has another kind");
     if (defined_[v]) fail("value '" + graph_.value(v).name + "' is made twice");
     defined_[v] = true;
   }
@@ -67,7 +69,8 @@ class Checker {
     if (node.prologue) check_program(*node.prologue, node.prologue_inputs.size(), where);
   }
 
-  void check_program(const PointwiseProgram& program, size_t inputs, const std::string& where) const {
+  void check_program(const PointwiseProgram& program, size_t inputs,
+                     const std::string& where) const {
     if (program.inputs.size() != inputs) fail(where + ": the program has another number of inputs");
     const auto below = [&](const std::vector<int32_t>& operands, size_t limit) {
       for (const int32_t o : operands) {

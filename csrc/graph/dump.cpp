@@ -65,8 +65,8 @@ std::string instr_text(const PointwiseInstr& instr) {
 std::string program_text(const PointwiseProgram& program) {
   std::string out = "{" + join(program.inputs, [](DType d) { return std::string(name(d)); }) + " |";
   for (const PointwiseInstr& instr : program.instrs) out += " " + instr_text(instr) + ";";
-  return out + " -> " +
-         join(program.results, [](int32_t o) { return "$" + std::to_string(o); }) + "}";
+  return out + " -> " + join(program.results, [](int32_t o) { return "$" + std::to_string(o); }) +
+         "}";
 }
 
 std::string value_text(const Graph& graph, ValueId v) {

@@ -16,9 +16,9 @@ std::string describe(const Node& node, std::string_view arg_name) {
 int64_t constant_of(const Node& node, std::string_view arg_name, const Expr& e) {
   const std::optional<int64_t> value = e.constant();
   if (!value) {
-    throw Error(ErrorKind::kUnsupported, describe(node, arg_name) +
-                                             " must be known when the engine is built; got " +
-                                             e.str());
+    throw Error(
+        ErrorKind::kUnsupported,
+        describe(node, arg_name) + " must be known when the engine is built; got " + e.str());
   }
   return *value;
 }
@@ -167,7 +167,8 @@ std::vector<std::vector<int32_t>> consumers(const Graph& graph) {
 }
 
 Arg tensor_arg(std::string name, ValueId value) {
-  return {.name = std::move(name), .is_tensor = true, .is_list = false, .values = {value}, .attr = {}};
+  return {
+      .name = std::move(name), .is_tensor = true, .is_list = false, .values = {value}, .attr = {}};
 }
 
 Arg tensor_list_arg(std::string name, std::vector<ValueId> values) {

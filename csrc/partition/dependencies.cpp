@@ -26,8 +26,8 @@ bool has_effect(const Node& node) {
     return Registry::instance().find(node.op) == nullptr;
   }
   const std::string_view base = base_name(node.op);
-  constexpr std::array kRandom = {"rand",        "bernoulli", "multinomial", "normal",  "uniform",
-                                  "exponential", "poisson",   "dropout",     "rrelu",   "cauchy",
+  constexpr std::array kRandom = {"rand",        "bernoulli", "multinomial", "normal",    "uniform",
+                                  "exponential", "poisson",   "dropout",     "rrelu",     "cauchy",
                                   "geometric",   "assert",    "binomial",    "_dirichlet"};
   for (const char* word : kRandom) {
     if (base.find(word) != std::string_view::npos) return true;
@@ -84,6 +84,11 @@ void add_mutation_edges(const Graph& graph, Dag& dag) {
 bool is_view(const Node& node) {
   const Converter* converter = Registry::instance().find(node.op);
   return converter && (converter->view || !converter->is_compute);
+}
+
+bool does_work(const Node& node) {
+  const Converter* converter = Registry::instance().find(node.op);
+  return !converter || converter->is_compute;
 }
 
 Dag execution_order(const Graph& graph) {

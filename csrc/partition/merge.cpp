@@ -12,7 +12,8 @@ class Contracted {
  public:
   Contracted(const Dag& dag, const std::vector<int32_t>& vertex_of)
       : dag_(dag), vertex_of_(vertex_of), members_(dag.size()) {
-    for (size_t n = 0; n < dag.size(); ++n) members_[vertex_of[n]].push_back(static_cast<int32_t>(n));
+    for (size_t n = 0; n < dag.size(); ++n)
+      members_[vertex_of[n]].push_back(static_cast<int32_t>(n));
   }
 
   const std::vector<int32_t>& members(int32_t vertex) const { return members_[vertex]; }
@@ -58,7 +59,10 @@ class Contracted {
 class Candidate {
  public:
   Candidate(const Contracted& graph, const std::vector<Role>& free_roles)
-      : graph_(graph), roles_(free_roles), in_(free_roles.size()), after_(free_roles.size()),
+      : graph_(graph),
+        roles_(free_roles),
+        in_(free_roles.size()),
+        after_(free_roles.size()),
         before_(free_roles.size()) {}
 
   bool fits(int32_t v) const {

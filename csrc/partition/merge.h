@@ -21,10 +21,10 @@ enum class Role : uint8_t {
   kCompute,  ///< can, and counts
 };
 
-/// Disjoint sets of kFree and kCompute nodes, largest (by compute nodes) first, each ascending, such
-/// that the DAG with every set contracted to a node has no cycle. Sets need not be connected: what
-/// no path through other nodes keeps apart is one set. Only sets of at least `min_compute` (and 1)
-/// compute nodes are made. O(sets · edges).
+/// Disjoint sets of kFree and kCompute nodes, largest (by compute nodes) first, each ascending,
+/// such that the DAG with every set contracted to a node has no cycle. Sets need not be connected:
+/// what no path through other nodes keeps apart is one set. Only sets of at least `min_compute`
+/// (and 1) compute nodes are made. O(sets · edges).
 std::vector<std::vector<int32_t>> merge_blocks(const Dag& dag, const std::vector<Role>& roles,
                                                double min_compute);
 

@@ -18,9 +18,14 @@ constexpr int64_t kSmallNumel = 16;  // integer tensors up to this are shape ari
 class Partitioner {
  public:
   Partitioner(Graph graph, const Settings& settings, const DeviceProfile& device)
-      : graph_(std::move(graph)), settings_(settings), device_(device),
-        dag_(execution_order(graph_)), roles_(graph_.nodes.size()), reasons_(graph_.nodes.size()),
-        readers_(consumers(graph_)), is_output_(graph_.values.size(), false) {
+      : graph_(std::move(graph)),
+        settings_(settings),
+        device_(device),
+        dag_(execution_order(graph_)),
+        roles_(graph_.nodes.size()),
+        reasons_(graph_.nodes.size()),
+        readers_(consumers(graph_)),
+        is_output_(graph_.values.size(), false) {
     for (const GraphOutput& out : graph_.outputs) is_output_[out.value] = true;
   }
 
@@ -41,8 +46,7 @@ class Partitioner {
 
   void assign_roles() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const Converter* converter = Registry::instance().find(graph_.nodes[n].op);
-      does_work_.push_back(!converter || converter->is_compute);
+      does_work_.push_back(does_work(graph_.nodes[n]));
       reasons_[n] = unsupported({graph_, graph_.nodes[n], device_, settings_});
       roles_[n] = !reasons_[n].empty() ? Role::kNative
                   : does_work_[n]      ? Role::kCompute
@@ -146,7 +150,8 @@ class Partitioner {
         if (read_by(n, [&](int32_t r) { return block_of[r] == block_of[n]; })) continue;
         trimmed_[n] = "a view that nothing in its engine reads";
       } else {
-        if (!is_small_integer(n) || read_by(n, [&](int32_t r) { return block_of[r] >= 0; })) continue;
+        if (!is_small_integer(n) || read_by(n, [&](int32_t r) { return block_of[r] >= 0; }))
+          continue;
         trimmed_[n] = "small integer arithmetic that only native nodes read";
       }
       block_of[n] = -1;
@@ -188,11 +193,11 @@ class Partitioner {
         result.blocks.push_back(std::move(block));
         continue;
       }
-      const std::string reason =
-          nothing ? "min_block_size is infinite: no engine is built"
-                  : "its block has " + std::to_string(size) +
-                        " compute nodes, fewer than min_block_size = " +
-                        std::to_string(static_cast<int64_t>(std::ceil(least)));
+      const std::string reason = nothing
+                                     ? "min_block_size is infinite: no engine is built"
+                                     : "its block has " + std::to_string(size) +
+                                           " compute nodes, fewer than min_block_size = " +
+                                           std::to_string(static_cast<int64_t>(std::ceil(least)));
       for (const int32_t n : block) make_native(n, reason);
     }
   }
@@ -236,8 +241,8 @@ class Partitioner {
       const Node& at = node(native.node);
       if (!does_work_[native.node]) continue;
       ++count;
-      list += "\n  " + at.op + " (" + (at.source.empty() ? at.name : at.source) +
-              "): " + native.reason;
+      list +=
+          "\n  " + at.op + " (" + (at.source.empty() ? at.name : at.source) + "): " + native.reason;
     }
     if (count == 0) return;
     throw Error(ErrorKind::kUser, "[require_full_compilation] " + std::to_string(count) + " of " +

@@ -66,11 +66,11 @@ class Canonicaliser {
     const Value& was = graph_.value(old);
     const Value& is = graph_.value(value);
     if (was.dtype != is.dtype || was.shape.size() != is.shape.size()) {
-      throw Error(ErrorKind::kInternal,
-                  "[" + node.op + "] output " + std::to_string(index) + " is replaced by a " +
-                      std::string(name(is.dtype)) + " of rank " + std::to_string(is.shape.size()) +
-                      ", want " + std::string(name(was.dtype)) + " of rank " +
-                      std::to_string(was.shape.size()));
+      throw Error(ErrorKind::kInternal, "[" + node.op + "] output " + std::to_string(index) +
+                                            " is replaced by a " + std::string(name(is.dtype)) +
+                                            " of rank " + std::to_string(is.shape.size()) +
+                                            ", want " + std::string(name(was.dtype)) + " of rank " +
+                                            std::to_string(was.shape.size()));
     }
     for (size_t d = 0; d < was.shape.size(); ++d) {
       const auto want = was.shape[d].constant(), got = is.shape[d].constant();

@@ -8,8 +8,8 @@
 namespace tv {
 
 /// Applies `expand` converters until none is left, then turns the nodes of `pointwise` converters
-/// into "tv::pointwise" nodes of one instruction each over the tensor list "inputs". Nodes made keep
-/// the source, module path and operator (fused_ops) of the node they stand for. Throws
+/// into "tv::pointwise" nodes of one instruction each over the tensor list "inputs". Nodes made
+/// keep the source, module path and operator (fused_ops) of the node they stand for. Throws
 /// Error(kInternal) where a converter's result does not fit the node that it replaces.
 Graph canonicalise(Graph graph, const Settings& settings, const DeviceProfile& device);
 

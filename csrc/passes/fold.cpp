@@ -15,12 +15,26 @@ using Dims = std::vector<int64_t>;
 
 /// Where the same shape on both sides means the same elements in the same places.
 bool keeps_elements(const std::string& op) {
-  static const std::set<std::string, std::less<>> ops = {
-      "aten::view",         "aten::_unsafe_view", "aten::reshape",      "aten::expand",
-      "aten::broadcast_to", "aten::slice.Tensor", "aten::squeeze",      "aten::squeeze.dim",
-      "aten::squeeze.dims", "aten::repeat",       "aten::alias",        "aten::detach",
-      "aten::clone",        "aten::contiguous",   "aten::_to_copy",     "aten::lift_fresh_copy",
-      "aten::flatten.using_ints", "tv::copy",     "aten::view_copy",    "aten::expand_copy"};
+  static const std::set<std::string, std::less<>> ops = {"aten::view",
+                                                         "aten::_unsafe_view",
+                                                         "aten::reshape",
+                                                         "aten::expand",
+                                                         "aten::broadcast_to",
+                                                         "aten::slice.Tensor",
+                                                         "aten::squeeze",
+                                                         "aten::squeeze.dim",
+                                                         "aten::squeeze.dims",
+                                                         "aten::repeat",
+                                                         "aten::alias",
+                                                         "aten::detach",
+                                                         "aten::clone",
+                                                         "aten::contiguous",
+                                                         "aten::_to_copy",
+                                                         "aten::lift_fresh_copy",
+                                                         "aten::flatten.using_ints",
+                                                         "tv::copy",
+                                                         "aten::view_copy",
+                                                         "aten::expand_copy"};
   return ops.contains(op);
 }
 
@@ -39,7 +53,8 @@ std::optional<Dims> permutation(const Graph& graph, const Node& node) {
     dims = node.integers("dims");
     for (int64_t& d : dims) d = wrapped(d);
   } else if (node.op == "aten::transpose.int") {
-    if (rank > 0) std::swap(dims.at(wrapped(node.integer("dim0"))), dims.at(wrapped(node.integer("dim1"))));
+    if (rank > 0)
+      std::swap(dims.at(wrapped(node.integer("dim0"))), dims.at(wrapped(node.integer("dim1"))));
   } else if (node.op == "aten::t") {
     if (rank == 2) std::swap(dims[0], dims[1]);
   } else {
@@ -58,14 +73,17 @@ bool is_identity(const PointwiseInstr& instr, DType input) {
   if (instr.function == "mul" || instr.function == "div") return immediate == 1;
   // -0 - 0 is -0, but -0 + 0 is 0.
   if (instr.function == "sub") return immediate == 0 && !std::signbit(immediate);
-  if (instr.function == "add") return immediate == 0 && (is_integer(input) || std::signbit(immediate));
+  if (instr.function == "add")
+    return immediate == 0 && (is_integer(input) || std::signbit(immediate));
   return false;
 }
 
 class Folder {
  public:
   explicit Folder(Graph graph)
-      : graph_(std::move(graph)), made_by_(producers(graph_)), returned_(graph_.values.size(), false) {
+      : graph_(std::move(graph)),
+        made_by_(producers(graph_)),
+        returned_(graph_.values.size(), false) {
     for (const GraphOutput& out : graph_.outputs) returned_[out.value] = true;
   }
 

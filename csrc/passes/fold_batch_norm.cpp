@@ -16,12 +16,9 @@ struct BatchNorm {
 };
 
 BatchNorm parameters(const Node& node) {
-  return {node.input("input"),
-          node.input("weight"),
-          node.input("bias"),
-          node.input("running_mean"),
-          node.input("running_var"),
-          node.number(node.find("eps") ? "eps" : "epsilon")};
+  return {node.input("input"),       node.input("weight"),
+          node.input("bias"),        node.input("running_mean"),
+          node.input("running_var"), node.number(node.find("eps") ? "eps" : "epsilon")};
 }
 
 bool is_convolution(const Node& node) {
@@ -32,8 +29,11 @@ bool is_convolution(const Node& node) {
 class BatchNormFolder {
  public:
   explicit BatchNormFolder(Graph graph)
-      : graph_(std::move(graph)), readers_(consumers(graph_)), made_by_(producers(graph_)),
-        constant_(constant_values(graph_)), returned_(graph_.values.size(), false) {
+      : graph_(std::move(graph)),
+        readers_(consumers(graph_)),
+        made_by_(producers(graph_)),
+        constant_(constant_values(graph_)),
+        returned_(graph_.values.size(), false) {
     for (const GraphOutput& out : graph_.outputs) returned_[out.value] = true;
   }
 
@@ -74,8 +74,8 @@ class BatchNormFolder {
     if (readers_[bn.x].size() != 1 || returned_[bn.x]) return -1;
     // A grouped transposed convolution has its output channels spread over two dimensions.
     if (conv.flag("transposed") && conv.integer("groups") != 1) return -1;
-    for (const ValueId v : {conv.input("weight"), conv.input("bias"), bn.weight, bn.bias, bn.mean,
-                            bn.var}) {
+    for (const ValueId v :
+         {conv.input("weight"), conv.input("bias"), bn.weight, bn.bias, bn.mean, bn.var}) {
       if (!is_f32(v) || !is_constant(v)) return -1;
     }
     return is_f32(bn.x) ? at : -1;
@@ -87,8 +87,8 @@ class BatchNormFolder {
     const ValueId biased = rewriter.pointwise("add", {bn.var}, DType::kF32, {bn.eps});
     ValueId scale = rewriter.pointwise("rsqrt", {biased}, DType::kF32);
     if (bn.weight != kNoValue) scale = rewriter.pointwise("mul", {scale, bn.weight}, DType::kF32);
-    const ValueId y = conv ? convolution(*conv, node, scale, rewriter)
-                           : multiply_add(node, scale, rewriter);
+    const ValueId y =
+        conv ? convolution(*conv, node, scale, rewriter) : multiply_add(node, scale, rewriter);
     replaced_.add(node.outputs.at(0), y);
     for (size_t i = 1; i < node.outputs.size(); ++i) replace_statistics(node.outputs[i], rewriter);
   }
@@ -146,16 +146,15 @@ class BatchNormFolder {
                        instr("cast", {4}, x.dtype)};
     if (x.dtype == DType::kF32) program->instrs.pop_back();
     program->results = {static_cast<int32_t>(2 + program->instrs.size())};
-    const ValueId y = rewriter.add("tv::pointwise",
-                                   {tensor_list_arg("inputs", {bn.x, factor, addend})}, x.dtype,
-                                   x.shape);
+    const ValueId y = rewriter.add(
+        "tv::pointwise", {tensor_list_arg("inputs", {bn.x, factor, addend})}, x.dtype, x.shape);
     out_.back().program = std::move(program);
     replaced_.apply(out_.back());
     return y;
   }
 
-  /// The other outputs (saved statistics, reserved space) are empty tensors in this form; a backward
-  /// graph may still take them.
+  /// The other outputs (saved statistics, reserved space) are empty tensors in this form; a
+  /// backward graph may still take them.
   void replace_statistics(ValueId output, Rewriter& rewriter) {
     if (output == kNoValue || (readers_[output].empty() && !returned_[output])) return;
     const Value value = graph_.value(output);
@@ -178,8 +177,8 @@ class BatchNormFolder {
 }  // namespace
 
 bool is_inference_batch_norm(const Node& node) {
-  constexpr std::array kWithFlag = {"aten::batch_norm",         "aten::native_batch_norm",
-                                    "aten::cudnn_batch_norm",   "aten::_native_batch_norm_legit",
+  constexpr std::array kWithFlag = {"aten::batch_norm", "aten::native_batch_norm",
+                                    "aten::cudnn_batch_norm", "aten::_native_batch_norm_legit",
                                     "aten::miopen_batch_norm"};
   if (node.op == "aten::_native_batch_norm_legit_no_training") return true;
   return std::find(kWithFlag.begin(), kWithFlag.end(), node.op) != kWithFlag.end() &&

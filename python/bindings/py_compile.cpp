@@ -1,6 +1,7 @@
 // Partitioning and compiling.
 
 #include "csrc/compile.h"
+#include "csrc/report/dry_run.h"
 #include "csrc/converter.h"
 #include "python/bindings/py_module.h"
 #include "runtime/engine.h"
@@ -73,6 +74,14 @@ void bind_compile(py::module_& m) {
       },
       py::arg("graph"), py::arg("settings"), py::arg("device"),
       py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "dry_run",
+      [](const Graph& graph, const std::string& settings, const DeviceProfile& device) {
+        return dry_run_report(graph, partition(graph, Settings::from_json(settings), device));
+      },
+      py::arg("graph"), py::arg("settings"), py::arg("device"),
+      py::call_guard<py::gil_scoped_release>(),
+      "What compiling would do, as JSON text (csrc/report/dry_run.h has its fields).");
   m.def(
       "unsupported",
       [](const Graph& graph, size_t node, const std::string& settings,

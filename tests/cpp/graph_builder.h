@@ -67,7 +67,8 @@ struct GraphBuilder {
   }
 
   void output(ValueId value, Shape strides = {}) {
-    graph.outputs.push_back({value, "out" + std::to_string(graph.outputs.size()), std::move(strides)});
+    graph.outputs.push_back(
+        {value, "out" + std::to_string(graph.outputs.size()), std::move(strides)});
   }
 
  private:

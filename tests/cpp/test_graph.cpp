@@ -109,8 +109,17 @@ TEST(Graph, SignatureTellsAttributesApart) {
     node.args = {attr_arg("a", std::move(attr))};
     return signature(node);
   };
-  const std::vector<Attr> attrs = {std::monostate{}, true,  Expr(1), 1.0, 0.1, 0.1 + 1e-17 * 3, -0.0, 0.0,
-                                   std::string("1"), DType::kF32, std::string("float32")};
+  const std::vector<Attr> attrs = {std::monostate{},
+                                   true,
+                                   Expr(1),
+                                   1.0,
+                                   0.1,
+                                   0.1 + 1e-17 * 3,
+                                   -0.0,
+                                   0.0,
+                                   std::string("1"),
+                                   DType::kF32,
+                                   std::string("float32")};
   std::set<std::string> seen;
   for (const Attr& a : attrs) seen.insert(sig(a));
   EXPECT_EQ(seen.size(), attrs.size());
@@ -125,21 +134,24 @@ TEST(Check, FindsWhatIsNotWellFormed) {
     breaks(b.graph);
     return message_of(ErrorKind::kInternal, [&] { check(b.graph, "breaking"); });
   };
-  EXPECT_TRUE(contains(broken([](Graph& g) { std::swap(g.nodes[0], g.nodes[1]); }), "before it is made"));
+  EXPECT_TRUE(
+      contains(broken([](Graph& g) { std::swap(g.nodes[0], g.nodes[1]); }), "before it is made"));
   EXPECT_TRUE(contains(broken([](Graph& g) { g.nodes[1].name = "n0"; }), "used twice"));
   EXPECT_TRUE(contains(broken([](Graph& g) { g.outputs[0].value = 99; }), "names value 99"));
   EXPECT_TRUE(contains(broken([](Graph& g) { g.nodes[1].outputs[0] = g.nodes[0].outputs[0]; }),
                        "made twice"));
-  EXPECT_TRUE(contains(broken([](Graph& g) { g.values[0].shape = {Expr::symbol(3)}; }), "unknown symbol"));
+  EXPECT_TRUE(
+      contains(broken([](Graph& g) { g.values[0].shape = {Expr::symbol(3)}; }), "unknown symbol"));
   EXPECT_TRUE(contains(broken([](Graph& g) { g.nodes[0].op = "tv::pointwise"; }), "no program"));
-  EXPECT_TRUE(contains(broken([](Graph& g) { g.values[0].kind = ValueKind::kWeight; }), "another kind"));
+  EXPECT_TRUE(
+      contains(broken([](Graph& g) { g.values[0].kind = ValueKind::kWeight; }), "another kind"));
 }
 
 TEST(Registry, RefusesASecondEntry) {
   test::register_partition_ops();
-  EXPECT_TRUE(contains(message_of(ErrorKind::kInternal,
-                                  [] { Registry::instance().add({.op = "t::work"}); }),
-                       "t::work has two converters"));
+  EXPECT_TRUE(contains(
+      message_of(ErrorKind::kInternal, [] { Registry::instance().add({.op = "t::work"}); }),
+      "t::work has two converters"));
   EXPECT_EQ(Registry::instance().find("t::nothing"), nullptr);
 }
 
@@ -148,9 +160,7 @@ struct Unsupported : testing::Test {
   DeviceProfile device = DeviceProfile::builtin_default();
   Settings settings;
 
-  std::string ask() {
-    return unsupported({b.graph, b.graph.nodes.back(), device, settings});
-  }
+  std::string ask() { return unsupported({b.graph, b.graph.nodes.back(), device, settings}); }
 };
 
 TEST_F(Unsupported, DtypesFollowTheDevice) {
@@ -159,8 +169,8 @@ TEST_F(Unsupported, DtypesFollowTheDevice) {
     return ask();
   };
   device.int64 = device.storage16 = device.storage8 = true;
-  for (const DType d : {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32, DType::kI16,
-                        DType::kI8, DType::kU8, DType::kBool}) {
+  for (const DType d : {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kI32,
+                        DType::kI16, DType::kI8, DType::kU8, DType::kBool}) {
     EXPECT_EQ(with(d), "") << name(d);
   }
   EXPECT_TRUE(contains(with(DType::kF64), "truncate_long_and_double"));
@@ -251,15 +261,17 @@ TEST(Settings, ReadsEveryField) {
 
 TEST(Settings, RefusesWhatItDoesNotKnow) {
   for (const char* text :
-       {R"([1])", R"({"min_block_size": 0})", R"({"min_block_size": "3"})", R"({"use_fp32_acc": 1})",
-        R"({"optimization_level": 6})", R"({"optimization_level": 2.5})", R"({"workspace_size": -1})",
-        R"({"workspace_size": 18446744073709551615})", R"({"enabled_precisions": ["float17"]})",
-        R"({"torch_executed_ops": "aten::relu"})", R"({"torch_executed_ops": [1]})", "{", ""}) {
+       {R"([1])", R"({"min_block_size": 0})", R"({"min_block_size": "3"})",
+        R"({"use_fp32_acc": 1})", R"({"optimization_level": 6})", R"({"optimization_level": 2.5})",
+        R"({"workspace_size": -1})", R"({"workspace_size": 18446744073709551615})",
+        R"({"enabled_precisions": ["float17"]})", R"({"torch_executed_ops": "aten::relu"})",
+        R"({"torch_executed_ops": [1]})", "{", ""}) {
     message_of(ErrorKind::kUser, [&] { Settings::from_json(text); });
   }
   const std::string unknown =
       message_of(ErrorKind::kUser, [] { Settings::from_json(R"({"min_block": 1})"); });
-  EXPECT_TRUE(contains(unknown, "unknown field 'min_block'") && contains(unknown, "min_block_size"));
+  EXPECT_TRUE(contains(unknown, "unknown field 'min_block'") &&
+              contains(unknown, "min_block_size"));
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ struct Case {
 Case random_case(std::mt19937& random, int nodes) {
   Case c{Dag(nodes), {}};
   const auto chance = [&](int percent) { return static_cast<int>(random() % 100) < percent; };
-  const int native = static_cast<int>(random() % 60), reach = 1 + static_cast<int>(random() % nodes);
+  const int native = static_cast<int>(random() % 60),
+            reach = 1 + static_cast<int>(random() % nodes);
   for (int n = 0; n < nodes; ++n) {
     c.roles.push_back(chance(native) ? Role::kNative : chance(25) ? Role::kFree : Role::kCompute);
     const int edges = static_cast<int>(random() % 4);
@@ -103,7 +104,8 @@ TEST(Merge, NoBlockCanTakeAnotherNode) {
     // The first block was grown with nothing else in its way.
     for (size_t n = 0; n < c.dag.size(); ++n) {
       const auto& block = blocks.front();
-      if (c.roles[n] == Role::kNative || std::binary_search(block.begin(), block.end(), n)) continue;
+      if (c.roles[n] == Role::kNative || std::binary_search(block.begin(), block.end(), n))
+        continue;
       std::vector<int32_t> larger = block;
       larger.insert(std::lower_bound(larger.begin(), larger.end(), n), static_cast<int32_t>(n));
       // A node may be kept out by free ones between it and the block, never by natives alone.
@@ -166,8 +168,8 @@ TEST(Merge, NativeDiamondSplits) {
 TEST(Merge, SideBranchDoesNotSplitTheMainPath) {
   // A native side branch of the input that joins late: what comes before the join can wait for it.
   Dag dag(8);
-  dag.add_edge(0, 1);                                    // 0 native, 1 native
-  for (int n = 2; n < 7; ++n) dag.add_edge(n, n + 1);    // 2 … 7 main path
+  dag.add_edge(0, 1);                                  // 0 native, 1 native
+  for (int n = 2; n < 7; ++n) dag.add_edge(n, n + 1);  // 2 … 7 main path
   dag.add_edge(1, 5);
   std::vector<Role> roles(8, Role::kCompute);
   roles[0] = roles[1] = Role::kNative;

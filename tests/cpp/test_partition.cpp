@@ -155,7 +155,8 @@ TEST_F(PartitionTest, RequireFullCompilationListsWhatIsInTheWay) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUser);
     EXPECT_TRUE(contains(e.what(), "1 of 2 compute nodes")) << e.what();
-    EXPECT_TRUE(contains(e.what(), "t::unknown (model.py:3): no converter for t::unknown")) << e.what();
+    EXPECT_TRUE(contains(e.what(), "t::unknown (model.py:3): no converter for t::unknown"))
+        << e.what();
   }
 }
 
@@ -297,13 +298,15 @@ TEST_F(PartitionTest, RandomGraphs) {
     b = GraphBuilder();
     const Expr n = Expr::symbol(b.symbol("n"));
     std::vector<ValueId> values = {b.input({n}), b.input({4}), b.weight()};
-    const std::vector<const char*> ops = {"t::work", "t::work", "t::work", "t::view",
+    const std::vector<const char*> ops = {"t::work",    "t::work",         "t::work",    "t::view",
                                           "t::unknown", "aten::rand_test", "t::unknown_"};
     const int count = 1 + static_cast<int>(random() % 40);
     for (int i = 0; i < count; ++i) {
       std::vector<ValueId> inputs;
-      for (size_t k = 0; k < 1 + random() % 3; ++k) inputs.push_back(values[random() % values.size()]);
-      values.push_back(b.op(ops[random() % ops.size()], inputs, random() % 2 ? Shape{n} : Shape{4}));
+      for (size_t k = 0; k < 1 + random() % 3; ++k)
+        inputs.push_back(values[random() % values.size()]);
+      values.push_back(
+          b.op(ops[random() % ops.size()], inputs, random() % 2 ? Shape{n} : Shape{4}));
       if (random() % 4 == 0) b.output(values.back());
     }
     b.output(values.back());

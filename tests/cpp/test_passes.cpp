@@ -32,8 +32,12 @@ void register_pass_ops() {
   Registry& registry = Registry::instance();
   registry.add({.op = "p::once", .pointwise = [self](const NodeContext& c) {
                   return PointwiseOp{{self(c), self(c)},
-                                     {.function = "add", .operands = {0, 1}, .scalars = {}, .integers = {},
-                                      .compute = c.output().dtype, .result = c.output().dtype}};
+                                     {.function = "add",
+                                      .operands = {0, 1},
+                                      .scalars = {},
+                                      .integers = {},
+                                      .compute = c.output().dtype,
+                                      .result = c.output().dtype}};
                 }});
   registry.add({.op = "p::twice", .expand = [=](const NodeContext& c, Rewriter& r) {
                   r.replace(0, same_type(c, r, "p::once", same_type(c, r, "p::once", self(c))));
@@ -45,7 +49,8 @@ void register_pass_ops() {
                   // The reference stays good while values are added.
                   const Shape& shape = c.shape("a0");
                   ValueId x = self(c);
-                  for (int i = 0; i < 100; ++i) x = r.add("p::square", {tensor_arg("a0", x)}, DType::kF32, shape);
+                  for (int i = 0; i < 100; ++i)
+                    x = r.add("p::square", {tensor_arg("a0", x)}, DType::kF32, shape);
                   r.replace(0, same_type(c, r, "p::twice", x));
                 }});
   registry.add({.op = "p::same",
@@ -84,8 +89,12 @@ struct Passes : testing::Test {
                     DType dtype = DType::kF32) {
     auto program = std::make_shared<PointwiseProgram>();
     program->inputs = {b.graph.value(x).dtype};
-    program->instrs = {{.function = function, .operands = {0}, .scalars = std::move(scalars),
-                        .integers = {}, .compute = dtype, .result = dtype}};
+    program->instrs = {{.function = function,
+                        .operands = {0},
+                        .scalars = std::move(scalars),
+                        .integers = {},
+                        .compute = dtype,
+                        .result = dtype}};
     program->results = {1};
     Node& node = b.node("tv::pointwise", {tensor_list_arg("inputs", {x})},
                         {{dtype, b.graph.value(x).shape}});
@@ -155,32 +164,33 @@ TEST_F(Passes, NamesStayUnique) {
   canonical();
 }
 
-/// Convolution (+ bias) and batch norm; the weights are leaves in this order: weight, bias, bn weight,
-/// bn bias, mean, var.
+/// Convolution (+ bias) and batch norm; the weights are leaves in this order: weight, bias, bn
+/// weight, bn bias, mean, var.
 struct BatchNormTest : Passes {
   DType dtype = DType::kF32;
   bool transposed = false;
   ValueId conv_out = kNoValue;
 
-  Node& build(bool bias, bool affine, const char* bn = "aten::_native_batch_norm_legit_no_training") {
+  Node& build(bool bias, bool affine,
+              const char* bn = "aten::_native_batch_norm_legit_no_training") {
     const ValueId x = b.input({2, 3, 5, 5}, dtype);
     const ValueId weight = b.weight(transposed ? Shape{3, 2, 1, 1} : Shape{2, 3, 1, 1}, dtype);
     const auto channel = [&](bool there) { return there ? b.weight({2}, dtype) : kNoValue; };
     const ValueId conv_bias = channel(bias);
-    conv_out = b.node("aten::convolution",
-                      {tensor_arg("input", x), tensor_arg("weight", weight),
-                       tensor_arg("bias", conv_bias), attr_arg("transposed", transposed),
-                       attr_arg("groups", Expr(1))},
-                      {{dtype, {2, 2, 5, 5}}})
-                   .outputs[0];
+    conv_out =
+        b.node("aten::convolution",
+               {tensor_arg("input", x), tensor_arg("weight", weight), tensor_arg("bias", conv_bias),
+                attr_arg("transposed", transposed), attr_arg("groups", Expr(1))},
+               {{dtype, {2, 2, 5, 5}}})
+            .outputs[0];
     const ValueId gamma = channel(affine), beta = channel(affine), mean = channel(true),
                   var = channel(true);
-    Node& node = b.node(bn,
-                        {tensor_arg("input", conv_out), tensor_arg("weight", gamma),
-                         tensor_arg("bias", beta), tensor_arg("running_mean", mean),
-                         tensor_arg("running_var", var), attr_arg("training", false),
-                         attr_arg("momentum", 0.1), attr_arg("eps", 0.25)},
-                        {{dtype, {2, 2, 5, 5}}, {dtype, {0}}, {dtype, {0}}});
+    Node& node = b.node(
+        bn,
+        {tensor_arg("input", conv_out), tensor_arg("weight", gamma), tensor_arg("bias", beta),
+         tensor_arg("running_mean", mean), tensor_arg("running_var", var),
+         attr_arg("training", false), attr_arg("momentum", 0.1), attr_arg("eps", 0.25)},
+        {{dtype, {2, 2, 5, 5}}, {dtype, {0}}, {dtype, {0}}});
     b.output(node.outputs[0]);
     return node;
   }
@@ -215,11 +225,12 @@ TEST_F(BatchNormTest, FoldsIntoWeightAndBias) {
   const Node* conv = find(out, "aten::convolution");
   ASSERT_NE(conv, nullptr);
   EXPECT_EQ(conv->outputs[0], out.outputs[0].value);
-  EXPECT_EQ(conv->fused_ops, (std::vector<std::string>{"aten::convolution",
-                                                       "aten::_native_batch_norm_legit_no_training"}));
+  EXPECT_EQ(conv->fused_ops,
+            (std::vector<std::string>{"aten::convolution",
+                                      "aten::_native_batch_norm_legit_no_training"}));
   // input, weight, bias, gamma, beta, mean, var
-  const std::vector<Tensor> leaves = {Tensor(150, 0.0), {1, 2, 3, 4, 5, 6}, {10, 20},
-                                      {3, -2},          {0.5, 0.25},        {1, 2}, {2, 0}};
+  const std::vector<Tensor> leaves = {
+      Tensor(150, 0.0), {1, 2, 3, 4, 5, 6}, {10, 20}, {3, -2}, {0.5, 0.25}, {1, 2}, {2, 0}};
   EXPECT_EQ(weight_value(out, conv->input("weight"), leaves),
             (Tensor{1 * kScale0, 2 * kScale0, 3 * kScale0, 4 * kScale1, 5 * kScale1, 6 * kScale1}));
   EXPECT_EQ(weight_value(out, conv->input("bias"), leaves),
@@ -270,7 +281,8 @@ TEST_F(BatchNormTest, HalfPrecisionKeepsItsWeights) {
 
 TEST_F(BatchNormTest, WithoutAConvolutionItScalesAndShifts) {
   const ValueId x = b.input({1, 2, 2});
-  const ValueId gamma = b.weight({2}), beta = b.weight({2}), mean = b.weight({2}), var = b.weight({2});
+  const ValueId gamma = b.weight({2}), beta = b.weight({2}), mean = b.weight({2}),
+                var = b.weight({2});
   b.output(b.node("aten::batch_norm",
                   {tensor_arg("input", x), tensor_arg("weight", gamma), tensor_arg("bias", beta),
                    tensor_arg("running_mean", mean), tensor_arg("running_var", var),
@@ -309,9 +321,12 @@ TEST_F(Passes, ExactIdentitiesGo) {
   y = pointwise("add", y, {-0.0});
   y = pointwise("cast", y, {});
   y = b.node("aten::view", {tensor_arg("self", y), attr_arg("size", std::vector<Expr>{Expr(4)})},
-             {{DType::kF32, {4}}}).outputs[0];
-  y = b.node("aten::dropout", {tensor_arg("input", y), attr_arg("p", 0.5), attr_arg("train", false)},
-             {{DType::kF32, {4}}}).outputs[0];
+             {{DType::kF32, {4}}})
+          .outputs[0];
+  y = b.node("aten::dropout",
+             {tensor_arg("input", y), attr_arg("p", 0.5), attr_arg("train", false)},
+             {{DType::kF32, {4}}})
+          .outputs[0];
   b.output(b.work({y}));
   const Graph out = folded();
   EXPECT_EQ(out.nodes.size(), 2u) << dump(out);
@@ -326,7 +341,8 @@ TEST_F(Passes, InexactOnesStay) {
   y = pointwise("cast", y, {}, DType::kF16);
   y = pointwise("mul", y, {1}, DType::kF32);
   y = b.node("aten::dropout", {tensor_arg("input", y), attr_arg("p", 0.5), attr_arg("train", true)},
-             {{DType::kF32, {4}}}).outputs[0];
+             {{DType::kF32, {4}}})
+          .outputs[0];
   b.output(b.work({y}));
   EXPECT_EQ(folded().nodes.size(), 8u);
 }
@@ -340,13 +356,17 @@ TEST_F(Passes, IntegersMayAddZero) {
 TEST_F(Passes, TransposesThatUndoEachOtherGo) {
   const ValueId x = b.work({b.input()}, {2, 3, 4});
   const auto permute = [&](ValueId v, std::vector<Expr> dims, Shape shape) {
-    return b.node("aten::permute", {tensor_arg("self", v), attr_arg("dims", std::move(dims))},
-                  {{DType::kF32, std::move(shape)}}).outputs[0];
+    return b
+        .node("aten::permute", {tensor_arg("self", v), attr_arg("dims", std::move(dims))},
+              {{DType::kF32, std::move(shape)}})
+        .outputs[0];
   };
   const auto transpose = [&](ValueId v, int64_t a, int64_t c, Shape shape) {
-    return b.node("aten::transpose.int",
-                  {tensor_arg("self", v), attr_arg("dim0", Expr(a)), attr_arg("dim1", Expr(c))},
-                  {{DType::kF32, std::move(shape)}}).outputs[0];
+    return b
+        .node("aten::transpose.int",
+              {tensor_arg("self", v), attr_arg("dim0", Expr(a)), attr_arg("dim1", Expr(c))},
+              {{DType::kF32, std::move(shape)}})
+        .outputs[0];
   };
   const ValueId back = permute(permute(x, {2, 0, 1}, {4, 2, 3}), {1, 2, 0}, {2, 3, 4});
   const ValueId kept = permute(permute(x, {2, 0, 1}, {4, 2, 3}), {2, 0, 1}, {3, 4, 2});

@@ -1,0 +1,156 @@
+#include "csrc/report/dry_run.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "csrc/partition/dependencies.h"
+
+namespace tv {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+double share(int64_t part, int64_t whole) {
+  return whole == 0 ? 1.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// The expression with the symbols' names in place of s0, s1, ….
+std::string named(const Expr& e, const Graph& graph) {
+  const std::string text = e.str();
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i + 1;
+    const bool starts = text[i] == 's' && (i == 0 || !std::isalnum(text[i - 1]));
+    while (starts && end < text.size() && std::isdigit(text[end])) ++end;
+    if (end == i + 1) {
+      out += text[i];
+    } else {
+      out += graph.symbols.at(std::stoul(text.substr(i + 1, end - i - 1))).name;
+    }
+    i = end;
+  }
+  return out;
+}
+
+json describe(const Graph& graph, const std::vector<ValueId>& ids) {
+  json out = json::array();
+  for (const ValueId v : ids) {
+    const Value& value = graph.value(v);
+    json shape = json::array();
+    for (const Expr& dim : value.shape) {
+      if (const auto known = dim.constant()) {
+        shape.push_back(*known);
+      } else {
+        shape.push_back(named(dim, graph));
+      }
+    }
+    out.push_back(
+        {{"name", value.name}, {"dtype", std::string(name(value.dtype))}, {"shape", shape}});
+  }
+  return out;
+}
+
+int64_t size_of(const Value& value) {
+  return product(value.shape).constant().value_or(0) * size_bytes(value.dtype);
+}
+
+json describe_engine(const Graph& graph, const std::vector<int32_t>& nodes) {
+  const Block block = extract(graph, nodes);
+  std::map<std::string, int64_t> operators;
+  int64_t compute = 0, weight_bytes = 0;
+  for (const int32_t n : nodes) {
+    ++operators[graph.nodes[n].op];
+    compute += does_work(graph.nodes[n]);
+  }
+  for (const ValueId v : block.weights) weight_bytes += size_of(graph.value(v));
+  return {{"nodes", nodes.size()},
+          {"compute_nodes", compute},
+          {"operators", operators},
+          {"inputs", describe(graph, block.inputs)},
+          {"outputs", describe(graph, block.outputs)},
+          {"weights", block.weights.size()},
+          {"weight_bytes", weight_bytes}};
+}
+
+json describe_native(const Graph& graph, const Partition& partition) {
+  json out = json::array();
+  for (const NativeNode& native : partition.native) {
+    const Node& node = graph.nodes[native.node];
+    out.push_back({{"node", native.node},
+                   {"operator", node.op},
+                   {"name", node.name},
+                   {"reason", native.reason},
+                   {"source", node.source},
+                   {"module_path", node.module_path},
+                   {"does_work", does_work(node)}});
+  }
+  return out;
+}
+
+json count_operators(const Graph& graph, const Partition& partition) {
+  std::map<std::pair<std::string, std::string>, int64_t> counts;
+  for (const NativeNode& native : partition.native) {
+    const Node& node = graph.nodes[native.node];
+    if (does_work(node)) ++counts[{node.op, native.reason}];
+  }
+  std::vector<std::pair<std::pair<std::string, std::string>, int64_t>> rows(counts.begin(),
+                                                                            counts.end());
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  json out = json::array();
+  for (const auto& [key, count] : rows) {
+    out.push_back({{"operator", key.first}, {"reason", key.second}, {"count", count}});
+  }
+  return out;
+}
+
+/// One row for 1 and for each size just above a block's: between them nothing changes.
+void add_sizes(const Partition& partition, json& report) {
+  const std::vector<int64_t>& sizes = partition.candidate_sizes;
+  std::vector<int64_t> least = {1};
+  for (const int64_t size : sizes) least.push_back(size + 1);
+  std::sort(least.begin(), least.end());
+  least.erase(std::unique(least.begin(), least.end()), least.end());
+
+  json rows = json::array();
+  int64_t most = 0, recommended = 1;
+  for (const int64_t min : least) {
+    int64_t engines = 0, covered = 0;
+    for (const int64_t size : sizes) {
+      if (size < min) continue;
+      ++engines;
+      covered += size;
+    }
+    most = std::max(most, covered);
+    if (covered > 0 && share(most - covered, partition.compute_nodes) <= 0.01) recommended = min;
+    rows.push_back({{"min_block_size", min},
+                    {"engines", engines},
+                    {"covered_nodes", covered},
+                    {"coverage", share(covered, partition.compute_nodes)}});
+  }
+  report["min_block_size"] = std::move(rows);
+  report["recommended_min_block_size"] = recommended;
+}
+
+}  // namespace
+
+std::string dry_run_report(const Graph& graph, const Partition& partition) {
+  json report;
+  report["graph"] = graph.name;
+  report["nodes"] = graph.nodes.size();
+  report["compute_nodes"] = partition.compute_nodes;
+  report["covered_nodes"] = partition.covered_nodes;
+  report["coverage"] = share(partition.covered_nodes, partition.compute_nodes);
+  report["engines"] = json::array();
+  for (const auto& block : partition.blocks) {
+    report["engines"].push_back(describe_engine(graph, block));
+  }
+  report["native"] = describe_native(graph, partition);
+  report["operators"] = count_operators(graph, partition);
+  add_sizes(partition, report);
+  return report.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace tv
