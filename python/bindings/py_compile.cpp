@@ -1,8 +1,8 @@
 // Partitioning and compiling.
 
 #include "csrc/compile.h"
-#include "csrc/report/dry_run.h"
 #include "csrc/converter.h"
+#include "csrc/report/dry_run.h"
 #include "python/bindings/py_module.h"
 #include "runtime/engine.h"
 
