@@ -49,7 +49,7 @@ def bundle(lib_dir):
     """Copies protobuf's lite runtime, the one library a target machine may lack, beside ours."""
     for library in list(lib_dir.glob("*.so")):
         listing = subprocess.run(["ldd", library], capture_output=True, text=True).stdout
-        for name, path in re.findall(r"(libprotobuf-lite\.so\S*) => (\S+)", listing):
+        for name, path in re.findall(r"(libprotobuf(?:-lite)?\.so\S*) => (\S+)", listing):
             if Path(path).parent != lib_dir:
                 shutil.copy(path, lib_dir / name)
 

@@ -17,7 +17,7 @@ target_link_libraries(tv_spdlog INTERFACE Threads::Threads)
 # Debian's static libprotobuf is not position independent: the shared lite runtime is linked, and
 # the wheel carries a copy.
 find_path(TV_PROTOBUF_INCLUDE google/protobuf/message_lite.h REQUIRED)
-find_library(TV_PROTOBUF_LITE NAMES protobuf-lite REQUIRED)
+find_library(TV_PROTOBUF_LITE NAMES libprotobuf-lite.so libprotobuf.so REQUIRED)
 find_program(TV_PROTOC protoc REQUIRED)
 
 function(tv_protobuf target proto)

@@ -27,7 +27,7 @@ print(torch_vulkan.__file__)
 # What a machine with torch has anyway: the C and C++ runtimes, and torch's own libraries.
 ALLOWED = re.compile(
     r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|z)\.so|ld-linux|linux-vdso|"
-    r"lib(c10|torch\w*|vk_\w+)\.so|libprotobuf-lite\.so")
+    r"lib(c10|torch\w*|vk_\w+)\.so|libprotobuf(-lite)?\.so")
 
 
 @pytest.fixture(scope="module")
