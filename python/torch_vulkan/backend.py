@@ -8,11 +8,12 @@ import warnings
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import compat, compilations, device_list, engine_call, report
 from ._native import C
 from .compilations import Compilation
-from .prepare import prepare
+from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
 from .splitting import split
 
@@ -23,9 +24,25 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
         if mode is not None:
             options = {**(options or {}), "mode": mode}
         settings = Settings.from_options(options)
-        return _aot(settings)(module, example_inputs)
+        if any(map(_is_opaque, example_inputs)):
+            return module.forward  # what such a class does is known to PyTorch alone
+        return _aot(settings, _carry_versions(example_inputs))(module, example_inputs)
     except (ValueError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
+
+
+def _is_opaque(value) -> bool:
+    """True for a subclass of Tensor that AOTAutograd does not trace through."""
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
+    return isinstance(value, torch.Tensor) and type(value) not in plain and (
+        not isinstance(value, torch.nn.Parameter)) and not is_traceable_wrapper_subclass(value)
+
+
+def _carry_versions(example_inputs) -> bool:
+    """False where a change of a tensor cannot be seen, because it was made in inference mode."""
+    return not any(isinstance(v, torch.Tensor) and v.is_inference() for v in example_inputs)
 
 
 @functools.cache
@@ -43,13 +60,16 @@ def decompositions() -> dict:
     return {op: function for op, function in core_aten_decompositions().items() if not stays(op)}
 
 
-def _aot(settings: Settings):
+def _aot(settings: Settings, weights_carry_versions: bool):
     from torch._dynamo.backends.common import aot_autograd
 
     def compiler(kind):
         def compile_graph(module, example_inputs):
             try:
-                return compile_graph_module(module, kind, settings)
+                as_weights = kind == "inference" and (
+                    weights_carry_versions or settings.immutable_weights)
+                weights = _weights(module) if as_weights else set()
+                return compile_graph_module(module, kind, settings, weights)
             except (ValueError, C.UnsupportedError, C.DeviceError) as error:
                 raise compat.through_dynamo(error) from error.__cause__
         return compile_graph
@@ -59,15 +79,15 @@ def _aot(settings: Settings):
                         decompositions=decompositions())
 
 
-def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings):
-    """Compiles one functional graph of ATen operators; returns a callable that takes a list.
+def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str]):
+    """Compiles one functional graph of ATen operators, of which the placeholders named in `weights`
+    are parameters; returns a callable that takes a list.
 
     Raises:
         ValueError: require_full_compilation is set and something stays native.
         DeviceError: there is no Vulkan device.
     """
     prepare(module)
-    weights = _weights(module) if kind == "inference" else set()
     device = device_list.spec_for(settings.device, _device_of(module))
     builds_nothing = settings.dryrun or math.isinf(settings.min_block_size)
     profile = _profile(device, needed=not builds_nothing)
@@ -82,6 +102,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings):
 
     calls, failed = [], {}
     for name in parts.engines:
+        pass_missing_sizes(module, name)
         body = getattr(module, name)
         try:
             call = engine_call.build(
@@ -108,12 +129,7 @@ def _weights(module: fx.GraphModule) -> set[str]:
     """Names of the placeholders that are parameters or buffers which the graph does not change."""
     static, mutated = compat.static_inputs()
     return {node.name for i, node in enumerate(module.graph.find_nodes(op="placeholder"))
-            if i in static and i not in mutated and not _is_inference(node)}
-
-
-def _is_inference(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.is_inference()
+            if i in static and i not in mutated}
 
 
 def _weights_of_call(module, name, weights) -> set[str]:

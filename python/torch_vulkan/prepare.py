@@ -55,6 +55,10 @@ class _Sizes:
         """A node (or int) for `value`; None where it cannot be computed from the inputs."""
         return self._of(value.node.expr)
 
+    def make_symbol(self, symbol: sympy.Symbol):
+        """A node for one symbol; None where no input shows it."""
+        return self._of(symbol)
+
     def _of(self, e):
         if isinstance(e, (sympy.Integer, int)):
             return int(e)
@@ -125,6 +129,43 @@ def _replace_by_number(node: fx.Node, number: int) -> None:
     for user in list(node.users):
         user.args = fx.node.map_arg(user.args, lambda n: number if n is node else n)
         user.kwargs = fx.node.map_arg(user.kwargs, lambda n: number if n is node else n)
+
+
+def pass_missing_sizes(module: fx.GraphModule, name: str) -> None:
+    """Gives the sub-module `name` each symbol that it uses and that none of its arguments shows."""
+    body = getattr(module, name)
+    placeholders = body.graph.find_nodes(op="placeholder")
+    shown = {size.free_symbols.pop() for node in placeholders for size in _sizes_of(node)
+             if len(size.free_symbols) == 1 and (size.is_Symbol or isinstance(
+                 node.meta["val"], torch.Tensor) and sympy.degree(size) == 1)}
+    used = {symbol for node in body.graph.nodes for size in _sizes_of(node)
+            for symbol in size.free_symbols}
+    missing = sorted(used - shown, key=str)
+    if not missing:
+        return
+    (call,) = (n for n in module.graph.find_nodes(op="call_module") if n.target == name)
+    sizes = _Sizes(module.graph)
+    for symbol in missing:
+        outer = sizes.make_symbol(symbol)
+        if outer is None:
+            continue
+        with body.graph.inserting_after(placeholders[-1]):
+            inner = body.graph.placeholder(f"size_{symbol}")
+        inner.meta["val"] = outer.meta["val"]
+        placeholders.append(inner)
+        call.args = (*call.args, outer)
+    body.recompile()
+    module.recompile()
+
+
+def _sizes_of(node: fx.Node) -> list[sympy.Expr]:
+    """Symbolic sizes of what a node makes."""
+    value = node.meta.get("val")
+    found = []
+    for item in value if isinstance(value, (tuple, list)) else (value,):
+        dims = item.shape if isinstance(item, torch.Tensor) else (item,)
+        found += [d.node.expr for d in dims if isinstance(d, torch.SymInt)]
+    return found
 
 
 def keep_returned_views(graph: fx.Graph) -> None:
