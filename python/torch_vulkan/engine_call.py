@@ -13,6 +13,7 @@ from .compilations import EngineRecord
 from .engine import tensor_bytes
 from .importer import Importer, attribute, to_dtype
 from .precision import Precision
+from .progress import progress_for
 from .settings import Settings
 
 compile_graph = C.compile
@@ -140,12 +141,15 @@ def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settin
     if imported.refused:
         raise BuildError("; ".join(imported.refused.values()))
     importer.carry_symbols()
-    vke = compile_graph(imported.graph, settings.compiler_json(debug_dir), profile)
+    progress = progress_for(name, settings.progress)
+    vke = compile_graph(imported.graph, settings.compiler_json(debug_dir), profile, progress)
     with compat.no_fake_mode():
         data = torch.frombuffer(bytearray(vke), dtype=torch.uint8)
         engine = torch.classes.torch_vulkan.Engine(
             data, device, settings.immutable_weights, settings.truncate_long_and_double)
         engine.open()
+    if progress:
+        progress.close()
     dispatches = engine.dispatches()
     record = EngineRecord(name, compute_nodes, dispatches, time.perf_counter() - start)
     call = EngineCall(native, imported, engine, settings, record)

@@ -55,13 +55,13 @@ def as_text(parts: Split, kind: str) -> str:
 
 
 def write(parts: Split, kind: str, settings: Settings) -> None:
-    """Prints the report, or writes it where `dryrun` names a file: JSON for a name that ends in
-    .json (one line a graph), else text. Graphs of one run are appended."""
+    """Prints the report, or writes it where `dryrun` names a file: text for a name that ends in
+    .txt, else JSON, one line a graph. Graphs of one run are appended."""
     if not isinstance(settings.dryrun, str):
         print(as_text(parts, kind), flush=True)
         return
     path = Path(settings.dryrun)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(as_dict(parts, kind)) if path.suffix == ".json" else as_text(parts, kind)
+    text = as_text(parts, kind) if path.suffix == ".txt" else json.dumps(as_dict(parts, kind))
     with path.open("a", encoding="utf-8") as file:
         file.write(text + "\n")

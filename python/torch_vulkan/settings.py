@@ -48,6 +48,7 @@ class Settings:
     immutable_weights: bool = False
     dryrun: bool | str = False
     debug: bool | str = False
+    progress: bool | None = None
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any] | None) -> "Settings":
@@ -247,6 +248,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "immutable_weights": _boolean,
     "dryrun": _flag_or_path,
     "debug": _flag_or_path,
+    "progress": _optional_boolean,
 }
 assert set(_CHECKS) == {field.name for field in dataclasses.fields(Settings)}
 

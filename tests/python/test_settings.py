@@ -82,6 +82,7 @@ def test_unknown_name(name, message):
     ("immutable_weights", 0, "True or False"),
     ("dryrun", 3, "a path or None"),
     ("debug", 3, "a path or None"),
+    ("progress", 1, "True or False"),
 ])
 def test_bad_value(name, value, message):
     with pytest.raises(ValueError, match=message):
@@ -299,6 +300,14 @@ def test_debug(tmp_path, capfd):
     run(chain, torch.randn(3), debug=str(tmp_path), min_block_size=1)
     assert str(tmp_path) in capfd.readouterr().out
     assert any(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_progress(capfd):
+    run(chain, torch.randn(3), min_block_size=1, progress=True)
+    assert "engine_0: built in" in capfd.readouterr().err
+    torch._dynamo.reset()
+    run(chain, torch.randn(3), min_block_size=1)
+    assert "engine_0" not in capfd.readouterr().err
 
 
 def test_defaults_are_documented():
