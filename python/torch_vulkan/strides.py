@@ -22,6 +22,8 @@ def _same(a, b) -> bool:
 
 def is_dense(tensor: torch.Tensor) -> bool:
     """True where the elements fill a block of memory without gap or overlap."""
+    if any(_same(size, 0) for size in tensor.shape):
+        return True
     expected = 1
     for d in reversed(_order(tensor)):
         if not _same(tensor.stride(d), expected):

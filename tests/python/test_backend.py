@@ -60,8 +60,7 @@ import torch, torch_vulkan, threading
 f = torch.compile(lambda x: torch.relu(x) * 2, backend="vulkan", options={"min_block_size": 1})
 with torch.no_grad():
     f(torch.ones(3))
-    thread = threading.Thread(target=lambda: f(torch.ones(3)), daemon=True)
-    thread.start()
+    threading.Thread(target=lambda: [f(torch.ones(3)) for _ in range(1000)]).start()
 print("done")
 """)
     assert done.returncode == 0 and "done" in done.stdout, done.stderr
