@@ -386,8 +386,18 @@ def has_effect(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return node.op == "call_function" and not is_getitem(node) and not is_size_arithmetic(node)
-    return (torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable
-            or not target._schema.returns)
+    return _draws_random_numbers(node) or target._schema.is_mutable or not target._schema.returns
+
+
+def _draws_random_numbers(node: fx.Node) -> bool:
+    """By the operator's tag, but attention draws only where it has a dropout."""
+    if torch.Tag.nondeterministic_seeded not in node.target.tags:
+        return False
+    for position, argument in enumerate(node.target._schema.arguments):
+        if argument.name == "dropout_p":
+            given = node.args[position] if position < len(node.args) else argument.default_value
+            return node.kwargs.get("dropout_p", given) != 0
+    return True
 
 
 def _flat(value):
