@@ -15,6 +15,7 @@ from .importer import Importer, attribute, to_dtype
 from .precision import Precision
 from .progress import progress_for
 from .settings import Settings
+from .strides import promised
 
 compile_graph = C.compile
 _execute = torch.ops.torch_vulkan.execute.default
@@ -62,6 +63,7 @@ class EngineCall(nn.Module):
         self.record = record
         self.casts = _casts(imported.outputs, settings.truncate_long_and_double)
         self.device = _device_of_results(imported)
+        self.strides = _other_strides(imported.outputs, self.vke())
         self._warned = False
 
     def forward(self, *args):
@@ -87,6 +89,8 @@ class EngineCall(nn.Module):
                        for o, d in zip(outputs, self.casts, strict=True)]
         if self.device is not None:
             outputs = [o.to(self.device) for o in outputs]
+        for i, strides in self.strides:
+            outputs[i] = outputs[i].as_strided(outputs[i].shape, strides)
         return outputs
 
     def run_natively(self, error, args):
@@ -122,6 +126,20 @@ def _device_of_results(imported) -> torch.device | None:
         return None
     device = imported.outputs[0].meta["val"].device
     return None if device.type == "cpu" else device
+
+
+def _other_strides(outputs, vke: bytes) -> list[tuple[int, list[int]]]:
+    """Outputs of fixed shape whose strides PyTorch writes otherwise than the engine does, though
+    they mean the same: dimensions of size 1 and empty tensors."""
+    found = []
+    for i, (node, binding) in enumerate(zip(outputs, C.vke_info(vke)["outputs"], strict=True)):
+        want = promised(node.meta["val"])
+        want = list(torch.empty(node.meta["val"].shape, device="meta").stride()) if (
+            want is None) else want
+        fixed = all(isinstance(v, int) for v in (*want, *binding["strides"]))
+        if fixed and want != binding["strides"]:
+            found.append((i, want))
+    return found
 
 
 def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settings, device: str,

@@ -192,6 +192,8 @@ class Importer:
         else:
             self._values[node] = self._graph.add_input(node.name, dtype, shape)
             self._result.inputs.append(node)
+            if self._precision:
+                self._precision.add_input(self._values[node])
 
     def _pick(self, node: fx.Node):
         ids = self._values.get(node.args[0])

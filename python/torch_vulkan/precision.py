@@ -42,7 +42,11 @@ class _Lowering:
         self._rules = rules
         self._importer = importer
         self._casts: dict[tuple[int, object], int] = {}
-        self._constants: set[int] = set()  # float32 values made from no float tensor
+        self._wide: set[int] = set()  # float32 values that were not computed: masks are among them
+
+    def add_input(self, value: int) -> None:
+        """Says that `value` is an input of the engine."""
+        self._wide.add(value)
 
     def _is_kept(self, node: fx.Node, op: str) -> bool:
         from .importer import module_path_of
@@ -66,7 +70,7 @@ class _Lowering:
         outputs = [o if o is None or o[0] != C.DType.float32 else (want, o[1]) for o in outputs]
         ids = self._importer.append(op, node.name, args, outputs, like=node)
         if not reads_float:
-            self._constants.update(i for i in ids if i is not None)
+            self._wide.update(i for i in ids if i is not None)
         return ids
 
     def at_output(self, value: int) -> int:
@@ -94,7 +98,7 @@ class _Lowering:
     def _add_cast(self, value, want) -> int:
         shape = self._importer.graph.value_shape(value)
         suffix = f"v{value}_{want.name}"
-        if want == C.DType.float16 and value in self._constants:
+        if want == C.DType.float16 and value in self._wide:
             # Masks hold float32's lowest number: it must not become an infinity.
             args = [("self", "tensor", value), ("min", "attr", -_FLOAT16_MAX),
                     ("max", "attr", _FLOAT16_MAX)]
