@@ -1,0 +1,100 @@
+"""Parity of compiled functions with eager PyTorch, one line a case. Owns every tolerance.
+
+Tolerances are torch.testing's defaults for the result's dtype. A result that sums many products or
+elements states how many (`length`): both sides then round differently on the way, and the error
+grows like sqrt(length) units of the accumulator's precision (float32, also for 16-bit results).
+"""
+
+import math
+
+import pytest
+import torch
+import torch_vulkan as tv
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+INTS = (torch.int64, torch.int32, torch.int8, torch.uint8)
+PRIMES = (3, 5, 7, 11, 29, 37, 41, 89, 113)
+
+OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
+           "pass_through_build_failures": True}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+
+
+def tensor(*shape, dtype=torch.float32, low=-4, high=5, seed=0):
+    """A reproducible tensor: normal values for floats, integers of [low, high), random bools."""
+    generator = torch.Generator().manual_seed(seed)
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
+    if dtype == torch.bool:
+        return torch.rand(shape, generator=generator) < 0.5
+    low = max(low, torch.iinfo(dtype).min)
+    return torch.randint(low, high, shape, generator=generator).to(dtype)
+
+
+def _leaves(result):
+    leaves, _ = torch.utils._pytree.tree_flatten(result)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _tolerance(dtype, length):
+    rtol, atol = torch.testing._comparison.default_tolerances(dtype)
+    if dtype.is_floating_point and length > 1:
+        grown = math.sqrt(length) * torch.finfo(torch.float32).eps
+        rtol, atol = rtol + grown, max(atol, 4 * grown)
+    return rtol, atol
+
+
+def compare(actual, expected, length=1):
+    """Raises AssertionError where values, shapes or dtypes differ."""
+    actual, expected = _leaves(actual), _leaves(expected)
+    assert len(actual) == len(expected)
+    for a, e in zip(actual, expected, strict=True):
+        rtol, atol = _tolerance(e.dtype, length)
+        torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def check(function, *args, length=1, more=(), dynamic=None, double=False, **options):
+    """Compiles `function` whole, runs it on `args` and on each of `more`, and compares with eager.
+
+    Args:
+        length: elements that one result sums up.
+        more: further argument tuples, of other shapes where `dynamic`.
+        double: compare with eager in float64, for 16-bit results that eager rounds on the way.
+        options: further settings.
+    """
+    before = len(tv.compilations())
+    compiled = torch.compile(function, backend="vulkan", fullgraph=True, dynamic=dynamic,
+                             options={**OPTIONS, **options})
+    with torch.no_grad():
+        for case in (args, *more):
+            expected = _in_double(function, case) if double else function(*case)
+            compare(compiled(*case), expected, length)
+    made = tv.compilations()[before:]
+    assert made and all(c.engines for c in made), "no engine was built"
+
+
+def _in_double(function, args):
+    as_double = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+                 for a in args]
+    dtypes = [leaf.dtype for leaf in _leaves(function(*args))]
+    return [leaf.to(dtype) for leaf, dtype in
+            zip(_leaves(function(*as_double)), dtypes, strict=True)]
+
+
+def check_gradients(function, *args, length=1):
+    """As `check`, for the gradients of every floating-point argument, forward and backward whole."""
+    def run(f):
+        leaves = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor)
+                  and a.is_floating_point() else a for a in args]
+        outputs = [o for o in _leaves(f(*leaves)) if o.requires_grad]
+        seeds = [tensor(*o.shape, dtype=o.dtype, seed=7 + i) for i, o in enumerate(outputs)]
+        wanted = [a for a in leaves if isinstance(a, torch.Tensor) and a.requires_grad]
+        return torch.autograd.grad(outputs, wanted, seeds)
+
+    expected = run(function)
+    compiled = torch.compile(function, backend="vulkan", fullgraph=True, options=OPTIONS)
+    compare(run(compiled), expected, length)
