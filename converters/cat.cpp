@@ -61,7 +61,7 @@ Tactic joined(const NodeContext& c, const Parts& parts) {
       share += parts.slabs[first + i];
       step.operands.push_back(src("x" + n, parts.inputs[first + i]));
       step.params.push_back(param("end" + n, share));
-      text += "PART(" + n + ") ";
+      text += "PART(x" + n + "_load, end" + n + ") ";
     }
     step.operands.push_back(dst("y", c.node.outputs[0]));
     step.defines = {{"CAT_PARTS", text}};

@@ -1,14 +1,14 @@
 // y[o, c, k] = the input that position c falls in: up to eight inputs x0, x1, … in one launch.
 //
 // end0, end1, … are the ends of the inputs' shares of an output slab (inner · Σ sizes), counted from
-// `base`; INPUTS their number. One element of this launch's share of y an invocation.
+// `base`; CAT_PARTS: a PART for each input. One element of this launch's share of y an invocation.
 
-#define PART(n)                                                          \
-  if (at < end##n) {                                                     \
-    y_store(to, y_T(x##n##_load(o * (end##n - begin) + at - begin)));    \
-    return;                                                              \
-  }                                                                      \
-  begin = end##n;
+#define PART(load, end)                                  \
+  if (at < end) {                                        \
+    y_store(to, y_T(load(o * (end - begin) + at - begin))); \
+    return;                                              \
+  }                                                      \
+  begin = end;
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

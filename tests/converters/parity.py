@@ -7,9 +7,8 @@ grows like sqrt(length) units of the accumulator's precision (float32, also for 
 
 import math
 
-import pytest
 import torch
-import torch_vulkan as tv
+from torch_vulkan import compilations
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTS = (torch.int64, torch.int32, torch.int8, torch.uint8)
@@ -17,11 +16,6 @@ PRIMES = (3, 5, 7, 11, 29, 37, 41, 89, 113)
 
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
            "pass_through_build_failures": True}
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    torch._dynamo.reset()
 
 
 def tensor(*shape, dtype=torch.float32, low=-4, high=5, seed=0):
@@ -66,14 +60,14 @@ def check(function, *args, length=1, more=(), dynamic=None, double=False, **opti
         double: compare with eager in float64, for 16-bit results that eager rounds on the way.
         options: further settings.
     """
-    before = len(tv.compilations())
+    compilations.clear()
     compiled = torch.compile(function, backend="vulkan", fullgraph=True, dynamic=dynamic,
                              options={**OPTIONS, **options})
     with torch.no_grad():
         for case in (args, *more):
             expected = _in_double(function, case) if double else function(*case)
             compare(compiled(*case), expected, length)
-    made = tv.compilations()[before:]
+    made = compilations.compilations()
     assert made and all(c.engines for c in made), "no engine was built"
 
 

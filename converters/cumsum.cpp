@@ -1,0 +1,44 @@
+// Cumulative sums along one dimension.
+
+#include "converters/steps.h"
+
+namespace tv {
+namespace {
+
+void convert(const NodeContext& c, Builder& b) {
+  const Shape& shape = arg_shape(c, "self");
+  const auto rank = static_cast<int64_t>(shape.size());
+  const DimSplit split = split_at(shape, rank == 0 ? 0 : c.wrap(c.node.integer("dim"), rank));
+  const DType dtype = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
+  const Expr rows = split.outer * split.inner;
+  const std::string acc = is_float(dtype) ? "float" : dtype == DType::kI64 ? "int64_t" : "int";
+  Step step{.kernel = "cumsum",
+            .defines = {{"ACC", acc}, {"FLOAT_ACC", is_float(dtype) ? "1" : "0"}},
+            .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
+            .params = {param("rows", rows), param("count", split.size), param("inner", split.inner)}};
+  emit_flat(b, std::move(step), rows);
+}
+
+std::vector<Graph> examples() {
+  std::vector<Graph> graphs;
+  using Pair = std::pair<DType, DType>;
+  for (const auto& [in, out] : {Pair{DType::kF32, DType::kF32}, Pair{DType::kF16, DType::kF16},
+                                Pair{DType::kBool, DType::kI64}, Pair{DType::kI32, DType::kI64},
+                                Pair{DType::kI32, DType::kI32}}) {
+    graphs.push_back(ExampleGraph("aten::cumsum")
+                         .input("self", in, {5, 11, 7})
+                         .attr("dim", integer(1))
+                         .output(out, {5, 11, 7})
+                         .graph());
+  }
+  return graphs;
+}
+
+const RegisterConverter cumsum{{.op = "aten::cumsum",
+                                .convert = convert,
+                                .prologue_arg = "self",
+                                .epilogue = true,
+                                .examples = examples}};
+
+}  // namespace
+}  // namespace tv
