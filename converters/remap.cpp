@@ -1,7 +1,6 @@
 // Operators that move elements by a rule per dimension: pad, flip, roll, repeat.
 
 #include <algorithm>
-#include <cmath>
 
 #include "converters/steps.h"
 
@@ -12,7 +11,7 @@ namespace {
 struct Remap {
   std::string map;
   std::vector<Expr> shifts;
-  std::optional<double> fill = {};
+  bool constant = false;  ///< outside of the source the value is the argument `value`
 };
 
 void emit(const NodeContext& c, Builder& b, const Remap& remap) {
@@ -33,11 +32,11 @@ void emit(const NodeContext& c, Builder& b, const Remap& remap) {
   }
   step.operands = {src("x", x.value), dst("y", c.node.outputs[0])};
   step.defines = {{"MAP", remap.map},
-                  {"CONSTANT", remap.fill ? "1" : "0"},
+                  {"CONSTANT", remap.constant ? "1" : "0"},
                   {"REMAP_AXES", axes},
                   x.accessor("x")};
   step.params.push_back(param("elements", product(out)));
-  if (remap.fill) step.params.push_back(number("fill", *remap.fill));
+  if (remap.constant) step.params.push_back(fill_param("fill", c.node, "value"));
   emit_flat(b, std::move(step), product(out));
 }
 
@@ -51,7 +50,7 @@ std::vector<Expr> pad_shifts(const NodeContext& c, const char* arg) {
 }
 
 void constant_pad(const NodeContext& c, Builder& b) {
-  emit(c, b, {"SHIFT", pad_shifts(c, "pad"), c.node.has("value") ? c.node.number("value") : 0.0});
+  emit(c, b, {"SHIFT", pad_shifts(c, "pad"), true});
 }
 
 auto edge_pad(std::string map) {
@@ -85,13 +84,6 @@ std::string roll_unsupported(const NodeContext& c) {
     return "[aten::roll] without dims it rolls the flattened tensor";
   }
   return "";
-}
-
-std::string fill_unsupported(const NodeContext& c) {
-  if (c.dtype("self") != DType::kI64 && c.dtype("self") != DType::kI32) return "";
-  const double value = c.node.has("value") ? c.node.number("value") : 0.0;
-  if (std::abs(value) <= double(1 << 24)) return "";
-  return "[aten::constant_pad_nd] an integer fill beyond 2^24";
 }
 
 ExampleGraph remapped(const std::string& op, DType dtype, Shape out) {
@@ -136,7 +128,7 @@ Converter edge(const std::string& op, const std::string& map, int dims) {
 const RegisterConverter movers{
     mover("aten::constant_pad_nd", constant_pad,
           examples("aten::constant_pad_nd", {5, 5, 10}, {{"pad", ints({1, 2, 1, 1})}, {"value", 1.5}}),
-          fill_unsupported),
+          [](const NodeContext& c) { return fill_unsupported(c.node, "value"); }),
     mover("aten::flip", flip, examples("aten::flip", {5, 3, 7}, {{"dims", ints({0, 2})}})),
     mover("aten::roll", roll,
           examples("aten::roll", {5, 3, 7}, {{"shifts", ints({2, -1})}, {"dims", ints({0, 2})}}),

@@ -1,6 +1,7 @@
 #include "converters/steps.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tv {
 
@@ -32,6 +33,30 @@ Param fixed(std::string name, Expr value) {
 
 Param number(std::string name, double value) {
   return {.name = std::move(name), .value = static_cast<float>(value)};
+}
+
+namespace {
+
+/// The integer that an argument holds; nullopt where it is absent or no integer.
+std::optional<Expr> integer_of(const Node& node, std::string_view arg) {
+  if (!node.has(arg)) return std::nullopt;
+  const auto* e = std::get_if<Expr>(&node.arg(arg).attr);
+  return e == nullptr ? std::nullopt : std::optional(*e);
+}
+
+}  // namespace
+
+Param fill_param(std::string name, const Node& node, std::string_view arg) {
+  if (const auto e = integer_of(node, arg)) {
+    return {.name = std::move(name), .value = *e, .is_signed = true};
+  }
+  return number(std::move(name), node.has(arg) ? node.number(arg) : 0.0);
+}
+
+std::string fill_unsupported(const Node& node, std::string_view arg) {
+  const auto e = integer_of(node, arg);
+  if (!e || (e->constant() && *e->constant() == static_cast<int32_t>(*e->constant()))) return "";
+  return "[" + node.op + "] " + std::string(arg) + " must fit 32 bits; got " + e->str();
 }
 
 Expr product_of(const Shape& shape, size_t first, size_t last) {

@@ -24,6 +24,11 @@ Param param(std::string name, Expr value);
 Param fixed(std::string name, Expr value);          ///< becomes a specialisation constant
 Param number(std::string name, double value);
 
+/// A number of either kind, as an operator's fill value: int in the kernel where it is an integer.
+Param fill_param(std::string name, const Node& node, std::string_view arg);
+/// "" where fill_param can pass the number on exactly.
+std::string fill_unsupported(const Node& node, std::string_view arg);
+
 Expr product_of(const Shape& shape, size_t first, size_t last);  ///< of dimensions [first, last)
 
 /// A tensor split at one dimension: element (o, i, k) is number (o · size + i) · inner + k.

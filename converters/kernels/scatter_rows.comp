@@ -1,0 +1,30 @@
+// y = x, with the values of the entries that name a row added to it in ascending order (ADD), or with
+// the last of them in its place. BASE: whether there is an x; else y begins as 0.
+//
+// `y_WALK` gives for an element of y its row (row_offset) and its offset in the values without the
+// entry (rest_offset); `value_WALK` the offset that an entry makes. One element an invocation.
+
+uint entry_offset(uint i) {
+  value_WALK(i)
+  return v_offset;
+}
+
+void main() {
+  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (id >= elements) return;
+  y_WALK(id)
+#if BASE
+  y_T result = y_T(x_load(id));
+#else
+  y_T result = y_T(0);
+#endif
+  for (uint i = uint(head_load(row_offset)); i < entries; i = uint(next_load(i))) {
+    const y_T v = y_T(v_raw(rest_offset + entry_offset(i)));
+#if ADD
+    result += v;
+#else
+    result = v;
+#endif
+  }
+  y_store(id, result);
+}

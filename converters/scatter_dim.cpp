@@ -1,0 +1,92 @@
+// scatter and scatter_add along one dimension. Each element of the result looks through the indices
+// that could name it, so the order is fixed; long dimensions of indices stay native.
+
+#include "converters/steps.h"
+
+namespace tv {
+namespace {
+
+constexpr int64_t kMostIndices = 4096;
+
+void convert(const NodeContext& c, Builder& b, bool add) {
+  const Shape& out = c.output().shape;
+  const auto rank = static_cast<int64_t>(out.size());
+  const int64_t dim = rank == 0 ? 0 : c.wrap(c.node.integer("dim"), rank);
+  const bool has_source = c.node.find("src") != nullptr;
+  const ValueId index = c.node.input("index");
+  const Shape& reach = c.shape("index");
+  const Shape index_strides = b.strides_of(index);
+  const Shape source_strides = has_source ? b.strides_of(c.node.input("src")) : Shape(rank, Expr(0));
+
+  Step step{.kernel = "scatter_dim",
+            .defines = {{"ADD", add ? "1" : "0"}, {"VALUE", has_source ? "0" : "1"}},
+            .operands = {src("x", c.node.input("self")), src("index", index),
+                         dst("y", c.node.outputs[0])},
+            .params = {param("elements", product(out)),
+                       param("depth", rank == 0 ? Expr(1) : reach.at(dim)),
+                       param("index_step", rank == 0 ? Expr(0) : index_strides.at(dim)),
+                       param("source_step", rank == 0 ? Expr(0) : source_strides.at(dim))}};
+  if (has_source) {
+    step.operands.push_back(src("src", c.node.input("src")));
+  } else {
+    step.params.push_back(fill_param("fill", c.node, "value"));
+  }
+  std::string axes;
+  for (int64_t d = rank; d-- > 0;) {
+    const std::string n = std::to_string(d);
+    step.params.push_back(param("out_n" + n, out[d]));
+    if (d == dim) {
+      axes += "DIM(out_n" + n + ") ";
+      continue;
+    }
+    step.params.push_back(param("index_n" + n, reach[d]));
+    step.params.push_back(param("index_s" + n, index_strides[d]));
+    step.params.push_back(param("source_s" + n, source_strides[d]));
+    axes += "AXIS(out_n" + n + ", index_n" + n + ", index_s" + n + ", source_s" + n + ") ";
+  }
+  step.defines.emplace_back("SCATTER_AXES", axes);
+  emit_flat(b, std::move(step), product(out));
+}
+
+std::string unsupported(const NodeContext& c) {
+  const Shape& shape = c.shape("index");
+  const std::string fill = fill_unsupported(c.node, "value");
+  if (!fill.empty() || shape.empty()) return fill;
+  const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(shape.size()));
+  const int64_t count = typical(c.graph, shape[dim]);
+  if (count <= kMostIndices) return "";
+  return "[" + c.node.op + "] " + std::to_string(count) + " indices along the dimension; a " +
+         "deterministic scatter looks through at most " + std::to_string(kMostIndices);
+}
+
+std::vector<Graph> examples(const std::string& op) {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64}) {
+    ExampleGraph g(op);
+    g.input("self", dtype, {5, 11, 7}).attr("dim", integer(1)).input("index", DType::kI64, {5, 3, 7});
+    if (op == "aten::scatter.value") {
+      g.attr("value", 1.5);
+    } else {
+      g.input("src", dtype, {5, 3, 7});
+    }
+    graphs.push_back(g.output(dtype, {5, 11, 7}).graph());
+  }
+  return graphs;
+}
+
+Converter scatter(std::string op, bool add) {
+  return {.op = op,
+          .unsupported = unsupported,
+          .convert = [add](const NodeContext& c, Builder& b) { convert(c, b, add); },
+          .reads_views = {"*"},
+          .epilogue = true,
+          .examples = [op] { return examples(op); },
+          .notes = "where indices collide the last wins; one out of range is ignored"};
+}
+
+const RegisterConverter scatters{scatter("aten::scatter.src", false),
+                                 scatter("aten::scatter.value", false),
+                                 scatter("aten::scatter_add", true)};
+
+}  // namespace
+}  // namespace tv
