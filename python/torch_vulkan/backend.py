@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from . import compat, compilations, device_list, engine_call, report
 from ._native import C
 from .compilations import Compilation
+from .fx_nodes import op_name
 from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
 from .splitting import split
@@ -50,8 +51,6 @@ def decompositions() -> dict:
     """torch's core decompositions, but for operators that have a converter of their own and for
     random numbers, which must be eager's."""
     from torch._decomp import core_aten_decompositions
-
-    from .importer import op_name
 
     def stays(op):
         return isinstance(op, torch._ops.OpOverload) and (

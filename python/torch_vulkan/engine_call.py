@@ -11,7 +11,8 @@ from . import compat
 from ._native import C
 from .compilations import EngineRecord
 from .engine import tensor_bytes
-from .importer import Importer, attribute, to_dtype
+from .fx_nodes import attribute
+from .importer import Importer, to_dtype
 from .precision import Precision
 from .progress import progress_for
 from .settings import Settings

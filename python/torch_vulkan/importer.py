@@ -1,9 +1,6 @@
 """FX graphs of ATen operators as the compiler's Graph."""
 
 import functools
-import operator
-import os
-import re
 from dataclasses import dataclass, field
 
 import torch
@@ -11,9 +8,19 @@ from torch import fx
 
 from . import compat
 from ._native import C
+from .fx_nodes import (
+    attribute,
+    flat,
+    has_effect,
+    is_getitem,
+    is_size_arithmetic,
+    module_path_of,
+    op_name,
+    source_of,
+)
 from .precision import Precision
 from .strides import promised
-from .symbols import Inexpressible, SymbolTable, is_symbolic_scalar
+from .symbols import Inexpressible, SymbolTable
 
 _DTYPES = {getattr(torch, name): getattr(C.DType, name)
            for name in ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16",
@@ -25,48 +32,6 @@ def to_dtype(dtype: torch.dtype, truncate: bool = False):
     """The compiler's dtype; `other` for what engines never hold."""
     known = _DTYPES.get(dtype, C.DType.other)
     return _TRUNCATED.get(known, known) if truncate else known
-
-
-def op_name(target) -> str:
-    """"aten::add.Tensor"; the overload is left out where it is `default`."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return f"torch::{getattr(target, '__name__', str(target))}"
-    overload = target._schema.overload_name
-    return target._schema.name + (f".{overload}" if overload else "")
-
-
-def is_getitem(node: fx.Node) -> bool:
-    """True for a node that picks one output of another."""
-    return node.op == "call_function" and node.target is operator.getitem and isinstance(
-        node.args[0].meta.get("val"), (tuple, list))
-
-
-def is_size_arithmetic(node: fx.Node) -> bool:
-    """True for a node that computes a size from the sizes of inputs: PyTorch's business, and free.
-    A size that depends on data is a node like any other."""
-    value = node.meta.get("val")
-    return (node.op == "call_function" and value is not None and is_symbolic_scalar(value)
-            and not compat.depends_on_data(value))
-
-
-def source_of(node: fx.Node) -> str:
-    """File and line of the user's code, "model.py:42"."""
-    frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    if not frames:
-        return ""
-    path, line = frames[-1]
-    return f"{os.path.basename(path)}:{line}"
-
-
-def module_path_of(node: fx.Node) -> str:
-    """Path of the innermost module, "layer1.0.conv1"."""
-    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    if not stack:
-        return ""
-    path = str(list(stack.values())[-1][0])
-    path = re.sub(r"\['?([^'\]]+)'?\]", r".\1", path)
-    path = re.sub(r"^L\.?(self|__self__|fn)?\.?|^L__self__[._]?", "", path)
-    return path.replace("_modules.", "").strip(".")
 
 
 @functools.cache
@@ -201,7 +166,7 @@ class Importer:
 
     def _set_outputs(self, node: fx.Node):
         outputs, seen = [], set()
-        for value in _flat(node.args[0]):
+        for value in flat(node.args[0]):
             if not isinstance(value, fx.Node) or value in seen:
                 continue
             seen.add(value)
@@ -376,36 +341,6 @@ class Importer:
         if isinstance(value, (list, tuple)):
             return [self._attribute(item) for item in value]
         raise Inexpressible(f"an argument of type {type(value).__name__}")
-
-
-def attribute(module: torch.nn.Module, target: str):
-    """The object that a get_attr node names."""
-    return functools.reduce(getattr, target.split("."), module)
-
-
-def has_effect(node: fx.Node) -> bool:
-    """True for what must keep its place among its kind: random numbers, asserts, mutation."""
-    target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
-        return node.op == "call_function" and not is_getitem(node) and not is_size_arithmetic(node)
-    return _draws_random_numbers(node) or target._schema.is_mutable or not target._schema.returns
-
-
-def _draws_random_numbers(node: fx.Node) -> bool:
-    """By the operator's tag, but attention draws only where it has a dropout."""
-    if torch.Tag.nondeterministic_seeded not in node.target.tags:
-        return False
-    for position, argument in enumerate(node.target._schema.arguments):
-        if argument.name == "dropout_p":
-            given = node.args[position] if position < len(node.args) else argument.default_value
-            return node.kwargs.get("dropout_p", given) != 0
-    return True
-
-
-def _flat(value):
-    if isinstance(value, (tuple, list)):
-        return [item for part in value for item in _flat(part)]
-    return [value]
 
 
 def _plain_tensor_types():

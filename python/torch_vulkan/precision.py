@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import fx
 
 from ._native import C
+from .fx_nodes import module_path_of
 
 # As in torch.autocast: results that leave float16's range or need more of its mantissa.
 _KEPT = {"aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p", "aten::log2",
@@ -49,8 +50,6 @@ class _Lowering:
         self._wide.add(value)
 
     def _is_kept(self, node: fx.Node, op: str) -> bool:
-        from .importer import module_path_of
-
         base = op.split(".")[0]
         names = (node.name, module_path_of(node))
         return (base in _KEPT or base in self._rules.excluded_ops or op in self._rules.excluded_ops

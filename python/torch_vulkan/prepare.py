@@ -8,7 +8,7 @@ from torch import fx
 from torch.utils._sympy import functions as sf
 
 from . import compat
-from .importer import is_size_arithmetic
+from .fx_nodes import is_size_arithmetic
 from .strides import is_dense
 
 aten = torch.ops.aten

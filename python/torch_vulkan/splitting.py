@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from . import importer as im
+from . import fx_nodes
 from ._native import C
 from .compilations import NativeRecord
+from .importer import Importer
 from .settings import Settings
 
 PREFIX = "engine_"
@@ -44,21 +45,21 @@ def _free_ops() -> set[str]:
 
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place."""
-    imported = im.Importer(module, weights, truncate=settings.truncate_long_and_double).run()
+    imported = Importer(module, weights, truncate=settings.truncate_long_and_double).run()
     partition = C.partition(imported.graph, settings.compiler_json(), profile)
     free = _free_ops()
     result = Split()
     reasons = dict(partition.native)
 
     def does_work(node: fx.Node) -> bool:
-        return im.op_name(node.target) not in free
+        return fx_nodes.op_name(node.target) not in free
 
     result.compute_nodes = sum(does_work(node) for node in imported.nodes if node is not None)
     for index, node in enumerate(imported.nodes):
         if index not in reasons or node is None:
             continue
-        record = NativeRecord(im.op_name(node.target), imported.refused.get(index, reasons[index]),
-                              im.source_of(node), im.module_path_of(node))
+        record = NativeRecord(fx_nodes.op_name(node.target), imported.refused.get(index, reasons[index]),
+                              fx_nodes.source_of(node), fx_nodes.module_path_of(node))
         result.native.append(record)
         if does_work(node):
             result.in_the_way.append(record)
@@ -85,14 +86,14 @@ def _with_getitems(nodes) -> dict[fx.Node, int | None]:
         if node is None:
             continue
         block[node] = None
-        block.update((user, None) for user in node.users if im.is_getitem(user))
+        block.update((user, None) for user in node.users if fx_nodes.is_getitem(user))
     return block
 
 
 def keep_order_of_effects(graph: fx.Graph, original: list[fx.Node]) -> None:
     """Random numbers are drawn in the order of the program: moving a block must not change it."""
     alive = set(graph.nodes)
-    effects = [node for node in original if node in alive and im.has_effect(node)]
+    effects = [node for node in original if node in alive and fx_nodes.has_effect(node)]
     position = {node: i for i, node in enumerate(graph.nodes)}
     if [*map(position.get, effects)] == sorted(map(position.get, effects)):
         return
