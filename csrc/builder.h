@@ -67,6 +67,9 @@ struct Step {
   /// push constants: lavapipe 22-25 takes only constants and push constants for uniform, so an
   /// address made from it becomes one scalar load. `id` must be below 32768.
   bool uniform_table = false;
+  /// Kernels for CPU drivers (kernels/lane.glsl, with uniform_table): <name>_lane and
+  /// <name>_lane_store2 touch runs of neighbours that do not cross a multiple of `lane_row`.
+  Expr lane_row;
 };
 
 /// One way to compute a node. `refusal` says why it cannot apply (then `steps` is ignored).

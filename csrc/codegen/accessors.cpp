@@ -1,5 +1,7 @@
 #include "csrc/codegen/accessors.h"
 
+#include <array>
+
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "runtime/error.h"
@@ -232,6 +234,62 @@ std::string element_accessors(const KernelOperand& x, const KernelRequest& reque
   // Storage and value types may differ under a tail; what is read back is the stored value.
   if (!has_head && x.stored && (x.read || !x.write) && !has_tail) text += plain_loads(x);
   if (x.write) text += has_tail ? tail_stores(x, request) : plain_stores(x, "");
+  return text;
+}
+
+namespace {
+
+/// Elements i … i + LANES - 1 for a uniform i, where they lie in one run of the storage.
+std::string lane_load(const KernelOperand& x, const Expr& lane_row) {
+  const std::string& n = x.name;
+  std::string text = n + "_T " + n + "_lane(uint i) { return ";
+  const bool constant = x.shape.empty() || x.strides.back() == Expr(0);
+  const bool whole_runs = x.shape.empty() || mod(x.shape.back(), lane_row) == Expr(0);
+  if (x.dtype == DType::kF32 && whole_runs && constant) {
+    text += n + "_raw(" + n + "_index(i))";
+  } else if (x.dtype == DType::kF32 && whole_runs && x.strides.back() == Expr(1)) {
+    text += "lane_load(lane_at(" + n + "_ptr, " + n + "_index(i)))";
+  } else {
+    text += n + "_load(i + gl_SubgroupInvocationID)";
+  }
+  return text + "; }\n";
+}
+
+/// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail.
+std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
+  const std::string& n = x.name;
+  const std::string type = glsl_type(x.dtype);
+  std::string text = "void " + n + "_lane_store2(uint i, " + n + "_T a, " + n + "_T b) {\n  " + type +
+                     " r, s;\n";
+  if (x.program != nullptr) {
+    for (const auto& [from, to, at] : {std::array<const char*, 3>{"a", "r", "i"},
+                                       std::array<const char*, 3>{"b", "s", "i + LANES"}}) {
+      text += "  " + n + "_tail(" + from;
+      for (uint32_t k : x.program_inputs) {
+        text += ", " + request.operands.at(k).name + "_lane(" + at + ")";
+      }
+      text += std::string(", ") + to + ");\n";
+    }
+  } else {
+    text += "  r = a; s = b;\n";
+  }
+  if (x.dtype == DType::kF32 && is_dense(x)) {
+    return text + "  lane_store2(lane_at(" + n + "_ptr, i), r, s);\n}\n";
+  }
+  const std::string store = x.program != nullptr ? "_store_result(i + " : "_store(i + ";
+  return text + "  " + n + store + "gl_SubgroupInvocationID, r);\n  " + n + store +
+         "LANES + gl_SubgroupInvocationID, s);\n}\n";
+}
+
+}  // namespace
+
+std::string lane_accessors(const KernelOperand& x, const KernelRequest& request) {
+  const Expr& lane_row = request.step.lane_row;
+  if (lane_row == Expr(0)) return "";
+  std::string text;
+  const bool is_head = x.program != nullptr && !x.write;
+  if (x.read && x.stored && !is_head) text += lane_load(x, lane_row);
+  if (x.write) text += lane_store(x, request);
   return text;
 }
 

@@ -160,10 +160,15 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   KernelWords words;
 
   std::set<std::string> seen;
-  std::string extensions = kExtensions, prelude, body;
+  std::string extensions = kExtensions, prelude, lanes, body;
   expand("tv.glsl", step.kernel, seen, extensions, prelude);
   expand("math.glsl", step.kernel, seen, extensions, prelude);
   if (settings.check_addresses) expand("check.glsl", step.kernel, seen, extensions, prelude);
+  const bool table = step.uniform_table && device.is_cpu();
+  if (table) {
+    lanes = "#define LANES " + std::to_string(device.subgroup_size) + "u\n";
+    expand("lane.glsl", step.kernel, seen, extensions, lanes);
+  }
   expand(step.kernel + ".comp", step.kernel, seen, extensions, body);
 
   std::string defines;
@@ -172,7 +177,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   const auto is_indexed = [&](size_t k) {
     const std::string& name = request.operands[k].name;
     if (k >= step.operands.size() || request.program || request.operands[k].program) return true;
-    for (const char* accessor : {"_load", "_store", "_index"}) {
+    for (const char* accessor : {"_load", "_store", "_index", "_lane"}) {
       if ((defines + body).find(name + accessor) != std::string::npos) return true;
     }
     return false;
@@ -198,12 +203,12 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
       const KernelOperand& x = request.operands[k];
       if ((x.program != nullptr) == with_program && is_indexed(k)) {
         elements += element_accessors(x, request);
+        if (table && !request.program) elements += lane_accessors(x, request);
       }
     }
   }
   if (request.program != nullptr) elements += pointwise_calls(request);
 
-  const bool table = step.uniform_table && device.is_cpu();
   if (table) words.add_uniform_table();
   std::string check;
   if (settings.check_addresses) {
@@ -216,7 +221,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   out.param_block = 8 * out.operands.size() + 4 * out.words.size() > kPushConstantBytes;
 
   out.glsl = extensions + local_size(step) + prelude + parameter_block(addresses, words, out.param_block) +
-             check + uniform_function(table) + parameters + raw + elements + defines + body;
+             check + uniform_function(table) + lanes + parameters + raw + elements + defines + body;
   return out;
 }
 

@@ -1,0 +1,157 @@
+#include "converters/gemm.h"
+
+#include <algorithm>
+
+namespace tv {
+
+namespace {
+
+constexpr int64_t kSmallGrid = 512;
+constexpr size_t kOffsets = 8;      // segments of the longest chunk, and of gemm_lane's parameters
+
+std::string text(int64_t value) { return std::to_string(value); }
+
+/// Segments that the next launch takes: few sizes, so that few pipelines are compiled.
+size_t chunk_of(size_t left) { return left >= kOffsets ? kOffsets : left >= 4 ? 4 : 1; }
+
+bool is_small(const NodeContext& c, const std::array<Expr, 3>& groups) {
+  return std::all_of(groups.begin(), groups.end(), [&](const Expr& g) {
+    return g.bounds(c.graph.symbols).second < kSmallGrid;
+  });
+}
+
+}  // namespace
+
+LaneTile lane_tile(const DeviceProfile& device) {
+  if (device.subgroup_size == 8) return {8, 6};
+  return {16, 8};
+}
+
+std::string lane_refusal(const DeviceProfile& device) {
+  if (!device.is_cpu()) return "the device is not a CPU";
+  if (!device.int64) return "the device has no 64-bit integers";
+  if (device.subgroup_size != 8 && device.subgroup_size != 16) {
+    return "subgroups of " + text(device.subgroup_size) + " lanes; 8 or 16 are wanted";
+  }
+  return "";
+}
+
+LaneSums add_lane_product(const NodeContext& c, Builder& b, const LaneProduct& p,
+                          std::vector<Step>& steps) {
+  const LaneTile tile = lane_tile(c.device);
+  const Expr row_tiles = ceil_div(p.rows, tile.rows);
+  LaneSums sums;
+  sums.c_m = p.col_tiles * tile.cols();
+  sums.c_z = row_tiles * tile.rows * sums.c_m;
+  sums.value = b.scratch("sums", DType::kF32, {p.batch, row_tiles * tile.rows, sums.c_m});
+
+  for (size_t first = 0; first < p.segments.size();) {
+    const size_t count = chunk_of(p.segments.size() - first);
+    std::string offsets;
+    std::vector<Param> params = {
+        param("a_0", Expr(static_cast<int64_t>(first) * kLaneSegment)),
+        param("a_m", p.a_m),       param("a_z", p.a_z),       param("m_last", p.rows - 1),
+        param("b_k", p.b_k),       param("b_z", p.b_z),       param("b_tile", p.b_tile),
+        param("b_last", p.b_last), param("c_m", sums.c_m),    param("c_z", sums.c_z)};
+    for (size_t s = 0; s < count; ++s) {
+      params.push_back(param("b_s" + std::to_string(s), p.segments[first + s]));
+      offsets += (s != 0 ? ", b_s" : "b_s") + std::to_string(s);
+    }
+    Step step{.kernel = "gemm_lane",
+              .defines = {{"ROWS", text(tile.rows)},
+                          {"SEG", text(kLaneSegment)},
+                          {"SEGS", std::to_string(count)},
+                          {"OFFSETS", offsets}},
+              .operands = {src("a", p.a), src("b", p.b),
+                           {.name = "c", .value = sums.value, .write = true, .read_write = true}},
+              .params = std::move(params),
+              .grid = {{row_tiles, p.col_tiles, p.batch}},
+              .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
+              .uniform_table = true};
+    step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
+    steps.push_back(std::move(step));
+    first += count;
+  }
+  return sums;
+}
+
+void add_lane_finish(const NodeContext& c, const LaneSums& sums, const Expr& rows, const Expr& batch,
+                     const LaneColumns& columns, std::vector<Step>& steps) {
+  const LaneTile tile = lane_tile(c.device);
+  const bool pitched = !(columns.gap == Expr(0));
+  const bool wide = columns.count.bounds(c.graph.symbols).first >= tile.cols();
+  Step step{.kernel = "gemm_finish",
+            .defines = {{"ROWS", text(tile.rows)},
+                        {"PITCHED", pitched ? "1" : "0"},
+                        {"MOVED", columns.moved ? "1" : "0"},
+                        {"WIDE", wide ? "1" : "0"}},
+            .operands = {src("c", sums.value), dst("y", c.node.outputs[0])},
+            .params = {param("rows", rows), param("cols", columns.count), param("c_m", sums.c_m),
+                       param("c_z", sums.c_z)},
+            .grid = {{ceil_div(rows, tile.rows), ceil_div(columns.count, tile.cols()), batch}},
+            .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
+            .uniform_table = true,
+            .lane_row = columns.count};
+  step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
+  if (pitched) {
+    step.params.push_back(param("width", columns.width));
+    step.params.push_back(param("gap", columns.gap));
+  }
+  steps.push_back(std::move(step));
+}
+
+void BatchDims::collapse() {
+  BatchDims out;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == Expr(1)) continue;
+    if (!out.sizes.empty() && out.a.back() == a[i] * sizes[i] && out.b.back() == b[i] * sizes[i]) {
+      out.sizes.back() *= sizes[i];
+      out.a.back() = a[i];
+      out.b.back() = b[i];
+    } else {
+      out.sizes.push_back(sizes[i]);
+      out.a.push_back(a[i]);
+      out.b.push_back(b[i]);
+    }
+  }
+  *this = std::move(out);
+}
+
+void add_batch(Step& step, const BatchDims& batch, const Shape& strides, const std::string& prefix) {
+  for (size_t i = 0; i < strides.size(); ++i) {
+    step.params.push_back(param(prefix + std::to_string(i), strides[i]));
+  }
+  for (const auto& [key, value] : step.defines) {
+    if (key == "BATCH_DIMS") return;
+  }
+  step.defines.emplace_back("BATCH_DIMS", std::to_string(batch.sizes.size()));
+  if (batch.sizes.size() > 1) {
+    step.params.push_back(param("n1", product_of(batch.sizes, 1, batch.sizes.size())));
+  }
+  if (batch.sizes.size() > 2) step.params.push_back(param("n2", batch.sizes[2]));
+}
+
+ValueId add_pack(Builder& b, const std::string& name, const PackSource& source,
+                 const BatchDims& batch, const Shape& batch_strides, const PackLayout& layout,
+                 std::vector<Step>& steps) {
+  const Expr rows = round_up(source.rows, layout.rows_multiple);
+  const Expr tiles = ceil_div(source.cols, layout.width);
+  const Expr y_r = layout.tiled ? Expr(layout.width) : tiles * layout.width;
+  const Expr y_t = layout.tiled ? rows * layout.width : Expr(layout.width);
+  const Expr y_z = rows * tiles * layout.width;
+  const ValueId packed = b.scratch(name, DType::kF32, {batch.count(), rows * tiles * layout.width});
+  constexpr int64_t kRows = 8;
+  Step step{.kernel = "gemm_pack",
+            .operands = {src("x", source.value), dst("y", packed)},
+            .params = {param("rows", source.rows), param("cols", source.cols),
+                       param("rows_padded", rows), param("s_row", source.row_stride),
+                       param("s_col", source.col_stride), param("y_r", y_r), param("y_t", y_t),
+                       param("y_z", y_z)},
+            .grid = {{tiles, ceil_div(rows, kRows), batch.count()}},
+            .local_size = {static_cast<uint32_t>(layout.width), static_cast<uint32_t>(kRows), 1}};
+  add_batch(step, batch, batch_strides, "s");
+  steps.push_back(std::move(step));
+  return packed;
+}
+
+}  // namespace tv

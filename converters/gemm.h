@@ -1,0 +1,81 @@
+#pragma once
+// What matmul and convolution share: batched operands, and products in the lane style of CPU drivers
+// (kernels/lane.glsl says why it looks as it does).
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "converters/steps.h"
+
+namespace tv {
+
+/// Steps of k that one segment of gemm_lane takes; operands are padded to a multiple.
+inline constexpr int64_t kLaneSegment = 64;
+
+/// Output tile of one subgroup.
+struct LaneTile {
+  int64_t lanes = 16, rows = 8;
+  int64_t cols() const { return 2 * lanes; }
+};
+LaneTile lane_tile(const DeviceProfile& device);
+/// Why the lane style does not apply to a device, or "".
+std::string lane_refusal(const DeviceProfile& device);
+
+/// c[z][m][n] = Σ_s Σ_k a[z][m][64 s + k] · b[z][segments[s] + k · b_k + n], fp32, where tile t of
+/// columns starts at min(t · b_tile, b_last). Strides in elements.
+struct LaneProduct {
+  ValueId a = kNoValue, b = kNoValue;
+  Expr rows, col_tiles, batch = 1;
+  Expr a_m, a_z;
+  Expr b_k, b_z, b_tile, b_last;
+  std::vector<Expr> segments;
+};
+
+/// Sums of a product; tile t of columns begins at column t · LaneTile::cols().
+struct LaneSums {
+  ValueId value = kNoValue;
+  Expr c_m, c_z;
+};
+
+/// Appends the launches of a product.
+LaneSums add_lane_product(const NodeContext& context, Builder& builder, const LaneProduct& product,
+                          std::vector<Step>& steps);
+
+/// Where gemm_finish finds the columns of an output among the sums.
+struct LaneColumns {
+  Expr count;                 ///< columns of the output
+  bool moved = false;         ///< the last tile was moved back to end at `count`
+  Expr width = 1, gap = 0;    ///< pixels of images whose rows lie width + gap apart
+};
+/// Appends the launch that writes dst[z][m][n] from the sums, through the node's fused tail.
+void add_lane_finish(const NodeContext& context, const LaneSums& sums, const Expr& rows,
+                     const Expr& batch, const LaneColumns& columns, std::vector<Step>& steps);
+
+/// Dimensions that a batch of matrices runs over, outermost first, with the strides of two operands.
+struct BatchDims {
+  Shape sizes, a, b;
+  Expr count() const { return product(sizes); }
+  void collapse();            ///< drops sizes of 1, joins neighbours that both walk as one
+};
+inline constexpr size_t kMaxBatchDims = 3;
+/// Adds n1, n2 and the strides of `strides` as <prefix>0 … to a step, and BATCH_DIMS.
+void add_batch(Step& step, const BatchDims& batch, const Shape& strides, const std::string& prefix);
+
+/// A matrix of an operand: element (z, row, col) of `value`.
+struct PackSource {
+  ValueId value = kNoValue;
+  Expr rows, cols, row_stride, col_stride;
+};
+/// y[z][t][r][c] = source[z][r][t · width + c] in fp32, zero outside; r < rows_padded. `tiled`: tiles
+/// of `width` columns one after another, else whole rows of a multiple of `width` columns.
+struct PackLayout {
+  int64_t width = 32;
+  int64_t rows_multiple = 1;
+  bool tiled = false;
+};
+ValueId add_pack(Builder& builder, const std::string& name, const PackSource& source,
+                 const BatchDims& batch, const Shape& batch_strides, const PackLayout& layout,
+                 std::vector<Step>& steps);
+
+}  // namespace tv

@@ -1,0 +1,44 @@
+// y[z][m][n] = c[z * c_z + m * c_m + column(n)]: the sums of gemm_lane through the fused tail.
+//
+// MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of an
+// image `width` wide whose rows lie width + gap apart among the sums.
+// WIDE: cols >= 2 * LANES, so that a window of columns that would pass the end is moved back to it.
+// Rows past the end repeat the last one.
+// Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
+
+#if SMALL_GRID
+#define UNIFORM(id) lane_uniform_small(id)
+#else
+#define UNIFORM(id) lane_uniform(id)
+#endif
+
+uint column_of(uint n) {
+#if PITCHED
+  return n + uint((float(n) + 0.5) / float(width)) * gap;  // exact for n < 2^21
+#else
+  return n;
+#endif
+}
+
+void main() {
+  const uint tm = UNIFORM(gl_WorkGroupID.x), tn = UNIFORM(gl_WorkGroupID.y);
+  const uint z = UNIFORM(gl_WorkGroupID.z), lane = gl_SubgroupInvocationID;
+#if WIDE
+  const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
+#endif
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+    const uint m = min(tm * ROWS + i, rows - 1u);
+    const uint in_row = z * c_z + m * c_m, out_row = (z * rows + m) * cols;
+#if !WIDE
+    if (lane < cols) y_store(out_row + lane, y_T(c_raw(in_row + column_of(lane))));
+    const uint right = lane + LANES;
+    if (right < cols) y_store(out_row + right, y_T(c_raw(in_row + column_of(right))));
+#elif PITCHED
+    y_lane_store2(out_row + n, y_T(c_raw(in_row + column_of(n + lane))),
+                  y_T(c_raw(in_row + column_of(n + lane + LANES))));
+#else
+    tv_ref_f32 p = lane_at(c_ptr, in_row + (MOVED != 0 ? tn * (2u * LANES) : n));
+    y_lane_store2(out_row + n, y_T(lane_load(p)), y_T(lane_load(lane_at(p, LANES))));
+#endif
+  }
+}

@@ -1,0 +1,48 @@
+// Kernels for CPU drivers: one subgroup is one vector register and a workgroup is one subgroup.
+//
+// lavapipe takes an address for uniform (one scalar load) only where it is made from constants and
+// push constants, outside of all control flow. Everything else, and every store, is a loop over the
+// lanes that takes as long as 100 multiplications and additions of whole vectors.
+
+/// `id`, read through the push constants, so that addresses made from it are uniform.
+uint lane_uniform_small(uint id) {  // id < 512
+  return tv_p.table[id & 7u] | tv_p.table[id >> 3 & 7u] << 3 | tv_p.table[id >> 6 & 7u] << 6;
+}
+uint lane_uniform(uint id) {  // id < 2^18
+  return lane_uniform_small(id) | lane_uniform_small(id >> 9) << 9;
+}
+
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer lane_ref_vec4 { vec4 v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer lane_ref_u64 { uint64_t v[]; };
+
+tv_ref_f32 lane_at(tv_ref_f32 p, uint elements) {
+  return tv_ref_f32(uint64_t(p) + uint64_t(elements) * 4ul);
+}
+
+/// Elements 4 i … 4 i + 3 from p, of any alignment.
+vec4 lane_vec4(tv_ref_f32 p, uint i) { return lane_ref_vec4(p).v[i]; }
+
+/// Lane i gets p.v[i]. For a uniform p LLVM folds this into one vector load.
+float lane_load(tv_ref_f32 p) {
+  float r = 0.0;
+  [[unroll]] for (uint i = 0u; i < LANES / 4u; i++) {
+    const vec4 x = lane_vec4(p, i);
+    const uint lane = gl_SubgroupInvocationID - 4u * i;
+    r = mix(r, x.x, lane == 0u);
+    r = mix(r, x.y, lane == 1u);
+    r = mix(r, x.z, lane == 2u);
+    r = mix(r, x.w, lane == 3u);
+  }
+  return r;
+}
+
+/// Lane i stores a to p.v[i] and b to p.v[LANES + i]: two lanes' floats in one 64-bit store, which
+/// halves the loop over the lanes.
+void lane_store2(tv_ref_f32 p, float a, float b) {
+  const uint lane = gl_SubgroupInvocationID, even = (lane * 2u) & (LANES - 1u);
+  const float a0 = subgroupShuffle(a, even), a1 = subgroupShuffle(a, even + 1u);
+  const float b0 = subgroupShuffle(b, even), b1 = subgroupShuffle(b, even + 1u);
+  const bool low = lane < LANES / 2u;
+  const uvec2 pair = floatBitsToUint(vec2(mix(b0, a0, low), mix(b1, a1, low)));
+  lane_ref_u64(uint64_t(p) + uint64_t(lane) * 8ul).v[0] = packUint2x32(pair);
+}

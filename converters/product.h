@@ -1,0 +1,17 @@
+#pragma once
+// Graph pieces that `expand` functions of the products share.
+
+#include "csrc/rewriter.h"
+
+namespace tv {
+
+/// tv::matmul over operands of rank 2 or more; `dtype`: of the result.
+ValueId matmul_of(Rewriter& rw, ValueId a, ValueId b, DType dtype);
+/// `value` with its last two dimensions swapped (a view).
+ValueId transposed(Rewriter& rw, ValueId value);
+/// `value` times a number; nothing for 1.
+ValueId scaled(Rewriter& rw, ValueId value, double factor);
+/// The dtype that sums are kept in between a product and what is added to it: fp32 for 16-bit floats.
+DType sum_dtype(DType dtype);
+
+}  // namespace tv
