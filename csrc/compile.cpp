@@ -5,6 +5,7 @@
 #include "csrc/passes/canonicalise.h"
 #include "csrc/passes/choose_layouts.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/place_outputs.h"
 
 namespace tv {
 
@@ -24,6 +25,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   after("choose_layouts");
   graph = fuse(std::move(graph), device);
   after("fuse");
+  graph = place_outputs(std::move(graph), settings, device);
+  after("place_outputs");
 
   LoweringReport report;
   EngineSpec spec = lower(graph, settings, device, progress, &report);

@@ -56,7 +56,10 @@ class Checker {
     if (!names_.insert(node.name).second) fail(where + ": the name is used twice");
     for (const ValueId v : node.all_inputs()) read(v, where);
     for (const ValueId v : node.outputs) {
-      if (v != kNoValue) define(v, ValueKind::kNode, where);
+      if (v == kNoValue) continue;
+      define(v, ValueKind::kNode, where);
+      // place_outputs: several nodes write their parts of one storage.
+      if (graph_.value(v).view) defined_[graph_.value(v).view->base] = true;
     }
     if (node.op == "tv::pointwise") {
       if (!node.program) fail(where + " has no program");

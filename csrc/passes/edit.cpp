@@ -18,7 +18,8 @@ bool has_symbol(const Attr& attr) {
 
 bool is_constant_node(const Graph& graph, const Node& node, const std::vector<bool>& constant) {
   for (const ValueId v : node.all_inputs()) {
-    if (!constant[v]) return false;
+    const Value& value = graph.value(v);
+    if (!constant[value.view ? value.view->base : v]) return false;
   }
   for (const Arg& a : node.args) {
     if (has_symbol(a.attr)) return false;

@@ -1,48 +1,22 @@
 #include "csrc/passes/fusion_graph.h"
 
-#include <algorithm>
-
 #include "csrc/graph/strided.h"
+#include "csrc/passes/edit.h"
 
 namespace tv {
-
-namespace {
-
-bool has_symbols(const Attr& attr) {
-  if (const auto* e = std::get_if<Expr>(&attr)) return !e->is_constant();
-  const auto* list = std::get_if<std::vector<Expr>>(&attr);
-  return list && std::any_of(list->begin(), list->end(), [](const Expr& e) { return !e.is_constant(); });
-}
-
-bool depends_on_symbols(const Graph& graph, const Node& node) {
-  for (const Arg& arg : node.args) {
-    if (has_symbols(arg.attr)) return true;
-  }
-  for (ValueId output : node.outputs) {
-    if (output == kNoValue) continue;
-    const Shape& shape = graph.value(output).shape;
-    if (std::any_of(shape.begin(), shape.end(), [](const Expr& e) { return !e.is_constant(); })) {
-      return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
 
 FusionGraph::FusionGraph(Graph graph)
     : graph_(std::move(graph)), alive_(graph_.nodes.size(), true),
       constant_(graph_.nodes.size(), false), producers_(producers(graph_)),
       readers_(graph_.values.size()) {
+  const std::vector<bool> constant = constant_values(graph_);
   for (int32_t i = 0; i < size(); ++i) {
     note_reads(i, true);
-    bool constant = !depends_on_symbols(graph_, node(i));
-    for (ValueId input : node(i).all_inputs()) {
-      const int32_t maker = producer(base_of(input));
-      constant &= maker >= 0 ? is_constant(maker)
-                             : value(base_of(input)).kind == ValueKind::kWeight;
+    for (ValueId output : node(i).outputs) {
+      if (output != kNoValue && constant[static_cast<size_t>(output)]) {
+        constant_[static_cast<size_t>(i)] = true;
+      }
     }
-    constant_[static_cast<size_t>(i)] = constant;
   }
   for (const GraphOutput& output : graph_.outputs) outputs_.insert(base_of(output.value));
 }

@@ -114,6 +114,8 @@ class Evaluator {
       Tensor sums(static_cast<size_t>(count(graph_.value(node.outputs[0]).shape)), 0.0);
       for (size_t i = 0; i < x.size(); ++i) sums[i / (x.size() / sums.size())] += x[i];
       finish(node, std::move(sums));
+    } else if (node.op == "aten::cat") {
+      run_cat(node);
     } else if (converter && converter->view) {
       const ValueId self = node.input("self");
       const View dense{self, 0, contiguous_strides(graph_.value(self).shape)};
@@ -127,6 +129,23 @@ class Evaluator {
     }
   }
 
+  void run_cat(const Node& node) {
+    const Shape& shape = graph_.value(node.outputs[0]).shape;
+    const auto dim = static_cast<size_t>(node.integer("dim"));
+    Tensor out(static_cast<size_t>(count(shape)));
+    Expr offset = 0;
+    for (ValueId id : node.inputs("tensors")) {
+      const Shape& own = graph_.value(id).shape;
+      Tensor places(out.size());
+      std::iota(places.begin(), places.end(), 0.0);
+      places = gather(places, own, {id, offset, contiguous_strides(shape)});
+      const Tensor data = read(id);
+      for (size_t i = 0; i < data.size(); ++i) out.at(static_cast<size_t>(places[i])) = data[i];
+      offset += own[dim] * contiguous_strides(shape)[dim];
+    }
+    finish(node, std::move(out));
+  }
+
   void finish(const Node& node, Tensor result) {
     if (node.epilogue) {
       const Shape& domain = graph_.value(node.outputs[0]).shape;
@@ -138,11 +157,20 @@ class Evaluator {
   }
 
   void store(ValueId id, Tensor data) {
-    if (graph_.value(id).view) throw Error(ErrorKind::kInternal, "[test] a node writes a view");
-    if (static_cast<int64_t>(data.size()) != count(graph_.value(id).shape)) {
+    const Value& value = graph_.value(id);
+    if (static_cast<int64_t>(data.size()) != count(value.shape)) {
       throw Error(ErrorKind::kInternal, "[test] a node writes another count of elements");
     }
-    storage_[id] = std::move(data);
+    if (!value.view) {
+      storage_[id] = std::move(data);
+      return;
+    }
+    Tensor& base = storage_[value.view->base];
+    base.resize(static_cast<size_t>(count(graph_.value(value.view->base).shape)), NAN);
+    Tensor places(base.size());
+    std::iota(places.begin(), places.end(), 0.0);
+    places = gather(places, value.shape, *value.view);
+    for (size_t i = 0; i < data.size(); ++i) base.at(static_cast<size_t>(places[i])) = data[i];
   }
 
   const Graph& graph_;
@@ -260,6 +288,14 @@ ValueId GraphMaker::slice(ValueId self, int64_t dim, int64_t start, int64_t end)
 
 ValueId GraphMaker::scale(ValueId self) {
   return op("test::scale", {tensor_arg("self", self)}, graph.value(self).shape);
+}
+
+ValueId GraphMaker::cat(std::vector<ValueId> parts, int64_t dim) {
+  Shape shape = graph.value(parts.at(0)).shape;
+  Expr& size = shape.at(static_cast<size_t>(dim));
+  size = 0;
+  for (ValueId part : parts) size += graph.value(part).shape.at(static_cast<size_t>(dim));
+  return op("aten::cat", {tensor_list_arg("tensors", std::move(parts)), attr_arg("dim", Expr(dim))}, shape);
 }
 
 void GraphMaker::output(ValueId value, Shape strides) {

@@ -1,7 +1,7 @@
 #pragma once
 // A tiny interpreter of graphs, in double, for tests of passes: a pass must not change what a graph
-// computes. Knows view operators (through their converters), tv::pointwise, tv::copy and the
-// operators below, with fused heads and tails.
+// computes. Knows view operators (through their converters), tv::pointwise, tv::copy, aten::cat and
+// the operators below, with fused heads and tails.
 //
 //   test::scale(self)      3 x + 1, takes heads and tails, reads dense tensors only
 //   test::scale_any(self)  the same, reads views
@@ -41,6 +41,7 @@ struct GraphMaker {
   ValueId expand(ValueId self, Shape shape);
   ValueId slice(ValueId self, int64_t dim, int64_t start, int64_t end);
   ValueId scale(ValueId self);
+  ValueId cat(std::vector<ValueId> parts, int64_t dim);
   void output(ValueId value, Shape strides = {});
 };
 

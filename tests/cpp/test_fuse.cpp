@@ -4,6 +4,7 @@
 
 #include "csrc/passes/choose_layouts.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/place_outputs.h"
 #include "csrc/passes/program_builder.h"
 #include "tests/cpp/graph_eval.h"
 
@@ -20,6 +21,10 @@ Graph expect_same(const Graph& before, int seed = 1) {
   const auto leaves = test::random_leaves(before, random);
   EXPECT_EQ(test::evaluate(before, leaves), test::evaluate(after, leaves))
       << "seed " << seed << "\n" << dump(before) << dump(after);
+  const Graph placed = place_outputs(after, Settings{}, test::test_device());
+  check(placed, "place_outputs");
+  EXPECT_EQ(test::evaluate(before, leaves), test::evaluate(placed, leaves))
+      << "seed " << seed << "\n" << dump(after) << dump(placed);
   return after;
 }
 
@@ -189,7 +194,7 @@ TEST_F(Fuse, RandomGraphsComputeTheSame) {
       const ValueId a = pick(), b = pick();
       const Shape shape = m.graph.value(a).shape;
       const auto rank = static_cast<int64_t>(shape.size());
-      switch (random() % 8) {
+      switch (random() % 9) {
         case 0: pool.push_back(m.pointwise("relu", {a})); break;
         case 1:
         case 2:
@@ -215,6 +220,14 @@ TEST_F(Fuse, RandomGraphsComputeTheSame) {
           if (rank > 0) {
             pool.push_back(m.op("test::row_sum", {tensor_arg("self", a)},
                                 Shape(shape.begin(), shape.end() - 1)));
+          }
+          break;
+        case 8:
+          if (is_wide(a)) {
+            const ValueId whole = m.cat({a, b == a || is_wide(b) ? b : a}, random() % 2);
+            const bool tall = m.graph.value(whole).shape[0] == Expr(8);
+            pool.push_back(whole);
+            pool.push_back(m.slice(whole, tall ? 0 : 1, tall ? 3 : 5, tall ? 7 : 11));
           }
           break;
       }
