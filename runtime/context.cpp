@@ -77,11 +77,12 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   for (size_t i = 0; i < outputs.size(); ++i) {
     const size_t bytes = static_cast<size_t>(outputs[i].size_bytes);
     const size_t slot = inputs.size() + i;
+    if (bytes == 0) continue;
     if (!device_.host_pointers()) {
       const int64_t first = plan.copy_offsets[inputs.size()];
       std::memcpy(outputs[i].data,
                   static_cast<char*>(readback_.host()) + (plan.copy_offsets[slot] - first), bytes);
-    } else if (bound_[slot] != reinterpret_cast<uint64_t>(outputs[i].data) && bytes) {
+    } else if (bound_[slot] != reinterpret_cast<uint64_t>(outputs[i].data)) {
       std::memcpy(outputs[i].data, bounces_[slot].host(), bytes);
     }
   }

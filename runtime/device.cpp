@@ -226,7 +226,10 @@ void Device::check(VkResult result, const char* what) {
             " was lost (a crash, a hang or a reset of the driver); engines made for it have "
             "to be created again");
   }
-  throw Error(ErrorKind::kDevice, prefix + profile().name + " failed: " + result_name(result));
+  const std::string name = result_name(result);
+  if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
+    throw OutOfMemoryError(prefix + profile().name + " is out of memory: " + name);
+  throw Error(ErrorKind::kDevice, prefix + profile().name + " failed: " + name);
 }
 
 }  // namespace tv

@@ -25,4 +25,10 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
+/// A kDevice error that a caller may recover from by other means: the device has no memory left.
+class OutOfMemoryError : public Error {
+ public:
+  explicit OutOfMemoryError(const std::string& message) : Error(ErrorKind::kDevice, message) {}
+};
+
 }  // namespace tv

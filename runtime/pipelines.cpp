@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "runtime/error.h"
@@ -99,7 +100,10 @@ void for_each_parallel(size_t count, const Task& task) {
   };
   const size_t wanted = std::min<size_t>(count, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  try {
+    for (size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
+  } catch (const std::system_error&) {  // a limit on threads: those that there are do the work
+  }
   work();
   for (std::thread& t : threads) t.join();
   if (error) std::rethrow_exception(error);

@@ -73,6 +73,7 @@ void plan_arena(const EngineSpec& spec, std::span<const int64_t> symbols, ShapeP
 ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols) {
   const EngineSpec& spec = parts.spec;
   check_symbols(spec, symbols);
+  validate_at(spec, symbols);
   ShapePlan plan;
   plan.symbols.assign(symbols.begin(), symbols.end());
   plan_arena(spec, symbols, plan);

@@ -124,6 +124,20 @@ void check_parameters(const EngineSpec& spec, const Dispatch& dispatch, const st
          std::to_string(limit) + " fit");
 }
 
+/// The weight program runs once, before any shape is known.
+void check_constant(const Dispatch& dispatch, const std::string& where) {
+  const auto is_symbolic = [](const Expr& expr) { return !expr.is_constant(); };
+  const bool words = std::ranges::any_of(dispatch.words, [&](const ParamWord& word) {
+    const Expr* expr = std::get_if<Expr>(&word);
+    return expr && is_symbolic(*expr);
+  });
+  const bool ranges = std::ranges::any_of(dispatch.operands, [&](const OperandRange& operand) {
+    return is_symbolic(operand.offset_bytes) || is_symbolic(operand.size_bytes);
+  });
+  if (words || ranges || std::ranges::any_of(dispatch.grid, is_symbolic))
+    fail(where + " of the weight program depends on a symbol");
+}
+
 /// Checks indices and access of one program. `written[i]`: an earlier dispatch wrote buffer i.
 void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program, bool for_weights,
                    std::vector<bool>& written) {
@@ -134,6 +148,7 @@ void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program,
     for (const ParamWord& word : dispatch.words)
       if (const Expr* expr = std::get_if<Expr>(&word)) check_symbols_of(*expr, spec, where);
     for (const Expr& groups : dispatch.grid) check_symbols_of(groups, spec, where);
+    if (for_weights) check_constant(dispatch, where);
     if (dispatch.flat_grid && !(dispatch.grid[1] == Expr(1) && dispatch.grid[2] == Expr(1)))
       fail(where + " has a flat grid of more than one dimension");
     for (const OperandRange& operand : dispatch.operands) {
@@ -273,8 +288,12 @@ void validate_at(const EngineSpec& spec, std::span<const int64_t> symbols) {
   for (const auto* bindings : {&spec.inputs, &spec.outputs, &spec.weights})
     for (const Binding& binding : *bindings) bytes_at(binding, symbols);
   std::vector<int64_t> buffer_bytes;
-  for (const Buffer& buffer : spec.buffers)
+  int64_t total_bytes = 0;  // each is at most 2^47, so the sum of what was accepted fits
+  for (const Buffer& buffer : spec.buffers) {
     buffer_bytes.push_back(buffer_bytes_at(spec, buffer, symbols));
+    total_bytes += buffer_bytes.back();
+    if (total_bytes > kMaxBytes) fail("its buffers have more bytes than a device can address");
+  }
   check_program_at(spec.weight_program, spec, buffer_bytes, symbols);
   check_program_at(spec.dispatches, spec, buffer_bytes, symbols);
 }

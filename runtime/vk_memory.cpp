@@ -16,9 +16,9 @@ std::string mebibytes(uint64_t bytes) {
 }
 
 [[noreturn]] void out_of_memory(const Device& device, uint64_t bytes, const std::string& why) {
-  throw Error(ErrorKind::kDevice, "[memory] " + device.profile().name + " has no " +
-                                      mebibytes(bytes) + " left (" + why + "; its memory is " +
-                                      mebibytes(device.profile().memory_bytes) + ")");
+  throw OutOfMemoryError("[memory] " + device.profile().name + " is out of memory: it has no " +
+                         mebibytes(bytes) + " left (" + why + "; its memory is " +
+                         mebibytes(device.profile().memory_bytes) + ")");
 }
 
 /// The first memory type with all of `must` and, if there is one, all of `wish`.

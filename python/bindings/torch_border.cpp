@@ -71,7 +71,7 @@ void rethrow(const Error& error) {
     case ErrorKind::kUser: C10_THROW_ERROR(ValueError, text);
     case ErrorKind::kUnsupported: C10_THROW_ERROR(NotImplementedError, text);
     case ErrorKind::kDevice:
-      if (text.find("out of memory") != std::string::npos) C10_THROW_ERROR(OutOfMemoryError, text);
+      if (dynamic_cast<const tv::OutOfMemoryError*>(&error)) C10_THROW_ERROR(OutOfMemoryError, text);
       C10_THROW_ERROR(Error, text);
     case ErrorKind::kInternal: break;
   }

@@ -76,29 +76,26 @@ std::shared_ptr<const WeightSet> WeightCache::get(const Engine& engine,
   const bool versioned = std::none_of(weights.begin(), weights.end(),
                                       [](const at::Tensor& w) { return w.is_inference(); });
   std::lock_guard lock(mutex_);
-  if (immutable_ && !entries_.empty()) return entries_.front().set;
+  if (immutable_ && !entries_.empty()) return set_of(entries_.front());
   if (versioned) {
     for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-      if (!matches(*it, weights)) continue;
+      if (!matches(**it, weights)) continue;
       if (it != entries_.begin()) entries_.splice(entries_.begin(), entries_, it);
-      return entries_.front().set;
+      return set_of(entries_.front());
     }
-    entries_.remove_if([&](const Entry& entry) { return is_stale(entry, weights); });
+    entries_.remove_if([&](const EntryPtr& entry) { return is_stale(*entry, weights); });
   }
-  Entry entry = prepare(engine, weights);
-  if (!versioned && !immutable_) {
-    // The call keeps the tensors, and so their memory, until it returns.
-    return entry.set;
-  }
+  const auto entry = std::make_shared<Entry>(prepare(engine, weights));
+  if (!versioned && !immutable_) return set_of(entry);
   if (versioned) {
     for (const at::Tensor& weight : weights) {
-      entry.keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
-                            weight.const_data_ptr(), weight.scalar_type(), version_of(weight)});
+      entry->keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
+                             weight.const_data_ptr(), weight.scalar_type(), version_of(weight)});
     }
   }
-  entries_.push_front(std::move(entry));
+  entries_.push_front(entry);
   if (entries_.size() > kMaxSets) entries_.pop_back();
-  return entries_.front().set;
+  return set_of(entry);
 }
 
 void WeightCache::clear() {

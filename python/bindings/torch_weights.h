@@ -38,13 +38,19 @@ class WeightCache {
     std::vector<c10::Storage> kept;  ///< memory that the set may read on a host-pointer device
     std::shared_ptr<const WeightSet> set;
   };
+  using EntryPtr = std::shared_ptr<const Entry>;
+  /// The entry's set, which keeps the entry, and so the memory that the set reads, alive: another
+  /// thread may drop the entry from the list during a call.
+  static std::shared_ptr<const WeightSet> set_of(const EntryPtr& entry) {
+    return {entry, entry->set.get()};
+  }
   static bool matches(const Entry& entry, const std::vector<at::Tensor>& weights);
   static bool is_stale(const Entry& entry, const std::vector<at::Tensor>& weights);
   Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights) const;
 
   const bool immutable_, truncate_;
   mutable std::mutex mutex_;
-  std::list<Entry> entries_;
+  std::list<EntryPtr> entries_;
 };
 
 }  // namespace tv::torch_bindings

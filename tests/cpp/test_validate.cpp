@@ -82,6 +82,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "read only"},
         BadCase{"WeightProgramTouchesArena",
                 [](EngineSpec& s) { s.weight_program[0].operands[0].buffer = 3; }, "neither"},
+        BadCase{"SymbolInWeightProgram",
+                [](EngineSpec& s) { s.weight_program[0].words[0] = n; }, "depends on a symbol"},
+        BadCase{"BuffersTooLargeTogether",
+                [](EngineSpec& s) {
+                  for (int i = 0; i < 3; ++i)
+                    s.buffers.push_back({BufferKind::kArena, 0, Expr(int64_t{1} << 46), "big"});
+                },
+                "more bytes than"},
         BadCase{"ReadBeforeWrite", [](EngineSpec& s) { std::swap(s.dispatches[0], s.dispatches[1]); },
                 "nothing has written"},
         BadCase{"NoWeightProgram", [](EngineSpec& s) { s.weight_program.clear(); },
