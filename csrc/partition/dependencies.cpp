@@ -21,6 +21,8 @@ bool mutates(const Node& node) {
 }
 
 bool has_effect(const Node& node) {
+  // What an importer could not express: it orders effects itself, with values.
+  if (node.op.starts_with("native::")) return false;
   if (!node.op.starts_with("aten::") && !node.op.starts_with("prims::") &&
       !node.op.starts_with("tv::")) {
     return Registry::instance().find(node.op) == nullptr;

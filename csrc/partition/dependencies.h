@@ -15,6 +15,7 @@ bool does_work(const Node& node);
 /// The nodes with an edge for each value read, and for order beyond data: a node that mutates a
 /// tensor runs after earlier readers of its memory and before later ones, and nodes with an effect
 /// of their own (random numbers, assertions, operators of other libraries) keep their order.
+/// "native::…" is what an importer could not express: it orders their effects with values.
 Dag execution_order(const Graph& graph);
 
 }  // namespace tv

@@ -208,6 +208,14 @@ TEST_F(PartitionTest, RandomNumbersKeepTheirOrder) {
   EXPECT_EQ(order, (std::vector<int32_t>{1, 2}));
 }
 
+TEST_F(PartitionTest, WhatAnImporterRefusedIsOnlyOrderedByData) {
+  const ValueId x = b.input();
+  const ValueId a = b.work({x});
+  b.output(b.op("native::lib::one", {a}));
+  b.output(b.work({b.op("native::lib::two", {x}), a}));
+  EXPECT_EQ(run().blocks, (Blocks{{0, 3}}));
+}
+
 TEST_F(PartitionTest, DataDependentSizes) {
   // nonzero-like: its output's size s0 is bound by that output once it enters an engine, but a node
   // that makes a tensor of s0 elements from nothing cannot learn it.
