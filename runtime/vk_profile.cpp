@@ -101,9 +101,11 @@ std::vector<std::string> wanted_extensions(const InstanceApi& api, VkPhysicalDev
   std::vector<VkExtensionProperties> offered(count);
   api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, offered.data());
   std::vector<std::string> wanted;
+  // A validation layer older than the extension takes its structures for errors.
+  const bool bfloat16 = !env_flag("TORCH_VULKAN_VALIDATION");
   for (const auto& e : offered) {
     if (!std::strcmp(e.extensionName, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
-        !std::strcmp(e.extensionName, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME)) {
+        (bfloat16 && !std::strcmp(e.extensionName, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME))) {
       wanted.push_back(e.extensionName);
     }
   }
