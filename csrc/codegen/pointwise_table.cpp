@@ -129,6 +129,10 @@ constexpr PointwiseRow kRows[] = {
     {"logit_eps", 2, "tv_log(tv_div(clamp($0, $1, 1.0 - $1), 1.0 - clamp($0, $1, 1.0 - $1)))", nullptr,
      nullptr, nullptr, 0, false, "see eager"},
 
+    // linspace: start, end, step, number of steps.
+    {"linspace", 5, "$0 < 0.5 * $4 ? $1 + $3 * $0 : $2 - $3 * ($4 - 1.0 - $0)", nullptr, nullptr, nullptr, 0,
+     false, "1"},
+
     // Activations.
     {"relu", 1, "tv_max($0, 0.0)", "max($0, 0)", "max($0, int64_t(0))", nullptr},
     {"sigmoid", 1, "tv_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "3"},

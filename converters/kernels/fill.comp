@@ -1,0 +1,29 @@
+// out[i] = start + i · step. KIND 0: 32-bit integers, 1: 64-bit integers in two words, 2: floats in
+// two parts. Grid: flat; each invocation writes UNROLL elements, one workgroup's width apart.
+
+#if KIND == 1
+int64_t value(uint i) {
+  const int64_t first = int64_t(uint64_t(start) | uint64_t(start_high) << 32);
+  return first + int64_t(i) * int64_t(uint64_t(step) | uint64_t(step_high) << 32);
+}
+#elif KIND == 2
+float value(uint i) {
+  const float n = float(i);
+  precise float product = n * step;
+  precise float low = fma(n, step, -product) + fma(n, step_low, start_low);
+  precise float sum = start + product;
+  precise float part = sum - start;
+  precise float error = (start - (sum - part)) + (product - part);
+  return sum + (error + low);
+}
+#else
+int value(uint i) { return int(start + i * step); }
+#endif
+
+void main() {
+  const uint first = tv_group() * (LOCAL_X * UNROLL) + gl_LocalInvocationID.x;
+  for (uint k = 0; k < UNROLL; ++k) {
+    const uint i = first + k * LOCAL_X;
+    if (i < numel) out_store(i, out_T(value(i)));
+  }
+}
