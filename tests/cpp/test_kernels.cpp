@@ -1,0 +1,140 @@
+// Every converter's examples × every tactic that applies × a GPU and a CPU device: the kernels compile
+// and pass spirv-val, and together they cover every template in converters/kernels.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "csrc/builder.h"
+#include "csrc/codegen/glsl_compiler.h"
+#include "csrc/codegen/kernel.h"
+#include "csrc/codegen/kernel_source.h"
+#include "csrc/converter.h"
+#include "csrc/lowering/requests.h"
+#include "csrc/lowering/tactics.h"
+#include "csrc/passes/canonicalise.h"
+#include "csrc/passes/choose_layouts.h"
+#include "tests/cpp/spirv_check.h"
+
+namespace tv {
+namespace {
+
+DeviceProfile cpu_profile() {
+  DeviceProfile p = DeviceProfile::builtin_default();
+  p.name = "CPU";
+  p.type = DeviceType::kCpu;
+  p.subgroup_size = p.min_subgroup_size = p.max_subgroup_size = 16;
+  p.host_pointers = true;
+  return p;
+}
+
+/// What kernel texts of all examples say, each compiled once.
+class Kernels {
+ public:
+  /// Problems of the kernels that `graph` takes on `device`, all tactics; "" where there is none.
+  std::string problems(Graph graph, const DeviceProfile& device, const Settings& settings) {
+    graph = canonicalise(std::move(graph), settings, device);
+    graph = choose_layouts(std::move(graph), settings, device);
+    ValueTable table(graph);
+    std::string text;
+    for (const Node& node : graph.nodes) text += problems_of_node(node, table, device, settings);
+    return text;
+  }
+
+  const std::set<std::string>& templates() const { return templates_; }
+  size_t count() const { return compiled_.size(); }
+
+ private:
+  std::string problems_of_node(const Node& node, ValueTable& table, const DeviceProfile& device,
+                               const Settings& settings) {
+    std::string text;
+    for (const Tactic& tactic : convert_node(node, table, device, settings).offered) {
+      if (!tactic.refusal.empty()) continue;
+      for (const Step& step : tactic.steps) {
+        templates_.insert(step.kernel + ".comp");
+        const auto kernel = generate_kernel(make_request(node, step, table).kernel, settings, device);
+        if (!compiled_.insert(kernel.glsl).second) continue;
+        const std::string problem = compile_problem(step.kernel, kernel.glsl, settings);
+        if (!problem.empty()) text += tactic.name + ": " + problem + "\n";
+      }
+    }
+    return text;
+  }
+
+  static std::string compile_problem(const std::string& name, const std::string& glsl,
+                                     const Settings& settings) {
+    try {
+      const std::string problem = spirv_problem(compile_kernel(name, glsl, settings));
+      return problem.empty() ? "" : name + ": " + problem + numbered(glsl);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+  }
+
+  std::set<std::string> templates_, compiled_;
+};
+
+TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
+  Kernels kernels;
+  size_t converters = 0;
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (!converter.convert) continue;
+    ++converters;
+    ASSERT_TRUE(converter.examples) << op << " has no examples";
+    const std::vector<Graph> examples = converter.examples();
+    ASSERT_FALSE(examples.empty()) << op << " has no examples";
+    for (size_t k = 0; k < examples.size(); ++k) {
+      for (const DeviceProfile& device : {cpu_profile(), DeviceProfile::builtin_default()}) {
+        SCOPED_TRACE(op + ", example " + std::to_string(k) + ", " + device.name);
+        std::string problems;
+        ASSERT_NO_THROW(problems = kernels.problems(examples[k], device, {}))
+            << op << ", example " << k << ", " << device.name;
+        EXPECT_EQ(problems, "");
+      }
+    }
+  }
+  EXPECT_GT(converters, 0u);
+  for (const auto& [file, text] : kernel_sources()) {
+    if (!file.ends_with(".comp")) continue;
+    EXPECT_TRUE(kernels.templates().contains(file)) << file << " is compiled by no example";
+  }
+  RecordProperty("kernels", static_cast<int>(kernels.count()));
+}
+
+TEST(Kernels, DebugBuildsCheckEveryAddressAndCompile) {
+  Kernels kernels;
+  const Settings settings{.check_addresses = true};
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (!converter.convert || !converter.examples) continue;
+    // Checks do not depend on sizes: the first example of each converter has every accessor.
+    SCOPED_TRACE(op);
+    const std::vector<Graph> examples = converter.examples();
+    if (examples.empty()) continue;
+    EXPECT_EQ(kernels.problems(examples.front(), cpu_profile(), settings), "");
+  }
+}
+
+TEST(Registry, HoldsTheOperatorsOfEveryKind) {
+  const auto& all = Registry::instance().all();
+  EXPECT_GT(all.size(), 200u);
+  size_t expanded = 0, pointwise = 0, views = 0, converted = 0;
+  for (const auto& [op, converter] : all) {
+    expanded += converter.expand != nullptr;
+    pointwise += converter.pointwise != nullptr;
+    views += converter.view != nullptr;
+    converted += converter.convert != nullptr;
+    if (op.starts_with("t::")) continue;  // of other tests
+    // One that always refuses is there for its reason.
+    EXPECT_TRUE(converter.expand || converter.pointwise || converter.view || converter.convert ||
+                converter.unsupported)
+        << op << " has no way to become kernels";
+  }
+  EXPECT_GT(pointwise, 100u);
+  EXPECT_GT(expanded, 0u);
+  EXPECT_GT(views, 0u);
+  EXPECT_GT(converted, 0u);
+}
+
+}  // namespace
+}  // namespace tv
