@@ -4,6 +4,7 @@ Each has its published size and a reduced one, which the tests use.
 """
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,6 +137,7 @@ class _Yolo(nn.Module):
         path = Path(__file__).parent.parent / "examples" / "yolov5s.py"
         spec = importlib.util.spec_from_file_location("yolov5s_example", path)
         example = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = example  # Dynamo imports the modules of what it traces
         spec.loader.exec_module(example)
         self.model = example.YOLOv5s()
 

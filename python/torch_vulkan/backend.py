@@ -86,7 +86,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
         ValueError: require_full_compilation is set and something stays native.
         DeviceError: there is no Vulkan device.
     """
-    prepare(module)
+    prepare(module, compat.user_outputs(kind))
     device = device_list.spec_for(settings.device, _device_of(module))
     builds_nothing = settings.dryrun or math.isinf(settings.min_block_size)
     profile = _profile(device, needed=not builds_nothing)

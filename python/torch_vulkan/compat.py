@@ -1,5 +1,7 @@
 """What differs between the versions of torch that are supported, 2.11 to 2.13."""
 
+import sys
+
 import sympy
 import torch
 
@@ -68,3 +70,11 @@ def static_inputs() -> tuple[set[int], set[int]]:
     if metadata is None:
         return set(), set()
     return set(metadata.static_input_indices or ()), set(metadata.mutated_inp_runtime_indices)
+
+
+def user_outputs(kind: str) -> int:
+    """How many results of the graph that AOTAutograd compiles now go to the caller; those after
+    them are kept for the backward graph."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return sys.maxsize if kind != "forward" or metadata is None else metadata.num_forward

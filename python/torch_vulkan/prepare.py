@@ -8,17 +8,18 @@ from torch import fx
 from torch.utils._sympy import functions as sf
 
 from . import compat
-from .fx_nodes import is_size_arithmetic
+from .fx_nodes import is_getitem, is_size_arithmetic
 from .strides import is_dense
 
 aten = torch.ops.aten
 
 
-def prepare(module: fx.GraphModule) -> None:
-    """Runs the rewrites below, in place."""
+def prepare(module: fx.GraphModule, user_outputs: int) -> None:
+    """Runs the rewrites below, in place. The first `user_outputs` results are the caller's, the
+    others are kept for the backward graph."""
     drop_copies_of_constants(module.graph)
     compute_sizes_from_inputs(module.graph)
-    keep_returned_views(module.graph)
+    keep_returned_views(module.graph, user_outputs)
     module.graph.lint()
 
 
@@ -168,23 +169,60 @@ def _sizes_of(node: fx.Node) -> list[sympy.Expr]:
     return found
 
 
-def keep_returned_views(graph: fx.Graph) -> None:
-    """Marks views that are returned with gaps or overlaps between their elements (an expanded or a
-    sliced tensor): an engine's outputs are dense, so PyTorch itself makes these."""
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    wanted = set(output.all_input_nodes)
-    for node in reversed(graph.nodes):
-        value = node.meta.get("val")
-        if node not in wanted or node.op != "call_function" or not isinstance(value, torch.Tensor):
+def keep_returned_views(graph: fx.Graph, user_outputs: int) -> None:
+    """Gives the outputs nodes of their own where PyTorch itself has to make them: views of an
+    input, which share its memory, and, among the first `user_outputs`, views with gaps or overlaps
+    between their elements (expanded or sliced), because an engine's outputs are dense."""
+    output = graph.output_node()
+    copies: dict[fx.Node, fx.Node] = {}
+    results = list(output.args[0])
+    for i, node in enumerate(results):
+        if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
-        if not _is_view(node) or compat.depends_on_data(value) or is_dense(value):
-            continue
-        node.meta["torch_vulkan_keep_view"] = True
-        wanted.update(node.all_input_nodes)
+        of_input = _base(node).op == "placeholder"
+        if node is not _base(node) and (of_input or (i < user_outputs and not _dense(node))):
+            with graph.inserting_before(output):
+                results[i] = _copy_of_view(graph, node, of_input, copies)
+    if copies:
+        output.args = (tuple(results),)
+        for node in sorted(copies, key=[*graph.nodes].index, reverse=True):
+            if not node.users:
+                graph.erase_node(node)
+
+
+def _viewed(node: fx.Node) -> fx.Node | None:
+    """The node that `node` is a view of."""
+    if is_getitem(node):
+        return node.args[0] if _is_view(node.args[0]) else None
+    return node.args[0] if _is_view(node) else None
+
+
+def _base(node: fx.Node) -> fx.Node:
+    while (viewed := _viewed(node)) is not None:
+        node = viewed
+    return node
+
+
+def _dense(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and (compat.depends_on_data(value) or is_dense(value))
+
+
+def _copy_of_view(graph, node, of_input, copies):
+    """Copies a chain of views down to its base, or to a value that an engine can return."""
+    viewed = _viewed(node)
+    if viewed is None or (not of_input and _dense(node)):
+        return node
+    if node not in copies:
+        inner = _copy_of_view(graph, viewed, of_input, copies)
+        copy = graph.node_copy(node, lambda n: inner if n is viewed else n)
+        copy.meta["torch_vulkan_keep_view"] = True
+        copies[node] = copy
+    return copies[node]
 
 
 def _is_view(node: fx.Node) -> bool:
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return False
     arguments = node.target._schema.arguments
     return any(a.alias_info is not None and not a.alias_info.is_write for a in arguments)
