@@ -75,9 +75,10 @@ LaneSums add_lane_product(const NodeContext& c, Builder& b, const LaneProduct& p
   return sums;
 }
 
-void add_lane_finish(const NodeContext& c, const LaneSums& sums, const Expr& rows, const Expr& batch,
-                     const LaneColumns& columns, std::vector<Step>& steps) {
+void add_lane_finish(const NodeContext& c, const LaneSums& sums, const LaneOutput& out,
+                     std::vector<Step>& steps) {
   const LaneTile tile = lane_tile(c.device);
+  const LaneColumns& columns = out.columns;
   const bool pitched = !(columns.gap == Expr(0));
   const bool wide = columns.count.bounds(c.graph.symbols).first >= tile.cols();
   Step step{.kernel = "gemm_finish",
@@ -86,13 +87,18 @@ void add_lane_finish(const NodeContext& c, const LaneSums& sums, const Expr& row
                         {"MOVED", columns.moved ? "1" : "0"},
                         {"WIDE", wide ? "1" : "0"}},
             .operands = {src("c", sums.value), dst("y", c.node.outputs[0])},
-            .params = {param("rows", rows), param("cols", columns.count), param("c_m", sums.c_m),
+            .params = {param("rows", out.rows), param("cols", columns.count), param("c_m", sums.c_m),
                        param("c_z", sums.c_z)},
-            .grid = {{ceil_div(rows, tile.rows), ceil_div(columns.count, tile.cols()), batch}},
+            .grid = {{ceil_div(out.rows, tile.rows), ceil_div(columns.count, tile.cols()), out.batch}},
             .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
             .uniform_table = true,
             .lane_row = columns.count};
   step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
+  step.defines.emplace_back("BIAS", out.bias != kNoValue ? "1" : "0");
+  if (out.bias != kNoValue) {
+    step.operands.push_back(src("bias", out.bias));
+    step.params.push_back(param("groups", out.groups));
+  }
   if (pitched) {
     step.params.push_back(param("width", columns.width));
     step.params.push_back(param("gap", columns.gap));

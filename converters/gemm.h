@@ -48,9 +48,16 @@ struct LaneColumns {
   bool moved = false;         ///< the last tile was moved back to end at `count`
   Expr width = 1, gap = 0;    ///< pixels of images whose rows lie width + gap apart
 };
-/// Appends the launch that writes dst[z][m][n] from the sums, through the node's fused tail.
-void add_lane_finish(const NodeContext& context, const LaneSums& sums, const Expr& rows,
-                     const Expr& batch, const LaneColumns& columns, std::vector<Step>& steps);
+/// What gemm_finish makes of the sums: rows × columns outputs for each matrix of the batch.
+struct LaneOutput {
+  Expr rows, batch = 1;
+  LaneColumns columns;
+  ValueId bias = kNoValue;    ///< one a row, of `groups` matrices in turn
+  Expr groups = 1;
+};
+/// Appends the launch that writes the node's output from the sums, through the fused tail.
+void add_lane_finish(const NodeContext& context, const LaneSums& sums, const LaneOutput& output,
+                     std::vector<Step>& steps);
 
 /// Dimensions that a batch of matrices runs over, outermost first, with the strides of two operands.
 struct BatchDims {

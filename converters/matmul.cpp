@@ -97,7 +97,9 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
   }
   for (int64_t at = 0; at < padded_k; at += kLaneSegment) lane.segments.push_back(lane.b_k * at);
   const LaneSums sums = add_lane_product(c, b, lane, tactic.steps);
-  add_lane_finish(c, sums, p.m, lane.batch, {.count = p.n, .moved = direct}, tactic.steps);
+  add_lane_finish(c, sums,
+                  {.rows = p.m, .batch = lane.batch, .columns = {.count = p.n, .moved = direct}},
+                  tactic.steps);
   return tactic;
 }
 

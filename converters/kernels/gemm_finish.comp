@@ -1,4 +1,5 @@
-// y[z][m][n] = c[z * c_z + m * c_m + column(n)]: the sums of gemm_lane through the fused tail.
+// y[z][m][n] = c[z * c_z + m * c_m + column(n)] + bias[z % groups][m]: the sums of gemm_lane through
+// the fused tail.
 //
 // MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of an
 // image `width` wide whose rows lie width + gap apart among the sums.
@@ -28,17 +29,22 @@ void main() {
 #endif
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     const uint m = min(tm * ROWS + i, rows - 1u);
+    float add = 0.0;
+#if BIAS
+    add = float(bias_raw((z - z / groups * groups) * rows + m));
+#endif
     const uint in_row = z * c_z + m * c_m, out_row = (z * rows + m) * cols;
 #if !WIDE
-    if (lane < cols) y_store(out_row + lane, y_T(c_raw(in_row + column_of(lane))));
+    if (lane < cols) y_store(out_row + lane, y_T(c_raw(in_row + column_of(lane)) + add));
     const uint right = lane + LANES;
-    if (right < cols) y_store(out_row + right, y_T(c_raw(in_row + column_of(right))));
+    if (right < cols) y_store(out_row + right, y_T(c_raw(in_row + column_of(right)) + add));
 #elif PITCHED
-    y_lane_store2(out_row + n, y_T(c_raw(in_row + column_of(n + lane))),
-                  y_T(c_raw(in_row + column_of(n + lane + LANES))));
+    y_lane_store2(out_row + n, y_T(c_raw(in_row + column_of(n + lane)) + add),
+                  y_T(c_raw(in_row + column_of(n + lane + LANES)) + add));
 #else
     tv_ref_f32 p = lane_at(c_ptr, in_row + (MOVED != 0 ? tn * (2u * LANES) : n));
-    y_lane_store2(out_row + n, y_T(lane_load(p)), y_T(lane_load(lane_at(p, LANES))));
+    y_lane_store2(out_row + n, y_T(lane_load(p) + add),
+                  y_T(lane_load(lane_at(p, LANES)) + add));
 #endif
   }
 }

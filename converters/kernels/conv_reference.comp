@@ -1,0 +1,43 @@
+// y[n][oc][o] = bias[oc] + sum over ic, k of x[n][g * ic_count + ic][o * stride - pad + k * dil] *
+// w[oc][ic][k], in up to three dimensions (d, h, w), one output an invocation.
+//
+// x, w: any strides. Sums are fp32, one block an input channel.
+// Grid: one invocation for each output.
+
+#include "conv_geometry.glsl"
+
+void main() {
+  const uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (i >= total) return;
+  uint q = i / out_w, r = q;
+  const int ow = int(i - q * out_w);
+  q = r / out_h;
+  const int oh = int(r - q * out_h);
+  r = q / out_d;
+  const int od = int(q - r * out_d);
+  q = r / oc_count;
+  const uint oc = r - q * oc_count, g = q % groups, n = q / groups;
+
+  const uint x_base = n * x_n + g * ic_count * x_c, w_base = w_0 + g * w_g + oc * w_oc;
+  float sum = 0.0;
+  for (uint ic = 0u; ic < ic_count; ic++) {
+    float block = 0.0;
+    for (uint kd = 0u; kd < k_d; kd++) {
+      uint id, ih, iw;
+      if (!conv_source(od * int(stride_d) + int(kd * dil_d) - pad_d, lhs_d, in_d, id)) continue;
+      for (uint kh = 0u; kh < k_h; kh++) {
+        if (!conv_source(oh * int(stride_h) + int(kh * dil_h) - pad_h, lhs_h, in_h, ih)) continue;
+        for (uint kw = 0u; kw < k_w; kw++) {
+          if (!conv_source(ow * int(stride_w) + int(kw * dil_w) - pad_w, lhs_w, in_w, iw)) continue;
+          block += float(x_raw(x_base + ic * x_c + id * x_d + ih * x_h + iw * x_w)) *
+                   float(w_raw(w_base + ic * w_ic + kd * w_d + kh * w_h + kw * w_w));
+        }
+      }
+    }
+    sum += block;
+  }
+#if BIAS
+  sum += float(bias_load(g * oc_count + oc));
+#endif
+  y_store(i, y_T(sum));
+}

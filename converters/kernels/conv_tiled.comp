@@ -1,0 +1,75 @@
+// Convolution in two dimensions as a product of matrices: rows are output channels, columns output
+// pixels, k runs over (input channel, kh, kw); the matrix of pixels is never stored.
+//
+// Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
+// shared memory; each invocation loads one column of pixels. x, w: any strides. Sums are fp32.
+// Grid: (ceil(pixels / BN), ceil(oc_count / BM), n * groups); local (BM / RM) * (BN / RN), a
+// multiple of BN.
+
+#include "conv_geometry.glsl"
+
+const uint THREADS_N = BN / RN, THREADS_M = BM / RM;
+shared float tile_w[BK][BM + 1];
+shared float tile_x[BK][BN + 1];
+
+void main() {
+  const uint thread = gl_LocalInvocationID.x, tx = thread % THREADS_N, ty = thread / THREADS_N;
+  const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN, z = gl_WorkGroupID.z;
+  const uint g = z % groups, n = z / groups, pixels = out_h * out_w, taps = k_h * k_w;
+  const uint k_count = ic_count * taps;
+  const uint x_base = n * x_n + g * ic_count * x_c, w_base = w_0 + g * w_g;
+
+  // The column that this invocation loads.
+  const uint column = thread % BN, pixel = n0 + column;
+  const uint oh = pixel / out_w, ow = pixel - oh * out_w;
+  const int ih0 = int(oh * stride_h) - pad_h, iw0 = int(ow * stride_w) - pad_w;
+
+  float acc[RM][RN];
+  [[unroll]] for (uint i = 0u; i < RM; i++) [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = 0.0;
+
+  for (uint k0 = 0u; k0 < k_count; k0 += BK) {
+    [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {
+      const uint dk = e % BK, m = e / BK, k = k0 + dk;
+      const uint ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
+      float v = 0.0;
+      if (m0 + m < oc_count && k < k_count) {
+        v = float(w_raw(w_base + (m0 + m) * w_oc + ic * w_ic + kh * w_h + kw * w_w));
+      }
+      tile_w[dk][m] = v;
+    }
+    [[unroll]] for (uint dk = thread / BN; dk < BK; dk += LOCAL_X / BN) {
+      const uint k = k0 + dk;
+      const uint ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
+      float v = 0.0;
+      uint ih, iw;
+      const bool in_rows = conv_source(ih0 + int(kh * dil_h), lhs_h, in_h, ih);
+      const bool in_cols = conv_source(iw0 + int(kw * dil_w), lhs_w, in_w, iw);
+      if (k < k_count && pixel < pixels && in_rows && in_cols) {
+        v = float(x_raw(x_base + ic * x_c + ih * x_h + iw * x_w));
+      }
+      tile_x[dk][column] = v;
+    }
+    barrier();
+    [[unroll]] for (uint k = 0u; k < BK; k++) {
+      float a[RM], b[RN];
+      [[unroll]] for (uint i = 0u; i < RM; i++) a[i] = tile_w[k][ty + i * THREADS_M];
+      [[unroll]] for (uint j = 0u; j < RN; j++) b[j] = tile_x[k][tx + j * THREADS_N];
+      [[unroll]] for (uint i = 0u; i < RM; i++) {
+        [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = fma(a[i], b[j], acc[i][j]);
+      }
+    }
+    barrier();
+  }
+  [[unroll]] for (uint i = 0u; i < RM; i++) {
+    const uint m = m0 + ty + i * THREADS_M, oc = g * oc_count + m;
+    if (m >= oc_count) continue;
+    float add = 0.0;
+#if BIAS
+    add = float(bias_load(oc));
+#endif
+    [[unroll]] for (uint j = 0u; j < RN; j++) {
+      const uint p = n0 + tx + j * THREADS_N;
+      if (p < pixels) y_store((z * oc_count + m) * pixels + p, y_T(acc[i][j] + add));
+    }
+  }
+}
