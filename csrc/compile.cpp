@@ -4,8 +4,12 @@
 #include "csrc/lowering/lower.h"
 #include "csrc/passes/canonicalise.h"
 #include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/fold.h"
+#include "csrc/passes/fold_batch_norm.h"
 #include "csrc/passes/fuse.h"
 #include "csrc/passes/place_outputs.h"
+#include "csrc/passes/simplify.h"
+#include "csrc/passes/truncate.h"
 
 namespace tv {
 
@@ -18,8 +22,19 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     if (progress) progress(pass, 0, 0);
   };
   after("import");
+  if (settings.truncate_long_and_double) {
+    graph = truncate_long_and_double(std::move(graph));
+    after("truncate");
+  }
+  // Before canonicalise takes batch norms apart.
+  graph = fold_batch_norm(std::move(graph));
+  after("fold_batch_norm");
   graph = canonicalise(std::move(graph), settings, device);
   after("canonicalise");
+  graph = fold(std::move(graph));
+  after("fold");
+  graph = simplify(std::move(graph));
+  after("simplify");
   // Fusion comes after layouts: a view between two operators is gone by then.
   graph = choose_layouts(std::move(graph), settings, device);
   after("choose_layouts");
