@@ -45,7 +45,10 @@ def _free_ops() -> set[str]:
 
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place."""
-    imported = Importer(module, weights, truncate=settings.truncate_long_and_double).run()
+    importer = Importer(module, weights, truncate=settings.truncate_long_and_double)
+    imported = importer.run()
+    # Sizes that are numbers among the inputs can be handed to an engine.
+    importer.carry_symbols()
     partition = C.partition(imported.graph, settings.compiler_json(), profile)
     free = _free_ops()
     result = Split()

@@ -118,3 +118,16 @@ def test_empty_batch():
     with torch.no_grad():
         for n in (4, 0, 6):
             assert_same(fast(torch.ones(n, 3)), torch.ones(n, 3) * 3)
+
+
+def test_a_size_that_only_a_number_gives():
+    def widen(x, n):
+        return torch.relu(x.sum(-1, keepdim=True).expand(-1, n) + 1) * 3
+
+    fast = vulkan(widen, dynamic=True)
+    with torch.no_grad():
+        for n in (5, 6, 9):
+            x = torch.randn(4, 11)
+            assert_same(fast(x, n), widen(x, n))
+    assert built() == 1
+    assert all(c.native == [] for c in compilations.compilations())
