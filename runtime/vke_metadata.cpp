@@ -30,6 +30,14 @@ uint64_t zigzag(int64_t v) {
 }
 int64_t unzigzag(uint64_t v) { return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 1)); }
 
+/// A reader refuses text that is not UTF-8, so a writer must not write it.
+const std::string& text(const std::string& value) {
+  if (!WireFormatLite::VerifyUtf8String(value.data(), static_cast<int>(value.size()),
+                                        WireFormatLite::SERIALIZE, nullptr))
+    throw Error(ErrorKind::kUser, "[vke] a name is not UTF-8");
+  return value;
+}
+
 class Encoder {
  public:
   explicit Encoder(vke::Engine& engine) : engine_(engine) {}
@@ -47,14 +55,14 @@ class Encoder {
   }
 
   void add(const Binding& from, vke::Binding& to) {
-    to.set_name(from.name);
+    to.set_name(text(from.name));
     to.set_dtype(static_cast<uint32_t>(from.dtype));
     for (const Expr& dim : from.shape) to.add_shape(code(dim));
     for (const Expr& stride : from.strides) to.add_strides(code(stride));
   }
 
   void add(const Dispatch& from, vke::Dispatch& to) {
-    to.set_name(from.name);
+    to.set_name(text(from.name));
     to.set_pipeline(from.pipeline);
     for (const OperandRange& operand : from.operands) {
       to.add_operands(operand.buffer);
@@ -69,10 +77,10 @@ class Encoder {
     }
     for (const Expr& groups : from.grid) to.add_grid(code(groups));
     to.set_flat_grid(from.flat_grid);
-    to.set_tactic(from.tactic);
-    to.set_module_path(from.module_path);
-    to.set_source(from.source);
-    for (const std::string& op : from.ops) to.add_ops(op);
+    to.set_tactic(text(from.tactic));
+    to.set_module_path(text(from.module_path));
+    to.set_source(text(from.source));
+    for (const std::string& op : from.ops) to.add_ops(text(op));
     to.set_time_us(from.time_us);
   }
 
@@ -190,13 +198,13 @@ uint64_t weight_bytes(const Binding& binding) {
 std::string encode_metadata(const EngineSpec& spec, std::span<const HostTensor> weights) {
   vke::Engine engine;
   Encoder encoder(engine);
-  engine.set_name(spec.name);
-  engine.set_builder_version(spec.builder_version);
-  engine.set_runs_on(spec.runs_on);
-  engine.set_tuned_for(spec.tuned_for);
+  engine.set_name(text(spec.name));
+  engine.set_builder_version(text(spec.builder_version));
+  engine.set_runs_on(text(spec.runs_on));
+  engine.set_tuned_for(text(spec.tuned_for));
   for (const Symbol& symbol : spec.symbols) {
     vke::Symbol& to = *engine.add_symbols();
-    to.set_name(symbol.name);
+    to.set_name(text(symbol.name));
     to.set_min(symbol.min);
     to.set_opt(symbol.opt);
     to.set_max(symbol.max);
@@ -209,7 +217,7 @@ std::string encode_metadata(const EngineSpec& spec, std::span<const HostTensor> 
     to.set_kind(static_cast<uint32_t>(buffer.kind));
     to.set_index(buffer.index);
     to.set_size_bytes(encoder.code(buffer.size_bytes));
-    to.set_name(buffer.name);
+    to.set_name(text(buffer.name));
   }
   for (const auto& module : spec.modules) engine.add_module_words(module.size());
   for (const Pipeline& pipeline : spec.pipelines) {

@@ -40,7 +40,11 @@ class Engine:
     def load(cls, path: str | os.PathLike, device: int | str | None = None) -> "Engine":
         """Reads a .vke file. Raises ValueError where it is not one, or is damaged."""
         with open(path, "rb") as file:
-            return cls(file.read(), device)
+            data = file.read()
+        try:
+            return cls(data, device)
+        except ValueError as error:
+            raise ValueError(f"{error} (in {os.fspath(path)})") from None
 
     @property
     def name(self) -> str:

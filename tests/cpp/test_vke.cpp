@@ -170,6 +170,14 @@ TEST(Vke, WeightsOfTheWrongSizeAreNotWritten) {
   EXPECT_THROW(to_vke(sample_engine(), tensors), Error);
 }
 
+TEST(Vke, NamesAreUtf8) {
+  EngineSpec spec = sample_engine();
+  spec.dispatches[0].name = "größe";
+  EXPECT_EQ(from_vke(to_vke(spec)).spec, spec);
+  spec.dispatches[0].name = "gr\xf6";
+  EXPECT_THROW(to_vke(spec), Error);
+}
+
 TEST(Vke, ExpressionsThatMultiplyOutAreRefused) {
   std::string text = "1";
   for (int i = 0; i < 30; ++i)
