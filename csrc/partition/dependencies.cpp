@@ -8,6 +8,8 @@
 namespace tv {
 namespace {
 
+constexpr std::string_view kRefused = "native::";
+
 /// "add" of "aten::add.Tensor".
 std::string_view base_name(std::string_view op) {
   const size_t colon = op.rfind(':');
@@ -22,7 +24,7 @@ bool mutates(const Node& node) {
 
 bool has_effect(const Node& node) {
   // What an importer could not express: it orders effects itself, with values.
-  if (node.op.starts_with("native::")) return false;
+  if (node.op.starts_with(kRefused)) return false;
   if (!node.op.starts_with("aten::") && !node.op.starts_with("prims::") &&
       !node.op.starts_with("tv::")) {
     return Registry::instance().find(node.op) == nullptr;
@@ -89,7 +91,9 @@ bool is_view(const Node& node) {
 }
 
 bool does_work(const Node& node) {
-  const Converter* converter = Registry::instance().find(node.op);
+  std::string_view op = node.op;
+  if (op.starts_with(kRefused)) op.remove_prefix(kRefused.size());  // a view is free there too
+  const Converter* converter = Registry::instance().find(op);
   return !converter || converter->is_compute;
 }
 

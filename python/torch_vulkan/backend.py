@@ -1,7 +1,6 @@
 """torch.compile(backend="vulkan")."""
 
 import functools
-import math
 import operator
 import tempfile
 import warnings
@@ -88,13 +87,12 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
     """
     prepare(module, compat.user_outputs(kind))
     device = device_list.spec_for(settings.device, _device_of(module))
-    builds_nothing = settings.dryrun or math.isinf(settings.min_block_size)
-    profile = _profile(device, needed=not builds_nothing)
+    profile = _profile(device, needed=not settings.builds_nothing)
     debug_dir = _debug_dir(settings)
     parts = split(module, weights, settings, profile)
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         raise ValueError(report.in_the_way(parts))
-    if builds_nothing:
+    if settings.builds_nothing:
         report.write(parts, kind, settings)
         compilations.record(Compilation(kind, parts.compute_nodes, 0, [], parts.native))
         return _boxed(module.forward)

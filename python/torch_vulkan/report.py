@@ -32,14 +32,18 @@ def failures(parts: Split, failed: dict[str, str]) -> list[NativeRecord]:
 
 def as_dict(parts: Split, kind: str) -> dict:
     """The partition as JSON-able data."""
+    details = parts.details
     return {
         "kind": kind,
+        "nodes": details["nodes"],
         "compute_nodes": parts.compute_nodes,
         "covered_nodes": parts.covered_nodes,
         "coverage": parts.covered_nodes / parts.compute_nodes if parts.compute_nodes else 1.0,
-        "engines": [{"name": name, "compute_nodes": parts.compute[name]}
-                    for name in parts.engines],
+        "engines": [{"name": name, **engine, "compute_nodes": parts.compute[name]}
+                    for name, engine in zip(parts.compute, details["engines"], strict=True)],
         "native": [record.__dict__ for record in parts.native],
+        "min_block_size": details["min_block_size"],
+        "recommended_min_block_size": details["recommended_min_block_size"],
     }
 
 
@@ -48,9 +52,16 @@ def as_text(parts: Split, kind: str) -> str:
     data = as_dict(parts, kind)
     lines = [f"torch_vulkan: {kind} graph, {parts.covered_nodes} of {parts.compute_nodes} compute "
              f"nodes ({data['coverage']:.1%}) in {len(parts.engines)} engine(s)"]
-    lines += [f"  {e['name']}: {e['compute_nodes']} compute nodes" for e in data["engines"]]
+    for engine in data["engines"]:
+        operators = sorted(engine["operators"].items(), key=lambda item: -item[1])
+        lines.append(f"  {engine['name']}: {engine['compute_nodes']} compute nodes, "
+                     f"{engine['weight_bytes'] / 2**20:.1f} MiB of weights: "
+                     + ", ".join(f"{op} x{count}" for op, count in operators))
     counts = Counter(_line(record) for record in parts.native)
     lines += [f"  native x{count}: {line}" for line, count in counts.most_common()]
+    lines += [f"  min_block_size {row['min_block_size']}: {row['engines']} engine(s), "
+              f"{row['coverage']:.1%}" for row in data["min_block_size"]]
+    lines.append(f"  recommended min_block_size: {data['recommended_min_block_size']}")
     return "\n".join(lines)
 
 

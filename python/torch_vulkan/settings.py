@@ -98,6 +98,11 @@ class Settings:
             return ""
         return self.engine_cache_dir or C.default_cache_dir()
 
+    @property
+    def builds_nothing(self) -> bool:
+        """True where only the report is wanted."""
+        return bool(self.dryrun) or math.isinf(self.min_block_size)
+
     def compiler_json(self, debug_dir: str = "") -> str:
         """What the compiler reads, as JSON."""
         # Whole-graph compilation takes blocks of any size: what is in the way is something else.

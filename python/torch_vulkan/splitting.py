@@ -1,6 +1,7 @@
 """Cuts a captured graph into the parts that become engines and the rest that PyTorch runs."""
 
 import heapq
+import json
 from dataclasses import dataclass, field
 
 from torch import fx
@@ -25,6 +26,7 @@ class Split:
         compute_nodes: nodes of the whole graph that do work.
         native: what stays with PyTorch and why, views included.
         in_the_way: those of `native` that do work.
+        details: the compiler's dry run (csrc/report/dry_run.h), where nothing is built.
     """
 
     engines: list[str] = field(default_factory=list)
@@ -32,6 +34,7 @@ class Split:
     compute_nodes: int = 0
     native: list[NativeRecord] = field(default_factory=list)
     in_the_way: list[NativeRecord] = field(default_factory=list)
+    details: dict = field(default_factory=dict)
 
     @property
     def covered_nodes(self) -> int:
@@ -52,6 +55,8 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     partition = C.partition(imported.graph, settings.compiler_json(), profile)
     free = _free_ops()
     result = Split()
+    if settings.builds_nothing:
+        result.details = json.loads(C.dry_run(imported.graph, settings.compiler_json(), profile))
     reasons = dict(partition.native)
 
     def does_work(node: fx.Node) -> bool:
