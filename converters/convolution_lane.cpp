@@ -10,6 +10,7 @@ namespace tv {
 namespace {
 
 constexpr int64_t kSmallPlane = 1 << 21;
+constexpr int64_t kMaxTaps = 256;
 
 std::string text(int64_t value) { return std::to_string(value); }
 
@@ -98,6 +99,8 @@ std::string common_refusal(const NodeContext& c, const ConvShape& s) {
   const std::string refusal = lane_refusal(c.device);
   if (!refusal.empty()) return refusal;
   if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1))) return "three dimensions";
+  // The window of a weight's gradient is an image.
+  if (s.taps().constant().value_or(0) > kMaxTaps) return "a window of more than 256 elements";
   if (!s.ic.constant() || !s.oc.constant() || !s.taps().constant() || !s.groups.constant()) {
     return "channels or the window are symbolic";
   }

@@ -1,0 +1,235 @@
+// Scaled dot-product attention in the forms that PyTorch leaves it in, and its gradients: products of
+// matrices and a softmax, in fp32 between the two products.
+//
+// A row whose every key is masked gives zeros, as PyTorch's kernels do.
+
+#include <cmath>
+#include <limits>
+
+#include "converters/product.h"
+#include "converters/steps.h"
+
+namespace tv {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Arguments of one attention, heads grouped where keys have fewer of them than queries.
+struct Attention {
+  Rewriter& rw;
+  ValueId query, key, value, mask = kNoValue;
+  bool causal = false;
+  double scale = 1;
+  Shape scores;                    ///< [..., queries, keys] over the queries' heads
+
+  const Shape& shape(ValueId v) const { return rw.graph().value(v).shape; }
+  DType dtype(ValueId v) const { return rw.graph().value(v).dtype; }
+};
+
+Shape with_last(Shape shape, const Expr& rows, const Expr& cols) {
+  shape[shape.size() - 2] = rows;
+  shape[shape.size() - 1] = cols;
+  return shape;
+}
+
+/// Queries of the heads that share keys, as more rows of one head; the inverse is a reshape to the
+/// shape before.
+ValueId grouped(const Attention& a, ValueId queries) {
+  Shape shape = a.shape(queries);
+  const size_t rank = shape.size();
+  if (rank < 3) return queries;
+  const Expr heads = a.shape(a.key)[rank - 3];
+  if (heads == shape[rank - 3]) return queries;
+  const Expr repeat = floordiv(shape[rank - 3], heads);
+  shape[rank - 3] = heads;
+  shape[rank - 2] *= repeat;
+  return a.rw.reshape(queries, shape);
+}
+
+/// a · b over the keys' heads, given over the queries' heads where `shape` says so.
+ValueId product(const Attention& a, ValueId left, ValueId right, DType dtype, const Shape& shape) {
+  return a.rw.reshape(matmul_of(a.rw, grouped(a, left), right, dtype), shape);
+}
+
+Attention attention_of(const NodeContext& c, Rewriter& rw) {
+  Attention a{.rw = rw,
+              .query = c.node.input("query"),
+              .key = c.node.input("key"),
+              .value = c.node.input("value")};
+  for (const char* name : {"attn_mask", "attn_bias"}) {
+    if (c.node.has(name)) a.mask = c.node.input(name);
+  }
+  a.causal = c.node.flag("is_causal");
+  const Shape& q = c.shape("query");
+  a.scale = c.node.has("scale") ? c.node.number("scale")
+                                : 1.0 / std::sqrt(static_cast<double>(*q.back().constant()));
+  a.scores = with_last(q, q[q.size() - 2], c.shape("key")[c.rank("key") - 2]);
+  return a;
+}
+
+ValueId numbers(const Attention& a, const Expr& count, Shape shape) {
+  const ValueId range = a.rw.add("aten::arange", {attr_arg("end", count)}, DType::kI32, {count});
+  return a.rw.reshape(range, std::move(shape));
+}
+
+/// scale · q kᵀ with masked ones at -inf, fp32.
+ValueId scores_of(const Attention& a) {
+  Rewriter& rw = a.rw;
+  ValueId s = product(a, a.query, transposed(rw, a.key), DType::kF32, a.scores);
+  s = scaled(rw, s, a.scale);
+  if (a.mask != kNoValue) {
+    s = a.dtype(a.mask) == DType::kBool
+            ? rw.pointwise("where", {a.mask, s}, DType::kF32, {-kInfinity})
+            : rw.pointwise("add", {s, rw.cast(a.mask, DType::kF32)}, DType::kF32);
+  }
+  if (a.causal) {
+    const Expr rows = a.scores[a.scores.size() - 2], cols = a.scores.back();
+    const ValueId seen =
+        rw.pointwise("le", {numbers(a, cols, {cols}), numbers(a, rows, {rows, Expr(1)})}, DType::kBool);
+    s = rw.pointwise("where", {seen, s}, DType::kF32, {-kInfinity});
+  }
+  return s;
+}
+
+/// 0 where the score is -inf: the softmax of a row of nothing else is not a number.
+ValueId unless_masked(const Attention& a, ValueId scores, ValueId p) {
+  if (a.mask == kNoValue) return p;
+  const ValueId seen = a.rw.pointwise("ne", {scores}, DType::kBool, {-kInfinity});
+  return a.rw.pointwise("where", {seen, p}, DType::kF32, {0.0});
+}
+
+ValueId reduced(const Attention& a, const char* op, ValueId value) {
+  Shape shape = a.shape(value);
+  shape.back() = Expr(1);
+  return a.rw.add(op,
+                  {tensor_arg("self", value), attr_arg("dim", ints({-1})), attr_arg("keepdim", true)},
+                  DType::kF32, shape);
+}
+
+ValueId dropped_last(const Attention& a, ValueId value) {
+  Shape shape = a.shape(value);
+  shape.pop_back();
+  return a.rw.reshape(value, std::move(shape));
+}
+
+/// log Σ exp(scores) of each row.
+ValueId log_sum_exp(const Attention& a, ValueId scores) {
+  Rewriter& rw = a.rw;
+  const ValueId most = reduced(a, "aten::amax", scores);
+  const ValueId finite = rw.pointwise("clamp", {most}, DType::kF32,
+                                      {std::numeric_limits<float>::lowest(), kInfinity});
+  const ValueId terms = rw.pointwise("exp", {rw.pointwise("sub", {scores, finite}, DType::kF32)},
+                                     DType::kF32);
+  const ValueId sum = rw.pointwise("log", {reduced(a, "aten::sum.dim_IntList", terms)}, DType::kF32);
+  return dropped_last(a, rw.pointwise("add", {sum, finite}, DType::kF32));
+}
+
+ValueId probabilities(const Attention& a, ValueId scores) {
+  const ValueId p = a.rw.add("aten::_softmax",
+                             {tensor_arg("self", scores), attr_arg("dim", integer(-1)),
+                              attr_arg("half_to_float", false)},
+                             DType::kF32, a.scores);
+  return unless_masked(a, scores, p);
+}
+
+enum class Second { kNone, kLogSumExp, kWeights };
+
+auto forward(Second second) {
+  return [second](const NodeContext& c, Rewriter& rw) {
+    const Attention a = attention_of(c, rw);
+    const ValueId scores = scores_of(a), p = probabilities(a, scores);
+    const ValueId out = product(a, p, rw.cast(a.value, DType::kF32), DType::kF32, c.output().shape);
+    rw.replace(0, rw.cast(out, c.output().dtype));
+    if (second == Second::kNone || !is_used(c.graph, c.node.outputs.at(1))) return;
+    const ValueId extra = second == Second::kWeights ? p : log_sum_exp(a, scores);
+    rw.replace(1, rw.cast(extra, c.output(1).dtype));
+  };
+}
+
+/// p, dp and ds of the backward pass share the forward's scores; out and its log-sum-exp are given.
+void backward(const NodeContext& c, Rewriter& rw) {
+  const Attention a = attention_of(c, rw);
+  const auto f32 = [&](ValueId v) { return rw.cast(v, DType::kF32); };
+  const ValueId grad = f32(c.node.input("grad_out")), out = f32(c.node.input("out"));
+  const ValueId query = f32(a.query), key = f32(a.key), value = f32(a.value);
+  const ValueId scores = scores_of(a);
+  Shape rows = a.scores;
+  rows.back() = Expr(1);
+  const ValueId lse = rw.reshape(c.node.input("logsumexp"), rows);
+  const ValueId p = unless_masked(
+      a, scores, rw.pointwise("exp", {rw.pointwise("sub", {scores, lse}, DType::kF32)}, DType::kF32));
+
+  const auto by_keys = [&](ValueId weights, ValueId right, const Shape& shape) {
+    return rw.reshape(matmul_of(rw, transposed(rw, grouped(a, weights)), grouped(a, right), DType::kF32),
+                      shape);
+  };
+  const ValueId dp = product(a, grad, transposed(rw, value), DType::kF32, a.scores);
+  const ValueId delta =
+      reduced(a, "aten::sum.dim_IntList", rw.pointwise("mul", {grad, out}, DType::kF32));
+  ValueId ds = rw.pointwise("mul", {p, rw.pointwise("sub", {dp, delta}, DType::kF32)}, DType::kF32);
+  ds = scaled(rw, ds, a.scale);
+  rw.replace(0, rw.cast(product(a, ds, key, DType::kF32, c.output(0).shape), c.output(0).dtype));
+  rw.replace(1, rw.cast(by_keys(ds, query, c.output(1).shape), c.output(1).dtype));
+  rw.replace(2, rw.cast(by_keys(p, grad, c.output(2).shape), c.output(2).dtype));
+}
+
+/// `results`: outputs that can be computed; the others (random state, debug masks) must be unused.
+auto refusal(size_t results) {
+  return [results](const NodeContext& c) -> std::string {
+    const std::string at = "[" + c.node.op + "] ";
+    if (c.node.has("dropout_p") && c.node.number("dropout_p") != 0) {
+      return at + "dropout draws random numbers";
+    }
+    if (c.node.has("dropout_mask")) return at + "a dropout mask";
+    if (!is_float(c.dtype("query"))) return at + "query must be of a floating type";
+    const size_t rank = c.shape("query").size();
+    if (rank < 2 || rank > 5 || c.shape("key").size() != rank || c.shape("value").size() != rank) {
+      return at + "query, key and value must have one rank of 2 to 5";
+    }
+    if (!c.shape("query").back().constant() || c.shape("query").back() == Expr(0)) {
+      return at + "the size of a head depends on a shape";
+    }
+    for (size_t i = results; i < c.node.outputs.size(); ++i) {
+      if (is_used(c.graph, c.node.outputs[i])) {
+        return at + "output " + std::to_string(i) + " is used";
+      }
+    }
+    return "";
+  };
+}
+
+/// Efficient attention pads its log-sum-exp to the blocks of its own kernel.
+std::string padded_refusal(const NodeContext& c) {
+  const std::string common = refusal(2)(c);
+  if (!common.empty() || !is_used(c.graph, c.node.outputs.at(1))) return common;
+  const Shape& q = c.shape("query");
+  const bool plain = c.output(1).shape.size() + 1 == q.size() && c.output(1).shape.back() == q[q.size() - 2];
+  return plain ? "" : "[" + c.node.op + "] the log-sum-exp is padded to another kernel's blocks";
+}
+
+const RegisterConverter attentions{
+    {.op = "aten::scaled_dot_product_attention",
+     .unsupported = refusal(1),
+     .expand = forward(Second::kNone)},
+    {.op = "aten::_scaled_dot_product_attention_math",
+     .unsupported = refusal(2),
+     .expand = forward(Second::kWeights)},
+    {.op = "aten::_scaled_dot_product_flash_attention_for_cpu",
+     .unsupported = refusal(2),
+     .expand = forward(Second::kLogSumExp)},
+    {.op = "aten::_scaled_dot_product_flash_attention",
+     .unsupported = refusal(2),
+     .expand = forward(Second::kLogSumExp)},
+    {.op = "aten::_scaled_dot_product_cudnn_attention",
+     .unsupported = padded_refusal,
+     .expand = forward(Second::kLogSumExp)},
+    {.op = "aten::_scaled_dot_product_efficient_attention",
+     .unsupported = padded_refusal,
+     .expand = forward(Second::kLogSumExp)},
+    {.op = "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+     .unsupported = refusal(3),
+     .expand = backward},
+};
+
+}  // namespace
+}  // namespace tv

@@ -1,0 +1,92 @@
+"""Scaled dot-product attention and its gradients."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from parity import FLOATS, check, check_gradients, tensor
+
+sdpa = F.scaled_dot_product_attention
+
+
+def heads(b, h, length, d, seed=0, dtype=torch.float32):
+    return tensor(b, h, length, d, seed=seed, dtype=dtype)
+
+
+def qkv(b=2, h=3, queries=29, keys=29, d=64, dtype=torch.float32):
+    return (heads(b, h, queries, d, 0, dtype), heads(b, h, keys, d, 1, dtype), heads(b, h, keys, d, 2, dtype))
+
+
+@pytest.mark.parametrize("queries,keys,d", [(29, 29, 64), (1, 41, 64), (37, 11, 16), (64, 128, 32), (5, 7, 11)])
+def test_plain(queries, keys, d):
+    check(sdpa, *qkv(queries=queries, keys=keys, d=d), length=d + keys)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_dtypes(dtype):
+    check(sdpa, *qkv(dtype=dtype), length=93, double=True)
+
+
+@pytest.mark.parametrize("queries,keys", [(29, 29), (7, 41), (41, 7)])
+def test_causal(queries, keys):
+    check(lambda q, k, v: sdpa(q, k, v, is_causal=True), *qkv(queries=queries, keys=keys), length=93)
+
+
+@pytest.mark.parametrize("shape", [(29, 29), (2, 1, 1, 29), (2, 3, 29, 29), (1, 3, 29, 1)])
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_masks(shape, dtype):
+    mask = tensor(*shape, dtype=dtype, seed=3)
+    if dtype == torch.bool:
+        mask[..., 0] = True
+    check(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), *qkv(), mask, length=93)
+
+
+@pytest.mark.parametrize("additive", [False, True])
+def test_a_fully_masked_row_is_zero(additive):
+    mask = tensor(29, 29, dtype=torch.bool, seed=3)
+    mask[5] = False
+    if additive:
+        mask = torch.zeros(29, 29).masked_fill(~mask, float("-inf"))
+    check(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), *qkv(), mask, length=93)
+
+
+def test_scale():
+    check(lambda q, k, v: sdpa(q, k, v, scale=0.3), *qkv(), length=93)
+
+
+def test_grouped_queries():
+    q, k, v = heads(2, 6, 29, 64), heads(2, 2, 29, 64, 1), heads(2, 2, 29, 64, 2)
+    check(lambda q, k, v: sdpa(q, k, v, enable_gqa=True), q, k, v, length=93)
+
+
+def test_values_of_another_size():
+    check(sdpa, heads(1, 2, 29, 32), heads(1, 2, 37, 32, 1), heads(1, 2, 37, 16, 2), length=93)
+
+
+def test_projected_heads():
+    def attention(x):
+        q, k, v = (t.view(2, 37, 4, 64).transpose(1, 2) for t in x.split(256, dim=-1))
+        return sdpa(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 37, 256)
+
+    check(attention, tensor(2, 37, 768), length=101)
+
+
+def test_log_sum_exp():
+    def both(q, k, v):
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, is_causal=True)
+
+    check(both, *qkv(), length=93)
+
+
+def test_dynamic_lengths():
+    check(sdpa, *qkv(), length=93, dynamic=True, more=[qkv(b=3, queries=41, keys=41), qkv(queries=7, keys=7)])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients(causal):
+    check_gradients(lambda q, k, v: sdpa(q, k, v, is_causal=causal), *qkv(), length=200)
+
+
+def test_gradients_with_mask():
+    mask = tensor(29, 29, dtype=torch.bool, seed=3)
+    mask[:, 0] = True
+    check_gradients(lambda q, k, v: sdpa(q, k, v, attn_mask=mask), *qkv(), length=200)

@@ -1,0 +1,113 @@
+"""Products of matrices and vectors."""
+
+import pytest
+import torch
+from parity import FLOATS, check, check_gradients, tensor
+
+aten = torch.ops.aten
+
+
+@pytest.mark.parametrize("m,k,n", [(1, 1, 1), (3, 5, 7), (1, 113, 89), (41, 64, 1), (89, 37, 113),
+                                   (8, 64, 32), (9, 65, 33), (64, 512, 64), (65, 577, 47)])
+def test_mm(m, k, n):
+    check(torch.mm, tensor(m, k), tensor(k, n, seed=1), length=k)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("m,k,n", [(37, 100, 53), (16, 128, 64)])
+def test_mm_dtypes(dtype, m, k, n):
+    check(torch.mm, tensor(m, k, dtype=dtype), tensor(k, n, seed=1, dtype=dtype), length=k, double=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_mm_integers(dtype):
+    check(torch.mm, tensor(11, 29, dtype=dtype), tensor(29, 7, dtype=dtype, seed=1))
+
+
+def test_mm_of_views():
+    check(lambda a, b: a.t() @ b.t(), tensor(64, 41), tensor(53, 64, seed=1), length=64)
+    check(lambda a, b: a[:, ::2] @ b[3:67, 5:], tensor(41, 128), tensor(80, 58, seed=1), length=64)
+
+
+def test_constant_operands():
+    w = tensor(192, 130, seed=2)
+    check(lambda x: x @ w, tensor(37, 192), length=192)
+    check(lambda x: w.t() @ x, tensor(192, 41), length=192)
+
+
+@pytest.mark.parametrize("b,m,k,n", [(3, 5, 7, 11), (12, 37, 64, 41), (2, 29, 89, 64)])
+def test_bmm(b, m, k, n):
+    check(torch.bmm, tensor(b, m, k), tensor(b, k, n, seed=1), length=k)
+
+
+def test_matmul_broadcasts():
+    check(torch.matmul, tensor(2, 1, 29, 64), tensor(3, 64, 41, seed=1), length=64)
+    check(torch.matmul, tensor(5, 29, 64), tensor(64, 41, seed=1), length=64)
+    check(torch.matmul, tensor(29, 64), tensor(5, 64, 41, seed=1), length=64)
+    check(torch.matmul, tensor(7, 29), tensor(29, seed=1), length=29)
+    check(torch.matmul, tensor(29), tensor(3, 29, 5, seed=1), length=29)
+    check(torch.matmul, tensor(29), tensor(29, seed=1), length=29)
+
+
+def test_heads_of_permuted_tensors():
+    def scores(q, k):
+        q, k = (t.view(2, 37, 4, 64).transpose(1, 2) for t in (q, k))
+        return q @ k.transpose(2, 3)
+
+    check(scores, tensor(2, 37, 256), tensor(2, 37, 256, seed=1), length=64)
+
+
+@pytest.mark.parametrize("beta,alpha", [(1, 1), (0, 1), (0.5, -2)])
+def test_addmm(beta, alpha):
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=beta, alpha=alpha), tensor(53), tensor(37, 64),
+          tensor(64, 53, seed=1), length=64)
+    check(lambda c, a, b: torch.baddbmm(c, a, b, beta=beta, alpha=alpha), tensor(3, 37, 1),
+          tensor(3, 37, 64), tensor(3, 64, 53, seed=1), length=64)
+
+
+def test_addmm_with_beta_zero_drops_nan():
+    c = torch.full((37, 53), float("nan"))
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=0), c, tensor(37, 64), tensor(64, 53, seed=1), length=64)
+
+
+def test_vectors():
+    check(torch.mv, tensor(37, 64), tensor(64, seed=1), length=64)
+    check(torch.dot, tensor(113), tensor(113, seed=1), length=113)
+    check(torch.addmv, tensor(37), tensor(37, 64), tensor(64, seed=1), length=64)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_linear_with_tail(dtype):
+    w, b = tensor(113, 192, dtype=dtype, seed=2) / 8, tensor(113, dtype=dtype, seed=3)
+    check(lambda x, r: torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)) + r,
+          tensor(2, 29, 192, dtype=dtype), tensor(2, 29, 113, dtype=dtype, seed=4), length=192,
+          double=True)
+
+
+def test_not_a_number_stays_in_its_row_and_column():
+    a, b = tensor(37, 65), tensor(65, 53, seed=1)
+    a[3, 64] = float("nan")
+    b[0, 52] = float("inf")
+    check(torch.mm, a, b, length=65)
+
+
+def test_dynamic_rows():
+    w = tensor(192, 130, seed=2)
+    check(lambda x: x @ w, tensor(5, 192), length=192, dynamic=True,
+          more=[(tensor(n, 192, seed=n),) for n in (37, 64, 2)])
+
+
+def test_dynamic_everything():
+    check(torch.bmm, tensor(3, 37, 41), tensor(3, 41, 29, seed=1), length=41, dynamic=True,
+          more=[(tensor(2, 5, 70), tensor(2, 70, 11, seed=1)), (tensor(5, 64, 64), tensor(5, 64, 64, seed=1))])
+
+
+def test_empty():
+    check(torch.mm, tensor(0, 5), tensor(5, 7))
+    check(torch.mm, tensor(3, 0), tensor(0, 7))
+
+
+def test_gradients():
+    check_gradients(torch.nn.functional.linear, tensor(3, 29, 64), tensor(41, 64, seed=1),
+                    tensor(41, seed=2), length=87)
+    check_gradients(torch.bmm, tensor(3, 29, 64), tensor(3, 64, 41, seed=1), length=64)
