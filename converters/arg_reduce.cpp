@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "converters/reduce.h"
 #include "converters/reduce_walk.h"
 
 namespace tv {
@@ -24,7 +25,7 @@ std::vector<int64_t> dims_of(const NodeContext& c, const Shape& shape) {
 
 void emit(const NodeContext& c, Builder& b, bool largest, Outputs outputs) {
   const Source x = source_of(c, b, "self");
-  const DType dtype = arg_dtype(c, "self");
+  const DType dtype = c.dtype("self");
   const ReduceWalk walk = reduce_walk(x, dims_of(c, x.shape));
   const std::string key = is_float(dtype) ? "float" : dtype == DType::kI64 ? "int64_t" : "int";
   const auto flag = [](bool value) { return value ? "1" : "0"; };
@@ -88,6 +89,10 @@ std::vector<Graph> examples(const std::string& op, bool values) {
 
 Converter entry(std::string op, decltype(Converter::convert) convert, bool values) {
   return {.op = op,
+          .unsupported =
+              [](const NodeContext& c) {
+                return row_too_long(c, count_in(c.shape("self"), dims_of(c, c.shape("self"))), 1);
+              },
           .convert = std::move(convert),
           .reads_views = {"self"},
           .prologue_arg = "self",

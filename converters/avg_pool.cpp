@@ -23,7 +23,7 @@ struct Form {
 };
 
 void forward(const NodeContext& c, Builder& b, Form form) {
-  const Planes in = planes_of(arg_shape(c, "self"), form.dims);
+  const Planes in = planes_of(c.shape("self"), form.dims);
   const Planes out = planes_of(c.output().shape, form.dims);
   Step step{.kernel = "avg_pool",
             .defines = defines(c.node, form.adaptive),

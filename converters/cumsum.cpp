@@ -1,12 +1,12 @@
 // Cumulative sums along one dimension.
 
-#include "converters/steps.h"
+#include "converters/rows.h"
 
 namespace tv {
 namespace {
 
 void convert(const NodeContext& c, Builder& b) {
-  const Shape& shape = arg_shape(c, "self");
+  const Shape& shape = c.shape("self");
   const auto rank = static_cast<int64_t>(shape.size());
   const DimSplit split = split_at(shape, rank == 0 ? 0 : c.wrap(c.node.integer("dim"), rank));
   const DType dtype = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
@@ -17,6 +17,15 @@ void convert(const NodeContext& c, Builder& b) {
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("rows", rows), param("count", split.size), param("inner", split.inner)}};
   emit_flat(b, std::move(step), rows);
+}
+
+std::string unsupported(const NodeContext& c) {
+  const int64_t rank = c.rank("self");
+  if (rank == 0 || !c.device.is_cpu()) return "";
+  const Expr& length = c.shape("self").at(c.wrap(c.node.integer("dim"), rank));
+  if (length.bounds(c.graph.symbols).first <= kCpuIterations) return "";
+  return "[aten::cumsum] lines of " + length.str() + " elements; this device takes " +
+         std::to_string(kCpuIterations);
 }
 
 std::vector<Graph> examples() {
@@ -35,6 +44,7 @@ std::vector<Graph> examples() {
 }
 
 const RegisterConverter cumsum{{.op = "aten::cumsum",
+                                .unsupported = unsupported,
                                 .convert = convert,
                                 .prologue_arg = "self",
                                 .epilogue = true,

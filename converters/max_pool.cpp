@@ -6,7 +6,7 @@ namespace tv {
 namespace {
 
 void forward(const NodeContext& c, Builder& b, int dims) {
-  const Planes in = planes_of(arg_shape(c, "self"), dims);
+  const Planes in = planes_of(c.shape("self"), dims);
   const Planes out = planes_of(c.output().shape, dims);
   const bool indices = c.node.outputs.size() > 1 && is_used(c.graph, c.node.outputs[1]);
   Step step{.kernel = "max_pool",

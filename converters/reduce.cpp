@@ -99,57 +99,59 @@ Step step_of(const Pass& pass, const State& state, const RowStrategy& strategy) 
   return step;
 }
 
-/// Into how many parts to cut each output's elements, so that few outputs still fill the device.
-int64_t chunks_for(const DeviceProfile& device, const RowStrategy& strategy, const RowShape& shape) {
+/// Into how many parts to cut each output's elements: so that few outputs still fill the device, and
+/// no invocation of a CPU driver runs out of iterations.
+Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceWalk& walk) {
   const bool lane = strategy.kind == RowStrategy::Kind::kLane;
-  int64_t want, least;  // invocations or workgroups to make, elements that a part must have
-  if (device.is_cpu()) {
-    want = 8;
-    least = 16384;
-  } else {
-    want = lane ? 65536 : 512;
-    least = lane ? 64 : 4096;
-  }
+  const bool cpu = c.device.is_cpu();
+  const RowShape shape = walk.row_shape(c.graph);
+  const int64_t want = cpu ? 8 : lane ? 65536 : 512;       // invocations or workgroups to make
+  const int64_t least = cpu ? 16384 : lane ? 64 : 4096;    // elements that a part must have
   const int64_t by_rows = want / std::max<int64_t>(shape.rows, 1);
-  return std::max<int64_t>(1, std::min(by_rows, shape.length / least));
+  const Expr wanted = std::max<int64_t>(1, std::min(by_rows, shape.length / least));
+  const int64_t most = (lane ? 1 : strategy.local) * (kCpuIterations / 4);
+  if (!cpu || shape.longest <= most) return wanted;
+  return max(wanted, ceil_div(walk.length(), most));
+}
+
+/// Partial results in a scratch, then their combination.
+std::vector<Step> split(Builder& b, const Pass& whole, const State& state,
+                        const RowStrategy& strategy, const RowStrategy& lane) {
+  const Expr outputs = whole.walk.outputs();
+  Pass first = whole;
+  first.divisor = std::nullopt;
+  first.to = b.scratch("partial", state.stored, {whole.chunks, outputs});
+  Pass second{.from = first.to, .to = whole.to, .accessor = {"x_element(i)", "x_raw(i)"}};
+  second.walk = reduce_walk({.shape = {whole.chunks, outputs}, .strides = {outputs, Expr(1)}}, {0});
+  second.divisor = whole.divisor;
+  return {step_of(first, state, strategy), step_of(second, state, lane)};
 }
 
 void convert(const NodeContext& c, Builder& b) {
   const Source x = source_of(c, b, "self");
   Pass pass{.from = x.value, .to = c.node.outputs[0], .accessor = x.accessor("x")};
   pass.walk = reduce_walk(x, c.node.integers("dims"));
-  const Expr outputs = pass.walk.outputs();
+  if (c.node.has("divisor")) pass.divisor = c.node.expr("divisor");
 
   const DType result = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
   const std::string kind = c.node.text("kind");
-  const State state = state_of(kind, arg_dtype(c, "self"), result);
-  const std::optional<Expr> divisor =
-      c.node.has("divisor") ? std::optional(c.node.expr("divisor")) : std::nullopt;
+  const State state = state_of(kind, c.dtype("self"), result);
   RowShape shape = pass.walk.row_shape(c.graph);
   shape.shuffles = state.type != "int64_t";
+  shape.longest = 1;  // chunks_for keeps rows short
 
   std::vector<Tactic> tactics;
   const std::vector<RowStrategy> strategies = row_strategies(c.device, shape);
   for (const RowStrategy& strategy : strategies) {
-    const std::string name = "reduce_" + kind + "_" + strategy.suffix();
-    const int64_t chunks = chunks_for(c.device, strategy, shape);
-    if (chunks > 1) {
-      Pass first = pass;
-      first.chunks = chunks;
-      first.to = b.scratch("partial", state.stored, {Expr(chunks), outputs});
-      Pass second{.from = first.to, .to = pass.to, .accessor = {"x_element(i)", "x_raw(i)"}};
-      second.walk = reduce_walk({.shape = {Expr(chunks), outputs}, .strides = {outputs, Expr(1)}},
-                                {0});
-      second.divisor = divisor;
-      tactics.push_back({.name = name + "_split" + std::to_string(chunks),
-                         .steps = {step_of(first, state, strategy),
-                                   step_of(second, state, strategies.back())}});
+    Tactic tactic{.name = "reduce_" + kind + "_" + strategy.suffix()};
+    pass.chunks = chunks_for(c, strategy, pass.walk);
+    if (pass.chunks == Expr(1)) {
+      tactic.steps = {step_of(pass, state, strategy)};
+    } else {
+      tactic.name += "_split";
+      tactic.steps = split(b, pass, state, strategy, strategies.back());
     }
-    if (chunks == 1 || &strategy == &strategies.back()) {
-      Pass only = pass;
-      only.divisor = divisor;
-      tactics.push_back({.name = name, .steps = {step_of(only, state, strategy)}});
-    }
+    tactics.push_back(std::move(tactic));
   }
   b.emit(std::move(tactics));
 }

@@ -26,6 +26,7 @@ ReduceWalk reduce_walk(const Source& source, const std::vector<int64_t>& dims) {
 RowShape ReduceWalk::row_shape(const Graph& graph) const {
   return {.rows = typical(graph, outputs()),
           .length = typical(graph, length()),
+          .longest = length().bounds(graph.symbols).second,
           .contiguous = run_stride == Expr(1) || outputs() == Expr(1)};
 }
 

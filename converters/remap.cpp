@@ -66,24 +66,32 @@ void flip(const NodeContext& c, Builder& b) {
   emit(c, b, {"FLIP", shifts});
 }
 
+/// Without dimensions: in row-major order over the whole tensor.
+void roll_flat(const NodeContext& c, Builder& b, const Expr& shift) {
+  const Expr elements = product(c.output().shape);
+  Step step{.kernel = "remap",
+            .defines = {{"MAP", "WRAP"},
+                        {"CONSTANT", "0"},
+                        {"REMAP_AXES", "LAST_AXIS(elements, shift, 1u)"},
+                        {"x_element(i)", "x_load(i)"}},
+            .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
+            .params = {param("elements", elements),
+                       {.name = "shift", .value = shift, .is_signed = true}}};
+  emit_flat(b, std::move(step), elements);
+}
+
 void roll(const NodeContext& c, Builder& b) {
-  const auto rank = static_cast<int64_t>(c.output().shape.size());
-  std::vector<Expr> shifts(rank, Expr(0));
   const std::vector<int64_t> dims = c.node.integers("dims");
   const std::vector<Expr> by = c.node.exprs("shifts");
+  if (dims.empty()) return roll_flat(c, b, by.at(0));
+  const auto rank = static_cast<int64_t>(c.output().shape.size());
+  std::vector<Expr> shifts(rank, Expr(0));
   for (size_t i = 0; i < dims.size(); ++i) shifts.at(c.wrap(dims[i], rank)) += by.at(i);
   emit(c, b, {"WRAP", shifts});
 }
 
 void repeat(const NodeContext& c, Builder& b) {
   emit(c, b, {"WRAP", std::vector<Expr>(c.output().shape.size(), Expr(0))});
-}
-
-std::string roll_unsupported(const NodeContext& c) {
-  if (!c.node.has("dims") || c.node.integers("dims").empty()) {
-    return "[aten::roll] without dims it rolls the flattened tensor";
-  }
-  return "";
 }
 
 ExampleGraph remapped(const std::string& op, DType dtype, Shape out) {
@@ -131,8 +139,7 @@ const RegisterConverter movers{
           [](const NodeContext& c) { return fill_unsupported(c.node, "value"); }),
     mover("aten::flip", flip, examples("aten::flip", {5, 3, 7}, {{"dims", ints({0, 2})}})),
     mover("aten::roll", roll,
-          examples("aten::roll", {5, 3, 7}, {{"shifts", ints({2, -1})}, {"dims", ints({0, 2})}}),
-          roll_unsupported),
+          examples("aten::roll", {5, 3, 7}, {{"shifts", ints({2, -1})}, {"dims", ints({0, 2})}})),
     mover("aten::repeat", repeat, examples("aten::repeat", {2, 10, 3, 14}, {})),
     edge("aten::reflection_pad1d", "REFLECT", 1),
     edge("aten::reflection_pad2d", "REFLECT", 2),

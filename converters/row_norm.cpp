@@ -7,6 +7,8 @@
 namespace tv {
 namespace {
 
+constexpr int64_t kPasses = 4;  // mean, spread, result; each a little more than its elements
+
 struct Norm {
   Expr rows, count;
   double eps = 0;
@@ -40,7 +42,10 @@ void emit(const NodeContext& c, Builder& b, const Norm& norm) {
   }
 
   std::vector<Tactic> tactics;
-  const RowShape shape{.rows = typical(c.graph, norm.rows), .length = typical(c.graph, norm.count)};
+  const RowShape shape{.rows = typical(c.graph, norm.rows),
+                       .length = typical(c.graph, norm.count),
+                       .longest = norm.count.bounds(c.graph.symbols).second,
+                       .passes = kPasses};
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
     strategy.apply(step, norm.rows);
@@ -56,7 +61,7 @@ ValueId wanted(const NodeContext& c, size_t output) {
 
 /// Rows and columns of a norm over the last dimensions.
 Norm trailing(const NodeContext& c) {
-  const Shape& shape = arg_shape(c, "input");
+  const Shape& shape = c.shape("input");
   const size_t lead = shape.size() - c.node.exprs("normalized_shape").size();
   return {.rows = product_of(shape, 0, lead), .count = product_of(shape, lead, shape.size())};
 }
@@ -78,8 +83,9 @@ void rms_norm(const NodeContext& c, Builder& b) {
   emit(c, b, norm);
 }
 
-void group_norm(const NodeContext& c, Builder& b) {
-  const Shape& shape = arg_shape(c, "input");
+/// Rows and columns of a norm over groups of channels.
+Norm grouping(const NodeContext& c) {
+  const Shape& shape = c.shape("input");
   const bool native = c.node.op == "aten::native_group_norm";
   const int64_t groups = c.node.integer(native ? "group" : "num_groups");
   Norm norm;
@@ -88,13 +94,23 @@ void group_norm(const NodeContext& c, Builder& b) {
   norm.groups = groups;
   norm.rows = shape[0] * groups;
   norm.count = norm.group_channels * norm.spatial;
+  return norm;
+}
+
+void group_norm(const NodeContext& c, Builder& b) {
+  Norm norm = grouping(c);
   norm.eps = c.node.number("eps");
   norm.mean = wanted(c, 1);
   norm.rstd = wanted(c, 2);
   emit(c, b, norm);
 }
 
-std::string input_floats(const NodeContext& c) { return floats_only(c, "input"); }
+std::string unsupported(const NodeContext& c) {
+  const bool grouped = c.node.find("normalized_shape") == nullptr;
+  const Expr length = (grouped ? grouping(c) : trailing(c)).count;
+  const std::string floats = floats_only(c, "input");
+  return floats.empty() ? row_too_long(c, length, kPasses) : floats;
+}
 
 /// A norm of the last dimension of (7, length), with every output used.
 Graph trailing_example(const std::string& op, DType dtype, int64_t length, bool affine) {
@@ -130,7 +146,7 @@ using Examples = decltype(Converter::examples);
 
 Converter norm(std::string op, decltype(Converter::convert) convert, Examples examples) {
   return {.op = std::move(op),
-          .unsupported = input_floats,
+          .unsupported = unsupported,
           .convert = std::move(convert),
           .reads_views = {"weight", "bias"},
           .epilogue = true,

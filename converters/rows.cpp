@@ -21,15 +21,26 @@ void RowStrategy::apply(Step& step, const Expr& rows) const {
   step.defines.emplace_back("SUBGROUP", kind == Kind::kSubgroup ? "1" : "0");
 }
 
+std::string row_too_long(const NodeContext& c, const Expr& length, int64_t passes) {
+  const int64_t most = kCpuIterations / passes * std::max(c.device.subgroup_size, 1u);
+  if (!c.device.is_cpu() || length.bounds(c.graph.symbols).first <= most) return "";
+  return "[" + c.node.op + "] rows of " + length.str() + " elements; this device takes " +
+         std::to_string(most);
+}
+
 std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowShape& shape) {
   using Kind = RowStrategy::Kind;
   const uint32_t width = std::max(device.subgroup_size, 1u);
   const RowStrategy lane{.kind = Kind::kLane, .local = device.is_cpu() ? width : 64};
   std::vector<RowStrategy> result;
   if (device.is_cpu()) {
-    // A row per lane needs enough rows for both cores' lanes.
-    if (shape.rows < 4 * width && shape.length >= 2 * width && shape.shuffles) {
+    // A row per lane needs enough rows for both cores' lanes, and few enough iterations.
+    const bool few = shape.rows < 4 * width && shape.length >= 2 * width;
+    const bool long_rows = shape.longest > kCpuIterations / shape.passes;
+    if ((few || long_rows) && shape.shuffles) {
       result.push_back({.kind = Kind::kSubgroup, .local = width, .subgroup = width});
+    } else if (long_rows) {
+      result.push_back({.kind = Kind::kGroup, .local = 64});
     }
   } else {
     const bool few = shape.rows < 4096;

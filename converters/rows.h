@@ -21,12 +21,22 @@ struct RowStrategy {
   void apply(Step& step, const Expr& rows) const;
 };
 
-/// What decides: all at typical sizes.
+/// lavapipe ends every loop of an invocation once they made 65535 iterations together: a kernel that
+/// could need more must share the work out or count several elements an iteration.
+inline constexpr int64_t kCpuIterations = 60000;
+
+/// What decides: rows and length at typical sizes.
 struct RowShape {
   int64_t rows = 1, length = 1;
+  int64_t longest = 1;      ///< upper bound of the length; kUnbounded: none
+  int64_t passes = 1;       ///< how often a kernel walks the row
   bool contiguous = true;   ///< a row's elements lie side by side
   bool shuffles = true;     ///< the kernel's state is of 32-bit words, as shuffles need
 };
+
+/// "" where rows of `length` elements, walked `passes` times by a subgroup, stay within what the
+/// device's loops can do.
+std::string row_too_long(const NodeContext& context, const Expr& length, int64_t passes);
 
 /// Candidates, best first; the last is the reference, a row per invocation.
 std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowShape& shape);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "converters/steps.h"
+#include "converters/rows.h"
 
 namespace tv {
 namespace {
@@ -86,6 +86,10 @@ void emit(const NodeContext& c, Builder& b, const Scatter& s) {
 }
 
 std::string too_many(const NodeContext& c, const Expr& rows, const Expr& entries) {
+  if (c.device.is_cpu() && entries.bounds(c.graph.symbols).first > kCpuIterations) {
+    return "[" + c.node.op + "] " + entries.str() + " entries; this device takes " +
+           std::to_string(kCpuIterations);
+  }
   const int64_t comparisons = typical(c.graph, rows) * typical(c.graph, entries);
   if (comparisons <= kMostComparisons) return "";
   return "[" + c.node.op + "] " + std::to_string(comparisons) +

@@ -5,8 +5,10 @@
 namespace tv {
 namespace {
 
+constexpr int64_t kPasses = 4;  // largest, sum, result; each a little more than its elements
+
 DimSplit split_of(const NodeContext& c, const std::string& arg) {
-  const Shape& shape = arg_shape(c, arg);
+  const Shape& shape = c.shape(arg);
   const auto rank = static_cast<int64_t>(shape.size());
   return split_at(shape, rank == 0 ? 0 : c.wrap(c.node.integer("dim"), rank));
 }
@@ -22,6 +24,8 @@ void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& b
   const Expr rows = split.outer * split.inner;
   const RowShape shape{.rows = typical(c.graph, rows),
                        .length = typical(c.graph, split.size),
+                       .longest = split.size.bounds(c.graph.symbols).second,
+                       .passes = kPasses,
                        .contiguous = split.inner == Expr(1)};
   std::vector<Tactic> tactics;
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
@@ -80,6 +84,8 @@ std::vector<Graph> backward_examples(const std::string& op) {
 
 Converter softmax(std::string op, bool log) {
   return {.op = op,
+          .unsupported =
+              [](const NodeContext& c) { return row_too_long(c, split_of(c, "self").size, kPasses); },
           .convert = forward(log),
           .prologue_arg = "self",
           .epilogue = true,
@@ -88,7 +94,12 @@ Converter softmax(std::string op, bool log) {
 
 Converter softmax_backward(std::string op, bool log) {
   return {.op = op,
-          .unsupported = [](const NodeContext& c) { return floats_only(c, "output"); },
+          .unsupported =
+              [](const NodeContext& c) {
+                const std::string floats = floats_only(c, "output");
+                return !floats.empty() ? floats
+                                       : row_too_long(c, split_of(c, "output").size, kPasses);
+              },
           .convert = backward(log),
           .epilogue = true,
           .examples = [op] { return backward_examples(op); }};

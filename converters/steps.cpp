@@ -73,27 +73,11 @@ std::pair<std::string, std::string> Source::accessor(const std::string& operand)
   return {operand + "_element(i)", operand + (raw ? "_raw(i)" : "_load(i)")};
 }
 
-namespace {
-
-bool has_head(const NodeContext& c, const std::string& arg) {
-  return c.node.prologue && c.node.prologue_arg == arg;
-}
-
-}  // namespace
-
-const Shape& arg_shape(const NodeContext& c, const std::string& arg) {
-  return has_head(c, arg) ? c.node.prologue_shape : c.shape(arg);
-}
-
-DType arg_dtype(const NodeContext& c, const std::string& arg) {
-  return has_head(c, arg) ? c.node.prologue->instrs.back().result : c.dtype(arg);
-}
-
 Source source_of(const NodeContext& c, const Builder& builder, const std::string& arg) {
   Source s;
   s.value = c.node.input(arg);
-  s.shape = arg_shape(c, arg);
-  s.raw = !has_head(c, arg);
+  s.shape = c.shape(arg);
+  s.raw = !(c.node.prologue && c.node.prologue_arg == arg);
   s.strides = s.raw ? builder.strides_of(s.value) : contiguous_strides(s.shape);
   return s;
 }
@@ -148,12 +132,17 @@ void Walk::add_to(Step& step, const std::string& name) const {
 
 bool is_used(const Graph& graph, ValueId value) {
   if (value == kNoValue) return false;
+  // Views of a value are read in its place once layouts are chosen.
+  const auto reads = [&](ValueId read) {
+    const std::optional<View>& view = graph.value(read).view;
+    return read == value || (view && view->base == value);
+  };
   for (const GraphOutput& o : graph.outputs) {
-    if (o.value == value) return true;
+    if (reads(o.value)) return true;
   }
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
-    const std::vector<ValueId> reads = n.all_inputs();
-    return std::find(reads.begin(), reads.end(), value) != reads.end();
+    const std::vector<ValueId> inputs = n.all_inputs();
+    return std::any_of(inputs.begin(), inputs.end(), reads);
   });
 }
 

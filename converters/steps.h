@@ -48,10 +48,6 @@ struct Source {
   std::pair<std::string, std::string> accessor(const std::string& operand) const;
 };
 Source source_of(const NodeContext& context, const Builder& builder, const std::string& arg);
-/// Shape of a tensor argument, also where a head is fused into it.
-const Shape& arg_shape(const NodeContext& context, const std::string& arg);
-/// dtype of a tensor argument's elements, after the head where one is fused into it.
-DType arg_dtype(const NodeContext& context, const std::string& arg);
 
 /// Coordinates walked together: `sizes` outermost first, one list of strides per target.
 struct Walk {

@@ -6,7 +6,7 @@ namespace tv {
 namespace {
 
 void convert(const NodeContext& c, Builder& b, bool lower) {
-  const Shape& shape = arg_shape(c, "self");
+  const Shape& shape = c.shape("self");
   const Expr elements = product(shape);
   Step step{.kernel = "triangle",
             .defines = {{"LOWER", lower ? "1" : "0"}},

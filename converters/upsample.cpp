@@ -23,7 +23,7 @@ std::vector<double> scales_of(const Node& node) {
 const char* image(const Node& node) { return node.find("input") != nullptr ? "input" : "self"; }
 
 void convert(const NodeContext& c, Builder& b, const std::string& mode) {
-  const Planes in = planes_of(arg_shape(c, image(c.node)), 2);
+  const Planes in = planes_of(c.shape(image(c.node)), 2);
   const Planes out = planes_of(c.output().shape, 2);
   const bool align = c.node.flag("align_corners");
   std::vector<double> scales = scales_of(c.node);

@@ -5,6 +5,7 @@ elements states how many (`length`): both sides then round differently on the wa
 grows like sqrt(length) units of the accumulator's precision (float32, also for 16-bit results).
 """
 
+import copy
 import math
 
 import torch
@@ -65,10 +66,14 @@ def check(function, *args, length=1, more=(), dynamic=None, double=False, **opti
                              options={**OPTIONS, **options})
     with torch.no_grad():
         for case in (args, *more):
-            expected = _in_double(function, case) if double else function(*case)
-            compare(compiled(*case), expected, length)
+            expected = (_in_double if double else _eager)(function, copy.deepcopy(case))
+            compare(compiled(*copy.deepcopy(case)), expected, length)
     made = compilations.compilations()
     assert made and all(c.engines for c in made), "no engine was built"
+
+
+def _eager(function, args):
+    return function(*args)
 
 
 def _in_double(function, args):

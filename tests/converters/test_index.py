@@ -1,0 +1,101 @@
+"""Reads and writes at places that indices name: embedding, gather, index, scatter, index_put."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from parity import FLOATS, check, check_gradients, tensor
+
+
+def indices(*shape, size, dtype=torch.int64, seed=3):
+    return tensor(*shape, dtype=dtype, low=0, high=size, seed=seed)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_embedding(dtype):
+    check(lambda w, i, j: (F.embedding(i, w), F.embedding(j, w, padding_idx=3) * 2),
+          tensor(37, 11, dtype=dtype), indices(3, 5, size=37), indices(7, size=37, dtype=torch.int32))
+
+
+def test_index_select():
+    check(lambda x, i: (x.index_select(0, i), x.index_select(1, i), x.index_select(-1, i),
+                        x.transpose(0, 1).index_select(0, i)), tensor(5, 7, 11), indices(4, size=5))
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_gather(dim):
+    shape = [3, 5, 7]
+    shape[dim] = 9
+    size = [5, 7, 11][dim]
+    check(lambda x, i: (x.gather(dim, i), x.abs().gather(dim, i)), tensor(5, 7, 11),
+          indices(*shape, size=size))
+
+
+def test_advanced_indexing():
+    def function(x, i, j):
+        return (x[i], x[:, i], x[i, j], x[:, i, j], x[i, :, j], x[i[:, None], j], x[-1 - i], x[i, 2],
+                x[None, i], x[i.view(2, 2), :, 1])
+    check(function, tensor(5, 7, 11), indices(4, size=5), indices(4, size=5, seed=4))
+
+
+def test_types():
+    for dtype in (torch.float16, torch.int64, torch.bool, torch.uint8):
+        check(lambda x, i: (x[i], x.gather(0, i), x.index_select(0, i)), tensor(7, dtype=dtype),
+              indices(11, size=7))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_scatter(dim):
+    # Each index at most once along the dimension: what torch leaves open otherwise.
+    index = torch.stack([torch.randperm(7, generator=torch.Generator().manual_seed(k))[:4]
+                         for k in range(3)], 1 - dim)
+
+    def function(x, i, s):
+        return (x.scatter(dim, i, s), x.scatter(dim, i, 2.5), x.scatter_add(dim, i, s),
+                torch.zeros_like(x).scatter(dim, i, -1))
+    check(function, tensor(7, 7), index, tensor(*index.shape, seed=1))
+
+
+def test_scatter_add_with_collisions():
+    check(lambda x, i, s: (x.scatter_add(0, i, s), x.scatter_add(1, i, s)), tensor(5, 7),
+          indices(3, 4, size=5), tensor(3, 4, seed=1))
+
+
+def test_index_put():
+    def function(x, i, j, v):
+        return (x.index_put((i,), v), x.index_put((i, j), v[:, 0], accumulate=True),
+                x.index_put((i,), v[0]), x.index_put((-1 - i,), v, accumulate=True))
+    check(function, tensor(7, 5), torch.tensor([3, 0, 6]), torch.tensor([1, 4, 2]), tensor(3, 5))
+
+
+def test_sums_of_collisions():
+    check(lambda x, i, v: x.index_put((i,), v, accumulate=True), tensor(5, 11), indices(113, size=5),
+          tensor(113, 11), length=113)
+
+
+def test_gradients():
+    i = indices(41, size=11)
+    check_gradients(lambda w: (F.embedding(i, w), w[i], w.index_select(1, i), w.gather(0, i[None, :29])),
+                    tensor(11, 29), length=41)
+    check_gradients(lambda w: F.embedding(i, w, padding_idx=3), tensor(11, 29), length=41)
+
+
+def test_cross_entropy():
+    target = indices(29, size=37)
+    check_gradients(lambda x: F.cross_entropy(x, target), tensor(29, 37), length=37)
+
+
+def test_indices_out_of_range_stay_inside():
+    """Torch raises; an engine reads the nearest element, never outside of the buffer."""
+    function = torch.compile(lambda w, i: F.embedding(i, w) + 0, backend="vulkan",
+                             options={"min_block_size": 1})
+    w = tensor(5, 3)
+    out = function(w, torch.tensor([0, 4, 1000000, -7]))
+    assert torch.equal(out, w[[0, 4, 4, 0]])
+
+
+def test_dynamic_shapes():
+    def function(w, i):
+        return F.embedding(i, w), w[i], w.index_select(1, i.flatten())
+    check(function, tensor(11, 13), indices(3, 5, size=11),
+          more=[(tensor(29, 13), indices(2, 7, size=13)), (tensor(5, 13), indices(4, 4, size=5))],
+          dynamic=True)

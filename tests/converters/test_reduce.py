@@ -1,0 +1,93 @@
+"""Reductions: sets of dimensions, types with torch's accumulation, nan, sizes around the switches."""
+
+import pytest
+import torch
+from parity import FLOATS, INTS, check, tensor
+
+SHAPE = (3, 5, 7, 11)
+DIMS = [(0,), (1,), (-1,), (0, 1), (2, 3), (0, 2), (1, 3), (0, 1, 2, 3)]
+
+
+@pytest.mark.parametrize("dims", DIMS)
+def test_dimensions(dims):
+    def function(x):
+        return (x.sum(dims), x.mean(dims, keepdim=True), x.amax(dims), x.amin(dims, keepdim=True),
+                x.var(dims, correction=1), x.std(dims, correction=0, keepdim=True),
+                torch.linalg.vector_norm(x, 2, dims), torch.linalg.vector_norm(x, 1, dims),
+                torch.linalg.vector_norm(x, float("inf"), dims), (x > 0).any(dims), (x > -2).all(dims))
+    check(function, tensor(*SHAPE), length=100)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_positions(dim):
+    def function(x):
+        return (x.argmax(dim), x.argmin(dim, keepdim=True), *x.max(dim), *x.min(dim, keepdim=True),
+                x.prod(dim))
+    check(function, tensor(5, 7, 11), length=11)
+
+
+def test_whole_tensors():
+    def function(x):
+        return (x.sum(), x.mean(), x.max(), x.min(), x.argmax(), x.argmin(), x.var(), x.std(),
+                x.norm(), torch.std_mean(x), (x > 3).any(), (x == x).all())
+    check(function, tensor(29, 37), length=1000)
+
+
+@pytest.mark.parametrize("dtype", INTS + (torch.bool,))
+def test_integers(dtype):
+    def function(x):
+        results = [x.sum(1), x.sum((0, 1)), x.prod(1), x.any(0), x.all(1), x.amax(1), x.amin(0)]
+        if dtype != torch.bool:
+            results += [x.argmax(1), x.argmin(0), *x.max(1), x.max()]
+        return results, x.sum(1, dtype=torch.float32), x.sum(0, dtype=torch.int32)
+    check(function, tensor(11, 7, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+def test_16_bit_floats(dtype):
+    def function(x):
+        return x.sum(1), x.mean((0, 1)), x.amax(0), x.argmax(1), x.var(1), x.norm(dim=0), x.sum(
+            0, dtype=torch.float32)
+    check(function, tensor(37, 113, dtype=dtype), double=True, length=100)
+
+
+def test_nan_and_infinity():
+    x = tensor(5, 37)
+    x[0, 5], x[1, 7], x[2, 3], x[2, 9] = float("nan"), float("inf"), float("-inf"), float("nan")
+
+    def function(x):
+        return (x.sum(1), x.amax(1), x.amin(1), x.argmax(1), x.argmin(1), *x.max(1), *x.min(0),
+                x.any(1), x.mean(0))
+    check(function, x, length=37)
+
+
+def test_ties_take_the_first():
+    check(lambda x: (x.argmax(1), x.argmin(1), x.argmax(0), x.max(1)[1], x.argmax()),
+          tensor(7, 300, dtype=torch.int64, low=-2, high=3))
+
+
+def test_empty_and_scalar():
+    check(lambda x, y: (x.sum(0), x.sum(1), x.mean(1), x.prod(0), x.any(1), x.all(0), y.sum(), y.mean(0),
+                        y.amax(-1), y.argmax(), y.var(correction=0)), tensor(3, 0), tensor())
+
+
+@pytest.mark.parametrize("shape", [(1, 100003), (2, 65537), (131, 70000), (70001, 3), (257, 1031)])
+def test_long(shape):
+    check(lambda x: (x.sum(1), x.sum(0), x.mean(), x.amax(1), x.argmax(1)), tensor(*shape),
+          length=max(shape))
+
+
+def test_heads_and_tails_fuse():
+    def function(x, y):
+        return torch.relu((x * y + 1).sum(-1) * 0.5), (x - y).abs().amax(0) + 1, (x > y).sum(1)
+    check(function, tensor(11, 37), tensor(11, 37, seed=1), length=37)
+
+
+def test_views_are_read_in_place():
+    check(lambda x: (x.permute(2, 0, 1).sum(1), x[:, ::2, 1:].mean((0, 2)), x.expand(3, 5, 7, 11).sum(0)),
+          tensor(5, 7, 11), length=50)
+
+
+def test_dynamic_shapes():
+    check(lambda x: (x.mean(1), x.sum((0, 2)), x.var(-1), x.amax(0), x.argmax(1)), tensor(5, 7, 11),
+          more=[(tensor(3, 29, 2),), (tensor(41, 2, 300),)], dynamic=True, length=300)
