@@ -58,6 +58,8 @@ WeightCache::Entry WeightCache::prepare(const Engine& engine,
     const at::Tensor& weight = weights[i];
     check_dtype("weight", bindings[i], weight, truncate_);
     hosts.push_back(to_host(weight, to_torch(bindings[i].dtype)));
+    // A set may read the tensors' own memory: what must not change is copied.
+    if (immutable_) hosts.back() = hosts.back().clone();
     if (host_tensor(hosts.back()).size_bytes !=
         product(bindings[i].shape).constant().value_or(-1) * size_bytes(bindings[i].dtype)) {
       throw Error(ErrorKind::kUser, "[torch_vulkan::execute] shape of weight '" +
