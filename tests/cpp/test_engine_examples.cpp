@@ -1,0 +1,122 @@
+// Every converter's examples as engines on the device: a poisoned arena and full barriers give the
+// same bits as a plain run, the hazard check passes, and it fails for each barrier left out.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "csrc/compile.h"
+#include "csrc/converter.h"
+#include "runtime/error.h"
+#include "tests/cpp/runtime_fixture.h"
+
+namespace tv {
+namespace {
+
+using test::ScopedModes;
+
+/// Bytes of small values that are valid for `dtype`: floats in [-1, 1), integers and booleans 0 or
+/// 1 (they may be indices).
+std::vector<uint8_t> sample(DType dtype, int64_t numel, uint32_t seed) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(numel * size_bytes(dtype)));
+  uint32_t state = seed * 2654435761U + 1;
+  for (int64_t i = 0; i < numel; ++i) {
+    state = state * 1664525U + 1013904223U;
+    const uint32_t random = state >> 8;
+    const float real = static_cast<float>(random) / 8388608.0F - 1.0F;
+    uint8_t* at = bytes.data() + i * size_bytes(dtype);
+    if (dtype == DType::kF32) {
+      std::memcpy(at, &real, 4);
+    } else if (dtype == DType::kF16) {  // ±0.5 … ±1
+      const auto half = static_cast<uint16_t>(0x3800U | (random & 0x83FFU));
+      std::memcpy(at, &half, 2);
+    } else if (dtype == DType::kBF16) {
+      const auto half = static_cast<uint16_t>(0x3F00U | (random & 0x807FU));
+      std::memcpy(at, &half, 2);
+    } else if (!is_float(dtype)) {
+      *at = static_cast<uint8_t>(random & 1);
+    }
+  }
+  return bytes;
+}
+
+/// One engine with its tensors at the symbols' typical values.
+class Case {
+ public:
+  Case(const EngineSpec& spec, const std::shared_ptr<Device>& device)
+      : engine_(Engine::create(device, spec)) {
+    for (const Symbol& s : spec.symbols) symbols_.push_back(s.opt);
+    uint32_t seed = 1;
+    for (const Binding& b : spec.weights) {
+      weight_data_.push_back(sample(b.dtype, product(b.shape).eval(symbols_), seed++));
+    }
+    for (const Binding& b : spec.inputs) {
+      input_data_.push_back(sample(b.dtype, product(b.shape).eval(symbols_), seed++));
+    }
+    weights_ = engine_->prepare_weights(tensors(weight_data_));
+  }
+
+  std::vector<std::vector<uint8_t>> run() {
+    std::vector<std::vector<uint8_t>> out;
+    for (const Binding& b : engine_->spec().outputs) {
+      const int64_t bytes = product(b.shape).eval(symbols_) * size_bytes(b.dtype);
+      out.emplace_back(static_cast<size_t>(bytes), uint8_t{0xCD});
+    }
+    engine_->run(*weights_, symbols_, tensors(input_data_), tensors(out));
+    return out;
+  }
+  EngineImpl& impl() { return test::impl(engine_); }
+  int64_t barriers() { return impl().barriers(symbols_); }
+
+ private:
+  static std::vector<HostTensor> tensors(std::vector<std::vector<uint8_t>>& data) {
+    std::vector<HostTensor> list;
+    for (auto& bytes : data) {
+      list.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
+    }
+    return list;
+  }
+
+  std::shared_ptr<Engine> engine_;
+  std::vector<int64_t> symbols_;
+  std::vector<std::vector<uint8_t>> weight_data_, input_data_;
+  std::shared_ptr<const WeightSet> weights_;
+};
+
+void check_case(Case& c) {
+  const auto plain = c.run();
+  EXPECT_EQ(c.run(), plain) << "two runs differ";
+  for (const DebugModes& modes : {DebugModes{.poison_arena = true, .check_hazards = true},
+                                  DebugModes{.full_barriers = true, .check_hazards = true}}) {
+    const ScopedModes scoped(modes);
+    EXPECT_EQ(c.run(), plain) << (modes.poison_arena ? "poisoned arena" : "full barriers");
+  }
+  for (int64_t k = 0; k < c.barriers(); ++k) {
+    const ScopedModes scoped({.remove_barrier = k});
+    c.run();
+    EXPECT_FALSE(c.impl().faults_of_last_recording().empty()) << "barrier " << k;
+  }
+}
+
+TEST(EngineExamples, PoisonBarriersAndHazardsAgree) {
+  const auto device = open_device("");
+  int64_t engines = 0;
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (!converter.examples) continue;
+    int example = 0;
+    for (Graph& graph : converter.examples()) {
+      SCOPED_TRACE(op + " example " + std::to_string(example++));
+      try {
+        Case c(compile(std::move(graph), Settings{}, profile(*device)), device);
+        check_case(c);
+        ++engines;
+      } catch (const Error& e) {
+        ADD_FAILURE() << e.what();
+      }
+    }
+  }
+  EXPECT_GT(engines, 10) << "the registry gave no examples";
+}
+
+}  // namespace
+}  // namespace tv
