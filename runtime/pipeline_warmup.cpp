@@ -3,6 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
 
 #include "runtime/error.h"
 #include "runtime/recorder.h"
@@ -10,47 +14,53 @@
 namespace tv {
 namespace {
 
-/// Zeroed pages that take no memory until they are touched.
-class LazyPages {
+/// Zeroed memory at a device address. On a host-pointer device its pages exist once touched.
+class Scratch {
  public:
-  explicit LazyPages(size_t bytes) : bytes_(bytes) {
-    pages_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+  Scratch(Device& device, int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
+    if (!device.host_pointers()) {
+      buffer_ = Allocation(device, bytes, MemoryUse::kDevice);
+      return;
+    }
+    pages_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pages_ == MAP_FAILED) throw Error(ErrorKind::kDevice, "[warm-up] no address space is left");
   }
-  ~LazyPages() { munmap(pages_, bytes_); }
-  LazyPages(const LazyPages&) = delete;
-  uint64_t address() const { return reinterpret_cast<uint64_t>(pages_); }
+  ~Scratch() {
+    if (pages_) munmap(pages_, bytes_);
+  }
+  Scratch(const Scratch&) = delete;
+
+  uint64_t address() const {
+    return pages_ ? reinterpret_cast<uint64_t>(pages_) : buffer_.address();
+  }
+  void record_clear(Device& device, VkCommandBuffer commands) const {
+    if (pages_) return;
+    device.api().vkCmdFillBuffer(commands, buffer_.buffer(), 0, VK_WHOLE_SIZE, 0);
+    record_barrier(device, commands, kCopyWrites, kShaderAccess);
+  }
 
  private:
-  void* pages_;
   size_t bytes_;
+  void* pages_ = nullptr;
+  Allocation buffer_;
 };
 
-/// The first dispatch of each pipeline, its operands laid out one after another with room between.
-struct WarmupProgram {
-  EncodedProgram program;
-  size_t scratch_bytes = 0;
-};
-
-/// Symbol values to warm up with; at least 1, so that no grid is empty.
-std::vector<int64_t> typical_symbols(const EngineSpec& spec) {
-  std::vector<int64_t> values;
-  for (const Symbol& s : spec.symbols) values.push_back(std::max<int64_t>({s.min, s.opt, 1}));
-  return values;
-}
-
-}  // namespace
-
-void warm_pipelines(Device& device, const EngineSpec& spec,
-                    const std::vector<OwnedPipeline>& pipelines) {
-  if (!device.profile().is_cpu()) return;  // GPU drivers compile when a pipeline is made
-  constexpr int64_t kRoom = 1 << 20;       // kernels may load past a range that is empty or short
-  const std::vector<int64_t> symbols = typical_symbols(spec);
-  EngineSpec firsts;
-  firsts.pipelines = spec.pipelines;
-  std::vector<bool> seen(spec.pipelines.size(), false);
+/// One workgroup of the first dispatch of a pipeline, its operands laid out one after another.
+struct WarmupPlan {
+  std::vector<EncodedProgram> programs;  ///< one dispatch each
+  std::vector<uint32_t> pipelines;       ///< of each program
   int64_t scratch_bytes = 0;
+};
+
+WarmupPlan plan_warmup(const EngineSpec& spec, const DeviceProfile& profile) {
+  constexpr int64_t kRoom = 1 << 20;  // kernels may load past a range that is empty or short
+  std::vector<int64_t> symbols;
+  for (const Symbol& s : spec.symbols) symbols.push_back(std::max<int64_t>({s.min, s.opt, 1}));
+  WarmupPlan plan;
+  std::vector<bool> seen(spec.pipelines.size(), false);
+  EngineSpec one;
+  one.pipelines = spec.pipelines;
   for (const auto* program : {&spec.weight_program, &spec.dispatches}) {
     for (const Dispatch& dispatch : *program) {
       if (seen[dispatch.pipeline]) continue;
@@ -62,43 +72,119 @@ void warm_pipelines(Device& device, const EngineSpec& spec,
         operand = {0, Expr(at), Expr(size), operand.read, operand.write};
         at += (size + 2 * kRoom - 1) / kRoom * kRoom;
       }
-      scratch_bytes = std::max(scratch_bytes, at);
+      plan.scratch_bytes = std::max(plan.scratch_bytes, at + kRoom);
       d.grid = {Expr(1), Expr(1), Expr(1)};
-      firsts.dispatches.push_back(std::move(d));
+      one.dispatches = {std::move(d)};
+      const Placement place{};
+      plan.programs.push_back(
+          encode({.spec = one,
+                  .program = one.dispatches,
+                  .symbols = symbols,
+                  .placements = {&place, 1},
+                  .max_grid = {profile.max_grid[0], profile.max_grid[1], profile.max_grid[2]},
+                  .modes = {}}));
+      plan.pipelines.push_back(dispatch.pipeline);
     }
   }
-  if (firsts.dispatches.empty()) return;
-  scratch_bytes += kRoom;
+  return plan;
+}
 
-  const Placement place{};
-  const auto& g = device.profile().max_grid;
-  EncodedProgram program = encode({.spec = firsts,
-                                   .program = firsts.dispatches,
-                                   .symbols = symbols,
-                                   .placements = {&place, 1},
-                                   .max_grid = {g[0], g[1], g[2]},
-                                   .modes = {.full_barriers = true}});
-  LazyPages pages(device.host_pointers() ? static_cast<size_t>(scratch_bytes) : 1);
-  Allocation buffer;
-  if (!device.host_pointers()) buffer = Allocation(device, scratch_bytes, MemoryUse::kDevice);
-  const uint64_t address = buffer ? buffer.address() : pages.address();
-  patch_addresses(program, {&address, 1});
-  Allocation blocks;
-  if (const int64_t bytes = param_block_bytes(program)) {
-    blocks = Allocation(device, bytes, MemoryUse::kUpload);
+/// Runs programs of a plan on one device.
+class Warmer {
+ public:
+  Warmer(Device& device, const WarmupPlan& plan)
+      : device_(device),
+        plan_(plan),
+        scratch_(device, plan.scratch_bytes),
+        pool_(device.make_command_pool()),
+        fence_(device.make_fence()),
+        commands_(allocate_commands(device, pool_.get())) {}
+
+  void run(size_t i, const std::vector<OwnedPipeline>& pipelines) {
+    EncodedProgram program = plan_.programs[i];
+    const uint64_t address = scratch_.address();
+    patch_addresses(program, {&address, 1});
+    Allocation blocks;
+    if (const int64_t bytes = param_block_bytes(program)) {
+      blocks = Allocation(device_, bytes, MemoryUse::kUpload);
+    }
+    begin_commands(device_, commands_);
+    scratch_.record_clear(device_, commands_);
+    record_dispatches(device_, commands_, program, pipelines, blocks);
+    end_commands(device_, commands_);
+    device_.submit(commands_, fence_.get());
+    device_.wait_and_reset(fence_.get());
   }
-  const OwnedCommandPool pool = device.make_command_pool();
-  const OwnedFence fence = device.make_fence();
-  const VkCommandBuffer commands = allocate_commands(device, pool.get());
-  begin_commands(device, commands);
-  if (buffer) {
-    device.api().vkCmdFillBuffer(commands, buffer.buffer(), 0, VK_WHOLE_SIZE, 0);
-    record_barrier(device, commands, kCopyWrites, kShaderAccess);
+
+ private:
+  Device& device_;
+  const WarmupPlan& plan_;
+  Scratch scratch_;
+  OwnedCommandPool pool_;
+  OwnedFence fence_;
+  VkCommandBuffer commands_;
+};
+
+/// Threads that compile pipelines on devices of their own: what they make stays in the driver's
+/// disk cache, where the engine's device finds it. (lavapipe compiles in a device's queue thread.)
+class Helpers {
+ public:
+  Helpers(const Device& device, const EngineSpec& spec, const WarmupPlan& plan,
+          std::atomic<size_t>& next) {
+    constexpr unsigned kMost = 3;
+    const unsigned cores = std::thread::hardware_concurrency();
+    for (unsigned i = 1; i < std::min(cores, kMost + 1); ++i) {
+      threads_.emplace_back([&device, &spec, &plan, &next] {
+        try {
+          Device own(device.physical());
+          Warmer warmer(own, plan);
+          std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
+          for (size_t i = next++; i < plan.programs.size(); i = next++) {
+            const uint32_t p = plan.pipelines[i];
+            pipelines[p] = create_pipeline(own, spec, p);
+            warmer.run(i, pipelines);
+          }
+        } catch (const Error&) {
+          // The engine's device compiles the same pipelines next and reports what is wrong.
+        }
+      });
+    }
   }
-  record_dispatches(device, commands, program, pipelines, blocks);
-  end_commands(device, commands);
-  device.submit(commands, fence.get());
-  device.wait_and_reset(fence.get());
+  ~Helpers() {
+    for (std::thread& t : threads_) t.join();
+  }
+  Helpers(const Helpers&) = delete;
+
+ private:
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+void warm_pipelines(Device& device, const EngineSpec& spec,
+                    const std::vector<OwnedPipeline>& pipelines) {
+  if (!device.profile().is_cpu()) return;  // GPU drivers compile when a pipeline is made
+  const WarmupPlan plan = plan_warmup(spec, device.profile());
+  if (plan.programs.empty()) return;
+  constexpr auto kCompiled = std::chrono::milliseconds(15);  // slower than any read from the cache
+  std::vector<bool> warm(plan.programs.size(), false);
+  std::atomic<size_t> next{0};
+  Warmer warmer(device, plan);
+  {
+    std::optional<Helpers> helpers;
+    for (size_t i = next++; i < plan.programs.size(); i = next++) {
+      const auto start = std::chrono::steady_clock::now();
+      warmer.run(i, pipelines);
+      warm[i] = true;
+      const bool compiled = std::chrono::steady_clock::now() - start > kCompiled;
+      if (compiled && !helpers && next + 1 < plan.programs.size()) {
+        helpers.emplace(device, spec, plan, next);
+      }
+    }
+  }
+  for (size_t i = 0; i < plan.programs.size(); ++i) {
+    if (!warm[i]) warmer.run(i, pipelines);
+  }
 }
 
 }  // namespace tv

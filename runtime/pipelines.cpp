@@ -21,8 +21,8 @@ std::string first_user(const EngineSpec& spec, uint32_t pipeline) {
   return "pipeline " + std::to_string(pipeline);
 }
 
-OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
-                              VkShaderModule module) {
+OwnedPipeline create_from_module(Device& device, const EngineSpec& spec, uint32_t index,
+                                 VkShaderModule module) {
   const Pipeline& wanted = spec.pipelines[index];
   std::vector<VkSpecializationMapEntry> entries;
   for (uint32_t i = 0; i < wanted.spec_constants.size(); ++i) entries.push_back({i, i * 4, 4});
@@ -111,13 +111,19 @@ void for_each_parallel(size_t count, const Task& task) {
 
 }  // namespace
 
+OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index) {
+  const OwnedShaderModule module =
+      create_module(device, spec.modules.at(spec.pipelines.at(index).module));
+  return create_from_module(device, spec, index, module.get());
+}
+
 std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec) {
   std::vector<OwnedShaderModule> modules;
   for (const auto& words : spec.modules) modules.push_back(create_module(device, words));
   std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
   for_each_parallel(pipelines.size(), [&](size_t i) {
-    pipelines[i] = create_pipeline(device, spec, static_cast<uint32_t>(i),
-                                   modules.at(spec.pipelines[i].module).get());
+    pipelines[i] = create_from_module(device, spec, static_cast<uint32_t>(i),
+                                      modules.at(spec.pipelines[i].module).get());
   });
   return pipelines;
 }

@@ -12,6 +12,9 @@ namespace tv {
 /// first dispatch that uses a pipeline the driver refuses.
 std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec);
 
+/// Pipeline `index` of `spec`, on its own.
+OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index);
+
 /// Runs one workgroup of one dispatch of each pipeline on scratch memory: lavapipe compiles a
 /// shader when it is first dispatched, and this leaves nothing of that for the first call.
 void warm_pipelines(Device& device, const EngineSpec& spec,
