@@ -1,8 +1,11 @@
 #include "runtime/process_state.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 
 #include "runtime/error.h"
@@ -12,6 +15,19 @@ namespace {
 
 std::atomic<bool> forked{false};
 std::atomic<bool> exiting{false};
+
+/// Exit handlers of drivers must not run in a child: Mesa's wait for threads that only the parent
+/// has, on locks that one of them may have held, and NVIDIA's disturb the parent. So those
+/// registered before the fork are left out, as they are for a child of Python's multiprocessing.
+void leave(int status, void*) {
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+void mark_child() {
+  if (forked.exchange(true, std::memory_order_relaxed)) return;
+  on_exit(leave, nullptr);
+}
 
 }  // namespace
 
@@ -33,9 +49,7 @@ void require_vulkan_usable() {
 
 void watch_forks() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
-  });
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, mark_child); });
 }
 
 void mark_exiting() noexcept { exiting.store(true, std::memory_order_relaxed); }
