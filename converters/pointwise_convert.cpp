@@ -82,6 +82,9 @@ Graph with_output(Graph graph, Node node, DType dtype, Shape shape) {
 }
 
 ValueId add_input(Graph& graph, DType dtype, Shape shape) {
+  for (const Expr& dim : shape) {
+    if (!dim.is_constant() && graph.symbols.empty()) graph.symbols = {{.name = "n", .min = 1, .opt = 7}};
+  }
   const ValueId id = graph.add_value({.name = "in" + std::to_string(graph.inputs.size()), .dtype = dtype,
                                       .shape = std::move(shape), .kind = ValueKind::kInput, .view = {}});
   graph.inputs.push_back(id);
