@@ -20,6 +20,7 @@ struct Attention {
   ValueId query, key, value, mask = kNoValue;
   bool causal = false;
   double scale = 1;
+  ValueId scale_value = kNoValue;  ///< in place of `scale` where that is symbolic
   Shape scores;                    ///< [..., queries, keys] over the queries' heads
 
   const Shape& shape(ValueId v) const { return rw.graph().value(v).shape; }
@@ -61,8 +62,16 @@ Attention attention_of(const NodeContext& c, Rewriter& rw) {
   }
   a.causal = c.node.flag("is_causal");
   const Shape& q = c.shape("query");
-  a.scale = c.node.has("scale") ? c.node.number("scale")
-                                : 1.0 / std::sqrt(static_cast<double>(*q.back().constant()));
+  if (c.node.has("scale")) {
+    a.scale = c.node.number("scale");
+  } else if (const auto size = q.back().constant()) {
+    a.scale = 1.0 / std::sqrt(static_cast<double>(*size));
+  } else {
+    a.scale_value = rw.pointwise(
+        "rsqrt", {rw.add("tv::fill", {attr_arg("start", q.back()), attr_arg("step", Expr(0))},
+                         DType::kF32, {Expr(1)})},
+        DType::kF32);
+  }
   a.scores = with_last(q, q[q.size() - 2], c.shape("key")[c.rank("key") - 2]);
   return a;
 }
@@ -72,11 +81,16 @@ ValueId numbers(const Attention& a, const Expr& count, Shape shape) {
   return a.rw.reshape(range, std::move(shape));
 }
 
+ValueId by_scale(const Attention& a, ValueId value) {
+  if (a.scale_value == kNoValue) return scaled(a.rw, value, a.scale);
+  return a.rw.pointwise("mul", {value, a.scale_value}, DType::kF32);
+}
+
 /// scale · q kᵀ with masked ones at -inf, fp32.
 ValueId scores_of(const Attention& a) {
   Rewriter& rw = a.rw;
   ValueId s = product(a, a.query, transposed(rw, a.key), DType::kF32, a.scores);
-  s = scaled(rw, s, a.scale);
+  s = by_scale(a, s);
   if (a.mask != kNoValue) {
     s = a.dtype(a.mask) == DType::kBool
             ? rw.pointwise("where", {a.mask, s}, DType::kF32, {-kInfinity})
@@ -167,7 +181,7 @@ void backward(const NodeContext& c, Rewriter& rw) {
   const ValueId delta =
       reduced(a, "aten::sum.dim_IntList", rw.pointwise("mul", {grad, out}, DType::kF32));
   ValueId ds = rw.pointwise("mul", {p, rw.pointwise("sub", {dp, delta}, DType::kF32)}, DType::kF32);
-  ds = scaled(rw, ds, a.scale);
+  ds = by_scale(a, ds);
   rw.replace(0, rw.cast(product(a, ds, key, DType::kF32, c.output(0).shape), c.output(0).dtype));
   rw.replace(1, rw.cast(by_keys(ds, query, c.output(1).shape), c.output(1).dtype));
   rw.replace(2, rw.cast(by_keys(p, grad, c.output(2).shape), c.output(2).dtype));
@@ -186,9 +200,7 @@ auto refusal(size_t results) {
     if (rank < 2 || rank > 5 || c.shape("key").size() != rank || c.shape("value").size() != rank) {
       return at + "query, key and value must have one rank of 2 to 5";
     }
-    if (!c.shape("query").back().constant() || c.shape("query").back() == Expr(0)) {
-      return at + "the size of a head depends on a shape";
-    }
+    if (c.shape("query").back() == Expr(0)) return at + "heads of no elements";
     for (size_t i = results; i < c.node.outputs.size(); ++i) {
       if (is_used(c.graph, c.node.outputs[i])) {
         return at + "output " + std::to_string(i) + " is used";

@@ -26,6 +26,8 @@ void main() {
   const uint z = UNIFORM(gl_WorkGroupID.z), lane = gl_SubgroupInvocationID;
 #if WIDE
   const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
+#else
+  const uint n = tn * (2u * LANES) + lane, right = n + LANES;
 #endif
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     const uint m = min(tm * ROWS + i, rows - 1u);
@@ -35,8 +37,7 @@ void main() {
 #endif
     const uint in_row = z * c_z + m * c_m, out_row = (z * rows + m) * cols;
 #if !WIDE
-    if (lane < cols) y_store(out_row + lane, y_T(c_raw(in_row + column_of(lane)) + add));
-    const uint right = lane + LANES;
+    if (n < cols) y_store(out_row + n, y_T(c_raw(in_row + column_of(n)) + add));
     if (right < cols) y_store(out_row + right, y_T(c_raw(in_row + column_of(right)) + add));
 #elif PITCHED
     y_lane_store2(out_row + n, y_T(c_raw(in_row + column_of(n + lane)) + add),

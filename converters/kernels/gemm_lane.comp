@@ -28,17 +28,23 @@ void main() {
   const uint offsets[SEGS] = uint[SEGS](OFFSETS);
   [[unroll]] for (uint s = 0u; s < SEGS; s++) {
     tv_ref_f32 p = lane_at(pb, offsets[s]);
+    float part[ROWS][2];  // of a segment: keeps the rounding error of long sums small
+    [[unroll]] for (uint i = 0u; i < ROWS; i++) part[i][0] = part[i][1] = 0.0;
     [[unroll]] for (uint k4 = 0u; k4 < SEG / 4u; k4++) {
       vec4 a[ROWS];
       [[unroll]] for (uint i = 0u; i < ROWS; i++) a[i] = lane_vec4(pa[i], s * (SEG / 4u) + k4);
       [[unroll]] for (uint k = 0u; k < 4u; k++) {
         const float b0 = lane_load(p), b1 = lane_load(lane_at(p, LANES));
         [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-          acc[i][0] = fma(a[i][k], b0, acc[i][0]);
-          acc[i][1] = fma(a[i][k], b1, acc[i][1]);
+          part[i][0] = fma(a[i][k], b0, part[i][0]);
+          part[i][1] = fma(a[i][k], b1, part[i][1]);
         }
         p = lane_at(p, b_k);
       }
+    }
+    [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+      acc[i][0] += part[i][0];
+      acc[i][1] += part[i][1];
     }
   }
   tv_ref_f32 pc = lane_at(c_ptr, z * c_z + tm * ROWS * c_m + tn * (2u * LANES));

@@ -6,6 +6,11 @@ import torch.nn.functional as F
 from parity import FLOATS, check, check_gradients, tensor
 
 
+def weight(*shape, dtype=torch.float32):
+    """Of a scale that keeps the sums near 1."""
+    return tensor(*shape, dtype=dtype, seed=1) / (shape[1] * shape[-1] * shape[-2]) ** 0.5
+
+
 def conv(x, w, b=None, **kwargs):
     return check(lambda x: F.conv2d(x, w, b, **kwargs), x, length=w[0].numel())
 
@@ -13,102 +18,103 @@ def conv(x, w, b=None, **kwargs):
 @pytest.mark.parametrize("h,w", [(1, 1), (7, 7), (14, 13), (5, 41)])
 @pytest.mark.parametrize("n,ic,oc", [(1, 64, 32), (2, 70, 19), (1, 3, 9)])
 def test_one_by_one(n, ic, oc, h, w):
-    conv(tensor(n, ic, h, w), tensor(oc, ic, 1, 1, seed=1), tensor(oc, seed=2))
+    conv(tensor(n, ic, h, w), weight(oc, ic, 1, 1), tensor(oc, seed=2))
 
 
 @pytest.mark.parametrize("stride,padding,dilation", [(1, 0, 1), (1, 1, 1), (2, 1, 1), (1, 2, 2), (3, 2, 1),
                                                      (2, 3, 2), ((2, 1), (0, 2), (1, 3))])
 @pytest.mark.parametrize("ic", [3, 64])
 def test_three_by_three(ic, stride, padding, dilation):
-    conv(tensor(2, ic, 13, 17), tensor(11, ic, 3, 3, seed=1), tensor(11, seed=2), stride=stride,
+    conv(tensor(2, ic, 13, 17), weight(11, ic, 3, 3), tensor(11, seed=2), stride=stride,
          padding=padding, dilation=dilation)
 
 
 @pytest.mark.parametrize("kernel", [(7, 7), (1, 5), (4, 2), (16, 16)])
 def test_windows(kernel):
-    conv(tensor(1, 3, 32, 37), tensor(8, 3, *kernel, seed=1), stride=2, padding=0)
+    conv(tensor(1, 3, 32, 37), weight(8, 3, *kernel), stride=2, padding=0)
 
 
 def test_patches():
-    conv(tensor(2, 3, 64, 64), tensor(24, 3, 16, 16, seed=1), tensor(24, seed=2), stride=16)
+    conv(tensor(2, 3, 64, 64), weight(24, 3, 16, 16), tensor(24, seed=2), stride=16)
 
 
 @pytest.mark.parametrize("groups,ic,oc,n", [(2, 8, 6, 1), (4, 16, 24, 2), (24, 24, 24, 2), (24, 24, 48, 1)])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_groups(groups, ic, oc, n, stride):
-    conv(tensor(n, ic, 11, 13), tensor(oc, ic // groups, 3, 3, seed=1), tensor(oc, seed=2), stride=stride,
+    conv(tensor(n, ic, 11, 13), weight(oc, ic // groups, 3, 3), tensor(oc, seed=2), stride=stride,
          padding=1, groups=groups)
 
 
 def test_depthwise_five_by_five():
-    conv(tensor(2, 24, 11, 13), tensor(24, 1, 5, 5, seed=1), stride=2, padding=2, groups=24)
+    conv(tensor(2, 24, 11, 13), weight(24, 1, 5, 5), stride=2, padding=2, groups=24)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_dtypes(dtype):
-    w, b = tensor(11, 64, 3, 3, dtype=dtype, seed=1) / 16, tensor(11, dtype=dtype, seed=2)
-    check(lambda x: F.conv2d(x, w, b, padding=1), tensor(1, 64, 9, 9, dtype=dtype), length=576, double=True)
+    w, b = weight(11, 64, 3, 3, dtype=dtype), tensor(11, dtype=dtype, seed=2)
+    check(lambda x, w, b: F.conv2d(x, w, b, padding=1), tensor(1, 64, 9, 9, dtype=dtype), w, b, length=576,
+          double=True)
 
 
 @pytest.mark.parametrize("stride,padding,output_padding,dilation,groups",
                          [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (2, 0, 0, 1, 4), (3, 1, 2, 2, 2), (2, 1, 0, 1, 16)])
 def test_transposed(stride, padding, output_padding, dilation, groups):
-    w, b = tensor(16, 24 // groups if groups < 16 else 1, 3, 3, seed=1), None
+    w, b = weight(16, 24 // groups if groups < 16 else 1, 3, 3), None
     check(lambda x: F.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation),
           tensor(2 if groups == 1 else 1, 16, 5, 7), length=144)
 
 
 def test_one_dimension():
-    w = tensor(11, 16, 5, seed=1)
+    w = weight(11, 16, 5)
     check(lambda x: F.conv1d(x, w, stride=2, padding=2), tensor(2, 16, 41), length=80)
-    wt = tensor(16, 11, 4, seed=1)
+    wt = weight(16, 11, 4)
     check(lambda x: F.conv_transpose1d(x, wt, stride=2), tensor(2, 16, 13), length=64)
 
 
 def test_three_dimensions():
-    w, b = tensor(5, 3, 3, 2, 3, seed=1), tensor(5, seed=2)
+    w, b = weight(5, 3, 3, 2, 3), tensor(5, seed=2)
     check(lambda x: F.conv3d(x, w, b, padding=1), tensor(2, 3, 5, 7, 5), length=54)
 
 
 def test_tail_and_residual():
-    w, b = tensor(32, 64, 3, 3, seed=1), tensor(32, seed=2)
+    w, b = weight(32, 64, 3, 3), tensor(32, seed=2)
     check(lambda x, r: F.relu(F.conv2d(x, w, b, padding=1) + r), tensor(1, 64, 14, 14),
           tensor(1, 32, 14, 14, seed=3), length=576)
-    w1 = tensor(64, 64, 1, 1, seed=1)
+    w1 = weight(64, 64, 1, 1)
     check(lambda x, r: F.silu(F.conv2d(x, w1) * r), tensor(2, 64, 14, 14), tensor(64, 1, 1, seed=3), length=64)
 
 
 def test_input_is_a_view():
-    w = tensor(8, 64, 1, 1, seed=1)
+    w = weight(8, 64, 1, 1)
     check(lambda x: F.conv2d(x.permute(0, 3, 1, 2), w), tensor(2, 7, 7, 64), length=64)
     check(lambda x: F.conv2d(x[:, :, 1:, :-1], w), tensor(2, 64, 8, 9), length=64)
 
 
 def test_weight_is_an_input():
-    check(lambda x, w: F.conv2d(x, w, padding=1), tensor(1, 64, 9, 9), tensor(8, 64, 3, 3, seed=1), length=576)
+    check(lambda x, w: F.conv2d(x, w, padding=1), tensor(1, 64, 9, 9), weight(8, 64, 3, 3), length=576)
 
 
 def test_not_a_number_spreads_no_further_than_the_window():
     x = tensor(1, 70, 9, 9)
     x[0, 69, 4, 4] = float("nan")
     x[0, 0, 0, 0] = float("inf")
-    w = tensor(8, 70, 3, 3, seed=1)
+    w = weight(8, 70, 3, 3)
     check(lambda x: F.conv2d(x, w, padding=1), x, length=630)
 
 
 @pytest.mark.parametrize("kernel,stride", [(1, 1), (3, 1), (3, 2)])
 def test_dynamic_batch_and_image(kernel, stride):
-    w = tensor(12, 64, kernel, kernel, seed=1)
-    check(lambda x: F.conv2d(x, w, stride=stride, padding=kernel // 2), tensor(2, 64, 14, 14), dynamic=True,
-          length=w[0].numel(), more=[(tensor(3, 64, 9, 11),), (tensor(5, 64, 29, 7),)])
+    layer = torch.nn.Conv2d(64, 12, kernel, stride, kernel // 2)
+    check(layer, tensor(2, 64, 14, 14), dynamic=True, length=64 * kernel**2,
+          more=[(tensor(3, 64, 9, 11),), (tensor(5, 64, 29, 7),)])
 
 
 @pytest.mark.parametrize("stride,padding,dilation,groups", [(1, 1, 1, 1), (2, 1, 1, 1), (2, 0, 2, 2), (1, 1, 1, 8)])
 def test_gradients(stride, padding, dilation, groups):
     check_gradients(lambda x, w, b: F.conv2d(x, w, b, stride, padding, dilation, groups), tensor(2, 8, 9, 10),
-                    tensor(16, 8 // groups, 3, 3, seed=1), tensor(16, seed=2), length=200)
+                    weight(16, 8 // groups, 3, 3), tensor(16, seed=2), length=200)
 
 
 def test_gradients_of_transposed():
     check_gradients(lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1), tensor(2, 8, 5, 7),
-                    tensor(8, 6, 3, 3, seed=1), tensor(6, seed=2), length=200)
+                    weight(8, 6, 3, 3), tensor(6, seed=2), length=200)
