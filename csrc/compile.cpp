@@ -6,6 +6,7 @@
 #include "csrc/passes/choose_layouts.h"
 #include "csrc/passes/fold.h"
 #include "csrc/passes/fold_batch_norm.h"
+#include "csrc/passes/fold_padding.h"
 #include "csrc/passes/fuse.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/simplify.h"
@@ -26,6 +27,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     graph = truncate_long_and_double(std::move(graph));
     after("truncate");
   }
+  graph = fold_padding(std::move(graph));
+  after("fold_padding");
   // Before canonicalise takes batch norms apart.
   graph = fold_batch_norm(std::move(graph));
   after("fold_batch_norm");

@@ -1,8 +1,26 @@
 #include "csrc/passes/program_builder.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 namespace tv {
+
+namespace {
+
+/// Functions of two operands that give the same bits whatever their order.
+bool is_commutative(const PointwiseInstr& instr) {
+  static const std::set<std::string, std::less<>> functions = {
+      "add",         "mul",        "eq",          "ne",         "logical_and",
+      "logical_or",  "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"};
+  return functions.contains(instr.function) && instr.scalars.empty() && instr.integers.empty();
+}
+
+bool comes_first(const ProgramBuilder::Ref& a, const ProgramBuilder::Ref& b) {
+  return a.is_input != b.is_input ? a.is_input : a.index < b.index;
+}
+
+}  // namespace
 
 ProgramBuilder::Ref ProgramBuilder::input(ValueId value, DType dtype) {
   const auto it = std::find(values_.begin(), values_.end(), value);
@@ -20,6 +38,11 @@ std::vector<ProgramBuilder::Ref> ProgramBuilder::append(const PointwiseProgram& 
     added.row.operands.clear();
     for (int32_t operand : instr.operands) {
       added.operands.push_back(refs.at(static_cast<size_t>(operand)));
+    }
+    // One order, so that equal tails of different layers share a kernel.
+    if (added.operands.size() == 2 && is_commutative(instr) &&
+        comes_first(added.operands[1], added.operands[0])) {
+      std::swap(added.operands[0], added.operands[1]);
     }
     const auto same = std::find_if(instrs_.begin(), instrs_.end(), [&](const Instr& other) {
       return other.row == added.row && other.operands == added.operands;

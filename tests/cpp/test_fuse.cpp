@@ -181,6 +181,19 @@ TEST(ProgramBuilder, KeepsEqualInstructionsOnce) {
   EXPECT_EQ(built.program->instrs[1].operands, (std::vector<int32_t>{2, 2}));
 }
 
+TEST(ProgramBuilder, OperandsThatCommuteHaveOneOrder) {
+  const auto program = [](const std::string& function, int32_t a, int32_t b) {
+    const PointwiseProgram one{{DType::kF32, DType::kF32},
+                               {{.function = function, .operands = {a, b}, .scalars = {}, .integers = {}}},
+                               {2}};
+    ProgramBuilder builder;
+    const auto x = builder.input(4, DType::kF32), y = builder.input(9, DType::kF32);
+    return *builder.build(builder.append(one, {x, y})).program;
+  };
+  EXPECT_EQ(program("add", 0, 1), program("add", 1, 0));
+  EXPECT_NE(program("sub", 0, 1), program("sub", 1, 0));
+}
+
 /// Random graphs of pointwise operators, anchors and views: what they compute must not change.
 TEST_F(Fuse, RandomGraphsComputeTheSame) {
   for (int seed = 0; seed < 300; ++seed) {
