@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from conftest import assert_same, vulkan
+from helpers import assert_same, vulkan
 
 
 def python(program, **environment):

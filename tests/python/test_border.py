@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from conftest import assert_same, check, engines, vulkan
+from helpers import assert_same, check, engines, vulkan
 
 
 def affine(x):

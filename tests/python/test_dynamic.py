@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch_vulkan import compilations
 
-from conftest import assert_same, check, engines, vulkan
+from helpers import assert_same, check, engines, vulkan
 
 
 def layer(x, w):

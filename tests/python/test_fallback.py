@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from conftest import assert_same, check, engines, vulkan
+from helpers import assert_same, check, engines, vulkan
 
 
 def work(x):

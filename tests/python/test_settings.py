@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from conftest import assert_same, check, engines, vulkan
+from helpers import assert_same, check, engines, vulkan
 from torch_vulkan import compilations, engine_call
 from torch_vulkan.engine import Engine
 from torch_vulkan.settings import Settings

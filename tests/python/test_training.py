@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch_vulkan import compilations
 
-from conftest import assert_same, vulkan
+from helpers import assert_same, vulkan
 
 
 def network():

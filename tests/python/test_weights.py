@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch_vulkan import engine_call
 
-from conftest import assert_same, vulkan
+from helpers import assert_same, vulkan
 
 
 def linear_engine(**options):

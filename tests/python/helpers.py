@@ -1,25 +1,9 @@
-"""Fixtures and the one helper that compares torch.compile(backend="vulkan") with eager."""
+"""Compares torch.compile(backend="vulkan") with eager."""
 
 import copy
 
-import pytest
 import torch
-import torch_vulkan as tv
 from torch_vulkan import compilations
-
-
-@pytest.fixture(autouse=True)
-def fresh_dynamo():
-    torch._dynamo.reset()
-    compilations.clear()
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.fixture(scope="session")
-def device():
-    """The best device; the suite needs one (lavapipe will do)."""
-    return tv.devices()[0]
 
 
 def vulkan(function, dynamic=None, **options):
