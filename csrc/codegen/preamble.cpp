@@ -138,7 +138,7 @@ std::string parameter_block(const std::string& addresses, const KernelWords& wor
   const std::string members = addresses + words.members();
   if (members.empty()) return "";
   if (!in_memory) return "layout(push_constant, scalar) uniform tv_Params {\n" + members + "} tv_p;\n";
-  return "layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer tv_Params {\n" +
+  return "layout(buffer_reference, scalar, buffer_reference_align = 8) buffer tv_Params {\n" +
          members + "};\nlayout(push_constant, scalar) uniform tv_Push { tv_Params block; } tv_push;\n" +
          "#define tv_p tv_push.block\n";
 }
