@@ -24,23 +24,31 @@ float tv_div(float a, float b) {
   return a * scale / (b * scale);
 }
 
-/// Exact remainder with the sign of a: long division, 22 bits of quotient a round.
+/// x · 2^k for |k| <= 252.
+float tv_ldexp(float x, int k) {
+  const int half_k = k >> 1;
+  return x * uintBitsToFloat(uint(127 + half_k) << 23) * uintBitsToFloat(uint(127 + k - half_k) << 23);
+}
+
+/// Exact remainder with the sign of a: long division of the mantissas, 8 bits of quotient a round.
 float tv_fmod(float a, float b) {
-  float r = abs(a);
-  const float d = abs(b);
-  for (int round = 0; round < 13 && r >= d && d > 0.0 && tv_isfinite(r); ++round) {
-    const int shift = int(floatBitsToUint(r) >> 23) - int(floatBitsToUint(d) >> 23) - 22;
-    // Two factors: 2^shift alone may be out of range.
-    const int s = max(shift, 0);
-    const float t = d * uintBitsToFloat(uint(127 + (s >> 1)) << 23) *
-                    uintBitsToFloat(uint(127 + s - (s >> 1)) << 23);
-    const float q = trunc(r / t);
-    precise float rest = fma(-q, t, r);
-    rest = rest < 0.0 ? rest + t : rest;
-    r = rest >= t ? rest - t : rest;
-  }
-  const bool bad = tv_isnan(a) || tv_isnan(b) || tv_isinf(a) || d == 0.0;
-  return bad ? TV_NAN : tv_copysign(r, a);
+  const uint ua = floatBitsToUint(a) & 0x7fffffffu, ub = floatBitsToUint(b) & 0x7fffffffu;
+  const uint ma = ua < 0x800000u ? ua : (ua & 0x7fffffu) | 0x800000u;
+  const uint mb = max(ub < 0x800000u ? ub : (ub & 0x7fffffu) | 0x800000u, 1u);
+  const int eb = max(int(ub >> 23), 1);
+  uint r = ma % mb;
+  for (int n = max(int(ua >> 23), 1) - eb; n > 0 && r != 0u; n -= 8) r = (r << min(n, 8)) % mb;
+  const float y = ua < ub ? a : tv_copysign(tv_ldexp(float(r), eb - 150), a);
+  return ua >= 0x7f800000u || ub > 0x7f800000u || ub == 0u ? TV_NAN : y;
+}
+
+/// a · b - product, exactly, for product = a · b rounded and no underflow (Dekker 1971). GLSL's fma
+/// may round twice, so nothing here relies on it.
+float tv_product_error(float a, float b, float product) {
+  precise float ah = uintBitsToFloat(floatBitsToUint(a) & 0xfffff000u), al = a - ah;
+  precise float bh = uintBitsToFloat(floatBitsToUint(b) & 0xfffff000u), bl = b - bh;
+  precise float error = ((ah * bh - product) + ah * bl + al * bh) + al * bl;
+  return error;
 }
 
 /// Remainder with the sign of b.

@@ -10,7 +10,7 @@ int64_t value(uint i) {
 float value(uint i) {
   const float n = float(i);
   precise float product = n * step;
-  precise float low = fma(n, step, -product) + fma(n, step_low, start_low);
+  precise float low = tv_product_error(n, step, product) + (n * step_low + start_low);
   precise float sum = start + product;
   precise float part = sum - start;
   precise float error = (start - (sum - part)) + (product - part);

@@ -6,12 +6,6 @@
 
 #include "arith.glsl"
 
-/// x · 2^k for |k| <= 252.
-float tv_ldexp(float x, int k) {
-  const int half_k = k >> 1;
-  return x * uintBitsToFloat(uint(127 + half_k) << 23) * uintBitsToFloat(uint(127 + k - half_k) << 23);
-}
-
 /// e^r for |r| <= 0.36.
 float tv_exp_core(float r) {
   float p = 1.37805939e-3;
@@ -26,8 +20,7 @@ float tv_exp_core(float r) {
 /// e^(x + low) for a correction |low| << |x|. 1 ULP.
 float tv_exp_sum(float x, float low) {
   const float k = roundEven(clamp(x, -104.0, 89.0) * 1.44269502);
-  precise float r = fma(k, -0.693145752, x);
-  r = fma(k, -1.42860677e-6, r);
+  precise float r = (x - k * 0.693145752) - k * 1.42860677e-6;  // the first product is exact
   float y = tv_ldexp(tv_exp_core(r + low), int(k));
   y = x > 88.8 ? TV_INF : y;
   y = x < -104.0 ? 0.0 : y;
@@ -56,8 +49,7 @@ float tv_exp2(float x) {
 /// e^x - 1. 2 ULP.
 float tv_expm1(float x) {
   const float k = roundEven(clamp(x, -26.0, 89.0) * 1.44269502);
-  precise float r = fma(k, -0.693145752, clamp(x, -26.0, 89.0));
-  r = fma(k, -1.42860677e-6, r);
+  precise float r = (clamp(x, -26.0, 89.0) - k * 0.693145752) - k * 1.42860677e-6;
   float q = 0.000199141592;
   q = fma(q, r, 0.00139410002);
   q = fma(q, r, 0.00833327323);
@@ -85,7 +77,9 @@ float tv_log_core(float m, float k) {
   p = fma(p, m, -0.250002891);
   p = fma(p, m, 0.333333433);
   p = fma(p, m, -0.499999985);
-  return fma(k, 0.693147182, fma(p * m, m, m) - k * 1.90465421e-9);
+  precise float low = fma(p * m, m, m) + k * 1.42860677e-6;
+  precise float sum = k * 0.693145752 + low;
+  return sum;
 }
 
 /// x as (1 + m) · 2^k with -0.25 <= m < 0.5, for finite x > 0.
@@ -117,7 +111,7 @@ float tv_log2(float x) {
   float m, k;
   tv_log_reduce(x, m, k);
   const float l = tv_log_core(m, 0.0);
-  return tv_log_special(x, fma(l, 1.44269502, fma(l, 1.92596303e-8, k)));
+  return tv_log_special(x, k + l * 1.44269502);
 }
 
 /// 3 ULP.
@@ -125,7 +119,7 @@ float tv_log10(float x) {
   float m, k;
   tv_log_reduce(x, m, k);
   const float l = tv_log_core(m, 0.0);
-  return tv_log_special(x, fma(k, 0.301029987, fma(l, 0.434294492, l * -1.01030773e-8)));
+  return tv_log_special(x, fma(k, 0.301029987, l * 0.434294492));
 }
 
 /// log(1 + x). 2 ULP.

@@ -38,8 +38,7 @@ float tv_erfc(float x) {
   p = fma(p, t, -0.139621124);
   p = fma(p, t, 1.23299515);
   precise float square = a * a;
-  precise float low = fma(a, a, -square);
-  const float tail = p / fma(2.0, a, 1.0) * tv_exp_sum(-square, -low);
+  const float tail = p / fma(2.0, a, 1.0) * tv_exp_sum(-square, -tv_product_error(a, a, square));
   const float y = x < 0.0 ? 2.0 - tail : tail;
   return tv_isnan(x) ? x : abs(x) < 0.5 ? 1.0 - tv_erf(x) : y;
 }
@@ -79,7 +78,8 @@ void tv_log_pair(float x, out float high, out float low) {
   precise float den = 2.0 + m;
   precise float den_low = m - (den - 2.0);
   precise float s = m / den;
-  precise float s_low = (fma(-s, den, m) - s * den_low) / den;
+  precise float back = s * den;
+  precise float s_low = (((m - back) - tv_product_error(s, den, back)) - s * den_low) / den;
   precise float z = s * s;
   float p = 0.201238975;
   p = fma(p, z, 0.221349895);
@@ -87,9 +87,10 @@ void tv_log_pair(float x, out float high, out float low) {
   p = fma(p, z, 0.399999857);
   // s^3 · 2/3 in two parts: its rounding errors would show in large powers.
   precise float cube = s * z;
-  precise float cube_low = fma(s, z, -cube) + s * fma(s, s, -z);
+  precise float cube_low = tv_product_error(s, z, cube) + s * tv_product_error(s, s, z);
   precise float c = cube * 0.666666687;
-  precise float c_low = fma(cube, 0.666666687, -c) + fma(cube_low, 0.666666687, cube * -1.98682151e-8);
+  precise float c_low = tv_product_error(cube, 0.666666687, c) +
+                        (cube_low * 0.666666687 - cube * 1.98682151e-8);
   const float tail = fma(2.0 * s_low, 1.0 + z, fma(p * z, cube, c_low));
   // k log 2 in two parts, the first exact.
   precise float a = k * 0.693145752;
@@ -100,7 +101,7 @@ void tv_log_pair(float x, out float high, out float low) {
   precise float sum2 = sum + c;
   precise float part2 = sum2 - sum;
   precise float error2 = (sum - (sum2 - part2)) + (c - part2);
-  precise float rest = error + error2 + fma(k, 1.42860677e-6, tail);
+  precise float rest = error + error2 + (k * 1.42860677e-6 + tail);
   precise float total = sum2 + rest;
   high = total;
   low = (sum2 - total) + rest;
@@ -111,7 +112,7 @@ float tv_pow(float x, float y) {
   float high, low;
   tv_log_pair(abs(x), high, low);
   precise float product = high * y;
-  precise float product_low = fma(high, y, -product) + low * y;
+  precise float product_low = tv_product_error(high, y, product) + low * y;
   float r = abs(product) > 200.0 ? (product > 0.0 ? TV_INF : 0.0) : tv_exp_sum(product, product_low);
 
   const float half_y = y * 0.5;

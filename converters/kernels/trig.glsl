@@ -50,12 +50,14 @@ float tv_reduce_large(float x, out int quadrant) {
   return r;
 }
 
-/// x = quadrant · π/2 + r, |r| <= π/4; Cody and Waite's method in three parts.
+/// x = quadrant · π/2 + r, |r| <= π/4; Cody and Waite's method in four parts.
 float tv_reduce_angle(float x, out int quadrant) {
   const float j = roundEven(clamp(x, -40000.0, 40000.0) * 0.636619747);
-  precise float r = fma(j, -1.57079601, x);
-  r = fma(j, -3.13916473e-7, r);
-  r = fma(j, -5.39030253e-15, r);
+  // The products but the last are exact: 15 bits times 9.
+  precise float r = x - j * 1.5703125;
+  r = r - j * 4.8351287841796875e-4;
+  r = r - j * 3.13855708e-7;
+  r = r - j * 6.07710092e-11;
   quadrant = int(j);
   if (abs(x) > 40000.0) {
     r = tv_reduce_large(abs(x), quadrant);
@@ -125,7 +127,7 @@ float tv_atan_core(float z) {
 float tv_atan(float x) {
   const float a = abs(x);
   const float t = tv_atan_core(a > 1.0 ? 1.0 / a : a);
-  const float y = a > 1.0 ? fma(0.932821846, 1.68391889, -t) : t;
+  const float y = a > 1.0 ? 1.57079637 - (t + 4.37113883e-8) : t;
   return tv_isnan(x) ? x : tv_copysign(y, x);
 }
 
@@ -135,8 +137,8 @@ float tv_atan2(float y, float x) {
   const float big = max(ax, ay), small = min(ax, ay);
   float t = big == 0.0 ? 0.0 : tv_isinf(big) ? (tv_isinf(small) ? 1.0 : 0.0) : tv_div(small, big);
   t = tv_atan_core(t);
-  t = ay > ax ? 1.57079637 - t : t;
-  t = floatBitsToInt(x) < 0 ? fma(2.0, 1.57079637, -8.74227766e-8) - t : t;
+  t = ay > ax ? 1.57079637 - (t + 4.37113883e-8) : t;
+  t = floatBitsToInt(x) < 0 ? 3.14159274 - (t + 8.74227766e-8) : t;
   return tv_isnan(x) || tv_isnan(y) ? TV_NAN : tv_copysign(t, y);
 }
 
@@ -164,7 +166,7 @@ float tv_asin(float x) {
 float tv_acos(float x) {
   const float a = abs(x);
   const float h = tv_asin_core(a > 0.5 ? sqrt(max(fma(-0.5, a, 0.5), 0.0)) : x);
-  const float near_one = x > 0.0 ? 2.0 * h : fma(1.86564369, 1.68391889, -2.0 * h);
+  const float near_one = x > 0.0 ? 2.0 * h : 3.14159274 - (2.0 * h + 8.74227766e-8);
   const float y = a > 0.5 ? near_one : 1.57079637 - (h + 4.37113883e-8);
   return a > 1.0 ? TV_NAN : tv_isnan(x) ? x : y;
 }
