@@ -59,7 +59,7 @@ float tv_remainder(float a, float b) {
 
 /// floor(a / b), from the exact remainder.
 float tv_div_floor(float a, float b) {
-  if (b == 0.0 || tv_isinf(a)) return tv_div(a, b);
+  if (b == 0.0) return a / b;
   const float r = tv_fmod(a, b);
   float q = tv_div(a - r, b);
   q = r != 0.0 && (b < 0.0) != (r < 0.0) ? q - 1.0 : q;
