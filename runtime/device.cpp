@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "runtime/env.h"
 #include "runtime/error.h"
 #include "runtime/process_state.h"
 #include "runtime/vk_device.h"
@@ -106,7 +107,8 @@ std::vector<DeviceProfile> list_devices() {
   return profiles;
 }
 
-std::shared_ptr<Device> open_device(const std::string& spec) {
+std::shared_ptr<Device> open_device(const std::string& named) {
+  const std::string spec = named.empty() ? env("TORCH_VULKAN_DEVICE") : named;
   const std::vector<PhysicalDevice>& devices = Instance::get().devices();
   const size_t index = choose(devices, spec);
   OpenDevices& open = open_devices();

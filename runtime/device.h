@@ -16,7 +16,8 @@ class Device;  // internals: runtime/vk_device.h
 /// Error(kDevice) in a child forked after Vulkan was initialised. Thread-safe.
 std::vector<DeviceProfile> list_devices();
 
-/// Opens (once per process; later calls share it) the device that `spec` names: "" the best one, a
+/// Opens (once per process; later calls share it) the device that `spec` names: "" the one that
+/// TORCH_VULKAN_DEVICE names, else the best; a
 /// decimal index into list_devices(), a UUID, or part of a name, case-insensitively. Throws
 /// Error(kUser) listing what there is where nothing or more than one device type matches.
 std::shared_ptr<Device> open_device(const std::string& spec);

@@ -6,6 +6,7 @@
 #include "runtime/engine_impl.h"
 #include "runtime/error.h"
 #include "runtime/hazard_check.h"
+#include "runtime/log.h"
 #include "runtime/process_state.h"
 
 namespace tv {
@@ -24,6 +25,12 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpe
     throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) +
                                       "] was built for another kind of device; it needs " +
                                       spec.runs_on + ", " + device->profile().name + " is " + here);
+  }
+  const std::string tuned_here = device->profile().tuned_for();
+  if (!spec.tuned_for.empty() && spec.tuned_for != tuned_here) {
+    log(LogLevel::kWarn, "[" + (spec.name.empty() ? "engine" : spec.name) + "] was tuned for " +
+                             spec.tuned_for + " and runs on " + tuned_here +
+                             ": its results are right, its kernels may not be the fastest");
   }
   return std::make_shared<EngineImpl>(std::move(device), std::move(spec));
 }

@@ -78,4 +78,15 @@ void end_commands(Device& device, VkCommandBuffer commands) {
   device.check(device.api().vkEndCommandBuffer(commands), "record");
 }
 
+void run_once(Device& device, const std::function<void(VkCommandBuffer)>& record) {
+  const OwnedCommandPool pool = device.make_command_pool();
+  const OwnedFence fence = device.make_fence();
+  const VkCommandBuffer commands = allocate_commands(device, pool.get());
+  begin_commands(device, commands);
+  record(commands);
+  end_commands(device, commands);
+  device.submit(commands, fence.get());
+  device.wait_and_reset(fence.get());
+}
+
 }  // namespace tv

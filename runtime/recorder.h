@@ -1,6 +1,7 @@
 #pragma once
 // From an encoded program to a command buffer.
 
+#include <functional>
 #include <span>
 
 #include "runtime/encoder.h"
@@ -41,5 +42,8 @@ inline constexpr BarrierScope kHostReads = {VK_PIPELINE_STAGE_HOST_BIT, VK_ACCES
 VkCommandBuffer allocate_commands(Device& device, VkCommandPool pool);
 void begin_commands(Device& device, VkCommandBuffer commands);
 void end_commands(Device& device, VkCommandBuffer commands);
+
+/// Runs what `record` puts into a command buffer, once, and waits.
+void run_once(Device& device, const std::function<void(VkCommandBuffer)>& record);
 
 }  // namespace tv

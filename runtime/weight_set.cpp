@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "runtime/error.h"
 #include "runtime/memory_plan.h"
 #include "runtime/recorder.h"
+#include "runtime/weight_upload.h"
 
 namespace tv {
 namespace {
+
+constexpr int64_t kAlignment = 256;
+constexpr uintptr_t kTensorAlignment = 16;  // what kernels may assume of a caller's tensor
 
 std::atomic<uint64_t> next_id{1};
 
@@ -30,19 +33,6 @@ void check_weights(const EngineSpec& spec, std::span<const HostTensor> weights) 
   }
 }
 
-/// Runs what `record` records, once, and waits.
-template <typename Record>
-void run_once(Device& device, const Record& record) {
-  const OwnedCommandPool pool = device.make_command_pool();
-  const OwnedFence fence = device.make_fence();
-  const VkCommandBuffer commands = allocate_commands(device, pool.get());
-  begin_commands(device, commands);
-  record(commands);
-  end_commands(device, commands);
-  device.submit(commands, fence.get());
-  device.wait_and_reset(fence.get());
-}
-
 std::vector<bool> read_by_dispatches(const EngineSpec& spec) {
   std::vector<bool> read(spec.buffers.size(), false);
   for (const Dispatch& d : spec.dispatches) {
@@ -51,20 +41,24 @@ std::vector<bool> read_by_dispatches(const EngineSpec& spec) {
   return read;
 }
 
-/// Copies to device memory in pieces through one staging buffer.
-void upload(Device& device, const Allocation& dst, const HostTensor& src,
-            const Allocation& staging) {
-  for (int64_t at = 0; at < src.size_bytes; at += staging.size_bytes()) {
-    const int64_t piece = std::min(staging.size_bytes(), src.size_bytes - at);
-    std::memcpy(staging.host(), static_cast<const char*>(src.data) + at,
-                static_cast<size_t>(piece));
-    staging.flush();
-    run_once(device, [&](VkCommandBuffer commands) {
-      const VkBufferCopy region{0, static_cast<VkDeviceSize>(at), static_cast<VkDeviceSize>(piece)};
-      device.api().vkCmdCopyBuffer(commands, staging.buffer(), dst.buffer(), 1, &region);
-      record_barrier(device, commands, kCopyWrites, kShaderAccess);
-    });
+int64_t aligned_bytes(const Buffer& buffer) {
+  const int64_t bytes = buffer.size_bytes.constant().value_or(0);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// First and last dispatch of the weight program that names `buffer`; last < 0: none.
+BufferLifetime lifetime_of(const EngineSpec& spec, size_t buffer) {
+  BufferLifetime life{aligned_bytes(spec.buffers[buffer]), INT32_MAX, -1};
+  for (size_t d = 0; d < spec.weight_program.size(); ++d) {
+    for (const OperandRange& operand : spec.weight_program[d].operands) {
+      if (operand.buffer != buffer) continue;
+      life.first = std::min(life.first, static_cast<int32_t>(d));
+      life.last = static_cast<int32_t>(d);
+    }
   }
+  // A weight is uploaded before the first dispatch.
+  if (spec.buffers[buffer].kind == BufferKind::kWeight) life.first = 0;
+  return life;
 }
 
 }  // namespace
@@ -74,72 +68,85 @@ WeightSet::WeightSet(const EngineParts& engine, std::span<const HostTensor> weig
   const EngineSpec& spec = engine.spec;
   check_weights(spec, weights);
   addresses_.resize(spec.buffers.size());
-  allocations_.resize(spec.buffers.size());
-  const std::vector<bool> kept = read_by_dispatches(spec);
-  place_weights(spec, weights);
-  run_program(engine, kept);
-  for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    if (kept[b]) continue;
-    allocations_[b] = Allocation();
-    addresses_[b] = 0;
-  }
-}
-
-void WeightSet::place_weights(const EngineSpec& spec, std::span<const HostTensor> weights) {
-  constexpr int64_t kStagingBytes = 32 << 20;
-  Allocation staging;
+  places_.resize(spec.buffers.size());
+  std::vector<bool> device_side(spec.buffers.size(), false);
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
     const Buffer& buffer = spec.buffers[b];
+    device_side[b] = buffer.kind == BufferKind::kPersistent;
     if (buffer.kind != BufferKind::kWeight) continue;
-    const HostTensor& weight = weights[buffer.index];
-    if (device_->host_pointers() && reinterpret_cast<uintptr_t>(weight.data) % 16 == 0) {
-      addresses_[b] = reinterpret_cast<uint64_t>(weight.data);
-      continue;
-    }
-    allocations_[b] = Allocation(*device_, weight.size_bytes, MemoryUse::kDevice);
-    addresses_[b] = allocations_[b].address();
-    if (device_->host_pointers()) {
-      std::memcpy(allocations_[b].host(), weight.data, static_cast<size_t>(weight.size_bytes));
-      continue;
-    }
-    if (!staging) staging = Allocation(*device_, kStagingBytes, MemoryUse::kUpload);
-    upload(*device_, allocations_[b], weight, staging);
+    const auto data = reinterpret_cast<uintptr_t>(weights[buffer.index].data);
+    device_side[b] = !device_->host_pointers() || data % kTensorAlignment != 0;
+    if (!device_side[b]) addresses_[b] = data;
   }
+  place_kept(spec, device_side);
+  place_temporaries(spec, device_side);
+  WeightUpload upload(*device_);
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    const Place& place = places_[b];
+    if (!place.memory) continue;
+    addresses_[b] = place.memory->address() + static_cast<uint64_t>(place.offset);
+    if (spec.buffers[b].kind != BufferKind::kWeight) continue;
+    const HostTensor& weight = weights[spec.buffers[b].index];
+    upload.add(*place.memory, place.offset, weight.data, weight.size_bytes);
+  }
+  upload.finish();
+  run_program(engine);
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    if (places_[b].memory == &scratch_) addresses_[b] = 0;
+  }
+  places_.clear();
+  scratch_ = Allocation();
 }
 
-void WeightSet::run_program(const EngineParts& engine, const std::vector<bool>& kept) {
-  const EngineSpec& spec = engine.spec;
+void WeightSet::place_kept(const EngineSpec& spec, const std::vector<bool>& device_side) {
+  // Few allocations, because drivers limit their number; not one, because they limit their size.
+  constexpr int64_t kChunkBytes = int64_t{1} << 30;
+  const std::vector<bool> read = read_by_dispatches(spec);
+  std::vector<size_t> chunk;
+  int64_t used = 0;
+  const auto close_chunk = [&] {
+    if (chunk.empty()) return;
+    kept_.push_back(std::make_unique<Allocation>(*device_, used, MemoryUse::kDevice));
+    for (const size_t b : chunk) places_[b].memory = kept_.back().get();
+    chunk.clear();
+    used = 0;
+  };
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    if (!device_side[b] || !read[b]) continue;
+    const int64_t bytes = aligned_bytes(spec.buffers[b]);
+    if (used + bytes > kChunkBytes) close_chunk();
+    places_[b].offset = used;
+    used += bytes;
+    chunk.push_back(b);
+  }
+  close_chunk();
+}
+
+void WeightSet::place_temporaries(const EngineSpec& spec, const std::vector<bool>& device_side) {
   std::vector<BufferLifetime> lifetimes;
   std::vector<size_t> temporaries;
-  std::vector<Placement> placements(spec.buffers.size());
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    placements[b] = {static_cast<uint32_t>(b + 1), 0};
-    if (spec.buffers[b].kind != BufferKind::kPersistent) continue;
-    const int64_t size = spec.buffers[b].size_bytes.constant().value_or(0);
-    if (kept[b]) {
-      allocations_[b] = Allocation(*device_, size, MemoryUse::kDevice);
-      addresses_[b] = allocations_[b].address();
-      continue;
-    }
-    BufferLifetime life{size, INT32_MAX, -1};
-    for (size_t d = 0; d < spec.weight_program.size(); ++d) {
-      for (const OperandRange& operand : spec.weight_program[d].operands) {
-        if (operand.buffer != b) continue;
-        life.first = std::min(life.first, static_cast<int32_t>(d));
-        life.last = static_cast<int32_t>(d);
-      }
-    }
+    if (!device_side[b] || places_[b].memory) continue;
+    const BufferLifetime life = lifetime_of(spec, b);
     if (life.last < 0) continue;
     lifetimes.push_back(life);
     temporaries.push_back(b);
   }
-  if (spec.weight_program.empty()) return;
-
-  const MemoryPlan plan = plan_memory(lifetimes);
-  const Allocation scratch(*device_, plan.total_bytes, MemoryUse::kDevice);
+  if (temporaries.empty()) return;
+  const MemoryPlan plan = plan_memory(lifetimes, kAlignment);
+  scratch_ = Allocation(*device_, plan.total_bytes, MemoryUse::kDevice);
   for (size_t i = 0; i < temporaries.size(); ++i) {
-    placements[temporaries[i]] = {0, plan.offsets[i]};
-    addresses_[temporaries[i]] = scratch.address() + static_cast<uint64_t>(plan.offsets[i]);
+    places_[temporaries[i]] = {&scratch_, plan.offsets[i]};
+  }
+}
+
+void WeightSet::run_program(const EngineParts& engine) const {
+  const EngineSpec& spec = engine.spec;
+  std::vector<Placement> placements(spec.buffers.size());
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    const bool temporary = places_[b].memory == &scratch_;
+    placements[b] =
+        temporary ? Placement{0, places_[b].offset} : Placement{static_cast<uint32_t>(b + 1), 0};
   }
   const auto& max_grid = device_->profile().max_grid;
   EncodedProgram program = encode({.spec = spec,
@@ -162,7 +169,7 @@ void WeightSet::run_program(const EngineParts& engine, const std::vector<bool>& 
 
 int64_t WeightSet::size_bytes() const {
   int64_t bytes = 0;
-  for (const Allocation& a : allocations_) bytes += a.size_bytes();
+  for (const auto& memory : kept_) bytes += memory->size_bytes();
   return bytes;
 }
 

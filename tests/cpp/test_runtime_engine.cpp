@@ -182,7 +182,7 @@ TEST(RuntimeEngine, RunsTheWeightProgramOncePerSet) {
   auto w1 = ramp(1000), w2 = ramp(1000, 3), xs = ramp(1000, 9);
   const HostTensor weights1[] = {host(w1)}, weights2[] = {host(w2)};
   const auto set1 = engine->prepare_weights(weights1), set2 = engine->prepare_weights(weights2);
-  EXPECT_EQ(set1->size_bytes(), 4000) << "neither the temporary nor a copy of the weight is kept";
+  EXPECT_EQ(set1->size_bytes(), 4096) << "neither the temporary nor a copy of the weight is kept";
   std::vector<float> ys(1000);
   const HostTensor inputs[] = {host(xs)}, outputs[] = {host(ys)};
   const std::vector<float> old = w1;
@@ -258,6 +258,53 @@ TEST(RuntimeEngine, RefusesAnotherKindOfDevice) {
   const std::string text =
       error_of(ErrorKind::kUser, [&] { Engine::create(open_device(""), b.spec); });
   EXPECT_NE(text.find("a device that nobody has"), std::string::npos) << text;
+}
+
+TEST(RuntimeEngine, WarnsWhereItWasTunedForAnotherDevice) {
+  SpecBuilder b = tenfold(1, 8);
+  b.spec.tuned_for = "another driver";
+  testing::internal::CaptureStderr();
+  auto engine = Engine::create(open_device(""), b.spec);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("was tuned for another driver and runs on " +
+                      profile(*engine->device()).tuned_for()),
+            std::string::npos)
+      << text;
+  expect_tenfold(*engine, *engine->prepare_weights({}), 3, 0);
+}
+
+TEST(RuntimeEngine, UploadsManyAndLargeWeights) {
+  // Together more than the staging buffer holds, so that pieces are cut.
+  const int64_t n = 3'000'001;
+  SpecBuilder b(n);
+  const uint32_t x = b.input("x");
+  uint32_t last = x;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t w = b.weight("w" + std::to_string(i));
+    const uint32_t t = i < 3 ? b.arena("t" + std::to_string(i)) : b.output("y");
+    b.step("add" + std::to_string(i), t, last, w, 1);
+    last = t;
+  }
+  auto engine = Engine::create(open_device(""), b.spec);
+  std::vector<std::vector<float>> data;
+  std::vector<HostTensor> weights;
+  for (int i = 0; i < 4; ++i) data.push_back(ramp(n, static_cast<float>(100 * i)));
+  for (auto& w : data) weights.push_back(host(w));
+  std::vector<float> xs(n, 1), ys(n);
+  const HostTensor inputs[] = {host(xs)}, outputs[] = {host(ys)};
+  engine->run(*engine->prepare_weights(weights), {}, inputs, outputs);
+  for (size_t i = 0; i < ys.size(); ++i) {
+    ASSERT_EQ(ys[i], 1 + data[0][i] + data[1][i] + data[2][i] + data[3][i]) << i;
+  }
+}
+
+TEST(RuntimeEngine, TakesMisalignedWeights) {
+  auto engine = Engine::create(open_device(""), Chain(257).builder.spec);
+  std::vector<float> memory = ramp(258, 4), xs(257, 1), ys(257);
+  const HostTensor weights[] = {{memory.data() + 1, 257 * 4}}, inputs[] = {host(xs)},
+                   outputs[] = {host(ys)};
+  engine->run(*engine->prepare_weights(weights), {}, inputs, outputs);
+  for (size_t i = 0; i < ys.size(); ++i) ASSERT_EQ(ys[i], (2 + memory[i + 1]) * 3 + 1);
 }
 
 TEST(RuntimeEngine, OutOfMemoryIsADeviceErrorWithSizes) {
