@@ -117,7 +117,8 @@ class BatchNormFolder {
       if (a.name == "weight") a.values = {folded};
       if (a.name == "bias") a = tensor_arg("bias", bias);
     }
-    out.fused_ops = {conv.op, node.op};
+    if (out.fused_ops.empty()) out.fused_ops = {conv.op};
+    out.fused_ops.push_back(node.op);
     replaced_.apply(out);
     out_.push_back(std::move(out));
     return conv.outputs.at(0);
