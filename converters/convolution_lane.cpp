@@ -127,9 +127,13 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
   LaneProduct p{.rows = s.oc, .batch = s.n * s.groups};
   LaneOutput out{.rows = s.oc, .batch = p.batch, .columns = {.count = s.pixels()},
                  .bias = s.bias, .groups = s.groups};
-  // Unfolding moves every element once a tap, which takes as long as 300 products of whole vectors.
+  // Moving an element takes as long as 350 products of whole vectors: unfolding moves one a tap,
+  // padding one a phase of the stride.
+  constexpr int64_t kMove = 350;
   const int64_t by_taps = taps * padded(ic, kLaneSegment), unfolded = padded(taps * ic, kLaneSegment);
-  const bool unfold = by_taps * oc > unfolded * (oc + 300) && taps > 1;
+  const int64_t phases = taps > 1 ? s.stride[1] * s.stride[2] : 1;
+  const bool unfold = taps > 1 && by_taps * oc + padded(ic, kLaneSegment) * phases * kMove >
+                                      unfolded * (oc + kMove);
   const int64_t k = unfold ? unfolded : by_taps;
   p.a = add_pack_weight(b, s, unfold ? ic : padded(ic, kLaneSegment), k, !unfold, steps);
   p.a_m = k;
@@ -148,9 +152,11 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
     p.col_tiles = ceil_div(s.pixels(), tile);
     const Expr pitch = p.col_tiles * tile;
     p.b = b.scratch("unfolded", DType::kF32, {p.batch, Expr(k), pitch});
+    const bool small = pitch.bounds(c.graph.symbols).second < kSmallPlane;
     Step step{.kernel = "conv_unfold",
+              .defines = {{"SMALL_PLANE", small ? "1" : "0"}},
               .operands = {src("x", s.x), dst("y", p.b)},
-              .grid = {{ceil_div(pitch, 64), Expr(k), p.batch}},
+              .grid = {{ceil_div(pitch, 128), Expr(k), p.batch}},
               .local_size = {64, 1, 1}};
     add_geometry(step, s, "hw");
     step.params.insert(step.params.end(),

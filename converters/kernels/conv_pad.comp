@@ -7,26 +7,17 @@
 // Grid: (ceil(count / LOCAL_X), channels, z).
 
 #include "conv_geometry.glsl"
-
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer pad_ref_u64 { uint64_t v[]; };
-
-uint quotient(uint n, uint d) {
-#if SMALL_PLANE  // n < 2^21
-  return uint((float(n) + 0.5) / float(d));
-#else
-  return n / d;
-#endif
-}
+#include "conv_pairs.glsl"
 
 float element(uint base, uint i, bool in_channels) {
   uint r = i, rh = 0u, rw = 0u;
 #if PHASES
-  const uint phase = quotient(r, phase_size);
+  const uint phase = conv_quotient(r, phase_size);
   r -= phase * phase_size;
-  rh = quotient(phase, phases_w);
+  rh = conv_quotient(phase, phases_w);
   rw = phase - rh * phases_w;
 #endif
-  const uint h = quotient(r, pitch), w = r - h * pitch;
+  const uint h = conv_quotient(r, pitch), w = r - h * pitch;
   uint ih, iw;
   const bool rows = conv_source(int(h * stride_h + rh) - pad_h, lhs_h, in_h, ih);
   const bool cols = conv_source(int(w * stride_w + rw) - pad_w, lhs_w, in_w, iw);
@@ -43,5 +34,5 @@ void main() {
   const bool in_channels = c < ic_count;
   const vec2 v = vec2(element(base, 2u * pair, in_channels), element(base, 2u * pair + 1u, in_channels));
   const uint to = (z * gl_NumWorkGroups.y + c) * plane + 2u * pair;
-  pad_ref_u64(uint64_t(y_ptr) + uint64_t(to) * 4ul).v[0] = packUint2x32(floatBitsToUint(v));
+  conv_store2(y_ptr, to, v);
 }

@@ -1,23 +1,30 @@
 // y[z][k][p] = what output pixel p reads for k = (ic, kh, kw), zero where that is padding, and for
 // k >= k_count or p >= pixels: the matrix of a convolution with few input channels.
 //
-// x: any strides. y: row k of matrix z at (z * rows + k) * pitch.
-// Grid: (pitch / LOCAL_X, rows, z).
+// x: any strides. y: row k of matrix z at (z * rows + k) * pitch; pitch is even. Two elements an
+// invocation, stored as one.
+// Grid: (pitch / (2 * LOCAL_X), rows, z).
 
 #include "conv_geometry.glsl"
+#include "conv_pairs.glsl"
 
-void main() {
-  const uint p = gl_WorkGroupID.x * LOCAL_X + gl_LocalInvocationID.x;
-  const uint k = gl_WorkGroupID.y, z = gl_WorkGroupID.z;
-  if (p >= pitch) return;
-  const uint taps = k_h * k_w, ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
-  const uint oh = p / out_w, ow = p - oh * out_w;
+float element(uint base, uint p, uint kh, uint kw, bool in_rows) {
+  const uint oh = conv_quotient(p, out_w), ow = p - oh * out_w;
   uint ih, iw;
   const bool rows = conv_source(int(oh * stride_h + kh * dil_h) - pad_h, lhs_h, in_h, ih);
   const bool cols = conv_source(int(ow * stride_w + kw * dil_w) - pad_w, lhs_w, in_w, iw);
   float v = 0.0;
-  if (rows && cols && k < k_count && oh < out_h) {
-    v = float(x_raw(z * x_z + ic * x_c + ih * x_h + iw * x_w));
-  }
-  y_raw_store((z * gl_NumWorkGroups.y + k) * pitch + p, v);
+  if (rows && cols && in_rows && oh < out_h) v = float(x_raw(base + ih * x_h + iw * x_w));
+  return v;
+}
+
+void main() {
+  const uint p = 2u * (gl_WorkGroupID.x * LOCAL_X + gl_LocalInvocationID.x);
+  const uint k = gl_WorkGroupID.y, z = gl_WorkGroupID.z;
+  if (p >= pitch) return;
+  const uint taps = k_h * k_w, ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
+  const uint base = z * x_z + ic * x_c;
+  const bool in_rows = k < k_count;
+  const vec2 v = vec2(element(base, p, kh, kw, in_rows), element(base, p + 1u, kh, kw, in_rows));
+  conv_store2(y_ptr, (z * gl_NumWorkGroups.y + k) * pitch + p, v);
 }
