@@ -20,6 +20,25 @@ bool is_small(const NodeContext& c, const std::array<Expr, 3>& groups) {
   });
 }
 
+/// 1 where value > limit, else 0.
+Expr more_than(const Expr& value, int64_t limit) { return min(Expr(1), max(Expr(0), value - limit)); }
+
+/// Adds the steps of k past the last segment.
+void add_rest(const LaneProduct& p, const LaneTile& tile, const LaneSums& sums, std::vector<Step>& steps) {
+  const int64_t covered = static_cast<int64_t>(p.segments.size()) * kLaneSegment;
+  const Expr total = p.batch * p.rows * sums.c_m * more_than(*p.steps, covered);
+  steps.push_back({.kernel = "gemm_rest",
+                   .defines = {{"TILE", text(tile.cols())}},
+                   .operands = {src("a", p.a), src("b", p.b),
+                                {.name = "c", .value = sums.value, .write = true, .read_write = true}},
+                   .params = {param("total", total), param("rows", p.rows), param("k_first", covered),
+                              param("k_count", *p.steps), param("a_m", p.a_m), param("a_z", p.a_z),
+                              param("b_k", p.b_k), param("b_z", p.b_z), param("b_tile", p.b_tile),
+                              param("c_m", sums.c_m), param("c_z", sums.c_z)},
+                   .grid = one_each(total, 64),
+                   .local_size = {64, 1, 1}});
+}
+
 }  // namespace
 
 LaneTile lane_tile(const DeviceProfile& device) {
@@ -46,7 +65,7 @@ LaneSums add_lane_product(const NodeContext& c, Builder& b, const LaneProduct& p
   sums.value = b.scratch("sums", DType::kF32, {p.batch, row_tiles * tile.rows, sums.c_m});
 
   for (size_t first = 0; first < p.segments.size();) {
-    const size_t count = chunk_of(p.segments.size() - first);
+    const size_t count = p.steps ? kLaneSymbolicSteps / kLaneSegment : chunk_of(p.segments.size() - first);
     std::string offsets;
     std::vector<Param> params = {
         param("a_0", Expr(static_cast<int64_t>(first) * kLaneSegment)),
@@ -69,9 +88,11 @@ LaneSums add_lane_product(const NodeContext& c, Builder& b, const LaneProduct& p
               .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
               .uniform_table = true};
     step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
+    if (p.steps) step.grid.groups[0] *= more_than(*p.steps, static_cast<int64_t>(first) * kLaneSegment);
     steps.push_back(std::move(step));
     first += count;
   }
+  if (p.steps) add_rest(p, tile, sums, steps);
   return sums;
 }
 
@@ -141,7 +162,7 @@ ValueId add_pack(Builder& b, const std::string& name, const PackSource& source,
                  const BatchDims& batch, const Shape& batch_strides, const PackLayout& layout,
                  std::vector<Step>& steps) {
   const Expr rows = round_up(source.rows, layout.rows_multiple);
-  const Expr tiles = ceil_div(source.cols, layout.width);
+  const Expr tiles = ceil_div(round_up(source.cols, layout.cols_multiple), layout.width);
   const Expr y_r = layout.tiled ? Expr(layout.width) : tiles * layout.width;
   const Expr y_t = layout.tiled ? rows * layout.width : Expr(layout.width);
   const Expr y_z = rows * tiles * layout.width;

@@ -30,7 +30,11 @@ struct LaneProduct {
   Expr a_m, a_z;
   Expr b_k, b_z, b_tile, b_last;
   std::vector<Expr> segments;
+  /// Steps of k where that is symbolic: launches past it are skipped, and what passes the segments
+  /// is added by a slow loop. a and b are then padded to a multiple of kLaneSymbolicSteps.
+  std::optional<Expr> steps;
 };
+inline constexpr int64_t kLaneSymbolicSteps = 4 * kLaneSegment;
 
 /// Sums of a product; tile t of columns begins at column t · LaneTile::cols().
 struct LaneSums {
@@ -78,7 +82,7 @@ struct PackSource {
 /// of `width` columns one after another, else whole rows of a multiple of `width` columns.
 struct PackLayout {
   int64_t width = 32;
-  int64_t rows_multiple = 1;
+  int64_t rows_multiple = 1, cols_multiple = 1;  ///< zeros fill up to these
   bool tiled = false;
 };
 ValueId add_pack(Builder& builder, const std::string& name, const PackSource& source,

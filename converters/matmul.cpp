@@ -8,6 +8,9 @@
 namespace tv {
 namespace {
 
+/// Steps of a symbolic k that are unrolled; skipped launches cost nothing.
+constexpr int64_t kSymbolicSteps = 4096;
+
 /// The product with its batch dimensions collapsed.
 struct Product {
   Expr m, n, k;
@@ -54,7 +57,7 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
   tactic.refusal = lane_refusal(c.device);
   if (!tactic.refusal.empty()) return tactic;
   const auto k = p.k.constant();
-  if (!k || *k == 0) tactic.refusal = "k is not a positive constant";
+  if (p.k.bounds(c.graph.symbols).first < 1) tactic.refusal = "k may be 0";
   if (!is_float(c.dtype("a"))) tactic.refusal = "the operands are not floats";
   if (p.batch.sizes.size() > kMaxBatchDims) tactic.refusal = "more than 3 batch dimensions";
   const Expr work = p.batch.count() * p.m * p.n * p.k;
@@ -62,8 +65,9 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
   if (!tactic.refusal.empty()) return tactic;
 
   const LaneTile tile = lane_tile(c.device);
-  const bool whole = *k % kLaneSegment == 0, flat_batch = p.batch.sizes.size() <= 1;
-  const int64_t padded_k = (*k + kLaneSegment - 1) / kLaneSegment * kLaneSegment;
+  const bool whole = k && *k % kLaneSegment == 0, flat_batch = p.batch.sizes.size() <= 1;
+  const int64_t multiple = k ? kLaneSegment : kLaneSymbolicSteps;
+  const Expr padded_k = round_up(p.k, multiple);
   const ValueId a = c.node.input("a"), w = c.node.input("b");
   LaneProduct lane{.rows = p.m, .col_tiles = ceil_div(p.n, tile.cols()), .batch = p.batch.count()};
 
@@ -73,7 +77,7 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
     lane.a_z = first_or_zero(p.batch.a);
   } else {
     lane.a = add_pack(b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, p.batch, p.batch.a,
-                      {.width = kLaneSegment}, tactic.steps);
+                      {.width = kLaneSegment, .cols_multiple = multiple}, tactic.steps);
     lane.a_m = padded_k;
     lane.a_z = p.m * padded_k;
   }
@@ -88,14 +92,16 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
     lane.b_last = p.n - tile.cols();
   } else {
     lane.b = add_pack(b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
-                      {.width = tile.cols(), .rows_multiple = kLaneSegment, .tiled = true},
+                      {.width = tile.cols(), .rows_multiple = multiple, .tiled = true},
                       tactic.steps);
     lane.b_k = tile.cols();
     lane.b_tile = padded_k * tile.cols();
     lane.b_z = lane.col_tiles * lane.b_tile;
     lane.b_last = (lane.col_tiles - 1) * lane.b_tile;
   }
-  for (int64_t at = 0; at < padded_k; at += kLaneSegment) lane.segments.push_back(lane.b_k * at);
+  if (!k) lane.steps = p.k;
+  const int64_t covered = k ? *padded_k.constant() : kSymbolicSteps;
+  for (int64_t at = 0; at < covered; at += kLaneSegment) lane.segments.push_back(lane.b_k * at);
   const LaneSums sums = add_lane_product(c, b, lane, tactic.steps);
   add_lane_finish(c, sums,
                   {.rows = p.m, .batch = lane.batch, .columns = {.count = p.n, .moved = direct}},

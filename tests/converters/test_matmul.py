@@ -102,6 +102,11 @@ def test_dynamic_everything():
           more=[(tensor(2, 5, 70), tensor(2, 70, 11, seed=1)), (tensor(5, 64, 64), tensor(5, 64, 64, seed=1))])
 
 
+def test_long_symbolic_sums():
+    check(lambda a, b: a @ b, tensor(11, 300), tensor(300, 37, seed=1) / 16, length=5000, dynamic=True,
+          more=[(tensor(5, 4097), tensor(4097, 41, seed=1) / 16), (tensor(41, 64), tensor(64, 9, seed=1))])
+
+
 def test_empty():
     check(torch.mm, tensor(0, 5), tensor(5, 7))
     check(torch.mm, tensor(3, 0), tensor(0, 7))
