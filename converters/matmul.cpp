@@ -206,6 +206,9 @@ std::vector<Graph> examples() {
     graphs.push_back(example(dtype, {3, 37, 300}, {3, 300, 29}, {3, 37, 29}));
     graphs.push_back(example(dtype, {1, 3, 37, 41}, {2, 1, 41, 29}, {2, 3, 37, 29}));
   }
+  const Expr k = Expr::symbol(0);
+  graphs.push_back(example(DType::kF32, {37, k}, {k, 53}, {37, 53}));
+  graphs.back().symbols = {{.name = "k", .min = 1, .opt = 300}};
   for (const DType dtype : {DType::kI32, DType::kI64}) {
     graphs.push_back(example(dtype, {3, 5}, {5, 7}, {3, 7}));
   }
