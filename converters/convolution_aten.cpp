@@ -1,5 +1,6 @@
 // Convolutions by their other names, and their gradients, as aten::convolution.
 
+#include <algorithm>
 #include <numeric>
 
 #include "converters/product.h"
@@ -82,10 +83,69 @@ ValueId channels_first(Rewriter& rw, ValueId image, const Expr& groups) {
   return rw.reshape(rw.permute(rw.reshape(image, split), dims), merged);
 }
 
+/// Every `step`-th of `length` elements from `start`.
+ValueId strided(Rewriter& rw, ValueId v, size_t dim, int64_t start, const Expr& length, int64_t step) {
+  Shape shape = rw.graph().value(v).shape;
+  shape[dim] = length;
+  return rw.add("aten::slice.Tensor",
+                {tensor_arg("self", v), attr_arg("dim", Expr(static_cast<int64_t>(dim))),
+                 attr_arg("start", Expr(start)), attr_arg("end", (length - 1) * step + (start + 1)),
+                 attr_arg("step", Expr(step))},
+                rw.graph().value(v).dtype, shape);
+}
+
+/// [channels][everything else].
+ValueId channel_rows(Rewriter& rw, ValueId v) {
+  v = swapped(rw, v);
+  const Shape shape = rw.graph().value(v).shape;
+  return rw.reshape(v, {shape[0], product_of(shape, 1, shape.size())});
+}
+
+/// As weight_gradient for one group, by a product of matrices for each tap of a small window.
+ValueId weight_gradient_by_taps(Rewriter& rw, ValueId image, ValueId kernel, const Geometry& g,
+                                const Shape& weight) {
+  const size_t rank = g.stride.size();
+  const Shape k = rw.graph().value(kernel).shape;
+  const DType dtype = rw.graph().value(image).dtype;
+  std::vector<Expr> pads;
+  Shape padded = rw.graph().value(image).shape;
+  for (size_t i = rank; i-- > 0;) {
+    pads.insert(pads.end(), {Expr(g.padding[i]), Expr(g.padding[i])});
+    padded[i + 2] += 2 * g.padding[i];
+  }
+  if (std::any_of(g.padding.begin(), g.padding.end(), [](int64_t p) { return p != 0; })) {
+    image = rw.add("aten::constant_pad_nd",
+                   {tensor_arg("self", image), attr_arg("pad", pads), attr_arg("value", 0.0)}, dtype,
+                   padded);
+  }
+  const ValueId left = channel_rows(rw, kernel);
+  std::vector<ValueId> taps;
+  const int64_t count = *product_of(weight, 2, weight.size()).constant();
+  for (int64_t tap = 0; tap < count; ++tap) {
+    ValueId seen = image;
+    int64_t rest = tap;
+    for (size_t i = rank; i-- > 0;) {
+      const int64_t size = *weight[i + 2].constant(), at = rest % size;
+      rest /= size;
+      seen = strided(rw, seen, i + 2, at * g.dilation[i], k[i + 2], g.stride[i]);
+    }
+    const ValueId sums = matmul_of(rw, left, transposed(rw, channel_rows(rw, seen)), dtype);
+    taps.push_back(rw.reshape(sums, {weight[0], weight[1], Expr(1)}));
+  }
+  if (count == 1) return rw.reshape(taps[0], weight);
+  const ValueId all = rw.add("aten::cat", {tensor_list_arg("tensors", taps), attr_arg("dim", integer(2))},
+                             dtype, {weight[0], weight[1], Expr(count)});
+  return rw.reshape(all, weight);
+}
+
 /// Gradient of a weight [channels of kernel][channels of one group of image]: the two are correlated
 /// channel by channel, so batch and channels change places, and stride and dilation do too.
 ValueId weight_gradient(Rewriter& rw, ValueId image, ValueId kernel, const Geometry& g,
                         const Shape& weight) {
+  constexpr int64_t kMaxTaps = 49;
+  if (g.groups == Expr(1) && *product_of(weight, 2, weight.size()).constant() <= kMaxTaps) {
+    return weight_gradient_by_taps(rw, image, kernel, g, weight);
+  }
   const Shape x = rw.graph().value(image).shape, k = rw.graph().value(kernel).shape;
   const Geometry swap{.stride = g.dilation,
                       .padding = g.padding,
