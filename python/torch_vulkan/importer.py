@@ -1,6 +1,7 @@
 """FX graphs of ATen operators as the compiler's Graph."""
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -87,13 +88,15 @@ class Importer:
         weights: placeholders that become weights.
         truncate: hold int64 and float64 as int32 and float32.
         precision: what is stored in 16 bits; None: nothing is changed.
+        stays: operators (with or without overload) that stay native.
     """
 
     def __init__(self, module: fx.GraphModule, weights: set[str], *, truncate: bool = False,
-                 precision: Precision | None = None, name: str = ""):
+                 precision: Precision | None = None, name: str = "", stays: Sequence[str] = ()):
         self._module = module
         self._weight_names = weights
         self._truncate = truncate
+        self._stays = stays
         self._graph = C.Graph(name)
         self._symbols = SymbolTable(self._graph)
         self._precision = precision and precision.bind(self)
@@ -255,6 +258,10 @@ class Importer:
             return "not an ATen operator"
         if has_effect(node):
             return "it draws random numbers or has a side effect"
+        # By the name in the captured graph: a number for a tensor changes the overload.
+        for name in self._stays:
+            if f"{op_name(node.target)}.".startswith(f"{name}."):
+                return f"torch_executed_ops lists {name}"
         tensors = [n.meta.get("val") for n in node.all_input_nodes]
         values = node.meta.get("val")
         outputs = values if isinstance(values, (tuple, list)) else (values,)

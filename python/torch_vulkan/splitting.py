@@ -48,7 +48,8 @@ def _free_ops() -> set[str]:
 
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place."""
-    importer = Importer(module, weights, truncate=settings.truncate_long_and_double)
+    importer = Importer(module, weights, truncate=settings.truncate_long_and_double,
+                        stays=settings.torch_executed_ops)
     imported = importer.run()
     # Sizes that are numbers among the inputs can be handed to an engine.
     importer.carry_symbols()

@@ -133,6 +133,15 @@ def test_torch_executed_ops(operator):
     assert "torch_executed_ops" in records[0].native[0].reason
 
 
+@pytest.mark.parametrize("operator", [torch.ops.aten.mul, torch.ops.aten.mul.Tensor])
+def test_torch_executed_ops_of_a_number(operator):
+    def function(x):
+        return torch.relu(x * 2) + 1
+
+    records = check(function, torch.randn(4, 5), torch_executed_ops=[operator])
+    assert [n.op for n in records[0].native] == ["aten::mul.Tensor"]
+
+
 def test_require_full_compilation():
     x = torch.randn(4, 4)
     got, records = run(chain, x, require_full_compilation=True)  # min_block_size does not count
