@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/steps.h"
+#include "converters/index_placement.h"
 
 namespace tv {
 namespace {
@@ -32,62 +32,29 @@ std::string something_to_read(const NodeContext& c) {
 }
 
 std::string index_unsupported(const NodeContext& c) {
-  for (const ValueId id : c.node.inputs("indices")) {
-    if (id == kNoValue) continue;
-    const DType dtype = c.graph.value(id).dtype;
-    if (dtype == DType::kBool || dtype == DType::kU8) {
-      return "[" + c.node.op + "] a mask's result has a size that depends on data";
-    }
-  }
-  return something_to_read(c);
-}
-
-/// Where the dimensions of x and of the indices' common shape stand in the result.
-struct Placement {
-  std::vector<int64_t> indexed;   ///< dimensions of x with an index tensor
-  std::vector<int64_t> sliced;    ///< those without, in order
-  size_t index_at = 0;            ///< first dimension of the result that belongs to the indices
-  size_t index_rank = 0;
-};
-
-Placement placement(const NodeContext& c, const std::vector<ValueId>& indices, size_t rank) {
-  Placement p;
-  for (size_t d = 0; d < rank; ++d) {
-    const bool has = d < indices.size() && indices[d] != kNoValue;
-    (has ? p.indexed : p.sliced).push_back(static_cast<int64_t>(d));
-    if (has) p.index_rank = std::max(p.index_rank, c.graph.value(indices[d]).shape.size());
-  }
-  // Indices side by side keep their place; else their dimensions come first.
-  const bool adjacent = p.indexed.back() - p.indexed.front() + 1 ==
-                        static_cast<int64_t>(p.indexed.size());
-  p.index_at = adjacent ? static_cast<size_t>(p.indexed.front()) : 0;
-  return p;
+  const std::string masks = indices_unsupported(c);
+  return masks.empty() ? something_to_read(c) : masks;
 }
 
 void index(const NodeContext& c, Builder& b) {
   const Source x = source_of(c, b, "self");
-  const std::vector<ValueId>& indices = c.node.inputs("indices");
-  const Placement p = placement(c, indices, x.shape.size());
+  const IndexPlacement p = index_placement(c);
   const Shape& out = c.output().shape;
   Step step{.kernel = "index", .operands = {src("x", x.value), dst("y", c.node.outputs[0])}};
 
   Walk all{.sizes = out, .targets = {{"x", Shape(out.size(), Expr(0))}}};
-  for (size_t i = 0, s = 0; i < out.size(); ++i) {
-    if (i >= p.index_at && i < p.index_at + p.index_rank) continue;
-    all.targets[0].second[i] = x.strides.at(p.sliced.at(s++));
+  for (size_t k = 0; k < p.sliced.size(); ++k) {
+    all.targets[0].second.at(p.position(k)) = x.strides.at(p.sliced[k]);
   }
   std::string picks;
-  for (size_t k = 0; k < p.indexed.size(); ++k) {
+  for (size_t k = 0; k < p.indices.size(); ++k) {
     const std::string n = std::to_string(k);
-    const ValueId id = indices.at(p.indexed[k]);
-    const Shape& shape = c.graph.value(id).shape;
-    const Shape strides = b.strides_of(id);
-    Shape walk(out.size(), Expr(0));
-    for (size_t i = 0; i < shape.size(); ++i) {
-      const bool spread = shape[i] == Expr(1);
-      if (!spread) walk[p.index_at + p.index_rank - shape.size() + i] = strides[i];
-    }
-    all.targets.emplace_back("i" + n, walk);
+    const ValueId id = p.indices[k];
+    const Shape strides =
+        broadcast_strides(c.graph.value(id).shape, b.strides_of(id), p.index_shape);
+    Shape over_out(out.size(), Expr(0));
+    std::copy(strides.begin(), strides.end(), over_out.begin() + p.index_at);
+    all.targets.emplace_back("i" + n, over_out);
     step.operands.push_back(src("i" + n, id));
     step.params.push_back(param("size" + n, x.shape.at(p.indexed[k])));
     step.params.push_back(param("stride" + n, x.strides.at(p.indexed[k])));

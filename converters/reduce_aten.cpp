@@ -114,6 +114,25 @@ void norm(const NodeContext& c, Rewriter& r) {
   r.replace(0, add_reduce(r, magnitude, over(c, p == 1 ? "sum" : p > 0 ? "max" : "min"), out));
 }
 
+void count_nonzero(const NodeContext& c, Rewriter& r) {
+  const ValueId nonzero = r.pointwise("ne", {c.node.input("self")}, DType::kBool, {0.0});
+  r.replace(0, add_reduce(r, nonzero, over(c, "sum"), c.output().dtype));
+}
+
+void aminmax(const NodeContext& c, Rewriter& r) {
+  const DType dtype = c.output().dtype;
+  r.replace(0, add_reduce(r, c.node.input("self"), over(c, "min"), dtype));
+  r.replace(1, add_reduce(r, c.node.input("self"), over(c, "max"), dtype));
+}
+
+std::string floats_of_self(const NodeContext& c) { return floats_only(c, "self"); }
+
+/// torch reduces nothing where an empty list is given, unlike with sum.
+std::string empty_dims(const NodeContext& c) {
+  if (!c.node.has("dim") || !c.node.exprs("dim").empty()) return "";
+  return "[" + c.node.op + "] an empty list of dimensions reduces none";
+}
+
 Converter entry(std::string op, Expand expand, decltype(Converter::unsupported) refuse = {}) {
   return {.op = std::move(op), .unsupported = std::move(refuse), .expand = std::move(expand)};
 }
@@ -129,10 +148,13 @@ const RegisterConverter reductions{
     entry("aten::min", plain("min")),
     entry("aten::any", plain("any")),
     entry("aten::any.dim", plain("any")),
-    entry("aten::any.dims", plain("any")),
+    entry("aten::any.dims", plain("any"), empty_dims),
     entry("aten::all", plain("all")),
     entry("aten::all.dim", plain("all")),
-    entry("aten::all.dims", plain("all")),
+    entry("aten::all.dims", plain("all"), empty_dims),
+    entry("aten::aminmax", aminmax),
+    entry("aten::count_nonzero", count_nonzero, floats_of_self),
+    entry("aten::count_nonzero.dim_IntList", count_nonzero, floats_of_self),
     entry("aten::mean", mean),
     entry("aten::mean.dim", mean),
     entry("aten::var", variance(false, false), variance_unsupported),

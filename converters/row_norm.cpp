@@ -149,6 +149,7 @@ Converter norm(std::string op, decltype(Converter::convert) convert, Examples ex
           .unsupported = unsupported,
           .convert = std::move(convert),
           .reads_views = {"weight", "bias"},
+          .prologue_arg = "input",
           .epilogue = true,
           .examples = std::move(examples)};
 }

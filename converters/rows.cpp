@@ -19,6 +19,7 @@ void RowStrategy::apply(Step& step, const Expr& rows) const {
   step.grid = kind == Kind::kLane ? one_each(rows, local) : Grid::flat_groups(rows);
   step.defines.emplace_back("LANE", kind == Kind::kLane ? "1" : "0");
   step.defines.emplace_back("SUBGROUP", kind == Kind::kSubgroup ? "1" : "0");
+  step.defines.emplace_back("HYBRID", kind == Kind::kGroup && subgroup != 0 ? "1" : "0");
 }
 
 std::string row_too_long(const NodeContext& c, const Expr& length, int64_t passes) {
@@ -47,7 +48,11 @@ std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowSh
     if (shape.length >= 32 && (shape.contiguous || few)) {
       const uint32_t want = shape.length >= 1024 ? 256 : shape.length >= 256 ? 128 : 64;
       const uint32_t most = std::min(device.max_workgroup_invocations, device.max_workgroup_size[0]);
-      if (want <= most) result.push_back({.kind = Kind::kGroup, .local = want});
+      const bool hybrid = shape.shuffles && device.subgroup_size_control && want % width == 0;
+      const uint32_t subgroup = hybrid ? width : 0;
+      if (want <= most) {
+        result.push_back({.kind = Kind::kGroup, .local = want, .subgroup = subgroup});
+      }
     }
   }
   result.push_back(lane);

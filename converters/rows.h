@@ -8,8 +8,9 @@
 
 namespace tv {
 
-/// One of: a row per invocation; a row per workgroup combined through shared memory; a row per
-/// workgroup of one subgroup, combined by shuffles (CPU drivers, where barriers are dear).
+/// One of: a row per invocation; a row per workgroup, combined through shared memory (by subgroups
+/// first where their size is known); a row per workgroup of one subgroup, combined by shuffles (CPU
+/// drivers, where barriers are dear).
 struct RowStrategy {
   enum class Kind { kLane, kGroup, kSubgroup };
   Kind kind = Kind::kLane;
@@ -17,7 +18,7 @@ struct RowStrategy {
   uint32_t subgroup = 0;
 
   std::string suffix() const;  ///< for tactic names: "lane", "group256", "subgroup16"
-  /// Sets the workgroup, the grid for `rows` rows, and the defines LANE and SUBGROUP.
+  /// Sets the workgroup, the grid for `rows` rows, and the defines LANE, SUBGROUP and HYBRID.
   void apply(Step& step, const Expr& rows) const;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "converters/index_placement.h"
 #include "converters/rows.h"
 
 namespace tv {
@@ -22,14 +23,6 @@ struct Scatter {
   Expr dropped = -1;
   bool add = true;
 };
-
-Shape broadcast_strides(const Shape& shape, const Shape& strides, const Shape& to) {
-  Shape out(to.size(), Expr(0));
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (!(shape[i] == Expr(1))) out[to.size() - shape.size() + i] = strides[i];
-  }
-  return out;
-}
 
 Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
   Step step{.kernel = "scatter_keys"};
@@ -120,65 +113,41 @@ void embedding_backward(const NodeContext& c, Builder& b) {
 
 // --- index_put ---
 
-/// The leading dimensions are indexed: x[i0, i1, …] = values.
 std::string put_unsupported(const NodeContext& c) {
+  const std::string masks = indices_unsupported(c);
+  if (!masks.empty()) return masks;
+  const IndexPlacement p = index_placement(c);
   Expr rows = 1;
-  const std::vector<ValueId>& indices = c.node.inputs("indices");
-  Shape entries;
-  for (size_t d = 0; d < indices.size(); ++d) {
-    if (indices[d] == kNoValue) {
-      if (std::all_of(indices.begin() + d, indices.end(), [](ValueId v) { return v == kNoValue; })) {
-        break;
-      }
-      return "[" + c.node.op + "] only leading dimensions may be indexed";
-    }
-    const Value& index = c.graph.value(indices[d]);
-    if (index.dtype == DType::kBool || index.dtype == DType::kU8) {
-      return "[" + c.node.op + "] a mask names a number of elements that depends on data";
-    }
-    rows *= c.shape("self").at(d);
-    if (index.shape.size() > entries.size()) entries = index.shape;
-  }
+  for (const int64_t d : p.indexed) rows *= c.shape("self").at(d);
   if (rows.bounds(c.graph.symbols).first < 1) return "[" + c.node.op + "] self may be empty";
-  return too_many(c, rows, product(entries));
-}
-
-Shape broadcast_shape(const Graph& graph, const std::vector<ValueId>& values) {
-  Shape out;
-  for (const ValueId v : values) {
-    const Shape& shape = graph.value(v).shape;
-    if (shape.size() > out.size()) out.insert(out.begin(), shape.size() - out.size(), Expr(1));
-    for (size_t i = 0; i < shape.size(); ++i) {
-      Expr& d = out[out.size() - shape.size() + i];
-      if (d == Expr(1)) d = shape[i];
-    }
-  }
-  return out;
+  return too_many(c, rows, product(p.index_shape));
 }
 
 void index_put(const NodeContext& c, Builder& b) {
   const Shape& shape = c.shape("self");
+  const IndexPlacement p = index_placement(c);
   Scatter s;
   s.base = c.node.input("self");
   s.values = c.node.input("values");
-  for (const ValueId v : c.node.inputs("indices")) {
-    if (v != kNoValue) s.indices.push_back(v);
-  }
-  const size_t indexed = s.indices.size();
-  s.row_shape.assign(shape.begin(), shape.begin() + indexed);
-  s.index_shape = broadcast_shape(c.graph, s.indices);
+  s.indices = p.indices;
+  s.index_shape = p.index_shape;
   s.add = c.node.flag("accumulate");
+  for (const int64_t d : p.indexed) s.row_shape.push_back(shape[d]);
 
-  // values broadcasts to index_shape + the dimensions that are not indexed.
-  Shape target = s.index_shape;
-  target.insert(target.end(), shape.begin() + indexed, shape.end());
+  // values broadcasts to the shape that x[indices] has.
+  Shape target(p.result_rank(), Expr(1));
+  std::copy(p.index_shape.begin(), p.index_shape.end(), target.begin() + p.index_at);
+  for (size_t k = 0; k < p.sliced.size(); ++k) target[p.position(k)] = shape[p.sliced[k]];
   const Shape strides =
       broadcast_strides(c.graph.value(s.values).shape, b.strides_of(s.values), target);
-  s.value_strides.assign(strides.begin(), strides.begin() + s.index_shape.size());
-  s.row_of = contiguous_strides(s.row_shape);
-  s.row_of.resize(shape.size(), Expr(0));
-  s.rest.assign(indexed, Expr(0));
-  s.rest.insert(s.rest.end(), strides.begin() + s.index_shape.size(), strides.end());
+  s.value_strides.assign(strides.begin() + p.index_at,
+                         strides.begin() + p.index_at + p.index_shape.size());
+
+  s.row_of.assign(shape.size(), Expr(0));
+  s.rest.assign(shape.size(), Expr(0));
+  const Shape row_strides = contiguous_strides(s.row_shape);
+  for (size_t k = 0; k < p.indexed.size(); ++k) s.row_of[p.indexed[k]] = row_strides[k];
+  for (size_t k = 0; k < p.sliced.size(); ++k) s.rest[p.sliced[k]] = strides[p.position(k)];
   emit(c, b, s);
 }
 

@@ -6,6 +6,8 @@
 // Defines: KEY, FLOAT_KEY, LARGEST, VALUES, INDICES, LANE, SUBGROUP, SINGLE_RUN.
 // Grid: LANE: an invocation, else a workgroup, for each of `outputs`.
 
+#define TV_SHUFFLE(v, mask) \
+  Best(subgroupShuffleXor((v).key, mask), subgroupShuffleXor((v).at, mask))
 #include "tree.glsl"
 
 struct Best {
@@ -79,13 +81,7 @@ void main() {
     }
   }
 #if !LANE
-#if SUBGROUP
-  for (uint m = LOCAL_X / 2u; m > 0u; m >>= 1u) {
-    best = better(best, Best(subgroupShuffleXor(best.key, m), subgroupShuffleXor(best.at, m)));
-  }
-#else
   TV_TREE(tree_, best, better)
-#endif
   if (gl_LocalInvocationID.x != 0u) return;
 #endif
 #if VALUES

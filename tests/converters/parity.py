@@ -7,9 +7,14 @@ grows like sqrt(length) units of the accumulator's precision (float32, also for 
 
 import copy
 import math
+from operator import getitem
 
 import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_vulkan import compilations
+from torch_vulkan.backend import compile_graph_module
+from torch_vulkan.settings import Settings
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTS = (torch.int64, torch.int32, torch.int8, torch.uint8)
@@ -97,3 +102,29 @@ def check_gradients(function, *args, length=1):
     expected = run(function)
     compiled = torch.compile(function, backend="vulkan", fullgraph=True, options=OPTIONS)
     compare(run(compiled), expected, length)
+
+
+def check_operator(operator, *args, length=1, **kwargs):
+    """As `check`, for one operator exactly as it is named: no decomposition comes between."""
+    graph, mode = fx.Graph(), FakeTensorMode()
+    fakes, nodes, inputs = [], [], []
+    for i, arg in enumerate(args):
+        is_tensor = isinstance(arg, torch.Tensor)
+        node = graph.placeholder(f"x{i}") if is_tensor else arg
+        if is_tensor:
+            node.meta["val"] = mode.from_tensor(arg)
+            inputs.append(arg)
+        fakes.append(node.meta["val"] if is_tensor else arg)
+        nodes.append(node)
+    call = graph.call_function(operator, tuple(nodes), kwargs)
+    with mode:
+        call.meta["val"] = operator(*fakes, **kwargs)
+    results = [call]
+    if isinstance(call.meta["val"], tuple):
+        results = [graph.call_function(getitem, (call, i)) for i in range(len(call.meta["val"]))]
+        for node, value in zip(results, call.meta["val"], strict=True):
+            node.meta["val"] = value
+    graph.output(tuple(results))
+    module = fx.GraphModule({}, graph)
+    compiled = compile_graph_module(module, "inference", Settings.from_options(OPTIONS), set())
+    compare(compiled(inputs), operator(*args, **kwargs), length)

@@ -63,7 +63,9 @@ def test_scatter_add_with_collisions():
 def test_index_put():
     def function(x, i, j, v):
         return (x.index_put((i,), v), x.index_put((i, j), v[:, 0], accumulate=True),
-                x.index_put((i,), v[0]), x.index_put((-1 - i,), v, accumulate=True))
+                x.index_put((i,), v[0]), x.index_put((-1 - i,), v, accumulate=True),
+                x.index_put((None, j), v[0, 0], accumulate=True),
+                x[None].index_put((j - j, None, j), v[:, :1], accumulate=True))
     check(function, tensor(7, 5), torch.tensor([3, 0, 6]), torch.tensor([1, 4, 2]), tensor(3, 5))
 
 

@@ -31,7 +31,7 @@ def test_a_constant_row():
 
 
 def test_a_far_mean():
-    check(lambda x: F.layer_norm(x, (113,)), tensor(5, 113) + 3000, length=1 << 20)
+    check(lambda x: F.layer_norm(x, (113,)), tensor(5, 113) + 100, length=1 << 14)
 
 
 @pytest.mark.parametrize("shape, groups", [((2, 6, 5, 7), 3), ((3, 4, 11), 1), ((2, 5, 3, 3), 5)])

@@ -29,7 +29,9 @@ def test_positions(dim):
 def test_whole_tensors():
     def function(x):
         return (x.sum(), x.mean(), x.max(), x.min(), x.argmax(), x.argmin(), x.var(), x.std(),
-                x.norm(), torch.std_mean(x), (x > 3).any(), (x == x).all())
+                x.norm(), torch.std_mean(x), (x > 3).any(), (x == x).all(),
+                torch.aminmax(x, dim=1), torch.aminmax(x), (x - x[0]).count_nonzero(),
+                (x - x[0]).count_nonzero((0, 1)))
     check(function, tensor(29, 37), length=1000)
 
 
