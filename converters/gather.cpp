@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "converters/index_placement.h"
+#include "csrc/graph/strided.h"
 
 namespace tv {
 namespace {

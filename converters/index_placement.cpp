@@ -31,14 +31,6 @@ IndexPlacement index_placement(const NodeContext& c) {
   return p;
 }
 
-Shape broadcast_strides(const Shape& shape, const Shape& strides, const Shape& to) {
-  Shape out(to.size(), Expr(0));
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (!(shape[i] == Expr(1))) out[to.size() - shape.size() + i] = strides[i];
-  }
-  return out;
-}
-
 std::string indices_unsupported(const NodeContext& c) {
   for (const ValueId id : c.node.inputs("indices")) {
     if (id == kNoValue) continue;

@@ -21,9 +21,6 @@ struct IndexPlacement {
 /// Of an operator with arguments self and indices (Tensor?[]), at least one of them a tensor.
 IndexPlacement index_placement(const NodeContext& context);
 
-/// `strides` of a tensor of `shape` as strides over `to`, which it broadcasts to.
-Shape broadcast_strides(const Shape& shape, const Shape& strides, const Shape& to);
-
 /// Why indices cannot be read by a kernel (masks), or "".
 std::string indices_unsupported(const NodeContext& context);
 

@@ -5,6 +5,7 @@
 
 #include "converters/index_placement.h"
 #include "converters/rows.h"
+#include "csrc/graph/strided.h"
 
 namespace tv {
 namespace {

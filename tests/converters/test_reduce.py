@@ -79,6 +79,11 @@ def test_long(shape):
           length=max(shape))
 
 
+def test_long_rows_of_integers():
+    x = tensor(2, 70001, dtype=torch.int64, low=-1000, high=1000)
+    check(lambda x: (x.argmax(1), *x.min(1), x.sum(1), x.amax(1)), x)
+
+
 def test_heads_and_tails_fuse():
     def function(x, y):
         return torch.relu((x * y + 1).sum(-1) * 0.5), (x - y).abs().amax(0) + 1, (x > y).sum(1)
