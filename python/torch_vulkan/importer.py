@@ -246,7 +246,14 @@ class Importer:
         return [*args, *before], [*outputs, (C.DType.other, [])]
 
     def _tensor_nodes(self, node: fx.Node):
-        return [n for n in node.all_input_nodes if isinstance(self._values.get(n), (int, list))]
+        """The tensors that a node reads, those that its sizes come from included."""
+        found, waiting = {}, list(node.all_input_nodes)
+        for n in waiting:
+            if isinstance(self._values.get(n), (int, list)):
+                found[n] = None
+            elif is_size_arithmetic(n):
+                waiting.extend(n.all_input_nodes)
+        return list(found)
 
     def _ids(self, node: fx.Node) -> int:
         ids = self._values[node]

@@ -81,7 +81,7 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
         blocks.append(_with_getitems(nodes))
     if blocks:
         fuse_by_partitions(module, blocks, prefix=PREFIX, always_return_tuple=True)
-        keep_order_of_effects(module.graph, [n for n in imported.nodes if n is not None])
+        follow(module.graph, partition.schedule, imported.nodes)
         module.graph.lint()
         module.recompile()
     result.engines = [node.target for node in module.graph.nodes if node.op == "call_module"
@@ -99,15 +99,31 @@ def _with_getitems(nodes) -> dict[fx.Node, int | None]:
     return block
 
 
-def keep_order_of_effects(graph: fx.Graph, original: list[fx.Node]) -> None:
-    """Random numbers are drawn in the order of the program: moving a block must not change it."""
-    alive = set(graph.nodes)
-    effects = [node for node in original if node in alive and fx_nodes.has_effect(node)]
+def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Node | None]) -> None:
+    """Puts a graph whose blocks are calls of `engine_<i>` in the order of Partition.schedule, which
+    keeps random numbers in the order of the program and mutation behind earlier readers.
+
+    Nodes are found by name: the split has copied the graph.
+    """
+    by_name = {node.name: node for node in graph.nodes}
+    engines = {node.target: node for node in graph.find_nodes(op="call_module")}
+    steps = [engines.get(f"{PREFIX}{index}") if is_block
+             else nodes[index] and by_name.get(nodes[index].name)
+             for is_block, index in schedule]
+    steps = [node for node in steps if node is not None]
+    # The compiler does not see who makes a size that another node takes.
+    order = _ordered(graph, steps) or _ordered(graph, [n for n in steps if fx_nodes.has_effect(n)])
+    last = graph._root
+    for node in order:
+        last.append(node)
+        last = node
+
+
+def _ordered(graph: fx.Graph, steps: list[fx.Node]) -> list[fx.Node]:
+    """The nodes in topological order, `steps` in theirs; empty where that cannot be."""
     position = {node: i for i, node in enumerate(graph.nodes)}
-    if [*map(position.get, effects)] == sorted(map(position.get, effects)):
-        return
     after = {node: set(node.users) for node in graph.nodes}
-    for first, second in zip(effects, effects[1:]):
+    for first, second in zip(steps, [*steps[1:], graph.output_node()]):
         after[first].add(second)
     waiting = dict.fromkeys(graph.nodes, 0)
     for node in graph.nodes:
@@ -115,12 +131,12 @@ def keep_order_of_effects(graph: fx.Graph, original: list[fx.Node]) -> None:
             waiting[user] += 1
     ready = [(position[node], node) for node, count in waiting.items() if count == 0]
     heapq.heapify(ready)
-    last = graph._root
+    order = []
     while ready:
         _, node = heapq.heappop(ready)
-        last.append(node)
-        last = node
+        order.append(node)
         for user in after[node]:
             waiting[user] -= 1
             if waiting[user] == 0:
                 heapq.heappush(ready, (position[user], user))
+    return order if len(order) == len(position) else []

@@ -235,3 +235,19 @@ def test_failed_build(monkeypatch):
         assert record.covered_nodes == 0 and "does not compile" in record.native[-1].reason
         with pytest.raises(RuntimeError, match="does not compile"):
             vulkan(work, pass_through_build_failures=True)(x)
+
+
+def test_engines_between_random_numbers_keep_their_order():
+    def function(x):
+        a = torch.relu(x) + 1
+        b = torch.sigmoid(a + torch.rand_like(a))
+        c = torch.dropout(b, 0.5, True)  # waits for an engine that the next one does not wait for
+        return c * 2, torch.rand(2) + 1
+
+    x = torch.randn(4, 5)
+    fast = torch.compile(function, backend="vulkan", options={"min_block_size": 1})
+    with torch.no_grad():
+        torch.manual_seed(3)
+        want = function(x)
+        torch.manual_seed(3)
+        torch.testing.assert_close(fast(x), want)
