@@ -241,8 +241,10 @@ def test_engines_between_random_numbers_keep_their_order():
     def function(x):
         a = torch.relu(x) + 1
         b = torch.sigmoid(a + torch.rand_like(a))
-        c = torch.dropout(b, 0.5, True)  # waits for an engine that the next one does not wait for
-        return c * 2, torch.rand(2) + 1
+        r = torch.randn(3)
+        c = torch.dropout(b, 0.5, True)
+        # The sum joins the engine that dropout waits for, which moves it behind the last draw.
+        return c * 2, torch.rand(2) + r.sum()
 
     x = torch.randn(4, 5)
     fast = torch.compile(function, backend="vulkan", options={"min_block_size": 1})
