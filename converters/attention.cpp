@@ -1,5 +1,5 @@
-// Scaled dot-product attention in the forms that PyTorch leaves it in, and its gradients: products of
-// matrices and a softmax, in fp32 between the two products.
+// Scaled dot-product attention in the forms that PyTorch leaves it in, and its gradients: products
+// of matrices and a softmax, in fp32 between the two products.
 //
 // A row whose every key is masked gives zeros, as PyTorch's kernels do.
 
@@ -67,10 +67,11 @@ Attention attention_of(const NodeContext& c, Rewriter& rw) {
   } else if (const auto size = q.back().constant()) {
     a.scale = 1.0 / std::sqrt(static_cast<double>(*size));
   } else {
-    a.scale_value = rw.pointwise(
-        "rsqrt", {rw.add("tv::fill", {attr_arg("start", q.back()), attr_arg("step", Expr(0))},
-                         DType::kF32, {Expr(1)})},
-        DType::kF32);
+    a.scale_value =
+        rw.pointwise("rsqrt",
+                     {rw.add("tv::fill", {attr_arg("start", q.back()), attr_arg("step", Expr(0))},
+                             DType::kF32, {Expr(1)})},
+                     DType::kF32);
   }
   a.scores = with_last(q, q[q.size() - 2], c.shape("key")[c.rank("key") - 2]);
   return a;
@@ -98,8 +99,8 @@ ValueId scores_of(const Attention& a) {
   }
   if (a.causal) {
     const Expr rows = a.scores[a.scores.size() - 2], cols = a.scores.back();
-    const ValueId seen =
-        rw.pointwise("le", {numbers(a, cols, {cols}), numbers(a, rows, {rows, Expr(1)})}, DType::kBool);
+    const ValueId seen = rw.pointwise(
+        "le", {numbers(a, cols, {cols}), numbers(a, rows, {rows, Expr(1)})}, DType::kBool);
     s = rw.pointwise("where", {seen, s}, DType::kF32, {-kInfinity});
   }
   return s;
@@ -115,9 +116,9 @@ ValueId unless_masked(const Attention& a, ValueId scores, ValueId p) {
 ValueId reduced(const Attention& a, const char* op, ValueId value) {
   Shape shape = a.shape(value);
   shape.back() = Expr(1);
-  return a.rw.add(op,
-                  {tensor_arg("self", value), attr_arg("dim", ints({-1})), attr_arg("keepdim", true)},
-                  DType::kF32, shape);
+  return a.rw.add(
+      op, {tensor_arg("self", value), attr_arg("dim", ints({-1})), attr_arg("keepdim", true)},
+      DType::kF32, shape);
 }
 
 ValueId dropped_last(const Attention& a, ValueId value) {
@@ -130,19 +131,20 @@ ValueId dropped_last(const Attention& a, ValueId value) {
 ValueId log_sum_exp(const Attention& a, ValueId scores) {
   Rewriter& rw = a.rw;
   const ValueId most = reduced(a, "aten::amax", scores);
-  const ValueId finite = rw.pointwise("clamp", {most}, DType::kF32,
-                                      {std::numeric_limits<float>::lowest(), kInfinity});
-  const ValueId terms = rw.pointwise("exp", {rw.pointwise("sub", {scores, finite}, DType::kF32)},
-                                     DType::kF32);
-  const ValueId sum = rw.pointwise("log", {reduced(a, "aten::sum.dim_IntList", terms)}, DType::kF32);
+  const ValueId finite =
+      rw.pointwise("clamp", {most}, DType::kF32, {std::numeric_limits<float>::lowest(), kInfinity});
+  const ValueId terms =
+      rw.pointwise("exp", {rw.pointwise("sub", {scores, finite}, DType::kF32)}, DType::kF32);
+  const ValueId sum =
+      rw.pointwise("log", {reduced(a, "aten::sum.dim_IntList", terms)}, DType::kF32);
   return dropped_last(a, rw.pointwise("add", {sum, finite}, DType::kF32));
 }
 
 ValueId probabilities(const Attention& a, ValueId scores) {
-  const ValueId p = a.rw.add("aten::_softmax",
-                             {tensor_arg("self", scores), attr_arg("dim", integer(-1)),
-                              attr_arg("half_to_float", false)},
-                             DType::kF32, a.scores);
+  const ValueId p = a.rw.add(
+      "aten::_softmax",
+      {tensor_arg("self", scores), attr_arg("dim", integer(-1)), attr_arg("half_to_float", false)},
+      DType::kF32, a.scores);
   return unless_masked(a, scores, p);
 }
 
@@ -171,11 +173,12 @@ void backward(const NodeContext& c, Rewriter& rw) {
   rows.back() = Expr(1);
   const ValueId lse = rw.reshape(c.node.input("logsumexp"), rows);
   const ValueId p = unless_masked(
-      a, scores, rw.pointwise("exp", {rw.pointwise("sub", {scores, lse}, DType::kF32)}, DType::kF32));
+      a, scores,
+      rw.pointwise("exp", {rw.pointwise("sub", {scores, lse}, DType::kF32)}, DType::kF32));
 
   const auto by_keys = [&](ValueId weights, ValueId right, const Shape& shape) {
-    return rw.reshape(matmul_of(rw, transposed(rw, grouped(a, weights)), grouped(a, right), DType::kF32),
-                      shape);
+    return rw.reshape(
+        matmul_of(rw, transposed(rw, grouped(a, weights)), grouped(a, right), DType::kF32), shape);
   };
   const ValueId dp = product(a, grad, transposed(rw, value), DType::kF32, a.scores);
   const ValueId delta =
@@ -215,7 +218,8 @@ std::string padded_refusal(const NodeContext& c) {
   const std::string common = refusal(2)(c);
   if (!common.empty() || !is_used(c.graph, c.node.outputs.at(1))) return common;
   const Shape& q = c.shape("query");
-  const bool plain = c.output(1).shape.size() + 1 == q.size() && c.output(1).shape.back() == q[q.size() - 2];
+  const bool plain =
+      c.output(1).shape.size() + 1 == q.size() && c.output(1).shape.back() == q[q.size() - 2];
   return plain ? "" : "[" + c.node.op + "] the log-sum-exp is padded to another kernel's blocks";
 }
 

@@ -108,15 +108,19 @@ Graph example(DType dtype, Shape x, Shape w, std::vector<int64_t> stride, std::v
 std::vector<Graph> examples() {
   std::vector<Graph> graphs;
   for (const DType d : {DType::kF32, DType::kF16, DType::kBF16}) {
-    graphs.push_back(example(d, {1, 64, 9, 9}, {24, 64, 1, 1}, {1, 1}, {0, 0}, false, 1, {1, 24, 9, 9}));
-    graphs.push_back(example(d, {1, 64, 9, 9}, {24, 64, 3, 3}, {1, 1}, {1, 1}, false, 1, {1, 24, 9, 9}));
-    graphs.push_back(example(d, {1, 3, 17, 17}, {24, 3, 3, 3}, {2, 2}, {1, 1}, false, 1, {1, 24, 9, 9}));
-    graphs.push_back(example(d, {1, 8, 9, 9}, {8, 1, 3, 3}, {2, 2}, {1, 1}, false, 8, {1, 8, 5, 5}));
+    graphs.push_back(
+        example(d, {1, 64, 9, 9}, {24, 64, 1, 1}, {1, 1}, {0, 0}, false, 1, {1, 24, 9, 9}));
+    graphs.push_back(
+        example(d, {1, 64, 9, 9}, {24, 64, 3, 3}, {1, 1}, {1, 1}, false, 1, {1, 24, 9, 9}));
+    graphs.push_back(
+        example(d, {1, 3, 17, 17}, {24, 3, 3, 3}, {2, 2}, {1, 1}, false, 1, {1, 24, 9, 9}));
+    graphs.push_back(
+        example(d, {1, 8, 9, 9}, {8, 1, 3, 3}, {2, 2}, {1, 1}, false, 8, {1, 8, 5, 5}));
     graphs.push_back(example(d, {1, 8, 5, 5}, {8, 4, 3, 3}, {2, 2}, {1, 1}, true, 1, {1, 4, 9, 9}));
   }
   graphs.push_back(example(DType::kF32, {1, 3, 9}, {4, 3, 3}, {1}, {1}, false, 1, {1, 4, 9}));
-  graphs.push_back(example(DType::kF32, {1, 3, 5, 5, 5}, {4, 3, 3, 3, 3}, {1, 1, 1}, {1, 1, 1}, false, 1,
-                           {1, 4, 5, 5, 5}));
+  graphs.push_back(example(DType::kF32, {1, 3, 5, 5, 5}, {4, 3, 3, 3, 3}, {1, 1, 1}, {1, 1, 1},
+                           false, 1, {1, 4, 5, 5, 5}));
   return graphs;
 }
 
@@ -172,16 +176,19 @@ ConvShape conv_shape(const NodeContext& c, const Builder& b) {
 }
 
 void add_geometry(Step& step, const ConvShape& s, const std::string& dims) {
-  step.params.insert(step.params.end(), {param("groups", s.groups), param("ic_count", s.ic),
-                                         param("oc_count", s.oc), param("x_n", s.x_n),
-                                         param("x_c", s.x_c)});
+  step.params.insert(step.params.end(),
+                     {param("groups", s.groups), param("ic_count", s.ic), param("oc_count", s.oc),
+                      param("x_n", s.x_n), param("x_c", s.x_c)});
   for (size_t k = 3 - dims.size(); k < 3; ++k) {
     const std::string d = kDims[k];
     step.params.insert(step.params.end(),
-                       {param("x_" + d, s.x_at[k]), param("in_" + d, s.in[k]),
-                        param("out_" + d, s.out[k]), param("stride_" + d, Expr(s.stride[k])),
+                       {param("x_" + d, s.x_at[k]),
+                        param("in_" + d, s.in[k]),
+                        param("out_" + d, s.out[k]),
+                        param("stride_" + d, Expr(s.stride[k])),
                         {.name = "pad_" + d, .value = Expr(s.pad[k]), .is_signed = true},
-                        fixed("dil_" + d, Expr(s.dilation[k])), fixed("lhs_" + d, Expr(s.lhs[k])),
+                        fixed("dil_" + d, Expr(s.dilation[k])),
+                        fixed("lhs_" + d, Expr(s.lhs[k])),
                         fixed("k_" + d, s.kernel[k])});
   }
 }

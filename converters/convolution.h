@@ -11,13 +11,13 @@ namespace tv {
 /// convolution is one with stride 1 of an input spread out `lhs` apart, with flipped weights.
 struct ConvShape {
   Expr n, groups;
-  Expr ic, oc;                      ///< of one group
+  Expr ic, oc;  ///< of one group
   std::array<Expr, 3> in, out;
   std::array<int64_t, 3> stride, pad, dilation, lhs;
   std::array<Expr, 3> kernel;
-  Expr x_n, x_c;                    ///< strides of the input
+  Expr x_n, x_c;  ///< strides of the input
   std::array<Expr, 3> x_at;
-  Expr w_0, w_g, w_oc, w_ic;        ///< first element and strides of the weight
+  Expr w_0, w_g, w_oc, w_ic;  ///< first element and strides of the weight
   std::array<Expr, 3> w_at;
   ValueId x = kNoValue, w = kNoValue, bias = kNoValue;
 

@@ -22,8 +22,8 @@ struct Geometry {
   Expr groups = 1;
 };
 
-ValueId convolution(Rewriter& rw, ValueId x, ValueId w, ValueId bias, const Geometry& g, DType dtype,
-                    Shape shape) {
+ValueId convolution(Rewriter& rw, ValueId x, ValueId w, ValueId bias, const Geometry& g,
+                    DType dtype, Shape shape) {
   return rw.add("aten::convolution",
                 {tensor_arg("input", x), tensor_arg("weight", w), tensor_arg("bias", bias),
                  attr_arg("stride", ints(g.stride)), attr_arg("padding", ints(g.padding)),
@@ -43,10 +43,10 @@ Geometry geometry_of(const NodeContext& c, size_t rank, bool transposed) {
 
 auto named(bool transposed) {
   return [transposed](const NodeContext& c, Rewriter& rw) {
-    const Geometry g = geometry_of(c, c.shape("weight").size() - 2,
-                                   transposed || c.node.flag("transposed"));
-    rw.replace(0, convolution(rw, c.node.input("input"), c.node.input("weight"), c.node.input("bias"),
-                              g, c.output().dtype, c.output().shape));
+    const Geometry g =
+        geometry_of(c, c.shape("weight").size() - 2, transposed || c.node.flag("transposed"));
+    rw.replace(0, convolution(rw, c.node.input("input"), c.node.input("weight"),
+                              c.node.input("bias"), g, c.output().dtype, c.output().shape));
   };
 }
 
@@ -62,10 +62,11 @@ ValueId narrowed(Rewriter& rw, ValueId v, size_t dim, const Expr& start, const E
   Shape shape = rw.graph().value(v).shape;
   if (shape[dim] == length) return v;
   shape[dim] = length;
-  return rw.add("aten::slice.Tensor",
-                {tensor_arg("self", v), attr_arg("dim", Expr(static_cast<int64_t>(dim))),
-                 attr_arg("start", start), attr_arg("end", start + length), attr_arg("step", Expr(1))},
-                rw.graph().value(v).dtype, shape);
+  return rw.add(
+      "aten::slice.Tensor",
+      {tensor_arg("self", v), attr_arg("dim", Expr(static_cast<int64_t>(dim))),
+       attr_arg("start", start), attr_arg("end", start + length), attr_arg("step", Expr(1))},
+      rw.graph().value(v).dtype, shape);
 }
 
 /// image[n][g·ic][…] as [ic][g·n][…]: the channels of a group become the batch.
@@ -84,7 +85,8 @@ ValueId channels_first(Rewriter& rw, ValueId image, const Expr& groups) {
 }
 
 /// Every `step`-th of `length` elements from `start`.
-ValueId strided(Rewriter& rw, ValueId v, size_t dim, int64_t start, const Expr& length, int64_t step) {
+ValueId strided(Rewriter& rw, ValueId v, size_t dim, int64_t start, const Expr& length,
+                int64_t step) {
   Shape shape = rw.graph().value(v).shape;
   shape[dim] = length;
   return rw.add("aten::slice.Tensor",
@@ -115,8 +117,8 @@ ValueId weight_gradient_by_taps(Rewriter& rw, ValueId image, ValueId kernel, con
   }
   if (std::any_of(g.padding.begin(), g.padding.end(), [](int64_t p) { return p != 0; })) {
     image = rw.add("aten::constant_pad_nd",
-                   {tensor_arg("self", image), attr_arg("pad", pads), attr_arg("value", 0.0)}, dtype,
-                   padded);
+                   {tensor_arg("self", image), attr_arg("pad", pads), attr_arg("value", 0.0)},
+                   dtype, padded);
   }
   const ValueId left = channel_rows(rw, kernel);
   std::vector<ValueId> taps;
@@ -133,13 +135,15 @@ ValueId weight_gradient_by_taps(Rewriter& rw, ValueId image, ValueId kernel, con
     taps.push_back(rw.reshape(sums, {weight[0], weight[1], Expr(1)}));
   }
   if (count == 1) return rw.reshape(taps[0], weight);
-  const ValueId all = rw.add("aten::cat", {tensor_list_arg("tensors", taps), attr_arg("dim", integer(2))},
-                             dtype, {weight[0], weight[1], Expr(count)});
+  const ValueId all =
+      rw.add("aten::cat", {tensor_list_arg("tensors", taps), attr_arg("dim", integer(2))}, dtype,
+             {weight[0], weight[1], Expr(count)});
   return rw.reshape(all, weight);
 }
 
-/// Gradient of a weight [channels of kernel][channels of one group of image]: the two are correlated
-/// channel by channel, so batch and channels change places, and stride and dilation do too.
+/// Gradient of a weight [channels of kernel][channels of one group of image]: the two are
+/// correlated channel by channel, so batch and channels change places, and stride and dilation do
+/// too.
 ValueId weight_gradient(Rewriter& rw, ValueId image, ValueId kernel, const Geometry& g,
                         const Shape& weight) {
   constexpr int64_t kMaxTaps = 49;
@@ -177,7 +181,8 @@ void backward(const NodeContext& c, Rewriter& rw) {
     inverse.transposed = !g.transposed;
     for (size_t i = 0; i < rank && inverse.transposed; ++i) {
       const int64_t k = *ws[i + 2].constant();
-      const Expr least = (gs[i + 2] - 1) * g.stride[i] - 2 * g.padding[i] + g.dilation[i] * (k - 1) + 1;
+      const Expr least =
+          (gs[i + 2] - 1) * g.stride[i] - 2 * g.padding[i] + g.dilation[i] * (k - 1) + 1;
       inverse.output_padding[i] = (xs[i + 2] - least).constant().value_or(0);
     }
     if (!inverse.transposed) inverse.output_padding.assign(rank, 0);
@@ -191,14 +196,13 @@ void backward(const NodeContext& c, Rewriter& rw) {
     std::vector<int64_t> dims = {0};
     for (size_t i = 0; i < rank; ++i) dims.push_back(static_cast<int64_t>(i) + 2);
     rw.replace(2, rw.add("aten::sum.dim_IntList",
-                         {tensor_arg("self", grad), attr_arg("dim", ints(dims)), attr_arg("keepdim", false)},
+                         {tensor_arg("self", grad), attr_arg("dim", ints(dims)),
+                          attr_arg("keepdim", false)},
                          c.output(2).dtype, {gs[1]}));
   }
 }
 
-std::string floats(const NodeContext& c) {
-  return floats_only(c, "weight");
-}
+std::string floats(const NodeContext& c) { return floats_only(c, "weight"); }
 
 std::string backward_refusal(const NodeContext& c) {
   for (const Expr& k : c.shape("weight")) {

@@ -14,7 +14,9 @@ constexpr int64_t kMaxTaps = 256;
 
 std::string text(int64_t value) { return std::to_string(value); }
 
-int64_t padded(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t padded(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 /// The padded copy: one plane for each phase of the stride, all with the same pitch.
 struct Plane {
@@ -60,10 +62,11 @@ ValueId add_pad(const NodeContext& c, Builder& b, const ConvShape& s, const Plan
             .grid = {{ceil_div(pairs, 64), channels, planes}},
             .local_size = {64, 1, 1}};
   add_geometry(step, s, "hw");
-  step.params.insert(step.params.end(),
-                     {param("x_z", s.groups == Expr(1) ? s.x_n : s.x_c * s.ic), param("count", pairs),
-                      param("plane", p.plane), param("phase_size", p.phase_size),
-                      param("phases_w", Expr(p.phases[1])), param("pitch", p.pitch)});
+  step.params.insert(
+      step.params.end(),
+      {param("x_z", s.groups == Expr(1) ? s.x_n : s.x_c * s.ic), param("count", pairs),
+       param("plane", p.plane), param("phase_size", p.phase_size),
+       param("phases_w", Expr(p.phases[1])), param("pitch", p.pitch)});
   steps.push_back(std::move(step));
   return y;
 }
@@ -72,14 +75,15 @@ ValueId add_pack_weight(Builder& b, const ConvShape& s, int64_t channels, int64_
                         bool taps_first, std::vector<Step>& steps) {
   const Expr rows = s.groups * s.oc;
   const ValueId y = b.scratch("weight", DType::kF32, {rows, k_padded});
-  Step step{.kernel = "conv_pack",
-            .defines = {{"TAPS_FIRST", taps_first ? "1" : "0"}},
-            .operands = {src("w", s.w), dst("y", y)},
-            .params = {param("total", rows * k_padded), param("k_padded", Expr(k_padded)),
-                       param("channels", Expr(channels)), param("oc_count", s.oc),
-                       param("ic_count", s.ic), fixed("k_h", s.kernel[1]), fixed("k_w", s.kernel[2])},
-            .grid = one_each(rows * k_padded, 64),
-            .local_size = {64, 1, 1}};
+  Step step{
+      .kernel = "conv_pack",
+      .defines = {{"TAPS_FIRST", taps_first ? "1" : "0"}},
+      .operands = {src("w", s.w), dst("y", y)},
+      .params = {param("total", rows * k_padded), param("k_padded", Expr(k_padded)),
+                 param("channels", Expr(channels)), param("oc_count", s.oc),
+                 param("ic_count", s.ic), fixed("k_h", s.kernel[1]), fixed("k_w", s.kernel[2])},
+      .grid = one_each(rows * k_padded, 64),
+      .local_size = {64, 1, 1}};
   add_weight(step, s, "hw");
   steps.push_back(std::move(step));
   return y;
@@ -98,7 +102,8 @@ bool is_direct(const NodeContext& c, const ConvShape& s, int64_t ic, int64_t til
 std::string common_refusal(const NodeContext& c, const ConvShape& s) {
   const std::string refusal = lane_refusal(c.device);
   if (!refusal.empty()) return refusal;
-  if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1))) return "three dimensions";
+  if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1)))
+    return "three dimensions";
   // The window of a weight's gradient is an image.
   if (s.taps().constant().value_or(0) > kMaxTaps) return "a window of more than 256 elements";
   if (!s.ic.constant() || !s.oc.constant() || !s.taps().constant() || !s.groups.constant()) {
@@ -125,12 +130,16 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
   const int64_t kh = *s.kernel[1].constant(), kw = *s.kernel[2].constant();
   std::vector<Step>& steps = tactic.steps;
   LaneProduct p{.rows = s.oc, .batch = s.n * s.groups};
-  LaneOutput out{.rows = s.oc, .batch = p.batch, .columns = {.count = s.pixels()},
-                 .bias = s.bias, .groups = s.groups};
+  LaneOutput out{.rows = s.oc,
+                 .batch = p.batch,
+                 .columns = {.count = s.pixels()},
+                 .bias = s.bias,
+                 .groups = s.groups};
   // Moving an element takes as long as 350 products of whole vectors: unfolding moves one a tap,
   // padding one a phase of the stride.
   constexpr int64_t kMove = 350;
-  const int64_t by_taps = taps * padded(ic, kLaneSegment), unfolded = padded(taps * ic, kLaneSegment);
+  const int64_t by_taps = taps * padded(ic, kLaneSegment),
+                unfolded = padded(taps * ic, kLaneSegment);
   const int64_t phases = taps > 1 ? s.stride[1] * s.stride[2] : 1;
   const bool unfold = taps > 1 && by_taps * oc + padded(ic, kLaneSegment) * phases * kMove >
                                       unfolded * (oc + kMove);

@@ -1,6 +1,6 @@
 #pragma once
-// What matmul and convolution share: batched operands, and products in the lane style of CPU drivers
-// (kernels/lane.glsl says why it looks as it does).
+// What matmul and convolution share: batched operands, and products in the lane style of CPU
+// drivers (kernels/lane.glsl says why it looks as it does).
 
 #include <optional>
 #include <string>
@@ -48,26 +48,27 @@ LaneSums add_lane_product(const NodeContext& context, Builder& builder, const La
 
 /// Where gemm_finish finds the columns of an output among the sums.
 struct LaneColumns {
-  Expr count;                 ///< columns of the output
-  bool moved = false;         ///< the last tile was moved back to end at `count`
-  Expr width = 1, gap = 0;    ///< pixels of images whose rows lie width + gap apart
+  Expr count;               ///< columns of the output
+  bool moved = false;       ///< the last tile was moved back to end at `count`
+  Expr width = 1, gap = 0;  ///< pixels of images whose rows lie width + gap apart
 };
 /// What gemm_finish makes of the sums: rows × columns outputs for each matrix of the batch.
 struct LaneOutput {
   Expr rows, batch = 1;
   LaneColumns columns;
-  ValueId bias = kNoValue;    ///< one a row, of `groups` matrices in turn
+  ValueId bias = kNoValue;  ///< one a row, of `groups` matrices in turn
   Expr groups = 1;
 };
 /// Appends the launch that writes the node's output from the sums, through the fused tail.
 void add_lane_finish(const NodeContext& context, const LaneSums& sums, const LaneOutput& output,
                      std::vector<Step>& steps);
 
-/// Dimensions that a batch of matrices runs over, outermost first, with the strides of two operands.
+/// Dimensions that a batch of matrices runs over, outermost first, with the strides of two
+/// operands.
 struct BatchDims {
   Shape sizes, a, b;
   Expr count() const { return product(sizes); }
-  void collapse();            ///< drops sizes of 1, joins neighbours that both walk as one
+  void collapse();  ///< drops sizes of 1, joins neighbours that both walk as one
 };
 inline constexpr size_t kMaxBatchDims = 3;
 /// Adds n1, n2 and the strides of `strides` as <prefix>0 … to a step, and BATCH_DIMS.
@@ -78,8 +79,8 @@ struct PackSource {
   ValueId value = kNoValue;
   Expr rows, cols, row_stride, col_stride;
 };
-/// y[z][t][r][c] = source[z][r][t · width + c] in fp32, zero outside; r < rows_padded. `tiled`: tiles
-/// of `width` columns one after another, else whole rows of a multiple of `width` columns.
+/// y[z][t][r][c] = source[z][r][t · width + c] in fp32, zero outside; r < rows_padded. `tiled`:
+/// tiles of `width` columns one after another, else whole rows of a multiple of `width` columns.
 struct PackLayout {
   int64_t width = 32;
   int64_t rows_multiple = 1, cols_multiple = 1;  ///< zeros fill up to these

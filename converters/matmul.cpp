@@ -20,11 +20,16 @@ struct Product {
 
 Product product_of_node(const NodeContext& c, const Builder& b) {
   const Shape &a_shape = c.shape("a"), &b_shape = c.shape("b"), &out = c.output().shape;
-  const Shape a_strides = b.strides_of(c.node.input("a")), b_strides = b.strides_of(c.node.input("b"));
+  const Shape a_strides = b.strides_of(c.node.input("a")),
+              b_strides = b.strides_of(c.node.input("b"));
   const size_t ra = a_shape.size(), rb = b_shape.size(), r = out.size();
-  Product p{.m = out[r - 2],           .n = out[r - 1],           .k = a_shape[ra - 1],
-            .a_m = a_strides[ra - 2], .a_k = a_strides[ra - 1],
-            .b_k = b_strides[rb - 2], .b_n = b_strides[rb - 1]};
+  Product p{.m = out[r - 2],
+            .n = out[r - 1],
+            .k = a_shape[ra - 1],
+            .a_m = a_strides[ra - 2],
+            .a_k = a_strides[ra - 1],
+            .b_k = b_strides[rb - 2],
+            .b_n = b_strides[rb - 1]};
   const auto strides_over = [&](const Shape& shape, const Shape& strides) {
     Shape result(r - 2, Expr(0));
     const size_t rank = shape.size() - 2, lead = r - 2 - rank;
@@ -91,9 +96,9 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
     lane.b_tile = tile.cols();
     lane.b_last = p.n - tile.cols();
   } else {
-    lane.b = add_pack(b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
-                      {.width = tile.cols(), .rows_multiple = multiple, .tiled = true},
-                      tactic.steps);
+    lane.b =
+        add_pack(b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
+                 {.width = tile.cols(), .rows_multiple = multiple, .tiled = true}, tactic.steps);
     lane.b_k = tile.cols();
     lane.b_tile = padded_k * tile.cols();
     lane.b_z = lane.col_tiles * lane.b_tile;
@@ -121,7 +126,7 @@ void add_operands(const NodeContext& c, const Product& p, Step& step) {
 }
 
 struct SimtTile {
-  int64_t rows, cols;      ///< of the workgroup
+  int64_t rows, cols;        ///< of the workgroup
   int64_t per_row, per_col;  ///< outputs of one invocation
   int64_t threads() const { return rows / per_row * (cols / per_col); }
 };

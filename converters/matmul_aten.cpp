@@ -9,7 +9,9 @@ namespace {
 using Expand = decltype(Converter::expand);
 
 ValueId as_row(Rewriter& rw, ValueId v) { return rw.reshape(v, {1, rw.graph().value(v).shape[0]}); }
-ValueId as_column(Rewriter& rw, ValueId v) { return rw.reshape(v, {rw.graph().value(v).shape[0], 1}); }
+ValueId as_column(Rewriter& rw, ValueId v) {
+  return rw.reshape(v, {rw.graph().value(v).shape[0], 1});
+}
 
 /// torch.matmul's rules: vectors become a row or a column whose dimension is dropped again.
 ValueId matmul_any(Rewriter& rw, ValueId a, ValueId b, DType dtype, const Shape& out) {
@@ -21,7 +23,8 @@ ValueId matmul_any(Rewriter& rw, ValueId a, ValueId b, DType dtype, const Shape&
 /// out = a · b for the named arguments.
 Expand plain(const char* a, const char* b) {
   return [a, b](const NodeContext& c, Rewriter& rw) {
-    rw.replace(0, matmul_any(rw, c.node.input(a), c.node.input(b), c.output().dtype, c.output().shape));
+    rw.replace(
+        0, matmul_any(rw, c.node.input(a), c.node.input(b), c.output().dtype, c.output().shape));
   };
 }
 
@@ -46,9 +49,11 @@ void linear(const NodeContext& c, Rewriter& rw) {
   const ValueId input = c.node.input("input"), weight = c.node.input("weight");
   const bool has_bias = c.node.has("bias");
   const ValueId columns = rw.graph().rank(weight) == 1 ? weight : transposed(rw, weight);
-  ValueId out = matmul_any(rw, input, columns, has_bias ? sum_dtype(dtype) : dtype, c.output().shape);
+  ValueId out =
+      matmul_any(rw, input, columns, has_bias ? sum_dtype(dtype) : dtype, c.output().shape);
   if (has_bias) {
-    out = rw.pointwise("add", {out, rw.cast(c.node.input("bias"), sum_dtype(dtype))}, sum_dtype(dtype));
+    out = rw.pointwise("add", {out, rw.cast(c.node.input("bias"), sum_dtype(dtype))},
+                       sum_dtype(dtype));
   }
   rw.replace(0, rw.cast(out, dtype));
 }

@@ -11,7 +11,8 @@ ValueId matmul_of(Rewriter& rw, ValueId a, ValueId b, DType dtype) {
   Shape out;
   for (size_t i = 0; i + 2 < rank; ++i) {
     const size_t lead_a = rank - sa.size(), lead_b = rank - sb.size();
-    const Expr da = i < lead_a ? Expr(1) : sa[i - lead_a], db = i < lead_b ? Expr(1) : sb[i - lead_b];
+    const Expr da = i < lead_a ? Expr(1) : sa[i - lead_a],
+               db = i < lead_b ? Expr(1) : sb[i - lead_b];
     out.push_back(da == Expr(1) ? db : da);
   }
   out.push_back(sa[sa.size() - 2]);

@@ -11,7 +11,8 @@ ValueId matmul_of(Rewriter& rw, ValueId a, ValueId b, DType dtype);
 ValueId transposed(Rewriter& rw, ValueId value);
 /// `value` times a number; nothing for 1.
 ValueId scaled(Rewriter& rw, ValueId value, double factor);
-/// The dtype that sums are kept in between a product and what is added to it: fp32 for 16-bit floats.
+/// The dtype that sums are kept in between a product and what is added to it: fp32 for 16-bit
+/// floats.
 DType sum_dtype(DType dtype);
 
 }  // namespace tv

@@ -8,7 +8,8 @@
 
 uint tap_offset(uint kh, uint kw) {
   const uint h = kh * dil_h, w = kw * dil_w;
-  return ((h % STRIDE_H) * phases_w + w % STRIDE_W) * phase_size + h / STRIDE_H * pitch + w / STRIDE_W;
+  const uint phase = h % STRIDE_H * phases_w + w % STRIDE_W;
+  return phase * phase_size + h / STRIDE_H * pitch + w / STRIDE_W;
 }
 
 void main() {

@@ -1,6 +1,6 @@
 // y[g][m][k] = the weight of output channel m of group g for step k, zero past the end, in fp32.
 //
-// TAPS_FIRST: k = tap * channels + ic, else k = ic * taps + tap. w: strides may be negative (flipped).
+// TAPS_FIRST: k = tap * channels + ic, else k = ic * taps + tap. w: strides may be negative.
 // Grid: one invocation for each of `total` elements.
 
 void main() {
@@ -15,6 +15,8 @@ void main() {
 #endif
   const uint kh = tap / k_w, kw = tap - kh * k_w;
   float v = 0.0;
-  if (ic < ic_count && tap < taps) v = float(w_raw(w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w));
+  if (ic < ic_count && tap < taps) {
+    v = float(w_raw(w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w));
+  }
   y_raw_store(i, v);
 }

@@ -1,6 +1,6 @@
-// y[z][c][rh][rw][h][w] = x[z][c][h * stride_h + rh - pad_h][w * stride_w + rw - pad_w], zero outside,
-// between the elements of a spread out input, and for c >= ic_count: one plane for each phase of the
-// stride, so that every tap of the kernel reads neighbouring elements for neighbouring outputs.
+// y[z][c][rh][rw][h][w] = x[z][c][h * stride_h + rh - pad_h][w * stride_w + rw - pad_w], zero
+// outside, between the elements of a spread out input, and for c >= ic_count: one plane for each
+// phase of the stride, so that every tap reads neighbours for neighbouring outputs.
 //
 // x: any strides. Element (z, c, i) of y at (z * channels + c) * plane + i, i below `count` counts
 // pairs. Two elements an invocation, stored as one.
@@ -32,7 +32,8 @@ void main() {
   if (pair >= count) return;
   const uint base = z * x_z + c * x_c;
   const bool in_channels = c < ic_count;
-  const vec2 v = vec2(element(base, 2u * pair, in_channels), element(base, 2u * pair + 1u, in_channels));
+  const vec2 v =
+      vec2(element(base, 2u * pair, in_channels), element(base, 2u * pair + 1u, in_channels));
   const uint to = (z * gl_NumWorkGroups.y + c) * plane + 2u * pair;
   conv_store2(y_ptr, to, v);
 }

@@ -25,7 +25,9 @@ void main() {
   const int ih0 = int(oh * stride_h) - pad_h, iw0 = int(ow * stride_w) - pad_w;
 
   float acc[RM][RN];
-  [[unroll]] for (uint i = 0u; i < RM; i++) [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = 0.0;
+  [[unroll]] for (uint i = 0u; i < RM; i++) {
+    [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = 0.0;
+  }
 
   for (uint k0 = 0u; k0 < k_count; k0 += BK) {
     [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {

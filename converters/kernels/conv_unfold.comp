@@ -22,7 +22,8 @@ void main() {
   const uint p = 2u * (gl_WorkGroupID.x * LOCAL_X + gl_LocalInvocationID.x);
   const uint k = gl_WorkGroupID.y, z = gl_WorkGroupID.z;
   if (p >= pitch) return;
-  const uint taps = k_h * k_w, ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
+  const uint taps = k_h * k_w, ic = k / taps, tap = k - ic * taps;
+  const uint kh = tap / k_w, kw = tap - kh * k_w;
   const uint base = z * x_z + ic * x_c;
   const bool in_rows = k < k_count;
   const vec2 v = vec2(element(base, p, kh, kw, in_rows), element(base, p + 1u, kh, kw, in_rows));

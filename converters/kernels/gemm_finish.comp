@@ -1,8 +1,8 @@
-// y[z][m][n] = c[z * c_z + m * c_m + column(n)] + bias[z % groups][m]: the sums of gemm_lane through
-// the fused tail.
+// y[z][m][n] = c[z * c_z + m * c_m + column(n)] + bias[z % groups][m]: the sums of gemm_lane
+// through the fused tail.
 //
-// MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of an
-// image `width` wide whose rows lie width + gap apart among the sums.
+// MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of
+// an image `width` wide whose rows lie width + gap apart among the sums.
 // WIDE: cols >= 2 * LANES, so that a window of columns that would pass the end is moved back to it.
 // Rows past the end repeat the last one.
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).

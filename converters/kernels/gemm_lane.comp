@@ -1,4 +1,4 @@
-// c[z][m][n] (+)= sum over s and k of a[z][m][a_0 + s * SEG + k] * b[z][b_s<s> + k * b_k + n], fp32.
+// c[z][m][n] (+)= sum over s and k of a[z][m][a_0 + s * SEG + k] * b[z][b_s<s> + k * b_k + n].
 //
 // One chunk of a product along k: SEGS segments of SEG steps each, unrolled, because lavapipe gives
 // up uniform loads inside of a loop. Longer products are several launches that add into c (the one

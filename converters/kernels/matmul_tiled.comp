@@ -17,7 +17,9 @@ void main() {
   const uint base_a = BATCH_OFFSET(z, az), base_b = BATCH_OFFSET(z, bz);
 
   float acc[RM][RN];
-  [[unroll]] for (uint i = 0u; i < RM; i++) [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = 0.0;
+  [[unroll]] for (uint i = 0u; i < RM; i++) {
+    [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = 0.0;
+  }
 
   for (uint k0 = 0u; k0 < k_count; k0 += BK) {
     [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {
@@ -27,7 +29,9 @@ void main() {
       const uint m = e % BM, k = e / BM;
 #endif
       float v = 0.0;
-      if (m0 + m < m_count && k0 + k < k_count) v = float(a_raw(base_a + (m0 + m) * a_m + (k0 + k) * a_k));
+      if (m0 + m < m_count && k0 + k < k_count) {
+        v = float(a_raw(base_a + (m0 + m) * a_m + (k0 + k) * a_k));
+      }
       tile_a[k][m] = v;
     }
     [[unroll]] for (uint e = thread; e < BN * BK; e += LOCAL_X) {
@@ -37,7 +41,9 @@ void main() {
       const uint k = e % BK, n = e / BK;
 #endif
       float v = 0.0;
-      if (n0 + n < n_count && k0 + k < k_count) v = float(b_raw(base_b + (k0 + k) * b_k + (n0 + n) * b_n));
+      if (n0 + n < n_count && k0 + k < k_count) {
+        v = float(b_raw(base_b + (k0 + k) * b_k + (n0 + n) * b_n));
+      }
       tile_b[k][n] = v;
     }
     barrier();

@@ -13,10 +13,16 @@ def heads(b, h, length, d, seed=0, dtype=torch.float32):
 
 
 def qkv(b=2, h=3, queries=29, keys=29, d=64, dtype=torch.float32):
-    return (heads(b, h, queries, d, 0, dtype), heads(b, h, keys, d, 1, dtype), heads(b, h, keys, d, 2, dtype))
+    return (
+        heads(b, h, queries, d, 0, dtype),
+        heads(b, h, keys, d, 1, dtype),
+        heads(b, h, keys, d, 2, dtype),
+    )
 
 
-@pytest.mark.parametrize("queries,keys,d", [(29, 29, 64), (1, 41, 64), (37, 11, 16), (64, 128, 32), (5, 7, 11)])
+@pytest.mark.parametrize(
+    "queries,keys,d", [(29, 29, 64), (1, 41, 64), (37, 11, 16), (64, 128, 32), (5, 7, 11)]
+)
 def test_plain(queries, keys, d):
     check(sdpa, *qkv(queries=queries, keys=keys, d=d), length=d + keys)
 
@@ -28,7 +34,9 @@ def test_dtypes(dtype):
 
 @pytest.mark.parametrize("queries,keys", [(29, 29), (7, 41), (41, 7)])
 def test_causal(queries, keys):
-    check(lambda q, k, v: sdpa(q, k, v, is_causal=True), *qkv(queries=queries, keys=keys), length=93)
+    check(
+        lambda q, k, v: sdpa(q, k, v, is_causal=True), *qkv(queries=queries, keys=keys), length=93
+    )
 
 
 @pytest.mark.parametrize("shape", [(29, 29), (2, 1, 1, 29), (2, 3, 29, 29), (1, 3, 29, 1)])
@@ -78,7 +86,13 @@ def test_log_sum_exp():
 
 
 def test_dynamic_lengths():
-    check(sdpa, *qkv(), length=93, dynamic=True, more=[qkv(b=3, queries=41, keys=41), qkv(queries=7, keys=7)])
+    check(
+        sdpa,
+        *qkv(),
+        length=93,
+        dynamic=True,
+        more=[qkv(b=3, queries=41, keys=41), qkv(queries=7, keys=7)],
+    )
 
 
 @pytest.mark.parametrize("causal", [False, True])

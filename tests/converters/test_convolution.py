@@ -21,12 +21,20 @@ def test_one_by_one(n, ic, oc, h, w):
     conv(tensor(n, ic, h, w), weight(oc, ic, 1, 1), tensor(oc, seed=2))
 
 
-@pytest.mark.parametrize("stride,padding,dilation", [(1, 0, 1), (1, 1, 1), (2, 1, 1), (1, 2, 2), (3, 2, 1),
-                                                     (2, 3, 2), ((2, 1), (0, 2), (1, 3))])
+@pytest.mark.parametrize(
+    "stride,padding,dilation",
+    [(1, 0, 1), (1, 1, 1), (2, 1, 1), (1, 2, 2), (3, 2, 1), (2, 3, 2), ((2, 1), (0, 2), (1, 3))],
+)
 @pytest.mark.parametrize("ic", [3, 64])
 def test_three_by_three(ic, stride, padding, dilation):
-    conv(tensor(2, ic, 13, 17), weight(11, ic, 3, 3), tensor(11, seed=2), stride=stride,
-         padding=padding, dilation=dilation)
+    conv(
+        tensor(2, ic, 13, 17),
+        weight(11, ic, 3, 3),
+        tensor(11, seed=2),
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+    )
 
 
 @pytest.mark.parametrize("kernel", [(7, 7), (1, 5), (4, 2), (16, 16)])
@@ -38,11 +46,19 @@ def test_patches():
     conv(tensor(2, 3, 64, 64), weight(24, 3, 16, 16), tensor(24, seed=2), stride=16)
 
 
-@pytest.mark.parametrize("groups,ic,oc,n", [(2, 8, 6, 1), (4, 16, 24, 2), (24, 24, 24, 2), (24, 24, 48, 1)])
+@pytest.mark.parametrize(
+    "groups,ic,oc,n", [(2, 8, 6, 1), (4, 16, 24, 2), (24, 24, 24, 2), (24, 24, 48, 1)]
+)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_groups(groups, ic, oc, n, stride):
-    conv(tensor(n, ic, 11, 13), weight(oc, ic // groups, 3, 3), tensor(oc, seed=2), stride=stride,
-         padding=1, groups=groups)
+    conv(
+        tensor(n, ic, 11, 13),
+        weight(oc, ic // groups, 3, 3),
+        tensor(oc, seed=2),
+        stride=stride,
+        padding=1,
+        groups=groups,
+    )
 
 
 def test_depthwise_five_by_five():
@@ -52,16 +68,27 @@ def test_depthwise_five_by_five():
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_dtypes(dtype):
     w, b = weight(11, 64, 3, 3, dtype=dtype), tensor(11, dtype=dtype, seed=2)
-    check(lambda x, w, b: F.conv2d(x, w, b, padding=1), tensor(1, 64, 9, 9, dtype=dtype), w, b, length=576,
-          double=True)
+    check(
+        lambda x, w, b: F.conv2d(x, w, b, padding=1),
+        tensor(1, 64, 9, 9, dtype=dtype),
+        w,
+        b,
+        length=576,
+        double=True,
+    )
 
 
-@pytest.mark.parametrize("stride,padding,output_padding,dilation,groups",
-                         [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (2, 0, 0, 1, 4), (3, 1, 2, 2, 2), (2, 1, 0, 1, 16)])
+@pytest.mark.parametrize(
+    "stride,padding,output_padding,dilation,groups",
+    [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (2, 0, 0, 1, 4), (3, 1, 2, 2, 2), (2, 1, 0, 1, 16)],
+)
 def test_transposed(stride, padding, output_padding, dilation, groups):
     w, b = weight(16, 24 // groups if groups < 16 else 1, 3, 3), None
-    check(lambda x: F.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation),
-          tensor(2 if groups == 1 else 1, 16, 5, 7), length=144)
+    check(
+        lambda x: F.conv_transpose2d(x, w, b, stride, padding, output_padding, groups, dilation),
+        tensor(2 if groups == 1 else 1, 16, 5, 7),
+        length=144,
+    )
 
 
 def test_one_dimension():
@@ -78,10 +105,19 @@ def test_three_dimensions():
 
 def test_tail_and_residual():
     w, b = weight(32, 64, 3, 3), tensor(32, seed=2)
-    check(lambda x, r: F.relu(F.conv2d(x, w, b, padding=1) + r), tensor(1, 64, 14, 14),
-          tensor(1, 32, 14, 14, seed=3), length=576)
+    check(
+        lambda x, r: F.relu(F.conv2d(x, w, b, padding=1) + r),
+        tensor(1, 64, 14, 14),
+        tensor(1, 32, 14, 14, seed=3),
+        length=576,
+    )
     w1 = weight(64, 64, 1, 1)
-    check(lambda x, r: F.silu(F.conv2d(x, w1) * r), tensor(2, 64, 14, 14), tensor(64, 1, 1, seed=3), length=64)
+    check(
+        lambda x, r: F.silu(F.conv2d(x, w1) * r),
+        tensor(2, 64, 14, 14),
+        tensor(64, 1, 1, seed=3),
+        length=64,
+    )
 
 
 def test_input_is_a_view():
@@ -91,7 +127,9 @@ def test_input_is_a_view():
 
 
 def test_weight_is_an_input():
-    check(lambda x, w: F.conv2d(x, w, padding=1), tensor(1, 64, 9, 9), weight(8, 64, 3, 3), length=576)
+    check(
+        lambda x, w: F.conv2d(x, w, padding=1), tensor(1, 64, 9, 9), weight(8, 64, 3, 3), length=576
+    )
 
 
 def test_not_a_number_spreads_no_further_than_the_window():
@@ -105,16 +143,33 @@ def test_not_a_number_spreads_no_further_than_the_window():
 @pytest.mark.parametrize("kernel,stride", [(1, 1), (3, 1), (3, 2)])
 def test_dynamic_batch_and_image(kernel, stride):
     layer = torch.nn.Conv2d(64, 12, kernel, stride, kernel // 2)
-    check(layer, tensor(2, 64, 14, 14), dynamic=True, length=64 * kernel**2,
-          more=[(tensor(3, 64, 9, 11),), (tensor(5, 64, 29, 7),)])
+    check(
+        layer,
+        tensor(2, 64, 14, 14),
+        dynamic=True,
+        length=64 * kernel**2,
+        more=[(tensor(3, 64, 9, 11),), (tensor(5, 64, 29, 7),)],
+    )
 
 
-@pytest.mark.parametrize("stride,padding,dilation,groups", [(1, 1, 1, 1), (2, 1, 1, 1), (2, 0, 2, 2), (1, 1, 1, 8)])
+@pytest.mark.parametrize(
+    "stride,padding,dilation,groups", [(1, 1, 1, 1), (2, 1, 1, 1), (2, 0, 2, 2), (1, 1, 1, 8)]
+)
 def test_gradients(stride, padding, dilation, groups):
-    check_gradients(lambda x, w, b: F.conv2d(x, w, b, stride, padding, dilation, groups), tensor(2, 8, 9, 10),
-                    weight(16, 8 // groups, 3, 3), tensor(16, seed=2), length=200)
+    check_gradients(
+        lambda x, w, b: F.conv2d(x, w, b, stride, padding, dilation, groups),
+        tensor(2, 8, 9, 10),
+        weight(16, 8 // groups, 3, 3),
+        tensor(16, seed=2),
+        length=200,
+    )
 
 
 def test_gradients_of_transposed():
-    check_gradients(lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1), tensor(2, 8, 5, 7),
-                    weight(8, 6, 3, 3), tensor(6, seed=2), length=200)
+    check_gradients(
+        lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1),
+        tensor(2, 8, 5, 7),
+        weight(8, 6, 3, 3),
+        tensor(6, seed=2),
+        length=200,
+    )

@@ -7,8 +7,20 @@ from parity import FLOATS, check, check_gradients, tensor
 aten = torch.ops.aten
 
 
-@pytest.mark.parametrize("m,k,n", [(1, 1, 1), (3, 5, 7), (1, 113, 89), (41, 64, 1), (89, 37, 113),
-                                   (8, 64, 32), (9, 65, 33), (64, 512, 64), (65, 577, 47)])
+@pytest.mark.parametrize(
+    "m,k,n",
+    [
+        (1, 1, 1),
+        (3, 5, 7),
+        (1, 113, 89),
+        (41, 64, 1),
+        (89, 37, 113),
+        (8, 64, 32),
+        (9, 65, 33),
+        (64, 512, 64),
+        (65, 577, 47),
+    ],
+)
 def test_mm(m, k, n):
     check(torch.mm, tensor(m, k), tensor(k, n, seed=1) / 4, length=k)
 
@@ -16,7 +28,13 @@ def test_mm(m, k, n):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("m,k,n", [(37, 100, 53), (16, 128, 64)])
 def test_mm_dtypes(dtype, m, k, n):
-    check(torch.mm, tensor(m, k, dtype=dtype), tensor(k, n, seed=1, dtype=dtype), length=k, double=True)
+    check(
+        torch.mm,
+        tensor(m, k, dtype=dtype),
+        tensor(k, n, seed=1, dtype=dtype),
+        length=k,
+        double=True,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
@@ -59,15 +77,31 @@ def test_heads_of_permuted_tensors():
 
 @pytest.mark.parametrize("beta,alpha", [(1, 1), (0, 1), (0.5, -2)])
 def test_addmm(beta, alpha):
-    check(lambda c, a, b: torch.addmm(c, a, b, beta=beta, alpha=alpha), tensor(53), tensor(37, 64),
-          tensor(64, 53, seed=1), length=64)
-    check(lambda c, a, b: torch.baddbmm(c, a, b, beta=beta, alpha=alpha), tensor(3, 37, 1),
-          tensor(3, 37, 64), tensor(3, 64, 53, seed=1), length=64)
+    check(
+        lambda c, a, b: torch.addmm(c, a, b, beta=beta, alpha=alpha),
+        tensor(53),
+        tensor(37, 64),
+        tensor(64, 53, seed=1),
+        length=64,
+    )
+    check(
+        lambda c, a, b: torch.baddbmm(c, a, b, beta=beta, alpha=alpha),
+        tensor(3, 37, 1),
+        tensor(3, 37, 64),
+        tensor(3, 64, 53, seed=1),
+        length=64,
+    )
 
 
 def test_addmm_with_beta_zero_drops_nan():
     c = torch.full((37, 53), float("nan"))
-    check(lambda c, a, b: torch.addmm(c, a, b, beta=0), c, tensor(37, 64), tensor(64, 53, seed=1), length=64)
+    check(
+        lambda c, a, b: torch.addmm(c, a, b, beta=0),
+        c,
+        tensor(37, 64),
+        tensor(64, 53, seed=1),
+        length=64,
+    )
 
 
 def test_vectors():
@@ -79,9 +113,15 @@ def test_vectors():
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_linear_with_tail(dtype):
     w, b = tensor(113, 192, dtype=dtype, seed=2) / 8, tensor(113, dtype=dtype, seed=3)
-    check(lambda x, w, b, r: torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)) + r,
-          tensor(2, 29, 192, dtype=dtype), w, b, tensor(2, 29, 113, dtype=dtype, seed=4), length=192,
-          double=True)
+    check(
+        lambda x, w, b, r: torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)) + r,
+        tensor(2, 29, 192, dtype=dtype),
+        w,
+        b,
+        tensor(2, 29, 113, dtype=dtype, seed=4),
+        length=192,
+        double=True,
+    )
 
 
 def test_not_a_number_stays_in_its_row_and_column():
@@ -93,18 +133,41 @@ def test_not_a_number_stays_in_its_row_and_column():
 
 def test_dynamic_rows():
     w = tensor(192, 130, seed=2) / 4
-    check(lambda x: x @ w, tensor(5, 192), length=192, dynamic=True,
-          more=[(tensor(n, 192, seed=n),) for n in (37, 64, 2)])
+    check(
+        lambda x: x @ w,
+        tensor(5, 192),
+        length=192,
+        dynamic=True,
+        more=[(tensor(n, 192, seed=n),) for n in (37, 64, 2)],
+    )
 
 
 def test_dynamic_everything():
-    check(torch.bmm, tensor(3, 37, 41), tensor(3, 41, 29, seed=1), length=41, dynamic=True,
-          more=[(tensor(2, 5, 70), tensor(2, 70, 11, seed=1)), (tensor(5, 64, 64), tensor(5, 64, 64, seed=1))])
+    check(
+        torch.bmm,
+        tensor(3, 37, 41),
+        tensor(3, 41, 29, seed=1),
+        length=41,
+        dynamic=True,
+        more=[
+            (tensor(2, 5, 70), tensor(2, 70, 11, seed=1)),
+            (tensor(5, 64, 64), tensor(5, 64, 64, seed=1)),
+        ],
+    )
 
 
 def test_long_symbolic_sums():
-    check(lambda a, b: a @ b, tensor(11, 300), tensor(300, 37, seed=1) / 16, length=5000, dynamic=True,
-          more=[(tensor(5, 4097), tensor(4097, 41, seed=1) / 16), (tensor(41, 64), tensor(64, 9, seed=1))])
+    check(
+        lambda a, b: a @ b,
+        tensor(11, 300),
+        tensor(300, 37, seed=1) / 16,
+        length=5000,
+        dynamic=True,
+        more=[
+            (tensor(5, 4097), tensor(4097, 41, seed=1) / 16),
+            (tensor(41, 64), tensor(64, 9, seed=1)),
+        ],
+    )
 
 
 def test_empty():
@@ -113,6 +176,11 @@ def test_empty():
 
 
 def test_gradients():
-    check_gradients(torch.nn.functional.linear, tensor(3, 29, 64), tensor(41, 64, seed=1),
-                    tensor(41, seed=2), length=87)
+    check_gradients(
+        torch.nn.functional.linear,
+        tensor(3, 29, 64),
+        tensor(41, 64, seed=1),
+        tensor(41, seed=2),
+        length=87,
+    )
     check_gradients(torch.bmm, tensor(3, 29, 64), tensor(3, 64, 41, seed=1), length=64)
