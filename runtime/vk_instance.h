@@ -17,6 +17,7 @@ struct PhysicalDevice {
   DeviceProfile profile;
   std::vector<std::string> extensions;  ///< to enable
   VkPhysicalDeviceMemoryProperties memory = {};
+  VkDeviceSize max_buffer_bytes = 0;
 };
 
 class Instance {

@@ -62,6 +62,9 @@ void Allocation::allocate_buffer(Device& device, MemoryUse use) {
   info.size = static_cast<VkDeviceSize>(size_bytes_ + 3) & ~VkDeviceSize{3};
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  if (info.size > device.physical().max_buffer_bytes) {
+    out_of_memory(device, info.size, "larger than any buffer there may be");
+  }
   VkBuffer buffer = VK_NULL_HANDLE;
   VkResult result = api_->vkCreateBuffer(api_->device, &info, nullptr, &buffer);
   if (result != VK_SUCCESS) out_of_memory(device, info.size, result_name(result));

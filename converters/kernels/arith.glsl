@@ -18,10 +18,14 @@ float tv_max(float a, float b) { return tv_isnan(a) || a > b ? a : b; }
 float tv_min(float a, float b) { return tv_isnan(a) || a < b ? a : b; }
 float tv_sign(float x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0; }
 
-/// Within 2.5 ULP where GLSL promises it only for |b| <= 2^126.
+/// Nearest, but for denormal results. GLSL promises 2.5 ULP, and that only for |b| <= 2^126.
 float tv_div(float a, float b) {
   const float scale = abs(b) > 4.2535296e37 && !tv_isinf(b) ? 0.25 : 1.0;
-  return a * scale / (b * scale);
+  const float n = a * scale, d = b * scale, q = n / d;
+  // One Newton step: drivers may be 2.5 ULP off, so that 3 / 3 is not 1.
+  precise float rest = fma(-q, d, n);
+  precise float better = fma(rest, 1.0 / d, q);
+  return abs(better) <= 3.4028235e38 ? better : q;
 }
 
 /// x · 2^k for |k| <= 252.

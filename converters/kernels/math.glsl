@@ -158,14 +158,16 @@ float tv_sinh(float x) {
   const float a = abs(x);
   const float e = tv_expm1(a);
   const float h = tv_exp(0.5 * a);
-  return tv_copysign(a > 88.0 ? 0.5 * h * h : 0.5 * (e + e / (e + 1.0)), x);
+  precise float half_h = 0.5 * h, large = half_h * h;  // in this order: h * h overflows
+  return tv_copysign(a > 88.0 ? large : 0.5 * (e + e / (e + 1.0)), x);
 }
 
 /// 3 ULP.
 float tv_cosh(float x) {
   const float a = abs(x);
   const float e = tv_exp(a), h = tv_exp(0.5 * a);
-  return a > 88.0 ? 0.5 * h * h : 0.5 * e + 0.5 / e;
+  precise float half_h = 0.5 * h, large = half_h * h;
+  return a > 88.0 ? large : 0.5 * e + 0.5 / e;
 }
 
 #include "trig.glsl"

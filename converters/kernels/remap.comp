@@ -11,8 +11,8 @@
 #define REFLECT(c, size, shift) reflected(int(c) - (shift), int(size))
 
 int wrapped(int c, int size) {
-  const int r = c % size;
-  return r < 0 ? r + size : r;
+  // GLSL leaves % of a negative number undefined, and drivers differ.
+  return c < 0 ? size - 1 - (-1 - c) % size : c % size;
 }
 int reflected(int c, int size) {
   const int r = abs(c);

@@ -103,8 +103,9 @@ void tv_log_pair(float x, out float high, out float low) {
   precise float error2 = (sum - (sum2 - part2)) + (c - part2);
   precise float rest = error + error2 + (k * 1.42860677e-6 + tail);
   precise float total = sum2 + rest;
+  precise float lost = (sum2 - total) + rest;  // precise, or a compiler may call it 0
   high = total;
-  low = (sum2 - total) + rest;
+  low = lost;
 }
 
 /// 2 ULP.

@@ -79,7 +79,7 @@ TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
   Kernels kernels;
   size_t converters = 0;
   for (const auto& [op, converter] : Registry::instance().all()) {
-    if (!converter.convert) continue;
+    if (!converter.convert || op.starts_with("test::")) continue;
     ++converters;
     ASSERT_TRUE(converter.examples) << op << " has no examples";
     const std::vector<Graph> examples = converter.examples();
