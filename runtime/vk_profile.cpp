@@ -233,12 +233,9 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   VkPhysicalDeviceVulkan11Properties v11{};
   v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
   v11.pNext = &v12;
-  VkPhysicalDeviceVulkan13Properties v13{};
-  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
-  v13.pNext = &v11;
   VkPhysicalDeviceProperties2 properties{};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &v13;
+  properties.pNext = &v11;
   api.vkGetPhysicalDeviceProperties2(handle, &properties);
   device.max_buffer_bytes = v13.maxBufferSize;
 
