@@ -1,5 +1,8 @@
 """Dynamic shapes: one engine serves a range."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -131,3 +134,19 @@ def test_a_size_that_only_a_number_gives():
             assert_same(fast(x, n), widen(x, n))
     assert built() == 1
     assert all(c.native == [] for c in compilations.compilations())
+
+
+@pytest.mark.parametrize("name", ["ResNet-50", "GPT-2"])
+def test_networks_with_a_dynamic_batch(name):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    from networks import NETWORKS
+
+    model = NETWORKS[name].make(True)
+    fast = torch.compile(model, backend="vulkan", dynamic=True)
+    with torch.no_grad():
+        for batch in (2, 3):
+            inputs = NETWORKS[name].inputs(batch, True, batch)
+            want = model(**inputs)[0]
+            error = (fast(**inputs)[0] - want).abs().max() / want.abs().max()
+            assert error < 1e-4, (batch, error)
+    assert built() == 1
