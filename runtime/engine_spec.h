@@ -103,7 +103,7 @@ void validate(const EngineSpec& spec);
 
 /// The part of `validate` that depends on the symbols' values: sizes, ranges and grids at `symbols`.
 /// Of a symbolic engine `validate` can only try some values, so the runtime calls this for each new
-/// shape. Throws Error(kUser).
+/// shape. Throws Error(kUser), and Error(kUnsupported) for 2^31 elements and more.
 void validate_at(const EngineSpec& spec, std::span<const int64_t> symbols);
 
 }  // namespace tv

@@ -30,11 +30,31 @@ uint64_t zigzag(int64_t v) {
 }
 int64_t unzigzag(uint64_t v) { return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 1)); }
 
-/// A reader refuses text that is not UTF-8, so a writer must not write it.
+/// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool is_utf8(std::string_view bytes) {
+  for (size_t i = 0; i < bytes.size();) {
+    const auto lead = static_cast<uint8_t>(bytes[i]);
+    const size_t size = lead < 0x80       ? 1
+                        : lead >> 5 == 6  ? 2
+                        : lead >> 4 == 14 ? 3
+                        : lead >> 3 == 30 ? 4
+                                          : 0;
+    if (size == 0 || size > bytes.size() - i) return false;
+    uint32_t code = size == 1 ? lead : lead & (0x7Fu >> size);
+    for (size_t k = 1; k < size; ++k) {
+      const auto next = static_cast<uint8_t>(bytes[i + k]);
+      if (next >> 6 != 2) return false;
+      code = code << 6 | (next & 0x3Fu);
+    }
+    constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (code < kLeast[size] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
+    i += size;
+  }
+  return true;
+}
+
 const std::string& text(const std::string& value) {
-  if (!WireFormatLite::VerifyUtf8String(value.data(), static_cast<int>(value.size()),
-                                        WireFormatLite::SERIALIZE, nullptr))
-    throw Error(ErrorKind::kUser, "[vke] a name is not UTF-8");
+  if (!is_utf8(value)) fail("a name is not UTF-8");
   return value;
 }
 
@@ -114,20 +134,20 @@ class Decoder {
 
   Binding binding(const vke::Binding& from) const {
     if (from.dtype() > static_cast<uint32_t>(DType::kBool)) fail("a dtype is unknown");
-    return {from.name(), static_cast<DType>(from.dtype()), shape(from.shape()),
+    return {text(from.name()), static_cast<DType>(from.dtype()), shape(from.shape()),
             shape(from.strides())};
   }
 
   Buffer buffer(const vke::Buffer& from) const {
     if (from.kind() > static_cast<uint32_t>(BufferKind::kArena)) fail("a buffer's kind is unknown");
-    return {static_cast<BufferKind>(from.kind()), from.index(), expr(from.size_bytes()), from.name()};
+    return {static_cast<BufferKind>(from.kind()), from.index(), expr(from.size_bytes()), text(from.name())};
   }
 
   Dispatch dispatch(const vke::Dispatch& from) const {
     if (from.operands_size() % 4 != 0) fail("an operand is not complete");
     if (from.grid_size() != 3) fail("a grid does not have three dimensions");
     Dispatch to;
-    to.name = from.name();
+    to.name = text(from.name());
     to.pipeline = from.pipeline();
     for (int i = 0; i < from.operands_size(); i += 4) {
       const uint64_t buffer = from.operands(i), access = from.operands(i + 3);
@@ -138,10 +158,10 @@ class Decoder {
     for (const uint64_t code : from.words()) to.words.push_back(word(code));
     for (int i = 0; i < 3; ++i) to.grid[i] = expr(from.grid(i));
     to.flat_grid = from.flat_grid();
-    to.tactic = from.tactic();
-    to.module_path = from.module_path();
-    to.source = from.source();
-    to.ops.assign(from.ops().begin(), from.ops().end());
+    to.tactic = text(from.tactic());
+    to.module_path = text(from.module_path());
+    to.source = text(from.source());
+    for (const std::string& op : from.ops()) to.ops.push_back(text(op));
     to.time_us = from.time_us();
     return to;
   }
@@ -250,12 +270,12 @@ Metadata decode_metadata(std::span<const uint8_t> bytes) {
   const Decoder decoder(engine);
   Metadata result;
   EngineSpec& spec = result.spec;
-  spec.name = engine.name();
-  spec.builder_version = engine.builder_version();
-  spec.runs_on = engine.runs_on();
-  spec.tuned_for = engine.tuned_for();
+  spec.name = text(engine.name());
+  spec.builder_version = text(engine.builder_version());
+  spec.runs_on = text(engine.runs_on());
+  spec.tuned_for = text(engine.tuned_for());
   for (const vke::Symbol& symbol : engine.symbols())
-    spec.symbols.push_back({symbol.name(), symbol.min(), symbol.opt(), symbol.max()});
+    spec.symbols.push_back({text(symbol.name()), symbol.min(), symbol.opt(), symbol.max()});
   for (const auto& binding : engine.inputs()) spec.inputs.push_back(decoder.binding(binding));
   for (const auto& binding : engine.outputs()) spec.outputs.push_back(decoder.binding(binding));
   for (const auto& binding : engine.weights()) spec.weights.push_back(decoder.binding(binding));

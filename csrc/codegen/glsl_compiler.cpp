@@ -117,6 +117,14 @@ ModuleCache& module_cache() {
   return cache;
 }
 
+/// One store a directory: it counts what it wrote and tells a failure once.
+const Store& spirv_store(const std::string& dir) {
+  static std::mutex mutex;
+  static std::map<std::string, Store> stores;
+  const std::lock_guard lock(mutex);
+  return stores.try_emplace(dir, dir, "spirv", kMaxCacheBytes).first->second;
+}
+
 }  // namespace
 
 std::string numbered(const std::string& source) {
@@ -139,7 +147,7 @@ std::vector<uint32_t> compile_kernel(const std::string& name, const std::string&
                                      const Settings& settings) {
   if (auto words = module_cache().find(glsl)) return *words;
 
-  const Store store(settings.cache_dir, "spirv", kMaxCacheBytes);
+  const Store& store = spirv_store(settings.cache_dir);
   const std::string key = cache_key(glsl);
   if (const auto bytes = store.get(key)) {
     if (auto words = from_bytes(*bytes)) {

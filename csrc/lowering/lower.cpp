@@ -5,6 +5,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "csrc/codegen/kernel.h"
@@ -119,7 +120,10 @@ class Lowering {
     };
     const size_t cores = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::thread> threads;
-    for (size_t i = 1; i < std::min(cores, modules_.size()); ++i) threads.emplace_back(work, nullptr);
+    try {
+      for (size_t i = 1; i < std::min(cores, modules_.size()); ++i) threads.emplace_back(work, nullptr);
+    } catch (const std::system_error&) {  // a limit on threads: those that there are do the work
+    }
     work(progress);  // a callback runs on the caller's thread only
     for (std::thread& thread : threads) thread.join();
     if (failure) std::rethrow_exception(failure);

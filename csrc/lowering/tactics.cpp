@@ -53,7 +53,7 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
     for (ValueId id : scratch) {
       const Value& value = table.value(id);
       const int64_t most = product(value.shape).bounds(table.graph().symbols).second;
-      if (most == kUnbounded) return "its scratch has no upper bound and workspace_size is set";
+      if (most >= kUnbounded / (1 << 20)) return "its scratch has no upper bound and workspace_size is set";
       bytes += most * size_bytes(value.dtype);
     }
     if (bytes > settings.workspace_size) {

@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"OperandIndex", [](EngineSpec& s) { s.dispatches[1].operands[0].buffer = 5; },
                 "buffer 5"},
         BadCase{"TooManyWords",
-                [](EngineSpec& s) { s.dispatches[1].words.assign(64, Expr(1)); }, "parameters"},
+                [](EngineSpec& s) { s.dispatches[1].words.assign(29, Expr(1)); }, "parameters"},
         BadCase{"FlatGrid", [](EngineSpec& s) { s.dispatches[1].grid[1] = 2; }, "flat grid"},
         BadCase{"HugeGrid", [](EngineSpec& s) { s.dispatches[0].grid[1] = Expr(int64_t{1} << 32); },
                 "workgroups"},
@@ -133,6 +133,27 @@ TEST(Validate, AtAConcreteShape) {
   EXPECT_NO_THROW(validate_at(spec, good));
   EXPECT_THROW(validate_at(spec, bad), Error);
   EXPECT_THROW(validate_at(spec, two), Error);
+}
+
+TEST(Validate, TooManyElementsAreUnsupported) {
+  EngineSpec spec = sample_engine();
+  spec.symbols[0].max = kUnbounded;
+  const int64_t largest[] = {(int64_t{1} << 28) - 1}, larger[] = {int64_t{1} << 28};
+  EXPECT_NO_THROW(validate_at(spec, largest));
+  const auto kind_of = [](const EngineSpec& engine, std::span<const int64_t> symbols) {
+    try {
+      validate_at(engine, symbols);
+    } catch (const Error& error) {
+      return error.kind();
+    }
+    return ErrorKind::kInternal;
+  };
+  EXPECT_EQ(kind_of(spec, larger), ErrorKind::kUnsupported);
+  // A parameter that wraps, where no tensor is too large.
+  spec.dispatches[0].words[0] = n * 64;
+  const int64_t wraps[] = {int64_t{1} << 26};
+  EXPECT_EQ(kind_of(spec, wraps), ErrorKind::kUnsupported);
+  EXPECT_NO_THROW(validate(spec));
 }
 
 TEST(Validate, EmptyGridIsNotRun) {
