@@ -112,9 +112,9 @@ class Encoder {
 class Decoder {
  public:
   explicit Decoder(const vke::Engine& engine) {
-    for (const std::string& text : engine.exprs()) {
-      if (text.size() > kMaxExprText) fail("an expression is too long");
-      exprs_.push_back(Expr::parse(text));
+    for (const std::string& expr : engine.exprs()) {
+      if (expr.size() > kMaxExprText) fail("an expression is too long");
+      exprs_.push_back(Expr::parse(text(expr)));
     }
   }
 

@@ -174,8 +174,13 @@ TEST(Vke, NamesAreUtf8) {
   EngineSpec spec = sample_engine();
   spec.dispatches[0].name = "größe";
   EXPECT_EQ(from_vke(to_vke(spec)).spec, spec);
-  spec.dispatches[0].name = "gr\xf6";
-  EXPECT_THROW(to_vke(spec), Error);
+  // Latin-1, cut short, overlong, a surrogate, above U+10FFFF, a stray continuation.
+  for (const char* bad : {"gr\xf6", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80"}) {
+    spec.dispatches[0].name = bad;
+    EXPECT_THROW(to_vke(spec), Error) << bad;
+  }
+  spec.dispatches[0].name = "日本😀";
+  EXPECT_EQ(from_vke(to_vke(spec)).spec, spec);
 }
 
 TEST(Vke, ExpressionsThatMultiplyOutAreRefused) {
