@@ -46,20 +46,20 @@ def summary(records):
 
 
 def check_inference(network, batch, reduced, device, dtype_name):
-    """Largest errors of one network against eager in float64 on the CPU."""
+    """Largest errors of one network against eager in float64 on the CPU, with the same weights and
+    inputs: for 16-bit dtypes those that were rounded."""
     import torch
     from torch_vulkan import compilations
 
     dtype = getattr(torch, dtype_name)
-    model = network.make(reduced)
-    first, second = (network.inputs(batch, reduced, seed) for seed in (0, 1))
+    model = network.make(reduced).to(dtype)
+    first, second = (tensors(network.inputs(batch, reduced, seed), "cpu", dtype) for seed in (0, 1))
     compilations.clear()
     with torch.no_grad():
         double = model.double()
         reference = double(**tensors(first, "cpu", torch.float64))[0]
         change = (double(**tensors(second, "cpu", torch.float64))[0] - reference).abs().max()
-        # From the float32 weights again: double() holds them exactly.
-        model = model.to(device, dtype)
+        model = model.to(device, dtype)  # exactly the weights from before double()
         fast = torch.compile(model, backend="vulkan")
         ours = fast(**tensors(first, device, dtype))[0].cpu().double()
     row = summary(compilations.compilations())

@@ -149,7 +149,7 @@ NETWORKS = {
     network.name: network
     for network in (
         Network("ResNet-50", _seeded(_resnet, gain=1.2), _image(224, 64), (1, 4), 1),
-        Network("MobileNetV2", _seeded(_mobilenet), _image(224, 64), (1, 4), 1),
+        Network("MobileNetV2", _seeded(_mobilenet, gain=1.2), _image(224, 64), (1, 4), 1),
         Network("EfficientNet-B0", _seeded(_efficientnet, gain=1.5), _image(224, 64), (1, 4), 1),
         Network("ViT-B/16", _seeded(_vit), _image(224, 64), (1, 4), 1),
         Network("BERT-base", _seeded(_bert), _tokens(False, 30522), (1, 4), 2),
