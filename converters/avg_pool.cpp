@@ -12,8 +12,8 @@ void add_divisor(Step& step, const Node& node) {
 }
 
 std::vector<std::pair<std::string, std::string>> defines(const Node& node, bool adaptive) {
-  const bool include = adaptive || node.find("count_include_pad") == nullptr ||
-                       node.flag("count_include_pad");
+  const bool include =
+      adaptive || node.find("count_include_pad") == nullptr || node.flag("count_include_pad");
   return {{"ADAPTIVE", adaptive ? "1" : "0"}, {"INCLUDE_PAD", include ? "1" : "0"}};
 }
 

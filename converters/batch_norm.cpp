@@ -1,5 +1,5 @@
-// Batch norm as reductions and pointwise steps. The inference form folds into the convolution before
-// it where there is one (csrc/passes/fold_batch_norm.cpp), so what arrives here is the rest.
+// Batch norm as reductions and pointwise steps. The inference form folds into the convolution
+// before it where there is one (csrc/passes/fold_batch_norm.cpp), so what arrives here is the rest.
 
 #include "converters/reduce.h"
 #include "converters/steps.h"
@@ -33,7 +33,8 @@ Statistics batch_statistics(Rewriter& r, ValueId x) {
       .kind = "sum", .dims = dims, .keepdim = true, .divisor = count_in(shape, dims)};
   const ValueId mean = add_reduce(r, x, mean_of, DType::kF32);
   const ValueId distance = r.pointwise("sub", {x, mean}, DType::kF32);
-  return {mean, add_reduce(r, r.pointwise("square", {distance}, DType::kF32), mean_of, DType::kF32)};
+  return {mean,
+          add_reduce(r, r.pointwise("square", {distance}, DType::kF32), mean_of, DType::kF32)};
 }
 
 ValueId per_channel(Rewriter& r, ValueId v, const Shape& shape) {
@@ -92,10 +93,10 @@ void training(const NodeContext& c, Rewriter& r, size_t first_running) {
   replace(c, r, 1, s.mean);
   replace(c, r, 2, rstd);
   if (first_running == 0) return;
-  const auto count = static_cast<double>(count_in(shape, all_but_channels(shape)).constant().value());
+  const auto count =
+      static_cast<double>(count_in(shape, all_but_channels(shape)).constant().value());
   replace(c, r, first_running, running(c, r, "running_mean", s.mean, 1));
-  replace(c, r, first_running + 1,
-          running(c, r, "running_var", s.variance, count / (count - 1)));
+  replace(c, r, first_running + 1, running(c, r, "running_var", s.variance, count / (count - 1)));
   // Reserved space of the form that has it: nothing is kept there.
   if (first_running == 4 && is_used(c.graph, c.node.outputs.at(3))) {
     const Value& out = c.output(3);
@@ -123,13 +124,12 @@ std::string training_unsupported(const NodeContext& c) {
 
 Converter inference_form(std::string op) {
   return {.op = std::move(op),
-          .unsupported =
-              [](const NodeContext& c) -> std::string {
-                if (c.node.flag("training") || !c.node.has("running_mean")) {
-                  return "[" + c.node.op + "] changes its running statistics in place";
-                }
-                return inference_unsupported(c);
-              },
+          .unsupported = [](const NodeContext& c) -> std::string {
+            if (c.node.flag("training") || !c.node.has("running_mean")) {
+              return "[" + c.node.op + "] changes its running statistics in place";
+            }
+            return inference_unsupported(c);
+          },
           .expand = inference};
 }
 

@@ -22,7 +22,8 @@ Parts parts_of(const NodeContext& c, bool stack) {
   const auto rank = static_cast<int64_t>(out.size());
   const int64_t dim = c.wrap(c.node.integer("dim"), rank);
   const DimSplit split = split_at(out, dim);
-  Parts parts{.inputs = {}, .slabs = {}, .outer = split.outer, .out_slab = split.size * split.inner};
+  Parts parts{
+      .inputs = {}, .slabs = {}, .outer = split.outer, .out_slab = split.size * split.inner};
   for (const ValueId id : c.node.inputs("tensors")) {
     const Shape& shape = c.graph.value(id).shape;
     // torch lets an empty one-dimensional tensor stand among others.

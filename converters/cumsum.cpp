@@ -12,10 +12,11 @@ void convert(const NodeContext& c, Builder& b) {
   const DType dtype = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
   const Expr rows = split.outer * split.inner;
   const std::string acc = is_float(dtype) ? "float" : dtype == DType::kI64 ? "int64_t" : "int";
-  Step step{.kernel = "cumsum",
-            .defines = {{"ACC", acc}, {"FLOAT_ACC", is_float(dtype) ? "1" : "0"}},
-            .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
-            .params = {param("rows", rows), param("count", split.size), param("inner", split.inner)}};
+  Step step{
+      .kernel = "cumsum",
+      .defines = {{"ACC", acc}, {"FLOAT_ACC", is_float(dtype) ? "1" : "0"}},
+      .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
+      .params = {param("rows", rows), param("count", split.size), param("inner", split.inner)}};
   emit_flat(b, std::move(step), rows);
 }
 

@@ -7,11 +7,11 @@
 namespace tv {
 
 struct IndexPlacement {
-  std::vector<ValueId> indices;   ///< the index tensors, in order, without the missing ones
-  std::vector<int64_t> indexed;   ///< the dimension of x that each stands for
-  std::vector<int64_t> sliced;    ///< dimensions without one, in order
-  Shape index_shape;              ///< what the index tensors broadcast to
-  size_t index_at = 0;            ///< first dimension of the result that belongs to the indices
+  std::vector<ValueId> indices;  ///< the index tensors, in order, without the missing ones
+  std::vector<int64_t> indexed;  ///< the dimension of x that each stands for
+  std::vector<int64_t> sliced;   ///< dimensions without one, in order
+  Shape index_shape;             ///< what the index tensors broadcast to
+  size_t index_at = 0;           ///< first dimension of the result that belongs to the indices
 
   /// The result's dimension that shows dimension sliced[k] of x.
   size_t position(size_t k) const { return k < index_at ? k : k + index_shape.size(); }

@@ -34,8 +34,8 @@ ValueId add_reduce(Rewriter& rewriter, ValueId self, const Reduction& reduction,
   Shape out;
   std::vector<Expr> dims(reduction.dims.begin(), reduction.dims.end());
   for (size_t i = 0; i < in.size(); ++i) {
-    const bool reduced = std::find(reduction.dims.begin(), reduction.dims.end(), i) !=
-                         reduction.dims.end();
+    const bool reduced =
+        std::find(reduction.dims.begin(), reduction.dims.end(), i) != reduction.dims.end();
     if (!reduced) out.push_back(in[i]);
     if (reduced && reduction.keepdim) out.emplace_back(1);
   }
@@ -99,14 +99,14 @@ Step step_of(const Pass& pass, const State& state, const RowStrategy& strategy) 
   return step;
 }
 
-/// Into how many parts to cut each output's elements: so that few outputs still fill the device, and
-/// no invocation of a CPU driver runs out of iterations.
+/// Into how many parts to cut each output's elements: so that few outputs still fill the device,
+/// and no invocation of a CPU driver runs out of iterations.
 Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceWalk& walk) {
   const bool lane = strategy.kind == RowStrategy::Kind::kLane;
   const bool cpu = c.device.is_cpu();
   const RowShape shape = walk.row_shape(c.graph);
-  const int64_t want = cpu ? 8 : lane ? 65536 : 512;       // invocations or workgroups to make
-  const int64_t least = cpu ? 16384 : lane ? 64 : 4096;    // elements that a part must have
+  const int64_t want = cpu ? 8 : lane ? 65536 : 512;     // invocations or workgroups to make
+  const int64_t least = cpu ? 16384 : lane ? 64 : 4096;  // elements that a part must have
   const int64_t by_rows = want / std::max<int64_t>(shape.rows, 1);
   const Expr wanted = std::max<int64_t>(1, std::min(by_rows, shape.length / least));
   const int64_t most = (lane ? 1 : strategy.local) * (kCpuIterations / 4);
@@ -165,18 +165,12 @@ Graph example(const std::string& kind, DType in, DType out, bool divide = false)
 
 std::vector<Graph> examples() {
   std::vector<Graph> graphs = {
-      example("sum", DType::kF32, DType::kF32, true),
-      example("sum", DType::kF16, DType::kF16),
-      example("sum", DType::kBF16, DType::kF32),
-      example("sum", DType::kI64, DType::kI64),
-      example("sum", DType::kBool, DType::kI64),
-      example("prod", DType::kF32, DType::kF32),
-      example("max", DType::kF32, DType::kF32),
-      example("max", DType::kI64, DType::kI64),
-      example("max", DType::kI32, DType::kI32),
-      example("min", DType::kF32, DType::kF32),
-      example("min", DType::kU8, DType::kU8),
-      example("any", DType::kBool, DType::kBool),
+      example("sum", DType::kF32, DType::kF32, true), example("sum", DType::kF16, DType::kF16),
+      example("sum", DType::kBF16, DType::kF32),      example("sum", DType::kI64, DType::kI64),
+      example("sum", DType::kBool, DType::kI64),      example("prod", DType::kF32, DType::kF32),
+      example("max", DType::kF32, DType::kF32),       example("max", DType::kI64, DType::kI64),
+      example("max", DType::kI32, DType::kI32),       example("min", DType::kF32, DType::kF32),
+      example("min", DType::kU8, DType::kU8),         example("any", DType::kBool, DType::kBool),
       example("all", DType::kF32, DType::kBool),
   };
   for (const Shape& shape : {Shape{100000}, Shape{3, 5, 11, 700}, Shape{}}) {

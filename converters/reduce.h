@@ -15,7 +15,7 @@ namespace tv {
 
 struct Reduction {
   std::string kind = "sum";
-  std::vector<int64_t> dims;       ///< wrapped
+  std::vector<int64_t> dims;  ///< wrapped
   bool keepdim = false;
   std::optional<Expr> divisor = {};
 };

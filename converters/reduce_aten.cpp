@@ -10,9 +10,8 @@ namespace tv {
 namespace {
 
 Reduction over(const NodeContext& c, std::string kind, const std::string& dim_arg = "dim") {
-  return {.kind = std::move(kind),
-          .dims = reduced_dims(c, dim_arg),
-          .keepdim = c.node.flag("keepdim")};
+  return {
+      .kind = std::move(kind), .dims = reduced_dims(c, dim_arg), .keepdim = c.node.flag("keepdim")};
 }
 
 using Expand = decltype(Converter::expand);

@@ -27,8 +27,8 @@ void emit(const NodeContext& c, Builder& b, const Remap& remap) {
     step.params.push_back(param("in_n" + n, x.shape[i - lead]));
     step.params.push_back(param("stride" + n, x.strides[i - lead]));
     step.params.push_back({.name = "shift" + n, .value = remap.shifts.at(i), .is_signed = true});
-    axes += (last ? "LAST_AXIS(" : "AXIS(out_n" + n + ", ") + "in_n" + n + ", shift" + n + ", stride" +
-            n + ") ";
+    axes += (last ? "LAST_AXIS(" : "AXIS(out_n" + n + ", ") + "in_n" + n + ", shift" + n +
+            ", stride" + n + ") ";
   }
   step.operands = {src("x", x.value), dst("y", c.node.outputs[0])};
   step.defines = {{"MAP", remap.map},
@@ -135,7 +135,8 @@ Converter edge(const std::string& op, const std::string& map, int dims) {
 
 const RegisterConverter movers{
     mover("aten::constant_pad_nd", constant_pad,
-          examples("aten::constant_pad_nd", {5, 5, 10}, {{"pad", ints({1, 2, 1, 1})}, {"value", 1.5}}),
+          examples("aten::constant_pad_nd", {5, 5, 10},
+                   {{"pad", ints({1, 2, 1, 1})}, {"value", 1.5}}),
           [](const NodeContext& c) { return fill_unsupported(c.node, "value"); }),
     mover("aten::flip", flip, examples("aten::flip", {5, 3, 7}, {{"dims", ints({0, 2})}})),
     mover("aten::roll", roll,

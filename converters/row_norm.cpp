@@ -13,8 +13,8 @@ struct Norm {
   Expr rows, count;
   double eps = 0;
   bool rms = false;
-  ValueId mean = kNoValue, rstd = kNoValue;   // outputs; kNoValue: not wanted
-  std::optional<Expr> groups = {};            // group norm: per image
+  ValueId mean = kNoValue, rstd = kNoValue;  // outputs; kNoValue: not wanted
+  std::optional<Expr> groups = {};           // group norm: per image
   Expr group_channels = {}, spatial = {};
 };
 
@@ -128,8 +128,9 @@ Graph trailing_example(const std::string& op, DType dtype, int64_t length, bool 
 }
 
 std::vector<Graph> trailing_examples(const std::string& op) {
-  return {trailing_example(op, DType::kF32, 768, true), trailing_example(op, DType::kF16, 768, true),
-          trailing_example(op, DType::kBF16, 37, true), trailing_example(op, DType::kF32, 37, false)};
+  return {
+      trailing_example(op, DType::kF32, 768, true), trailing_example(op, DType::kF16, 768, true),
+      trailing_example(op, DType::kBF16, 37, true), trailing_example(op, DType::kF32, 37, false)};
 }
 
 Graph group_example(const std::string& op, DType dtype) {

@@ -6,9 +6,12 @@ namespace tv {
 
 std::string RowStrategy::suffix() const {
   switch (kind) {
-    case Kind::kLane: return "lane";
-    case Kind::kGroup: return "group" + std::to_string(local);
-    case Kind::kSubgroup: return "subgroup" + std::to_string(local);
+    case Kind::kLane:
+      return "lane";
+    case Kind::kGroup:
+      return "group" + std::to_string(local);
+    case Kind::kSubgroup:
+      return "subgroup" + std::to_string(local);
   }
   return "";
 }
@@ -47,7 +50,8 @@ std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowSh
     const bool few = shape.rows < 4096;
     if (shape.length >= 32 && (shape.contiguous || few)) {
       const uint32_t want = shape.length >= 1024 ? 256 : shape.length >= 256 ? 128 : 64;
-      const uint32_t most = std::min(device.max_workgroup_invocations, device.max_workgroup_size[0]);
+      const uint32_t most =
+          std::min(device.max_workgroup_invocations, device.max_workgroup_size[0]);
       const bool hybrid = shape.shuffles && device.subgroup_size_control && want % width == 0;
       const uint32_t subgroup = hybrid ? width : 0;
       if (want <= most) {

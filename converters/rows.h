@@ -22,17 +22,17 @@ struct RowStrategy {
   void apply(Step& step, const Expr& rows) const;
 };
 
-/// lavapipe ends every loop of an invocation once they made 65535 iterations together: a kernel that
-/// could need more must share the work out or count several elements an iteration.
+/// lavapipe ends every loop of an invocation once they made 65535 iterations together: a kernel
+/// that could need more must share the work out or count several elements an iteration.
 inline constexpr int64_t kCpuIterations = 60000;
 
 /// What decides: rows and length at typical sizes.
 struct RowShape {
   int64_t rows = 1, length = 1;
-  int64_t longest = 1;      ///< upper bound of the length; kUnbounded: none
-  int64_t passes = 1;       ///< how often a kernel walks the row
-  bool contiguous = true;   ///< a row's elements lie side by side
-  bool shuffles = true;     ///< the kernel's state is of 32-bit words, as shuffles need
+  int64_t longest = 1;     ///< upper bound of the length; kUnbounded: none
+  int64_t passes = 1;      ///< how often a kernel walks the row
+  bool contiguous = true;  ///< a row's elements lie side by side
+  bool shuffles = true;    ///< the kernel's state is of 32-bit words, as shuffles need
 };
 
 /// "" where rows of `length` elements, walked `passes` times by a subgroup, stay within what the

@@ -16,7 +16,8 @@ void convert(const NodeContext& c, Builder& b, bool add) {
   const ValueId index = c.node.input("index");
   const Shape& reach = c.shape("index");
   const Shape index_strides = b.strides_of(index);
-  const Shape source_strides = has_source ? b.strides_of(c.node.input("src")) : Shape(rank, Expr(0));
+  const Shape source_strides =
+      has_source ? b.strides_of(c.node.input("src")) : Shape(rank, Expr(0));
 
   Step step{.kernel = "scatter_dim",
             .defines = {{"ADD", add ? "1" : "0"}, {"VALUE", has_source ? "0" : "1"}},
@@ -63,7 +64,9 @@ std::vector<Graph> examples(const std::string& op) {
   std::vector<Graph> graphs;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64}) {
     ExampleGraph g(op);
-    g.input("self", dtype, {5, 11, 7}).attr("dim", integer(1)).input("index", DType::kI64, {5, 3, 7});
+    g.input("self", dtype, {5, 11, 7})
+        .attr("dim", integer(1))
+        .input("index", DType::kI64, {5, 3, 7});
     if (op == "aten::scatter.value") {
       g.attr("value", 1.5);
     } else {

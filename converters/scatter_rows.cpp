@@ -17,10 +17,10 @@ constexpr int64_t kMostComparisons = int64_t{1} << 31;
 struct Scatter {
   ValueId base = kNoValue, values = kNoValue;
   std::vector<ValueId> indices;
-  Shape row_shape;                  ///< sizes of the indexed dimensions
-  Shape index_shape;                ///< of the broadcast indices
-  Shape row_of, rest;               ///< strides over the output: of the row, of the values
-  Shape value_strides;              ///< strides over index_shape, of the values
+  Shape row_shape;      ///< sizes of the indexed dimensions
+  Shape index_shape;    ///< of the broadcast indices
+  Shape row_of, rest;   ///< strides over the output: of the row, of the values
+  Shape value_strides;  ///< strides over index_shape, of the values
   Expr dropped = -1;
   bool add = true;
 };
@@ -190,7 +190,8 @@ Converter put(std::string op) {
           .reads_views = {"*"},
           .epilogue = true,
           .examples = put_examples,
-          .notes = "where entries name one element the last wins; one out of range goes to the nearest"};
+          .notes =
+              "where entries name one element the last wins; one out of range goes to the nearest"};
 }
 
 const RegisterConverter scatters{

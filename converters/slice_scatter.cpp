@@ -53,7 +53,8 @@ std::vector<Graph> slice_examples() {
 }
 
 std::vector<Graph> select_examples() {
-  return {scattered("aten::select_scatter", DType::kF32, {5, 7}).attr("index", integer(-1)).graph()};
+  return {
+      scattered("aten::select_scatter", DType::kF32, {5, 7}).attr("index", integer(-1)).graph()};
 }
 
 const RegisterConverter scatters{{.op = "aten::slice_scatter",

@@ -83,13 +83,14 @@ std::vector<Graph> backward_examples(const std::string& op) {
 }
 
 Converter softmax(std::string op, bool log) {
-  return {.op = op,
-          .unsupported =
-              [](const NodeContext& c) { return row_too_long(c, split_of(c, "self").size, kPasses); },
-          .convert = forward(log),
-          .prologue_arg = "self",
-          .epilogue = true,
-          .examples = [op] { return forward_examples(op); }};
+  return {
+      .op = op,
+      .unsupported =
+          [](const NodeContext& c) { return row_too_long(c, split_of(c, "self").size, kPasses); },
+      .convert = forward(log),
+      .prologue_arg = "self",
+      .epilogue = true,
+      .examples = [op] { return forward_examples(op); }};
 }
 
 Converter softmax_backward(std::string op, bool log) {

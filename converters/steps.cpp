@@ -182,8 +182,8 @@ ExampleGraph& ExampleGraph::attr(std::string arg, Attr value) {
 
 ExampleGraph& ExampleGraph::output(DType dtype, Shape shape) {
   const ValueId id = graph_.add_output(node_, dtype, std::move(shape));
-  graph_.outputs.push_back({.value = id, .name = "out" + std::to_string(graph_.outputs.size()),
-                            .strides = {}});
+  graph_.outputs.push_back(
+      {.value = id, .name = "out" + std::to_string(graph_.outputs.size()), .strides = {}});
   return *this;
 }
 

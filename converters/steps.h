@@ -21,7 +21,7 @@ Grid one_each(const Expr& count, uint32_t local_x);
 void emit_flat(Builder& builder, Step step, const Expr& count);
 
 Param param(std::string name, Expr value);
-Param fixed(std::string name, Expr value);          ///< becomes a specialisation constant
+Param fixed(std::string name, Expr value);  ///< becomes a specialisation constant
 Param number(std::string name, double value);
 
 /// A number of either kind, as an operator's fill value: int in the kernel where it is an integer.
@@ -70,7 +70,10 @@ std::string floats_only(const NodeContext& context, const std::string& arg);
 /// A graph with one node, for Converter::examples.
 class ExampleGraph {
  public:
-  explicit ExampleGraph(std::string op) { node_.op = std::move(op); node_.name = "node"; }
+  explicit ExampleGraph(std::string op) {
+    node_.op = std::move(op);
+    node_.name = "node";
+  }
   ExampleGraph& input(std::string arg, DType dtype, Shape shape);
   ExampleGraph& none(std::string arg) { return attr(std::move(arg), std::monostate{}); }
   ExampleGraph& inputs(std::string arg, std::vector<std::pair<DType, Shape>> tensors);

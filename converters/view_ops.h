@@ -11,7 +11,8 @@ namespace tv {
 
 /// `index` counted from the front of a dimension of `size` elements (a negative one counts from
 /// the end); nullopt where its sign is not known.
-std::optional<Expr> from_front(const Expr& index, const Expr& size, std::span<const Symbol> symbols);
+std::optional<Expr> from_front(const Expr& index, const Expr& size,
+                               std::span<const Symbol> symbols);
 
 /// As from_front, then clamped to [0, size], as slices do.
 std::optional<Expr> slice_bound(const Expr& index, const Expr& size,

@@ -27,8 +27,8 @@ std::string slice_unsupported(const NodeContext& c) {
   const auto step = c.node.has("step") ? c.node.expr("step").constant() : 1;
   if (!step) return "[" + c.node.op + "] the step depends on a dynamic dimension";
   if (!slice_start(c)) {
-    return "[" + c.node.op + "] the start may be negative or positive: " +
-           c.node.expr("start").str();
+    return "[" + c.node.op +
+           "] the start may be negative or positive: " + c.node.expr("start").str();
   }
   return "";
 }
@@ -93,10 +93,12 @@ Converter part(std::string op, decltype(Converter::view) view,
 const RegisterConverter parts{
     part("aten::slice.Tensor", slice, slice_unsupported),
     part("aten::slice_copy.Tensor", slice, slice_unsupported),
-    part("aten::select.int", select, [](const NodeContext& c) { return index_unsupported(c, "index"); }),
+    part("aten::select.int", select,
+         [](const NodeContext& c) { return index_unsupported(c, "index"); }),
     part("aten::select_copy.int", select,
          [](const NodeContext& c) { return index_unsupported(c, "index"); }),
-    part("aten::narrow", narrow, [](const NodeContext& c) { return index_unsupported(c, "start"); }),
+    part("aten::narrow", narrow,
+         [](const NodeContext& c) { return index_unsupported(c, "start"); }),
     part("aten::unbind.int", unbind),
     part("aten::split.Tensor", split),
     part("aten::split_with_sizes", split_with_sizes),

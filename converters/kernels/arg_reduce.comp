@@ -1,7 +1,8 @@
 // idx[k] = position of the first extreme over the reduced elements of output k, y[k] the extreme
 // itself; a nan counts as the extreme (torch's rule).
 //
-// x is walked as in reduce.comp: `kept_WALK`, `rows_WALK`, runs of `run` elements `run_stride` apart.
+// x is walked as in reduce.comp: `kept_WALK`, `rows_WALK`, runs of `run` elements `run_stride`
+// apart.
 // Elements are compared as KEY: floats as themselves, everything else as int64 or int.
 // Defines: KEY, FLOAT_KEY, LARGEST, VALUES, INDICES, LANE, SUBGROUP, SINGLE_RUN.
 // Grid: LANE: an invocation, else a workgroup, for each of `outputs`.

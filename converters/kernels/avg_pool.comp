@@ -1,7 +1,8 @@
 // y[p, oh, ow] = sum of x[p, ih, iw] over a window / divisor.
 //
 // The divisor is `divisor` where it is not 0, else the window's size: clipped to the padded input,
-// or without INCLUDE_PAD to the input. ADAPTIVE: window oh is [floor(oh H / OH), ceil((oh + 1) H / OH)).
+// or without INCLUDE_PAD to the input. ADAPTIVE: window oh is [floor(oh H / OH), ceil((oh + 1) H /
+// OH)).
 // x: planes × height × width, y: planes × out_height × out_width. One output an invocation.
 
 void main() {

@@ -1,7 +1,8 @@
 // y[o, c, k] = the input that position c falls in: up to eight inputs x0, x1, … in one launch.
 //
-// end0, end1, … are the ends of the inputs' shares of an output slab (inner · Σ sizes), counted from
-// `base`; CAT_PARTS: a PART for each input. One element of this launch's share of y an invocation.
+// end0, end1, … are the ends of the inputs' shares of an output slab (inner · Σ sizes), counted
+// from `base`; CAT_PARTS: a PART for each input. One element of this launch's share of y an
+// invocation.
 
 #define PART(load, end)                                  \
   if (at < end) {                                        \

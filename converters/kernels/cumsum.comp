@@ -1,5 +1,5 @@
-// y[o, c, k] = sum of x[o, 0 … c, k]. Float sums carry a compensation (Kahan), so that the error does
-// not grow with the length. One line of `count` elements, `inner` apart, an invocation.
+// y[o, c, k] = sum of x[o, 0 … c, k]. Float sums carry a compensation (Kahan), so that the error
+// does not grow with the length. One line of `count` elements, `inner` apart, an invocation.
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

@@ -1,5 +1,5 @@
-// y[p, oh, ow] = max of x[p, ih, iw] over a window; idx: ih * width + iw of the first largest element
-// (torch's), a nan counting as largest. Padding is never chosen.
+// y[p, oh, ow] = max of x[p, ih, iw] over a window; idx: ih * width + iw of the first largest
+// element (torch's), a nan counting as largest. Padding is never chosen.
 //
 // x: planes × height × width, y and idx: planes × out_height × out_width. One output an invocation.
 // Defines: VALUES, INDICES (whether these results are wanted).

@@ -1,7 +1,7 @@
 // gx[p, i] = sum of g[p, o] over the outputs o whose window chose element i, in ascending order.
 //
-// gx: planes × height × width; g, idx: planes × out_height × out_width. Each element asks the windows
-// that can contain it, so nothing is added from two sides. One element of gx an invocation.
+// gx: planes × height × width; g, idx: planes × out_height × out_width. Each element asks the
+// windows that can contain it, so nothing is added from two sides. One element of gx an invocation.
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

@@ -5,7 +5,8 @@
 // `chunks` parts of `part` elements: then y is a scratch of chunks × outputs partial results, which
 // a second step combines. Sums are kept in blocks of 64, so that the rounding error grows with
 // length / 64 and not with length.
-// Defines: OP, ACC (type of the state), FLOAT_ACC, DIVIDE (by `divisor`, at the end), LANE, SUBGROUP.
+// Defines: OP, ACC (type of the state), FLOAT_ACC, DIVIDE (by `divisor`, at the end), LANE,
+// SUBGROUP.
 // Grid: LANE: an invocation, else a workgroup, for each of chunks × outputs.
 
 #define OP_SUM 0

@@ -1,7 +1,7 @@
 // Links entries that name the same row: head[r] is the first entry i with key[i] == r, next[i] the
-// first j > i with key[j] == key[i], `entries` where there is none. So each row's entries are found in
-// ascending order, and sums over them are deterministic. The first `rows` invocations make head, the
-// `entries` after them next.
+// first j > i with key[j] == key[i], `entries` where there is none. So each row's entries are found
+// in ascending order, and sums over them are deterministic. The first `rows` invocations make head,
+// the `entries` after them next.
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

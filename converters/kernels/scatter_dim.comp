@@ -1,6 +1,6 @@
 // scatter along one dimension, seen from the result: y = x, and for each k in ascending order with
-// index[…, k, …] equal to the element's own coordinate the source there is added (ADD) or put in its
-// place, so the last one wins. An index outside of y matches no element.
+// index[…, k, …] equal to the element's own coordinate the source there is added (ADD) or put in
+// its place, so the last one wins. An index outside of y matches no element.
 //
 // SCATTER_AXES: for each dimension, innermost first, AXIS, or DIM for the one scattered along; they
 // find the offsets in index and source and whether these reach so far. One element an invocation.

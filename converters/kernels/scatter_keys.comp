@@ -1,7 +1,7 @@
 // key[i]: which row of the result the i-th entry of the broadcast index tensors names, counted over
 // the indexed dimensions. Negative values count from the end; a value outside of its dimension is
-// taken for the nearest inside (torch raises an error; a kernel cannot). An entry equal to `dropped`
-// (embedding's padding_idx) gets `rows`, which is no row. One entry an invocation.
+// taken for the nearest inside (torch raises an error; a kernel cannot). An entry equal to
+// `dropped` (embedding's padding_idx) gets `rows`, which is no row. One entry an invocation.
 
 #define PICK(raw, at, size)                                                      \
   {                                                                              \

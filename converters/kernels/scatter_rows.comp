@@ -1,5 +1,5 @@
-// y = x, with the values of the entries that name a row added to it in ascending order (ADD), or with
-// the last of them in its place. BASE: whether there is an x; else y begins as 0.
+// y = x, with the values of the entries that name a row added to it in ascending order (ADD), or
+// with the last of them in its place. BASE: whether there is an x; else y begins as 0.
 //
 // `y_WALK` gives for an element of y its row (row_offset) and its offset in the values without the
 // entry (rest_offset); `value_WALK` the offset that an entry makes. One element an invocation.

@@ -47,8 +47,9 @@ void main() {
   const uint h0 = min(uint(h), height - 1u), w0 = min(uint(w), width - 1u);
   const uint h1 = min(h0 + 1u, height - 1u), w1 = min(w0 + 1u, width - 1u);
   const float fh = clamp(h - float(h0), 0.0, 1.0), fw = clamp(w - float(w0), 0.0, 1.0);
-  const float top = (1.0 - fw) * x_load(plane + h0 * width + w0) + fw * x_load(plane + h0 * width + w1);
-  const float low = (1.0 - fw) * x_load(plane + h1 * width + w0) + fw * x_load(plane + h1 * width + w1);
+  const uint row0 = plane + h0 * width, row1 = plane + h1 * width;
+  const float top = (1.0 - fw) * x_load(row0 + w0) + fw * x_load(row0 + w1);
+  const float low = (1.0 - fw) * x_load(row1 + w0) + fw * x_load(row1 + w1);
   y_store(id, (1.0 - fh) * top + fh * low);
 #else
   const uint ih = source(oh, step_h, height), iw = source(ow, step_w, width);

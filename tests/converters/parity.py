@@ -90,7 +90,7 @@ def _in_double(function, args):
 
 
 def check_gradients(function, *args, length=1):
-    """As `check`, for the gradients of every floating-point argument, forward and backward whole."""
+    """As `check`, for the gradients of every floating-point argument, both graphs whole."""
     def run(f):
         leaves = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor)
                   and a.is_floating_point() else a for a in args]

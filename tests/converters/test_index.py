@@ -15,7 +15,8 @@ def indices(*shape, size, dtype=torch.int64, seed=3):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_embedding(dtype):
     check(lambda w, i, j: (F.embedding(i, w), F.embedding(j, w, padding_idx=3) * 2),
-          tensor(37, 11, dtype=dtype), indices(3, 5, size=37), indices(7, size=37, dtype=torch.int32))
+          tensor(37, 11, dtype=dtype), indices(3, 5, size=37), indices(7, size=37,
+              dtype=torch.int32))
 
 
 def test_index_select():
@@ -34,7 +35,8 @@ def test_gather(dim):
 
 def test_advanced_indexing():
     def function(x, i, j):
-        return (x[i], x[:, i], x[i, j], x[:, i, j], x[i, :, j], x[i[:, None], j], x[-1 - i], x[i, 2],
+        return (x[i], x[:, i], x[i, j], x[:, i, j], x[i, :, j], x[i[:, None], j], x[-1 - i], x[i,
+            2],
                 x[None, i], x[i.view(2, 2), :, 1])
     check(function, tensor(5, 7, 11), indices(4, size=5), indices(4, size=5, seed=4))
 
@@ -72,13 +74,15 @@ def test_index_put():
 
 
 def test_sums_of_collisions():
-    check(lambda x, i, v: x.index_put((i,), v, accumulate=True), tensor(5, 11), indices(113, size=5),
+    check(lambda x, i, v: x.index_put((i,), v, accumulate=True), tensor(5, 11), indices(113,
+        size=5),
           tensor(113, 11), length=113)
 
 
 def test_gradients():
     i = indices(41, size=11)
-    check_gradients(lambda w: (F.embedding(i, w), w[i], w.index_select(1, i), w.gather(0, i[None, :29])),
+    check_gradients(lambda w: (F.embedding(i, w), w[i], w.index_select(1, i), w.gather(0, i[None,
+        :29])),
                     tensor(11, 29), length=41)
     check_gradients(lambda w: F.embedding(i, w, padding_idx=3), tensor(11, 29), length=41)
 

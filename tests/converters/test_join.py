@@ -16,7 +16,8 @@ def test_cat_and_stack(dim):
 
 @pytest.mark.parametrize("dtype", FLOATS[1:] + INTS + (torch.bool,))
 def test_types(dtype):
-    check(lambda x, y: (torch.cat([x, y], 1), torch.stack([x, x]), x.flip(1), F.pad(x, (1, 2), value=1),
+    check(lambda x, y: (torch.cat([x, y], 1), torch.stack([x, x]), x.flip(1), F.pad(x, (1, 2),
+        value=1),
                         x.roll(2, 0), x.repeat(2, 3)),
           tensor(5, 7, dtype=dtype), tensor(5, 3, dtype=dtype, seed=1))
 
@@ -51,7 +52,8 @@ def test_edge_pads(mode):
 
 
 def test_flip_roll_repeat():
-    check(lambda x: (x.flip(0), x.flip((1, 2)), x.roll(3, 1), x.roll((1, -2), (0, 2)), x.repeat(2, 1, 3),
+    check(lambda x: (x.flip(0), x.flip((1, 2)), x.roll(3, 1), x.roll((1, -2), (0, 2)), x.repeat(2,
+        1, 3),
                      x.repeat(2, 1, 1, 2), x.tile(2), x.roll(5)), tensor(3, 5, 7))
 
 
@@ -87,5 +89,6 @@ def test_gradients():
 def test_dynamic_shapes():
     check(lambda x, y: (torch.cat([x, y], 0), torch.stack([x, x], 1), F.pad(x, (1, 2)), x.flip(0),
                         x.repeat(2, 3), x.cumsum(0), x.tril()),
-          tensor(5, 7), tensor(3, 7), more=[(tensor(11, 2), tensor(2, 2)), (tensor(2, 29), tensor(7, 29))],
+          tensor(5, 7), tensor(3, 7), more=[(tensor(11, 2), tensor(2, 2)), (tensor(2, 29),
+              tensor(7, 29))],
           dynamic=True, length=16)

@@ -73,7 +73,8 @@ def test_statistics_that_are_kept():
 
 
 def test_layer_norm_gradients():
-    check_gradients(lambda x, w, b: F.layer_norm(x, (37,), w, b), tensor(5, 7, 37), tensor(37, seed=1),
+    check_gradients(lambda x, w, b: F.layer_norm(x, (37,), w, b), tensor(5, 7, 37), tensor(37,
+        seed=1),
                     tensor(37, seed=2), length=64)
 
 

@@ -27,7 +27,8 @@ def test_max_pool2d_nan_and_infinity():
 
 
 def test_one_dimension():
-    check(lambda x: (F.max_pool1d(x, 3, 2, 1), F.avg_pool1d(x, 3, 2, 1), F.adaptive_avg_pool1d(x, 5),
+    check(lambda x: (F.max_pool1d(x, 3, 2, 1), F.avg_pool1d(x, 3, 2, 1), F.adaptive_avg_pool1d(x,
+        5),
                      F.adaptive_avg_pool1d(x, 1)), tensor(2, 3, 29))
 
 
@@ -49,7 +50,8 @@ def test_adaptive_avg_pool2d(size):
 
 @pytest.mark.parametrize("dtype", FLOATS[1:])
 def test_16_bit_floats(dtype):
-    check(lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1), F.adaptive_avg_pool2d(x, 1)),
+    check(lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1), F.adaptive_avg_pool2d(x,
+        1)),
           tensor(2, 3, 11, 13, dtype=dtype), double=True)
 
 
@@ -60,7 +62,8 @@ def test_gradients(window):
 
 
 def test_more_gradients():
-    check_gradients(lambda x: (F.max_pool2d(x, 3, 2, 1, dilation=2), F.adaptive_avg_pool2d(x, (5, 3)),
+    check_gradients(lambda x: (F.max_pool2d(x, 3, 2, 1, dilation=2), F.adaptive_avg_pool2d(x, (5,
+        3)),
                                F.adaptive_avg_pool2d(x, 1),
                                F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)),
                     tensor(2, 3, 11, 13), length=25)

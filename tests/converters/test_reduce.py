@@ -1,4 +1,4 @@
-"""Reductions: sets of dimensions, types with torch's accumulation, nan, sizes around the switches."""
+"""Reductions: sets of dimensions, torch's types of accumulation, nan, sizes around the switches."""
 
 import pytest
 import torch
@@ -14,7 +14,8 @@ def test_dimensions(dims):
         return (x.sum(dims), x.mean(dims, keepdim=True), x.amax(dims), x.amin(dims, keepdim=True),
                 x.var(dims, correction=1), x.std(dims, correction=0, keepdim=True),
                 torch.linalg.vector_norm(x, 2, dims), torch.linalg.vector_norm(x, 1, dims),
-                torch.linalg.vector_norm(x, float("inf"), dims), (x > 0).any(dims), (x > -2).all(dims))
+                torch.linalg.vector_norm(x, float("inf"), dims), (x > 0).any(dims),
+                    (x > -2).all(dims))
     check(function, tensor(*SHAPE), length=100)
 
 
@@ -69,7 +70,8 @@ def test_ties_take_the_first():
 
 
 def test_empty_and_scalar():
-    check(lambda x, y: (x.sum(0), x.sum(1), x.mean(1), x.prod(0), x.any(1), x.all(0), y.sum(), y.mean(0),
+    check(lambda x, y: (x.sum(0), x.sum(1), x.mean(1), x.prod(0), x.any(1), x.all(0), y.sum(),
+        y.mean(0),
                         y.amax(-1), y.argmax(), y.var(correction=0)), tensor(3, 0), tensor())
 
 
@@ -91,7 +93,8 @@ def test_heads_and_tails_fuse():
 
 
 def test_views_are_read_in_place():
-    check(lambda x: (x.permute(2, 0, 1).sum(1), x[:, ::2, 1:].mean((0, 2)), x.expand(3, 5, 7, 11).sum(0)),
+    check(lambda x: (x.permute(2, 0, 1).sum(1), x[:, ::2, 1:].mean((0, 2)), x.expand(3, 5, 7,
+        11).sum(0)),
           tensor(5, 7, 11), length=50)
 
 

@@ -5,7 +5,8 @@ import torch
 from parity import FLOATS, check, check_gradients, tensor
 
 
-@pytest.mark.parametrize("shape, dim", [((5, 7), 0), ((5, 7), 1), ((3, 5, 7), 1), ((2, 3, 5, 257), -1),
+@pytest.mark.parametrize("shape, dim", [((5, 7), 0), ((5, 7), 1), ((3, 5, 7), 1), ((2, 3, 5, 257),
+    -1),
                                         ((3, 1031), 1), ((300, 41), -1), ((89,), 0), ((), 0)])
 def test_shapes(shape, dim):
     check(lambda x: (x.softmax(dim), x.log_softmax(dim)), tensor(*shape))

@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from parity import check, check_operator, tensor
 
 aten = torch.ops.aten
-FORMS = [dict(scale_factor=2), dict(size=(11, 13)), dict(scale_factor=(1.5, 2.3)), dict(size=(3, 5))]
+FORMS = [dict(scale_factor=2), dict(size=(11, 13)), dict(scale_factor=(1.5, 2.3)), dict(size=(3,
+    5))]
 SIZES = [([10, 14], None), (None, [2.0, 2.0]), (None, [1.5, 2.3]), ([3, 5], None), ([5, 7], None)]
 
 

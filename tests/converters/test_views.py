@@ -67,13 +67,15 @@ def test_empty_and_scalar():
 
 
 def test_whole_rows_of_views():
-    check(lambda x: (x.permute(2, 0, 1).sum((0, 2)), x[:, ::2].amax(1), x.transpose(0, 1).argmax(2)),
+    check(lambda x: (x.permute(2, 0, 1).sum((0, 2)), x[:, ::2].amax(1), x.transpose(0,
+        1).argmax(2)),
           tensor(3, 5, 7))
 
 
 def test_dynamic_shapes():
     def function(x):
         n, m = x.shape[0], x.shape[1]
-        return (x.view(n * m, 6) * 2, x[:, 1:].transpose(0, 1) + 1, x.view(n, m, 2, 3).permute(2, 0, 1, 3)
+        return (x.view(n * m, 6) * 2, x[:, 1:].transpose(0, 1) + 1, x.view(n, m, 2, 3).permute(2,
+            0, 1, 3)
                 .reshape(2, n, m * 3) * 3, x[-1] + 1, x.flatten() - 1)
     check(function, tensor(5, 7, 6), more=[(tensor(3, 11, 6),), (tensor(29, 2, 6),)], dynamic=True)
