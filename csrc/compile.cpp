@@ -8,6 +8,7 @@
 #include "csrc/passes/fold_batch_norm.h"
 #include "csrc/passes/fold_padding.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/passes/truncate.h"
@@ -32,6 +33,9 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   // Before canonicalise takes batch norms apart.
   graph = fold_batch_norm(std::move(graph));
   after("fold_batch_norm");
+  // Equal inputs must be one value to be seen as such.
+  graph = merge_matmuls(simplify(std::move(graph)));
+  after("merge_matmuls");
   graph = canonicalise(std::move(graph), settings, device);
   after("canonicalise");
   graph = fold(std::move(graph));

@@ -138,7 +138,7 @@ TEST_F(Compile, DebugDump) {
   EXPECT_NE(text.str().find("  * softmax"), std::string::npos) << text.str();
   EXPECT_TRUE(files.count("dispatches.txt"));
   int number = 0;
-  for (const char* pass : {"import", "fold_padding", "fold_batch_norm", "canonicalise", "fold", "simplify",
+  for (const char* pass : {"import", "fold_padding", "fold_batch_norm", "merge_matmuls", "canonicalise", "fold", "simplify",
                            "choose_layouts", "fuse", "place_outputs"}) {
     EXPECT_TRUE(files.count("00" + std::to_string(number++) + "_" + pass + ".graph")) << pass;
   }

@@ -1,0 +1,168 @@
+#include "csrc/passes/merge_matmuls.h"
+
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "csrc/passes/edit.h"
+
+namespace tv {
+
+namespace {
+
+/// x · transpose(weight) [+ bias]
+struct Product {
+  int32_t node = 0;
+  ValueId x = kNoValue, weight = kNoValue, bias = kNoValue;
+};
+
+bool is_one(const Node& node, const char* arg) { return !node.has(arg) || node.number(arg) == 1; }
+
+class MatmulMerger {
+ public:
+  explicit MatmulMerger(Graph graph) : graph_(std::move(graph)), made_by_(producers(graph_)) {}
+
+  Graph run() {
+    // Ordered by the place of the first product, so that the result is deterministic.
+    std::vector<std::vector<Product>> groups;
+    std::map<std::tuple<ValueId, bool, DType>, size_t> group_of;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const auto product = product_of(static_cast<int32_t>(i));
+      if (!product) continue;
+      const auto key = std::tuple(product->x, product->bias != kNoValue,
+                                  graph_.value(graph_.nodes[i].outputs[0]).dtype);
+      const auto [it, fresh] = group_of.emplace(key, groups.size());
+      if (fresh) groups.emplace_back();
+      groups[it->second].push_back(*product);
+    }
+    std::map<int32_t, const std::vector<Product>*> first_of;
+    std::vector<bool> gone(graph_.nodes.size(), false);
+    for (const auto& group : groups) {
+      if (group.size() < 2) continue;
+      first_of[group[0].node] = &group;
+      for (const Product& p : group) gone[static_cast<size_t>(p.node)] = true;
+    }
+    const std::vector<Node> nodes = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const auto it = first_of.find(static_cast<int32_t>(i));
+      if (it != first_of.end()) join(*it->second, nodes);
+      if (!gone[i]) graph_.nodes.push_back(nodes[i]);
+    }
+    make_names_unique(graph_);
+    return std::move(graph_);
+  }
+
+ private:
+  std::optional<Product> product_of(int32_t index) const {
+    const Node& node = graph_.nodes[static_cast<size_t>(index)];
+    const bool with_bias = node.op == "aten::addmm";
+    if (!with_bias && node.op != "aten::mm") return std::nullopt;
+    if (with_bias && !(is_one(node, "beta") && is_one(node, "alpha"))) return std::nullopt;
+    Product p{.node = index, .x = node.input(with_bias ? "mat1" : "self")};
+    if (with_bias) {
+      p.bias = node.input("self");
+      const Value& bias = graph_.value(p.bias);
+      const bool row = bias.shape.size() == 1 && bias.shape[0] == graph_.value(node.outputs[0]).shape[1];
+      if (bias.kind != ValueKind::kWeight || !row) return std::nullopt;
+    }
+    const int32_t maker = made_by_[static_cast<size_t>(node.input("mat2"))];
+    if (maker < 0) return std::nullopt;
+    const Node& transpose = graph_.nodes[static_cast<size_t>(maker)];
+    const bool swaps = transpose.op == "aten::t" ||
+                       (transpose.op == "aten::permute" &&
+                        transpose.integers("dims") == std::vector<int64_t>{1, 0});
+    if (!swaps) return std::nullopt;
+    p.weight = transpose.input("self");
+    if (graph_.value(p.weight).kind != ValueKind::kWeight || graph_.rank(p.weight) != 2) {
+      return std::nullopt;
+    }
+    return p;
+  }
+
+  ValueId add(const Node& like, const std::string& op, std::vector<Arg> args, Shape shape) {
+    Node node;
+    node.op = op;
+    node.name = like.name + "_joined_" + op.substr(op.rfind(':') + 1);
+    node.args = std::move(args);
+    node.source = like.source;
+    node.module_path = like.module_path;
+    node.fused_ops = like.fused_ops;
+    const ValueId out = graph_.add_output(node, graph_.value(like.outputs[0]).dtype, std::move(shape));
+    graph_.nodes.push_back(std::move(node));
+    return out;
+  }
+
+  ValueId side_by_side(const Node& like, std::vector<ValueId> parts) {
+    Shape shape = graph_.value(parts[0]).shape;
+    shape[0] = 0;
+    for (ValueId part : parts) shape[0] += graph_.value(part).shape[0];
+    return add(like, "aten::cat",
+               {tensor_list_arg("tensors", std::move(parts)), attr_arg("dim", Expr(0))}, shape);
+  }
+
+  void join(const std::vector<Product>& group, const std::vector<Node>& nodes) {
+    Node like;
+    like.name = nodes[static_cast<size_t>(group[0].node)].name;
+    like.outputs = nodes[static_cast<size_t>(group[0].node)].outputs;
+    like.source = nodes[static_cast<size_t>(group[0].node)].source;
+    like.module_path = nodes[static_cast<size_t>(group[0].node)].module_path;
+    std::vector<ValueId> weights, biases;
+    for (const Product& p : group) {
+      const Node& node = nodes[static_cast<size_t>(p.node)];
+      like.module_path = common_module(like.module_path, node.module_path);
+      like.fused_ops.push_back(node.op);
+      weights.push_back(p.weight);
+      biases.push_back(p.bias);
+    }
+    const ValueId weight = side_by_side(like, weights);
+    const Shape wide = graph_.value(weight).shape;
+    const ValueId transposed = add(like, "aten::t", {tensor_arg("self", weight)}, {wide[1], wide[0]});
+    const Shape shape = {graph_.value(group[0].x).shape[0], wide[0]};
+    ValueId all = kNoValue;
+    if (group[0].bias != kNoValue) {
+      all = add(like, "aten::addmm",
+                {tensor_arg("self", side_by_side(like, biases)), tensor_arg("mat1", group[0].x),
+                 tensor_arg("mat2", transposed), attr_arg("beta", Expr(1)), attr_arg("alpha", Expr(1))},
+                shape);
+    } else {
+      all = add(like, "aten::mm", {tensor_arg("self", group[0].x), tensor_arg("mat2", transposed)}, shape);
+    }
+    Expr from = 0;
+    for (const Product& p : group) {
+      const Node& node = nodes[static_cast<size_t>(p.node)];
+      const Expr to = from + graph_.value(p.weight).shape[0];
+      Node part;
+      part.op = "aten::slice.Tensor";
+      part.name = node.name;
+      part.args = {tensor_arg("self", all), attr_arg("dim", Expr(1)), attr_arg("start", from),
+                   attr_arg("end", to), attr_arg("step", Expr(1))};
+      part.outputs = node.outputs;  // readers stay as they are
+      part.source = node.source;
+      part.module_path = node.module_path;
+      graph_.nodes.push_back(std::move(part));
+      from = to;
+    }
+  }
+
+  /// "layer.0.attention" of "layer.0.attention.query" and "layer.0.attention.key".
+  static std::string common_module(const std::string& a, const std::string& b) {
+    if (a == b) return a;
+    size_t end = 0;
+    for (size_t i = 0; i <= std::min(a.size(), b.size()); ++i) {
+      const bool a_ends = i == a.size() || a[i] == '.', b_ends = i == b.size() || b[i] == '.';
+      if (a_ends && b_ends) end = i;
+      if (i == a.size() || i == b.size() || a[i] != b[i]) break;
+    }
+    return a.substr(0, end);
+  }
+
+  Graph graph_;
+  std::vector<int32_t> made_by_;
+};
+
+}  // namespace
+
+Graph merge_matmuls(Graph graph) { return MatmulMerger(std::move(graph)).run(); }
+
+}  // namespace tv

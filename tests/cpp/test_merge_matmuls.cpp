@@ -1,0 +1,105 @@
+#include "csrc/passes/merge_matmuls.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "csrc/compile.h"
+#include "runtime/device.h"
+#include "runtime/engine.h"
+#include "tests/cpp/graph_eval.h"
+
+namespace tv {
+namespace {
+
+using test::GraphMaker;
+
+class MergeMatmuls : public testing::Test {
+ protected:
+  ValueId transposed(ValueId w) {
+    const Shape shape = g.graph.value(w).shape;
+    return g.op("aten::t", {tensor_arg("self", w)}, {shape[1], shape[0]});
+  }
+
+  /// x · transpose(w) + b
+  ValueId addmm(ValueId x, ValueId w, ValueId b, double alpha = 1) {
+    const ValueId mat2 = transposed(w);
+    const ValueId out = g.op("aten::addmm",
+                             {tensor_arg("self", b), tensor_arg("mat1", x), tensor_arg("mat2", mat2),
+                              attr_arg("beta", Expr(1)), attr_arg("alpha", alpha)},
+                             {g.graph.value(x).shape[0], g.graph.value(w).shape[0]});
+    g.graph.nodes.back().module_path = "attention.part" + std::to_string(g.graph.nodes.size());
+    return out;
+  }
+
+  static int64_t count_op(const Graph& graph, const std::string& op) {
+    return std::count_if(graph.nodes.begin(), graph.nodes.end(),
+                         [&](const Node& n) { return n.op == op; });
+  }
+
+  GraphMaker g;
+};
+
+TEST_F(MergeMatmuls, OneProductWithTheWeightsSideBySide) {
+  const ValueId x = g.input({4, 3});
+  g.output(addmm(x, g.weight({5, 3}), g.weight({5})));
+  g.output(addmm(x, g.weight({2, 3}), g.weight({2})));
+  const Graph after = merge_matmuls(g.graph);
+  check(after, "merge_matmuls");
+  EXPECT_EQ(count_op(after, "aten::addmm"), 1);
+  EXPECT_EQ(count_op(after, "aten::slice.Tensor"), 2);
+  const auto joined = std::find_if(after.nodes.begin(), after.nodes.end(),
+                                   [](const Node& n) { return n.op == "aten::addmm"; });
+  EXPECT_EQ(after.value(joined->outputs[0]).shape, (Shape{4, 7}));
+  EXPECT_EQ(joined->fused_ops, (std::vector<std::string>{"aten::addmm", "aten::addmm"}));
+  EXPECT_EQ(joined->module_path, "attention");
+}
+
+TEST_F(MergeMatmuls, WhatStaysApart) {
+  const ValueId x = g.input({4, 3}), other = g.input({4, 3});
+  g.output(addmm(x, g.weight({5, 3}), g.weight({5})));
+  g.output(addmm(other, g.weight({5, 3}), g.weight({5})));  // another matrix
+  g.output(addmm(x, g.input({5, 3}), g.weight({5})));       // not a weight
+  g.output(addmm(x, g.weight({5, 3}), g.weight({4, 5})));   // not one bias a column
+  g.output(addmm(x, g.weight({5, 3}), g.weight({5}), 0.5));
+  g.output(g.op("aten::mm", {tensor_arg("self", x), tensor_arg("mat2", transposed(g.weight({5, 3})))}, {4, 5}));
+  EXPECT_EQ(count_op(merge_matmuls(g.graph), "aten::addmm"), 5);
+}
+
+TEST_F(MergeMatmuls, ComputesTheSame) {
+  const ValueId x = g.input({4, 3});
+  const ValueId w[] = {g.weight({5, 3}), g.weight({2, 3})}, b[] = {g.weight({5}), g.weight({2})};
+  for (int i = 0; i < 2; ++i) g.output(addmm(x, w[i], b[i]));
+  for (int i = 0; i < 2; ++i) {
+    g.output(g.op("aten::mm", {tensor_arg("self", x), tensor_arg("mat2", transposed(w[i]))},
+                  {4, g.graph.value(w[i]).shape[0]}));
+  }
+  std::mt19937 random(5);
+  std::vector<std::vector<float>> leaves, outputs;
+  for (const test::Tensor& t : test::random_leaves(g.graph, random)) leaves.emplace_back(t.begin(), t.end());
+  const auto device = open_device("");
+  const EngineSpec spec = compile(g.graph, Settings{}, profile(*device));
+  const auto engine = Engine::create(device, spec);
+  const auto host = [](std::vector<float>& v) {
+    return HostTensor{v.data(), static_cast<int64_t>(v.size() * 4)};
+  };
+  std::vector<HostTensor> in = {host(leaves[0])}, weights, out;
+  for (size_t i = 1; i < leaves.size(); ++i) weights.push_back(host(leaves[i]));
+  for (size_t n : {20, 8, 20, 8}) outputs.emplace_back(n, -1.0f);
+  for (auto& o : outputs) out.push_back(host(o));
+  engine->run(*engine->prepare_weights(weights), {}, in, out);
+  for (size_t o = 0; o < 4; ++o) {
+    const auto &x_data = leaves[0], &w_data = leaves[1 + o % 2], &b_data = leaves[3 + o % 2];
+    const size_t columns = b_data.size();
+    for (size_t r = 0; r < 4; ++r) {
+      for (size_t c = 0; c < columns; ++c) {
+        float sum = o < 2 ? b_data[c] : 0;  // small integers: exact
+        for (size_t k = 0; k < 3; ++k) sum += x_data[r * 3 + k] * w_data[c * 3 + k];
+        ASSERT_EQ(outputs[o][r * columns + c], sum) << "output " << o;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tv
