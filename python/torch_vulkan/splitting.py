@@ -67,8 +67,9 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     for index, node in enumerate(imported.nodes):
         if index not in reasons or node is None:
             continue
-        record = NativeRecord(fx_nodes.op_name(node.target), imported.refused.get(index, reasons[index]),
-                              fx_nodes.source_of(node), fx_nodes.module_path_of(node))
+        reason = imported.refused.get(index, reasons[index])
+        record = NativeRecord(fx_nodes.op_name(node.target), reason, fx_nodes.source_of(node),
+                              fx_nodes.module_path_of(node))
         result.native.append(record)
         if does_work(node):
             result.in_the_way.append(record)
