@@ -26,11 +26,16 @@ std::string safe_file_name(std::string name) {
 
 const char* kind_name(BufferKind kind) {
   switch (kind) {
-    case BufferKind::kInput: return "input";
-    case BufferKind::kOutput: return "output";
-    case BufferKind::kWeight: return "weight";
-    case BufferKind::kPersistent: return "persistent";
-    case BufferKind::kArena: return "arena";
+    case BufferKind::kInput:
+      return "input";
+    case BufferKind::kOutput:
+      return "output";
+    case BufferKind::kWeight:
+      return "weight";
+    case BufferKind::kPersistent:
+      return "persistent";
+    case BufferKind::kArena:
+      return "arena";
   }
   return "";
 }
@@ -64,7 +69,8 @@ DebugDump::DebugDump(const Settings& settings, const std::string& engine_name) {
     dir = parent / (safe_file_name(engine_name) + "." + std::to_string(again));
   }
   if (error) {
-    throw Error(ErrorKind::kUser, "[debug] cannot make the folder " + dir.string() + ": " + error.message());
+    throw Error(ErrorKind::kUser,
+                "[debug] cannot make the folder " + dir.string() + ": " + error.message());
   }
   dir_ = dir.string();
 }

@@ -23,7 +23,11 @@ class Lowering {
  public:
   Lowering(const Graph& graph, const Settings& settings, const DeviceProfile& device,
            LoweringReport* report)
-      : graph_(graph), settings_(settings), device_(device), report_(report), table_(graph),
+      : graph_(graph),
+        settings_(settings),
+        device_(device),
+        report_(report),
+        table_(graph),
         buffers_(table_, spec_) {
     spec_.name = graph.name;
     spec_.builder_version = kBuilderVersion;
@@ -121,14 +125,16 @@ class Lowering {
     const size_t cores = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::thread> threads;
     try {
-      for (size_t i = 1; i < std::min(cores, modules_.size()); ++i) threads.emplace_back(work, nullptr);
+      for (size_t i = 1; i < std::min(cores, modules_.size()); ++i)
+        threads.emplace_back(work, nullptr);
     } catch (const std::system_error&) {  // a limit on threads: those that there are do the work
     }
     work(progress);  // a callback runs on the caller's thread only
     for (std::thread& thread : threads) thread.join();
     if (failure) std::rethrow_exception(failure);
     if (report_) {
-      for (const Module& module : modules_) report_->kernels.push_back({module.kernel, *module.glsl});
+      for (const Module& module : modules_)
+        report_->kernels.push_back({module.kernel, *module.glsl});
     }
   }
 

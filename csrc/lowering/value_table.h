@@ -19,7 +19,9 @@ class ValueTable {
   View layout(ValueId id) const;
   /// True where the value is computed from weights alone and has no symbol in its shape.
   bool is_constant(ValueId id) const { return constant_.at(static_cast<size_t>(layout(id).base)); }
-  void set_constant(ValueId base, bool constant) { constant_.at(static_cast<size_t>(base)) = constant; }
+  void set_constant(ValueId base, bool constant) {
+    constant_.at(static_cast<size_t>(base)) = constant;
+  }
   ValueId add_scratch(const std::string& name, DType dtype, Shape shape);
   bool is_scratch(ValueId id) const { return static_cast<size_t>(id) >= graph_.values.size(); }
   size_t size() const { return constant_.size(); }

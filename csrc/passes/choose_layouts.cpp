@@ -107,7 +107,8 @@ class LayoutChooser {
 
   static std::string layout_key(const Shape& shape, const View& view) {
     std::string key = std::to_string(view.base) + "@" + view.offset.str();
-    for (size_t k = 0; k < shape.size(); ++k) key += ";" + shape[k].str() + ":" + view.strides[k].str();
+    for (size_t k = 0; k < shape.size(); ++k)
+      key += ";" + shape[k].str() + ":" + view.strides[k].str();
     return key;
   }
 
@@ -135,8 +136,11 @@ class LayoutChooser {
     }
     // Copy the permuted view into row-major storage; the output is that storage, permuted back.
     const View layout = layout_of(graph_, output.value);
-    Value permuted{graph_.value(output.value).name + "_permuted", graph_.value(output.value).dtype,
-                   {}, ValueKind::kNode, View{layout.base, layout.offset, {}}};
+    Value permuted{graph_.value(output.value).name + "_permuted",
+                   graph_.value(output.value).dtype,
+                   {},
+                   ValueKind::kNode,
+                   View{layout.base, layout.offset, {}}};
     for (int64_t k : order) {
       permuted.shape.push_back(shape[static_cast<size_t>(k)]);
       permuted.view->strides.push_back(layout.strides[static_cast<size_t>(k)]);
@@ -144,8 +148,8 @@ class LayoutChooser {
     const bool row_major = is_dense(shape, strides);
     const ValueId source = row_major ? output.value : graph_.add_value(std::move(permuted));
     const Node* producer = producer_of(layout.base);
-    const ValueId copy = add_copy(source, producer ? producer->source : "",
-                                  producer ? producer->module_path : "");
+    const ValueId copy =
+        add_copy(source, producer ? producer->source : "", producer ? producer->module_path : "");
     taken_.insert(copy);
     if (row_major) {
       output.value = copy;
@@ -178,7 +182,8 @@ class LayoutChooser {
 
   const Node* producer_of(ValueId id) const {
     for (const Node& node : nodes_) {
-      if (std::find(node.outputs.begin(), node.outputs.end(), id) != node.outputs.end()) return &node;
+      if (std::find(node.outputs.begin(), node.outputs.end(), id) != node.outputs.end())
+        return &node;
     }
     return nullptr;
   }

@@ -37,7 +37,8 @@ bool absorb(const Graph& graph, const Node& node, const Pad& pad, Node& convolut
   const Attr& value = node.arg("value").attr;
   const bool zeros = std::holds_alternative<std::monostate>(value) || node.number("value") == 0;
   const size_t rank = pad.before.size();
-  if (!zeros || rank < 3 || pad.before[0] || pad.after[0] || pad.before[1] || pad.after[1]) return false;
+  if (!zeros || rank < 3 || pad.before[0] || pad.after[0] || pad.before[1] || pad.after[1])
+    return false;
   if (convolution.op != "aten::convolution" || convolution.flag("transposed")) return false;
   const Shape& window = graph.value(convolution.input("weight")).shape;
   std::vector<Expr> padding = convolution.exprs("padding");

@@ -194,7 +194,8 @@ class Fuser {
     const Node& anchor = g_.node(a);
     const Node& tail = g_.node(t);
     const Converter* converter = Registry::instance().find(anchor.op);
-    if (!converter || !converter->epilogue || anchor.epilogue || tail.outputs.size() != 1) return false;
+    if (!converter || !converter->epilogue || anchor.epilogue || tail.outputs.size() != 1)
+      return false;
     if (g_.is_constant(a) && !g_.is_constant(t)) return false;
     const ValueId result = anchor.outputs.at(0);
     for (size_t i = 1; i < anchor.outputs.size(); ++i) {
@@ -211,10 +212,10 @@ class Fuser {
     std::vector<Ref> operands;
     const std::vector<ValueId> inputs = tail.inputs("inputs");
     for (size_t k = 0; k < inputs.size(); ++k) {
-      operands.push_back(g_.base_of(inputs[k]) == result
-                             ? computed
-                             : builder.input(g_.broadcast_to(inputs[k], tail_shape),
-                                             tail.program->inputs[k]));
+      operands.push_back(
+          g_.base_of(inputs[k]) == result
+              ? computed
+              : builder.input(g_.broadcast_to(inputs[k], tail_shape), tail.program->inputs[k]));
     }
     ProgramBuilder::Built built = builder.build(builder.append(*tail.program, operands), result);
     if (!within(built, {limits_.inputs - 1, limits_.instrs / 2})) return false;
@@ -299,6 +300,8 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse(Graph graph, const DeviceProfile& device) { return Fuser(std::move(graph), device).run(); }
+Graph fuse(Graph graph, const DeviceProfile& device) {
+  return Fuser(std::move(graph), device).run();
+}
 
 }  // namespace tv

@@ -22,7 +22,9 @@ class FusionGraph {
   const Value& value(ValueId id) const { return graph_.value(id); }
   ValueId base_of(ValueId id) const;
   /// Nodes that read the storage of `base`, ascending.
-  const std::set<int32_t>& readers(ValueId base) const { return readers_[static_cast<size_t>(base)]; }
+  const std::set<int32_t>& readers(ValueId base) const {
+    return readers_[static_cast<size_t>(base)];
+  }
   /// The node that makes `base`, -1 for inputs and weights.
   int32_t producer(ValueId base) const { return producers_[static_cast<size_t>(base)]; }
   bool is_output(ValueId base) const { return outputs_.count(base) > 0; }

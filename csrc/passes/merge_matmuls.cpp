@@ -63,15 +63,16 @@ class MatmulMerger {
     if (with_bias) {
       p.bias = node.input("self");
       const Value& bias = graph_.value(p.bias);
-      const bool row = bias.shape.size() == 1 && bias.shape[0] == graph_.value(node.outputs[0]).shape[1];
+      const bool row =
+          bias.shape.size() == 1 && bias.shape[0] == graph_.value(node.outputs[0]).shape[1];
       if (bias.kind != ValueKind::kWeight || !row) return std::nullopt;
     }
     const int32_t maker = made_by_[static_cast<size_t>(node.input("mat2"))];
     if (maker < 0) return std::nullopt;
     const Node& transpose = graph_.nodes[static_cast<size_t>(maker)];
-    const bool swaps = transpose.op == "aten::t" ||
-                       (transpose.op == "aten::permute" &&
-                        transpose.integers("dims") == std::vector<int64_t>{1, 0});
+    const bool swaps =
+        transpose.op == "aten::t" || (transpose.op == "aten::permute" &&
+                                      transpose.integers("dims") == std::vector<int64_t>{1, 0});
     if (!swaps) return std::nullopt;
     p.weight = transpose.input("self");
     if (graph_.value(p.weight).kind != ValueKind::kWeight || graph_.rank(p.weight) != 2) {
@@ -88,7 +89,8 @@ class MatmulMerger {
     node.source = like.source;
     node.module_path = like.module_path;
     node.fused_ops = like.fused_ops;
-    const ValueId out = graph_.add_output(node, graph_.value(like.outputs[0]).dtype, std::move(shape));
+    const ValueId out =
+        graph_.add_output(node, graph_.value(like.outputs[0]).dtype, std::move(shape));
     graph_.nodes.push_back(std::move(node));
     return out;
   }
@@ -117,16 +119,19 @@ class MatmulMerger {
     }
     const ValueId weight = side_by_side(like, weights);
     const Shape wide = graph_.value(weight).shape;
-    const ValueId transposed = add(like, "aten::t", {tensor_arg("self", weight)}, {wide[1], wide[0]});
+    const ValueId transposed =
+        add(like, "aten::t", {tensor_arg("self", weight)}, {wide[1], wide[0]});
     const Shape shape = {graph_.value(group[0].x).shape[0], wide[0]};
     ValueId all = kNoValue;
     if (group[0].bias != kNoValue) {
-      all = add(like, "aten::addmm",
-                {tensor_arg("self", side_by_side(like, biases)), tensor_arg("mat1", group[0].x),
-                 tensor_arg("mat2", transposed), attr_arg("beta", Expr(1)), attr_arg("alpha", Expr(1))},
-                shape);
+      all = add(
+          like, "aten::addmm",
+          {tensor_arg("self", side_by_side(like, biases)), tensor_arg("mat1", group[0].x),
+           tensor_arg("mat2", transposed), attr_arg("beta", Expr(1)), attr_arg("alpha", Expr(1))},
+          shape);
     } else {
-      all = add(like, "aten::mm", {tensor_arg("self", group[0].x), tensor_arg("mat2", transposed)}, shape);
+      all = add(like, "aten::mm", {tensor_arg("self", group[0].x), tensor_arg("mat2", transposed)},
+                shape);
     }
     Expr from = 0;
     for (const Product& p : group) {

@@ -23,8 +23,11 @@ struct Placement {
 class OutputPlacer {
  public:
   OutputPlacer(Graph graph, const Settings& settings, const DeviceProfile& device)
-      : graph_(std::move(graph)), settings_(settings), device_(device),
-        constant_(constant_values(graph_)), producers_(producers(graph_)) {
+      : graph_(std::move(graph)),
+        settings_(settings),
+        device_(device),
+        constant_(constant_values(graph_)),
+        producers_(producers(graph_)) {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       for (ValueId input : graph_.nodes[i].all_inputs()) {
         readers_[base_of(input)].insert(static_cast<int32_t>(i));
@@ -79,7 +82,8 @@ class OutputPlacer {
     const ValueId out = node.outputs[0], base = base_of(node.input("self"));
     if (!movable(base) || readers_[base].size() != 1 || graph_.value(out).view) return false;
     const View source = layout_of(graph_, node.input("self"));
-    const Shape strides = inverse_strides(graph_.value(base).shape, graph_.value(out).shape, source);
+    const Shape strides =
+        inverse_strides(graph_.value(base).shape, graph_.value(out).shape, source);
     if (strides.size() != graph_.value(base).shape.size()) return false;
     if (!try_place({{base, View{out, Expr(0), strides}}})) return false;
     drop_views_of(base);  // this copy alone read them
@@ -104,8 +108,9 @@ class OutputPlacer {
     }
   }
 
-  /// Strides over a dense tensor of shape `to` for each dimension of a dense tensor of shape `from`,
-  /// where `view` (of `from`, shaped `to`) only permutes dimensions; empty where it does more.
+  /// Strides over a dense tensor of shape `to` for each dimension of a dense tensor of shape
+  /// `from`, where `view` (of `from`, shaped `to`) only permutes dimensions; empty where it does
+  /// more.
   static Shape inverse_strides(const Shape& from, const Shape& to, const View& view) {
     if (!(view.offset == Expr(0)) || !(product(from) == product(to))) return {};
     const Shape from_strides = contiguous_strides(from), to_strides = contiguous_strides(to);
@@ -136,8 +141,8 @@ class OutputPlacer {
                                     [&](ValueId id) { return !movable(base_of(id)); });
     if (!device_.is_cpu() && left > 1) return false;
     const NodeContext context{graph_, node, device_, settings_};
-    const auto dim = static_cast<size_t>(
-        context.wrap(node.integer("dim"), static_cast<int64_t>(shape.size())));
+    const auto dim =
+        static_cast<size_t>(context.wrap(node.integer("dim"), static_cast<int64_t>(shape.size())));
     const bool dense = product(std::span(shape).first(dim)) == Expr(1);
     const Shape strides = contiguous_strides(shape);
 
@@ -271,8 +276,8 @@ class OutputPlacer {
   std::vector<int32_t> producers_;
   std::map<ValueId, std::set<int32_t>> readers_;
   std::set<ValueId> outputs_;
-  int32_t current_ = -1;     // the copy or concatenation being replaced
-  std::set<int32_t> gone_;   // those that were
+  int32_t current_ = -1;    // the copy or concatenation being replaced
+  std::set<int32_t> gone_;  // those that were
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ class ProgramBuilder {
 
   /// The input that reads `value`; the same one for the same value.
   Ref input(ValueId value, DType dtype);
-  /// Adds a program's instructions; `inputs[k]` takes the place of its input k. Returns its results.
+  /// Adds a program's instructions; `inputs[k]` takes the place of its input k. Returns its
+  /// results.
   std::vector<Ref> append(const PointwiseProgram& program, const std::vector<Ref>& inputs);
 
   struct Built {

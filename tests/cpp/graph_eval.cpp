@@ -68,10 +68,12 @@ class Evaluator {
     const Tensor own = read(id);
     const Shape& shape = graph_.value(id).shape;
     if (static_cast<int64_t>(own.size()) == count(domain)) return own;
-    return gather(own, domain, {id, 0, broadcast_strides(shape, contiguous_strides(shape), domain)});
+    return gather(own, domain,
+                  {id, 0, broadcast_strides(shape, contiguous_strides(shape), domain)});
   }
 
-  static std::vector<Tensor> run_program(const PointwiseProgram& program, std::vector<Tensor> operands) {
+  static std::vector<Tensor> run_program(const PointwiseProgram& program,
+                                         std::vector<Tensor> operands) {
     const size_t length = operands.at(0).size();
     for (const PointwiseInstr& instr : program.instrs) {
       Tensor result(length);
@@ -91,7 +93,8 @@ class Evaluator {
   Tensor read_argument(const Node& node, const char* arg) {
     if (!node.prologue || node.prologue_arg != arg) return read(node.input(arg));
     std::vector<Tensor> operands;
-    for (ValueId id : node.prologue_inputs) operands.push_back(read_broadcast(id, node.prologue_shape));
+    for (ValueId id : node.prologue_inputs)
+      operands.push_back(read_broadcast(id, node.prologue_shape));
     return run_program(*node.prologue, std::move(operands)).at(0);
   }
 
@@ -190,8 +193,11 @@ void convert_as_copy(const NodeContext& c, Builder& builder) {
 void register_test_operators() {
   static const RegisterConverter converters{
       {.op = "test::scale", .convert = convert_as_copy, .prologue_arg = "self", .epilogue = true},
-      {.op = "test::scale_any", .convert = convert_as_copy, .reads_views = {"*"},
-       .prologue_arg = "self", .epilogue = true},
+      {.op = "test::scale_any",
+       .convert = convert_as_copy,
+       .reads_views = {"*"},
+       .prologue_arg = "self",
+       .epilogue = true},
       {.op = "test::row_sum", .convert = convert_as_copy, .epilogue = true},
   };
 }
@@ -295,7 +301,8 @@ ValueId GraphMaker::cat(std::vector<ValueId> parts, int64_t dim) {
   Expr& size = shape.at(static_cast<size_t>(dim));
   size = 0;
   for (ValueId part : parts) size += graph.value(part).shape.at(static_cast<size_t>(dim));
-  return op("aten::cat", {tensor_list_arg("tensors", std::move(parts)), attr_arg("dim", Expr(dim))}, shape);
+  return op("aten::cat", {tensor_list_arg("tensors", std::move(parts)), attr_arg("dim", Expr(dim))},
+            shape);
 }
 
 void GraphMaker::output(ValueId value, Shape strides) {

@@ -1,10 +1,9 @@
 // Graphs through every pass, code generation and a Vulkan device.
 
 #include <gtest/gtest.h>
-
-#include <cmath>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -49,9 +48,10 @@ class Compile : public testing::Test {
   }
 
   ValueId softmax(ValueId x) {
-    return g.op("aten::_softmax",
-                {tensor_arg("self", x), attr_arg("dim", Expr(-1)), attr_arg("half_to_float", false)},
-                g.graph.value(x).shape);
+    return g.op(
+        "aten::_softmax",
+        {tensor_arg("self", x), attr_arg("dim", Expr(-1)), attr_arg("half_to_float", false)},
+        g.graph.value(x).shape);
   }
 
   GraphMaker g;
@@ -72,7 +72,8 @@ Floats softmax_of(const Floats& x, size_t row) {
 
 Floats ramp(size_t n, float scale) {
   Floats v(n);
-  for (size_t i = 0; i < n; ++i) v[i] = scale * static_cast<float>(static_cast<int>(i * 7 % 11) - 5);
+  for (size_t i = 0; i < n; ++i)
+    v[i] = scale * static_cast<float>(static_cast<int>(i * 7 % 11) - 5);
   return v;
 }
 
@@ -97,7 +98,8 @@ TEST_F(Compile, SymbolicRows) {
 TEST_F(Compile, WeightsAreComputedOnce) {
   const ValueId x = g.input({3, 5}), w = g.weight({2, 5});
   const ValueId parts[] = {softmax(x), softmax(softmax(w))};
-  g.output(g.op("aten::cat", {tensor_list_arg("tensors", {parts[0], parts[1]}), attr_arg("dim", Expr(0))},
+  g.output(g.op("aten::cat",
+                {tensor_list_arg("tensors", {parts[0], parts[1]}), attr_arg("dim", Expr(0))},
                 {5, 5}));
   const EngineSpec spec = compiled();
   EXPECT_EQ(spec.weight_program.size(), 2u);
@@ -138,8 +140,9 @@ TEST_F(Compile, DebugDump) {
   EXPECT_NE(text.str().find("  * softmax"), std::string::npos) << text.str();
   EXPECT_TRUE(files.count("dispatches.txt"));
   int number = 0;
-  for (const char* pass : {"import", "fold_padding", "fold_batch_norm", "merge_matmuls", "canonicalise", "fold", "simplify",
-                           "choose_layouts", "fuse", "place_outputs"}) {
+  for (const char* pass :
+       {"import", "fold_padding", "fold_batch_norm", "merge_matmuls", "canonicalise", "fold",
+        "simplify", "choose_layouts", "fuse", "place_outputs"}) {
     EXPECT_TRUE(files.count("00" + std::to_string(number++) + "_" + pass + ".graph")) << pass;
   }
   EXPECT_TRUE(files.count("000_softmax.comp"));

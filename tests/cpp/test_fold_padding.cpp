@@ -1,8 +1,7 @@
-#include "csrc/passes/fold_padding.h"
-
 #include <gtest/gtest.h>
 
 #include "csrc/compile.h"
+#include "csrc/passes/fold_padding.h"
 #include "runtime/device.h"
 #include "runtime/engine.h"
 #include "tests/cpp/graph_eval.h"
@@ -20,7 +19,8 @@ class FoldPadding : public testing::Test {
     Shape shape = g.graph.value(x).shape;
     for (size_t i = 0; i < amounts.size(); ++i) shape[shape.size() - 1 - i / 2] += Expr(amounts[i]);
     return g.op("aten::constant_pad_nd",
-                {tensor_arg("self", x), attr_arg("pad", ints(amounts)), attr_arg("value", value)}, shape);
+                {tensor_arg("self", x), attr_arg("pad", ints(amounts)), attr_arg("value", value)},
+                shape);
   }
 
   /// 3x3, stride 2, padding `own` around.
@@ -46,16 +46,17 @@ TEST_F(FoldPadding, AmountsMayDiffer) {
   EXPECT_EQ(node.input("input"), x);
   EXPECT_EQ(node.integers("padding"), (std::vector<int64_t>{3, 1}));
   EXPECT_EQ(after.value(node.outputs[0]).shape, g.graph.value(g.graph.outputs[0].value).shape);
-  EXPECT_EQ(node.fused_ops, (std::vector<std::string>{"aten::constant_pad_nd", "aten::convolution"}));
+  EXPECT_EQ(node.fused_ops,
+            (std::vector<std::string>{"aten::constant_pad_nd", "aten::convolution"}));
 }
 
 TEST_F(FoldPadding, PadsThatStay) {
   const ValueId x = g.input({1, 2, 8, 9}), w = g.weight({4, 2, 3, 3});
-  g.output(convolution(pad(x, {1, 1, 1, 1}, 0.5), w));                       // not zeros
-  g.output(convolution(pad(x, {1, -1, 1, 1}), w));                           // cuts off
+  g.output(convolution(pad(x, {1, 1, 1, 1}, 0.5), w));                        // not zeros
+  g.output(convolution(pad(x, {1, -1, 1, 1}), w));                            // cuts off
   g.output(convolution(pad(x, {1, 1, 1, 1, 1, 1}), g.weight({4, 4, 3, 3})));  // channels
-  g.output(convolution(pad(x, {0, 1, 0, 1}), g.weight({4, 2, 1, 1})));       // reads its input as it is
-  g.output(convolution(pad(x, {1, -1, 0, 0}), w));                           // the same shape
+  g.output(convolution(pad(x, {0, 1, 0, 1}), g.weight({4, 2, 1, 1})));  // reads its input as it is
+  g.output(convolution(pad(x, {1, -1, 0, 0}), w));                      // the same shape
   const Graph after = fold_padding(g.graph);
   for (size_t i = 0; i < after.nodes.size(); ++i) {
     if (after.nodes[i].op != "aten::convolution") continue;
@@ -96,14 +97,16 @@ TEST_F(FoldPadding, KernelsTakeTheirEndFromTheOutput) {
   g.output(convolution(pad(x, {1, 2, 3, 0}), g.graph.weights[0]));
   const auto device = open_device("");
   const EngineSpec spec = compile(g.graph, Settings{}, profile(*device));
-  for (const Dispatch& d : spec.dispatches) EXPECT_EQ(d.name.find("constant_pad"), std::string::npos);
+  for (const Dispatch& d : spec.dispatches)
+    EXPECT_EQ(d.name.find("constant_pad"), std::string::npos);
   const auto engine = Engine::create(device, spec);
   std::vector<float> xs(80), ones(9, 1.0f), first(4 * 5), second(5 * 6);
   for (size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i % 13) - 4;
   const auto host = [](std::vector<float>& v) {
     return HostTensor{v.data(), static_cast<int64_t>(v.size() * 4)};
   };
-  const HostTensor weights[] = {host(ones)}, inputs[] = {host(xs)}, outputs[] = {host(first), host(second)};
+  const HostTensor weights[] = {host(ones)}, inputs[] = {host(xs)},
+                   outputs[] = {host(first), host(second)};
   engine->run(*engine->prepare_weights(weights), {}, inputs, outputs);
   EXPECT_EQ(first, padded_sums(xs, 8, 10, 0, 0, 4, 5));
   EXPECT_EQ(second, padded_sums(xs, 8, 10, 3, 1, 5, 6));

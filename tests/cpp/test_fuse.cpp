@@ -20,11 +20,13 @@ Graph expect_same(const Graph& before, int seed = 1) {
   std::mt19937 random(static_cast<unsigned>(seed));
   const auto leaves = test::random_leaves(before, random);
   EXPECT_EQ(test::evaluate(before, leaves), test::evaluate(after, leaves))
-      << "seed " << seed << "\n" << dump(before) << dump(after);
+      << "seed " << seed << "\n"
+      << dump(before) << dump(after);
   const Graph placed = place_outputs(after, Settings{}, test::test_device());
   check(placed, "place_outputs");
   EXPECT_EQ(test::evaluate(before, leaves), test::evaluate(placed, leaves))
-      << "seed " << seed << "\n" << dump(after) << dump(placed);
+      << "seed " << seed << "\n"
+      << dump(after) << dump(placed);
   return after;
 }
 
@@ -40,7 +42,8 @@ TEST_F(Fuse, ChainBecomesOneProgram) {
   const Graph after = expect_same(g.graph);
   ASSERT_EQ(after.nodes.size(), 1u);
   EXPECT_EQ(after.nodes[0].program->instrs.size(), 3u);
-  EXPECT_EQ(after.nodes[0].fused_ops, (std::vector<std::string>{"aten::neg", "aten::add", "aten::relu"}));
+  EXPECT_EQ(after.nodes[0].fused_ops,
+            (std::vector<std::string>{"aten::neg", "aten::add", "aten::relu"}));
 }
 
 TEST_F(Fuse, SharedInputIsReadOnce) {
@@ -169,7 +172,9 @@ TEST_F(Fuse, ProgramsStayWithinTheirLimits) {
 }
 
 TEST(ProgramBuilder, KeepsEqualInstructionsOnce) {
-  PointwiseProgram add{{DType::kF32, DType::kF32}, {{.function = "add", .operands = {0, 1}, .scalars = {}, .integers = {}}}, {2}};
+  PointwiseProgram add{{DType::kF32, DType::kF32},
+                       {{.function = "add", .operands = {0, 1}, .scalars = {}, .integers = {}}},
+                       {2}};
   ProgramBuilder b;
   const auto x = b.input(4, DType::kF32), y = b.input(9, DType::kF32);
   const auto first = b.append(add, {x, y}), second = b.append(add, {x, y});
@@ -183,9 +188,10 @@ TEST(ProgramBuilder, KeepsEqualInstructionsOnce) {
 
 TEST(ProgramBuilder, OperandsThatCommuteHaveOneOrder) {
   const auto program = [](const std::string& function, int32_t a, int32_t b) {
-    const PointwiseProgram one{{DType::kF32, DType::kF32},
-                               {{.function = function, .operands = {a, b}, .scalars = {}, .integers = {}}},
-                               {2}};
+    const PointwiseProgram one{
+        {DType::kF32, DType::kF32},
+        {{.function = function, .operands = {a, b}, .scalars = {}, .integers = {}}},
+        {2}};
     ProgramBuilder builder;
     const auto x = builder.input(4, DType::kF32), y = builder.input(9, DType::kF32);
     return *builder.build(builder.append(one, {x, y})).program;
@@ -199,16 +205,20 @@ TEST_F(Fuse, RandomGraphsComputeTheSame) {
   for (int seed = 0; seed < 300; ++seed) {
     std::mt19937 random(static_cast<unsigned>(seed));
     GraphMaker m;
-    std::vector<ValueId> pool = {m.input({4, 6}), m.input({6}), m.input({4, 1}), m.input({2, 2, 6}),
-                                 m.weight({4, 6}), m.weight({1})};
-    const auto pick = [&] { return pool[pool.size() - 1 - random() % std::min<size_t>(pool.size(), 9)]; };
+    std::vector<ValueId> pool = {m.input({4, 6}),    m.input({6}),     m.input({4, 1}),
+                                 m.input({2, 2, 6}), m.weight({4, 6}), m.weight({1})};
+    const auto pick = [&] {
+      return pool[pool.size() - 1 - random() % std::min<size_t>(pool.size(), 9)];
+    };
     const auto is_wide = [&](ValueId id) { return m.graph.value(id).shape == Shape{4, 6}; };
     for (int step = 0; step < 14; ++step) {
       const ValueId a = pick(), b = pick();
       const Shape shape = m.graph.value(a).shape;
       const auto rank = static_cast<int64_t>(shape.size());
       switch (random() % 9) {
-        case 0: pool.push_back(m.pointwise("relu", {a})); break;
+        case 0:
+          pool.push_back(m.pointwise("relu", {a}));
+          break;
         case 1:
         case 2:
           if (is_wide(a) && (is_wide(b) || m.graph.rank(b) == 1)) {
@@ -217,7 +227,9 @@ TEST_F(Fuse, RandomGraphsComputeTheSame) {
             if (fits) pool.push_back(m.pointwise(random() % 2 ? "add" : "sub", {a, b}));
           }
           break;
-        case 3: pool.push_back(m.scale(a)); break;
+        case 3:
+          pool.push_back(m.scale(a));
+          break;
         case 4:
           if (product(shape) == Expr(24)) {
             pool.push_back(m.view(a, random() % 2 ? Shape{4, 6} : Shape{2, 2, 6}));
@@ -227,7 +239,8 @@ TEST_F(Fuse, RandomGraphsComputeTheSame) {
           if (rank == 2) pool.push_back(m.view(m.permute(a, {1, 0}), shape));
           break;
         case 6:
-          if (rank == 2 && shape[1] == Expr(6)) pool.push_back(m.expand(m.slice(a, 0, 1, 2), {4, 6}));
+          if (rank == 2 && shape[1] == Expr(6))
+            pool.push_back(m.expand(m.slice(a, 0, 1, 2), {4, 6}));
           break;
         case 7:
           if (rank > 0) {

@@ -21,7 +21,8 @@ Graph prepared(const Graph& graph) {
 }
 
 Step copy_step(const Node& node) {
-  return {.kernel = "copy", .operands = {src("src", node.input("self")), dst("dst", node.outputs[0])}};
+  return {.kernel = "copy",
+          .operands = {src("src", node.input("self")), dst("dst", node.outputs[0])}};
 }
 
 class LoweringTest : public testing::Test {
@@ -59,8 +60,9 @@ TEST_F(LoweringTest, FirstTacticWithoutARefusal) {
     FAIL() << "no tactic applies";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kInternal);
-    EXPECT_STREQ(e.what(),
-                 "[aten::relu] no tactic applies\n  fast: needs matrix units\n  plain: needs memory");
+    EXPECT_STREQ(
+        e.what(),
+        "[aten::relu] no tactic applies\n  fast: needs matrix units\n  plain: needs memory");
   }
 }
 

@@ -1,10 +1,9 @@
-#include "csrc/passes/merge_matmuls.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "csrc/compile.h"
+#include "csrc/passes/merge_matmuls.h"
 #include "runtime/device.h"
 #include "runtime/engine.h"
 #include "tests/cpp/graph_eval.h"
@@ -24,10 +23,11 @@ class MergeMatmuls : public testing::Test {
   /// x · transpose(w) + b
   ValueId addmm(ValueId x, ValueId w, ValueId b, double alpha = 1) {
     const ValueId mat2 = transposed(w);
-    const ValueId out = g.op("aten::addmm",
-                             {tensor_arg("self", b), tensor_arg("mat1", x), tensor_arg("mat2", mat2),
-                              attr_arg("beta", Expr(1)), attr_arg("alpha", alpha)},
-                             {g.graph.value(x).shape[0], g.graph.value(w).shape[0]});
+    const ValueId out =
+        g.op("aten::addmm",
+             {tensor_arg("self", b), tensor_arg("mat1", x), tensor_arg("mat2", mat2),
+              attr_arg("beta", Expr(1)), attr_arg("alpha", alpha)},
+             {g.graph.value(x).shape[0], g.graph.value(w).shape[0]});
     g.graph.nodes.back().module_path = "attention.part" + std::to_string(g.graph.nodes.size());
     return out;
   }
@@ -62,7 +62,8 @@ TEST_F(MergeMatmuls, WhatStaysApart) {
   g.output(addmm(x, g.input({5, 3}), g.weight({5})));       // not a weight
   g.output(addmm(x, g.weight({5, 3}), g.weight({4, 5})));   // not one bias a column
   g.output(addmm(x, g.weight({5, 3}), g.weight({5}), 0.5));
-  g.output(g.op("aten::mm", {tensor_arg("self", x), tensor_arg("mat2", transposed(g.weight({5, 3})))}, {4, 5}));
+  g.output(g.op("aten::mm",
+                {tensor_arg("self", x), tensor_arg("mat2", transposed(g.weight({5, 3})))}, {4, 5}));
   EXPECT_EQ(count_op(merge_matmuls(g.graph), "aten::addmm"), 5);
 }
 
@@ -76,7 +77,8 @@ TEST_F(MergeMatmuls, ComputesTheSame) {
   }
   std::mt19937 random(5);
   std::vector<std::vector<float>> leaves, outputs;
-  for (const test::Tensor& t : test::random_leaves(g.graph, random)) leaves.emplace_back(t.begin(), t.end());
+  for (const test::Tensor& t : test::random_leaves(g.graph, random))
+    leaves.emplace_back(t.begin(), t.end());
   const auto device = open_device("");
   const EngineSpec spec = compile(g.graph, Settings{}, profile(*device));
   const auto engine = Engine::create(device, spec);
