@@ -36,6 +36,8 @@ const char* kind_name(BufferKind kind) {
       return "persistent";
     case BufferKind::kArena:
       return "arena";
+    case BufferKind::kCheck:
+      return "check";
   }
   return "";
 }

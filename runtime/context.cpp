@@ -50,7 +50,12 @@ Context::Context(const EngineParts& parts)
       device_(*parts.device),
       pool_(device_.make_command_pool()),
       fence_(device_.make_fence()),
-      bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()) {}
+      bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()) {
+  for (const Buffer& buffer : parts.spec.buffers) {
+    if (buffer.kind != BufferKind::kCheck || check_) continue;
+    check_ = Allocation(device_, 4 * kCheckWords, MemoryUse::kReadback);
+  }
+}
 
 void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
                   std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
@@ -71,8 +76,13 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   if (recording.poison && device_.host_pointers()) {
     std::memset(arena_.host(), 0xFF, static_cast<size_t>(plan.activation_bytes));
   }
+  if (check_) {
+    std::memset(check_.host(), 0, 4 * kCheckWords);
+    check_.flush();
+  }
   device_.submit(recording.commands, fence_.get());
   device_.wait_and_reset(fence_.get());
+  if (check_) check_report();
   if (!device_.host_pointers()) readback_.invalidate();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const size_t bytes = static_cast<size_t>(outputs[i].size_bytes);
@@ -203,6 +213,7 @@ void Context::record(Recording& recording, const WeightSet& weights) {
     if (buffer.kind == BufferKind::kOutput) {
       recording.addresses[b] = bound_[spec.inputs.size() + buffer.index];
     }
+    if (buffer.kind == BufferKind::kCheck) recording.addresses[b] = check_.address();
     if (buffer.kind == BufferKind::kArena) {
       recording.addresses[b] = arena_.address() + static_cast<uint64_t>(plan.placements[b].offset);
     }
@@ -231,6 +242,19 @@ void Context::check_recording(const Recording& recording) const {
       find_faults({parts_.spec, parts_.spec.dispatches, recording.plan.symbols, recording.addresses,
                    recording.plan.program});
   if (!faults.empty()) throw Error(ErrorKind::kInternal, "[hazard check] " + faults.front());
+}
+
+void Context::check_report() const {
+  check_.invalidate();
+  uint32_t words[kCheckWords];
+  std::memcpy(words, check_.host(), sizeof words);
+  if (words[0] == 0) return;
+  const auto& dispatches = parts_.spec.dispatches;
+  const std::string name = words[1] < dispatches.size() ? dispatches[words[1]].name : "?";
+  throw Error(ErrorKind::kInternal, "[address check] " + std::to_string(words[0]) +
+                                        " accesses outside their operands, the first in \"" + name +
+                                        "\": operand " + std::to_string(words[2]) + ", element " +
+                                        std::to_string(words[3]) + " of " + std::to_string(words[4]));
 }
 
 void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan) {

@@ -60,12 +60,15 @@ class Context {
   void reserve_arena(int64_t bytes);
   void reserve_staging(const ShapePlan& plan);
   void check_recording(const Recording& recording) const;
+  /// Throws Error(kInternal) where a kernel built with address checks reported an access.
+  void check_report() const;
 
   const EngineParts& parts_;
   Device& device_;
   OwnedCommandPool pool_;
   OwnedFence fence_;
   Allocation arena_, upload_, readback_;
+  Allocation check_;  ///< the kCheck buffer, where the engine has one
   uint64_t arena_generation_ = 0;  ///< also counts changes of the staging memory
   std::vector<Allocation>
       bounces_;                  ///< aligned stand-ins of caller's tensors, by input then output

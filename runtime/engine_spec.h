@@ -33,7 +33,12 @@ enum class BufferKind : uint8_t {
   kWeight,      ///< caller's weights, read only; index: into EngineSpec::weights
   kPersistent,  ///< result of the weight program, kept per set of weights
   kArena,       ///< activation; lives from first to last dispatch that names it
+  kCheck,       ///< where kernels built with address checks report (kCheckWords); zero before a run
 };
+
+/// Words of a kCheck buffer: accesses outside their operand, then of the first one the dispatch's
+/// number, the operand's, the element and how many elements there are.
+inline constexpr int64_t kCheckWords = 5;
 
 struct Buffer {
   BufferKind kind = BufferKind::kArena;

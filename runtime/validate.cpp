@@ -35,7 +35,8 @@ const Binding* binding_of(const EngineSpec& spec, const Buffer& buffer) {
     case BufferKind::kOutput: return &spec.outputs[buffer.index];
     case BufferKind::kWeight: return &spec.weights[buffer.index];
     case BufferKind::kPersistent:
-    case BufferKind::kArena: return nullptr;
+    case BufferKind::kArena:
+    case BufferKind::kCheck: return nullptr;
   }
   return nullptr;
 }
@@ -101,6 +102,9 @@ void check_buffers(const EngineSpec& spec) {
       case BufferKind::kWeight: check_index(buffer.index, spec.weights.size(), where + ": weight"); break;
       case BufferKind::kPersistent:
       case BufferKind::kArena: break;
+      case BufferKind::kCheck:
+        if (!(buffer.size_bytes == Expr(4 * kCheckWords))) fail(where + " has a wrong size");
+        break;
       default: fail(where + " has an unknown kind");
     }
     check_symbols_of(buffer.size_bytes, spec, where);

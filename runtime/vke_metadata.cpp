@@ -139,7 +139,7 @@ class Decoder {
   }
 
   Buffer buffer(const vke::Buffer& from) const {
-    if (from.kind() > static_cast<uint32_t>(BufferKind::kArena)) fail("a buffer's kind is unknown");
+    if (from.kind() > static_cast<uint32_t>(BufferKind::kCheck)) fail("a buffer's kind is unknown");
     return {static_cast<BufferKind>(from.kind()), from.index(), expr(from.size_bytes()), text(from.name())};
   }
 

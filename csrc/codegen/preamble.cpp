@@ -1,6 +1,7 @@
 // generate_kernel: a Step with resolved operands → the whole text of its kernel.
 
 #include <bit>
+#include <cctype>
 #include <set>
 #include <sstream>
 
@@ -60,6 +61,33 @@ void expand(const std::string& file, const std::string& wanted_by, std::set<std:
       text += line + "\n";
     }
   }
+}
+
+/// Functions that math.glsl and what it includes define, beyond those of arith.glsl.
+const std::set<std::string, std::less<>>& math_functions() {
+  static const auto names = [] {
+    std::set<std::string, std::less<>> found;
+    for (const char* file : {"math.glsl", "trig.glsl", "special.glsl"}) {
+      std::istringstream in(kernel_file(file, "math"));
+      for (std::string line; std::getline(in, line);) {
+        const size_t at = line.find("tv_"), end = line.find('(');
+        if (line.starts_with(' ') || line.starts_with('/') || at > end || end == line.npos) continue;
+        found.insert(line.substr(at, end - at));
+      }
+    }
+    return found;
+  }();
+  return names;
+}
+
+/// Parsing all of math.glsl takes longer than everything else in most kernels.
+bool calls_math(const std::string& text) {
+  for (size_t at = text.find("tv_"); at != std::string::npos; at = text.find("tv_", at + 1)) {
+    size_t end = at;
+    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+    if (math_functions().contains(std::string_view(text).substr(at, end - at))) return true;
+  }
+  return false;
 }
 
 /// Name of a parameter → its declaration; specialisation constants are appended to `out`.
@@ -162,7 +190,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   std::set<std::string> seen;
   std::string extensions = kExtensions, prelude, lanes, body;
   expand("tv.glsl", step.kernel, seen, extensions, prelude);
-  expand("math.glsl", step.kernel, seen, extensions, prelude);
+  expand("arith.glsl", step.kernel, seen, extensions, prelude);
   if (settings.check_addresses) expand("check.glsl", step.kernel, seen, extensions, prelude);
   const bool table = step.uniform_table && device.is_cpu();
   if (table) {
@@ -210,18 +238,19 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   if (request.program != nullptr) elements += pointwise_calls(request);
 
   if (table) words.add_uniform_table();
-  std::string check;
   if (settings.check_addresses) {
     add_address("tv_ref_check", "check", kCheckOperand);
-    const std::string dispatch = words.dispatch_word();
-    check = "uint tv_check(uint operand, uint i, uint n, uint limit) {\n"
-            "  return tv_check_access(tv_p.a_check, " + dispatch + ", operand, i, n, limit);\n}\n";
+    body = "#define main tv_template_main\n" + body + "#undef main\nvoid main() {\n  tv_template_main();\n" +
+           "  tv_check_report(tv_p.a_check, " + words.dispatch_word() + ");\n}\n";
+  }
+  if (calls_math(elements + defines + body)) {
+    expand("math.glsl", step.kernel, seen, extensions, prelude);
   }
   out.words = words.words();
   out.param_block = 8 * out.operands.size() + 4 * out.words.size() > kPushConstantBytes;
 
   out.glsl = extensions + local_size(step) + prelude + parameter_block(addresses, words, out.param_block) +
-             check + uniform_function(table) + lanes + parameters + raw + elements + defines + body;
+             uniform_function(table) + lanes + parameters + raw + elements + defines + body;
   return out;
 }
 

@@ -1,5 +1,7 @@
 #include "csrc/lowering/buffers.h"
 
+#include <algorithm>
+
 #include "csrc/graph/strided.h"
 #include "runtime/error.h"
 
@@ -53,6 +55,20 @@ uint32_t BufferTable::buffer_of(ValueId base) {
   }
   buffers_.emplace(base, index);
   return index;
+}
+
+OperandRange BufferTable::check_range() {
+  const auto is_check = [](const Buffer& b) { return b.kind == BufferKind::kCheck; };
+  auto it = std::ranges::find_if(spec_.buffers, is_check);
+  if (it == spec_.buffers.end()) {
+    spec_.buffers.push_back({BufferKind::kCheck, 0, Expr(4 * kCheckWords), "address check"});
+    it = std::prev(spec_.buffers.end());
+  }
+  return {.buffer = static_cast<uint32_t>(it - spec_.buffers.begin()),
+          .offset_bytes = Expr(0),
+          .size_bytes = Expr(4 * kCheckWords),
+          .read = true,
+          .write = true};
 }
 
 OperandRange BufferTable::range_of(ValueId value, const Expr& storage_elements) {

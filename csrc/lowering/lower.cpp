@@ -55,16 +55,18 @@ class Lowering {
     for (const Step& step : tactic.steps) steps.push_back(make_request(node, step, table_));
     const std::vector<bool> constant = mark_constant_steps(steps, table_, buffers_.is_output());
     for (size_t i = 0; i < steps.size(); ++i) {
-      Dispatch dispatch = make_dispatch(node, steps[i]);
+      Dispatch dispatch = make_dispatch(node, steps[i], constant[i]);
       dispatch.tactic = tactic.name;
       if (steps.size() > 1) dispatch.name += "/" + steps[i].kernel.step.kernel;
       (constant[i] ? spec_.weight_program : spec_.dispatches).push_back(std::move(dispatch));
     }
   }
 
-  Dispatch make_dispatch(const Node& node, const StepRequest& request) {
+  Dispatch make_dispatch(const Node& node, const StepRequest& request, bool constant) {
     const Step& step = request.kernel.step;
-    GeneratedKernel kernel = generate_kernel(request.kernel, settings_, device_);
+    Settings settings = settings_;
+    if (constant) settings.check_addresses = false;  // the weight program has no report
+    GeneratedKernel kernel = generate_kernel(request.kernel, settings, device_);
     Dispatch dispatch;
     dispatch.name = node.name;
     dispatch.module_path = node.module_path;
@@ -73,7 +75,14 @@ class Lowering {
     dispatch.grid = step.grid.groups;
     dispatch.flat_grid = step.grid.flat;
     dispatch.words = std::move(kernel.words);
+    if (settings.check_addresses) {
+      dispatch.words.back() = Expr(static_cast<int64_t>(spec_.dispatches.size()));
+    }
     for (uint32_t i : kernel.operands) {
+      if (i == kCheckOperand) {
+        dispatch.operands.push_back(buffers_.check_range());
+        continue;
+      }
       const KernelOperand& operand = request.kernel.operands.at(i);
       OperandRange range = buffers_.range_of(request.values.at(i), operand.storage_elements);
       range.read = operand.read;

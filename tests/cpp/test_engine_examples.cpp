@@ -118,5 +118,42 @@ TEST(EngineExamples, PoisonBarriersAndHazardsAgree) {
   EXPECT_GT(engines, 10) << "the registry gave no examples";
 }
 
+TEST(EngineExamples, NoKernelTouchesMemoryOutsideItsOperands) {
+  const auto device = open_device("");
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (!converter.examples) continue;
+    int example = 0;
+    for (Graph& graph : converter.examples()) {
+      SCOPED_TRACE(op + " example " + std::to_string(example++));
+      try {
+        Case(compile(std::move(graph), {.check_addresses = true}, profile(*device)), device).run();
+      } catch (const Error& e) {
+        ADD_FAILURE() << e.what();
+      }
+    }
+  }
+}
+
+TEST(EngineExamples, AnAccessOutsideItsOperandIsReported) {
+  const auto device = open_device("");
+  Graph graph = Registry::instance().find("tv::pointwise")->examples().front();
+  EngineSpec spec = compile(std::move(graph), {.check_addresses = true}, profile(*device));
+  ASSERT_EQ(spec.dispatches.size(), 1u);
+  // All words but the last, the dispatch's number, are counts of elements here: allow fewer.
+  std::vector<ParamWord>& words = spec.dispatches[0].words;
+  ASSERT_GE(words.size(), 3u);
+  for (size_t k = 1; k + 1 < words.size(); ++k) words[k] = Expr(100);
+  try {
+    Case(spec, device).run();
+    FAIL() << "not reported";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInternal);
+    const std::string what = e.what();
+    EXPECT_NE(what.find("[address check]"), std::string::npos) << what;
+    EXPECT_NE(what.find("\"pointwise\""), std::string::npos) << what;
+    EXPECT_NE(what.find("of 100"), std::string::npos) << what;
+  }
+}
+
 }  // namespace
 }  // namespace tv
