@@ -252,9 +252,8 @@ void Context::check_report() const {
   const auto& dispatches = parts_.spec.dispatches;
   const std::string name = words[1] < dispatches.size() ? dispatches[words[1]].name : "?";
   throw Error(ErrorKind::kInternal, "[address check] " + std::to_string(words[0]) +
-                                        " accesses outside their operands, the first in \"" + name +
-                                        "\": operand " + std::to_string(words[2]) + ", element " +
-                                        std::to_string(words[3]) + " of " + std::to_string(words[4]));
+                                        " invocations left their operands, the first in \"" + name +
+                                        "\": operand " + std::to_string(words[2]));
 }
 
 void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan) {

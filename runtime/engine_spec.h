@@ -36,9 +36,9 @@ enum class BufferKind : uint8_t {
   kCheck,       ///< where kernels built with address checks report (kCheckWords); zero before a run
 };
 
-/// Words of a kCheck buffer: accesses outside their operand, then of the first one the dispatch's
-/// number, the operand's, the element and how many elements there are.
-inline constexpr int64_t kCheckWords = 5;
+/// Words of a kCheck buffer: invocations that left an operand, then of the first of them the number
+/// of the dispatch and of the operand.
+inline constexpr int64_t kCheckWords = 3;
 
 struct Buffer {
   BufferKind kind = BufferKind::kArena;

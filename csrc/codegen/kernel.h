@@ -49,9 +49,9 @@ struct KernelRequest {
   std::shared_ptr<const PointwiseProgram> program;
 };
 
-/// In GeneratedKernel::operands with settings.check_addresses, always the last: the engine's check
-/// buffer (5 words, zeroed before a run). The first access outside its operand leaves
-/// {1 + further violations, dispatch number, operand number, element, elements allowed} there.
+/// In GeneratedKernel::operands with settings.check_addresses (but for CPU kernels with a uniform
+/// table, whose parameters must stay in the push constants), always the last: the engine's check
+/// buffer (BufferKind::kCheck), where an access outside its operand is reported.
 inline constexpr uint32_t kCheckOperand = UINT32_MAX;
 
 struct GeneratedKernel {

@@ -191,8 +191,11 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   std::string extensions = kExtensions, prelude, lanes, body;
   expand("tv.glsl", step.kernel, seen, extensions, prelude);
   expand("arith.glsl", step.kernel, seen, extensions, prelude);
-  if (settings.check_addresses) expand("check.glsl", step.kernel, seen, extensions, prelude);
   const bool table = step.uniform_table && device.is_cpu();
+  // Kernels of thousands of loads from uniform addresses keep to the push constants, or a CPU driver
+  // takes minutes to compile them: the words of a check do not fit, and a checked index is not uniform.
+  const bool check = settings.check_addresses && !table;
+  if (check) expand("check.glsl", step.kernel, seen, extensions, prelude);
   if (table) {
     lanes = "#define LANES " + std::to_string(device.subgroup_size) + "u\n";
     expand("lane.glsl", step.kernel, seen, extensions, lanes);
@@ -222,7 +225,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   for (size_t k = 0; k < request.operands.size(); ++k) {
     const KernelOperand& x = request.operands[k];
     if (x.stored) add_address(glsl_reference(x.dtype), x.name, static_cast<uint32_t>(k));
-    raw += raw_accessors(x, words, {.check = settings.check_addresses, .number = k,
+    raw += raw_accessors(x, words, {.check = check, .number = k,
                                    .indexed = is_indexed(k)});
   }
   // Operands without a program first: fused programs read them.
@@ -238,7 +241,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   if (request.program != nullptr) elements += pointwise_calls(request);
 
   if (table) words.add_uniform_table();
-  if (settings.check_addresses) {
+  if (check) {
     add_address("tv_ref_check", "check", kCheckOperand);
     body = "#define main tv_template_main\n" + body + "#undef main\nvoid main() {\n  tv_template_main();\n" +
            "  tv_check_report(tv_p.a_check, " + words.dispatch_word() + ");\n}\n";

@@ -75,7 +75,7 @@ class Lowering {
     dispatch.grid = step.grid.groups;
     dispatch.flat_grid = step.grid.flat;
     dispatch.words = std::move(kernel.words);
-    if (settings.check_addresses) {
+    if (!kernel.operands.empty() && kernel.operands.back() == kCheckOperand) {
       dispatch.words.back() = Expr(static_cast<int64_t>(spec_.dispatches.size()));
     }
     for (uint32_t i : kernel.operands) {
