@@ -74,7 +74,12 @@ def check_inference(network, batch, reduced, device, dtype_name):
 
 
 def check_gradients(network, batch, reduced, device):
-    """Largest errors of outputs and gradients through the training path, float32."""
+    """Largest errors of outputs and gradients through the training path, float32.
+
+    A gradient's error is relative to the largest gradient of its parameter. Where float32 itself is
+    farther off than the limit, because a rounding moves a ReLU's switch, eager's own error in
+    float32 on the CPU is the measure: at most twice that.
+    """
     import torch
     from torch_vulkan import compilations
 
@@ -89,6 +94,12 @@ def check_gradients(network, batch, reduced, device):
         (out * weights.to(out.device, out.dtype)).sum().backward()
         return out.detach(), [p.grad for p in module.parameters() if p.grad is not None]
 
+    def largest_of(got):
+        scale = max(g.abs().max() for g in wanted)
+        return max(((a.cpu().double() - b).abs().max() / max(b.abs().max(), 1e-3 * scale)).item()
+                   for a, b in zip(got, wanted, strict=True))
+
+    eager = [g.clone() for g in gradients(model, model, tensors(given, "cpu", torch.float32))[1]]
     double = model.double()
     reference, wanted = gradients(double, double, tensors(given, "cpu", torch.float64))
     reference, wanted = reference.clone(), [g.clone() for g in wanted]
@@ -98,11 +109,9 @@ def check_gradients(network, batch, reduced, device):
     ours, got = gradients(model, fast, tensors(given, device, torch.float32))
     row = summary(compilations.compilations())
     row["error"] = largest(ours.cpu().double() - reference, reference)
-    scale = max(g.abs().max() for g in wanted)
-    row["gradient_error"] = max(
-        ((a.cpu().double() - b).abs().max() / max(b.abs().max(), 1e-3 * scale)).item()
-        for a, b in zip(got, wanted, strict=True))
-    row["ok"] = row["error"] <= FP32_ERROR and row["gradient_error"] <= GRADIENT_ERROR
+    row["gradient_error"], row["eager_gradient_error"] = largest_of(got), largest_of(eager)
+    limit = max(GRADIENT_ERROR, 2 * row["eager_gradient_error"])
+    row["ok"] = row["error"] <= FP32_ERROR and row["gradient_error"] <= limit
     return row
 
 
@@ -183,6 +192,7 @@ def print_row(row):
     cells = [f"engines {row['engines']}", f"dispatches {row['dispatches']}",
              f"coverage {row['coverage']:.1%}"]
     for key, form in (("error", ".1e"), ("share_of_change", ".1e"), ("gradient_error", ".1e"),
+                      ("eager_gradient_error", ".1e"),
                       ("vulkan_median_ms", ".2f"), ("eager_median_ms", ".2f"), ("ratio", ".2f"),
                       ("build_s", ".1f"), ("first_call_s", ".1f"), ("peak_rss_mib", ".0f")):
         if key in row:

@@ -155,6 +155,6 @@ NETWORKS = {
         Network("BERT-base", _seeded(_bert), _tokens(False, 30522), (1, 4), 2),
         Network("BERT-base, mask", _seeded(_bert), _tokens(True, 30522), (1, 4), 2),
         Network("GPT-2", _seeded(_gpt2), _tokens(False, 50257), (1,), 2),
-        Network("YOLOv5s", _seeded(lambda reduced: _Yolo()), _image(640, 64), (1,), 1),
+        Network("YOLOv5s", _seeded(lambda reduced: _Yolo(), gain=1.2), _image(640, 64), (1,), 1),
     )
 }
