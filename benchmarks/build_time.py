@@ -46,7 +46,8 @@ def main():
     parser.add_argument("--only", nargs="*", default=["ResNet-50", "BERT-base"])
     parser.add_argument("--reduced", action="store_true", help="the small sizes")
     options = parser.parse_args()
-    print(f"{'network':18}{'aot_eager':>11}{'cold':>9}{'warm':>9}   seconds beyond aot_eager: cold, warm")
+    print(f"{'network':18}{'aot_eager':>11}{'cold':>9}{'warm':>9}   "
+          "seconds beyond aot_eager: cold, warm")
     for name in options.only:
         with tempfile.TemporaryDirectory() as cache:
             base = min(first_call_s(name, "aot_eager", cache, options.reduced) for _ in range(2))

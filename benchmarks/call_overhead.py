@@ -28,8 +28,8 @@ def main():
     x = torch.randn(16)
     rows = {"eager": torch.relu}
     for backend, options in (("aot_eager", None), ("vulkan", {"min_block_size": 1})):
-        rows[backend] = torch.compile(lambda t: torch.relu(t), backend=backend, options=options) if (
-            options) else torch.compile(lambda t: torch.relu(t), backend=backend)
+        given = {"options": options} if options else {}
+        rows[backend] = torch.compile(lambda t: torch.relu(t), backend=backend, **given)
     with torch.no_grad():
         for name, function in rows.items():
             low, median = per_call_us(lambda f=function: f(x))

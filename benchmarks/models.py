@@ -34,7 +34,8 @@ def largest(error, reference):
 
 def summary(records):
     """Engines, dispatches, coverage and native operators of the compiled graphs."""
-    covered, total = (sum(getattr(r, k) for r in records) for k in ("covered_nodes", "compute_nodes"))
+    covered = sum(r.covered_nodes for r in records)
+    total = sum(r.compute_nodes for r in records)
     engines = [e for r in records for e in r.engines]
     return {
         "engines": len(engines),
@@ -49,6 +50,7 @@ def check_inference(network, batch, reduced, device, dtype_name):
     """Largest errors of one network against eager in float64 on the CPU, with the same weights and
     inputs: for 16-bit dtypes those that were rounded."""
     import torch
+
     from torch_vulkan import compilations
 
     dtype = getattr(torch, dtype_name)
@@ -81,6 +83,7 @@ def check_gradients(network, batch, reduced, device):
     float32 on the CPU is the measure: at most twice that.
     """
     import torch
+
     from torch_vulkan import compilations
 
     model = network.make(reduced)
@@ -118,6 +121,7 @@ def check_gradients(network, batch, reduced, device):
 def latency(network, batch, reduced, device, dtype_name, runs):
     """Minimum and median latency (ms), eager and vulkan in alternation."""
     import torch
+
     from torch_vulkan import compilations
 
     dtype = getattr(torch, dtype_name)
@@ -234,6 +238,7 @@ def main():
     options = parser.parse_args()
 
     import torch
+
     import torch_vulkan as tv
 
     device = tv.devices()[0]

@@ -80,7 +80,8 @@ def _tokens(mask, vocabulary):
     def inputs(batch, reduced, seed):
         length = 32 if reduced else 128
         generator = torch.Generator().manual_seed(seed)
-        ids = torch.randint(0, 1000 if reduced else vocabulary, (batch, length), generator=generator)
+        size = 1000 if reduced else vocabulary
+        ids = torch.randint(0, size, (batch, length), generator=generator)
         given = {"input_ids": ids}
         if mask:
             lengths = torch.arange(batch) * 3 + length * 3 // 4

@@ -58,7 +58,8 @@ def main():
             print(f"native      {node.op}: {node.reason}")
 
     error = (ours - reference).abs().max() / reference.abs().max()
-    agreement = len(set(ours.topk(5).indices[0].tolist()) & set(reference.topk(5).indices[0].tolist()))
+    best = [set(logits.topk(5).indices[0].tolist()) for logits in (ours, reference)]
+    agreement = len(best[0] & best[1])
     print(f"error       {error:.1e} of the largest output; top-5 agree in {agreement} of 5")
     print(f"latency     {ours_ms:.1f} ms, eager {eager_ms:.1f} ms on the CPU "
           f"(median of {RUNS}, batch 1)")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 import torch_vulkan as tv
 from torch_vulkan import compilations
 

@@ -75,7 +75,8 @@ class SymbolTable:
             return sub(e.args[0]) % sub(e.args[1])
         if isinstance(e, sf.CeilDiv):
             return (sub(e.args[0]) + sub(e.args[1]) - 1) // sub(e.args[1])
-        for kinds, function in (((sf.Max, sympy.Max), C.expr_max), ((sf.Min, sympy.Min), C.expr_min)):
+        for kinds, function in (((sf.Max, sympy.Max), C.expr_max),
+                                ((sf.Min, sympy.Min), C.expr_min)):
             if isinstance(e, kinds):
                 result = sub(e.args[0])
                 for x in e.args[1:]:

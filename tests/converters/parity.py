@@ -12,6 +12,7 @@ from operator import getitem
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+
 from torch_vulkan import compilations
 from torch_vulkan.backend import compile_graph_module
 from torch_vulkan.settings import Settings

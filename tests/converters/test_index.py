@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from parity import FLOATS, check, check_gradients, tensor
 
 aten = torch.ops.aten

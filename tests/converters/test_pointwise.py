@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+
 from parity import FLOATS, INTS, check, check_gradients, tensor
 
 aten = torch.ops.aten

@@ -1,8 +1,8 @@
 """Pooling: windows, padding, dilation, ceil mode, indices, adaptive forms, gradients."""
 
 import pytest
-import torch
 import torch.nn.functional as F
+
 from parity import FLOATS, check, check_gradients, tensor
 
 WINDOWS = [dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=2),

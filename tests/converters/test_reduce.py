@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from parity import FLOATS, INTS, check, tensor
 
 SHAPE = (3, 5, 7, 11)

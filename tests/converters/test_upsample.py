@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from parity import check, check_operator, tensor
 
 aten = torch.ops.aten

@@ -3,6 +3,7 @@
 import copy
 
 import torch
+
 from torch_vulkan import compilations
 
 

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from helpers import assert_same, check, engines, vulkan
 from torch_vulkan import compilations
+
+from helpers import assert_same, check, engines, vulkan
 
 
 def python(program, **environment):
@@ -202,8 +203,9 @@ def test_bad_compile_arguments():
 
 def test_fake_tensors_know_the_results():
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch_vulkan import engine_call
+
     import torch_vulkan.fake as fake
+    from torch_vulkan import engine_call
 
     calls = []
     with engine_call.collected(calls), torch.no_grad():

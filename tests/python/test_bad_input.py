@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
+
 from helpers import assert_same, vulkan
 
 

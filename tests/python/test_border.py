@@ -124,6 +124,7 @@ def test_pickle_and_deepcopy_of_an_engine():
 
 def test_saved_engine_runs_alone(tmp_path):
     import numpy
+
     import torch_vulkan as tv
 
     model = torch.nn.Linear(8, 3)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+
 from torch_vulkan import compilations
 
 from helpers import assert_same, check, engines, vulkan

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
+
 from helpers import assert_same, check, engines, vulkan
 
 

@@ -10,7 +10,8 @@ LAYERS = ["runtime", "csrc", "converters", "python"]
 SUFFIXES = {".h", ".cpp", ".hpp", ".cc", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 # Libraries that a layer, and with it all above, may know.
-FROM_LAYER = {"torch/": "python", "ATen/": "python", "c10/": "python", "pybind11/": "python", "Python.h": "python",
+FROM_LAYER = {"torch/": "python", "ATen/": "python", "c10/": "python", "pybind11/": "python",
+              "Python.h": "python",
               "glslang/": "csrc", "SPIRV/": "csrc"}
 
 
@@ -34,7 +35,8 @@ def violations(root: Path) -> list[str]:
                     found.append(f"{where}: write the path from the root, not {included}")
                 for library, lowest in FROM_LAYER.items():
                     if included.startswith(library) and LAYERS.index(lowest) > level:
-                        found.append(f"{where}: {layer}/ includes {included}, known from {lowest}/ up")
+                        found.append(
+                            f"{where}: {layer}/ includes {included}, known from {lowest}/ up")
     return found
 
 

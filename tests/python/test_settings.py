@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from helpers import assert_same, check, engines, vulkan
 from torch_vulkan import compilations, engine_call
-from torch_vulkan.engine import Engine
 from torch_vulkan.settings import Settings
+
+from helpers import assert_same, check, engines, vulkan
 
 
 def chain(x):
@@ -146,7 +146,8 @@ def test_require_full_compilation():
     x = torch.randn(4, 4)
     got, records = run(chain, x, require_full_compilation=True)  # min_block_size does not count
     assert engines(records) == 1
-    with pytest.raises(ValueError, match=r"(?s)in no engine.*linalg_inv.*no converter.*test_settings"):
+    message = r"(?s)in no engine.*linalg_inv.*no converter.*test_settings"
+    with pytest.raises(ValueError, match=message):
         run(lambda t: chain(torch.linalg.inv(chain(t))), x, require_full_compilation=True)
 
 

@@ -4,6 +4,7 @@ import copy
 
 import torch
 from torch import nn
+
 from torch_vulkan import compilations
 
 from helpers import assert_same, vulkan

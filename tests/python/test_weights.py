@@ -5,6 +5,7 @@ import threading
 
 import torch
 from torch import nn
+
 from torch_vulkan import engine_call
 
 from helpers import assert_same, vulkan
