@@ -35,7 +35,8 @@ def installed(tmp_path_factory):
     """site-packages with the wheel alone, built from a copy of the tree that is deleted."""
     work = tmp_path_factory.mktemp("wheel")
     tree = work / "tree"
-    skip = shutil.ignore_patterns(".git", ".venv", "build", "build-*", "lib", ".gpu", "__pycache__", ".setup")
+    skip = shutil.ignore_patterns(".git", ".venv", "build", "build-*", "lib", "__pycache__",
+                                  ".setup")
     shutil.copytree(ROOT, tree, ignore=skip)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", work, tree],
