@@ -8,14 +8,16 @@ from ._native import C as _C
 from .device_list import Device, devices
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
-from .program import Input, Program, compile, engines
+from .inputs import Input
+from .program import Program, compile, engines
 from .registration import register
+from .saving import load, save
 from .settings import Settings
 
 __version__ = "0.1.0"
 __all__ = [
     "Device", "DeviceError", "Engine", "Input", "Program", "Settings", "UnsupportedError",
-    "compilations", "compile", "devices", "engines", "supported_ops",
+    "compilations", "compile", "devices", "engines", "load", "save", "supported_ops",
 ]
 
 

@@ -85,7 +85,19 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
         ValueError: require_full_compilation is set and something stays native.
         DeviceError: there is no Vulkan device.
     """
-    prepare(module, compat.user_outputs(kind))
+    calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind))
+    whole = _whole_graph(module) if len(calls) == 1 and not failed else None
+    return whole or _boxed(module.forward)
+
+
+def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
+                  user_outputs: int):
+    """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
+
+    Returns the calls of engines, and name → error of blocks that run natively because they were
+    not built. Raises as compile_graph_module does.
+    """
+    prepare(module, user_outputs)
     device = device_list.spec_for(settings.device, _device_of(module))
     profile = _profile(device, needed=not settings.builds_nothing)
     debug_dir = _debug_dir(settings)
@@ -95,7 +107,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
     if settings.builds_nothing:
         report.write(parts, kind, settings)
         compilations.record(Compilation(kind, parts.compute_nodes, 0, [], parts.native))
-        return _boxed(module.forward)
+        return [], {}
 
     calls, failed = [], {}
     for name in parts.engines:
@@ -118,8 +130,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
     compilations.record(Compilation(kind, parts.compute_nodes, covered,
                                     [call.record for call in calls],
                                     [*parts.native, *report.failures(parts, failed)]))
-    whole = _whole_graph(module) if len(calls) == 1 and not failed else None
-    return whole or _boxed(module.forward)
+    return calls, failed
 
 
 def _weights(module: fx.GraphModule) -> set[str]:

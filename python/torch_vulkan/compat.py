@@ -6,8 +6,21 @@ import sympy
 import torch
 
 
+def set_symbol_ranges(shape_env, ranges: dict[sympy.Symbol, tuple[int, int, int]]) -> None:
+    """What the user said of symbols, (min, opt, max): it goes before what the capture found out,
+    which holds neither sizes below 2 nor the size to choose kernels for."""
+    shape_env.torch_vulkan_ranges = dict(ranges)
+
+
+def _user_range(shape_env, symbol) -> tuple[int, int, int] | None:
+    return getattr(shape_env, "torch_vulkan_ranges", {}).get(symbol)
+
+
 def symbol_hint(shape_env, symbol: sympy.Symbol) -> int | None:
-    """The size that a symbol had when it was captured; None for one that depends on data."""
+    """The size to choose kernels for: what the user said, else the size that a symbol had when it
+    was captured; None for one that depends on data."""
+    if (given := _user_range(shape_env, symbol)) is not None:
+        return given[1]
     for attribute in ("backed_var_to_val", "var_to_val"):
         values = getattr(shape_env, attribute, None)
         if values is not None and symbol in values:
@@ -17,6 +30,8 @@ def symbol_hint(shape_env, symbol: sympy.Symbol) -> int | None:
 
 def symbol_range(shape_env, symbol: sympy.Symbol) -> tuple[int, int | None]:
     """Bounds of a symbol; None: no upper bound."""
+    if (given := _user_range(shape_env, symbol)) is not None:
+        return given[0], given[2]
     bounds = shape_env.var_to_range.get(symbol)
     if bounds is None:
         return 0, None
@@ -78,3 +93,21 @@ def user_outputs(kind: str) -> int:
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     return sys.maxsize if kind != "forward" or metadata is None else metadata.num_forward
+
+
+def attribute_of(module: torch.nn.Module, path: str, *default):
+    """The attribute "a.b.c" of a module."""
+    try:
+        for name in path.split("."):
+            module = getattr(module, name)
+        return module
+    except AttributeError:
+        if default:
+            return default[0]
+        raise
+
+
+def set_attribute(module: torch.nn.Module, path: str, value) -> None:
+    """Sets the attribute "a.b.c" of a module."""
+    *outer, name = path.split(".")
+    setattr(attribute_of(module, ".".join(outer)) if outer else module, name, value)

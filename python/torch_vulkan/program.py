@@ -1,85 +1,218 @@
 """tv.compile: a module compiled for given inputs, before its first call."""
 
-import contextlib
-from dataclasses import dataclass
+import copy
+import warnings
 
 import torch
-from torch import nn
+from torch import fx, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
 
-from . import engine_call
-from .engine import Engine
+from . import aot, compat
+from .engine import Engine, tensor_bytes
+from .inputs import Arguments
 from .settings import Settings
-
-
-@dataclass
-class Input:
-    """A tensor that a model takes: `shape`, or a range of shapes of one rank.
-
-    Raises ValueError where the shapes do not fit together.
-    """
-
-    shape: tuple[int, ...] | None = None
-    min_shape: tuple[int, ...] | None = None
-    opt_shape: tuple[int, ...] | None = None
-    max_shape: tuple[int, ...] | None = None
-    dtype: torch.dtype = torch.float32
-    name: str | None = None
-
-    def __post_init__(self):
-        ranges = (self.min_shape, self.opt_shape, self.max_shape)
-        if (self.shape is None) == all(r is None for r in ranges) or (
-                self.shape is None and any(r is None for r in ranges)):
-            raise ValueError("Input: got " + repr(self) + ", want either shape, or all of "
-                             "min_shape, opt_shape and max_shape")
-        if self.shape is None and not (
-                len(set(map(len, ranges))) == 1
-                and all(a <= b <= c for a, b, c in zip(*ranges, strict=True))):
-            raise ValueError(f"Input: got {ranges}, want min_shape <= opt_shape <= max_shape")
-
-    def example(self) -> torch.Tensor:
-        """A tensor of the shape to optimise for, its dynamic dimensions marked."""
-        shape = self.shape if self.shape is not None else self.opt_shape
-        tensor = torch.zeros(shape, dtype=self.dtype)
-        if self.shape is None:
-            for dim, (low, high) in enumerate(zip(self.min_shape, self.max_shape, strict=True)):
-                if low != high:
-                    torch._dynamo.mark_dynamic(tensor, dim, min=low, max=high)
-        return tensor
+from .signature import Signature
 
 
 class Program(nn.Module):
-    """A compiled module: engines and what PyTorch runs. Weights stay the module's own."""
+    """A compiled module: engines and what PyTorch runs. A torch module like any other:
 
-    def __init__(self, module: nn.Module, settings: dict):
+    - parameters and buffers are those of the module it was made from, under the same names: the
+      very same tensors, not copies. `state_dict`, `load_state_dict` and in-place changes work, and
+      the next call sees them.
+    - `.to(device)` moves them; engines take tensors of any device. `.half()` and the like are
+      refused: kernels are made for the dtypes that were compiled.
+    - `copy.deepcopy` copies the tensors; engines are immutable and shared between the copies.
+    - calls from several threads run side by side. They compute no gradients.
+
+    Made by `tv.compile` and `tv.load`.
+    """
+
+    def __init__(self, exported: ExportedProgram, signature: Signature, settings: Settings,
+                 source: ExportedProgram | bytes | None):
         super().__init__()
-        self.module = module
-        self._calls = []
-        self._compiled = torch.compile(module, backend="vulkan", options=settings or None)
+        object.__setattr__(self, "_exported", exported)
+        self.signature = signature
+        self.settings = settings
+        self._source = source  # the graph before compilation, to build from on other devices
+        self._adopt(_flat_module(exported))
+        self.training = False
+
+    def _adopt(self, graph_module: fx.GraphModule) -> None:
+        """The graph module runs; its tensors and sub-modules are this module's own."""
+        object.__setattr__(self, "_graph_module", graph_module)
+        self._parameters = graph_module._parameters
+        self._buffers = graph_module._buffers
+        self._modules = graph_module._modules
+        self._non_persistent_buffers_set = graph_module._non_persistent_buffers_set
 
     def forward(self, *args, **kwargs):
-        with torch.no_grad(), engine_call.collected(self._calls):
-            return self._compiled(*args, **kwargs)
+        """The module's results.
+
+        Raises:
+            ValueError: an argument is missing or has another structure, dtype or rank, or a
+                dimension is outside its range; the message names it.
+        """
+        flat = self.signature.flatten(args, kwargs)
+        self.signature.check(flat)
+        with torch.no_grad():
+            results = self._graph_module.forward(*flat)
+        return pytree.tree_unflatten(results, self.signature.out_spec)
+
+    # --- what the program is made of ---
+
+    def engine_objects(self) -> dict[str, torch.ScriptObject]:
+        """name → engine, in order of execution."""
+        return {spec.target: self._exported.constants[spec.target]
+                for spec in self._exported.graph_signature.input_specs
+                if spec.kind == InputKind.CUSTOM_OBJ}
 
     def engines(self) -> list[Engine]:
-        """Stand-alone copies of the engines, without weights."""
-        return [Engine(call.vke(), call.engine.device() or None) for call in self._calls]
+        """Stand-alone engines, with the weights that the program has now."""
+        return [self._engine(name, obj) for name, obj in self.engine_objects().items()]
+
+    def _engine(self, name, obj) -> Engine:
+        engine = Engine(tensor_bytes(obj.vke()), obj.device() or None)
+        engine.set_weights([tensor.detach() for tensor in self.weights_of(name)])
+        return engine
+
+    def weights_of(self, engine: str) -> list[torch.Tensor]:
+        """The tensors that an engine takes as weights, in its order."""
+        specs = self._exported.graph_signature.input_specs
+        targets = {spec.arg.name: spec.target for spec in specs}
+        (node,) = (n for n in self._exported.graph.find_nodes(op="placeholder")
+                   if targets[n.name] == engine)
+        (call,) = node.users
+        return [compat.attribute_of(self._graph_module, targets[weight.name])
+                for weight in call.args[1]]
+
+    def exported_program(self) -> ExportedProgram:
+        """The program as torch.export has it, with the tensors it has now."""
+        exported = copy.copy(self._exported)
+        state = dict(self._graph_module.state_dict(keep_vars=True))
+        exported._state_dict = {name: state.get(name, tensor)
+                                for name, tensor in self._exported.state_dict.items()}
+        exported._constants = {name: compat.attribute_of(self._graph_module, name, value)
+                               for name, value in self._exported.constants.items()}
+        return exported
+
+    def source_bytes(self) -> bytes | None:
+        """The graph before compilation, without weights; None where the file had none."""
+        if isinstance(self._source, ExportedProgram):
+            from .saving import pack_source
+
+            self._source = pack_source(self._source)
+        return self._source
+
+    # --- what torch does with modules ---
+
+    def _apply(self, fn, recurse=True):
+        for tensor in [*self.parameters(), *self.buffers()]:
+            empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            if fn(empty).dtype != tensor.dtype:
+                raise ValueError(
+                    f"a compiled program keeps its dtypes, {tensor.dtype} here: convert the module "
+                    "and compile it again, or see the setting enabled_precisions")
+        super()._apply(fn, recurse)
+        for name, value in self._exported.constants.items():
+            held = compat.attribute_of(self._graph_module, name, None)
+            if isinstance(value, torch.Tensor) and isinstance(held, torch.Tensor) and (
+                    name not in self._exported.graph_signature.non_persistent_buffers):
+                compat.set_attribute(self._graph_module, name, fn(held))
+        return self
+
+    def train(self, mode: bool = True):
+        """A program stays as it was captured; asking for training is refused."""
+        if mode:
+            raise NotImplementedError(
+                "a compiled program has no training mode: train the module, then call "
+                "tv.refit(program, module)")
+        return self
+
+    def __deepcopy__(self, memo):
+        for engine in self.engine_objects().values():
+            memo[id(engine)] = engine  # immutable
+        twin = Program.__new__(Program)
+        memo[id(self)] = twin
+        nn.Module.__init__(twin)
+        object.__setattr__(twin, "_exported", self._exported)
+        twin.signature, twin.settings, twin._source = self.signature, self.settings, self._source
+        twin._adopt(copy.deepcopy(self._graph_module, memo))
+        twin.training = False
+        return twin
+
+    def __repr__(self):
+        return (f"Program({len(self.engine_objects())} engine(s), "
+                f"{sum(t.numel() for t in self.parameters())} parameters)")
 
 
-def compile(module: nn.Module, inputs, **settings) -> Program:  # noqa: A001
-    """Compiles `module` for `inputs` (tensors or `Input`s) and returns a callable module.
+def _flat_module(exported: ExportedProgram) -> fx.GraphModule:
+    """The program as a module that takes and returns flattened values: structure and ranges are
+    the Signature's business."""
+    module = exported.module(check_guards=False)
+    for hooks in (module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs,
+                  module._forward_hooks, module._forward_hooks_always_called):
+        hooks.clear()
+    module.graph.set_codegen(fx.graph.CodeGen())
+    module.recompile()
+    return module
 
-    Raises ValueError for a bad setting, RuntimeError where there is no Vulkan device.
+
+def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
+            kwarg_inputs=None, **settings) -> Program:
+    """Compiles a module ahead of time.
+
+    Args:
+        module: in the mode in which it is to run (`.eval()`), or an ExportedProgram.
+        inputs: a list with one item an argument, or a dict by keyword; each is a `tv.Input`, a
+            tensor that stands for one, a number, or a nest of these in lists, tuples and dicts.
+            For an ExportedProgram, which knows its shapes, None does.
+        kwarg_inputs: those passed by keyword, beside a list of inputs.
+        settings: docs/settings.md.
+
+    Returns:
+        A callable module of engines and native operators. Its weights are the module's own
+        tensors.
+
+    Raises:
+        ValueError: a bad setting or bad inputs.
+        UnsupportedError: torch.export cannot capture the module.
+        DeviceError: there is no Vulkan device.
     """
-    if not isinstance(module, nn.Module):
-        raise ValueError(f"tv.compile: got {type(module).__name__}, want a torch.nn.Module")
-    Settings.from_options(settings)
-    examples = [i.example() if isinstance(i, Input) else i for i in inputs]
-    program = Program(module, settings)
-    with contextlib.suppress(torch._dynamo.exc.ResetRequired):
-        program(*examples)
-    return program
+    checked = Settings.from_options(settings)
+    arguments = Arguments.of(inputs, kwarg_inputs) if inputs is not None or kwarg_inputs else None
+    if isinstance(module, ExportedProgram):
+        source = module
+    elif not isinstance(module, nn.Module):
+        raise ValueError(f"tv.compile: got {type(module).__name__}, want a torch.nn.Module or an "
+                         "ExportedProgram")
+    elif arguments is None:
+        raise ValueError("tv.compile: inputs are missing: a list of tv.Input or tensors")
+    else:
+        source = aot.export(module, arguments)
+    return compile_source(source, arguments.leaves() if arguments else None, checked)
 
 
-def engines(program: Program) -> list[Engine]:
-    """The engines of a compiled program."""
+def compile_source(source: ExportedProgram, given: list | None, settings: Settings) -> Program:
+    """The same from an ExportedProgram and what was said of its flattened arguments."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        program = aot.decompose(source)
+        signature = aot.signature_of(program, given)
+        compiled = aot.compile_exported(program, signature, settings)
+        return Program(compiled, signature, settings, source)
+
+
+def engines(program: nn.Module) -> list[Engine]:
+    """The engines of a compiled program, in order of execution, as stand-alone engines: each has
+    `.name`, `.info()`, `.save(path)` and `.run(inputs)`. They have copies of the program's weights.
+
+    Raises:
+        ValueError: `program` is none of tv.compile's or tv.load's.
+    """
+    if not isinstance(program, Program):
+        raise ValueError(f"tv.engines: got {type(program).__name__}, want what tv.compile or "
+                         "tv.load returned")
     return program.engines()

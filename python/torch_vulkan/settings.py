@@ -81,6 +81,27 @@ class Settings:
                 "autocast_excluded_nodes and autocast_excluded_ops need enable_autocast=True or "
                 "enabled_precisions with a 16-bit dtype")
 
+    def replaced(self, **changes) -> "Settings":
+        """The same with some checked values changed."""
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> dict:
+        """What changes the program that is compiled, JSON-able: paths and what is printed are this
+        machine's and left out."""
+        kept = {name: getattr(self, name) for name in _KEPT_IN_FILES}
+        kept = {name: value for name, value in kept.items()
+                if value != _FIELDS[name].default}
+        return {name: _plain_value(value) for name, value in kept.items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Settings":
+        """The inverse; names that this version does not know are left out."""
+        known = {name: value for name, value in values.items() if name in _KEPT_IN_FILES}
+        for name in ("enabled_precisions", "autocast_low_precision_type"):
+            if name in known:
+                known[name] = _dtypes(known[name])
+        return cls.from_options(known)
+
     @property
     def low_precision(self) -> torch.dtype | None:
         """The 16-bit dtype that float32 nodes are stored in; None: the graph's dtypes stay."""
@@ -255,7 +276,25 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "debug": _flag_or_path,
     "progress": _optional_boolean,
 }
-assert set(_CHECKS) == {field.name for field in dataclasses.fields(Settings)}
+_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
+assert set(_CHECKS) == set(_FIELDS)
+_KEPT_IN_FILES = ("device", "min_block_size", "torch_executed_ops", "require_full_compilation",
+                  "pass_through_build_failures", "truncate_long_and_double", "enabled_precisions",
+                  "enable_autocast", "autocast_low_precision_type", "autocast_excluded_nodes",
+                  "autocast_excluded_ops", "use_fp32_acc", "disable_tf32", "optimization_level",
+                  "workspace_size", "immutable_weights")
+
+
+def _plain_value(value):
+    if isinstance(value, (set, frozenset, tuple)):
+        return sorted(map(_plain_value, value))
+    return str(value) if isinstance(value, torch.dtype) else value
+
+
+def _dtypes(value):
+    if isinstance(value, list):
+        return {_dtypes(item) for item in value}
+    return getattr(torch, value.removeprefix("torch."))
 
 # Names that other backends use → what to use here.
 _FOREIGN = {

@@ -1,0 +1,125 @@
+"""What a program takes: tensors of fixed shape, or ranges of shapes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+@dataclass
+class Input:
+    """A tensor that a model takes: `shape`, or a range of shapes of one rank.
+
+    A dimension whose minimum and maximum differ is dynamic. Kernels are chosen for `opt_shape`;
+    every shape from `min_shape` to `max_shape` runs without a rebuild.
+
+    Attributes:
+        shape: sizes in elements, where they are fixed.
+        min_shape, opt_shape, max_shape: the range, where they are not.
+        dtype: of the tensor.
+        name: what messages and engine files call it; None: the name of the model's argument.
+
+    Raises:
+        ValueError: the shapes do not fit together, or are not shapes.
+    """
+
+    shape: Sequence[int] | None = None
+    min_shape: Sequence[int] | None = None
+    opt_shape: Sequence[int] | None = None
+    max_shape: Sequence[int] | None = None
+    dtype: torch.dtype = torch.float32
+    name: str | None = None
+
+    def __post_init__(self):
+        ranges = (self.min_shape, self.opt_shape, self.max_shape)
+        if (self.shape is None) == all(r is None for r in ranges) or (
+                self.shape is None and any(r is None for r in ranges)):
+            raise ValueError("Input: got " + repr(self) + ", want either shape, or all of "
+                             "min_shape, opt_shape and max_shape")
+        if not isinstance(self.dtype, torch.dtype):
+            raise ValueError(f"Input: got dtype {self.dtype!r}, want a torch.dtype")
+        if self.shape is not None:
+            self.shape = _sizes(self.shape)
+            return
+        self.min_shape, self.opt_shape, self.max_shape = ranges = tuple(map(_sizes, ranges))
+        if not (len(set(map(len, ranges))) == 1
+                and all(a <= b <= c for a, b, c in zip(*ranges, strict=True))):
+            raise ValueError(f"Input: got {ranges}, want min_shape <= opt_shape <= max_shape")
+
+    @classmethod
+    def of(cls, value) -> "Input":
+        """`value` where it is one, else the Input that a tensor stands for."""
+        return value if isinstance(value, Input) else cls(value.shape, dtype=value.dtype)
+
+    @property
+    def dims(self) -> list[tuple[int, int, int]]:
+        """(min, opt, max) of each dimension."""
+        if self.shape is not None:
+            return [(size, size, size) for size in self.shape]
+        return list(zip(self.min_shape, self.opt_shape, self.max_shape, strict=True))
+
+    def example(self, device: torch.device | str = "cpu") -> torch.Tensor:
+        """A tensor to trace the model with. Its dynamic dimensions are 2 or more: with 1 the graph
+        would be that of one row."""
+        sizes = [size if low == high else max(size, min(2, high))
+                 for low, size, high in self.dims]
+        return torch.zeros(sizes, dtype=self.dtype, device=device)
+
+    def dynamic_dims(self) -> dict:
+        """dimension → torch.export's word for its range."""
+        return {d: torch.export.Dim.DYNAMIC(min=low, max=high)
+                for d, (low, _, high) in enumerate(self.dims) if low != high}
+
+
+def _sizes(shape) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(size) for size in shape)
+        if all(a == b and a >= 0 for a, b in zip(sizes, shape, strict=True)):
+            return sizes
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"Input: got shape {shape!r}, want sizes of 0 or more")
+
+
+def is_leaf(value) -> bool:
+    """True for what pytree must not look into."""
+    return isinstance(value, Input)
+
+
+@dataclass
+class Arguments:
+    """A call's arguments with `Input`s and tensors in them, nested as the model wants them."""
+
+    args: tuple
+    kwargs: dict
+
+    @classmethod
+    def of(cls, inputs, kwarg_inputs) -> "Arguments":
+        """Raises ValueError unless `inputs` is a sequence or a mapping by keyword."""
+        if isinstance(inputs, Mapping):
+            args, kwargs = (), {**inputs, **(kwarg_inputs or {})}
+        elif isinstance(inputs, Sequence) and not isinstance(inputs, (str, bytes)):
+            args, kwargs = tuple(inputs), dict(kwarg_inputs or {})
+        else:
+            raise ValueError(f"inputs: got {type(inputs).__name__}, want a list (one item an "
+                             "argument) or a dict (by keyword)")
+        return cls(args, kwargs)
+
+    def examples(self, device) -> tuple[tuple, dict]:
+        """The same with tensors in place of `Input`s."""
+        def example(value):
+            return value.example(device) if isinstance(value, Input) else value
+
+        return pytree.tree_map(example, (self.args, self.kwargs), is_leaf=is_leaf)
+
+    def dynamic_shapes(self) -> tuple[tuple, dict]:
+        """The same with torch.export's ranges in place of `Input`s and tensors."""
+        def dims(value):
+            return value.dynamic_dims() or None if isinstance(value, Input) else None
+
+        return pytree.tree_map(dims, (self.args, self.kwargs), is_leaf=is_leaf)
+
+    def leaves(self) -> list:
+        """`Input`s, tensors and other values in the order in which torch.export flattens them."""
+        return pytree.tree_leaves((self.args, self.kwargs), is_leaf=is_leaf)

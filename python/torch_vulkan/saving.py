@@ -1,0 +1,289 @@
+"""tv.save and tv.load: compiled programs as files.
+
+A .pt2 is what torch.export.save writes, with two files more: `torch_vulkan.json` says how the
+program is called and with which settings it was compiled, `torch_vulkan_source` holds the graph
+before compilation, without its weights, to build from where the engines do not run.
+"""
+
+import base64
+import copy
+import io
+import json
+import os
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+
+import torch
+from torch.export import ExportedProgram
+
+from . import aot, device_list, torchscript
+from ._native import C
+from .engine import tensor_bytes
+from .inputs import Input
+from .program import Program, compile_source
+from .settings import Settings
+
+FORMAT = 1
+_ABOUT, _SOURCE = "torch_vulkan.json", "torch_vulkan_source"
+_VKE_MAGIC = b"\x8aTVKE"
+
+
+def save(program: Program, path: str | os.PathLike, *, output_format: str = "exported_program"):
+    """Writes a compiled program to a file, with the weights that it has now.
+
+    The file is written beside `path` and renamed, so that a reader never sees half of it. Weights
+    are stored once, shared ones too. It holds the graph before compilation beside the engines, so
+    that `tv.load` can build again on a device where they do not run.
+
+    Args:
+        program: what tv.compile or tv.load returned.
+        path: of the file.
+        output_format: "exported_program" (.pt2; torch.export.load reads it too) or "torchscript"
+            (.pt; torch.jit.load reads it too, in C++ without Python), whose inputs and outputs are
+            tensors and tuples of tensors.
+
+    Raises:
+        ValueError: `program` is something else, or its inputs or outputs do not fit the format.
+        OSError: the file cannot be written.
+    """
+    if not isinstance(program, Program):
+        raise ValueError(f"tv.save: got {type(program).__name__}, want what tv.compile or tv.load "
+                         "returned")
+    if output_format not in ("exported_program", "torchscript"):
+        raise ValueError(f"output_format: got {output_format!r}, want 'exported_program' or "
+                         "'torchscript'")
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"tv.save: {path} is a directory, want the name of a file")
+    extra = {_ABOUT: json.dumps(_about(program))}
+    if (source := program.source_bytes()) is not None:
+        extra[_SOURCE] = base64.b64encode(source).decode()
+    exported = program.exported_program()
+    exported._constants = {name: _portable(value, program.settings)
+                           for name, value in exported.constants.items()}
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(unfinished, "wb") as file:
+            if output_format == "torchscript":
+                torchscript.save(exported, program.signature, file, extra)
+            else:
+                torch.export.save(exported, file, extra_files=extra)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _about(program: Program) -> dict:
+    signature = program.signature
+    arguments = []
+    for argument in signature.arguments:
+        if argument.dtype is None:
+            arguments.append(None)
+            continue
+        dims = [signature.ranges.get(dim, [dim] * 3) if not isinstance(dim, int) else [dim] * 3
+                for dim in argument.dims]
+        plain = all(size is None or isinstance(size, int) for dim in dims for size in dim)
+        arguments.append({"name": argument.name, "dtype": str(argument.dtype),
+                          "dims": dims if plain else None})
+    return {"format": FORMAT, "torch": torch.__version__, "arguments": arguments,
+            "settings": program.settings.to_json()}
+
+
+def _portable(value, settings: Settings):
+    """An engine without the name of the device that this machine runs it on."""
+    if not isinstance(value, torch.ScriptObject):
+        return value
+    return torch.classes.torch_vulkan.Engine(value.vke(), str(settings.device or ""),
+                                             settings.immutable_weights,
+                                             settings.truncate_long_and_double)
+
+
+def load(path: str | os.PathLike, *, device: int | str | None = None,
+         on_mismatch: str = "rebuild") -> Program:
+    """Reads a program that `tv.save` wrote, of either format.
+
+    Nothing is built where the engines run on this machine's device. Load trusted files only: they
+    hold code, for the device and (through torch's own formats) for this process.
+
+    Args:
+        path: of the file.
+        device: index, part of a name or UUID; None: as the program was compiled.
+        on_mismatch: where the engines were built for another kind of device: "rebuild" compiles
+            the stored graph for this one, with a warning that names both; "refuse" raises.
+
+    Raises:
+        ValueError: the file is something else, is damaged, or comes from a later version; or its
+            engines do not run on this device and `on_mismatch` is "refuse".
+        DeviceError: there is no Vulkan device.
+    """
+    if on_mismatch not in ("rebuild", "refuse"):
+        raise ValueError(f"on_mismatch: got {on_mismatch!r}, want 'rebuild' or 'refuse'")
+    path = Path(path)
+    kind = _kind(path)
+    extra = {_ABOUT: "", _SOURCE: ""}
+    try:
+        if kind == "torchscript":
+            exported = torchscript.load(path, extra)
+        else:
+            exported = torch.export.load(path, extra_files=extra)
+    except Exception as error:
+        about = _read_about(path, kind)
+        raise ValueError(
+            f"{path} cannot be read by torch {torch.__version__}: {error}. It was saved with "
+            f"torch {about.get('torch', '(unknown)')}; save it again with this version, or copy "
+            "the file again if it is damaged") from error
+    about = _checked(extra[_ABOUT], path)
+    settings = Settings.from_json(about["settings"])
+    if device is not None:
+        settings = settings.replaced(device=Settings.from_options({"device": device}).device)
+    source = _unpacked(extra[_SOURCE])
+    given = [_input(argument) for argument in about["arguments"]]
+    return _opened(exported, given, settings, source, path, on_mismatch, device is not None)
+
+
+def _kind(path: Path) -> str:
+    """"torchscript" or "exported_program"; raises for what is neither."""
+    if not path.exists():
+        raise FileNotFoundError(f"tv.load: {path} does not exist")
+    if path.is_dir():
+        raise IsADirectoryError(f"tv.load: {path} is a directory, want a .pt2 or .pt file that "
+                                "tv.save wrote")
+    with open(path, "rb") as file:
+        if file.read(len(_VKE_MAGIC)) == _VKE_MAGIC:
+            raise ValueError(f"{path} is a single engine: tv.Engine.load reads it")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.split("/", 1)[-1] for name in archive.namelist()]
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} is no .pt2 or .pt file, or it was cut short ({error}): copy it "
+                         "again, or save the program again") from error
+    if any(name.startswith("extra/" + _ABOUT) for name in names):
+        is_script = any(name.startswith("code/") for name in names)
+        return "torchscript" if is_script else "exported_program"
+    if any(name.startswith("models/") or name == "serialized_exported_program.json"
+           for name in names):
+        raise ValueError(f"{path} is an ExportedProgram without engines: "
+                         "tv.compile(torch.export.load(path)) makes some")
+    if any(name.startswith("code/") for name in names):
+        raise ValueError(f"{path} is a TorchScript module that tv.save did not write: "
+                         "torch.jit.load reads it")
+    if "data.pkl" in names:
+        raise ValueError(f"{path} is a torch checkpoint: compile the module, then "
+                         "tv.refit(program, torch.load(path)) gives it these weights")
+    raise ValueError(f"{path} is a zip archive that tv.save did not write; want a .pt2 or .pt file")
+
+
+def _read_about(path: Path, kind: str) -> dict:
+    """What a file that torch cannot read says of itself; raises where it is of a later format."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = next(n for n in archive.namelist() if n.endswith("extra/" + _ABOUT))
+            return _checked(archive.read(name).decode(), path)
+    except (zipfile.BadZipFile, zlib.error, UnicodeDecodeError):
+        return {}
+
+
+def _checked(text: str, path: Path) -> dict:
+    try:
+        about = json.loads(text)
+        version = about["format"]
+        if version == FORMAT and isinstance(about["arguments"], list):
+            return about
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: what it says of itself cannot be read; copy it "
+                         "again, or save the program again") from error
+    raise ValueError(f"{path} has format version {version}, this torch_vulkan reads version "
+                     f"{FORMAT}: upgrade torch_vulkan, or save the program again")
+
+
+def _input(argument: dict | None) -> Input | None:
+    if argument is None or argument["dims"] is None:
+        return None
+    low, opt, high = zip(*argument["dims"], strict=True) if argument["dims"] else ((), (), ())
+    return Input(min_shape=low, opt_shape=opt, max_shape=high, name=argument["name"],
+                 dtype=getattr(torch, argument["dtype"].removeprefix("torch.")))
+
+
+def _opened(exported, given, settings, source, path, on_mismatch, other_device) -> Program:
+    exported._state_dict = _retied(exported.state_dict)
+    signature = aot.signature_of(exported, given)
+    engines = [value for value in exported.constants.values()
+               if isinstance(value, torch.ScriptObject)]
+    profile = C.device_profile(device_list.spec_for(settings.device, torch.device("cpu")))
+    wrong = [info for info in (C.vke_info(tensor_bytes(engine.vke())) for engine in engines)
+             if info["runs_on"] != profile.runs_on()]
+    if not wrong:
+        if other_device:
+            exported._constants = {name: _portable(value, settings)
+                                   for name, value in exported.constants.items()}
+        return Program(exported, signature, settings, source)
+    theirs, ours = _difference(wrong[0]["runs_on"], profile.runs_on())
+    sides = (f"{path} was built for {_device_name(wrong[0]['tuned_for'])} ({theirs}), which is "
+             f"another kind of device than {_device_name(profile.tuned_for())} ({ours})")
+    if on_mismatch == "refuse":
+        raise ValueError(f"{sides}. Load it with on_mismatch='rebuild', or compile it here")
+    if source is None:
+        raise ValueError(f"{sides}. The file holds no graph to build from: compile it here")
+    warnings.warn(f"torch_vulkan: {sides}. Its engines are built again; save the program here to "
+                  "do so once", stacklevel=3)
+    program = unpack_source(source)
+    program._state_dict = {name: exported.state_dict[name] for name in program.state_dict}
+    program._constants = {name: exported.constants.get(name, value)
+                          for name, value in program.constants.items()}
+    return compile_source(program, given, settings)
+
+
+def _difference(theirs: str, ours: str) -> tuple[str, str]:
+    """What differs between two fingerprints, on either side."""
+    a, b = json.loads(theirs), json.loads(ours)
+    names = [name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name)]
+    return tuple(", ".join(f"{name} {side.get(name)}" for name in names) for side in (a, b))
+
+
+def _device_name(tuned_for: str) -> str:
+    fields = json.loads(tuned_for)
+    return f"{fields['name']}, driver {fields['driver_name']} {fields['driver_info']}"
+
+
+def _retied(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Names that share memory get one tensor again, as in the module that was compiled."""
+    seen: dict = {}
+    tied = {}
+    for name, tensor in state.items():
+        key = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape,
+               tensor.stride(), tensor.dtype)
+        tied[name] = seen.setdefault(key, tensor) if tensor.numel() else tensor
+    return tied
+
+
+# --- the graph before compilation ---
+
+
+def pack_source(program: ExportedProgram) -> bytes:
+    """The graph of an ExportedProgram without its weights."""
+    stripped = copy.copy(program)
+    stripped._state_dict = {name: _hollow(t) for name, t in program.state_dict.items()}
+    stripped._constants = {name: _hollow(t) if name in program.graph_signature.buffers else t
+                           for name, t in program.constants.items()}
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="No complete tensor")
+        torch.export.save(stripped, buffer)
+    return zlib.compress(buffer.getvalue())
+
+
+def _hollow(tensor: torch.Tensor) -> torch.Tensor:
+    hollow = aot.hollow(tensor)
+    return torch.nn.Parameter(hollow, requires_grad=tensor.requires_grad) if isinstance(
+        tensor, torch.nn.Parameter) else hollow
+
+
+def unpack_source(data: bytes) -> ExportedProgram:
+    """The inverse; its tensors hold nothing."""
+    return torch.export.load(io.BytesIO(zlib.decompress(data)))
+
+
+def _unpacked(text: str) -> bytes | None:
+    return base64.b64decode(text) if text else None
