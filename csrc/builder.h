@@ -74,9 +74,13 @@ struct Step {
 
 /// One way to compute a node. `refusal` says why it cannot apply (then `steps` is ignored).
 struct Tactic {
-  std::string name;            ///< "matmul_tiled_f32_64x64x16"
+  std::string name;            ///< "matmul_tiled_f32_64x64x16"; unique among the node's tactics
   std::string refusal = {};
   std::vector<Step> steps = {};
+  /// Largest error of a result relative to the sum of the magnitudes of the terms it adds, where
+  /// that is above float32's own: reduced-mantissa products, 16-bit sums. The tuner disqualifies a
+  /// tactic whose results differ from the reference by more.
+  double error = 0;
 };
 
 class Builder {
@@ -90,7 +94,9 @@ class Builder {
   virtual Shape strides_of(ValueId value) const = 0;
   /// True where the value depends on weights and constants only.
   virtual bool is_constant(ValueId value) const = 0;
-  /// Emits the node: candidates best first by rule; the last one is the plain reference kernel.
+  /// Emits the node: candidates best first by rule; the last one is the plain reference kernel. The
+  /// tuner times a share of them from the front (docs/design/0004-tuner.md), so sort them by what
+  /// they should cost, and put the best of each kind before the second best of any.
   virtual void emit(std::vector<Tactic> tactics) = 0;
 };
 

@@ -16,7 +16,7 @@
 namespace tv {
 
 EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
-                   const Progress& progress) {
+                   const Progress& progress, CostModel* costs) {
   const DebugDump dump_files(settings, graph.name);
   const auto after = [&](const char* pass) {
     check(graph, pass);
@@ -51,7 +51,7 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   after("place_outputs");
 
   LoweringReport report;
-  EngineSpec spec = lower(graph, settings, device, progress, &report);
+  EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});
   dump_files.write_lowering(report, spec);
   return spec;
 }

@@ -1,11 +1,12 @@
 #pragma once
 // From a Graph to an engine.
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "csrc/cost_model.h"
 #include "csrc/graph/graph.h"
+#include "csrc/progress.h"
 #include "csrc/settings.h"
 #include "runtime/device_profile.h"
 #include "runtime/engine_spec.h"
@@ -49,11 +50,10 @@ struct Block {
 };
 Block extract(const Graph& graph, const std::vector<int32_t>& nodes);
 
-using Progress = std::function<void(const std::string& stage, int64_t done, int64_t total)>;
-
-/// Runs the passes, converters, code generation and memory plan. Deterministic: the same graph,
-/// settings and profile give the same bytes. Throws Error.
+/// Runs the passes, converters and code generation. Deterministic: the same graph, settings, profile
+/// and choices of `costs` give the same bytes. Without a cost model the first tactic that applies is
+/// taken. Throws Error.
 EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
-                   const Progress& progress = nullptr);
+                   const Progress& progress = nullptr, CostModel* costs = nullptr);
 
 }  // namespace tv

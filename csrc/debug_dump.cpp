@@ -95,9 +95,10 @@ void DebugDump::write_lowering(const LoweringReport& report, const EngineSpec& s
   for (const LoweringReport::NodeReport& node : report.nodes) {
     tactics += node.node + " (" + node.op + ")\n";
     for (size_t i = 0; i < node.tactics.size(); ++i) {
-      const auto& [name, refusal] = node.tactics[i];
+      const auto& [name, refusal, note] = node.tactics[i];
       tactics += std::string(i == node.chosen ? "  * " : "    ") + name +
-                 (refusal.empty() ? "" : ": refused, " + refusal) + "\n";
+                 (refusal.empty() ? "" : ": refused, " + refusal) +
+                 (note.empty() ? "" : ": " + note) + "\n";
     }
   }
   write("tactics.txt", tactics);

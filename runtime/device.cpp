@@ -124,6 +124,8 @@ std::shared_ptr<Device> open_device(const std::string& named) {
 
 const DeviceProfile& profile(const Device& device) { return device.profile(); }
 
+bool is_lost(const Device& device) { return device.lost(); }
+
 Device::Device(const PhysicalDevice& physical) : physical_(physical) {
   const InstanceApi& instance = Instance::get().api();
   FeatureChain offered(physical.extensions);

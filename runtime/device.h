@@ -24,4 +24,7 @@ std::shared_ptr<Device> open_device(const std::string& spec);
 
 const DeviceProfile& profile(const Device& device);
 
+/// True once the device was lost; open_device then opens it anew.
+bool is_lost(const Device& device);
+
 }  // namespace tv

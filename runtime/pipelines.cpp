@@ -1,13 +1,7 @@
 #include "runtime/pipelines.h"
 
-#include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
-#include <system_error>
-#include <thread>
-
 #include "runtime/error.h"
+#include "runtime/parallel.h"
 
 namespace tv {
 namespace {
@@ -79,34 +73,6 @@ OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& wor
   const DeviceApi& api = device.api();
   device.check(api.vkCreateShaderModule(api.device, &info, nullptr, &module), "shader");
   return {api, module};
-}
-
-/// Calls task(0) … task(count - 1) from several threads; rethrows the first exception.
-template <typename Task>
-void for_each_parallel(size_t count, const Task& task) {
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr error;
-  const auto work = [&] {
-    for (size_t i = next++; i < count; i = next++) {
-      try {
-        task(i);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!error) error = std::current_exception();
-        next = count;
-      }
-    }
-  };
-  const size_t wanted = std::min<size_t>(count, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  try {
-    for (size_t i = 1; i < wanted; ++i) threads.emplace_back(work);
-  } catch (const std::system_error&) {  // a limit on threads: those that there are do the work
-  }
-  work();
-  for (std::thread& t : threads) t.join();
-  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace

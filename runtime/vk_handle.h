@@ -45,6 +45,7 @@ using OwnedBuffer = VkOwned<VkBuffer, &DeviceApi::vkDestroyBuffer>;
 using OwnedMemory = VkOwned<VkDeviceMemory, &DeviceApi::vkFreeMemory>;
 using OwnedFence = VkOwned<VkFence, &DeviceApi::vkDestroyFence>;
 using OwnedShaderModule = VkOwned<VkShaderModule, &DeviceApi::vkDestroyShaderModule>;
+using OwnedQueryPool = VkOwned<VkQueryPool, &DeviceApi::vkDestroyQueryPool>;
 using OwnedPipelineLayout = VkOwned<VkPipelineLayout, &DeviceApi::vkDestroyPipelineLayout>;
 using OwnedPipeline = VkOwned<VkPipeline, &DeviceApi::vkDestroyPipeline>;
 using OwnedCommandPool = VkOwned<VkCommandPool, &DeviceApi::vkDestroyCommandPool>;

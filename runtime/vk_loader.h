@@ -67,6 +67,11 @@ namespace tv {
   X(vkCmdDispatch)                  \
   X(vkCmdPipelineBarrier)           \
   X(vkCmdCopyBuffer)                \
+  X(vkCreateQueryPool)              \
+  X(vkDestroyQueryPool)             \
+  X(vkCmdResetQueryPool)            \
+  X(vkCmdWriteTimestamp)            \
+  X(vkGetQueryPoolResults)          \
   X(vkCmdFillBuffer)
 
 #define TV_VK_MEMBER(name) PFN_##name name = nullptr;

@@ -43,6 +43,9 @@ BufferTable::BufferTable(const ValueTable& table, EngineSpec& spec)
   }
 }
 
+BufferTable::BufferTable(const ValueTable& table, EngineSpec& spec, std::vector<bool> is_output)
+    : table_(table), spec_(spec), is_output_(std::move(is_output)) {}
+
 uint32_t BufferTable::buffer_of(ValueId base) {
   if (auto it = buffers_.find(base); it != buffers_.end()) return it->second;
   const auto index = static_cast<uint32_t>(spec_.buffers.size());
@@ -54,6 +57,7 @@ uint32_t BufferTable::buffer_of(ValueId base) {
     spec_.buffers.push_back({kind, 0, bytes_of(value), value.name});
   }
   buffers_.emplace(base, index);
+  bases_.push_back(base);
   return index;
 }
 
@@ -62,6 +66,7 @@ OperandRange BufferTable::check_range() {
   auto it = std::ranges::find_if(spec_.buffers, is_check);
   if (it == spec_.buffers.end()) {
     spec_.buffers.push_back({BufferKind::kCheck, 0, Expr(4 * kCheckWords), "address check"});
+    bases_.push_back(kNoValue);
     it = std::prev(spec_.buffers.end());
   }
   return {.buffer = static_cast<uint32_t>(it - spec_.buffers.begin()),

@@ -13,6 +13,8 @@ class BufferTable {
  public:
   /// Fills the bindings of `spec` from the graph.
   BufferTable(const ValueTable& table, EngineSpec& spec);
+  /// Without bindings: constants are kPersistent buffers, everything else is kArena.
+  BufferTable(const ValueTable& table, EngineSpec& spec, std::vector<bool> is_output);
 
   /// The part of the engine's buffers that a value's layout covers.
   OperandRange range_of(ValueId value, const Expr& storage_elements);
@@ -20,6 +22,8 @@ class BufferTable {
   OperandRange check_range();
   /// True where the base value is the storage of a graph output.
   const std::vector<bool>& is_output() const { return is_output_; }
+  /// The base value of each buffer; kNoValue for the check buffer.
+  const std::vector<ValueId>& bases() const { return bases_; }
 
  private:
   uint32_t buffer_of(ValueId base);
@@ -29,6 +33,7 @@ class BufferTable {
   std::map<ValueId, Buffer> bound_;      // inputs, outputs and weights by base value
   std::map<ValueId, uint32_t> buffers_;  // by base value
   std::vector<bool> is_output_;
+  std::vector<ValueId> bases_;
 };
 
 }  // namespace tv

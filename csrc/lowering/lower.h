@@ -3,16 +3,22 @@
 #include <string>
 #include <vector>
 
-#include "csrc/compile.h"
-#include "csrc/lowering/tactics.h"
+#include "csrc/cost_model.h"
+#include "csrc/graph/graph.h"
+#include "csrc/settings.h"
+#include "runtime/device_profile.h"
 
 namespace tv {
 
 /// What lowering leaves for the debug dump.
 struct LoweringReport {
   struct NodeReport {
+    struct Tactic {
+      std::string name, refusal;
+      std::string note;  ///< of the cost model
+    };
     std::string node, op;
-    std::vector<std::pair<std::string, std::string>> tactics;  ///< name, refusal
+    std::vector<Tactic> tactics;
     size_t chosen = 0;
   };
   struct KernelReport {
@@ -22,9 +28,14 @@ struct LoweringReport {
   std::vector<KernelReport> kernels;  ///< one a module
 };
 
+struct LoweringOptions {
+  CostModel* costs = nullptr;        ///< null: the first tactic that applies
+  LoweringReport* report = nullptr;  ///< filled where given
+};
+
 /// Makes the engine of a graph whose layouts are chosen: runs each node's converter, generates and
 /// compiles the kernels, and splits the launches into the weight program and the dispatch list.
 EngineSpec lower(const Graph& graph, const Settings& settings, const DeviceProfile& device,
-                 const Progress& progress = nullptr, LoweringReport* report = nullptr);
+                 const Progress& progress = nullptr, const LoweringOptions& options = {});
 
 }  // namespace tv

@@ -1,0 +1,69 @@
+#pragma once
+// What the compiler asks of whoever can measure. csrc/tuner answers from the device, tests from a
+// table; without one the converters' order decides.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/progress.h"
+#include "runtime/engine_spec.h"
+
+namespace tv {
+
+/// The launches of one tactic of one node, as an engine without bindings: constant operands and
+/// packed forms of them are kPersistent buffers, the others kArena. Launches that read constants
+/// alone are the weight program.
+struct TacticProgram {
+  enum class Role : uint8_t { kOperand, kResult, kScratch };
+  struct Memory {
+    ValueId value = kNoValue;  ///< equal in all programs of a problem; kNoValue: the check buffer
+    DType dtype = DType::kF32;
+    Role role = Role::kOperand;
+  };
+  struct Kernel {
+    std::string name, glsl;
+  };
+  EngineSpec spec;              ///< its modules are still empty
+  std::vector<Memory> memory;   ///< of each EngineSpec::buffers
+  std::vector<Kernel> kernels;  ///< of each module
+};
+
+/// A node's choice of tactics.
+struct TacticProblem {
+  struct Offer {
+    std::string name, refusal;
+    double error = 0;  ///< Tactic::error
+  };
+  std::string node, op;
+  /// What is computed - operator, arguments, fused programs, dtypes, shapes, layouts, what is
+  /// constant - with values by number of first use: equal in equal problems of any engine.
+  std::string text;
+  std::vector<Symbol> symbols;
+  std::vector<Offer> offers;  ///< as the converter emitted them; the last one is the reference
+  /// Small differences of the operands can make large ones of the result: the fused programs
+  /// compare, round or convert to integers.
+  bool jumps = false;
+  /// Integer operands below this are valid indices into any dimension of any operand.
+  int64_t least_dimension = 1;
+  std::function<TacticProgram(size_t offer)> program;  ///< of one that applies
+};
+
+struct TacticChoice {
+  size_t offer = 0;
+  /// Time of each launch in TacticProgram::spec.dispatches, µs; empty: not timed.
+  std::vector<float> step_us;
+  std::vector<std::string> notes;  ///< on each offer, for the debug dump; may be empty
+};
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  /// Picks among the offers that apply; `rule` is the first of them. What Progress throws passes
+  /// through.
+  virtual TacticChoice choose(const TacticProblem& problem, size_t rule,
+                              const Progress& progress) = 0;
+};
+
+}  // namespace tv

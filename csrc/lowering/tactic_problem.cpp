@@ -1,0 +1,149 @@
+#include "csrc/lowering/tactic_problem.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace tv {
+
+namespace {
+
+/// Gives values numbers in the order of their first use.
+class Numbering {
+ public:
+  ValueId operator()(ValueId id) {
+    if (id == kNoValue) return id;
+    return numbers_.emplace(id, static_cast<ValueId>(numbers_.size())).first->second;
+  }
+  void apply(std::vector<ValueId>& ids) {
+    for (ValueId& id : ids) id = (*this)(id);
+  }
+  const std::map<ValueId, ValueId>& all() const { return numbers_; }
+
+ private:
+  std::map<ValueId, ValueId> numbers_;
+};
+
+void note_symbols(const Expr& e, std::set<int32_t>& used) {
+  for (const int32_t s : e.symbols()) used.insert(s);
+}
+
+std::string value_text(ValueId id, const ValueTable& table, Numbering& number,
+                       std::set<int32_t>& used) {
+  Value value = table.value(id);
+  for (const Expr& dim : value.shape) note_symbols(dim, used);
+  if (value.view) {
+    note_symbols(value.view->offset, used);
+    for (const Expr& stride : value.view->strides) note_symbols(stride, used);
+    value.view->base = number(value.view->base);
+  }
+  return type_text(value) + (table.is_constant(id) ? " constant" : "");
+}
+
+bool jumps(const PointwiseProgram* program) {
+  static const std::set<std::string> kSteps = {
+      "div_floor", "div_trunc", "fmod", "remainder", "rremainder",     "sign",       "floor",
+      "ceil",      "trunc",     "round", "frac",     "round_decimals", "heaviside",  "threshold",
+      "copysign",  "div",       "rdiv",  "tan",      "reciprocal",     "hardshrink", "addcdiv",
+      "rsqrt",     "log",       "log2",  "log10",    "inverse_square", "logit",      "pow",
+      "rpow",      "atan2"};
+  if (program == nullptr) return false;
+  for (const PointwiseInstr& instr : program->instrs) {
+    if (kSteps.contains(instr.function)) return true;
+    if (is_float(instr.compute) && !is_float(instr.result)) return true;
+  }
+  return false;
+}
+
+/// The smallest dimension above 1 of what the node reads and writes.
+int64_t least_dimension(const Node& node, const ValueTable& table) {
+  int64_t least = kUnbounded;
+  std::vector<ValueId> values = node.all_inputs();
+  values.insert(values.end(), node.outputs.begin(), node.outputs.end());
+  for (const ValueId id : values) {
+    if (id == kNoValue) continue;
+    for (const Expr& dim : table.value(id).shape) {
+      if (dim == Expr(1)) continue;
+      least = std::min(least, dim.bounds(table.graph().symbols).first);
+    }
+  }
+  return std::max<int64_t>(least, 1);
+}
+
+TacticProgram make_program(const Node& node, const Tactic& tactic,
+                           const ProgramWriter::Parts& engine) {
+  TacticProgram program;
+  program.spec.name = node.name;
+  program.spec.symbols = engine.spec.symbols;
+  BufferTable buffers(engine.table, program.spec, engine.buffers.is_output());
+  ProgramWriter writer(
+      {engine.settings, engine.device, engine.table, buffers, program.spec});
+  writer.add(node, tactic);
+  program.kernels = writer.kernels();
+  std::set<ValueId> results;
+  for (ValueId id : node.outputs) {
+    if (id != kNoValue) results.insert(engine.table.layout(id).base);
+  }
+  using Role = TacticProgram::Role;
+  for (ValueId base : buffers.bases()) {
+    TacticProgram::Memory memory{.value = base, .dtype = DType::kU8, .role = Role::kScratch};
+    if (base != kNoValue) {
+      memory.dtype = engine.table.value(base).dtype;
+      memory.role = results.contains(base)          ? Role::kResult
+                    : engine.table.is_scratch(base) ? Role::kScratch
+                                                    : Role::kOperand;
+    }
+    program.memory.push_back(memory);
+  }
+  return program;
+}
+
+}  // namespace
+
+std::string problem_text(const Node& node, const ValueTable& table) {
+  Numbering number;
+  std::vector<ValueId> values = node.all_inputs();
+  Node copy = node;
+  for (Arg& arg : copy.args) number.apply(arg.values);
+  number.apply(copy.prologue_inputs);
+  number.apply(copy.epilogue_inputs);
+  number.apply(copy.outputs);
+  values.insert(values.end(), node.outputs.begin(), node.outputs.end());
+  std::string text = signature(copy) + " ->";
+  for (const ValueId id : copy.outputs) {
+    text += id == kNoValue ? " _" : " %" + std::to_string(id);
+  }
+  std::set<int32_t> used;
+  std::set<ValueId> told;
+  for (const ValueId id : values) {
+    if (id == kNoValue || !told.insert(id).second) continue;
+    text += "; %" + std::to_string(number(id)) + " " + value_text(id, table, number, used);
+  }
+  for (const int32_t s : used) {
+    const Symbol& symbol = table.graph().symbols.at(static_cast<size_t>(s));
+    text += "; s" + std::to_string(s) + " " + std::to_string(symbol.min) + ".." +
+            (symbol.max == kUnbounded ? "" : std::to_string(symbol.max)) + " opt " +
+            std::to_string(symbol.opt);
+  }
+  return text;
+}
+
+TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
+                             const ProgramWriter::Parts& parts) {
+  TacticProblem problem{.node = node.name,
+                        .op = node.op,
+                        .text = problem_text(node, parts.table),
+                        .symbols = parts.spec.symbols};
+  for (const Tactic& tactic : tactics.offered) {
+    problem.offers.push_back({tactic.name, tactic.refusal, tactic.error});
+  }
+  problem.jumps = jumps(node.program.get()) || jumps(node.prologue.get()) ||
+                  jumps(node.epilogue.get());
+  problem.least_dimension = least_dimension(node, parts.table);
+  problem.program = [&node, &tactics, parts](size_t offer) {
+    return make_program(node, tactics.offered.at(offer), parts);
+  };
+  return problem;
+}
+
+}  // namespace tv
