@@ -36,6 +36,7 @@ Tactic tiled_tactic(const NodeContext& c, const ConvShape& s) {
             .defines = {{"BM", std::to_string(kRows)},
                         {"BN", std::to_string(kCols)},
                         {"BK", "16"},
+                        {"BLOCK", "64u"},
                         {"RM", std::to_string(kPer)},
                         {"RN", std::to_string(kPer)},
                         {"BIAS", s.bias != kNoValue ? "1" : "0"}},

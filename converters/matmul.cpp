@@ -144,6 +144,7 @@ Tactic tiled_tactic(const NodeContext& c, const Product& p, const SimtTile& tile
             .defines = {{"BM", text(tile.rows)},
                         {"BN", text(tile.cols)},
                         {"BK", "16"},
+                        {"BLOCK", "64u"},
                         {"RM", text(tile.per_row)},
                         {"RN", text(tile.per_col)},
                         {"A_BY_ROWS", p.a_k == Expr(1) ? "1" : "0"},

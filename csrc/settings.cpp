@@ -82,6 +82,8 @@ const std::map<std::string, Setter>& setters() {
        [](S& s, const std::string& f, const Json& j) { s.min_block_size = block_size(f, j); }},
       {"torch_executed_ops",
        [](S& s, const std::string& f, const Json& j) { s.torch_executed_ops = texts(f, j); }},
+      {"tactics",
+       [](S& s, const std::string& f, const Json& j) { s.tactics = texts(f, j); }},
       {"enabled_precisions",
        [](S& s, const std::string& f, const Json& j) { s.enabled_precisions = dtypes(f, j); }},
       {"require_full_compilation", boolean_into(&S::require_full_compilation)},

@@ -21,6 +21,8 @@ struct Settings {
   int64_t workspace_size = 0;                    ///< bytes of scratch a tactic may use; 0: no limit
   std::string debug_dir;                         ///< "" : no dumps
   std::string cache_dir;                         ///< of compiled SPIR-V; "": none
+  /// Beginnings of names of tactics that are taken before the rule's choice where they apply.
+  std::vector<std::string> tactics;
   bool check_addresses = false;                  ///< debug kernels: each access checked
 
   /// From a JSON object; an unknown field or a wrong type is an Error(kUser).

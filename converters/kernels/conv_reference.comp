@@ -1,7 +1,7 @@
 // y[n][oc][o] = bias[oc] + sum over ic, k of x[n][g * ic_count + ic][o * stride - pad + k * dil] *
 // w[oc][ic][k], in up to three dimensions (d, h, w), one output an invocation.
 //
-// x, w: any strides. Sums are fp32, one block an input channel.
+// x, w: any strides. Sums are fp32, in blocks of 64 products.
 // Grid: one invocation for each output.
 
 #include "conv_geometry.glsl"
@@ -19,9 +19,9 @@ void main() {
   const uint oc = r - q * oc_count, g = q % groups, n = q / groups;
 
   const uint x_base = n * x_n + g * ic_count * x_c, w_base = w_0 + g * w_g + oc * w_oc;
-  float sum = 0.0;
+  float sum = 0.0, block = 0.0;
+  uint count = 0u;
   for (uint ic = 0u; ic < ic_count; ic++) {
-    float block = 0.0;
     for (uint kd = 0u; kd < k_d; kd++) {
       uint id, ih, iw;
       if (!conv_source(od * int(stride_d) + int(kd * dil_d) - pad_d, lhs_d, in_d, id)) continue;
@@ -31,11 +31,15 @@ void main() {
           if (!conv_source(ow * int(stride_w) + int(kw * dil_w) - pad_w, lhs_w, in_w, iw)) continue;
           block += float(x_raw(x_base + ic * x_c + id * x_d + ih * x_h + iw * x_w)) *
                    float(w_raw(w_base + ic * w_ic + kd * w_d + kh * w_h + kw * w_w));
+          if ((++count & 63u) == 0u) {
+            sum += block;
+            block = 0.0;
+          }
         }
       }
     }
-    sum += block;
   }
+  sum += block;
 #if BIAS
   sum += float(bias_load(g * oc_count + oc));
 #endif

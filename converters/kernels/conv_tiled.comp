@@ -2,7 +2,8 @@
 // pixels, k runs over (input channel, kh, kw); the matrix of pixels is never stored.
 //
 // Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
-// shared memory; each invocation loads one column of pixels. x, w: any strides. Sums are fp32.
+// shared memory; each invocation loads one column of pixels. x, w: any strides. Sums are fp32, kept in
+// blocks of BLOCK steps of k: the rounding error grows with k / BLOCK and not with k.
 // Grid: (ceil(pixels / BN), ceil(oc_count / BM), n * groups); local (BM / RM) * (BN / RN), a
 // multiple of BN.
 
@@ -24,9 +25,9 @@ void main() {
   const uint oh = pixel / out_w, ow = pixel - oh * out_w;
   const int ih0 = int(oh * stride_h) - pad_h, iw0 = int(ow * stride_w) - pad_w;
 
-  float acc[RM][RN];
+  float acc[RM][RN], block[RM][RN];
   [[unroll]] for (uint i = 0u; i < RM; i++) {
-    [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = 0.0;
+    [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = block[i][j] = 0.0;
   }
 
   for (uint k0 = 0u; k0 < k_count; k0 += BK) {
@@ -57,7 +58,15 @@ void main() {
       [[unroll]] for (uint i = 0u; i < RM; i++) a[i] = tile_w[k][ty + i * THREADS_M];
       [[unroll]] for (uint j = 0u; j < RN; j++) b[j] = tile_x[k][tx + j * THREADS_N];
       [[unroll]] for (uint i = 0u; i < RM; i++) {
-        [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = fma(a[i], b[j], acc[i][j]);
+        [[unroll]] for (uint j = 0u; j < RN; j++) block[i][j] = fma(a[i], b[j], block[i][j]);
+      }
+    }
+    if ((k0 + BK) % BLOCK == 0u || k0 + BK >= k_count) {
+      [[unroll]] for (uint i = 0u; i < RM; i++) {
+        [[unroll]] for (uint j = 0u; j < RN; j++) {
+          acc[i][j] += block[i][j];
+          block[i][j] = 0.0;
+        }
       }
     }
     barrier();

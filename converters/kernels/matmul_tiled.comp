@@ -1,7 +1,8 @@
 // y[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] for floats, summed in fp32.
 //
 // Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
-// shared memory. a, b: any strides; A_BY_ROWS (B_BY_ROWS): neighbours in a row are neighbours in
+// shared memory; sums are kept in blocks of BLOCK steps of k, so that the rounding error grows with
+// k / BLOCK and not with k. a, b: any strides; A_BY_ROWS (B_BY_ROWS): neighbours in a row are neighbours in
 // memory, else those in a column, so that the loads coalesce.
 // Grid: (ceil(n_count / BN), ceil(m_count / BM), z); local (BM / RM) * (BN / RN).
 
@@ -16,9 +17,9 @@ void main() {
   const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN, z = gl_WorkGroupID.z;
   const uint base_a = BATCH_OFFSET(z, az), base_b = BATCH_OFFSET(z, bz);
 
-  float acc[RM][RN];
+  float acc[RM][RN], block[RM][RN];
   [[unroll]] for (uint i = 0u; i < RM; i++) {
-    [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = 0.0;
+    [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = block[i][j] = 0.0;
   }
 
   for (uint k0 = 0u; k0 < k_count; k0 += BK) {
@@ -52,7 +53,15 @@ void main() {
       [[unroll]] for (uint i = 0u; i < RM; i++) a[i] = tile_a[k][ty + i * THREADS_M];
       [[unroll]] for (uint j = 0u; j < RN; j++) b[j] = tile_b[k][tx + j * THREADS_N];
       [[unroll]] for (uint i = 0u; i < RM; i++) {
-        [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = fma(a[i], b[j], acc[i][j]);
+        [[unroll]] for (uint j = 0u; j < RN; j++) block[i][j] = fma(a[i], b[j], block[i][j]);
+      }
+    }
+    if ((k0 + BK) % BLOCK == 0u || k0 + BK >= k_count) {
+      [[unroll]] for (uint i = 0u; i < RM; i++) {
+        [[unroll]] for (uint j = 0u; j < RN; j++) {
+          acc[i][j] += block[i][j];
+          block[i][j] = 0.0;
+        }
       }
     }
     barrier();

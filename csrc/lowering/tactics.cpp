@@ -73,7 +73,13 @@ bool is_vec4_aligned(const ValueTable& table, ValueId id) {
          mod(layout.offset * Expr(size_bytes(value.dtype)), 16) == Expr(0);
 }
 
-size_t choose_tactic(const Node& node, const std::vector<Tactic>& tactics) {
+size_t choose_tactic(const Node& node, const std::vector<Tactic>& tactics,
+                     const Settings& settings) {
+  for (const std::string& wanted : settings.tactics) {
+    for (size_t i = 0; i < tactics.size(); ++i) {
+      if (tactics[i].refusal.empty() && tactics[i].name.starts_with(wanted)) return i;
+    }
+  }
   std::string refusals;
   for (size_t i = 0; i < tactics.size(); ++i) {
     if (tactics[i].refusal.empty()) return i;
@@ -94,7 +100,7 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
   for (Tactic& tactic : result.offered) {
     if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, settings);
   }
-  result.chosen = choose_tactic(node, result.offered);
+  result.chosen = choose_tactic(node, result.offered, settings);
   return result;
 }
 

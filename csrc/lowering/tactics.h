@@ -21,9 +21,10 @@ struct NodeTactics {
 NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfile& device,
                          const Settings& settings);
 
-/// Index of the tactic to use: the first that applies. Throws Error(kInternal) listing the refusals
-/// where none does.
-size_t choose_tactic(const Node& node, const std::vector<Tactic>& tactics);
+/// Index of the tactic to use: the first that applies and that settings.tactics names, else the first
+/// that applies. Throws Error(kInternal) listing the refusals where none does.
+size_t choose_tactic(const Node& node, const std::vector<Tactic>& tactics,
+                     const Settings& settings);
 
 /// Where the operand `x` may use x_vec4: dense storage from a multiple of 16 bytes.
 bool is_vec4_aligned(const ValueTable& table, ValueId value);

@@ -54,9 +54,11 @@ class LoweringTest : public testing::Test {
 
 TEST_F(LoweringTest, FirstTacticWithoutARefusal) {
   const Node node{.op = "aten::relu", .name = "relu"};
-  EXPECT_EQ(choose_tactic(node, {{"a", "no", {}}, {"b", "", {}}, {"c", "", {}}}), 1u);
+  EXPECT_EQ(choose_tactic(node, {{"a", "no", {}}, {"b", "", {}}, {"c", "", {}}}, {}), 1u);
+  EXPECT_EQ(choose_tactic(node, {{"a", "no", {}}, {"b", "", {}}, {"c", "", {}}}, {.tactics = {"a", "c"}}),
+            2u);
   try {
-    choose_tactic(node, {{"fast", "needs matrix units", {}}, {"plain", "needs memory", {}}});
+    choose_tactic(node, {{"fast", "needs matrix units", {}}, {"plain", "needs memory", {}}}, {});
     FAIL() << "no tactic applies";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kInternal);

@@ -1,0 +1,87 @@
+// Times every tactic of convolutions and compares each with float64, without Python or torch.
+//
+//   conv_tactics [--gpu] [--errors] [--tactic PREFIX]... PROBLEM...
+//
+// PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,r] - r: with a residual and ReLU. --gpu: the
+// tactics of GPUs on a CPU driver. --errors: no timing. One line a tactic: µs of a dependent sequence of its dispatches,
+// TFLOP/s, errors.
+
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+#include "runtime/dtype.h"
+#include "tests/cpp/conv_problem.h"
+
+namespace {
+
+using namespace tv;        // NOLINT: a program's only file
+using namespace tv::test;  // NOLINT
+
+ConvProblem parse(const std::string& text) {
+  std::vector<std::string> fields;
+  std::stringstream in(text);
+  for (std::string field; std::getline(in, field, ',');) fields.push_back(field);
+  if (fields.size() < 10) throw std::runtime_error("want n,ic,h,w,oc,k,stride,pad,groups,dtype: " + text);
+  const auto number = [&](size_t i) { return static_cast<int64_t>(std::stoll(fields[i])); };
+  ConvProblem p{.n = number(0), .ic = number(1), .h = number(2), .w = number(3), .oc = number(4)};
+  p.kh = p.kw = number(5);
+  p.stride = number(6);
+  p.pad = number(7);
+  p.groups = number(8);
+  p.dtype = dtype_from_name(fields[9]);
+  p.residual = p.relu = fields.size() > 10 && fields[10] == "r";
+  return p;
+}
+
+bool wanted(const std::string& name, const std::vector<std::string>& prefixes) {
+  for (const std::string& prefix : prefixes) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return prefixes.empty();
+}
+
+void measure(const ConvProblem& problem, const std::shared_ptr<Device>& device,
+             const DeviceProfile& profile, const std::vector<std::string>& prefixes, bool timed) {
+  std::printf("== %s, %.1f MFLOP\n", problem.str().c_str(), problem.flops() * 1e-6);
+  ConvData data(problem);
+  for (const OfferedTactic& tactic : offered_tactics(problem, {}, profile)) {
+    if (!wanted(tactic.name, prefixes)) continue;
+    if (!tactic.refusal.empty()) {
+      std::printf("   %-40s %s\n", tactic.name.c_str(), tactic.refusal.c_str());
+      continue;
+    }
+    try {
+      const EngineSpec spec = compile_with_tactic(problem, tactic.name, {}, profile);
+      const auto errors = data.run(Engine::create(device, spec), 2000);
+      const double us = timed ? data.time_us(device, spec) : 0;
+      std::printf("   %-40s %9.2f us %8.2f TFLOP/s  err %.1e (norm %.1e), %zu dispatches\n",
+                  tactic.name.c_str(), us, timed ? problem.flops() / us * 1e-6 : 0, errors.largest,
+                  errors.norm, spec.dispatches.size());
+    } catch (const std::exception& e) {
+      std::printf("   %-40s FAILED: %s\n", tactic.name.c_str(), e.what());
+    }
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto device = open_device("");
+  DeviceProfile used = profile(*device);
+  std::vector<std::string> prefixes;
+  bool timed = true;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--gpu") == 0) {
+      used = as_gpu(used);
+    } else if (std::strcmp(argv[i], "--errors") == 0) {
+      timed = false;
+    } else if (std::strcmp(argv[i], "--tactic") == 0 && i + 1 < argc) {
+      prefixes.emplace_back(argv[++i]);
+    } else {
+      measure(parse(argv[i]), device, used, prefixes, timed);
+    }
+  }
+  return 0;
+}

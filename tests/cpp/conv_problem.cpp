@@ -1,0 +1,264 @@
+#include "tests/cpp/conv_problem.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "converters/steps.h"
+#include "csrc/compile.h"
+#include "csrc/lowering/tactics.h"
+
+namespace tv::test {
+
+namespace {
+
+float from_half(uint16_t h) {
+  const uint32_t sign = (h & 0x8000U) << 16, rest = h & 0x7fffU;
+  if (rest < 0x400U) {
+    const float value = std::ldexp(static_cast<float>(rest), -24);
+    return sign != 0 ? -value : value;
+  }
+  return std::bit_cast<float>(sign | ((rest + (112U << 10)) << 13));
+}
+
+/// Nearest half of a number that is neither huge nor tiny.
+uint16_t to_half(float f) {
+  const auto u = std::bit_cast<uint32_t>(f);
+  const uint32_t a = u & 0x7fffffffU;
+  if (a < 0x38800000U) return static_cast<uint16_t>(u >> 16 & 0x8000U);
+  return static_cast<uint16_t>((u >> 16 & 0x8000U) |
+                               ((a - 0x38000000U + 0xfffU + (a >> 13 & 1U)) >> 13));
+}
+
+uint16_t to_bf16(float f) {
+  const auto u = std::bit_cast<uint32_t>(f);
+  return static_cast<uint16_t>((u + 0x7fffU + (u >> 16 & 1U)) >> 16);
+}
+
+void put(std::vector<uint8_t>& bytes, int64_t index, float value, DType dtype) {
+  uint8_t* at = bytes.data() + index * size_bytes(dtype);
+  const uint16_t half = dtype == DType::kF16 ? to_half(value) : to_bf16(value);
+  if (dtype == DType::kF32) {
+    std::memcpy(at, &value, 4);
+  } else {
+    std::memcpy(at, &half, 2);
+  }
+}
+
+HostTensor tensor(std::vector<uint8_t>& bytes) {
+  return {bytes.data(), static_cast<int64_t>(bytes.size())};
+}
+
+/// The best of `runs` calls, in microseconds.
+double best_us(Engine& engine, const WeightSet& weights, const std::vector<HostTensor>& inputs,
+               const std::vector<HostTensor>& outputs, int runs) {
+  double best = INFINITY;
+  for (int i = 0; i < runs; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    engine.run(weights, {}, inputs, outputs);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    best = std::min(best, took.count());
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string ConvProblem::str() const {
+  return std::to_string(n) + "x" + std::to_string(ic) + "x" + std::to_string(h) + "x" +
+         std::to_string(w) + " -> " + std::to_string(oc) + " k" + std::to_string(kh) + "x" +
+         std::to_string(kw) + " s" + std::to_string(stride) + " p" + std::to_string(pad) +
+         (dilation > 1 ? " d" + std::to_string(dilation) : "") +
+         (groups > 1 ? " g" + std::to_string(groups) : "") + " " + std::string(name(dtype)) +
+         (residual ? " +residual" : "") + (relu ? " +relu" : "") +
+         (constant_weight ? "" : " dynamic weight");
+}
+
+Graph ConvProblem::graph() const {
+  Graph g;
+  g.name = "conv";
+  const auto leaf = [&](std::vector<ValueId>& list, const char* name, Shape shape, ValueKind kind) {
+    const ValueId id = g.add_value(
+        {.name = name, .dtype = dtype, .shape = std::move(shape), .kind = kind, .view = std::nullopt});
+    list.push_back(id);
+    return id;
+  };
+  const ValueKind weight_kind = constant_weight ? ValueKind::kWeight : ValueKind::kInput;
+  auto& weight_list = constant_weight ? g.weights : g.inputs;
+  const ValueId x = leaf(g.inputs, "x", {n, ic, h, w}, ValueKind::kInput);
+  const ValueId wt = leaf(weight_list, "w", {oc, ic / groups, kh, kw}, weight_kind);
+  const ValueId b = bias ? leaf(weight_list, "b", {oc}, weight_kind) : kNoValue;
+  const ValueId r =
+      residual ? leaf(g.inputs, "r", {n, oc, oh(), ow()}, ValueKind::kInput) : kNoValue;
+  Node conv;
+  conv.op = "aten::convolution";
+  conv.name = "conv";
+  conv.args = {tensor_arg("input", x),
+               tensor_arg("weight", wt),
+               tensor_arg("bias", b),
+               attr_arg("stride", ints({stride, stride})),
+               attr_arg("padding", ints({pad, pad})),
+               attr_arg("dilation", ints({dilation, dilation})),
+               attr_arg("transposed", false),
+               attr_arg("output_padding", ints({0, 0})),
+               attr_arg("groups", integer(groups))};
+  const Shape out{n, oc, oh(), ow()};
+  ValueId y = g.add_output(conv, dtype, out);
+  g.nodes.push_back(std::move(conv));
+  const auto add = [&](const char* op, std::vector<Arg> args) {
+    Node node;
+    node.op = op;
+    node.name = op;
+    node.args = std::move(args);
+    y = g.add_output(node, dtype, out);
+    g.nodes.push_back(std::move(node));
+  };
+  if (residual) {
+    add("aten::add.Tensor",
+        {tensor_arg("self", y), tensor_arg("other", r), attr_arg("alpha", integer(1))});
+  }
+  if (relu) add("aten::relu", {tensor_arg("self", y)});
+  g.outputs.push_back({.value = y, .name = "y", .strides = {}});
+  return g;
+}
+
+std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
+                                           const DeviceProfile& profile) {
+  const Graph graph = problem.graph();
+  ValueTable table(graph);
+  std::vector<OfferedTactic> list;
+  for (const Tactic& t : convert_node(graph.nodes[0], table, profile, settings).offered) {
+    list.push_back({t.name, t.refusal});
+  }
+  return list;
+}
+
+EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& tactic,
+                               Settings settings, const DeviceProfile& profile) {
+  settings.tactics = {tactic};
+  EngineSpec spec = compile(problem.graph(), settings, profile);
+  spec.runs_on.clear();
+  spec.tuned_for.clear();
+  return spec;
+}
+
+DeviceProfile as_gpu(DeviceProfile profile) {
+  profile.type = DeviceType::kDiscrete;
+  return profile;
+}
+
+ConvData::ConvData(const ConvProblem& problem, uint32_t seed) : p_(problem) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  const auto fill = [&](std::vector<uint8_t>& bytes, int64_t count, double scale) {
+    bytes.resize(static_cast<size_t>(count * size_bytes(p_.dtype)));
+    for (int64_t i = 0; i < count; ++i) {
+      put(bytes, i, static_cast<float>(normal(random) * scale + p_.positive * scale), p_.dtype);
+    }
+  };
+  const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
+  fill(x_, p_.n * p_.ic * p_.h * p_.w, 1);
+  fill(w_, p_.oc * p_.k(), 1 / std::sqrt(static_cast<double>(p_.k())));
+  if (p_.bias) fill(bias_, p_.oc, 0.5);
+  if (p_.residual) fill(residual_, outputs, 1);
+  y_.resize(static_cast<size_t>(outputs * size_bytes(p_.dtype)));
+}
+
+double ConvData::element(const std::vector<uint8_t>& bytes, int64_t index) const {
+  if (p_.dtype == DType::kF32) {
+    float f;
+    std::memcpy(&f, bytes.data() + index * 4, 4);
+    return f;
+  }
+  uint16_t half;
+  std::memcpy(&half, bytes.data() + index * 2, 2);
+  if (p_.dtype == DType::kF16) return from_half(half);
+  return std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+}
+
+double ConvData::reference(int64_t index) const {
+  const int64_t ow = index % p_.ow(), oh = index / p_.ow() % p_.oh();
+  const int64_t oc = index / (p_.ow() * p_.oh()) % p_.oc, n = index / (p_.ow() * p_.oh() * p_.oc);
+  const int64_t ic_count = p_.ic / p_.groups, first = oc / (p_.oc / p_.groups) * ic_count;
+  double sum = p_.bias ? element(bias_, oc) : 0;
+  for (int64_t ic = 0; ic < ic_count; ++ic) {
+    for (int64_t kh = 0; kh < p_.kh; ++kh) {
+      const int64_t ih = oh * p_.stride - p_.pad + kh * p_.dilation;
+      if (ih < 0 || ih >= p_.h) continue;
+      for (int64_t kw = 0; kw < p_.kw; ++kw) {
+        const int64_t iw = ow * p_.stride - p_.pad + kw * p_.dilation;
+        if (iw < 0 || iw >= p_.w) continue;
+        sum += element(x_, ((n * p_.ic + first + ic) * p_.h + ih) * p_.w + iw) *
+               element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw);
+      }
+    }
+  }
+  if (p_.residual) sum += element(residual_, index);
+  return p_.relu ? std::max(sum, 0.0) : sum;
+}
+
+std::vector<HostTensor> ConvData::inputs() {
+  std::vector<HostTensor> list = {tensor(x_)};
+  if (!p_.constant_weight) list.push_back(tensor(w_));
+  if (!p_.constant_weight && p_.bias) list.push_back(tensor(bias_));
+  if (p_.residual) list.push_back(tensor(residual_));
+  return list;
+}
+
+std::vector<HostTensor> ConvData::weights() {
+  std::vector<HostTensor> list;
+  if (p_.constant_weight) list.push_back(tensor(w_));
+  if (p_.constant_weight && p_.bias) list.push_back(tensor(bias_));
+  return list;
+}
+
+ConvData::Errors ConvData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
+  std::fill(y_.begin(), y_.end(), uint8_t{0xff});  // NaN, where something is left out
+  const auto prepared = engine->prepare_weights(weights());
+  engine->run(*prepared, {}, inputs(), std::vector<HostTensor>{tensor(y_)});
+  const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
+  Errors e;
+  e.samples = std::min(samples, outputs);
+  double largest = 0, error_sum = 0, sum = 0, worst = 0;
+  for (int64_t s = 0; s < e.samples; ++s) {
+    // Steps that no tile divides; every output where that many are wanted.
+    const int64_t index = e.samples == outputs ? s : s * 1000003 % outputs;
+    const double want = reference(index), error = std::abs(element(y_, index) - want);
+    worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
+    largest = std::max(largest, std::abs(want));
+    error_sum += error * error;
+    sum += want * want;
+  }
+  e.largest = worst / largest;
+  e.norm = std::sqrt(error_sum / sum);
+  // Every output is written: what is not keeps its NaN.
+  for (int64_t i = 0; i < outputs; ++i) {
+    if (!std::isfinite(element(y_, i))) e.largest = e.norm = INFINITY;
+  }
+  return e;
+}
+
+double ConvData::time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec) {
+  const auto timed = [&](int repeats, int runs) {
+    EngineSpec repeated = spec;
+    repeated.dispatches.clear();
+    for (int i = 0; i < repeats; ++i) {
+      repeated.dispatches.insert(repeated.dispatches.end(), spec.dispatches.begin(),
+                                 spec.dispatches.end());
+    }
+    const auto engine = Engine::create(device, std::move(repeated));
+    const auto prepared = engine->prepare_weights(weights());
+    const std::vector<HostTensor> in = inputs(), out = {tensor(y_)};
+    engine->run(*prepared, {}, in, out);
+    return best_us(*engine, *prepared, in, out, runs);
+  };
+  const double one = timed(1, 10);
+  const double guess = std::max(1.0, (timed(5, 3) - one) / 4);
+  const int repeats = static_cast<int>(std::clamp(8000.0 / guess, 4.0, 800.0));
+  return (timed(1 + repeats, 5) - one) / repeats;
+}
+
+}  // namespace tv::test

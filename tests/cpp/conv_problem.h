@@ -1,0 +1,75 @@
+#pragma once
+// One convolution with numbers in it, run by each tactic and compared with float64: for tests and
+// for benchmarks/native.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/settings.h"
+#include "runtime/device.h"
+#include "runtime/engine.h"
+
+namespace tv::test {
+
+/// y = relu?(conv(x, w) + bias? + residual?), two dimensions, one stride, pad and dilation for both.
+struct ConvProblem {
+  int64_t n = 1, ic = 64, h = 14, w = 14, oc = 64, kh = 3, kw = 3;
+  int64_t stride = 1, pad = 1, dilation = 1, groups = 1;
+  DType dtype = DType::kF32;
+  bool bias = true, residual = false, relu = false;
+  bool constant_weight = true;  ///< else the weight is an input
+  double positive = 0;          ///< added to every number, so that sums grow with their length
+
+  int64_t oh() const { return (h + 2 * pad - dilation * (kh - 1) - 1) / stride + 1; }
+  int64_t ow() const { return (w + 2 * pad - dilation * (kw - 1) - 1) / stride + 1; }
+  int64_t k() const { return ic / groups * kh * kw; }
+  double flops() const { return 2.0 * static_cast<double>(n * oc * oh() * ow() * k()); }
+  std::string str() const;
+  Graph graph() const;
+};
+
+/// Tactics that a device offers for a problem, with the reason where one does not apply.
+struct OfferedTactic {
+  std::string name, refusal;
+};
+std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
+                                           const DeviceProfile& profile);
+
+/// The numbers of a problem as the device stores them.
+class ConvData {
+ public:
+  explicit ConvData(const ConvProblem& problem, uint32_t seed = 1);
+
+  struct Errors {
+    double largest = 0;   ///< max |out - ref| / max |ref|
+    double norm = 0;      ///< ‖out - ref‖ / ‖ref‖
+    int64_t samples = 0;
+  };
+  /// Runs the engine once and compares up to `samples` outputs with float64.
+  Errors run(const std::shared_ptr<Engine>& engine, int64_t samples = INT64_MAX);
+
+  /// Microseconds of the dispatches of `spec`, each sequence waiting for the one before it.
+  double time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec);
+
+ private:
+  double reference(int64_t index) const;
+  double element(const std::vector<uint8_t>& bytes, int64_t index) const;
+  std::vector<HostTensor> inputs();
+  std::vector<HostTensor> weights();
+
+  ConvProblem p_;
+  std::vector<uint8_t> x_, w_, bias_, residual_, y_;
+};
+
+/// The engine description of a problem with one tactic forced. The profile may differ from the
+/// device that runs it (GPU tactics on a CPU driver): the fingerprint is left out.
+EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& tactic,
+                               Settings settings, const DeviceProfile& profile);
+
+/// `profile` as that of a GPU, so that the tactics of GPUs apply to a CPU driver.
+DeviceProfile as_gpu(DeviceProfile profile);
+
+}  // namespace tv::test

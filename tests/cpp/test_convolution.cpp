@@ -1,0 +1,74 @@
+// Every tactic of a convolution that the device, or a GPU in its place, would take, against float64.
+
+#include <gtest/gtest.h>
+
+#include "tests/cpp/conv_problem.h"
+
+namespace tv::test {
+namespace {
+
+std::vector<ConvProblem> problems() {
+  std::vector<ConvProblem> list = {
+      {.ic = 64, .h = 9, .w = 11, .oc = 40, .kh = 1, .kw = 1, .pad = 0},
+      {.n = 2, .ic = 24, .h = 14, .w = 14, .oc = 64, .residual = true, .relu = true},
+      {.ic = 37, .h = 13, .w = 7, .oc = 29, .stride = 2},
+      {.n = 2, .ic = 3, .h = 29, .w = 31, .oc = 16, .kh = 7, .kw = 7, .stride = 2, .pad = 3},
+      {.ic = 8, .h = 13, .w = 13, .oc = 16, .kh = 3, .kw = 2, .pad = 2, .dilation = 2},
+      {.n = 3, .ic = 32, .h = 7, .w = 7, .oc = 48, .groups = 4},
+      {.n = 2, .ic = 24, .h = 15, .w = 17, .oc = 24, .stride = 2, .groups = 24, .relu = true},
+      {.ic = 24, .h = 9, .w = 8, .oc = 48, .kh = 5, .kw = 5, .pad = 2, .groups = 24},
+      {.ic = 40, .h = 7, .w = 7, .oc = 24, .constant_weight = false},
+  };
+  const size_t count = list.size();
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    for (size_t i = 0; i < count; ++i) {
+      list.push_back(list[i]);
+      list.back().dtype = dtype;
+    }
+  }
+  return list;
+}
+
+/// The dtype's rounding of the result, and that of a sum in float32.
+double limit_of(DType dtype) {
+  return dtype == DType::kF32 ? 1e-6 : dtype == DType::kF16 ? 1e-3 : 8e-3;
+}
+
+TEST(Convolution, EveryTacticAgreesWithFloat64) {
+  const auto device = open_device("");
+  int64_t runs = 0;
+  for (const ConvProblem& problem : problems()) {
+    ConvData data(problem);
+    for (const DeviceProfile& p : {profile(*device), as_gpu(profile(*device))}) {
+      for (const OfferedTactic& tactic : offered_tactics(problem, {}, p)) {
+        if (!tactic.refusal.empty()) continue;
+        SCOPED_TRACE(problem.str() + ": " + tactic.name);
+        const EngineSpec spec = compile_with_tactic(problem, tactic.name, {}, p);
+        ASSERT_EQ(spec.dispatches.back().tactic, tactic.name);
+        EXPECT_LE(data.run(Engine::create(device, spec)).largest, limit_of(problem.dtype));
+        ++runs;
+      }
+    }
+  }
+  EXPECT_GE(runs, 60);
+}
+
+// Sums of thousands of products keep the error of a blocked sum, about a third of a plain one's.
+TEST(Convolution, LongSumsStayAccurate) {
+  const auto device = open_device("");
+  for (const int64_t k : {1, 3}) {
+    const ConvProblem problem{.ic = 1024, .h = 7, .w = 7, .oc = 32, .kh = k, .kw = k, .pad = k / 2};
+    ConvData data(problem);
+    for (const DeviceProfile& p : {profile(*device), as_gpu(profile(*device))}) {
+      for (const OfferedTactic& tactic : offered_tactics(problem, {}, p)) {
+        if (!tactic.refusal.empty()) continue;
+        SCOPED_TRACE(problem.str() + ": " + tactic.name);
+        const auto engine = Engine::create(device, compile_with_tactic(problem, tactic.name, {}, p));
+        EXPECT_LE(data.run(engine).norm, 3.5e-7);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tv::test
