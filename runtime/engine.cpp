@@ -52,13 +52,35 @@ std::shared_ptr<const WeightSet> EngineImpl::prepare_weights(
   return std::make_shared<const WeightSet>(parts_, weights);
 }
 
+void EngineImpl::check_owner(const WeightSet& weights) const {
+  if (weights.engine_id() == parts_.id) return;
+  throw Error(ErrorKind::kInternal, "[" + parts_.spec.name + "] the weights are another engine's");
+}
+
+std::shared_ptr<const WeightSet> EngineImpl::update_weights(
+    const WeightSet& old, std::span<const HostTensor> weights,
+    std::span<const uint32_t> changed) const {
+  require_vulkan_usable();
+  check_owner(old);
+  return std::make_shared<const WeightSet>(parts_, old, weights, changed);
+}
+
+std::vector<bool> EngineImpl::weights_read(const WeightSet& old,
+                                           std::span<const uint32_t> changed) const {
+  check_owner(old);
+  const EngineSpec& spec = parts_.spec;
+  std::vector<bool> read(spec.weights.size(), parts_.device->host_pointers());
+  const WeightPlan plan = old.plan_change(spec, changed);
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    if (plan.needed[b]) read[spec.buffers[b].index] = true;
+  }
+  return read;
+}
+
 void EngineImpl::run(const WeightSet& weights, std::span<const int64_t> symbols,
                      std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
   require_vulkan_usable();
-  if (weights.engine_id() != parts_.id) {
-    throw Error(ErrorKind::kInternal,
-                "[" + parts_.spec.name + "] the weights are another engine's");
-  }
+  check_owner(weights);
   std::unique_ptr<Context> context = take_context();
   try {
     context->run(weights, symbols, inputs, outputs);

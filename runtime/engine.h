@@ -41,6 +41,16 @@ class Engine {
   /// Uploads the weights (spec().weights order) and runs the weight program.
   virtual std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights) const = 0;
 
+  /// The set for weights of which those numbered in `changed` have other bytes than `old`'s: computes
+  /// what depends on them and shares the rest with `old`. That stays as it is, so calls that use it
+  /// may run meanwhile, and on an error nothing has changed.
+  virtual std::shared_ptr<const WeightSet> update_weights(const WeightSet& old,
+                                                          std::span<const HostTensor> weights,
+                                                          std::span<const uint32_t> changed) const = 0;
+  /// The weights that `update_weights` will read; the others may have null data.
+  virtual std::vector<bool> weights_read(const WeightSet& old,
+                                         std::span<const uint32_t> changed) const = 0;
+
   /// Runs the engine and waits. Inputs and outputs in the order of the spec, sized for `symbols`.
   /// Thread-safe. Throws Error(kDevice) on device loss or out-of-memory.
   virtual void run(const WeightSet& weights, std::span<const int64_t> symbols,

@@ -24,6 +24,11 @@ class EngineImpl final : public Engine {
       std::span<const std::vector<int64_t>> input_shapes) const override;
   std::shared_ptr<const WeightSet> prepare_weights(
       std::span<const HostTensor> weights) const override;
+  std::shared_ptr<const WeightSet> update_weights(const WeightSet& old,
+                                                  std::span<const HostTensor> weights,
+                                                  std::span<const uint32_t> changed) const override;
+  std::vector<bool> weights_read(const WeightSet& old,
+                                 std::span<const uint32_t> changed) const override;
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override;
   int64_t arena_bytes(std::span<const int64_t> symbols) const override;
@@ -35,6 +40,7 @@ class EngineImpl final : public Engine {
   int64_t barriers(std::span<const int64_t> symbols) const;
 
  private:
+  void check_owner(const WeightSet& weights) const;
   std::unique_ptr<Context> take_context();
   void give_back(std::unique_ptr<Context> context);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 
 #include "runtime/error.h"
 #include "runtime/memory_plan.h"
@@ -16,16 +17,22 @@ constexpr uintptr_t kTensorAlignment = 16;  // what kernels may assume of a call
 
 std::atomic<uint64_t> next_id{1};
 
-void check_weights(const EngineSpec& spec, std::span<const HostTensor> weights) {
+/// `needed` (by buffer; null: all) tells the weights whose bytes are read.
+void check_weights(const EngineSpec& spec, std::span<const HostTensor> weights,
+                   const std::vector<bool>* needed) {
   const std::string prefix = "[" + (spec.name.empty() ? "engine" : spec.name) + "] ";
   if (weights.size() != spec.weights.size()) {
     throw Error(ErrorKind::kUser, prefix + "got " + std::to_string(weights.size()) +
                                       " weights, want " + std::to_string(spec.weights.size()));
   }
+  std::vector<bool> is_read(weights.size(), needed == nullptr);
+  for (size_t b = 0; needed && b < spec.buffers.size(); ++b) {
+    if ((*needed)[b]) is_read[spec.buffers[b].index] = true;
+  }
   for (size_t i = 0; i < weights.size(); ++i) {
     const Binding& binding = spec.weights[i];
     const int64_t want = product(binding.shape).constant().value_or(-1) * size_bytes(binding.dtype);
-    if (weights[i].size_bytes != want || (want > 0 && !weights[i].data)) {
+    if (weights[i].size_bytes != want || (want > 0 && is_read[i] && !weights[i].data)) {
       throw Error(ErrorKind::kUser, prefix + "weight \"" + binding.name + "\": got " +
                                         std::to_string(weights[i].size_bytes) + " bytes, want " +
                                         std::to_string(want));
@@ -33,87 +40,124 @@ void check_weights(const EngineSpec& spec, std::span<const HostTensor> weights) 
   }
 }
 
-std::vector<bool> read_by_dispatches(const EngineSpec& spec) {
-  std::vector<bool> read(spec.buffers.size(), false);
-  for (const Dispatch& d : spec.dispatches) {
-    for (const OperandRange& operand : d.operands) read[operand.buffer] = true;
-  }
-  return read;
-}
-
 int64_t aligned_bytes(const Buffer& buffer) {
   const int64_t bytes = buffer.size_bytes.constant().value_or(0);
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// First and last dispatch of the weight program that names `buffer`; last < 0: none.
-BufferLifetime lifetime_of(const EngineSpec& spec, size_t buffer) {
+/// First and last of the steps `run` that name `buffer`; last < 0: none.
+BufferLifetime lifetime_of(const EngineSpec& spec, std::span<const uint32_t> run, size_t buffer) {
   BufferLifetime life{aligned_bytes(spec.buffers[buffer]), INT32_MAX, -1};
-  for (size_t d = 0; d < spec.weight_program.size(); ++d) {
-    for (const OperandRange& operand : spec.weight_program[d].operands) {
+  for (size_t i = 0; i < run.size(); ++i) {
+    for (const OperandRange& operand : spec.weight_program[run[i]].operands) {
       if (operand.buffer != buffer) continue;
-      life.first = std::min(life.first, static_cast<int32_t>(d));
-      life.last = static_cast<int32_t>(d);
+      life.first = std::min(life.first, static_cast<int32_t>(i));
+      life.last = static_cast<int32_t>(i);
     }
   }
-  // A weight is uploaded before the first dispatch.
+  // A weight is uploaded before the first step.
   if (spec.buffers[buffer].kind == BufferKind::kWeight) life.first = 0;
   return life;
 }
 
 }  // namespace
 
+/// What is known only while a set is made.
+struct WeightSet::Making {
+  const EngineSpec& spec;
+  const WeightPlan& plan;
+  std::vector<bool> device_side;  ///< fresh, and not in the caller's memory
+  std::shared_ptr<const Allocation> scratch;  ///< of temporaries
+};
+
 WeightSet::WeightSet(const EngineParts& engine, std::span<const HostTensor> weights)
     : device_(engine.device), engine_id_(engine.id), id_(next_id++) {
+  check_weights(engine.spec, weights, nullptr);
+  make(engine, plan_all_weights(engine.spec), nullptr, weights);
+}
+
+WeightSet::WeightSet(const EngineParts& engine, const WeightSet& old,
+                     std::span<const HostTensor> weights, std::span<const uint32_t> changed)
+    : device_(engine.device), engine_id_(engine.id), id_(next_id++) {
   const EngineSpec& spec = engine.spec;
-  check_weights(spec, weights);
+  for (const uint32_t weight : changed) {
+    if (weight >= spec.weights.size())
+      throw Error(ErrorKind::kInternal, "[" + spec.name + "] a changed weight is out of range");
+  }
+  const WeightPlan plan = old.plan_change(spec, changed);
+  check_weights(spec, weights, device_->host_pointers() ? nullptr : &plan.needed);
+  make(engine, plan, &old, weights);
+}
+
+WeightPlan WeightSet::plan_change(const EngineSpec& spec,
+                                  std::span<const uint32_t> changed) const {
+  // Memory that is shared is held whole: where most of it is of no more use, all is made again.
+  constexpr int64_t kSlackBytes = 16 << 20;
+  int64_t live_bytes = 0;
+  for (size_t b = 0; b < places_.size(); ++b) {
+    if (places_[b].memory) live_bytes += aligned_bytes(spec.buffers[b]);
+  }
+  if (size_bytes() > 2 * live_bytes + kSlackBytes) return plan_all_weights(spec);
+  return plan_changed_weights(spec, changed);
+}
+
+void WeightSet::make(const EngineParts& engine, const WeightPlan& plan, const WeightSet* old,
+                     std::span<const HostTensor> weights) {
+  const EngineSpec& spec = engine.spec;
+  Making making{spec, plan, std::vector<bool>(spec.buffers.size(), false), nullptr};
   addresses_.resize(spec.buffers.size());
   places_.resize(spec.buffers.size());
-  std::vector<bool> device_side(spec.buffers.size(), false);
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    const Buffer& buffer = spec.buffers[b];
-    device_side[b] = buffer.kind == BufferKind::kPersistent;
-    if (buffer.kind != BufferKind::kWeight) continue;
-    const auto data = reinterpret_cast<uintptr_t>(weights[buffer.index].data);
-    device_side[b] = !device_->host_pointers() || data % kTensorAlignment != 0;
-    if (!device_side[b]) addresses_[b] = data;
+    const bool shared = old && plan.kept[b] && !plan.fresh[b];
+    if (shared) {
+      places_[b] = old->places_[b];
+      addresses_[b] = old->addresses_[b];
+    }
+    making.device_side[b] = plan.fresh[b];
+    if (spec.buffers[b].kind != BufferKind::kWeight) continue;
+    const auto data = reinterpret_cast<uintptr_t>(weights[spec.buffers[b].index].data);
+    const bool in_place = device_->host_pointers() && data % kTensorAlignment == 0;
+    making.device_side[b] = !in_place && (plan.fresh[b] || (plan.kept[b] && !places_[b].memory));
+    if (!in_place) continue;
+    places_[b] = {};
+    addresses_[b] = data;
   }
-  place_kept(spec, device_side);
-  place_temporaries(spec, device_side);
+  place_kept(making);
+  place_temporaries(making);
   WeightUpload upload(*device_);
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
     const Place& place = places_[b];
-    if (!place.memory) continue;
+    if (!place.memory || !making.device_side[b]) continue;
     addresses_[b] = place.memory->address() + static_cast<uint64_t>(place.offset);
     if (spec.buffers[b].kind != BufferKind::kWeight) continue;
     const HostTensor& weight = weights[spec.buffers[b].index];
     upload.add(*place.memory, place.offset, weight.data, weight.size_bytes);
   }
   upload.finish();
-  run_program(engine);
+  run_program(engine, making);
+  steps_run_ = plan.run.size();
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    if (places_[b].memory == &scratch_) addresses_[b] = 0;
+    if (!making.scratch || places_[b].memory != making.scratch) continue;
+    places_[b] = {};
+    addresses_[b] = 0;
   }
-  places_.clear();
-  scratch_ = Allocation();
 }
 
-void WeightSet::place_kept(const EngineSpec& spec, const std::vector<bool>& device_side) {
+void WeightSet::place_kept(Making& making) {
   // Few allocations, because drivers limit their number; not one, because they limit their size.
   constexpr int64_t kChunkBytes = int64_t{1} << 30;
-  const std::vector<bool> read = read_by_dispatches(spec);
   std::vector<size_t> chunk;
   int64_t used = 0;
   const auto close_chunk = [&] {
     if (chunk.empty()) return;
-    kept_.push_back(std::make_unique<Allocation>(*device_, used, MemoryUse::kDevice));
-    for (const size_t b : chunk) places_[b].memory = kept_.back().get();
+    const auto memory = std::make_shared<Allocation>(*device_, used, MemoryUse::kDevice);
+    for (const size_t b : chunk) places_[b].memory = memory;
     chunk.clear();
     used = 0;
   };
-  for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    if (!device_side[b] || !read[b]) continue;
-    const int64_t bytes = aligned_bytes(spec.buffers[b]);
+  for (size_t b = 0; b < making.spec.buffers.size(); ++b) {
+    if (!making.device_side[b] || !making.plan.kept[b]) continue;
+    const int64_t bytes = aligned_bytes(making.spec.buffers[b]);
     if (used + bytes > kChunkBytes) close_chunk();
     places_[b].offset = used;
     used += bytes;
@@ -122,35 +166,37 @@ void WeightSet::place_kept(const EngineSpec& spec, const std::vector<bool>& devi
   close_chunk();
 }
 
-void WeightSet::place_temporaries(const EngineSpec& spec, const std::vector<bool>& device_side) {
+void WeightSet::place_temporaries(Making& making) {
   std::vector<BufferLifetime> lifetimes;
   std::vector<size_t> temporaries;
-  for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    if (!device_side[b] || places_[b].memory) continue;
-    const BufferLifetime life = lifetime_of(spec, b);
+  for (size_t b = 0; b < making.spec.buffers.size(); ++b) {
+    if (!making.device_side[b] || making.plan.kept[b]) continue;
+    const BufferLifetime life = lifetime_of(making.spec, making.plan.run, b);
     if (life.last < 0) continue;
     lifetimes.push_back(life);
     temporaries.push_back(b);
   }
   if (temporaries.empty()) return;
   const MemoryPlan plan = plan_memory(lifetimes, kAlignment);
-  scratch_ = Allocation(*device_, plan.total_bytes, MemoryUse::kDevice);
+  making.scratch = std::make_shared<Allocation>(*device_, plan.total_bytes, MemoryUse::kDevice);
   for (size_t i = 0; i < temporaries.size(); ++i) {
-    places_[temporaries[i]] = {&scratch_, plan.offsets[i]};
+    places_[temporaries[i]] = {making.scratch, plan.offsets[i]};
   }
 }
 
-void WeightSet::run_program(const EngineParts& engine) const {
+void WeightSet::run_program(const EngineParts& engine, const Making& making) const {
   const EngineSpec& spec = engine.spec;
   std::vector<Placement> placements(spec.buffers.size());
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    const bool temporary = places_[b].memory == &scratch_;
+    const bool temporary = making.scratch && places_[b].memory == making.scratch;
     placements[b] =
         temporary ? Placement{0, places_[b].offset} : Placement{static_cast<uint32_t>(b + 1), 0};
   }
+  std::vector<Dispatch> steps;
+  for (const uint32_t step : making.plan.run) steps.push_back(spec.weight_program[step]);
   const auto& max_grid = device_->profile().max_grid;
   EncodedProgram program = encode({.spec = spec,
-                                   .program = spec.weight_program,
+                                   .program = steps,
                                    .symbols = {},
                                    .placements = placements,
                                    .max_grid = {max_grid[0], max_grid[1], max_grid[2]},
@@ -168,8 +214,11 @@ void WeightSet::run_program(const EngineParts& engine) const {
 }
 
 int64_t WeightSet::size_bytes() const {
+  std::set<const Allocation*> held;
   int64_t bytes = 0;
-  for (const auto& memory : kept_) bytes += memory->size_bytes();
+  for (const Place& place : places_) {
+    if (place.memory && held.insert(place.memory.get()).second) bytes += place.memory->size_bytes();
+  }
   return bytes;
 }
 

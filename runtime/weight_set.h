@@ -7,6 +7,7 @@
 
 #include "runtime/engine.h"
 #include "runtime/pipelines.h"
+#include "runtime/weight_plan.h"
 
 namespace tv {
 
@@ -24,34 +25,45 @@ class WeightSet {
   /// freed again. Throws Error(kUser) on a count or size that is wrong, Error(kDevice).
   WeightSet(const EngineParts& engine, std::span<const HostTensor> weights);
 
+  /// The set for weights of which those numbered in `changed` differ from `old`'s. Copies and
+  /// computes what depends on them and shares the rest with `old`, which stays as it is. Off a
+  /// host-pointer device, only the data of `old.plan_change(…).needed` is read.
+  WeightSet(const EngineParts& engine, const WeightSet& old, std::span<const HostTensor> weights,
+            std::span<const uint32_t> changed);
+
+  /// What a set for other bytes of the weights `changed` makes anew.
+  WeightPlan plan_change(const EngineSpec& spec, std::span<const uint32_t> changed) const;
+
   uint64_t engine_id() const { return engine_id_; }
   uint64_t id() const { return id_; }  ///< unique in the process
   /// Address of each EngineSpec::buffers that dispatches read; 0 for the others.
   std::span<const uint64_t> addresses() const { return addresses_; }
-  /// Device bytes held: uploaded weights and results of the weight program.
+  /// Device bytes held: uploaded weights and results of the weight program, shared ones included.
   int64_t size_bytes() const;
+  /// Steps of the weight program that ran to make this set.
+  size_t steps_run() const { return steps_run_; }
 
  private:
   /// Where a buffer lies: at `offset` of an allocation, or (null) nowhere or in the caller's
   /// memory.
   struct Place {
-    const Allocation* memory = nullptr;
+    std::shared_ptr<const Allocation> memory;
     int64_t offset = 0;
   };
+  struct Making;
 
-  void place_kept(const EngineSpec& spec, const std::vector<bool>& device_side);
-  void place_temporaries(const EngineSpec& spec, const std::vector<bool>& device_side);
-  void run_program(const EngineParts& engine) const;
+  void make(const EngineParts& engine, const WeightPlan& plan, const WeightSet* old,
+            std::span<const HostTensor> weights);
+  void place_kept(Making& making);
+  void place_temporaries(Making& making);
+  void run_program(const EngineParts& engine, const Making& making) const;
 
   std::shared_ptr<Device> device_;
   uint64_t engine_id_;
   uint64_t id_;
+  size_t steps_run_ = 0;
   std::vector<uint64_t> addresses_;
-  std::vector<std::unique_ptr<Allocation>> kept_;
-
-  // Used while the set is made.
   std::vector<Place> places_;
-  Allocation scratch_;
 };
 
 }  // namespace tv

@@ -106,6 +106,14 @@ void bind_engine(py::module_& m) {
           },
           py::call_guard<py::gil_scoped_release>())
       .def(
+          "update_weights",
+          [](const Engine& engine, const PyWeightSet& old, const std::vector<Address>& weights,
+             const std::vector<uint32_t>& changed) {
+            return PyWeightSet{engine.update_weights(*old.set, host_tensors(weights), changed)};
+          },
+          py::call_guard<py::gil_scoped_release>(),
+          "The set for weights of which those numbered in the last argument changed.")
+      .def(
           "run",
           [](Engine& engine, const PyWeightSet& weights, const std::vector<int64_t>& symbols,
              const std::vector<Address>& inputs, const std::vector<Address>& outputs) {

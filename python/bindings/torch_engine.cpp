@@ -103,6 +103,21 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
   return plan;
 }
 
+void TorchEngine::refit(const std::vector<at::Tensor>& weights,
+                        const std::vector<int64_t>& changed) {
+  open();
+  try {
+    if (immutable_weights_) {
+      throw Error(ErrorKind::kUser,
+                  "[torch_vulkan::Engine] was built with immutable_weights=True and cannot be "
+                  "refitted; build it without that setting");
+    }
+    weights_.refresh(*engine_, weights, changed);
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
 std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inputs,
                                              const std::vector<at::Tensor>& weights) {
   open();

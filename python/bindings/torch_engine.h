@@ -28,6 +28,10 @@ class TorchEngine : public torch::CustomClassHolder {
 
   /// Opens the engine now rather than at its first call.
   void open();
+  /// Prepares `weights` (in the engine's order) now, reading only what changed since the last call.
+  /// Positions in `changed` count as changed though torch cannot see it (a write through `.data`).
+  /// On an error the older weights stand. Throws ValueError with immutable weights.
+  void refit(const std::vector<at::Tensor>& weights, const std::vector<int64_t>& changed);
   /// Forgets prepared weights: the next call prepares them again.
   void forget_weights() { weights_.clear(); }
   int64_t weight_sets() const { return weights_.size(); }

@@ -35,6 +35,8 @@ TORCH_LIBRARY(torch_vulkan, m) {
                          std::vector<at::Tensor> weights) {
         return engine->execute(inputs, weights);
       })
+      .def("refit", [](const EnginePtr& engine, std::vector<at::Tensor> weights,
+                       std::vector<int64_t> changed) { engine->refit(weights, changed); })
       .def("forget_weights", [](const EnginePtr& engine) { engine->forget_weights(); })
       .def("weight_sets", [](const EnginePtr& engine) { return engine->weight_sets(); })
       .def("dispatches", [](const EnginePtr& engine) { return engine->dispatches(); })

@@ -13,18 +13,23 @@ constexpr size_t kMaxSets = 32;
 // At most 2³² - 1 changes are told apart, as autograd itself does.
 uint32_t version_of(const at::Tensor& tensor) { return static_cast<uint32_t>(tensor._version()); }
 
+bool all_versioned(const std::vector<at::Tensor>& weights) {
+  return std::none_of(weights.begin(), weights.end(),
+                      [](const at::Tensor& w) { return w.is_inference(); });
+}
+
 }  // namespace
+
+bool WeightCache::same(const Key& key, const at::Tensor& weight) {
+  return key.impl._unsafe_get_target() == weight.unsafeGetTensorImpl() &&
+         key.data == weight.const_data_ptr() && key.dtype == weight.scalar_type() &&
+         key.version == version_of(weight);
+}
 
 bool WeightCache::matches(const Entry& entry, const std::vector<at::Tensor>& weights) {
   if (entry.keys.size() != weights.size()) return false;
   for (size_t i = 0; i < weights.size(); ++i) {
-    const Key& key = entry.keys[i];
-    const at::Tensor& weight = weights[i];
-    if (key.impl._unsafe_get_target() != weight.unsafeGetTensorImpl() ||
-        key.data != weight.const_data_ptr() || key.dtype != weight.scalar_type() ||
-        key.version != version_of(weight)) {
-      return false;
-    }
+    if (!same(entry.keys[i], weights[i])) return false;
   }
   return true;
 }
@@ -43,61 +48,102 @@ bool WeightCache::is_stale(const Entry& entry, const std::vector<at::Tensor>& we
   return false;
 }
 
+WeightCache::Base WeightCache::nearest(const std::vector<at::Tensor>& weights,
+                                       const std::vector<int64_t>& changed) const {
+  Base best;
+  for (const EntryPtr& entry : entries_) {
+    if (entry->keys.empty() || entry->keys.size() != weights.size()) continue;
+    Base base{entry, {}};
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const bool told = std::find(changed.begin(), changed.end(), i) != changed.end();
+      if (told || !same(entry->keys[i], weights[i]))
+        base.changed.push_back(static_cast<uint32_t>(i));
+    }
+    const size_t least = best.entry ? best.changed.size() : weights.size();
+    if (base.changed.size() < least) best = std::move(base);
+  }
+  return best;
+}
+
 WeightCache::Entry WeightCache::prepare(const Engine& engine,
-                                        const std::vector<at::Tensor>& weights) const {
+                                        const std::vector<at::Tensor>& weights,
+                                        const Base& base) const {
   const auto& bindings = engine.spec().weights;
   if (weights.size() != bindings.size()) {
     throw Error(ErrorKind::kUser, "[torch_vulkan::execute] number of weights; got " +
                                       std::to_string(weights.size()) + ", want " +
                                       std::to_string(bindings.size()));
   }
+  std::vector<bool> read(weights.size(), true);
+  if (base.entry) read = engine.weights_read(*base.entry->set, base.changed);
   Entry entry;
   std::vector<at::Tensor> hosts;
   std::vector<HostTensor> addresses;
   for (size_t i = 0; i < weights.size(); ++i) {
     const at::Tensor& weight = weights[i];
     check_dtype("weight", bindings[i], weight, truncate_);
+    const int64_t bytes =
+        product(bindings[i].shape).constant().value_or(-1) * size_bytes(bindings[i].dtype);
+    if (!read[i]) {
+      addresses.push_back({nullptr, bytes});
+      continue;
+    }
     hosts.push_back(to_host(weight, to_torch(bindings[i].dtype)));
     // A set may read the tensors' own memory: what must not change is copied.
     if (immutable_) hosts.back() = hosts.back().clone();
-    if (host_tensor(hosts.back()).size_bytes !=
-        product(bindings[i].shape).constant().value_or(-1) * size_bytes(bindings[i].dtype)) {
+    if (host_tensor(hosts.back()).size_bytes != bytes) {
       throw Error(ErrorKind::kUser, "[torch_vulkan::execute] shape of weight '" +
                                         bindings[i].name + "' differs from the compiled one");
     }
     entry.kept.push_back(hosts.back().storage());
     addresses.push_back(host_tensor(hosts.back()));
   }
-  entry.set = engine.prepare_weights(addresses);
+  entry.set = base.entry ? engine.update_weights(*base.entry->set, addresses, base.changed)
+                         : engine.prepare_weights(addresses);
   if (!profile(*engine.device()).host_pointers) entry.kept.clear();
   return entry;
 }
 
+WeightCache::EntryPtr WeightCache::add(Entry entry, const std::vector<at::Tensor>& weights) {
+  for (const at::Tensor& weight : weights) {
+    if (immutable_ && weight.is_inference()) break;  // never compared
+    entry.keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
+                          weight.const_data_ptr(), weight.scalar_type(), version_of(weight)});
+  }
+  entries_.push_front(std::make_shared<const Entry>(std::move(entry)));
+  if (entries_.size() > kMaxSets) entries_.pop_back();
+  return entries_.front();
+}
+
 std::shared_ptr<const WeightSet> WeightCache::get(const Engine& engine,
                                                   const std::vector<at::Tensor>& weights) {
-  const bool versioned = std::none_of(weights.begin(), weights.end(),
-                                      [](const at::Tensor& w) { return w.is_inference(); });
   std::lock_guard lock(mutex_);
   if (immutable_ && !entries_.empty()) return set_of(entries_.front());
-  if (versioned) {
+  if (!immutable_ && !all_versioned(weights)) {
+    return set_of(std::make_shared<const Entry>(prepare(engine, weights, {})));
+  }
+  if (!immutable_) {
     for (auto it = entries_.begin(); it != entries_.end(); ++it) {
       if (!matches(**it, weights)) continue;
       if (it != entries_.begin()) entries_.splice(entries_.begin(), entries_, it);
       return set_of(entries_.front());
     }
-    entries_.remove_if([&](const EntryPtr& entry) { return is_stale(*entry, weights); });
   }
-  const auto entry = std::make_shared<Entry>(prepare(engine, weights));
-  if (!versioned && !immutable_) return set_of(entry);
-  if (versioned) {
-    for (const at::Tensor& weight : weights) {
-      entry->keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
-                             weight.const_data_ptr(), weight.scalar_type(), version_of(weight)});
-    }
-  }
-  entries_.push_front(entry);
-  if (entries_.size() > kMaxSets) entries_.pop_back();
-  return set_of(entry);
+  Entry entry = prepare(engine, weights, nearest(weights, {}));
+  entries_.remove_if([&](const EntryPtr& old) { return is_stale(*old, weights); });
+  return set_of(add(std::move(entry), weights));
+}
+
+void WeightCache::refresh(const Engine& engine, const std::vector<at::Tensor>& weights,
+                          const std::vector<int64_t>& changed) {
+  std::lock_guard lock(mutex_);
+  if (!all_versioned(weights)) return;  // read again for every call
+  if (changed.empty() && !entries_.empty() && matches(*entries_.front(), weights)) return;
+  Entry entry = prepare(engine, weights, nearest(weights, changed));
+  entries_.remove_if([&](const EntryPtr& old) {
+    return matches(*old, weights) || is_stale(*old, weights);
+  });
+  add(std::move(entry), weights);
 }
 
 void WeightCache::clear() {

@@ -19,10 +19,15 @@ class WeightCache {
  public:
   WeightCache(bool immutable, bool truncate) : immutable_(immutable), truncate_(truncate) {}
 
-  /// The set for `weights`, prepared now where there is none. Inference tensors carry no version:
-  /// they are prepared again for every call unless the cache is immutable.
+  /// The set for `weights`, prepared now where there is none: from the set that differs in the
+  /// fewest weights, where only they and what depends on them are read. Inference tensors carry no
+  /// version: they are prepared again for every call unless the cache is immutable.
   std::shared_ptr<const WeightSet> get(const Engine& engine,
                                        const std::vector<at::Tensor>& weights);
+  /// Prepares `weights` now. Those numbered in `changed` are read again though their version is
+  /// that of an older set. On an error the older sets stand.
+  void refresh(const Engine& engine, const std::vector<at::Tensor>& weights,
+               const std::vector<int64_t>& changed);
   void clear();
   int64_t size() const;
 
@@ -44,9 +49,18 @@ class WeightCache {
   static std::shared_ptr<const WeightSet> set_of(const EntryPtr& entry) {
     return {entry, entry->set.get()};
   }
+  /// A set to make another from, and the weights in which they differ.
+  struct Base {
+    EntryPtr entry;
+    std::vector<uint32_t> changed;
+  };
+  static bool same(const Key& key, const at::Tensor& weight);
   static bool matches(const Entry& entry, const std::vector<at::Tensor>& weights);
   static bool is_stale(const Entry& entry, const std::vector<at::Tensor>& weights);
-  Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights) const;
+  Base nearest(const std::vector<at::Tensor>& weights, const std::vector<int64_t>& changed) const;
+  Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights,
+                const Base& base) const;
+  EntryPtr add(Entry entry, const std::vector<at::Tensor>& weights);
 
   const bool immutable_, truncate_;
   mutable std::mutex mutex_;

@@ -31,6 +31,7 @@ class Engine:
         self._engine = C.load_engine(self._vke, "" if device is None else str(device))
         self._info = self._engine.info()
         self._weights = None
+        self._partial = [None] * len(self._info["weights"])  # of a stripped engine
         stored = C.vke_weights(self._vke)
         if stored or not self._info["weights"]:
             self._set_weights([torch.frombuffer(bytearray(data), dtype=torch.uint8)
@@ -61,11 +62,12 @@ class Engine:
 
         return plain(self._info)
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes the .vke file, with the weights where they are set."""
-        data = self._vke
-        if self._weights is not None and self._info["weights"]:
-            data = C.vke_with_weights(data, [_address(t) for t in self._weights[0]])
+    def save(self, path: str | os.PathLike, strip_weights: bool = False) -> None:
+        """Writes the .vke file, with the weights where they are set and not `strip_weights`."""
+        addresses = []
+        if self._weights is not None and not strip_weights:
+            addresses = [_address(t) for t in self._weights[0]]
+        data = C.vke_with_weights(self._vke, addresses)
         with open(path, "wb") as file:
             file.write(data)
 
@@ -76,12 +78,40 @@ class Engine:
             weights = [_named(weights, binding["name"], "weight") for binding in bindings]
         if len(weights) != len(bindings):
             raise ValueError(f"weights: got {len(weights)}, want {len(bindings)}")
-        tensors = [_tensor(w, binding).clone() for w, binding in zip(weights, bindings)]
-        for tensor, binding in zip(tensors, bindings):
-            if list(tensor.shape) != binding["shape"]:
-                raise ValueError(f"weight {binding['name']!r}: got shape {list(tensor.shape)}, "
-                                 f"want {binding['shape']}")
-        self._set_weights(tensors)
+        self._set_weights([_weight(w, binding) for w, binding in zip(weights, bindings)])
+
+    def refit(self, weights: Mapping[str, object]) -> None:
+        """Replaces the weights that it names, in time proportional to what they change. A stripped
+        engine may be completed by several calls. On an error nothing has changed.
+
+        Raises:
+            ValueError: a name is unknown, or a dtype or shape is not the engine's.
+        """
+        bindings = self._info["weights"]
+        positions = {binding["name"]: i for i, binding in enumerate(bindings)}
+        unknown = [name for name in weights if name not in positions]
+        if unknown:
+            raise ValueError(f"engine {self.name!r} has no weight {unknown[0]!r}; it has "
+                             f"{sorted(positions)}")
+        changed = {positions[name]: _weight(value, bindings[positions[name]])
+                   for name, value in weights.items()}
+        tensors = [changed.get(i, old) for i, old in enumerate(self._tensors())]
+        if self._weights is not None:
+            prepared = self._engine.update_weights(
+                self._weights[1], [_address(t) for t in tensors], sorted(changed))
+            self._weights = (tensors, prepared)
+        elif all(t is not None for t in tensors):
+            self._set_weights(tensors)
+        else:
+            self._partial = tensors
+
+    def missing_weights(self) -> list[str]:
+        """Names of the weights that are to be set before the engine can run."""
+        return [binding["name"] for binding, tensor in zip(self._info["weights"], self._tensors())
+                if tensor is None]
+
+    def _tensors(self):
+        return self._weights[0] if self._weights is not None else self._partial
 
     def _set_weights(self, tensors):
         prepared = self._engine.prepare_weights([_address(t) for t in tensors])
@@ -95,8 +125,11 @@ class Engine:
         """
         bindings = self._info["inputs"]
         if self._weights is None:
-            raise ValueError(f"engine {self.name!r} was saved without its weights; call "
-                             "set_weights first")
+            missing = self.missing_weights()
+            raise ValueError(
+                f"engine {self.name!r} was saved without its weights and {len(missing)} of "
+                f"{len(self._info['weights'])} are still missing ({', '.join(missing[:3])}"
+                f"{', …' if len(missing) > 3 else ''}); call refit or set_weights first")
         if isinstance(inputs, Mapping):
             inputs = [_named(inputs, binding["name"], "input") for binding in bindings]
         if len(inputs) != len(bindings):
@@ -123,6 +156,14 @@ def _named(mapping, name, what):
     if name not in mapping:
         raise ValueError(f"{what} {name!r} is missing; got {sorted(mapping)}")
     return mapping[name]
+
+
+def _weight(value, binding) -> torch.Tensor:
+    tensor = _tensor(value, binding)
+    if list(tensor.shape) != binding["shape"]:
+        raise ValueError(f"weight {binding['name']!r}: got shape {list(tensor.shape)}, "
+                         f"want {binding['shape']}")
+    return tensor.clone()
 
 
 def _value(dim, symbols) -> int:

@@ -1,0 +1,112 @@
+"""Weights that change after an engine is built."""
+
+import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
+from torch_vulkan import engine_call
+
+from helpers import assert_same, vulkan
+
+
+class TwoLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 6), nn.Linear(6, 5)
+
+    def forward(self, x):
+        return self.b(torch.relu(self.a(x)))
+
+
+def standalone(model, *inputs):
+    """A stand-alone engine of a module, and the module's weights by the engine's names."""
+    calls = []
+    with engine_call.collected(calls):
+        vulkan(model, require_full_compilation=True)(*inputs)
+    engine = tv.Engine(calls[0].vke())
+    by_shape = {tuple(p.shape): p.detach() for p in model.state_dict().values()}
+    return engine, {w["name"]: by_shape[tuple(w["shape"])] for w in engine.info()["weights"]}
+
+
+@pytest.fixture
+def two_layers():
+    model = TwoLayers().requires_grad_(False)
+    engine, weights = standalone(model, torch.randn(3, 8))
+    return model, engine, weights
+
+
+def same(model, engine):
+    x = torch.randn(3, 8)
+    (got,) = engine.run([x]).values()
+    assert_same(got, model(x))
+
+
+def test_refit_by_name(two_layers):
+    model, engine, weights = two_layers
+    engine.set_weights(weights)
+    same(model, engine)
+    for name, weight in weights.items():
+        weight.add_(1)  # the module's own
+        engine.refit({name: weight})
+        same(model, engine)
+
+
+def test_stripped_engine_is_completed_in_parts(two_layers, tmp_path):
+    model, engine, weights = two_layers
+    engine.set_weights(weights)
+    engine.save(tmp_path / "stripped.vke", strip_weights=True)
+    engine.save(tmp_path / "whole.vke")
+    same(model, tv.Engine.load(tmp_path / "whole.vke"))
+    stripped = tv.Engine.load(tmp_path / "stripped.vke")
+    assert stripped.missing_weights() == [*weights]
+    first, *others = weights
+    with pytest.raises(ValueError, match="4 of 4 are still missing"):
+        stripped.run([torch.randn(3, 8)])
+    stripped.refit({first: weights[first]})
+    with pytest.raises(ValueError, match="3 of 4 are still missing"):
+        stripped.run([torch.randn(3, 8)])
+    stripped.refit({name: weights[name] for name in others})
+    assert stripped.missing_weights() == []
+    same(model, stripped)
+
+
+def test_wrong_weights_change_nothing(two_layers):
+    model, engine, weights = two_layers
+    engine.set_weights(weights)
+    good, bad = [*weights][:2]
+    new = weights[good] + 1
+    for wrong, message in ((torch.zeros(2), "got shape"), (weights[bad].double(), "float64"),
+                           ("text", "got str")):
+        with pytest.raises(ValueError, match=message):
+            engine.refit({good: new, bad: wrong})
+        same(model, engine)
+    with pytest.raises(ValueError, match="no weight 'nonsense'; it has"):
+        engine.refit({good: new, "nonsense": new})
+    same(model, engine)
+
+
+def test_refit_reads_what_torch_cannot_see():
+    model = nn.Linear(8, 5).requires_grad_(False)
+    calls = []
+    with engine_call.collected(calls):
+        fast = vulkan(lambda x: model(x))
+        fast(torch.randn(3, 8))
+    engine = calls[0].engine
+    weights = [model.weight, model.bias]
+    order = {tuple(w.shape): w for w in weights}
+    ordered = [order[tuple(w["shape"])] for w in tv.Engine(calls[0].vke()).info()["weights"]]
+    model.weight.data.copy_(torch.randn(5, 8))
+    engine.refit(ordered, [i for i, w in enumerate(ordered) if w is model.weight])
+    x = torch.randn(3, 8)
+    assert_same(fast(x), model(x))
+    assert engine.weight_sets() == 1
+
+
+def test_refit_of_immutable_weights_is_refused():
+    model = nn.Linear(8, 5).requires_grad_(False)
+    calls = []
+    with engine_call.collected(calls):
+        vulkan(model, immutable_weights=True)(torch.randn(3, 8))
+    with pytest.raises(ValueError, match="immutable_weights=True"):
+        calls[0].engine.refit([model.weight, model.bias], [])
