@@ -15,6 +15,29 @@ std::vector<int64_t> evaluate(const Shape& shape, std::span<const int64_t> symbo
   return values;
 }
 
+// Dimensions are written as Expr::parse reads them.
+std::string to_json(const Shape& shape) {
+  std::string text = "[";
+  for (const Expr& dim : shape) text += (text.size() > 1 ? ", \"" : "\"") + dim.str() + "\"";
+  return text + "]";
+}
+
+std::string to_json(const std::vector<Binding>& bindings) {
+  std::string text = "[";
+  for (const Binding& binding : bindings) {
+    if (text.size() > 1) text += ", ";
+    text += "{\"dtype\": \"" + std::string(name(binding.dtype)) +
+            "\", \"shape\": " + to_json(binding.shape) +
+            ", \"strides\": " + to_json(binding.strides) + "}";
+  }
+  return text + "]";
+}
+
+EngineSpec parse(const at::Tensor& vke) {
+  const at::Tensor host = vke.cpu().contiguous();
+  return from_vke({host.const_data_ptr<uint8_t>(), static_cast<size_t>(host.numel())}).spec;
+}
+
 // Where the results go: beside the first tensor that the caller passed.
 at::Device result_device(const std::vector<at::Tensor>& inputs,
                          const std::vector<at::Tensor>& weights) {
@@ -55,10 +78,20 @@ TorchEngine::TorchEngine(at::Tensor vke, std::string device, bool immutable_weig
 void TorchEngine::open() {
   try {
     std::call_once(opened_, [this] {
-      const at::Tensor host = vke_.cpu().contiguous();
-      auto contents = from_vke({host.const_data_ptr<uint8_t>(), static_cast<size_t>(host.numel())});
-      engine_ = Engine::create(open_device(device_), std::move(contents.spec));
+      engine_ = Engine::create(open_device(device_), parse(vke_));
     });
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
+std::string TorchEngine::description() const {
+  if (vke_.numel() == 0) return "{}";
+  try {
+    const EngineSpec spec = parse(vke_);
+    return "{\"symbols\": " + std::to_string(spec.symbols.size()) +
+           ", \"inputs\": " + to_json(spec.inputs) + ", \"outputs\": " + to_json(spec.outputs) +
+           "}";
   } catch (const Error& error) {
     rethrow(error);
   }

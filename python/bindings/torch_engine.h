@@ -39,6 +39,10 @@ class TorchEngine : public torch::CustomClassHolder {
   /// Kernel launches of one call.
   int64_t dispatches();
 
+  /// What tracing has to know: inputs, outputs and the number of symbols, as JSON. Tracers replace
+  /// the tensors of an object by empty ones, so the file itself does not reach them.
+  std::string description() const;
+
   const at::Tensor& vke() const { return vke_; }
   const std::string& device() const { return device_; }
   bool immutable_weights() const { return immutable_weights_; }

@@ -47,10 +47,11 @@ TORCH_LIBRARY(torch_vulkan, m) {
            [](const EnginePtr& engine) {
              return std::tuple<std::tuple<std::string, at::Tensor>,
                                std::tuple<std::string, std::string>,
-                               std::tuple<std::string, bool>, std::tuple<std::string, bool>>(
+                               std::tuple<std::string, bool>, std::tuple<std::string, bool>,
+                               std::tuple<std::string, std::string>>(
                  {"vke", engine->vke()}, {"device", engine->device()},
                  {"immutable_weights", engine->immutable_weights()},
-                 {"truncate", engine->truncate()});
+                 {"truncate", engine->truncate()}, {"description", engine->description()});
            })
       .def_pickle([](const EnginePtr& engine) { return get_state(engine); },
                   [](State state) { return set_state(std::move(state)); });

@@ -19,7 +19,7 @@ from torch.export.graph_signature import (
 )
 from torch.utils import _pytree as pytree
 
-from . import backend, compat
+from . import backend, compat, graph_file
 from .errors import UnsupportedError
 from .inputs import Arguments, Input
 from .settings import Settings
@@ -53,13 +53,9 @@ def export(module: nn.Module, arguments: Arguments) -> ExportedProgram:
             f"tv.compile: torch.export cannot capture {type(module).__name__}: {error}\n"
             "torch.compile(backend='vulkan') takes modules that need graph breaks; this one needs "
             "a change before it can be compiled ahead of time") from error
-    program._example_inputs = pytree.tree_map_only(torch.Tensor, hollow, program.example_inputs)
+    program._example_inputs = pytree.tree_map_only(torch.Tensor, graph_file.hollow,
+                                                   program.example_inputs)
     return program
-
-
-def hollow(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the same shape that takes one element's memory."""
-    return torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(tensor.shape)
 
 
 @contextlib.contextmanager

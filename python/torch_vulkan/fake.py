@@ -1,21 +1,24 @@
 """What tracing needs: an engine that knows its shapes, and an `execute` that computes nothing."""
 
+import json
+
 import torch
 
 from ._native import C
-from .engine import DTYPES, tensor_bytes
+from .engine import DTYPES
 
 
 @torch._library.register_fake_class("torch_vulkan::Engine")
 class FakeEngine:
     """Stands for an engine while a graph is traced."""
 
-    def __init__(self, vke, device, immutable_weights, truncate):
+    def __init__(self, vke, device, immutable_weights, truncate, description):
         self.file = vke
         self.device_name = device
-        self.immutable = immutable_weights
-        self.truncated = truncate
-        self._info = C.vke_info(tensor_bytes(vke.cpu()))
+        self.immutable_weights = immutable_weights
+        self.truncate = truncate
+        self.description = description
+        self._info = _parsed(json.loads(description))
 
     @classmethod
     def __obj_unflatten__(cls, flat):
@@ -37,7 +40,7 @@ class FakeEngine:
                 for output in self._info["outputs"]]
 
     def _bind(self, inputs):
-        count = len(self._info["symbols"])
+        count = self._info["symbols"]
         values = {}
         for tensor, binding in zip(inputs, self._info["inputs"], strict=True):
             for size, dim in zip(tensor.shape, binding["shape"], strict=True):
@@ -47,6 +50,17 @@ class FakeEngine:
                 if dim.solve(at[1]):  # linear: at[0] + (at[1] - at[0]) * symbol
                     values[dim.symbols()[0]] = (size - at[0]) // (at[1] - at[0])
         return values
+
+
+def _parsed(description: dict) -> dict:
+    """The same with expressions in place of their text."""
+    def dims(texts):
+        parsed = map(C.Expr.parse, texts)
+        return [d.constant() if d.constant() is not None else d for d in parsed]
+
+    for binding in (*description.get("inputs", ()), *description.get("outputs", ())):
+        binding["shape"], binding["strides"] = dims(binding["shape"]), dims(binding["strides"])
+    return description
 
 
 def _evaluate(dim, symbols):
@@ -60,4 +74,6 @@ def _evaluate(dim, symbols):
 
 @torch.library.register_fake("torch_vulkan::execute")
 def _execute(inputs, weights, engine):
-    return engine.results(inputs)
+    if isinstance(engine, torch.ScriptObject):
+        return FakeEngine.__obj_unflatten__(engine.__obj_flatten__()).results(inputs)
+    return engine.wrapped_obj.results(inputs)

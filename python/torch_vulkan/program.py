@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
-from . import aot, compat
+from . import aot, compat, graph_file
 from .engine import Engine, tensor_bytes
 from .inputs import Arguments
 from .settings import Settings
@@ -101,9 +101,7 @@ class Program(nn.Module):
     def source_bytes(self) -> bytes | None:
         """The graph before compilation, without weights; None where the file had none."""
         if isinstance(self._source, ExportedProgram):
-            from .saving import pack_source
-
-            self._source = pack_source(self._source)
+            self._source = graph_file.pack(self._source)
         return self._source
 
     # --- what torch does with modules ---

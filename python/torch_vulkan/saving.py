@@ -6,8 +6,6 @@ before compilation, without its weights, to build from where the engines do not 
 """
 
 import base64
-import copy
-import io
 import json
 import os
 import warnings
@@ -16,9 +14,8 @@ import zlib
 from pathlib import Path
 
 import torch
-from torch.export import ExportedProgram
 
-from . import aot, device_list, torchscript
+from . import aot, device_list, graph_file, torchscript
 from ._native import C
 from .engine import tensor_bytes
 from .inputs import Input
@@ -228,7 +225,7 @@ def _opened(exported, given, settings, source, path, on_mismatch, other_device) 
         raise ValueError(f"{sides}. The file holds no graph to build from: compile it here")
     warnings.warn(f"torch_vulkan: {sides}. Its engines are built again; save the program here to "
                   "do so once", stacklevel=3)
-    program = unpack_source(source)
+    program = graph_file.unpack(source)
     program._state_dict = {name: exported.state_dict[name] for name in program.state_dict}
     program._constants = {name: exported.constants.get(name, value)
                           for name, value in program.constants.items()}
@@ -256,33 +253,6 @@ def _retied(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
                tensor.stride(), tensor.dtype)
         tied[name] = seen.setdefault(key, tensor) if tensor.numel() else tensor
     return tied
-
-
-# --- the graph before compilation ---
-
-
-def pack_source(program: ExportedProgram) -> bytes:
-    """The graph of an ExportedProgram without its weights."""
-    stripped = copy.copy(program)
-    stripped._state_dict = {name: _hollow(t) for name, t in program.state_dict.items()}
-    stripped._constants = {name: _hollow(t) if name in program.graph_signature.buffers else t
-                           for name, t in program.constants.items()}
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="No complete tensor")
-        torch.export.save(stripped, buffer)
-    return zlib.compress(buffer.getvalue())
-
-
-def _hollow(tensor: torch.Tensor) -> torch.Tensor:
-    hollow = aot.hollow(tensor)
-    return torch.nn.Parameter(hollow, requires_grad=tensor.requires_grad) if isinstance(
-        tensor, torch.nn.Parameter) else hollow
-
-
-def unpack_source(data: bytes) -> ExportedProgram:
-    """The inverse; its tensors hold nothing."""
-    return torch.export.load(io.BytesIO(zlib.decompress(data)))
 
 
 def _unpacked(text: str) -> bytes | None:

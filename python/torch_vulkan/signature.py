@@ -61,6 +61,15 @@ class Signature:
                              f"{_structure((args, kwargs))}")
         return flat
 
+    def tree(self, leaves: list) -> tuple[tuple, dict]:
+        """(args, kwargs) as the program was compiled for, with `leaves` in place of values."""
+        return pytree.tree_unflatten(leaves, self.in_spec)
+
+    def names_of(self, count: int) -> list[str]:
+        """Names of the first `count` arguments by position."""
+        names = self._names[:count]
+        return [*names, *(f"arg_{i}" for i in range(len(names), count))]
+
     def _equivalent(self, spec) -> bool:
         """True for the same structure of other sequence types: lists in place of tuples."""
         return _plain(pytree.tree_unflatten(range(spec.num_leaves), spec)) == _plain(

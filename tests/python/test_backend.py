@@ -211,7 +211,7 @@ def test_fake_tensors_know_the_results():
     with engine_call.collected(calls), torch.no_grad():
         vulkan(lambda x: torch.relu(x).t(), dynamic=True)(torch.randn(4, 6))
     engine = calls[0].engine
-    stand_in = fake.FakeEngine(engine.vke(), "", False, False)
+    stand_in = fake.FakeEngine.__obj_unflatten__(engine.__obj_flatten__())
     with FakeTensorMode():
         (out,) = stand_in.results([torch.empty(5, 9)])
     assert out.shape == (9, 5) and out.stride() == (1, 9)
