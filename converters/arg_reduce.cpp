@@ -46,7 +46,7 @@ void emit(const NodeContext& c, Builder& b, bool largest, Outputs outputs) {
   std::vector<Tactic> tactics;
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
-    strategy.apply(step, walk.outputs());
+    strategy.apply(step, walk.outputs(), walk.length());
     tactics.push_back({.name = "arg_reduce_" + strategy.suffix(), .steps = {step}});
   }
   b.emit(std::move(tactics));

@@ -30,8 +30,11 @@ void forward(const NodeContext& c, Builder& b, Form form) {
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("outputs", out.elements())}};
   add_plane_params(step, in, out);
+  step.iterations = adaptive_walk(in, out);
   if (!form.adaptive) {
-    add_window_params(step, window_of(c.node, form.dims), false);
+    const PoolWindow window = window_of(c.node, form.dims);
+    step.iterations = window.walk();
+    add_window_params(step, window, false);
     add_divisor(step, c.node);
   }
   emit_flat(b, std::move(step), out.elements());
@@ -45,8 +48,11 @@ void backward(const NodeContext& c, Builder& b, Form form) {
             .operands = {src("g", c.node.input("grad_output")), dst("gx", c.node.outputs[0])},
             .params = {param("elements", in.elements())}};
   add_plane_params(step, in, out);
+  step.iterations = adaptive_walk(out, in);
   if (!form.adaptive) {
-    add_window_params(step, window_of(c.node, form.dims), false);
+    const PoolWindow window = window_of(c.node, form.dims);
+    step.iterations = window.reverse_walk();
+    add_window_params(step, window, false);
     add_divisor(step, c.node);
   }
   emit_flat(b, std::move(step), in.elements());
@@ -122,7 +128,11 @@ std::string self_floats(const NodeContext& c) { return floats_only(c, "self"); }
 
 Converter pool(std::string op, int dims) {
   return {.op = op,
-          .unsupported = self_floats,
+          .unsupported =
+              [dims](const NodeContext& c) {
+                const std::string floats = self_floats(c);
+                return floats.empty() ? loops_too_long(c, window_of(c.node, dims).walk()) : floats;
+              },
           .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, {.dims = dims}); },
           .epilogue = true,
           .examples = [op, dims] { return forward_examples(op, dims); }};

@@ -55,7 +55,8 @@ Tactic reference_tactic(const NodeContext& c, const ConvShape& s) {
             .defines = {{"BIAS", s.bias != kNoValue ? "1" : "0"}},
             .operands = {src("x", s.x), src("w", s.w), dst("y", c.node.outputs[0])},
             .grid = one_each(product(c.output().shape), 64),
-            .local_size = {64, 1, 1}};
+            .local_size = {64, 1, 1},
+            .iterations = s.iterations()};
   if (s.bias != kNoValue) step.operands.push_back(src("bias", s.bias));
   step.params.push_back(param("total", product(c.output().shape)));
   add_geometry(step, s, "dhw");

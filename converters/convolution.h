@@ -23,6 +23,8 @@ struct ConvShape {
 
   Expr pixels() const { return out[0] * out[1] * out[2]; }
   Expr taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  /// Loop iterations of conv_reference: four nested loops.
+  Expr iterations() const { return ic * (1 + kernel[0] * (1 + kernel[1] * (1 + kernel[2]))); }
 };
 
 ConvShape conv_shape(const NodeContext& context, const Builder& builder);

@@ -5,6 +5,8 @@
 namespace tv {
 namespace {
 
+constexpr int64_t kUnroll = 8;  // elements an iteration
+
 void convert(const NodeContext& c, Builder& b) {
   const Shape& shape = c.shape("self");
   const auto rank = static_cast<int64_t>(shape.size());
@@ -14,19 +16,23 @@ void convert(const NodeContext& c, Builder& b) {
   const std::string acc = is_float(dtype) ? "float" : dtype == DType::kI64 ? "int64_t" : "int";
   Step step{
       .kernel = "cumsum",
-      .defines = {{"ACC", acc}, {"FLOAT_ACC", is_float(dtype) ? "1" : "0"}},
+      .defines = {{"ACC", acc},
+                  {"FLOAT_ACC", is_float(dtype) ? "1" : "0"},
+                  {"UNROLL", std::to_string(kUnroll)}},
       .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
-      .params = {param("rows", rows), param("count", split.size), param("inner", split.inner)}};
+      .params = {param("rows", rows), param("count", split.size), param("inner", split.inner)},
+      .iterations = ceil_div(split.size, kUnroll)};
   emit_flat(b, std::move(step), rows);
 }
 
 std::string unsupported(const NodeContext& c) {
   const int64_t rank = c.rank("self");
-  if (rank == 0 || !c.device.is_cpu()) return "";
+  if (rank == 0) return "";
   const Expr& length = c.shape("self").at(c.wrap(c.node.integer("dim"), rank));
-  if (length.bounds(c.graph.symbols).first <= kCpuIterations) return "";
+  const int64_t most = c.device.max_loop_iterations();
+  if (length.bounds(c.graph.symbols).first / kUnroll < most) return "";
   return "[aten::cumsum] lines of " + length.str() + " elements; this device takes " +
-         std::to_string(kCpuIterations);
+         std::to_string(most * kUnroll);
 }
 
 std::vector<Graph> examples() {

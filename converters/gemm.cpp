@@ -28,6 +28,7 @@ Expr more_than(const Expr& value, int64_t limit) {
 void add_rest(const LaneProduct& p, const LaneTile& tile, const LaneSums& sums,
               std::vector<Step>& steps) {
   const int64_t covered = static_cast<int64_t>(p.segments.size()) * kLaneSegment;
+  const Expr left = max(Expr(0), *p.steps - covered);
   const Expr total = p.batch * p.rows * sums.c_m * more_than(*p.steps, covered);
   steps.push_back(
       {.kernel = "gemm_rest",
@@ -40,7 +41,8 @@ void add_rest(const LaneProduct& p, const LaneTile& tile, const LaneSums& sums,
                   param("b_k", p.b_k), param("b_z", p.b_z), param("b_tile", p.b_tile),
                   param("c_m", sums.c_m), param("c_z", sums.c_z)},
        .grid = one_each(total, 64),
-       .local_size = {64, 1, 1}});
+       .local_size = {64, 1, 1},
+       .iterations = left + ceil_div(left, 32)});
 }
 
 }  // namespace

@@ -166,6 +166,7 @@ Tactic reference_tactic(const NodeContext& c, const Product& p) {
             .grid = one_each(p.batch.count() * p.m * p.n, 64),
             .local_size = {64, 1, 1}};
   add_operands(c, p, step);
+  step.iterations = p.k + ceil_div(p.k, 32);
   step.params.push_back(param("total", p.batch.count() * p.m * p.n));
   tactic.steps.push_back(std::move(step));
   return tactic;
@@ -194,6 +195,8 @@ std::string unsupported(const NodeContext& c) {
   if (c.output().shape.size() > kMaxBatchDims + 2) {
     return "[" + c.node.op + "] more than 3 batch dimensions";
   }
+  // Only the reference kernel knows integers.
+  if (!is_float(c.dtype("a"))) return loops_too_long(c, c.shape("a").back());
   return "";
 }
 

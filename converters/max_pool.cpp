@@ -15,7 +15,9 @@ void forward(const NodeContext& c, Builder& b, int dims) {
             .params = {param("outputs", out.elements())}};
   if (indices) step.operands.push_back(dst("idx", c.node.outputs[1]));
   add_plane_params(step, in, out);
-  add_window_params(step, window_of(c.node, dims), true);
+  const PoolWindow window = window_of(c.node, dims);
+  step.iterations = window.walk();
+  add_window_params(step, window, true);
   emit_flat(b, std::move(step), out.elements());
 }
 
@@ -27,7 +29,9 @@ void backward(const NodeContext& c, Builder& b) {
                          dst("gx", c.node.outputs[0])},
             .params = {param("elements", in.elements())}};
   add_plane_params(step, in, out);
-  add_window_params(step, window_of(c.node, 2), true);
+  const PoolWindow window = window_of(c.node, 2);
+  step.iterations = window.reverse_walk();
+  add_window_params(step, window, true);
   emit_flat(b, std::move(step), in.elements());
 }
 
@@ -67,7 +71,11 @@ std::string self_floats(const NodeContext& c) { return floats_only(c, "self"); }
 
 Converter max_pool(std::string op, int dims) {
   return {.op = op,
-          .unsupported = self_floats,
+          .unsupported =
+              [dims](const NodeContext& c) {
+                const std::string floats = self_floats(c);
+                return floats.empty() ? loops_too_long(c, window_of(c.node, dims).walk()) : floats;
+              },
           .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, dims); },
           .epilogue = true,
           .examples = [op, dims] { return forward_examples(op, dims); }};

@@ -30,6 +30,11 @@ Planes planes_of(const Shape& shape, int dims) {
           .width = shape.back()};
 }
 
+Expr adaptive_walk(const Planes& from, const Planes& to) {
+  const auto span = [](const Expr& a, const Expr& b) { return floordiv(a, max(b, Expr(1))) + 2; };
+  return span(from.height, to.height) * (span(from.width, to.width) + 1);
+}
+
 void add_plane_params(Step& step, const Planes& in, const Planes& out) {
   step.params.push_back(param("height", in.height));
   step.params.push_back(param("width", in.width));

@@ -8,6 +8,14 @@ namespace tv {
 struct PoolWindow {
   /// Height and width; in one dimension the height is 1. {kernel, stride, padding, dilation}.
   Expr kernel[2] = {1, 1}, stride[2] = {1, 1}, padding[2] = {0, 0}, dilation[2] = {1, 1};
+
+  /// Loop iterations of an output that walks its window, and of an element that asks each output
+  /// whose window can hold it.
+  Expr walk() const { return kernel[0] * (kernel[1] + 1); }
+  Expr reverse_walk() const {
+    return (ceil_div((kernel[0] - 1) * dilation[0], stride[0]) + 2) *
+           (ceil_div((kernel[1] - 1) * dilation[1], stride[1]) + 3);
+  }
 };
 
 /// From kernel_size, stride (default: kernel_size), padding and, where it is there, dilation.
@@ -18,6 +26,9 @@ struct Planes {
   Expr count = 1, height = 1, width = 1;
   Expr elements() const { return count * height * width; }
 };
+/// Loop iterations of an element of `to` that walks the adaptive window in `from`.
+Expr adaptive_walk(const Planes& from, const Planes& to);
+
 Planes planes_of(const Shape& shape, int dims);
 
 /// Adds height, width, out_height, out_width.

@@ -47,6 +47,8 @@ ValueId add_reduce(Rewriter& rewriter, ValueId self, const Reduction& reduction,
 
 namespace {
 
+constexpr int64_t kPasses = 4;  // loops are nested up to three deep
+
 /// How a kind computes: its OP in the kernel, the type and start of its state.
 struct State {
   std::string op, type, init;
@@ -95,7 +97,8 @@ Step step_of(const Pass& pass, const State& state, const RowStrategy& strategy) 
                  param("part", ceil_div(pass.walk.length(), pass.chunks))};
   if (pass.divisor) step.params.push_back(param("divisor", *pass.divisor));
   pass.walk.add_to(step);
-  strategy.apply(step, pass.walk.outputs() * pass.chunks);
+  strategy.apply(step, pass.walk.outputs() * pass.chunks,
+                 ceil_div(pass.walk.length(), pass.chunks) * kPasses);
   return step;
 }
 
@@ -109,7 +112,7 @@ Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceW
   const int64_t least = cpu ? 16384 : lane ? 64 : 4096;  // elements that a part must have
   const int64_t by_rows = want / std::max<int64_t>(shape.rows, 1);
   const Expr wanted = std::max<int64_t>(1, std::min(by_rows, shape.length / least));
-  const int64_t most = (lane ? 1 : strategy.local) * (kCpuIterations / 4);
+  const int64_t most = (lane ? 1 : strategy.local) * (c.device.max_loop_iterations() / kPasses);
   if (!cpu || shape.longest <= most) return wanted;
   return max(wanted, ceil_div(walk.length(), most));
 }

@@ -48,7 +48,7 @@ void emit(const NodeContext& c, Builder& b, const Norm& norm) {
                        .passes = kPasses};
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
-    strategy.apply(step, norm.rows);
+    strategy.apply(step, norm.rows, norm.count * kPasses);
     tactics.push_back({.name = "row_norm_" + strategy.suffix(), .steps = {step}});
   }
   b.emit(std::move(tactics));

@@ -16,9 +16,10 @@ std::string RowStrategy::suffix() const {
   return "";
 }
 
-void RowStrategy::apply(Step& step, const Expr& rows) const {
+void RowStrategy::apply(Step& step, const Expr& rows, const Expr& walked) const {
   step.local_size = {local, 1, 1};
   step.subgroup_size = subgroup;
+  step.iterations = kind == Kind::kLane ? walked : ceil_div(walked, static_cast<int64_t>(local));
   step.grid = kind == Kind::kLane ? one_each(rows, local) : Grid::flat_groups(rows);
   step.defines.emplace_back("LANE", kind == Kind::kLane ? "1" : "0");
   step.defines.emplace_back("SUBGROUP", kind == Kind::kSubgroup ? "1" : "0");
@@ -26,7 +27,8 @@ void RowStrategy::apply(Step& step, const Expr& rows) const {
 }
 
 std::string row_too_long(const NodeContext& c, const Expr& length, int64_t passes) {
-  const int64_t most = kCpuIterations / passes * std::max(c.device.subgroup_size, 1u);
+  const int64_t most =
+      c.device.max_loop_iterations() / passes * std::max(c.device.subgroup_size, 1u);
   if (!c.device.is_cpu() || length.bounds(c.graph.symbols).first <= most) return "";
   return "[" + c.node.op + "] rows of " + length.str() + " elements; this device takes " +
          std::to_string(most);
@@ -40,7 +42,7 @@ std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowSh
   if (device.is_cpu()) {
     // A row per lane needs enough rows for both cores' lanes, and few enough iterations.
     const bool few = shape.rows < 4 * width && shape.length >= 2 * width;
-    const bool long_rows = shape.longest > kCpuIterations / shape.passes;
+    const bool long_rows = shape.longest > device.max_loop_iterations() / shape.passes;
     if ((few || long_rows) && shape.shuffles) {
       result.push_back({.kind = Kind::kSubgroup, .local = width, .subgroup = width});
     } else if (long_rows) {

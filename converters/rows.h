@@ -18,13 +18,10 @@ struct RowStrategy {
   uint32_t subgroup = 0;
 
   std::string suffix() const;  ///< for tactic names: "lane", "group256", "subgroup16"
-  /// Sets the workgroup, the grid for `rows` rows, and the defines LANE, SUBGROUP and HYBRID.
-  void apply(Step& step, const Expr& rows) const;
+  /// Sets the workgroup, the grid for `rows` rows, the loop iterations for `walked` elements (of all
+  /// passes over a row), and the defines LANE, SUBGROUP and HYBRID.
+  void apply(Step& step, const Expr& rows, const Expr& walked) const;
 };
-
-/// lavapipe ends every loop of an invocation once they made 65535 iterations together: a kernel
-/// that could need more must share the work out or count several elements an iteration.
-inline constexpr int64_t kCpuIterations = 60000;
 
 /// What decides: rows and length at typical sizes.
 struct RowShape {

@@ -46,6 +46,7 @@ void convert(const NodeContext& c, Builder& b, bool add) {
     axes += "AXIS(out_n" + n + ", index_n" + n + ", index_s" + n + ", source_s" + n + ") ";
   }
   step.defines.emplace_back("SCATTER_AXES", axes);
+  step.iterations = rank == 0 ? Expr(1) : reach.at(dim);
   emit_flat(b, std::move(step), product(out));
 }
 

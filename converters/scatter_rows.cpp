@@ -61,13 +61,15 @@ void emit(const NodeContext& c, Builder& b, const Scatter& s) {
   tactic.steps.push_back({.kernel = "scatter_chain",
                           .operands = {src("key", key), dst("head", head), dst("next", next)},
                           .params = {param("rows", rows), param("entries", entries)},
-                          .grid = one_each(rows + entries, 64)});
+                          .grid = one_each(rows + entries, 64),
+                          .iterations = entries});
   Step apply{.kernel = "scatter_rows",
              .defines = {{"ADD", s.add ? "1" : "0"}, {"BASE", s.base == kNoValue ? "0" : "1"}},
              .operands = {src("head", head), src("next", next), src("v", s.values),
                           dst("y", c.node.outputs[0])},
              .params = {param("elements", product(out)), param("entries", entries)},
-             .grid = one_each(product(out), 64)};
+             .grid = one_each(product(out), 64),
+             .iterations = entries};
   if (s.base != kNoValue) apply.operands.push_back(src("x", s.base));
   Walk of_y{.sizes = out, .targets = {{"row", s.row_of}, {"rest", s.rest}}};
   of_y.collapse();
@@ -80,9 +82,9 @@ void emit(const NodeContext& c, Builder& b, const Scatter& s) {
 }
 
 std::string too_many(const NodeContext& c, const Expr& rows, const Expr& entries) {
-  if (c.device.is_cpu() && entries.bounds(c.graph.symbols).first > kCpuIterations) {
+  if (entries.bounds(c.graph.symbols).first > c.device.max_loop_iterations()) {
     return "[" + c.node.op + "] " + entries.str() + " entries; this device takes " +
-           std::to_string(kCpuIterations);
+           std::to_string(c.device.max_loop_iterations());
   }
   const int64_t comparisons = typical(c.graph, rows) * typical(c.graph, entries);
   if (comparisons <= kMostComparisons) return "";

@@ -30,7 +30,7 @@ void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& b
   std::vector<Tactic> tactics;
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
-    strategy.apply(step, rows);
+    strategy.apply(step, rows, split.size * kPasses);
     tactics.push_back({.name = base.kernel + "_" + strategy.suffix(), .steps = {step}});
   }
   b.emit(std::move(tactics));

@@ -146,6 +146,13 @@ bool is_used(const Graph& graph, ValueId value) {
   });
 }
 
+std::string loops_too_long(const NodeContext& c, const Expr& iterations) {
+  const int64_t most = c.device.max_loop_iterations();
+  if (iterations.bounds(c.graph.symbols).first <= most) return "";
+  return "[" + c.node.op + "] " + iterations.str() + " loop iterations; " + c.device.name +
+         " makes " + std::to_string(most);
+}
+
 std::string floats_only(const NodeContext& c, const std::string& arg) {
   if (is_float(c.dtype(arg))) return "";
   return "[" + c.node.op + "] " + arg + " must be of a floating type; got " +

@@ -67,6 +67,10 @@ struct Step {
   /// push constants: lavapipe 22-25 takes only constants and push constants for uniform, so an
   /// address made from it becomes one scalar load. `id` must be below 32768.
   bool uniform_table = false;
+  /// Loop iterations that an invocation makes at most, all loops together, where their number comes
+  /// from a shape or an argument. Lowering refuses what the device cannot make
+  /// (DeviceProfile::max_loop_iterations); a symbolic number is compared when a shape is bound.
+  Expr iterations;
   /// Kernels for CPU drivers (kernels/lane.glsl, with uniform_table): <name>_lane and
   /// <name>_lane_store2 touch runs of neighbours that do not cross a multiple of `lane_row`.
   Expr lane_row;

@@ -3,6 +3,7 @@
 // built-in default, so that partitioning and the dry run need no device and no driver.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,11 @@ struct DeviceProfile {
   bool host_pointers = false;   ///< a host pointer is a device address (lavapipe)
 
   bool is_cpu() const { return type == DeviceType::kCpu; }
+  /// lavapipe silently ends every loop of an invocation once they made 65535 iterations together,
+  /// nested ones included. Some are kept back for loops of fixed length.
+  int64_t max_loop_iterations() const {
+    return is_cpu() ? 60000 : std::numeric_limits<int64_t>::max();
+  }
   bool operator==(const DeviceProfile&) const = default;
 
   std::string to_json() const;

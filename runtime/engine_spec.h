@@ -84,6 +84,9 @@ struct Dispatch {
   std::string module_path = {}, source = {};  ///< "layer1.0.conv1", "model.py:42"
   std::vector<std::string> ops = {};       ///< ATen operators computed here
   float time_us = 0;                       ///< measured by the tuner; 0: not timed
+  /// Loop iterations of an invocation, where a shape may ask for more than the device makes
+  /// (DeviceProfile::max_loop_iterations); 0: never.
+  Expr iterations = 0;
   bool operator==(const Dispatch&) const = default;
 };
 

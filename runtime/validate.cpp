@@ -159,6 +159,7 @@ void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program,
     for (const ParamWord& word : dispatch.words)
       if (const Expr* expr = std::get_if<Expr>(&word)) check_symbols_of(*expr, spec, where);
     for (const Expr& groups : dispatch.grid) check_symbols_of(groups, spec, where);
+    check_symbols_of(dispatch.iterations, spec, where);
     if (for_weights) check_constant(dispatch, where);
     if (dispatch.flat_grid && !(dispatch.grid[1] == Expr(1) && dispatch.grid[2] == Expr(1)))
       fail(where + " has a flat grid of more than one dimension");

@@ -102,6 +102,7 @@ class Encoder {
     to.set_source(text(from.source));
     for (const std::string& op : from.ops) to.add_ops(text(op));
     to.set_time_us(from.time_us);
+    to.set_iterations(code(from.iterations));
   }
 
  private:
@@ -163,6 +164,7 @@ class Decoder {
     to.source = text(from.source());
     for (const std::string& op : from.ops()) to.ops.push_back(text(op));
     to.time_us = from.time_us();
+    to.iterations = expr(from.iterations());
     return to;
   }
 

@@ -21,7 +21,8 @@ float tv_sign(float x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0; }
 /// Nearest, but for denormal results. GLSL promises 2.5 ULP, and that only for |b| <= 2^126.
 float tv_div(float a, float b) {
   const float scale = abs(b) > 4.2535296e37 && !tv_isinf(b) ? 0.25 : 1.0;
-  const float n = a * scale, d = b * scale, q = n / d;
+  // `precise`: drivers fold 0 / x to 0 and x / x to 1 otherwise.
+  precise float n = a * scale, d = b * scale, q = n / d;
   // One Newton step: drivers may be 2.5 ULP off, so that 3 / 3 is not 1.
   precise float rest = fma(-q, d, n);
   precise float better = fma(rest, 1.0 / d, q);

@@ -92,6 +92,8 @@ std::string pointwise_function(const PointwiseProgram& program, const std::strin
   }
   int32_t at = static_cast<int32_t>(program.inputs.size());
   for (const PointwiseInstr& instr : program.instrs) {
+    // Else drivers take x * 0 for 0, x + 0 and x * 1 for x and x - x for 0, whatever x is.
+    if (glsl_class(instr.result) == GlslClass::kFloat) body += "  precise";
     body += "  " + glsl_value_type(instr.result) + " v" + std::to_string(at++) + " = " +
             instruction(program, instr) + ";\n";
   }

@@ -196,4 +196,22 @@ const PointwiseRow* find_pointwise(std::string_view name) {
 
 std::span<const PointwiseRow> pointwise_rows() { return kRows; }
 
+int64_t pointwise_iterations(const PointwiseProgram& program) {
+  // Functions of arith.glsl and special.glsl with loops: 8 bits of a quotient, one bit of an
+  // exponent an iteration.
+  const auto calls = [](const char* text, const char* function) {
+    return text != nullptr && std::string_view(text).find(function) != std::string_view::npos;
+  };
+  int64_t total = 0;
+  for (const PointwiseInstr& instr : program.instrs) {
+    const PointwiseRow* row = find_pointwise(instr.function);
+    if (row == nullptr) continue;
+    for (const char* function : {"tv_fmod(", "tv_remainder(", "tv_div_floor("}) {
+      if (calls(row->on_float, function) && is_float(instr.compute)) total += 34;
+    }
+    if (calls(row->on_int, "tv_pow(") && !is_float(instr.compute)) total += 64;
+  }
+  return total;
+}
+
 }  // namespace tv

@@ -2,8 +2,11 @@
 // The pointwise functions that programs are made of: one row each. A new unary operator is one row
 // here (if its formula is new) and one in converters/pointwise_unary.cpp.
 
+#include <cstdint>
 #include <span>
 #include <string_view>
+
+#include "csrc/graph/pointwise_program.h"
 
 namespace tv {
 
@@ -28,5 +31,8 @@ struct PointwiseRow {
 /// The row called `name`; null where there is none.
 const PointwiseRow* find_pointwise(std::string_view name);
 std::span<const PointwiseRow> pointwise_rows();
+
+/// Loop iterations that computing a program once may make.
+int64_t pointwise_iterations(const PointwiseProgram& program);
 
 }  // namespace tv

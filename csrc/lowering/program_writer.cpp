@@ -4,6 +4,7 @@
 
 #include "csrc/codegen/kernel.h"
 #include "csrc/lowering/constant_steps.h"
+#include "csrc/lowering/tactics.h"
 
 namespace tv {
 
@@ -41,6 +42,9 @@ Dispatch ProgramWriter::make_dispatch(const Node& node, const StepRequest& reque
   dispatch.grid = step.grid.groups;
   dispatch.flat_grid = step.grid.flat;
   dispatch.words = std::move(kernel.words);
+  const Expr iterations = iterations_of(step, node);
+  const int64_t most = iterations.bounds(parts_.table.graph().symbols).second;
+  if (most > parts_.device.max_loop_iterations()) dispatch.iterations = iterations;
   if (!kernel.operands.empty() && kernel.operands.back() == kCheckOperand) {
     dispatch.words.back() = Expr(static_cast<int64_t>(parts_.spec.dispatches.size()));
   }

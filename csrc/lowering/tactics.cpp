@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
 #include "csrc/graph/strided.h"
 #include "runtime/error.h"
@@ -33,9 +34,15 @@ class NodeBuilder : public Builder {
 
 /// Why lowering cannot take a tactic that its converter offers, or "".
 std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& table,
-                    const Settings& settings) {
+                    const NodeContext& context) {
+  const Settings& settings = context.settings;
   std::set<ValueId> scratch;
   for (const Step& step : tactic.steps) {
+    const int64_t least = iterations_of(step, node).bounds(table.graph().symbols).first;
+    if (least > context.device.max_loop_iterations()) {
+      return "makes " + std::to_string(least) + " loop iterations; " + context.device.name +
+             " makes " + std::to_string(context.device.max_loop_iterations());
+    }
     for (const Operand& operand : step.operands) {
       const bool headed = node.prologue && !operand.write && !operand.plain &&
                           operand.value == node.input(node.prologue_arg);
@@ -66,6 +73,14 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
 
 }  // namespace
 
+Expr iterations_of(const Step& step, const Node& node) {
+  int64_t fused = 1;
+  for (const auto* program : {&node.prologue, &node.epilogue}) {
+    if (*program) fused += pointwise_iterations(**program);
+  }
+  return step.iterations * fused;
+}
+
 bool is_vec4_aligned(const ValueTable& table, ValueId id) {
   const Value& value = table.value(id);
   const View layout = table.layout(id);
@@ -95,10 +110,11 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
     throw Error(ErrorKind::kInternal, "[" + node.op + "] reached lowering without a converter");
   }
   NodeBuilder builder(node, table);
-  converter->convert(NodeContext{table.graph(), node, device, settings}, builder);
+  const NodeContext context{table.graph(), node, device, settings};
+  converter->convert(context, builder);
   NodeTactics result{builder.take(), 0};
   for (Tactic& tactic : result.offered) {
-    if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, settings);
+    if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, context);
   }
   result.chosen = choose_tactic(node, result.offered, settings);
   return result;

@@ -26,6 +26,9 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
 size_t choose_tactic(const Node& node, const std::vector<Tactic>& tactics,
                      const Settings& settings);
 
+/// Step::iterations with those of the programs that are fused into the node.
+Expr iterations_of(const Step& step, const Node& node);
+
 /// Where the operand `x` may use x_vec4: dense storage from a multiple of 16 bytes.
 bool is_vec4_aligned(const ValueTable& table, ValueId value);
 

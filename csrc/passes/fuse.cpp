@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
 #include "csrc/passes/fusion_graph.h"
 #include "csrc/passes/program_builder.h"
@@ -14,6 +15,7 @@ namespace {
 /// instruction registers (and, on a CPU driver, LLVM's time).
 struct Limits {
   size_t inputs = 8, instrs = 64, results = 4;
+  bool loops = true;  ///< functions with loops in heads and tails
 };
 
 bool is_pointwise(const Node& node) { return node.op == "tv::pointwise"; }
@@ -25,7 +27,7 @@ bool same_count(const Shape& a, const Shape& b) { return product(a) == product(b
 class Fuser {
  public:
   Fuser(Graph graph, const DeviceProfile& device) : g_(std::move(graph)) {
-    if (device.is_cpu()) limits_.instrs = 48;
+    if (device.is_cpu()) limits_ = {.instrs = 48, .loops = false};
   }
 
   Graph run() {
@@ -172,6 +174,11 @@ class Fuser {
     return built.inputs.size() <= limits.inputs && built.program->instrs.size() <= limits.instrs;
   }
 
+  /// A program with loops, computed for each element of a row, could pass a CPU driver's limit.
+  bool loops_too_much(const ProgramBuilder::Built& built) const {
+    return !limits_.loops && pointwise_iterations(*built.program) > 0;
+  }
+
   // --- tv::pointwise behind an anchor -----------------------------------------------------------
 
   void attach_tails() {
@@ -219,6 +226,7 @@ class Fuser {
     }
     ProgramBuilder::Built built = builder.build(builder.append(*tail.program, operands), result);
     if (!within(built, {limits_.inputs - 1, limits_.instrs / 2})) return false;
+    if (loops_too_much(built)) return false;
 
     Node fused = anchor;
     fused.name = joined_name(anchor, tail);
@@ -265,6 +273,7 @@ class Fuser {
     const std::vector<Ref> operands = input_refs(builder, head);
     ProgramBuilder::Built built = builder.build(builder.append(*head.program, operands));
     if (!within(built, {limits_.inputs - 2, limits_.instrs / 2})) return false;
+    if (loops_too_much(built)) return false;
 
     Node fused = reader;
     fused.name = joined_name(head, reader);

@@ -74,6 +74,31 @@ def test_index_put():
     check(function, tensor(7, 5), torch.tensor([3, 0, 6]), torch.tensor([1, 4, 2]), tensor(3, 5))
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put_of_later_dimensions(accumulate):
+    """Index tensors before, between and after sliced dimensions, as gradients of x[:, i] have them.
+    Without `accumulate` no two entries name one element."""
+    def function(x, i, j, v, w, u):
+        put = [aten.index_put(x, [None, i], v, accumulate),
+               aten.index_put(x, [None, None, i], w, accumulate),
+               aten.index_put(x, [None, i, j], w[:, 0], accumulate),
+               aten.index_put(x, [i, None, j], u, accumulate),
+               aten.index_put(x, [None, i[:, None], j], w[0], accumulate),
+               aten.index_put(x.transpose(0, 2), [None, i], w.transpose(0, 2)[:, :, :1],
+                              accumulate),
+               aten.index_put(x.half(), [None, i], v.half(), accumulate),
+               aten.index_put(x.long(), [None, None, i - 5], w.long(), accumulate)]
+        return put
+    check(function, tensor(5, 7, 11), torch.tensor([3, 0, 4]), torch.tensor([1, 4, 2]),
+          tensor(5, 3, 11, seed=1), tensor(5, 7, 3, seed=2), tensor(3, 7, seed=3))
+
+
+def test_sums_of_collisions_in_later_dimensions():
+    check(lambda x, i, v: (aten.index_put(x, [None, i], v, True),
+                           aten.index_put(x, [None, i % 5, i], v[:, :, 0], True)),
+          tensor(5, 7, 11), indices(113, size=7), tensor(5, 113, 11), length=113)
+
+
 def test_sums_of_collisions():
     check(lambda x, i, v: x.index_put((i,), v, accumulate=True), tensor(5, 11), indices(113,
         size=5),
@@ -85,6 +110,7 @@ def test_gradients():
     check_gradients(lambda w: (F.embedding(i, w), w[i], w.index_select(1, i), w.gather(0, i[None,
         :29])),
                     tensor(11, 29), length=41)
+    check_gradients(lambda w: (w[:, i], w[:, i, None], w.t()[i % 7, i]), tensor(11, 29), length=41)
     check_gradients(lambda w: F.embedding(i, w, padding_idx=3), tensor(11, 29), length=41)
 
 

@@ -269,3 +269,49 @@ def test_stated_errors():
         error = ((result[normal].double() - exact[normal]).abs() / ulp).max().item()
         assert error <= STATED[name], f"{name}: {error:.2f} ULP"
         assert torch.equal(torch.isnan(result), torch.isnan(exact)), name
+
+
+# Identities of real numbers that do not hold for nan, inf and -0; a driver must not use them.
+IDENTITIES = {
+    "x * 0": lambda x: x * 0, "0 * x": lambda x: 0.0 * x, "x * -0": lambda x: x * -0.0,
+    "x * 1": lambda x: x * 1, "x * -1": lambda x: x * -1, "x + 0": lambda x: x + 0,
+    "x + -0": lambda x: x + -0.0, "x - 0": lambda x: x - 0, "0 - x": lambda x: 0 - x,
+    "-0 - x": lambda x: -0.0 - x, "x - x": lambda x: x - x, "-x + x": lambda x: -x + x,
+    "0 / x": lambda x: 0 / x, "x / 1": lambda x: x / 1, "x / x": lambda x: x / x, "x / inf": lambda x: x / INF,
+    "x * inf": lambda x: x * INF, "x + inf": lambda x: x + INF, "x ** 0": lambda x: x ** 0,
+    "x ** 1": lambda x: x ** 1, "zeros * x": lambda x: torch.zeros_like(x) * x,
+    "zeros + x": lambda x: torch.zeros_like(x) + x, "ones * x": lambda x: torch.ones_like(x) * x,
+    "x * 0 + 1": lambda x: x * 0 + 1, "(x + 1) * 0": lambda x: (x + 1) * 0, "x * 2 - x - x": lambda x: x * 2 - x - x,
+    "add alpha 0": lambda x: torch.add(x, x, alpha=0), "sub alpha 1": lambda x: torch.sub(x, x),
+    "addcmul 0": lambda x: torch.addcmul(x, x, x, value=0), "lerp 0": lambda x: torch.lerp(x, x, 0.0),
+    "x % inf": lambda x: torch.fmod(x, INF), "max(x, x)": lambda x: torch.maximum(x, x), "--x": lambda x: x.neg().neg(),
+    "|-x|": lambda x: (-x).abs(), "sqrt(x * x)": lambda x: (x * x).sqrt(), "x == x": lambda x: (x == x).float(),
+    "x != x": lambda x: (x != x).float(), "x < x": lambda x: (x < x).float(), "x <= x": lambda x: (x <= x).float(),
+    "not x < 1": lambda x: (~(x < 1)).float(), "clamp": lambda x: x.clamp(-INF, INF),
+    "where": lambda x: torch.where(x == 0, x * 0, x * 1), "float literal": lambda x: x.float() * 0 + x.float(),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_identities_that_do_not_hold(dtype):
+    x = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.5, 3e4, -3e4, 6e-5], dtype=dtype)
+    compiled = torch.compile(lambda x: [f(x) for f in IDENTITIES.values()], backend="vulkan", fullgraph=True,
+                             options={"min_block_size": 1, "require_full_compilation": True})
+    for (name, function), result in zip(IDENTITIES.items(), compiled(x), strict=True):
+        expected = function(x)
+        torch.testing.assert_close(result, expected, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}")
+        number = ~torch.isnan(expected)
+        assert torch.equal(torch.signbit(result[number]), torch.signbit(expected[number])), (
+            name, result, expected)
+
+
+def test_identities_that_do_not_hold_one_by_one():
+    """The same, each in a kernel of its own: what a driver folds depends on what is around it."""
+    x = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.5])
+    for name in ("x * 0", "x + 0", "x - x", "0 / x", "x / x", "x * 1", "x - 0", "0 - x"):
+        function = IDENTITIES[name]
+        compiled = torch.compile(function, backend="vulkan", fullgraph=True, options={"min_block_size": 1})
+        result, expected = compiled(x), function(x)
+        torch.testing.assert_close(result, expected, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}")
+        number = ~torch.isnan(expected)
+        assert torch.equal(torch.signbit(result[number]), torch.signbit(expected[number])), name

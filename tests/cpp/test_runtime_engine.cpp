@@ -61,6 +61,25 @@ TEST(RuntimeEngine, ServesARangeOfShapes) {
   EXPECT_LT(engine->arena_bytes(small), engine->arena_bytes(large));
 }
 
+TEST(RuntimeEngine, RefusesLoopsThatTheDeviceWouldEnd) {
+  SpecBuilder b = tenfold(0, kUnbounded);
+  b.spec.dispatches[1].iterations = 100 * Expr::symbol(0);
+  auto engine = Engine::create(open_device(""), b.spec);
+  const auto set = engine->prepare_weights({});
+  expect_tenfold(*engine, *set, 600, 2);
+  if (!profile(*engine->device()).is_cpu()) GTEST_SKIP() << "this device makes any loop";
+  try {
+    expect_tenfold(*engine, *set, 601, 2);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+    EXPECT_NE(std::string(error.what()).find("[second] needs 60100 loop iterations"),
+              std::string::npos)
+        << error.what();
+  }
+  expect_tenfold(*engine, *set, 3, 2);
+}
+
 TEST(RuntimeEngine, KeepsRecordingsOfRecentShapesOnly) {
   auto engine = Engine::create(open_device(""), tenfold(1, 1000).spec);
   const auto set = engine->prepare_weights({});
