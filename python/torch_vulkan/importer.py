@@ -20,6 +20,7 @@ from .fx_nodes import (
     source_of,
 )
 from .precision import Precision
+from .scalars import is_host_scalar
 from .strides import promised
 from .symbols import Inexpressible, SymbolTable
 
@@ -114,7 +115,9 @@ class Importer:
                 self._set_outputs(node)
             elif is_getitem(node):
                 self._values[node] = self._pick(node)
-            elif node.op in ("call_function", "call_module") and not is_size_arithmetic(node):
+            elif is_size_arithmetic(node) or is_host_scalar(node):
+                continue  # PyTorch's; tensors that an engine reads become inputs when they are read
+            elif node.op in ("call_function", "call_module"):
                 self._add_node(node)
         return self._result
 
@@ -174,7 +177,7 @@ class Importer:
                 continue
             seen.add(value)
             ids = self._values.get(value)
-            if not isinstance(ids, int):
+            if not isinstance(ids, int) or is_host_scalar(value):
                 continue
             tensor = self._tensor(value)
             if self._precision:
@@ -251,7 +254,7 @@ class Importer:
         for n in waiting:
             if isinstance(self._values.get(n), (int, list)):
                 found[n] = None
-            elif is_size_arithmetic(n):
+            elif is_size_arithmetic(n) or is_host_scalar(n):
                 waiting.extend(n.all_input_nodes)
         return list(found)
 
@@ -322,6 +325,8 @@ class Importer:
     def _tensor_id(self, node, value):
         if value is None:
             return None
+        if isinstance(value, fx.Node) and is_host_scalar(value) and value not in self._values:
+            self._add_leaf(value)
         if isinstance(value, fx.Node) and isinstance(self._values.get(value), int):
             return self._values[value]
         if isinstance(self._plain(value), (int, float)):

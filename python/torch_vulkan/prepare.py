@@ -9,6 +9,7 @@ from torch.utils._sympy import functions as sf
 
 from . import compat
 from .fx_nodes import is_getitem, is_size_arithmetic
+from .scalars import mark_host_scalars
 from .strides import is_dense
 
 aten = torch.ops.aten
@@ -20,6 +21,7 @@ def prepare(module: fx.GraphModule, user_outputs: int) -> None:
     drop_copies_of_constants(module.graph)
     compute_sizes_from_inputs(module.graph)
     keep_returned_views(module.graph, user_outputs)
+    mark_host_scalars(module.graph)
     module.graph.lint()
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from torch_vulkan import compilations
 
-from helpers import assert_same, check, engines, vulkan
+from helpers import assert_same, check, engines, flat, vulkan
 
 
 def layer(x, w):
@@ -137,6 +137,75 @@ def test_a_size_that_only_a_number_gives():
     assert all(c.native == [] for c in compilations.compilations())
 
 
+NUMBERS = {
+    "times": lambda x, s: torch.relu(x) * s,
+    "plus": lambda x, s: x + s,
+    "power": lambda x, s: x / (s ** 0.5) + s ** 2,
+    "arithmetic": lambda x, s: x * (1 / s + s * s - 3) + (s - 1),
+    "with a size": lambda x, s: x * (s / x.shape[0]) + (x.shape[1] ** 0.5) * x,
+    "compared": lambda x, s: torch.where(x > s, x, x * s),
+    "several uses": lambda x, s: torch.softmax(x * s, -1) @ (x.t() * s) + s,
+    "returned": lambda x, s: (torch.relu(x) * s, torch.tensor(1.0, dtype=torch.float64) * s, s),
+    "float64 beside it": lambda x, s: (x.double() * s, torch.relu(x) * s),
+    "float16": lambda x, s: x.half() * s,
+    "integers": lambda x, s: (x * 10).long() * s,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_keep_their_precision(name):
+    """A float argument is a float64 tensor in the graph; results are those of the number itself."""
+    function = NUMBERS[name]
+    fast = vulkan(function, dynamic=True)
+    with torch.no_grad():
+        for n, s in ((5, 0.1), (7, 2.5), (5, 1e-7), (9, 16777217.0)):
+            x = torch.randn(n, 4)
+            assert_same(fast(x, s), function(x, s))
+
+
+def test_numbers_stay_outside_of_engines():
+    """They are PyTorch's, as sizes are: one engine for every value, and nothing counts as native."""
+    fast = vulkan(NUMBERS["arithmetic"], dynamic=True, require_full_compilation=True)
+    with torch.no_grad():
+        for s in (0.1, 2.5, 7.0):
+            x = torch.randn(5, 4)
+            assert torch.equal(fast(x, s), NUMBERS["arithmetic"](x, s))
+    made = compilations.compilations()
+    assert built() == len(made) == 1 and made[0].native == []
+    assert made[0].covered_nodes == made[0].compute_nodes
+
+
+def test_gradients_with_a_number():
+    def function(x, s):
+        return (torch.tanh(x * s) / s).sum()
+
+    fast = vulkan(function, dynamic=True)
+    for s in (0.3, 1.7):
+        a = torch.linspace(-2, 2, 35).view(5, 7).requires_grad_()
+        b = a.detach().clone().requires_grad_()
+        function(a, s).backward()
+        fast(b, s).backward()
+        torch.testing.assert_close(b.grad, a.grad)
+
+
+def test_yolo_with_dynamic_images():
+    """Batch, height and width at once: concatenations, upsampling and views of several sizes."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
+    from yolov5s import YOLOv5s
+
+    torch.manual_seed(0)
+    model = YOLOv5s().eval()
+    fast = torch.compile(model, backend="vulkan", dynamic=True)
+    with torch.no_grad():
+        for n, h, w in ((2, 64, 96), (3, 96, 64), (2, 128, 128), (4, 64, 160)):
+            x = torch.rand(n, 3, h, w)
+            want, got = model(x), fast(x)
+            for a, b in zip(flat(got), flat(want), strict=True):
+                assert a.shape == b.shape
+                assert (a - b).abs().max() <= 1e-4 * b.abs().max(), (n, h, w)
+    assert built() == 1
+
+
 @pytest.mark.parametrize("name", ["ResNet-50", "GPT-2"])
 def test_networks_with_a_dynamic_batch(name):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -151,3 +220,5 @@ def test_networks_with_a_dynamic_batch(name):
             error = (fast(**inputs)[0] - want).abs().max() / want.abs().max()
             assert error < 1e-4, (batch, error)
     assert built() == 1
+    (made,) = compilations.compilations()
+    assert made.covered_nodes == made.compute_nodes

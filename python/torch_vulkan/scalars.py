@@ -1,0 +1,59 @@
+"""Arithmetic on Python's numbers that torch.compile(dynamic=True) turned into tensors.
+
+A float that a compiled function takes becomes a 0-d float64 tensor, arithmetic on it stays float64,
+and only what meets a float32 tensor is converted - as eager does it with the number. Such nodes are
+of no size, so PyTorch computes them, exactly as they stand; the engine takes the converted number.
+"""
+
+import torch
+from torch import fx
+
+from . import compat
+from .fx_nodes import has_effect
+from .symbols import is_symbolic_scalar
+
+_KEY = "torch_vulkan_host_scalar"
+
+
+def is_host_scalar(node: fx.Node) -> bool:
+    """True for a node that `mark_host_scalars` found to be arithmetic on numbers."""
+    return node.meta.get(_KEY, False)
+
+
+def mark_host_scalars(graph: fx.Graph) -> None:
+    """Marks the nodes that compute 0-d float64 tensors on the CPU from nothing but such tensors and
+    sizes, the conversions to other types that end them, and those of sizes that begin them."""
+    for node in graph.nodes:
+        is_float64 = _is_float64(node) or any(map(_is_float64, node.all_input_nodes))
+        if not _is_scalar_operator(node) or not is_float64:
+            continue
+        inputs = node.all_input_nodes
+        if all(_is_number(n) or _is_size_as_tensor(n) for n in inputs):
+            for n in (node, *filter(_is_size_as_tensor, inputs)):
+                n.meta[_KEY] = True
+
+
+def _is_scalar(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return (isinstance(value, torch.Tensor) and value.dim() == 0 and value.device.type == "cpu"
+            and value.layout == torch.strided)
+
+
+def _is_float64(node: fx.Node) -> bool:
+    return _is_scalar(node) and node.meta["val"].dtype == torch.float64
+
+
+def _is_number(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return is_host_scalar(node) or is_symbolic_scalar(value) or (
+        node.op == "placeholder" and _is_float64(node))
+
+
+def _is_scalar_operator(node: fx.Node) -> bool:
+    return (node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+            and _is_scalar(node) and not has_effect(node)
+            and not compat.depends_on_data(node.meta["val"]))
+
+
+def _is_size_as_tensor(node: fx.Node) -> bool:
+    return node.target is torch.ops.aten.scalar_tensor.default and _is_scalar_operator(node)
