@@ -66,8 +66,11 @@ Tactic reference_tactic(const NodeContext& c, const ConvShape& s) {
 
 void convert(const NodeContext& c, Builder& b) {
   const ConvShape s = conv_shape(c, b);
-  b.emit({conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s), tiled_tactic(c, s),
-          reference_tactic(c, s)});
+  std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s)};
+  for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
+  tactics.push_back(tiled_tactic(c, s));
+  tactics.push_back(reference_tactic(c, s));
+  b.emit(std::move(tactics));
 }
 
 bool constant_list(const Node& node, const char* name) {

@@ -1,13 +1,15 @@
 // Times every tactic of convolutions and compares each with float64, without Python or torch.
 //
-//   conv_tactics [--gpu] [--errors] [--tactic PREFIX]... PROBLEM...
+//   conv_tactics [--gpu] [--errors] [--glsl DIR] [--tactic PREFIX]... PROBLEM...
 //
 // PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,r] - r: with a residual and ReLU. --gpu: the
-// tactics of GPUs on a CPU driver. --errors: no timing. One line a tactic: µs of a dependent sequence of its dispatches,
+// tactics of GPUs on a CPU driver. --errors: no timing. --glsl: only write the text
+// of the kernels, as for a GPU with matrix units. One line a tactic: µs of a dependent sequence of its dispatches,
 // TFLOP/s, errors.
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 
 #include "runtime/dtype.h"
@@ -65,6 +67,22 @@ void measure(const ConvProblem& problem, const std::shared_ptr<Device>& device,
   }
 }
 
+void write_texts(const ConvProblem& problem, DeviceProfile profile, const std::string& dir) {
+  profile = as_gpu(profile);
+  profile.max_shared_bytes = 49152;
+  profile.max_workgroup_invocations = 1024;
+  profile.compute_units = 132;
+  profile.min_subgroup_size = profile.max_subgroup_size = profile.subgroup_size = 32;
+  for (const char* type : {"float16", "bfloat16"}) {
+    profile.coop_matrices.push_back({16, 16, 16, type, type, "float32", "float32"});
+  }
+  int i = 0;
+  for (const auto& [name, text] : kernel_texts(problem, {}, profile)) {
+    const std::string file = dir + "/" + std::to_string(i++) + "_" + name + ".comp";
+    std::ofstream(file) << text;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -72,13 +90,18 @@ int main(int argc, char** argv) {
   DeviceProfile used = profile(*device);
   std::vector<std::string> prefixes;
   bool timed = true;
+  std::string glsl_dir;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--gpu") == 0) {
       used = as_gpu(used);
     } else if (std::strcmp(argv[i], "--errors") == 0) {
       timed = false;
+    } else if (std::strcmp(argv[i], "--glsl") == 0 && i + 1 < argc) {
+      glsl_dir = argv[++i];
     } else if (std::strcmp(argv[i], "--tactic") == 0 && i + 1 < argc) {
       prefixes.emplace_back(argv[++i]);
+    } else if (!glsl_dir.empty()) {
+      write_texts(parse(argv[i]), used, glsl_dir);
     } else {
       measure(parse(argv[i]), device, used, prefixes, timed);
     }

@@ -9,6 +9,8 @@
 
 #include "converters/steps.h"
 #include "csrc/compile.h"
+#include "csrc/codegen/kernel.h"
+#include "csrc/lowering/requests.h"
 #include "csrc/lowering/tactics.h"
 
 namespace tv::test {
@@ -134,6 +136,22 @@ std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Set
     list.push_back({t.name, t.refusal});
   }
   return list;
+}
+
+std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem& problem,
+                                                              const Settings& settings,
+                                                              const DeviceProfile& profile) {
+  const Graph graph = problem.graph();
+  ValueTable table(graph);
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const Tactic& t : convert_node(graph.nodes[0], table, profile, settings).offered) {
+    for (size_t i = 0; i < t.steps.size(); ++i) {
+      const StepRequest request = make_request(graph.nodes[0], t.steps[i], table);
+      texts.emplace_back(t.name + "." + std::to_string(i),
+                         generate_kernel(request.kernel, settings, profile).glsl);
+    }
+  }
+  return texts;
 }
 
 EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& tactic,

@@ -38,6 +38,12 @@ struct OfferedTactic {
 std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
                                            const DeviceProfile& profile);
 
+/// The text of every kernel of every tactic that the converter describes, whether or not it applies
+/// to this glslang: name of the tactic and number of the step.
+std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem& problem,
+                                                              const Settings& settings,
+                                                              const DeviceProfile& profile);
+
 /// The numbers of a problem as the device stores them.
 class ConvData {
  public:
