@@ -67,6 +67,7 @@ Tactic reference_tactic(const NodeContext& c, const ConvShape& s) {
 void convert(const NodeContext& c, Builder& b) {
   const ConvShape s = conv_shape(c, b);
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s)};
+  for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   tactics.push_back(tiled_tactic(c, s));
   tactics.push_back(reference_tactic(c, s));

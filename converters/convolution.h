@@ -43,4 +43,8 @@ Tactic conv_depthwise_tactic(const NodeContext& context, Builder& builder, const
 std::vector<Tactic> conv_matrix_tactics(const NodeContext& context, Builder& builder,
                                         const ConvShape& shape);
 
+/// Tactics of GPUs where each group has one input channel (convolution_depthwise.cpp).
+std::vector<Tactic> conv_depthwise_tactics(const NodeContext& context, const Builder& builder,
+                                           const ConvShape& shape);
+
 }  // namespace tv

@@ -225,7 +225,7 @@ std::vector<Tactic> conv_matrix_tactics(const NodeContext& c, Builder& b, const 
   const bool known = s.ic.constant() && s.oc.constant() && s.taps().constant();
   if (!pieces || !plane || !known || c.device.coop_matrices.empty()) return {};
   const Problem q = problem_of(c, b, s, *pieces);
-  if (q.oc < 8 || (pieces->count > 1 && q.ic * q.taps < kShortestSplit)) return {};
+  if (q.oc < 8 || q.ic < 3 || (pieces->count > 1 && q.ic * q.taps < kShortestSplit)) return {};
   std::vector<Tile> tiles = pieces->count > 1 ? tiles_32() : tiles_16();
   std::stable_sort(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& t) {
     return expected_us(q, a) < expected_us(q, t);

@@ -163,7 +163,7 @@ void main() {
   const uint first_chunk = wk * share * CHUNKS + sharer / BN;
   const uint to = wk * 2 * STAGE + sharer % BN * LD + sharer / BN;
   const uint from = wk * 2 * STAGE + wn * WN * LD;
-  const tv_units pw = tv_units(packed_ptr) +
+  tv_units pw = tv_units(packed_ptr) +
                       ((g * m_lines + m0 / 16 + wm * COUNT_M) * LINE + wk * share * (KS * UNIT) + lane);
 
   Sums acc[COUNT_M][COUNT_N];
