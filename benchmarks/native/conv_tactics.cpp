@@ -36,32 +36,23 @@ ConvProblem parse(const std::string& text) {
   return p;
 }
 
-bool wanted(const std::string& name, const std::vector<std::string>& prefixes) {
-  for (const std::string& prefix : prefixes) {
-    if (name.starts_with(prefix)) return true;
-  }
-  return prefixes.empty();
-}
-
 void measure(const ConvProblem& problem, const std::shared_ptr<Device>& device,
              const DeviceProfile& profile, const std::vector<std::string>& prefixes, bool timed) {
   std::printf("== %s, %.1f MFLOP\n", problem.str().c_str(), problem.flops() * 1e-6);
   ConvData data(problem);
-  for (const OfferedTactic& tactic : offered_tactics(problem, {}, profile)) {
-    if (!wanted(tactic.name, prefixes)) continue;
-    if (!tactic.refusal.empty()) {
-      std::printf("   %-40s %s\n", tactic.name.c_str(), tactic.refusal.c_str());
+  for (const Candidate& c : candidates(problem, device, {}, profile, prefixes)) {
+    if (!c.engine) {
+      std::printf("   %-40s %s%s\n", c.name.c_str(), c.failed ? "FAILED: " : "", c.problem.c_str());
       continue;
     }
     try {
-      const EngineSpec spec = compile_with_tactic(problem, tactic.name, {}, profile);
-      const auto errors = data.run(Engine::create(device, spec), 2000);
-      const double us = timed ? data.time_us(device, spec) : 0;
+      const auto errors = data.run(c.engine, 2000);
+      const double us = timed ? data.time_us(device, c.spec) : 0;
       std::printf("   %-40s %9.2f us %8.2f TFLOP/s  err %.1e (norm %.1e), %zu dispatches\n",
-                  tactic.name.c_str(), us, timed ? problem.flops() / us * 1e-6 : 0, errors.largest,
-                  errors.norm, spec.dispatches.size());
+                  c.name.c_str(), us, timed ? problem.flops() / us * 1e-6 : 0, errors.largest,
+                  errors.norm, c.spec.dispatches.size());
     } catch (const std::exception& e) {
-      std::printf("   %-40s FAILED: %s\n", tactic.name.c_str(), e.what());
+      std::printf("   %-40s FAILED: %s\n", c.name.c_str(), e.what());
     }
     std::fflush(stdout);
   }

@@ -1,11 +1,13 @@
 #include "tests/cpp/conv_problem.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "converters/steps.h"
 #include "csrc/compile.h"
@@ -161,6 +163,37 @@ EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& ta
   spec.runs_on.clear();
   spec.tuned_for.clear();
   return spec;
+}
+
+std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_ptr<Device>& device,
+                                  const Settings& settings, const DeviceProfile& profile,
+                                  const std::vector<std::string>& prefixes) {
+  std::vector<Candidate> list;
+  for (const OfferedTactic& t : offered_tactics(problem, settings, profile)) {
+    const bool wanted =
+        prefixes.empty() || std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) {
+          return t.name.starts_with(p);
+        });
+    if (wanted) list.push_back({.name = t.name, .problem = t.refusal});
+  }
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < list.size(); i = next++) {
+      Candidate& c = list[i];
+      if (!c.problem.empty()) continue;
+      try {
+        c.spec = compile_with_tactic(problem, c.name, settings, profile);
+        c.engine = Engine::create(device, c.spec);
+      } catch (const std::exception& e) {
+        c.problem = e.what();
+        c.failed = true;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  for (std::thread& t : threads) t.join();
+  return list;
 }
 
 DeviceProfile as_gpu(DeviceProfile profile) {

@@ -38,6 +38,19 @@ struct OfferedTactic {
 std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
                                            const DeviceProfile& profile);
 
+/// A tactic's engine, or why there is none.
+struct Candidate {
+  std::string name, problem;
+  bool failed = false;  ///< `problem` is an error and not a refusal
+  EngineSpec spec;
+  std::shared_ptr<Engine> engine;
+};
+/// Engines of the tactics whose names begin with one of `prefixes` (none: of all), made in parallel:
+/// drivers take seconds for large kernels.
+std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_ptr<Device>& device,
+                                  const Settings& settings, const DeviceProfile& profile,
+                                  const std::vector<std::string>& prefixes = {});
+
 /// The text of every kernel of every tactic that the converter describes, whether or not it applies
 /// to this glslang: name of the tactic and number of the step.
 std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem& problem,

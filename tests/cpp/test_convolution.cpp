@@ -34,18 +34,24 @@ double limit_of(DType dtype) {
   return dtype == DType::kF32 ? 1e-6 : dtype == DType::kF16 ? 1e-3 : 8e-3;
 }
 
+/// The device as it is and, where that is a CPU, as a GPU would be seen.
+std::vector<DeviceProfile> profiles(const DeviceProfile& device) {
+  if (!device.is_cpu()) return {device};
+  return {device, as_gpu(device)};
+}
+
 TEST(Convolution, EveryTacticAgreesWithFloat64) {
   const auto device = open_device("");
   int64_t runs = 0;
   for (const ConvProblem& problem : problems()) {
     ConvData data(problem);
-    for (const DeviceProfile& p : {profile(*device), as_gpu(profile(*device))}) {
-      for (const OfferedTactic& tactic : offered_tactics(problem, {}, p)) {
-        if (!tactic.refusal.empty()) continue;
-        SCOPED_TRACE(problem.str() + ": " + tactic.name);
-        const EngineSpec spec = compile_with_tactic(problem, tactic.name, {}, p);
-        ASSERT_EQ(spec.dispatches.back().tactic, tactic.name);
-        EXPECT_LE(data.run(Engine::create(device, spec)).largest, limit_of(problem.dtype));
+    for (const DeviceProfile& p : profiles(profile(*device))) {
+      for (const Candidate& c : candidates(problem, device, {}, p)) {
+        SCOPED_TRACE(problem.str() + ": " + c.name);
+        EXPECT_FALSE(c.failed) << c.problem;
+        if (!c.engine) continue;
+        EXPECT_EQ(c.spec.dispatches.back().tactic, c.name);
+        EXPECT_LE(data.run(c.engine).largest, limit_of(problem.dtype));
         ++runs;
       }
     }
@@ -59,12 +65,10 @@ TEST(Convolution, LongSumsStayAccurate) {
   for (const int64_t k : {1, 3}) {
     const ConvProblem problem{.ic = 1024, .h = 7, .w = 7, .oc = 32, .kh = k, .kw = k, .pad = k / 2};
     ConvData data(problem);
-    for (const DeviceProfile& p : {profile(*device), as_gpu(profile(*device))}) {
-      for (const OfferedTactic& tactic : offered_tactics(problem, {}, p)) {
-        if (!tactic.refusal.empty()) continue;
-        SCOPED_TRACE(problem.str() + ": " + tactic.name);
-        const auto engine = Engine::create(device, compile_with_tactic(problem, tactic.name, {}, p));
-        EXPECT_LE(data.run(engine).norm, 3.5e-7);
+    for (const DeviceProfile& p : profiles(profile(*device))) {
+      for (const Candidate& c : candidates(problem, device, {}, p)) {
+        SCOPED_TRACE(problem.str() + ": " + c.name);
+        if (c.engine) EXPECT_LE(data.run(c.engine).norm, 3.5e-7);
       }
     }
   }
