@@ -68,7 +68,8 @@ TEST(Convolution, LongSumsStayAccurate) {
     for (const DeviceProfile& p : profiles(profile(*device))) {
       for (const Candidate& c : candidates(problem, device, {}, p)) {
         SCOPED_TRACE(problem.str() + ": " + c.name);
-        if (c.engine) EXPECT_LE(data.run(c.engine).norm, 3.5e-7);
+        if (!c.engine) continue;
+        EXPECT_LE(data.run(c.engine).norm, 3.5e-7);
       }
     }
   }
