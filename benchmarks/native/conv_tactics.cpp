@@ -1,18 +1,20 @@
 // Times every tactic of convolutions and compares each with float64, without Python or torch.
 //
-//   conv_tactics [--gpu] [--errors] [--glsl DIR] [--tactic PREFIX]... PROBLEM...
+//   conv_tactics [--tactic PREFIX]... [--tf32] [--first N] [--errors] [--json] [--gpu]
+//                [--glsl DIR] PROBLEM...
 //
-// PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,r] - r: with a residual and ReLU. --gpu: the
-// tactics of GPUs on a CPU driver. --errors: no timing. --glsl: only write the text
-// of the kernels, as for a GPU with matrix units. One line a tactic: µs of a dependent sequence of its dispatches,
+// PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,r] - r: with a residual and ReLU. --tf32:
+// disable_tf32=False. --first: only so many of the tactics that apply. --errors: no times. --gpu: the
+// tactics of GPUs on a CPU driver. --glsl: only write the kernels' text, as for a GPU with matrix
+// units. One line a tactic, in the rule's order: µs of a dependent sequence of its dispatches,
 // TFLOP/s, errors.
 
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "runtime/dtype.h"
+#include "runtime/json.h"
 #include "tests/cpp/conv_problem.h"
 
 namespace {
@@ -36,25 +38,60 @@ ConvProblem parse(const std::string& text) {
   return p;
 }
 
+/// What is asked for besides the problems.
+struct Options {
+  std::vector<std::string> prefixes;
+  Settings settings;
+  size_t first = SIZE_MAX;
+  bool gpu = false, timed = true, json = false;
+  std::string glsl_dir;
+};
+
+/// What was measured of one tactic.
+struct Result {
+  double us = 0;
+  ConvData::Errors errors;
+  size_t dispatches = 0;
+};
+
+void print(const ConvProblem& problem, const std::string& tactic, const Result& r, bool json) {
+  const double tflops = r.us > 0 ? problem.flops() / r.us * 1e-6 : 0;
+  if (json) {
+    const Json::Object line = {{"tactic", tactic},
+                               {"us", r.us},
+                               {"tflops", tflops},
+                               {"error", r.errors.largest},
+                               {"error_norm", r.errors.norm},
+                               {"dispatches", static_cast<int64_t>(r.dispatches)}};
+    std::printf("%s\n", Json(line).dump().c_str());
+  } else {
+    std::printf("   %-40s %9.2f us %8.2f TFLOP/s  err %.1e (norm %.1e), %zu dispatches\n",
+                tactic.c_str(), r.us, tflops, r.errors.largest, r.errors.norm, r.dispatches);
+  }
+  std::fflush(stdout);
+}
+
 void measure(const ConvProblem& problem, const std::shared_ptr<Device>& device,
-             const DeviceProfile& profile, const std::vector<std::string>& prefixes, bool timed) {
-  std::printf("== %s, %.1f MFLOP\n", problem.str().c_str(), problem.flops() * 1e-6);
+             const Options& options) {
+  if (!options.json) {
+    std::printf("== %s, %.1f MFLOP\n", problem.str().c_str(), problem.flops() * 1e-6);
+  }
+  const DeviceProfile used = options.gpu ? as_gpu(profile(*device)) : profile(*device);
   ConvData data(problem);
-  for (const Candidate& c : candidates(problem, device, {}, profile, prefixes)) {
+  for (const Candidate& c : candidates(problem, device, options.settings, used, options.prefixes, options.first)) {
     if (!c.engine) {
+      if (options.json) continue;
       std::printf("   %-40s %s%s\n", c.name.c_str(), c.failed ? "FAILED: " : "", c.problem.c_str());
       continue;
     }
     try {
-      const auto errors = data.run(c.engine, 2000);
-      const double us = timed ? data.time_us(device, c.spec) : 0;
-      std::printf("   %-40s %9.2f us %8.2f TFLOP/s  err %.1e (norm %.1e), %zu dispatches\n",
-                  c.name.c_str(), us, timed ? problem.flops() / us * 1e-6 : 0, errors.largest,
-                  errors.norm, c.spec.dispatches.size());
+      Result r{.errors = data.run(c.engine, 2000)};
+      r.us = options.timed ? data.time_us(device, c.spec) : 0;
+      r.dispatches = c.spec.dispatches.size();
+      print(problem, c.name, r, options.json);
     } catch (const std::exception& e) {
-      std::printf("   %-40s FAILED: %s\n", c.name.c_str(), e.what());
+      std::fprintf(stderr, "   %-40s FAILED: %s\n", c.name.c_str(), e.what());
     }
-    std::fflush(stdout);
   }
 }
 
@@ -78,23 +115,27 @@ void write_texts(const ConvProblem& problem, DeviceProfile profile, const std::s
 
 int main(int argc, char** argv) {
   const auto device = open_device("");
-  DeviceProfile used = profile(*device);
-  std::vector<std::string> prefixes;
-  bool timed = true;
-  std::string glsl_dir;
+  Options options;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--gpu") == 0) {
-      used = as_gpu(used);
-    } else if (std::strcmp(argv[i], "--errors") == 0) {
-      timed = false;
-    } else if (std::strcmp(argv[i], "--glsl") == 0 && i + 1 < argc) {
-      glsl_dir = argv[++i];
-    } else if (std::strcmp(argv[i], "--tactic") == 0 && i + 1 < argc) {
-      prefixes.emplace_back(argv[++i]);
-    } else if (!glsl_dir.empty()) {
-      write_texts(parse(argv[i]), used, glsl_dir);
+    const std::string arg = argv[i];
+    if (arg == "--gpu") {
+      options.gpu = true;
+    } else if (arg == "--errors") {
+      options.timed = false;
+    } else if (arg == "--tf32") {
+      options.settings.disable_tf32 = false;
+    } else if (arg == "--json") {
+      options.json = true;
+    } else if (arg == "--first" && i + 1 < argc) {
+      options.first = std::stoul(argv[++i]);
+    } else if (arg == "--glsl" && i + 1 < argc) {
+      options.glsl_dir = argv[++i];
+    } else if (arg == "--tactic" && i + 1 < argc) {
+      options.prefixes.emplace_back(argv[++i]);
+    } else if (!options.glsl_dir.empty()) {
+      write_texts(parse(arg), profile(*device), options.glsl_dir);
     } else {
-      measure(parse(argv[i]), device, used, prefixes, timed);
+      measure(parse(arg), device, options);
     }
   }
   return 0;

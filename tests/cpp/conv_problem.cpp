@@ -167,14 +167,16 @@ EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& ta
 
 std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_ptr<Device>& device,
                                   const Settings& settings, const DeviceProfile& profile,
-                                  const std::vector<std::string>& prefixes) {
+                                  const std::vector<std::string>& prefixes, size_t first) {
   std::vector<Candidate> list;
   for (const OfferedTactic& t : offered_tactics(problem, settings, profile)) {
     const bool wanted =
         prefixes.empty() || std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) {
           return t.name.starts_with(p);
         });
-    if (wanted) list.push_back({.name = t.name, .problem = t.refusal});
+    if (!wanted) continue;
+    if (t.refusal.empty() && first-- == 0) break;
+    list.push_back({.name = t.name, .problem = t.refusal});
   }
   std::atomic<size_t> next{0};
   const auto work = [&] {

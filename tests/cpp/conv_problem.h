@@ -45,11 +45,12 @@ struct Candidate {
   EngineSpec spec;
   std::shared_ptr<Engine> engine;
 };
-/// Engines of the tactics whose names begin with one of `prefixes` (none: of all), made in parallel:
-/// drivers take seconds for large kernels.
+/// Engines of the tactics whose names begin with one of `prefixes` (none: of all), the `first`
+/// of those that apply, made in parallel: drivers take seconds for large kernels.
 std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_ptr<Device>& device,
                                   const Settings& settings, const DeviceProfile& profile,
-                                  const std::vector<std::string>& prefixes = {});
+                                  const std::vector<std::string>& prefixes = {},
+                                  size_t first = SIZE_MAX);
 
 /// The text of every kernel of every tactic that the converter describes, whether or not it applies
 /// to this glslang: name of the tactic and number of the step.
