@@ -3,12 +3,12 @@
     python benchmarks/conv.py [--json FILE] [--tactics N] [--batch 1 16] [--dtype float16 float32]
                               [--network NAME]... [--only TEXT]
 
-Every convolution that ResNet-50, MobileNetV2, EfficientNet-B0 and ViT-B/16 hold, once, with the number
-of times it occurs; bias and, where `+r` stands, a residual and ReLU are fused on our side. Vulkan's
-times are those of dependent dispatches (benchmarks/native/conv_tactics, built here), torch's those of
-a CUDA graph, or of the host where there is no CUDA. Errors are against float64, relative to the largest
-result. --tactics: how many of the rule's tactics to time; the fastest counts, the rule's own stands
-beside it. The last lines add up each network.
+Every convolution that ResNet-50, MobileNetV2, EfficientNet-B0 and ViT-B/16 hold, once, with its bias.
+Vulkan's times are those of dependent dispatches (benchmarks/native/conv_tactics, built here),
+torch's those of a CUDA graph, or of the host where there is no CUDA. Errors are against float64,
+relative to the largest result. --tactics: how many of the rule's tactics to time; the fastest
+counts, the rule's own stands beside it. After each dtype and batch the networks' sums, each
+convolution as often as it occurs.
 """
 
 import argparse
@@ -85,10 +85,9 @@ def torch_result(shape, batch, dtype, tf32):
         return F.conv2d(x, weight, bias, stride, pad, 1, groups)
 
     out = call()
-    rows = slice(0, 1)
-    exact = F.conv2d(x[rows].cpu().double(), weight.cpu().double(), bias.cpu().double(), stride, pad,
-                     1, groups)
-    error = ((out[rows].cpu().double() - exact).abs().max() / exact.abs().max()).item()
+    exact = F.conv2d(x[:1].cpu().double(), weight.cpu().double(), bias.cpu().double(), stride,
+                     pad, 1, groups)
+    error = ((out[:1].cpu().double() - exact).abs().max() / exact.abs().max()).item()
     if not cuda:
         return median_s(call, 5, lambda: None) * 1e6, error
     repeats = 50
@@ -148,7 +147,9 @@ def main():
     rows = {}
     print(f"{'convolution':44} {'vulkan us':>9} {'rule us':>9} {'TFLOP/s':>8} {'torch us':>9} "
           f"{'TFLOP/s':>8} {'ratio':>6} {'error':>8} {'torch':>8}  tactic")
-    kinds = [(d, False) for d in args.dtype] + ([("float32", True)] if "float32" in args.dtype else [])
+    kinds = [(d, False) for d in args.dtype]
+    if "float32" in args.dtype:
+        kinds.append(("float32", True))
     for dtype, tf32 in kinds:
         for batch in args.batch:
             for shape in shapes:
