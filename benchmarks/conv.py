@@ -3,7 +3,7 @@
     python benchmarks/conv.py [--json FILE] [--tactics N] [--batch 1 16] [--dtype float16 float32]
                               [--network NAME]... [--only TEXT]
 
-Every convolution that ResNet-50, MobileNetV2, EfficientNet-B0 and ViT-B/16 hold, once, with its bias.
+Every convolution of ResNet-50, MobileNetV2, EfficientNet-B0 and ViT-B/16, once, with its bias.
 Vulkan's times are those of dependent dispatches (benchmarks/native/conv_tactics, built here),
 torch's those of a CUDA graph, or of the host where there is no CUDA. Errors are against float64,
 relative to the largest result. --tactics: how many of the rule's tactics to time; the fastest
