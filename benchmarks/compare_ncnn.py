@@ -3,9 +3,9 @@
     pip install ncnn pnnx
     python benchmarks/compare_ncnn.py [--network ResNet-50]... [--runs 10] [--json FILE]
 
-pnnx converts the same module; ncnn runs it with `use_vulkan_compute`, fp32 storage and arithmetic, so
-that both compute the same. Inputs and outputs are host tensors on both sides. In alternation; minimum
-and median in ms, and the largest difference of each from eager, relative to the largest output.
+pnnx converts the same module; ncnn runs it with `use_vulkan_compute` in fp32, so that both compute
+the same. Inputs and outputs are host tensors on both sides. In alternation; minimum and median in
+ms, and the largest difference of each from eager, relative to the largest output.
 """
 
 import argparse
