@@ -23,6 +23,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 import torch_vulkan  # noqa: E402, F401  sets what drivers read before another program does
+
 from networks import NETWORKS  # noqa: E402
 
 
@@ -67,6 +68,7 @@ def measure(name, runs):
     module = _Plain(network.make(False), key).eval()
     fast = torch.compile(module, backend="vulkan")
     with tempfile.TemporaryDirectory() as directory, torch.no_grad():
+        fast(x)  # first: the package sets what the driver reads when it starts
         net = ncnn_net(module, x, directory)
         image = x[0].numpy().copy()
 
