@@ -120,6 +120,11 @@ std::vector<Graph> examples() {
         example(d, {1, 64, 9, 9}, {24, 64, 3, 3}, {1, 1}, {1, 1}, false, 1, {1, 24, 9, 9}));
     graphs.push_back(
         example(d, {1, 3, 17, 17}, {24, 3, 3, 3}, {2, 2}, {1, 1}, false, 1, {1, 24, 9, 9}));
+    // Images and rows that go in fours.
+    graphs.push_back(
+        example(d, {2, 64, 8, 8}, {24, 64, 3, 3}, {1, 1}, {1, 1}, false, 1, {2, 24, 8, 8}));
+    graphs.push_back(
+        example(d, {1, 8, 8, 8}, {8, 1, 3, 3}, {1, 1}, {1, 1}, false, 8, {1, 8, 8, 8}));
     graphs.push_back(
         example(d, {1, 8, 9, 9}, {8, 1, 3, 3}, {2, 2}, {1, 1}, false, 8, {1, 8, 5, 5}));
     graphs.push_back(example(d, {1, 8, 5, 5}, {8, 4, 3, 3}, {2, 2}, {1, 1}, true, 1, {1, 4, 9, 9}));
