@@ -3,9 +3,9 @@
 // one tap (FLAT: over (ic, kh, kw) as they come, for few channels). The matrix of pixels is gathered
 // into shared memory and never stored; the weight comes in fragment order (conv_matrix_pack.comp).
 //
-// Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage, two stages of
-// pixels. WK groups of subgroups share the stages of k, `share` each, and their sums are added in
-// order. PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside of the
+// Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage. WK groups of
+// subgroups share the stages of k, `share` each, and their sums are added in order. A group keeps two
+// stages of pixels in shared memory, or one where it is a single subgroup, which needs no barrier. PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside of the
 // units, with rounding. x: any strides. WHOLE_IC: ic_count is a multiple of 8; P4: the pixels of an
 // image are a multiple of 4.
 // Grid: (ceil(columns / BN), ceil(oc_count / BM), groups); local 32 * (BM / WM) * (BN / WN) * WK.
@@ -15,7 +15,13 @@
 const uint WARPS_M = BM / WM, WARPS_N = BN / WN, SHARERS = 32 * WARPS_M * WARPS_N;
 // Rows of pixels are an odd number of units apart, so that matrix loads meet different banks.
 const uint LD = KS * 2 + 1, PIECE = BN * LD, STAGE = PIECES * PIECE;
-const uint SUM_LD = BN / 4 + 1, SUMS = WK * WARPS_M * 16 * SUM_LD, TILES = 2 * WK * STAGE;
+const uint SUM_LD = BN / 4 + 1, SUMS = WK * WARPS_M * 16 * SUM_LD;
+#if BM == WM && BN == WN
+#define STAGES 1
+#else
+#define STAGES 2
+#endif
+const uint TILES = STAGES * WK * STAGE;
 shared uvec4 sh[TILES > SUMS ? TILES : SUMS];
 
 #include "matrix.glsl"
@@ -161,8 +167,8 @@ void main() {
   Column column[PX];
   FOR(i, PX) column[i] = column_of(g, c0 + sharer % BN + i * SHARERS);
   const uint first_chunk = wk * share * CHUNKS + sharer / BN;
-  const uint to = wk * 2 * STAGE + sharer % BN * LD + sharer / BN;
-  const uint from = wk * 2 * STAGE + wn * WN * LD;
+  const uint to = wk * STAGES * STAGE + sharer % BN * LD + sharer / BN;
+  const uint from = wk * STAGES * STAGE + wn * WN * LD;
   tv_units pw = tv_units(packed_ptr) +
                       ((g * m_lines + m0 / 16 + wm * COUNT_M) * LINE + wk * share * (KS * UNIT) + lane);
 
@@ -173,7 +179,7 @@ void main() {
 #define FETCH_X(t) FOR(i, PX) FOR(c, NC) gather(first_chunk + (t) * CHUNKS + c * EACH, column[i], raw[i][c]);
 #define STASH(stage) FOR(i, PX) FOR(c, NC) stash(to + (stage) * STAGE + i * SHARERS * LD + c * EACH, raw[i][c]);
 #define FETCH_W(t, s) FOR(p, PIECES) FOR(i, COUNT_M) gw[s][p][i] = pw[((t) * KS + (s)) * UNIT + i * LINE + p * 32].v;
-#if BM == WM && BN == WN
+#if STAGES == 1
 #define SYNC subgroupBarrier();
 #else
 #define SYNC barrier();
@@ -194,7 +200,7 @@ void main() {
   SYNC
   for (uint t = 0u; t < share; t++) {
     // Past the last stage it is fetched again: no branch.
-    const uint next = min(t + 1u, share - 1u), at = from + (t & 1u) * STAGE;
+    const uint next = min(t + 1u, share - 1u), at = from + (STAGES == 2 ? t & 1u : 0u) * STAGE;
     FETCH_X(next)
     FOR(s, KS) {
       FragA fa[PIECES][COUNT_M];
@@ -214,7 +220,12 @@ void main() {
         END(j)
       }
     }
+#if STAGES == 1
+    SYNC
+    STASH(0u)
+#else
     STASH((t + 1u) & 1u)
+#endif
     SYNC
   }
 
