@@ -30,7 +30,8 @@ Tactic wide_tactic(const NodeContext& c, const Builder& b, const ConvShape& s, i
   const ValueId y = c.node.outputs[0];
   const Expr runs = ceil_div(s.out[2], wide), channels = s.groups * s.oc;
   const Expr total = s.n * channels * s.out[1] * runs;
-  const bool by_fours = wide == 4 && mod(s.out[2], 4) == Expr(0);
+  const bool last = s.x_c == Expr(1) && !(s.x_at[2] == Expr(1));
+  const bool by_fours = wide == 4 && !last && mod(s.out[2], 4) == Expr(0);
   Operand result = dst("y", y);
   result.vec4 = by_fours && is_dense(c.output().shape, b.strides_of(y)) &&
                 mod(layout_of(c.graph, y).offset * Expr(size_bytes(c.output().dtype)), 16) == Expr(0);
@@ -41,6 +42,7 @@ Tactic wide_tactic(const NodeContext& c, const Builder& b, const ConvShape& s, i
                         {"KW", literal(*s.kernel[2].constant())},
                         {"STRIDE_W", literal(s.stride[2])},
                         {"DIL_W", literal(s.dilation[2])},
+                        {"LAST", last ? "1" : "0"},
                         {"V4", by_fours ? "1" : "0"},
                         {"BIAS", s.bias != kNoValue ? "1" : "0"}},
             .operands = {src("x", s.x), src("w", s.w), result},

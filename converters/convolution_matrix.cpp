@@ -147,6 +147,18 @@ void add_params(const Problem& q, Step& step) {
   for (Param& p : step.params) p.specialise = true;
 }
 
+bool starts_chunk(const Graph& graph, ValueId id) {
+  return mod(layout_of(graph, id).offset * Expr(size_bytes(graph.value(id).dtype)), 16) == Expr(0);
+}
+
+/// Whether the channels of a pixel are neighbours that can be read in chunks.
+bool has_chunks(const Problem& q) {
+  const ConvShape& s = q.s;
+  const auto whole = [](const Expr& stride) { return mod(stride, kChunk) == Expr(0); };
+  return !q.flat && q.ic % kChunk == 0 && s.x_c == Expr(1) && whole(s.x_n) && whole(s.x_at[1]) &&
+         whole(s.x_at[2]) && starts_chunk(q.c.graph, s.x);
+}
+
 bool by_fours(const Problem& q) { return mod(q.s.pixels(), 4) == Expr(0); }
 
 Tactic tactic_of(const Problem& q, const Tile& t) {
@@ -162,8 +174,7 @@ Tactic tactic_of(const Problem& q, const Tile& t) {
   const ValueId y = q.c.node.outputs[0];
   Operand result = dst("y", y);
   result.vec4 = by_fours(q) && is_dense(q.c.output().shape, q.b.strides_of(y)) &&
-                mod(layout_of(q.c.graph, y).offset * Expr(size_bytes(q.c.output().dtype)), 16) ==
-                    Expr(0);
+                starts_chunk(q.c.graph, y);
   Step step{.kernel = "conv_matrix",
             .defines = {{"BM", text(t.bm)},
                         {"BN", text(t.bn)},
@@ -175,6 +186,8 @@ Tactic tactic_of(const Problem& q, const Tile& t) {
                         {"FLAT", flag(q.flat)},
                         {"WHOLE_IC", flag(q.ic % kChunk == 0)},
                         {"P4", flag(by_fours(q))},
+                        {"X_LAST", flag(has_chunks(q))},
+                        {"Y_LAST", flag(q.b.strides_of(y)[1] == Expr(1))},
                         {"BIAS", flag(s.bias != kNoValue)}},
             .operands = {src("x", s.x), src("packed", packed), result},
             .params = {param("share", Expr(share)), param("k_steps", Expr(k_steps)),

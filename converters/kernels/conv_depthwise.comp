@@ -3,7 +3,8 @@
 // w[c][kh][kw].
 //
 // An invocation computes WIDE neighbours of a row from one load of each input that they share. x, w:
-// any strides; a window of KH x KW. V4: rows are a multiple of 4 long, WIDE is 4.
+// any strides; a window of KH x KW. LAST: neighbouring invocations take neighbouring channels, else
+// neighbouring runs of a row. V4: rows are a multiple of 4 long, WIDE is 4.
 // Grid: an invocation for each of `total` = n * channels * out_h * ceil(out_w / WIDE).
 
 const uint SPAN = (WIDE - 1) * STRIDE_W + (KW - 1) * DIL_W + 1;
@@ -11,9 +12,16 @@ const uint SPAN = (WIDE - 1) * STRIDE_W + (KW - 1) * DIL_W + 1;
 void main() {
   const uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (i >= total) return;
+#if LAST
+  const uint place = i / channels, c = i - place * channels, across = place / runs;
+  const uint ow = (place - across * runs) * WIDE, n = across / out_h, oh = across - n * out_h;
+  const uint line = (n * channels + c) * out_h + oh;
+#else
   const uint line = i / runs, ow = (i - line * runs) * WIDE;
   const uint z = line / out_h, oh = line - z * out_h;
-  const uint n = z / channels, c = z - n * channels, g = c / oc_count;
+  const uint n = z / channels, c = z - n * channels;
+#endif
+  const uint g = c / oc_count;
   const uint base = n * x_n + g * x_c, w_base = w_0 + g * w_g + (c - g * oc_count) * w_oc;
   const int ih0 = int(oh * stride_h) - pad_h, iw0 = int(ow * STRIDE_W) - pad_w;
 

@@ -6,8 +6,9 @@
 // Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage. WK groups of
 // subgroups share the stages of k, `share` each, and their sums are added in order. A group keeps two
 // stages of pixels in shared memory, or one where it is a single subgroup, which needs no barrier. PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside of the
-// units, with rounding. x: any strides. WHOLE_IC: ic_count is a multiple of 8; P4: the pixels of an
-// image are a multiple of 4.
+// units, with rounding. x: any strides; X_LAST: the channels of a pixel are neighbours and chunks lie at
+// multiples of a chunk. WHOLE_IC: ic_count is a multiple of 8. Y_LAST: stores run along channels, P4:
+// along pixels, in fours.
 // Grid: (ceil(columns / BN), ceil(oc_count / BM), groups); local 32 * (BM / WM) * (BN / WN) * WK.
 
 #include "conv_geometry.glsl"
@@ -30,12 +31,22 @@ shared uvec4 sh[TILES > SUMS ? TILES : SUMS];
 const uint CHUNKS = KS * 2, EACH = SHARERS > BN ? SHARERS / BN : 1;
 const uint PX = SHARERS > BN ? 1 : BN / SHARERS, NC = CHUNKS / EACH;
 
-#if PIECES > 1
-#define Raw float
-#define RAW_LOAD(at) x_raw(at)
+/// What one invocation has loaded of 8 k of a column, and which of it counts.
+struct Gathered {
+#if X_LAST
+  Chunk chunk;
+#elif PIECES > 1
+  vec4 lo, hi;
 #else
-#define Raw uint
-#define RAW_LOAD(at) uint(x_ptr.v[at])
+  uvec4 lo, hi;
+#endif
+  uint mask;
+};
+
+#if PIECES > 1
+#define ELEMENT(at) x_raw(at)
+#else
+#define ELEMENT(at) uint(x_ptr.v[at])
 #endif
 
 /// Where the window of a column begins.
@@ -55,47 +66,79 @@ Column column_of(uint g, uint c) {
   return r;
 }
 
-/// Chunk q of k for a column.
-void gather(uint q, Column c, out Raw raw[8]) {
+/// Chunk q of k for a column. Without branches, so that all loads are in flight together: what does
+/// not count is loaded from element 0 and masked when it is stored.
+Gathered gather(uint q, Column c) {
+  Gathered r;
   uint ih, iw;
-  FOR(e, 8) raw[e] = Raw(0);
 #if FLAT
+  uint at[8];
+  r.mask = 0u;
   FOR(e, 8) {
     const uint k = q * 8 + e, ic = k / (k_h * k_w), tap = k - ic * (k_h * k_w), kh = tap / k_w;
     const bool rows = conv_source(c.ih + int(kh * dil_h), lhs_h, in_h, ih);
     const bool cols = conv_source(c.iw + int((tap - kh * k_w) * dil_w), lhs_w, in_w, iw);
-    if (rows && cols && c.valid && ic < ic_count) {
-      raw[e] = RAW_LOAD(c.base + ic * x_c + ih * x_h + iw * x_w);
-    }
+    const bool counts = rows && cols && c.valid && ic < ic_count;
+    r.mask |= counts ? 1u << e : 0u;
+    at[e] = counts ? c.base + ic * x_c + ih * x_h + iw * x_w : 0u;
   }
+  FOR(e, 4) r.lo[e] = ELEMENT(at[e]);
+  FOR(e, 4) r.hi[e] = ELEMENT(at[e + 4]);
 #else
   const uint tap = q / ic_chunks, ic = (q - tap * ic_chunks) * 8, kh = tap / k_w;
   const bool rows = conv_source(c.ih + int(kh * dil_h), lhs_h, in_h, ih);
   const bool cols = conv_source(c.iw + int((tap - kh * k_w) * dil_w), lhs_w, in_w, iw);
-  if (rows && cols && c.valid && kh < k_h) {
-    const uint at = c.base + ic * x_c + ih * x_h + iw * x_w;
-#if WHOLE_IC
-    FOR(e, 8) raw[e] = RAW_LOAD(at + e * x_c);
+  const bool counts = rows && cols && c.valid && kh < k_h;
+  const uint at = counts ? c.base + ic * x_c + ih * x_h + iw * x_w : 0u;
+  r.mask = counts ? 0xffu : 0u;
+#if X_LAST
+  tv_chunks p = tv_chunks(x_ptr) + at / 8;
+  r.chunk = LOAD_CHUNK(p);
 #else
-    FOR(e, 8) { if (ic + e < ic_count) raw[e] = RAW_LOAD(at + e * x_c); }
+  const uint last = counts ? min(7u, ic_count - 1u - ic) : 0u;  // of the elements that exist
+#if !WHOLE_IC
+  r.mask &= (2u << last) - 1u;
 #endif
-  }
+  const uint step = counts ? x_c : 0u;
+#if WHOLE_IC
+  FOR(e, 4) r.lo[e] = ELEMENT(at + e * step);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + (e + 4) * step);
+#else
+  FOR(e, 4) r.lo[e] = ELEMENT(at + min(e, last) * step);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + min(e + 4, last) * step);
 #endif
+#endif
+#endif
+  return r;
 }
 
 /// Writes a chunk's pieces to shared memory.
-void stash(uint at, Raw raw[8]) {
-#if PIECES > 1
-  Chunk c = Chunk(vec4(raw[0], raw[1], raw[2], raw[3]), vec4(raw[4], raw[5], raw[6], raw[7]));
-  FOR(p, PIECES) sh[at + p * PIECE] = peel_chunk(c);
+void stash(uint at, Gathered r) {
+#if X_LAST
+  Chunk c = r.chunk;
+  if (r.mask == 0u) c = NO_CHUNK;
 #else
-  sh[at] = uvec4(raw[0] | raw[1] << 16, raw[2] | raw[3] << 16, raw[4] | raw[5] << 16,
-                 raw[6] | raw[7] << 16);
+#if FLAT || !WHOLE_IC
+  FOR(e, 4) {
+    r.lo[e] = (r.mask >> e & 1u) != 0u ? r.lo[e] : 0;
+    r.hi[e] = (r.mask >> (e + 4) & 1u) != 0u ? r.hi[e] : 0;
+  }
 #endif
+#if PIECES > 1
+  Chunk c = Chunk(r.lo, r.hi);
+#else
+  Chunk c = Chunk(r.lo.x | r.lo.y << 16, r.lo.z | r.lo.w << 16, r.hi.x | r.hi.y << 16,
+                  r.hi.z | r.hi.w << 16);
+#endif
+#if !FLAT && WHOLE_IC
+  if (r.mask == 0u) c = NO_CHUNK;
+#endif
+#endif
+  FOR(p, PIECES) sh[at + p * PIECE] = peel_chunk(c);
 }
 
 #if PIECES > 1
-/// An output computed without the matrix units, where pieces of infinities made it not finite.
+/// The sum of one output.
 float exactly(uint g, uint m, uint c) {
   const Column col = column_of(g, c);
   float sum = 0.0;
@@ -115,46 +158,97 @@ float exactly(uint g, uint m, uint c) {
 }
 #endif
 
-float checked(float v, uint g, uint m, uint c) {
-#if PIECES > 1
-  if (isnan(v) || isinf(v)) v = exactly(g, m, c);
+// Stores go by pieces of FOURS neighbouring columns of one output channel.
+#if P4 && !Y_LAST
+#define FOURS 4
+#else
+#define FOURS 1
 #endif
-  return v;
+const uint ROWS = WARPS_M * 16, STORES = ROWS * (BN / FOURS);
+const uint ROUNDS = (STORES + LOCAL_X - 1) / LOCAL_X;
+
+/// Store number e of 16 rows of each subgroup: its place among the sums and in the output.
+struct Place {
+  uint row, col, m, c, to;
+  bool counts;
+};
+
+Place place_of(uint e, uint g, uint m0, uint c0) {
+  Place p;
+#if Y_LAST
+  p.row = e % ROWS;
+  p.col = e / ROWS;
+#else
+  p.row = e / (BN / FOURS);
+  p.col = e % (BN / FOURS) * FOURS;
+#endif
+  p.m = m0 + p.row / 16 * WM + p.row % 16;
+  p.c = c0 + p.col;
+  p.counts = e < STORES && p.m < oc_count && p.c < columns;
+  const uint pixels = out_h * out_w, image = p.c / pixels;
+  const uint to = (image * groups * oc_count + g * oc_count + p.m) * pixels + (p.c - image * pixels);
+  p.to = p.counts ? to : 0u;
+  return p;
 }
 
-/// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them.
-void finish(uint g, uint m0, uint c0) {
-  const uint pixels = out_h * out_w, rows = WARPS_M * 16;
-#if P4
-  for (uint e = gl_LocalInvocationID.x; e < rows * (BN / 4); e += LOCAL_X) {
-    const uint row = e / (BN / 4), quad = e % (BN / 4), m = m0 + row / 16 * WM + row % 16;
-    const uint c = c0 + quad * 4, image = c / pixels;
-    if (m >= oc_count || c >= columns) continue;
-    vec4 v = uintBitsToFloat(sh[row * SUM_LD + quad]);
-    FOR(k, WK - 1) v += uintBitsToFloat(sh[((k + 1) * rows + row) * SUM_LD + quad]);
-    const uint oc = g * oc_count + m;
-    FOR(i, 4) v[i] = checked(v[i], g, m, c + i);
+float added(uint g, Place p) {
 #if BIAS
-    v += float(bias_load(oc));
-#endif
-    y_store4((image * groups * oc_count + oc) * pixels + (c - image * pixels), v);
-  }
+  return float(bias_load(p.counts ? g * oc_count + p.m : 0u));
 #else
-  for (uint e = gl_LocalInvocationID.x; e < rows * BN; e += LOCAL_X) {
-    const uint row = e / BN, col = e % BN, m = m0 + row / 16 * WM + row % 16;
-    const uint c = c0 + col, image = c / pixels;
-    if (m >= oc_count || c >= columns) continue;
-    float v = uintBitsToFloat(sh[row * SUM_LD + col / 4][col % 4]);
-    FOR(k, WK - 1) v += uintBitsToFloat(sh[((k + 1) * rows + row) * SUM_LD + col / 4][col % 4]);
-    const uint oc = g * oc_count + m;
-    v = checked(v, g, m, c);
-#if BIAS
-    v += float(bias_load(oc));
-#endif
-    y_store((image * groups * oc_count + oc) * pixels + (c - image * pixels), y_T(v));
-  }
+  return 0.0;
 #endif
 }
+
+/// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All that
+/// the tail reads is read before the first store, which it might wait for. True where a sum is not
+/// finite.
+bool finish(uint g, uint m0, uint c0) {
+  bool bad = false;
+  Place place[ROUNDS];
+#if FOURS == 4
+  y_RV result[ROUNDS];
+#else
+  y_R result[ROUNDS];
+#endif
+  FOR(r, ROUNDS) {
+    const uint e = gl_LocalInvocationID.x + r * LOCAL_X;
+    const Place p = place_of(e, g, m0, c0);
+    const uint row = min(p.row, ROWS - 1), col = min(p.col, BN - FOURS);
+#if FOURS == 4
+    vec4 v = uintBitsToFloat(sh[row * SUM_LD + col / 4]);
+    FOR(k, WK - 1) v += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4]);
+    bad = bad || p.counts && (any(isnan(v)) || any(isinf(v)));
+    result[r] = y_value4(p.to, v + added(g, p));
+#else
+    float v = uintBitsToFloat(sh[row * SUM_LD + col / 4][col % 4]);
+    FOR(k, WK - 1) v += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4][col % 4]);
+    bad = bad || p.counts && (isnan(v) || isinf(v));
+    result[r] = y_value(p.to, y_T(v + added(g, p)));
+#endif
+    place[r] = p;
+  }
+  FOR(r, ROUNDS) {
+#if FOURS == 4
+    if (place[r].counts) y_put4(place[r].to, result[r]);
+#else
+    if (place[r].counts) y_put(place[r].to, result[r]);
+#endif
+  }
+  return bad;
+}
+
+#if PIECES > 1
+/// This invocation's outputs again, without the matrix units: pieces of infinities are not finite.
+void redo(uint g, uint m0, uint c0) {
+  for (uint e = gl_LocalInvocationID.x; e < STORES; e += LOCAL_X) {
+    const Place p = place_of(e, g, m0, c0);
+    if (!p.counts) continue;
+    for (uint i = 0u; i < FOURS; i++) {
+      y_store(p.to + i, y_T(exactly(g, p.m, p.c + i) + added(g, p)));
+    }
+  }
+}
+#endif
 
 #define UNIT (PIECES * 32)
 #define LINE (k_steps * UNIT)
@@ -174,9 +268,9 @@ void main() {
 
   Sums acc[COUNT_M][COUNT_N];
   EACH_TILE acc[i][j] = Sums(0.0);
-  Raw raw[PX][NC][8];
+  Gathered raw[PX][NC];
   uvec4 gw[KS][PIECES][COUNT_M];
-#define FETCH_X(t) FOR(i, PX) FOR(c, NC) gather(first_chunk + (t) * CHUNKS + c * EACH, column[i], raw[i][c]);
+#define FETCH_X(t) FOR(i, PX) FOR(c, NC) raw[i][c] = gather(first_chunk + (t) * CHUNKS + c * EACH, column[i]);
 #define STASH(stage) FOR(i, PX) FOR(c, NC) stash(to + (stage) * STAGE + i * SHARERS * LD + c * EACH, raw[i][c]);
 #define FETCH_W(t, s) FOR(p, PIECES) FOR(i, COUNT_M) gw[s][p][i] = pw[((t) * KS + (s)) * UNIT + i * LINE + p * 32].v;
 #if STAGES == 1
@@ -230,11 +324,17 @@ void main() {
   }
 
   barrier();
+  uint bad = 0u;
   FOR(i, COUNT_M) {
     FOR(j, COUNT_N) coopMatStore(acc[i][j], sh, (wk * WARPS_M + wm) * 16 * SUM_LD + wn * (WN / 4) + j * 4,
                                  SUM_LD, gl_CooperativeMatrixLayoutRowMajor);
     barrier();
-    finish(g, m0 + i * 16, c0);
+    if (finish(g, m0 + i * 16, c0)) bad |= 1u << i;
     barrier();
   }
+#if PIECES > 1
+  for (uint i = 0u; bad != 0u; i++, bad >>= 1u) {
+    if ((bad & 1u) != 0u) redo(g, m0 + i * 16, c0);
+  }
+#endif
 }
