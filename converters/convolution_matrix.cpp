@@ -1,7 +1,7 @@
 // Convolutions on matrix units as products of the packed weight with pixels that are gathered as they
 // are needed: 16-bit floats as they are, fp32 in pieces (kernels/matrix.glsl).
 //
-// Tensors stay in NCHW (docs/design/0005-convolutions-stay-nchw.md).
+// Layouts: docs/design/0005-convolutions-and-layouts.md.
 
 #include <algorithm>
 #include <cmath>
@@ -154,9 +154,11 @@ bool starts_chunk(const Graph& graph, ValueId id) {
 /// Whether the channels of a pixel are neighbours that can be read in chunks.
 bool has_chunks(const Problem& q) {
   const ConvShape& s = q.s;
-  const auto whole = [](const Expr& stride) { return mod(stride, kChunk) == Expr(0); };
-  return !q.flat && q.ic % kChunk == 0 && s.x_c == Expr(1) && whole(s.x_n) && whole(s.x_at[1]) &&
-         whole(s.x_at[2]) && starts_chunk(q.c.graph, s.x);
+  const auto whole = [](const Expr& stride, const Expr& size) {
+    return size == Expr(1) || mod(stride, kChunk) == Expr(0);
+  };
+  return !q.flat && q.ic % kChunk == 0 && s.x_c == Expr(1) && whole(s.x_n, s.n) &&
+         whole(s.x_at[1], s.in[1]) && whole(s.x_at[2], s.in[2]) && starts_chunk(q.c.graph, s.x);
 }
 
 bool by_fours(const Problem& q) { return mod(q.s.pixels(), 4) == Expr(0); }

@@ -3,7 +3,8 @@
 //   conv_tactics [--tactic PREFIX]... [--tf32] [--first N] [--errors] [--json] [--gpu]
 //                [--glsl DIR] PROBLEM...
 //
-// PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,r] - r: with a residual and ReLU. --tf32:
+// PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,FLAG...] with flags r (a residual and ReLU),
+// l (channels last). --tf32:
 // disable_tf32=False. --first: only so many of the tactics that apply. --errors: no times. --gpu: the
 // tactics of GPUs on a CPU driver. --glsl: only write the kernels' text, as for a GPU with matrix
 // units. One line a tactic, in the rule's order: µs of a dependent sequence of its dispatches,
@@ -34,7 +35,10 @@ ConvProblem parse(const std::string& text) {
   p.pad = number(7);
   p.groups = number(8);
   p.dtype = dtype_from_name(fields[9]);
-  p.residual = p.relu = fields.size() > 10 && fields[10] == "r";
+  for (size_t i = 10; i < fields.size(); ++i) {
+    if (fields[i] == "r") p.residual = p.relu = true;
+    if (fields[i] == "l") p.last = true;
+  }
   return p;
 }
 

@@ -27,9 +27,19 @@ shared uvec4 sh[TILES > SUMS ? TILES : SUMS];
 
 #include "matrix.glsl"
 
-// Each sharer of a stage gathers PX columns, and of each NC of the stage's chunks of 8 k.
-const uint CHUNKS = KS * 2, EACH = SHARERS > BN ? SHARERS / BN : 1;
-const uint PX = SHARERS > BN ? 1 : BN / SHARERS, NC = CHUNKS / EACH;
+// Each sharer of a stage gathers PX columns, PX_STEP apart, and of each NC of the stage's chunks of 8
+// k, EACH apart. Neighbouring invocations take what lies side by side: columns, or chunks (X_LAST).
+const uint CHUNKS = KS * 2;
+#if X_LAST
+const uint EACH = 1, NC = 1, PX = BN * CHUNKS / SHARERS, PX_STEP = SHARERS / CHUNKS;
+#define FIRST_COLUMN (sharer / CHUNKS)
+#define FIRST_CHUNK (sharer % CHUNKS)
+#else
+const uint EACH = SHARERS > BN ? SHARERS / BN : 1, NC = CHUNKS / EACH;
+const uint PX = SHARERS > BN ? 1 : BN / SHARERS, PX_STEP = SHARERS;
+#define FIRST_COLUMN (sharer % BN)
+#define FIRST_CHUNK (sharer / BN)
+#endif
 
 /// What one invocation has loaded of 8 k of a column, and which of it counts.
 struct Gathered {
@@ -259,9 +269,9 @@ void main() {
   const uint sharer = warp % (WARPS_M * WARPS_N) * 32 + lane;
   const uint g = gl_WorkGroupID.z, c0 = gl_WorkGroupID.x * BN, m0 = gl_WorkGroupID.y * BM;
   Column column[PX];
-  FOR(i, PX) column[i] = column_of(g, c0 + sharer % BN + i * SHARERS);
-  const uint first_chunk = wk * share * CHUNKS + sharer / BN;
-  const uint to = wk * STAGES * STAGE + sharer % BN * LD + sharer / BN;
+  FOR(i, PX) column[i] = column_of(g, c0 + FIRST_COLUMN + i * PX_STEP);
+  const uint first_chunk = wk * share * CHUNKS + FIRST_CHUNK;
+  const uint to = wk * STAGES * STAGE + FIRST_COLUMN * LD + FIRST_CHUNK;
   const uint from = wk * STAGES * STAGE + wn * WN * LD;
   tv_units pw = tv_units(packed_ptr) +
                       ((g * m_lines + m0 / 16 + wm * COUNT_M) * LINE + wk * share * (KS * UNIT) + lane);
@@ -271,7 +281,7 @@ void main() {
   Gathered raw[PX][NC];
   uvec4 gw[KS][PIECES][COUNT_M];
 #define FETCH_X(t) FOR(i, PX) FOR(c, NC) raw[i][c] = gather(first_chunk + (t) * CHUNKS + c * EACH, column[i]);
-#define STASH(stage) FOR(i, PX) FOR(c, NC) stash(to + (stage) * STAGE + i * SHARERS * LD + c * EACH, raw[i][c]);
+#define STASH(stage) FOR(i, PX) FOR(c, NC) stash(to + (stage) * STAGE + i * PX_STEP * LD + c * EACH, raw[i][c]);
 #define FETCH_W(t, s) FOR(p, PIECES) FOR(i, COUNT_M) gw[s][p][i] = pw[((t) * KS + (s)) * UNIT + i * LINE + p * 32].v;
 #if STAGES == 1
 #define SYNC subgroupBarrier();

@@ -78,7 +78,7 @@ std::string ConvProblem::str() const {
          (dilation > 1 ? " d" + std::to_string(dilation) : "") +
          (groups > 1 ? " g" + std::to_string(groups) : "") + " " + std::string(name(dtype)) +
          (residual ? " +residual" : "") + (relu ? " +relu" : "") +
-         (constant_weight ? "" : " dynamic weight");
+         (constant_weight ? "" : " dynamic weight") + (last ? " channels last" : "");
 }
 
 Graph ConvProblem::graph() const {
@@ -92,7 +92,14 @@ Graph ConvProblem::graph() const {
   };
   const ValueKind weight_kind = constant_weight ? ValueKind::kWeight : ValueKind::kInput;
   auto& weight_list = constant_weight ? g.weights : g.inputs;
-  const ValueId x = leaf(g.inputs, "x", {n, ic, h, w}, ValueKind::kInput);
+  ValueId x = leaf(g.inputs, "x", last ? Shape{n, h, w, ic} : Shape{n, ic, h, w}, ValueKind::kInput);
+  if (last) {
+    x = g.add_value({.name = "x_view",
+                     .dtype = dtype,
+                     .shape = {n, ic, h, w},
+                     .kind = ValueKind::kNode,
+                     .view = View{x, Expr(0), {h * w * ic, 1, w * ic, ic}}});
+  }
   const ValueId wt = leaf(weight_list, "w", {oc, ic / groups, kh, kw}, weight_kind);
   const ValueId b = bias ? leaf(weight_list, "b", {oc}, weight_kind) : kNoValue;
   const ValueId r =
@@ -232,6 +239,10 @@ double ConvData::element(const std::vector<uint8_t>& bytes, int64_t index) const
   return std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
 }
 
+int64_t ConvData::x_index(int64_t n, int64_t c, int64_t h, int64_t w) const {
+  return p_.last ? ((n * p_.h + h) * p_.w + w) * p_.ic + c : ((n * p_.ic + c) * p_.h + h) * p_.w + w;
+}
+
 double ConvData::reference(int64_t index) const {
   const int64_t ow = index % p_.ow(), oh = index / p_.ow() % p_.oh();
   const int64_t oc = index / (p_.ow() * p_.oh()) % p_.oc, n = index / (p_.ow() * p_.oh() * p_.oc);
@@ -244,7 +255,7 @@ double ConvData::reference(int64_t index) const {
       for (int64_t kw = 0; kw < p_.kw; ++kw) {
         const int64_t iw = ow * p_.stride - p_.pad + kw * p_.dilation;
         if (iw < 0 || iw >= p_.w) continue;
-        sum += element(x_, ((n * p_.ic + first + ic) * p_.h + ih) * p_.w + iw) *
+        sum += element(x_, x_index(n, first + ic, ih, iw)) *
                element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw);
       }
     }

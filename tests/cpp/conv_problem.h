@@ -21,6 +21,7 @@ struct ConvProblem {
   DType dtype = DType::kF32;
   bool bias = true, residual = false, relu = false;
   bool constant_weight = true;  ///< else the weight is an input
+  bool last = false;            ///< the channels of a pixel of x are neighbours
   double positive = 0;          ///< added to every number, so that sums grow with their length
 
   int64_t oh() const { return (h + 2 * pad - dilation * (kh - 1) - 1) / stride + 1; }
@@ -76,6 +77,7 @@ class ConvData {
 
  private:
   double reference(int64_t index) const;
+  int64_t x_index(int64_t n, int64_t c, int64_t h, int64_t w) const;
   double element(const std::vector<uint8_t>& bytes, int64_t index) const;
   std::vector<HostTensor> inputs();
   std::vector<HostTensor> weights();
