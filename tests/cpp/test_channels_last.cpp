@@ -109,7 +109,8 @@ TEST(ChannelsLast, OtherReadersAndOddChannelsKeepTheLayout) {
   net.output(net.conv(grouped, 16, 4));
   const Graph after = choose_channels_last(prepared(std::move(net.graph), device));
   for (const Node& node : after.nodes) {
-    if (node.op == "aten::convolution") EXPECT_FALSE(is_last(after, node)) << node.name;
+    if (node.op != "aten::convolution") continue;
+    EXPECT_FALSE(is_last(after, node)) << node.name;
   }
 }
 
