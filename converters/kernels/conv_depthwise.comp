@@ -32,8 +32,10 @@ void main() {
     float row[SPAN];
     [[unroll]] for (uint s = 0u; s < SPAN; s++) {
       const uint iw = uint(iw0 + int(s));
-      row[s] = 0.0;
-      if (ih < in_h && iw < in_w) row[s] = float(x_raw(base + ih * x_h + iw * x_w));
+      // No branch: all loads are in flight together.
+      const bool counts = ih < in_h && iw < in_w;
+      const float v = float(x_raw(counts ? base + ih * x_h + iw * x_w : 0u));
+      row[s] = counts ? v : 0.0;
     }
     [[unroll]] for (uint kw = 0u; kw < KW; kw++) {
       const float w = float(w_raw(w_base + kh * w_h + kw * w_w));
