@@ -298,32 +298,35 @@ void main() {
 #define END(j)
 #endif
 
+  // Stage t from shared memory at `at` and from gw, which FETCH(s) then fills again.
+#define COMPUTE(t, at, FETCH)                                                                   \
+  FOR(s, KS) {                                                                                  \
+    FragA fa[PIECES][COUNT_M];                                                                  \
+    FOR(p, PIECES) FOR(i, COUNT_M) {                                                            \
+      FRAGMENT(fa[p][i], gw[s][p][i], pw + (((t) * KS + s) * UNIT + i * LINE + p * 32) - lane,  \
+               gl_CooperativeMatrixLayoutRowMajor)                                              \
+    }                                                                                           \
+    FETCH                                                                                       \
+    FOR(j, COUNT_N) {                                                                           \
+      FragB fb[PIECES];                                                                         \
+      FOR(p, PIECES) coopMatLoad(fb[p], sh, (at) + p * PIECE + j * 16 * LD + s * 2, LD,         \
+                                 gl_CooperativeMatrixLayoutColumnMajor);                        \
+      BEGIN                                                                                     \
+      [[unroll]] for (int order = PIECES - 1; order >= 0; order--)                              \
+        [[unroll]] for (int p = 0; p <= order; p++)                                             \
+          FOR(i, COUNT_M) SUM(i, j) = coopMatMulAdd(fa[p][i], fb[order - p], SUM(i, j));        \
+      END(j)                                                                                    \
+    }                                                                                           \
+  }
+
   FETCH_X(0u)
   FOR(s, KS) { FETCH_W(0u, s) }
   STASH(0u)
   SYNC
-  for (uint t = 0u; t < share; t++) {
-    // Past the last stage it is fetched again: no branch.
-    const uint next = min(t + 1u, share - 1u), at = from + (STAGES == 2 ? t & 1u : 0u) * STAGE;
-    FETCH_X(next)
-    FOR(s, KS) {
-      FragA fa[PIECES][COUNT_M];
-      FOR(p, PIECES) FOR(i, COUNT_M) {
-        FRAGMENT(fa[p][i], gw[s][p][i], pw + ((t * KS + s) * UNIT + i * LINE + p * 32) - lane,
-                 gl_CooperativeMatrixLayoutRowMajor)
-      }
-      FETCH_W(next, s)
-      FOR(j, COUNT_N) {
-        FragB fb[PIECES];
-        FOR(p, PIECES) coopMatLoad(fb[p], sh, at + p * PIECE + j * 16 * LD + s * 2, LD,
-                                   gl_CooperativeMatrixLayoutColumnMajor);
-        BEGIN
-        [[unroll]] for (int order = PIECES - 1; order >= 0; order--)
-          [[unroll]] for (int p = 0; p <= order; p++)
-            FOR(i, COUNT_M) SUM(i, j) = coopMatMulAdd(fa[p][i], fb[order - p], SUM(i, j));
-        END(j)
-      }
-    }
+  uint t = 0u;
+  for (; t + 1u < share; t++) {
+    FETCH_X(t + 1u)
+    COMPUTE(t, from + (STAGES == 2 ? t & 1u : 0u) * STAGE, FETCH_W(t + 1u, s))
 #if STAGES == 1
     SYNC
     STASH(0u)
@@ -332,6 +335,7 @@ void main() {
 #endif
     SYNC
   }
+  COMPUTE(t, from + (STAGES == 2 ? t & 1u : 0u) * STAGE, )
 
   barrier();
   uint bad = 0u;
