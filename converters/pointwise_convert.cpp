@@ -1,5 +1,7 @@
 // tv::pointwise, the node that fusion makes of pointwise operators, and tv::copy.
 
+#include <algorithm>
+
 #include "csrc/builder.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "runtime/error.h"
@@ -9,7 +11,7 @@ namespace {
 
 constexpr uint32_t kGpuWorkgroup = 256;
 constexpr uint32_t kCpuUnroll = 32;   // a workgroup costs some 100 ns on a CPU driver
-constexpr uint32_t kGpuUnroll = 1;
+constexpr int64_t kGpuInvocations = 1 << 17;  // that keep a large GPU's memory busy
 
 bool has_vector_access(DType dtype) { return dtype != DType::kI64 && dtype != DType::kF64; }
 
@@ -19,16 +21,18 @@ bool divides_by_four(const Expr& count) {
   return constant && *constant % 4 == 0;
 }
 
-Step pointwise_step(const NodeContext& c, bool vec4) {
+/// `run`: vectors that an invocation reads before it writes (GPUs).
+Step pointwise_step(const NodeContext& c, bool vec4, uint32_t run = 1) {
   const std::vector<ValueId>& inputs = c.node.inputs("inputs");
   const Expr numel = product(c.output().shape);
   Step step;
   step.kernel = "pointwise";
   const bool cpu = c.device.is_cpu();
   const uint32_t width = cpu ? c.device.subgroup_size : kGpuWorkgroup;
-  const uint32_t unroll = cpu ? (vec4 ? kCpuUnroll / 4 : kCpuUnroll) : kGpuUnroll;
+  const uint32_t unroll = cpu ? (vec4 ? kCpuUnroll / 4 : kCpuUnroll) : run;
   step.local_size = {width, 1, 1};
   step.defines = {{"UNROLL", std::to_string(unroll) + "u"}};
+  if (run > 1) step.defines.emplace_back("RUN", std::to_string(run));
   if (vec4) step.defines.emplace_back("VEC4", "1");
   step.params = {{.name = "numel", .value = numel}};
   step.grid = Grid::flat_groups(ceil_div(numel, Expr(int64_t{width} * unroll * (vec4 ? 4 : 1))));
@@ -48,14 +52,42 @@ Step pointwise_step(const NodeContext& c, bool vec4) {
   return step;
 }
 
-void convert_pointwise(const NodeContext& c, Builder& builder) {
-  Tactic vector{.name = "pointwise_vec4", .refusal = {}, .steps = {}};
-  if (divides_by_four(product(c.output().shape))) {
-    vector.steps = {pointwise_step(c, true)};
-  } else {
-    vector.refusal = "the number of elements is not known to be a multiple of 4";
+/// Runs worth trying, best first: long ones where enough invocations are left, for bytes under way
+/// count, and short ones of wide elements.
+std::vector<uint32_t> runs_of(const NodeContext& c) {
+  if (c.device.is_cpu()) return {1};
+  std::vector<int64_t> values;
+  for (const Symbol& symbol : c.graph.symbols) values.push_back(symbol.opt);
+  const int64_t vectors = product(c.output().shape).eval(values) / 4;
+  int64_t widest = 1;
+  for (ValueId id : c.node.inputs("inputs")) {
+    widest = std::max(widest, size_bytes(c.graph.value(id).dtype));
   }
-  builder.emit({vector, {.name = "pointwise_scalar", .refusal = {}, .steps = {pointwise_step(c, false)}}});
+  const uint32_t most = widest >= 4 ? 2 : 4;
+  std::vector<uint32_t> runs = {1, 2, 4};
+  const auto fits = [&](uint32_t run) { return run <= most && vectors / run >= kGpuInvocations; };
+  std::stable_sort(runs.begin(), runs.end(), [&](uint32_t a, uint32_t b) {
+    if (fits(a) != fits(b)) return fits(a);
+    return fits(a) ? a > b : a < b;
+  });
+  return runs;
+}
+
+void convert_pointwise(const NodeContext& c, Builder& builder) {
+  std::vector<Tactic> tactics;
+  for (const uint32_t run : runs_of(c)) {
+    Tactic vector{.name = "pointwise_vec4", .refusal = {}, .steps = {}};
+    if (run > 1) vector.name += "_run" + std::to_string(run);
+    if (divides_by_four(product(c.output().shape))) {
+      vector.steps = {pointwise_step(c, true, run)};
+    } else {
+      vector.refusal = "the number of elements is not known to be a multiple of 4";
+    }
+    tactics.push_back(std::move(vector));
+  }
+  tactics.push_back(
+      {.name = "pointwise_scalar", .refusal = {}, .steps = {pointwise_step(c, false)}});
+  builder.emit(std::move(tactics));
 }
 
 /// A copy is a pointwise program of one instruction with any view as its input.

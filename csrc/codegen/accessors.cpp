@@ -22,6 +22,9 @@ bool is_dense(const KernelOperand& x) {
   return x.shape.empty() || (x.shape.size() == 1 && x.strides[0] == Expr(1));
 }
 
+/// Has <name>_vec4 and <name>_raw_store4.
+bool has_vectors(const KernelOperand& x) { return x.vec4 || x.fours; }
+
 /// "uint o = …" for element `i`: divides the index by the inner dimensions, innermost first.
 std::string index_body(const KernelOperand& x, KernelWords& words) {
   if (x.shape.empty()) return "return 0u;";
@@ -133,8 +136,10 @@ std::string plain_loads(const KernelOperand& x) {
   const auto inner = x.shape.empty() ? std::nullopt : x.shape.back().constant();
   if (x.shape.empty() || (x.shape.size() == 1 && x.strides[0] == Expr(0))) {
     text += "return " + n + "_V(" + n + "_raw(0u));";
-  } else if (x.vec4 && is_dense(x)) {
+  } else if (has_vectors(x) && is_dense(x)) {
     text += "return " + n + "_vec4(i);";
+  } else if (x.fours) {
+    text += "return " + n + "_vec4(" + n + "_index(i));";
   } else if (is_dense(x)) {
     text += "return " + four("i", "1u") + ";";
   } else if (inner && *inner % 4 == 0 && x.strides.back() == Expr(0)) {
@@ -155,8 +160,10 @@ std::string plain_stores(const KernelOperand& x, const std::string& suffix) {
   std::string text = "void " + n + "_store" + suffix + "(uint i, " + type + " v) { " + n +
                      "_raw_store(" + n + "_index(i), v); }\n" + "void " + n + "_store4" + suffix +
                      "(uint i, " + vector + " v) { ";
-  if (x.vec4 && is_dense(x)) {
+  if (has_vectors(x) && is_dense(x)) {
     text += n + "_raw_store4(i, v);";
+  } else if (x.fours) {
+    text += n + "_raw_store4(" + n + "_index(i), v);";
   } else {
     for (int lane = 0; lane < 4; ++lane) {
       text += n + "_store" + suffix + "(i + " + std::to_string(lane) + "u, v." + "xyzw"[lane] + "); ";
@@ -214,7 +221,7 @@ std::string raw_accessors(const KernelOperand& x, KernelWords& words, const Acce
     text += "void " + n + "_raw_store(uint i, " + type + " v) { " + element + " = " +
             glsl_to_storage("v", x.dtype) + "; }\n";
   }
-  if (x.vec4) text += vector_raw_accessors(x, at4);
+  if (has_vectors(x)) text += vector_raw_accessors(x, at4);
   return text;
 }
 

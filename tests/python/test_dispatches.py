@@ -1,0 +1,58 @@
+"""How many launches the networks of docs/models.md take on a GPU, counted without one: the graphs are
+compiled for a GPU's profile, and PyTorch runs them."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from torch_vulkan import backend, engine_call
+from torch_vulkan._native import C
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from models import tensors  # noqa: E402
+from networks import NETWORKS  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    """A large discrete GPU with every feature that the built-in profile has."""
+    fields = json.loads(C.DeviceProfile.builtin_default().to_json())
+    fields |= {"name": "GPU", "max_shared_bytes": 49152, "memory_bytes": 1 << 37}
+    return C.DeviceProfile.from_json(json.dumps(fields))
+
+
+@pytest.fixture
+def infos(gpu, monkeypatch):
+    """What each engine holds that is compiled for the GPU in the test."""
+    found = []
+
+    def count(graph, settings, device, progress=None):
+        found.append(C.vke_info(C.compile(graph, settings, device)))
+        raise engine_call.BuildError("it was only counted")
+
+    monkeypatch.setattr(backend, "_profile", lambda *args, **kwargs: gpu)
+    monkeypatch.setattr(engine_call, "compile_graph", count)
+    return found
+
+
+def compile_for_gpu(model, inputs, **options):
+    """Calls the model once; its graphs run natively."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.compile(model, backend="vulkan", options=options)(**inputs)
+
+
+LIMITS = {"ResNet-50": 60, "BERT-base": 90, "BERT-base, mask": 93, "GPT-2": 110, "ViT-B/16": 92}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "float16"])
+@pytest.mark.parametrize("name", LIMITS)
+def test_launches(name, dtype, infos):
+    network = NETWORKS[name]
+    compile_for_gpu(network.make(False).to(dtype), tensors(network.inputs(1, False, 0), "cpu", dtype))
+    (info,) = infos
+    assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
