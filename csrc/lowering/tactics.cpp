@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "csrc/codegen/matrix_units.h"
 #include "csrc/converter.h"
 #include "csrc/graph/strided.h"
 #include "runtime/error.h"
@@ -31,11 +32,21 @@ class NodeBuilder : public Builder {
   std::vector<Tactic> tactics_;
 };
 
+/// Why the device cannot run a step, or "".
+std::string step_refusal(const Step& step, const DeviceProfile& device) {
+  if (step.subgroup_size != 0 && (step.subgroup_size < device.min_subgroup_size ||
+                                  step.subgroup_size > device.max_subgroup_size)) {
+    return "the device has no subgroups of " + std::to_string(step.subgroup_size);
+  }
+  return step.matrix ? matrix_refusal(*step.matrix, device) : "";
+}
+
 /// Why lowering cannot take a tactic that its converter offers, or "".
 std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& table,
-                    const Settings& settings) {
+                    const DeviceProfile& device, const Settings& settings) {
   std::set<ValueId> scratch;
   for (const Step& step : tactic.steps) {
+    if (std::string reason = step_refusal(step, device); !reason.empty()) return reason;
     for (const Operand& operand : step.operands) {
       const bool headed = node.prologue && !operand.write && !operand.plain &&
                           operand.value == node.input(node.prologue_arg);
@@ -98,7 +109,7 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
   converter->convert(NodeContext{table.graph(), node, device, settings}, builder);
   NodeTactics result{builder.take(), 0};
   for (Tactic& tactic : result.offered) {
-    if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, settings);
+    if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, device, settings);
   }
   result.chosen = choose_tactic(node, result.offered, settings);
   return result;
