@@ -77,7 +77,7 @@ void convert_pointwise(const NodeContext& c, Builder& builder) {
   std::vector<Tactic> tactics;
   for (const uint32_t run : runs_of(c)) {
     Tactic vector{.name = "pointwise_vec4", .refusal = {}, .steps = {}};
-    if (run > 1) vector.name += "_run" + std::to_string(run);
+    if (!c.device.is_cpu()) vector.name += "_run" + std::to_string(run);
     if (divides_by_four(product(c.output().shape))) {
       vector.steps = {pointwise_step(c, true, run)};
     } else {
