@@ -42,10 +42,12 @@ void emit(const NodeContext& c, Builder& b, const Norm& norm) {
   }
 
   std::vector<Tactic> tactics;
+  const bool fours = !norm.groups || mod(norm.spatial, 4) == Expr(0);
   const RowShape shape{.rows = typical(c.graph, norm.rows),
                        .length = typical(c.graph, norm.count),
                        .longest = norm.count.bounds(c.graph.symbols).second,
-                       .passes = kPasses};
+                       .passes = kPasses,
+                       .vectors = fours ? whole_vectors(norm.count) : 0};
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
     strategy.apply(step, norm.rows);

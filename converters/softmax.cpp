@@ -26,7 +26,8 @@ void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& b
                        .length = typical(c.graph, split.size),
                        .longest = split.size.bounds(c.graph.symbols).second,
                        .passes = kPasses,
-                       .contiguous = split.inner == Expr(1)};
+                       .contiguous = split.inner == Expr(1),
+                       .vectors = base.kernel == "softmax" ? whole_vectors(split.size) : 0};
   std::vector<Tactic> tactics;
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;

@@ -82,11 +82,17 @@ TacticRun::TacticRun(Graph graph, std::shared_ptr<Device> device, DeviceProfile 
   for (const Symbol& symbol : graph_.symbols) symbols_.push_back(symbol.opt);
   std::mt19937 random(1);
   std::normal_distribution<double> normal;
+  std::vector<double> pool(1000003);  // repeated in long inputs
+  for (double& number : pool) number = normal(random) * spread;
+  size_t next = 0;
   for (ValueId id : graph_.inputs) {
     const Value& value = graph_.value(id);
     const int64_t count = product(value.shape).eval(symbols_);
     auto& bytes = in_.emplace_back(static_cast<size_t>(count * size_bytes(value.dtype)));
-    for (int64_t i = 0; i < count; ++i) store_number(bytes, i, normal(random) * spread, value.dtype);
+    for (int64_t i = 0; i < count; ++i) {
+      store_number(bytes, i, pool[next], value.dtype);
+      next = (next + 1) % pool.size();
+    }
   }
 }
 
