@@ -1,5 +1,5 @@
-"""How many launches the networks of docs/models.md take on a GPU, counted without one: the graphs are
-compiled for a GPU's profile, and PyTorch runs them."""
+"""How many launches the networks of docs/models.md take on a GPU, counted without one: the graphs
+are compiled for a GPU's profile, and PyTorch runs them."""
 
 import json
 import sys
@@ -53,6 +53,7 @@ LIMITS = {"ResNet-50": 60, "BERT-base": 90, "BERT-base, mask": 93, "GPT-2": 110,
 @pytest.mark.parametrize("name", LIMITS)
 def test_launches(name, dtype, infos):
     network = NETWORKS[name]
-    compile_for_gpu(network.make(False).to(dtype), tensors(network.inputs(1, False, 0), "cpu", dtype))
+    inputs = tensors(network.inputs(1, False, 0), "cpu", dtype)
+    compile_for_gpu(network.make(False).to(dtype), inputs)
     (info,) = infos
     assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
