@@ -3,7 +3,7 @@
     python benchmarks/attention.py [--json FILE] [--tactics N] [--only TEXT]
 
 Heads, queries, keys and head size of the networks at batch 1 and 16, and long sequences. Vulkan's
-times are those of dependent dispatches (benchmarks/native/node_tactics, built here), torch's those of
+times are of dependent dispatches (benchmarks/native/node_tactics, built here), torch's those of
 a CUDA graph, or of the host where there is no CUDA. A causal mask halves the products that count.
 """
 
