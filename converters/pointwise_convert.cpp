@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "converters/gemm.h"
 #include "csrc/builder.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "runtime/error.h"
@@ -52,6 +53,40 @@ Step pointwise_step(const NodeContext& c, bool vec4, uint32_t run = 1) {
   return step;
 }
 
+/// For CPU drivers: whole vectors of floats, from uniform addresses.
+Tactic lane_tactic(const NodeContext& c) {
+  Tactic tactic{.name = "pointwise_lane", .refusal = lane_refusal(c.device), .steps = {}};
+  if (!tactic.refusal.empty()) return tactic;
+  constexpr int64_t kGroups = 32768;
+  const int64_t wide = 2 * int64_t{c.device.subgroup_size};
+  const Expr numel = product(c.output().shape);
+  const auto count = numel.constant();
+  const int64_t runs[] = {16, 8, 4, 2, 1};
+  const auto* run = std::find_if(std::begin(runs), std::end(runs), [&](int64_t r) {
+    return count && *count >= 8 * r * wide;  // both cores get some
+  });
+  const auto is_float = [&](ValueId id) { return c.graph.value(id).dtype == DType::kF32; };
+  const auto& inputs = c.node.inputs("inputs");
+  if (!count || *count % wide != 0 || run == std::end(runs)) {
+    tactic.refusal = "the elements are few, or not known to be whole vectors";
+  } else if (*count > kGroups * *run * wide) {
+    tactic.refusal = "the grid would be too long";
+  } else if (!std::all_of(inputs.begin(), inputs.end(), is_float) ||
+             !std::all_of(c.node.outputs.begin(), c.node.outputs.end(), is_float)) {
+    tactic.refusal = "not all are float32";
+  }
+  if (!tactic.refusal.empty()) return tactic;
+  Step step = pointwise_step(c, false);
+  step.kernel = "pointwise_lane";
+  step.defines = {{"RUN", std::to_string(*run) + "u"}};
+  step.grid = {{Expr((*count + *run * wide - 1) / (*run * wide)), 1, 1}};
+  step.subgroup_size = c.device.subgroup_size;
+  step.uniform_table = true;
+  step.lane_row = Expr(wide);
+  tactic.steps = {std::move(step)};
+  return tactic;
+}
+
 /// Runs worth trying, best first: long ones where enough invocations are left, for bytes under way
 /// count, and short ones of wide elements.
 std::vector<uint32_t> runs_of(const NodeContext& c) {
@@ -74,7 +109,7 @@ std::vector<uint32_t> runs_of(const NodeContext& c) {
 }
 
 void convert_pointwise(const NodeContext& c, Builder& builder) {
-  std::vector<Tactic> tactics;
+  std::vector<Tactic> tactics = {lane_tactic(c)};
   for (const uint32_t run : runs_of(c)) {
     Tactic vector{.name = "pointwise_vec4", .refusal = {}, .steps = {}};
     if (!c.device.is_cpu()) vector.name += "_run" + std::to_string(run);

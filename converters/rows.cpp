@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "converters/gemm.h"
+
 namespace tv {
 
 namespace {
@@ -113,6 +115,28 @@ std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowSh
   }
   result.push_back(lane);
   return result;
+}
+
+std::string make_row_lane(const NodeContext& c, const RowShape& shape, const Expr& rows,
+                          const Expr& length, Step& step) {
+  constexpr int64_t kMostVectors = 96;  // that LLVM keeps in straight-line code
+  constexpr int64_t kMostRows = 65535;  // of the grid
+  std::string refusal = lane_refusal(c.device);
+  if (!refusal.empty()) return refusal;
+  const int64_t lanes = c.device.subgroup_size;
+  const auto count = length.constant();
+  if (!count || !shape.contiguous) return "rows are not of one length, or not of neighbours";
+  if (*count < 2 * lanes || *count > kMostVectors * lanes) return "rows are too short or too long";
+  if (rows.bounds(c.graph.symbols).second > kMostRows) return "there may be more than 65535 rows";
+  step.kernel += "_lane";
+  step.defines.emplace_back("BLOCKS", std::to_string((*count + 2 * lanes - 1) / (2 * lanes)) + "u");
+  for (Param& p : step.params) p.specialise = p.name == "count";
+  step.local_size = {static_cast<uint32_t>(lanes), 1, 1};
+  step.subgroup_size = static_cast<uint32_t>(lanes);
+  step.grid = {{rows, 1, 1}};
+  step.uniform_table = true;
+  step.lane_row = length;
+  return "";
 }
 
 }  // namespace tv

@@ -262,6 +262,12 @@ std::string lane_load(const KernelOperand& x, const Expr& lane_row) {
   return text + "; }\n";
 }
 
+/// As lane_load, through the head.
+std::string lane_head(const KernelOperand& x, const KernelRequest& request) {
+  return x.name + "_T " + x.name + "_lane(uint i) { " + x.name + "_T r; " + x.name + "_head(" +
+         parameter_list(x, request, "_lane(i)") + ", r); return r; }\n";
+}
+
 /// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail.
 std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
@@ -295,6 +301,7 @@ std::string lane_accessors(const KernelOperand& x, const KernelRequest& request)
   if (lane_row == Expr(0)) return "";
   std::string text;
   const bool is_head = x.program != nullptr && !x.write;
+  if (is_head) text += lane_head(x, request);
   if (x.read && x.stored && !is_head) text += lane_load(x, lane_row);
   if (x.write) text += lane_store(x, request);
   return text;

@@ -187,6 +187,29 @@ std::string pointwise_calls(const KernelRequest& request) {
   return text + stores4 + "}\n" + pointwise_run(request, lanes, comma + outs);
 }
 
+/// tv_pointwise_lanes(i): elements i … i + 2 * LANES - 1 for a uniform i, on CPU drivers.
+std::string pointwise_lanes(const KernelRequest& request) {
+  const PointwiseProgram& program = *request.program;
+  std::string locals, first, second, stores;
+  const auto add = [](std::string& list, const std::string& item) {
+    list += (list.empty() ? "" : ", ") + item;
+  };
+  for (size_t k = 0; k < program.inputs.size(); ++k) {
+    const std::string n = std::to_string(k);
+    add(first, "in" + n + "_lane(i)");
+    add(second, "in" + n + "_lane(i + LANES)");
+  }
+  for (size_t k = 0; k < program.results.size(); ++k) {
+    const std::string n = std::to_string(k);
+    locals += "  out" + n + "_T r" + n + ", s" + n + ";\n";
+    add(first, "r" + n);
+    add(second, "s" + n);
+    stores += "  out" + n + "_lane_store2(i, r" + n + ", s" + n + ");\n";
+  }
+  return "void tv_pointwise_lanes(uint i) {\n" + locals + "  tv_program(" + first +
+         ");\n  tv_program(" + second + ");\n" + stores + "}\n";
+}
+
 std::string local_size(const Step& step) {
   std::string text = "layout(";
   for (int k = 0; k < 3; ++k) {
@@ -274,11 +297,12 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
       const KernelOperand& x = request.operands[k];
       if ((x.program != nullptr) == with_program && is_indexed(k)) {
         elements += element_accessors(x, request);
-        if (table && !request.program) elements += lane_accessors(x, request);
+        if (table) elements += lane_accessors(x, request);
       }
     }
   }
   if (request.program != nullptr) elements += pointwise_calls(request);
+  if (request.program != nullptr && table) elements += pointwise_lanes(request);
 
   if (table) words.add_uniform_table();
   if (check) {
