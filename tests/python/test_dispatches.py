@@ -57,3 +57,17 @@ def test_launches(name, dtype, infos):
     compile_for_gpu(network.make(False).to(dtype), inputs)
     (info,) = infos
     assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
+
+
+@pytest.mark.parametrize("name", ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"])
+def test_enabled_precisions_take_the_tactics_of_float16(name, infos):
+    network = NETWORKS[name]
+    model, inputs = network.make(False), network.inputs(1, False, 0)
+    compile_for_gpu(model, inputs, enabled_precisions={torch.float32, torch.float16})
+    torch._dynamo.reset()
+    compile_for_gpu(model.half(), tensors(inputs, "cpu", torch.float16))
+    mixed, half = ([layer["tactic"] for layer in info["layers"]
+                    if not layer["tactic"].startswith(("pointwise", "copy"))] for info in infos)
+    assert mixed == half
+    # What is left are casts of the engine's inputs and outputs.
+    assert len(infos[0]["layers"]) <= len(infos[1]["layers"]) + 2
