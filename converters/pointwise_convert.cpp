@@ -125,20 +125,33 @@ void convert_pointwise(const NodeContext& c, Builder& builder) {
   builder.emit(std::move(tactics));
 }
 
-/// A copy is a pointwise program of one instruction with any view as its input.
-void convert_copy(const NodeContext& c, Builder& builder) {
+Step copy_step(const NodeContext& c, bool vec4) {
   const Expr numel = product(c.output().shape);
   const bool cpu = c.device.is_cpu();
   const uint32_t width = cpu ? c.device.subgroup_size : kGpuWorkgroup;
-  const uint32_t unroll = cpu ? kCpuUnroll : 4;
+  const uint32_t unroll = cpu ? kCpuUnroll : vec4 ? 1 : 4;
   Step step;
   step.kernel = "copy";
   step.local_size = {width, 1, 1};
   step.defines = {{"UNROLL", std::to_string(unroll) + "u"}};
+  if (vec4) step.defines.emplace_back("VEC4", "1");
   step.params = {{.name = "numel", .value = numel}};
   step.operands = {src("src", c.node.input("self")), dst("dst", c.node.outputs.at(0))};
-  step.grid = Grid::flat_groups(ceil_div(numel, Expr(int64_t{width} * unroll)));
-  builder.emit({{.name = "copy", .refusal = {}, .steps = {step}}});
+  step.grid = Grid::flat_groups(ceil_div(numel, Expr(int64_t{width} * unroll * (vec4 ? 4 : 1))));
+  return step;
+}
+
+/// A copy is a pointwise program of one instruction with any view as its input.
+void convert_copy(const NodeContext& c, Builder& builder) {
+  Tactic vector{.name = "copy_vec4", .refusal = {}, .steps = {}};
+  if (c.device.is_cpu()) {
+    vector.refusal = "a CPU loads element by element";
+  } else if (!divides_by_four(product(c.output().shape))) {
+    vector.refusal = "the number of elements is not known to be a multiple of 4";
+  } else {
+    vector.steps = {copy_step(c, true)};
+  }
+  builder.emit({vector, {.name = "copy", .refusal = {}, .steps = {copy_step(c, false)}}});
 }
 
 Graph with_output(Graph graph, Node node, DType dtype, Shape shape) {

@@ -65,7 +65,7 @@ std::string label(const testing::TestParamInfo<const char*>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Tactics,
-                         testing::Values("tv::attention", "tv::pointwise", "tv::reduce",
+                         testing::Values("tv::attention", "tv::pointwise", "tv::copy", "tv::reduce",
                                          "aten::_softmax", "aten::native_layer_norm",
                                          "aten::group_norm"),
                          label);
