@@ -190,6 +190,7 @@ Graph pointwise_example(DType dtype, const Shape& a, const Shape& b) {
 std::vector<Graph> pointwise_examples() {
   return {pointwise_example(DType::kF32, {7, 11, 4}, {7, 11, 4}),
           pointwise_example(DType::kF32, {7, 11, 4}, {11, 1}),
+          pointwise_example(DType::kF32, {64, 32}, {32}),  // whole vectors of a CPU driver
           pointwise_example(DType::kF16, {5, 3}, {5, 3}),
           pointwise_example(DType::kBF16, {5, 8}, {8}),
           pointwise_example(DType::kI64, {5, 8}, {5, 8}),

@@ -147,6 +147,10 @@ std::vector<std::vector<double>> TacticRun::outputs(const std::string& tactic) {
 
 double TacticRun::time_us(const std::string& tactic) {
   const EngineSpec spec = compiled(tactic);
+  std::vector<std::vector<uint8_t>> out;
+  for (const Binding& b : spec.outputs) {
+    out.emplace_back(static_cast<size_t>(count_of(b) * size_bytes(b.dtype)));
+  }
   const auto timed = [&](int repeats, int runs) {
     EngineSpec repeated = spec;
     for (int i = 1; i < repeats; ++i) {
@@ -154,10 +158,6 @@ double TacticRun::time_us(const std::string& tactic) {
                                  spec.dispatches.end());
     }
     const auto engine = Engine::create(device_, std::move(repeated));
-    std::vector<std::vector<uint8_t>> out;
-    for (const Binding& b : spec.outputs) {
-      out.emplace_back(static_cast<size_t>(count_of(b) * size_bytes(b.dtype)));
-    }
     const auto weights = engine->prepare_weights(std::vector<HostTensor>{});
     double best = INFINITY;
     for (int i = 0; i <= runs; ++i) {
@@ -168,9 +168,10 @@ double TacticRun::time_us(const std::string& tactic) {
     }
     return best;
   };
-  const double one = timed(1, 5), guess = std::max(1.0, (timed(9, 5) - one) / 8);
-  const int repeats = static_cast<int>(std::clamp(6000.0 / guess, 8.0, 600.0));
-  return (timed(1 + repeats, 4) - one) / repeats;
+  // Copies of inputs and outputs cancel out, and must not drown what is measured.
+  const double one = timed(1, 6), guess = std::max(1.0, (timed(17, 6) - one) / 16);
+  const int repeats = static_cast<int>(std::clamp(std::max(2000.0, one) / guess, 16.0, 800.0));
+  return (timed(1 + repeats, 8) - one) / repeats;
 }
 
 double largest_error(const std::vector<double>& a, const std::vector<double>& b) {
