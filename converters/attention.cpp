@@ -1,11 +1,13 @@
-// Scaled dot-product attention in the forms that PyTorch leaves it in, and its gradients: products
-// of matrices and a softmax, in fp32 between the two products.
+// Scaled dot-product attention in the forms that PyTorch leaves it in: one launch (attention_flash.cpp)
+// where that applies, else products of matrices and a softmax, in fp32 between the two products, as
+// the gradients always are.
 //
 // A row whose every key is masked gives zeros, as PyTorch's kernels do.
 
 #include <cmath>
 #include <limits>
 
+#include "converters/attention_problem.h"
 #include "converters/product.h"
 #include "converters/steps.h"
 
@@ -150,13 +152,36 @@ ValueId probabilities(const Attention& a, ValueId scores) {
 
 enum class Second { kNone, kLogSumExp, kWeights };
 
+void flash(const NodeContext& c, Rewriter& rw, const Attention& a, bool wants_sums) {
+  std::vector<Arg> args = {tensor_arg("query", a.query), tensor_arg("key", a.key),
+                           tensor_arg("value", a.value),
+                           a.mask == kNoValue ? attr_arg("mask", std::monostate{})
+                                              : tensor_arg("mask", a.mask),
+                           attr_arg("is_causal", a.causal), attr_arg("scale", a.scale)};
+  std::vector<std::pair<DType, Shape>> outputs = {{c.output().dtype, c.output().shape}};
+  if (wants_sums) {
+    Shape rows = a.scores;
+    rows.pop_back();
+    outputs.emplace_back(DType::kF32, rows);
+  }
+  const auto results = rw.add_multi("tv::attention", std::move(args), outputs);
+  rw.replace(0, results[0]);
+  if (!wants_sums) return;
+  rw.replace(1, rw.cast(rw.reshape(results[1], c.output(1).shape), c.output(1).dtype));
+}
+
 auto forward(Second second) {
   return [second](const NodeContext& c, Rewriter& rw) {
     const Attention a = attention_of(c, rw);
+    const bool extra_used = second != Second::kNone && is_used(c.graph, c.node.outputs.at(1));
+    if (fits_flash(c) && !(second == Second::kWeights && extra_used)) {
+      flash(c, rw, a, extra_used);
+      return;
+    }
     const ValueId scores = scores_of(a), p = probabilities(a, scores);
     const ValueId out = product(a, p, rw.cast(a.value, DType::kF32), DType::kF32, c.output().shape);
     rw.replace(0, rw.cast(out, c.output().dtype));
-    if (second == Second::kNone || !is_used(c.graph, c.node.outputs.at(1))) return;
+    if (!extra_used) return;
     const ValueId extra = second == Second::kWeights ? p : log_sum_exp(a, scores);
     rw.replace(1, rw.cast(extra, c.output(1).dtype));
   };

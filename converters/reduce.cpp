@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "converters/reduce_walk.h"
+#include "csrc/graph/strided.h"
 
 namespace tv {
 
@@ -79,6 +80,7 @@ State state_of(const std::string& kind, DType input, DType output) {
 struct Pass {
   ValueId from = kNoValue, to = kNoValue;
   std::pair<std::string, std::string> accessor;
+  std::string four = {};  ///< text that reads elements i … i + 3; "" where they are no neighbours
   ReduceWalk walk = {};
   Expr chunks = 1;
   std::optional<Expr> divisor = {};
@@ -92,13 +94,14 @@ Step step_of(const Pass& pass, const State& state, const RowStrategy& strategy) 
                   {"FLOAT_ACC", state.type == "float" ? "1" : "0"},
                   {"DIVIDE", pass.divisor ? "1" : "0"},
                   pass.accessor};
+  step.defines.emplace_back("FOURS", pass.four.empty() ? "0" : "1");
+  if (!pass.four.empty()) step.defines.emplace_back("x_four(i)", pass.four);
   step.operands = {src("x", pass.from), dst("y", pass.to)};
-  step.params = {param("chunks", pass.chunks),
-                 param("part", ceil_div(pass.walk.length(), pass.chunks))};
+  const Expr length = pass.four.empty() ? pass.walk.length() : floordiv(pass.walk.length(), 4);
+  step.params = {param("chunks", pass.chunks), param("part", ceil_div(length, pass.chunks))};
   if (pass.divisor) step.params.push_back(param("divisor", *pass.divisor));
-  pass.walk.add_to(step);
-  strategy.apply(step, pass.walk.outputs() * pass.chunks,
-                 ceil_div(pass.walk.length(), pass.chunks) * kPasses);
+  pass.walk.add_to(step, length);
+  strategy.apply(step, pass.walk.outputs() * pass.chunks, ceil_div(length, pass.chunks) * kPasses);
   return step;
 }
 
@@ -130,6 +133,23 @@ std::vector<Step> split(Builder& b, const Pass& whole, const State& state,
   return {step_of(first, state, strategy), step_of(second, state, lane)};
 }
 
+/// Whether an output's elements are whole vectors of neighbours, at multiples of four elements.
+bool in_fours(const NodeContext& c, const Source& x, const ReduceWalk& walk) {
+  const auto divides = [](const Expr& e) { return mod(e, 4) == Expr(0); };
+  const Value& value = c.graph.value(x.value);
+  if (x.raw && value.view && !divides(value.view->offset)) return false;
+  if (!walk.rows.sizes.empty() || !(walk.run_stride == Expr(1)) || !divides(walk.run)) return false;
+  if (x.raw) {  // as lowering sees it, which makes x_vec4
+    Shape shape = x.shape, strides = x.strides;
+    collapse(shape, strides);
+    if (shape.empty() || !(strides.back() == Expr(1))) return false;
+    if (shape.size() > 1 && !divides(shape.back())) return false;
+    if (!std::all_of(strides.begin(), strides.end() - 1, divides)) return false;
+  }
+  const Shape& kept = walk.kept.targets[0].second;
+  return std::all_of(kept.begin(), kept.end(), divides);
+}
+
 void convert(const NodeContext& c, Builder& b) {
   const Source x = source_of(c, b, "self");
   Pass pass{.from = x.value, .to = c.node.outputs[0], .accessor = x.accessor("x")};
@@ -137,6 +157,9 @@ void convert(const NodeContext& c, Builder& b) {
   if (c.node.has("divisor")) pass.divisor = c.node.expr("divisor");
 
   const DType result = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
+  if (!c.device.is_cpu() && in_fours(c, x, pass.walk)) {
+    pass.four = x.raw ? "x_vec4(i)" : "x_load4(i)";
+  }
   const std::string kind = c.node.text("kind");
   const State state = state_of(kind, c.dtype("self"), result);
   RowShape shape = pass.walk.row_shape(c.graph);

@@ -30,9 +30,9 @@ RowShape ReduceWalk::row_shape(const Graph& graph) const {
           .contiguous = run_stride == Expr(1) || outputs() == Expr(1)};
 }
 
-void ReduceWalk::add_to(Step& step) const {
+void ReduceWalk::add_to(Step& step, const Expr& counted) const {
   step.defines.emplace_back("SINGLE_RUN", rows.sizes.empty() ? "1" : "0");
-  for (Param p : {param("outputs", outputs()), param("length", length()), param("run", run),
+  for (Param p : {param("outputs", outputs()), param("length", counted), param("run", run),
                   param("run_stride", run_stride)}) {
     step.params.push_back(std::move(p));
   }

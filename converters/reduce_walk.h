@@ -15,7 +15,8 @@ struct ReduceWalk {
   Expr length() const { return rows.count() * run; }
   RowShape row_shape(const Graph& graph) const;
   /// Adds outputs, length, run, run_stride, both walks and the define SINGLE_RUN.
-  void add_to(Step& step) const;
+  void add_to(Step& step) const { add_to(step, length()); }
+  void add_to(Step& step, const Expr& counted) const;  ///< `counted`: length in what kernels step by
 };
 
 ReduceWalk reduce_walk(const Source& source, const std::vector<int64_t>& dims);

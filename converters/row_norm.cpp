@@ -42,10 +42,18 @@ void emit(const NodeContext& c, Builder& b, const Norm& norm) {
   }
 
   std::vector<Tactic> tactics;
+  const bool fours = !norm.groups || mod(norm.spatial, 4) == Expr(0);
   const RowShape shape{.rows = typical(c.graph, norm.rows),
                        .length = typical(c.graph, norm.count),
                        .longest = norm.count.bounds(c.graph.symbols).second,
-                       .passes = kPasses};
+                       .passes = kPasses,
+                       .vectors = fours ? whole_vectors(norm.count) : 0};
+  Step step = base;
+  Tactic lane{.name = "row_norm_rows_lane"};
+  lane.refusal = norm.groups ? "weights are per channel"
+                             : make_row_lane(c, shape, norm.rows, norm.count, step);
+  lane.steps = {step};
+  tactics.push_back(std::move(lane));
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
     strategy.apply(step, norm.rows, norm.count * kPasses);

@@ -26,8 +26,16 @@ void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& b
                        .length = typical(c.graph, split.size),
                        .longest = split.size.bounds(c.graph.symbols).second,
                        .passes = kPasses,
-                       .contiguous = split.inner == Expr(1)};
+                       .contiguous = split.inner == Expr(1),
+                       .vectors = base.kernel == "softmax" ? whole_vectors(split.size) : 0};
   std::vector<Tactic> tactics;
+  if (base.kernel == "softmax") {
+    Step step = base;
+    Tactic lane{.name = "softmax_rows_lane"};
+    lane.refusal = make_row_lane(c, shape, rows, split.size, step);
+    lane.steps = {step};
+    tactics.push_back(std::move(lane));
+  }
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
     strategy.apply(step, rows, split.size * kPasses);

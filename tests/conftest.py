@@ -1,10 +1,13 @@
 """Fixtures of every Python test."""
 
+import json
+
 import pytest
 import torch
 
 import torch_vulkan as tv
-from torch_vulkan import compilations
+from torch_vulkan import backend, compilations
+from torch_vulkan._native import C
 
 
 @pytest.fixture(autouse=True)
@@ -19,3 +22,19 @@ def fresh_dynamo():
 def device():
     """The best device; the suite needs one (lavapipe will do)."""
     return tv.devices()[0]
+
+
+def as_gpu(profile):
+    """The profile of a GPU that can do what a CPU device can: kernels for GPUs run on both."""
+    return C.DeviceProfile.from_json(json.dumps(json.loads(profile.to_json()) | {
+        "type": "discrete"}))
+
+
+@pytest.fixture(params=["device", "gpu"])
+def tactics_of(request, device, monkeypatch):
+    """Runs a test with the tactics of the device, and again with a GPU's where it is a CPU."""
+    if request.param == "gpu":
+        if device.type != "cpu":
+            pytest.skip("the device is no CPU: its tactics are a GPU's")
+        real = backend._profile
+        monkeypatch.setattr(backend, "_profile", lambda *a, **k: as_gpu(real(*a, **k)))

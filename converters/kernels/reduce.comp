@@ -5,9 +5,9 @@
 // `chunks` parts of `part` elements: then y is a scratch of chunks × outputs partial results, which
 // a second step combines. Sums are kept in blocks of 64, so that the rounding error grows with
 // length / 64 and not with length.
-// Defines: OP, ACC (type of the state), FLOAT_ACC, DIVIDE (by `divisor`, at the end), LANE,
-// SUBGROUP.
-// Grid: LANE: an invocation, else a workgroup, for each of chunks × outputs.
+// Defines: OP, ACC (type of the state), FLOAT_ACC, DIVIDE (by `divisor`, at the end), and FOURS: an
+// output's elements are whole vectors of neighbours, read as such; `length` and `part` count vectors.
+// Grid: as tree.glsl shares chunks × outputs out.
 
 #define OP_SUM 0
 #define OP_PROD 1
@@ -58,11 +58,30 @@ uint row_offset(uint i) {
   return x_offset;
 }
 
+#if FOURS
+ACC read4(uint i) {
+  const x_V v = x_four(i);
+#if OP == OP_ANY || OP == OP_ALL
+#define PART(e) (e != x_T(0) ? 1 : 0)
+#else
+#define PART(e) ACC(e)
+#endif
+  return combine(combine(PART(v.x), PART(v.y)), combine(PART(v.z), PART(v.w)));
+}
+#endif
+
 // Elements first, first + step, … below `last` of output k.
 ACC reduce_part(uint k, uint first, uint last, uint step) {
   const uint base = kept_offset(k);
   ACC acc = ACC(INIT);
-#if SINGLE_RUN
+#if FOURS
+  for (uint r = first; r < last;) {
+    const uint stop = min(last, r + 64u * step);
+    ACC block = ACC(INIT);
+    for (; r < stop; r += step) block = combine(block, read4(base + 4u * r));
+    acc = combine(acc, block);
+  }
+#elif SINGLE_RUN
   for (uint r = first; r < last;) {
     const uint stop = min(last, r + 64u * step);
     ACC block = ACC(INIT);
@@ -99,22 +118,18 @@ ACC reduce_part(uint k, uint first, uint last, uint step) {
 }
 
 void main() {
-#if LANE
-  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  TV_ROW
+  const uint id = row;
   if (id >= outputs * chunks) return;
-#else
-  const uint id = tv_group();
-  if (id >= outputs * chunks) return;
-#endif
   const uint chunk = id / outputs;
   const uint begin = chunk * part;
   const uint end = min(length, begin + part);
 #if LANE
   ACC acc = reduce_part(id - chunk * outputs, begin, end, 1u);
 #else
-  ACC acc = reduce_part(id - chunk * outputs, begin + gl_LocalInvocationID.x, end, LOCAL_X);
+  ACC acc = reduce_part(id - chunk * outputs, begin + first, end, step);
   TV_TREE(tree_, acc, combine)
-  if (gl_LocalInvocationID.x != 0u) return;
+  if (first != 0u) return;
 #endif
 #if DIVIDE
   acc = tv_div(acc, float(divisor));

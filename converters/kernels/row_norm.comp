@@ -5,7 +5,9 @@
 // weight and bias: one per column (layer norm), or, with CHANNELS, one per channel: row r holds the
 // channels (r % groups) * group_channels …, `spatial` elements each (group norm).
 // Defines: RMS, CHANNELS, WEIGHT, BIAS, MEAN and RSTD (whether these results are wanted).
-// Grid: LANE: an invocation, else a workgroup, for each of `rows` rows.
+// KEEP: an invocation keeps so many vectors of its row in registers (count and spatial are multiples
+// of 4), else 0.
+// Grid: as tree.glsl shares `rows` rows out.
 
 #include "tree.glsl"
 
@@ -16,24 +18,33 @@ shared float tree_[LOCAL_X];
 float plus(float a, float b) { return a + b; }
 
 void main() {
-#if LANE
-  const uint row = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  const uint first = 0u, step = 1u;
-#else
-  const uint row = tv_group();
-  const uint first = gl_LocalInvocationID.x, step = LOCAL_X;
-#endif
+  TV_ROW
   if (row >= rows) return;
   const uint start = row * count;
 
+#if KEEP
+  vec4 kept[KEEP];
+  [[unroll]] for (uint k = 0u; k < KEEP; k++) {
+    const uint c = 4u * (first + k * step);
+    kept[k] = vec4(0.0);
+    if (c < count) kept[k] = x_load4(start + c);
+  }
+#endif
+
   float center = 0.0;
 #if !RMS
+#if KEEP
+  [[unroll]] for (uint k = 0u; k < KEEP; k++) {
+    center += (kept[k].x + kept[k].y) + (kept[k].z + kept[k].w);
+  }
+#else
   for (uint c = first; c < count;) {
     const uint stop = min(count, c + 64u * step);
     float block = 0.0;
     for (; c < stop; c += step) block += x_load(start + c);
     center += block;
   }
+#endif
 #if !LANE
   TV_TREE(tree_, center, plus)
 #endif
@@ -41,6 +52,14 @@ void main() {
 #endif
 
   float spread = 0.0;
+#if KEEP
+  [[unroll]] for (uint k = 0u; k < KEEP; k++) {
+    if (4u * (first + k * step) < count) {
+      kept[k] -= center;
+      spread += dot(kept[k], kept[k]);
+    }
+  }
+#else
   for (uint c = first; c < count;) {
     const uint stop = min(count, c + 64u * step);
     float block = 0.0;
@@ -50,11 +69,37 @@ void main() {
     }
     spread += block;
   }
+#endif
 #if !LANE
   TV_TREE(tree_, spread, plus)
 #endif
   const float inverse = tv_div(1.0, sqrt(tv_div(spread, float(count)) + eps));
 
+#if KEEP
+  [[unroll]] for (uint k = 0u; k < KEEP; k++) {
+    const uint c = 4u * (first + k * step);
+    if (c < count) {
+      vec4 r = kept[k] * inverse;
+#if CHANNELS
+      const uint channel = (row % groups) * group_channels + c / spatial;
+#if WEIGHT
+      r *= w_load(channel);
+#endif
+#if BIAS
+      r += b_load(channel);
+#endif
+#else
+#if WEIGHT
+      r *= w_load4(c);
+#endif
+#if BIAS
+      r += b_load4(c);
+#endif
+#endif
+      y_store4(start + c, r);
+    }
+  }
+#else
   for (uint c = first; c < count; c += step) {
     float r = (x_load(start + c) - center) * inverse;
 #if CHANNELS
@@ -70,6 +115,7 @@ void main() {
 #endif
     y_store(start + c, r);
   }
+#endif
 
   if (first == 0u) {
 #if MEAN

@@ -1,7 +1,7 @@
 // Gradient of softmax, x' = (g - sum(g y)) y, or with LOG of log_softmax, x' = g - exp(y) sum(g),
 // along `count` elements that lie `inner` apart; g: gradient of the result y.
 //
-// Grid: LANE: an invocation, else a workgroup, for each of `rows` rows, numbered (outer, inner).
+// Grid: as tree.glsl shares rows out, `rows` of them, numbered (outer, inner).
 
 #include "tree.glsl"
 
@@ -12,13 +12,7 @@ shared float tree_[LOCAL_X];
 float plus(float a, float b) { return a + b; }
 
 void main() {
-#if LANE
-  const uint row = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  const uint first = 0u, step = 1u;
-#else
-  const uint row = tv_group();
-  const uint first = gl_LocalInvocationID.x, step = LOCAL_X;
-#endif
+  TV_ROW
   if (row >= rows) return;
   const uint outer = row / inner;
   const uint start = outer * count * inner + (row - outer * inner);

@@ -1,8 +1,10 @@
-// Combines one value per invocation of a workgroup into one, in a fixed order; every invocation
-// gets the result. LOCAL_X is a power of two. To be called in uniform control flow.
+// Kernels that walk rows: which row an invocation has, and how a row's invocations combine a value
+// each into one, in a fixed order; each of them gets the result. To be called in uniform control
+// flow.
 //
-// SUBGROUP: the workgroup is one subgroup, values go through shuffles. HYBRID: it is several full
-// subgroups, whose results meet in shared memory. Else everything does. TV_TREE's store is
+// LANE: an invocation has a row. SUBGROUP: a subgroup of ROW_LANES invocations has one, ROWS of them a
+// workgroup; values go through shuffles. Else the workgroup has one, LOCAL_X a power of two. HYBRID: it
+// is several full subgroups, whose results meet in shared memory. TV_TREE's store is
 // `shared T name[LOCAL_X]`, which SUBGROUP does not need. A kernel whose values are structs defines
 // TV_SHUFFLE(v, mask).
 
@@ -10,9 +12,21 @@
 #define TV_SHUFFLE(v, mask) subgroupShuffleXor(v, mask)
 #endif
 
+// Declares the row, and that this invocation has its elements first, first + step, ….
+#if LANE
+#define TV_ROW                                                                     \
+  const uint row = tv_group() * LOCAL_X + gl_LocalInvocationID.x, first = 0u, step = 1u;
+#elif SUBGROUP
+#define TV_ROW                                                                     \
+  const uint row = tv_group() * ROWS + gl_SubgroupID, first = gl_SubgroupInvocationID, \
+             step = ROW_LANES;
+#else
+#define TV_ROW const uint row = tv_group(), first = gl_LocalInvocationID.x, step = LOCAL_X;
+#endif
+
 #if SUBGROUP
 #define TV_TREE(store, v, COMBINE)                                                              \
-  for (uint m_ = LOCAL_X / 2u; m_ > 0u; m_ >>= 1u) v = COMBINE(v, TV_SHUFFLE(v, m_));
+  for (uint m_ = ROW_LANES / 2u; m_ > 0u; m_ >>= 1u) v = COMBINE(v, TV_SHUFFLE(v, m_));
 #elif HYBRID
 #define TV_TREE(store, v, COMBINE)                                                              \
   {                                                                                             \

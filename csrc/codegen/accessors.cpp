@@ -22,6 +22,9 @@ bool is_dense(const KernelOperand& x) {
   return x.shape.empty() || (x.shape.size() == 1 && x.strides[0] == Expr(1));
 }
 
+/// Has <name>_vec4 and <name>_raw_store4.
+bool has_vectors(const KernelOperand& x) { return x.vec4 || x.fours; }
+
 /// "uint o = …" for element `i`: divides the index by the inner dimensions, innermost first.
 std::string index_body(const KernelOperand& x, KernelWords& words) {
   if (x.shape.empty()) return "return 0u;";
@@ -133,8 +136,10 @@ std::string plain_loads(const KernelOperand& x) {
   const auto inner = x.shape.empty() ? std::nullopt : x.shape.back().constant();
   if (x.shape.empty() || (x.shape.size() == 1 && x.strides[0] == Expr(0))) {
     text += "return " + n + "_V(" + n + "_raw(0u));";
-  } else if (x.vec4 && is_dense(x)) {
+  } else if (has_vectors(x) && is_dense(x)) {
     text += "return " + n + "_vec4(i);";
+  } else if (x.fours) {
+    text += "return " + n + "_vec4(" + n + "_index(i));";
   } else if (is_dense(x)) {
     text += "return " + four("i", "1u") + ";";
   } else if (inner && *inner % 4 == 0 && x.strides.back() == Expr(0)) {
@@ -155,8 +160,10 @@ std::string plain_stores(const KernelOperand& x, const std::string& suffix) {
   std::string text = "void " + n + "_store" + suffix + "(uint i, " + type + " v) { " + n +
                      "_raw_store(" + n + "_index(i), v); }\n" + "void " + n + "_store4" + suffix +
                      "(uint i, " + vector + " v) { ";
-  if (x.vec4 && is_dense(x)) {
+  if (has_vectors(x) && is_dense(x)) {
     text += n + "_raw_store4(i, v);";
+  } else if (x.fours) {
+    text += n + "_raw_store4(" + n + "_index(i), v);";
   } else {
     for (int lane = 0; lane < 4; ++lane) {
       text += n + "_store" + suffix + "(i + " + std::to_string(lane) + "u, v." + "xyzw"[lane] + "); ";
@@ -226,7 +233,7 @@ std::string raw_accessors(const KernelOperand& x, KernelWords& words, const Acce
     text += "void " + n + "_raw_store(uint i, " + type + " v) { " + element + " = " +
             glsl_to_storage("v", x.dtype) + "; }\n";
   }
-  if (x.vec4) text += vector_raw_accessors(x, at4);
+  if (has_vectors(x)) text += vector_raw_accessors(x, at4);
   return text;
 }
 
@@ -267,6 +274,12 @@ std::string lane_load(const KernelOperand& x, const Expr& lane_row) {
   return text + "; }\n";
 }
 
+/// As lane_load, through the head.
+std::string lane_head(const KernelOperand& x, const KernelRequest& request) {
+  return x.name + "_T " + x.name + "_lane(uint i) { " + x.name + "_T r; " + x.name + "_head(" +
+         parameter_list(x, request, "_lane(i)") + ", r); return r; }\n";
+}
+
 /// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail.
 std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
@@ -300,6 +313,7 @@ std::string lane_accessors(const KernelOperand& x, const KernelRequest& request)
   if (lane_row == Expr(0)) return "";
   std::string text;
   const bool is_head = x.program != nullptr && !x.write;
+  if (is_head) text += lane_head(x, request);
   if (x.read && x.stored && !is_head) text += lane_load(x, lane_row);
   if (x.write) text += lane_store(x, request);
   return text;

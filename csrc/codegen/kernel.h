@@ -30,6 +30,8 @@ struct KernelOperand {
   Expr storage_elements;       ///< elements that may be touched from the pushed address
   bool read = false, write = false;
   bool vec4 = false;           ///< 16-byte aligned and dense (lowering has checked it)
+  /// Elements i … i+3 (i % 4 == 0, row-major) lie side by side at a multiple of four elements.
+  bool fours = false;
   /// False for an operand that a head computes: it has no storage, no address and no <name>_raw.
   bool stored = true;
 

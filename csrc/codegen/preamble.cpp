@@ -1,5 +1,6 @@
 // generate_kernel: a Step with resolved operands → the whole text of its kernel.
 
+#include <algorithm>
 #include <bit>
 #include <cctype>
 #include <set>
@@ -110,6 +111,43 @@ std::string parameter(const Param& param, KernelWords& words, std::vector<uint32
   return "#define " + param.name + " " + (param.is_signed && !is_float ? "int(" + word + ")" : word) + "\n";
 }
 
+/// tv_pointwise_run(first, stride, count): vectors first, first + stride, … of `count`, as many as
+/// the step's define RUN says. Everything is read before anything is written, so that all reads are
+/// under way at once. "" where the step has no RUN.
+std::string pointwise_run(const KernelRequest& request, const std::string (&lanes)[4],
+                          const std::string& outs) {
+  const auto& defines = request.step.defines;
+  const auto run = std::find_if(defines.begin(), defines.end(),
+                                [](const auto& define) { return define.first == "RUN"; });
+  if (run == defines.end()) return "";
+  const PointwiseProgram& program = *request.program;
+  const std::string loop = "  [[unroll]] for (uint k = 0u; k < " + run->second + "u; ++k) {\n";
+  std::string arrays, loads, locals, results, stores;
+  for (size_t k = 0; k < program.inputs.size(); ++k) {
+    const std::string n = std::to_string(k);
+    arrays += "  in" + n + "_V b" + n + "[" + run->second + "];\n";
+    loads += "    b" + n + "[k] = in" + n + "_load4(min(first + k * stride, count - 1u) << 2);\n";
+    locals += "    const in" + n + "_V a" + n + " = b" + n + "[k];\n";
+  }
+  for (size_t k = 0; k < program.results.size(); ++k) {
+    const std::string n = std::to_string(k);
+    arrays += "  out" + n + "_V q" + n + "[" + run->second + "];\n";
+    locals += "    out" + n + "_T r" + n + ";\n";
+    stores += "      out" + n + "_store4((first + k * stride) << 2, q" + n + "[k]);\n";
+  }
+  for (int lane = 0; lane < 4; ++lane) {
+    results += "    tv_program(" + lanes[lane] + outs + ");";
+    for (size_t k = 0; k < program.results.size(); ++k) {
+      const std::string n = std::to_string(k);
+      results += " q" + n + "[k]." + "xyzw"[lane] + " = r" + n + ";";
+    }
+    results += "\n";
+  }
+  return "void tv_pointwise_run(uint first, uint stride, uint count) {\n" + arrays + loop + loads +
+         "  }\n" + loop + locals + results + "  }\n" + loop +
+         "    if (first + k * stride < count) {\n" + stores + "    }\n  }\n}\n";
+}
+
 /// tv_pointwise(i) and tv_pointwise4(i): the node's program from operands in* to operands out*.
 std::string pointwise_calls(const KernelRequest& request) {
   const PointwiseProgram& program = *request.program;
@@ -146,7 +184,30 @@ std::string pointwise_calls(const KernelRequest& request) {
     }
     text += "\n";
   }
-  return text + stores4 + "}\n";
+  return text + stores4 + "}\n" + pointwise_run(request, lanes, comma + outs);
+}
+
+/// tv_pointwise_lanes(i): elements i … i + 2 * LANES - 1 for a uniform i, on CPU drivers.
+std::string pointwise_lanes(const KernelRequest& request) {
+  const PointwiseProgram& program = *request.program;
+  std::string locals, first, second, stores;
+  const auto add = [](std::string& list, const std::string& item) {
+    list += (list.empty() ? "" : ", ") + item;
+  };
+  for (size_t k = 0; k < program.inputs.size(); ++k) {
+    const std::string n = std::to_string(k);
+    add(first, "in" + n + "_lane(i)");
+    add(second, "in" + n + "_lane(i + LANES)");
+  }
+  for (size_t k = 0; k < program.results.size(); ++k) {
+    const std::string n = std::to_string(k);
+    locals += "  out" + n + "_T r" + n + ", s" + n + ";\n";
+    add(first, "r" + n);
+    add(second, "s" + n);
+    stores += "  out" + n + "_lane_store2(i, r" + n + ", s" + n + ");\n";
+  }
+  return "void tv_pointwise_lanes(uint i) {\n" + locals + "  tv_program(" + first +
+         ");\n  tv_program(" + second + ");\n" + stores + "}\n";
 }
 
 std::string local_size(const Step& step) {
@@ -236,11 +297,12 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
       const KernelOperand& x = request.operands[k];
       if ((x.program != nullptr) == with_program && is_indexed(k)) {
         elements += element_accessors(x, request);
-        if (table && !request.program) elements += lane_accessors(x, request);
+        if (table) elements += lane_accessors(x, request);
       }
     }
   }
   if (request.program != nullptr) elements += pointwise_calls(request);
+  if (request.program != nullptr && table) elements += pointwise_lanes(request);
 
   if (table) words.add_uniform_table();
   if (check) {

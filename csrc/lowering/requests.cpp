@@ -1,5 +1,7 @@
 #include "csrc/lowering/requests.h"
 
+#include <algorithm>
+
 #include "csrc/graph/strided.h"
 #include "runtime/error.h"
 
@@ -73,7 +75,15 @@ class RequestMaker {
     result.strides = broadcasts ? broadcast_strides(value.shape, layout.strides, domain)
                                 : layout.strides;
     collapse(result.shape, result.strides);
+    result.fours = in_fours(result, layout.offset);
     return result;
+  }
+
+  static bool in_fours(const KernelOperand& x, const Expr& offset) {
+    const auto divides = [](const Expr& e) { return mod(e, 4) == Expr(0); };
+    if (x.shape.empty() || !(x.strides.back() == Expr(1)) || !divides(offset)) return false;
+    if (x.shape.size() > 1 && !divides(x.shape.back())) return false;
+    return std::all_of(x.strides.begin(), std::prev(x.strides.end()), divides);
   }
 
   void attach(size_t operand, const std::shared_ptr<const PointwiseProgram>& program,

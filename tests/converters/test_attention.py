@@ -6,6 +6,8 @@ import torch.nn.functional as F
 
 from parity import FLOATS, check, check_gradients, tensor
 
+pytestmark = pytest.mark.usefixtures("tactics_of")
+
 sdpa = F.scaled_dot_product_attention
 
 

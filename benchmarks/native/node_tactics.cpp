@@ -1,0 +1,252 @@
+// Times every tactic of one operator and compares each with float64, without Python or torch.
+//
+//   node_tactics [--gpu] [--errors] [--list] [--first N] [--json] [--tactic PREFIX]... PROBLEM...
+//
+// PROBLEM: attention:heads,queries,keys,d,dtype[,causal] | softmax:rows,columns,dtype |
+// layer_norm:rows,columns,dtype | sum:rows,columns,dtype | relu:elements,dtype | add:elements,dtype |
+// bias:rows,columns,dtype (x + b[column]). --gpu: the tactics of GPUs on a CPU driver. --errors: no
+// timing. --list: names only. --first: only so many of the tactics that apply. --json: one object a
+// line. One line a tactic: µs of a dependent sequence, GB/s of what must be read and written, TFLOP/s of
+// attention's products, max |out - ref| / max |ref| of samples.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <sstream>
+
+#include "converters/steps.h"
+#include "runtime/dtype.h"
+#include "runtime/json.h"
+#include "tests/cpp/tactic_run.h"
+
+namespace {
+
+using namespace tv;        // NOLINT: a program's only file
+using namespace tv::test;  // NOLINT
+
+using Numbers = std::vector<std::vector<double>>;
+
+struct Problem {
+  Graph graph;
+  double bytes = 0, flops = 0;
+  /// Output number `index`, in float64.
+  std::function<double(const Numbers& inputs, int64_t index)> reference;
+};
+
+struct Heads {
+  int64_t queries, keys, d;
+  bool causal;
+};
+
+double attention_at(const Heads& h, const Numbers& in, int64_t index) {
+  const int64_t e = index % h.d, row = index / h.d, m = row % h.queries, head = row / h.queries;
+  const int64_t last = h.causal ? std::min(h.keys, m + 1) : h.keys;
+  double largest = -INFINITY, sum = 0, result = 0;
+  std::vector<double> scores;
+  for (int64_t n = 0; n < last; ++n) {
+    double s = 0;
+    for (int64_t d = 0; d < h.d; ++d) {
+      s += in[0][static_cast<size_t>(row * h.d + d)] *
+           in[1][static_cast<size_t>((head * h.keys + n) * h.d + d)];
+    }
+    scores.push_back(s * 0.125);
+    largest = std::max(largest, scores.back());
+  }
+  for (int64_t n = 0; n < last; ++n) {
+    const double p = std::exp(scores[static_cast<size_t>(n)] - largest);
+    sum += p;
+    result += p * in[2][static_cast<size_t>((head * h.keys + n) * h.d + e)];
+  }
+  return result / sum;
+}
+
+double row_at(const std::string& op, int64_t columns, const Numbers& in, int64_t index) {
+  const int64_t row = op == "sum" ? index : index / columns, column = index % columns;
+  const double* x = in[0].data() + row * columns;
+  const double at = x[column];
+  double sum = 0, largest = -INFINITY, squares = 0;
+  for (int64_t i = 0; i < columns; ++i) {
+    sum += x[i];
+    largest = std::max(largest, x[i]);
+  }
+  if (op == "sum") return sum;
+  if (op == "softmax") {
+    double all = 0;
+    for (int64_t i = 0; i < columns; ++i) all += std::exp(x[i] - largest);
+    return std::exp(at - largest) / all;
+  }
+  const double mean = sum / static_cast<double>(columns);
+  for (int64_t i = 0; i < columns; ++i) squares += (x[i] - mean) * (x[i] - mean);
+  const double inverse = 1 / std::sqrt(squares / static_cast<double>(columns) + 1e-5);
+  return (at - mean) * inverse * in[1][static_cast<size_t>(column)] + in[2][static_cast<size_t>(column)];
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> fields;
+  std::stringstream in(text);
+  for (std::string field; std::getline(in, field, at);) fields.push_back(field);
+  return fields;
+}
+
+Graph pointwise(const std::string& function, DType dtype, std::vector<Shape> shapes) {
+  ExampleGraph g("tv::pointwise");
+  std::vector<std::pair<DType, Shape>> inputs;
+  PointwiseProgram program;
+  PointwiseInstr instr{.function = function, .compute = dtype, .result = dtype};
+  for (const Shape& shape : shapes) {
+    instr.operands.push_back(static_cast<int32_t>(inputs.size()));
+    inputs.emplace_back(dtype, shape);
+    program.inputs.push_back(dtype);
+  }
+  program.results = {static_cast<int32_t>(inputs.size())};
+  program.instrs = {instr};
+  Graph graph = g.inputs("inputs", inputs).output(dtype, shapes[0]).graph();
+  graph.nodes[0].program = std::make_shared<const PointwiseProgram>(std::move(program));
+  return graph;
+}
+
+Problem parse(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string op = text.substr(0, colon);
+  const std::vector<std::string> f = split(text.substr(colon + 1), ',');
+  const auto n = [&](size_t i) { return static_cast<int64_t>(std::stoll(f.at(i))); };
+  if (op == "attention") {
+    const DType dtype = dtype_from_name(f.at(4));
+    const Shape q{1, n(0), n(1), n(3)}, k{1, n(0), n(2), n(3)};
+    const bool causal = f.size() > 5 && f[5] == "causal";
+    const double pairs = static_cast<double>(n(0) * n(1) * n(2)) * (causal ? 0.5 : 1);
+    return {ExampleGraph("tv::attention").input("query", dtype, q).input("key", dtype, k)
+                .input("value", dtype, k).none("mask").attr("is_causal", causal).attr("scale", 0.125)
+                .output(dtype, q).graph(),
+            static_cast<double>(2 * n(0) * (n(1) + n(2)) * n(3) * size_bytes(dtype)),
+            4.0 * pairs * static_cast<double>(n(3)),
+            [h = Heads{n(1), n(2), n(3), causal}](const Numbers& in, int64_t i) {
+              return attention_at(h, in, i);
+            }};
+  }
+  if (op == "relu" || op == "add") {
+    const DType dtype = dtype_from_name(f.at(1));
+    const size_t inputs = op == "add" ? 2 : 1;
+    const double bytes = static_cast<double>(n(0) * size_bytes(dtype)) * static_cast<double>(inputs + 1);
+    return {pointwise(op, dtype, std::vector<Shape>(inputs, Shape{n(0)})), bytes, 0,
+            [inputs](const Numbers& in, int64_t i) {
+              const auto at = static_cast<size_t>(i);
+              return inputs == 2 ? in[0][at] + in[1][at] : std::max(in[0][at], 0.0);
+            }};
+  }
+  const DType dtype = dtype_from_name(f.at(2));
+  const Shape shape{n(0), n(1)};
+  const double bytes = static_cast<double>(2 * n(0) * n(1) * size_bytes(dtype));
+  if (op == "bias") {
+    return {pointwise("add", dtype, {shape, {n(1)}}), bytes, 0,
+            [columns = n(1)](const Numbers& in, int64_t i) {
+              return in[0][static_cast<size_t>(i)] + in[1][static_cast<size_t>(i % columns)];
+            }};
+  }
+  const auto by_row = [op, columns = n(1)](const Numbers& in, int64_t i) {
+    return row_at(op, columns, in, i);
+  };
+  if (op == "softmax") {
+    return {ExampleGraph("aten::_softmax").input("self", dtype, shape).attr("dim", integer(-1))
+                .attr("half_to_float", false).output(dtype, shape).graph(), bytes, 0, by_row};
+  }
+  if (op == "layer_norm") {
+    return {ExampleGraph("aten::native_layer_norm").input("input", dtype, shape)
+                .attr("normalized_shape", ints({n(1)})).input("weight", dtype, {n(1)})
+                .input("bias", dtype, {n(1)}).attr("eps", 1e-5).output(dtype, shape).graph(), bytes, 0, by_row};
+  }
+  if (op == "sum") {
+    return {ExampleGraph("tv::reduce").input("self", dtype, shape).attr("kind", std::string("sum"))
+                .attr("dims", ints({1})).output(dtype, {n(0)}).graph(), bytes / 2, 0, by_row};
+  }
+  throw std::runtime_error("no such problem: " + text);
+}
+
+struct Options {
+  std::vector<std::string> prefixes;
+  bool times = true, list = false, json = false;
+  size_t first = SIZE_MAX;
+};
+
+/// max |out - ref| / max |ref| of samples; infinite where any number is missing.
+double error_of(const Problem& problem, const Numbers& inputs, const std::vector<double>& out) {
+  constexpr int64_t kSamples = 400;
+  const auto count = static_cast<int64_t>(out.size());
+  double error = 0, largest = 0;
+  for (int64_t s = 0; s < kSamples; ++s) {
+    const int64_t index = s * 1000003 % count;
+    const double want = problem.reference(inputs, index);
+    error = std::max(error, std::abs(out[static_cast<size_t>(index)] - want));
+    largest = std::max(largest, std::abs(want));
+  }
+  const bool whole = std::all_of(out.begin(), out.end(), [](double v) { return std::isfinite(v); });
+  return whole ? error / largest : INFINITY;
+}
+
+void print(const std::string& text, const Problem& problem, const std::string& tactic, double us,
+           double error, bool json) {
+  const double gb = us > 0 ? problem.bytes / us * 1e-3 : 0, tflops = us > 0 ? problem.flops / us * 1e-6 : 0;
+  if (json) {
+    const Json::Object line = {{"problem", text}, {"tactic", tactic}, {"us", us},
+                               {"gb_s", gb},      {"tflops", tflops}, {"error", error}};
+    std::printf("%s\n", Json(line).dump().c_str());
+  } else {
+    std::printf("   %-34s %10.2f us %8.1f GB/s %7.1f TFLOP/s  err %.1e\n", tactic.c_str(), us, gb,
+                tflops, error);
+  }
+  std::fflush(stdout);
+}
+
+void measure(const std::string& text, const std::shared_ptr<Device>& device,
+             const DeviceProfile& profile, const Options& options) {
+  if (!options.json) std::printf("== %s\n", text.c_str());
+  const Problem problem = parse(text);
+  TacticRun run(problem.graph, device, profile);
+  const Numbers inputs = run.inputs();
+  size_t left = options.first;
+  for (const TacticName& tactic : run.tactics()) {
+    bool named = options.prefixes.empty();
+    for (const std::string& prefix : options.prefixes) named |= tactic.name.starts_with(prefix);
+    if (!named) continue;
+    if (!tactic.refusal.empty() || options.list) {
+      if (!options.json) std::printf("   %-34s %s\n", tactic.name.c_str(), tactic.refusal.c_str());
+      continue;
+    }
+    if (left-- == 0) break;
+    try {
+      const double error = error_of(problem, inputs, run.outputs(tactic.name).at(0));
+      print(text, problem, tactic.name, options.times ? run.time_us(tactic.name) : 0, error,
+            options.json);
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "   %-34s FAILED: %s\n", tactic.name.c_str(), e.what());
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto device = open_device("");
+  DeviceProfile used = profile(*device);
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg == "--gpu") {
+      used.type = DeviceType::kDiscrete;
+    } else if (arg == "--errors") {
+      options.times = false;
+    } else if (arg == "--list") {
+      options.list = true;
+    } else if (arg == "--json") {
+      options.json = true;
+    } else if (arg == "--first" && i + 1 < argc) {
+      options.first = std::stoul(argv[++i]);
+    } else if (arg == "--tactic" && i + 1 < argc) {
+      options.prefixes.emplace_back(argv[++i]);
+    } else {
+      measure(arg, device, used, options);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,73 @@
+"""How many launches the networks of docs/models.md take on a GPU, counted without one: the graphs
+are compiled for a GPU's profile, and PyTorch runs them."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from torch_vulkan import backend, engine_call
+from torch_vulkan._native import C
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from models import tensors  # noqa: E402
+from networks import NETWORKS  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    """A large discrete GPU with every feature that the built-in profile has."""
+    fields = json.loads(C.DeviceProfile.builtin_default().to_json())
+    fields |= {"name": "GPU", "max_shared_bytes": 49152, "memory_bytes": 1 << 37}
+    return C.DeviceProfile.from_json(json.dumps(fields))
+
+
+@pytest.fixture
+def infos(gpu, monkeypatch):
+    """What each engine holds that is compiled for the GPU in the test."""
+    found = []
+
+    def count(graph, settings, device, progress=None):
+        found.append(C.vke_info(C.compile(graph, settings, device)))
+        raise engine_call.BuildError("it was only counted")
+
+    monkeypatch.setattr(backend, "_profile", lambda *args, **kwargs: gpu)
+    monkeypatch.setattr(engine_call, "compile_graph", count)
+    return found
+
+
+def compile_for_gpu(model, inputs, **options):
+    """Calls the model once; its graphs run natively."""
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.compile(model, backend="vulkan", options=options)(**inputs)
+
+
+LIMITS = {"ResNet-50": 60, "BERT-base": 90, "BERT-base, mask": 93, "GPT-2": 110, "ViT-B/16": 92}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "float16"])
+@pytest.mark.parametrize("name", LIMITS)
+def test_launches(name, dtype, infos):
+    network = NETWORKS[name]
+    inputs = tensors(network.inputs(1, False, 0), "cpu", dtype)
+    compile_for_gpu(network.make(False).to(dtype), inputs)
+    (info,) = infos
+    assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
+
+
+@pytest.mark.parametrize("name", ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"])
+def test_enabled_precisions_take_the_tactics_of_float16(name, infos):
+    network = NETWORKS[name]
+    model, inputs = network.make(False), network.inputs(1, False, 0)
+    compile_for_gpu(model, inputs, enabled_precisions={torch.float32, torch.float16})
+    torch._dynamo.reset()
+    compile_for_gpu(model.half(), tensors(inputs, "cpu", torch.float16))
+    mixed, half = ([layer["tactic"] for layer in info["layers"]
+                    if not layer["tactic"].startswith(("pointwise", "copy"))] for info in infos)
+    assert mixed == half
+    # What is left are casts of the engine's inputs and outputs.
+    assert len(infos[0]["layers"]) <= len(infos[1]["layers"]) + 2
