@@ -54,6 +54,7 @@ void Contest::run() {
   const std::lock_guard lock(device_mutex());
   if (!pending_.empty()) {
     time_pending();
+    check_winner();  // before others are measured by it
     time_contenders();
   }
   check_winner();
@@ -163,58 +164,55 @@ void Contest::time_pending() {
 }
 
 void Contest::time_first(size_t offer) {
-  const bool cpu = setup_.bench.profile().is_cpu();
   guarded(offer, [&] {
     ++stats_.timed;
     const double estimate = trials().predict_us(offer);
-    const double limit = cpu ? kMostCpuUs : kMostGpuUs;
-    if (estimate > limit || (estimate > kSureUs && estimate > kFarAbove * best_us())) {
+    if (estimate > most_us() || (estimate > kSureUs && estimate > kFarAbove * best_us())) {
       settle(offer, {.kind = Timing::Kind::kSlow, .us = estimate});
       return;
     }
-    const double sample = cpu ? kSampleCpuUs : kSampleGpuUs;
-    const int times = static_cast<int>(std::clamp(sample / std::max(estimate, 1.0), 1.0, 50.0));
-    const double us = trials().time_us(offer, times);
-    if (us > kGiveUp * best_us()) {
-      settle(offer, {.kind = Timing::Kind::kSlow, .us = us});
-    } else {
-      contenders_[offer] = {us};
-    }
+    settle(offer, {.kind = Timing::Kind::kSlow, .us = trials().time_us(offer, runs(estimate))});
   });
 }
 
+int Contest::runs(double us) const {
+  const double sample = setup_.bench.profile().is_cpu() ? kSampleCpuUs : kSampleGpuUs;
+  return static_cast<int>(std::clamp(sample / std::max(us, 1.0), 1.0, 100.0));
+}
+
+double Contest::most_us() const {
+  return setup_.bench.profile().is_cpu() ? kMostCpuUs : kMostGpuUs;
+}
+
 double Contest::best_us() const {
-  double best = 1e300;
-  for (const auto& [offer, us] : contenders_) {
-    best = std::min(best, *std::min_element(us.begin(), us.end()));
-  }
-  for (const auto& [offer, entry] : entries_) {
-    if (entry.timing && entry.timing->usable()) best = std::min(best, entry.timing->us);
-  }
-  return best;
+  const auto winner = best();
+  return winner ? entries_.at(*winner).timing->us : 1e300;
 }
 
 void Contest::time_contenders() {
-  const double sample = setup_.bench.profile().is_cpu() ? kSampleCpuUs : kSampleGpuUs;
+  std::map<size_t, std::vector<double>> contenders;
+  const double limit = kGiveUp * best_us();
+  for (const auto& [offer, entry] : entries_) {
+    if (!entry.timing || entry.timing->kind != Timing::Kind::kSlow) continue;
+    if (entry.timing->us <= std::min(limit, most_us())) contenders[offer] = {entry.timing->us};
+  }
   for (int round = 1; round < setup_.level.rounds; ++round) {
-    const double limit = kGiveUp * best_us();
-    std::vector<size_t> offers;
-    for (const auto& [offer, us] : contenders_) {
-      if (median(us) <= limit) offers.push_back(offer);
+    double best = 1e300;
+    for (const auto& [offer, us] : contenders) {
+      if (!us.empty()) best = std::min(best, median(us));
     }
-    for (const size_t offer : offers) {
+    for (auto& [offer, us] : contenders) {
       report("tune");
-      // A contest of long runs is decided by fewer of them.
-      if (round > 1 && spent()) break;
-      std::vector<double>& us = contenders_[offer];
-      const int times = static_cast<int>(std::clamp(sample / std::max(us[0], 1.0), 1.0, 100.0));
-      if (!guarded(offer, [&] { us.push_back(trials().time_us(offer, times)); })) {
-        contenders_.erase(offer);
-      }
+      if (us.empty() || median(us) > kGiveUp * best) continue;
+      if (round > 1 && spent()) break;  // long runs are told apart by fewer of them
+      if (!guarded(offer, [&] { us.push_back(trials().time_us(offer, runs(us[0]))); })) us.clear();
     }
   }
-  for (const auto& [offer, us] : std::map(contenders_)) {
-    Timing timing{.kind = Timing::Kind::kTimed, .us = median(us)};
+  for (const auto& [offer, us] : contenders) {
+    if (us.empty()) continue;
+    Timing timing = *entries_.at(offer).timing;
+    timing.kind = Timing::Kind::kTimed;
+    timing.us = median(us);
     if (guarded(offer, [&] { timing.step_us = trials().step_us(offer); })) settle(offer, timing);
   }
 }

@@ -50,6 +50,8 @@ class Contest {
   void check_winner();
   std::optional<size_t> best() const;
   double best_us() const;
+  double most_us() const;
+  int runs(double us) const;  ///< of a candidate that takes `us`, for one timing
   void settle(size_t offer, Timing timing);
   /// Runs `body` with `offer` in the journal; false where that lost the device or was refused.
   template <typename Body>
@@ -61,7 +63,6 @@ class Contest {
   std::map<size_t, Entry> entries_;
   std::map<size_t, TacticProgram> programs_;
   std::unique_ptr<BenchTrials> trials_;
-  std::map<size_t, std::vector<double>> contenders_;  // offer → timings
   std::vector<size_t> pending_;
   int64_t steps_done_ = 0, steps_ = 0;  // for progress
   double deadline_s_ = 0;

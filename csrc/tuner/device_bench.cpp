@@ -97,8 +97,7 @@ class DeviceTrials : public BenchTrials {
     bool compared = false;
     for (size_t s = 0; s < memory_.symbols().size(); ++s) {
       try {
-        bool partial = false;
-        const auto want = results(reference, s, &partial);
+        const auto& [want, partial] = reference_results(reference, s);
         if (want.empty()) continue;
         const auto got = results(offer, s, nullptr);
         compared = true;
@@ -156,6 +155,21 @@ class DeviceTrials : public BenchTrials {
     return trial;
   }
 
+  /// Of the reference; `partial`: of a part of its workgroups.
+  struct Reference {
+    std::vector<ProblemMemory::Result> results;
+    bool partial = false;
+  };
+  const Reference& reference_results(size_t reference, size_t symbols) {
+    const auto [it, fresh] = references_.try_emplace(symbols);
+    if (fresh) {
+      bool partial = false;
+      it->second.results = results(reference, symbols, &partial);
+      it->second.partial = partial;
+    }
+    return it->second;
+  }
+
   /// Results of a run. `partial`, where given, allows a run of a part of the workgroups where all of
   /// them would take too long, and says so; empty where even that cannot be done.
   std::vector<ProblemMemory::Result> results(size_t offer, size_t symbols, bool* partial) {
@@ -199,6 +213,7 @@ class DeviceTrials : public BenchTrials {
   bool is_cpu_;
   std::map<size_t, std::unique_ptr<Trial>> trials_;
   std::optional<std::pair<size_t, size_t>> active_;
+  std::map<size_t, Reference> references_;  // by symbols
 };
 
 class DeviceBench : public Bench {

@@ -17,7 +17,7 @@ using test::TunerTest;
 using Strings = std::vector<std::string>;
 
 TEST_F(TunerTest, TakesTheFastestRightTactic) {
-  tactics = {{"slow", 90}, {"wrong", 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
+  tactics = {{"slow", 90}, {.name = "wrong", .us = 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
   const TacticChoice choice = choose();
   EXPECT_EQ(name_of(choice), "fast");
   ASSERT_EQ(choice.step_us.size(), 1u);
@@ -37,7 +37,7 @@ TEST_F(TunerTest, LosersAreTimedOnceAndContendersOften) {
 }
 
 TEST_F(TunerTest, TheMedianDecidesNotOneLuckyRun) {
-  tactics = {{"steady", 20}, {"lucky", 24, .once_us = 15}, {"reference", 1000}};
+  tactics = {{"steady", 20}, {.name = "lucky", .us = 24, .once_us = 15}, {"reference", 1000}};
   EXPECT_EQ(name_of(choose()), "steady");
 }
 
@@ -49,8 +49,8 @@ TEST_F(TunerTest, WhatIsPredictedToTakeTooLongNeverRunsWhole) {
 }
 
 TEST_F(TunerTest, RefusedTacticsAreNeitherTimedNorAskedForAgain) {
-  tactics = {{"no", 1, .offer_refusal = "the device has no matrix units"},
-             {"driver", 1, .driver_refusal = "too many registers"},
+  tactics = {{.name = "no", .us = 1, .offer_refusal = "the device has no matrix units"},
+             {.name = "driver", .us = 1, .driver_refusal = "too many registers"},
              {"fast", 20},
              {"reference", 100}};
   EXPECT_EQ(name_of(choose()), "fast");
@@ -63,7 +63,7 @@ TEST_F(TunerTest, RefusedTacticsAreNeitherTimedNorAskedForAgain) {
 }
 
 TEST_F(TunerTest, ACachedProblemIsNeverTimedTwice) {
-  tactics = {{"slow", 90}, {"wrong", 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
+  tactics = {{"slow", 90}, {.name = "wrong", .us = 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
   const TacticChoice first = choose();
   EXPECT_EQ(tuner_stats().timed, 4u);
   reopen();
@@ -91,7 +91,7 @@ TEST_F(TunerTest, EqualProblemsOfAnEngineShareOneContest) {
 TEST_F(TunerTest, AChangedKernelIsTimedAgainAndNothingElse) {
   tactics = {{"a", 10}, {"b", 20}, {"reference", 100}};
   choose();
-  tactics[1] = {"b", 5, .glsl = "void main() { /* better */ }"};
+  tactics[1] = {.name = "b", .us = 5, .glsl = "void main() { /* better */ }"};
   reopen();
   reset_tuner_stats();
   EXPECT_EQ(name_of(choose()), "b");
@@ -158,7 +158,7 @@ TEST_F(TunerTest, AnInterruptedBuildResumes) {
 }
 
 TEST_F(TunerTest, ATacticThatLosesTheDeviceIsNeverTriedAgain) {
-  tactics = {{"deadly", 1, .loses_device = true}, {"fast", 20}, {"slow", 25}, {"reference", 100}};
+  tactics = {{.name = "deadly", .us = 1, .loses_device = true}, {"fast", 20}, {"slow", 25}, {"reference", 100}};
   EXPECT_EQ(name_of(choose()), "fast");
   EXPECT_EQ(tuner_stats().lost, 1u);
   EXPECT_EQ(bench->recoveries, 1);
@@ -168,7 +168,7 @@ TEST_F(TunerTest, ATacticThatLosesTheDeviceIsNeverTriedAgain) {
 }
 
 TEST_F(TunerTest, ATacticThatTookItsProcessWithItIsNeverTriedAgain) {
-  tactics = {{"deadly", 1, .ends_process = true}, {"fast", 20}, {"reference", 100}};
+  tactics = {{.name = "deadly", .us = 1, .ends_process = true}, {"fast", 20}, {"reference", 100}};
   EXPECT_EXIT(choose(), testing::ExitedWithCode(3), "");
   EXPECT_EQ(journals().size(), 1u) << "the dead process left its journal";
   reopen();
@@ -178,7 +178,7 @@ TEST_F(TunerTest, ATacticThatTookItsProcessWithItIsNeverTriedAgain) {
 }
 
 TEST_F(TunerTest, WhereNothingWorksButTheLastTheRuleIsNotTaken) {
-  tactics = {{"wrong", 10, .wrong = true}, {"also_wrong", 12, .wrong = true}, {"reference", 100}};
+  tactics = {{.name = "wrong", .us = 10, .wrong = true}, {.name = "also_wrong", .us = 12, .wrong = true}, {"reference", 100}};
   EXPECT_EQ(name_of(choose()), "reference");
 }
 
@@ -204,8 +204,8 @@ TEST_F(TunerTest, ABadCacheFileIsSetAsideAndCountsAsEmpty) {
   for (const std::string text :
        {"not json", "{}", R"({"format": "torch_vulkan timings", "version": 99, "devices": {}})",
         R"({"format": "torch_vulkan timings", "version": 1, "devices": {"d": {"p": {"t": 3}}}})"}) {
+    reopen();  // saves
     std::ofstream(cache_path) << text;
-    reopen();
     reset_tuner_stats();
     EXPECT_EQ(name_of(choose()), "a");
     EXPECT_EQ(tuner_stats().timed, 3u) << text;
