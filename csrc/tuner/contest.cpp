@@ -101,8 +101,8 @@ void Contest::settle(size_t offer, Timing timing) {
 }
 
 template <typename Body>
-bool Contest::guarded(size_t offer, const Body& body) {
-  setup_.journal.write(entries_.at(offer).key);
+bool Contest::guarded(size_t offer, Guard guard, const Body& body) {
+  if (guard == Guard::kJournal) setup_.journal.write(entries_.at(offer).key);
   try {
     body();
     setup_.journal.write(std::nullopt);
@@ -164,7 +164,7 @@ void Contest::time_pending() {
 }
 
 void Contest::time_first(size_t offer) {
-  guarded(offer, [&] {
+  guarded(offer, Guard::kJournal, [&] {
     ++stats_.timed;
     const double estimate = trials().predict_us(offer);
     if (estimate > most_us() || (estimate > kSureUs && estimate > kFarAbove * best_us())) {
@@ -205,7 +205,8 @@ void Contest::time_contenders() {
       report("tune");
       if (us.empty() || median(us) > kGiveUp * best) continue;
       if (round > 1 && spent()) break;  // long runs are told apart by fewer of them
-      if (!guarded(offer, [&] { us.push_back(trials().time_us(offer, runs(us[0]))); })) us.clear();
+      if (!guarded(offer, Guard::kRanBefore,
+                   [&] { us.push_back(trials().time_us(offer, runs(us[0]))); })) us.clear();
     }
   }
   for (const auto& [offer, us] : contenders) {
@@ -213,7 +214,8 @@ void Contest::time_contenders() {
     Timing timing = *entries_.at(offer).timing;
     timing.kind = Timing::Kind::kTimed;
     timing.us = median(us);
-    if (guarded(offer, [&] { timing.step_us = trials().step_us(offer); })) settle(offer, timing);
+    const auto time_steps = [&] { timing.step_us = trials().step_us(offer); };
+    if (guarded(offer, Guard::kRanBefore, time_steps)) settle(offer, timing);
   }
 }
 
@@ -233,8 +235,9 @@ void Contest::check_winner() {
     if (!setup_.reference || winner == setup_.reference) return;
     std::optional<std::string> difference;
     report("check");
-    const bool ran = guarded(
-        *winner, [&] { difference = trials().difference(*winner, *setup_.reference); });
+    const bool ran = guarded(*winner, Guard::kJournal, [&] {
+      difference = trials().difference(*winner, *setup_.reference);
+    });
     if (!ran && entries_.at(*winner).timing->usable()) return;  // no memory for it now
     if (!ran) continue;
     if (!difference) {

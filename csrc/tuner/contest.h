@@ -53,9 +53,11 @@ class Contest {
   double most_us() const;
   int runs(double us) const;  ///< of a candidate that takes `us`, for one timing
   void settle(size_t offer, Timing timing);
-  /// Runs `body` with `offer` in the journal; false where that lost the device or was refused.
+  /// Runs `body`, first writing `offer` to the journal where it may be its first run at these shapes;
+  /// false where that lost the device, was refused or found no memory.
+  enum class Guard : uint8_t { kJournal, kRanBefore };
   template <typename Body>
-  bool guarded(size_t offer, const Body& body);
+  bool guarded(size_t offer, Guard guard, const Body& body);
   void report(const std::string& what);
 
   const ContestSetup setup_;
