@@ -127,7 +127,8 @@ class Settings:
     @property
     def timing_file(self) -> str:
         """Where timings of tactics are kept; "" where they are not."""
-        return self.timing_cache_path or (f"{self.cache_dir}/timings.json" if self.cache_dir else "")
+        in_cache = f"{self.cache_dir}/timings.json" if self.cache_dir else ""
+        return self.timing_cache_path or in_cache
 
     def compiler_json(self, debug_dir: str = "") -> str:
         """What the compiler reads, as JSON."""
