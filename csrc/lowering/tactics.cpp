@@ -3,6 +3,7 @@
 #include <set>
 
 #include "csrc/converter.h"
+#include "csrc/counters.h"
 #include "csrc/graph/strided.h"
 #include "runtime/error.h"
 
@@ -94,6 +95,7 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
   if (!converter || !converter->convert) {
     throw Error(ErrorKind::kInternal, "[" + node.op + "] reached lowering without a converter");
   }
+  ++build_counters().conversions;
   NodeBuilder builder(node, table);
   converter->convert(NodeContext{table.graph(), node, device, settings}, builder);
   NodeTactics result{builder.take(), 0};

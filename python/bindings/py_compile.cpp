@@ -1,5 +1,6 @@
 // Partitioning and compiling.
 
+#include "csrc/cache/engine_cache.h"
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "csrc/report/dry_run.h"
@@ -23,12 +24,13 @@ Progress to_progress(const py::object& callback) {
 }
 
 py::bytes compile_vke(const Graph& graph, const std::string& settings, const DeviceProfile& device,
-                      const py::object& progress) {
+                      const py::object& progress, const std::string& cache) {
   const Progress report = to_progress(progress);
   std::vector<uint8_t> bytes;
   {
     py::gil_scoped_release no_gil;
-    bytes = to_vke(compile(graph, Settings::from_json(settings), device, report));
+    bytes = to_vke(compile_cached(graph, Settings::from_json(settings), device,
+                                  CacheSettings::from_json(cache), report));
   }
   return to_bytes(bytes);
 }
@@ -92,7 +94,9 @@ void bind_compile(py::module_& m) {
       "Why a node cannot be in an engine, or \"\".");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
   m.def("compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
-        py::arg("progress") = py::none(), "Compiles a graph; returns the engine as .vke bytes.");
+        py::arg("progress") = py::none(),
+        py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
+        "Compiles a graph, or takes its engine from the cache; returns it as .vke bytes.");
   m.def("supported_ops", [] {
     py::list ops;
     for (const auto& [op, converter] : Registry::instance().all()) {
