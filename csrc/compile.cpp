@@ -1,5 +1,6 @@
 #include "csrc/compile.h"
 
+#include "csrc/counters.h"
 #include "csrc/debug_dump.h"
 #include "csrc/lowering/lower.h"
 #include "csrc/passes/canonicalise.h"
@@ -18,6 +19,7 @@ namespace tv {
 
 EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
                    const Progress& progress, CostModel* costs) {
+  ++build_counters().engines;
   const DebugDump dump_files(settings, graph.name);
   const auto after = [&](const char* pass) {
     check(graph, pass);

@@ -24,7 +24,8 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpe
   if (!spec.runs_on.empty() && spec.runs_on != here) {
     throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) +
                                       "] was built for another kind of device; it needs " +
-                                      spec.runs_on + ", " + device->profile().name + " is " + here);
+                                      spec.runs_on + ", " + device->profile().name + " is " + here +
+                                      "; build it again on this device");
   }
   const std::string tuned_here = device->profile().tuned_for();
   if (!spec.tuned_for.empty() && spec.tuned_for != tuned_here) {

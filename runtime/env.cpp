@@ -22,6 +22,8 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_CHECK_HAZARDS", "1: recompute the hazards of each recording (debugging)"},
     {"TORCH_VULKAN_REMOVE_BARRIER", "number of a barrier to leave out (tests of the hazard check)"},
     {"TORCH_VULKAN_LOSE_DEVICE", "number of the submission that loses the device (tests of recovery)"},
+    {"TORCH_VULKAN_SYSTEM_CACHE",
+     "a read-only directory with engines shipped in an image; default /usr/share/torch_vulkan/cache"},
     {"XDG_CACHE_HOME", "the cache is kept in its directory torch_vulkan"},
     {"HOME", "the cache is kept in .cache/torch_vulkan there, where XDG_CACHE_HOME is not set"},
 };
@@ -42,6 +44,23 @@ std::string env(std::string_view name) {
 bool env_flag(std::string_view name) {
   const std::string value = env(name);
   return !(value.empty() || value == "0" || value == "false" || value == "off");
+}
+
+std::string driver_environment() {
+  static constexpr const char* kOfDrivers[] = {
+      "LP_NATIVE_VECTOR_WIDTH", "LP_NUM_THREADS", "LP_PERF",      "GALLIVM_PERF", "RADV_DEBUG",
+      "RADV_PERFTEST",          "ANV_DEBUG",      "INTEL_DEBUG",  "NVK_DEBUG"};
+  std::string text;
+  for (const char* name : kOfDrivers) {
+    const char* value = std::getenv(name);
+    if (value) text += std::string(text.empty() ? "" : " ") + name + "=" + value;
+  }
+  return text;
+}
+
+std::string system_cache_dir() {
+  const std::string dir = env("TORCH_VULKAN_SYSTEM_CACHE");
+  return dir.empty() ? "/usr/share/torch_vulkan/cache" : dir;
 }
 
 void set_driver_defaults() {

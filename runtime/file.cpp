@@ -1,6 +1,7 @@
 #include "runtime/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,15 +72,18 @@ constexpr const char* kTemporary = ".tmp.";
 
 }  // namespace
 
-std::vector<uint8_t> read_file(const std::string& path, uint64_t max_bytes) {
+std::vector<uint8_t> read_file(const std::string& path, uint64_t max_bytes, FileUse use) {
   const auto fail = [&](const std::string& why) {
     throw Error(ErrorKind::kUser, "[file] " + path + " cannot be read: " + why);
   };
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) fail(reason());
+  // Where the lock cannot be had the file is being removed, which does not harm who has it open.
+  if (use == FileUse::kShared) static_cast<void>(::flock(fd.get(), LOCK_SH | LOCK_NB));
   struct stat info = {};
   if (::fstat(fd.get(), &info) != 0) fail(reason());
+  if (S_ISDIR(info.st_mode)) fail("it is a directory, want a file");
   if (!S_ISREG(info.st_mode)) fail("it is not a regular file");
   if (info.st_size < 0 || static_cast<uint64_t>(info.st_size) > max_bytes)
     fail("it has " + std::to_string(info.st_size) + " bytes, at most " + std::to_string(max_bytes) +
@@ -95,6 +99,13 @@ std::vector<uint8_t> read_file(const std::string& path, uint64_t max_bytes) {
   }
   bytes.resize(at);
   return bytes;
+}
+
+bool remove_unless_used(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  if (fd.get() >= 0 && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return false;
+  return ::unlink(path.c_str()) == 0;
 }
 
 std::string write_file_atomically(const std::string& path,

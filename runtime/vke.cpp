@@ -38,6 +38,8 @@ struct Header {
 };
 static_assert(sizeof(Header) == 64);
 
+constexpr const char* kCopyAgain = "; copy it again, or build the engine again";
+
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUser, "[vke] " + what); }
 
 constexpr uint64_t align(uint64_t offset, uint64_t alignment) {
@@ -103,9 +105,14 @@ std::array<uint8_t, 32> digest_of(const Parts& parts) {
 Header check_header(Bytes bytes) {
   Header header;
   const size_t to_compare = std::min(bytes.size(), sizeof kMagic);
-  if (std::memcmp(bytes.data(), kMagic, to_compare) != 0) fail("this is not a .vke file");
+  if (std::memcmp(bytes.data(), kMagic, to_compare) != 0) {
+    const bool is_zip = bytes.size() > 4 && std::memcmp(bytes.data(), "PK\3\4", 4) == 0;
+    fail(is_zip ? "this is not a .vke file but a zip archive, as .pt2 and .pt files are: load those "
+                  "with torch_vulkan.load"
+                : "this is not a .vke file; want one that an engine was saved to");
+  }
   if (bytes.size() < sizeof header + kDigestBytes)
-    fail("the file is truncated: got " + std::to_string(bytes.size()) + " bytes");
+    fail("the file is truncated: got " + std::to_string(bytes.size()) + " bytes" + kCopyAgain);
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.format_version != kFormatVersion)
     fail("the file has format version " + std::to_string(header.format_version) +
@@ -114,7 +121,8 @@ Header check_header(Bytes bytes) {
                                                  : ": build the engine again"));
   if (header.file_bytes != bytes.size())
     fail("the file is " + std::string(header.file_bytes > bytes.size() ? "truncated" : "altered") +
-         ": got " + std::to_string(bytes.size()) + " bytes, want " + std::to_string(header.file_bytes));
+         ": got " + std::to_string(bytes.size()) + " bytes, want " +
+         std::to_string(header.file_bytes) + kCopyAgain);
   const uint64_t body = bytes.size() - kDigestBytes;
   const bool in_range = header.header_bytes == sizeof header && header.zero == 0 &&
                         header.metadata_bytes <= std::min(body, kMaxMetadataBytes) &&
@@ -174,12 +182,12 @@ std::vector<uint8_t> to_vke(const EngineSpec& spec, std::span<const HostTensor> 
 }
 
 VkeContents from_vke(std::span<const uint8_t> bytes) {
-  if (bytes.empty()) fail("the file is empty");
+  if (bytes.empty()) fail(std::string("the file is empty") + kCopyAgain);
   const Header header = check_header(bytes);
   const Bytes body = bytes.first(bytes.size() - kDigestBytes);
   const auto digest = Sha256().update(body).finish();
   if (!std::equal(digest.begin(), digest.end(), bytes.end() - kDigestBytes))
-    fail("the file is altered: its digest does not match");
+    fail(std::string("the file is altered: its digest does not match") + kCopyAgain);
 
   Metadata metadata = decode_metadata(body.subspan(sizeof header, header.metadata_bytes));
   const uint64_t spirv_offset = align(sizeof header + header.metadata_bytes, kModuleAlignment);

@@ -27,7 +27,7 @@ install_packages() {
   local wanted="mesa-vulkan-drivers libvulkan-dev glslang-dev spirv-tools libspdlog-dev
     libprotobuf-dev protobuf-compiler ninja-build ccache g++ cmake"
   case $python in /usr/bin/*) wanted+=" python3-venv python3-dev" ;; esac
-  [ $tests = yes ] && wanted+=" vulkan-validationlayers libgtest-dev"
+  [ $tests = yes ] && wanted+=" vulkan-validationlayers libgtest-dev clang libclang-rt-dev"
   local missing="" package
   for package in $wanted; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" ||

@@ -11,5 +11,8 @@ TORCH_VULKAN_VALIDATION=1 build/tests/cpp/tv_tests --gtest_brief=1
 echo "== C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 scripts/sanitize.sh
 
+echo "== The .vke reader, fuzzed for 30 s"
+scripts/fuzz.sh 30
+
 echo "== Python tests"
 .venv/bin/python -m pytest "${slow[@]}" --durations=15 tests

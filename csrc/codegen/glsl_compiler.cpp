@@ -16,6 +16,7 @@
 
 #include "csrc/codegen/bfloat16.h"
 #include "csrc/codegen/kernel.h"
+#include "csrc/counters.h"
 #include "runtime/error.h"
 #include "runtime/store.h"
 
@@ -55,6 +56,7 @@ void initialize_glslang() {
 
 std::vector<uint32_t> compile_glsl(const std::string& name, const std::string& source) {
   initialize_glslang();
+  ++build_counters().glslang;
   glslang::TShader shader(EShLangCompute);
   const char* text = source.c_str();
   const int length = static_cast<int>(source.size());

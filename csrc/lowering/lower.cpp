@@ -5,13 +5,12 @@
 #include "csrc/codegen/kernel.h"
 #include "csrc/lowering/program_writer.h"
 #include "csrc/lowering/tactic_problem.h"
+#include "csrc/version.h"
 #include "runtime/parallel.h"
 
 namespace tv {
 
 namespace {
-
-constexpr const char* kBuilderVersion = "0.1.0";
 
 class Lowering {
  public:

@@ -6,6 +6,7 @@
 #include "csrc/codegen/matrix_units.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
+#include "csrc/counters.h"
 #include "csrc/graph/strided.h"
 #include "runtime/error.h"
 
@@ -121,6 +122,7 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
   if (!converter || !converter->convert) {
     throw Error(ErrorKind::kInternal, "[" + node.op + "] reached lowering without a converter");
   }
+  ++build_counters().conversions;
   NodeBuilder builder(node, table);
   const NodeContext context{table.graph(), node, device, settings};
   converter->convert(context, builder);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "csrc/graph/provenance.h"
 #include "csrc/passes/edit.h"
 
 namespace tv {
@@ -148,18 +149,6 @@ class MatmulMerger {
       graph_.nodes.push_back(std::move(part));
       from = to;
     }
-  }
-
-  /// "layer.0.attention" of "layer.0.attention.query" and "layer.0.attention.key".
-  static std::string common_module(const std::string& a, const std::string& b) {
-    if (a == b) return a;
-    size_t end = 0;
-    for (size_t i = 0; i <= std::min(a.size(), b.size()); ++i) {
-      const bool a_ends = i == a.size() || a[i] == '.', b_ends = i == b.size() || b[i] == '.';
-      if (a_ends && b_ends) end = i;
-      if (i == a.size() || i == b.size() || a[i] != b[i]) break;
-    }
-    return a.substr(0, end);
   }
 
   Graph graph_;

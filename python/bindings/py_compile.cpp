@@ -1,5 +1,6 @@
 // Partitioning and compiling.
 
+#include "csrc/cache/engine_cache.h"
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "csrc/report/dry_run.h"
@@ -24,14 +25,15 @@ Progress to_progress(const py::object& callback) {
 }
 
 py::bytes compile_vke(const Graph& graph, const std::string& settings, const DeviceProfile& device,
-                      const py::object& progress) {
+                      const py::object& progress, const std::string& cache) {
   const Progress report = to_progress(progress);
   std::vector<uint8_t> bytes;
   {
     py::gil_scoped_release no_gil;
     const Settings parsed = Settings::from_json(settings);
     const std::unique_ptr<CostModel> tuner = make_tuner(device, parsed);
-    bytes = to_vke(compile(graph, parsed, device, report, tuner.get()));
+    bytes = to_vke(compile_cached(graph, parsed, device, CacheSettings::from_json(cache), report,
+                                  tuner.get()));
   }
   return to_bytes(bytes);
 }
@@ -109,7 +111,8 @@ void bind_compile(py::module_& m) {
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
   m.def("compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
         py::arg("progress") = py::none(),
-        "Compiles a graph, tuned where `device` is one of this machine; returns .vke bytes.");
+        py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
+        "Compiles a graph, or takes its engine from the cache; returns it as .vke bytes.");
   m.def("tuner_stats", [] { return stats_dict(tuner_stats()); },
         "What tuners of this process did (csrc/tuner/tuner.h).");
   m.def("reset_tuner_stats", &reset_tuner_stats);

@@ -3,7 +3,7 @@
     fast = torch.compile(model, backend="vulkan")
 """
 
-from . import compilations, fake  # noqa: F401
+from . import cache, compilations, fake  # noqa: F401
 from ._native import C as _C
 from .device_list import Device, devices
 from .engine import Engine

@@ -185,6 +185,7 @@ def compile_exported(program: ExportedProgram, signature: Signature,
                and spec.target not in mutated}
     output = module.graph.output_node()
     output.args = (tuple(output.args[0]),)
+    settings = settings.keyed_by([*program.state_dict.values()])
     calls, failed = backend.build_engines(module, "inference", settings, weights,
                                           len(output.args[0]))
     return _assemble(program, module, calls, failed, signature)

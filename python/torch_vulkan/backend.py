@@ -26,6 +26,7 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
         settings = Settings.from_options(options)
         if any(map(_is_opaque, example_inputs)):
             return module.forward  # what such a class does is known to PyTorch alone
+        settings = settings.keyed_by(_held(module, example_inputs))
         return _aot(settings, _carry_versions(example_inputs))(module, example_inputs)
     except (ValueError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
@@ -38,6 +39,14 @@ def _is_opaque(value) -> bool:
     plain = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor)
     return isinstance(value, torch.Tensor) and type(value) not in plain and (
         not isinstance(value, torch.nn.Parameter)) and not is_traceable_wrapper_subclass(value)
+
+
+def _held(module: fx.GraphModule, example_inputs) -> list[torch.Tensor]:
+    """The parameters and buffers that a captured graph holds or is given."""
+    given = [v for v in example_inputs if isinstance(v, torch.nn.Parameter)
+             or hasattr(v, "_dynamo_static_input_type")]
+    held = [*given, *module.parameters(), *module.buffers()]
+    return [v for v in held if not isinstance(v, FakeTensor)]
 
 
 def _carry_versions(example_inputs) -> bool:

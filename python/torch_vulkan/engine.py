@@ -39,7 +39,10 @@ class Engine:
 
     @classmethod
     def load(cls, path: str | os.PathLike, device: int | str | None = None) -> "Engine":
-        """Reads a .vke file. Raises ValueError where it is not one, or is damaged."""
+        """Reads a .vke file. Raises ValueError where it is not one, or is damaged, OSError where it
+        cannot be read."""
+        if os.path.isdir(path):
+            raise IsADirectoryError(f"{os.fspath(path)} is a directory, want a .vke file")
         with open(path, "rb") as file:
             data = file.read()
         try:

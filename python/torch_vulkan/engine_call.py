@@ -162,7 +162,8 @@ def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settin
         raise BuildError("; ".join(imported.refused.values()))
     importer.carry_symbols()
     progress = progress_for(name, settings.progress)
-    vke = compile_graph(imported.graph, settings.compiler_json(debug_dir), profile, progress)
+    vke = compile_graph(imported.graph, settings.compiler_json(debug_dir), profile, progress,
+                        settings.cache_json())
     with compat.no_fake_mode():
         data = torch.frombuffer(bytearray(vke), dtype=torch.uint8)
         engine = torch.classes.torch_vulkan.Engine(

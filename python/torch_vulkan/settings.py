@@ -2,12 +2,13 @@
 
 import dataclasses
 import difflib
+import hashlib
 import json
 import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,30 @@ class Settings:
         if not (self.cache_built_engines and self.reuse_cached_engines):
             return ""
         return self.engine_cache_dir or C.default_cache_dir()
+
+    def cache_json(self) -> str:
+        """What the engine cache reads, as JSON."""
+        return json.dumps({
+            "engine_cache_dir": self.engine_cache_dir or C.default_cache_dir(),
+            "reuse_cached_engines": self.reuse_cached_engines,
+            "cache_built_engines": self.cache_built_engines,
+            "engine_cache_size": self.engine_cache_size,
+            "weights_digest": getattr(self, "_weights_digest", ""),
+        })
+
+    def keyed_by(self, tensors: Iterable[torch.Tensor]) -> "Settings":
+        """With immutable_weights, settings under which cached engines are found by the contents of
+        these weights too; else these settings."""
+        if not (self.immutable_weights and (self.cache_built_engines or self.reuse_cached_engines)):
+            return self
+        digest = hashlib.sha256()
+        for tensor in tensors:
+            digest.update(f"{tensor.dtype} {[*tensor.shape]} ".encode())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+                          if tensor.numel() else b"")
+        keyed = dataclasses.replace(self)
+        object.__setattr__(keyed, "_weights_digest", digest.hexdigest())
+        return keyed
 
     @property
     def builds_nothing(self) -> bool:

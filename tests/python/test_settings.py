@@ -255,12 +255,12 @@ def test_cache_directory(tmp_path):
         return torch.relu(x * 1.25 + 0.75) - 0.125
 
     x = torch.randn(4, 5)
-    for options in ({"cache_built_engines": False}, {"reuse_cached_engines": False}):
+    off = {"cache_built_engines": False, "reuse_cached_engines": False}
+    for options in ({"cache_built_engines": False}, off):
         run(function, x, min_block_size=1, engine_cache_dir=tmp_path / "off", **options)
         assert not (tmp_path / "off").exists()
         torch._dynamo.reset()
-    assert Settings.from_options({}).cache_dir and not Settings.from_options(
-        {"cache_built_engines": False}).cache_dir
+    assert Settings.from_options({}).cache_dir and not Settings.from_options(off).cache_dir
     assert Settings.from_options({"engine_cache_dir": tmp_path}).cache_dir == str(tmp_path)
 
 

@@ -1,0 +1,220 @@
+#include "csrc/cache/engine_cache.h"
+
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "csrc/cache/engine_key.h"
+#include "csrc/cache/names.h"
+#include "runtime/engine.h"
+#include "runtime/env.h"
+#include "runtime/error.h"
+#include "runtime/log.h"
+#include "runtime/store.h"
+
+namespace tv {
+
+namespace {
+
+constexpr const char* kKind = "engines";
+constexpr uint64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+class Counters {
+ public:
+  void count(uint64_t EngineCacheStats::*member, const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    ++(stats_.*member);
+    if (!reason.empty()) ++stats_.reasons[reason];
+  }
+  EngineCacheStats stats() const {
+    const std::lock_guard lock(mutex_);
+    return stats_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  EngineCacheStats stats_;
+};
+
+Counters& counters() {
+  static Counters all;
+  return all;
+}
+
+/// One store a directory and limit: it counts what it wrote and tells a failure once.
+class Stores {
+ public:
+  std::shared_ptr<const Store> user(const CacheSettings& cache) {
+    const std::lock_guard lock(mutex_);
+    auto& store = users_[{cache.dir, cache.max_bytes}];
+    // A directory that was refused may have been put right since.
+    const bool try_again = store && !store->refusal().empty() && is_safe(cache.dir);
+    if (!store || try_again) {
+      store = std::make_shared<const Store>(cache.dir, kKind,
+                                            static_cast<uint64_t>(cache.max_bytes));
+    }
+    return store;
+  }
+  std::shared_ptr<const Store> system() {
+    const std::lock_guard lock(mutex_);
+    const std::string dir = system_cache_dir();
+    auto& store = systems_[dir];
+    if (!store) store = std::make_shared<const Store>(dir, kKind, kNoLimit, /*is_system=*/true);
+    return store;
+  }
+  void add_evicted(EngineCacheStats& stats) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, store] : users_) stats.evicted += store->stats().evicted;
+  }
+
+ private:
+  static bool is_safe(const std::string& dir) {
+    return !dir.empty() && why_unsafe_cache(dir).empty() &&
+           why_unsafe_cache(dir + "/" + kKind).empty();
+  }
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Store>> users_;
+  std::map<std::string, std::shared_ptr<const Store>> systems_;
+};
+
+Stores& stores() {
+  static Stores all;
+  return all;
+}
+
+/// Why the cache has no part in this build; "" where it has.
+std::string why_bypassed(const Settings& settings, const CacheSettings& cache) {
+  if (!cache.read && !cache.write)
+    return "cache_built_engines and reuse_cached_engines are off";
+  if (!settings.debug_dir.empty()) return "debug dumps are of a build";
+  return "";
+}
+
+bool same_tensors(const Graph& graph, const std::vector<ValueId>& values,
+                  const std::vector<Binding>& bindings) {
+  if (values.size() != bindings.size()) return false;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Value& value = graph.value(values[i]);
+    if (value.dtype != bindings[i].dtype || value.shape != bindings[i].shape) return false;
+  }
+  return true;
+}
+
+/// An entry of this key was written by us for such a graph; one that was not is not used.
+bool fits(const EngineSpec& spec, const Graph& graph, const Settings& settings,
+          const DeviceProfile& device) {
+  if (spec.outputs.size() != graph.outputs.size() || spec.runs_on != device.runs_on()) return false;
+  if (settings.truncate_long_and_double) return true;  // the engine's dtypes are others
+  return same_tensors(graph, graph.inputs, spec.inputs) &&
+         same_tensors(graph, graph.weights, spec.weights);
+}
+
+class CachedBuild {
+ public:
+  CachedBuild(const Graph& graph, const Settings& settings, const DeviceProfile& device,
+              const CacheSettings& cache, CostModel* costs)
+      : graph_(graph),
+        settings_(settings),
+        device_(device),
+        cache_(cache),
+        costs_(costs),
+        canonical_(canonical_form(graph)),
+        key_(engine_key(canonical_, settings, device, costs != nullptr, cache.weights_digest)) {}
+
+  EngineSpec run(const Progress& progress) {
+    if (std::optional<EngineSpec> spec = look_up()) return *std::move(spec);
+    EngineSpec spec;
+    try {
+      spec = compile(with_tokens(graph_, canonical_), settings_, device_, progress, costs_);
+    } catch (const Error&) {
+      return compile(graph_, settings_, device_, progress, costs_);  // the message tells real names
+    }
+    if (cache_.write) write(spec);
+    restore_names(spec, graph_, canonical_);
+    return spec;
+  }
+
+ private:
+  std::optional<EngineSpec> look_up() {
+    if (!cache_.read) {
+      counters().count(&EngineCacheStats::misses, "miss: reuse_cached_engines is off");
+      return std::nullopt;
+    }
+    const auto user = stores().user(cache_);
+    std::string why;
+    if (auto spec = look_up_in(*user, "the cache", why)) return spec;
+    std::string ignored;
+    const auto system = stores().system();
+    if (system->refusal().empty()) {
+      if (auto spec = look_up_in(*system, "the system's cache", ignored)) return spec;
+    }
+    if (user->refusal().empty()) {
+      counters().count(&EngineCacheStats::misses, "miss: " + why);
+    } else {
+      counters().count(&EngineCacheStats::bypassed, "bypass: " + user->refusal());
+    }
+    return std::nullopt;
+  }
+
+  std::optional<EngineSpec> look_up_in(const Store& store, const char* where, std::string& why) {
+    Store::Found found = store.find(key_);
+    if (found.bad) counters().count(&EngineCacheStats::bad, "bad: " + found.why);
+    why = found.why;
+    if (!found.value) return std::nullopt;
+    try {
+      VkeContents contents = from_vke(*found.value);
+      if (!fits(contents.spec, graph_, settings_, device_))
+        throw Error(ErrorKind::kUser, "it is the engine of another graph or device");
+      restore_names(contents.spec, graph_, canonical_);
+      counters().count(&EngineCacheStats::hits, std::string("hit: in ") + where);
+      return std::move(contents.spec);
+    } catch (const Error& error) {
+      why = "the engine in the entry is not valid";
+      counters().count(&EngineCacheStats::bad, "bad: " + why);
+      log(LogLevel::kWarn, "cache: " + why + ": " + error.what());
+      store.reject(key_);
+      return std::nullopt;
+    }
+  }
+
+  void write(const EngineSpec& spec) {
+    const auto store = stores().user(cache_);
+    if (store->put(key_, to_vke(spec))) {
+      counters().count(&EngineCacheStats::writes, "");
+    } else if (store->refusal().empty()) {
+      counters().count(&EngineCacheStats::failed_writes, "not written: the log says why");
+    }
+  }
+
+  const Graph& graph_;
+  const Settings& settings_;
+  const DeviceProfile& device_;
+  const CacheSettings& cache_;
+  CostModel* costs_;
+  CanonicalGraph canonical_;
+  std::string key_;
+};
+
+}  // namespace
+
+EngineCacheStats engine_cache_stats() {
+  EngineCacheStats stats = counters().stats();
+  stores().add_evicted(stats);
+  return stats;
+}
+
+EngineSpec compile_cached(const Graph& graph, const Settings& settings, const DeviceProfile& device,
+                          const CacheSettings& cache, const Progress& progress,
+                          CostModel* costs) {
+  const std::string why = why_bypassed(settings, cache);
+  if (!why.empty()) {
+    counters().count(&EngineCacheStats::bypassed, "bypass: " + why);
+    return compile(graph, settings, device, progress, costs);
+  }
+  check(graph, "import");
+  return CachedBuild(graph, settings, device, cache, costs).run(progress);
+}
+
+}  // namespace tv

@@ -1,0 +1,55 @@
+#include "csrc/cache/engine_key.h"
+
+#include "csrc/codegen/glsl_compiler.h"
+#include "csrc/codegen/kernel_source.h"
+#include "csrc/version.h"
+#include "runtime/env.h"
+#include "runtime/json.h"
+#include "runtime/store.h"
+
+namespace tv {
+
+const std::string& builder_digest() {
+  static const std::string digest = [] {
+    std::string kernels;
+    for (const auto& [name, text] : kernel_sources()) kernels += name + "\n" + text + "\n";
+    return std::string("version ") + kBuilderVersion + "\nsources " + kSourceDigest + "\nkernels " +
+           sha256_hex(kernels) + "\nglslang " + glslang_version();
+  }();
+  return digest;
+}
+
+std::string code_text(const Settings& s) {
+  Json::Array precisions;
+  for (const DType dtype : s.enabled_precisions) precisions.push_back(std::string(name(dtype)));
+  return Json(Json::Object{
+                  {"truncate_long_and_double", s.truncate_long_and_double},
+                  {"enabled_precisions", precisions},
+                  {"use_fp32_acc", s.use_fp32_acc},
+                  {"disable_tf32", s.disable_tf32},
+                  {"optimization_level", s.optimization_level},
+                  {"workspace_size", s.workspace_size},
+                  {"tactics", Json::Array(s.tactics.begin(), s.tactics.end())},
+                  {"check_addresses", s.check_addresses}})
+      .dump();
+}
+
+std::string engine_key_of(const std::string& builder, const CanonicalGraph& graph,
+                          const Settings& settings, const DeviceProfile& device, bool timed,
+                          const std::string& weights) {
+  std::string key = "torch_vulkan engine\n" + builder + "\n";
+  key += "settings " + code_text(settings) + "\n";
+  key += "runs on " + device.runs_on() + "\n";
+  key += "tuned for " + device.tuned_for() + "\n";
+  key += "environment " + driver_environment() + "\n";
+  key += "weights " + weights + "\n";
+  key += std::string("tactics ") + (timed ? "timed" : "by rule") + "\n";
+  return key + graph.text;
+}
+
+std::string engine_key(const CanonicalGraph& graph, const Settings& settings,
+                       const DeviceProfile& device, bool timed, const std::string& weights) {
+  return engine_key_of(builder_digest(), graph, settings, device, timed, weights);
+}
+
+}  // namespace tv

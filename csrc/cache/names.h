@@ -1,0 +1,20 @@
+#pragma once
+// Names in cached engines. A name is metadata, so an engine is stored with tokens in place of the
+// names of the graph it was built from, and gets those of the graph it is loaded for.
+
+#include "csrc/cache/canonical.h"
+#include "runtime/engine_spec.h"
+
+namespace tv {
+
+/// The graph with a token for each name, module path and source line; what had none still has none.
+/// Tokens tell the canonical position: #n3 is the name of node 3, #p3 its module path, #s3 its
+/// source line, #v7 the name of value 7, #i0 and #w0 those of bindings. Compiled code does not
+/// depend on names, but names are composed ("#n3+#n5", "#n3/kernel"), so that tokens survive.
+Graph with_tokens(Graph graph, const CanonicalGraph& canonical);
+
+/// Puts the names of `graph` where `spec`, built from a graph with tokens of the same canonical
+/// text, has tokens.
+void restore_names(EngineSpec& spec, const Graph& graph, const CanonicalGraph& canonical);
+
+}  // namespace tv

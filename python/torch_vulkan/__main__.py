@@ -1,0 +1,23 @@
+"""python -m torch_vulkan: commands that need no program of one's own."""
+
+import argparse
+import sys
+
+from . import cache_command
+
+
+def main(arguments=None) -> int:
+    """Runs a command; returns the exit status: 0, 1 (failed), 2 (bad command line)."""
+    parser = argparse.ArgumentParser(prog="python -m torch_vulkan", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    cache_command.add_parser(commands)
+    args = parser.parse_args(arguments)
+    try:
+        return args.run(args)
+    except (ValueError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
