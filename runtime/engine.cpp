@@ -1,5 +1,6 @@
 #include "runtime/engine.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "runtime/bind_shapes.h"
@@ -92,21 +93,66 @@ void EngineImpl::run(const WeightSet& weights, std::span<const int64_t> symbols,
   give_back(std::move(context));
 }
 
+int EngineImpl::cuda_device() {
+  require_vulkan_usable();
+  const CudaLink* link = parts_.device->cuda_link();
+  return link ? link->ordinal() : -1;
+}
+
+int EngineImpl::run_on_cuda(std::shared_ptr<const WeightSet> weights,
+                            std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
+                            std::span<const CudaTensor> outputs, void* stream) {
+  require_vulkan_usable();
+  CudaLink* link = parts_.device->cuda_link();
+  if (!link) {
+    throw Error(ErrorKind::kDevice, "[" + parts_.spec.name + "] CUDA does not share memory with " +
+                                        parts_.device->profile().name);
+  }
+  return run_on_cuda(std::move(weights), symbols, inputs, outputs, *link, stream);
+}
+
+int EngineImpl::run_on_cuda(std::shared_ptr<const WeightSet> weights,
+                            std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
+                            std::span<const CudaTensor> outputs, CudaLink& link, void* stream) {
+  check_owner(*weights);
+  const CudaScope scope(link.cuda(), link.context());
+  link.refuse_capture(static_cast<CuStream>(stream));
+  std::unique_ptr<Context> context = take_context({true, stream});
+  int copied = 0;
+  try {
+    copied = context->run_on_cuda(weights, symbols, inputs, outputs, link);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDevice) give_back(std::move(context));
+    throw;
+  }
+  give_back(std::move(context));
+  return copied;
+}
+
 int64_t EngineImpl::arena_bytes(std::span<const int64_t> symbols) const {
   return plan_shape(parts_, symbols).activation_bytes;
 }
 
-std::unique_ptr<Context> EngineImpl::take_context() {
+std::unique_ptr<Context> EngineImpl::take_context(ContextKey key) {
+  const auto take = [&](auto found) {
+    std::unique_ptr<Context> context = std::move(*found);
+    idle_.erase(std::next(found).base());
+    context->set_key(key);
+    return context;
+  };
   {
     const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      std::unique_ptr<Context> context = std::move(idle_.back());
-      idle_.pop_back();
-      return context;
-    }
+    auto found = std::find_if(idle_.rbegin(), idle_.rend(),
+                              [&](const auto& context) { return context->key() == key; });
+    if (found != idle_.rend()) return take(found);
+    found = std::find_if(idle_.rbegin(), idle_.rend(),
+                         [](const auto& context) { return context->idle(); });
+    if (found != idle_.rend()) return take(found);
     ++stats_.contexts;
   }
-  return std::make_unique<Context>(parts_);
+  auto context = std::make_unique<Context>(parts_);
+  context->set_key(key);
+  return context;
 }
 
 void EngineImpl::give_back(std::unique_ptr<Context> context) {

@@ -20,6 +20,12 @@ struct HostTensor {
   int64_t size_bytes = 0;
 };
 
+/// CUDA memory of one dense tensor.
+struct CudaTensor {
+  void* data = nullptr;
+  int64_t size_bytes = 0;
+};
+
 /// Weights as one engine uses them: device copies (or host pointers where the device takes them)
 /// and everything the weight program made from them. Immutable, shared between threads.
 class WeightSet;
@@ -55,6 +61,16 @@ class Engine {
   /// Thread-safe. Throws Error(kDevice) on device loss or out-of-memory.
   virtual void run(const WeightSet& weights, std::span<const int64_t> symbols,
                    std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) = 0;
+
+  /// CUDA's number of the GPU that the engine runs on; -1 where CUDA's memory cannot be shared with
+  /// it.
+  virtual int cuda_device() = 0;
+  /// The same on CUDA tensors, behind what is on `stream` (a cudaStream_t of that device) and before
+  /// what is put there later; returns without waiting. Copies on the device the tensors that cannot
+  /// be shared and returns their number. Throws Error(kDevice) also while the stream is captured.
+  virtual int run_on_cuda(std::shared_ptr<const WeightSet> weights,
+                          std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
+                          std::span<const CudaTensor> outputs, void* stream) = 0;
 
   /// Bytes of activation arena that `symbols` need.
   virtual int64_t arena_bytes(std::span<const int64_t> symbols) const = 0;

@@ -31,6 +31,14 @@ class EngineImpl final : public Engine {
                                  std::span<const uint32_t> changed) const override;
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override;
+  int cuda_device() override;
+  int run_on_cuda(std::shared_ptr<const WeightSet> weights, std::span<const int64_t> symbols,
+                  std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
+                  void* stream) override;
+  /// The same over a link that is not the device's own.
+  int run_on_cuda(std::shared_ptr<const WeightSet> weights, std::span<const int64_t> symbols,
+                  std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
+                  CudaLink& link, void* stream);
   int64_t arena_bytes(std::span<const int64_t> symbols) const override;
 
   EngineStats stats() const;
@@ -41,7 +49,8 @@ class EngineImpl final : public Engine {
 
  private:
   void check_owner(const WeightSet& weights) const;
-  std::unique_ptr<Context> take_context();
+  /// One that nothing uses: for CUDA one of that stream's, whose order keeps calls apart.
+  std::unique_ptr<Context> take_context(ContextKey key = {});
   void give_back(std::unique_ptr<Context> context);
 
   EngineParts parts_;

@@ -68,9 +68,10 @@ VkCommandBuffer allocate_commands(Device& device, VkCommandPool pool) {
   return commands;
 }
 
-void begin_commands(Device& device, VkCommandBuffer commands) {
+void begin_commands(Device& device, VkCommandBuffer commands, bool resubmit) {
   VkCommandBufferBeginInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  if (resubmit) info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
   device.check(device.api().vkBeginCommandBuffer(commands, &info), "record");
 }
 
@@ -80,13 +81,11 @@ void end_commands(Device& device, VkCommandBuffer commands) {
 
 void run_once(Device& device, const std::function<void(VkCommandBuffer)>& record) {
   const OwnedCommandPool pool = device.make_command_pool();
-  const OwnedFence fence = device.make_fence();
   const VkCommandBuffer commands = allocate_commands(device, pool.get());
   begin_commands(device, commands);
   record(commands);
   end_commands(device, commands);
-  device.submit(commands, fence.get());
-  device.wait_and_reset(fence.get());
+  device.wait(device.submit(commands));
 }
 
 }  // namespace tv

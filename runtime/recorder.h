@@ -40,7 +40,8 @@ inline constexpr BarrierScope kHostReads = {VK_PIPELINE_STAGE_HOST_BIT, VK_ACCES
 
 /// A command buffer of `pool`, freed with the pool.
 VkCommandBuffer allocate_commands(Device& device, VkCommandPool pool);
-void begin_commands(Device& device, VkCommandBuffer commands);
+/// `resubmit`: the commands may be submitted again before they are done.
+void begin_commands(Device& device, VkCommandBuffer commands, bool resubmit = false);
 void end_commands(Device& device, VkCommandBuffer commands);
 
 /// Runs what `record` puts into a command buffer, once, and waits.

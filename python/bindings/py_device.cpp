@@ -36,6 +36,20 @@ void bind_device(py::module_& m) {
       [](const std::string& spec) { return profile(*open_device(spec)); },
       "Opens the device that `spec` names and returns its profile.",
       py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "cuda_report", [](const std::string& spec) { return cuda_report(*open_device(spec)); },
+      "What of CUDA works together with the device, one line a step.", py::arg("device") = "",
+      py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "cuda_counts",
+      [](const std::string& spec) {
+        const CudaCounts counts = cuda_counts(*open_device(spec));
+        return std::map<std::string, uint64_t>{{"idle", counts.idle},
+                                               {"polled", counts.polled},
+                                               {"semaphores", counts.semaphores},
+                                               {"imports", counts.imports}};
+      },
+      "How calls on CUDA tensors found their stream so far.", py::arg("device") = "");
   m.def("default_cache_dir", &default_cache_dir);
 }
 

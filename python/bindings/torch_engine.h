@@ -53,6 +53,11 @@ class TorchEngine : public torch::CustomClassHolder {
   struct ShapePlan;
   std::shared_ptr<const ShapePlan> plan_for(const std::vector<at::Tensor>& inputs);
   std::shared_ptr<const ShapePlan> make_plan(const std::vector<at::Tensor>& inputs) const;
+  static std::vector<at::Tensor> empty_outputs(const ShapePlan& plan, at::Device device);
+  std::vector<at::Tensor> on_host(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
+                                  const std::vector<at::Tensor>& weights, at::Device device);
+  std::vector<at::Tensor> on_cuda(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
+                                  const std::vector<at::Tensor>& weights, at::Device device);
 
   at::Tensor vke_;
   std::string device_;

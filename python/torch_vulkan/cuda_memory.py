@@ -1,0 +1,23 @@
+"""Asks torch for CUDA memory that Vulkan can import."""
+
+import functools
+import os
+import warnings
+
+import torch
+
+
+@functools.cache
+def allocate_shareable() -> bool:
+    """Turns torch's expandable segments on, whose memory an engine uses in place; memory of
+    cudaMalloc has to be copied. Leaves alone what the user configured. True where it did."""
+    given = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    if "expandable_segments" in given or "backend" in given or not torch.cuda.is_available():
+        return False
+    try:
+        settings = f"{given},expandable_segments:True".lstrip(",")
+        torch.cuda.memory._set_allocator_settings(settings)
+    except (AttributeError, RuntimeError, ValueError) as error:
+        warnings.warn(f"torch_vulkan: expandable segments are not to be had: {error}", stacklevel=2)
+        return False
+    return True
