@@ -67,13 +67,18 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   submission_ = device_.submit(recording.commands);
   device_.wait(submission_);
   if (check_) check_report();
+  read_outputs(outputs, plan);
+}
+
+void Context::read_outputs(std::span<const HostTensor> outputs, const ShapePlan& plan) {
+  const size_t inputs = plan.input_bytes.size();
   if (!device_.host_pointers()) readback_.invalidate();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const size_t bytes = static_cast<size_t>(outputs[i].size_bytes);
-    const size_t slot = inputs.size() + i;
+    const size_t slot = inputs + i;
     if (bytes == 0) continue;
     if (!device_.host_pointers()) {
-      const int64_t first = plan.copy_offsets[inputs.size()];
+      const int64_t first = plan.copy_offsets[inputs];
       std::memcpy(outputs[i].data,
                   static_cast<char*>(readback_.host()) + (plan.copy_offsets[slot] - first), bytes);
     } else if (bound_[slot] != reinterpret_cast<uint64_t>(outputs[i].data)) {
@@ -192,6 +197,24 @@ void Context::reserve_staging(const ShapePlan& plan) {
   }
 }
 
+std::vector<uint64_t> Context::addresses_of(const ShapePlan& plan,
+                                            const WeightSet& weights) const {
+  const EngineSpec& spec = parts_.spec;
+  std::vector<uint64_t> addresses(weights.addresses().begin(), weights.addresses().end());
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    const Buffer& buffer = spec.buffers[b];
+    if (buffer.kind == BufferKind::kInput) addresses[b] = bound_[buffer.index];
+    if (buffer.kind == BufferKind::kOutput) {
+      addresses[b] = bound_[spec.inputs.size() + buffer.index];
+    }
+    if (buffer.kind == BufferKind::kCheck) addresses[b] = check_.address();
+    if (buffer.kind == BufferKind::kArena) {
+      addresses[b] = arena_.address() + static_cast<uint64_t>(plan.placements[b].offset);
+    }
+  }
+  return addresses;
+}
+
 void Context::record(Recording& recording, const WeightSet& weights, bool overlap,
                      CudaLink* link) {
   const EngineSpec& spec = parts_.spec;
@@ -206,18 +229,7 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
         encode({spec, spec.dispatches, plan.symbols, plan.placements, {g[0], g[1], g[2]}, modes});
     recording.external_overlap = overlap;
   }
-  recording.addresses.assign(weights.addresses().begin(), weights.addresses().end());
-  for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    const Buffer& buffer = spec.buffers[b];
-    if (buffer.kind == BufferKind::kInput) recording.addresses[b] = bound_[buffer.index];
-    if (buffer.kind == BufferKind::kOutput) {
-      recording.addresses[b] = bound_[spec.inputs.size() + buffer.index];
-    }
-    if (buffer.kind == BufferKind::kCheck) recording.addresses[b] = check_.address();
-    if (buffer.kind == BufferKind::kArena) {
-      recording.addresses[b] = arena_.address() + static_cast<uint64_t>(plan.placements[b].offset);
-    }
-  }
+  recording.addresses = addresses_of(plan, weights);
   patch_addresses(plan.program, recording.addresses);
   if (debug_modes().check_hazards) check_recording(recording);
   const int64_t block_bytes = param_block_bytes(plan.program);

@@ -55,6 +55,11 @@ class Context {
                   std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
                   CudaLink& link);
 
+  /// Runs as `run` does, each dispatch alone; see Engine::profile.
+  std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
+                                    std::span<const HostTensor> inputs,
+                                    std::span<const HostTensor> outputs, int runs);
+
   /// The recording of the last run, for the hazard check and tests.
   struct Recording {
     ShapePlan plan;
@@ -80,6 +85,8 @@ class Context {
   Recording& add_recording(std::unique_ptr<Recording> fresh);
   void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
             const ShapePlan& plan);
+  std::vector<uint64_t> addresses_of(const ShapePlan& plan, const WeightSet& weights) const;
+  void read_outputs(std::span<const HostTensor> outputs, const ShapePlan& plan);
   uint64_t bounce(size_t slot, const HostTensor& tensor);
   void record(Recording& recording, const WeightSet& weights, bool external_overlap,
               CudaLink* link);

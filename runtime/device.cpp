@@ -321,6 +321,19 @@ OwnedCommandPool Device::make_command_pool() {
   return {api_, pool};
 }
 
+OwnedQueryPool Device::make_timestamps(uint32_t count) {
+  if (physical_.timestamp_period_ns == 0.0F) {
+    throw Error(ErrorKind::kUnsupported, "[profile] " + profile().name + " has no timestamps");
+  }
+  VkQueryPoolCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+  info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+  info.queryCount = count;
+  VkQueryPool pool = VK_NULL_HANDLE;
+  check(api_.vkCreateQueryPool(api_.device, &info, nullptr, &pool), "profile");
+  return {api_, pool};
+}
+
 void Device::check(VkResult result, const char* what) {
   if (result >= 0) return;
   const std::string prefix = std::string("[") + what + "] ";

@@ -93,6 +93,15 @@ void EngineImpl::run(const WeightSet& weights, std::span<const int64_t> symbols,
   give_back(std::move(context));
 }
 
+std::vector<DispatchTime> EngineImpl::profile(const WeightSet& weights,
+                                              std::span<const int64_t> symbols,
+                                              std::span<const HostTensor> inputs,
+                                              std::span<const HostTensor> outputs, int runs) {
+  require_vulkan_usable();
+  check_owner(weights);
+  return Context(parts_).profile(weights, symbols, inputs, outputs, runs);
+}
+
 int EngineImpl::cuda_device() {
   require_vulkan_usable();
   const CudaLink* link = parts_.device->cuda_link();

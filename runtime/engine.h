@@ -20,6 +20,12 @@ struct HostTensor {
   int64_t size_bytes = 0;
 };
 
+/// What one dispatch took: 0 where its grid is empty.
+struct DispatchTime {
+  double time_us = 0;
+  int64_t bytes = 0;  ///< of its operands
+};
+
 /// CUDA memory of one dense tensor.
 struct CudaTensor {
   void* data = nullptr;
@@ -71,6 +77,14 @@ class Engine {
   virtual int run_on_cuda(std::shared_ptr<const WeightSet> weights,
                           std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
                           std::span<const CudaTensor> outputs, void* stream) = 0;
+
+  /// Runs `runs` times, each dispatch alone between barriers, and returns the median of what the
+  /// device's clock says of each of EngineSpec::dispatches. Throws Error(kUnsupported) where the
+  /// device has no timestamps.
+  virtual std::vector<DispatchTime> profile(const WeightSet& weights,
+                                            std::span<const int64_t> symbols,
+                                            std::span<const HostTensor> inputs,
+                                            std::span<const HostTensor> outputs, int runs) = 0;
 
   /// Bytes of activation arena that `symbols` need.
   virtual int64_t arena_bytes(std::span<const int64_t> symbols) const = 0;

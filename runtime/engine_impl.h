@@ -31,6 +31,9 @@ class EngineImpl final : public Engine {
                                  std::span<const uint32_t> changed) const override;
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override;
+  std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
+                                    std::span<const HostTensor> inputs,
+                                    std::span<const HostTensor> outputs, int runs) override;
   int cuda_device() override;
   int run_on_cuda(std::shared_ptr<const WeightSet> weights, std::span<const int64_t> symbols,
                   std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,

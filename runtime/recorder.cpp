@@ -19,14 +19,20 @@ int64_t param_block_bytes(const EncodedProgram& program) {
 }
 
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
-                       const std::vector<OwnedPipeline>& pipelines,
-                       const Allocation& param_blocks) {
+                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks,
+                       VkQueryPool timestamps) {
   const DeviceApi& api = device.api();
   VkPipeline bound = VK_NULL_HANDLE;
   if (param_blocks && param_blocks.host()) {
     std::memcpy(param_blocks.host(), program.params.data(), program.params.size());
     param_blocks.flush();
   }
+  uint32_t query = 0;
+  const auto write_timestamp = [&] {
+    if (timestamps == VK_NULL_HANDLE) return;
+    api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, timestamps, query++);
+  };
+  write_timestamp();
   for (const EncodedDispatch& d : program.dispatches) {
     if (d.barrier_before) record_barrier(device, commands, kShaderWrites, kShaderAccess);
     const VkPipeline pipeline = pipelines[d.pipeline].get();
@@ -43,6 +49,7 @@ void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedPr
                              d.params_bytes, program.params.data() + d.params_at);
     }
     api.vkCmdDispatch(commands, d.grid[0], d.grid[1], d.grid[2]);
+    write_timestamp();
   }
 }
 

@@ -17,8 +17,10 @@ int64_t param_block_bytes(const EncodedProgram& program);
 
 /// Records the dispatches and their barriers into `commands`, which is being recorded.
 /// `param_blocks` (host-visible, param_block_bytes large) receives the parameter blocks.
+/// Writes a timestamp into `timestamps`, where given, before the first and after each dispatch.
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
-                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks);
+                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks,
+                       VkQueryPool timestamps = VK_NULL_HANDLE);
 
 /// One memory barrier between pipeline stages.
 struct BarrierScope {

@@ -54,6 +54,8 @@ class Device {
   /// A timeline semaphore at 0; `exportable` where vkGetSemaphoreFdKHR is to take it.
   OwnedSemaphore make_timeline(bool exportable = false);
   OwnedCommandPool make_command_pool();
+  /// Throws Error(kUnsupported) where the queue has no timestamps.
+  OwnedQueryPool make_timestamps(uint32_t count);
 
   /// The link to the same GPU's CUDA device, made at the first call; null where there is none, and
   /// `cuda_report` says why.
