@@ -1,6 +1,6 @@
 """Latency of one network beside eager and inductor: every way in alternation in one process.
 
-Two columns. "serving": inputs come from pinned host memory and outputs go there, as a server has it;
+Two columns. "serving": inputs come from pinned host memory and outputs go there, as in a server;
 no other work is on the GPU between the calls. "between kernels": the same with a kernel of CUDA's
 before and after each call, as a model has it of which one part is compiled. Times are the host's
 clock, from the first copy to the end of the last.
