@@ -80,6 +80,8 @@ const std::map<std::string, Setter>& setters() {
   static const std::map<std::string, Setter> table = {
       {"min_block_size",
        [](S& s, const std::string& f, const Json& j) { s.min_block_size = block_size(f, j); }},
+      {"switch_nodes",
+       [](S& s, const std::string& f, const Json& j) { s.switch_nodes = block_size(f, j); }},
       {"torch_executed_ops",
        [](S& s, const std::string& f, const Json& j) { s.torch_executed_ops = texts(f, j); }},
       {"tactics",

@@ -11,6 +11,9 @@ namespace tv {
 
 struct Settings {
   double min_block_size = 5;                     ///< infinity: nothing is built
+  /// On CUDA tensors: compute nodes that take PyTorch as long as the GPU's switch to an engine
+  /// between its own kernels and back; a smaller engine is not worth it. 0: no such cost.
+  double switch_nodes = 0;
   std::vector<std::string> torch_executed_ops;   ///< "aten::relu" (every overload) or "aten::add.Tensor"
   bool require_full_compilation = false;
   bool truncate_long_and_double = false;

@@ -5,29 +5,13 @@
 
 #include "runtime/error.h"
 #include "runtime/hazard_check.h"
+#include "runtime/tensor_check.h"
 
 namespace tv {
 namespace {
 
 constexpr size_t kMaxRecordings = 16;
 constexpr uint64_t kAlignment = 16;  // what kernels may assume of a caller's tensor
-
-void check_tensors(const EngineSpec& spec, const std::vector<Binding>& bindings, const char* what,
-                   std::span<const HostTensor> tensors, const std::vector<int64_t>& want) {
-  const auto fail = [&](const std::string& text) {
-    throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) + "] " + text);
-  };
-  if (tensors.size() != bindings.size()) {
-    fail("got " + std::to_string(tensors.size()) + " " + what + "s, want " +
-         std::to_string(bindings.size()));
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].size_bytes == want[i] && (tensors[i].data || want[i] == 0)) continue;
-    fail(std::string(what) + " \"" + bindings[i].name + "\": got " +
-         (tensors[i].data ? std::to_string(tensors[i].size_bytes) + " bytes" : "no memory") +
-         ", want " + std::to_string(want[i]));
-  }
-}
 
 bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan) {
   const size_t inputs = plan.input_bytes.size();
@@ -49,7 +33,6 @@ Context::Context(const EngineParts& parts)
     : parts_(parts),
       device_(*parts.device),
       pool_(device_.make_command_pool()),
-      fence_(device_.make_fence()),
       bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()) {
   for (const Buffer& buffer : parts.spec.buffers) {
     if (buffer.kind != BufferKind::kCheck || check_) continue;
@@ -59,11 +42,11 @@ Context::Context(const EngineParts& parts)
 
 void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
                   std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
-  Recording& recording = recording_for(symbols);
+  Recording& recording = recording_for(symbols, /*on_cuda=*/false);
   const ShapePlan& plan = recording.plan;
   const EngineSpec& spec = parts_.spec;
-  check_tensors(spec, spec.inputs, "input", inputs, plan.input_bytes);
-  check_tensors(spec, spec.outputs, "output", outputs, plan.output_bytes);
+  check_tensors<HostTensor>(spec, spec.inputs, "input", inputs, plan.input_bytes);
+  check_tensors<HostTensor>(spec, spec.outputs, "output", outputs, plan.output_bytes);
   last_ = &recording;
   if (plan.program.dispatches.empty()) return;
   reserve_arena(plan.arena_bytes);
@@ -71,7 +54,8 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   bind(inputs, outputs, plan);
   if (recording.weights_id != weights.id() || recording.arena_generation != arena_generation_ ||
       recording.bound != bound_) {
-    record(recording, weights);
+    const bool overlap = device_.host_pointers() && overlaps_external(bound_, plan);
+    record(recording, weights, overlap, nullptr);
   }
   if (recording.poison && device_.host_pointers()) {
     std::memset(arena_.host(), 0xFF, static_cast<size_t>(plan.activation_bytes));
@@ -80,16 +64,21 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
     std::memset(check_.host(), 0, 4 * kCheckWords);
     check_.flush();
   }
-  device_.submit(recording.commands, fence_.get());
-  device_.wait_and_reset(fence_.get());
+  submission_ = device_.submit(recording.commands);
+  device_.wait(submission_);
   if (check_) check_report();
+  read_outputs(outputs, plan);
+}
+
+void Context::read_outputs(std::span<const HostTensor> outputs, const ShapePlan& plan) {
+  const size_t inputs = plan.input_bytes.size();
   if (!device_.host_pointers()) readback_.invalidate();
   for (size_t i = 0; i < outputs.size(); ++i) {
     const size_t bytes = static_cast<size_t>(outputs[i].size_bytes);
-    const size_t slot = inputs.size() + i;
+    const size_t slot = inputs + i;
     if (bytes == 0) continue;
     if (!device_.host_pointers()) {
-      const int64_t first = plan.copy_offsets[inputs.size()];
+      const int64_t first = plan.copy_offsets[inputs];
       std::memcpy(outputs[i].data,
                   static_cast<char*>(readback_.host()) + (plan.copy_offsets[slot] - first), bytes);
     } else if (bound_[slot] != reinterpret_cast<uint64_t>(outputs[i].data)) {
@@ -98,10 +87,18 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   }
 }
 
-Context::Recording& Context::recording_for(std::span<const int64_t> symbols) {
+Context::~Context() {
+  if (!vulkan_usable() || device_.lost()) return;
+  device_.wait(submission_);
+}
+
+bool Context::idle() const { return !staged_outputs_ && device_.finished(submission_); }
+
+Context::Recording& Context::recording_for(std::span<const int64_t> symbols, bool on_cuda) {
   ++clock_;
   const uint64_t generation = debug_generation();
   for (const auto& r : recordings_) {
+    if (r->on_cuda != on_cuda) continue;
     if (!std::equal(r->plan.symbols.begin(), r->plan.symbols.end(), symbols.begin(),
                     symbols.end())) {
       continue;
@@ -117,6 +114,11 @@ Context::Recording& Context::recording_for(std::span<const int64_t> symbols) {
   auto fresh = std::make_unique<Recording>();
   fresh->plan = plan_shape(parts_, symbols);
   fresh->debug_generation = generation;
+  fresh->on_cuda = on_cuda;
+  return add_recording(std::move(fresh));
+}
+
+Context::Recording& Context::add_recording(std::unique_ptr<Recording> fresh) {
   fresh->last_used = clock_;
   if (recordings_.size() < kMaxRecordings) {
     fresh->commands = allocate_commands(device_, pool_.get());
@@ -125,6 +127,7 @@ Context::Recording& Context::recording_for(std::span<const int64_t> symbols) {
   }
   auto& oldest = *std::min_element(recordings_.begin(), recordings_.end(),
                                    [](auto& a, auto& b) { return a->last_used < b->last_used; });
+  device_.wait(oldest->submission);
   fresh->commands = oldest->commands;
   if (last_ == oldest.get()) last_ = nullptr;
   oldest = std::move(fresh);
@@ -172,6 +175,7 @@ uint64_t Context::bounce(size_t slot, const HostTensor& tensor) {
 
 void Context::reserve_arena(int64_t bytes) {
   if (arena_ && arena_.size_bytes() >= bytes) return;
+  device_.wait(submission_);
   arena_ = Allocation();  // freed first, so that both never live at once
   arena_ = Allocation(device_, bytes, MemoryUse::kDevice);
   ++arena_generation_;
@@ -193,11 +197,30 @@ void Context::reserve_staging(const ShapePlan& plan) {
   }
 }
 
-void Context::record(Recording& recording, const WeightSet& weights) {
+std::vector<uint64_t> Context::addresses_of(const ShapePlan& plan,
+                                            const WeightSet& weights) const {
+  const EngineSpec& spec = parts_.spec;
+  std::vector<uint64_t> addresses(weights.addresses().begin(), weights.addresses().end());
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    const Buffer& buffer = spec.buffers[b];
+    if (buffer.kind == BufferKind::kInput) addresses[b] = bound_[buffer.index];
+    if (buffer.kind == BufferKind::kOutput) {
+      addresses[b] = bound_[spec.inputs.size() + buffer.index];
+    }
+    if (buffer.kind == BufferKind::kCheck) addresses[b] = check_.address();
+    if (buffer.kind == BufferKind::kArena) {
+      addresses[b] = arena_.address() + static_cast<uint64_t>(plan.placements[b].offset);
+    }
+  }
+  return addresses;
+}
+
+void Context::record(Recording& recording, const WeightSet& weights, bool overlap,
+                     CudaLink* link) {
   const EngineSpec& spec = parts_.spec;
   ShapePlan& plan = recording.plan;
   recording.weights_id = 0;  // stale until the end, should something throw
-  const bool overlap = device_.host_pointers() && overlaps_external(bound_, plan);
+  device_.wait(recording.submission);
   if (overlap != recording.external_overlap) {
     DebugModes modes = debug_modes();
     modes.full_barriers = modes.full_barriers || overlap;
@@ -206,29 +229,23 @@ void Context::record(Recording& recording, const WeightSet& weights) {
         encode({spec, spec.dispatches, plan.symbols, plan.placements, {g[0], g[1], g[2]}, modes});
     recording.external_overlap = overlap;
   }
-  recording.addresses.assign(weights.addresses().begin(), weights.addresses().end());
-  for (size_t b = 0; b < spec.buffers.size(); ++b) {
-    const Buffer& buffer = spec.buffers[b];
-    if (buffer.kind == BufferKind::kInput) recording.addresses[b] = bound_[buffer.index];
-    if (buffer.kind == BufferKind::kOutput) {
-      recording.addresses[b] = bound_[spec.inputs.size() + buffer.index];
-    }
-    if (buffer.kind == BufferKind::kCheck) recording.addresses[b] = check_.address();
-    if (buffer.kind == BufferKind::kArena) {
-      recording.addresses[b] = arena_.address() + static_cast<uint64_t>(plan.placements[b].offset);
-    }
-  }
+  recording.addresses = addresses_of(plan, weights);
   patch_addresses(plan.program, recording.addresses);
   if (debug_modes().check_hazards) check_recording(recording);
   const int64_t block_bytes = param_block_bytes(plan.program);
   if (block_bytes > recording.param_blocks.size_bytes()) {
-    recording.param_blocks = Allocation(device_, block_bytes, MemoryUse::kUpload);
+    recording.param_blocks = Allocation(device_, block_bytes, MemoryUse::kParams);
   }
-  begin_commands(device_, recording.commands);
-  copy_in(recording.commands, plan);
+  begin_commands(device_, recording.commands, /*resubmit=*/link != nullptr);
+  if (link) link->order().record_begin(recording.commands);
+  copy_in(recording.commands, plan, link == nullptr);
   record_dispatches(device_, recording.commands, plan.program, parts_.pipelines,
                     recording.param_blocks);
-  copy_out(recording.commands, plan);
+  if (link) {
+    link->order().record_end(recording.commands);
+  } else {
+    copy_out(recording.commands, plan);
+  }
   end_commands(device_, recording.commands);
   recording.poison = debug_modes().poison_arena;
   recording.weights_id = weights.id();
@@ -256,7 +273,7 @@ void Context::check_report() const {
                                         "\": operand " + std::to_string(words[2]));
 }
 
-void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan) {
+void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan, bool staged_inputs) {
   const bool poison = debug_modes().poison_arena && plan.activation_bytes > 0;
   if (poison && !device_.host_pointers()) {
     device_.api().vkCmdFillBuffer(commands, arena_.buffer(), 0,
@@ -264,7 +281,7 @@ void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan) {
   }
   if (device_.host_pointers()) return;
   std::vector<VkBufferCopy> regions;
-  for (size_t i = 0; i < plan.input_bytes.size(); ++i) {
+  for (size_t i = 0; staged_inputs && i < plan.input_bytes.size(); ++i) {
     if (plan.input_bytes[i] == 0) continue;
     regions.push_back({static_cast<VkDeviceSize>(plan.copy_offsets[i] - plan.copy_offsets[0]),
                        static_cast<VkDeviceSize>(plan.copy_offsets[i]),

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/cuda_link.h"
 #include "runtime/engine.h"
 #include "runtime/recorder.h"
 #include "runtime/weight_set.h"
@@ -26,13 +27,38 @@ struct ShapePlan {
 /// Throws Error(kUser) on symbols out of range.
 ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols);
 
+/// Whose calls a context serves: the host's, or those on one CUDA stream.
+struct ContextKey {
+  bool on_cuda = false;
+  void* stream = nullptr;
+  bool operator==(const ContextKey&) const = default;
+};
+
 class Context {
  public:
   explicit Context(const EngineParts& parts);
   Context(const Context&) = delete;
+  ~Context();
+
+  const ContextKey& key() const { return key_; }
+  /// Makes the context another stream's; only where it is `idle`.
+  void set_key(const ContextKey& key) { key_ = key; }
+  /// True where nothing uses its memory, on whichever stream.
+  bool idle() const;
 
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs);
+
+  /// The same on CUDA tensors, in the order of the key's stream; returns the number of tensors that
+  /// were copied.
+  int run_on_cuda(const std::shared_ptr<const WeightSet>& weights, std::span<const int64_t> symbols,
+                  std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
+                  CudaLink& link);
+
+  /// Runs as `run` does, each dispatch alone; see Engine::profile.
+  std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
+                                    std::span<const HostTensor> inputs,
+                                    std::span<const HostTensor> outputs, int runs);
 
   /// The recording of the last run, for the hazard check and tests.
   struct Recording {
@@ -41,6 +67,8 @@ class Context {
     std::vector<uint64_t> addresses;  ///< of each EngineSpec::buffers
     std::vector<uint64_t> bound;      ///< inputs, then outputs, as recorded
     uint64_t weights_id = 0, arena_generation = 0, debug_generation = 0, last_used = 0;
+    uint64_t submission = 0;  ///< the last one of `commands`
+    bool on_cuda = false;
     bool external_overlap = false;  ///< an output overlaps another tensor: barriers everywhere
     bool poison = false;
     Allocation param_blocks;
@@ -50,12 +78,25 @@ class Context {
   int64_t arena_bytes() const { return arena_.size_bytes(); }
 
  private:
-  Recording& recording_for(std::span<const int64_t> symbols);
+  Recording& recording_for(std::span<const int64_t> symbols, bool on_cuda);
+  /// Of the recordings for CUDA with the plan of `any`, the one for the addresses `bound_`, or one
+  /// to record them in.
+  Recording& recording_of_bound(Recording& any);
+  Recording& add_recording(std::unique_ptr<Recording> fresh);
   void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
             const ShapePlan& plan);
+  std::vector<uint64_t> addresses_of(const ShapePlan& plan, const WeightSet& weights) const;
+  void read_outputs(std::span<const HostTensor> outputs, const ShapePlan& plan);
   uint64_t bounce(size_t slot, const HostTensor& tensor);
-  void record(Recording& recording, const WeightSet& weights);
-  void copy_in(VkCommandBuffer commands, const ShapePlan& plan);
+  void record(Recording& recording, const WeightSet& weights, bool external_overlap,
+              CudaLink* link);
+  /// Resolves CUDA's addresses into `bound_` and copies to `staging_` the inputs that cannot be
+  /// shared.
+  void bind_cuda(std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
+                 CudaLink& link);
+  void copy_staged(std::span<const CudaTensor> tensors, size_t first_slot, bool to_staging,
+                   CudaLink& link);
+  void copy_in(VkCommandBuffer commands, const ShapePlan& plan, bool staged_inputs);
   void copy_out(VkCommandBuffer commands, const ShapePlan& plan);
   void reserve_arena(int64_t bytes);
   void reserve_staging(const ShapePlan& plan);
@@ -63,10 +104,10 @@ class Context {
   /// Throws Error(kInternal) where a kernel built with address checks reported an access.
   void check_report() const;
 
+  ContextKey key_;
   const EngineParts& parts_;
   Device& device_;
   OwnedCommandPool pool_;
-  OwnedFence fence_;
   Allocation arena_, upload_, readback_;
   Allocation check_;  ///< the kCheck buffer, where the engine has one
   uint64_t arena_generation_ = 0;  ///< also counts changes of the staging memory
@@ -76,6 +117,11 @@ class Context {
   std::vector<std::unique_ptr<Recording>> recordings_;
   Recording* last_ = nullptr;
   uint64_t clock_ = 0, recorded_ = 0;
+  uint64_t submission_ = 0;                 ///< the last one
+  std::shared_ptr<const WeightSet> using_;  ///< what that one reads
+  SharedBuffer staging_;
+  std::vector<int64_t> staged_at_;  ///< offset in staging_ by input, then output; -1: shared
+  bool staged_outputs_ = false;     ///< copies on the stream may still read staging_
 };
 
 }  // namespace tv

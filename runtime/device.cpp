@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 
+#include "runtime/cuda_link.h"
 #include "runtime/debug.h"
 #include "runtime/device_lost.h"
 #include "runtime/env.h"
@@ -127,6 +129,21 @@ std::shared_ptr<Device> open_device(const std::string& named) {
 const DeviceProfile& profile(const Device& device) { return device.profile(); }
 
 bool is_lost(const Device& device) { return device.lost(); }
+std::vector<std::string> cuda_report(Device& device) { return device.cuda_report(); }
+
+bool cuda_finds(Device& device, uint64_t address, int64_t size_bytes) {
+  CudaLink* link = device.cuda_link();
+  if (!link) return false;
+  const CudaScope scope(link->cuda(), link->context());
+  return link->imports_memory() && link->imports().find(address, size_bytes) != 0;
+}
+
+CudaCounts cuda_counts(Device& device) {
+  CudaLink* link = device.cuda_link();
+  if (!link) return {};
+  const CudaOrder::Counts order = link->order().counts();
+  return {order.idle, order.polled, order.semaphores, link->imports().chunks()};
+}
 
 Device::Device(const PhysicalDevice& physical) : physical_(physical) {
   const InstanceApi& instance = Instance::get().api();
@@ -163,11 +180,14 @@ Device::Device(const PhysicalDevice& physical) : physical_(physical) {
   VkPipelineLayout handle = VK_NULL_HANDLE;
   check(api_.vkCreatePipelineLayout(device, &layout, nullptr, &handle), "device");
   layout_ = OwnedPipelineLayout(api_, handle);
+  timeline_ = make_timeline();
 }
 
 Device::~Device() {
   if (!api_.device || !vulkan_usable()) return;
   wait_idle();
+  cuda_link_.reset();
+  timeline_.reset();
   layout_.reset();
   api_.vkDestroyDevice(api_.device, nullptr);
 }
@@ -177,38 +197,127 @@ void Device::wait_idle() {
   api_.vkDeviceWaitIdle(api_.device);
 }
 
-void Device::submit(VkCommandBuffer commands, VkFence fence) {
+uint64_t Device::submit(VkCommandBuffer commands, TimelineValue before, TimelineValue after) {
+  constexpr VkPipelineStageFlags kStage = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+  const VkSemaphore signalled[] = {timeline_.get(), after.semaphore};
+  uint64_t signal_values[] = {0, after.value};
+  VkTimelineSemaphoreSubmitInfo values{};
+  values.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+  values.signalSemaphoreValueCount = after.semaphore == VK_NULL_HANDLE ? 1 : 2;
+  values.pSignalSemaphoreValues = signal_values;
   VkSubmitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  info.pNext = &values;
   info.commandBufferCount = 1;
   info.pCommandBuffers = &commands;
+  info.signalSemaphoreCount = values.signalSemaphoreValueCount;
+  info.pSignalSemaphores = signalled;
+  if (before.semaphore != VK_NULL_HANDLE) {
+    values.waitSemaphoreValueCount = 1;
+    values.pWaitSemaphoreValues = &before.value;
+    info.waitSemaphoreCount = 1;
+    info.pWaitSemaphores = &before.semaphore;
+    info.pWaitDstStageMask = &kStage;
+  }
   if (lost() || loses_device()) check(VK_ERROR_DEVICE_LOST, "submit");
   const std::lock_guard lock(queue_mutex_);
-  check(api_.vkQueueSubmit(queue_, 1, &info, fence), "submit");
+  const uint64_t number = submitted_.load(std::memory_order_relaxed) + 1;
+  signal_values[0] = number;
+  check(api_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "submit");
+  submitted_.store(number, std::memory_order_release);
+  return number;
 }
 
-void Device::wait_and_reset(VkFence fence) {
-  VkResult result = VK_NOT_READY;
+bool Device::finished(uint64_t submission) {
+  uint64_t value = 0;
+  check(api_.vkGetSemaphoreCounterValue(api_.device, timeline_.get(), &value), "run");
+  return value >= submission;
+}
+
+void Device::wait(uint64_t submission) {
+  if (submission == 0) return;
   // A GPU answers sooner to polling; a CPU driver needs the core for its own threads.
   if (!profile().is_cpu()) {
-    constexpr int kPolls = 2000;
-    for (int i = 0; i < kPolls && result == VK_NOT_READY; ++i) {
-      result = api_.vkGetFenceStatus(api_.device, fence);
-    }
+    constexpr auto kPolling = std::chrono::milliseconds(5);
+    const auto end = std::chrono::steady_clock::now() + kPolling;
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (finished(submission)) return;
+      }
+    } while (std::chrono::steady_clock::now() < end);
   }
-  if (result == VK_NOT_READY) {
-    result = api_.vkWaitForFences(api_.device, 1, &fence, VK_TRUE, UINT64_MAX);
-  }
-  check(result, "run");
-  check(api_.vkResetFences(api_.device, 1, &fence), "run");
+  const VkSemaphore semaphore = timeline_.get();
+  VkSemaphoreWaitInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  info.semaphoreCount = 1;
+  info.pSemaphores = &semaphore;
+  info.pValues = &submission;
+  check(api_.vkWaitSemaphores(api_.device, &info, UINT64_MAX), "run");
 }
 
-OwnedFence Device::make_fence() {
-  VkFenceCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
-  VkFence fence = VK_NULL_HANDLE;
-  check(api_.vkCreateFence(api_.device, &info, nullptr, &fence), "device");
-  return {api_, fence};
+void Device::bind_sparse(VkBuffer buffer, const std::vector<VkSparseMemoryBind>& binds) {
+  const OwnedSemaphore done = make_timeline();
+  const VkSemaphore semaphore = done.get();
+  const uint64_t one = 1;
+  VkTimelineSemaphoreSubmitInfo values{};
+  values.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+  values.signalSemaphoreValueCount = 1;
+  values.pSignalSemaphoreValues = &one;
+  VkSparseBufferMemoryBindInfo memory{};
+  memory.buffer = buffer;
+  memory.bindCount = static_cast<uint32_t>(binds.size());
+  memory.pBinds = binds.data();
+  VkBindSparseInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BIND_SPARSE_INFO;
+  info.pNext = &values;
+  info.bufferBindCount = 1;
+  info.pBufferBinds = &memory;
+  info.signalSemaphoreCount = 1;
+  info.pSignalSemaphores = &semaphore;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    check(api_.vkQueueBindSparse(queue_, 1, &info, VK_NULL_HANDLE), "bind memory");
+  }
+  VkSemaphoreWaitInfo wait{};
+  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
+  wait.semaphoreCount = 1;
+  wait.pSemaphores = &semaphore;
+  wait.pValues = &one;
+  check(api_.vkWaitSemaphores(api_.device, &wait, UINT64_MAX), "bind memory");
+}
+
+OwnedSemaphore Device::make_timeline(bool exportable) {
+  VkExportSemaphoreCreateInfo shared{};
+  shared.sType = VK_STRUCTURE_TYPE_EXPORT_SEMAPHORE_CREATE_INFO;
+  shared.handleTypes = VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT;
+  VkSemaphoreTypeCreateInfo type{};
+  type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  if (exportable) type.pNext = &shared;
+  VkSemaphoreCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+  info.pNext = &type;
+  VkSemaphore semaphore = VK_NULL_HANDLE;
+  check(api_.vkCreateSemaphore(api_.device, &info, nullptr, &semaphore), "semaphore");
+  return {api_, semaphore};
+}
+
+CudaLink* Device::cuda_link() {
+  std::call_once(cuda_once_, [this] {
+    std::string reason;
+    const CudaApi* cuda = cuda_api(&reason);
+    if (cuda) {
+      cuda_link_ = CudaLink::open(*this, *cuda, cuda_report_);
+    } else {
+      cuda_report_.push_back(reason);
+    }
+  });
+  return cuda_link_.get();
+}
+
+const std::vector<std::string>& Device::cuda_report() {
+  cuda_link();
+  return cuda_report_;
 }
 
 OwnedCommandPool Device::make_command_pool() {
@@ -218,6 +327,19 @@ OwnedCommandPool Device::make_command_pool() {
   info.queueFamilyIndex = physical_.queue_family;
   VkCommandPool pool = VK_NULL_HANDLE;
   check(api_.vkCreateCommandPool(api_.device, &info, nullptr, &pool), "device");
+  return {api_, pool};
+}
+
+OwnedQueryPool Device::make_timestamps(uint32_t count) {
+  if (physical_.timestamp_period_ns == 0.0F) {
+    throw Error(ErrorKind::kUnsupported, "[profile] " + profile().name + " has no timestamps");
+  }
+  VkQueryPoolCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+  info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+  info.queryCount = count;
+  VkQueryPool pool = VK_NULL_HANDLE;
+  check(api_.vkCreateQueryPool(api_.device, &info, nullptr, &pool), "profile");
   return {api_, pool};
 }
 

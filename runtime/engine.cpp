@@ -1,5 +1,6 @@
 #include "runtime/engine.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "runtime/bind_shapes.h"
@@ -48,9 +49,9 @@ std::vector<int64_t> EngineImpl::bind_shapes(
 }
 
 std::shared_ptr<const WeightSet> EngineImpl::prepare_weights(
-    std::span<const HostTensor> weights) const {
+    std::span<const HostTensor> weights, WeightSource source) const {
   require_vulkan_usable();
-  return std::make_shared<const WeightSet>(parts_, weights);
+  return std::make_shared<const WeightSet>(parts_, weights, source);
 }
 
 void EngineImpl::check_owner(const WeightSet& weights) const {
@@ -60,10 +61,10 @@ void EngineImpl::check_owner(const WeightSet& weights) const {
 
 std::shared_ptr<const WeightSet> EngineImpl::update_weights(
     const WeightSet& old, std::span<const HostTensor> weights,
-    std::span<const uint32_t> changed) const {
+    std::span<const uint32_t> changed, WeightSource source) const {
   require_vulkan_usable();
   check_owner(old);
-  return std::make_shared<const WeightSet>(parts_, old, weights, changed);
+  return std::make_shared<const WeightSet>(parts_, old, weights, changed, source);
 }
 
 std::vector<bool> EngineImpl::weights_read(const WeightSet& old,
@@ -93,21 +94,75 @@ void EngineImpl::run(const WeightSet& weights, std::span<const int64_t> symbols,
   give_back(std::move(context));
 }
 
+std::vector<DispatchTime> EngineImpl::profile(const WeightSet& weights,
+                                              std::span<const int64_t> symbols,
+                                              std::span<const HostTensor> inputs,
+                                              std::span<const HostTensor> outputs, int runs) {
+  require_vulkan_usable();
+  check_owner(weights);
+  return Context(parts_).profile(weights, symbols, inputs, outputs, runs);
+}
+
+int EngineImpl::cuda_device() {
+  require_vulkan_usable();
+  const CudaLink* link = parts_.device->cuda_link();
+  return link ? link->ordinal() : -1;
+}
+
+int EngineImpl::run_on_cuda(std::shared_ptr<const WeightSet> weights,
+                            std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
+                            std::span<const CudaTensor> outputs, void* stream) {
+  require_vulkan_usable();
+  CudaLink* link = parts_.device->cuda_link();
+  if (!link) {
+    throw Error(ErrorKind::kDevice, "[" + parts_.spec.name + "] CUDA does not share memory with " +
+                                        parts_.device->profile().name);
+  }
+  return run_on_cuda(std::move(weights), symbols, inputs, outputs, *link, stream);
+}
+
+int EngineImpl::run_on_cuda(std::shared_ptr<const WeightSet> weights,
+                            std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
+                            std::span<const CudaTensor> outputs, CudaLink& link, void* stream) {
+  check_owner(*weights);
+  const CudaScope scope(link.cuda(), link.context());
+  link.refuse_capture(static_cast<CuStream>(stream));
+  std::unique_ptr<Context> context = take_context({true, stream});
+  int copied = 0;
+  try {
+    copied = context->run_on_cuda(weights, symbols, inputs, outputs, link);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDevice) give_back(std::move(context));
+    throw;
+  }
+  give_back(std::move(context));
+  return copied;
+}
+
 int64_t EngineImpl::arena_bytes(std::span<const int64_t> symbols) const {
   return plan_shape(parts_, symbols).activation_bytes;
 }
 
-std::unique_ptr<Context> EngineImpl::take_context() {
+std::unique_ptr<Context> EngineImpl::take_context(ContextKey key) {
+  const auto take = [&](auto found) {
+    std::unique_ptr<Context> context = std::move(*found);
+    idle_.erase(std::next(found).base());
+    context->set_key(key);
+    return context;
+  };
   {
     const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      std::unique_ptr<Context> context = std::move(idle_.back());
-      idle_.pop_back();
-      return context;
-    }
+    auto found = std::find_if(idle_.rbegin(), idle_.rend(),
+                              [&](const auto& context) { return context->key() == key; });
+    if (found != idle_.rend()) return take(found);
+    found = std::find_if(idle_.rbegin(), idle_.rend(),
+                         [](const auto& context) { return context->idle(); });
+    if (found != idle_.rend()) return take(found);
     ++stats_.contexts;
   }
-  return std::make_unique<Context>(parts_);
+  auto context = std::make_unique<Context>(parts_);
+  context->set_key(key);
+  return context;
 }
 
 void EngineImpl::give_back(std::unique_ptr<Context> context) {

@@ -20,6 +20,27 @@ struct HostTensor {
   int64_t size_bytes = 0;
 };
 
+/// What one dispatch took: 0 where its grid is empty.
+struct DispatchTime {
+  double time_us = 0;
+  int64_t bytes = 0;  ///< of its operands
+};
+
+/// CUDA memory of one dense tensor.
+struct CudaTensor {
+  void* data = nullptr;
+  int64_t size_bytes = 0;
+};
+
+class CudaLink;  // internals: runtime/cuda_link.h
+
+/// Where the data of weights is: on the host, or CUDA memory, read behind what is on `stream`.
+struct WeightSource {
+  bool on_cuda = false;
+  void* stream = nullptr;
+  CudaLink* link = nullptr;  ///< null: the device's own
+};
+
 /// Weights as one engine uses them: device copies (or host pointers where the device takes them)
 /// and everything the weight program made from them. Immutable, shared between threads.
 class WeightSet;
@@ -39,14 +60,16 @@ class Engine {
   virtual std::vector<int64_t> bind_shapes(std::span<const std::vector<int64_t>> input_shapes) const = 0;
 
   /// Uploads the weights (spec().weights order) and runs the weight program.
-  virtual std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights) const = 0;
+  virtual std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights,
+                                                           WeightSource source = {}) const = 0;
 
   /// The set for weights of which those numbered in `changed` have other bytes than `old`'s: computes
   /// what depends on them and shares the rest with `old`. That stays as it is, so calls that use it
   /// may run meanwhile, and on an error nothing has changed.
   virtual std::shared_ptr<const WeightSet> update_weights(const WeightSet& old,
                                                           std::span<const HostTensor> weights,
-                                                          std::span<const uint32_t> changed) const = 0;
+                                                          std::span<const uint32_t> changed,
+                                                          WeightSource source = {}) const = 0;
   /// The weights that `update_weights` will read; the others may have null data.
   virtual std::vector<bool> weights_read(const WeightSet& old,
                                          std::span<const uint32_t> changed) const = 0;
@@ -55,6 +78,24 @@ class Engine {
   /// Thread-safe. Throws Error(kDevice) on device loss or out-of-memory.
   virtual void run(const WeightSet& weights, std::span<const int64_t> symbols,
                    std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) = 0;
+
+  /// CUDA's number of the GPU that the engine runs on; -1 where CUDA's memory cannot be shared with
+  /// it.
+  virtual int cuda_device() = 0;
+  /// The same on CUDA tensors, behind what is on `stream` (a cudaStream_t of that device) and before
+  /// what is put there later; returns without waiting. Copies on the device the tensors that cannot
+  /// be shared and returns their number. Throws Error(kDevice) also while the stream is captured.
+  virtual int run_on_cuda(std::shared_ptr<const WeightSet> weights,
+                          std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
+                          std::span<const CudaTensor> outputs, void* stream) = 0;
+
+  /// Runs `runs` times, each dispatch alone between barriers, and returns the median of what the
+  /// device's clock says of each of EngineSpec::dispatches. Throws Error(kUnsupported) where the
+  /// device has no timestamps.
+  virtual std::vector<DispatchTime> profile(const WeightSet& weights,
+                                            std::span<const int64_t> symbols,
+                                            std::span<const HostTensor> inputs,
+                                            std::span<const HostTensor> outputs, int runs) = 0;
 
   /// Bytes of activation arena that `symbols` need.
   virtual int64_t arena_bytes(std::span<const int64_t> symbols) const = 0;

@@ -22,15 +22,27 @@ class EngineImpl final : public Engine {
   const std::shared_ptr<Device>& device() const override { return parts_.device; }
   std::vector<int64_t> bind_shapes(
       std::span<const std::vector<int64_t>> input_shapes) const override;
-  std::shared_ptr<const WeightSet> prepare_weights(
-      std::span<const HostTensor> weights) const override;
+  std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights,
+                                                   WeightSource source = {}) const override;
   std::shared_ptr<const WeightSet> update_weights(const WeightSet& old,
                                                   std::span<const HostTensor> weights,
-                                                  std::span<const uint32_t> changed) const override;
+                                                  std::span<const uint32_t> changed,
+                                                  WeightSource source = {}) const override;
   std::vector<bool> weights_read(const WeightSet& old,
                                  std::span<const uint32_t> changed) const override;
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override;
+  std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
+                                    std::span<const HostTensor> inputs,
+                                    std::span<const HostTensor> outputs, int runs) override;
+  int cuda_device() override;
+  int run_on_cuda(std::shared_ptr<const WeightSet> weights, std::span<const int64_t> symbols,
+                  std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
+                  void* stream) override;
+  /// The same over a link that is not the device's own.
+  int run_on_cuda(std::shared_ptr<const WeightSet> weights, std::span<const int64_t> symbols,
+                  std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
+                  CudaLink& link, void* stream);
   int64_t arena_bytes(std::span<const int64_t> symbols) const override;
 
   EngineStats stats() const;
@@ -41,7 +53,8 @@ class EngineImpl final : public Engine {
 
  private:
   void check_owner(const WeightSet& weights) const;
-  std::unique_ptr<Context> take_context();
+  /// One that nothing uses: for CUDA one of that stream's, whose order keeps calls apart.
+  std::unique_ptr<Context> take_context(ContextKey key = {});
   void give_back(std::unique_ptr<Context> context);
 
   EngineParts parts_;

@@ -17,6 +17,9 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_DEVICE", "device used where no setting names one: index, name part or UUID"},
     {"TORCH_VULKAN_OPTIMIZATION_LEVEL", "the setting optimization_level where none is given"},
     {"TORCH_VULKAN_STAGING", "1: copy tensors on lavapipe as on a GPU, in place of using them in place"},
+    {"TORCH_VULKAN_CUDA",
+     "how CUDA tensors reach an engine: auto (default), semaphores (no counter in shared memory), "
+     "staged (copies on the device), host (copies through the host)"},
     {"TORCH_VULKAN_POISON_ARENA", "1: fill activations with NaN before each run (debugging)"},
     {"TORCH_VULKAN_FULL_BARRIERS", "1: a barrier before every dispatch (debugging)"},
     {"TORCH_VULKAN_CHECK_HAZARDS", "1: recompute the hazards of each recording (debugging)"},

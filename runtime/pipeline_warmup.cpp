@@ -97,7 +97,6 @@ class Warmer {
         plan_(plan),
         scratch_(device, plan.scratch_bytes),
         pool_(device.make_command_pool()),
-        fence_(device.make_fence()),
         commands_(allocate_commands(device, pool_.get())) {}
 
   void run(size_t i, const std::vector<OwnedPipeline>& pipelines) {
@@ -112,8 +111,7 @@ class Warmer {
     scratch_.record_clear(device_, commands_);
     record_dispatches(device_, commands_, program, pipelines, blocks);
     end_commands(device_, commands_);
-    device_.submit(commands_, fence_.get());
-    device_.wait_and_reset(fence_.get());
+    device_.wait(device_.submit(commands_));
   }
 
  private:
@@ -121,7 +119,6 @@ class Warmer {
   const WarmupPlan& plan_;
   Scratch scratch_;
   OwnedCommandPool pool_;
-  OwnedFence fence_;
   VkCommandBuffer commands_;
 };
 

@@ -19,14 +19,20 @@ int64_t param_block_bytes(const EncodedProgram& program) {
 }
 
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
-                       const std::vector<OwnedPipeline>& pipelines,
-                       const Allocation& param_blocks) {
+                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks,
+                       VkQueryPool timestamps) {
   const DeviceApi& api = device.api();
   VkPipeline bound = VK_NULL_HANDLE;
   if (param_blocks && param_blocks.host()) {
     std::memcpy(param_blocks.host(), program.params.data(), program.params.size());
     param_blocks.flush();
   }
+  uint32_t query = 0;
+  const auto write_timestamp = [&] {
+    if (timestamps == VK_NULL_HANDLE) return;
+    api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, timestamps, query++);
+  };
+  write_timestamp();
   for (const EncodedDispatch& d : program.dispatches) {
     if (d.barrier_before) record_barrier(device, commands, kShaderWrites, kShaderAccess);
     const VkPipeline pipeline = pipelines[d.pipeline].get();
@@ -43,6 +49,7 @@ void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedPr
                              d.params_bytes, program.params.data() + d.params_at);
     }
     api.vkCmdDispatch(commands, d.grid[0], d.grid[1], d.grid[2]);
+    write_timestamp();
   }
 }
 
@@ -68,9 +75,10 @@ VkCommandBuffer allocate_commands(Device& device, VkCommandPool pool) {
   return commands;
 }
 
-void begin_commands(Device& device, VkCommandBuffer commands) {
+void begin_commands(Device& device, VkCommandBuffer commands, bool resubmit) {
   VkCommandBufferBeginInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  if (resubmit) info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
   device.check(device.api().vkBeginCommandBuffer(commands, &info), "record");
 }
 
@@ -80,13 +88,11 @@ void end_commands(Device& device, VkCommandBuffer commands) {
 
 void run_once(Device& device, const std::function<void(VkCommandBuffer)>& record) {
   const OwnedCommandPool pool = device.make_command_pool();
-  const OwnedFence fence = device.make_fence();
   const VkCommandBuffer commands = allocate_commands(device, pool.get());
   begin_commands(device, commands);
   record(commands);
   end_commands(device, commands);
-  device.submit(commands, fence.get());
-  device.wait_and_reset(fence.get());
+  device.wait(device.submit(commands));
 }
 
 }  // namespace tv

@@ -17,8 +17,10 @@ int64_t param_block_bytes(const EncodedProgram& program);
 
 /// Records the dispatches and their barriers into `commands`, which is being recorded.
 /// `param_blocks` (host-visible, param_block_bytes large) receives the parameter blocks.
+/// Writes a timestamp into `timestamps`, where given, before the first and after each dispatch.
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
-                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks);
+                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks,
+                       VkQueryPool timestamps = VK_NULL_HANDLE);
 
 /// One memory barrier between pipeline stages.
 struct BarrierScope {
@@ -40,7 +42,8 @@ inline constexpr BarrierScope kHostReads = {VK_PIPELINE_STAGE_HOST_BIT, VK_ACCES
 
 /// A command buffer of `pool`, freed with the pool.
 VkCommandBuffer allocate_commands(Device& device, VkCommandPool pool);
-void begin_commands(Device& device, VkCommandBuffer commands);
+/// `resubmit`: the commands may be submitted again before they are done.
+void begin_commands(Device& device, VkCommandBuffer commands, bool resubmit = false);
 void end_commands(Device& device, VkCommandBuffer commands);
 
 /// Runs what `record` puts into a command buffer, once, and waits.

@@ -12,8 +12,16 @@
 
 namespace tv {
 
+class CudaLink;
+
 /// Push constants that every device offers; longer parameters go to a parameter block.
 inline constexpr uint32_t kPushBytes = 128;
+
+/// A value that a timeline semaphore has from some time on.
+struct TimelineValue {
+  VkSemaphore semaphore = VK_NULL_HANDLE;
+  uint64_t value = 0;
+};
 
 class Device {
  public:
@@ -29,14 +37,30 @@ class Device {
   VkPipelineLayout pipeline_layout() const { return layout_.get(); }
   bool host_pointers() const { return physical_.profile.host_pointers; }
 
-  /// Hands `commands` to the queue; `fence` is signalled at the end. Thread-safe.
-  void submit(VkCommandBuffer commands, VkFence fence);
-  /// Waits for `fence`, first by polling (short work ends before a thread could sleep), and resets
-  /// it.
-  void wait_and_reset(VkFence fence);
+  /// Hands `commands` to the queue and returns the number that `wait` takes; numbers are given in
+  /// the order of submission. The work starts after `before` and ends with `after`, where given.
+  /// Thread-safe.
+  uint64_t submit(VkCommandBuffer commands, TimelineValue before = {}, TimelineValue after = {});
+  /// Waits for a submission, first by polling: short work ends before a thread could sleep.
+  void wait(uint64_t submission);
+  bool finished(uint64_t submission);
+  /// Waits for all that was submitted so far; cheap where nothing is under way.
+  void wait_submitted() { wait(submitted_.load(std::memory_order_acquire)); }
   void wait_idle();
-  OwnedFence make_fence();
+  /// Binds memory to the sparse buffer, and waits. Only where `sparse_binding()`.
+  void bind_sparse(VkBuffer buffer, const std::vector<VkSparseMemoryBind>& binds);
+  bool sparse_binding() const { return physical_.sparse_binding; }
+
+  /// A timeline semaphore at 0; `exportable` where vkGetSemaphoreFdKHR is to take it.
+  OwnedSemaphore make_timeline(bool exportable = false);
   OwnedCommandPool make_command_pool();
+  /// Throws Error(kUnsupported) where the queue has no timestamps.
+  OwnedQueryPool make_timestamps(uint32_t count);
+
+  /// The link to the same GPU's CUDA device, made at the first call; null where there is none, and
+  /// `cuda_report` says why.
+  CudaLink* cuda_link();
+  const std::vector<std::string>& cuda_report();
 
   /// Throws Error(kDevice) "[what] …" unless `result` is a success; remembers a lost device.
   void check(VkResult result, const char* what);
@@ -48,7 +72,12 @@ class Device {
   DeviceApi api_;
   VkQueue queue_ = VK_NULL_HANDLE;
   std::mutex queue_mutex_;
+  OwnedSemaphore timeline_;  ///< reaches n when submission n is done
+  std::atomic<uint64_t> submitted_{0};
   OwnedPipelineLayout layout_;
+  std::once_flag cuda_once_;
+  std::unique_ptr<CudaLink> cuda_link_;
+  std::vector<std::string> cuda_report_;
   std::atomic<bool> lost_{false};
 };
 

@@ -43,7 +43,8 @@ class VkOwned {
 
 using OwnedBuffer = VkOwned<VkBuffer, &DeviceApi::vkDestroyBuffer>;
 using OwnedMemory = VkOwned<VkDeviceMemory, &DeviceApi::vkFreeMemory>;
-using OwnedFence = VkOwned<VkFence, &DeviceApi::vkDestroyFence>;
+using OwnedSemaphore = VkOwned<VkSemaphore, &DeviceApi::vkDestroySemaphore>;
+using OwnedQueryPool = VkOwned<VkQueryPool, &DeviceApi::vkDestroyQueryPool>;
 using OwnedShaderModule = VkOwned<VkShaderModule, &DeviceApi::vkDestroyShaderModule>;
 using OwnedQueryPool = VkOwned<VkQueryPool, &DeviceApi::vkDestroyQueryPool>;
 using OwnedPipelineLayout = VkOwned<VkPipelineLayout, &DeviceApi::vkDestroyPipelineLayout>;

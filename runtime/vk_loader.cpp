@@ -72,6 +72,10 @@ DeviceApi load_device_api(const InstanceApi& instance, VkDevice device) {
   if (!api.name) throw Error(ErrorKind::kDevice, "[device] the Vulkan driver lacks " #name);
   TV_VK_DEVICE_FUNCTIONS(TV_VK_LOAD)
 #undef TV_VK_LOAD
+#define TV_VK_LOAD(name) \
+  api.name = reinterpret_cast<PFN_##name>(instance.vkGetDeviceProcAddr(device, #name));
+  TV_VK_OPTIONAL_DEVICE_FUNCTIONS(TV_VK_LOAD)
+#undef TV_VK_LOAD
   return api;
 }
 

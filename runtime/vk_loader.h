@@ -45,11 +45,6 @@ namespace tv {
   X(vkCreateBuffer)                 \
   X(vkDestroyBuffer)                \
   X(vkGetBufferDeviceAddress)       \
-  X(vkCreateFence)                  \
-  X(vkDestroyFence)                 \
-  X(vkResetFences)                  \
-  X(vkGetFenceStatus)               \
-  X(vkWaitForFences)                \
   X(vkCreateShaderModule)           \
   X(vkDestroyShaderModule)          \
   X(vkCreatePipelineLayout)         \
@@ -67,12 +62,22 @@ namespace tv {
   X(vkCmdDispatch)                  \
   X(vkCmdPipelineBarrier)           \
   X(vkCmdCopyBuffer)                \
+  X(vkCmdFillBuffer)                \
+  X(vkCreateSemaphore)              \
+  X(vkDestroySemaphore)             \
+  X(vkGetSemaphoreCounterValue)     \
+  X(vkWaitSemaphores)               \
+  X(vkQueueBindSparse)              \
   X(vkCreateQueryPool)              \
   X(vkDestroyQueryPool)             \
   X(vkCmdResetQueryPool)            \
   X(vkCmdWriteTimestamp)            \
-  X(vkGetQueryPoolResults)          \
-  X(vkCmdFillBuffer)
+  X(vkGetQueryPoolResults)
+
+// Null where the extension that brings them is not enabled.
+#define TV_VK_OPTIONAL_DEVICE_FUNCTIONS(X) \
+  X(vkGetMemoryFdKHR)                      \
+  X(vkGetSemaphoreFdKHR)
 
 #define TV_VK_MEMBER(name) PFN_##name name = nullptr;
 
@@ -90,6 +95,7 @@ struct InstanceApi {
 struct DeviceApi {
   VkDevice device = VK_NULL_HANDLE;
   TV_VK_DEVICE_FUNCTIONS(TV_VK_MEMBER)
+  TV_VK_OPTIONAL_DEVICE_FUNCTIONS(TV_VK_MEMBER)
 };
 
 #undef TV_VK_MEMBER

@@ -21,7 +21,8 @@ std::string mebibytes(uint64_t bytes) {
                          mebibytes(device.profile().memory_bytes) + ")");
 }
 
-/// The first memory type with all of `must` and, if there is one, all of `wish`.
+}  // namespace
+
 uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFlags must,
                      VkMemoryPropertyFlags wish) {
   const VkPhysicalDeviceMemoryProperties& memory = device.physical().memory;
@@ -35,8 +36,6 @@ uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFla
                                       " has no memory type with properties " +
                                       std::to_string(must));
 }
-
-}  // namespace
 
 Allocation::Allocation(Device& device, int64_t size_bytes, MemoryUse use)
     : api_(&device.api()), size_bytes_(std::max<int64_t>(size_bytes, 16)) {
@@ -62,6 +61,10 @@ void Allocation::allocate_buffer(Device& device, MemoryUse use) {
   info.size = static_cast<VkDeviceSize>(size_bytes_ + 3) & ~VkDeviceSize{3};
   info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  VkExternalMemoryBufferCreateInfo shared{};
+  shared.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
+  shared.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (use == MemoryUse::kShared) info.pNext = &shared;
   if (info.size > device.physical().max_buffer_bytes) {
     out_of_memory(device, info.size, "larger than any buffer there may be");
   }
@@ -72,16 +75,22 @@ void Allocation::allocate_buffer(Device& device, MemoryUse use) {
 
   VkMemoryRequirements needs{};
   api_->vkGetBufferMemoryRequirements(api_->device, buffer, &needs);
-  const bool on_host = use != MemoryUse::kDevice;
+  const bool on_host = use != MemoryUse::kDevice && use != MemoryUse::kShared;
   const uint32_t type = memory_type(
       device, needs.memoryTypeBits,
       on_host ? VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
       use == MemoryUse::kReadback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT
+      : use == MemoryUse::kParams
+          ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
       : on_host                   ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
                                   : 0);
   VkMemoryAllocateFlagsInfo flags{};
   flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkExportMemoryAllocateInfo exported{};
+  exported.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO;
+  exported.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (use == MemoryUse::kShared) flags.pNext = &exported;
   VkMemoryAllocateInfo allocate{};
   allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
   allocate.pNext = &flags;
@@ -92,6 +101,7 @@ void Allocation::allocate_buffer(Device& device, MemoryUse use) {
   if (result == VK_ERROR_DEVICE_LOST) device.check(result, "memory");
   if (result != VK_SUCCESS) out_of_memory(device, needs.size, result_name(result));
   memory_ = OwnedMemory(*api_, memory);
+  memory_bytes_ = static_cast<int64_t>(needs.size);
   device.check(api_->vkBindBufferMemory(api_->device, buffer, memory, 0), "memory");
 
   VkBufferDeviceAddressInfo query{};
@@ -112,6 +122,7 @@ Allocation& Allocation::operator=(Allocation&& other) noexcept {
   release();
   api_ = other.api_;
   size_bytes_ = std::exchange(other.size_bytes_, 0);
+  memory_bytes_ = std::exchange(other.memory_bytes_, 0);
   address_ = std::exchange(other.address_, 0);
   host_ = std::exchange(other.host_, nullptr);
   mapped_pages_ = std::exchange(other.mapped_pages_, false);
@@ -130,6 +141,19 @@ void Allocation::release() noexcept {
   address_ = 0;
   buffer_.reset();
   memory_.reset();
+}
+
+int Allocation::export_fd(Device& device) const {
+  if (!api_->vkGetMemoryFdKHR || !memory_) {
+    throw Error(ErrorKind::kDevice, "[memory] " + device.profile().name + " cannot share memory");
+  }
+  VkMemoryGetFdInfoKHR info{};
+  info.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR;
+  info.memory = memory_.get();
+  info.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  int fd = -1;
+  device.check(api_->vkGetMemoryFdKHR(api_->device, &info, &fd), "share memory");
+  return fd;
 }
 
 void Allocation::flush() const {

@@ -13,6 +13,8 @@ enum class MemoryUse : uint8_t {
   kDevice,    ///< arena, weights: fast for the device; not mapped on a discrete GPU
   kUpload,    ///< written by the host in order, read by the device
   kReadback,  ///< written by the device, read by the host
+  kParams,    ///< written by the host once, read by the device often: on the device where it can be
+  kShared,    ///< as kDevice, and `export_fd` hands it to other interfaces
 };
 
 /// Owns memory that shaders reach by address. On a host-pointer device it is anonymous memory of
@@ -33,6 +35,9 @@ class Allocation {
   VkBuffer buffer() const { return buffer_.get(); }  ///< null on a host-pointer device
   void flush() const;       ///< makes the host's writes visible to the device
   void invalidate() const;  ///< makes the device's writes visible to the host
+  /// A new file descriptor of kShared memory, the caller's to close. Throws Error(kDevice).
+  int export_fd(Device& device) const;
+  int64_t memory_bytes() const { return memory_bytes_; }  ///< of the memory behind the buffer
   explicit operator bool() const { return address_ != 0; }
 
  private:
@@ -40,7 +45,7 @@ class Allocation {
   void release() noexcept;
 
   const DeviceApi* api_ = nullptr;
-  int64_t size_bytes_ = 0;
+  int64_t size_bytes_ = 0, memory_bytes_ = 0;
   uint64_t address_ = 0;
   void* host_ = nullptr;
   bool mapped_pages_ = false;  ///< host_ came from mmap
@@ -48,5 +53,10 @@ class Allocation {
   OwnedMemory memory_;  // freed after the buffer
   OwnedBuffer buffer_;
 };
+
+/// The first memory type with all of `must` and, if there is one, all of `wish`. Throws
+/// Error(kDevice).
+uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFlags must,
+                     VkMemoryPropertyFlags wish);
 
 }  // namespace tv

@@ -106,6 +106,8 @@ std::vector<std::string> wanted_extensions(const InstanceApi& api, VkPhysicalDev
   for (const auto& e : offered) {
     const auto is = [&](const char* name) { return !std::strcmp(e.extensionName, name); };
     if (is(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
+        is(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) ||
+        is(VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME) ||
         (newest && (is(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME) ||
                     is(VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)))) {
       wanted.push_back(e.extensionName);
@@ -141,7 +143,7 @@ uint32_t compute_units(const InstanceApi& api, VkPhysicalDevice handle) {
 }
 
 /// A compute queue, of a family without graphics where there is one: it has less in its way.
-bool choose_queue(const InstanceApi& api, VkPhysicalDevice handle, uint32_t& family) {
+bool choose_queue(const InstanceApi& api, VkPhysicalDevice handle, PhysicalDevice& device) {
   uint32_t count = 0;
   api.vkGetPhysicalDeviceQueueFamilyProperties(handle, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
@@ -150,7 +152,11 @@ bool choose_queue(const InstanceApi& api, VkPhysicalDevice handle, uint32_t& fam
   for (uint32_t i = 0; i < count; ++i) {
     if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
     const bool alone = !(families[i].queueFlags & VK_QUEUE_GRAPHICS_BIT);
-    if (!found || alone) family = i;
+    if (!found || alone) {
+      device.queue_family = i;
+      device.sparse_binding = families[i].queueFlags & VK_QUEUE_SPARSE_BINDING_BIT;
+      device.timestamp_period_ns = families[i].timestampValidBits >= 48 ? 1.0F : 0.0F;
+    }
     if (alone) return true;
     found = true;
   }
@@ -218,6 +224,7 @@ void enable_features(const FeatureChain& offered, FeatureChain& enabled) {
   TV_ENABLE(core.features, shaderInt64);
   TV_ENABLE(core.features, shaderInt16);
   TV_ENABLE(core.features, shaderFloat64);
+  TV_ENABLE(core.features, sparseBinding);
   TV_ENABLE(v11, storageBuffer16BitAccess);
   TV_ENABLE(v11, uniformAndStorageBuffer16BitAccess);
   TV_ENABLE(v11, storagePushConstant16);
@@ -282,12 +289,14 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   FeatureChain features(device.extensions);
   api.vkGetPhysicalDeviceFeatures2(handle, &features.core);
   const std::string missing = missing_feature(features, basic.apiVersion);
-  if (!missing.empty() || !choose_queue(api, handle, device.queue_family)) {
+  if (!missing.empty() || !choose_queue(api, handle, device)) {
     refusal = p.name + " lacks " + (missing.empty() ? "a compute queue" : missing);
     return device;
   }
   api.vkGetPhysicalDeviceMemoryProperties(handle, &device.memory);
 
+  device.sparse_binding = device.sparse_binding && features.core.features.sparseBinding;
+  device.timestamp_period_ns *= basic.limits.timestampPeriod;
   p.type = device_type(basic.deviceType);
   p.uuid = hex(v11.deviceUUID, VK_UUID_SIZE);
   p.vendor_id = basic.vendorID;

@@ -187,19 +187,30 @@ class Partitioner {
   void choose_by_size(std::vector<std::vector<int32_t>>& blocks, Partition& result) {
     const bool nothing = std::isinf(settings_.min_block_size);
     const double least = settings_.require_full_compilation ? 1 : settings_.min_block_size;
+    const int64_t all = std::count(does_work_.begin(), does_work_.end(), true);
     for (auto& block : blocks) {
       const int64_t size = compute_nodes(block);
-      if (!nothing && static_cast<double>(size) >= least) {
+      const bool worth_switching = size == all || settings_.require_full_compilation ||
+                                   static_cast<double>(size) >= settings_.switch_nodes;
+      if (!nothing && static_cast<double>(size) >= least && worth_switching) {
         result.blocks.push_back(std::move(block));
         continue;
       }
-      const std::string reason = nothing
-                                     ? "min_block_size is infinite: no engine is built"
-                                     : "its block has " + std::to_string(size) +
-                                           " compute nodes, fewer than min_block_size = " +
-                                           std::to_string(static_cast<int64_t>(std::ceil(least)));
+      const std::string reason =
+          nothing ? "min_block_size is infinite: no engine is built"
+          : static_cast<double>(size) < least
+              ? "its block has " + std::to_string(size) +
+                    " compute nodes, fewer than min_block_size = " + whole(least)
+              : "its block has " + std::to_string(size) +
+                    " compute nodes; the GPU's switch from CUDA to Vulkan and back takes as long "
+                    "as " +
+                    whole(settings_.switch_nodes);
       for (const int32_t n : block) make_native(n, reason);
     }
+  }
+
+  static std::string whole(double count) {
+    return std::to_string(static_cast<int64_t>(std::ceil(count)));
   }
 
   void finish(Partition& result) {

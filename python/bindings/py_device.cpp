@@ -37,6 +37,26 @@ void bind_device(py::module_& m) {
       [](const std::string& spec) { return profile(*open_device(spec)); },
       "Opens the device that `spec` names and returns its profile.",
       py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "cuda_report", [](const std::string& spec) { return cuda_report(*open_device(spec)); },
+      "What of CUDA works together with the device, one line a step.", py::arg("device") = "",
+      py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "cuda_counts",
+      [](const std::string& spec) {
+        const CudaCounts counts = cuda_counts(*open_device(spec));
+        return std::map<std::string, uint64_t>{{"idle", counts.idle},
+                                               {"polled", counts.polled},
+                                               {"semaphores", counts.semaphores},
+                                               {"imports", counts.imports}};
+      },
+      "How calls on CUDA tensors found their stream so far.", py::arg("device") = "");
+  m.def(
+      "cuda_finds",
+      [](const std::string& spec, uint64_t address, int64_t size_bytes) {
+        return cuda_finds(*open_device(spec), address, size_bytes);
+      },
+      "True where engines use these bytes of CUDA's in place.");
   m.def("default_cache_dir", &default_cache_dir);
   m.def("env", [](const std::string& name) { return env(name); },
         "A variable of runtime/env.cpp's list; \"\" where it is not set.");

@@ -120,6 +120,19 @@ void bind_engine(py::module_& m) {
             engine.run(*weights.set, symbols, host_tensors(inputs), host_tensors(outputs));
           },
           py::call_guard<py::gil_scoped_release>())
+      .def(
+          "profile",
+          [](Engine& engine, const PyWeightSet& weights, const std::vector<int64_t>& symbols,
+             const std::vector<Address>& inputs, const std::vector<Address>& outputs, int runs) {
+            std::vector<std::pair<double, int64_t>> times;
+            for (const DispatchTime& t : engine.profile(*weights.set, symbols, host_tensors(inputs),
+                                                        host_tensors(outputs), runs)) {
+              times.emplace_back(t.time_us, t.bytes);
+            }
+            return times;
+          },
+          "Microseconds and operand bytes of each dispatch.",
+          py::call_guard<py::gil_scoped_release>())
       .def("arena_bytes", [](const Engine& engine, const std::vector<int64_t>& symbols) {
         return engine.arena_bytes(symbols);
       });

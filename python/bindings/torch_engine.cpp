@@ -4,6 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "python/bindings/torch_border.h"
+#include "python/bindings/torch_cuda.h"
 
 namespace tv::torch_bindings {
 namespace {
@@ -145,7 +146,7 @@ void TorchEngine::refit(const std::vector<at::Tensor>& weights,
                   "[torch_vulkan::Engine] was built with immutable_weights=True and cannot be "
                   "refitted; build it without that setting");
     }
-    weights_.refresh(*engine_, weights, changed);
+    weights_.refresh(*engine_, weights, changed, shared_cuda_device(result_device({}, weights)));
   } catch (const Error& error) {
     rethrow(error);
   }
@@ -156,32 +157,88 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
   open();
   try {
     const auto plan = plan_for(inputs);
-    const auto set = weights_.get(*engine_, weights);
-    const auto& bindings = engine_->spec().inputs;
-    std::vector<at::Tensor> held, outputs;
-    std::vector<HostTensor> input_memory, output_memory;
-    held.reserve(inputs.size());
-    input_memory.reserve(inputs.size());
-    for (const at::Tensor& input : inputs) {
-      held.push_back(to_host(input, to_torch(bindings[held.size()].dtype)));
-      input_memory.push_back(host_tensor(held.back()));
-    }
-    outputs.reserve(plan->output_sizes.size());
-    output_memory.reserve(plan->output_sizes.size());
-    for (size_t i = 0; i < plan->output_sizes.size(); ++i) {
-      outputs.push_back(at::empty_strided(plan->output_sizes[i], plan->output_strides[i],
-                                          at::TensorOptions(plan->output_dtypes[i])));
-      output_memory.push_back(host_tensor(outputs.back()));
-    }
-    engine_->run(*set, plan->symbols, input_memory, output_memory);
     const at::Device device = result_device(inputs, weights);
-    if (!device.is_cpu()) {
-      for (at::Tensor& output : outputs) output = output.to(device);
+    if (device.is_cuda()) {
+      if (shared_cuda_device(device)) {
+        return on_cuda(*plan, inputs, weights, device);
+      }
+      TORCH_WARN_ONCE("torch_vulkan: ", profile(*engine_->device()).name,
+                      " cannot share memory with ", device.str(),
+                      ": tensors go through the host, which is slow (see torch_vulkan.cuda_report())");
     }
-    return outputs;
+    return on_host(*plan, inputs, weights, device);
   } catch (const Error& error) {
     rethrow(error);
   }
+}
+
+std::optional<at::Device> TorchEngine::shared_cuda_device(at::Device device) {
+  if (!device.is_cuda() || engine_->cuda_device() != device.index()) return std::nullopt;
+  return device;
+}
+
+std::vector<at::Tensor> TorchEngine::empty_outputs(const ShapePlan& plan, at::Device device) {
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(plan.output_sizes.size());
+  for (size_t i = 0; i < plan.output_sizes.size(); ++i) {
+    outputs.push_back(at::empty_strided(plan.output_sizes[i], plan.output_strides[i],
+                                        at::TensorOptions(plan.output_dtypes[i]).device(device)));
+  }
+  return outputs;
+}
+
+std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan,
+                                             const std::vector<at::Tensor>& inputs,
+                                             const std::vector<at::Tensor>& weights,
+                                             at::Device device) {
+  const auto set = weights_.get(*engine_, weights);
+  const auto& bindings = engine_->spec().inputs;
+  std::vector<at::Tensor> held;
+  std::vector<HostTensor> input_memory, output_memory;
+  held.reserve(inputs.size());
+  input_memory.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    held.push_back(to_host(input, to_torch(bindings[held.size()].dtype)));
+    input_memory.push_back(host_tensor(held.back()));
+  }
+  std::vector<at::Tensor> outputs = empty_outputs(plan, at::kCPU);
+  output_memory.reserve(outputs.size());
+  for (const at::Tensor& output : outputs) output_memory.push_back(host_tensor(output));
+  engine_->run(*set, plan.symbols, input_memory, output_memory);
+  if (!device.is_cpu()) {
+    for (at::Tensor& output : outputs) output = output.to(device);
+  }
+  return outputs;
+}
+
+std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
+                                             const std::vector<at::Tensor>& inputs,
+                                             const std::vector<at::Tensor>& weights,
+                                             at::Device device) {
+  auto set = weights_.get(*engine_, weights, device);
+  const auto& bindings = engine_->spec().inputs;
+  // Freed tensors are safe: torch gives their memory away in the order of the stream, which waits
+  // for the engine.
+  std::vector<at::Tensor> held;
+  std::vector<CudaTensor> input_memory, output_memory;
+  held.reserve(inputs.size());
+  input_memory.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    held.push_back(to_cuda(input, to_torch(bindings[held.size()].dtype), device));
+    input_memory.push_back(cuda_tensor(held.back()));
+  }
+  std::vector<at::Tensor> outputs = empty_outputs(plan, device);
+  output_memory.reserve(outputs.size());
+  for (const at::Tensor& output : outputs) output_memory.push_back(cuda_tensor(output));
+  const int copied = engine_->run_on_cuda(std::move(set), plan.symbols, input_memory, output_memory,
+                                          current_cuda_stream(device.index()));
+  if (copied > 0) {
+    TORCH_WARN_ONCE("torch_vulkan: ", copied,
+                    " CUDA tensors of an engine's call were copied, because cudaMalloc's memory "
+                    "cannot be shared with Vulkan; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+                    "lets torch allocate memory that can");
+  }
+  return outputs;
 }
 
 }  // namespace tv::torch_bindings

@@ -5,7 +5,8 @@
 
 from . import cache, compilations, fake  # noqa: F401
 from ._native import C as _C
-from .device_list import Device, devices
+from .cuda_memory import mem_pool
+from .device_list import Device, cuda_report, devices
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .inputs import Input
@@ -17,7 +18,8 @@ from .settings import Settings
 __version__ = "0.1.0"
 __all__ = [
     "Device", "DeviceError", "Engine", "Input", "Program", "Settings", "UnsupportedError",
-    "compilations", "compile", "devices", "engines", "load", "save", "supported_ops",
+    "compilations", "compile", "cuda_report", "devices", "engines", "load", "mem_pool",
+    "save", "supported_ops",
 ]
 
 

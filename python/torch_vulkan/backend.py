@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import compat, compilations, device_list, engine_call, report
+from . import compat, compilations, cuda_memory, device_list, engine_call, report
 from ._native import C
 from .compilations import Compilation
 from .fx_nodes import op_name
@@ -107,7 +107,10 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     not built. Raises as compile_graph_module does.
     """
     prepare(module, user_outputs)
-    device = device_list.spec_for(settings.device, _device_of(module))
+    tensors_on = _device_of(module)
+    device = device_list.spec_for(settings.device, tensors_on)
+    if tensors_on.type == "cuda" and not settings.builds_nothing:
+        cuda_memory.allocate_shareable()
     profile = _profile(device, needed=not settings.builds_nothing)
     debug_dir = _debug_dir(settings)
     parts = split(module, weights, settings, profile)

@@ -42,6 +42,13 @@ def devices() -> list[Device]:
     return found
 
 
+def cuda_report(device: int | str | torch.device | None = None) -> list[str]:
+    """How CUDA tensors reach engines on a device, one line a step, and where that fails, why."""
+    if isinstance(device, torch.device):
+        return C.cuda_report(spec_for(None, device))
+    return C.cuda_report("" if device is None else str(device))
+
+
 def spec_for(setting: int | str | None, tensors_on: torch.device) -> str:
     """The name under which the runtime opens the device that a graph's engines use."""
     if setting is not None:

@@ -17,6 +17,10 @@ import torch
 
 from ._native import C
 
+# Between kernels of CUDA's an engine costs two switches of the GPU's context, about 300 µs; PyTorch
+# runs a node in about 7.
+SWITCH_NODES = 40
+
 _LOW_PRECISIONS = (torch.float16, torch.bfloat16)
 
 
@@ -155,12 +159,14 @@ class Settings:
         in_cache = f"{self.cache_dir}/timings.json" if self.cache_dir else ""
         return self.timing_cache_path or in_cache
 
-    def compiler_json(self, debug_dir: str = "") -> str:
-        """What the compiler reads, as JSON."""
+    def compiler_json(self, debug_dir: str = "", on_cuda: bool = False) -> str:
+        """What the compiler reads, as JSON; `on_cuda`: the graph's tensors live there."""
         # Whole-graph compilation takes blocks of any size: what is in the way is something else.
         size = 1 if self.require_full_compilation else self.min_block_size
         return json.dumps({
             "min_block_size": "inf" if math.isinf(size) else size,
+            # A size that the user chose stands for itself.
+            "switch_nodes": SWITCH_NODES if on_cuda and size == Settings.min_block_size else 1,
             "torch_executed_ops": list(self.torch_executed_ops),
             "truncate_long_and_double": self.truncate_long_and_double,
             "use_fp32_acc": self.use_fp32_acc,

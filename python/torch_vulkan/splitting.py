@@ -4,6 +4,7 @@ import heapq
 import json
 from dataclasses import dataclass, field
 
+import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
@@ -53,11 +54,12 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     imported = importer.run()
     # Sizes that are numbers among the inputs can be handed to an engine.
     importer.carry_symbols()
-    partition = C.partition(imported.graph, settings.compiler_json(), profile)
+    compiler_settings = settings.compiler_json(on_cuda=_on_cuda(module))
+    partition = C.partition(imported.graph, compiler_settings, profile)
     free = _free_ops()
     result = Split()
     if settings.builds_nothing:
-        result.details = json.loads(C.dry_run(imported.graph, settings.compiler_json(), profile))
+        result.details = json.loads(C.dry_run(imported.graph, compiler_settings, profile))
     reasons = dict(partition.native)
 
     def does_work(node: fx.Node) -> bool:
@@ -88,6 +90,11 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     result.engines = [node.target for node in module.graph.nodes if node.op == "call_module"
                       and node.target in result.compute]
     return result
+
+
+def _on_cuda(module: fx.GraphModule) -> bool:
+    values = (node.meta.get("val") for node in module.graph.nodes)
+    return any(isinstance(v, torch.Tensor) and v.device.type == "cuda" for v in values)
 
 
 def _with_getitems(nodes) -> dict[fx.Node, int | None]:

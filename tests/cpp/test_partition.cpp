@@ -77,6 +77,29 @@ TEST_F(PartitionTest, EveryNativeNodeHasAReason) {
   expect_schedule(b.graph, p);
 }
 
+TEST_F(PartitionTest, AnEngineBetweenCudaKernelsPaysForTheSwitch) {
+  const ValueId x = b.input();
+  ValueId v = b.work({x});
+  for (int i = 0; i < 3; ++i) v = b.work({v});
+  v = b.op("t::unknown", {v});
+  b.output(b.work({b.work({v})}));
+  settings.switch_nodes = 4;
+  Partition p = run();
+  EXPECT_EQ(p.blocks, (Blocks{{0, 1, 2, 3}}));
+  EXPECT_EQ(reason(p, 6),
+            "its block has 2 compute nodes; the GPU's switch from CUDA to Vulkan and back takes as "
+            "long as 4");
+  settings.switch_nodes = 0;
+  EXPECT_EQ(run().blocks.size(), 2U);
+}
+
+TEST_F(PartitionTest, AnEngineThatIsTheWholeGraphHasNoSwitchToPayFor) {
+  const ValueId x = b.input();
+  b.output(b.work({b.work({x})}));
+  settings.switch_nodes = 4;
+  EXPECT_EQ(run().blocks, (Blocks{{0, 1}}));
+}
+
 TEST_F(PartitionTest, MinBlockSizeCountsComputeNodes) {
   const ValueId x = b.input();
   ValueId y = b.work({x});

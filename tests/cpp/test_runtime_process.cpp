@@ -255,12 +255,12 @@ TEST(RuntimeProcess, DISABLED_ProvokeValidation) {
   const auto device = open_device("");
   ASSERT_TRUE(validation_log().active);
   ASSERT_EQ(validation_log().count, 0U);
-  VkFenceCreateInfo wrong{};  // no structure type
-  VkFence fence = VK_NULL_HANDLE;
-  device->api().vkCreateFence(device->api().device, &wrong, nullptr, &fence);
+  VkSemaphoreCreateInfo wrong{};  // no structure type
+  VkSemaphore semaphore = VK_NULL_HANDLE;
+  device->api().vkCreateSemaphore(device->api().device, &wrong, nullptr, &semaphore);
   EXPECT_GE(validation_log().count, 1U);
   EXPECT_FALSE(validation_log().messages.empty());
-  device->api().vkDestroyFence(device->api().device, fence, nullptr);
+  device->api().vkDestroySemaphore(device->api().device, semaphore, nullptr);
   reset_validation_log();
   EXPECT_EQ(validation_log().count, 0U);
 }
