@@ -10,6 +10,7 @@ from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .inputs import Input
 from .program import Program, compile, engines
+from .refit import refit
 from .registration import register
 from .saving import load, save
 from .settings import Settings
@@ -17,7 +18,8 @@ from .settings import Settings
 __version__ = "0.1.0"
 __all__ = [
     "Device", "DeviceError", "Engine", "Input", "Program", "Settings", "UnsupportedError",
-    "compilations", "compile", "devices", "engines", "load", "save", "supported_ops",
+    "compilations", "compile", "devices", "engines", "load", "refit", "save",
+    "supported_ops",
 ]
 
 
