@@ -11,6 +11,7 @@ from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .inputs import Input
 from .program import Program, compile, engines
+from .refit import refit
 from .registration import register
 from .saving import load, save
 from .settings import Settings
@@ -18,7 +19,7 @@ from .settings import Settings
 __version__ = "0.1.0"
 __all__ = [
     "Device", "DeviceError", "Engine", "Input", "Program", "Settings", "UnsupportedError",
-    "compilations", "compile", "cuda_report", "devices", "engines", "load", "mem_pool",
+    "compilations", "compile", "cuda_report", "devices", "engines", "load", "mem_pool", "refit",
     "save", "supported_ops",
 ]
 

@@ -183,12 +183,22 @@ def compile_exported(program: ExportedProgram, signature: Signature,
     weights = {spec.arg.name for spec in program.graph_signature.input_specs
                if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
                and spec.target not in mutated}
+    _name_leaves(module, program, signature)
     output = module.graph.output_node()
     output.args = (tuple(output.args[0]),)
     settings = settings.keyed_by([*program.state_dict.values()])
     calls, failed = backend.build_engines(module, "inference", settings, weights,
                                           len(output.args[0]))
     return _assemble(program, module, calls, failed, signature)
+
+
+def _name_leaves(module, program, signature) -> None:
+    """Weights go by the module's names for them, inputs by the user's."""
+    arguments = iter(signature.arguments)
+    nodes = module.graph.find_nodes(op="placeholder")
+    for spec, node in zip(program.graph_signature.input_specs, nodes, strict=True):
+        name = next(arguments).name if spec.kind == InputKind.USER_INPUT else spec.target
+        node.meta["torch_vulkan_name"] = name
 
 
 def _assemble(program, module, calls, failed, signature) -> ExportedProgram:

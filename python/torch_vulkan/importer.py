@@ -58,6 +58,11 @@ def _with_scalar(target):
     return getattr(packet, name) if name and name in packet.overloads() else None
 
 
+def _name_of(node: fx.Node) -> str:
+    """What messages and files call an input or a weight."""
+    return node.meta.get("torch_vulkan_name", node.name)
+
+
 @dataclass
 class Imported:
     """A Graph and what its parts stand for.
@@ -158,10 +163,10 @@ class Importer:
             dtype, shape = C.DType.other, []
         static = all(isinstance(dim, int) for dim in shape)
         if node.op == "get_attr" or (node.name in self._weight_names and static):
-            self._values[node] = self._graph.add_weight(node.name, dtype, shape)
+            self._values[node] = self._graph.add_weight(_name_of(node), dtype, shape)
             self._result.weights.append(node)
         else:
-            self._values[node] = self._graph.add_input(node.name, dtype, shape)
+            self._values[node] = self._graph.add_input(_name_of(node), dtype, shape)
             self._result.inputs.append(node)
             if self._precision:
                 self._precision.add_input(self._values[node])

@@ -88,6 +88,15 @@ class Program(nn.Module):
         return [compat.attribute_of(self._graph_module, targets[weight.name])
                 for weight in call.args[1]]
 
+    def prepare_weights(self, changed: list[torch.Tensor]) -> None:
+        """Lets the engines read the weights among `changed` again, now."""
+        ids = {id(tensor) for tensor in changed}
+        for name, engine in self.engine_objects().items():
+            weights = self.weights_of(name)
+            positions = [i for i, weight in enumerate(weights) if id(weight) in ids]
+            if positions:
+                engine.refit(weights, positions)
+
     def exported_program(self) -> ExportedProgram:
         """The program as torch.export has it, with the tensors it has now."""
         exported = copy.copy(self._exported)

@@ -1,0 +1,108 @@
+"""tv.refit: other weights for a program that is built."""
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+
+from .program import Program
+
+
+def refit(program: nn.Module, weights) -> None:
+    """Gives a program other weights, in place and without a rebuild, in time proportional to the
+    bytes that change.
+
+    Everything is checked before anything changes, and on any error the old weights still stand.
+    Weights that `weights` does not name stay. Packed and folded forms that engines made of the
+    changed weights are made again before this returns, also where torch cannot see a change
+    (`.data`, numpy views): `tv.refit(program, program.state_dict())` reads all weights again.
+
+    Args:
+        program: what tv.compile or tv.load returned; or a module behind torch.compile, whose
+            tensors are then changed in a way that its engines see at their next call.
+        weights: name → tensor or array; a module or an ExportedProgram, whose parameters and
+            buffers are taken; or the path of a .safetensors file.
+
+    Raises:
+        ValueError: a name is unknown, a shape or dtype is another, tied weights are given
+            different values, the file is none, or the program has immutable weights.
+    """
+    module = getattr(program, "_orig_mod", program)
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"tv.refit: got {type(program).__name__}, want what tv.compile or tv.load "
+                         "returned")
+    if isinstance(module, Program) and module.settings.immutable_weights:
+        raise ValueError("tv.refit: the program was compiled with immutable_weights=True; compile "
+                         "it without that setting")
+    changes = _checked(_tensors_of(module), _given(weights))
+    old = [(tensor, tensor.detach().clone()) for tensor, _ in changes]
+    try:
+        _copy(changes)
+        if isinstance(module, Program):
+            module.prepare_weights([tensor for tensor, _ in changes])
+    except BaseException:
+        _copy(old)
+        raise
+
+
+def _copy(changes) -> None:
+    with torch.no_grad():
+        for tensor, value in changes:
+            tensor.copy_(value)
+
+
+def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(module.named_parameters(remove_duplicate=False)),
+            **dict(module.named_buffers(remove_duplicate=False))}
+
+
+def _given(weights) -> Mapping[str, object]:
+    if isinstance(weights, ExportedProgram):
+        return weights.state_dict
+    if isinstance(weights, nn.Module):
+        return weights.state_dict()
+    if isinstance(weights, (str, os.PathLike)):
+        return _read(Path(weights))
+    if isinstance(weights, Mapping):
+        return weights
+    raise ValueError(f"tv.refit: got weights as {type(weights).__name__}, want a dict, a module, "
+                     "an ExportedProgram or the path of a .safetensors file")
+
+
+def _read(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.exists():
+        raise FileNotFoundError(f"tv.refit: {path} does not exist")
+    if path.is_dir():
+        raise IsADirectoryError(f"tv.refit: {path} is a directory, want a .safetensors file")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(
+            f"tv.refit: {path} is no .safetensors file, or it is damaged ({error}); a checkpoint "
+            "of torch.save is read with torch.load(path, weights_only=True)") from error
+
+
+def _checked(tensors, given) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """(tensor of the program, its new value), each once."""
+    changes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    for name, value in given.items():
+        if name not in tensors:
+            near = difflib.get_close_matches(str(name), tensors, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"tv.refit: the program has no weight {name!r}{hint}")
+        tensor, value = tensors[name], torch.as_tensor(value).detach()
+        if value.shape != tensor.shape or value.dtype != tensor.dtype:
+            raise ValueError(f"tv.refit: weight {name!r}: got {value.dtype} {list(value.shape)}, "
+                             f"want {tensor.dtype} {list(tensor.shape)}")
+        _, before = changes.setdefault(id(tensor), (tensor, value))
+        if before is not value and not torch.equal(before.cpu(), value.cpu()):
+            raise ValueError(f"tv.refit: weight {name!r} is one tensor with another that is given "
+                             "a different value")
+    return list(changes.values())

@@ -1,0 +1,189 @@
+"""tv.refit: other weights without a rebuild."""
+
+import copy
+
+import numpy
+import pytest
+import safetensors.torch
+import torch
+from test_aot import close, network
+from torch import nn
+
+import torch_vulkan as tv
+from torch_vulkan import compilations
+
+from helpers import assert_same, vulkan
+
+
+def layers():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(),
+                         nn.Linear(8 * 36, 5)).eval()
+
+
+@pytest.fixture
+def program():
+    torch.manual_seed(0)
+    return tv.compile(layers(), [torch.randn(2, 3, 8, 8)], min_block_size=1)
+
+
+def other():
+    torch.manual_seed(1)
+    model = layers()
+    nn.init.uniform_(model[1].running_var, 0.5, 1.5)
+    return model
+
+
+X = torch.randn(2, 3, 8, 8)
+
+
+@pytest.mark.parametrize("name", ["ResNet-50", "BERT-base", "GPT-2"])
+def test_every_weight_one_by_one(name):
+    model, _, inputs = network(name)
+    given = inputs(2)
+    program = tv.compile(copy.deepcopy(model), given)
+    built = len(compilations.compilations())
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    moved = 0
+    torch.manual_seed(0)
+    with torch.no_grad():
+        before = program(**given)[0]
+        for key, tensor in tensors.items():
+            if not tensor.is_floating_point():
+                continue
+            changed = tensor * 1.1 + 0.1 * torch.rand_like(tensor)
+            tv.refit(program, {key: changed})
+            tensor.copy_(changed)
+            got = program(**given)[0]
+            close(got, model(**given)[0])
+            moved += not torch.equal(got, before)
+            before = got
+    assert moved > 0.8 * len([t for t in tensors.values() if t.is_floating_point()]) - 4
+    assert len(compilations.compilations()) == built
+
+
+@pytest.mark.parametrize("form", ["dict", "arrays", "module", "exported", "safetensors"])
+def test_forms_of_weights(program, form, tmp_path):
+    model = other()
+    state = model.state_dict()
+    if form == "arrays":
+        weights = {name: tensor.numpy() for name, tensor in state.items()}
+        assert isinstance(weights["0.weight"], numpy.ndarray)
+    elif form == "exported":
+        weights = torch.export.export(model, (X,))
+    elif form == "safetensors":
+        weights = tmp_path / "weights.safetensors"
+        safetensors.torch.save_file(state, weights)
+    else:
+        weights = model if form == "module" else state
+    before = program(X)
+    tv.refit(program, weights)
+    torch.testing.assert_close(program(X), model(X).detach())
+    assert not torch.equal(program(X), before)
+    assert len(compilations.compilations()) == 1
+
+
+def test_what_is_not_named_stays(program):
+    model = other()
+    kept = program.get_parameter("0.weight").clone()
+    tv.refit(program, {"4.weight": model[4].weight, "1.running_var": model[1].running_var})
+    want = copy.deepcopy(model)
+    want.load_state_dict(program.state_dict())
+    torch.testing.assert_close(program(X), want(X).detach())
+    assert_same(program.get_parameter("0.weight").detach(), kept)
+    assert_same(program.get_parameter("4.weight").detach(), model[4].weight.detach())
+
+
+@pytest.mark.parametrize("name,value,message", [
+    ("4.wieght", torch.zeros(5, 288), "no weight '4.wieght'; did you mean '4.weight'"),
+    ("4.weight", torch.zeros(5, 289), r"got torch.float32 \[5, 289\], want .*\[5, 288\]"),
+    ("4.weight", torch.zeros(5, 288).half(), r"got torch.float16 .*want torch.float32"),
+])
+def test_an_error_changes_nothing(program, name, value, message):
+    state = copy.deepcopy(program.state_dict())
+    before = program(X)
+    with pytest.raises(ValueError, match=message):
+        tv.refit(program, {"0.weight": torch.zeros(8, 3, 3, 3), name: value})
+    assert_same([*program.state_dict().values()], [*state.values()])
+    assert_same(program(X), before)
+
+
+def test_an_error_of_the_device_changes_nothing(program, monkeypatch):
+    before = program(X)
+    monkeypatch.setattr(type(program), "weights_of",
+                        lambda self, name: (_ for _ in ()).throw(RuntimeError("no memory")))
+    with pytest.raises(RuntimeError, match="no memory"):
+        tv.refit(program, other())
+    monkeypatch.undo()
+    assert_same(program(X), before)
+
+
+def test_tied_weights():
+    model = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
+    model[2].weight = model[0].weight
+    program = tv.compile(model, [torch.randn(3, 6)], min_block_size=1)
+    x, new = torch.randn(3, 6), torch.randn(6, 6)
+    for weights in ({"0.weight": new}, {"2.weight": new * 2},
+                    {"0.weight": new, "2.weight": new.clone()}):
+        tv.refit(program, weights)
+        assert_same(program(x), model(x).detach())
+    with pytest.raises(ValueError, match="one tensor with another"):
+        tv.refit(program, {"0.weight": new, "2.weight": new + 1})
+    assert_same(program(x), model(x).detach())
+
+
+def test_writes_that_torch_cannot_see(program):
+    weight = program.get_parameter("4.weight")
+    program(X)
+    weight.data.zero_()
+    tv.refit(program, program.state_dict())
+    want = program.get_parameter("4.bias").detach().expand(2, 5)
+    torch.testing.assert_close(program(X), want)
+
+
+def test_a_module_behind_torch_compile():
+    model = layers().requires_grad_(False)
+    fast = vulkan(model)
+    fast(X)
+    model[4].weight.data.zero_()
+    tv.refit(fast, {"4.weight": model[4].weight})
+    assert_same(fast(X), model(X))
+
+
+def test_a_loaded_program(program, tmp_path):
+    model = other()
+    for output_format, name in (("exported_program", "net.pt2"), ("torchscript", "net.pt")):
+        tv.save(program, tmp_path / name, output_format=output_format)
+        again = tv.load(tmp_path / name)
+        tv.refit(again, model)
+        torch.testing.assert_close(again(X), model(X).detach())
+
+
+def test_engines_know_the_weights_by_name(program, tmp_path):
+    (engine,) = tv.engines(program)
+    assert {w["name"] for w in engine.info()["weights"]} == {
+        name for name in program.state_dict() if "num_batches" not in name}
+    engine.save(tmp_path / "net.vke")
+    alone = tv.Engine.load(tmp_path / "net.vke")
+    assert_same([*alone.run({"input": X}).values()], program(X))
+    model = other()
+    alone.refit({name: tensor for name, tensor in model.state_dict().items()
+                 if "num_batches" not in name})
+    torch.testing.assert_close([*alone.run({"input": X}).values()][0], model(X).detach())
+    assert not torch.equal(program(X), [*alone.run({"input": X}).values()][0])
+
+
+def test_refused(program, tmp_path):
+    frozen = tv.compile(layers(), [X], min_block_size=1, immutable_weights=True)
+    with pytest.raises(ValueError, match="immutable_weights"):
+        tv.refit(frozen, other())
+    with pytest.raises(ValueError, match="want a dict, a module"):
+        tv.refit(program, [1, 2])
+    with pytest.raises(ValueError, match="want what tv.compile"):
+        tv.refit("net.pt2", other())
+    with pytest.raises(FileNotFoundError):
+        tv.refit(program, tmp_path / "missing.safetensors")
+    with pytest.raises(IsADirectoryError):
+        tv.refit(program, tmp_path)
+    (tmp_path / "bad.safetensors").write_bytes(b"not weights at all")
+    with pytest.raises(ValueError, match=r"no \.safetensors file"):
+        tv.refit(program, tmp_path / "bad.safetensors")
