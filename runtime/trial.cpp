@@ -107,7 +107,6 @@ struct Trial::Impl {
   EngineSpec spec;
   std::vector<OwnedPipeline> pipelines;
   OwnedCommandPool pool;
-  OwnedFence fence;
   VkCommandBuffer commands = VK_NULL_HANDLE;
   Timestamps timestamps;
   EncodedProgram weight_program, program;
@@ -145,8 +144,7 @@ struct Trial::Impl {
     body();
     end_commands(*device, commands);
     const auto start = Clock::now();
-    device->submit(commands, fence.get());
-    device->wait_and_reset(fence.get());
+    device->wait(device->submit(commands));
     return us_since(start);
   }
 
@@ -159,7 +157,6 @@ Trial::Trial(std::shared_ptr<Device> device, EngineSpec spec) : impl_(std::make_
   Device& d = *impl_->device;
   impl_->pipelines = create_pipelines(d, impl_->spec);
   impl_->pool = d.make_command_pool();
-  impl_->fence = d.make_fence();
   impl_->commands = allocate_commands(d, impl_->pool.get());
   impl_->timestamps = Timestamps(d, static_cast<uint32_t>(impl_->spec.dispatches.size()) + 2);
 }
