@@ -78,7 +78,7 @@ Tactic lane_tactic(const NodeContext& c) {
   if (!tactic.refusal.empty()) return tactic;
   Step step = pointwise_step(c, false);
   step.kernel = "pointwise_lane";
-  step.defines = {{"RUN", std::to_string(*run) + "u"}};
+  step.defines = {{"RUNS", std::to_string(*run) + "u"}};
   step.grid = {{Expr((*count + *run * wide - 1) / (*run * wide)), 1, 1}};
   step.subgroup_size = c.device.subgroup_size;
   step.uniform_table = true;
