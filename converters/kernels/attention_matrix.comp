@@ -166,7 +166,7 @@ void main() {
       Sums places;
       coopMatLoad(places, sh, PLACES_AT, 4, gl_CooperativeMatrixLayoutRowMajor);
       FOR(r, RB) FOR(j, BN / 16) {
-        for (uint e = 0u; e < places.length(); e++) {
+        FOR(e, places.length()) {  // a dynamic index would put the scores into memory
           const uint place = uint(places[e]);
           const uint m = row0 + r * 16u + place / 16u, n = n1 + j * 16u + place % 16u;
           bool seen = n < keys;
