@@ -238,7 +238,7 @@ void main() {
   }
   barrier();
   if (wk == 0u) {
-    FOR(part, WK - 1) FOR(r, RB) {
+    for (uint part = 0u; part < WK - 1u; part++) FOR(r, RB) {
       Sums other, mine, theirs;
       coopMatLoad(other, sh, LEFT(part, r) + DV * 4, 4, gl_CooperativeMatrixLayoutRowMajor);
       FOR(e, other.length()) {
