@@ -1,4 +1,4 @@
-"""Pointwise operators, reductions, softmax and norms: GB/s beside torch's on the same device.
+"""Pointwise operators, rows and transpositions: GB/s beside torch's on the same device.
 
     python benchmarks/pointwise.py [--json FILE] [--tactics N] [--only TEXT]
 
@@ -19,6 +19,7 @@ def problems():
             yield f"add:{count},{dtype}"
         for shape in ("128,3072", "32768,1024"):
             yield f"bias:{shape},{dtype}"
+            yield f"transpose:{shape},{dtype}"
         for shape in ("1536,128", "32768,1024", "1024,32768"):
             yield f"softmax:{shape},{dtype}"
         for shape in ("128,768", "3152,768", "32768,768"):
@@ -34,6 +35,8 @@ def _call(op, x, y, row):
         return x + y
     if op == "bias":
         return x + row
+    if op == "transpose":
+        return x.t().contiguous()
     if op == "softmax":
         return x.softmax(-1)
     if op == "sum":

@@ -1,4 +1,4 @@
-// tv::pointwise, the node that fusion makes of pointwise operators, and tv::copy.
+// tv::pointwise, the node that fusion makes of pointwise operators.
 
 #include <algorithm>
 
@@ -78,7 +78,7 @@ Tactic lane_tactic(const NodeContext& c) {
   if (!tactic.refusal.empty()) return tactic;
   Step step = pointwise_step(c, false);
   step.kernel = "pointwise_lane";
-  step.defines = {{"RUN", std::to_string(*run) + "u"}};
+  step.defines = {{"RUNS", std::to_string(*run) + "u"}};
   step.grid = {{Expr((*count + *run * wide - 1) / (*run * wide)), 1, 1}};
   step.subgroup_size = c.device.subgroup_size;
   step.uniform_table = true;
@@ -125,35 +125,6 @@ void convert_pointwise(const NodeContext& c, Builder& builder) {
   builder.emit(std::move(tactics));
 }
 
-Step copy_step(const NodeContext& c, bool vec4) {
-  const Expr numel = product(c.output().shape);
-  const bool cpu = c.device.is_cpu();
-  const uint32_t width = cpu ? c.device.subgroup_size : kGpuWorkgroup;
-  const uint32_t unroll = cpu ? kCpuUnroll : vec4 ? 1 : 4;
-  Step step;
-  step.kernel = "copy";
-  step.local_size = {width, 1, 1};
-  step.defines = {{"UNROLL", std::to_string(unroll) + "u"}};
-  if (vec4) step.defines.emplace_back("VEC4", "1");
-  step.params = {{.name = "numel", .value = numel}};
-  step.operands = {src("src", c.node.input("self")), dst("dst", c.node.outputs.at(0))};
-  step.grid = Grid::flat_groups(ceil_div(numel, Expr(int64_t{width} * unroll * (vec4 ? 4 : 1))));
-  return step;
-}
-
-/// A copy is a pointwise program of one instruction with any view as its input.
-void convert_copy(const NodeContext& c, Builder& builder) {
-  Tactic vector{.name = "copy_vec4", .refusal = {}, .steps = {}};
-  if (c.device.is_cpu()) {
-    vector.refusal = "a CPU loads element by element";
-  } else if (!divides_by_four(product(c.output().shape))) {
-    vector.refusal = "the number of elements is not known to be a multiple of 4";
-  } else {
-    vector.steps = {copy_step(c, true)};
-  }
-  builder.emit({vector, {.name = "copy", .refusal = {}, .steps = {copy_step(c, false)}}});
-}
-
 Graph with_output(Graph graph, Node node, DType dtype, Shape shape) {
   const ValueId out = graph.add_output(node, dtype, std::move(shape));
   graph.nodes.push_back(std::move(node));
@@ -198,25 +169,9 @@ std::vector<Graph> pointwise_examples() {
           pointwise_example(DType::kF32, {Expr::symbol(0), Expr(3)}, {3})};
 }
 
-Graph copy_example(DType dtype, const Shape& shape) {
-  Graph graph{.name = "copy_example"};
-  Node node;
-  node.op = "tv::copy";
-  node.name = "copy";
-  node.args = {tensor_arg("self", add_input(graph, dtype, shape))};
-  return with_output(std::move(graph), std::move(node), dtype, shape);
-}
-
-std::vector<Graph> copy_examples() {
-  return {copy_example(DType::kF32, {7, 11}), copy_example(DType::kF16, {5, 3}),
-          copy_example(DType::kBool, {5}), copy_example(DType::kI64, {Expr::symbol(0)})};
-}
-
 const RegisterConverter pointwise({
     {.op = "tv::pointwise", .convert = convert_pointwise, .reads_views = {"*"},
      .examples = pointwise_examples, .notes = "what fusion makes of pointwise operators"},
-    {.op = "tv::copy", .convert = convert_copy, .reads_views = {"*"}, .is_compute = false,
-     .examples = copy_examples, .notes = "materialises a view"},
 });
 
 }  // namespace

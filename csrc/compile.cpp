@@ -10,6 +10,7 @@
 #include "csrc/passes/fold_batch_norm.h"
 #include "csrc/passes/fold_padding.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/gather_siblings.h"
 #include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/simplify.h"
@@ -45,6 +46,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   after("fold");
   graph = simplify(std::move(graph));
   after("simplify");
+  graph = gather_siblings(std::move(graph));
+  after("gather_siblings");
   // Fusion comes after layouts: a view between two operators is gone by then.
   graph = choose_layouts(std::move(graph), settings, device);
   after("choose_layouts");

@@ -4,7 +4,7 @@
 //
 // PROBLEM: attention:heads,queries,keys,d,dtype[,causal] | softmax:rows,columns,dtype |
 // layer_norm:rows,columns,dtype | sum:rows,columns,dtype | relu:elements,dtype | add:elements,dtype |
-// bias:rows,columns,dtype (x + b[column]). --gpu: the tactics of GPUs on a CPU driver. --errors: no
+// bias:rows,columns,dtype (x + b[column]) | transpose:rows,columns,dtype. --gpu: the tactics of GPUs on a CPU driver. --errors: no
 // timing. --list: names only. --first: only so many of the tactics that apply. --json: one object a
 // line. One line a tactic: µs of a dependent sequence, GB/s of what must be read and written, TFLOP/s of
 // attention's products, max |out - ref| / max |ref| of samples.
@@ -106,6 +106,18 @@ Graph pointwise(const std::string& function, DType dtype, std::vector<Shape> sha
   return graph;
 }
 
+Problem transpose(int64_t rows, int64_t columns, DType dtype) {
+  Graph graph = ExampleGraph("tv::copy").input("self", dtype, {rows, columns})
+                    .output(dtype, {columns, rows}).graph();
+  graph.nodes[0].args[0].values[0] =
+      graph.add_value({.name = "turned", .dtype = dtype, .shape = {columns, rows},
+                       .kind = ValueKind::kNode, .view = View{graph.inputs[0], Expr(0), {1, columns}}});
+  return {std::move(graph), static_cast<double>(2 * rows * columns * size_bytes(dtype)), 0,
+          [=](const Numbers& in, int64_t i) {
+            return in[0][static_cast<size_t>(i % rows * columns + i / rows)];
+          }};
+}
+
 Problem parse(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string op = text.substr(0, colon);
@@ -136,6 +148,7 @@ Problem parse(const std::string& text) {
             }};
   }
   const DType dtype = dtype_from_name(f.at(2));
+  if (op == "transpose") return transpose(n(0), n(1), dtype);
   const Shape shape{n(0), n(1)};
   const double bytes = static_cast<double>(2 * n(0) * n(1) * size_bytes(dtype));
   if (op == "bias") {

@@ -166,7 +166,7 @@ void main() {
       Sums places;
       coopMatLoad(places, sh, PLACES_AT, 4, gl_CooperativeMatrixLayoutRowMajor);
       FOR(r, RB) FOR(j, BN / 16) {
-        for (uint e = 0u; e < places.length(); e++) {
+        FOR(e, places.length()) {  // a dynamic index would put the scores into memory
           const uint place = uint(places[e]);
           const uint m = row0 + r * 16u + place / 16u, n = n1 + j * 16u + place % 16u;
           bool seen = n < keys;
@@ -238,7 +238,7 @@ void main() {
   }
   barrier();
   if (wk == 0u) {
-    FOR(part, WK - 1) FOR(r, RB) {
+    for (uint part = 0u; part < WK - 1u; part++) FOR(r, RB) {
       Sums other, mine, theirs;
       coopMatLoad(other, sh, LEFT(part, r) + DV * 4, 4, gl_CooperativeMatrixLayoutRowMajor);
       FOR(e, other.length()) {

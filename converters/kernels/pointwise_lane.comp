@@ -1,10 +1,10 @@
 // out_k[i] = program_k(in_0[i], in_1[i], …) over `numel` elements, a multiple of 2 LANES, on CPU
-// drivers (lane.glsl). A workgroup computes RUN times 2 LANES neighbours; the last one moves back to
+// drivers (lane.glsl). A workgroup computes RUNS times 2 LANES neighbours; the last one moves back to
 // the end.
-// Grid: (ceil(numel / (2 LANES RUN)), 1, 1).
+// Grid: (ceil(numel / (2 LANES RUNS)), 1, 1).
 
 void main() {
-  const uint run = RUN * 2u * LANES;
+  const uint run = RUNS * 2u * LANES;
   const uint first = min(lane_uniform(gl_WorkGroupID.x) * run, numel - run);
-  [[unroll]] for (uint k = 0u; k < RUN; k++) tv_pointwise_lanes(first + k * (2u * LANES));
+  [[unroll]] for (uint k = 0u; k < RUNS; k++) tv_pointwise_lanes(first + k * (2u * LANES));
 }

@@ -5,6 +5,11 @@
 
 const uint WIDE = 2u * LANES;
 
+float over_lanes(float v) {
+  [[unroll]] for (uint m = LANES / 2u; m > 0u; m >>= 1u) v += subgroupShuffleXor(v, m);
+  return v;
+}
+
 void main() {
   const uint row = lane_uniform(gl_WorkGroupID.x), start = row * count;
   const uint last = count - WIDE, repeated = (BLOCKS - 1u) * WIDE - last;
@@ -21,7 +26,7 @@ void main() {
 #if RMS
   center = 0.0;
 #else
-  center = tv_div(subgroupAdd(center), float(count));
+  center = tv_div(over_lanes(center), float(count));
 #endif
 
   float spread = 0.0;
@@ -32,7 +37,7 @@ void main() {
       spread = fma(d, d, spread);
     }
   }
-  const float inverse = tv_div(1.0, sqrt(tv_div(subgroupAdd(spread), float(count)) + eps));
+  const float inverse = tv_div(1.0, sqrt(tv_div(over_lanes(spread), float(count)) + eps));
 
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     const uint column = b == BLOCKS - 1u ? last : b * WIDE;
