@@ -37,7 +37,6 @@ py::dict counters() {
   out["engines"] = counters.engines.load();
   out["conversions"] = counters.conversions.load();
   out["glslang"] = counters.glslang.load();
-  out["timings"] = counters.timings.load();
   return out;
 }
 
@@ -63,7 +62,7 @@ py::list files(const std::string& dir) {
 
 void bind_cache(py::module_& m) {
   m.def("cache_stats", &stats, "What became of the engines that this process asked for.");
-  m.def("build_counters", &counters, "How much this process built: engines, nodes, kernels, timings.");
+  m.def("build_counters", &counters, "How much this process built: engines, nodes, kernels.");
   m.def("cache_files", &files, "Every file of a cache directory.");
   m.def("cache_entry_key", [](const std::string& path) { return py::bytes(entry_key(path)); });
   m.def(

@@ -4,6 +4,7 @@
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "csrc/report/dry_run.h"
+#include "csrc/tuner/tuner.h"
 #include "python/bindings/py_module.h"
 #include "runtime/engine.h"
 
@@ -14,12 +15,12 @@ py::bytes to_bytes(const std::vector<uint8_t>& bytes) {
   return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// The callback runs with the GIL; an exception in it stops the compilation.
+// The callback runs with the GIL; an exception in it, or Ctrl-C, stops the compilation.
 Progress to_progress(const py::object& callback) {
-  if (callback.is_none()) return nullptr;
   return [&callback](const std::string& stage, int64_t done, int64_t total) {
     py::gil_scoped_acquire gil;
-    callback(stage, done, total);
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (!callback.is_none()) callback(stage, done, total);
   };
 }
 
@@ -29,10 +30,24 @@ py::bytes compile_vke(const Graph& graph, const std::string& settings, const Dev
   std::vector<uint8_t> bytes;
   {
     py::gil_scoped_release no_gil;
-    bytes = to_vke(compile_cached(graph, Settings::from_json(settings), device,
-                                  CacheSettings::from_json(cache), report));
+    const Settings parsed = Settings::from_json(settings);
+    bytes = to_vke(compile_cached(graph, parsed, device, CacheSettings::from_json(cache), report,
+                                  [&] { return make_tuner(device, parsed); }));
   }
   return to_bytes(bytes);
+}
+
+py::dict stats_dict(const TunerStats& stats) {
+  py::dict dict;
+  dict["problems"] = stats.problems;
+  dict["timed"] = stats.timed;
+  dict["cached"] = stats.cached;
+  dict["checked"] = stats.checked;
+  dict["wrong"] = stats.wrong;
+  dict["lost"] = stats.lost;
+  dict["refused"] = stats.refused;
+  dict["cut"] = stats.cut;
+  return dict;
 }
 
 py::dict converter_info(const Converter& converter) {
@@ -96,7 +111,11 @@ void bind_compile(py::module_& m) {
   m.def("compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
         py::arg("progress") = py::none(),
         py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
-        "Compiles a graph, or takes its engine from the cache; returns it as .vke bytes.");
+        "Compiles a graph, tuned where `device` is one of this machine, or takes its engine from the "
+        "cache; returns .vke bytes.");
+  m.def("tuner_stats", [] { return stats_dict(tuner_stats()); },
+        "What tuners of this process did (csrc/tuner/tuner.h).");
+  m.def("reset_tuner_stats", &reset_tuner_stats);
   m.def("supported_ops", [] {
     py::list ops;
     for (const auto& [op, converter] : Registry::instance().all()) {

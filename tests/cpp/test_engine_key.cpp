@@ -295,9 +295,11 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
       {"workspace_size", "4096"},
       {"tactics", "[\"gemm\"]"},
       {"debug_dir", "\"/d\""},
-      {"cache_dir", "\"/c\""}};
+      {"cache_dir", "\"/c\""},
+      {"timing_cache_path", "\"/t\""}};
   const std::set<std::string> not_code = {"min_block_size", "torch_executed_ops",
-                                          "require_full_compilation", "debug_dir", "cache_dir"};
+                                          "require_full_compilation", "debug_dir", "cache_dir",
+                                          "timing_cache_path"};
   const std::string key = key_with({});
   for (const auto& [field, value] : others) {
     const Settings changed = Settings::from_json("{\"" + field + "\": " + value + "}");

@@ -105,7 +105,7 @@ x = torch.randn(2, 3, 8, 8)
 fast = torch.compile(model, backend="vulkan",
                      options={"min_block_size": 1, "engine_cache_dir": sys.argv[1]})
 torch.testing.assert_close(fast(x), model(x))
-print(json.dumps([C.build_counters(), tv.cache.stats()]))
+print(json.dumps([{**C.build_counters(), **C.tuner_stats()}, tv.cache.stats()]))
 """
 
 
