@@ -137,8 +137,8 @@ void for_each_change(const Graph& graph, const std::map<ValueId, ValueId>& spare
   for (size_t o = 0; o < graph.outputs.size(); ++o) {
     changed("layout of a result", [&](Graph& g) { g.outputs[o].strides.push_back(7); });
     changed("another result", [&](Graph& g) {
-      const ValueId v = g.inputs.empty() ? g.weights.at(0) : g.inputs[0];
-      g.outputs[o].value = v == g.outputs[o].value ? g.add_value(g.value(v)) : v;
+      g.outputs[o].value = g.add_value(g.value(g.outputs[o].value));
+      g.inputs.push_back(g.outputs[o].value);
     });
   }
   changed("a result more", [](Graph& g) { g.outputs.push_back(g.outputs.at(0)); });
