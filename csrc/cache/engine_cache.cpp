@@ -52,8 +52,8 @@ class Stores {
     // A directory that was refused may have been put right since.
     const bool try_again = store && !store->refusal().empty() && is_safe(cache.dir);
     if (!store || try_again) {
-      store = std::make_shared<const Store>(cache.dir, kKind,
-                                            static_cast<uint64_t>(cache.max_bytes));
+      store =
+          std::make_shared<const Store>(cache.dir, kKind, static_cast<uint64_t>(cache.max_bytes));
     }
     return store;
   }
@@ -86,8 +86,7 @@ Stores& stores() {
 
 /// Why the cache has no part in this build; "" where it has.
 std::string why_bypassed(const Settings& settings, const CacheSettings& cache) {
-  if (!cache.read && !cache.write)
-    return "cache_built_engines and reuse_cached_engines are off";
+  if (!cache.read && !cache.write) return "cache_built_engines and reuse_cached_engines are off";
   if (!settings.debug_dir.empty()) return "debug dumps are of a build";
   return "";
 }

@@ -30,8 +30,7 @@ using MakeCostModel = std::function<std::unique_ptr<CostModel>()>;
 /// that was built is kept. Whatever is wrong with the cache, the engine is right: at worst it is
 /// built. Dumps (settings.debug_dir) are of a build, so they bypass the cache. Thread-safe.
 EngineSpec compile_cached(const Graph& graph, const Settings& settings, const DeviceProfile& device,
-                          const CacheSettings& cache,
-                          const Progress& progress = nullptr,
+                          const CacheSettings& cache, const Progress& progress = nullptr,
                           const MakeCostModel& make_costs = nullptr);
 
 }  // namespace tv

@@ -67,12 +67,13 @@ void bind_cache(py::module_& m) {
   m.def("cache_entry_key", [](const std::string& path) { return py::bytes(entry_key(path)); });
   m.def(
       "cache_entry_fault",
-      [](const py::bytes& data, const std::string& name) { return entry_fault(bytes_of(data), name); },
+      [](const py::bytes& data, const std::string& name) {
+        return entry_fault(bytes_of(data), name);
+      },
       "What is wrong with an entry, or \"\".");
-  m.def("import_cache_entry", [](const std::string& dir, const std::string& kind,
-                                 const std::string& name, const py::bytes& data) {
-    import_entry(dir, kind, name, bytes_of(data));
-  });
+  m.def("import_cache_entry",
+        [](const std::string& dir, const std::string& kind, const std::string& name,
+           const py::bytes& data) { import_entry(dir, kind, name, bytes_of(data)); });
   m.def("why_unsafe_cache", &why_unsafe_cache, py::arg("dir"), py::arg("is_system") = false);
   m.def("system_cache_dir", &system_cache_dir);
   m.def("builder_digest", &builder_digest);

@@ -1,9 +1,10 @@
-// libFuzzer target over the .vke reader and over what an engine is used for before a device sees it.
+// libFuzzer target over the .vke reader and over what an engine is used for before a device sees
+// it.
 //
 // Mutations are made in a section (metadata, SPIR-V, weights) and the sizes and the digest are then
 // put right, so that they reach the parser and not only the check of the digest; now and then the
-// file is left as it is. With TV_FUZZ_DEVICE=1 an engine whose modules spirv-val accepts is made and
-// run on the device too (a driver's own faults show up then).
+// file is left as it is. With TV_FUZZ_DEVICE=1 an engine whose modules spirv-val accepts is made
+// and run on the device too (a driver's own faults show up then).
 
 #include <algorithm>
 #include <cstdlib>
