@@ -25,4 +25,4 @@ test-all:
 	@scripts/test.sh --all
 
 clean:
-	rm -rf build build-asan dist .setup python/torch_vulkan/lib
+	rm -rf build build-asan build-fuzz dist .setup python/torch_vulkan/lib

@@ -10,7 +10,6 @@ struct BuildCounters {
   std::atomic<uint64_t> engines{0};      ///< graphs compiled
   std::atomic<uint64_t> conversions{0};  ///< nodes given to their converter
   std::atomic<uint64_t> glslang{0};      ///< kernels compiled from GLSL
-  std::atomic<uint64_t> timings{0};      ///< tactics timed on a device
 };
 
 inline BuildCounters& build_counters() {

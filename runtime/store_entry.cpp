@@ -52,8 +52,7 @@ EntryCheck check_entry(Bytes bytes, const std::string& key, Bytes& value) {
   return EntryCheck::kGood;
 }
 
-EntryPieces::EntryPieces(const std::string& key, Bytes value)
-    : key_(bytes_of(key)), value_(value) {
+EntryPieces::EntryPieces(const std::string& key, Bytes value) : key_(bytes_of(key)), value_(value) {
   Header header = {};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;

@@ -18,7 +18,9 @@ namespace tv {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUser, "[cache] " + what); }
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorKind::kUser, "[cache] " + what);
+}
 
 std::vector<std::string> names_in(const std::string& dir) {
   std::vector<std::string> names;

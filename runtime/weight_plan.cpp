@@ -60,7 +60,8 @@ WeightPlan plan_changed_weights(const EngineSpec& spec, std::span<const uint32_t
   for (size_t b = 0; b < spec.buffers.size(); ++b) plan.fresh[b] = plan.fresh[b] && plan.kept[b];
 
   // An older set's memory is never written, because a call may be reading it: a step that runs
-  // writes to fresh memory alone, and a fresh buffer is written by every step that has a part in it.
+  // writes to fresh memory alone, and a fresh buffer is written by every step that has a part in
+  // it.
   std::vector<bool> runs(spec.weight_program.size(), false);
   const auto make = [&](uint32_t buffer) {
     const bool is_new = !plan.fresh[buffer];

@@ -11,9 +11,9 @@ namespace tv {
 
 /// How the buffers of a set of weights come about. Vectors by EngineSpec::buffers, but for `run`.
 struct WeightPlan {
-  std::vector<bool> kept;    ///< dispatches read it: it lives as long as the set
-  std::vector<bool> fresh;   ///< written for this set, in memory of its own
-  std::vector<bool> needed;  ///< weights whose bytes are read now, by a step or a copy
+  std::vector<bool> kept;     ///< dispatches read it: it lives as long as the set
+  std::vector<bool> fresh;    ///< written for this set, in memory of its own
+  std::vector<bool> needed;   ///< weights whose bytes are read now, by a step or a copy
   std::vector<uint32_t> run;  ///< steps of the weight program, in order
 };
 

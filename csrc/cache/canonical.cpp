@@ -162,7 +162,7 @@ class Canonicaliser {
   const Graph& graph_;
   std::vector<std::vector<ValueId>> operands_;  // by node
   std::vector<std::string> texts_;
-  std::vector<std::string> computed_;           // by value
+  std::vector<std::string> computed_;  // by value
   std::vector<std::string> node_hash_;
   std::set<Entry> ready_;
   std::vector<size_t> order_;

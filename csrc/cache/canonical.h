@@ -13,9 +13,9 @@ namespace tv {
 /// Where nodes and values stand in the canonical order. Equal texts: equal graphs but for names,
 /// provenance and the order of nodes, and equal positions mean the same node or value.
 struct CanonicalGraph {
-  std::string text;                      ///< every operator, attribute, edge, dtype, shape, range
-  std::vector<int32_t> node_position;    ///< by node of the graph
-  std::vector<int32_t> value_position;   ///< by value: inputs, weights, then results of nodes
+  std::string text;                     ///< every operator, attribute, edge, dtype, shape, range
+  std::vector<int32_t> node_position;   ///< by node of the graph
+  std::vector<int32_t> value_position;  ///< by value: inputs, weights, then results of nodes
 };
 
 /// Of a graph as importers make it: no view, head or tail yet. Inputs, weights and outputs count by

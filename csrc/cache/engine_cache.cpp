@@ -52,8 +52,8 @@ class Stores {
     // A directory that was refused may have been put right since.
     const bool try_again = store && !store->refusal().empty() && is_safe(cache.dir);
     if (!store || try_again) {
-      store = std::make_shared<const Store>(cache.dir, kKind,
-                                            static_cast<uint64_t>(cache.max_bytes));
+      store =
+          std::make_shared<const Store>(cache.dir, kKind, static_cast<uint64_t>(cache.max_bytes));
     }
     return store;
   }
@@ -86,8 +86,7 @@ Stores& stores() {
 
 /// Why the cache has no part in this build; "" where it has.
 std::string why_bypassed(const Settings& settings, const CacheSettings& cache) {
-  if (!cache.read && !cache.write)
-    return "cache_built_engines and reuse_cached_engines are off";
+  if (!cache.read && !cache.write) return "cache_built_engines and reuse_cached_engines are off";
   if (!settings.debug_dir.empty()) return "debug dumps are of a build";
   return "";
 }
@@ -114,22 +113,29 @@ bool fits(const EngineSpec& spec, const Graph& graph, const Settings& settings,
 class CachedBuild {
  public:
   CachedBuild(const Graph& graph, const Settings& settings, const DeviceProfile& device,
-              const CacheSettings& cache, CostModel* costs)
+              const CacheSettings& cache, const MakeCostModel& make_costs)
       : graph_(graph),
         settings_(settings),
         device_(device),
         cache_(cache),
-        costs_(costs),
+        make_costs_(make_costs),
         canonical_(canonical_form(graph)),
-        key_(engine_key(canonical_, settings, device, costs != nullptr, cache.weights_digest)) {}
+        key_(key(make_costs != nullptr)) {}
 
   EngineSpec run(const Progress& progress) {
-    if (std::optional<EngineSpec> spec = look_up()) return *std::move(spec);
+    std::string why;
+    if (std::optional<EngineSpec> spec = look_up(why)) return *std::move(spec);
+    const std::unique_ptr<CostModel> costs = make_costs_ ? make_costs_() : nullptr;
+    if (make_costs_ && !costs) {  // what is chosen by rule is another engine
+      key_ = key(false);
+      if (std::optional<EngineSpec> spec = look_up(why)) return *std::move(spec);
+    }
+    count_miss(why);
     EngineSpec spec;
     try {
-      spec = compile(with_tokens(graph_, canonical_), settings_, device_, progress, costs_);
-    } catch (const Error&) {
-      return compile(graph_, settings_, device_, progress, costs_);  // the message tells real names
+      spec = compile(with_tokens(graph_, canonical_), settings_, device_, progress, costs.get());
+    } catch (const Error&) {  // the message should tell real names
+      return compile(graph_, settings_, device_, progress, costs.get());
     }
     if (cache_.write) write(spec);
     restore_names(spec, graph_, canonical_);
@@ -137,25 +143,29 @@ class CachedBuild {
   }
 
  private:
-  std::optional<EngineSpec> look_up() {
+  std::string key(bool timed) const {
+    return engine_key(canonical_, settings_, device_, timed, cache_.weights_digest);
+  }
+
+  std::optional<EngineSpec> look_up(std::string& why) {
     if (!cache_.read) {
-      counters().count(&EngineCacheStats::misses, "miss: reuse_cached_engines is off");
+      why = "reuse_cached_engines is off";
       return std::nullopt;
     }
-    const auto user = stores().user(cache_);
-    std::string why;
-    if (auto spec = look_up_in(*user, "the cache", why)) return spec;
+    if (auto spec = look_up_in(*stores().user(cache_), "the cache", why)) return spec;
     std::string ignored;
     const auto system = stores().system();
-    if (system->refusal().empty()) {
-      if (auto spec = look_up_in(*system, "the system's cache", ignored)) return spec;
-    }
-    if (user->refusal().empty()) {
+    if (!system->refusal().empty()) return std::nullopt;
+    return look_up_in(*system, "the system's cache", ignored);
+  }
+
+  void count_miss(const std::string& why) {
+    const std::string refusal = stores().user(cache_)->refusal();
+    if (refusal.empty()) {
       counters().count(&EngineCacheStats::misses, "miss: " + why);
     } else {
-      counters().count(&EngineCacheStats::bypassed, "bypass: " + user->refusal());
+      counters().count(&EngineCacheStats::bypassed, "bypass: " + refusal);
     }
-    return std::nullopt;
   }
 
   std::optional<EngineSpec> look_up_in(const Store& store, const char* where, std::string& why) {
@@ -192,7 +202,7 @@ class CachedBuild {
   const Settings& settings_;
   const DeviceProfile& device_;
   const CacheSettings& cache_;
-  CostModel* costs_;
+  const MakeCostModel& make_costs_;
   CanonicalGraph canonical_;
   std::string key_;
 };
@@ -207,14 +217,15 @@ EngineCacheStats engine_cache_stats() {
 
 EngineSpec compile_cached(const Graph& graph, const Settings& settings, const DeviceProfile& device,
                           const CacheSettings& cache, const Progress& progress,
-                          CostModel* costs) {
+                          const MakeCostModel& make_costs) {
   const std::string why = why_bypassed(settings, cache);
   if (!why.empty()) {
     counters().count(&EngineCacheStats::bypassed, "bypass: " + why);
-    return compile(graph, settings, device, progress, costs);
+    const std::unique_ptr<CostModel> costs = make_costs ? make_costs() : nullptr;
+    return compile(graph, settings, device, progress, costs.get());
   }
   check(graph, "import");
-  return CachedBuild(graph, settings, device, cache, costs).run(progress);
+  return CachedBuild(graph, settings, device, cache, make_costs).run(progress);
 }
 
 }  // namespace tv

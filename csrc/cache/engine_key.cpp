@@ -22,15 +22,14 @@ const std::string& builder_digest() {
 std::string code_text(const Settings& s) {
   Json::Array precisions;
   for (const DType dtype : s.enabled_precisions) precisions.push_back(std::string(name(dtype)));
-  return Json(Json::Object{
-                  {"truncate_long_and_double", s.truncate_long_and_double},
-                  {"enabled_precisions", precisions},
-                  {"use_fp32_acc", s.use_fp32_acc},
-                  {"disable_tf32", s.disable_tf32},
-                  {"optimization_level", s.optimization_level},
-                  {"workspace_size", s.workspace_size},
-                  {"tactics", Json::Array(s.tactics.begin(), s.tactics.end())},
-                  {"check_addresses", s.check_addresses}})
+  return Json(Json::Object{{"truncate_long_and_double", s.truncate_long_and_double},
+                           {"enabled_precisions", precisions},
+                           {"use_fp32_acc", s.use_fp32_acc},
+                           {"disable_tf32", s.disable_tf32},
+                           {"optimization_level", s.optimization_level},
+                           {"workspace_size", s.workspace_size},
+                           {"tactics", Json::Array(s.tactics.begin(), s.tactics.end())},
+                           {"check_addresses", s.check_addresses}})
       .dump();
 }
 

@@ -37,7 +37,6 @@ py::dict counters() {
   out["engines"] = counters.engines.load();
   out["conversions"] = counters.conversions.load();
   out["glslang"] = counters.glslang.load();
-  out["timings"] = counters.timings.load();
   return out;
 }
 
@@ -63,17 +62,18 @@ py::list files(const std::string& dir) {
 
 void bind_cache(py::module_& m) {
   m.def("cache_stats", &stats, "What became of the engines that this process asked for.");
-  m.def("build_counters", &counters, "How much this process built: engines, nodes, kernels, timings.");
+  m.def("build_counters", &counters, "How much this process built: engines, nodes, kernels.");
   m.def("cache_files", &files, "Every file of a cache directory.");
   m.def("cache_entry_key", [](const std::string& path) { return py::bytes(entry_key(path)); });
   m.def(
       "cache_entry_fault",
-      [](const py::bytes& data, const std::string& name) { return entry_fault(bytes_of(data), name); },
+      [](const py::bytes& data, const std::string& name) {
+        return entry_fault(bytes_of(data), name);
+      },
       "What is wrong with an entry, or \"\".");
-  m.def("import_cache_entry", [](const std::string& dir, const std::string& kind,
-                                 const std::string& name, const py::bytes& data) {
-    import_entry(dir, kind, name, bytes_of(data));
-  });
+  m.def("import_cache_entry",
+        [](const std::string& dir, const std::string& kind, const std::string& name,
+           const py::bytes& data) { import_entry(dir, kind, name, bytes_of(data)); });
   m.def("why_unsafe_cache", &why_unsafe_cache, py::arg("dir"), py::arg("is_system") = false);
   m.def("system_cache_dir", &system_cache_dir);
   m.def("builder_digest", &builder_digest);

@@ -31,9 +31,8 @@ py::bytes compile_vke(const Graph& graph, const std::string& settings, const Dev
   {
     py::gil_scoped_release no_gil;
     const Settings parsed = Settings::from_json(settings);
-    const std::unique_ptr<CostModel> tuner = make_tuner(device, parsed);
     bytes = to_vke(compile_cached(graph, parsed, device, CacheSettings::from_json(cache), report,
-                                  tuner.get()));
+                                  [&] { return make_tuner(device, parsed); }));
   }
   return to_bytes(bytes);
 }
@@ -112,7 +111,8 @@ void bind_compile(py::module_& m) {
   m.def("compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
         py::arg("progress") = py::none(),
         py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
-        "Compiles a graph, or takes its engine from the cache; returns it as .vke bytes.");
+        "Compiles a graph, tuned where `device` is one of this machine, or takes its engine from the "
+        "cache; returns .vke bytes.");
   m.def("tuner_stats", [] { return stats_dict(tuner_stats()); },
         "What tuners of this process did (csrc/tuner/tuner.h).");
   m.def("reset_tuner_stats", &reset_tuner_stats);

@@ -181,8 +181,8 @@ TEST_F(EngineCache, EqualDigestsWithOtherKeyMaterialAreAMiss) {
 
 TEST_F(EngineCache, TwoVersionsOfTheProgramShareADirectory) {
   const Graph graph = softmax_of(3);
-  const std::string theirs = engine_key_of("version 9.9.9", canonical_form(graph), settings_,
-                                           test::test_device(), false);
+  const std::string theirs =
+      engine_key_of("version 9.9.9", canonical_form(graph), settings_, test::test_device(), false);
   const Store store(cache_.dir, "engines", 1 << 30);
   const std::string text = "an engine of a format that this version does not know";
   store.put(theirs, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
@@ -254,7 +254,8 @@ bool succeeded(pid_t child) {
 TEST_F(EngineCache, EightProcessesAndOneThatClears) {
   constexpr int kProcesses = 8, kGraphs = 4, kRounds = 25;
   std::vector<EngineSpec> want;
-  for (int k = 0; k < kGraphs; ++k) want.push_back(compile(softmax_of(3 + k), {}, test::test_device()));
+  for (int k = 0; k < kGraphs; ++k)
+    want.push_back(compile(softmax_of(3 + k), {}, test::test_device()));
   std::vector<pid_t> children;
   for (int p = 0; p < kProcesses; ++p) {
     children.push_back(start_child([&, p] {

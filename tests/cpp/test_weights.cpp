@@ -19,7 +19,7 @@ SpecBuilder packed(size_t count, size_t n = 100) {
     const std::string number = std::to_string(k);
     const uint32_t w = b.weight("w" + number), twice = b.persistent("twice" + number),
                    thrice = b.persistent("thrice" + number);
-    b.spec.weight_program.push_back(b.mul_add("a" + number, twice, w, w, 0));  // w
+    b.spec.weight_program.push_back(b.mul_add("a" + number, twice, w, w, 0));       // w
     b.spec.weight_program.push_back(b.mul_add("b" + number, thrice, twice, w, 2));  // 3 w
     const uint32_t next = b.arena("sum" + number);
     b.step("add" + number, next, sum, thrice, 1);

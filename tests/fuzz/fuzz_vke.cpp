@@ -1,9 +1,10 @@
-// libFuzzer target over the .vke reader and over what an engine is used for before a device sees it.
+// libFuzzer target over the .vke reader and over what an engine is used for before a device sees
+// it.
 //
 // Mutations are made in a section (metadata, SPIR-V, weights) and the sizes and the digest are then
 // put right, so that they reach the parser and not only the check of the digest; now and then the
-// file is left as it is. With TV_FUZZ_DEVICE=1 an engine whose modules spirv-val accepts is made and
-// run on the device too (a driver's own faults show up then).
+// file is left as it is. With TV_FUZZ_DEVICE=1 an engine whose modules spirv-val accepts is made
+// and run on the device too (a driver's own faults show up then).
 
 #include <algorithm>
 #include <cstdlib>
@@ -118,8 +119,9 @@ void use(std::span<const uint8_t> bytes) {
   try {
     const tv::VkeContents contents = tv::from_vke(bytes);
     const tv::EngineSpec& spec = contents.spec;
-    // What was read can be written and read again.
-    if (tv::from_vke(tv::to_vke(spec)).spec != spec) std::abort();
+    // What was read can be written and read again. (Compared as bytes: a nan differs from itself.)
+    const Bytes written = tv::to_vke(spec);
+    if (tv::to_vke(tv::from_vke(written).spec) != written) std::abort();
     std::vector<uint32_t> some;
     for (uint32_t w = 0; w < spec.weights.size(); w += 2) some.push_back(w);
     tv::plan_changed_weights(spec, some);
