@@ -46,6 +46,13 @@ void set_debug_modes(const DebugModes& modes) {
   generation.fetch_add(1, std::memory_order_release);
 }
 
+bool loses_device() {
+  static std::atomic<int64_t> left{
+      std::strtoll(env("TORCH_VULKAN_LOSE_DEVICE").c_str(), nullptr, 10)};
+  if (left.load(std::memory_order_relaxed) <= 0) return false;
+  return left.fetch_sub(1) == 1;
+}
+
 uint64_t debug_generation() { return generation.load(std::memory_order_acquire); }
 
 }  // namespace tv

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "runtime/debug.h"
+#include "runtime/device_lost.h"
 #include "runtime/env.h"
 #include "runtime/error.h"
 #include "runtime/process_state.h"
@@ -180,7 +182,7 @@ void Device::submit(VkCommandBuffer commands, VkFence fence) {
   info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
   info.commandBufferCount = 1;
   info.pCommandBuffers = &commands;
-  if (lost()) check(VK_ERROR_DEVICE_LOST, "submit");
+  if (lost() || loses_device()) check(VK_ERROR_DEVICE_LOST, "submit");
   const std::lock_guard lock(queue_mutex_);
   check(api_.vkQueueSubmit(queue_, 1, &info, fence), "submit");
 }
@@ -224,11 +226,10 @@ void Device::check(VkResult result, const char* what) {
   const std::string prefix = std::string("[") + what + "] ";
   if (result == VK_ERROR_DEVICE_LOST) {
     mark_lost();
-    throw Error(
-        ErrorKind::kDevice,
+    throw DeviceLostError(
         prefix + profile().name +
-            " was lost (a crash, a hang or a reset of the driver); engines made for it have "
-            "to be created again");
+        " was lost (a crash, a hang or a reset of the driver); engines made for it have "
+        "to be created again");
   }
   const std::string name = result_name(result);
   if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)

@@ -20,6 +20,7 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_FULL_BARRIERS", "1: a barrier before every dispatch (debugging)"},
     {"TORCH_VULKAN_CHECK_HAZARDS", "1: recompute the hazards of each recording (debugging)"},
     {"TORCH_VULKAN_REMOVE_BARRIER", "number of a barrier to leave out (tests of the hazard check)"},
+    {"TORCH_VULKAN_LOSE_DEVICE", "number of the submission that loses the device (tests of recovery)"},
     {"XDG_CACHE_HOME", "the cache is kept in its directory torch_vulkan"},
     {"HOME", "the cache is kept in .cache/torch_vulkan there, where XDG_CACHE_HOME is not set"},
 };

@@ -1,6 +1,7 @@
 #include "runtime/pipelines.h"
 
 #include "runtime/error.h"
+#include "runtime/float_controls.h"
 #include "runtime/parallel.h"
 
 namespace tv {
@@ -64,7 +65,8 @@ OwnedPipeline create_from_module(Device& device, const EngineSpec& spec, uint32_
   return {api, pipeline};
 }
 
-OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& words) {
+OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& code) {
+  const std::vector<uint32_t> words = offers_denormals(device) ? keeping_denormals(code) : code;
   VkShaderModuleCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   info.codeSize = words.size() * 4;

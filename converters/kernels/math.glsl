@@ -1,8 +1,9 @@
 // Elementary functions with stated errors; GLSL's own promise little.
 //
 // "n ULP" is the largest error; test_stated_errors in tests/converters/test_pointwise.py measures it.
-// Infinities and NaN follow IEEE 754. Denormal arguments and results are right where the device keeps
-// denormals. Polynomials: minimax fits, evaluated by Horner's rule.
+// Infinities and NaN follow IEEE 754. Denormal results are right where the device keeps denormals, as
+// the runtime asks it to (runtime/float_controls.h); denormal arguments whose results are normal numbers
+// are taken apart as integers, so that they are right everywhere. Polynomials: minimax fits, evaluated by Horner's rule.
 
 #include "arith.glsl"
 
@@ -84,18 +85,18 @@ float tv_log_core(float m, float k) {
 
 /// x as (1 + m) · 2^k with -0.25 <= m < 0.5, for finite x > 0.
 void tv_log_reduce(float x, out float m, out float k) {
-  const bool tiny = x < 1.17549435e-38;
-  const float scaled = tiny ? x * 8388608.0 : x;
-  const int bits = floatBitsToInt(scaled);
+  const int given = floatBitsToInt(x);
+  const bool tiny = given < 0x800000;
+  const int bits = tiny ? floatBitsToInt(float(given)) : given;  // x · 2^149
   const int e = (bits - 0x3f400000) >> 23;
   m = intBitsToFloat(bits - (e << 23)) - 1.0;
-  k = float(tiny ? e - 23 : e);
+  k = float(tiny ? e - 149 : e);
 }
 
 /// What log-like functions give outside (0, inf).
 float tv_log_special(float x, float y) {
-  y = x == 0.0 ? -TV_INF : y;
-  y = x < 0.0 ? TV_NAN : y;
+  const uint bits = floatBitsToUint(x);
+  y = (bits & 0x7fffffffu) == 0u ? -TV_INF : bits > 0x80000000u ? TV_NAN : y;
   return tv_isnan(x) || x == TV_INF ? x : y;
 }
 
@@ -168,6 +169,12 @@ float tv_cosh(float x) {
   const float e = tv_exp(a), h = tv_exp(0.5 * a);
   precise float half_h = 0.5 * h, large = half_h * h;
   return a > 88.0 ? large : 0.5 * e + 0.5 / e;
+}
+
+/// Rounded as the device rounds sqrt, 1 ULP.
+float tv_sqrt(float x) {
+  const uint bits = floatBitsToUint(x);
+  return bits - 1u < 0x7fffffu ? sqrt(2.0 * float(bits)) * 2.64697796e-23 : sqrt(x);  // 2^-75
 }
 
 #include "trig.glsl"

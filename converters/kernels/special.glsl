@@ -17,7 +17,11 @@ float tv_erf(float x) {
   p = fma(p, s, 1.12819925e-1);
   p = fma(p, s, -3.76125336e-1);
   p = fma(p, s, 1.28379166e-1);
-  return tv_isnan(x) ? x : t > 0.927734375 ? large : fma(p, x, x);
+  const uint bits = floatBitsToUint(x) & 0x7fffffffu;
+  precise float scaled = 1.12837917 * float(bits) * 2.64697796e-23;  // |x| · 2^74: |x| · 2^149 · 2^-75
+  precise float denormal = scaled * 5.29395592e-23;
+  const float small = bits < 0x800000u ? tv_copysign(denormal, x) : fma(p, x, x);
+  return tv_isnan(x) ? x : t > 0.927734375 ? large : small;
 }
 
 /// 1 - erf(x). 4 ULP.

@@ -92,8 +92,8 @@ constexpr PointwiseRow kRows[] = {
     {"frac", 1, "$0 - trunc($0)", nullptr, nullptr, nullptr},
 
     // Elementary functions.
-    {"sqrt", 1, "sqrt($0)", nullptr, nullptr, nullptr, 0, false, "1"},
-    {"rsqrt", 1, "tv_div(1.0, sqrt($0))", nullptr, nullptr, nullptr, 0, false, "2"},
+    {"sqrt", 1, "tv_sqrt($0)", nullptr, nullptr, nullptr, 0, false, "1"},
+    {"rsqrt", 1, "tv_div(1.0, tv_sqrt($0))", nullptr, nullptr, nullptr, 0, false, "2"},
     {"exp", 1, "tv_exp($0)", nullptr, nullptr, nullptr, 0, false, "1.5"},
     {"exp2", 1, "tv_exp2($0)", nullptr, nullptr, nullptr, 0, false, "1.5"},
     {"expm1", 1, "tv_expm1($0)", nullptr, nullptr, nullptr, 0, false, "2"},

@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include "runtime/device_lost.h"
+
 
 namespace tv::torch_bindings {
 
@@ -72,6 +74,10 @@ void rethrow(const Error& error) {
     case ErrorKind::kUnsupported: C10_THROW_ERROR(NotImplementedError, text);
     case ErrorKind::kDevice:
       if (dynamic_cast<const tv::OutOfMemoryError*>(&error)) C10_THROW_ERROR(OutOfMemoryError, text);
+      if (dynamic_cast<const tv::DeviceLostError*>(&error)) {
+        constexpr int32_t kDeviceLost = -4;  // VK_ERROR_DEVICE_LOST
+        throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, kDeviceLost, text);
+      }
       C10_THROW_ERROR(Error, text);
     case ErrorKind::kInternal: break;
   }

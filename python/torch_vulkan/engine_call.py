@@ -21,8 +21,9 @@ from .strides import promised
 compile_graph = C.compile
 _execute = torch.ops.torch_vulkan.execute.default
 
-# What a call recovers from by running natively: no memory on the device, a refused request.
-RECOVERABLE = (torch.OutOfMemoryError, NotImplementedError)
+# What a call recovers from by running natively: no memory on the device, a device that was lost,
+# a shape that kernels cannot take.
+RECOVERABLE = (torch.OutOfMemoryError, torch.AcceleratorError, NotImplementedError)
 
 
 _collectors: list[list] = []
@@ -95,7 +96,7 @@ class EngineCall(nn.Module):
         return outputs
 
     def run_natively(self, error, args):
-        """The same by PyTorch, where the device had no memory left; warns once."""
+        """The same by PyTorch, where the engine could not; warns once."""
         if not self._warned:
             warnings.warn(f"torch_vulkan: {self.record.name} runs natively: {error}", stacklevel=2)
             self._warned = True

@@ -252,7 +252,7 @@ def test_ranges():
 # Largest errors that converters/kernels/math.glsl states, in units of the last place.
 STATED = {"exp": 1.5, "exp2": 1.5, "expm1": 2, "log": 1, "log2": 3, "log10": 4, "log1p": 2, "tanh": 2, "sigmoid": 3,
           "sin": 3, "cos": 3, "tan": 4, "asin": 3, "acos": 3, "atan": 2, "asinh": 3, "acosh": 3, "atanh": 3,
-          "erf": 2, "erfc": 4, "sinh": 3, "cosh": 3}
+          "erf": 2, "erfc": 4, "sinh": 3, "cosh": 3, "sqrt": 1, "rsqrt": 2}
 
 
 def test_stated_errors():
@@ -269,6 +269,19 @@ def test_stated_errors():
         error = ((result[normal].double() - exact[normal]).abs() / ulp).max().item()
         assert error <= STATED[name], f"{name}: {error:.2f} ULP"
         assert torch.equal(torch.isnan(result), torch.isnan(exact)), name
+
+
+@pytest.mark.parametrize("name", ["log", "log2", "log10", "sqrt", "rsqrt", "erf"])
+def test_denormal_arguments(name):
+    """Results that are normal numbers are right even where arithmetic flushes denormals."""
+    x = torch.arange(1, 1 << 23, 104729, dtype=torch.int32).view(torch.float32)
+    function = getattr(torch, name)
+    exact = function(x.double())
+    x = x[exact.abs() >= 2.0 ** -126]
+    compiled = torch.compile(lambda x: (function(x), function(-x)), backend="vulkan", options={"min_block_size": 1})
+    result, negative = compiled(x)
+    torch.testing.assert_close(result, function(x.double()).float(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(negative, function(-x.double()).float(), rtol=1e-6, atol=0, equal_nan=True)
 
 
 # Identities of real numbers that do not hold for nan, inf and -0; a driver must not use them.

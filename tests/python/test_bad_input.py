@@ -296,6 +296,55 @@ def test_out_of_memory_on_the_device(device):
     assert "out of memory" in printed and "MiB" in printed
 
 
+LOST_DEVICE = """
+import warnings
+import torch, torch_vulkan as tv
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(37, 29), torch.nn.GELU(), torch.nn.Linear(29, 11))
+x = torch.randn(5, 37)
+
+def gradients(f):
+    model.zero_grad()
+    f(x).square().sum().backward()
+    return [p.grad.clone() for p in model.parameters()]
+
+with torch.no_grad():
+    want = model(x)
+want_gradients = gradients(model)
+
+def run(fast):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(30):
+            with torch.no_grad():
+                torch.testing.assert_close(fast(x), want)
+            torch.testing.assert_close(gradients(fast), want_gradients)
+    return [str(w.message) for w in caught if "runs natively" in str(w.message)]
+
+def compiled():
+    torch._dynamo.reset()
+    return torch.compile(model, backend="vulkan", options={"min_block_size": 1})
+
+for message in run(compiled()):
+    print("warning:", message)
+assert not run(compiled()), "a device that is opened anew works"
+print("reopened")
+"""
+
+
+@pytest.mark.parametrize("submission", [1, 2, 3, 10, 40])
+def test_lost_device(submission):
+    """Wherever the device is lost, the results are eager's; each engine says once that it runs
+    natively, and what is compiled afterwards runs on a device that is opened anew."""
+    printed = python(LOST_DEVICE, TORCH_VULKAN_LOSE_DEVICE=str(submission))
+    assert "reopened" in printed
+    warned = [line for line in printed.splitlines() if line.startswith("warning:")]
+    assert len(warned) <= 3 and len(set(warned)) == len(warned)
+    assert warned or submission < 3  # the first ones belong to the build
+    assert all("was lost" in line for line in warned)
+
+
 def test_program_that_is_not_a_module():
     with pytest.raises(ValueError, match=r"want a torch\.nn\.Module"):
         tv.compile("resnet50", [torch.ones(1)])

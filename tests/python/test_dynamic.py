@@ -164,7 +164,7 @@ def test_numbers_keep_their_precision(name):
 
 
 def test_numbers_stay_outside_of_engines():
-    """They are PyTorch's, as sizes are: one engine for every value, and nothing counts as native."""
+    """They are PyTorch's, as sizes are: one engine for every value, nothing counts as native."""
     fast = vulkan(NUMBERS["arithmetic"], dynamic=True, require_full_compilation=True)
     with torch.no_grad():
         for s in (0.1, 2.5, 7.0):
