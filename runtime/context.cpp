@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/check_report.h"
 #include "runtime/error.h"
 #include "runtime/hazard_check.h"
 #include "runtime/tensor_check.h"
@@ -262,15 +263,7 @@ void Context::check_recording(const Recording& recording) const {
 }
 
 void Context::check_report() const {
-  check_.invalidate();
-  uint32_t words[kCheckWords];
-  std::memcpy(words, check_.host(), sizeof words);
-  if (words[0] == 0) return;
-  const auto& dispatches = parts_.spec.dispatches;
-  const std::string name = words[1] < dispatches.size() ? dispatches[words[1]].name : "?";
-  throw Error(ErrorKind::kInternal, "[address check] " + std::to_string(words[0]) +
-                                        " invocations left their operands, the first in \"" + name +
-                                        "\": operand " + std::to_string(words[2]));
+  throw_check_report(check_, parts_.spec.dispatches);
 }
 
 void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan, bool staged_inputs) {

@@ -168,8 +168,9 @@ void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program,
       check_symbols_of(operand.offset_bytes, spec, where);
       check_symbols_of(operand.size_bytes, spec, where);
       const Buffer& buffer = spec.buffers[operand.buffer];
-      const bool constant =
-          buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kPersistent;
+      const bool constant = buffer.kind == BufferKind::kWeight ||
+                            buffer.kind == BufferKind::kPersistent ||
+                            buffer.kind == BufferKind::kCheck;
       if (for_weights && !constant)
         fail(where + " of the weight program touches " + quoted(buffer.name) +
              ", which is neither a weight nor made from weights");

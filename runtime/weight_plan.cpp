@@ -29,7 +29,8 @@ std::vector<bool> affected_by(const EngineSpec& spec, std::span<const uint32_t> 
     const bool depends = std::any_of(step.operands.begin(), step.operands.end(),
                                      [&](const OperandRange& o) { return affected[o.buffer]; });
     for (const OperandRange& operand : step.operands) {
-      if (depends && operand.write) affected[operand.buffer] = true;
+      const bool report = spec.buffers[operand.buffer].kind == BufferKind::kCheck;
+      if (depends && operand.write && !report) affected[operand.buffer] = true;
     }
   }
   return affected;
@@ -77,6 +78,7 @@ WeightPlan plan_changed_weights(const EngineSpec& spec, std::span<const uint32_t
                 });
       if (!runs[s]) continue;
       for (const OperandRange& o : operands) {
+        if (spec.buffers[o.buffer].kind == BufferKind::kCheck) continue;
         const bool is_weight = spec.buffers[o.buffer].kind == BufferKind::kWeight;
         if (o.write || (!is_weight && !plan.kept[o.buffer])) grew = make(o.buffer) || grew;
       }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <set>
 
+#include "runtime/check_report.h"
 #include "runtime/error.h"
 #include "runtime/memory_plan.h"
 #include "runtime/recorder.h"
@@ -204,7 +205,13 @@ void WeightSet::run_program(const EngineParts& engine, const Making& making) con
                                    .max_grid = {max_grid[0], max_grid[1], max_grid[2]},
                                    .modes = debug_modes()});
   if (program.dispatches.empty()) return;
-  patch_addresses(program, addresses_);
+  std::vector<uint64_t> addresses = addresses_;
+  Allocation check = make_check_buffer(*device_, spec);
+  for (size_t b = 0; check && b < spec.buffers.size(); ++b) {
+    if (spec.buffers[b].kind == BufferKind::kCheck) addresses[b] = check.address();
+  }
+  if (check) clear_check(check);
+  patch_addresses(program, addresses);
   Allocation blocks;
   if (const int64_t bytes = param_block_bytes(program)) {
     blocks = Allocation(*device_, bytes, MemoryUse::kUpload);
@@ -212,7 +219,9 @@ void WeightSet::run_program(const EngineParts& engine, const Making& making) con
   run_once(*device_, [&](VkCommandBuffer commands) {
     record_dispatches(*device_, commands, program, engine.pipelines, blocks);
     record_barrier(*device_, commands, kShaderWrites, kShaderAccess);
+    if (check) record_barrier(*device_, commands, kShaderWrites, kHostReads);
   });
+  if (check) throw_check_report(check, spec.weight_program);
 }
 
 int64_t WeightSet::size_bytes() const {

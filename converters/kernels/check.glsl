@@ -12,6 +12,8 @@ uint tv_check(uint operand, uint i, uint n, uint limit) {
   return min(i, limit - n);
 }
 
+const uint kTvPointer = 254u;  // stands for an operand where a pointer left all of them
+
 void tv_check_report(tv_ref_check report, uint dispatch) {
   if (tv_bad_operand == 0u) return;
   if (atomicAdd(report.v[0], 1u) != 0u) return;

@@ -18,9 +18,9 @@ void main() {
   tv_ref_f32 px = lane_at(x_ptr, z / multiplier * plane + t * (2u * LANES));
   tv_ref_f32 pw = lane_at(w_ptr, channel * (KH * KW));
   float a = 0.0, b = 0.0;
-  [[unroll]] for (uint kh = 0u; kh < KH; kh++) {
-    [[unroll]] for (uint kw = 0u; kw < KW; kw++) {
-      const float w = pw.v[kh * KW + kw];
+  LANE_UNROLL for (uint kh = 0u; kh < KH; kh++) {
+    LANE_UNROLL for (uint kw = 0u; kw < KW; kw++) {
+      const float w = lane_scalar(pw, kh * KW + kw);
       tv_ref_f32 p = lane_at(px, tap_offset(kh, kw));
       a = fma(w, lane_load(p), a);
       b = fma(w, lane_load(lane_at(p, LANES)), b);

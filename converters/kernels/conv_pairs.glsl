@@ -12,5 +12,9 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer conv_ref_u64
 
 /// Two neighbours as one store.
 void conv_store2(tv_ref_f32 p, uint element, vec2 v) {
-  conv_ref_u64(uint64_t(p) + uint64_t(element) * 4ul).v[0] = packUint2x32(floatBitsToUint(v));
+  uint64_t at = uint64_t(p) + uint64_t(element) * 4ul;
+#if TV_CHECK
+  at = tv_check_ptr(at, 8u);
+#endif
+  conv_ref_u64(at).v[0] = packUint2x32(floatBitsToUint(v));
 }

@@ -26,11 +26,11 @@ void main() {
   float acc[ROWS][2];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i][0] = acc[i][1] = 0.0;
   const uint offsets[SEGS] = uint[SEGS](OFFSETS);
-  [[unroll]] for (uint s = 0u; s < SEGS; s++) {
+  LANE_UNROLL for (uint s = 0u; s < SEGS; s++) {
     tv_ref_f32 p = lane_at(pb, offsets[s]);
     float part[ROWS][2];  // of a segment: keeps the rounding error of long sums small
     [[unroll]] for (uint i = 0u; i < ROWS; i++) part[i][0] = part[i][1] = 0.0;
-    [[unroll]] for (uint k4 = 0u; k4 < SEG / 4u; k4++) {
+    LANE_UNROLL for (uint k4 = 0u; k4 < SEG / 4u; k4++) {
       vec4 a[ROWS];
       [[unroll]] for (uint i = 0u; i < ROWS; i++) a[i] = lane_vec4(pa[i], s * (SEG / 4u) + k4);
       [[unroll]] for (uint k = 0u; k < 4u; k++) {

@@ -12,6 +12,15 @@ uint lane_uniform(uint id) {  // id < 2^18
   return lane_uniform_small(id) | lane_uniform_small(id >> 9) << 9;
 }
 
+// Debug builds check each access, and leave loops of many as loops: a checked address is not uniform.
+#if TV_CHECK
+#define LANE_UNROLL
+#define LANE_CHECKED(p, bytes) tv_check_ptr(uint64_t(p), bytes)
+#else
+#define LANE_UNROLL [[unroll]]
+#define LANE_CHECKED(p, bytes) uint64_t(p)
+#endif
+
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer lane_ref_vec4 { vec4 v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer lane_ref_u64 { uint64_t v[]; };
 
@@ -20,10 +29,28 @@ tv_ref_f32 lane_at(tv_ref_f32 p, uint elements) {
 }
 
 /// Elements 4 i … 4 i + 3 from p, of any alignment.
-vec4 lane_vec4(tv_ref_f32 p, uint i) { return lane_ref_vec4(p).v[i]; }
+vec4 lane_vec4(tv_ref_f32 p, uint i) {
+#if TV_CHECK
+  return lane_ref_vec4(LANE_CHECKED(lane_at(p, 4u * i), 16u)).v[0];
+#else
+  return lane_ref_vec4(p).v[i];
+#endif
+}
+
+/// Element i, the same for every lane.
+float lane_scalar(tv_ref_f32 p, uint i) {
+#if TV_CHECK
+  return tv_ref_f32(LANE_CHECKED(lane_at(p, i), 4u)).v[0];
+#else
+  return p.v[i];
+#endif
+}
 
 /// Lane i gets p.v[i]. For a uniform p LLVM folds this into one vector load.
 float lane_load(tv_ref_f32 p) {
+#if TV_CHECK
+  return tv_ref_f32(LANE_CHECKED(lane_at(p, gl_SubgroupInvocationID), 4u)).v[0];
+#endif
   float r = 0.0;
   [[unroll]] for (uint i = 0u; i < LANES / 4u; i++) {
     const vec4 x = lane_vec4(p, i);
@@ -44,5 +71,6 @@ void lane_store2(tv_ref_f32 p, float a, float b) {
   const float b0 = subgroupShuffle(b, even), b1 = subgroupShuffle(b, even + 1u);
   const bool low = lane < LANES / 2u;
   const uvec2 pair = floatBitsToUint(vec2(mix(b0, a0, low), mix(b1, a1, low)));
-  lane_ref_u64(uint64_t(p) + uint64_t(lane) * 8ul).v[0] = packUint2x32(pair);
+  const uint64_t at = uint64_t(p) + uint64_t(lane) * 8ul;
+  lane_ref_u64(LANE_CHECKED(at, 8u)).v[0] = packUint2x32(pair);
 }

@@ -51,8 +51,7 @@ struct KernelRequest {
   std::shared_ptr<const PointwiseProgram> program;
 };
 
-/// In GeneratedKernel::operands with settings.check_addresses (but for CPU kernels with a uniform
-/// table, whose parameters must stay in the push constants), always the last: the engine's check
+/// In GeneratedKernel::operands with settings.check_addresses, always the last: the engine's check
 /// buffer (BufferKind::kCheck), where an access outside its operand is reported.
 inline constexpr uint32_t kCheckOperand = UINT32_MAX;
 

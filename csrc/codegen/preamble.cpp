@@ -233,6 +233,21 @@ std::string parameter_block(const std::string& addresses, const KernelWords& wor
          "#define tv_p tv_push.block\n";
 }
 
+/// tv_check_ptr(at, bytes): `at` where these bytes lie in one of the operands, else another address.
+std::string pointer_check(const KernelRequest& request, KernelWords& words) {
+  std::string text = "uint64_t tv_check_ptr(uint64_t at, uint bytes) {\n  uint64_t first, end;\n";
+  std::string other;
+  for (const KernelOperand& x : request.operands) {
+    if (!x.stored) continue;
+    const std::string address = "uint64_t(tv_p.a_" + x.name + ")";
+    text += "  first = " + address + "; end = first + uint64_t(" + words.uint_word(x.storage_elements) +
+            ") * " + std::to_string(size_bytes(x.dtype)) + "ul;\n" +
+            "  if (at >= first && at + uint64_t(bytes) <= end) return at;\n";
+    if (other.empty()) other = address;
+  }
+  return text + "  tv_bad_operand = kTvPointer + 1u;\n  return " + other + ";\n}\n";
+}
+
 std::string uniform_function(bool table) {
   if (!table) return "uint tv_uniform(uint id) { return id; }\n";
   return "uint tv_uniform(uint id) {\n"
@@ -255,9 +270,8 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   expand("tv.glsl", step.kernel, seen, extensions, prelude);
   expand("arith.glsl", step.kernel, seen, extensions, prelude);
   const bool table = step.uniform_table && device.is_cpu();
-  // Kernels of thousands of loads from uniform addresses keep to the push constants, or a CPU driver
-  // takes minutes to compile them: the words of a check do not fit, and a checked index is not uniform.
-  const bool check = settings.check_addresses && !table;
+  const bool check = settings.check_addresses;
+  prelude = std::string("#define TV_CHECK ") + (check ? "1" : "0") + "\n" + prelude;
   if (check) expand("check.glsl", step.kernel, seen, extensions, prelude);
   if (table) {
     lanes = "#define LANES " + std::to_string(device.subgroup_size) + "u\n";
@@ -304,6 +318,10 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   if (request.program != nullptr) elements += pointwise_calls(request);
   if (request.program != nullptr && table) elements += pointwise_lanes(request);
 
+  std::string pointers;
+  if (check && (lanes + body).find("tv_check_ptr") != std::string::npos) {
+    pointers = pointer_check(request, words);
+  }
   if (table) words.add_uniform_table();
   if (check) {
     add_address("tv_ref_check", "check", kCheckOperand);
@@ -317,7 +335,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   out.param_block = 8 * out.operands.size() + 4 * out.words.size() > kPushConstantBytes;
 
   out.glsl = extensions + local_size(step) + prelude + parameter_block(addresses, words, out.param_block) +
-             uniform_function(table) + lanes + parameters + raw + elements + defines + body;
+             uniform_function(table) + pointers + lanes + parameters + raw + elements + defines + body;
   return out;
 }
 

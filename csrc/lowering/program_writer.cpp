@@ -31,9 +31,7 @@ std::vector<TacticProgram::Kernel> ProgramWriter::kernels() const {
 Dispatch ProgramWriter::make_dispatch(const Node& node, const StepRequest& request,
                                       bool constant) {
   const Step& step = request.kernel.step;
-  Settings settings = parts_.settings;
-  if (constant) settings.check_addresses = false;  // the weight program has no report
-  GeneratedKernel kernel = generate_kernel(request.kernel, settings, parts_.device);
+  GeneratedKernel kernel = generate_kernel(request.kernel, parts_.settings, parts_.device);
   Dispatch dispatch;
   dispatch.name = node.name;
   dispatch.module_path = node.module_path;
@@ -46,7 +44,8 @@ Dispatch ProgramWriter::make_dispatch(const Node& node, const StepRequest& reque
   const int64_t most = iterations.bounds(parts_.table.graph().symbols).second;
   if (most > parts_.device.max_loop_iterations()) dispatch.iterations = iterations;
   if (!kernel.operands.empty() && kernel.operands.back() == kCheckOperand) {
-    dispatch.words.back() = Expr(static_cast<int64_t>(parts_.spec.dispatches.size()));
+    const auto& program = constant ? parts_.spec.weight_program : parts_.spec.dispatches;
+    dispatch.words.back() = Expr(static_cast<int64_t>(program.size()));
   }
   for (uint32_t i : kernel.operands) {
     if (i == kCheckOperand) {

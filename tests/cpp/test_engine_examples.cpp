@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "csrc/compile.h"
@@ -151,6 +152,54 @@ TEST(EngineExamples, AnAccessOutsideItsOperandIsReported) {
     const std::string what = e.what();
     EXPECT_NE(what.find("[address check]"), std::string::npos) << what;
     EXPECT_NE(what.find("\"pointwise\""), std::string::npos) << what;
+  }
+}
+
+/// A product whose b is a weight: on CPU drivers packed by the weight program, read through pointers.
+Graph product_with_weight() {
+  Graph graph = Registry::instance().find("tv::matmul")->examples().front();
+  const ValueId b = graph.inputs.back();
+  graph.inputs.pop_back();
+  graph.weights.push_back(b);
+  graph.value(b).kind = ValueKind::kWeight;
+  return graph;
+}
+
+TEST(EngineExamples, TheWeightProgramIsCheckedToo) {
+  const auto device = open_device("");
+  EngineSpec spec = compile(product_with_weight(), {.check_addresses = true}, profile(*device));
+  Case(spec, device).run();
+  if (spec.weight_program.empty()) GTEST_SKIP() << "this device packs no weight";
+  std::vector<ParamWord>& words = spec.weight_program[0].words;
+  for (size_t k = 0; k + 1 < words.size(); ++k) {
+    const Expr* e = std::get_if<Expr>(&words[k]);
+    if (e && e->constant() == 64 * 53) words[k] = Expr(100);  // what b may touch
+  }
+  try {
+    Case(spec, device).run();
+    FAIL() << "not reported";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInternal);
+    EXPECT_NE(std::string(e.what()).find("[address check]"), std::string::npos) << e.what();
+  }
+}
+
+TEST(EngineExamples, PointersThatLeaveTheirOperandsAreReported) {
+  const auto device = open_device("");
+  if (!profile(*device).is_cpu()) GTEST_SKIP() << "its kernels take no pointers here";
+  EngineSpec spec = compile(product_with_weight(), {.check_addresses = true}, profile(*device));
+  const auto lane = std::ranges::find_if(
+      spec.dispatches, [](const Dispatch& d) { return d.name.ends_with("/gemm_lane"); });
+  if (lane == spec.dispatches.end()) GTEST_SKIP() << "no product in the lane style";
+  for (ParamWord& word : lane->words) {
+    const Expr* e = std::get_if<Expr>(&word);
+    if (e && e->constant() == 37 * 64) word = Expr(100);  // elements of a
+  }
+  try {
+    Case(spec, device).run();
+    FAIL() << "not reported";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("a pointer"), std::string::npos) << e.what();
   }
 }
 
