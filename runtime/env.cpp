@@ -15,6 +15,7 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_VALIDATION", "1: run with the Khronos validation layer; a message is an error"},
     {"TORCH_VULKAN_LIBRARY", "path of the Vulkan loader; default libvulkan.so.1"},
     {"TORCH_VULKAN_DEVICE", "device used where no setting names one: index, name part or UUID"},
+    {"TORCH_VULKAN_OPTIMIZATION_LEVEL", "the setting optimization_level where none is given"},
     {"TORCH_VULKAN_STAGING", "1: copy tensors on lavapipe as on a GPU, in place of using them in place"},
     {"TORCH_VULKAN_POISON_ARENA", "1: fill activations with NaN before each run (debugging)"},
     {"TORCH_VULKAN_FULL_BARRIERS", "1: a barrier before every dispatch (debugging)"},
