@@ -95,6 +95,7 @@ const std::map<std::string, Setter>& setters() {
       {"workspace_size", integer_into(&S::workspace_size, 0, kMax)},
       {"debug_dir", text_into(&S::debug_dir)},
       {"cache_dir", text_into(&S::cache_dir)},
+      {"timing_cache_path", text_into(&S::timing_cache_path)},
   };
   return table;
 }

@@ -23,6 +23,7 @@ struct Settings {
   std::string cache_dir;                         ///< of compiled SPIR-V; "": none
   /// Beginnings of names of tactics that are taken before the rule's choice where they apply.
   std::vector<std::string> tactics;
+  std::string timing_cache_path;                 ///< file of the tuner; "": kept in memory only
   bool check_addresses = false;                  ///< debug kernels: each access checked
 
   /// From a JSON object; an unknown field or a wrong type is an Error(kUser).

@@ -46,7 +46,7 @@ class Lowering {
   void lower_node(const Node& node, const Progress& progress) {
     const NodeTactics tactics = convert_node(node, table_, device_, settings_);
     TacticChoice choice{.offer = tactics.chosen};
-    if (options_.costs) {
+    if (options_.costs && !tactics.named) {
       choice = options_.costs->choose(tactic_problem(node, tactics, parts_), tactics.chosen,
                                       progress);
     }

@@ -1,5 +1,6 @@
 #include "csrc/lowering/tactics.h"
 
+#include <algorithm>
 #include <set>
 
 #include "csrc/converter.h"
@@ -101,6 +102,9 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
     if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, settings);
   }
   result.chosen = choose_tactic(node, result.offered, settings);
+  result.named = std::ranges::any_of(settings.tactics, [&](const std::string& wanted) {
+    return result.offered[result.chosen].name.starts_with(wanted);
+  });
   return result;
 }
 

@@ -14,6 +14,7 @@ namespace tv {
 struct NodeTactics {
   std::vector<Tactic> offered;  ///< with the refusals of lowering beside those of the converter
   size_t chosen = 0;
+  bool named = false;  ///< by settings.tactics: nobody else chooses
 };
 
 /// Runs the node's converter. Adds its scratch values to `table`. Throws Error(kInternal) where the

@@ -3,6 +3,7 @@
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "csrc/report/dry_run.h"
+#include "csrc/tuner/tuner.h"
 #include "python/bindings/py_module.h"
 #include "runtime/engine.h"
 
@@ -13,12 +14,12 @@ py::bytes to_bytes(const std::vector<uint8_t>& bytes) {
   return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// The callback runs with the GIL; an exception in it stops the compilation.
+// The callback runs with the GIL; an exception in it, or Ctrl-C, stops the compilation.
 Progress to_progress(const py::object& callback) {
-  if (callback.is_none()) return nullptr;
   return [&callback](const std::string& stage, int64_t done, int64_t total) {
     py::gil_scoped_acquire gil;
-    callback(stage, done, total);
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (!callback.is_none()) callback(stage, done, total);
   };
 }
 
@@ -28,9 +29,24 @@ py::bytes compile_vke(const Graph& graph, const std::string& settings, const Dev
   std::vector<uint8_t> bytes;
   {
     py::gil_scoped_release no_gil;
-    bytes = to_vke(compile(graph, Settings::from_json(settings), device, report));
+    const Settings parsed = Settings::from_json(settings);
+    const std::unique_ptr<CostModel> tuner = make_tuner(device, parsed);
+    bytes = to_vke(compile(graph, parsed, device, report, tuner.get()));
   }
   return to_bytes(bytes);
+}
+
+py::dict stats_dict(const TunerStats& stats) {
+  py::dict dict;
+  dict["problems"] = stats.problems;
+  dict["timed"] = stats.timed;
+  dict["cached"] = stats.cached;
+  dict["checked"] = stats.checked;
+  dict["wrong"] = stats.wrong;
+  dict["lost"] = stats.lost;
+  dict["refused"] = stats.refused;
+  dict["cut"] = stats.cut;
+  return dict;
 }
 
 py::dict converter_info(const Converter& converter) {
@@ -92,7 +108,11 @@ void bind_compile(py::module_& m) {
       "Why a node cannot be in an engine, or \"\".");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
   m.def("compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
-        py::arg("progress") = py::none(), "Compiles a graph; returns the engine as .vke bytes.");
+        py::arg("progress") = py::none(),
+        "Compiles a graph, tuned where `device` is one of this machine; returns .vke bytes.");
+  m.def("tuner_stats", [] { return stats_dict(tuner_stats()); },
+        "What tuners of this process did (csrc/tuner/tuner.h).");
+  m.def("reset_tuner_stats", &reset_tuner_stats);
   m.def("supported_ops", [] {
     py::list ops;
     for (const auto& [op, converter] : Registry::instance().all()) {

@@ -2,6 +2,7 @@
 
 #include "python/bindings/py_module.h"
 #include "runtime/device.h"
+#include "runtime/env.h"
 #include "runtime/store.h"
 
 namespace tv::bindings {
@@ -37,6 +38,8 @@ void bind_device(py::module_& m) {
       "Opens the device that `spec` names and returns its profile.",
       py::call_guard<py::gil_scoped_release>());
   m.def("default_cache_dir", &default_cache_dir);
+  m.def("env", [](const std::string& name) { return env(name); },
+        "A variable of runtime/env.cpp's list; \"\" where it is not set.");
 }
 
 }  // namespace tv::bindings

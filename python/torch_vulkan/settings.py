@@ -38,7 +38,7 @@ class Settings:
     use_python_runtime: bool | None = None
     use_fp32_acc: bool = True
     disable_tf32: bool = True
-    optimization_level: int = 3
+    optimization_level: int = dataclasses.field(default_factory=lambda: _default_level())
     workspace_size: int = 0
     cache_built_engines: bool = True
     reuse_cached_engines: bool = True
@@ -124,6 +124,12 @@ class Settings:
         """True where only the report is wanted."""
         return bool(self.dryrun) or math.isinf(self.min_block_size)
 
+    @property
+    def timing_file(self) -> str:
+        """Where timings of tactics are kept; "" where they are not."""
+        in_cache = f"{self.cache_dir}/timings.json" if self.cache_dir else ""
+        return self.timing_cache_path or in_cache
+
     def compiler_json(self, debug_dir: str = "") -> str:
         """What the compiler reads, as JSON."""
         # Whole-graph compilation takes blocks of any size: what is in the way is something else.
@@ -137,12 +143,21 @@ class Settings:
             "optimization_level": self.optimization_level,
             "workspace_size": self.workspace_size,
             "cache_dir": self.cache_dir,
+            "timing_cache_path": self.timing_file,
             "debug_dir": debug_dir,
         })
 
 
 def _wrong(name: str, value: Any, want: str) -> ValueError:
     return ValueError(f"setting {name}: got {value!r}, want {want}")
+
+
+def _default_level() -> int:
+    variable = "TORCH_VULKAN_OPTIMIZATION_LEVEL"
+    text = C.env(variable) or "3"
+    if text not in {"0", "1", "2", "3", "4", "5"}:
+        raise ValueError(f"environment variable {variable}: got {text!r}, want 0 to 5")
+    return int(text)
 
 
 def _boolean(name, value):

@@ -1,0 +1,310 @@
+#include "csrc/tuner/contest.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <numeric>
+
+#include "csrc/tuner/digest.h"
+#include "runtime/error.h"
+#include "runtime/log.h"
+
+namespace tv {
+
+namespace {
+
+constexpr double kGiveUp = 1.5;      // a first timing above this many times the best is enough
+constexpr double kFarAbove = 8;      // an estimate above this many times the best is enough …
+constexpr double kSureUs = 1000;     // … where it is not made of launches' own overhead
+constexpr double kMostGpuUs = 300e3, kMostCpuUs = 3e6;  // of a run; longer ones are only estimated
+constexpr double kSampleGpuUs = 400, kSampleCpuUs = 2000;  // of one timing, by several runs
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string text_of(double us) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f us", us);
+  return text;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// One timing at a time in this process: two would measure each other.
+std::mutex& device_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+}  // namespace
+
+Contest::Contest(const ContestSetup& setup, std::vector<size_t> offers)
+    : setup_(setup), offers_(std::move(offers)), deadline_s_(now_s() + setup.seconds_left) {}
+
+Contest::~Contest() = default;
+
+void Contest::run() {
+  ++stats_.problems;
+  look_up();
+  const std::lock_guard lock(device_mutex());
+  if (!pending_.empty()) {
+    time_pending();
+    check_winner();  // before others are measured by it
+    time_contenders();
+  }
+  check_winner();
+}
+
+void Contest::look_up() {
+  const std::string device = setup_.bench.profile().tuned_for();
+  std::vector<size_t> wanted = offers_;
+  if (setup_.reference && std::find(wanted.begin(), wanted.end(), *setup_.reference) == wanted.end())
+    wanted.push_back(*setup_.reference);
+  for (const size_t offer : wanted) {
+    Entry& entry = entries_[offer];
+    try {
+      const TacticProgram& program =
+          programs_.emplace(offer, setup_.problem.program(offer)).first->second;
+      entry.key = {device, setup_.problem.text, setup_.problem.offers[offer].name,
+                   program_digest(program, setup_.bench.profile())};
+      entry.timing = setup_.cache.find(entry.key);
+    } catch (const Error& error) {  // a tactic whose kernel cannot be generated
+      log(LogLevel::kWarn, "[tuner] " + setup_.problem.node + ": " + error.what());
+      entry.note = error.what();
+    }
+  }
+  for (const size_t offer : offers_) {
+    if (!programs_.contains(offer)) continue;
+    if (entries_[offer].timing) {
+      ++stats_.cached;
+    } else {
+      pending_.push_back(offer);
+    }
+  }
+  steps_ = static_cast<int64_t>(pending_.size());
+}
+
+bool Contest::spent() const { return now_s() >= deadline_s_; }
+
+BenchTrials& Contest::trials() {
+  if (!trials_) trials_ = setup_.bench.open(setup_.problem, programs_);
+  return *trials_;
+}
+
+void Contest::report(const std::string& what) {
+  if (setup_.progress) setup_.progress(what + " " + setup_.problem.op, steps_done_, steps_);
+}
+
+void Contest::settle(size_t offer, Timing timing) {
+  Entry& entry = entries_.at(offer);
+  setup_.cache.put(entry.key, timing);
+  entry.timing = std::move(timing);
+}
+
+template <typename Body>
+bool Contest::guarded(size_t offer, Guard guard, const Body& body) {
+  if (guard == Guard::kJournal) setup_.journal.write(entries_.at(offer).key);
+  try {
+    body();
+    setup_.journal.write(std::nullopt);
+    return true;
+  } catch (const OutOfMemoryError& error) {  // now; another time there may be enough
+    setup_.journal.write(std::nullopt);
+    entries_.at(offer).note = error.what();
+    return false;
+  } catch (const Error& error) {
+    setup_.journal.write(std::nullopt);
+    trials_.reset();
+    const bool lost = setup_.bench.recover();
+    ++(lost ? stats_.lost : stats_.refused);
+    settle(offer, {.kind = lost ? Timing::Kind::kLost : Timing::Kind::kRefused,
+                   .why = error.what()});
+    if (lost) setup_.cache.save();
+    log(LogLevel::kWarn, "[tuner] " + setup_.problem.offers[offer].name + " of " +
+                             setup_.problem.node + " is not used: " + error.what());
+    return false;
+  } catch (...) {
+    setup_.journal.write(std::nullopt);
+    throw;
+  }
+}
+
+void Contest::time_pending() {
+  constexpr size_t kAtOnce = 16;  // compiled together; what the time does not reach is not compiled
+  for (size_t first = 0; first < pending_.size(); first += kAtOnce) {
+    const size_t end = std::min(first + kAtOnce, pending_.size());
+    std::vector<size_t> batch(pending_.begin() + static_cast<std::ptrdiff_t>(first),
+                              pending_.begin() + static_cast<std::ptrdiff_t>(end));
+    report("compile candidates of");
+    if (!spent()) {
+      try {
+        for (const auto& [offer, why] : trials().prepare(batch)) {
+          ++stats_.refused;
+          settle(offer, {.kind = Timing::Kind::kRefused, .why = why});
+          std::erase(batch, offer);
+        }
+      } catch (const OutOfMemoryError& error) {
+        for (const size_t offer : batch) entries_.at(offer).note = error.what();
+        return;
+      } catch (const Error&) {  // whoever is compiled next by itself will say what is wrong
+        trials_.reset();
+        if (!setup_.bench.recover()) throw;
+      }
+    }
+    for (const size_t offer : batch) {
+      report("tune");
+      if (spent()) {
+        ++stats_.cut;
+        entries_.at(offer).note = "not timed, the time of the level is spent";
+      } else {
+        time_first(offer);
+      }
+      ++steps_done_;
+    }
+  }
+}
+
+void Contest::time_first(size_t offer) {
+  guarded(offer, Guard::kJournal, [&] {
+    ++stats_.timed;
+    const double estimate = trials().predict_us(offer);
+    if (estimate > most_us() || (estimate > kSureUs && estimate > kFarAbove * best_us())) {
+      settle(offer, {.kind = Timing::Kind::kSlow, .us = estimate});
+      return;
+    }
+    settle(offer, {.kind = Timing::Kind::kSlow, .us = trials().time_us(offer, runs(estimate))});
+  });
+}
+
+int Contest::runs(double us) const {
+  const double sample = setup_.bench.profile().is_cpu() ? kSampleCpuUs : kSampleGpuUs;
+  return static_cast<int>(std::clamp(sample / std::max(us, 1.0), 1.0, 100.0));
+}
+
+double Contest::most_us() const {
+  return setup_.bench.profile().is_cpu() ? kMostCpuUs : kMostGpuUs;
+}
+
+double Contest::best_us() const {
+  const auto winner = best();
+  return winner ? entries_.at(*winner).timing->us : 1e300;
+}
+
+void Contest::time_contenders() {
+  std::map<size_t, std::vector<double>> contenders;
+  const double limit = kGiveUp * best_us();
+  for (const auto& [offer, entry] : entries_) {
+    if (!entry.timing || entry.timing->kind != Timing::Kind::kSlow) continue;
+    if (entry.timing->us <= std::min(limit, most_us())) contenders[offer] = {entry.timing->us};
+  }
+  for (int round = 1; round < setup_.level.rounds; ++round) {
+    double best = 1e300;
+    for (const auto& [offer, us] : contenders) {
+      if (!us.empty()) best = std::min(best, median(us));
+    }
+    for (auto& [offer, us] : contenders) {
+      report("tune");
+      if (us.empty() || median(us) > kGiveUp * best) continue;
+      if (round > 1 && spent()) break;  // long runs are told apart by fewer of them
+      if (!guarded(offer, Guard::kRanBefore,
+                   [&] { us.push_back(trials().time_us(offer, runs(us[0]))); })) us.clear();
+    }
+  }
+  for (const auto& [offer, us] : contenders) {
+    if (us.empty()) continue;
+    Timing timing = *entries_.at(offer).timing;
+    timing.kind = Timing::Kind::kTimed;
+    timing.us = median(us);
+    const auto time_steps = [&] { timing.step_us = trials().step_us(offer); };
+    if (guarded(offer, Guard::kRanBefore, time_steps)) settle(offer, timing);
+  }
+}
+
+std::optional<size_t> Contest::best() const {
+  std::optional<size_t> best;
+  for (const auto& [offer, entry] : entries_) {
+    if (!entry.timing || !entry.timing->usable()) continue;
+    if (!best || entry.timing->us < entries_.at(*best).timing->us) best = offer;
+  }
+  return best;
+}
+
+void Contest::check_winner() {
+  while (const auto winner = best()) {
+    Timing timing = *entries_.at(*winner).timing;
+    if (timing.checked || !timing.why.empty()) return;
+    if (!setup_.reference || winner == setup_.reference) return;
+    if (!programs_.contains(*setup_.reference)) return;
+    std::optional<std::string> difference;
+    report("check");
+    const bool ran = guarded(*winner, Guard::kJournal, [&] {
+      difference = trials().difference(*winner, *setup_.reference);
+    });
+    if (!ran && entries_.at(*winner).timing->usable()) return;  // no memory for it now
+    if (!ran) continue;
+    if (!difference) {
+      timing.why = "not checked, the reference takes too long";
+      settle(*winner, timing);
+      return;
+    }
+    ++stats_.checked;
+    if (difference->empty()) {
+      timing.checked = true;
+      settle(*winner, timing);
+      return;
+    }
+    ++stats_.wrong;
+    settle(*winner, {.kind = Timing::Kind::kWrong, .why = *difference});
+    setup_.cache.save();
+    log(LogLevel::kWarn, "[tuner] " + setup_.problem.offers[*winner].name + " of " +
+                             setup_.problem.node + " is wrong and not used: " + *difference +
+                             "; problem: " + setup_.problem.text);
+  }
+}
+
+TacticChoice Contest::choice(size_t rule) const {
+  TacticChoice choice{.offer = rule};
+  if (const auto winner = best()) {
+    choice.offer = *winner;
+    const Timing& timing = *entries_.at(*winner).timing;
+    std::vector<float> shares = timing.step_us;
+    if (shares.empty()) shares.assign(programs_.at(*winner).spec.dispatches.size(), 1);
+    const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
+    for (const float share : shares) {
+      // Launches run faster after one another than by themselves.
+      choice.step_us.push_back(sum > 0 ? static_cast<float>(share * timing.us / sum) : 0);
+    }
+  } else if (entries_.contains(rule) && entries_.at(rule).timing) {
+    // Known not to work: the next one that is not.
+    for (const size_t offer : offers_) {
+      if (entries_.at(offer).timing || !programs_.contains(offer)) continue;
+      choice.offer = offer;
+      break;
+    }
+  }
+  for (size_t i = 0; i < setup_.problem.offers.size(); ++i) {
+    std::string note = "not timed at this level";
+    if (const auto it = entries_.find(i); it != entries_.end()) {
+      const auto& [key, timing, text] = it->second;
+      if (timing && timing->usable()) {
+        note = text_of(timing->us) + (timing->kind == Timing::Kind::kSlow ? ", given up" : "") +
+               (timing->checked ? ", checked" : "") +
+               (timing->why.empty() ? "" : ", " + timing->why);
+      } else if (timing) {
+        constexpr const char* kWhy[] = {"", "", "wrong: ", "lost: ", "refused by the driver: "};
+        note = kWhy[static_cast<size_t>(timing->kind)] + timing->why;
+      } else if (!text.empty()) {
+        note = text;
+      }
+    }
+    choice.notes.push_back(setup_.problem.offers[i].refusal.empty() ? note : "");
+  }
+  return choice;
+}
+
+}  // namespace tv
