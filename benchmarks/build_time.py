@@ -1,60 +1,92 @@
-"""First-call time with an empty and with a warm driver cache, beyond what aot_eager takes.
+"""First-call time by optimization level and by what is cached, beyond what aot_eager takes.
 
-    python benchmarks/build_time.py [--only ResNet BERT]
+    python benchmarks/build_time.py [--only ResNet-50 BERT-base] [--levels 0 3 5] [--json FILE]
 
-Every measurement is a process of its own with cache directories of its own.
+Columns: `cold`, nothing cached; `timings`, the tuner's timings and nothing else; `warm`, every
+cache as the run before left it. Each measurement is a process of its own with cache directories of
+its own.
 """
 
 import argparse
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 PROGRAM = """
-import sys, time, warnings
+import json, sys, time, warnings
 sys.path.insert(0, {here!r})
 warnings.filterwarnings("ignore")
 import torch
 from networks import NETWORKS
 network = NETWORKS[{name!r}]
 model, inputs = network.make({reduced}), network.inputs(1, {reduced}, 0)
-fast = torch.compile(model, backend={backend!r})
+fast = torch.compile(model, backend={backend!r}, options={options!r} or None)
 with torch.no_grad():
     start = time.perf_counter()
     fast(**inputs)
-    print("seconds", time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+stats = {{}}
+if {backend!r} == "vulkan":
+    from torch_vulkan._native import C
+    stats = C.tuner_stats()
+print("result", json.dumps({{"seconds": seconds, **stats}}))
 """
 
 
-def first_call_s(name, backend, cache, reduced):
-    """Seconds until the first result, in a fresh process that uses `cache`."""
-    environment = os.environ | {"XDG_CACHE_HOME": cache}
+def first_call(name, backend, cache, reduced, **options):
+    """Seconds until the first result, in a fresh process that uses `cache`, and what the tuner
+    counted."""
+    environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
     program = PROGRAM.format(here=str(Path(__file__).parent), name=name, backend=backend,
-                             reduced=reduced)
+                             reduced=reduced, options=options)
     done = subprocess.run([sys.executable, "-c", program], env=environment, text=True,
                           capture_output=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
-    return float(done.stdout.split("seconds")[1])
+    return json.loads(done.stdout.split("result", 1)[1])
+
+
+def measure(name, level, reduced):
+    """The three columns of a level."""
+    with tempfile.TemporaryDirectory() as cold, tempfile.TemporaryDirectory() as timings:
+        result = {"cold": first_call(name, "vulkan", cold, reduced, optimization_level=level)}
+        kept = Path(cold, "torch_vulkan/timings.json")
+        if kept.exists():
+            Path(timings, "torch_vulkan").mkdir()
+            shutil.copy(kept, Path(timings, "torch_vulkan"))
+        result["timings"] = first_call(name, "vulkan", timings, reduced, optimization_level=level)
+        result["warm"] = first_call(name, "vulkan", cold, reduced, optimization_level=level)
+    return result
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=["ResNet-50", "BERT-base"])
+    parser.add_argument("--levels", nargs="*", type=int, default=list(range(6)))
     parser.add_argument("--reduced", action="store_true", help="the small sizes")
+    parser.add_argument("--json", help="file for the results")
     options = parser.parse_args()
-    print(f"{'network':18}{'aot_eager':>11}{'cold':>9}{'warm':>9}   "
-          "seconds beyond aot_eager: cold, warm")
+    print("seconds beyond aot_eager's first call; candidates timed in the cold run, and left out\n"
+          f"{'network':18}{'aot_eager':>11}{'level':>7}{'cold':>9}{'timings':>9}{'warm':>9}"
+          f"{'timed':>8}{'cut':>6}")
+    rows = []
     for name in options.only:
         with tempfile.TemporaryDirectory() as cache:
-            base = min(first_call_s(name, "aot_eager", cache, options.reduced) for _ in range(2))
-            cold = first_call_s(name, "vulkan", cache, options.reduced)
-            warm = first_call_s(name, "vulkan", cache, options.reduced)
-        print(f"{name:18}{base:11.1f}{cold:9.1f}{warm:9.1f}   {cold - base:.1f}, {warm - base:.1f}",
-              flush=True)
+            base = min(first_call(name, "aot_eager", cache, options.reduced)["seconds"]
+                       for _ in range(2))
+        for level in options.levels:
+            result = measure(name, level, options.reduced)
+            rows.append({"network": name, "level": level, "aot_eager": base, **result})
+            seconds = [result[c]["seconds"] - base for c in ("cold", "timings", "warm")]
+            print(f"{name:18}{base:11.1f}{level:7}" + "".join(f"{s:9.1f}" for s in seconds) +
+                  f"{result['cold']['timed']:8}{result['cold']['cut']:6}", flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
 
 
 if __name__ == "__main__":

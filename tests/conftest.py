@@ -1,5 +1,11 @@
 """Fixtures of every Python test."""
 
+import os
+
+# What tactics are taken is not the subject of most tests, and timing them takes long; those that
+# mean the tuner name a level.
+os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
+
 import pytest
 import torch
 
