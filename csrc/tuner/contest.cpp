@@ -102,8 +102,7 @@ void Contest::report(const std::string& what) {
 
 void Contest::settle(size_t offer, Timing timing) {
   Entry& entry = entries_.at(offer);
-  setup_.cache.put(entry.key, timing);
-  entry.timing = std::move(timing);
+  entry.timing = setup_.cache.put(entry.key, std::move(timing));
 }
 
 template <typename Body>
