@@ -18,6 +18,7 @@ constexpr double kGiveUp = 1.5;      // a first timing above this many times the
 constexpr double kFarAbove = 8;      // an estimate above this many times the best is enough …
 constexpr double kSureUs = 1000;     // … where it is not made of launches' own overhead
 constexpr double kMostGpuUs = 300e3, kMostCpuUs = 3e6;  // of a run; longer ones are only estimated
+constexpr double kWarmUpSeconds = 0.02;
 constexpr double kSampleGpuUs = 400, kSampleCpuUs = 2000;  // of one timing, by several runs
 
 double now_s() {
@@ -66,14 +67,20 @@ void Contest::look_up() {
   if (setup_.reference && std::find(wanted.begin(), wanted.end(), *setup_.reference) == wanted.end())
     wanted.push_back(*setup_.reference);
   for (const size_t offer : wanted) {
-    TacticProgram program = setup_.problem.program(offer);
-    const std::string digest = program_digest(program, setup_.bench.profile());
-    programs_.emplace(offer, std::move(program));
     Entry& entry = entries_[offer];
-    entry.key = {device, setup_.problem.text, setup_.problem.offers[offer].name, digest};
-    entry.timing = setup_.cache.find(entry.key);
+    try {
+      const TacticProgram& program =
+          programs_.emplace(offer, setup_.problem.program(offer)).first->second;
+      entry.key = {device, setup_.problem.text, setup_.problem.offers[offer].name,
+                   program_digest(program, setup_.bench.profile())};
+      entry.timing = setup_.cache.find(entry.key);
+    } catch (const Error& error) {  // a tactic whose kernel cannot be generated
+      log(LogLevel::kWarn, "[tuner] " + setup_.problem.node + ": " + error.what());
+      entry.note = error.what();
+    }
   }
   for (const size_t offer : offers_) {
+    if (!programs_.contains(offer)) continue;
     if (entries_[offer].timing) {
       ++stats_.cached;
     } else {
@@ -96,8 +103,7 @@ void Contest::report(const std::string& what) {
 
 void Contest::settle(size_t offer, Timing timing) {
   Entry& entry = entries_.at(offer);
-  setup_.cache.put(entry.key, timing);
-  entry.timing = std::move(timing);
+  entry.timing = setup_.cache.put(entry.key, std::move(timing));
 }
 
 template <typename Body>
@@ -135,6 +141,7 @@ void Contest::time_pending() {
     std::vector<size_t> batch(pending_.begin() + static_cast<std::ptrdiff_t>(first),
                               pending_.begin() + static_cast<std::ptrdiff_t>(end));
     report("compile candidates of");
+    is_warm_ = false;
     if (!spent()) {
       try {
         for (const auto& [offer, why] : trials().prepare(batch)) {
@@ -171,8 +178,20 @@ void Contest::time_first(size_t offer) {
       settle(offer, {.kind = Timing::Kind::kSlow, .us = estimate});
       return;
     }
-    settle(offer, {.kind = Timing::Kind::kSlow, .us = trials().time_us(offer, runs(estimate))});
+    settle(offer, {.kind = Timing::Kind::kSlow, .us = first_timing(offer, runs(estimate))});
   });
+}
+
+double Contest::first_timing(size_t offer, int times) {
+  double us = trials().time_us(offer, times);
+  if (setup_.bench.profile().is_cpu()) return us;
+  // A GPU lowers its clocks while candidates are compiled.
+  const double until = is_warm_ ? 0 : now_s() + kWarmUpSeconds;
+  do {
+    us = std::min(us, trials().time_us(offer, times));
+  } while (now_s() < until);
+  is_warm_ = true;
+  return us;
 }
 
 int Contest::runs(double us) const {
@@ -233,6 +252,7 @@ void Contest::check_winner() {
     Timing timing = *entries_.at(*winner).timing;
     if (timing.checked || !timing.why.empty()) return;
     if (!setup_.reference || winner == setup_.reference) return;
+    if (!programs_.contains(*setup_.reference)) return;
     std::optional<std::string> difference;
     report("check");
     const bool ran = guarded(*winner, Guard::kJournal, [&] {
@@ -275,7 +295,7 @@ TacticChoice Contest::choice(size_t rule) const {
   } else if (entries_.contains(rule) && entries_.at(rule).timing) {
     // Known not to work: the next one that is not.
     for (const size_t offer : offers_) {
-      if (entries_.at(offer).timing) continue;
+      if (entries_.at(offer).timing || !programs_.contains(offer)) continue;
       choice.offer = offer;
       break;
     }

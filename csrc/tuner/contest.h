@@ -46,6 +46,7 @@ class Contest {
   BenchTrials& trials();
   void time_pending();
   void time_first(size_t offer);
+  double first_timing(size_t offer, int times);
   void time_contenders();
   void check_winner();
   std::optional<size_t> best() const;
@@ -66,6 +67,7 @@ class Contest {
   std::map<size_t, TacticProgram> programs_;
   std::unique_ptr<BenchTrials> trials_;
   std::vector<size_t> pending_;
+  bool is_warm_ = false;
   int64_t steps_done_ = 0, steps_ = 0;  // for progress
   double deadline_s_ = 0;
   TunerStats stats_;

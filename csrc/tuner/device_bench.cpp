@@ -41,6 +41,40 @@ double reduction_terms(const TacticProgram& program, const std::vector<int64_t>&
   return terms;
 }
 
+/// False where a launch would leave its buffers or one of these is too large: symbols without a bound
+/// may be bounded by what the shapes of weights allow.
+bool fits(const TacticProgram& program, const std::vector<int64_t>& symbols, uint64_t most_bytes) {
+  for (const Buffer& buffer : program.spec.buffers) {
+    const int64_t bytes = buffer.size_bytes.eval(symbols);
+    if (bytes < 0 || static_cast<uint64_t>(bytes) > most_bytes) return false;
+  }
+  for (const auto* list : {&program.spec.weight_program, &program.spec.dispatches}) {
+    for (const Dispatch& dispatch : *list) {
+      for (const OperandRange& range : dispatch.operands) {
+        const int64_t first = range.offset_bytes.eval(symbols);
+        const int64_t size = range.size_bytes.eval(symbols);
+        const int64_t all = program.spec.buffers[range.buffer].size_bytes.eval(symbols);
+        if (size > 0 && (first < 0 || first + size > all)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// The values to try; those to be timed are kept in any case.
+std::vector<std::vector<int64_t>> usable_symbols(const TacticProblem& problem,
+                                                 const std::map<size_t, TacticProgram>& programs,
+                                                 const DeviceProfile& device) {
+  std::vector<std::vector<int64_t>> all = trial_symbols(problem.symbols);
+  const auto is_unusable = [&](const std::vector<int64_t>& values) {
+    return std::any_of(programs.begin(), programs.end(), [&](const auto& entry) {
+      return !fits(entry.second, values, device.memory_bytes / 8);
+    });
+  };
+  all.erase(std::remove_if(all.begin() + 1, all.end(), is_unusable), all.end());
+  return all;
+}
+
 class DeviceTrials : public BenchTrials {
  public:
   DeviceTrials(std::shared_ptr<Device> device, const Settings& settings,
@@ -49,7 +83,7 @@ class DeviceTrials : public BenchTrials {
         settings_(settings),
         problem_(problem),
         programs_(std::move(programs)),
-        memory_(device_, trial_symbols(problem.symbols)),
+        memory_(device_, usable_symbols(problem, programs_, profile(*device_))),
         is_cpu_(profile(*device_).is_cpu()) {}
 
   std::map<size_t, std::string> prepare(const std::vector<size_t>& offers) override {
@@ -72,19 +106,7 @@ class DeviceTrials : public BenchTrials {
     return refused;
   }
 
-  double predict_us(size_t offer) override {
-    Trial& trial = activate(offer, 0);
-    const std::vector<int64_t> groups = trial.groups();
-    const int64_t sample = is_cpu_ ? kCpuSample : kGpuSample;
-    // One workgroup of each launch first: it may loop for a second all by itself. A CPU driver also
-    // compiles here.
-    std::vector<double> us = trial.run_steps(1);
-    if (is_cpu_) us = trial.run_steps(1);
-    const double one = std::accumulate(us.begin(), us.end(), 0.0);
-    const double most = is_cpu_ ? kMostCpuUs : kMostGpuUs;
-    if (one > most / 4) return scaled(us, groups, is_cpu_ ? 1 : sample);
-    return scaled(trial.run_steps(sample), groups, sample);
-  }
+  double predict_us(size_t offer) override { return estimate_us(activate(offer, 0)); }
 
   double time_us(size_t offer, int times) override { return activate(offer, 0).run(times); }
 
@@ -100,6 +122,7 @@ class DeviceTrials : public BenchTrials {
         const auto& [want, partial] = reference_results(reference, s);
         if (want.empty()) continue;
         const auto got = results(offer, s, nullptr);
+        if (got.empty()) continue;
         compared = true;
         const Tolerance tolerance{
             .terms = reduction_terms(programs_.at(reference), memory_.symbols()[s]),
@@ -130,11 +153,24 @@ class DeviceTrials : public BenchTrials {
     trial = std::make_unique<Trial>(device_, std::move(spec));
   }
 
-  static double scaled(const std::vector<double>& us, const std::vector<int64_t>& groups,
-                       int64_t sample) {
+  double most_us() const { return is_cpu_ ? kMostCpuUs : kMostGpuUs; }
+
+  /// µs that a run would take, from a part of the workgroups of each launch.
+  double estimate_us(Trial& trial) const {
+    const std::vector<int64_t> groups = trial.groups();
+    // One workgroup first: it may loop for a second all by itself. A CPU driver also compiles here.
+    std::vector<double> one = trial.run_steps(1);
+    if (is_cpu_) one = trial.run_steps(1);
+    const bool is_long = std::accumulate(one.begin(), one.end(), 0.0) > most_us() / 4;
+    const int64_t sample = is_cpu_ ? kCpuSample : kGpuSample;
+    const std::vector<double> some = is_long ? one : trial.run_steps(sample);
     double total = 0;
-    for (size_t i = 0; i < us.size(); ++i) {
-      total += us[i] * std::max(1.0, static_cast<double>(groups[i]) / static_cast<double>(sample));
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const int64_t taken = std::min(sample, groups[i]);
+      // What a launch costs by itself is not repeated.
+      const double each = taken > 1 ? std::max(0.0, some[i] - one[i]) / double(taken - 1) : 0;
+      total += is_long ? one[i] * std::max(1.0, double(groups[i]) / double(sample))
+                       : some[i] + each * double(groups[i] - taken);
     }
     return total;
   }
@@ -175,23 +211,16 @@ class DeviceTrials : public BenchTrials {
   std::vector<ProblemMemory::Result> results(size_t offer, size_t symbols, bool* partial) {
     const TacticProgram& program = programs_.at(offer);
     Trial& trial = activate(offer, symbols);
-    const bool marked = memory_.reset_results(program, problem_.least_dimension);
-    if (partial == nullptr) {
-      trial.run(1);
-      return memory_.read_results(program, symbols);
-    }
+    const double us = estimate_us(trial);
     const std::vector<int64_t> groups = trial.groups();
-    const double most = is_cpu_ ? kMostCpuUs : kMostGpuUs;
-    const int64_t sample = is_cpu_ ? kCpuSample : kGpuSample;
-    trial.run_steps(1);
-    const double us = scaled(trial.run_steps(sample), groups, sample);
-    if (us <= most) {
+    const bool marked = memory_.reset_results(program, problem_.least_dimension);
+    if (us <= most_us()) {
       trial.run(1);
-    } else if (!marked || groups.size() != 1) {
-      return {};
-    } else {
+    } else if (partial != nullptr && marked && groups.size() == 1) {
       *partial = true;
-      trial.run_steps(static_cast<int64_t>(static_cast<double>(groups[0]) * most / us) + 1);
+      trial.run_steps(static_cast<int64_t>(double(groups[0]) * most_us() / us) + 1);
+    } else {
+      return {};
     }
     return memory_.read_results(program, symbols);
   }

@@ -152,10 +152,13 @@ bool TimingCache::knows(const std::string& device, const std::string& problem,
   return entry_of(device, problem, tactic) != nullptr;
 }
 
-void TimingCache::put(const TimingKey& key, Timing timing) {
+Timing TimingCache::put(const TimingKey& key, Timing timing) {
+  timing.us = rounded(timing.us);
+  for (float& us : timing.step_us) us = static_cast<float>(rounded(us));
   const std::lock_guard lock(mutex_);
-  entries_[key.device][key.problem][key.tactic] = {key.kernels, std::move(timing), true};
+  entries_[key.device][key.problem][key.tactic] = {key.kernels, timing, true};
   dirty_ = true;
+  return timing;
 }
 
 void TimingCache::load() {

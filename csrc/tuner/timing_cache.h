@@ -54,7 +54,8 @@ class TimingCache {
   /// True where the tactic has an entry, whatever its digest.
   bool knows(const std::string& device, const std::string& problem,
              const std::string& tactic) const;
-  void put(const TimingKey& key, Timing timing);
+  /// Returns what is kept, and what a later process will read: times to a nanosecond.
+  Timing put(const TimingKey& key, Timing timing);
   /// Merges what is new into the file. A failure is told once and not fatal.
   void save();
   /// Saves where the last time was a while ago.

@@ -60,7 +60,13 @@ class Tuner : public CostModel {
     if (!worth_tuning(problem, applicable)) return {.offer = rule};
     const auto [it, fresh] = choices_.try_emplace(memo_key(problem));
     if (!fresh && !it->second.notes.empty()) return it->second;
-    it->second = decide(problem, applicable, rule, progress);
+    try {
+      it->second = decide(problem, applicable, rule, progress);
+    } catch (const Error& error) {  // an engine that is not tuned is better than none
+      log(LogLevel::kWarn, "[tuner] " + problem.node + " is not tuned: " + error.what());
+      it->second = {.offer = rule};
+      it->second.notes.assign(problem.offers.size(), "not tuned");
+    }
     return it->second;
   }
 
