@@ -1,18 +1,17 @@
 """The parity table and the latency of the networks.
 
     python benchmarks/models.py --check            errors, coverage, engines, gradients
-    python benchmarks/models.py                    latency beside eager's, in alternation
+    python benchmarks/models.py                    latency beside eager's and inductor's
+    python benchmarks/models.py --only resnet --batch 1 --precision fp16 --roofline resnet.png
 
-Each network runs in a process of its own, so that one's peak memory is not another's.
+Each network runs in a process of its own, so that one's peak memory is not another's. serving.py
+says what is timed.
 """
 
 import argparse
 import json
 import multiprocessing
-import resource
-import statistics
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -116,41 +115,6 @@ def check_gradients(network, batch, reduced, device):
     return row
 
 
-def latency(network, batch, reduced, device, dtype_name, runs):
-    """Minimum and median latency (ms), eager and vulkan in alternation."""
-    import torch
-
-    from torch_vulkan import compilations
-
-    dtype = getattr(torch, dtype_name)
-    model = network.make(reduced).to(device, dtype)
-    inputs = tensors(network.inputs(batch, reduced, 0), device, dtype)
-    compilations.clear()
-    fast = torch.compile(model, backend="vulkan")
-    times = {"eager": [], "vulkan": []}
-    with torch.no_grad():
-        start = time.perf_counter()
-        fast(**inputs)
-        first_s = time.perf_counter() - start
-        for run in range(runs + 2):
-            for name, call in (("eager", model), ("vulkan", fast)):
-                start = time.perf_counter()
-                call(**inputs)
-                if device == "cuda":
-                    torch.cuda.synchronize()
-                if run >= 2:
-                    times[name].append((time.perf_counter() - start) * 1e3)
-    row = summary(compilations.compilations())
-    for name, values in times.items():
-        row[f"{name}_min_ms"], row[f"{name}_median_ms"] = min(values), statistics.median(values)
-    row["ratio"] = row["vulkan_median_ms"] / row["eager_median_ms"]
-    row["first_call_s"] = first_s
-    row["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    row["weight_mib"] = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**20
-    row["ok"] = True
-    return row
-
-
 def work(job, queue):
     """One row, in a process of its own."""
     warnings.filterwarnings("ignore")
@@ -161,10 +125,8 @@ def work(job, queue):
     try:
         if job["what"] == "gradients":
             row = check_gradients(*common)
-        elif job["what"] == "check":
-            row = check_inference(*common, job["dtype"])
         else:
-            row = latency(*common, job["dtype"], job["runs"])
+            row = check_inference(*common, job["dtype"])
     except Exception as error:  # a row that fails is a row of the table
         row = {"ok": False, "failure": f"{type(error).__name__}: {error}"[:2000]}
     queue.put(job | row)
@@ -194,9 +156,7 @@ def print_row(row):
     cells = [f"engines {row['engines']}", f"dispatches {row['dispatches']}",
              f"coverage {row['coverage']:.1%}"]
     for key, form in (("error", ".1e"), ("share_of_change", ".1e"), ("gradient_error", ".1e"),
-                      ("eager_gradient_error", ".1e"),
-                      ("vulkan_median_ms", ".2f"), ("eager_median_ms", ".2f"), ("ratio", ".2f"),
-                      ("build_s", ".1f"), ("first_call_s", ".1f"), ("peak_rss_mib", ".0f")):
+                      ("eager_gradient_error", ".1e"), ("build_s", ".1f")):
         if key in row:
             cells.append(f"{key} {row[key]:{form}}")
     print(f"{name:44} {'ok  ' if row['ok'] else 'FAIL'} {'  '.join(cells)}", flush=True)
@@ -204,20 +164,66 @@ def print_row(row):
         print(f"{'':49} native {native}", flush=True)
 
 
-def jobs(options):
-    """The rows that the command line asks for."""
+def chosen(options):
+    """The networks that the command line asks for."""
     from networks import NETWORKS
 
-    for name, network in NETWORKS.items():
-        if options.only and not any(part.lower() in name.lower() for part in options.only):
-            continue
+    return {name: network for name, network in NETWORKS.items()
+            if not options.only or any(part.lower() in name.lower() for part in options.only)}
+
+
+def checks(options):
+    """The rows of the parity table."""
+    for name, network in chosen(options).items():
         for batch in options.batch or network.batches:
             base = {"network": name, "batch": batch, "reduced": options.reduced,
-                    "device": options.device, "runs": options.runs}
+                    "device": options.device}
             for dtype in options.dtype:
-                yield base | {"what": "check" if options.check else "latency", "dtype": dtype}
-            if options.check and batch == 1 and not options.no_gradients:
+                yield base | {"what": "check", "dtype": dtype}
+            if batch == 1 and not options.no_gradients:
                 yield base | {"what": "gradients", "dtype": "float32"}
+
+
+def check(options):
+    """The parity table; returns the number of rows that are not as required."""
+    rows = []
+    for job in checks(options):
+        rows.append(run(job, options.timeout or 900))
+        print_row(rows[-1])
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1))
+    failed = sum(not row["ok"] for row in rows)
+    print(f"{len(rows) - failed} rows as required, {failed} not")
+    return failed
+
+
+def compare(options):
+    """The table of latencies; returns the number of rows in which something failed."""
+    import serving
+
+    cuda = options.device == "cuda"
+    precisions = options.precision or (["tf32", "fp32", "fp16"] if cuda else ["fp32"])
+    cases = {name: [(batch, precision) for batch in options.batch or ((1, 16) if cuda else (1,))
+                    for precision in precisions]
+             for name in chosen(options) if options.only or name not in ("BERT-base, mask",
+                                                                         "YOLOv5s")}
+    settings = {"device": options.device, "reduced": options.reduced, "level": options.level,
+                "rounds": options.rounds, "timeout": options.timeout or (300 if cuda else 3600),
+                "ways": options.ways or serving.ways(options.device),
+                "roofline": str(options.roofline) if options.roofline else None}
+    rows = []
+
+    def on_row(row):
+        rows.append(row)
+        print(serving.line(row), flush=True)
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1))
+
+    print("milliseconds, median (min)", flush=True)
+    serving.run(cases, settings, on_row)
+    for text in serving.ratios(rows):
+        print(text)
+    return sum(bool(row["failures"]) for row in rows)
 
 
 def main():
@@ -225,13 +231,18 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="parity in place of latency")
     parser.add_argument("--only", nargs="*", help="networks whose name contains one of these")
-    parser.add_argument("--batch", type=int, nargs="*", help="default: each network's own")
-    parser.add_argument("--dtype", nargs="*", default=["float32", "float16"])
+    parser.add_argument("--batch", type=int, nargs="*", help="default: 1 and 16 on CUDA")
+    parser.add_argument("--dtype", nargs="*", default=["float32", "float16"], help="with --check")
+    parser.add_argument("--precision", nargs="*", choices=["tf32", "fp32", "fp16"],
+                        help="without --check; default: all on CUDA, fp32 on the CPU")
+    parser.add_argument("--ways", nargs="*", help="eager, inductor, inductor+graphs, vulkan")
     parser.add_argument("--device", default="cpu", help="where the tensors live: cpu or cuda")
     parser.add_argument("--reduced", action="store_true", help="the small sizes that the tests use")
     parser.add_argument("--no-gradients", action="store_true")
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--timeout", type=int, default=900, help="seconds for one row")
+    parser.add_argument("--rounds", type=int, default=5, help="of ten timed calls each")
+    parser.add_argument("--level", type=int, default=3, help="optimization_level of the engines")
+    parser.add_argument("--roofline", type=Path, help="plot the dispatches of the last row here")
+    parser.add_argument("--timeout", type=int, help="seconds for one row of --check, else for all")
     parser.add_argument("--json", type=Path, help="write the rows here too")
     options = parser.parse_args()
 
@@ -241,15 +252,7 @@ def main():
 
     device = tv.devices()[0]
     print(f"{device.name}, {device.driver}, torch {torch.__version__}", flush=True)
-    rows = []
-    for job in jobs(options):
-        rows.append(run(job, options.timeout))
-        print_row(rows[-1])
-        if options.json:
-            options.json.write_text(json.dumps(rows, indent=1))
-    failed = sum(not row["ok"] for row in rows)
-    print(f"{len(rows) - failed} rows as required, {failed} not")
-    return failed > 0
+    return (check(options) if options.check else compare(options)) > 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,266 @@
+"""Latency of one network beside eager and inductor: every way in alternation in one process.
+
+Two columns. "serving": inputs come from pinned host memory and outputs go there, as in a server;
+no other work is on the GPU between the calls. "between kernels": the same with a kernel of CUDA's
+before and after each call, as a model has it of which one part is compiled. Times are the host's
+clock, from the first copy to the end of the last.
+"""
+
+import contextlib
+import statistics
+import time
+import warnings
+
+ROUNDS, WARM, TIMED = 5, 3, 10
+PRECISIONS = {"tf32": "float32", "fp32": "float32", "fp16": "float16"}
+COLUMNS = ("serving", "between kernels")
+
+
+def ways(device):
+    """Names of what is compared."""
+    return ["eager", "inductor", *(["inductor+graphs"] if device == "cuda" else []), "vulkan"]
+
+
+def set_precision(precision):
+    """TF32 for every way or for none."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+class Row:
+    """One network, batch and precision: its module compiled each way, and its inputs."""
+
+    def __init__(self, network, batch, precision, options):
+        import torch
+
+        self.key = {"network": network.name, "batch": batch, "precision": precision,
+                    "device": options["device"]}
+        self.network, self.options, self.precision = network, options, precision
+        self.device = options["device"]
+        dtype = getattr(torch, PRECISIONS[precision])
+        self.model = network.make(options["reduced"]).to(self.device, dtype)
+        given = network.inputs(batch, options["reduced"], 0)
+        self.host = {k: v.to(dtype) if v.is_floating_point() else v for k, v in given.items()}
+        if self.device == "cuda":
+            self.host = {k: v.pin_memory() for k, v in self.host.items()}
+        self.inputs = {k: v.to(self.device) for k, v in self.host.items()}
+        self.host_output = None
+        self.calls, self.build_s, self.failures = {}, {}, {}
+        self.vulkan_calls = []
+
+    def build(self, names):
+        """Compiles and warms these ways; one that fails is noted and left out."""
+        import torch
+
+        set_precision(self.precision)
+        for name in names:
+            if name not in self.options["ways"]:
+                continue
+            start = time.perf_counter()
+            try:
+                torch._dynamo.reset()
+                call = self._compile(name)
+                for _ in range(3):
+                    output = self._step(call, "serving")
+                self.calls[name] = call
+                self.host_output = self.host_output if self.host_output is not None else (
+                    self._like(output))
+            except Exception as error:  # the other ways are worth a row
+                self.failures[name] = f"{type(error).__name__}: {error}"[:500]
+            self.build_s[name] = time.perf_counter() - start
+
+    def _compile(self, name):
+        import torch
+
+        from torch_vulkan import engine_call
+
+        if name == "eager":
+            return self.model
+        if name == "inductor":
+            return torch.compile(self.model, dynamic=False)
+        if name == "inductor+graphs":
+            return torch.compile(self.model, mode="reduce-overhead", dynamic=False)
+        settings = {"disable_tf32": self.precision != "tf32",
+                    "optimization_level": self.options["level"]}
+        fast = torch.compile(self.model, backend="vulkan", options=settings, dynamic=False)
+        with engine_call.collected(self.vulkan_calls):
+            fast(**self.inputs)
+        return fast
+
+    def _like(self, output):
+        import torch
+
+        return torch.empty(output.shape, dtype=output.dtype, pin_memory=self.device == "cuda")
+
+    def _step(self, call, column):
+        """One call, from host memory to host memory."""
+        import torch
+
+        if self.device != "cuda":
+            return call(**self.inputs)[0]
+        torch.compiler.cudagraph_mark_step_begin()
+        for key, value in self.host.items():
+            self.inputs[key].copy_(value, non_blocking=True)
+        if column != "serving":
+            for value in self.inputs.values():
+                value.add_(0)
+        output = call(**self.inputs)[0]
+        if column != "serving":
+            output = output + 0
+        if self.host_output is not None:
+            self.host_output.copy_(output, non_blocking=True)
+        torch.cuda.synchronize()
+        return output
+
+    def time(self):
+        """The row of the table: minimum and median by way and column, in ms."""
+        import torch
+
+        set_precision(self.precision)
+        columns = COLUMNS if self.device == "cuda" else ("call",)
+        times = {(name, column): [] for name in self.calls for column in columns}
+        for _ in range(self.options["rounds"]):
+            for name, call in self.calls.items():
+                for column in columns:
+                    for _ in range(WARM):
+                        self._step(call, column)
+                    for _ in range(TIMED):
+                        start = time.perf_counter()
+                        self._step(call, column)
+                        times[name, column].append((time.perf_counter() - start) * 1e3)
+        row = dict(self.key)
+        row["ms"] = {column: {name: {"min": min(times[name, column]),
+                                     "median": statistics.median(times[name, column])}
+                              for name in self.calls} for column in columns}
+        row["build_s"] = {name: round(s, 2) for name, s in self.build_s.items()}
+        row["engines"] = len(self.vulkan_calls)
+        row["dispatches"] = sum(call.record.dispatches for call in self.vulkan_calls)
+        row["failures"] = self.failures
+        if "vulkan" in self.calls and "eager" in self.calls:
+            set_precision("fp32")
+            ours, theirs = (call(**self.inputs)[0].float() for call in (
+                self.calls["vulkan"], self.model))
+            row["difference"] = ((ours - theirs).abs().max() / theirs.abs().max()).item()
+        row["torch"] = torch.__version__
+        return row
+
+
+def work(name, cases, options, pipe):
+    """A process: builds the rows of one network, says so, and times them when it is told to."""
+    warnings.filterwarnings("ignore")
+    import torch
+
+    import torch_vulkan
+
+    from networks import NETWORKS
+
+    rows = []
+    with torch.no_grad():
+        if options["device"] == "cuda":
+            torch_vulkan.cuda_memory.allocate_shareable()
+        for batch, precision in cases:
+            try:
+                row = Row(NETWORKS[name], batch, precision, options)
+                row.build(["eager", "inductor", "inductor+graphs"])
+                rows.append(row)
+            except Exception as error:
+                pipe.send({"network": name, "batch": batch, "precision": precision,
+                           "failures": {"all": f"{type(error).__name__}: {error}"[:500]}})
+        pipe.send("ready")
+        pipe.recv()
+        for row in rows:
+            try:
+                row.build(["vulkan"])
+                pipe.send(row.time())
+                if options["roofline"]:
+                    import roofline
+
+                    roofline.draw(row, options["roofline"])
+            except Exception as error:
+                pipe.send(row.key | {"failures": {"all": f"{type(error).__name__}: {error}"[:500]}})
+    pipe.send("done")
+
+
+def _receive(process, pipe, deadline, want, rows, on_row):
+    """Rows until `want` comes; False where the process died or the time is over."""
+    while True:
+        while not pipe.poll(0.2):
+            if not process.is_alive() or time.monotonic() > deadline:
+                return False
+        with contextlib.suppress(EOFError):
+            message = pipe.recv()
+            if message == want:
+                return True
+            rows.append(message)
+            on_row(message)
+            continue
+        return False
+
+
+def run(cases_by_network, options, on_row):
+    """All rows. Networks are built side by side on CUDA, and timed one after another."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("spawn")
+    deadline = time.monotonic() + options["timeout"]
+    rows, workers = [], []
+    together = len(cases_by_network) if options["device"] == "cuda" else 1
+    names = list(cases_by_network)
+    for first in range(0, len(names), together):
+        workers = []
+        for name in names[first:first + together]:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=work, daemon=False,
+                                      args=(name, cases_by_network[name], options, theirs))
+            process.start()
+            theirs.close()
+            workers.append((name, process, ours))
+        alive = [w for w in workers if _receive(w[1], w[2], deadline, "ready", rows, on_row)]
+        for name, process, pipe in alive:
+            pipe.send("go")
+            if not _receive(process, pipe, deadline, "done", rows, on_row):
+                on_row({"network": name, "failures": {"all": "no answer in time, or a crash"}})
+        for _, process, _ in workers:
+            process.join(5)
+            if process.is_alive():
+                process.kill()
+    return rows
+
+
+def geomean(values):
+    """Geometric mean; None of nothing."""
+    values = [v for v in values if v]
+    return statistics.geometric_mean(values) if values else None
+
+
+def line(row):
+    """One row as text."""
+    head = f"{row['network']:16} b{row.get('batch', '?'):<3} {row.get('precision', ''):5}"
+    if "ms" not in row:
+        return f"{head} FAIL {row['failures']}"
+    cells = []
+    for column, by_way in row["ms"].items():
+        cells.append(f"{column}: " + "  ".join(
+            f"{name} {t['median']:.3f} ({t['min']:.3f})" for name, t in by_way.items()))
+    end = f"  [{row['engines']} engines, {row['dispatches']} dispatches"
+    end += f", build {row['build_s'].get('vulkan', 0):.1f} s"
+    end += f", difference {row['difference']:.1e}]" if "difference" in row else "]"
+    failed = "".join(f"\n    {name} FAILED: {text}" for name, text in row["failures"].items())
+    return head + " | ".join(cells) + end + failed
+
+
+def ratios(rows):
+    """Geometric means and worst cases of the medians: others' time over ours."""
+    lines = []
+    good = [row for row in rows if "vulkan" in next(iter(row.get("ms", {"": {}}).values()))]
+    for column in sorted({c for row in good for c in row["ms"]}):
+        for other in sorted({w for row in good for w in row["ms"][column]} - {"vulkan"}):
+            for batch in sorted({row["batch"] for row in good}):
+                found = [row["ms"][column][other]["median"] / row["ms"][column]["vulkan"]["median"]
+                         for row in good if row["batch"] == batch and other in row["ms"][column]]
+                if found:
+                    lines.append(f"{column}, batch {batch}: {other} / vulkan geomean "
+                                 f"{geomean(found):.2f}, worst {min(found):.2f} of {len(found)}")
+    return lines
