@@ -42,6 +42,8 @@ def driver_facts():
     """How torch's memory looks to the driver, before and after it is mapped again."""
     import torch
 
+    from torch_vulkan.cuda_memory import set_allocator
+
     cuda = ctypes.CDLL("libcuda.so.1")
     torch.cuda.init()
     torch.zeros(1, device="cuda")
@@ -76,7 +78,7 @@ def driver_facts():
             cuda.cuMemRelease(handle)
 
     look(torch.zeros(1000, device="cuda"), "default allocator")
-    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+    set_allocator("expandable_segments:True")
     torch.cuda.empty_cache()
     for _ in range(2):
         x = torch.zeros(3 << 20, device="cuda")
@@ -97,6 +99,7 @@ def way(name):
     from torch_vulkan._native import C
 
     warnings.simplefilter("always")
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
     device = tv.device_list.spec_for(None, torch.device("cuda"))
     if name != "staged":
         tv.cuda_memory.allocate_shareable()

@@ -7,6 +7,14 @@ import warnings
 import torch
 
 
+def set_allocator(settings: str) -> None:
+    """PYTORCH_ALLOC_CONF from now on."""
+    if hasattr(torch._C, "_accelerator_setAllocatorSettings"):
+        torch._C._accelerator_setAllocatorSettings(settings)
+    else:
+        torch.cuda.memory._set_allocator_settings(settings)
+
+
 @functools.cache
 def allocate_shareable() -> bool:
     """Turns torch's expandable segments on, whose memory an engine uses in place; memory of
@@ -15,8 +23,7 @@ def allocate_shareable() -> bool:
     if "expandable_segments" in given or "backend" in given or not torch.cuda.is_available():
         return False
     try:
-        settings = f"{given},expandable_segments:True".lstrip(",")
-        torch.cuda.memory._set_allocator_settings(settings)
+        set_allocator(f"{given},expandable_segments:True".lstrip(","))
     except (AttributeError, RuntimeError, ValueError) as error:
         warnings.warn(f"torch_vulkan: expandable segments are not to be had: {error}", stacklevel=2)
         return False

@@ -91,7 +91,7 @@ def test_nothing_is_copied_in_expandable_segments():
 def test_memory_of_cuda_malloc_is_copied():
     fast = compiled(chain)
     torch.cuda.empty_cache()
-    torch.cuda.memory._set_allocator_settings("expandable_segments:False")
+    cuda_memory.set_allocator("expandable_segments:False")
     try:
         x = torch.randn(1031, 97, device="cuda")
         for _ in range(5):
@@ -100,7 +100,7 @@ def test_memory_of_cuda_malloc_is_copied():
             x2 = x.clone()
             torch.testing.assert_close(y, chain(x2))
     finally:
-        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+        cuda_memory.set_allocator("expandable_segments:True")
 
 
 def test_order_with_kernels_before_and_after():
