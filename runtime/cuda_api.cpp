@@ -46,6 +46,16 @@ std::string cuda_result_name(const CudaApi& api, CuResult result) {
   return std::string(name) + " (" + std::to_string(result) + ")";
 }
 
+std::string uuid_text(const CuUuid& uuid) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : uuid.bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
 CudaScope::CudaScope(const CudaApi& api, CuContext context) : api_(api) {
   CuContext current = nullptr;
   api_.cuCtxGetCurrent(&current);

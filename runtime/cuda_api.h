@@ -145,6 +145,9 @@ const CudaApi* cuda_api(std::string* reason = nullptr);
 /// "CUDA_ERROR_NOT_READY (600)".
 std::string cuda_result_name(const CudaApi& api, CuResult result);
 
+/// 32 hexadecimal digits, as DeviceProfile::uuid.
+std::string uuid_text(const CuUuid& uuid);
+
 /// Makes a context current for the calling thread where another one is, and puts that back.
 class CudaScope {
  public:

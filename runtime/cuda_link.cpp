@@ -6,16 +6,6 @@
 namespace tv {
 namespace {
 
-std::string hex(const CuUuid& uuid) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : uuid.bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
 /// CUDA's number of the device with this UUID; -1 where there is none.
 int find_device(const CudaApi& cuda, const std::string& uuid, CuDevice& device,
                 std::vector<std::string>& report) {
@@ -27,8 +17,8 @@ int find_device(const CudaApi& cuda, const std::string& uuid, CuDevice& device,
     CuUuid found{};
     if (cuda.cuDeviceGet(&device, i) != kCuSuccess) continue;
     if (cuda.cuDeviceGetUuid(&found, device) != kCuSuccess) continue;
-    report.push_back("CUDA device " + std::to_string(i) + ": uuid " + hex(found));
-    if (hex(found) == uuid) return i;
+    report.push_back("CUDA device " + std::to_string(i) + ": uuid " + uuid_text(found));
+    if (uuid_text(found) == uuid) return i;
   }
   report.push_back("no CUDA device has the Vulkan device's uuid " + uuid);
   return -1;

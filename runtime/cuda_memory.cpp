@@ -133,6 +133,13 @@ uint64_t CudaImports::find(CuDevicePtr address, int64_t size_bytes, std::string*
   const std::lock_guard lock(mutex_);
   if (++finds_ % kFindsBetweenSweeps == 0) sweep_locked();
   const CuDevicePtr end = address + static_cast<CuDevicePtr>(std::max<int64_t>(size_bytes, 1));
+  const auto own = allocated_.upper_bound(address);
+  if (own != allocated_.begin()) {
+    const auto& [begin, memory] = *std::prev(own);
+    if (end <= begin + static_cast<CuDevicePtr>(memory.size_bytes())) {
+      return memory.address() + (address - begin);
+    }
+  }
   std::vector<ChunkPtr> touched;
   for (CuDevicePtr at = address; at < end;) {
     ChunkPtr chunk = chunk_at(at, why);
@@ -255,6 +262,27 @@ void CudaImports::drop(CuDevicePtr begin) {
   });
   cuda_.cuMemRelease(gone->handle);
   chunks_.erase(begin);
+}
+
+CuDevicePtr CudaImports::allocate(int64_t size_bytes) {
+  try {
+    SharedBuffer memory(device_, cuda_, size_bytes);
+    const std::lock_guard lock(mutex_);
+    const CuDevicePtr address = memory.cuda();
+    allocated_[address] = std::move(memory);
+    return address;
+  } catch (const Error&) {
+    return 0;  // torch frees what it can and asks again
+  }
+}
+
+bool CudaImports::free(CuDevicePtr address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = allocated_.find(address);
+  if (found == allocated_.end()) return false;
+  device_.wait_submitted();
+  allocated_.erase(found);
+  return true;
 }
 
 void CudaImports::sweep() {

@@ -49,6 +49,10 @@ class CudaImports {
   /// use, and checks at each later one that the same memory is still mapped there. 0 where it
   /// cannot be shared; `why`, where given, then says why.
   uint64_t find(CuDevicePtr address, int64_t size_bytes, std::string* why = nullptr);
+  /// Memory of Vulkan's for CUDA, which `find` knows; 0 where there is none left.
+  CuDevicePtr allocate(int64_t size_bytes);
+  /// Gives back what `allocate` gave, after all that was submitted; false for other addresses.
+  bool free(CuDevicePtr address);
   /// Lets go of what CUDA no longer maps where it was imported.
   void sweep();
   size_t chunks() const;
@@ -85,6 +89,7 @@ class CudaImports {
   mutable std::mutex mutex_;
   std::map<CuDevicePtr, ChunkPtr> chunks_;  // by begin
   std::vector<Run> runs_;
+  std::map<CuDevicePtr, SharedBuffer> allocated_;
   uint64_t finds_ = 0;
 };
 

@@ -129,6 +129,13 @@ const DeviceProfile& profile(const Device& device) { return device.profile(); }
 bool is_lost(const Device& device) { return device.lost(); }
 std::vector<std::string> cuda_report(Device& device) { return device.cuda_report(); }
 
+bool cuda_finds(Device& device, uint64_t address, int64_t size_bytes) {
+  CudaLink* link = device.cuda_link();
+  if (!link) return false;
+  const CudaScope scope(link->cuda(), link->context());
+  return link->imports_memory() && link->imports().find(address, size_bytes) != 0;
+}
+
 CudaCounts cuda_counts(Device& device) {
   CudaLink* link = device.cuda_link();
   if (!link) return {};

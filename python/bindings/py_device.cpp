@@ -50,6 +50,12 @@ void bind_device(py::module_& m) {
                                                {"imports", counts.imports}};
       },
       "How calls on CUDA tensors found their stream so far.", py::arg("device") = "");
+  m.def(
+      "cuda_finds",
+      [](const std::string& spec, uint64_t address, int64_t size_bytes) {
+        return cuda_finds(*open_device(spec), address, size_bytes);
+      },
+      "True where engines use these bytes of CUDA's in place.");
   m.def("default_cache_dir", &default_cache_dir);
 }
 

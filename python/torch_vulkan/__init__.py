@@ -5,6 +5,7 @@
 
 from . import compilations, fake  # noqa: F401
 from ._native import C as _C
+from .cuda_memory import mem_pool
 from .device_list import Device, cuda_report, devices
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
@@ -17,8 +18,8 @@ from .settings import Settings
 __version__ = "0.1.0"
 __all__ = [
     "Device", "DeviceError", "Engine", "Input", "Program", "Settings", "UnsupportedError",
-    "compilations", "compile", "cuda_report", "devices", "engines", "load", "save",
-    "supported_ops",
+    "compilations", "compile", "cuda_report", "devices", "engines", "load", "mem_pool",
+    "save", "supported_ops",
 ]
 
 

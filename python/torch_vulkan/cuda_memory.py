@@ -6,6 +6,29 @@ import warnings
 
 import torch
 
+from ._native import LIB
+
+
+@functools.cache
+def mem_pool() -> "torch.cuda.MemPool":
+    """A pool of CUDA memory that engines use in place, where expandable segments are not wanted:
+
+        with torch.cuda.use_mem_pool(tv.mem_pool()):
+            x = torch.empty(shape, device="cuda")
+
+    Raises RuntimeError where CUDA and Vulkan do not share a GPU.
+    """
+    from .device_list import cuda_report
+
+    report = cuda_report(torch.device("cuda", torch.cuda.current_device()))
+    if not any("streams wait for" in line for line in report):
+        raise RuntimeError("mem_pool: CUDA and Vulkan share no memory here: " + "; ".join(report))
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(
+        str(LIB / "libvk_runtime.so"), "tv_cuda_allocate", "tv_cuda_free")
+    pool = torch.cuda.MemPool(allocator.allocator())
+    pool._allocator = allocator  # the pool calls into it for as long as it lives
+    return pool
+
 
 def set_allocator(settings: str) -> None:
     """PYTORCH_ALLOC_CONF from now on."""

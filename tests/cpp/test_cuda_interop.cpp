@@ -183,6 +183,22 @@ TEST_F(CudaInterop, FindsEachPlaceOfAChunk) {
   EXPECT_EQ(link_->imports().chunks(), 1U);
 }
 
+TEST_F(CudaInterop, MemoryThatItAllocatesIsUsedInPlace) {
+  open();
+  make_engine(64);
+  const CuDevicePtr memory = link_->imports().allocate(4096);
+  ASSERT_NE(memory, 0U);
+  auto* x = reinterpret_cast<float*>(memory);
+  set(x, 3);
+  EXPECT_EQ(run(weights(0), x, x + 64, mock_->stream(0)), 0);
+  mock_->drain(mock_->stream(0));
+  expect(x + 64, 21);
+  EXPECT_EQ(link_->imports().find(memory + 4096 - 32, 64), 0U) << "past the end";
+  EXPECT_FALSE(link_->imports().free(memory + 4));
+  EXPECT_TRUE(link_->imports().free(memory));
+  EXPECT_EQ(link_->imports().find(memory, 64), 0U);
+}
+
 TEST_F(CudaInterop, CallsWithTheSameAddressesAreNotRecordedAgain) {
   open();
   make_engine(64);

@@ -103,6 +103,25 @@ def test_memory_of_cuda_malloc_is_copied():
         cuda_memory.set_allocator("expandable_segments:True")
 
 
+def test_memory_of_the_pool_is_used_in_place():
+    fast = compiled(chain)
+    cuda_memory.set_allocator("expandable_segments:False")
+    try:
+        torch.cuda.empty_cache()
+        with torch.cuda.use_mem_pool(tv.mem_pool()):
+            for _ in range(3):
+                x = torch.randn(1031, 97, device="cuda")
+                y = torch.ops.aten.clone(x)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    torch.testing.assert_close(fast(y), chain(x))
+        assert y.data_ptr() and C.cuda_finds(_device(), y.data_ptr(), y.nbytes)
+        x = torch.randn(1 << 20, device="cuda")
+        assert not C.cuda_finds(_device(), x.data_ptr(), x.nbytes)
+    finally:
+        cuda_memory.set_allocator("expandable_segments:True")
+
+
 def test_order_with_kernels_before_and_after():
     fast = compiled(chain)
     x = torch.randn(257, 129, device="cuda")
