@@ -48,9 +48,9 @@ std::vector<int64_t> EngineImpl::bind_shapes(
 }
 
 std::shared_ptr<const WeightSet> EngineImpl::prepare_weights(
-    std::span<const HostTensor> weights) const {
+    std::span<const HostTensor> weights, WeightSource source) const {
   require_vulkan_usable();
-  return std::make_shared<const WeightSet>(parts_, weights);
+  return std::make_shared<const WeightSet>(parts_, weights, source);
 }
 
 void EngineImpl::check_owner(const WeightSet& weights) const {
@@ -60,10 +60,10 @@ void EngineImpl::check_owner(const WeightSet& weights) const {
 
 std::shared_ptr<const WeightSet> EngineImpl::update_weights(
     const WeightSet& old, std::span<const HostTensor> weights,
-    std::span<const uint32_t> changed) const {
+    std::span<const uint32_t> changed, WeightSource source) const {
   require_vulkan_usable();
   check_owner(old);
-  return std::make_shared<const WeightSet>(parts_, old, weights, changed);
+  return std::make_shared<const WeightSet>(parts_, old, weights, changed, source);
 }
 
 std::vector<bool> EngineImpl::weights_read(const WeightSet& old,

@@ -32,6 +32,15 @@ struct CudaTensor {
   int64_t size_bytes = 0;
 };
 
+class CudaLink;  // internals: runtime/cuda_link.h
+
+/// Where the data of weights is: on the host, or CUDA memory, read behind what is on `stream`.
+struct WeightSource {
+  bool on_cuda = false;
+  void* stream = nullptr;
+  CudaLink* link = nullptr;  ///< null: the device's own
+};
+
 /// Weights as one engine uses them: device copies (or host pointers where the device takes them)
 /// and everything the weight program made from them. Immutable, shared between threads.
 class WeightSet;
@@ -51,14 +60,16 @@ class Engine {
   virtual std::vector<int64_t> bind_shapes(std::span<const std::vector<int64_t>> input_shapes) const = 0;
 
   /// Uploads the weights (spec().weights order) and runs the weight program.
-  virtual std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights) const = 0;
+  virtual std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights,
+                                                           WeightSource source = {}) const = 0;
 
   /// The set for weights of which those numbered in `changed` have other bytes than `old`'s: computes
   /// what depends on them and shares the rest with `old`. That stays as it is, so calls that use it
   /// may run meanwhile, and on an error nothing has changed.
   virtual std::shared_ptr<const WeightSet> update_weights(const WeightSet& old,
                                                           std::span<const HostTensor> weights,
-                                                          std::span<const uint32_t> changed) const = 0;
+                                                          std::span<const uint32_t> changed,
+                                                          WeightSource source = {}) const = 0;
   /// The weights that `update_weights` will read; the others may have null data.
   virtual std::vector<bool> weights_read(const WeightSet& old,
                                          std::span<const uint32_t> changed) const = 0;

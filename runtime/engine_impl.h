@@ -22,11 +22,12 @@ class EngineImpl final : public Engine {
   const std::shared_ptr<Device>& device() const override { return parts_.device; }
   std::vector<int64_t> bind_shapes(
       std::span<const std::vector<int64_t>> input_shapes) const override;
-  std::shared_ptr<const WeightSet> prepare_weights(
-      std::span<const HostTensor> weights) const override;
+  std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights,
+                                                   WeightSource source = {}) const override;
   std::shared_ptr<const WeightSet> update_weights(const WeightSet& old,
                                                   std::span<const HostTensor> weights,
-                                                  std::span<const uint32_t> changed) const override;
+                                                  std::span<const uint32_t> changed,
+                                                  WeightSource source = {}) const override;
   std::vector<bool> weights_read(const WeightSet& old,
                                  std::span<const uint32_t> changed) const override;
   void run(const WeightSet& weights, std::span<const int64_t> symbols,

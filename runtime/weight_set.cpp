@@ -70,14 +70,16 @@ struct WeightSet::Making {
   std::shared_ptr<const Allocation> scratch;  ///< of temporaries
 };
 
-WeightSet::WeightSet(const EngineParts& engine, std::span<const HostTensor> weights)
+WeightSet::WeightSet(const EngineParts& engine, std::span<const HostTensor> weights,
+                     WeightSource source)
     : device_(engine.device), engine_id_(engine.id), id_(next_id++) {
   check_weights(engine.spec, weights, nullptr);
-  make(engine, plan_all_weights(engine.spec), nullptr, weights);
+  make(engine, plan_all_weights(engine.spec), nullptr, weights, source);
 }
 
 WeightSet::WeightSet(const EngineParts& engine, const WeightSet& old,
-                     std::span<const HostTensor> weights, std::span<const uint32_t> changed)
+                     std::span<const HostTensor> weights, std::span<const uint32_t> changed,
+                     WeightSource source)
     : device_(engine.device), engine_id_(engine.id), id_(next_id++) {
   const EngineSpec& spec = engine.spec;
   for (const uint32_t weight : changed) {
@@ -86,7 +88,7 @@ WeightSet::WeightSet(const EngineParts& engine, const WeightSet& old,
   }
   const WeightPlan plan = old.plan_change(spec, changed);
   check_weights(spec, weights, device_->host_pointers() ? nullptr : &plan.needed);
-  make(engine, plan, &old, weights);
+  make(engine, plan, &old, weights, source);
 }
 
 WeightPlan WeightSet::plan_change(const EngineSpec& spec,
@@ -102,7 +104,7 @@ WeightPlan WeightSet::plan_change(const EngineSpec& spec,
 }
 
 void WeightSet::make(const EngineParts& engine, const WeightPlan& plan, const WeightSet* old,
-                     std::span<const HostTensor> weights) {
+                     std::span<const HostTensor> weights, WeightSource source) {
   const EngineSpec& spec = engine.spec;
   Making making{spec, plan, std::vector<bool>(spec.buffers.size(), false), nullptr};
   addresses_.resize(spec.buffers.size());
@@ -116,7 +118,7 @@ void WeightSet::make(const EngineParts& engine, const WeightPlan& plan, const We
     making.device_side[b] = plan.fresh[b];
     if (spec.buffers[b].kind != BufferKind::kWeight) continue;
     const auto data = reinterpret_cast<uintptr_t>(weights[spec.buffers[b].index].data);
-    const bool in_place = device_->host_pointers() && data % kTensorAlignment == 0;
+    const bool in_place = device_->host_pointers() && !source.on_cuda && data % kTensorAlignment == 0;
     making.device_side[b] = !in_place && (plan.fresh[b] || (plan.kept[b] && !places_[b].memory));
     if (!in_place) continue;
     places_[b] = {};
@@ -124,7 +126,7 @@ void WeightSet::make(const EngineParts& engine, const WeightPlan& plan, const We
   }
   place_kept(making);
   place_temporaries(making);
-  WeightUpload upload(*device_);
+  WeightUpload upload(*device_, source);
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
     const Place& place = places_[b];
     if (!place.memory || !making.device_side[b]) continue;

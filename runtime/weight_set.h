@@ -23,13 +23,14 @@ class WeightSet {
  public:
   /// Uploads `weights` (spec order) and runs the weight program; what only that program reads is
   /// freed again. Throws Error(kUser) on a count or size that is wrong, Error(kDevice).
-  WeightSet(const EngineParts& engine, std::span<const HostTensor> weights);
+  WeightSet(const EngineParts& engine, std::span<const HostTensor> weights,
+            WeightSource source = {});
 
   /// The set for weights of which those numbered in `changed` differ from `old`'s. Copies and
   /// computes what depends on them and shares the rest with `old`, which stays as it is. Off a
   /// host-pointer device, only the data of `old.plan_change(…).needed` is read.
   WeightSet(const EngineParts& engine, const WeightSet& old, std::span<const HostTensor> weights,
-            std::span<const uint32_t> changed);
+            std::span<const uint32_t> changed, WeightSource source = {});
 
   /// What a set for other bytes of the weights `changed` makes anew.
   WeightPlan plan_change(const EngineSpec& spec, std::span<const uint32_t> changed) const;
@@ -53,7 +54,7 @@ class WeightSet {
   struct Making;
 
   void make(const EngineParts& engine, const WeightPlan& plan, const WeightSet* old,
-            std::span<const HostTensor> weights);
+            std::span<const HostTensor> weights, WeightSource source);
   void place_kept(Making& making);
   void place_temporaries(Making& making);
   void run_program(const EngineParts& engine, const Making& making) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/error.h"
 #include "runtime/recorder.h"
 
 namespace tv {
@@ -12,19 +13,46 @@ constexpr int64_t kStagingBytes = 32 << 20;
 
 }  // namespace
 
-WeightUpload::WeightUpload(Device& device) : device_(device) {}
+WeightUpload::WeightUpload(Device& device, WeightSource source) : device_(device) {
+  if (!source.on_cuda) return;
+  link_ = source.link ? source.link : device.cuda_link();
+  stream_ = static_cast<CuStream>(source.stream);
+  if (!link_) throw Error(ErrorKind::kDevice, "[weights] CUDA's memory is not to be reached");
+}
+
+void WeightUpload::make_staging() {
+  if (link_ && !shared_) {
+    const CudaScope scope(link_->cuda(), link_->context());
+    shared_ = SharedBuffer(device_, link_->cuda(), kStagingBytes);
+  } else if (!link_ && !staging_) {
+    staging_ = Allocation(device_, kStagingBytes, MemoryUse::kUpload);
+  }
+}
+
+void WeightUpload::read(const void* src, int64_t bytes) {
+  if (!link_) {
+    std::memcpy(static_cast<char*>(staging_.host()) + used_, src, static_cast<size_t>(bytes));
+    return;
+  }
+  const CudaScope scope(link_->cuda(), link_->context());
+  const CuResult result = link_->cuda().cuMemcpyDtoDAsync(
+      shared_.cuda() + static_cast<CuDevicePtr>(used_), reinterpret_cast<CuDevicePtr>(src),
+      static_cast<size_t>(bytes), stream_);
+  if (result == kCuSuccess) return;
+  throw Error(ErrorKind::kDevice, "[weights] cuMemcpyDtoDAsync failed: " +
+                                      cuda_result_name(link_->cuda(), result));
+}
 
 void WeightUpload::add(const Allocation& dst, int64_t offset, const void* src, int64_t bytes) {
-  if (dst.host() && device_.host_pointers()) {
+  if (!link_ && dst.host() && device_.host_pointers()) {
     std::memcpy(static_cast<char*>(dst.host()) + offset, src, static_cast<size_t>(bytes));
     return;
   }
-  if (!staging_) staging_ = Allocation(device_, kStagingBytes, MemoryUse::kUpload);
+  make_staging();
   for (int64_t done = 0; done < bytes;) {
     if (used_ == kStagingBytes) finish();
     const int64_t piece = std::min(kStagingBytes - used_, bytes - done);
-    std::memcpy(static_cast<char*>(staging_.host()) + used_, static_cast<const char*>(src) + done,
-                static_cast<size_t>(piece));
+    read(static_cast<const char*>(src) + done, piece);
     pieces_.push_back({dst.buffer(),
                        {static_cast<VkDeviceSize>(used_), static_cast<VkDeviceSize>(offset + done),
                         static_cast<VkDeviceSize>(piece)}});
@@ -35,10 +63,20 @@ void WeightUpload::add(const Allocation& dst, int64_t offset, const void* src, i
 
 void WeightUpload::finish() {
   if (pieces_.empty()) return;
-  staging_.flush();
+  if (link_) {
+    const CudaScope scope(link_->cuda(), link_->context());
+    const CuResult result = link_->cuda().cuStreamSynchronize(stream_);
+    if (result != kCuSuccess) {
+      throw Error(ErrorKind::kDevice,
+                  "[weights] CUDA failed: " + cuda_result_name(link_->cuda(), result));
+    }
+  } else {
+    staging_.flush();
+  }
+  const VkBuffer staging = link_ ? shared_.buffer() : staging_.buffer();
   run_once(device_, [&](VkCommandBuffer commands) {
     for (const Piece& p : pieces_) {
-      device_.api().vkCmdCopyBuffer(commands, staging_.buffer(), p.dst, 1, &p.region);
+      device_.api().vkCmdCopyBuffer(commands, staging, p.dst, 1, &p.region);
     }
     record_barrier(device_, commands, kCopyWrites, kShaderAccess);
   });

@@ -3,15 +3,17 @@
 
 #include <vector>
 
-#include "runtime/vk_device.h"
+#include "runtime/cuda_link.h"
+#include "runtime/engine.h"
 
 namespace tv {
 
 /// Gathers pieces in one staging buffer and copies them when it is full. Call `finish` at the end.
 class WeightUpload {
  public:
-  explicit WeightUpload(Device& device);
-  /// Copies `bytes` bytes at `src` to `dst` from `offset`.
+  /// Throws Error(kDevice) where the source is CUDA and there is no link to it.
+  WeightUpload(Device& device, WeightSource source);
+  /// Copies `bytes` bytes at `src` (of the source) to `dst` from `offset`.
   void add(const Allocation& dst, int64_t offset, const void* src, int64_t bytes);
   void finish();
 
@@ -20,8 +22,14 @@ class WeightUpload {
     VkBuffer dst;
     VkBufferCopy region;
   };
+  void make_staging();
+  void read(const void* src, int64_t bytes);
+
   Device& device_;
-  Allocation staging_;  // made at the first use
+  CudaLink* link_ = nullptr;  ///< where the source is CUDA
+  CuStream stream_ = nullptr;
+  Allocation staging_;  // one of the two, made at the first use
+  SharedBuffer shared_;
   int64_t used_ = 0;
   std::vector<Piece> pieces_;
 };

@@ -146,7 +146,7 @@ void TorchEngine::refit(const std::vector<at::Tensor>& weights,
                   "[torch_vulkan::Engine] was built with immutable_weights=True and cannot be "
                   "refitted; build it without that setting");
     }
-    weights_.refresh(*engine_, weights, changed);
+    weights_.refresh(*engine_, weights, changed, shared_cuda_device(result_device({}, weights)));
   } catch (const Error& error) {
     rethrow(error);
   }
@@ -159,7 +159,7 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
     const auto plan = plan_for(inputs);
     const at::Device device = result_device(inputs, weights);
     if (device.is_cuda()) {
-      if (engine_->cuda_device() == device.index()) {
+      if (shared_cuda_device(device)) {
         return on_cuda(*plan, inputs, weights, device);
       }
       TORCH_WARN_ONCE("torch_vulkan: ", profile(*engine_->device()).name,
@@ -170,6 +170,11 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
   } catch (const Error& error) {
     rethrow(error);
   }
+}
+
+std::optional<at::Device> TorchEngine::shared_cuda_device(at::Device device) {
+  if (!device.is_cuda() || engine_->cuda_device() != device.index()) return std::nullopt;
+  return device;
 }
 
 std::vector<at::Tensor> TorchEngine::empty_outputs(const ShapePlan& plan, at::Device device) {
@@ -210,7 +215,7 @@ std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
                                              const std::vector<at::Tensor>& inputs,
                                              const std::vector<at::Tensor>& weights,
                                              at::Device device) {
-  auto set = weights_.get(*engine_, weights);
+  auto set = weights_.get(*engine_, weights, device);
   const auto& bindings = engine_->spec().inputs;
   // Freed tensors are safe: torch gives their memory away in the order of the stream, which waits
   // for the engine.

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ class TorchEngine : public torch::CustomClassHolder {
   struct ShapePlan;
   std::shared_ptr<const ShapePlan> plan_for(const std::vector<at::Tensor>& inputs);
   std::shared_ptr<const ShapePlan> make_plan(const std::vector<at::Tensor>& inputs) const;
+  /// `device` where it is CUDA's and the engine's own GPU.
+  std::optional<at::Device> shared_cuda_device(at::Device device);
   static std::vector<at::Tensor> empty_outputs(const ShapePlan& plan, at::Device device);
   std::vector<at::Tensor> on_host(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
                                   const std::vector<at::Tensor>& weights, at::Device device);

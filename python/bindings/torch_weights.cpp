@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "python/bindings/torch_border.h"
+#include "python/bindings/torch_cuda.h"
 
 namespace tv::torch_bindings {
 namespace {
@@ -67,13 +68,16 @@ WeightCache::Base WeightCache::nearest(const std::vector<at::Tensor>& weights,
 
 WeightCache::Entry WeightCache::prepare(const Engine& engine,
                                         const std::vector<at::Tensor>& weights,
-                                        const Base& base) const {
+                                        const Base& base,
+                                        std::optional<at::Device> cuda) const {
   const auto& bindings = engine.spec().weights;
   if (weights.size() != bindings.size()) {
     throw Error(ErrorKind::kUser, "[torch_vulkan::execute] number of weights; got " +
                                       std::to_string(weights.size()) + ", want " +
                                       std::to_string(bindings.size()));
   }
+  WeightSource source;
+  if (cuda) source = {.on_cuda = true, .stream = current_cuda_stream(cuda->index())};
   std::vector<bool> read(weights.size(), true);
   if (base.entry) read = engine.weights_read(*base.entry->set, base.changed);
   Entry entry;
@@ -88,7 +92,8 @@ WeightCache::Entry WeightCache::prepare(const Engine& engine,
       addresses.push_back({nullptr, bytes});
       continue;
     }
-    hosts.push_back(to_host(weight, to_torch(bindings[i].dtype)));
+    const at::ScalarType dtype = to_torch(bindings[i].dtype);
+    hosts.push_back(cuda ? to_cuda(weight, dtype, *cuda) : to_host(weight, dtype));
     // A set may read the tensors' own memory: what must not change is copied.
     if (immutable_) hosts.back() = hosts.back().clone();
     if (host_tensor(hosts.back()).size_bytes != bytes) {
@@ -98,8 +103,8 @@ WeightCache::Entry WeightCache::prepare(const Engine& engine,
     entry.kept.push_back(hosts.back().storage());
     addresses.push_back(host_tensor(hosts.back()));
   }
-  entry.set = base.entry ? engine.update_weights(*base.entry->set, addresses, base.changed)
-                         : engine.prepare_weights(addresses);
+  entry.set = base.entry ? engine.update_weights(*base.entry->set, addresses, base.changed, source)
+                         : engine.prepare_weights(addresses, source);
   if (!profile(*engine.device()).host_pointers) entry.kept.clear();
   return entry;
 }
@@ -116,11 +121,12 @@ WeightCache::EntryPtr WeightCache::add(Entry entry, const std::vector<at::Tensor
 }
 
 std::shared_ptr<const WeightSet> WeightCache::get(const Engine& engine,
-                                                  const std::vector<at::Tensor>& weights) {
+                                                  const std::vector<at::Tensor>& weights,
+                                                  std::optional<at::Device> cuda) {
   std::lock_guard lock(mutex_);
   if (immutable_ && !entries_.empty()) return set_of(entries_.front());
   if (!immutable_ && !all_versioned(weights)) {
-    return set_of(std::make_shared<const Entry>(prepare(engine, weights, {})));
+    return set_of(std::make_shared<const Entry>(prepare(engine, weights, {}, cuda)));
   }
   if (!immutable_) {
     for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -129,17 +135,17 @@ std::shared_ptr<const WeightSet> WeightCache::get(const Engine& engine,
       return set_of(entries_.front());
     }
   }
-  Entry entry = prepare(engine, weights, nearest(weights, {}));
+  Entry entry = prepare(engine, weights, nearest(weights, {}), cuda);
   entries_.remove_if([&](const EntryPtr& old) { return is_stale(*old, weights); });
   return set_of(add(std::move(entry), weights));
 }
 
 void WeightCache::refresh(const Engine& engine, const std::vector<at::Tensor>& weights,
-                          const std::vector<int64_t>& changed) {
+                          const std::vector<int64_t>& changed, std::optional<at::Device> cuda) {
   std::lock_guard lock(mutex_);
   if (!all_versioned(weights)) return;  // read again for every call
   if (changed.empty() && !entries_.empty() && matches(*entries_.front(), weights)) return;
-  Entry entry = prepare(engine, weights, nearest(weights, changed));
+  Entry entry = prepare(engine, weights, nearest(weights, changed), cuda);
   entries_.remove_if([&](const EntryPtr& old) {
     return matches(*old, weights) || is_stale(*old, weights);
   });

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "runtime/engine.h"
@@ -23,11 +24,12 @@ class WeightCache {
   /// fewest weights, where only they and what depends on them are read. Inference tensors carry no
   /// version: they are prepared again for every call unless the cache is immutable.
   std::shared_ptr<const WeightSet> get(const Engine& engine,
-                                       const std::vector<at::Tensor>& weights);
+                                       const std::vector<at::Tensor>& weights,
+                                       std::optional<at::Device> cuda = {});
   /// Prepares `weights` now. Those numbered in `changed` are read again though their version is
   /// that of an older set. On an error the older sets stand.
   void refresh(const Engine& engine, const std::vector<at::Tensor>& weights,
-               const std::vector<int64_t>& changed);
+               const std::vector<int64_t>& changed, std::optional<at::Device> cuda = {});
   void clear();
   int64_t size() const;
 
@@ -59,7 +61,7 @@ class WeightCache {
   static bool is_stale(const Entry& entry, const std::vector<at::Tensor>& weights);
   Base nearest(const std::vector<at::Tensor>& weights, const std::vector<int64_t>& changed) const;
   Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights,
-                const Base& base) const;
+                const Base& base, std::optional<at::Device> cuda) const;
   EntryPtr add(Entry entry, const std::vector<at::Tensor>& weights);
 
   const bool immutable_, truncate_;

@@ -199,6 +199,22 @@ TEST_F(CudaInterop, MemoryThatItAllocatesIsUsedInPlace) {
   EXPECT_EQ(link_->imports().find(memory, 64), 0U);
 }
 
+TEST_F(CudaInterop, WeightsAreReadOnTheDeviceInTheOrderOfTheStream) {
+  open();
+  constexpr int64_t kMany = 9'000'001;  // more than one staging buffer holds
+  make_engine(kMany);
+  std::vector<float> w(kMany, -1), x(kMany, 2), y(kMany);
+  const CuStream stream = mock_->stream(0);
+  mock_->enqueue(stream, [&] { std::fill(w.begin(), w.end(), 11.0F); });
+  const HostTensor tensors[] = {host(w)};
+  const WeightSource source{.on_cuda = true, .stream = stream, .link = link_.get()};
+  const auto set = engine_->prepare_weights(tensors, source);
+  std::fill(w.begin(), w.end(), 0.0F);  // read already
+  run(set, x.data(), y.data(), stream);
+  mock_->drain(stream);
+  expect(y.data(), 2 * 7 + 33);
+}
+
 TEST_F(CudaInterop, CallsWithTheSameAddressesAreNotRecordedAgain) {
   open();
   make_engine(64);
