@@ -10,6 +10,7 @@ from .device_list import Device, cuda_report, devices
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .inputs import Input
+from .profiling import Profile, profile
 from .program import Program, compile, engines
 from .registration import register
 from .saving import load, save
@@ -17,9 +18,9 @@ from .settings import Settings
 
 __version__ = "0.1.0"
 __all__ = [
-    "Device", "DeviceError", "Engine", "Input", "Program", "Settings", "UnsupportedError",
-    "compilations", "compile", "cuda_report", "devices", "engines", "load", "mem_pool",
-    "save", "supported_ops",
+    "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
+    "UnsupportedError", "compilations", "compile", "cuda_report", "devices", "engines", "load",
+    "mem_pool", "profile", "save", "supported_ops",
 ]
 
 
