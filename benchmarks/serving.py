@@ -6,6 +6,7 @@ before and after each call, as a model has it of which one part is compiled. Tim
 clock, from the first copy to the end of the last.
 """
 
+import resource
 import statistics
 import time
 import warnings
@@ -140,6 +141,7 @@ class Row:
             theirs = self.model(**self.inputs)[0].float()
             row["difference"] = ((ours - theirs).abs().max() / theirs.abs().max()).item()
         row["torch"] = torch.__version__
+        row["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return row
 
 
