@@ -80,7 +80,8 @@ def main():
     with torch.no_grad():
         x = torch.randn(16, device=options.device)
         show("eager", lambda: torch.relu(x))
-        show("aot_eager", lambda f=compiled(lambda t: torch.relu(t), "aot_eager", x)[0]: f(x))
+        plain, _ = compiled(lambda t: torch.relu(t), "aot_eager", x)
+        show("aot_eager", lambda: plain(x))
         fast, calls = compiled(lambda t: torch.relu(t), "vulkan", x)
         show("vulkan", lambda: fast(x))
         engine = calls[0].engine
@@ -96,8 +97,8 @@ def main():
         _, (single,) = compiled(one, "vulkan", x)
         with_all = show(f"execute, {len(weights)} weights",
                         lambda: execute([x], weights, few.engine))
-        with_one = show("execute, 1 weight",
-                        lambda w=list(one.parameters()): execute([x], w, single.engine))
+        weight = list(one.parameters())
+        with_one = show("execute, 1 weight", lambda: execute([x], weight, single.engine))
         print(f"{len(weights)} weights cost {with_all - with_one:.1f} µs more than one")
 
 

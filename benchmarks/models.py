@@ -203,12 +203,12 @@ def compare(options):
 
     cuda = options.device == "cuda"
     precisions = options.precision or (["tf32", "fp32", "fp16"] if cuda else ["fp32"])
-    cases = {name: [(batch, precision) for batch in options.batch or ((1, 16) if cuda else (1,))
-                    for precision in precisions]
-             for name in chosen(options) if options.only or name not in ("BERT-base, mask",
-                                                                         "YOLOv5s")}
+    cases = [(name, batch, precision) for name in chosen(options)
+             if options.only or name not in ("BERT-base, mask", "YOLOv5s")
+             for batch in options.batch or ((1, 16) if cuda else (1,)) for precision in precisions]
     settings = {"device": options.device, "reduced": options.reduced, "level": options.level,
-                "rounds": options.rounds, "timeout": options.timeout or (300 if cuda else 3600),
+                "rounds": options.rounds, "together": options.together or (12 if cuda else 1),
+                "timeout": options.timeout or (300 if cuda else 3600),
                 "ways": options.ways or serving.ways(options.device),
                 "roofline": str(options.roofline) if options.roofline else None}
     rows = []
@@ -240,6 +240,8 @@ def main():
     parser.add_argument("--reduced", action="store_true", help="the small sizes that the tests use")
     parser.add_argument("--no-gradients", action="store_true")
     parser.add_argument("--rounds", type=int, default=5, help="of ten timed calls each")
+    parser.add_argument("--together", type=int,
+                        help="rows whose processes build side by side; default: 12 on CUDA, else 1")
     parser.add_argument("--level", type=int, default=3, help="optimization_level of the engines")
     parser.add_argument("--roofline", type=Path, help="plot the dispatches of the last row here")
     parser.add_argument("--timeout", type=int, help="seconds for one row of --check, else for all")

@@ -1,6 +1,6 @@
 """An engine's dispatches against the device's roofs: FLOP/s over FLOPs per byte, one dot each.
 
-Times are the device's own (Engine.profile), bytes those of the operands, FLOPs torch's own count by
+Times are the device's own (tv.profile), bytes those of the operands, FLOPs torch's own count by
 module (torch.utils.flop_counter), shared among the module's dispatches that take the most time. The
 roofs are what torch reaches on the same device: a large matmul and a large copy.
 """
@@ -52,20 +52,14 @@ def flops_by_module(model, inputs):
 
 
 def measure(row):
-    """The dispatches of the row's engines with their FLOPs."""
-    import torch
-
+    """The dispatches of one call with their FLOPs."""
     import torch_vulkan as tv
 
     counted = flops_by_module(row.model, row.inputs)
-    layers = []
-    for call in row.vulkan_calls:
-        engine = tv.Engine(call.vke(), call.engine.device() or None)
-        info = engine.info()
-        engine.set_weights([_some(b) for b in info["weights"]])
-        layers += engine.profile([_some(b) for b in info["inputs"]], runs=20)
+    with tv.profile(runs=20) as profile:
+        row.calls["vulkan"](**row.inputs)
     by_module = defaultdict(list)
-    for layer in layers:
+    for layer in profile.layers:
         layer["flops"] = 0
         by_module[layer["module_path"]].append(layer)
     for path, found in by_module.items():
@@ -73,27 +67,18 @@ def measure(row):
         matches = [f for p, f in counted.items() if p and path and (
             p == path or p.endswith("." + path) or path.endswith("." + p))]
         heavy["flops"] = max(matches, default=0)
-    return layers, torch
-
-
-def _some(binding):
-    """A tensor for a binding: what the values are does not change the time."""
-    import torch
-
-    dtype = getattr(torch, binding["dtype"])
-    shape = [int(d) for d in binding["shape"]]
-    return (torch.randn(shape) * 0.02).to(dtype) if dtype.is_floating_point else (
-        torch.ones(shape, dtype=dtype))
+    return profile.layers
 
 
 def draw(row, path):
     """Writes the plot of one row; its key goes into the file's name where there are several."""
     import matplotlib
+    import torch
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    layers, torch = measure(row)
+    layers = measure(row)
     dtype = torch.float16 if row.precision == "fp16" else torch.float32
     peak, rate = roofs(row.device, dtype)
     figure, axes = pyplot.subplots(figsize=(9, 6))

@@ -6,7 +6,7 @@ before and after each call, as a model has it of which one part is compiled. Tim
 clock, from the first copy to the end of the last.
 """
 
-import contextlib
+import resource
 import statistics
 import time
 import warnings
@@ -52,15 +52,12 @@ class Row:
 
     def build(self, names):
         """Compiles and warms these ways; one that fails is noted and left out."""
-        import torch
-
         set_precision(self.precision)
         for name in names:
             if name not in self.options["ways"]:
                 continue
             start = time.perf_counter()
             try:
-                torch._dynamo.reset()
                 call = self._compile(name)
                 for _ in range(3):
                     output = self._step(call, "serving")
@@ -139,16 +136,17 @@ class Row:
         row["dispatches"] = sum(call.record.dispatches for call in self.vulkan_calls)
         row["failures"] = self.failures
         if "vulkan" in self.calls and "eager" in self.calls:
+            ours = self.calls["vulkan"](**self.inputs)[0].float()
             set_precision("fp32")
-            ours, theirs = (call(**self.inputs)[0].float() for call in (
-                self.calls["vulkan"], self.model))
+            theirs = self.model(**self.inputs)[0].float()
             row["difference"] = ((ours - theirs).abs().max() / theirs.abs().max()).item()
         row["torch"] = torch.__version__
+        row["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return row
 
 
-def work(name, cases, options, pipe):
-    """A process: builds the rows of one network, says so, and times them when it is told to."""
+def work(case, options, pipe):
+    """A process: builds what torch compiles, says so, and does the rest when it is told to."""
     warnings.filterwarnings("ignore")
     import torch
 
@@ -156,77 +154,78 @@ def work(name, cases, options, pipe):
 
     from networks import NETWORKS
 
-    rows = []
-    with torch.no_grad():
-        if options["device"] == "cuda":
-            torch_vulkan.cuda_memory.allocate_shareable()
-        for batch, precision in cases:
-            try:
-                row = Row(NETWORKS[name], batch, precision, options)
-                row.build(["eager", "inductor", "inductor+graphs"])
-                rows.append(row)
-            except Exception as error:
-                pipe.send({"network": name, "batch": batch, "precision": precision,
-                           "failures": {"all": f"{type(error).__name__}: {error}"[:500]}})
-        pipe.send("ready")
-        pipe.recv()
-        for row in rows:
-            try:
-                row.build(["vulkan"])
-                pipe.send(row.time())
-                if options["roofline"]:
-                    import roofline
+    name, batch, precision = case
+    # A row where Dynamo gave up would time eager under another name.
+    torch._dynamo.config.fail_on_recompile_limit_hit = True
+    try:
+        with torch.no_grad():
+            if options["device"] == "cuda":
+                torch_vulkan.cuda_memory.allocate_shareable()
+            row = Row(NETWORKS[name], batch, precision, options)
+            row.build(["eager", "inductor", "inductor+graphs"])
+            pipe.send("ready")
+            pipe.recv()
+            row.build(["vulkan"])
+            pipe.send(row.time())
+            if options["roofline"]:
+                import roofline
 
-                    roofline.draw(row, options["roofline"])
-            except Exception as error:
-                pipe.send(row.key | {"failures": {"all": f"{type(error).__name__}: {error}"[:500]}})
+                roofline.draw(row, options["roofline"])
+    except Exception as error:
+        pipe.send({"network": name, "batch": batch, "precision": precision,
+                   "failures": {"all": f"{type(error).__name__}: {error}"[:500]}})
     pipe.send("done")
 
 
-def _receive(process, pipe, deadline, want, rows, on_row):
-    """Rows until `want` comes; False where the process died or the time is over."""
+def _receive(process, pipe, deadline, wanted, on_row):
+    """Hands rows on until one of the messages `wanted` comes, and returns it; None where the
+    process died or the time is over."""
     while True:
-        while not pipe.poll(0.2):
+        while not pipe.poll(0.1):
             if not process.is_alive() or time.monotonic() > deadline:
-                return False
-        with contextlib.suppress(EOFError):
+                return None
+        try:
             message = pipe.recv()
-            if message == want:
-                return True
-            rows.append(message)
-            on_row(message)
-            continue
-        return False
+        except EOFError:
+            return None
+        if message in wanted:
+            return message
+        on_row(message)
 
 
-def run(cases_by_network, options, on_row):
-    """All rows. Networks are built side by side on CUDA, and timed one after another."""
+def _wave(cases, options, deadline, on_row):
+    """Rows whose processes build side by side, and are timed one after another."""
     import multiprocessing
 
     context = multiprocessing.get_context("spawn")
-    deadline = time.monotonic() + options["timeout"]
-    rows, workers = [], []
-    together = len(cases_by_network) if options["device"] == "cuda" else 1
-    names = list(cases_by_network)
-    for first in range(0, len(names), together):
-        workers = []
-        for name in names[first:first + together]:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=work, daemon=False,
-                                      args=(name, cases_by_network[name], options, theirs))
-            process.start()
-            theirs.close()
-            workers.append((name, process, ours))
-        alive = [w for w in workers if _receive(w[1], w[2], deadline, "ready", rows, on_row)]
-        for name, process, pipe in alive:
+    workers = []
+    for case in cases:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=work, args=(case, options, theirs))
+        process.start()
+        theirs.close()
+        workers.append((case, process, ours))
+    states = [_receive(process, pipe, deadline, ("ready", "done"), on_row)
+              for _, process, pipe in workers]
+    for state, (case, process, pipe) in zip(states, workers, strict=True):
+        if state == "ready":
             pipe.send("go")
-            if not _receive(process, pipe, deadline, "done", rows, on_row):
-                on_row({"network": name, "failures": {"all": "no answer in time, or a crash"}})
-        for _, process, _ in workers:
-            process.join(5)
-            if process.is_alive():
-                process.kill()
-    return rows
+            state = _receive(process, pipe, deadline, ("done",), on_row)
+        if state is None:
+            on_row(dict(zip(("network", "batch", "precision"), case, strict=True)) | {
+                "failures": {"all": "no answer in time, or a crash"}})
+    for _, process, _ in workers:
+        process.join(5)
+        if process.is_alive():
+            process.kill()
+
+
+def run(cases, options, on_row):
+    """All rows, `options["together"]` at a time: building takes most of the time and many cores,
+    and only where nothing else runs are times worth something."""
+    deadline = time.monotonic() + options["timeout"]
+    for first in range(0, len(cases), options["together"]):
+        _wave(cases[first:first + options["together"]], options, deadline, on_row)
 
 
 def geomean(values):

@@ -88,10 +88,7 @@ void Context::read_outputs(std::span<const HostTensor> outputs, const ShapePlan&
   }
 }
 
-Context::~Context() {
-  if (!vulkan_usable() || device_.lost()) return;
-  device_.wait(submission_);
-}
+Context::~Context() { device_.settle(submission_); }
 
 bool Context::idle() const { return !staged_outputs_ && device_.finished(submission_); }
 

@@ -33,10 +33,7 @@ CudaLink::CudaLink(Device& device, const CudaApi& cuda, CuContext context, int o
       ordinal_(ordinal),
       imports_(device, cuda) {}
 
-CudaLink::~CudaLink() {
-  if (!vulkan_usable()) return;
-  device_.wait_submitted();
-}
+CudaLink::~CudaLink() { device_.settle(); }
 
 std::unique_ptr<CudaLink> CudaLink::open(Device& device, const CudaApi& cuda,
                                          std::vector<std::string>& report, CudaOrderMode mode) {

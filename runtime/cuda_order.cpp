@@ -43,7 +43,7 @@ CudaOrder::CudaOrder(Device& device, const CudaApi& cuda, CudaOrderMode mode)
 
 CudaOrder::~CudaOrder() {
   if (!vulkan_usable()) return;
-  device_.wait_submitted();
+  device_.settle();
   if (left_.cuda) cuda_.cuDestroyExternalSemaphore(left_.cuda);
   for (auto& [stream, state] : streams_) {
     if (state.entered.cuda) cuda_.cuDestroyExternalSemaphore(state.entered.cuda);

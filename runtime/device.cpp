@@ -255,6 +255,14 @@ void Device::wait(uint64_t submission) {
   check(api_.vkWaitSemaphores(api_.device, &info, UINT64_MAX), "run");
 }
 
+void Device::settle(uint64_t submission) noexcept {
+  if (!vulkan_usable() || lost()) return;
+  try {
+    wait(submission);
+  } catch (const Error&) {  // the call that needs the device reports it
+  }
+}
+
 void Device::bind_sparse(VkBuffer buffer, const std::vector<VkSparseMemoryBind>& binds) {
   const OwnedSemaphore done = make_timeline();
   const VkSemaphore semaphore = done.get();

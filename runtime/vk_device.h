@@ -46,6 +46,9 @@ class Device {
   bool finished(uint64_t submission);
   /// Waits for all that was submitted so far; cheap where nothing is under way.
   void wait_submitted() { wait(submitted_.load(std::memory_order_acquire)); }
+  /// The same where nothing may be thrown: what a lost device was doing is over.
+  void settle(uint64_t submission) noexcept;
+  void settle() noexcept { settle(submitted_.load(std::memory_order_acquire)); }
   void wait_idle();
   /// Binds memory to the sparse buffer, and waits. Only where `sparse_binding()`.
   void bind_sparse(VkBuffer buffer, const std::vector<VkSparseMemoryBind>& binds);

@@ -5,6 +5,7 @@
 
 #include "python/bindings/torch_border.h"
 #include "python/bindings/torch_cuda.h"
+#include "python/bindings/torch_profile.h"
 
 namespace tv::torch_bindings {
 namespace {
@@ -158,6 +159,7 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
   try {
     const auto plan = plan_for(inputs);
     const at::Device device = result_device(inputs, weights);
+    if (const int64_t runs = profile_runs) time_layers(*plan, inputs, weights, device, runs);
     if (device.is_cuda()) {
       if (shared_cuda_device(device)) {
         return on_cuda(*plan, inputs, weights, device);
@@ -209,6 +211,22 @@ std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan,
     for (at::Tensor& output : outputs) output = output.to(device);
   }
   return outputs;
+}
+
+void TorchEngine::time_layers(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
+                              const std::vector<at::Tensor>& weights, at::Device device,
+                              int64_t runs) {
+  const auto set = weights_.get(*engine_, weights, shared_cuda_device(device));
+  std::vector<at::Tensor> held;
+  std::vector<HostTensor> input_memory, output_memory;
+  for (const at::Tensor& input : inputs) {
+    held.push_back(to_host(input, to_torch(engine_->spec().inputs[held.size()].dtype)));
+    input_memory.push_back(host_tensor(held.back()));
+  }
+  const std::vector<at::Tensor> outputs = empty_outputs(plan, at::kCPU);
+  for (const at::Tensor& output : outputs) output_memory.push_back(host_tensor(output));
+  add_profile(vke_, engine_->profile(*set, plan.symbols, input_memory, output_memory,
+                                     static_cast<int>(runs)));
 }
 
 std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,

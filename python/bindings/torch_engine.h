@@ -56,6 +56,9 @@ class TorchEngine : public torch::CustomClassHolder {
   std::shared_ptr<const ShapePlan> make_plan(const std::vector<at::Tensor>& inputs) const;
   /// `device` where it is CUDA's and the engine's own GPU.
   std::optional<at::Device> shared_cuda_device(at::Device device);
+  /// Runs layer by layer and hands the times to whoever listens (torch_profile.h).
+  void time_layers(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
+                   const std::vector<at::Tensor>& weights, at::Device device, int64_t runs);
   static std::vector<at::Tensor> empty_outputs(const ShapePlan& plan, at::Device device);
   std::vector<at::Tensor> on_host(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
                                   const std::vector<at::Tensor>& weights, at::Device device);

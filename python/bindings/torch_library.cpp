@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include "python/bindings/torch_engine.h"
+#include "python/bindings/torch_profile.h"
 
 namespace {
 
@@ -58,6 +59,10 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.def(
       "execute(Tensor[] inputs, Tensor[] weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
+  // tv.profile's: from now on each dispatch of a call is timed so often; 0: no more.
+  m.def("set_profile_runs(int runs) -> ()",
+        [](int64_t runs) { tv::torch_bindings::profile_runs = runs; });
+  m.def("take_profiles() -> (Tensor[], Tensor[])", &tv::torch_bindings::take_profiles);
 }
 
 // One kernel for every backend, and for a call without any tensor.

@@ -10,6 +10,7 @@ from .device_list import Device, cuda_report, devices
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .inputs import Input
+from .profiling import Profile, profile
 from .program import Program, compile, engines
 from .refit import refit
 from .registration import register
@@ -18,9 +19,9 @@ from .settings import Settings
 
 __version__ = "0.1.0"
 __all__ = [
-    "Device", "DeviceError", "Engine", "Input", "Program", "Settings", "UnsupportedError",
-    "compilations", "compile", "cuda_report", "devices", "engines", "load", "mem_pool", "refit",
-    "save", "supported_ops",
+    "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
+    "UnsupportedError", "compilations", "compile", "cuda_report", "devices", "engines", "load",
+    "mem_pool", "profile", "refit", "save", "supported_ops",
 ]
 
 

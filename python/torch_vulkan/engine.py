@@ -129,7 +129,11 @@ class Engine:
         arrays, tensors, symbols, outputs = self._bound(inputs)
         self._engine.run(self._weights[1], symbols, [_address(t) for t in tensors],
                          [_address(t) for t in outputs.values()])
-        return {name: t.numpy() if arrays else t for name, t in outputs.items()}
+        if arrays:
+            return {name: t.numpy() for name, t in outputs.items()}
+        given = [*inputs.values()] if isinstance(inputs, Mapping) else inputs
+        device = next((t.device for t in given if not t.is_cpu), None)
+        return {name: t if device is None else t.to(device) for name, t in outputs.items()}
 
     def profile(self, inputs: Mapping[str, object] | Sequence[object], runs: int = 20
                 ) -> list[dict]:

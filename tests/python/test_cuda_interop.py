@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import torch_vulkan as tv
-from torch_vulkan import cuda_memory, device_list
+from torch_vulkan import cuda_memory, device_list, engine_call
 from torch_vulkan._native import C
 
 
@@ -271,6 +271,15 @@ def test_tensors_of_another_device():
     fast = compiled(lambda x, scale: chain(x) * scale)
     x, scale = torch.randn(31, 17, device="cuda"), torch.tensor(3.0)
     torch.testing.assert_close(fast(x, scale), chain(x) * scale)
+
+
+def test_a_stand_alone_engine_answers_on_the_device_of_its_inputs():
+    calls = []
+    x = torch.randn(5, 7, device="cuda")
+    with engine_call.collected(calls):
+        compiled(chain)(x)
+    (y,) = tv.Engine(calls[0].vke(), calls[0].engine.device()).run([x]).values()
+    torch.testing.assert_close(y, chain(x))
 
 
 @pytest.mark.parametrize("mode", ["semaphores", "staged", "host"])

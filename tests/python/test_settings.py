@@ -34,6 +34,17 @@ def built_calls(function, *args, **options):
     return got, calls
 
 
+def test_the_cost_of_switching_between_cuda_and_vulkan():
+    """Only CUDA tensors pay it, and a size that the user chose stands for itself."""
+    def nodes(on_cuda, **options):
+        return json.loads(Settings.from_options(options).compiler_json(on_cuda=on_cuda))[
+            "switch_nodes"]
+
+    assert nodes(False) == 1 and nodes(True) == 40
+    assert nodes(True, min_block_size=2) == 1
+    assert nodes(True, require_full_compilation=True) == 1
+
+
 # --- names and values ---
 
 @pytest.mark.parametrize("name, message", [

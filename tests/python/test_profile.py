@@ -1,0 +1,83 @@
+"""Times of layers: Engine.profile and tv.profile."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
+from torch_vulkan import engine_call
+
+from helpers import vulkan
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(37, 29), nn.ReLU(), nn.Linear(29, 11), nn.Softmax(-1)).eval()
+
+
+def test_engine_profile():
+    module, x, calls = model(), torch.randn(5, 37), []
+    with torch.no_grad(), engine_call.collected(calls):
+        wanted = vulkan(module)(x)
+    engine = tv.Engine(calls[0].vke())
+    parameters = {tuple(p.shape): p.detach() for p in module.parameters()}
+    engine.set_weights([parameters[tuple(w["shape"])] for w in engine.info()["weights"]])
+    layers = engine.profile([x], runs=3)
+    assert [layer["name"] for layer in layers] == [
+        layer["name"] for layer in engine.info()["layers"]]
+    assert all(layer["time_us"] > 0 and layer["bytes"] > 0 for layer in layers)
+    (got,) = engine.run([x]).values()
+    torch.testing.assert_close(got, wanted)
+
+
+def test_engine_profile_refuses():
+    calls = []
+    with torch.no_grad(), engine_call.collected(calls):
+        vulkan(torch.relu)(torch.randn(3))
+    engine = tv.Engine(calls[0].vke())
+    with pytest.raises(ValueError, match="runs: got 0"):
+        engine.profile([torch.randn(3)], runs=0)
+    with pytest.raises(ValueError, match="want 3"):
+        engine.profile([torch.randn(4)])
+
+
+def test_profile_of_a_program(tmp_path):
+    module, x = model(), torch.randn(5, 37)
+    fast = vulkan(module)
+    with torch.no_grad():
+        wanted = fast(x)
+        with tv.profile(fast, runs=2) as p:
+            torch.testing.assert_close(fast(x), wanted)
+            fast(x)
+        count = len(p.layers)
+        fast(x)
+        with tv.profile(fast, runs=1) as q:
+            fast(x)
+    assert {layer["call"] for layer in p.layers} == {0, 1} and count == 2 * len(q.layers)
+    assert len(p.layers) == count, "calls after the block are not in it"
+    assert p.time_us == pytest.approx(sum(layer["time_us"] for layer in p.layers)) and p.time_us > 0
+    lines = p.table().splitlines()
+    assert len(lines) == count + 2 and len(p.table(1).splitlines()) == 3
+    assert p.layers[0]["tactic"] in p.table()
+
+    p.save(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert [e["name"] for e in events] == [layer["name"] for layer in p.layers]
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in zip(events, events[1:]))
+    p.save(tmp_path / "layers.svg")
+    bars = ET.parse(tmp_path / "layers.svg").getroot().findall("{http://www.w3.org/2000/svg}rect")
+    assert len(bars) == count
+    with pytest.raises(ValueError, match="want .json or .svg"):
+        p.save(tmp_path / "layers.png")
+
+
+def test_nothing_ran():
+    with tv.profile() as p:
+        torch.relu(torch.randn(3))
+    assert p.layers == [] and "0 layers" in p.table()
+    with pytest.raises(ValueError, match="runs=0"):
+        with tv.profile(runs=0):
+            pass
