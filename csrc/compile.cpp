@@ -3,6 +3,7 @@
 #include "csrc/debug_dump.h"
 #include "csrc/lowering/lower.h"
 #include "csrc/passes/canonicalise.h"
+#include "csrc/passes/choose_channels_last.h"
 #include "csrc/passes/choose_layouts.h"
 #include "csrc/passes/fold.h"
 #include "csrc/passes/fold_batch_norm.h"
@@ -49,6 +50,10 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   after("fuse");
   graph = place_outputs(std::move(graph), settings, device);
   after("place_outputs");
+  if (wants_channels_last(device)) {
+    graph = choose_channels_last(std::move(graph));
+    after("choose_channels_last");
+  }
 
   LoweringReport report;
   EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});
