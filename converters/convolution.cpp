@@ -66,8 +66,12 @@ Tactic reference_tactic(const NodeContext& c, const ConvShape& s) {
 
 void convert(const NodeContext& c, Builder& b) {
   const ConvShape s = conv_shape(c, b);
-  b.emit({conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s), tiled_tactic(c, s),
-          reference_tactic(c, s)});
+  std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s)};
+  for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
+  for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
+  tactics.push_back(tiled_tactic(c, s));
+  tactics.push_back(reference_tactic(c, s));
+  b.emit(std::move(tactics));
 }
 
 bool constant_list(const Node& node, const char* name) {
@@ -116,6 +120,11 @@ std::vector<Graph> examples() {
         example(d, {1, 64, 9, 9}, {24, 64, 3, 3}, {1, 1}, {1, 1}, false, 1, {1, 24, 9, 9}));
     graphs.push_back(
         example(d, {1, 3, 17, 17}, {24, 3, 3, 3}, {2, 2}, {1, 1}, false, 1, {1, 24, 9, 9}));
+    // Images and rows that go in fours.
+    graphs.push_back(
+        example(d, {2, 64, 8, 8}, {24, 64, 3, 3}, {1, 1}, {1, 1}, false, 1, {2, 24, 8, 8}));
+    graphs.push_back(
+        example(d, {1, 8, 8, 8}, {8, 1, 3, 3}, {1, 1}, {1, 1}, false, 8, {1, 8, 8, 8}));
     graphs.push_back(
         example(d, {1, 8, 9, 9}, {8, 1, 3, 3}, {2, 2}, {1, 1}, false, 8, {1, 8, 5, 5}));
     graphs.push_back(example(d, {1, 8, 5, 5}, {8, 4, 3, 3}, {2, 2}, {1, 1}, true, 1, {1, 4, 9, 9}));

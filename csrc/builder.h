@@ -24,6 +24,9 @@ namespace tv {
 ///   x_store(uint i, x_T v)  likewise, through the fused tail; rounds to nearest even
 ///   x_load4(uint i), x_store4(uint i, x_V v)  elements i … i+3 (i % 4 == 0) the same way; one access
 ///                     where the storage allows, so always usable
+///   x_value(uint i, x_T v), x_put(uint i, x_R r)  the two halves of x_store: what the tail makes of v
+///                     (an x_R), and its store, so that a kernel can read for all of its results before
+///                     it stores one; x_value4, x_put4 with x_V and x_RV likewise
 ///   x_index(uint i)   where element i lies in the storage, counted from the view's offset
 ///   x_raw(uint i), x_raw_store(uint i, v)  element i of the storage (use with strides)
 ///   x_vec4(uint i), x_raw_store4(uint i, v)  elements i … i+3 of the storage (i % 4 == 0), where `vec4`

@@ -34,23 +34,21 @@ void main() {
     [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {
       const uint dk = e % BK, m = e / BK, k = k0 + dk;
       const uint ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
-      float v = 0.0;
-      if (m0 + m < oc_count && k < k_count) {
-        v = float(w_raw(w_base + (m0 + m) * w_oc + ic * w_ic + kh * w_h + kw * w_w));
-      }
-      tile_w[dk][m] = v;
+      // No branch here and below: all loads are in flight together.
+      const bool counts = m0 + m < oc_count && k < k_count;
+      const uint at = w_base + (m0 + m) * w_oc + ic * w_ic + kh * w_h + kw * w_w;
+      const float v = float(w_raw(counts ? at : w_0));
+      tile_w[dk][m] = counts ? v : 0.0;
     }
     [[unroll]] for (uint dk = thread / BN; dk < BK; dk += LOCAL_X / BN) {
       const uint k = k0 + dk;
       const uint ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
-      float v = 0.0;
       uint ih, iw;
       const bool in_rows = conv_source(ih0 + int(kh * dil_h), lhs_h, in_h, ih);
       const bool in_cols = conv_source(iw0 + int(kw * dil_w), lhs_w, in_w, iw);
-      if (k < k_count && pixel < pixels && in_rows && in_cols) {
-        v = float(x_raw(x_base + ic * x_c + ih * x_h + iw * x_w));
-      }
-      tile_x[dk][column] = v;
+      const bool counts = k < k_count && pixel < pixels && in_rows && in_cols;
+      const float v = float(x_raw(counts ? x_base + ic * x_c + ih * x_h + iw * x_w : 0u));
+      tile_x[dk][column] = counts ? v : 0.0;
     }
     barrier();
     [[unroll]] for (uint k = 0u; k < BK; k++) {

@@ -165,14 +165,25 @@ std::string plain_stores(const KernelOperand& x, const std::string& suffix) {
   return text + " }\n";
 }
 
+/// The two halves of a store without a tail.
+std::string plain_values(const std::string& n) {
+  return "#define " + n + "_R " + n + "_T\n#define " + n + "_RV " + n + "_V\n#define " + n + "_value(i, v) (v)\n" +
+         "#define " + n + "_value4(i, v) (v)\n#define " + n + "_put " + n + "_store\n#define " + n +
+         "_put4 " + n + "_store4\n";
+}
+
 std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
   const std::string inputs = parameter_list(x, request, "_load(i)");
   std::string text = plain_stores(x, "_result");
   const std::string type = glsl_type(x.dtype);
-  text += "void " + n + "_store(uint i, " + n + "_T v) { " + type + " r; " + n + "_tail(v" +
-          (inputs.empty() ? "" : ", " + inputs) + ", r); " + n + "_store_result(i, r); }\n";
-  text += "void " + n + "_store4(uint i, " + n + "_V v) {\n";
+  const std::string vector = vector_type(x.dtype);
+  text += "#define " + n + "_R " + type + "\n#define " + n + "_RV " + vector + "\n#define " + n +
+          "_put " + n + "_store_result\n#define " + n + "_put4 " + n + "_store4_result\n";
+  text += type + " " + n + "_value(uint i, " + n + "_T v) { " + type + " r; " + n + "_tail(v" +
+          (inputs.empty() ? "" : ", " + inputs) + ", r); return r; }\n";
+  text += "void " + n + "_store(uint i, " + n + "_T v) { " + n + "_put(i, " + n + "_value(i, v)); }\n";
+  text += vector + " " + n + "_value4(uint i, " + n + "_V v) {\n";
   std::string lanes[4];
   for (size_t k = 0; k < x.program_inputs.size(); ++k) {
     const std::string& input = request.operands.at(x.program_inputs[k]).name;
@@ -180,12 +191,13 @@ std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
     text += "  const " + input + "_V " + a + " = " + input + "_load4(i);\n";
     for (int lane = 0; lane < 4; ++lane) lanes[lane] += ", " + a + "." + "xyzw"[lane];
   }
-  text += "  " + vector_type(x.dtype) + " r; " + type + " t;\n";
+  text += "  " + vector + " r; " + type + " t;\n";
   for (int lane = 0; lane < 4; ++lane) {
     const std::string c(1, "xyzw"[lane]);
     text += "  " + n + "_tail(v." + c + lanes[lane] + ", t); r." + c + " = t;\n";
   }
-  return text + "  " + n + "_store4_result(i, r);\n}\n";
+  return text + "  return r;\n}\nvoid " + n + "_store4(uint i, " + n + "_V v) { " + n + "_put4(i, " + n +
+         "_value4(i, v)); }\n";
 }
 
 }  // namespace
@@ -233,7 +245,7 @@ std::string element_accessors(const KernelOperand& x, const KernelRequest& reque
   if (has_head) text += head_loads(x, request);
   // Storage and value types may differ under a tail; what is read back is the stored value.
   if (!has_head && x.stored && (x.read || !x.write) && !has_tail) text += plain_loads(x);
-  if (x.write) text += has_tail ? tail_stores(x, request) : plain_stores(x, "");
+  if (x.write) text += has_tail ? tail_stores(x, request) : plain_stores(x, "") + plain_values(x.name);
   return text;
 }
 

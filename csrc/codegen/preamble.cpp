@@ -210,7 +210,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   const auto is_indexed = [&](size_t k) {
     const std::string& name = request.operands[k].name;
     if (k >= step.operands.size() || request.program || request.operands[k].program) return true;
-    for (const char* accessor : {"_load", "_store", "_index", "_lane"}) {
+    for (const char* accessor : {"_load", "_store", "_value", "_put", "_index", "_lane"}) {
       if ((defines + body).find(name + accessor) != std::string::npos) return true;
     }
     return false;

@@ -1,0 +1,265 @@
+// Convolutions on matrix units as products of the packed weight with pixels that are gathered as they
+// are needed: 16-bit floats as they are, fp32 in pieces (kernels/matrix.glsl).
+//
+// Layouts: docs/design/0005-convolutions-and-layouts.md.
+
+#include <algorithm>
+#include <cmath>
+
+#include "converters/convolution.h"
+#include "csrc/graph/strided.h"
+
+namespace tv {
+
+namespace {
+
+constexpr int64_t kChunk = 8;  // elements that are gathered together
+constexpr size_t kMostTactics = 10;
+
+/// How operands become what the matrix units multiply.
+struct Pieces {
+  DType input = DType::kF16;
+  int64_t count = 1;  ///< 16-bit pieces of an fp32 operand
+  std::string name() const {
+    const std::string type = input == DType::kF16 ? "f16" : "bf16";
+    return count == 1 ? type : type + "x" + std::to_string(count);
+  }
+  /// Products of two matrices that one product of operands takes.
+  int64_t products() const { return count * (count + 1) / 2; }
+};
+
+/// One way to tile a convolution. Fields are macros of conv_matrix.comp.
+struct Tile {
+  int64_t bm, bn, wm, wn, wk, ks;
+  int64_t sharers() const { return 32 * (bm / wm) * (bn / wn); }
+  int64_t threads() const { return sharers() * wk; }
+  std::string name(const Pieces& pieces) const {
+    const auto text = [](int64_t v) { return std::to_string(v); };
+    return "conv_matrix_" + pieces.name() + "_" + text(bm) + "x" + text(bn) + "_w" + text(wm) + "x" +
+           text(wn) + (wk > 1 ? "x" + text(wk) : "") + "_s" + text(ks);
+  }
+  int64_t shared_bytes(const Pieces& pieces) const {
+    const int64_t stages = bm == wm && bn == wn ? 1 : 2;
+    const int64_t tiles = stages * wk * pieces.count * bn * (ks * 2 + 1);
+    const int64_t sums = wk * (bm / wm) * 16 * (bn / 4 + 1);
+    return 16 * std::max(tiles, sums);
+  }
+};
+
+/// What the tactics of one convolution have in common.
+struct Problem {
+  const NodeContext& c;
+  Builder& b;
+  const ConvShape& s;
+  Pieces pieces;
+  int64_t ic, oc, taps;
+  bool flat;          ///< k runs over (ic, kh, kw) as they come
+  int64_t ic_chunks;  ///< of a tap
+  int64_t steps;      ///< of 16 k
+  Expr columns;
+
+  int64_t share(const Tile& t) const {
+    const int64_t stages = (steps + t.ks - 1) / t.ks;
+    return (stages + t.wk - 1) / t.wk;
+  }
+};
+
+std::string text(int64_t value) { return std::to_string(value); }
+std::string flag(bool value) { return value ? "1" : "0"; }
+
+Problem problem_of(const NodeContext& c, Builder& b, const ConvShape& s, const Pieces& pieces) {
+  Problem q{.c = c, .b = b, .s = s, .pieces = pieces, .ic = *s.ic.constant(),
+            .oc = *s.oc.constant(), .taps = *s.taps().constant()};
+  q.ic_chunks = (q.ic + kChunk - 1) / kChunk;
+  // Where padding each tap to whole chunks would cost more than a fifth.
+  q.flat = q.taps > 1 && q.ic_chunks * kChunk * 5 > q.ic * 6;
+  const int64_t k = q.flat ? q.ic * q.taps : q.ic_chunks * kChunk * q.taps;
+  q.steps = (k + 15) / 16;
+  q.columns = s.n * s.pixels();
+  return q;
+}
+
+std::string refusal(const Problem& q, const Tile& t) {
+  const DeviceProfile& device = q.c.device;
+  if (t.threads() > device.max_workgroup_invocations) {
+    return "workgroups of " + text(t.threads()) + " invocations are not possible";
+  }
+  if (const int64_t bytes = t.shared_bytes(q.pieces); bytes > device.max_shared_bytes) {
+    return "needs " + text(bytes) + " bytes of shared memory; there are " +
+           text(device.max_shared_bytes);
+  }
+  return "";
+}
+
+/// Microseconds that the rule expects: workgroups share compute units, a stage takes at least the
+/// time of a load, products and gathering take theirs. The constants are those of one GPU; only the
+/// order matters.
+double expected_us(const Problem& q, const Tile& t) {
+  const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t units = q.c.device.compute_units > 0 ? q.c.device.compute_units : 64;
+  const int64_t groups = up(typical(q.c.graph, q.columns), t.bn) * up(q.oc, t.bm) *
+                         typical(q.c.graph, q.s.groups);
+  const int64_t pieces = q.pieces.count;
+  const int64_t registers =
+      std::min<int64_t>(255, 56 + t.wm * t.wn / 32 + 8 * t.ks * pieces * (t.wm / 16) +
+                                 t.bn * t.ks * 2 * 8 / t.sharers());
+  const int64_t resident = std::max<int64_t>(
+      1, std::min(65536 / (registers * t.threads()), 200000 / t.shared_bytes(q.pieces)));
+  const int64_t at_once = std::min(resident, up(groups, units));
+  const double rounds = static_cast<double>(up(groups, units * at_once));
+  const double stages = static_cast<double>(q.share(t));
+  const double all = static_cast<double>(at_once * t.wk) * stages * static_cast<double>(t.ks);
+  const double products = all * static_cast<double>(t.bm * t.bn) / 256.0 * 7.0 *
+                          static_cast<double>(q.pieces.products());
+  const double gathering = all * static_cast<double>(t.bn) *
+                           (2.0 + 1.5 * static_cast<double>(pieces - 1));
+  const double clocks = std::max(stages * 700.0, products + gathering) + 800.0 +
+                        static_cast<double>(t.wk * t.bm * t.bn) / 32.0;
+  return rounds * clocks / 1700.0;
+}
+
+Step pack_step(const Problem& q, ValueId packed, const Expr& lines, int64_t k_steps) {
+  const ConvShape& s = q.s;
+  const Expr fragments = s.groups * lines * k_steps;
+  Step step{.kernel = "conv_matrix_pack",
+            .defines = {{"PIECES", text(q.pieces.count)},
+                        {"FLAT", flag(q.flat)},
+                        {"TO_16", q.pieces.input == DType::kF16 ? "tv_to_f16" : "tv_to_bf16"}},
+            .operands = {src("w", s.w), dst("y", packed)},
+            .params = {param("fragments", fragments), param("k_steps", Expr(k_steps)),
+                       param("m_lines", lines), param("oc_count", s.oc), param("ic_count", s.ic),
+                       param("ic_chunks", Expr(q.ic_chunks)), fixed("k_h", s.kernel[1]),
+                       fixed("k_w", s.kernel[2])},
+            .grid = Grid::flat_groups(ceil_div(fragments, 8)),
+            .local_size = {256, 1, 1},
+            .subgroup_size = 32,
+            .matrix = MatrixUnits{.input = q.pieces.input}};
+  add_weight(step, s, "hw");
+  return step;
+}
+
+void add_params(const Problem& q, Step& step) {
+  add_geometry(step, q.s, "hw");
+  if (q.pieces.count > 1) add_weight(step, q.s, "hw");
+  step.params.push_back(param("columns", q.columns));
+  step.params.push_back(param("ic_chunks", Expr(q.ic_chunks)));
+  // Everything that is constant becomes so in the kernel: its addresses are mostly sums of these.
+  for (Param& p : step.params) p.specialise = true;
+}
+
+bool starts_chunk(const Graph& graph, ValueId id) {
+  return mod(layout_of(graph, id).offset * Expr(size_bytes(graph.value(id).dtype)), 16) == Expr(0);
+}
+
+/// Whether the channels of a pixel are neighbours that can be read in chunks.
+bool has_chunks(const Problem& q) {
+  const ConvShape& s = q.s;
+  const auto whole = [](const Expr& stride, const Expr& size) {
+    return size == Expr(1) || mod(stride, kChunk) == Expr(0);
+  };
+  return !q.flat && q.ic % kChunk == 0 && s.x_c == Expr(1) && whole(s.x_n, s.n) &&
+         whole(s.x_at[1], s.in[1]) && whole(s.x_at[2], s.in[2]) && starts_chunk(q.c.graph, s.x);
+}
+
+bool by_fours(const Problem& q) { return mod(q.s.pixels(), 4) == Expr(0); }
+
+Tactic tactic_of(const Problem& q, const Tile& t) {
+  const ConvShape& s = q.s;
+  Tactic tactic{.name = t.name(q.pieces), .refusal = refusal(q, t)};
+  if (!tactic.refusal.empty()) return tactic;
+  const int64_t share = q.share(t), k_steps = share * t.ks * t.wk;
+  const Expr lines = ceil_div(s.oc, t.bm) * (t.bm / 16);
+  const ValueId packed =
+      q.b.scratch("packed", DType::kI32, {s.groups * lines * (k_steps * q.pieces.count * 32 * 4)});
+  tactic.steps.push_back(pack_step(q, packed, lines, k_steps));
+
+  const ValueId y = q.c.node.outputs[0];
+  Operand result = dst("y", y);
+  result.vec4 = by_fours(q) && is_dense(q.c.output().shape, q.b.strides_of(y)) &&
+                starts_chunk(q.c.graph, y);
+  Step step{.kernel = "conv_matrix",
+            .defines = {{"BM", text(t.bm)},
+                        {"BN", text(t.bn)},
+                        {"WM", text(t.wm)},
+                        {"WN", text(t.wn)},
+                        {"WK", text(t.wk)},
+                        {"KS", text(t.ks)},
+                        {"PIECES", text(q.pieces.count)},
+                        {"FLAT", flag(q.flat)},
+                        {"WHOLE_IC", flag(q.ic % kChunk == 0)},
+                        {"P4", flag(by_fours(q))},
+                        {"X_LAST", flag(has_chunks(q))},
+                        {"Y_LAST", flag(q.b.strides_of(y)[1] == Expr(1))},
+                        {"BIAS", flag(s.bias != kNoValue)}},
+            .operands = {src("x", s.x), src("packed", packed), result},
+            .params = {param("share", Expr(share)), param("k_steps", Expr(k_steps)),
+                       param("m_lines", lines)},
+            .grid = {{ceil_div(q.columns, t.bn), ceil_div(s.oc, t.bm), s.groups}},
+            .local_size = {static_cast<uint32_t>(t.threads()), 1, 1},
+            .subgroup_size = 32,
+            .matrix = MatrixUnits{.input = q.pieces.input}};
+  if (q.pieces.count > 1) step.operands.push_back(src("w", s.w));
+  if (s.bias != kNoValue) step.operands.push_back(src("bias", s.bias));
+  add_params(q, step);
+  tactic.steps.push_back(std::move(step));
+  return tactic;
+}
+
+/// What a sweep on one device kept; the rule orders them by the convolution's sizes.
+std::vector<Tile> tiles_16() {
+  return {{16, 16, 16, 16, 8, 4},  {16, 16, 16, 16, 16, 4}, {32, 16, 32, 16, 8, 4},
+          {16, 16, 16, 16, 18, 4}, {16, 32, 16, 32, 9, 4},  {32, 16, 32, 16, 16, 4},
+          {16, 32, 16, 32, 4, 4},  {16, 32, 16, 32, 8, 4},  {16, 32, 16, 32, 16, 2},
+          {32, 32, 32, 32, 4, 2},  {32, 32, 32, 32, 4, 4},  {32, 32, 32, 32, 8, 4},
+          {32, 64, 32, 32, 4, 2},  {64, 32, 32, 32, 2, 4},  {64, 32, 32, 32, 4, 2},
+          {64, 64, 32, 32, 1, 2},  {64, 64, 32, 32, 2, 2},  {128, 64, 64, 32, 1, 2},
+          {128, 64, 64, 32, 2, 2}, {128, 128, 64, 32, 1, 2}, {256, 64, 64, 32, 1, 2}};
+}
+
+std::vector<Tile> tiles_32() {
+  return {{16, 16, 16, 16, 8, 2},  {16, 16, 16, 16, 16, 1}, {16, 16, 16, 16, 9, 2},
+          {16, 32, 16, 32, 9, 1},  {16, 32, 16, 32, 4, 2},
+          {16, 32, 16, 32, 8, 1},  {32, 16, 32, 16, 8, 2},  {32, 32, 32, 32, 4, 2},  {64, 32, 32, 32, 2, 2},  {64, 32, 32, 32, 4, 1},
+          {64, 64, 32, 32, 1, 1},  {64, 64, 32, 32, 1, 2},  {64, 64, 32, 32, 2, 1},
+          {128, 64, 64, 32, 1, 2}, {128, 64, 32, 32, 1, 2}, {128, 32, 32, 32, 1, 2}};
+}
+
+/// fp32 sums that are shorter gain nothing from the units' rate.
+constexpr int64_t kShortestSplit = 16;
+
+std::optional<Pieces> pieces_of(const NodeContext& c) {
+  switch (c.dtype("input")) {
+    case DType::kF16: return Pieces{DType::kF16, 1};
+    case DType::kBF16: return Pieces{DType::kBF16, 1};
+    case DType::kF32: return Pieces{DType::kBF16, c.settings.disable_tf32 ? 3 : 2};
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::vector<Tactic> conv_matrix_tactics(const NodeContext& c, Builder& b, const ConvShape& s) {
+  const std::optional<Pieces> pieces = pieces_of(c);
+  const bool plane = s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1);
+  const bool known = s.ic.constant() && s.oc.constant() && s.taps().constant();
+  if (!pieces || !plane || !known || c.device.coop_matrices.empty()) return {};
+  const Problem q = problem_of(c, b, s, *pieces);
+  if (q.oc < 8 || q.ic < 3 || (pieces->count > 1 && q.ic * q.taps < kShortestSplit)) return {};
+  std::vector<Tile> tiles = pieces->count > 1 ? tiles_32() : tiles_16();
+  std::stable_sort(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& t) {
+    return expected_us(q, a) < expected_us(q, t);
+  });
+  std::vector<Tactic> tactics;
+  size_t kept = 0;
+  for (const Tile& t : tiles) {
+    if (kept == kMostTactics) {
+      tactics.push_back({.name = t.name(*pieces), .refusal = "expected to be slower"});
+      continue;
+    }
+    tactics.push_back(tactic_of(q, t));
+    if (tactics.back().refusal.empty()) ++kept;
+  }
+  return tactics;
+}
+
+}  // namespace tv

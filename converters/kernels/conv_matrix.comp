@@ -1,0 +1,354 @@
+// y[n][g][m][p] = bias[g][m] + sum over k of w[g][m][k] * x(n, g, k, p) on matrix units: rows are
+// output channels, columns the output pixels of all images, k runs over chunks of 8 input channels of
+// one tap (FLAT: over (ic, kh, kw) as they come, for few channels). The matrix of pixels is gathered
+// into shared memory and never stored; the weight comes in fragment order (conv_matrix_pack.comp).
+//
+// Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage. WK groups of
+// subgroups share the stages of k, `share` each, and their sums are added in order. A group keeps two
+// stages of pixels in shared memory, or one where it is a single subgroup, which needs no barrier. PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside of the
+// units, with rounding. x: any strides; X_LAST: the channels of a pixel are neighbours and chunks lie at
+// multiples of a chunk. WHOLE_IC: ic_count is a multiple of 8. Y_LAST: stores run along channels, P4:
+// along pixels, in fours.
+// Grid: (ceil(columns / BN), ceil(oc_count / BM), groups); local 32 * (BM / WM) * (BN / WN) * WK.
+
+#include "conv_geometry.glsl"
+
+const uint WARPS_M = BM / WM, WARPS_N = BN / WN, SHARERS = 32 * WARPS_M * WARPS_N;
+// Rows of pixels are an odd number of units apart, so that matrix loads meet different banks.
+const uint LD = KS * 2 + 1, PIECE = BN * LD, STAGE = PIECES * PIECE;
+const uint SUM_LD = BN / 4 + 1, SUMS = WK * WARPS_M * 16 * SUM_LD;
+#if BM == WM && BN == WN
+#define STAGES 1
+#else
+#define STAGES 2
+#endif
+const uint TILES = STAGES * WK * STAGE;
+shared uvec4 sh[TILES > SUMS ? TILES : SUMS];
+
+#include "matrix.glsl"
+
+// Each sharer of a stage gathers PX columns, PX_STEP apart, and of each NC of the stage's chunks of 8
+// k, EACH apart. Neighbouring invocations take what lies side by side: columns, or chunks (X_LAST).
+const uint CHUNKS = KS * 2;
+#if X_LAST
+const uint EACH = 1, NC = 1, PX = BN * CHUNKS / SHARERS, PX_STEP = SHARERS / CHUNKS;
+#define FIRST_COLUMN (sharer / CHUNKS)
+#define FIRST_CHUNK (sharer % CHUNKS)
+#else
+const uint EACH = SHARERS > BN ? SHARERS / BN : 1, NC = CHUNKS / EACH;
+const uint PX = SHARERS > BN ? 1 : BN / SHARERS, PX_STEP = SHARERS;
+#define FIRST_COLUMN (sharer % BN)
+#define FIRST_CHUNK (sharer / BN)
+#endif
+
+/// What one invocation has loaded of 8 k of a column, and which of it counts.
+struct Gathered {
+#if X_LAST
+  Chunk chunk;
+#elif PIECES > 1
+  vec4 lo, hi;
+#else
+  uvec4 lo, hi;
+#endif
+  uint mask;
+};
+
+#if PIECES > 1
+#define ELEMENT(at) x_raw(at)
+#else
+#define ELEMENT(at) uint(x_ptr.v[at])
+#endif
+
+/// Where the window of a column begins.
+struct Column {
+  uint base;
+  int ih, iw;
+  bool valid;
+};
+
+Column column_of(uint g, uint c) {
+  Column r;
+  const uint pixels = out_h * out_w, image = c / pixels, p = c - image * pixels, oh = p / out_w;
+  r.valid = c < columns;
+  r.ih = int(oh * stride_h) - pad_h;
+  r.iw = int((p - oh * out_w) * stride_w) - pad_w;
+  r.base = image * x_n + g * ic_count * x_c;
+  return r;
+}
+
+/// Chunk q of k for a column. Without branches, so that all loads are in flight together: what does
+/// not count is loaded from element 0 and masked when it is stored.
+Gathered gather(uint q, Column c) {
+  Gathered r;
+  uint ih, iw;
+#if FLAT
+  uint at[8];
+  r.mask = 0u;
+  FOR(e, 8) {
+    const uint k = q * 8 + e, ic = k / (k_h * k_w), tap = k - ic * (k_h * k_w), kh = tap / k_w;
+    const bool rows = conv_source(c.ih + int(kh * dil_h), lhs_h, in_h, ih);
+    const bool cols = conv_source(c.iw + int((tap - kh * k_w) * dil_w), lhs_w, in_w, iw);
+    const bool counts = rows && cols && c.valid && ic < ic_count;
+    r.mask |= counts ? 1u << e : 0u;
+    at[e] = counts ? c.base + ic * x_c + ih * x_h + iw * x_w : 0u;
+  }
+  FOR(e, 4) r.lo[e] = ELEMENT(at[e]);
+  FOR(e, 4) r.hi[e] = ELEMENT(at[e + 4]);
+#else
+  const uint tap = q / ic_chunks, ic = (q - tap * ic_chunks) * 8, kh = tap / k_w;
+  const bool rows = conv_source(c.ih + int(kh * dil_h), lhs_h, in_h, ih);
+  const bool cols = conv_source(c.iw + int((tap - kh * k_w) * dil_w), lhs_w, in_w, iw);
+  const bool counts = rows && cols && c.valid && kh < k_h;
+  const uint at = counts ? c.base + ic * x_c + ih * x_h + iw * x_w : 0u;
+  r.mask = counts ? 0xffu : 0u;
+#if X_LAST
+  tv_chunks p = tv_chunks(x_ptr) + at / 8;
+  r.chunk = LOAD_CHUNK(p);
+#else
+  const uint last = counts ? min(7u, ic_count - 1u - ic) : 0u;  // of the elements that exist
+#if !WHOLE_IC
+  r.mask &= (2u << last) - 1u;
+#endif
+  const uint step = counts ? x_c : 0u;
+#if WHOLE_IC
+  FOR(e, 4) r.lo[e] = ELEMENT(at + e * step);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + (e + 4) * step);
+#else
+  FOR(e, 4) r.lo[e] = ELEMENT(at + min(e, last) * step);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + min(e + 4, last) * step);
+#endif
+#endif
+#endif
+  return r;
+}
+
+/// Writes a chunk's pieces to shared memory.
+void stash(uint at, Gathered r) {
+#if X_LAST
+  Chunk c = r.chunk;
+  if (r.mask == 0u) c = NO_CHUNK;
+#else
+#if FLAT || !WHOLE_IC
+  FOR(e, 4) {
+    r.lo[e] = (r.mask >> e & 1u) != 0u ? r.lo[e] : 0;
+    r.hi[e] = (r.mask >> (e + 4) & 1u) != 0u ? r.hi[e] : 0;
+  }
+#endif
+#if PIECES > 1
+  Chunk c = Chunk(r.lo, r.hi);
+#else
+  Chunk c = Chunk(r.lo.x | r.lo.y << 16, r.lo.z | r.lo.w << 16, r.hi.x | r.hi.y << 16,
+                  r.hi.z | r.hi.w << 16);
+#endif
+#if !FLAT && WHOLE_IC
+  if (r.mask == 0u) c = NO_CHUNK;
+#endif
+#endif
+  FOR(p, PIECES) sh[at + p * PIECE] = peel_chunk(c);
+}
+
+#if PIECES > 1
+/// The sum of one output.
+float exactly(uint g, uint m, uint c) {
+  const Column col = column_of(g, c);
+  float sum = 0.0;
+  for (uint ic = 0u; ic < ic_count; ic++) {
+    for (uint kh = 0u; kh < k_h; kh++) {
+      for (uint kw = 0u; kw < k_w; kw++) {
+        uint ih, iw;
+        const bool rows = conv_source(col.ih + int(kh * dil_h), lhs_h, in_h, ih);
+        const bool cols = conv_source(col.iw + int(kw * dil_w), lhs_w, in_w, iw);
+        if (!rows || !cols) continue;
+        sum += float(x_raw(col.base + ic * x_c + ih * x_h + iw * x_w)) *
+               float(w_raw(w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w));
+      }
+    }
+  }
+  return sum;
+}
+#endif
+
+// Stores go by pieces of FOURS neighbouring columns of one output channel.
+#if P4 && !Y_LAST
+#define FOURS 4
+#else
+#define FOURS 1
+#endif
+const uint ROWS = WARPS_M * 16, STORES = ROWS * (BN / FOURS);
+const uint ROUNDS = (STORES + LOCAL_X - 1) / LOCAL_X;
+
+/// Store number e of 16 rows of each subgroup: its place among the sums and in the output.
+struct Place {
+  uint row, col, m, c, to;
+  bool counts;
+};
+
+Place place_of(uint e, uint g, uint m0, uint c0) {
+  Place p;
+#if Y_LAST
+  p.row = e % ROWS;
+  p.col = e / ROWS;
+#else
+  p.row = e / (BN / FOURS);
+  p.col = e % (BN / FOURS) * FOURS;
+#endif
+  p.m = m0 + p.row / 16 * WM + p.row % 16;
+  p.c = c0 + p.col;
+  p.counts = e < STORES && p.m < oc_count && p.c < columns;
+  const uint pixels = out_h * out_w, image = p.c / pixels;
+  const uint to = (image * groups * oc_count + g * oc_count + p.m) * pixels + (p.c - image * pixels);
+  p.to = p.counts ? to : 0u;
+  return p;
+}
+
+float added(uint g, Place p) {
+#if BIAS
+  return float(bias_load(p.counts ? g * oc_count + p.m : 0u));
+#else
+  return 0.0;
+#endif
+}
+
+/// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All that
+/// the tail reads is read before the first store, which it might wait for. True where a sum is not
+/// finite.
+bool finish(uint g, uint m0, uint c0) {
+  bool bad = false;
+  Place place[ROUNDS];
+#if FOURS == 4
+  y_RV result[ROUNDS];
+#else
+  y_R result[ROUNDS];
+#endif
+  FOR(r, ROUNDS) {
+    const uint e = gl_LocalInvocationID.x + r * LOCAL_X;
+    const Place p = place_of(e, g, m0, c0);
+    const uint row = min(p.row, ROWS - 1), col = min(p.col, BN - FOURS);
+#if FOURS == 4
+    vec4 v = uintBitsToFloat(sh[row * SUM_LD + col / 4]);
+    FOR(k, WK - 1) v += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4]);
+    bad = bad || p.counts && (any(isnan(v)) || any(isinf(v)));
+    result[r] = y_value4(p.to, v + added(g, p));
+#else
+    float v = uintBitsToFloat(sh[row * SUM_LD + col / 4][col % 4]);
+    FOR(k, WK - 1) v += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4][col % 4]);
+    bad = bad || p.counts && (isnan(v) || isinf(v));
+    result[r] = y_value(p.to, y_T(v + added(g, p)));
+#endif
+    place[r] = p;
+  }
+  FOR(r, ROUNDS) {
+#if FOURS == 4
+    if (place[r].counts) y_put4(place[r].to, result[r]);
+#else
+    if (place[r].counts) y_put(place[r].to, result[r]);
+#endif
+  }
+  return bad;
+}
+
+#if PIECES > 1
+/// This invocation's outputs again, without the matrix units: pieces of infinities are not finite.
+void redo(uint g, uint m0, uint c0) {
+  for (uint e = gl_LocalInvocationID.x; e < STORES; e += LOCAL_X) {
+    const Place p = place_of(e, g, m0, c0);
+    if (!p.counts) continue;
+    for (uint i = 0u; i < FOURS; i++) {
+      y_store(p.to + i, y_T(exactly(g, p.m, p.c + i) + added(g, p)));
+    }
+  }
+}
+#endif
+
+#define UNIT (PIECES * 32)
+#define LINE (k_steps * UNIT)
+
+void main() {
+  const uint lane = gl_SubgroupInvocationID, warp = gl_SubgroupID;
+  const uint wk = warp / (WARPS_M * WARPS_N), wm = warp % WARPS_M, wn = warp / WARPS_M % WARPS_N;
+  const uint sharer = warp % (WARPS_M * WARPS_N) * 32 + lane;
+  const uint g = gl_WorkGroupID.z, c0 = gl_WorkGroupID.x * BN, m0 = gl_WorkGroupID.y * BM;
+  Column column[PX];
+  FOR(i, PX) column[i] = column_of(g, c0 + FIRST_COLUMN + i * PX_STEP);
+  const uint first_chunk = wk * share * CHUNKS + FIRST_CHUNK;
+  const uint to = wk * STAGES * STAGE + FIRST_COLUMN * LD + FIRST_CHUNK;
+  const uint from = wk * STAGES * STAGE + wn * WN * LD;
+  tv_units pw = tv_units(packed_ptr) +
+                      ((g * m_lines + m0 / 16 + wm * COUNT_M) * LINE + wk * share * (KS * UNIT) + lane);
+
+  Sums acc[COUNT_M][COUNT_N];
+  EACH_TILE acc[i][j] = Sums(0.0);
+  Gathered raw[PX][NC];
+  uvec4 gw[KS][PIECES][COUNT_M];
+#define FETCH_X(t) FOR(i, PX) FOR(c, NC) raw[i][c] = gather(first_chunk + (t) * CHUNKS + c * EACH, column[i]);
+#define STASH(stage) FOR(i, PX) FOR(c, NC) stash(to + (stage) * STAGE + i * PX_STEP * LD + c * EACH, raw[i][c]);
+#define FETCH_W(t, s) FOR(p, PIECES) FOR(i, COUNT_M) gw[s][p][i] = pw[((t) * KS + (s)) * UNIT + i * LINE + p * 32].v;
+#if STAGES == 1
+#define SYNC subgroupBarrier();
+#else
+#define SYNC barrier();
+#endif
+#if PIECES > 1
+#define BEGIN Sums sum[COUNT_M]; FOR(i, COUNT_M) sum[i] = Sums(0.0);
+#define SUM(i, j) sum[i]
+#define END(j) FOR(i, COUNT_M) acc[i][j] += sum[i];
+#else
+#define BEGIN
+#define SUM(i, j) acc[i][j]
+#define END(j)
+#endif
+
+  // Stage t from shared memory at `at` and from gw, which FETCH(s) then fills again.
+#define COMPUTE(t, at, FETCH)                                                                   \
+  FOR(s, KS) {                                                                                  \
+    FragA fa[PIECES][COUNT_M];                                                                  \
+    FOR(p, PIECES) FOR(i, COUNT_M) {                                                            \
+      FRAGMENT(fa[p][i], gw[s][p][i], pw + (((t) * KS + s) * UNIT + i * LINE + p * 32) - lane,  \
+               gl_CooperativeMatrixLayoutRowMajor)                                              \
+    }                                                                                           \
+    FETCH                                                                                       \
+    FOR(j, COUNT_N) {                                                                           \
+      FragB fb[PIECES];                                                                         \
+      FOR(p, PIECES) coopMatLoad(fb[p], sh, (at) + p * PIECE + j * 16 * LD + s * 2, LD,         \
+                                 gl_CooperativeMatrixLayoutColumnMajor);                        \
+      BEGIN                                                                                     \
+      [[unroll]] for (int order = PIECES - 1; order >= 0; order--)                              \
+        [[unroll]] for (int p = 0; p <= order; p++)                                             \
+          FOR(i, COUNT_M) SUM(i, j) = coopMatMulAdd(fa[p][i], fb[order - p], SUM(i, j));        \
+      END(j)                                                                                    \
+    }                                                                                           \
+  }
+
+  FETCH_X(0u)
+  FOR(s, KS) { FETCH_W(0u, s) }
+  STASH(0u)
+  SYNC
+  uint t = 0u;
+  for (; t + 1u < share; t++) {
+    FETCH_X(t + 1u)
+    COMPUTE(t, from + (STAGES == 2 ? t & 1u : 0u) * STAGE, FETCH_W(t + 1u, s))
+#if STAGES == 1
+    SYNC
+    STASH(0u)
+#else
+    STASH((t + 1u) & 1u)
+#endif
+    SYNC
+  }
+  COMPUTE(t, from + (STAGES == 2 ? t & 1u : 0u) * STAGE, )
+
+  barrier();
+  uint bad = 0u;
+  FOR(i, COUNT_M) {
+    FOR(j, COUNT_N) coopMatStore(acc[i][j], sh, (wk * WARPS_M + wm) * 16 * SUM_LD + wn * (WN / 4) + j * 4,
+                                 SUM_LD, gl_CooperativeMatrixLayoutRowMajor);
+    barrier();
+    if (finish(g, m0 + i * 16, c0)) bad |= 1u << i;
+    barrier();
+  }
+#if PIECES > 1
+  for (uint i = 0u; bad != 0u; i++, bad >>= 1u) {
+    if ((bad & 1u) != 0u) redo(g, m0 + i * 16, c0);
+  }
+#endif
+}
