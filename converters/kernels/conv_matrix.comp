@@ -1,6 +1,6 @@
-// y[n][g][m][p] = bias[g][m] + sum over k of w[g][m][k] * x(n, g, k, p) on matrix units: rows are
-// output channels, columns the output pixels of all images, k runs over chunks of 8 input channels of
-// one tap (FLAT: over (ic, kh, kw) as they come, for few channels). The matrix of pixels is gathered
+// y[n][g][m][p] = bias[g][m] + sum over k of w[g][m][k] * x(n, g, k, p) on matrix units (coopmat): rows
+// are output channels, columns the output pixels of all images, k runs over chunks of 8 input channels
+// of one tap (FLAT: over (ic, kh, kw) as they come, for few channels). The matrix of pixels is gathered
 // into shared memory and never stored; the weight comes in fragment order (conv_matrix_pack.comp).
 //
 // Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage. WK groups of

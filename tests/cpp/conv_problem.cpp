@@ -1,14 +1,18 @@
 #include "tests/cpp/conv_problem.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "converters/steps.h"
 #include "csrc/compile.h"
+#include "csrc/codegen/kernel.h"
+#include "csrc/lowering/requests.h"
 #include "csrc/lowering/tactics.h"
 
 namespace tv::test {
@@ -74,7 +78,7 @@ std::string ConvProblem::str() const {
          (dilation > 1 ? " d" + std::to_string(dilation) : "") +
          (groups > 1 ? " g" + std::to_string(groups) : "") + " " + std::string(name(dtype)) +
          (residual ? " +residual" : "") + (relu ? " +relu" : "") +
-         (constant_weight ? "" : " dynamic weight");
+         (constant_weight ? "" : " dynamic weight") + (last ? " channels last" : "");
 }
 
 Graph ConvProblem::graph() const {
@@ -88,7 +92,14 @@ Graph ConvProblem::graph() const {
   };
   const ValueKind weight_kind = constant_weight ? ValueKind::kWeight : ValueKind::kInput;
   auto& weight_list = constant_weight ? g.weights : g.inputs;
-  const ValueId x = leaf(g.inputs, "x", {n, ic, h, w}, ValueKind::kInput);
+  ValueId x = leaf(g.inputs, "x", last ? Shape{n, h, w, ic} : Shape{n, ic, h, w}, ValueKind::kInput);
+  if (last) {
+    x = g.add_value({.name = "x_view",
+                     .dtype = dtype,
+                     .shape = {n, ic, h, w},
+                     .kind = ValueKind::kNode,
+                     .view = View{x, Expr(0), {h * w * ic, 1, w * ic, ic}}});
+  }
   const ValueId wt = leaf(weight_list, "w", {oc, ic / groups, kh, kw}, weight_kind);
   const ValueId b = bias ? leaf(weight_list, "b", {oc}, weight_kind) : kNoValue;
   const ValueId r =
@@ -136,6 +147,22 @@ std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Set
   return list;
 }
 
+std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem& problem,
+                                                              const Settings& settings,
+                                                              const DeviceProfile& profile) {
+  const Graph graph = problem.graph();
+  ValueTable table(graph);
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const Tactic& t : convert_node(graph.nodes[0], table, profile, settings).offered) {
+    for (size_t i = 0; i < t.steps.size(); ++i) {
+      const StepRequest request = make_request(graph.nodes[0], t.steps[i], table);
+      texts.emplace_back(t.name + "." + std::to_string(i),
+                         generate_kernel(request.kernel, settings, profile).glsl);
+    }
+  }
+  return texts;
+}
+
 EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& tactic,
                                Settings settings, const DeviceProfile& profile) {
   settings.tactics = {tactic};
@@ -143,6 +170,39 @@ EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& ta
   spec.runs_on.clear();
   spec.tuned_for.clear();
   return spec;
+}
+
+std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_ptr<Device>& device,
+                                  const Settings& settings, const DeviceProfile& profile,
+                                  const std::vector<std::string>& prefixes, size_t first) {
+  std::vector<Candidate> list;
+  for (const OfferedTactic& t : offered_tactics(problem, settings, profile)) {
+    const bool wanted =
+        prefixes.empty() || std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) {
+          return t.name.starts_with(p);
+        });
+    if (!wanted) continue;
+    if (t.refusal.empty() && first-- == 0) break;
+    list.push_back({.name = t.name, .problem = t.refusal});
+  }
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < list.size(); i = next++) {
+      Candidate& c = list[i];
+      if (!c.problem.empty()) continue;
+      try {
+        c.spec = compile_with_tactic(problem, c.name, settings, profile);
+        c.engine = Engine::create(device, c.spec);
+      } catch (const std::exception& e) {
+        c.problem = e.what();
+        c.failed = true;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  for (std::thread& t : threads) t.join();
+  return list;
 }
 
 DeviceProfile as_gpu(DeviceProfile profile) {
@@ -179,11 +239,16 @@ double ConvData::element(const std::vector<uint8_t>& bytes, int64_t index) const
   return std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
 }
 
-double ConvData::reference(int64_t index) const {
+int64_t ConvData::x_index(int64_t n, int64_t c, int64_t h, int64_t w) const {
+  return p_.last ? ((n * p_.h + h) * p_.w + w) * p_.ic + c : ((n * p_.ic + c) * p_.h + h) * p_.w + w;
+}
+
+template <typename T>
+T ConvData::sum_of(int64_t index) const {
   const int64_t ow = index % p_.ow(), oh = index / p_.ow() % p_.oh();
   const int64_t oc = index / (p_.ow() * p_.oh()) % p_.oc, n = index / (p_.ow() * p_.oh() * p_.oc);
   const int64_t ic_count = p_.ic / p_.groups, first = oc / (p_.oc / p_.groups) * ic_count;
-  double sum = p_.bias ? element(bias_, oc) : 0;
+  T sum = p_.bias ? static_cast<T>(element(bias_, oc)) : T{0};
   for (int64_t ic = 0; ic < ic_count; ++ic) {
     for (int64_t kh = 0; kh < p_.kh; ++kh) {
       const int64_t ih = oh * p_.stride - p_.pad + kh * p_.dilation;
@@ -191,13 +256,23 @@ double ConvData::reference(int64_t index) const {
       for (int64_t kw = 0; kw < p_.kw; ++kw) {
         const int64_t iw = ow * p_.stride - p_.pad + kw * p_.dilation;
         if (iw < 0 || iw >= p_.w) continue;
-        sum += element(x_, ((n * p_.ic + first + ic) * p_.h + ih) * p_.w + iw) *
-               element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw);
+        sum += static_cast<T>(element(x_, x_index(n, first + ic, ih, iw))) *
+               static_cast<T>(element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw));
       }
     }
   }
-  if (p_.residual) sum += element(residual_, index);
-  return p_.relu ? std::max(sum, 0.0) : sum;
+  if (p_.residual) sum += static_cast<T>(element(residual_, index));
+  return p_.relu ? std::max(sum, T{0}) : sum;
+}
+
+double ConvData::plain_error() const {
+  double error = 0, all = 0;
+  for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
+    const double want = reference(i), off = static_cast<double>(sum_of<float>(i)) - want;
+    error += off * off;
+    all += want * want;
+  }
+  return std::sqrt(error / all);
 }
 
 std::vector<HostTensor> ConvData::inputs() {
@@ -255,9 +330,8 @@ double ConvData::time_us(const std::shared_ptr<Device>& device, const EngineSpec
     engine->run(*prepared, {}, in, out);
     return best_us(*engine, *prepared, in, out, runs);
   };
+  const int repeats = profile(*device).is_cpu() ? 4 : 100;
   const double one = timed(1, 10);
-  const double guess = std::max(1.0, (timed(5, 3) - one) / 4);
-  const int repeats = static_cast<int>(std::clamp(8000.0 / guess, 4.0, 800.0));
   return (timed(1 + repeats, 5) - one) / repeats;
 }
 

@@ -21,6 +21,7 @@ struct ConvProblem {
   DType dtype = DType::kF32;
   bool bias = true, residual = false, relu = false;
   bool constant_weight = true;  ///< else the weight is an input
+  bool last = false;            ///< the channels of a pixel of x are neighbours
   double positive = 0;          ///< added to every number, so that sums grow with their length
 
   int64_t oh() const { return (h + 2 * pad - dilation * (kh - 1) - 1) / stride + 1; }
@@ -38,6 +39,26 @@ struct OfferedTactic {
 std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
                                            const DeviceProfile& profile);
 
+/// A tactic's engine, or why there is none.
+struct Candidate {
+  std::string name, problem;
+  bool failed = false;  ///< `problem` is an error and not a refusal
+  EngineSpec spec;
+  std::shared_ptr<Engine> engine;
+};
+/// Engines of the tactics whose names begin with one of `prefixes` (none: of all), the `first`
+/// of those that apply, made in parallel: drivers take seconds for large kernels.
+std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_ptr<Device>& device,
+                                  const Settings& settings, const DeviceProfile& profile,
+                                  const std::vector<std::string>& prefixes = {},
+                                  size_t first = SIZE_MAX);
+
+/// The text of every kernel of every tactic that the converter describes, whether or not it applies
+/// to this glslang: name of the tactic and number of the step.
+std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem& problem,
+                                                              const Settings& settings,
+                                                              const DeviceProfile& profile);
+
 /// The numbers of a problem as the device stores them.
 class ConvData {
  public:
@@ -51,11 +72,17 @@ class ConvData {
   /// Runs the engine once and compares up to `samples` outputs with float64.
   Errors run(const std::shared_ptr<Engine>& engine, int64_t samples = INT64_MAX);
 
+  /// ‖sum - ref‖ / ‖ref‖ over every output of sums made in float32, one product after the other.
+  double plain_error() const;
+
   /// Microseconds of the dispatches of `spec`, each sequence waiting for the one before it.
   double time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec);
 
  private:
-  double reference(int64_t index) const;
+  double reference(int64_t index) const { return sum_of<double>(index); }
+  template <typename T>
+  T sum_of(int64_t index) const;
+  int64_t x_index(int64_t n, int64_t c, int64_t h, int64_t w) const;
   double element(const std::vector<uint8_t>& bytes, int64_t index) const;
   std::vector<HostTensor> inputs();
   std::vector<HostTensor> weights();
