@@ -105,17 +105,14 @@ Gathered gather(uint q, Column c) {
   tv_chunks p = tv_chunks(x_ptr) + at / 8;
   r.chunk = LOAD_CHUNK(p);
 #else
-  const uint last = counts ? min(7u, ic_count - 1u - ic) : 0u;  // of the elements that exist
-#if !WHOLE_IC
-  r.mask &= (2u << last) - 1u;
-#endif
-  const uint step = counts ? x_c : 0u;
 #if WHOLE_IC
-  FOR(e, 4) r.lo[e] = ELEMENT(at + e * step);
-  FOR(e, 4) r.hi[e] = ELEMENT(at + (e + 4) * step);
+  FOR(e, 4) r.lo[e] = ELEMENT(at + e * x_c);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + (e + 4) * x_c);
 #else
-  FOR(e, 4) r.lo[e] = ELEMENT(at + min(e, last) * step);
-  FOR(e, 4) r.hi[e] = ELEMENT(at + min(e + 4, last) * step);
+  const uint last = min(7u, ic_count - 1u - (counts ? ic : 0u));  // of the channels that exist
+  r.mask &= (2u << last) - 1u;
+  FOR(e, 4) r.lo[e] = ELEMENT(at + min(e, last) * x_c);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + min(e + 4, last) * x_c);
 #endif
 #endif
 #endif
