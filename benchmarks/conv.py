@@ -1,14 +1,15 @@
 """Convolutions of the networks: µs and TFLOP/s beside torch's on the same device, and errors.
 
     python benchmarks/conv.py [--json FILE] [--tactics N] [--batch 1 16] [--dtype float16 float32]
-                              [--network NAME]... [--only TEXT]
+                              [--network NAME]... [--only TEXT] [--layout nchw|last]
 
 Every convolution of ResNet-50, MobileNetV2, EfficientNet-B0 and ViT-B/16, once, with its bias.
 Vulkan's times are those of dependent dispatches (benchmarks/native/conv_tactics, built here),
 torch's those of a CUDA graph, or of the host where there is no CUDA. Errors are against float64,
 relative to the largest result. --tactics: how many of the rule's tactics to time; the fastest
-counts, the rule's own stands beside it. After each dtype and batch the networks' sums, each
-convolution as often as it occurs.
+counts, the rule's own stands beside it. --layout: `last` reads inputs whose channels are
+neighbours (of multiples of 8), on both sides, as between the convolutions of a network on a GPU.
+After each dtype and batch the networks' sums, each convolution as often as it occurs.
 """
 
 import argparse
@@ -51,10 +52,15 @@ def convolutions(name):
     return found
 
 
-def vulkan(shape, batch, dtype, tf32, tactics):
+def is_last(shape, layout):
+    return layout == "last" and shape[0] // shape[-1] % 8 == 0
+
+
+def vulkan(shape, batch, dtype, tf32, options):
     """The results of the program, one a tactic, in the rule's order."""
-    command = [str(PROGRAM), "--json", "--first", str(tactics)] + (["--tf32"] if tf32 else [])
-    command.append(",".join(map(str, (batch, *shape, dtype))))
+    command = [str(PROGRAM), "--json", "--first", str(options.tactics)] + ["--tf32"] * tf32
+    flags = ["l"] * is_last(shape, options.layout)
+    command.append(",".join(map(str, (batch, *shape, dtype, *flags))))
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -69,7 +75,7 @@ def median_s(call, rounds, synchronise):
     return statistics.median(times)
 
 
-def torch_result(shape, batch, dtype, tf32):
+def torch_result(shape, batch, dtype, tf32, layout):
     """µs of torch's convolution and its largest error, relative to the largest result."""
     ic, h, w, oc, k, stride, pad, groups = shape
     cuda = torch.cuda.is_available()
@@ -80,6 +86,8 @@ def torch_result(shape, batch, dtype, tf32):
     weight = (torch.randn(oc, ic // groups, k, k, device=device) /
               (ic // groups * k * k) ** 0.5).to(kind)
     bias = torch.randn(oc, device=device).to(kind)
+    if is_last(shape, layout):
+        x, weight = (t.to(memory_format=torch.channels_last) for t in (x, weight))
 
     def call():
         return F.conv2d(x, weight, bias, stride, pad, 1, groups)
@@ -112,10 +120,10 @@ def label(shape, batch, dtype, tf32):
     return f"{kind} {batch}x{ic}x{h}x{w}->{oc} k{k} s{stride} p{pad}{grouped}"
 
 
-def measure(shape, batch, dtype, tf32, tactics):
+def measure(shape, batch, dtype, tf32, options):
     ic, h, w, oc, k, stride, pad, groups = shape
-    measured = vulkan(shape, batch, dtype, tf32, tactics)
-    us, error = torch_result(shape, batch, dtype, tf32)
+    measured = vulkan(shape, batch, dtype, tf32, options)
+    us, error = torch_result(shape, batch, dtype, tf32, options.layout)
     best = min(measured, key=lambda r: r["us"])
     rows, cols = ((size + 2 * pad - k) // stride + 1 for size in (h, w))
     return {"name": label(shape, batch, dtype, tf32), "shape": shape, "batch": batch,
@@ -139,6 +147,8 @@ def main():
     parser.add_argument("--dtype", nargs="+", default=["float16", "float32"])
     parser.add_argument("--network", action="append")
     parser.add_argument("--only", default="", help="rows whose label has this text")
+    parser.add_argument("--layout", choices=("nchw", "last"),
+                        default="last" if torch.cuda.is_available() else "nchw")
     args = parser.parse_args()
     subprocess.run(["ninja", "-C", str(ROOT / "build"), "conv_tactics"], check=True,
                    stdout=subprocess.DEVNULL)
@@ -155,7 +165,7 @@ def main():
             for shape in shapes:
                 if args.only not in label(shape, batch, dtype, tf32):
                     continue
-                row = measure(shape, batch, dtype, tf32, args.tactics)
+                row = measure(shape, batch, dtype, tf32, args)
                 rows[shape, batch, dtype, tf32] = row
                 print_row(row)
             for name, count in counts.items():

@@ -91,31 +91,42 @@ std::string refusal(const Problem& q, const Tile& t) {
   return "";
 }
 
-/// Microseconds that the rule expects: workgroups share compute units, a stage takes at least the
-/// time of a load, products and gathering take theirs. The constants are those of one GPU; only the
-/// order matters.
-double expected_us(const Problem& q, const Tile& t) {
+/// Clocks of one compute unit for one stage of one group of subgroups: loads, shared memory and
+/// products, one after the other. The constants are those of one GPU; only the order matters.
+double stage_clocks(const Problem& q, const Tile& t, bool last) {
+  const auto pieces = static_cast<double>(q.pieces.count), ks = static_cast<double>(t.ks);
+  const auto pixels = static_cast<double>(t.bn) * ks;
+  const double wide = q.pieces.count > 1 ? 2.0 : 1.0;  // bytes of an element, in units of 16 bits
+  const double gather = pixels * (last ? 0.25 * wide : 1.7);
+  const double split = q.pieces.count > 1 ? 0.8 * pieces * pixels : 0.0;
+  const double warps = static_cast<double>(t.sharers()) / 32.0;
+  const double fragments = static_cast<double>(t.wm + t.wn) / 16.0 * 4.0 * warps * pieces * ks;
+  const double products = static_cast<double>(t.bm * t.bn) / 256.0 * 4.5 * ks *
+                          static_cast<double>(q.pieces.products());
+  return gather + split + 0.25 * pieces * pixels + fragments + products;
+}
+
+/// Microseconds that the rule expects: workgroups share compute units, of which each does one thing
+/// at a time, and a stage takes at least the time of a load.
+double expected_us(const Problem& q, const Tile& t, bool last) {
   const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const int64_t units = q.c.device.compute_units > 0 ? q.c.device.compute_units : 64;
   const int64_t groups = up(typical(q.c.graph, q.columns), t.bn) * up(q.oc, t.bm) *
                          typical(q.c.graph, q.s.groups);
-  const int64_t pieces = q.pieces.count;
-  const int64_t registers =
-      std::min<int64_t>(255, 56 + t.wm * t.wn / 32 + 8 * t.ks * pieces * (t.wm / 16) +
-                                 t.bn * t.ks * 2 * 8 / t.sharers());
+  const int64_t chunks = t.bn * t.ks * 2 / t.sharers();  // that an invocation gathers
+  const int64_t registers = std::min<int64_t>(
+      255, 56 + t.wm * t.wn / 32 + 8 * t.ks * q.pieces.count * (t.wm / 16) + chunks * 10);
   const int64_t resident = std::max<int64_t>(
       1, std::min(65536 / (registers * t.threads()), 200000 / t.shared_bytes(q.pieces)));
   const int64_t at_once = std::min(resident, up(groups, units));
-  const double rounds = static_cast<double>(up(groups, units * at_once));
-  const double stages = static_cast<double>(q.share(t));
-  const double all = static_cast<double>(at_once * t.wk) * stages * static_cast<double>(t.ks);
-  const double products = all * static_cast<double>(t.bm * t.bn) / 256.0 * 7.0 *
-                          static_cast<double>(q.pieces.products());
-  const double gathering = all * static_cast<double>(t.bn) *
-                           (2.0 + 1.5 * static_cast<double>(pieces - 1));
-  const double clocks = std::max(stages * 700.0, products + gathering) + 800.0 +
-                        static_cast<double>(t.wk * t.bm * t.bn) / 32.0;
-  return rounds * clocks / 1700.0;
+  const auto rounds = static_cast<double>(up(groups, units * at_once));
+  const auto stages = static_cast<double>(q.share(t));
+  const double chain = stages * (800.0 + 60.0 * static_cast<double>(t.ks * q.pieces.count));
+  const double work =
+      static_cast<double>(at_once * t.wk) * stages * stage_clocks(q, t, last);
+  const double end = 300.0 + 500.0 * static_cast<double>(t.wm) / 16.0 +
+                     static_cast<double>(t.wk * t.bm * t.bn) / 32.0;
+  return rounds * (std::max(chain, work) + 0.3 * std::min(chain, work) + end) / 1700.0;
 }
 
 Step pack_step(const Problem& q, ValueId packed, const Expr& lines, int64_t k_steps) {
@@ -246,8 +257,9 @@ std::vector<Tactic> conv_matrix_tactics(const NodeContext& c, Builder& b, const 
   const Problem q = problem_of(c, b, s, *pieces);
   if (q.oc < 8 || q.ic < 3 || (pieces->count > 1 && q.ic * q.taps < kShortestSplit)) return {};
   std::vector<Tile> tiles = pieces->count > 1 ? tiles_32() : tiles_16();
+  const bool last = has_chunks(q);
   std::stable_sort(tiles.begin(), tiles.end(), [&](const Tile& a, const Tile& t) {
-    return expected_us(q, a) < expected_us(q, t);
+    return expected_us(q, a, last) < expected_us(q, t, last);
   });
   std::vector<Tactic> tactics;
   size_t kept = 0;

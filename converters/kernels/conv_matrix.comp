@@ -1,6 +1,6 @@
-// y[n][g][m][p] = bias[g][m] + sum over k of w[g][m][k] * x(n, g, k, p) on matrix units: rows are
-// output channels, columns the output pixels of all images, k runs over chunks of 8 input channels of
-// one tap (FLAT: over (ic, kh, kw) as they come, for few channels). The matrix of pixels is gathered
+// y[n][g][m][p] = bias[g][m] + sum over k of w[g][m][k] * x(n, g, k, p) on matrix units (coopmat): rows
+// are output channels, columns the output pixels of all images, k runs over chunks of 8 input channels
+// of one tap (FLAT: over (ic, kh, kw) as they come, for few channels). The matrix of pixels is gathered
 // into shared memory and never stored; the weight comes in fragment order (conv_matrix_pack.comp).
 //
 // Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage. WK groups of
@@ -105,17 +105,14 @@ Gathered gather(uint q, Column c) {
   tv_chunks p = tv_chunks(x_ptr) + at / 8;
   r.chunk = LOAD_CHUNK(p);
 #else
-  const uint last = counts ? min(7u, ic_count - 1u - ic) : 0u;  // of the elements that exist
-#if !WHOLE_IC
-  r.mask &= (2u << last) - 1u;
-#endif
-  const uint step = counts ? x_c : 0u;
 #if WHOLE_IC
-  FOR(e, 4) r.lo[e] = ELEMENT(at + e * step);
-  FOR(e, 4) r.hi[e] = ELEMENT(at + (e + 4) * step);
+  FOR(e, 4) r.lo[e] = ELEMENT(at + e * x_c);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + (e + 4) * x_c);
 #else
-  FOR(e, 4) r.lo[e] = ELEMENT(at + min(e, last) * step);
-  FOR(e, 4) r.hi[e] = ELEMENT(at + min(e + 4, last) * step);
+  const uint last = min(7u, ic_count - 1u - (counts ? ic : 0u));  // of the channels that exist
+  r.mask &= (2u << last) - 1u;
+  FOR(e, 4) r.lo[e] = ELEMENT(at + min(e, last) * x_c);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + min(e + 4, last) * x_c);
 #endif
 #endif
 #endif

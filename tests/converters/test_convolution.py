@@ -121,6 +121,25 @@ def test_tail_and_residual():
     )
 
 
+@pytest.mark.parametrize("batch,size", [(1, 14), (3, 9)])
+def test_results_between_convolutions(batch, size):
+    """Devices with matrix units store what only convolutions read with the channels side by side."""
+    expand, depthwise = weight(48, 24, 1, 1), weight(48, 1, 3, 3)
+    project, last = weight(24, 48, 1, 1), weight(16, 24, 3, 3)
+    bias = tensor(24, seed=2)
+
+    def block(x):
+        y = F.relu6(F.conv2d(x, expand))
+        y = F.relu6(F.conv2d(y, depthwise, stride=1, padding=1, groups=48))
+        return F.conv2d(y, project, bias) + x
+
+    check(
+        lambda x: F.conv2d(block(block(x)), last, stride=2, padding=1).mean((2, 3)),
+        tensor(batch, 24, size, size),
+        length=600,
+    )
+
+
 def test_input_is_a_view():
     w = weight(8, 64, 1, 1)
     check(lambda x: F.conv2d(x.permute(0, 3, 1, 2), w), tensor(2, 7, 7, 64), length=64)

@@ -243,11 +243,12 @@ int64_t ConvData::x_index(int64_t n, int64_t c, int64_t h, int64_t w) const {
   return p_.last ? ((n * p_.h + h) * p_.w + w) * p_.ic + c : ((n * p_.ic + c) * p_.h + h) * p_.w + w;
 }
 
-double ConvData::reference(int64_t index) const {
+template <typename T>
+T ConvData::sum_of(int64_t index) const {
   const int64_t ow = index % p_.ow(), oh = index / p_.ow() % p_.oh();
   const int64_t oc = index / (p_.ow() * p_.oh()) % p_.oc, n = index / (p_.ow() * p_.oh() * p_.oc);
   const int64_t ic_count = p_.ic / p_.groups, first = oc / (p_.oc / p_.groups) * ic_count;
-  double sum = p_.bias ? element(bias_, oc) : 0;
+  T sum = p_.bias ? static_cast<T>(element(bias_, oc)) : T{0};
   for (int64_t ic = 0; ic < ic_count; ++ic) {
     for (int64_t kh = 0; kh < p_.kh; ++kh) {
       const int64_t ih = oh * p_.stride - p_.pad + kh * p_.dilation;
@@ -255,13 +256,23 @@ double ConvData::reference(int64_t index) const {
       for (int64_t kw = 0; kw < p_.kw; ++kw) {
         const int64_t iw = ow * p_.stride - p_.pad + kw * p_.dilation;
         if (iw < 0 || iw >= p_.w) continue;
-        sum += element(x_, x_index(n, first + ic, ih, iw)) *
-               element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw);
+        sum += static_cast<T>(element(x_, x_index(n, first + ic, ih, iw))) *
+               static_cast<T>(element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw));
       }
     }
   }
-  if (p_.residual) sum += element(residual_, index);
-  return p_.relu ? std::max(sum, 0.0) : sum;
+  if (p_.residual) sum += static_cast<T>(element(residual_, index));
+  return p_.relu ? std::max(sum, T{0}) : sum;
+}
+
+double ConvData::plain_error() const {
+  double error = 0, all = 0;
+  for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
+    const double want = reference(i), off = static_cast<double>(sum_of<float>(i)) - want;
+    error += off * off;
+    all += want * want;
+  }
+  return std::sqrt(error / all);
 }
 
 std::vector<HostTensor> ConvData::inputs() {

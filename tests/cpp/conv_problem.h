@@ -72,11 +72,16 @@ class ConvData {
   /// Runs the engine once and compares up to `samples` outputs with float64.
   Errors run(const std::shared_ptr<Engine>& engine, int64_t samples = INT64_MAX);
 
+  /// ‖sum - ref‖ / ‖ref‖ over every output of sums made in float32, one product after the other.
+  double plain_error() const;
+
   /// Microseconds of the dispatches of `spec`, each sequence waiting for the one before it.
   double time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec);
 
  private:
-  double reference(int64_t index) const;
+  double reference(int64_t index) const { return sum_of<double>(index); }
+  template <typename T>
+  T sum_of(int64_t index) const;
   int64_t x_index(int64_t n, int64_t c, int64_t h, int64_t w) const;
   double element(const std::vector<uint8_t>& bytes, int64_t index) const;
   std::vector<HostTensor> inputs();

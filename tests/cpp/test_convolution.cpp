@@ -62,17 +62,19 @@ TEST(Convolution, EveryTacticAgreesWithFloat64) {
   EXPECT_GE(runs, 80);
 }
 
-// Sums of thousands of products keep the error of a blocked sum, about a third of a plain one's.
+// Sums of thousands of products lose half of what a plain sum in float32 loses, or less: in blocks, and
+// in pieces on matrix units.
 TEST(Convolution, LongSumsStayAccurate) {
   const auto device = open_device("");
   for (const int64_t k : {1, 3}) {
     const ConvProblem problem{.ic = 1024, .h = 7, .w = 7, .oc = 32, .kh = k, .kw = k, .pad = k / 2};
     ConvData data(problem);
+    const double plain = data.plain_error();
     for (const DeviceProfile& p : profiles(profile(*device))) {
       for (const Candidate& c : candidates(problem, device, {}, p)) {
         SCOPED_TRACE(problem.str() + ": " + c.name);
         if (!c.engine) continue;
-        EXPECT_LE(data.run(c.engine).norm, 4e-7);
+        EXPECT_LE(data.run(c.engine).norm, plain / 2);
       }
     }
   }
