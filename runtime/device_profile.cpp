@@ -1,5 +1,6 @@
 #include "runtime/device_profile.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "runtime/error.h"
@@ -34,6 +35,8 @@ void for_each_field(Profile& p, F&& f) {
   f("storage8", p.storage8);
   f("float64", p.float64);
   f("subgroup_size_control", p.subgroup_size_control);
+  f("coop_matrix2", p.coop_matrix2);
+  f("compute_units", p.compute_units);
   f("max_push_constants", p.max_push_constants);
   f("max_shared_bytes", p.max_shared_bytes);
   f("max_workgroup_invocations", p.max_workgroup_invocations);
@@ -141,6 +144,14 @@ void check_limits(const DeviceProfile& p) {
 
 }  // namespace
 
+bool DeviceProfile::multiplies(uint32_t m, uint32_t n, uint32_t k, const std::string& input,
+                               const std::string& sum) const {
+  return std::any_of(coop_matrices.begin(), coop_matrices.end(), [&](const CoopMatShape& s) {
+    return s.m == m && s.n == n && s.k == k && s.a == input && s.b == input && s.c == sum &&
+           s.result == sum;
+  });
+}
+
 std::string DeviceProfile::to_json() const { return to_value(*this).dump(/*indent=*/true) + "\n"; }
 
 DeviceProfile DeviceProfile::from_json(const std::string& text) {
@@ -199,7 +210,7 @@ std::string DeviceProfile::runs_on() const {
   for_each_field(*this, [&](const std::string& name, const auto& v) {
     static const char* kLeftOut[] = {"name",          "uuid",        "vendor_id",   "device_id",
                                      "driver_id",     "driver_name", "driver_info", "driver_version",
-                                     "api_version",   "memory_bytes"};
+                                     "api_version",   "memory_bytes", "compute_units"};
     for (const char* left_out : kLeftOut)
       if (name == left_out) return;
     object[name] = to_value(v);

@@ -33,6 +33,8 @@ struct DeviceProfile {
   bool float64 = false;
   bool subgroup_size_control = false;
   std::vector<CoopMatShape> coop_matrices;  ///< VK_KHR_cooperative_matrix, subgroup scope
+  bool coop_matrix2 = false;    ///< VK_NV_cooperative_matrix2 with workgroup scope and tensor layouts
+  uint32_t compute_units = 0;   ///< shader cores that run workgroups; 0: the driver does not say
   uint32_t max_push_constants = 128;
   uint32_t max_shared_bytes = 16384;
   uint32_t max_workgroup_invocations = 128;
@@ -41,6 +43,9 @@ struct DeviceProfile {
   uint64_t memory_bytes = 0;    ///< of the heap that engines use
   bool host_pointers = false;   ///< a host pointer is a device address (lavapipe)
 
+  /// Whether subgroups multiply m x n x k matrices of `input` and add them up in `sum`.
+  bool multiplies(uint32_t m, uint32_t n, uint32_t k, const std::string& input,
+                  const std::string& sum) const;
   bool is_cpu() const { return type == DeviceType::kCpu; }
   /// lavapipe silently ends every loop of an invocation once they made 65535 iterations together,
   /// nested ones included. Some are kept back for loops of fixed length.

@@ -48,6 +48,7 @@ struct FeatureChain {
   VkPhysicalDeviceVulkan13Features v13{};
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR coop{};
   VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16{};
+  VkPhysicalDeviceCooperativeMatrix2FeaturesNV coop2{};
 
   /// Links the structures; those of an extension only where it is listed.
   explicit FeatureChain(const std::vector<std::string>& extensions);

@@ -102,14 +102,42 @@ std::vector<std::string> wanted_extensions(const InstanceApi& api, VkPhysicalDev
   api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, offered.data());
   std::vector<std::string> wanted;
   // A validation layer older than the extension takes its structures for errors.
-  const bool bfloat16 = !env_flag("TORCH_VULKAN_VALIDATION");
+  const bool newest = !env_flag("TORCH_VULKAN_VALIDATION");
   for (const auto& e : offered) {
-    if (!std::strcmp(e.extensionName, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
-        (bfloat16 && !std::strcmp(e.extensionName, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME))) {
+    const auto is = [&](const char* name) { return !std::strcmp(e.extensionName, name); };
+    if (is(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME) ||
+        (newest && (is(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME) ||
+                    is(VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)))) {
       wanted.push_back(e.extensionName);
     }
   }
   return wanted;
+}
+
+/// Shader cores that run workgroups, from the vendors' extensions that tell; 0 where none does.
+uint32_t compute_units(const InstanceApi& api, VkPhysicalDevice handle) {
+  uint32_t count = 0;
+  api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> offered(count);
+  api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, offered.data());
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nv{};
+  nv.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV;
+  VkPhysicalDeviceShaderCoreProperties2AMD amd{};
+  amd.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_2_AMD;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  for (const auto& e : offered) {
+    if (!std::strcmp(e.extensionName, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+      nv.pNext = properties.pNext;
+      properties.pNext = &nv;
+    } else if (!std::strcmp(e.extensionName, VK_AMD_SHADER_CORE_PROPERTIES_2_EXTENSION_NAME)) {
+      amd.pNext = properties.pNext;
+      properties.pNext = &amd;
+    }
+  }
+  if (!properties.pNext) return 0;
+  api.vkGetPhysicalDeviceProperties2(handle, &properties);
+  return std::max(nv.shaderSMCount, amd.activeComputeUnitCount);
 }
 
 /// A compute queue, of a family without graphics where there is one: it has less in its way.
@@ -166,6 +194,7 @@ FeatureChain::FeatureChain(const std::vector<std::string>& extensions) {
   v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES;
   coop.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR;
   bfloat16.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
+  coop2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV;
   core.pNext = &v11;
   v11.pNext = &v12;
   v12.pNext = &v13;
@@ -177,6 +206,9 @@ FeatureChain::FeatureChain(const std::vector<std::string>& extensions) {
     } else if (e == VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME) {
       *tail = &bfloat16;
       tail = &bfloat16.pNext;
+    } else if (e == VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME) {
+      *tail = &coop2;
+      tail = &coop2.pNext;
     }
   }
 }
@@ -208,6 +240,13 @@ void enable_features(const FeatureChain& offered, FeatureChain& enabled) {
   TV_ENABLE(coop, cooperativeMatrix);
   TV_ENABLE(bfloat16, shaderBFloat16Type);
   TV_ENABLE(bfloat16, shaderBFloat16CooperativeMatrix);
+  TV_ENABLE(coop2, cooperativeMatrixWorkgroupScope);
+  TV_ENABLE(coop2, cooperativeMatrixFlexibleDimensions);
+  TV_ENABLE(coop2, cooperativeMatrixReductions);
+  TV_ENABLE(coop2, cooperativeMatrixConversions);
+  TV_ENABLE(coop2, cooperativeMatrixPerElementOperations);
+  TV_ENABLE(coop2, cooperativeMatrixTensorAddressing);
+  TV_ENABLE(coop2, cooperativeMatrixBlockLoads);
 #undef TV_ENABLE
 }
 
@@ -271,7 +310,11 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   p.storage8 = features.v12.storageBuffer8BitAccess;
   if (features.coop.cooperativeMatrix) {
     p.coop_matrices = coop_matrices(api, handle, features.bfloat16.shaderBFloat16CooperativeMatrix);
+    p.coop_matrix2 = features.coop2.cooperativeMatrixWorkgroupScope &&
+                     features.coop2.cooperativeMatrixFlexibleDimensions &&
+                     features.coop2.cooperativeMatrixTensorAddressing;
   }
+  p.compute_units = compute_units(api, handle);
   set_limits(properties.properties.limits, p);
   p.memory_bytes = largest_device_heap(device.memory);
   // lavapipe's device addresses are plain pointers, its heap is the machine's memory.

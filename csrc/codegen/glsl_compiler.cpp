@@ -14,6 +14,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "csrc/codegen/bfloat16.h"
 #include "csrc/codegen/kernel.h"
 #include "runtime/error.h"
 #include "runtime/store.h"
@@ -78,7 +79,7 @@ std::vector<uint32_t> compile_glsl(const std::string& name, const std::string& s
   std::vector<uint32_t> words;
   glslang::GlslangToSpv(*program.getIntermediate(EShLangCompute), words, &options);
   if (words.empty()) fail("give SPIR-V", "");
-  return words;
+  return source.find(kBfloat16Pragma) == std::string::npos ? words : to_bfloat16(words);
 }
 
 std::string cache_key(const std::string& source) {

@@ -10,6 +10,7 @@
 #include "csrc/codegen/kernel.h"
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/codegen/kernel_words.h"
+#include "csrc/codegen/matrix_units.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "runtime/error.h"
 
@@ -189,6 +190,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
 
   std::set<std::string> seen;
   std::string extensions = kExtensions, prelude, lanes, body;
+  if (step.matrix) extensions += matrix_preamble(*step.matrix);
   expand("tv.glsl", step.kernel, seen, extensions, prelude);
   expand("arith.glsl", step.kernel, seen, extensions, prelude);
   const bool table = step.uniform_table && device.is_cpu();

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "csrc/codegen/matrix_units.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
 #include "csrc/graph/strided.h"
@@ -32,12 +33,22 @@ class NodeBuilder : public Builder {
   std::vector<Tactic> tactics_;
 };
 
+/// Why the device cannot run a step, or "".
+std::string step_refusal(const Step& step, const DeviceProfile& device) {
+  if (step.subgroup_size != 0 && (step.subgroup_size < device.min_subgroup_size ||
+                                  step.subgroup_size > device.max_subgroup_size)) {
+    return "the device has no subgroups of " + std::to_string(step.subgroup_size);
+  }
+  return step.matrix ? matrix_refusal(*step.matrix, device) : "";
+}
+
 /// Why lowering cannot take a tactic that its converter offers, or "".
 std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& table,
                     const NodeContext& context) {
   const Settings& settings = context.settings;
   std::set<ValueId> scratch;
   for (const Step& step : tactic.steps) {
+    if (std::string reason = step_refusal(step, context.device); !reason.empty()) return reason;
     const int64_t least = iterations_of(step, node).bounds(table.graph().symbols).first;
     if (least > context.device.max_loop_iterations()) {
       return "makes " + std::to_string(least) + " loop iterations; " + context.device.name +

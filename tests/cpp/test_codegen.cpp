@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <spirv-tools/libspirv.hpp>
 
+#include "csrc/codegen/bfloat16.h"
 #include "csrc/codegen/glsl_compiler.h"
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/kernel.h"
+#include "csrc/codegen/matrix_units.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "runtime/error.h"
@@ -52,6 +54,61 @@ GeneratedKernel expect_valid(const KernelRequest& request, const Settings& setti
   const auto words = compile_kernel(request.step.kernel, kernel.glsl, settings);
   EXPECT_EQ(spirv_problem(words), "") << numbered(kernel.glsl);
   return kernel;
+}
+
+DeviceProfile with_matrices(const std::string& input) {
+  DeviceProfile p = DeviceProfile::builtin_default();
+  p.coop_matrices = {{16, 16, 16, input, input, "float32", "float32"}};
+  return p;
+}
+
+TEST(MatrixUnits, RefusalsSayWhatIsMissing) {
+  const auto refusal = [](const MatrixUnits& units, const DeviceProfile& device) {
+    return matrix_refusal(units, device);
+  };
+  EXPECT_EQ(refusal({}, DeviceProfile::builtin_default()),
+            "the device multiplies no 16x16x16 matrices of float16 with sums in float32");
+  EXPECT_NE(refusal({.input = DType::kBF16}, with_matrices("float16")).find("bfloat16"),
+            std::string::npos);
+  const std::string wanted = glslang_major() < 14 ? "glslang " + std::to_string(glslang_major()) +
+                                                        " has no GL_KHR_cooperative_matrix"
+                                                  : "";
+  EXPECT_EQ(refusal({}, with_matrices("float16")), wanted);
+  EXPECT_EQ(refusal({.nv2 = true}, with_matrices("float16")),
+            "the device lacks VK_NV_cooperative_matrix2");
+}
+
+TEST(MatrixUnits, PreambleHasWhatTheKernelAsksFor) {
+  KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
+  const auto text = [&] {
+    return generate_kernel(request, {}, DeviceProfile::builtin_default()).glsl;
+  };
+  EXPECT_EQ(text().find("cooperative_matrix"), std::string::npos);
+  request.step.matrix = MatrixUnits{};
+  EXPECT_NE(text().find("#extension GL_KHR_cooperative_matrix"), std::string::npos);
+  EXPECT_NE(text().find("#pragma use_vulkan_memory_model"), std::string::npos);
+  EXPECT_EQ(text().find(kBfloat16Pragma), std::string::npos);
+  request.step.matrix = MatrixUnits{.input = DType::kBF16, .nv2 = true};
+  EXPECT_NE(text().find(kBfloat16Pragma), std::string::npos);
+  EXPECT_NE(text().find("#extension GL_NV_cooperative_matrix2"), std::string::npos);
+}
+
+TEST(MatrixUnits, Bfloat16ReplacesTheHalfTypeOnly) {
+  const auto op = [](uint32_t size, uint32_t code) { return size << 16 | code; };
+  const std::vector<uint32_t> module = {0x07230203, 0x00010600, 0, 9, 0,  //
+                                        op(2, 17), 1,                     // OpCapability Shader
+                                        op(3, 14), 5348, 3,               // OpMemoryModel
+                                        op(3, 22), 4, 16,                 // OpTypeFloat 16
+                                        op(3, 22), 5, 32};                // OpTypeFloat 32
+  const std::vector<uint32_t> got = to_bfloat16(module);
+  const std::vector<uint32_t> head(module.begin(), module.begin() + 7);
+  EXPECT_EQ(std::vector<uint32_t>(got.begin(), got.begin() + 7), head);
+  const std::vector<uint32_t> capabilities = {op(2, 17), 5116, op(2, 17), 5118};
+  EXPECT_EQ(std::vector<uint32_t>(got.begin() + 7, got.begin() + 11), capabilities);
+  EXPECT_EQ(got[11], op(6, 10));  // OpExtension with 17 bytes of text
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(&got[12])), "SPV_KHR_bfloat16");
+  const std::vector<uint32_t> rest = {op(3, 14), 5348, 3, op(4, 22), 4, 16, 0, op(3, 22), 5, 32};
+  EXPECT_EQ(std::vector<uint32_t>(got.begin() + 17, got.end()), rest);
 }
 
 TEST(Codegen, EveryCastCompilesScalarAndVector) {

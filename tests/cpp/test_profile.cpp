@@ -25,6 +25,8 @@ DeviceProfile full() {
   p.name = "A \"GPU\" \\ \n é";
   p.memory_bytes = 150000000000;
   p.coop_matrices = {{16, 16, 16, "float16", "float16", "float32", "float32"}};
+  p.coop_matrix2 = true;
+  p.compute_units = 132;
   p.vendor_id = 0xffffffff;
   return p;
 }
@@ -88,10 +90,27 @@ TEST(Profile, FingerprintsSeparateWhatMustMatchFromWhatMayDiffer) {
   other_matrices.coop_matrices.clear();
   EXPECT_NE(other_matrices.runs_on(), base.runs_on());
 
+  DeviceProfile other_extension = base;
+  other_extension.coop_matrix2 = false;
+  EXPECT_NE(other_extension.runs_on(), base.runs_on());
+
+  DeviceProfile fewer_units = base;  // code does not depend on them
+  fewer_units.compute_units = 66;
+  EXPECT_EQ(fewer_units.runs_on(), base.runs_on());
+
   DeviceProfile other_board = base;  // the same model in another slot
   other_board.uuid = std::string(32, 'f');
   EXPECT_EQ(other_board.runs_on(), base.runs_on());
   EXPECT_EQ(other_board.tuned_for(), base.tuned_for());
+}
+
+TEST(Profile, MatrixShapesMatchInEveryPart) {
+  const DeviceProfile p = full();
+  EXPECT_TRUE(p.multiplies(16, 16, 16, "float16", "float32"));
+  EXPECT_FALSE(p.multiplies(16, 16, 16, "float16", "float16"));
+  EXPECT_FALSE(p.multiplies(16, 16, 16, "bfloat16", "float32"));
+  EXPECT_FALSE(p.multiplies(16, 8, 16, "float16", "float32"));
+  EXPECT_FALSE(DeviceProfile::builtin_default().multiplies(16, 16, 16, "float16", "float32"));
 }
 
 TEST(Json, RoundTrip) {

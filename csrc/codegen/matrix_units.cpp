@@ -1,0 +1,53 @@
+#include "csrc/codegen/matrix_units.h"
+
+#include "csrc/codegen/bfloat16.h"
+#include "csrc/codegen/glsl_compiler.h"
+
+namespace tv {
+
+namespace {
+
+constexpr int kFirstGlslang = 14;
+constexpr int kFirstGlslangNv2 = 15;
+
+std::string component(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return "float16";
+    case DType::kBF16: return "bfloat16";
+    case DType::kF32: return "float32";
+    case DType::kI8: return "int8";
+    case DType::kI32: return "int32";
+    default: return std::string(name(dtype));
+  }
+}
+
+}  // namespace
+
+std::string matrix_refusal(const MatrixUnits& units, const DeviceProfile& device) {
+  const std::string input = component(units.input), sum = component(units.sum);
+  if (!device.multiplies(units.m, units.n, units.k, input, sum)) {
+    return "the device multiplies no " + std::to_string(units.m) + "x" + std::to_string(units.n) +
+           "x" + std::to_string(units.k) + " matrices of " + input + " with sums in " + sum;
+  }
+  if (units.nv2 && !device.coop_matrix2) return "the device lacks VK_NV_cooperative_matrix2";
+  if (glslang_major() < kFirstGlslang) {
+    return "glslang " + std::to_string(glslang_major()) + " has no GL_KHR_cooperative_matrix";
+  }
+  if (units.nv2 && glslang_major() < kFirstGlslangNv2) {
+    return "glslang " + std::to_string(glslang_major()) + " has no GL_NV_cooperative_matrix2";
+  }
+  return "";
+}
+
+std::string matrix_preamble(const MatrixUnits& units) {
+  std::string text =
+      "#pragma use_vulkan_memory_model\n"
+      "#extension GL_KHR_cooperative_matrix : require\n"
+      "#extension GL_KHR_memory_scope_semantics : require\n"
+      "#extension GL_EXT_buffer_reference2 : require\n";
+  if (units.nv2) text += "#extension GL_NV_cooperative_matrix2 : require\n";
+  if (units.input == DType::kBF16) text += std::string(kBfloat16Pragma) + "\n";
+  return text;
+}
+
+}  // namespace tv
