@@ -3,20 +3,13 @@
 
 #include <algorithm>
 
-#include "converters/gemm.h"
+#include "converters/matmul.h"
 
 namespace tv {
 namespace {
 
 /// Steps of a symbolic k that are unrolled; skipped launches cost nothing.
 constexpr int64_t kSymbolicSteps = 4096;
-
-/// The product with its batch dimensions collapsed.
-struct Product {
-  Expr m, n, k;
-  Expr a_m, a_k, b_k, b_n;
-  BatchDims batch;
-};
 
 Product product_of_node(const NodeContext& c, const Builder& b) {
   const Shape &a_shape = c.shape("a"), &b_shape = c.shape("b"), &out = c.output().shape;
@@ -181,6 +174,8 @@ void convert(const NodeContext& c, Builder& b) {
   if (m <= 16) std::rotate(tiles.begin(), std::prev(tiles.end(), groups < 64 ? 2 : 1), tiles.end());
 
   std::vector<Tactic> tactics = {lane_tactic(c, b, p)};
+  for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
+  for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (const SimtTile& tile : tiles) tactics.push_back(tiled_tactic(c, p, tile));
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
@@ -214,6 +209,9 @@ std::vector<Graph> examples() {
     graphs.push_back(example(dtype, {37, 64}, {64, 53}, {37, 53}));
     graphs.push_back(example(dtype, {3, 37, 300}, {3, 300, 29}, {3, 37, 29}));
     graphs.push_back(example(dtype, {1, 3, 37, 41}, {2, 1, 41, 29}, {2, 3, 37, 29}));
+    // Operands that load in chunks, with and without remainders of the tiles.
+    graphs.push_back(example(dtype, {2, 40, 72}, {2, 72, 56}, {2, 40, 56}));
+    graphs.push_back(example(dtype, {128, 256}, {256, 256}, {128, 256}));
   }
   const Expr k = Expr::symbol(0);
   graphs.push_back(example(DType::kF32, {37, k}, {k, 53}, {37, 53}));

@@ -1,0 +1,146 @@
+// y[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] on matrix units, operands straight from memory
+// into registers: for products too small to share loads through a workgroup.
+//
+// b comes in fragment order (matmul_pack.comp); so does a where A_PACKED, else its rows pass through
+// a patch of shared memory of the subgroup's own, UNROLL steps of k at a time. Tiles of BM x BN outputs
+// a workgroup and WM x WN a subgroup; WK subgroups share the steps of k, `share` each (a multiple
+// of UNROLL), and add up in order. RING steps of packed operands are in flight; it divides UNROLL.
+// PIECES > 1: operands are fp32 in pieces (matrix.glsl); PROMOTE: each step's sum is added outside
+// the units, with rounding. WHOLE_M, WHOLE_K: m is a multiple of BM, k of 16 WK UNROLL.
+// Grid: (tiles of m * tiles of n, 1, z); local 32 * (BM / WM) * (BN / WN) * WK.
+
+#include "batch.glsl"
+
+const uint WARPS_M = BM / WM, WARPS_N = BN / WN;
+// Rows of the patch are an odd number of units apart.
+const uint LDA = UNROLL * 2 + 1, PIECE_A = A_PACKED == 1 ? 0 : WM * LDA;
+const uint ROWS = PIECES * PIECE_A * WARPS_M * WARPS_N * WK;
+const uint PARTIAL = (WK - 1) * BM * BN / 4, PATCHES = WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
+const uint SPACE = PARTIAL > PATCHES ? PARTIAL : PATCHES;
+shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
+
+#define PATCH 1
+#include "matrix.glsl"
+
+// Lines of 16 rows or columns: [k / 16][PIECES][32] units.
+#define UNIT (PIECES * 32)
+#define LINE (k_steps * UNIT)
+
+void main() {
+  const uint tiles_m = (m_count + BM - 1) / BM, tiles_n = (n_count + BN - 1) / BN;
+  const uint id = gl_WorkGroupID.x, z = gl_WorkGroupID.z, lane = gl_SubgroupInvocationID;
+  const uint first = id / (GROUP * tiles_n) * GROUP, rows = min(GROUP, tiles_m - first);
+  const uint rest = id % (GROUP * tiles_n), bm = first + rest % rows, bn = rest / rows;
+  const uint warp = gl_SubgroupID, wk = warp / (WARPS_M * WARPS_N);
+  const uint wm = warp % WARPS_M, wn = warp / WARPS_M % WARPS_N;
+  const uint m0 = bm * BM + wm * WM, n0 = bn * BN + wn * WN;
+
+  tv_units pb = tv_units(packed_ptr) + (z * packed_z + n0 / 16 * LINE + wk * share * UNIT + lane);
+  Sums acc[COUNT_M][COUNT_N];
+  EACH_TILE acc[i][j] = Sums(0.0);
+  uvec4 gb[RING][PIECES][COUNT_N];
+#define FETCH_B(slot, step) FOR(p, PIECES) FOR(j, COUNT_N) \
+    gb[slot][p][j] = pb[(step) * UNIT + j * LINE + p * 32].v;
+  FOR(r, RING) { FETCH_B(r, r) }
+
+#if A_PACKED
+  tv_units pa = tv_units(packed_a_ptr) + (z * packed_a_z + m0 / 16 * LINE + wk * share * UNIT + lane);
+  uvec4 ga[RING][PIECES][COUNT_M];
+#define FETCH_A(slot, step) FOR(p, PIECES) FOR(i, COUNT_M) \
+    ga[slot][p][i] = pa[(step) * UNIT + i * LINE + p * 32].v;
+#define LOAD_A(u) FOR(p, PIECES) FOR(i, COUNT_M) {                                             \
+    FRAGMENT(fa[p][i], ga[(u) % RING][p][i], pa + ((u) * UNIT + i * LINE + p * 32) - lane,     \
+             gl_CooperativeMatrixLayoutRowMajor) }
+  FOR(r, RING) { FETCH_A(r, r) }
+#else
+  const uint patch_a = warp * (PIECES * PIECE_A);
+  const uint NA = WM * UNROLL / 16;  // chunks of an invocation
+  Chunk ra[NA];
+  tv_chunks pa = tv_chunks(a_ptr) + (BATCH_OFFSET(z, az) / 8);
+  uint at_a[NA];
+  FOR(i, NA) {
+    const uint c = i * 32 + lane, m = m0 + c / (UNROLL * 2);
+    at_a[i] = min(m, m_count - 1) * (a_ld / 8) + c % (UNROLL * 2);
+  }
+  // Rows of the block of UNROLL steps that begins at `step`; zeros past k.
+#if WHOLE_K
+#define FETCH_ROWS(step) { const uint k2 = min(wk * share + (step), k_steps - UNROLL) * 2; \
+    FOR(i, NA) ra[i] = LOAD_CHUNK(pa[k2 + at_a[i]]); }
+#else
+#define FETCH_ROWS(step) { const uint k2 = (wk * share + (step)) * 2;                      \
+    FOR(i, NA) { ra[i] = NO_CHUNK;                                                         \
+      if ((k2 + (i * 32 + lane) % (UNROLL * 2)) * 8 < k_count) ra[i] = LOAD_CHUNK(pa[k2 + at_a[i]]); } }
+#endif
+#define LOAD_A(u) FOR(p, PIECES) FOR(i, COUNT_M) coopMatLoad(fa[p][i], sh, \
+    patch_a + p * PIECE_A + i * 16 * LDA + (u) * 2, LDA, gl_CooperativeMatrixLayoutRowMajor);
+  FETCH_ROWS(0u)
+#endif
+
+#if PROMOTE
+#define BEGIN Sums sum[COUNT_M]; FOR(i, COUNT_M) sum[i] = Sums(0.0);
+#define SUM(i, j) sum[i]
+#define END(j) FOR(i, COUNT_M) acc[i][j] += sum[i];
+#else
+#define BEGIN
+#define SUM(i, j) acc[i][j]
+#define END(j)
+#endif
+
+  for (uint s = 0u; s < share; s += UNROLL) {
+#if !A_PACKED
+    FOR(i, NA) {
+      const uint c = i * 32 + lane;
+      FOR(p, PIECES) sh[patch_a + p * PIECE_A + c / (UNROLL * 2) * LDA + c % (UNROLL * 2)] = peel_chunk(ra[i]);
+    }
+    subgroupBarrier();
+    FETCH_ROWS(s + UNROLL)
+#endif
+    FOR(u, UNROLL) {
+      FragA fa[PIECES][COUNT_M];
+      FragB fb[PIECES][COUNT_N];
+      LOAD_A(u)
+      FOR(p, PIECES) FOR(j, COUNT_N) {
+        FRAGMENT(fb[p][j], gb[u % RING][p][j], pb + (u * UNIT + j * LINE + p * 32) - lane,
+                 gl_CooperativeMatrixLayoutColumnMajor)
+      }
+      FETCH_B(u % RING, u + RING)
+#if A_PACKED
+      FETCH_A(u % RING, u + RING)
+#endif
+      FOR(j, COUNT_N) {
+        BEGIN
+        [[unroll]] for (int order = PIECES - 1; order >= 0; order--)
+          [[unroll]] for (int p = 0; p <= order; p++)
+            FOR(i, COUNT_M) SUM(i, j) = coopMatMulAdd(fa[p][i], fb[order - p][j], SUM(i, j));
+        END(j)
+      }
+    }
+    pb += UNROLL * UNIT;
+#if A_PACKED
+    pa += UNROLL * UNIT;
+#else
+    subgroupBarrier();
+#endif
+  }
+
+#if WK > 1
+#define PARTIAL_AT(part) ((part) * BM * BN + (wm * WM + i * 16) * BN + wn * WN + j * 16) / 4, BN / 4, \
+                         gl_CooperativeMatrixLayoutRowMajor
+  barrier();
+  if (wk > 0) { EACH_TILE coopMatStore(acc[i][j], sh, PARTIAL_AT(wk - 1)); }
+  barrier();
+  if (wk == 0) {
+    FOR(q, WK - 1) EACH_TILE {
+      Sums other;
+      coopMatLoad(other, sh, PARTIAL_AT(q));
+      acc[i][j] += other;
+    }
+  }
+  barrier();
+  if (wk > 0) return;
+#else
+  barrier();
+#endif
+  const uint corner = warp * (16 * PATCH_LD);
+  STORE_SUMS(z, m0, n0, corner)
+}

@@ -1,0 +1,114 @@
+// What the kernels of products on matrix units share: 16x16x16 cooperative matrices of float16_t
+// (bfloat16 where the step says so) with sums in float32, 32 invocations a subgroup.
+//
+// Operands in 8 elements at a time ("chunks"): 16 bytes of 16-bit floats, 32 of fp32. fp32 is split
+// into PIECES 16-bit floats that add up to it; the products of pieces whose orders add up to less
+// than PIECES make the product. An infinity or NaN has no such pieces: what is not finite in the end
+// is computed again from the operands themselves.
+
+#define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
+#define COUNT_M (WM / 16)
+#define COUNT_N (WN / 16)
+#define EACH_TILE FOR(i, COUNT_M) FOR(j, COUNT_N)
+#define Sums coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>
+#define FragA coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA>
+#define FragB coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseB>
+
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_units { uvec4 v; };
+
+#if PIECES > 1
+struct Chunk { vec4 lo, hi; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_chunks { vec4 lo; vec4 hi; };
+#define LOAD_CHUNK(p) Chunk((p).lo, (p).hi)
+#define NO_CHUNK Chunk(vec4(0.0), vec4(0.0))
+
+// The leading 16-bit piece of x and y in one word; x and y become what remains. Cutting loses
+// nothing where the last piece takes the last bits; with two pieces the first is rounded, unless
+// that would make an infinity.
+uint peel(inout float x, inout float y) {
+  uint p = floatBitsToUint(x), q = floatBitsToUint(y);
+#if PIECES == 2
+  if ((p & 0x7fffffffu) < 0x7f7f8000u) p += 0x7fffu + (p >> 16 & 1u);
+  if ((q & 0x7fffffffu) < 0x7f7f8000u) q += 0x7fffu + (q >> 16 & 1u);
+#endif
+  p &= 0xffff0000u;
+  q &= 0xffff0000u;
+  x = (p & 0x7f800000u) == 0x7f800000u ? 0.0 : x - uintBitsToFloat(p);
+  y = (q & 0x7f800000u) == 0x7f800000u ? 0.0 : y - uintBitsToFloat(q);
+  return p >> 16 | q;
+}
+uvec4 peel_chunk(inout Chunk c) {
+  uvec4 r;
+  r.x = peel(c.lo.x, c.lo.y);
+  r.y = peel(c.lo.z, c.lo.w);
+  r.z = peel(c.hi.x, c.hi.y);
+  r.w = peel(c.hi.z, c.hi.w);
+  return r;
+}
+#else
+#define Chunk uvec4
+#define tv_chunks tv_units
+#define LOAD_CHUNK(p) (p).v
+#define NO_CHUNK uvec4(0u)
+#define peel_chunk(c) (c)
+#endif
+
+// A fragment of a packed operand (matmul_pack.comp): `words` as this invocation holds them, or, on
+// devices with another count of components an invocation, the 16x16 matrix at `at`.
+#define FRAGMENT(f, words, at, layout_)                              \
+  if (f.length() == 8) {                                             \
+    FOR(e_, 4) {                                                     \
+      const f16vec2 h_ = unpackFloat2x16((words)[e_]);               \
+      f[2 * e_] = h_.x;                                              \
+      f[2 * e_ + 1] = h_.y;                                          \
+    }                                                                \
+  } else {                                                           \
+    coopMatLoad(f, tv_ref_u32x4(at).v, 0, 2, layout_);               \
+  }
+
+#ifdef PATCH
+// Sums of a subgroup, 16 rows at a time, go through a patch of shared memory to the fused tail.
+#define PATCH_LD (WN / 4 + 1)
+
+#if PIECES > 1
+float exactly(uint z, uint m, uint n) {
+  const uint from_a = BATCH_OFFSET(z, az) + m * a_m, from_b = BATCH_OFFSET(z, bz) + n * b_n;
+  float sum = 0.0;
+  for (uint k = 0u; k < k_count; k++) sum = fma(a_raw(from_a + k * a_k), b_raw(from_b + k * b_k), sum);
+  return sum;
+}
+#endif
+
+void store_patch(uint z, uint m0, uint n0, uint corner) {
+  FOR(r, WN / 8) {
+    const uint c = r * 32u + gl_SubgroupInvocationID, row = c / (WN / 4), col = c % (WN / 4);
+    const uint m = m0 + row, n = n0 + col * 4u;
+    vec4 v = uintBitsToFloat(sh[corner + row * PATCH_LD + col]);
+    if (m < m_count && n < n_count) {
+#if PIECES > 1
+      if (any(isnan(v)) || any(isinf(v))) {
+        for (uint e = 0u; e < 4u; e++) {
+          if (n + e < n_count) v[e] = exactly(z, m, n + e);
+        }
+      }
+#endif
+      const uint i = (z * m_count + m) * n_count + n;
+#if N4
+      y_store4(i, v);
+#else
+      FOR(e, 4) { if (n + e < n_count) y_store(i + e, v[e]); }
+#endif
+    }
+  }
+}
+
+// Writes the subgroup's tile acc[COUNT_M][COUNT_N] at (m0, n0) of matrix z.
+#define STORE_SUMS(z, m0, n0, corner)                                                               \
+  FOR(i, COUNT_M) {                                                                                \
+    FOR(j, COUNT_N) coopMatStore(acc[i][j], sh, (corner) + j * 4u, PATCH_LD,                        \
+                                 gl_CooperativeMatrixLayoutRowMajor);                              \
+    subgroupBarrier();                                                                             \
+    store_patch(z, (m0) + i * 16u, n0, corner);                                                     \
+    subgroupBarrier();                                                                             \
+  }
+#endif

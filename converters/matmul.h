@@ -1,0 +1,26 @@
+#pragma once
+// tv::matmul's problem as every family of its tactics sees it.
+
+#include <string>
+#include <vector>
+
+#include "converters/gemm.h"
+
+namespace tv {
+
+/// y[z][m][n] = Σ_k a[z][m][k] · b[z][k][n] with the batch dimensions collapsed. Strides in elements.
+struct Product {
+  Expr m, n, k;
+  Expr a_m, a_k, b_k, b_n;
+  BatchDims batch;
+};
+
+/// Tactics for the device's matrix units, best first by rule; none where the operands' dtype has no
+/// such product (matmul_matrix.cpp).
+std::vector<Tactic> matrix_tactics(const NodeContext& context, Builder& builder, const Product& p);
+
+/// Tactics for fp32 without matrix units, best first by rule; none for other dtypes
+/// (matmul_simt.cpp).
+std::vector<Tactic> simt_tactics(const NodeContext& context, const Product& p);
+
+}  // namespace tv

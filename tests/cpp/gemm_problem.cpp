@@ -1,0 +1,295 @@
+#include "tests/cpp/gemm_problem.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "converters/steps.h"
+#include "csrc/compile.h"
+#include "csrc/lowering/tactics.h"
+#include "csrc/passes/canonicalise.h"
+#include "csrc/passes/choose_layouts.h"
+
+namespace tv::test {
+
+namespace {
+
+float half_to_float(uint16_t h) {
+  const int exponent = h >> 10 & 31, fraction = h & 1023;
+  float value = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                              : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  if (exponent == 31) value = fraction == 0 ? INFINITY : NAN;
+  return (h & 0x8000) != 0 ? -value : value;
+}
+
+/// Nearest half, ties away from zero; tiny numbers become 0, huge ones infinity.
+uint16_t float_to_half(float f) {
+  const auto u = std::bit_cast<uint32_t>(f);
+  const uint32_t a = u & 0x7fffffffU, sign = u >> 16 & 0x8000U;
+  if (a > 0x7f800000U) return static_cast<uint16_t>(sign | 0x7e00U);
+  if (a >= 0x477ff000U) return static_cast<uint16_t>(sign | 0x7c00U);
+  if (a < 0x38800000U) return static_cast<uint16_t>(sign);
+  return static_cast<uint16_t>(sign | ((a - 0x38000000U + 0x1000U) >> 13));
+}
+
+uint16_t float_to_bf16(float f) {
+  const auto u = std::bit_cast<uint32_t>(f);
+  if ((u & 0x7fffffffU) > 0x7f800000U) return 0x7fc0U;
+  return static_cast<uint16_t>((u + 0x7fffU + (u >> 16 & 1U)) >> 16);
+}
+
+void put(std::vector<uint8_t>& bytes, int64_t index, float value, DType dtype) {
+  uint8_t* at = bytes.data() + index * size_bytes(dtype);
+  const uint16_t half = dtype == DType::kF16 ? float_to_half(value) : float_to_bf16(value);
+  if (dtype == DType::kF32) {
+    std::memcpy(at, &value, 4);
+  } else {
+    std::memcpy(at, &half, 2);
+  }
+}
+
+HostTensor tensor(std::vector<uint8_t>& bytes) {
+  return {bytes.data(), static_cast<int64_t>(bytes.size())};
+}
+
+/// Uniform bits, fast: generating numbers must not take longer than the products.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : state_(seed * 2654435761U + 1) {}
+  double uniform() {  // [0, 1)
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 7;
+    state_ ^= state_ << 17;
+    return static_cast<double>(state_ >> 40) * 0x1p-24;
+  }
+  /// Nearly normal: the sum of four uniform numbers.
+  double normal() { return (uniform() + uniform() + uniform() + uniform() - 2.0) * 1.7320508; }
+
+ private:
+  uint64_t state_;
+};
+
+double gelu(double x) { return 0.5 * x * (1.0 + std::erf(x / std::sqrt(2.0))); }
+
+}  // namespace
+
+std::string GemmProblem::str() const {
+  return (batch > 1 ? std::to_string(batch) + " x " : "") + std::to_string(m) + "x" +
+         std::to_string(n) + "x" + std::to_string(k) + " " + std::string(name(dtype)) +
+         (a_transposed ? " at" : "") + (b_transposed ? " bt" : "") +
+         (constant_b ? " constant b" : " dynamic b") + (shared_b || batch == 1 ? "" : " own b") +
+         (tail ? " +bias+gelu" : "") + (positive != 0 ? " positive" : "") +
+         (spread != 0 ? " spread " + std::to_string(spread) : "");
+}
+
+Graph GemmProblem::graph() const {
+  Graph g;
+  g.name = "gemm";
+  const auto leaf = [&](std::vector<ValueId>& list, const char* name, Shape shape, ValueKind kind) {
+    const ValueId id = g.add_value(
+        {.name = name, .dtype = dtype, .shape = std::move(shape), .kind = kind, .view = std::nullopt});
+    list.push_back(id);
+    return id;
+  };
+  const auto node = [&](const char* op, std::vector<Arg> args, Shape shape) {
+    Node made;
+    made.op = op;
+    made.name = std::string(op) + std::to_string(g.nodes.size());
+    made.args = std::move(args);
+    const ValueId value = g.add_output(made, dtype, std::move(shape));
+    g.nodes.push_back(std::move(made));
+    return value;
+  };
+  const auto matrix = [&](bool own, int64_t rows, int64_t cols) {
+    return own ? Shape{batch, rows, cols} : Shape{rows, cols};
+  };
+  const auto transposed = [&](ValueId value, bool own, int64_t rows, int64_t cols) {
+    return node("aten::permute",
+                {tensor_arg("self", value), attr_arg("dims", own ? ints({0, 2, 1}) : ints({1, 0}))},
+                matrix(own, rows, cols));
+  };
+  const bool own_a = batch > 1, own_b = batch > 1 && !shared_b;
+  const ValueKind kind = constant_b ? ValueKind::kWeight : ValueKind::kInput;
+  std::vector<ValueId>& list = constant_b ? g.weights : g.inputs;
+  ValueId a = leaf(g.inputs, "a", a_transposed ? matrix(own_a, k, m) : matrix(own_a, m, k),
+                   ValueKind::kInput);
+  ValueId b = leaf(list, "b", b_transposed ? matrix(own_b, n, k) : matrix(own_b, k, n), kind);
+  const ValueId bias = tail ? leaf(list, "bias", {n}, kind) : kNoValue;
+  if (a_transposed) a = transposed(a, own_a, m, k);
+  if (b_transposed) b = transposed(b, own_b, k, n);
+  ValueId y = node("aten::matmul", {tensor_arg("self", a), tensor_arg("other", b)},
+                   matrix(own_a, m, n));
+  if (tail) {
+    y = node("aten::add.Tensor",
+             {tensor_arg("self", y), tensor_arg("other", bias), attr_arg("alpha", integer(1))},
+             matrix(own_a, m, n));
+    y = node("aten::gelu", {tensor_arg("self", y), attr_arg("approximate", std::string("none"))},
+             matrix(own_a, m, n));
+  }
+  g.outputs.push_back({.value = y, .name = "y", .strides = {}});
+  return g;
+}
+
+std::vector<OfferedTactic> offered_tactics(const GemmProblem& problem, const Settings& settings,
+                                           const DeviceProfile& profile) {
+  Graph graph = canonicalise(problem.graph(), settings, profile);
+  graph = choose_layouts(std::move(graph), settings, profile);
+  ValueTable table(graph);
+  std::vector<OfferedTactic> list;
+  for (const Node& node : graph.nodes) {
+    if (node.op != "tv::matmul") continue;
+    for (const Tactic& t : convert_node(node, table, profile, settings).offered) {
+      list.push_back({t.name, t.refusal});
+    }
+  }
+  return list;
+}
+
+EngineSpec compile_with_tactic(const GemmProblem& problem, const std::string& tactic,
+                               Settings settings, const DeviceProfile& profile) {
+  settings.tactics = {tactic};
+  EngineSpec spec = compile(problem.graph(), settings, profile);
+  spec.runs_on.clear();
+  spec.tuned_for.clear();
+  return spec;
+}
+
+DeviceProfile gpu_profile(DeviceProfile profile) {
+  profile.type = DeviceType::kDiscrete;
+  return profile;
+}
+
+GemmData::GemmData(const GemmProblem& problem, uint32_t seed) : p_(problem) {
+  Random random(seed);
+  const auto fill = [&](std::vector<uint8_t>& bytes, int64_t count, double scale) {
+    bytes.resize(static_cast<size_t>(count * size_bytes(p_.dtype)));
+    for (int64_t i = 0; i < count; ++i) {
+      double value = (random.normal() + p_.positive) * scale;
+      if (p_.spread != 0) {
+        value = std::ldexp(value, static_cast<int>((random.uniform() * 2 - 1) * p_.spread));
+      }
+      put(bytes, i, static_cast<float>(value), p_.dtype);
+    }
+  };
+  const int64_t matrices_b = p_.shared_b ? 1 : p_.batch;
+  fill(a_, p_.batch * p_.m * p_.k, 1);
+  fill(b_, matrices_b * p_.k * p_.n, 1 / std::sqrt(static_cast<double>(p_.k)));
+  if (p_.tail) fill(bias_, p_.n, 0.5);
+  y_.resize(static_cast<size_t>(p_.batch * p_.m * p_.n * size_bytes(p_.dtype)));
+}
+
+int64_t GemmData::a_index(int64_t z, int64_t m, int64_t k) const {
+  return z * p_.m * p_.k + (p_.a_transposed ? k * p_.m + m : m * p_.k + k);
+}
+
+int64_t GemmData::b_index(int64_t z, int64_t k, int64_t n) const {
+  return (p_.shared_b ? 0 : z * p_.k * p_.n) + (p_.b_transposed ? n * p_.k + k : k * p_.n + n);
+}
+
+void GemmData::set_a(int64_t z, int64_t m, int64_t k, float value) {
+  put(a_, a_index(z, m, k), value, p_.dtype);
+}
+
+void GemmData::set_b(int64_t z, int64_t k, int64_t n, float value) {
+  put(b_, b_index(z, k, n), value, p_.dtype);
+}
+
+double GemmData::output(int64_t z, int64_t m, int64_t n) const {
+  return element(y_, (z * p_.m + m) * p_.n + n);
+}
+
+double GemmData::element(const std::vector<uint8_t>& bytes, int64_t index) const {
+  if (p_.dtype == DType::kF32) {
+    float f;
+    std::memcpy(&f, bytes.data() + index * 4, 4);
+    return f;
+  }
+  uint16_t half;
+  std::memcpy(&half, bytes.data() + index * 2, 2);
+  if (p_.dtype == DType::kF16) return half_to_float(half);
+  return std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+}
+
+GemmData::Reference GemmData::reference(int64_t index) const {
+  const int64_t n = index % p_.n, m = index / p_.n % p_.m, z = index / (p_.n * p_.m);
+  Reference r;
+  for (int64_t k = 0; k < p_.k; ++k) {
+    const double product = element(a_, a_index(z, m, k)) * element(b_, b_index(z, k, n));
+    r.value += product;
+    r.products += std::abs(product);
+  }
+  if (p_.tail) r.value = gelu(r.value + element(bias_, n));
+  return r;
+}
+
+std::vector<HostTensor> GemmData::inputs() {
+  std::vector<HostTensor> list = {tensor(a_)};
+  if (!p_.constant_b) list.push_back(tensor(b_));
+  if (!p_.constant_b && p_.tail) list.push_back(tensor(bias_));
+  return list;
+}
+
+std::vector<HostTensor> GemmData::weights() {
+  std::vector<HostTensor> list;
+  if (p_.constant_b) list.push_back(tensor(b_));
+  if (p_.constant_b && p_.tail) list.push_back(tensor(bias_));
+  return list;
+}
+
+GemmData::Errors GemmData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
+  std::fill(y_.begin(), y_.end(), uint8_t{0xff});  // NaN, where something is left out
+  const auto prepared = engine->prepare_weights(weights());
+  engine->run(*prepared, {}, inputs(), std::vector<HostTensor>{tensor(y_)});
+  const int64_t outputs = p_.batch * p_.m * p_.n, count = std::min(samples, outputs);
+  Errors e;
+  double largest = 0, worst = 0, error_sum = 0, sum = 0;
+  for (int64_t s = 0; s < count; ++s) {
+    // Steps that no tile divides; every output where that many are wanted.
+    const int64_t index = count == outputs ? s : s * 1000003 % outputs;
+    const Reference want = reference(index);
+    const double error = std::abs(element(y_, index) - want.value);
+    worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
+    if (want.products > 0) e.products = std::max(e.products, error / want.products);
+    largest = std::max(largest, std::abs(want.value));
+    error_sum += error * error;
+    sum += want.value * want.value;
+  }
+  e.largest = worst / largest;
+  e.norm = std::sqrt(error_sum / sum);
+  for (int64_t i = 0; i < outputs; ++i) {
+    if (!std::isfinite(element(y_, i))) e.largest = e.norm = e.products = INFINITY;
+  }
+  return e;
+}
+
+double GemmData::time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec) {
+  const auto best = [&](int repeats, int runs) {
+    EngineSpec repeated = spec;
+    repeated.dispatches.clear();
+    for (int i = 0; i < repeats; ++i) {
+      repeated.dispatches.insert(repeated.dispatches.end(), spec.dispatches.begin(),
+                                 spec.dispatches.end());
+    }
+    const auto engine = Engine::create(device, std::move(repeated));
+    const auto prepared = engine->prepare_weights(weights());
+    const std::vector<HostTensor> in = inputs(), out = {tensor(y_)};
+    engine->run(*prepared, {}, in, out);
+    double us = INFINITY;
+    for (int i = 0; i < runs; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      engine->run(*prepared, {}, in, out);
+      const std::chrono::duration<double, std::micro> took =
+          std::chrono::steady_clock::now() - start;
+      us = std::min(us, took.count());
+    }
+    return us;
+  };
+  const double one = best(1, 5), guess = std::max(1.0, (best(9, 3) - one) / 8);
+  const int repeats = static_cast<int>(std::clamp(4000.0 / guess, 4.0, 400.0));
+  return (best(1 + repeats, 4) - one) / repeats;
+}
+
+}  // namespace tv::test

@@ -1,0 +1,188 @@
+// Every tactic of products for GPUs that the device can run against float64: sizes that no tile divides,
+// layouts, batches, tails, numbers that are not finite and exponents far apart.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "tests/cpp/gemm_problem.h"
+
+namespace tv::test {
+namespace {
+
+class Gemm : public testing::Test {
+ protected:
+  std::shared_ptr<Device> device_ = open_device("");
+
+  /// Calls `f(name, engine)` for each tactic that applies; there must be one.
+  template <class F>
+  void for_each_tactic(const GemmProblem& problem, const Settings& settings, F&& f) {
+    size_t count = 0;
+    const DeviceProfile device = gpu_profile(profile(*device_));
+    for (const OfferedTactic& t : offered_tactics(problem, settings, device)) {
+      if (!t.refusal.empty()) continue;
+      ++count;
+      SCOPED_TRACE(problem.str() + ", " + t.name);
+      const EngineSpec spec = compile_with_tactic(problem, t.name, settings, device);
+      bool used = false;
+      for (const Dispatch& d : spec.dispatches) used |= d.tactic == t.name;
+      EXPECT_TRUE(used) << "the engine does not use the tactic";
+      f(t.name, Engine::create(device_, spec));
+    }
+    EXPECT_GT(count, 0u);
+  }
+
+  /// Every tactic within `products` · Σ|a||b| of float64 and, rounded to the result's type, within
+  /// a unit of its last place of the largest result.
+  void expect_close(const GemmProblem& problem, double products, const Settings& settings = {}) {
+    GemmData data(problem);
+    for_each_tactic(problem, settings, [&](const std::string&, const auto& engine) {
+      const auto errors = data.run(engine);
+      const double rounding = problem.dtype == DType::kF32   ? 0
+                              : problem.dtype == DType::kF16 ? 0x1p-10
+                                                             : 0x1p-7;
+      EXPECT_LE(errors.largest, rounding + products * std::sqrt(static_cast<double>(problem.k)))
+          << "norm " << errors.norm << ", products " << errors.products;
+      if (problem.dtype == DType::kF32) {
+        EXPECT_LE(errors.products, products);
+      }
+    });
+  }
+};
+
+/// Rounding of fp32 sums: what plain fp32 is allowed, whatever computes it.
+constexpr double kFull = 0x1p-22;
+constexpr double kTf32 = 0x1p-10;
+const Settings kFast{.disable_tf32 = false};
+
+TEST_F(Gemm, SizesThatNoTileDivides) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    for (const bool constant : {true, false}) {
+      for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {3, 7, 5}, {1, 89, 113},
+                                    {37, 53, 41}, {113, 41, 89}, {16, 64, 128}, {129, 136, 200}}) {
+        expect_close({.m = m, .n = n, .k = k, .dtype = dtype, .constant_b = constant}, kFull);
+      }
+    }
+  }
+}
+
+TEST_F(Gemm, TransposedOperands) {
+  for (const DType dtype : {DType::kF16, DType::kF32}) {
+    for (const bool at : {true, false}) {
+      for (const bool bt : {true, false}) {
+        GemmProblem p{.m = 72, .n = 104, .k = 136, .dtype = dtype, .a_transposed = at,
+                      .b_transposed = bt, .constant_b = false};
+        expect_close(p, kFull);
+        p.constant_b = true;
+        p.n = 53;
+        expect_close(p, kFull);
+      }
+    }
+  }
+}
+
+TEST_F(Gemm, Batches) {
+  for (const DType dtype : {DType::kF16, DType::kF32}) {
+    for (const bool shared : {true, false}) {
+      for (const bool constant : {true, false}) {
+        expect_close({.batch = 3, .m = 40, .n = 56, .k = 72, .dtype = dtype,
+                      .constant_b = constant, .shared_b = shared}, kFull);
+        expect_close({.batch = 2, .m = 29, .n = 37, .k = 67, .dtype = dtype,
+                      .constant_b = constant, .shared_b = shared}, kFull);
+      }
+    }
+  }
+}
+
+TEST_F(Gemm, Tails) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    expect_close({.m = 33, .n = 100, .k = 96, .dtype = dtype, .tail = true}, kFull);
+    expect_close({.m = 5, .n = 37, .k = 96, .dtype = dtype, .constant_b = false, .tail = true},
+                 kFull);
+  }
+}
+
+TEST_F(Gemm, LongSums) {
+  for (const DType dtype : {DType::kF16, DType::kF32}) {
+    for (const int64_t m : {1, 4, 16, 65}) {
+      expect_close({.m = m, .n = 64, .k = 4104, .dtype = dtype}, kFull);
+      expect_close({.m = m, .n = 64, .k = 2051, .dtype = dtype, .positive = 1}, kFull);
+    }
+  }
+}
+
+TEST_F(Gemm, CheaperSplitsStayWithinTheirBound) {
+  for (const int spread : {0, 12, 40}) {
+    expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .spread = spread}, kTf32, kFast);
+    expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .constant_b = false,
+                  .positive = 1, .spread = spread}, kTf32, kFast);
+  }
+}
+
+TEST_F(Gemm, ExponentsFarApartKeepFullAccuracy) {
+  for (const int spread : {12, 30, 50}) {
+    expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .spread = spread}, kFull);
+    expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .constant_b = false,
+                  .spread = spread}, kFull);
+  }
+}
+
+TEST_F(Gemm, WhatIsNotFiniteStaysInItsRowAndColumn) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    for (const bool constant : {true, false}) {
+      const GemmProblem p{.m = 40, .n = 56, .k = 72, .dtype = dtype, .constant_b = constant};
+      GemmData data(p);
+      data.set_a(0, 3, 64, NAN);
+      data.set_a(0, 7, 5, INFINITY);
+      data.set_b(0, 0, 50, -INFINITY);
+      for_each_tactic(p, {}, [&](const std::string&, const auto& engine) {
+        data.run(engine, 0);
+        for (int64_t m = 0; m < p.m; ++m) {
+          for (int64_t n = 0; n < p.n; ++n) {
+            const double got = data.output(0, m, n);
+            if (m == 3) {
+              EXPECT_TRUE(std::isnan(got)) << m << ", " << n;
+            } else if (m == 7 && n == 50) {
+              EXPECT_FALSE(std::isfinite(got));  // infinity, or NaN where the two differ in sign
+            } else if (m == 7 || n == 50) {
+              EXPECT_TRUE(std::isinf(got)) << m << ", " << n << " is " << got;
+            } else {
+              EXPECT_TRUE(std::isfinite(got)) << m << ", " << n << " is " << got;
+            }
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST_F(Gemm, HugeAndTinyNumbers) {
+  const GemmProblem p{.m = 16, .n = 16, .k = 96, .dtype = DType::kF32};
+  GemmData data(p);
+  for (int64_t k = 0; k < p.k; ++k) {
+    data.set_a(0, 0, k, 0x1.fffffep127F);  // times a tiny number: near 1
+    data.set_a(0, 1, k, 0x1.8p-140F);      // a denormal
+    data.set_a(0, 2, k, 0x1.23456p100F);
+    data.set_b(0, k, 0, 0x1.2p-125F);
+    data.set_b(0, k, 1, 0x1.54321p120F);
+    data.set_b(0, k, 2, 0x1.34567p-100F);
+  }
+  for_each_tactic(p, {}, [&](const std::string&, const auto& engine) {
+    data.run(engine, 0);
+    const double k = static_cast<double>(p.k);
+    const auto near = [&](int64_t m, int64_t n, double want) {
+      EXPECT_NEAR(data.output(0, m, n) / (k * want), 1.0, 0x1p-20) << m << ", " << n;
+    };
+    near(0, 0, 0x1.fffffep127 * 0x1.2p-125);
+    near(2, 2, 0x1.23456p100 * 0x1.34567p-100);
+    EXPECT_TRUE(std::isinf(data.output(0, 0, 1))) << "above the largest number";
+    EXPECT_TRUE(std::isinf(data.output(0, 2, 1)));
+    // A device may take denormals for zero, and no more.
+    const double got = data.output(0, 1, 1), want = k * 0x1.8p-140 * 0x1.54321p120;
+    EXPECT_TRUE(got == 0.0 || std::abs(got / want - 1.0) < 0x1p-6) << got;
+  });
+}
+
+}  // namespace
+}  // namespace tv::test
