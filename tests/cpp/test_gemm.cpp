@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <tuple>
 
 #include "tests/cpp/gemm_problem.h"
 
@@ -56,28 +57,32 @@ constexpr double kFull = 0x1p-22;
 constexpr double kTf32 = 0x1p-10;
 const Settings kFast{.disable_tf32 = false};
 
-TEST_F(Gemm, SizesThatNoTileDivides) {
-  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
-    for (const bool constant : {true, false}) {
-      for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {3, 7, 5}, {1, 89, 113},
-                                    {37, 53, 41}, {113, 41, 89}, {16, 64, 128}, {129, 136, 200}}) {
-        expect_close({.m = m, .n = n, .k = k, .dtype = dtype, .constant_b = constant}, kFull);
-      }
-    }
+/// Each dtype, with b a weight and with b an input.
+class GemmOf : public Gemm, public testing::WithParamInterface<std::tuple<DType, bool>> {
+ protected:
+  DType dtype_ = std::get<0>(GetParam());
+  bool constant_ = std::get<1>(GetParam());
+};
+INSTANTIATE_TEST_SUITE_P(
+    All, GemmOf,
+    testing::Combine(testing::Values(DType::kF16, DType::kBF16, DType::kF32), testing::Bool()),
+    [](const auto& info) {
+      return std::string(name(std::get<0>(info.param))) +
+             (std::get<1>(info.param) ? "_constant" : "_dynamic");
+    });
+
+TEST_P(GemmOf, SizesThatNoTileDivides) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {3, 7, 5}, {1, 89, 113},
+                                {113, 41, 89}, {16, 64, 128}, {129, 136, 200}}) {
+    expect_close({.m = m, .n = n, .k = k, .dtype = dtype_, .constant_b = constant_}, kFull);
   }
 }
 
-TEST_F(Gemm, TransposedOperands) {
-  for (const DType dtype : {DType::kF16, DType::kF32}) {
-    for (const bool at : {true, false}) {
-      for (const bool bt : {true, false}) {
-        GemmProblem p{.m = 72, .n = 104, .k = 136, .dtype = dtype, .a_transposed = at,
-                      .b_transposed = bt, .constant_b = false};
-        expect_close(p, kFull);
-        p.constant_b = true;
-        p.n = 53;
-        expect_close(p, kFull);
-      }
+TEST_P(GemmOf, TransposedOperands) {
+  for (const bool at : {true, false}) {
+    for (const bool bt : {true, false}) {
+      expect_close({.m = 72, .n = constant_ ? 53 : 104, .k = 136, .dtype = dtype_,
+                    .a_transposed = at, .b_transposed = bt, .constant_b = constant_}, kFull);
     }
   }
 }
@@ -128,33 +133,29 @@ TEST_F(Gemm, ExponentsFarApartKeepFullAccuracy) {
   }
 }
 
-TEST_F(Gemm, WhatIsNotFiniteStaysInItsRowAndColumn) {
-  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
-    for (const bool constant : {true, false}) {
-      const GemmProblem p{.m = 40, .n = 56, .k = 72, .dtype = dtype, .constant_b = constant};
-      GemmData data(p);
-      data.set_a(0, 3, 64, NAN);
-      data.set_a(0, 7, 5, INFINITY);
-      data.set_b(0, 0, 50, -INFINITY);
-      for_each_tactic(p, {}, [&](const std::string&, const auto& engine) {
-        data.run(engine, 0);
-        for (int64_t m = 0; m < p.m; ++m) {
-          for (int64_t n = 0; n < p.n; ++n) {
-            const double got = data.output(0, m, n);
-            if (m == 3) {
-              EXPECT_TRUE(std::isnan(got)) << m << ", " << n;
-            } else if (m == 7 && n == 50) {
-              EXPECT_FALSE(std::isfinite(got));  // infinity, or NaN where the two differ in sign
-            } else if (m == 7 || n == 50) {
-              EXPECT_TRUE(std::isinf(got)) << m << ", " << n << " is " << got;
-            } else {
-              EXPECT_TRUE(std::isfinite(got)) << m << ", " << n << " is " << got;
-            }
-          }
+TEST_P(GemmOf, WhatIsNotFiniteStaysInItsRowAndColumn) {
+  const GemmProblem p{.m = 40, .n = 56, .k = 72, .dtype = dtype_, .constant_b = constant_};
+  GemmData data(p);
+  data.set_a(0, 3, 64, NAN);
+  data.set_a(0, 7, 5, INFINITY);
+  data.set_b(0, 0, 50, -INFINITY);
+  for_each_tactic(p, {}, [&](const std::string&, const auto& engine) {
+    data.run(engine, 0);
+    for (int64_t m = 0; m < p.m; ++m) {
+      for (int64_t n = 0; n < p.n; ++n) {
+        const double got = data.output(0, m, n);
+        if (m == 3) {
+          EXPECT_TRUE(std::isnan(got)) << m << ", " << n;
+        } else if (m == 7 && n == 50) {
+          EXPECT_FALSE(std::isfinite(got));  // infinity, or NaN where the two differ in sign
+        } else if (m == 7 || n == 50) {
+          EXPECT_TRUE(std::isinf(got)) << m << ", " << n << " is " << got;
+        } else {
+          EXPECT_TRUE(std::isfinite(got)) << m << ", " << n << " is " << got;
         }
-      });
+      }
     }
-  }
+  });
 }
 
 TEST_F(Gemm, HugeAndTinyNumbers) {
