@@ -140,7 +140,6 @@ Step product_step(const Problem& q, const MatrixTile& t) {
                         {"WK", text(t.wk)},
                         {"GROUP", "8u"},
                         {"PIECES", text(q.pieces.count)},
-                        {"PROMOTE", text(q.pieces.promote)},
                         {"N4", flag(by_fours)},
                         {"WHOLE_M", flag(divides(t.bm, p.m))},
                         {"WHOLE_N", flag(divides(t.bn, p.n))}},
@@ -186,6 +185,7 @@ void emit_shared(const Problem& q, const MatrixTile& t, Tactic& tactic) {
   Step step = product_step(q, t);
   step.kernel = "matmul_matrix";
   const std::pair<std::string, std::string> more[] = {
+      {"PROMOTE", text(std::min(q.pieces.promote, t.bk / kFragment / t.wk))},
       {"BK", text(t.bk)},           {"AHEAD", flag(t.ahead)},
       {"PACKED", text(t.ring)},     {"A_COLS", flag(a_cols)},
       {"B_COLS", flag(b_cols)},     {"WHOLE_K", flag(divides(2 * t.bk, p.k))}};
@@ -238,6 +238,7 @@ void emit_fragments(const Problem& q, const MatrixTile& t, Tactic& tactic) {
   step.kernel = "matmul_fragments";
   const std::pair<std::string, std::string> more[] = {
       {"A_PACKED", flag(pack_a)},
+      {"PROMOTE", flag(q.pieces.promote > 0)},
       {"UNROLL", text(s.unroll)},
       {"RING", text(s.ring)},
       {"WHOLE_K", flag(divides(kFragment * s.unroll * t.wk, q.p.k))}};
