@@ -255,9 +255,8 @@ void emit_fragments(const Problem& q, const MatrixTile& t, Tactic& tactic) {
 /// Bytes of shared memory, as the kernels declare it.
 int64_t shared_bytes(const Problem& q, const MatrixTile& t) {
   const int64_t pieces = q.pieces.count;
-  const int64_t partial = (t.wk - 1) * t.bm * t.bn / 4;
-  const int64_t patches = t.bm / t.wm * (t.bn / t.wn) * 16 * (t.wn / 4 + 1);
-  int64_t units = std::max(partial, patches);
+  int64_t units = t.wk > 1 ? t.wk * t.bm * (t.bn / 4 + 1)
+                           : t.bm / t.wm * (t.bn / t.wn) * 16 * (t.wn / 4 + 1);
   if (t.family == MatrixTile::kShared) {
     const auto tile = [](int64_t rows, int64_t cols) { return rows * (cols / kChunk + 1); };
     int64_t stage = q.a_rows ? tile(t.bm, t.bk) : tile(t.bk, t.bm);

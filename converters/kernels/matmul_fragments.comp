@@ -15,8 +15,7 @@ const uint WARPS_M = BM / WM, WARPS_N = BN / WN;
 // Rows of the patch are an odd number of units apart.
 const uint LDA = UNROLL * 2 + 1, PIECE_A = A_PACKED == 1 ? 0 : WM * LDA;
 const uint ROWS = PIECES * PIECE_A * WARPS_M * WARPS_N * WK;
-const uint PARTIAL = (WK - 1) * BM * BN / 4, PATCHES = WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
-const uint SPACE = PARTIAL > PATCHES ? PARTIAL : PATCHES;
+const uint SPACE = WK > 1 ? WK * BM * (BN / 4 + 1) : WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
 shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
 
 #define PATCH 1
@@ -123,24 +122,5 @@ void main() {
 #endif
   }
 
-#if WK > 1
-#define PARTIAL_AT(part) ((part) * BM * BN + (wm * WM + i * 16) * BN + wn * WN + j * 16) / 4, BN / 4, \
-                         gl_CooperativeMatrixLayoutRowMajor
-  barrier();
-  if (wk > 0) { EACH_TILE coopMatStore(acc[i][j], sh, PARTIAL_AT(wk - 1)); }
-  barrier();
-  if (wk == 0) {
-    FOR(q, WK - 1) EACH_TILE {
-      Sums other;
-      coopMatLoad(other, sh, PARTIAL_AT(q));
-      acc[i][j] += other;
-    }
-  }
-  barrier();
-  if (wk > 0) return;
-#else
-  barrier();
-#endif
-  const uint corner = warp * (16 * PATCH_LD);
-  STORE_SUMS(z, m0, n0, corner)
+  STORE_TILE(z, bm * BM, bn * BN)
 }

@@ -30,8 +30,7 @@ const uint ROWS_A = BM, COLS_A = BK;
 const uint LDA = COLS_A / 8 + 1, LDB = COLS_B / 8 + 1;
 const uint PIECE_A = ROWS_A * LDA, PIECE_B = ROWS_B * LDB;
 const uint BASE_B = PIECES * PIECE_A, STAGE = BASE_B + (PACKED > 0 ? 0 : PIECES * PIECE_B);
-const uint PARTIAL = (WK - 1) * BM * BN / 4, PATCHES = WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
-const uint SPACE = PARTIAL > PATCHES ? PARTIAL : PATCHES;
+const uint SPACE = WK > 1 ? WK * BM * (BN / 4 + 1) : WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
 shared uvec4 sh[2 * STAGE > SPACE ? 2 * STAGE : SPACE];
 
 #define PATCH 1
@@ -265,23 +264,5 @@ void main() {
     TILE(0)
     TILE(1)
   }
-  barrier();
-
-#if WK > 1
-#define PARTIAL_AT(part) ((part) * BM * BN + (wm * WM + i * 16) * BN + wn * WN + j * 16) / 4, BN / 4, \
-                         gl_CooperativeMatrixLayoutRowMajor
-  if (wk > 0) { EACH_TILE coopMatStore(acc[i][j], sh, PARTIAL_AT(wk - 1)); }
-  barrier();
-  if (wk == 0) {
-    FOR(p, WK - 1) EACH_TILE {
-      Sums other;
-      coopMatLoad(other, sh, PARTIAL_AT(p));
-      acc[i][j] += other;
-    }
-  }
-  barrier();
-  if (wk > 0) return;
-#endif
-  const uint corner = warp * (16 * PATCH_LD);
-  STORE_SUMS(z, bm * BM + wm * WM, bn * BN + wn * WN, corner)
+  STORE_TILE(z, bm * BM, bn * BN)
 }

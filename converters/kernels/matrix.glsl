@@ -79,26 +79,38 @@ float exactly(uint z, uint m, uint n) {
 }
 #endif
 
+void store_four(uint z, uint m, uint n, vec4 v) {
+  if (m >= m_count || n >= n_count) return;
+#if PIECES > 1
+  if (any(isnan(v)) || any(isinf(v))) {
+    for (uint e = 0u; e < 4u; e++) {
+      if (n + e < n_count) v[e] = exactly(z, m, n + e);
+    }
+  }
+#endif
+  const uint i = (z * m_count + m) * n_count + n;
+#if N4
+  y_store4(i, v);
+#else
+  FOR(e, 4) { if (n + e < n_count) y_store(i + e, v[e]); }
+#endif
+}
+
 void store_patch(uint z, uint m0, uint n0, uint corner) {
   FOR(r, WN / 8) {
     const uint c = r * 32u + gl_SubgroupInvocationID, row = c / (WN / 4), col = c % (WN / 4);
-    const uint m = m0 + row, n = n0 + col * 4u;
-    vec4 v = uintBitsToFloat(sh[corner + row * PATCH_LD + col]);
-    if (m < m_count && n < n_count) {
-#if PIECES > 1
-      if (any(isnan(v)) || any(isinf(v))) {
-        for (uint e = 0u; e < 4u; e++) {
-          if (n + e < n_count) v[e] = exactly(z, m, n + e);
-        }
-      }
-#endif
-      const uint i = (z * m_count + m) * n_count + n;
-#if N4
-      y_store4(i, v);
-#else
-      FOR(e, 4) { if (n + e < n_count) y_store(i + e, v[e]); }
-#endif
-    }
+    store_four(z, m0 + row, n0 + col * 4u, uintBitsToFloat(sh[corner + row * PATCH_LD + col]));
+  }
+}
+
+// Where WK subgroups have sums of one tile: all invocations add them, in order, and write.
+#define SHARES_LD (BN / 4 + 1)
+void store_shares(uint z, uint m0, uint n0) {
+  for (uint c = gl_LocalInvocationID.x; c < BM * BN / 4; c += LOCAL_X) {
+    const uint row = c / (BN / 4), col = c % (BN / 4);
+    vec4 v = uintBitsToFloat(sh[row * SHARES_LD + col]);
+    FOR(q, WK - 1) v += uintBitsToFloat(sh[((q + 1u) * BM + row) * SHARES_LD + col]);
+    store_four(z, m0 + row, n0 + col * 4u, v);
   }
 }
 
@@ -111,4 +123,18 @@ void store_patch(uint z, uint m0, uint n0, uint corner) {
     store_patch(z, (m0) + i * 16u, n0, corner);                                                     \
     subgroupBarrier();                                                                             \
   }
+
+// Writes the workgroup's tile at (m0, n0) of matrix z from the sums of subgroup (wm, wn, wk).
+#if WK > 1
+#define STORE_TILE(z, m0, n0)                                                                      \
+  barrier();                                                                                       \
+  EACH_TILE coopMatStore(acc[i][j], sh, ((wk * BM + wm * WM + i * 16u) * SHARES_LD + wn * (WN / 4) + j * 4u), \
+                         SHARES_LD, gl_CooperativeMatrixLayoutRowMajor);                           \
+  barrier();                                                                                       \
+  store_shares(z, m0, n0);
+#else
+#define STORE_TILE(z, m0, n0)                                                                      \
+  barrier();                                                                                       \
+  STORE_SUMS(z, (m0) + wm * WM, (n0) + wn * WN, gl_SubgroupID * (16 * PATCH_LD))
+#endif
 #endif
