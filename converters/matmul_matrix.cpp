@@ -6,133 +6,27 @@
 
 #include <algorithm>
 
-#include "converters/matmul.h"
+#include "converters/matmul_units.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
 namespace {
 
-constexpr int64_t kFragment = 16;     // rows, columns and steps of k of one matrix
-constexpr int64_t kChunk = 8;         // elements that a kernel loads at once
-constexpr int64_t kUnitWords = 4;     // 32-bit words of a unit of 16 bytes
 constexpr size_t kMostTactics = 12;
 
 std::string text(int64_t value) { return std::to_string(value); }
 
-/// How operands become what the matrix units multiply.
-struct Pieces {
-  DType input = DType::kF16;
-  int64_t count = 1;      ///< 16-bit pieces of an fp32 operand
-  int64_t promote = 0;    ///< steps of 16 summed inside of the unit; 0: all
-  std::string name() const {
-    const std::string type = input == DType::kF16 ? "f16" : "bf16";
-    return count == 1 ? type : type + "x" + text(count);
-  }
-};
-
-/// One way to tile a product. Fields are macros of the kernels.
-struct MatrixTile {
-  enum Family { kShared, kRows, kPacked } family = kShared;
-  int64_t bm, bn, bk, wm, wn, wk = 1;
-  int64_t ring = 0;        ///< shared: steps of a packed b in flight, 0: not packed
-  bool ahead = false;      ///< shared, not packed: fragments a step ahead
-  int64_t per_unit = 1;    ///< workgroups that a compute unit holds at once
-  int64_t warps() const { return bm / wm * (bn / wn) * wk; }
-  int64_t threads() const { return 32 * warps(); }
-  bool packs_b() const { return family != kShared || ring > 0; }
-};
-
-/// Everything that the tactics of one product have in common.
-struct Problem {
-  const NodeContext& c;
-  Builder& b;
-  const Product& p;
-  Pieces pieces;
-  ValueId a, w, y;
-  int64_t m, n, k, z;      ///< typical sizes
-  bool a_rows, a_cols;     ///< chunks along k, along m can be loaded
-  bool b_rows, b_cols;     ///< chunks along n, along k can be loaded
-};
-
-bool divides(int64_t divisor, const Expr& value) { return mod(value, divisor) == Expr(0); }
-
-bool is_aligned(const Problem& q, ValueId id) {
-  const Value& value = q.c.graph.value(id);
-  return divides(16, layout_of(q.c.graph, id).offset * Expr(size_bytes(value.dtype)));
-}
-
-/// Whether chunks of neighbours along a dimension of `count` elements and stride `along` lie at
-/// multiples of a chunk.
-bool has_chunks(const Expr& count, const Expr& along, const Expr& across, const Shape& batch) {
-  return along == Expr(1) && divides(kChunk, count) && divides(kChunk, across) &&
-         std::all_of(batch.begin(), batch.end(), [](const Expr& s) { return divides(kChunk, s); });
-}
-
-Problem problem_of(const NodeContext& c, Builder& b, const Product& p, const Pieces& pieces) {
-  Problem q{.c = c, .b = b, .p = p, .pieces = pieces, .a = c.node.input("a"),
-            .w = c.node.input("b"), .y = c.node.outputs[0]};
-  q.m = typical(c.graph, p.m);
-  q.n = typical(c.graph, p.n);
-  q.k = typical(c.graph, p.k);
-  q.z = typical(c.graph, p.batch.count());
-  q.a_rows = is_aligned(q, q.a) && has_chunks(p.k, p.a_k, p.a_m, p.batch.a);
-  q.a_cols = is_aligned(q, q.a) && has_chunks(p.m, p.a_m, p.a_k, p.batch.a);
-  q.b_rows = is_aligned(q, q.w) && has_chunks(p.n, p.b_n, p.b_k, p.batch.b);
-  q.b_cols = is_aligned(q, q.w) && has_chunks(p.k, p.b_k, p.b_n, p.batch.b);
-  return q;
-}
-
-/// One side of a product in fragment order.
-struct PackedSide {
-  ValueId value = kNoValue;
-  Expr z_units;  ///< units of one matrix of the batch; 0: the batch shares it
-};
-
-/// Appends the launch that packs an operand: `k_steps` steps of 16, spans padded to `multiple`, and
-/// room for `slack` steps that kernels fetch past the end.
-PackedSide add_packing(const Problem& q, bool side_a, const Expr& k_steps, int64_t multiple,
-                       int64_t slack, std::vector<Step>& steps) {
-  const Product& p = q.p;
-  const Expr spans = round_up(side_a ? p.m : p.n, multiple);
-  const Shape& strides = side_a ? p.batch.a : p.batch.b;
-  const bool batched =
-      !std::all_of(strides.begin(), strides.end(), [](const Expr& s) { return s == Expr(0); });
-  const Expr fragments = ceil_div(spans, kFragment) * k_steps;
-  const int64_t unit = q.pieces.count * 32;
-  PackedSide side;
-  side.z_units = batched ? fragments * unit : Expr(0);
-  const Expr matrices = batched ? p.batch.count() : Expr(1);
-  side.value = q.b.scratch(side_a ? "packed_a" : "packed", DType::kI32,
-                           {(matrices * fragments + slack) * (unit * kUnitWords)});
-  Step step{.kernel = "matmul_pack",
-            .defines = {{"SIDE_A", side_a ? "1" : "0"},
-                        {"PIECES", text(q.pieces.count)},
-                        {"TO_16", q.pieces.input == DType::kF16 ? "tv_to_f16" : "tv_to_bf16"}},
-            .operands = {src("x", side_a ? q.a : q.w), dst("y", side.value)},
-            .params = {param("fragments", fragments), param("k_steps", k_steps),
-                       param("span_count", side_a ? p.m : p.n), param("k_count", p.k),
-                       param("s_span", side_a ? p.a_m : p.b_n),
-                       param("s_k", side_a ? p.a_k : p.b_k), param("y_z", side.z_units)},
-            .grid = {{ceil_div(fragments, 8), 1, matrices}},
-            .local_size = {256, 1, 1},
-            .subgroup_size = 32,
-            .matrix = MatrixUnits{.input = q.pieces.input}};
-  add_batch(step, p.batch, strides, "s");
-  steps.push_back(std::move(step));
-  return side;
-}
-
 std::string flag(bool value) { return value ? "1" : "0"; }
 
 /// What every product kernel gets.
-Step product_step(const Problem& q, const MatrixTile& t) {
+Step product_step(const MatrixProblem& q, const MatrixTile& t) {
   const Product& p = q.p;
   const Expr tiles = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn);
   const View out = layout_of(q.c.graph, q.y);
   const Value& y = q.c.graph.value(q.y);
   const bool by_fours = divides(4, p.n);
   Operand result = dst("y", q.y);
-  result.vec4 = by_fours && is_dense(y.shape, out.strides) && is_aligned(q, q.y);
+  result.vec4 = by_fours && is_dense(y.shape, out.strides) && is_aligned(q.c, q.y);
   Step step{.defines = {{"BM", text(t.bm)},
                         {"BN", text(t.bn)},
                         {"WM", text(t.wm)},
@@ -140,6 +34,7 @@ Step product_step(const Problem& q, const MatrixTile& t) {
                         {"WK", text(t.wk)},
                         {"GROUP", "8u"},
                         {"PIECES", text(q.pieces.count)},
+                        {"SCALED", flag(q.pieces.scaled)},
                         {"N4", flag(by_fours)},
                         {"WHOLE_M", flag(divides(t.bm, p.m))},
                         {"WHOLE_N", flag(divides(t.bn, p.n))}},
@@ -154,9 +49,9 @@ Step product_step(const Problem& q, const MatrixTile& t) {
 
 /// a and b with the strides that what is not finite is computed again from, or that rows are read
 /// with.
-void add_sources(const Problem& q, bool reads_a, bool reads_b, Step& step) {
+void add_sources(const MatrixProblem& q, bool reads_a, bool reads_b, Step& step) {
   const Product& p = q.p;
-  const bool again = q.pieces.count > 1;
+  const bool again = q.pieces.count > 1 && !q.pieces.scaled;
   if (reads_a || again) {
     step.operands.push_back(src("a", q.a));
     step.params.push_back(fixed("a_m", p.a_m));
@@ -171,34 +66,52 @@ void add_sources(const Problem& q, bool reads_a, bool reads_b, Step& step) {
   }
 }
 
-void add_packed(const PackedSide& side, const std::string& name, Step& step) {
+void add_made(const MadeSide& side, const std::string& name, Step& step) {
   step.operands.push_back(src(name, side.value));
-  step.params.push_back(fixed(name + "_z", side.z_units));
+  step.params.push_back(fixed(name + "_z", side.z_step));
 }
 
-void emit_shared(const Problem& q, const MatrixTile& t, Tactic& tactic) {
+int64_t stages(const MatrixProblem& q, const MatrixTile& t) {
+  return q.pieces.count > 1 ? t.stages : 2;
+}
+
+void emit_shared(const MatrixProblem& q, const MatrixTile& t, Tactic& tactic) {
   const Product& p = q.p;
   const Expr k_steps = floordiv(round_up(p.k, 2 * t.bk), kFragment);
   const bool a_cols = !q.a_rows, b_cols = !q.b_rows;
-  PackedSide packed;
-  if (t.ring > 0) packed = add_packing(q, false, k_steps, t.bn, t.ring * t.wk, tactic.steps);
+  MadeSide packed, scale_a, scale_b;
+  if (q.pieces.scaled) {
+    scale_a = add_scales(q, true, tactic.steps);
+    scale_b = add_scales(q, false, tactic.steps);
+  }
+  if (t.ring > 0) {
+    packed = add_packing(q, false,
+                         {k_steps, t.bn, t.ring * t.wk, q.pieces.scaled ? &scale_b : nullptr},
+                         tactic.steps);
+  }
   Step step = product_step(q, t);
   step.kernel = "matmul_matrix";
   const std::pair<std::string, std::string> more[] = {
       {"PROMOTE", text(std::min(q.pieces.promote, t.bk / kFragment / t.wk))},
       {"BK", text(t.bk)},           {"AHEAD", flag(t.ahead)},
+      {"STAGES", text(stages(q, t))},
       {"PACKED", text(t.ring)},     {"A_COLS", flag(a_cols)},
       {"B_COLS", flag(b_cols)},     {"WHOLE_K", flag(divides(2 * t.bk, p.k))}};
   step.defines.insert(step.defines.end(), std::begin(more), std::end(more));
   add_sources(q, true, t.ring == 0, step);
   step.params.push_back(fixed("a_ld", a_cols ? p.a_k : p.a_m));
   if (t.ring > 0) {
-    add_packed(packed, "packed", step);
+    add_made(packed, "packed", step);
     step.params.push_back(fixed("k_steps", k_steps));
   } else {
     step.params.push_back(fixed("b_ld", b_cols ? p.b_n : p.b_k));
   }
+  if (q.pieces.scaled) {
+    add_made(scale_a, "scale_a", step);
+    add_made(scale_b, "scale_b", step);
+  }
   tactic.steps.push_back(std::move(step));
+  if (q.pieces.scaled) tactic.steps.push_back(left_over_step(q.c, p, scale_a, scale_b));
 }
 
 /// Steps of k that the subgroups of a fragments kernel take, and how many at once.
@@ -207,14 +120,16 @@ struct Share {
   int64_t unroll = 1, ring = 1;
 };
 
-Share share_of(const Problem& q, const MatrixTile& t) {
+Share share_of(const MatrixProblem& q, const MatrixTile& t) {
   const Expr each = ceil_div(ceil_div(q.p.k, kFragment), t.wk);
-  const int64_t most = t.wm * t.wn >= 2048 ? 2 : t.family == MatrixTile::kRows && t.wm > 32 ? 2 : 4;
+  const bool few = t.wm * t.wn >= 2048 || q.pieces.count > 1 ||
+                   (t.family == MatrixTile::kRows && t.wm > 32);
+  const int64_t most = few ? 2 : 4;
   Share s{.unroll = most};
   if (const auto count = each.constant()) {
     // Without a remainder where a few steps more or less do it.
-    for (const int64_t unroll : {most, most + 2, most - 1, most + 1}) {
-      if (unroll > 0 && *count % unroll == 0) {
+    for (const int64_t unroll : {most, few ? most : most + 2, most - 1, most + 1}) {
+      if (*count % unroll == 0) {
         s.unroll = unroll;
         break;
       }
@@ -228,12 +143,12 @@ Share share_of(const Problem& q, const MatrixTile& t) {
   return s;
 }
 
-void emit_fragments(const Problem& q, const MatrixTile& t, Tactic& tactic) {
+void emit_fragments(const MatrixProblem& q, const MatrixTile& t, Tactic& tactic) {
   const bool pack_a = t.family == MatrixTile::kPacked;
   const Share s = share_of(q, t);
-  const PackedSide b = add_packing(q, false, s.k_steps, t.bn, s.ring, tactic.steps);
-  PackedSide a;
-  if (pack_a) a = add_packing(q, true, s.k_steps, t.bm, s.ring, tactic.steps);
+  const MadeSide b = add_packing(q, false, {s.k_steps, t.bn, s.ring}, tactic.steps);
+  MadeSide a;
+  if (pack_a) a = add_packing(q, true, {s.k_steps, t.bm, s.ring}, tactic.steps);
   Step step = product_step(q, t);
   step.kernel = "matmul_fragments";
   const std::pair<std::string, std::string> more[] = {
@@ -245,15 +160,15 @@ void emit_fragments(const Problem& q, const MatrixTile& t, Tactic& tactic) {
   step.defines.insert(step.defines.end(), std::begin(more), std::end(more));
   add_sources(q, !pack_a, false, step);
   if (!pack_a) step.params.push_back(fixed("a_ld", q.p.a_m));
-  add_packed(b, "packed", step);
-  if (pack_a) add_packed(a, "packed_a", step);
+  add_made(b, "packed", step);
+  if (pack_a) add_made(a, "packed_a", step);
   step.params.push_back(fixed("k_steps", s.k_steps));
   step.params.push_back(fixed("share", s.each));
   tactic.steps.push_back(std::move(step));
 }
 
 /// Bytes of shared memory, as the kernels declare it.
-int64_t shared_bytes(const Problem& q, const MatrixTile& t) {
+int64_t shared_bytes(const MatrixProblem& q, const MatrixTile& t) {
   const int64_t pieces = q.pieces.count;
   int64_t units = t.wk > 1 ? t.wk * t.bm * (t.bn / 4 + 1)
                            : t.bm / t.wm * (t.bn / t.wn) * 16 * (t.wn / 4 + 1);
@@ -261,43 +176,14 @@ int64_t shared_bytes(const Problem& q, const MatrixTile& t) {
     const auto tile = [](int64_t rows, int64_t cols) { return rows * (cols / kChunk + 1); };
     int64_t stage = q.a_rows ? tile(t.bm, t.bk) : tile(t.bk, t.bm);
     if (t.ring == 0) stage += q.b_rows ? tile(t.bk, t.bn) : tile(t.bn, t.bk);
-    units = std::max(units, 2 * pieces * stage);
+    units = std::max(units, stages(q, t) * pieces * stage);
   } else if (t.family == MatrixTile::kRows) {
     units = std::max(units, pieces * t.wm * (share_of(q, t).unroll * 2 + 1) * t.warps());
   }
   return units * 16;
 }
 
-/// Time that the rule expects, in arbitrary units: workgroups share compute units evenly, each
-/// of which needs several subgroups to be busy, and a chain of dependent steps takes its time.
-double expected(const Problem& q, const MatrixTile& t) {
-  const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const int64_t units = q.c.device.compute_units > 0 ? q.c.device.compute_units : 64;
-  const int64_t groups = up(q.m, t.bm) * up(q.n, t.bn) * std::max<int64_t>(q.z, 1);
-  const int64_t on_unit = up(groups, units);
-  const double steps = static_cast<double>(up(up(q.k, 16), t.wk));
-  const double products = static_cast<double>(t.bm * t.bn * t.wk) / 256.0 * steps *
-                          static_cast<double>(q.pieces.count * (q.pieces.count + 1) / 2);
-  const auto busy = static_cast<double>(std::min(on_unit, t.per_unit) * t.warps());
-  // Larger tiles of a subgroup load less for each product; packed operands need no shared memory.
-  const double reuse = static_cast<double>(t.wm * t.wn) / static_cast<double>(t.wm + t.wn);
-  const double feed = (t.family == MatrixTile::kShared ? 1.0 : 1.25) + 10.0 / reuse +
-                      (t.family == MatrixTile::kShared && t.ring == 0 ? 0.25 : 0.0);
-  const double rate = std::min(1.0, busy / 4.0) * 4.0;  // products in flight
-  const double work = static_cast<double>(on_unit) * products * feed / rate;
-  const double chain = steps * (t.family == MatrixTile::kShared ? 40.0 : 25.0) +
-                       static_cast<double>(t.wk - 1) * 15.0;
-  double packing = 0;
-  if (t.packs_b() && !q.b.is_constant(q.w)) {
-    packing += 2000.0 + static_cast<double>(q.n * q.k * q.z) / 4000.0;
-  }
-  if (t.family == MatrixTile::kPacked && !q.b.is_constant(q.a)) {
-    packing += 2000.0 + static_cast<double>(q.m * q.k * q.z) / 4000.0;
-  }
-  return std::max(work, chain) + 0.2 * std::min(work, chain) + packing;
-}
-
-std::string refusal(const Problem& q, const MatrixTile& t) {
+std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
   const DeviceProfile& device = q.c.device;
   const Product& p = q.p;
   if (p.batch.sizes.size() > kMaxBatchDims) return "more than 3 batch dimensions";
@@ -310,6 +196,9 @@ std::string refusal(const Problem& q, const MatrixTile& t) {
   }
   if (t.family == MatrixTile::kRows && !q.a_rows) {
     return "rows of a are read in chunks of 8; its strides or k are no multiples of that";
+  }
+  if (q.pieces.scaled) {
+    if (std::string reason = left_over_refusal(q.c, p); !reason.empty()) return reason;
   }
   if (!t.packs_b() && !q.b_rows && !q.b_cols) {
     return "b is read in chunks of 8; its strides or sizes are no multiples of that";
@@ -324,7 +213,7 @@ std::string refusal(const Problem& q, const MatrixTile& t) {
   return "";
 }
 
-std::string tactic_name(const Problem& q, const MatrixTile& t) {
+std::string tactic_name(const MatrixProblem& q, const MatrixTile& t) {
   static const char* kFamilies[] = {"shared", "rows", "packed"};
   std::string text_ = "matmul_" + std::string(kFamilies[t.family]) + "_" + q.pieces.name() + "_" +
                       text(t.bm) + "x" + text(t.bn);
@@ -333,90 +222,57 @@ std::string tactic_name(const Problem& q, const MatrixTile& t) {
   if (t.wk > 1) text_ += "x" + text(t.wk);
   if (t.family == MatrixTile::kShared && t.ring > 0) text_ += "_ring" + text(t.ring);
   if (t.ahead) text_ += "_ahead";
+  if (t.stages == 1) text_ += "_stage1";
   return text_;
-}
-
-using F = MatrixTile;
-
-// Shapes that a sweep on one device kept; the rule orders them by the product's sizes.
-const std::vector<MatrixTile>& tiles_16() {
-  static const std::vector<MatrixTile> tiles = {
-      {F::kShared, 64, 256, 128, 64, 64, 1, 2, false, 1},
-      {F::kShared, 64, 256, 64, 64, 64, 1, 1, false, 2},
-      {F::kShared, 64, 128, 64, 64, 32, 1, 2, false, 2},
-      {F::kShared, 64, 64, 64, 32, 32, 1, 2, false, 3},
-      {F::kShared, 128, 128, 32, 64, 64, 1, 0, true, 1},
-      {F::kShared, 128, 64, 32, 64, 32, 1, 0, true, 2},
-      {F::kShared, 64, 64, 32, 32, 32, 1, 0, true, 3},
-      {F::kShared, 32, 64, 64, 32, 32, 2, 0, false, 3},
-      {F::kShared, 32, 32, 128, 32, 32, 4, 0, false, 2},
-      {F::kRows, 64, 64, 0, 32, 32, 2, 0, false, 2},
-      {F::kRows, 64, 32, 0, 32, 32, 2, 0, false, 3},
-      {F::kRows, 64, 64, 0, 32, 64, 2, 0, false, 2},
-      {F::kRows, 32, 64, 0, 32, 64, 4, 0, false, 2},
-      {F::kRows, 32, 48, 0, 32, 48, 4, 0, false, 3},
-      {F::kRows, 32, 32, 0, 32, 32, 4, 0, false, 3},
-      {F::kRows, 16, 32, 0, 16, 32, 8, 0, false, 2},
-      {F::kRows, 16, 16, 0, 16, 16, 8, 0, false, 3},
-      {F::kRows, 16, 16, 0, 16, 16, 16, 0, false, 2},
-      {F::kPacked, 64, 128, 0, 32, 32, 2, 0, false, 1},
-      {F::kPacked, 32, 48, 0, 32, 48, 4, 0, false, 3},
-      {F::kPacked, 16, 16, 0, 16, 16, 8, 0, false, 3},
-  };
-  return tiles;
-}
-
-const std::vector<MatrixTile>& tiles_32() {
-  static const std::vector<MatrixTile> tiles = {
-      {F::kShared, 64, 256, 16, 64, 64, 1, 1, false, 1},
-      {F::kShared, 64, 256, 32, 64, 32, 1, 2, false, 1},
-      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2},
-      {F::kShared, 64, 64, 32, 32, 32, 1, 2, false, 3},
-      {F::kShared, 64, 128, 32, 32, 32, 1, 0, false, 1},
-      {F::kShared, 64, 128, 16, 32, 64, 1, 0, false, 1},
-      {F::kShared, 64, 64, 32, 32, 32, 1, 0, false, 2},
-      {F::kShared, 64, 64, 16, 32, 32, 1, 0, false, 2},
-      {F::kRows, 64, 64, 0, 32, 32, 2, 0, false, 2},
-      {F::kRows, 64, 32, 0, 32, 32, 2, 0, false, 2},
-      {F::kRows, 32, 32, 0, 32, 32, 4, 0, false, 2},
-      {F::kRows, 16, 32, 0, 16, 32, 8, 0, false, 2},
-      {F::kRows, 16, 16, 0, 16, 16, 8, 0, false, 2},
-      {F::kPacked, 128, 64, 0, 32, 64, 1, 0, false, 1},
-      {F::kPacked, 32, 32, 0, 32, 32, 4, 0, false, 2},
-  };
-  return tiles;
 }
 
 /// fp32 sums that are shorter gain nothing from the units' rate and would be rounded coarsely.
 constexpr int64_t kShortestSplit = 64;
 
-std::optional<Pieces> pieces_of(const NodeContext& c) {
+/// Ways to make matrices of the operands' dtype; none where the units have no such product.
+std::vector<Pieces> ways(const NodeContext& c) {
   switch (c.dtype("a")) {
     case DType::kF16:
-      return Pieces{DType::kF16, 1, 0};
+      return {{.input = DType::kF16}};
     case DType::kBF16:
-      return Pieces{DType::kBF16, 1, 0};
+      return {{.input = DType::kBF16}};
     case DType::kF32:
-      return c.settings.disable_tf32 ? Pieces{DType::kBF16, 3, 2} : Pieces{DType::kBF16, 2, 0};
+      if (!c.settings.disable_tf32) return {{.input = DType::kBF16, .count = 2}};
+      return {{.input = DType::kBF16, .count = 3, .promote = 1},
+              {.input = DType::kF16, .count = 2, .promote = 2, .scaled = true}};
     default:
-      return std::nullopt;
+      return {};
   }
 }
+
+struct Candidate {
+  const MatrixProblem* problem;
+  const MatrixTile* tile;
+  double time;
+};
 
 }  // namespace
 
 std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Product& p) {
-  const std::optional<Pieces> pieces = pieces_of(c);
-  if (!pieces || c.device.is_cpu() || c.device.coop_matrices.empty()) return {};
-  const Problem q = problem_of(c, b, p, *pieces);
-  if (pieces->count > 1 && q.k < kShortestSplit) return {};
-  std::vector<MatrixTile> tiles = pieces->count > 1 ? tiles_32() : tiles_16();
-  std::stable_sort(tiles.begin(), tiles.end(), [&](const MatrixTile& s, const MatrixTile& t) {
-    return expected(q, s) < expected(q, t);
-  });
+  if (c.device.is_cpu() || c.device.coop_matrices.empty()) return {};
+  std::vector<MatrixProblem> problems;
+  for (const Pieces& pieces : ways(c)) {
+    MatrixProblem q = matrix_problem(c, b, p, pieces);
+    if (pieces.count == 1 || q.k >= kShortestSplit) problems.push_back(std::move(q));
+  }
+  std::vector<Candidate> candidates;
+  for (const MatrixProblem& q : problems) {
+    for (const MatrixTile& t : matrix_tiles(q.pieces)) {
+      candidates.push_back({&q, &t, expected_time(q, t)});
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& s, const Candidate& t) { return s.time < t.time; });
   std::vector<Tactic> tactics;
   size_t kept = 0;
-  for (const MatrixTile& t : tiles) {
+  for (const Candidate& candidate : candidates) {
+    const MatrixProblem& q = *candidate.problem;
+    const MatrixTile& t = *candidate.tile;
     Tactic tactic{.name = tactic_name(q, t), .refusal = refusal(q, t)};
     if (tactic.refusal.empty() && kept == kMostTactics) tactic.refusal = "expected to be slower";
     if (tactic.refusal.empty()) {

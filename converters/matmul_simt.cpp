@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/matmul.h"
+#include "converters/matmul_units.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -23,16 +23,11 @@ constexpr SimtTile kTiles[] = {
 
 std::string text(int64_t value) { return std::to_string(value); }
 std::string flag(bool value) { return value ? "1" : "0"; }
-bool divides(int64_t divisor, const Expr& value) { return mod(value, divisor) == Expr(0); }
 
 /// Whether neighbours along a dimension of `count` elements and stride `along` load four at a time.
 bool has_fours(const Expr& count, const Expr& along, const Expr& across, const Shape& batch) {
   return along == Expr(1) && divides(4, count) && divides(4, across) &&
          std::all_of(batch.begin(), batch.end(), [](const Expr& s) { return divides(4, s); });
-}
-
-bool is_aligned(const NodeContext& c, ValueId id) {
-  return divides(16, layout_of(c.graph, id).offset * Expr(size_bytes(c.graph.value(id).dtype)));
 }
 
 /// Neighbours in memory of each operand.
@@ -76,6 +71,7 @@ Step step_of(const NodeContext& c, const Product& p, const SimtTile& t, const Si
                         {"RM", text(t.rm)},
                         {"RN", text(t.rn)},
                         {"BLOCK", text(t.block)},
+                        {"LEFT_OVER", "0"},
                         {"GROUP", "8u"},
                         {"A_COLS", flag(a_cols)},
                         {"B_COLS", flag(b_cols)},
@@ -93,7 +89,27 @@ Step step_of(const NodeContext& c, const Product& p, const SimtTile& t, const Si
   return step;
 }
 
+/// The tile of left_over_step: the most accurate, and as it rarely runs, not the fastest.
+constexpr const SimtTile& kLeftOverTile = kTiles[1];
+
 }  // namespace
+
+std::string left_over_refusal(const NodeContext& c, const Product& p) {
+  return refusal(c, p, kLeftOverTile, sides_of(c, p));
+}
+
+Step left_over_step(const NodeContext& c, const Product& p, const MadeSide& scales_a,
+                    const MadeSide& scales_b) {
+  Step step = step_of(c, p, kLeftOverTile, sides_of(c, p));
+  for (auto& [key, value] : step.defines) {
+    if (key == "LEFT_OVER") value = "1";
+  }
+  for (const auto& [name, side] : {std::pair("scale_a", &scales_a), {"scale_b", &scales_b}}) {
+    step.operands.push_back(src(name, side->value));
+    step.params.push_back(fixed(std::string(name) + "_z", side->z_step));
+  }
+  return step;
+}
 
 std::vector<Tactic> simt_tactics(const NodeContext& c, const Product& p) {
   if (c.dtype("a") != DType::kF32) return {};

@@ -5,7 +5,7 @@
 // fragments are loaded a step ahead, across the barrier. PACKED n: b comes in fragment order
 // (matmul_pack.comp), straight into registers, n steps of 16 ahead; 0: it goes through shared memory.
 // A_COLS: neighbours in memory are those of a column of a, else of a row; B_COLS likewise.
-// PIECES > 1: a and b are fp32 (matrix.glsl); PROMOTE n: the units, which cut their sums, add n steps
+// PIECES > 1: a and b are fp32 (matrix.glsl), with STAGES buffers of shared memory, 1 or 2; PROMOTE n: the units, which cut their sums, add n steps
 // of 16 only, the rest is added outside with rounding. WHOLE_K: k is a multiple of 2 BK; WHOLE_M,
 // WHOLE_N: m of BM, n of BN.
 // GROUP: tile rows walked together, for the cache.
@@ -31,7 +31,7 @@ const uint LDA = COLS_A / 8 + 1, LDB = COLS_B / 8 + 1;
 const uint PIECE_A = ROWS_A * LDA, PIECE_B = ROWS_B * LDB;
 const uint BASE_B = PIECES * PIECE_A, STAGE = BASE_B + (PACKED > 0 ? 0 : PIECES * PIECE_B);
 const uint SPACE = WK > 1 ? WK * BM * (BN / 4 + 1) : WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
-shared uvec4 sh[2 * STAGE > SPACE ? 2 * STAGE : SPACE];
+shared uvec4 sh[STAGES * STAGE > SPACE ? STAGES * STAGE : SPACE];
 
 #define PATCH 1
 #include "matrix.glsl"
@@ -133,10 +133,31 @@ void main() {
 #define FETCH_A FOR(i, NA) { ra[i] = NO_CHUNK; if (A_K(i) < k_count) ra[i] = LOAD_CHUNK(qa[A_AT(i)]); }
 #define FETCH_B FOR(i, NB) { rb[i] = NO_CHUNK; if (B_K(i) < k_count) rb[i] = LOAD_CHUNK(qb[B_AT(i)]); }
 #endif
-#define STASH_A(stage) FOR(i, NA) FOR(p, PIECES) \
-    sh[(stage) * STAGE + p * PIECE_A + dst_a + i * STEP_A * LDA] = peel_chunk(ra[i]);
-#define STASH_B(stage) FOR(i, NB) FOR(p, PIECES) \
-    sh[(stage) * STAGE + p * PIECE_B + dst_b + i * STEP_B * LDB] = peel_chunk(rb[i]);
+#if SCALED
+  float up_a[NA];
+#if A_COLS
+  FOR(i, NA) up_a[i] = inverse_power(scale_a_raw(z * scale_a_z + min((bm * BM + col_a * 8) / 16, (m_count - 1) / 16)));
+#else
+  FOR(i, NA) up_a[i] = inverse_power(scale_a_raw(z * scale_a_z + min(bm * BM + row_a + i * STEP_A, m_count - 1) / 16));
+#endif
+#define SCALE_A ra[i].lo *= up_a[i]; ra[i].hi *= up_a[i];
+#if !PACKED
+  float up_b[NB];
+#if B_COLS
+  FOR(i, NB) up_b[i] = inverse_power(scale_b_raw(z * scale_b_z + min(bn * BN + row_b + i * STEP_B, n_count - 1) / 16));
+#else
+  FOR(i, NB) up_b[i] = inverse_power(scale_b_raw(z * scale_b_z + min((bn * BN + col_b * 8) / 16, (n_count - 1) / 16)));
+#endif
+#endif
+#define SCALE_B rb[i].lo *= up_b[i]; rb[i].hi *= up_b[i];
+#else
+#define SCALE_A
+#define SCALE_B
+#endif
+#define STASH_A(stage) FOR(i, NA) { SCALE_A FOR(p, PIECES) \
+    sh[(stage) * STAGE + p * PIECE_A + dst_a + i * STEP_A * LDA] = peel_chunk(ra[i]); }
+#define STASH_B(stage) FOR(i, NB) { SCALE_B FOR(p, PIECES) \
+    sh[(stage) * STAGE + p * PIECE_B + dst_b + i * STEP_B * LDB] = peel_chunk(rb[i]); }
 #if PACKED
 #define FETCH(t) { const uint at = TILE_AT(t); tv_chunks qa = pa + at * A_NEXT; FETCH_A }
 #define STASH(stage) { STASH_A(stage) }
@@ -191,19 +212,19 @@ void main() {
 #define FINISH(i, j) acc[i][j] = sum[i];
 #endif
 #if PACKED
-#define PIECE_B_OF(f, t, s, p, j) RING_B(f, t, s, p, j)
+#define PIECE_B_OF(f, t, stage, s, p, j) RING_B(f, t, s, p, j)
 #else
-#define PIECE_B_OF(f, t, s, p, j) LOAD_B(f, t, s, p, j)
+#define PIECE_B_OF(f, t, stage, s, p, j) LOAD_B(f, stage, s, p, j)
 #endif
-#define MULTIPLY(t, s0) {                                                                          \
+#define MULTIPLY(t, stage, s0) {                                                                   \
     FragA fa[STEPS][PIECES][COUNT_M];                                                              \
-    FOR(s, STEPS) FOR(p, PIECES) FOR(i, COUNT_M) LOAD_A(fa[s][p][i], t, (s0) + s, p, i)            \
+    FOR(s, STEPS) FOR(p, PIECES) FOR(i, COUNT_M) LOAD_A(fa[s][p][i], stage, (s0) + s, p, i)        \
     FOR(j, COUNT_N) {                                                                              \
       Sums sum[COUNT_M];                                                                           \
       FOR(i, COUNT_M) sum[i] = START;                                                              \
       FOR(s, STEPS) {                                                                              \
         FragB fb[PIECES];                                                                          \
-        FOR(p, PIECES) PIECE_B_OF(fb[p], t, (s0) + s, p, j)                                        \
+        FOR(p, PIECES) PIECE_B_OF(fb[p], t, stage, (s0) + s, p, j)                                 \
         [[unroll]] for (int order = PIECES - 1; order >= 0; order--)                               \
           [[unroll]] for (int p = 0; p <= order; p++)                                              \
             FOR(i, COUNT_M) sum[i] = coopMatMulAdd(fa[s][p][i], fb[order - p], sum[i]);            \
@@ -211,11 +232,16 @@ void main() {
       FOR(i, COUNT_M) { FINISH(i, j) }                                                             \
     }                                                                                              \
   }
-#define COMPUTE(t) { [[unroll]] for (uint s0 = 0u; s0 < KS; s0 += STEPS) MULTIPLY(t, s0) }
-#define TILE(t) FETCH(tt + t + 1) COMPUTE(t) NEXT_TILE STASH(1 - t) barrier();
+#define COMPUTE(t, stage) { [[unroll]] for (uint s0 = 0u; s0 < KS; s0 += STEPS) MULTIPLY(t, stage, s0) }
+#if STAGES == 1
+#define TILE(t) STASH(0) barrier(); FETCH(tt + t + 1) COMPUTE(t, 0) NEXT_TILE barrier();
+  FETCH(0u)
+#else
+#define TILE(t) FETCH(tt + t + 1) COMPUTE(t, t) NEXT_TILE STASH(1 - t) barrier();
   FETCH(0u)
   STASH(0)
   barrier();
+#endif
 #elif PACKED
 #define COMPUTE(t) FOR(s, KS) {                                                                    \
     FragA fa[COUNT_M];                                                                             \

@@ -23,6 +23,10 @@ void main() {
     v[e] = 0.0;
     if (valid && span < span_count && k + e < k_count) v[e] = x_raw(from + e * s_k);
   }
+#if SCALED
+  const float up = valid && span < span_count ? inverse_power(scale_raw(z * scale_z + span / 16)) : 0.0;
+  FOR(e, 8) v[e] *= up;
+#endif
 #if PIECES > 1
   Chunk c = Chunk(vec4(v[0], v[1], v[2], v[3]), vec4(v[4], v[5], v[6], v[7]));
   FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = peel_chunk(c);

@@ -5,7 +5,8 @@
 // column of operands is in registers across it. A_COLS: neighbours in memory are those of a column of
 // a, else of a row; B_COLS likewise; both are loaded four at a time. BLOCK n: every n pairs of tiles
 // the sums are added to a second set, so that rounding grows with the blocks; 0: one set.
-// WHOLE_M, WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. GROUP: tile rows walked together.
+// LEFT_OVER: only groups of 16 rows or columns whose power of two in scale_a or scale_b is 0
+// (matmul_scale.comp). WHOLE_M, WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. GROUP: tile rows walked together.
 // Grid: (tiles of m * tiles of n, 1, z); local (BM / RM) * (BN / RN).
 
 #extension GL_EXT_buffer_reference2 : require
@@ -34,6 +35,22 @@ void main() {
   // 32 neighbours cover 4 x 8 invocations, so that their reads of a hit 4 and of b 8 vectors.
   const uint TX = BN / RN, warp = tid / 32, lane = tid % 32;
   const uint tx = lane % 8 + warp % (TX / 8) * 8, ty = lane / 8 + warp / (TX / 8) * 4;
+
+#if LEFT_OVER
+  // Whether the tile has outputs that the product in float16 pieces left out.
+  bool any_left = false;
+  for (uint g = bm * (BM / 16); g < min((bm + 1) * (BM / 16), (m_count + 15) / 16); g++) {
+    any_left = any_left || scale_a_raw(z * scale_a_z + g) == 0.0;
+  }
+  for (uint g = bn * (BN / 16); g < min((bn + 1) * (BN / 16), (n_count + 15) / 16); g++) {
+    any_left = any_left || scale_b_raw(z * scale_b_z + g) == 0.0;
+  }
+  if (!any_left) return;
+#define IS_LEFT(m, n) (scale_a_raw(z * scale_a_z + (m) / 16) == 0.0 || \
+                       scale_b_raw(z * scale_b_z + (n) / 16) == 0.0)
+#else
+#define IS_LEFT(m, n) true
+#endif
 
   const uint row_a = tid / (LINE_A / 4), col_a = tid % (LINE_A / 4);
   const uint row_b = tid / (LINE_B / 4), col_b = tid % (LINE_B / 4);
@@ -148,7 +165,7 @@ void main() {
 #else
     const vec4 v = acc[i][j];
 #endif
-    if (m < m_count && n < n_count) {
+    if (m < m_count && n < n_count && IS_LEFT(m, n)) {
       const uint at = (z * m_count + m) * n_count + n;
 #if N4
       y_store4(at, v);

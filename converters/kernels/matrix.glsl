@@ -3,8 +3,10 @@
 //
 // Operands in 8 elements at a time ("chunks"): 16 bytes of 16-bit floats, 32 of fp32. fp32 is split
 // into PIECES 16-bit floats that add up to it; the products of pieces whose orders add up to less
-// than PIECES make the product. An infinity or NaN has no such pieces: what is not finite in the end
-// is computed again from the operands themselves.
+// than PIECES make the product. bfloat16 pieces have fp32's exponents; an infinity or NaN has no such
+// pieces: what is not finite in the end is computed again from the operands themselves. SCALED:
+// float16 pieces of the operands over powers of two (matmul_scale.comp); outputs whose powers are 0
+// are left to another kernel.
 
 #define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
 #define COUNT_M (WM / 16)
@@ -22,6 +24,23 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_chunks {
 #define LOAD_CHUNK(p) Chunk((p).lo, (p).hi)
 #define NO_CHUNK Chunk(vec4(0.0), vec4(0.0))
 
+#if SCALED
+// The leading 11 bits of x and y, to the nearest, as two float16; x and y become what remains. By
+// integers: drivers take a conversion to float16 and back for the number itself.
+uint peel(inout float x, inout float y) {
+  uint p = floatBitsToUint(x), q = floatBitsToUint(y);
+  p = (p + 0xfffu + (p >> 13 & 1u)) & 0xffffe000u;
+  q = (q + 0xfffu + (q >> 13 & 1u)) & 0xffffe000u;
+  const vec2 r = vec2(uintBitsToFloat(p), uintBitsToFloat(q));
+  x -= r.x;
+  y -= r.y;
+  return packHalf2x16(r);
+}
+// 1 / a power of two; 0 for 0.
+float inverse_power(float y) {
+  return y == 0.0 ? 0.0 : uintBitsToFloat((254u << 23) - floatBitsToUint(y));
+}
+#else
 // The leading 16-bit piece of x and y in one word; x and y become what remains. Cutting loses
 // nothing where the last piece takes the last bits; with two pieces the first is rounded, unless
 // that would make an infinity.
@@ -37,6 +56,7 @@ uint peel(inout float x, inout float y) {
   y = (q & 0x7f800000u) == 0x7f800000u ? 0.0 : y - uintBitsToFloat(q);
   return p >> 16 | q;
 }
+#endif
 uvec4 peel_chunk(inout Chunk c) {
   uvec4 r;
   r.x = peel(c.lo.x, c.lo.y);
@@ -70,7 +90,7 @@ uvec4 peel_chunk(inout Chunk c) {
 // Sums of a subgroup, 16 rows at a time, go through a patch of shared memory to the fused tail.
 #define PATCH_LD (WN / 4 + 1)
 
-#if PIECES > 1
+#if PIECES > 1 && !SCALED
 float exactly(uint z, uint m, uint n) {
   const uint from_a = BATCH_OFFSET(z, az) + m * a_m, from_b = BATCH_OFFSET(z, bz) + n * b_n;
   float sum = 0.0;
@@ -81,7 +101,11 @@ float exactly(uint z, uint m, uint n) {
 
 void store_four(uint z, uint m, uint n, vec4 v) {
   if (m >= m_count || n >= n_count) return;
-#if PIECES > 1
+#if SCALED
+  const float by_a = scale_a_raw(z * scale_a_z + m / 16u), by_b = scale_b_raw(z * scale_b_z + n / 16u);
+  if (by_a == 0.0 || by_b == 0.0) return;
+  v = v * by_a * by_b;
+#elif PIECES > 1
   if (any(isnan(v)) || any(isinf(v))) {
     for (uint e = 0u; e < 4u; e++) {
       if (n + e < n_count) v[e] = exactly(z, m, n + e);

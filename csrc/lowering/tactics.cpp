@@ -104,9 +104,13 @@ bool is_vec4_aligned(const ValueTable& table, ValueId id) {
 size_t choose_tactic(const Node& node, const std::vector<Tactic>& tactics,
                      const Settings& settings) {
   for (const std::string& wanted : settings.tactics) {
-    for (size_t i = 0; i < tactics.size(); ++i) {
-      if (tactics[i].refusal.empty() && tactics[i].name.starts_with(wanted)) return i;
+    size_t found = tactics.size();
+    for (size_t i = tactics.size(); i-- > 0;) {
+      if (!tactics[i].refusal.empty() || !tactics[i].name.starts_with(wanted)) continue;
+      if (tactics[i].name == wanted) return i;  // one name may be the beginning of another
+      found = i;
     }
+    if (found < tactics.size()) return found;
   }
   std::string refusals;
   for (size_t i = 0; i < tactics.size(); ++i) {

@@ -1,0 +1,61 @@
+// Powers of two that bring groups of 16 rows or columns of an fp32 operand into float16's range.
+//
+// y[z][g] = 2^e with 2^e * 2^14 <= largest |x| of the group < 2^e * 2^15: x / y fits float16. 0 where
+// two float16 pieces of x / y (matrix.glsl) are not as accurate as fp32: a span whose numbers lie, on
+// the geometric mean, 2^7 or more below the largest of the group, exponents beyond what scaling
+// reaches, infinities, NaN. A group of zeros gets 1.
+// x: any strides, s_span along the spans, s_k along k; SPANS_NEXT: neighbours in memory are those of
+// several spans, else of one.
+// Grid: (groups, 1, z); local 256: 16 invocations a span.
+
+#include "batch.glsl"
+
+shared int sums[16][16];
+shared int counts[16][16];
+shared int tops[16][16];
+
+void main() {
+  const uint z = gl_WorkGroupID.z, g = gl_WorkGroupID.x, tid = gl_LocalInvocationID.x;
+#if SPANS_NEXT
+  const uint row = tid % 16u, part = tid / 16u;
+#else
+  const uint row = tid / 16u, part = tid % 16u;
+#endif
+  const uint span = g * 16u + row, from = BATCH_OFFSET(z, s) + span * s_span;
+  int sum = 0, count = 0, top = -1000;
+  if (span < span_count) {
+    for (uint k0 = part; k0 < k_count; k0 += 128u) {
+      int e[8];
+      [[unroll]] for (uint i = 0u; i < 8u; i++) {
+        const uint k = k0 + i * 16u;
+        e[i] = k < k_count ? int(floatBitsToUint(x_raw(from + k * s_k)) >> 23 & 255u) : 0;
+      }
+      [[unroll]] for (uint i = 0u; i < 8u; i++) {
+        top = max(top, e[i]);
+        sum += e[i];
+        count += e[i] != 0 ? 1 : 0;  // zeros and denormals do not pull the mean down
+      }
+    }
+  }
+  sums[row][part] = sum;
+  counts[row][part] = count;
+  tops[row][part] = top;
+  barrier();
+  if (tid < 16u) {
+    for (uint p = 1u; p < 16u; p++) {
+      sums[tid][0] += sums[tid][p];
+      counts[tid][0] += counts[tid][p];
+      tops[tid][0] = max(tops[tid][0], tops[tid][p]);
+    }
+  }
+  barrier();
+  if (tid != 0u) return;
+  int highest = 0;
+  for (uint r = 0u; r < 16u; r++) highest = max(highest, tops[r][0]);
+  bool fits = highest == 0 || (highest > 60 && highest < 195);
+  for (uint r = 0u; r < 16u; r++) {
+    if (counts[r][0] > 0 && highest * counts[r][0] - sums[r][0] > 7 * counts[r][0]) fits = false;
+  }
+  const uint e = uint(highest == 0 ? 127 : highest - 14);
+  y_raw_store(z * groups + g, fits ? uintBitsToFloat(e << 23) : 0.0);
+}
