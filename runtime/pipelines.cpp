@@ -65,9 +65,8 @@ OwnedPipeline create_from_module(Device& device, const EngineSpec& spec, uint32_
   return {api, pipeline};
 }
 
-OwnedShaderModule create_module(Device& device, std::span<const uint32_t> module) {
-  std::vector<uint32_t> words(module.begin(), module.end());
-  if (offers_denormals(device)) words = keeping_denormals(module);
+OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& code) {
+  const std::vector<uint32_t> words = offers_denormals(device) ? keeping_denormals(code) : code;
   VkShaderModuleCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   info.codeSize = words.size() * 4;
