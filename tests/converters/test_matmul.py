@@ -20,6 +20,8 @@ aten = torch.ops.aten
         (9, 65, 33),
         (64, 512, 64),
         (65, 577, 47),
+        (128, 256, 192),
+        (200, 136, 72),
     ],
 )
 def test_mm(m, k, n):
@@ -27,7 +29,7 @@ def test_mm(m, k, n):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("m,k,n", [(37, 100, 53), (16, 128, 64)])
+@pytest.mark.parametrize("m,k,n", [(37, 100, 53), (16, 128, 64), (1, 264, 128), (128, 72, 200)])
 def test_mm_dtypes(dtype, m, k, n):
     check(
         torch.mm,
