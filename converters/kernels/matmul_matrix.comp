@@ -6,8 +6,8 @@
 // (matmul_pack.comp), straight into registers, n steps of 16 ahead; 0: it goes through shared memory.
 // A_COLS: neighbours in memory are those of a column of a, else of a row; B_COLS likewise.
 // PIECES > 1: a and b are fp32 (matrix.glsl), with STAGES buffers of shared memory, 1 or 2; PROMOTE n:
-// the units, which cut their sums, add n steps of 16 only, the rest is added outside. WHOLE_K: k is a multiple of 2 BK; WHOLE_M,
-// WHOLE_N: m of BM, n of BN.
+// the units, which cut their sums, add n steps of 16 only, the rest is added outside. WHOLE_M,
+// WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK.
 // GROUP: tile rows walked together, for the cache.
 // Addresses are written so that what is known at compile time ends up in an instruction's offset.
 // Grid: (tiles of m * tiles of n, 1, z); local 32 * (BM / WM) * (BN / WN) * WK.
