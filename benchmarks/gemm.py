@@ -2,10 +2,11 @@
 
     python benchmarks/gemm.py [--json FILE] [--tactics N] [--only TEXT]
 
-Squares and the shapes of the networks (batch 1: 128 tokens, 197 patches), in f16, bf16 and fp32 (at
-full accuracy, and with TF32 allowed), b constant (a weight) and dynamic. Vulkan's times are those of
-dependent dispatches (benchmarks/native/gemm_tactics, built here), torch's those of a CUDA graph, or of
-the host where there is no CUDA. --tactics: how many of the rule's tactics to time; the fastest counts.
+Squares and the shapes of the networks (batch 1: 128 tokens, 197 patches), in f16, bf16 and fp32
+(at full accuracy, and with TF32 allowed), b constant (a weight) and dynamic. Vulkan's times are
+those of dependent dispatches (benchmarks/native/gemm_tactics, built here), torch's those of a CUDA
+graph, or of the host where there is no CUDA. --tactics: how many of the rule's tactics to time; the
+fastest counts.
 """
 
 import argparse

@@ -5,6 +5,7 @@
 // fragment order, whatever their strides. A constant b is packed once per set of weights.
 
 #include <algorithm>
+#include <map>
 
 #include "converters/matmul_units.h"
 #include "csrc/graph/strided.h"
@@ -13,6 +14,7 @@ namespace tv {
 namespace {
 
 constexpr size_t kMostTactics = 12;
+constexpr size_t kMostOfTwoWays = 7;  // where operands become matrices in two ways, of each
 
 std::string text(int64_t value) { return std::to_string(value); }
 
@@ -269,14 +271,15 @@ std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Produ
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& s, const Candidate& t) { return s.time < t.time; });
   std::vector<Tactic> tactics;
-  size_t kept = 0;
+  const size_t most = problems.size() > 1 ? kMostOfTwoWays : kMostTactics;
+  std::map<const MatrixProblem*, size_t> kept;
   for (const Candidate& candidate : candidates) {
     const MatrixProblem& q = *candidate.problem;
     const MatrixTile& t = *candidate.tile;
     Tactic tactic{.name = tactic_name(q, t), .refusal = refusal(q, t)};
-    if (tactic.refusal.empty() && kept == kMostTactics) tactic.refusal = "expected to be slower";
+    if (tactic.refusal.empty() && kept[&q] == most) tactic.refusal = "expected to be slower";
     if (tactic.refusal.empty()) {
-      ++kept;
+      ++kept[&q];
       (t.family == MatrixTile::kShared ? emit_shared : emit_fragments)(q, t, tactic);
     }
     tactics.push_back(std::move(tactic));

@@ -70,7 +70,7 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
 
 /// Tiles that a sweep kept, for 16-bit operands, fp32 in bfloat16 pieces and in scaled pieces.
 const std::vector<MatrixTile>& matrix_tiles(const Pieces& pieces);
-/// Time that the rule expects of a tile, in arbitrary units.
+/// Time that the rule expects of a tile, about in nanoseconds.
 double expected_time(const MatrixProblem& q, const MatrixTile& t);
 
 /// The launch of simt_tactics' kernel for outputs that a scaled product leaves out.

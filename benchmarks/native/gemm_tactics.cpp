@@ -7,8 +7,8 @@
 // matrix b for each), s (b shared by the batch), t (bias and gelu), p (positive numbers),
 // e=BITS (exponents spread by ±BITS). --tf32: disable_tf32=False. --errors: no times. --list: names
 // only. --first: only so many of the tactics that apply. --json: one object a line. --gpu: the
-// tactics of GPUs on a CPU driver. One line a tactic, in the rule's order: µs of a dependent sequence of its dispatches,
-// TFLOP/s, errors.
+// tactics of GPUs on a CPU driver. One line a tactic, in the rule's order: µs of a dependent
+// sequence of its dispatches, TFLOP/s, errors.
 
 #include <atomic>
 #include <cstdio>

@@ -89,7 +89,8 @@ void main() {
 #if !A_PACKED
     FOR(i, NA) {
       const uint c = i * 32 + lane;
-      FOR(p, PIECES) sh[patch_a + p * PIECE_A + c / (UNROLL * 2) * LDA + c % (UNROLL * 2)] = peel_chunk(ra[i]);
+      const uint at = patch_a + c / (UNROLL * 2) * LDA + c % (UNROLL * 2);
+      FOR(p, PIECES) sh[at + p * PIECE_A] = peel_chunk(ra[i]);
     }
     subgroupBarrier();
     FETCH_ROWS(s + UNROLL)

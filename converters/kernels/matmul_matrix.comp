@@ -5,9 +5,9 @@
 // fragments are loaded a step ahead, across the barrier. PACKED n: b comes in fragment order
 // (matmul_pack.comp), straight into registers, n steps of 16 ahead; 0: it goes through shared memory.
 // A_COLS: neighbours in memory are those of a column of a, else of a row; B_COLS likewise.
-// PIECES > 1: a and b are fp32 (matrix.glsl), with STAGES buffers of shared memory, 1 or 2; PROMOTE n: the units, which cut their sums, add n steps
-// of 16 only, the rest is added outside with rounding. WHOLE_K: k is a multiple of 2 BK; WHOLE_M,
-// WHOLE_N: m of BM, n of BN.
+// PIECES > 1: a and b are fp32 (matrix.glsl), with STAGES buffers of shared memory, 1 or 2; PROMOTE n:
+// the units, which cut their sums, add n steps of 16 only, the rest is added outside. WHOLE_M,
+// WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK.
 // GROUP: tile rows walked together, for the cache.
 // Addresses are written so that what is known at compile time ends up in an instruction's offset.
 // Grid: (tiles of m * tiles of n, 1, z); local 32 * (BM / WM) * (BN / WN) * WK.
@@ -136,17 +136,21 @@ void main() {
 #if SCALED
   float up_a[NA];
 #if A_COLS
-  FOR(i, NA) up_a[i] = inverse_power(scale_a_raw(z * scale_a_z + min((bm * BM + col_a * 8) / 16, (m_count - 1) / 16)));
+  FOR(i, NA) up_a[i] = inverse_power(scale_a_raw(
+      z * scale_a_z + min((bm * BM + col_a * 8) / 16, (m_count - 1) / 16)));
 #else
-  FOR(i, NA) up_a[i] = inverse_power(scale_a_raw(z * scale_a_z + min(bm * BM + row_a + i * STEP_A, m_count - 1) / 16));
+  FOR(i, NA) up_a[i] = inverse_power(scale_a_raw(
+      z * scale_a_z + min(bm * BM + row_a + i * STEP_A, m_count - 1) / 16));
 #endif
 #define SCALE_A ra[i].lo *= up_a[i]; ra[i].hi *= up_a[i];
 #if !PACKED
   float up_b[NB];
 #if B_COLS
-  FOR(i, NB) up_b[i] = inverse_power(scale_b_raw(z * scale_b_z + min(bn * BN + row_b + i * STEP_B, n_count - 1) / 16));
+  FOR(i, NB) up_b[i] = inverse_power(scale_b_raw(
+      z * scale_b_z + min(bn * BN + row_b + i * STEP_B, n_count - 1) / 16));
 #else
-  FOR(i, NB) up_b[i] = inverse_power(scale_b_raw(z * scale_b_z + min((bn * BN + col_b * 8) / 16, (n_count - 1) / 16)));
+  FOR(i, NB) up_b[i] = inverse_power(scale_b_raw(
+      z * scale_b_z + min((bn * BN + col_b * 8) / 16, (n_count - 1) / 16)));
 #endif
 #endif
 #define SCALE_B rb[i].lo *= up_b[i]; rb[i].hi *= up_b[i];
@@ -162,7 +166,8 @@ void main() {
 #define FETCH(t) { const uint at = TILE_AT(t); tv_chunks qa = pa + at * A_NEXT; FETCH_A }
 #define STASH(stage) { STASH_A(stage) }
 #else
-#define FETCH(t) { const uint at = TILE_AT(t); tv_chunks qa = pa + at * A_NEXT, qb = pb + at * B_NEXT; FETCH_A FETCH_B }
+#define FETCH(t) { const uint at = TILE_AT(t); tv_chunks qa = pa + at * A_NEXT, qb = pb + at * B_NEXT; \
+                   FETCH_A FETCH_B }
 #define STASH(stage) { STASH_A(stage) STASH_B(stage) }
 #endif
 
@@ -260,7 +265,8 @@ void main() {
   FragB fb[1 + AHEAD][COUNT_N];
 #define FRAGS(slot, stage, s) { FOR(i, COUNT_M) LOAD_A(fa[slot][i], stage, s, 0, i) \
                                 FOR(j, COUNT_N) LOAD_B(fb[slot][j], stage, s, 0, j) }
-#define STEP(slot) FOR(j, COUNT_N) FOR(i, COUNT_M) acc[i][j] = coopMatMulAdd(fa[slot][i], fb[slot][j], acc[i][j]);
+#define STEP(slot) FOR(j, COUNT_N) FOR(i, COUNT_M) \
+    acc[i][j] = coopMatMulAdd(fa[slot][i], fb[slot][j], acc[i][j]);
 #if AHEAD
 // Tile tt + t, whose first fragments are in slot p.
 #define TILE_FROM(t, p)                                                             \

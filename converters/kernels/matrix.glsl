@@ -152,7 +152,8 @@ void store_shares(uint z, uint m0, uint n0) {
 #if WK > 1
 #define STORE_TILE(z, m0, n0)                                                                      \
   barrier();                                                                                       \
-  EACH_TILE coopMatStore(acc[i][j], sh, ((wk * BM + wm * WM + i * 16u) * SHARES_LD + wn * (WN / 4) + j * 4u), \
+  EACH_TILE coopMatStore(acc[i][j], sh,                                                            \
+                         ((wk * BM + wm * WM + i * 16u) * SHARES_LD + wn * (WN / 4) + j * 4u),     \
                          SHARES_LD, gl_CooperativeMatrixLayoutRowMajor);                           \
   barrier();                                                                                       \
   store_shares(z, m0, n0);

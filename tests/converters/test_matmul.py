@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from parity import FLOATS, check, check_gradients, tensor
+from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 
 aten = torch.ops.aten
 
@@ -20,6 +20,8 @@ aten = torch.ops.aten
         (9, 65, 33),
         (64, 512, 64),
         (65, 577, 47),
+        (128, 256, 192),
+        (200, 136, 72),
     ],
 )
 def test_mm(m, k, n):
@@ -27,7 +29,7 @@ def test_mm(m, k, n):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("m,k,n", [(37, 100, 53), (16, 128, 64)])
+@pytest.mark.parametrize("m,k,n", [(37, 100, 53), (16, 128, 64), (1, 264, 128), (128, 72, 200)])
 def test_mm_dtypes(dtype, m, k, n):
     check(
         torch.mm,
@@ -130,6 +132,18 @@ def test_not_a_number_stays_in_its_row_and_column():
     a[3, 64] = float("nan")
     b[0, 52] = float("inf")
     check(torch.mm, a, b, length=65)
+
+
+@pytest.mark.parametrize("disable_tf32,bits", [(True, 20), (False, 10)])
+@pytest.mark.parametrize("spread", [0, 12, 40])
+def test_error_against_the_sum_of_magnitudes(disable_tf32, bits, spread):
+    a, b = tensor(72, 264), tensor(264, 56, seed=1)
+    a = torch.ldexp(a, torch.randint(-spread, spread + 1, a.shape))
+    b = torch.ldexp(b, torch.randint(-spread, spread + 1, b.shape))
+    compiled = torch.compile(lambda a, b: a @ b, backend="vulkan",
+                             options={**OPTIONS, "disable_tf32": disable_tf32})
+    error = (compiled(a, b).double() - a.double() @ b.double()).abs()
+    assert (error <= 2.0**-bits * (a.double().abs() @ b.double().abs())).all()
 
 
 def test_dynamic_rows():

@@ -168,6 +168,22 @@ TEST_P(GemmOf, WhatIsNotFiniteStaysInItsRowAndColumn) {
   });
 }
 
+TEST_F(Gemm, ScaledPiecesLeaveOutWhatScalingDoesNotReach) {
+  const GemmProblem p{.m = 72, .n = 88, .k = 96, .dtype = DType::kF32};
+  GemmData data(p);
+  for (int64_t k = 0; k < p.k; ++k) {  // groups of 16 rows or columns: one of each, and the rest
+    data.set_a(0, 20, k, std::ldexp(1.0F + static_cast<float>(k % 7), k % 2 == 0 ? 40 : -40));
+    data.set_b(0, k, 50, std::ldexp(1.5F - static_cast<float>(k % 5), k % 3 == 0 ? 30 : -50));
+    data.set_a(0, 40, k, 0.0F);
+  }
+  for (const OfferedTactic& t : offered_tactics(p, {}, profile(*device_))) {
+    if (!t.refusal.empty() || t.name.find("_f16x2_") == t.name.npos) continue;
+    SCOPED_TRACE(t.name);
+    const EngineSpec spec = compile_with_tactic(p, t.name, {}, profile(*device_));
+    EXPECT_LE(data.run(Engine::create(device_, spec)).products, kFull);
+  }
+}
+
 TEST_F(Gemm, HugeAndTinyNumbers) {
   const GemmProblem p{.m = 16, .n = 16, .k = 96, .dtype = DType::kF32};
   GemmData data(p);
