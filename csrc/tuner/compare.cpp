@@ -38,7 +38,7 @@ double root_mean_square(DType dtype, std::span<const uint8_t> bytes, int64_t cou
 
 bool equal(double got, double want, double absolute, double relative) {
   if (got == want || (std::isnan(got) && std::isnan(want))) return true;
-  return std::abs(got - want) <= absolute + relative * std::abs(want);  // false for nan and inf
+  return std::isfinite(want) && std::abs(got - want) <= absolute + relative * std::abs(want);
 }
 
 }  // namespace

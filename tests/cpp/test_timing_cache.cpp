@@ -186,6 +186,10 @@ TEST(Compare, ReorderedSumsAreEqualAndWrongElementsAreNot) {
   want[3] = got[3];
   want[4] = NAN;
   EXPECT_EQ(differ({}), "") << "nan is what the reference gives";
+  want[6] = INFINITY;
+  EXPECT_NE(differ({}), "");
+  got[6] = INFINITY;
+  EXPECT_EQ(differ({}), "");
   got[5] = INFINITY;
   EXPECT_EQ(differ({}).substr(0, 46), "1 of 1000 elements differ, the first, number 5");
 }

@@ -174,6 +174,8 @@ TEST_F(TunerTest, ATacticThatTookItsProcessWithItIsNeverTriedAgain) {
   reopen();
   EXPECT_EQ(name_of(choose()), "fast");
   EXPECT_EQ(bench->predictions["deadly"], 0);
+  EXPECT_EQ(journals().size(), 1u) << "the tuner's own";
+  reopen();
   EXPECT_EQ(journals().size(), 0u);
 }
 
