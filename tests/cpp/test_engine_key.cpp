@@ -313,6 +313,21 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
     EXPECT_TRUE(others.contains(field)) << field << ": add it to code_text() and to this test";
 }
 
+/// Another value that a device's profile takes in the same field.
+Json other_value(const Json& value) {
+  if (const auto* b = value.get<bool>()) return !*b;
+  if (const auto* i = value.get<int64_t>()) return *i == 0 ? int64_t{1} : 2 * *i;
+  if (const auto* s = value.get<std::string>()) {
+    if (*s == "cpu") return "discrete";
+    std::string changed = s->empty() ? "a" : *s;
+    changed.back() = changed.back() == '2' ? '3' : '2';
+    return changed;
+  }
+  Json::Array list = *value.get<Json::Array>();
+  list.at(0) = other_value(list.at(0));
+  return list;
+}
+
 TEST(EngineKey, EveryFieldOfTheDeviceButItsSerialAndMemory) {
   DeviceProfile device = test::test_device();
   device.uuid = std::string(32, '1');
