@@ -44,7 +44,8 @@ DeviceProfile matrix_profile() {
 
 /// Whether a template's text needs what the linked glslang does not have.
 bool is_too_new(const std::string& text) {
-  return glslang_major() < 14 && text.find("coopmat") != std::string::npos;
+  const bool matrices = text.find("coopmat") != text.npos || text.find("matrix.glsl") != text.npos;
+  return glslang_major() < 14 && matrices;
 }
 
 /// What kernel texts of all examples say, each compiled once.
