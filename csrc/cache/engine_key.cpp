@@ -33,13 +33,24 @@ std::string code_text(const Settings& s) {
       .dump();
 }
 
+namespace {
+
+/// All that a converter may ask of the device: more than the fingerprints. Another board of the kind
+/// is the same device.
+std::string device_text(DeviceProfile device) {
+  device.uuid.clear();
+  device.memory_bytes = 0;
+  return device.to_json();
+}
+
+}  // namespace
+
 std::string engine_key_of(const std::string& builder, const CanonicalGraph& graph,
                           const Settings& settings, const DeviceProfile& device, bool timed,
                           const std::string& weights) {
   std::string key = "torch_vulkan engine\n" + builder + "\n";
   key += "settings " + code_text(settings) + "\n";
-  key += "runs on " + device.runs_on() + "\n";
-  key += "tuned for " + device.tuned_for() + "\n";
+  key += "device " + device_text(device) + "\n";
   key += "environment " + driver_environment() + "\n";
   key += "weights " + weights + "\n";
   key += std::string("tactics ") + (timed ? "timed" : "by rule") + "\n";

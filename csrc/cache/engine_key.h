@@ -14,7 +14,7 @@ const std::string& builder_digest();
 
 /// The settings that the code of an engine depends on; equal text, equal code. Those that are left
 /// out change what is built, or where: min_block_size, torch_executed_ops and
-/// require_full_compilation (the graph says what became of them), debug_dir, cache_dir,
+/// require_full_compilation, switch_nodes (the graph says what became of them), debug_dir, cache_dir,
 /// timing_cache_path.
 std::string code_text(const Settings& settings);
 

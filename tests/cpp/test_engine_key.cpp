@@ -300,10 +300,12 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
                                                      {"tactics", "[\"gemm\"]"},
                                                      {"debug_dir", "\"/d\""},
                                                      {"cache_dir", "\"/c\""},
-                                                     {"timing_cache_path", "\"/t\""}};
+                                                     {"timing_cache_path", "\"/t\""},
+      {"switch_nodes", "7"}};
   const std::set<std::string> not_code = {
       "min_block_size", "torch_executed_ops", "require_full_compilation",
-      "debug_dir",      "cache_dir",          "timing_cache_path"};
+      "debug_dir",      "cache_dir",          "timing_cache_path",
+      "switch_nodes"};
   const std::string key = key_with({});
   for (const auto& [field, value] : others) {
     const Settings changed = Settings::from_json("{\"" + field + "\": " + value + "}");
@@ -341,6 +343,7 @@ TEST(EngineKey, EveryFieldOfTheDeviceButItsSerialAndMemory) {
     Json::Object changed = *json.get<Json::Object>();
     changed[field] = other_value(value);
     if (field == "min_subgroup_size") changed[field] = *value.get<int64_t>() / 2;
+    if (field == "type") changed[field] = "cpu";
     if (field == "subgroup_size") changed["max_subgroup_size"] = 1024;
     const std::string other = engine_key(graph, {}, DeviceProfile::from_json(Json(changed).dump()));
     const bool counts = field != "uuid" && field != "memory_bytes";
