@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 
@@ -17,6 +18,7 @@
 #include "runtime/file.h"
 #include "runtime/sha256.h"
 #include "runtime/vke_metadata.h"
+#include "runtime/vke_parts.h"
 
 namespace tv {
 
@@ -199,6 +201,24 @@ VkeContents from_vke(std::span<const uint8_t> bytes) {
   contents.weights = read_weights(body.subspan(header.weights_offset, header.weights_bytes),
                                   metadata.weight_bytes, contents.spec);
   return contents;
+}
+
+std::vector<Bytes> split_vke(Bytes bytes) {
+  const auto starts = [](Bytes rest) {
+    return rest.size() >= sizeof(Header) && std::memcmp(rest.data(), kMagic, sizeof kMagic) == 0;
+  };
+  std::vector<Bytes> files;
+  while (files.empty() || !bytes.empty()) {
+    uint64_t size = bytes.size();
+    if (starts(bytes)) std::memcpy(&size, bytes.data() + offsetof(Header, file_bytes), sizeof size);
+    // What does not add up is from_vke's to refuse.
+    const bool fits = size >= sizeof(Header) && size <= bytes.size() &&
+                      (size == bytes.size() || starts(bytes.subspan(size)));
+    if (!fits) size = bytes.size();
+    files.push_back(bytes.first(size));
+    bytes = bytes.subspan(size);
+  }
+  return files;
 }
 
 VkeContents read_vke(const std::string& path) {

@@ -5,6 +5,7 @@
 
 #include "python/bindings/py_module.h"
 #include "runtime/error.h"
+#include "runtime/vke_parts.h"
 
 namespace tv::bindings {
 namespace {
@@ -144,6 +145,14 @@ void bind_engine(py::module_& m) {
         return Engine::create(open_device(device), from_vke(bytes).spec);
       },
       py::arg("vke"), py::arg("device") = "");
+  m.def("split_vke", [](const py::bytes& data) {
+    const auto bytes = vke_bytes(data);
+    py::list files;
+    for (const auto file : split_vke(bytes)) {
+      files.append(py::bytes(reinterpret_cast<const char*>(file.data()), file.size()));
+    }
+    return files;
+  });
   m.def("vke_info", [](const py::bytes& data) { return spec_info(from_vke(vke_bytes(data)).spec); });
   m.def("vke_weights", [](const py::bytes& data) {
     py::list weights;

@@ -3,9 +3,13 @@
 #include <ATen/Functions.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <cmath>
+#include <limits>
+
 #include "python/bindings/torch_border.h"
 #include "python/bindings/torch_cuda.h"
 #include "python/bindings/torch_profile.h"
+#include "runtime/vke_parts.h"
 
 namespace tv::torch_bindings {
 namespace {
@@ -35,9 +39,30 @@ std::string to_json(const std::vector<Binding>& bindings) {
   return text + "]";
 }
 
-EngineSpec parse(const at::Tensor& vke) {
+std::span<const uint8_t> bytes_of(const at::Tensor& vke) {
+  return {vke.const_data_ptr<uint8_t>(), static_cast<size_t>(vke.numel())};
+}
+
+// The files of the profiles, as views.
+std::vector<at::Tensor> split(const at::Tensor& vke) {
   const at::Tensor host = vke.cpu().contiguous();
-  return from_vke({host.const_data_ptr<uint8_t>(), static_cast<size_t>(host.numel())}).spec;
+  std::vector<at::Tensor> files;
+  int64_t at = 0;
+  for (const auto file : split_vke(bytes_of(host))) {
+    files.push_back(host.narrow(0, at, static_cast<int64_t>(file.size())));
+    at += static_cast<int64_t>(file.size());
+  }
+  return files;
+}
+
+// How far sizes are from those that an engine's kernels were chosen for.
+double distance(const EngineSpec& spec, std::span<const int64_t> symbols) {
+  double sum = 0;
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    sum += std::abs(std::log2((static_cast<double>(symbols[i]) + 1) /
+                              (static_cast<double>(spec.symbols[i].opt) + 1)));
+  }
+  return sum;
 }
 
 // Where the results go: beside the first tensor that the caller passed.
@@ -54,6 +79,7 @@ at::Device result_device(const std::vector<at::Tensor>& inputs,
 }  // namespace
 
 struct TorchEngine::ShapePlan {
+  Part* part = nullptr;
   std::vector<std::vector<int64_t>> input_sizes;
   std::vector<int64_t> symbols;
   std::vector<std::vector<int64_t>> output_sizes, output_strides;
@@ -71,8 +97,7 @@ TorchEngine::TorchEngine(at::Tensor vke, std::string device, bool immutable_weig
     : vke_(std::move(vke)),
       device_(std::move(device)),
       immutable_weights_(immutable_weights),
-      truncate_(truncate),
-      weights_(immutable_weights, truncate) {
+      truncate_(truncate) {
   TORCH_CHECK_VALUE(vke_.scalar_type() == at::kByte && vke_.dim() == 1,
                     "[torch_vulkan::Engine] a one-dimensional uint8 tensor is wanted");
 }
@@ -80,7 +105,13 @@ TorchEngine::TorchEngine(at::Tensor vke, std::string device, bool immutable_weig
 void TorchEngine::open() {
   try {
     std::call_once(opened_, [this] {
-      engine_ = Engine::create(open_device(device_), parse(vke_));
+      std::vector<std::unique_ptr<Part>> parts;
+      for (const at::Tensor& file : split(vke_)) {
+        auto engine = Engine::create(open_device(device_), from_vke(bytes_of(file)).spec);
+        parts.push_back(
+            std::make_unique<Part>(file, std::move(engine), immutable_weights_, truncate_));
+      }
+      parts_ = std::move(parts);
     });
   } catch (const Error& error) {
     rethrow(error);
@@ -90,7 +121,7 @@ void TorchEngine::open() {
 std::string TorchEngine::description() const {
   if (vke_.numel() == 0) return "{}";
   try {
-    const EngineSpec spec = parse(vke_);
+    const EngineSpec spec = from_vke(bytes_of(split(vke_).front())).spec;
     return "{\"symbols\": " + std::to_string(spec.symbols.size()) +
            ", \"inputs\": " + to_json(spec.inputs) + ", \"outputs\": " + to_json(spec.outputs) +
            "}";
@@ -101,15 +132,39 @@ std::string TorchEngine::description() const {
 
 int64_t TorchEngine::dispatches() {
   open();
-  return static_cast<int64_t>(engine_->spec().dispatches.size());
+  return static_cast<int64_t>(parts_.front()->engine->spec().dispatches.size());
+}
+
+void TorchEngine::forget_weights() {
+  for (const auto& part : parts_) part->weights.clear();
+}
+
+int64_t TorchEngine::weight_sets() const {
+  int64_t sets = 0;
+  for (const auto& part : parts_) sets += part->weights.size();
+  return sets;
 }
 
 std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
     const std::vector<at::Tensor>& inputs) const {
   auto plan = std::make_shared<ShapePlan>();
   for (const at::Tensor& input : inputs) plan->input_sizes.push_back(input.sizes().vec());
-  plan->symbols = engine_->bind_shapes(plan->input_sizes);
-  for (const Binding& output : engine_->spec().outputs) {
+  double least = std::numeric_limits<double>::infinity();
+  std::exception_ptr refusal;
+  for (const auto& part : parts_) {
+    try {
+      auto symbols = part->engine->bind_shapes(plan->input_sizes);
+      const double away = distance(part->engine->spec(), symbols);
+      if (away >= least) continue;
+      least = away;
+      plan->part = part.get();
+      plan->symbols = std::move(symbols);
+    } catch (const Error&) {
+      if (!refusal) refusal = std::current_exception();
+    }
+  }
+  if (!plan->part) std::rethrow_exception(refusal);
+  for (const Binding& output : plan->part->engine->spec().outputs) {
     plan->output_sizes.push_back(evaluate(output.shape, plan->symbols));
     plan->output_strides.push_back(evaluate(output.strides, plan->symbols));
     plan->output_dtypes.push_back(to_torch(output.dtype));
@@ -119,7 +174,7 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
 
 std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
     const std::vector<at::Tensor>& inputs) {
-  const auto& bindings = engine_->spec().inputs;
+  const auto& bindings = parts_.front()->engine->spec().inputs;
   if (inputs.size() != bindings.size()) {
     throw Error(ErrorKind::kUser, "[torch_vulkan::execute] number of inputs; got " +
                                       std::to_string(inputs.size()) + ", want " +
@@ -147,7 +202,12 @@ void TorchEngine::refit(const std::vector<at::Tensor>& weights,
                   "[torch_vulkan::Engine] was built with immutable_weights=True and cannot be "
                   "refitted; build it without that setting");
     }
-    weights_.refresh(*engine_, weights, changed, shared_cuda_device(result_device({}, weights)));
+    const auto device = shared_cuda_device(result_device({}, weights));
+    for (const auto& part : parts_) {
+      // What no call has used yet is prepared when one does.
+      if (parts_.size() > 1 && part->weights.size() == 0) continue;
+      part->weights.refresh(*part->engine, weights, changed, device);
+    }
   } catch (const Error& error) {
     rethrow(error);
   }
@@ -164,7 +224,7 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
       if (shared_cuda_device(device)) {
         return on_cuda(*plan, inputs, weights, device);
       }
-      TORCH_WARN_ONCE("torch_vulkan: ", profile(*engine_->device()).name,
+      TORCH_WARN_ONCE("torch_vulkan: ", profile(*parts_.front()->engine->device()).name,
                       " cannot share memory with ", device.str(),
                       ": tensors go through the host, which is slow (see torch_vulkan.cuda_report())");
     }
@@ -175,7 +235,8 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
 }
 
 std::optional<at::Device> TorchEngine::shared_cuda_device(at::Device device) {
-  if (!device.is_cuda() || engine_->cuda_device() != device.index()) return std::nullopt;
+  if (!device.is_cuda()) return std::nullopt;
+  if (parts_.front()->engine->cuda_device() != device.index()) return std::nullopt;
   return device;
 }
 
@@ -193,8 +254,9 @@ std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan,
                                              const std::vector<at::Tensor>& inputs,
                                              const std::vector<at::Tensor>& weights,
                                              at::Device device) {
-  const auto set = weights_.get(*engine_, weights);
-  const auto& bindings = engine_->spec().inputs;
+  Engine& engine = *plan.part->engine;
+  const auto set = plan.part->weights.get(engine, weights);
+  const auto& bindings = engine.spec().inputs;
   std::vector<at::Tensor> held;
   std::vector<HostTensor> input_memory, output_memory;
   held.reserve(inputs.size());
@@ -206,7 +268,7 @@ std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan,
   std::vector<at::Tensor> outputs = empty_outputs(plan, at::kCPU);
   output_memory.reserve(outputs.size());
   for (const at::Tensor& output : outputs) output_memory.push_back(host_tensor(output));
-  engine_->run(*set, plan.symbols, input_memory, output_memory);
+  engine.run(*set, plan.symbols, input_memory, output_memory);
   if (!device.is_cpu()) {
     for (at::Tensor& output : outputs) output = output.to(device);
   }
@@ -216,25 +278,27 @@ std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan,
 void TorchEngine::time_layers(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
                               const std::vector<at::Tensor>& weights, at::Device device,
                               int64_t runs) {
-  const auto set = weights_.get(*engine_, weights, shared_cuda_device(device));
+  Engine& engine = *plan.part->engine;
+  const auto set = plan.part->weights.get(engine, weights, shared_cuda_device(device));
   std::vector<at::Tensor> held;
   std::vector<HostTensor> input_memory, output_memory;
   for (const at::Tensor& input : inputs) {
-    held.push_back(to_host(input, to_torch(engine_->spec().inputs[held.size()].dtype)));
+    held.push_back(to_host(input, to_torch(engine.spec().inputs[held.size()].dtype)));
     input_memory.push_back(host_tensor(held.back()));
   }
   const std::vector<at::Tensor> outputs = empty_outputs(plan, at::kCPU);
   for (const at::Tensor& output : outputs) output_memory.push_back(host_tensor(output));
-  add_profile(vke_, engine_->profile(*set, plan.symbols, input_memory, output_memory,
-                                     static_cast<int>(runs)));
+  add_profile(plan.part->file, engine.profile(*set, plan.symbols, input_memory, output_memory,
+                                              static_cast<int>(runs)));
 }
 
 std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
                                              const std::vector<at::Tensor>& inputs,
                                              const std::vector<at::Tensor>& weights,
                                              at::Device device) {
-  auto set = weights_.get(*engine_, weights, device);
-  const auto& bindings = engine_->spec().inputs;
+  Engine& engine = *plan.part->engine;
+  auto set = plan.part->weights.get(engine, weights, device);
+  const auto& bindings = engine.spec().inputs;
   // Freed tensors are safe: torch gives their memory away in the order of the stream, which waits
   // for the engine.
   std::vector<at::Tensor> held;
@@ -248,8 +312,8 @@ std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
   std::vector<at::Tensor> outputs = empty_outputs(plan, device);
   output_memory.reserve(outputs.size());
   for (const at::Tensor& output : outputs) output_memory.push_back(cuda_tensor(output));
-  const int copied = engine_->run_on_cuda(std::move(set), plan.symbols, input_memory, output_memory,
-                                          current_cuda_stream(device.index()));
+  const int copied = engine.run_on_cuda(std::move(set), plan.symbols, input_memory, output_memory,
+                                        current_cuda_stream(device.index()));
   if (copied > 0) {
     TORCH_WARN_ONCE("torch_vulkan: ", copied,
                     " CUDA tensors of an engine's call were copied, because cudaMalloc's memory "

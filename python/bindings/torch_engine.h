@@ -34,8 +34,8 @@ class TorchEngine : public torch::CustomClassHolder {
   /// On an error the older weights stand. Throws ValueError with immutable weights.
   void refit(const std::vector<at::Tensor>& weights, const std::vector<int64_t>& changed);
   /// Forgets prepared weights: the next call prepares them again.
-  void forget_weights() { weights_.clear(); }
-  int64_t weight_sets() const { return weights_.size(); }
+  void forget_weights();
+  int64_t weight_sets() const;
 
   /// Kernel launches of one call.
   int64_t dispatches();
@@ -52,6 +52,14 @@ class TorchEngine : public torch::CustomClassHolder {
  private:
   /// What a call needs to know of the shapes it was given; made once per set of shapes.
   struct ShapePlan;
+  /// One engine of the file: there is one for each profile of shapes.
+  struct Part {
+    Part(at::Tensor vke, std::shared_ptr<Engine> opened, bool immutable_weights, bool truncate)
+        : file(std::move(vke)), engine(std::move(opened)), weights(immutable_weights, truncate) {}
+    at::Tensor file;  ///< a view of the whole
+    std::shared_ptr<Engine> engine;
+    WeightCache weights;
+  };
   std::shared_ptr<const ShapePlan> plan_for(const std::vector<at::Tensor>& inputs);
   std::shared_ptr<const ShapePlan> make_plan(const std::vector<at::Tensor>& inputs) const;
   /// `device` where it is CUDA's and the engine's own GPU.
@@ -69,8 +77,7 @@ class TorchEngine : public torch::CustomClassHolder {
   std::string device_;
   bool immutable_weights_, truncate_;
   std::once_flag opened_;
-  std::shared_ptr<Engine> engine_;
-  WeightCache weights_;
+  std::vector<std::unique_ptr<Part>> parts_;
   std::mutex plan_mutex_;
   std::shared_ptr<const ShapePlan> plan_;  ///< of the last call
 };

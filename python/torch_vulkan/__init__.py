@@ -3,14 +3,17 @@
     fast = torch.compile(model, backend="vulkan")
 """
 
+from pathlib import Path
+
 from . import cache, compilations, fake  # noqa: F401
 from ._native import C as _C
+from .builder import Builder
 from .cuda_memory import mem_pool
 from .device_list import Device, cuda_report, devices
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
-from .inputs import Input
-from .profiling import Profile, profile
+from .inputs import Input, Profile
+from .profiling import profile
 from .program import Program, compile, engines
 from .refit import refit
 from .registration import register
@@ -18,10 +21,12 @@ from .saving import load, save
 from .settings import Settings
 
 __version__ = "0.1.0"
+# For CMAKE_PREFIX_PATH: find_package(torch_vulkan) finds the libraries and headers of this package.
+cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
-    "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
-    "UnsupportedError", "compilations", "compile", "cuda_report", "devices", "engines", "load",
-    "mem_pool", "profile", "refit", "save", "supported_ops",
+    "Builder", "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
+    "UnsupportedError", "cmake_prefix_path", "compilations", "compile", "cuda_report", "devices",
+    "engines", "load", "mem_pool", "profile", "refit", "save", "supported_ops",
 ]
 
 

@@ -101,9 +101,11 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     return program
 
 
-def signature_of(program: ExportedProgram, given: list | None) -> Signature:
+def signature_of(program: ExportedProgram, given: list | None, choices=(),
+                 whole=None) -> Signature:
     """How `program` is called. `given`: what the user said of each flattened argument, an Input or
-    a tensor; None: nothing."""
+    a tensor; None: nothing. `choices`: the same for each profile of shapes; symbols of which it
+    says nothing have the ranges of `whole`."""
     user = [spec for spec in program.graph_signature.input_specs
             if spec.kind == InputKind.USER_INPUT]
     if given is not None and len(given) != len(user):
@@ -122,10 +124,12 @@ def signature_of(program: ExportedProgram, given: list | None) -> Signature:
         if isinstance(said, (Input, torch.Tensor)):
             _take_ranges(name, dims, Input.of(said), ranges)
         arguments.append(Argument(name, value.dtype, dims))
-    env = _shape_env(program)
+    env = compat.shape_env_of(program.graph_module)
     for symbol in {s for a in arguments for d in a.dims if isinstance(d, sympy.Basic)
                    for s in d.free_symbols}:
-        if symbol not in ranges:
+        if whole is not None:
+            ranges.setdefault(symbol, whole[symbol])
+        elif symbol not in ranges:
             low, high = compat.symbol_range(env, symbol)
             # torch traces with 2 or more and lets 1 through all the same.
             hint = compat.symbol_hint(env, symbol)
@@ -134,7 +138,8 @@ def signature_of(program: ExportedProgram, given: list | None) -> Signature:
     call = program.module_call_graph[0].signature
     names = call.forward_arg_names if call and call.forward_arg_names else [
         f"arg_{i}" for i in range(spec.in_spec.child(0).num_children)]
-    return Signature(arguments, ranges, spec.in_spec, spec.out_spec, list(names))
+    profiles = [signature_of(program, choice, whole=ranges).ranges for choice in choices]
+    return Signature(arguments, ranges, spec.in_spec, spec.out_spec, list(names), profiles)
 
 
 def _take_ranges(name, dims, said: Input, ranges) -> None:
@@ -155,29 +160,17 @@ def _take_ranges(name, dims, said: Input, ranges) -> None:
             ranges[dim] = (low, min(max(others[1], low), high), high)
 
 
-def _shape_env(program: ExportedProgram):
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        for item in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(item, torch.SymInt):
-                return item.node.shape_env
-            for dim in item.shape if isinstance(item, torch.Tensor) else ():
-                if isinstance(dim, torch.SymInt):
-                    return dim.node.shape_env
-    return None
-
-
-def compile_exported(program: ExportedProgram, signature: Signature,
-                     settings: Settings) -> ExportedProgram:
+def compile_exported(program: ExportedProgram, signature: Signature, settings: Settings,
+                     outputs=()) -> ExportedProgram:
     """`program` (decomposed) with its blocks replaced by calls of engines. Weights stay its
-    parameters and buffers.
+    parameters and buffers. `outputs`: names for the results, where engines make them.
 
     Raises as backend.compile_graph_module does.
     """
     module = fx.GraphModule(program.graph_module, copy.deepcopy(program.graph))
-    env = _shape_env(program)
+    env = compat.shape_env_of(program.graph_module)
     if env is not None:
-        compat.set_symbol_ranges(env, signature.ranges)
+        compat.set_symbol_ranges(env, signature.ranges, signature.profiles)
     mutated = {spec.target for spec in program.graph_signature.output_specs
                if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)}
     weights = {spec.arg.name for spec in program.graph_signature.input_specs
@@ -187,6 +180,8 @@ def compile_exported(program: ExportedProgram, signature: Signature,
     output = module.graph.output_node()
     output.args = (tuple(output.args[0]),)
     settings = settings.keyed_by([*program.state_dict.values()])
+    for node, name in zip(output.args[0], outputs):
+        node.meta["torch_vulkan_name"] = name
     calls, failed = backend.build_engines(module, "inference", settings, weights,
                                           len(output.args[0]))
     return _assemble(program, module, calls, failed, signature)

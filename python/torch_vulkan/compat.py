@@ -6,10 +6,41 @@ import sympy
 import torch
 
 
-def set_symbol_ranges(shape_env, ranges: dict[sympy.Symbol, tuple[int, int, int]]) -> None:
+def set_symbol_ranges(shape_env, ranges: dict[sympy.Symbol, tuple[int, int, int]],
+                      profiles=()) -> None:
     """What the user said of symbols, (min, opt, max): it goes before what the capture found out,
-    which holds neither sizes below 2 nor the size to choose kernels for."""
+    which holds neither sizes below 2 nor the size to choose kernels for. `profiles`: narrower
+    ranges, of which each gets an engine of its own."""
     shape_env.torch_vulkan_ranges = dict(ranges)
+    shape_env.torch_vulkan_profiles = list(profiles)
+
+
+def each_profile(module: torch.fx.GraphModule):
+    """Yields once for each profile of the module's symbols, which have its ranges meanwhile; once
+    where there are none."""
+    env = shape_env_of(module)
+    profiles = getattr(env, "torch_vulkan_profiles", None) or [None]
+    whole = getattr(env, "torch_vulkan_ranges", None)
+    try:
+        for profile in profiles:
+            if profile is not None:
+                env.torch_vulkan_ranges = {**whole, **profile}
+            yield profile
+    finally:
+        if whole is not None:
+            env.torch_vulkan_ranges = whole
+
+
+def shape_env_of(module: torch.fx.GraphModule):
+    """The environment of a graph's symbols; None where it has none."""
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            dims = item.shape if isinstance(item, torch.Tensor) else (item,)
+            for dim in dims:
+                if isinstance(dim, torch.SymInt):
+                    return dim.node.shape_env
+    return None
 
 
 def _user_range(shape_env, symbol) -> tuple[int, int, int] | None:

@@ -1,6 +1,7 @@
 """Stand-alone engines: a .vke file, run on tensors or arrays."""
 
 import ctypes
+import math
 import os
 from collections.abc import Mapping, Sequence
 
@@ -28,11 +29,13 @@ class Engine:
 
     def __init__(self, vke: bytes, device: int | str | None = None):
         self._vke = bytes(vke)
-        self._engine = C.load_engine(self._vke, "" if device is None else str(device))
-        self._info = self._engine.info()
+        # One for each profile of shapes; the first part of the file has the weights.
+        self._parts = [C.load_engine(part, "" if device is None else str(device))
+                       for part in split_vke(self._vke)]
+        self._info = self._parts[0].info()
         self._weights = None
         self._partial = [None] * len(self._info["weights"])  # of a stripped engine
-        stored = C.vke_weights(self._vke)
+        stored = C.vke_weights(split_vke(self._vke)[0])
         if stored or not self._info["weights"]:
             self._set_weights([torch.frombuffer(bytearray(data), dtype=torch.uint8)
                                if data else torch.empty(0, dtype=torch.uint8) for data in stored])
@@ -48,14 +51,18 @@ class Engine:
         try:
             return cls(data, device)
         except ValueError as error:
-            raise ValueError(f"{error} (in {os.fspath(path)})") from None
+            hint = ": tv.load reads programs" if data[:2] == b"PK" else ""
+            raise ValueError(f"{error} (in {os.fspath(path)}){hint}") from None
 
     @property
     def name(self) -> str:
         return self._info["name"]
 
     def info(self) -> dict:
-        """Bindings, layers and tactics; can be written as JSON."""
+        """What the engine is, as data that can be written as JSON: bindings (`inputs`, `outputs`,
+        `weights`: name, dtype, shape, strides), `layers` with their tactics, `profiles` (the range
+        of each symbol in each) and `memory` in bytes: of the weights as they are given, and of the
+        activations at the usual and at the largest sizes (None: there is no largest)."""
         def plain(value):
             if isinstance(value, dict):
                 return {key: plain(item) for key, item in value.items()}
@@ -63,14 +70,28 @@ class Engine:
                 return [plain(item) for item in value]
             return str(value) if isinstance(value, C.Expr) else value
 
-        return plain(self._info)
+        infos = [part.info() for part in self._parts]
+        memory = {"weights": sum(math.prod(w["shape"]) * DTYPES[w["dtype"]].itemsize
+                                 for w in self._info["weights"]),
+                  "activations": [self._activations(*pair, "opt")
+                                  for pair in zip(self._parts, infos)],
+                  "activations_max": [self._activations(*pair, "max")
+                                      for pair in zip(self._parts, infos)]}
+        profiles = [info["symbols"] for info in infos]
+        return plain({**self._info, "profiles": profiles, "memory": memory})
+
+    @staticmethod
+    def _activations(part, info, which) -> int | None:
+        sizes = [symbol[which] for symbol in info["symbols"]]
+        return None if None in sizes else part.arena_bytes(sizes)
 
     def save(self, path: str | os.PathLike, strip_weights: bool = False) -> None:
         """Writes the .vke file, with the weights where they are set and not `strip_weights`."""
         addresses = []
         if self._weights is not None and not strip_weights:
             addresses = [_address(t) for t in self._weights[0]]
-        data = C.vke_with_weights(self._vke, addresses)
+        first, *others = split_vke(self._vke)
+        data = C.vke_with_weights(first, addresses) + b"".join(others)
         with open(path, "wb") as file:
             file.write(data)
 
@@ -100,8 +121,8 @@ class Engine:
                    for name, value in weights.items()}
         tensors = [changed.get(i, old) for i, old in enumerate(self._tensors())]
         if self._weights is not None:
-            prepared = self._engine.update_weights(
-                self._weights[1], [_address(t) for t in tensors], sorted(changed))
+            prepared = [part.update_weights(old, [_address(t) for t in tensors], sorted(changed))
+                        for part, old in zip(self._parts, self._weights[1], strict=True)]
             self._weights = (tensors, prepared)
         elif all(t is not None for t in tensors):
             self._set_weights(tensors)
@@ -117,7 +138,7 @@ class Engine:
         return self._weights[0] if self._weights is not None else self._partial
 
     def _set_weights(self, tensors):
-        prepared = self._engine.prepare_weights([_address(t) for t in tensors])
+        prepared = [part.prepare_weights([_address(t) for t in tensors]) for part in self._parts]
         self._weights = (tensors, prepared)  # the set may read the tensors' memory
 
     def run(self, inputs: Mapping[str, object] | Sequence[object]) -> dict[str, object]:
@@ -126,9 +147,9 @@ class Engine:
         Raises:
             ValueError: an input is missing, or its dtype or shape does not fit.
         """
-        arrays, tensors, symbols, outputs = self._bound(inputs)
-        self._engine.run(self._weights[1], symbols, [_address(t) for t in tensors],
-                         [_address(t) for t in outputs.values()])
+        arrays, tensors, part, symbols, outputs = self._bound(inputs)
+        self._parts[part].run(self._weights[1][part], symbols, [_address(t) for t in tensors],
+                              [_address(t) for t in outputs.values()])
         if arrays:
             return {name: t.numpy() for name, t in outputs.items()}
         given = [*inputs.values()] if isinstance(inputs, Mapping) else inputs
@@ -149,11 +170,12 @@ class Engine:
         """
         if runs < 1:
             raise ValueError(f"runs: got {runs}, want at least 1")
-        _, tensors, symbols, outputs = self._bound(inputs)
-        times = self._engine.profile(self._weights[1], symbols, [_address(t) for t in tensors],
-                                     [_address(t) for t in outputs.values()], runs)
+        _, tensors, part, symbols, outputs = self._bound(inputs)
+        engine = self._parts[part]
+        times = engine.profile(self._weights[1][part], symbols, [_address(t) for t in tensors],
+                               [_address(t) for t in outputs.values()], runs)
         return [{**layer, "time_us": time_us, "bytes": count}
-                for layer, (time_us, count) in zip(self._info["layers"], times, strict=True)]
+                for layer, (time_us, count) in zip(engine.info()["layers"], times, strict=True)]
 
     def _bound(self, inputs):
         bindings = self._info["inputs"]
@@ -169,14 +191,37 @@ class Engine:
             raise ValueError(f"inputs: got {len(inputs)}, want {len(bindings)}")
         arrays = any(_is_array(value) for value in inputs)
         tensors = [_tensor(v, binding) for v, binding in zip(inputs, bindings)]
-        symbols = self._engine.bind_shapes([list(t.shape) for t in tensors])
+        part, symbols = self._part_for([list(t.shape) for t in tensors])
         outputs = {}
         for binding in self._info["outputs"]:
             shape, strides = ([_value(d, symbols) for d in binding[key]]
                               for key in ("shape", "strides"))
             outputs[binding["name"]] = torch.empty_strided(shape, strides,
                                                            dtype=DTYPES[binding["dtype"]])
-        return arrays, tensors, symbols, outputs
+        return arrays, tensors, part, symbols, outputs
+
+    def _part_for(self, shapes) -> tuple[int, list[int]]:
+        """The profile whose usual sizes are nearest, and the values of its symbols."""
+        found, refusal = [], None
+        for i, part in enumerate(self._parts):
+            try:
+                symbols = part.bind_shapes(shapes)
+            except ValueError as error:
+                refusal = refusal or error
+                continue
+            usual = [symbol["opt"] for symbol in part.info()["symbols"]] if (
+                len(self._parts) > 1) else []
+            away = sum(abs(math.log2((size + 1) / (opt + 1))) for size, opt in zip(symbols, usual))
+            found.append((away, i, symbols))
+        if not found:
+            raise refusal
+        _, i, symbols = min(found)
+        return i, symbols
+
+
+def split_vke(data: bytes) -> list[bytes]:
+    """The files in a .vke: one for each profile of shapes (runtime/vke_parts.h)."""
+    return C.split_vke(data)
 
 
 def _is_array(value) -> bool:

@@ -10,7 +10,7 @@ from torch import fx, nn
 from . import compat
 from ._native import C
 from .compilations import EngineRecord
-from .engine import tensor_bytes
+from .engine import split_vke, tensor_bytes
 from .fx_nodes import attribute
 from .importer import Importer, to_dtype
 from .precision import Precision
@@ -134,7 +134,8 @@ def _other_strides(outputs, vke: bytes) -> list[tuple[int, list[int]]]:
     """Outputs of fixed shape whose strides PyTorch writes otherwise than the engine does, though
     they mean the same: dimensions of size 1 and empty tensors."""
     found = []
-    for i, (node, binding) in enumerate(zip(outputs, C.vke_info(vke)["outputs"], strict=True)):
+    bindings = C.vke_info(split_vke(vke)[0])["outputs"]
+    for i, (node, binding) in enumerate(zip(outputs, bindings, strict=True)):
         want = promised(node.meta["val"])
         want = list(torch.empty(node.meta["val"].shape, device="meta").stride()) if (
             want is None) else want
@@ -155,22 +156,25 @@ def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settin
     low = settings.low_precision
     precision = Precision(to_dtype(low), settings.autocast_excluded_nodes,
                           settings.autocast_excluded_ops) if low else None
-    importer = Importer(native, weights, truncate=settings.truncate_long_and_double,
-                        precision=precision, name=name)
-    imported = importer.run()
-    if imported.refused:
-        raise BuildError("; ".join(imported.refused.values()))
-    importer.carry_symbols()
-    progress = progress_for(name, settings.progress)
-    vke = compile_graph(imported.graph, settings.compiler_json(debug_dir), profile, progress,
-                        settings.cache_json())
+    files = []
+    for _ in compat.each_profile(native):
+        importer = Importer(native, weights, truncate=settings.truncate_long_and_double,
+                            precision=precision, name=name)
+        imported = importer.run()
+        if imported.refused:
+            raise BuildError("; ".join(imported.refused.values()))
+        importer.carry_symbols()
+        progress = progress_for(name, settings.progress)
+        files.append(compile_graph(imported.graph, settings.compiler_json(debug_dir), profile,
+                                   progress, settings.cache_json()))
+        if progress:
+            progress.close()
+    vke = b"".join(dict.fromkeys(files))  # profiles may differ in symbols that are not in here
     with compat.no_fake_mode():
         data = torch.frombuffer(bytearray(vke), dtype=torch.uint8)
         engine = torch.classes.torch_vulkan.Engine(
             data, device, settings.immutable_weights, settings.truncate_long_and_double)
         engine.open()
-    if progress:
-        progress.close()
     dispatches = engine.dispatches()
     record = EngineRecord(name, compute_nodes, dispatches, time.perf_counter() - start)
     call = EngineCall(native, imported, engine, settings, record)

@@ -59,7 +59,7 @@ def _with_scalar(target):
 
 
 def _name_of(node: fx.Node) -> str:
-    """What messages and files call an input or a weight."""
+    """What messages and files call an input, a weight or an output."""
     return node.meta.get("torch_vulkan_name", node.name)
 
 
@@ -191,7 +191,7 @@ class Importer:
                 strides = self._promised_strides(tensor)
             except Inexpressible:
                 strides = None
-            outputs.append((ids, value.name, strides))
+            outputs.append((ids, _name_of(value), strides))
             self._result.outputs.append(value)
         self._graph.set_outputs(outputs)
 

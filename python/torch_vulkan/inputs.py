@@ -82,6 +82,50 @@ def _sizes(shape) -> tuple[int, ...]:
     raise ValueError(f"Input: got shape {shape!r}, want sizes of 0 or more")
 
 
+class Profile:
+    """Ranges of shapes that an engine is built for: input name → (min, opt, max) shapes.
+
+        tv.Profile(x=((1, 3, 224, 224), (8, 3, 224, 224), (16, 3, 224, 224)))
+    """
+
+    def __init__(self, **shapes):
+        self.inputs = {}
+        for name, ranges in shapes.items():
+            if not isinstance(ranges, Sequence) or len(ranges) != 3:
+                raise ValueError(f"Profile: {name!r}: got {ranges!r}, want (min, opt, max) shapes")
+            low, opt, high = ranges
+            self.inputs[name] = Input(min_shape=low, opt_shape=opt, max_shape=high, name=name)
+
+    def divide(self, signature) -> list:
+        """What it says of the arguments of a program, the whole range where it says nothing.
+
+        Raises:
+            ValueError: an argument is unknown, or a range is outside of the program's.
+        """
+        arguments = {a.name: a for a in signature.arguments if a.dtype is not None}
+        for name, given in self.inputs.items():
+            if name not in arguments:
+                raise ValueError(f"Profile: no input {name!r}; got inputs {sorted(arguments)}")
+            given.dtype = arguments[name].dtype
+            dims = arguments[name].dims
+            for d, ((low, _, high), dim) in enumerate(zip(given.dims, dims, strict=False)):
+                first, _, last = signature.ranges.get(dim, (dim, dim, dim))
+                if len(dims) == len(given.dims) and (dim not in signature.ranges
+                                                     and not isinstance(dim, int)):
+                    continue  # follows from other dimensions
+                if len(dims) != len(given.dims) or low < first or (
+                        last is not None and high > last):
+                    raise ValueError(f"Profile: input {name!r} dimension {d}: got {low} to {high}, "
+                                     f"want a part of {first} to {last}")
+        return [self.inputs.get(a.name) if a.dtype is not None else None
+                for a in signature.arguments]
+
+    def __repr__(self):
+        ranges = (f"{name}=({i.min_shape}, {i.opt_shape}, {i.max_shape})"
+                  for name, i in self.inputs.items())
+        return f"Profile({', '.join(ranges)})"
+
+
 def is_leaf(value) -> bool:
     """True for what pytree must not look into."""
     return isinstance(value, Input)

@@ -2,16 +2,17 @@
 
 import copy
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from . import aot, compat, graph_file
 from .engine import Engine, tensor_bytes
-from .inputs import Arguments
+from .inputs import Arguments, Profile
 from .settings import Settings
 from .signature import Signature
 
@@ -37,16 +38,31 @@ class Program(nn.Module):
         self.signature = signature
         self.settings = settings
         self._source = source  # the graph before compilation, to build from on other devices
-        self._adopt(_flat_module(exported))
+        self._bind()
+        self._adopt(exported.module(check_guards=False))
         self.training = False
 
+    def _bind(self) -> None:
+        """What a call needs of the graph. `_changed`: (result, input) of what it writes back."""
+        self._run = self._exported.graph_module.forward
+        signature = self._exported.graph_signature
+        inputs = {spec.arg.name if spec.kind == InputKind.USER_INPUT else spec.target: j
+                  for j, spec in enumerate(signature.input_specs)}
+        outputs = list(enumerate(signature.output_specs))
+        self._changed = [(i, inputs[spec.target]) for i, spec in outputs
+                         if spec.kind != OutputKind.USER_OUTPUT]
+        self._returned = [i for i, spec in outputs if spec.kind == OutputKind.USER_OUTPUT]
+
     def _adopt(self, graph_module: fx.GraphModule) -> None:
-        """The graph module runs; its tensors and sub-modules are this module's own."""
+        """The graph module's tensors and sub-modules are this module's own."""
         object.__setattr__(self, "_graph_module", graph_module)
         self._parameters = graph_module._parameters
         self._buffers = graph_module._buffers
         self._modules = graph_module._modules
         self._non_persistent_buffers_set = graph_module._non_persistent_buffers_set
+        specs = self._exported.graph_signature.input_specs
+        self._places = [_place(graph_module, spec.target) for spec in specs
+                        if spec.kind != InputKind.USER_INPUT]
 
     def forward(self, *args, **kwargs):
         """The module's results.
@@ -58,7 +74,12 @@ class Program(nn.Module):
         flat = self.signature.flatten(args, kwargs)
         self.signature.check(flat)
         with torch.no_grad():
-            results = self._graph_module.forward(*flat)
+            held = [holder[name] for holder, name in self._places]
+            results = self._run(*held, *flat)
+            for i, j in self._changed:
+                (held + flat)[j].copy_(results[i])
+        if self._changed:
+            results = [results[i] for i in self._returned]
         return pytree.tree_unflatten(results, self.signature.out_spec)
 
     # --- what the program is made of ---
@@ -146,6 +167,7 @@ class Program(nn.Module):
         nn.Module.__init__(twin)
         object.__setattr__(twin, "_exported", self._exported)
         twin.signature, twin.settings, twin._source = self.signature, self.settings, self._source
+        twin._bind()
         twin._adopt(copy.deepcopy(self._graph_module, memo))
         twin.training = False
         return twin
@@ -155,20 +177,17 @@ class Program(nn.Module):
                 f"{sum(t.numel() for t in self.parameters())} parameters)")
 
 
-def _flat_module(exported: ExportedProgram) -> fx.GraphModule:
-    """The program as a module that takes and returns flattened values: structure and ranges are
-    the Signature's business."""
-    module = exported.module(check_guards=False)
-    for hooks in (module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs,
-                  module._forward_hooks, module._forward_hooks_always_called):
-        hooks.clear()
-    module.graph.set_codegen(fx.graph.CodeGen())
-    module.recompile()
-    return module
+def _place(module: nn.Module, path: str) -> tuple[dict, str]:
+    """Where a module holds the attribute "a.b.c": looked up in every call, because tensors may be
+    put in the place of others."""
+    *outer, name = path.split(".")
+    owner = compat.attribute_of(module, ".".join(outer)) if outer else module
+    return next((holder, name) for holder in (owner._parameters, owner._buffers, owner.__dict__)
+                if name in holder)
 
 
 def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
-            kwarg_inputs=None, **settings) -> Program:
+            kwarg_inputs=None, profiles: Sequence[Profile] = (), **settings) -> Program:
     """Compiles a module ahead of time.
 
     Args:
@@ -177,6 +196,8 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
             tensor that stands for one, a number, or a nest of these in lists, tuples and dicts.
             For an ExportedProgram, which knows its shapes, None does.
         kwarg_inputs: those passed by keyword, beside a list of inputs.
+        profiles: parts of the ranges of `inputs`, each with kernels of its own; a call takes the
+            one whose usual shapes are nearest. None: one for the whole range.
         settings: docs/settings.md.
 
     Returns:
@@ -184,7 +205,7 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
         tensors.
 
     Raises:
-        ValueError: a bad setting or bad inputs.
+        ValueError: a bad setting, bad inputs or profiles.
         UnsupportedError: torch.export cannot capture the module.
         DeviceError: there is no Vulkan device.
     """
@@ -199,16 +220,20 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
         raise ValueError("tv.compile: inputs are missing: a list of tv.Input or tensors")
     else:
         source = aot.export(module, arguments)
-    return compile_source(source, arguments.leaves() if arguments else None, checked)
+    given = arguments.leaves() if arguments else None
+    choices = [profile.divide(aot.signature_of(source, given)) for profile in profiles]
+    return compile_source(source, given, checked, choices)
 
 
-def compile_source(source: ExportedProgram, given: list | None, settings: Settings) -> Program:
-    """The same from an ExportedProgram and what was said of its flattened arguments."""
+def compile_source(source: ExportedProgram, given: list | None, settings: Settings,
+                   choices: Sequence = (), outputs: Sequence[str] = ()) -> Program:
+    """The same from an ExportedProgram and what was said of its flattened arguments, for each
+    profile in `choices`; `outputs`: names for what engines return."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = aot.decompose(source)
-        signature = aot.signature_of(program, given)
-        compiled = aot.compile_exported(program, signature, settings)
+        signature = aot.signature_of(program, given, choices)
+        compiled = aot.compile_exported(program, signature, settings, outputs)
         return Program(compiled, signature, settings, source)
 
 

@@ -17,10 +17,11 @@ import torch
 
 from . import aot, device_list, graph_file, torchscript
 from ._native import C
-from .engine import tensor_bytes
+from .engine import split_vke, tensor_bytes
 from .inputs import Input
 from .program import Program, compile_source
 from .settings import Settings
+from .signature import Signature
 
 FORMAT = 1
 _ABOUT, _SOURCE = "torch_vulkan.json", "torch_vulkan_source"
@@ -74,18 +75,22 @@ def save(program: Program, path: str | os.PathLike, *, output_format: str = "exp
 
 def _about(program: Program) -> dict:
     signature = program.signature
-    arguments = []
+    profiles = [_described(signature, {**signature.ranges, **profile})
+                for profile in signature.profiles]
+    return {"format": FORMAT, "torch": torch.__version__, "settings": program.settings.to_json(),
+            "arguments": _described(signature, signature.ranges), "profiles": profiles}
+
+
+def _described(signature: Signature, ranges) -> list[dict | None]:
+    """What Inputs say of the arguments, JSON-able; None for a plain value."""
+    described = []
     for argument in signature.arguments:
-        if argument.dtype is None:
-            arguments.append(None)
-            continue
-        dims = [signature.ranges.get(dim, [dim] * 3) if not isinstance(dim, int) else [dim] * 3
+        dims = [[dim] * 3 if isinstance(dim, int) else list(ranges.get(dim, [None] * 3))
                 for dim in argument.dims]
-        plain = all(size is None or isinstance(size, int) for dim in dims for size in dim)
-        arguments.append({"name": argument.name, "dtype": str(argument.dtype),
-                          "dims": dims if plain else None})
-    return {"format": FORMAT, "torch": torch.__version__, "arguments": arguments,
-            "settings": program.settings.to_json()}
+        known = all(isinstance(size, int) for dim in dims for size in dim)
+        described.append(argument.dtype and {"name": argument.name, "dtype": str(argument.dtype),
+                                             "dims": dims if known else None})
+    return described
 
 
 def _portable(value, settings: Settings):
@@ -137,7 +142,9 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
         settings = settings.replaced(device=Settings.from_options({"device": device}).device)
     source = _unpacked(extra[_SOURCE])
     given = [_input(argument) for argument in about["arguments"]]
-    return _opened(exported, given, settings, source, path, on_mismatch, device is not None)
+    choices = [[_input(argument) for argument in choice] for choice in about["profiles"]]
+    return _opened(exported, given, choices, settings, source, path, on_mismatch,
+                   device is not None)
 
 
 def _kind(path: Path) -> str:
@@ -152,6 +159,9 @@ def _kind(path: Path) -> str:
             raise ValueError(f"{path} is a single engine: tv.Engine.load reads it")
     try:
         with zipfile.ZipFile(path) as archive:
+            # Engines are archives too: one may be all that is whole in a file that was cut short.
+            if min((item.header_offset for item in archive.infolist()), default=0) > 0:
+                raise zipfile.BadZipFile("its directory of files is missing")
             names = [name.split("/", 1)[-1] for name in archive.namelist()]
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} is no .pt2 or .pt file, or it was cut short ({error}): copy it "
@@ -186,7 +196,8 @@ def _checked(text: str, path: Path) -> dict:
     try:
         about = json.loads(text)
         version = about["format"]
-        if version == FORMAT and isinstance(about["arguments"], list):
+        if version == FORMAT and all(isinstance(about[key], list)
+                                     for key in ("arguments", "profiles")):
             return about
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: what it says of itself cannot be read; copy it "
@@ -203,14 +214,16 @@ def _input(argument: dict | None) -> Input | None:
                  dtype=getattr(torch, argument["dtype"].removeprefix("torch.")))
 
 
-def _opened(exported, given, settings, source, path, on_mismatch, other_device) -> Program:
+def _opened(exported, given, choices, settings, source, path, on_mismatch,
+            other_device) -> Program:
     exported._state_dict = _retied(exported.state_dict)
-    signature = aot.signature_of(exported, given)
+    signature = aot.signature_of(exported, given, choices)
     engines = [value for value in exported.constants.values()
                if isinstance(value, torch.ScriptObject)]
     profile = C.device_profile(device_list.spec_for(settings.device, torch.device("cpu")))
-    wrong = [info for info in (C.vke_info(tensor_bytes(engine.vke())) for engine in engines)
-             if info["runs_on"] != profile.runs_on()]
+    infos = [C.vke_info(file) for engine in engines
+             for file in split_vke(tensor_bytes(engine.vke()))]
+    wrong = [info for info in infos if info["runs_on"] != profile.runs_on()]
     if not wrong:
         if other_device:
             exported._constants = {name: _portable(value, settings)
@@ -229,7 +242,7 @@ def _opened(exported, given, settings, source, path, on_mismatch, other_device) 
     program._state_dict = {name: exported.state_dict[name] for name in program.state_dict}
     program._constants = {name: exported.constants.get(name, value)
                           for name, value in program.constants.items()}
-    return compile_source(program, given, settings)
+    return compile_source(program, given, settings, choices)
 
 
 def _difference(theirs: str, ours: str) -> tuple[str, str]:

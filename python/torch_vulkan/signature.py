@@ -34,10 +34,12 @@ class Signature:
         ranges: (min, opt, max) of each symbol in their dims.
         in_spec, out_spec: pytree's structure of (args, kwargs) and of the results.
         names: the parameters of the module's forward.
+        profiles: narrower ranges, of which a call has to fit one; none: all of `ranges`.
     """
 
     def __init__(self, arguments: list[Argument], ranges: dict[sympy.Symbol, Range],
-                 in_spec, out_spec, names: list[str]):
+                 in_spec, out_spec, names: list[str], profiles=()):
+        self.profiles = list(profiles)
         self.arguments = arguments
         self.ranges = ranges
         self.in_spec = in_spec
@@ -104,6 +106,19 @@ class Signature:
         known: dict = {}
         for check, value in zip(self._checks, flat):
             check(value, known)
+        if self.profiles and not any(
+                all(_within(known[symbol][0], profile[symbol]) for symbol in known)
+                for profile in self.profiles):
+            sizes = ", ".join(f"input {name!r} dimension {d} is {size}"
+                              for size, name, d in known.values())
+            raise ValueError(f"no profile takes these shapes: {sizes}; the profiles are "
+                             + "; ".join(map(self._ranges_text, self.profiles)))
+
+    def _ranges_text(self, profile) -> str:
+        places = {dim: (argument.name, d) for argument in reversed(self.arguments)
+                  for d, dim in enumerate(argument.dims) if isinstance(dim, sympy.Symbol)}
+        return ", ".join(f"{places[symbol][0]!r} dimension {places[symbol][1]} {low} to {high}"
+                         for symbol, (low, _, high) in profile.items() if symbol in places)
 
     def _check_of(self, argument: Argument):
         if argument.dtype is None:
@@ -129,7 +144,7 @@ class Signature:
     def _check_symbolic(self, name, d, size, expr, known):
         if isinstance(expr, sympy.Symbol) and expr not in known:
             low, _, high = self.ranges[expr]
-            if size < low or (high is not None and size > high):
+            if not _within(size, self.ranges[expr]):
                 want = f"{low} to {high}" if high is not None else f"{low} or more"
                 raise ValueError(f"input {name!r} dimension {d}: got {size}, want {want}")
             known[expr] = (size, name, d)
@@ -142,6 +157,11 @@ class Signature:
                                  for s in sorted(expr.free_symbols, key=str))
             raise ValueError(f"input {name!r} dimension {d}: got {size}, want {want}, as input "
                              f"{where} says")
+
+
+def _within(size: int, span: Range) -> bool:
+    low, _, high = span
+    return size >= low and (high is None or size <= high)
 
 
 def _same_value(argument: Argument, value) -> None:

@@ -9,6 +9,7 @@
 #include "runtime/engine.h"
 #include "runtime/error.h"
 #include "runtime/sha256.h"
+#include "runtime/vke_parts.h"
 #include "tests/cpp/sample_engine.h"
 
 namespace tv {
@@ -56,6 +57,22 @@ TEST(Vke, RoundTripWithWeights) {
   const auto at = std::search(bytes.begin(), bytes.end(), contents.weights[1].begin(),
                               contents.weights[1].end());
   EXPECT_EQ((at - bytes.begin()) % 4096, 0);
+}
+
+TEST(Vke, PartsOfSeveralProfiles) {
+  const std::vector<uint8_t> one = to_vke(sample_engine());
+  std::vector<uint8_t> file = one;
+  EXPECT_EQ(split_vke(file).size(), 1u);
+  file.insert(file.end(), one.begin(), one.end());
+  for (const auto part : split_vke(file)) EXPECT_EQ(from_vke(part).spec, sample_engine());
+  EXPECT_EQ(split_vke(file).size(), 2u);
+  file.push_back(0);
+  const auto parts = split_vke(file);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(from_vke(parts[0]).spec, sample_engine());
+  EXPECT_THROW(from_vke(parts[1]), Error);
+  ASSERT_EQ(split_vke({}).size(), 1u);
+  EXPECT_THROW(from_vke(split_vke({})[0]), Error);
 }
 
 TEST(Vke, DeterministicBytes) { EXPECT_EQ(to_vke(sample_engine()), to_vke(sample_engine())); }

@@ -74,3 +74,17 @@ def test_links_only_what_it_carries(installed):
                 assert (library.parent / needed).exists(), f"{needed} is not in the wheel"
         for path in re.findall(r"R(?:UN)?PATH.*\[(.+)\]", dynamic):
             assert all(p.startswith("$ORIGIN") for p in path.split(":")), f"{library.name}: {path}"
+
+
+def test_applications_build_against_it(installed, tmp_path):
+    """find_package(torch_vulkan) finds headers and libraries in the wheel."""
+    examples = ROOT / "examples" / "cpp"
+    for command in (["cmake", "-S", examples, "-B", tmp_path, "-DWITH_TORCH=OFF",
+                     f"-DCMAKE_PREFIX_PATH={installed / 'torch_vulkan'}"],
+                    ["cmake", "--build", tmp_path]):
+        subprocess.run(command, check=True, capture_output=True)
+    done = subprocess.run([tmp_path / "run_engine", tmp_path / "missing.vke"], capture_output=True,
+                          text=True)
+    assert done.returncode == 1 and "missing.vke" in done.stderr
+    libraries = subprocess.run(["ldd", tmp_path / "run_engine"], capture_output=True, text=True)
+    assert str(installed) in libraries.stdout and "not found" not in libraries.stdout

@@ -1,0 +1,236 @@
+"""Networks by hand: inputs, weights and operators become one stand-alone engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from . import aot
+from .engine import Engine, tensor_bytes
+from .inputs import Arguments, Input, Profile
+from .program import compile_source
+from .settings import Settings
+
+# A dynamic dimension is tried with these two sizes; where a result's sizes differ it is dynamic.
+_TRIAL_SIZES = (240, 480)
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """What an input, weight or operator makes; `Builder.op` takes it.
+
+    Attributes:
+        shape: sizes, -1 where they are dynamic.
+        dtype: of its elements.
+    """
+
+    index: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    _trials: tuple
+    _builder: object
+
+
+class Builder:
+    """Collects a network, then builds it.
+
+        b = tv.Builder()
+        x = b.input("x", (-1, 8))
+        y = b.op("aten::relu", b.op("aten::mm", x, b.weight("w", torch.randn(8, 4))))
+        b.output("y", y)
+        engine = b.build(profiles=[tv.Profile(x=((1, 8), (4, 8), (64, 8)))])
+        engine.run({"x": torch.randn(3, 8)})["y"]
+    """
+
+    def __init__(self):
+        self._inputs: dict[str, Value] = {}
+        self._weights: dict[str, tuple[Value, torch.Tensor]] = {}
+        self._calls: list[tuple] = []  # (operator, args, kwargs, results)
+        self._outputs: dict[str, Value] = {}
+        self._count = 0
+
+    # --- the network ---
+
+    def input(self, name: str, shape: Sequence[int],
+              dtype: torch.dtype = torch.float32) -> Value:
+        """A tensor that a run takes; -1: the dimension is dynamic.
+
+        Raises:
+            ValueError: the name is taken or no identifier, or the shape is none.
+        """
+        self._check_name(name)
+        shape = tuple(shape)
+        if not all(isinstance(size, int) and size >= -1 for size in shape):
+            raise ValueError(f"[builder] input {name!r}: got shape {shape}, want sizes of 0 or "
+                             "more, or -1 for a dynamic one")
+        trials = tuple(torch.empty([trial if s == -1 else s for s in shape], dtype=dtype,
+                                   device="meta") for trial in _TRIAL_SIZES)
+        self._inputs[name] = self._value(trials)
+        return self._inputs[name]
+
+    def weight(self, name: str, value: torch.Tensor) -> Value:
+        """A constant that can be refitted. Raises ValueError as `input` does."""
+        self._check_name(name)
+        tensor = torch.as_tensor(value).detach()
+        made = self._value((tensor.to("meta"),) * len(_TRIAL_SIZES))
+        self._weights[name] = (made, tensor)
+        return made
+
+    def op(self, operator: str, *args, **kwargs):
+        """Appends an ATen operator by name, "aten::relu" or with its overload "aten::add.Tensor";
+        arguments as torch has them. Returns its Value, or a tuple where it makes several.
+
+        Raises:
+            ValueError: there is no such operator, or it does not take these arguments.
+        """
+        call = _resolve(operator)
+        leaves = pytree.tree_leaves((args, kwargs))
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor):
+                raise ValueError(f"[{operator}] got a tensor; want Values: b.weight makes one")
+            if isinstance(leaf, Value) and leaf._builder is not self:
+                raise ValueError(f"[{operator}] got a Value of another Builder")
+        results = []
+        for trial in range(len(_TRIAL_SIZES)):
+            given, named = pytree.tree_map_only(
+                Value, lambda value, trial=trial: value._trials[trial], (args, kwargs))
+            try:
+                results.append(call(*given, **named))
+            except Exception as error:
+                raise ValueError(f"[{operator}] does not take these arguments: {error}") from error
+        several = isinstance(results[0], (tuple, list))
+        rows = zip(*results) if several else [tuple(results)]
+        values = [self._value(row) for row in rows]
+        self._calls.append((call, args, kwargs, values))
+        return tuple(values) if several else values[0]
+
+    def output(self, name: str, value: Value) -> None:
+        """Names a result. Raises ValueError where it or the name is one already."""
+        if not isinstance(value, Value) or value._builder is not self:
+            raise ValueError(f"[builder] output {name!r}: got {type(value).__name__}, want a Value "
+                             "of this Builder")
+        if name in self._outputs or value in self._outputs.values():
+            raise ValueError(f"[builder] output {name!r}: it, or what it names, is an output "
+                             "already")
+        self._outputs[name] = value
+
+    def _check_name(self, name):
+        if not isinstance(name, str) or not name.isidentifier() or hasattr(nn.Module(), name):
+            raise ValueError(f"[builder] name {name!r}: want an identifier that torch.nn.Module "
+                             "does not use")
+        if name in self._inputs or name in self._weights:
+            raise ValueError(f"[builder] name {name!r} is taken")
+
+    def _value(self, trials) -> Value:
+        first, second = (tuple(trial.shape) for trial in trials)
+        shape = tuple(a if a == b else -1 for a, b in zip(first, second, strict=True))
+        self._count += 1
+        return Value(self._count - 1, shape, trials[0].dtype, tuple(trials), self)
+
+    # --- building ---
+
+    def build(self, profiles: Sequence[Profile] | None = None, **settings) -> Engine:
+        """Builds the network as one engine with its weights.
+
+        Args:
+            profiles: the shapes to build for, needed where an input has a dynamic dimension. With
+                several, a run takes the kernels of the profile that its shapes fit best.
+            settings: docs/settings.md.
+
+        Raises:
+            ValueError: an input has no range, a profile does not fit, there is no output, a bad
+                setting; or an operator is not supported, with the reason.
+            DeviceError: there is no Vulkan device.
+        """
+        if not self._outputs:
+            raise ValueError("[builder] the network has no output: call b.output(name, value)")
+        checked = Settings.from_options({**settings, "require_full_compilation": True})
+        choices = [self._ranges(profile) for profile in profiles or [Profile()]]
+        module = _Network(self)
+        union = _union(choices)
+        source = aot.export(module, Arguments(tuple(union), {}))
+        program = compile_source(source, union, checked, choices, [*self._outputs])
+        engines = list(program.engine_objects().values())
+        if len(engines) != 1:
+            raise ValueError(f"[builder] got {len(engines)} engines, want one: an output that is "
+                             "an input or a weight needs an operator between")
+        engine = Engine(tensor_bytes(engines[0].vke()), checked.device)
+        engine.set_weights([self._weights[w["name"]][1] for w in engine.info()["weights"]])
+        return engine
+
+    def _ranges(self, profile: Profile) -> list[Input]:
+        unknown = [name for name in profile.inputs if name not in self._inputs]
+        if unknown:
+            raise ValueError(f"[builder] profile: no input {unknown[0]!r}; got inputs "
+                             f"{sorted(self._inputs)}")
+        ranges = []
+        for name, value in self._inputs.items():
+            given = profile.inputs.get(name)
+            if given is None and -1 in value.shape:
+                raise ValueError(f"[builder] input {name!r} has dynamic dimensions {value.shape}: "
+                                 f"profiles=[tv.Profile({name}=(min, opt, max))] gives their range")
+            given = given or Input(value.shape, name=name)
+            given.dtype = value.dtype
+            fits = len(given.dims) == len(value.shape) and all(
+                size == -1 or low == high == size
+                for (low, _, high), size in zip(given.dims, value.shape, strict=False))
+            if not fits:
+                raise ValueError(f"[builder] profile of input {name!r}: got "
+                                 f"{given.min_shape} to {given.max_shape}, want {value.shape}")
+            ranges.append(given)
+        return ranges
+
+
+def _union(choices: list[list[Input]]) -> list[Input]:
+    """The smallest ranges that hold every profile's; the first profile's usual sizes."""
+    union = []
+    for same in zip(*choices, strict=True):
+        lows, opts, highs = zip(*(zip(*i.dims, strict=True) if i.dims else ((), (), ())
+                                  for i in same), strict=True)
+        union.append(Input(min_shape=[*map(min, zip(*lows, strict=True))], opt_shape=opts[0],
+                           max_shape=[*map(max, zip(*highs, strict=True))],
+                           dtype=same[0].dtype, name=same[0].name))
+    return union
+
+
+def _resolve(operator: str):
+    """The operator (or its overloads) that a name means."""
+    namespace, _, rest = operator.partition("::")
+    name, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace, None), name, None) if rest else None
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        raise ValueError(f"[builder] no operator {operator!r}; want a name like 'aten::relu' or "
+                         "'aten::add.Tensor' (tv.supported_ops() lists them)")
+    if not overload:
+        return packet
+    if overload not in packet.overloads():
+        raise ValueError(f"[builder] {namespace}::{name} has no overload {overload!r}; got "
+                         f"{packet.overloads()}")
+    return getattr(packet, overload)
+
+
+class _Network(nn.Module):
+    """Runs what a Builder collected."""
+
+    def __init__(self, builder: Builder):
+        super().__init__()
+        self._network = builder
+        for name, (_, tensor) in builder._weights.items():
+            self.register_buffer(name, tensor)
+
+    def forward(self, *inputs):
+        """The outputs in order."""
+        network = self._network
+        known = {value.index: tensor
+                 for value, tensor in zip(network._inputs.values(), inputs, strict=True)}
+        known |= {value.index: getattr(self, name)
+                  for name, (value, _) in network._weights.items()}
+        for call, args, kwargs, values in network._calls:
+            given, named = pytree.tree_map_only(
+                Value, lambda v, known=known: known[v.index], (args, kwargs))
+            result = call(*given, **named)
+            several = isinstance(result, (tuple, list))
+            known |= {v.index: r for v, r in zip(values, result if several else [result])}
+        return tuple(known[value.index] for value in network._outputs.values())
