@@ -204,7 +204,8 @@ def test_no_home(directory):
 def test_entries_verify_and_clear(directory):
     run(network(), directory)
     entries = tv.cache.entries(directory)
-    assert {entry.kind for entry in entries} == {"engines", "spirv"}
+    kinds = {entry.kind for entry in entries}  # no kernel where this process had compiled it before
+    assert {"engines"} <= kinds <= {"engines", "spirv"}
     engine = next(e for e in entries if e.kind == "engines")
     key = engine.key()
     assert "optimization_level" in key and "aten::addmm" in key and "sources " in key

@@ -144,5 +144,6 @@ def test_every_weight_is_refitted(name):
             before, want = want, model(**inputs)
             close(fast(**inputs), want)
             moved += any((a - b).abs().max() > 1e-3 for a, b in zip(before, want, strict=True))
-    assert moved > 0.8 * len(tensors) > 15, "the changes must be visible in the results"
+    # Some cannot be: a key's bias cancels in the softmax, unused positions are never read.
+    assert moved > 0.7 * len(tensors) > 15, "the changes must be visible in the results"
     assert all(call.engine.weight_sets() <= 1 for call in calls)
