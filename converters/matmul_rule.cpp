@@ -94,11 +94,11 @@ double expected_time(const MatrixProblem& q, const MatrixTile& t) {
   // from the second; pieces are multiplied more often than loaded.
   double feed = 0.9 + (8.0 / reuse(t.wm, t.wn) + 22.0 / reuse(t.bm, t.bn)) * 2.0 / (pieces + 1);
   if (t.family == MatrixTile::kShared && t.ring == 0) feed += 0.45;
-  if (t.family == MatrixTile::kRows) feed += 0.2;
+  if (t.family == MatrixTile::kRows) feed += 0.6;
   if (q.pieces.promote > 0) feed += 0.15;
   // Small tiles need more subgroups at once to keep the unit busy.
   const double busy = static_cast<double>(std::min(on_unit, t.per_unit) * t.warps()) *
-                      std::sqrt(static_cast<double>(t.wm * t.wn)) / 256.0;
+                      std::sqrt(static_cast<double>(t.wm * t.wn)) / 200.0;
   const double work = static_cast<double>(on_unit) * products * kProduct * feed / std::min(1.0, busy);
   const double chain = 800 + steps * (t.family == MatrixTile::kShared ? 75 : 60) +
                        static_cast<double>(t.wk) * 20;

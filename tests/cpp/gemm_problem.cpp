@@ -297,17 +297,20 @@ double GemmData::time_us(const std::shared_ptr<Device>& device, const EngineSpec
   const auto best = [&](int repeats, int runs) {
     const auto engine = Engine::create(device, without_copies(spec, repeats));
     const auto prepared = engine->prepare_weights(leaves);
-    double us = INFINITY;
-    for (int i = 0; i <= runs; ++i) {
+    double us = INFINITY, total = 0;
+    // An idle device takes its time to raise its clocks: what it does before it has counts for nothing.
+    constexpr double kWarmUp = 30e3;
+    for (int i = -1; i < runs; i += total < kWarmUp ? 0 : 1) {
       const auto start = std::chrono::steady_clock::now();
       engine->run(*prepared, {}, {}, {});
       const std::chrono::duration<double, std::micro> took =
           std::chrono::steady_clock::now() - start;
-      if (i > 0) us = std::min(us, took.count());
+      total += took.count();
+      us = std::min(us, took.count());
     }
     return us;
   };
-  const double guess = std::max(1.0, best(4, 3) / 4);
+  const double guess = std::max(1.0, best(4, 1) / 4);
   const int repeats = static_cast<int>(std::clamp(2000.0 / guess, 3.0, 300.0));
   const double few = best(repeats, 8), many = best(4 * repeats, 5);
   return (many - few) / (3 * repeats);
