@@ -30,9 +30,10 @@ def device():
 
 
 def as_gpu(profile):
-    """The profile of a GPU that can do what a CPU device can: kernels for GPUs run on both."""
+    """The profile of a GPU that can do what a CPU device can: kernels for GPUs run on both. It is no
+    device of this machine, so nothing is timed and the rule's first tactic is taken."""
     return C.DeviceProfile.from_json(json.dumps(json.loads(profile.to_json()) | {
-        "type": "discrete"}))
+        "type": "discrete", "uuid": "0" * 32}))
 
 
 @pytest.fixture(params=["device", "gpu"])
