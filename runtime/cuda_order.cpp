@@ -37,7 +37,15 @@ CudaOrder::CudaOrder(Device& device, const CudaApi& cuda, CudaOrderMode mode)
     mode_ = CudaOrderMode::kCounter;
     if (!test_counter()) mode_ = CudaOrderMode::kSemaphores;
   }
-  if (mode_ == CudaOrderMode::kSemaphores) left_ = make_semaphore();
+  if (mode_ == CudaOrderMode::kSemaphores) {
+    try {
+      left_ = make_semaphore();
+    } catch (const Error& error) {  // what was found before is lost with this object
+      std::string text = error.what();
+      for (const std::string& line : report_) text += "; " + line;
+      throw Error(error.kind(), text);
+    }
+  }
   note(std::string("streams wait for ") + (by_counter() ? "the counter" : "semaphores"));
 }
 
