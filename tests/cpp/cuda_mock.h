@@ -23,7 +23,7 @@ class CudaMock {
  public:
   /// How the mock deviates from a driver that works.
   struct Faults {
-    bool counter_ignored = false;  ///< cuStreamWaitValue32 does not wait
+    bool counter_ignored = false;  ///< cuStreamWaitValue32 does not wait: copies come too early
     bool counter_never = false;    ///< cuStreamWaitValue32 never ends by itself
     bool capturing = false;
     bool other_uuid = false;
@@ -195,6 +195,10 @@ class CudaMock {
       return kCuSuccess;
     };
     api.cuMemcpyDtoHAsync = [](void* dst, CuDevicePtr src, size_t bytes, CuStream stream) {
+      if (now->faults.counter_ignored) {  // read before Vulkan wrote
+        std::memset(dst, 0, bytes);
+        return kCuSuccess;
+      }
       now->enqueue(stream, [=] { std::memcpy(dst, reinterpret_cast<void*>(src), bytes); });
       return kCuSuccess;
     };
