@@ -12,6 +12,7 @@ import argparse
 import json
 import multiprocessing
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -211,9 +212,12 @@ def compare(options):
                 "timeout": options.timeout or (300 if cuda else 3600),
                 "ways": options.ways or serving.ways(options.device),
                 "roofline": str(options.roofline) if options.roofline else None}
-    rows = []
+    rows, start = [], time.perf_counter()
 
     def on_row(row):
+        if "note" in row:
+            print(f"    {time.perf_counter() - start:6.1f} s  {row['note']}", flush=True)
+            return
         rows.append(row)
         print(serving.line(row), flush=True)
         if options.json:

@@ -50,8 +50,8 @@ class Row:
         self.calls, self.build_s, self.failures = {}, {}, {}
         self.vulkan_calls = []
 
-    def build(self, names):
-        """Compiles and warms these ways; one that fails is noted and left out."""
+    def build(self, names, note):
+        """Compiles and warms these ways, saying so; one that fails is noted and left out."""
         set_precision(self.precision)
         for name in names:
             if name not in self.options["ways"]:
@@ -67,6 +67,8 @@ class Row:
             except Exception as error:  # the other ways are worth a row
                 self.failures[name] = f"{type(error).__name__}: {error}"[:500]
             self.build_s[name] = time.perf_counter() - start
+            note(f"{self.network.name} b{self.key['batch']} {self.precision}: {name} "
+                 f"{'FAILED' if name in self.failures else 'built'} in {self.build_s[name]:.1f} s")
 
     def _compile(self, name):
         import torch
@@ -155,6 +157,11 @@ def work(case, options, pipe):
     from networks import NETWORKS
 
     name, batch, precision = case
+
+    def note(text):
+        pipe.send({"note": text})
+
+    note(f"{name} b{batch} {precision}: started")
     # A row where Dynamo gave up would time eager under another name.
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     try:
@@ -162,10 +169,10 @@ def work(case, options, pipe):
             if options["device"] == "cuda":
                 torch_vulkan.cuda_memory.allocate_shareable()
             row = Row(NETWORKS[name], batch, precision, options)
-            row.build(["eager", "inductor", "inductor+graphs"])
+            row.build(["eager", "inductor", "inductor+graphs"], note)
             pipe.send("ready")
             pipe.recv()
-            row.build(["vulkan"])
+            row.build(["vulkan"], note)
             pipe.send(row.time())
             if options["roofline"]:
                 import roofline
