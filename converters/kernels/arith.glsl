@@ -26,7 +26,8 @@ float tv_div(float a, float b) {
   // One Newton step: drivers may be 2.5 ULP off, so that 3 / 3 is not 1.
   precise float rest = fma(-q, d, n);
   precise float better = fma(rest, 1.0 / d, q);
-  return abs(better) <= 3.4028235e38 ? better : q;
+  // An exact quotient is kept as it is, with the sign of its zero.
+  return rest != 0.0 && abs(better) <= 3.4028235e38 ? better : q;
 }
 
 /// x · 2^k for |k| <= 252.
@@ -75,7 +76,8 @@ float tv_div_floor(float a, float b) {
 
 /// a + w · (b - a), from the nearer end.
 float tv_lerp(float a, float b, float w) {
-  return abs(w) < 0.5 ? a + w * (b - a) : b - (b - a) * (1.0 - w);
+  precise float low = a + w * (b - a), high = b - (b - a) * (1.0 - w);
+  return abs(w) < 0.5 ? low : high;
 }
 
 // Integers. Division by zero, an error in eager mode, gives 0 here.

@@ -1,6 +1,8 @@
 #include "csrc/codegen/pointwise_codegen.h"
 
 #include <cctype>
+#include <cmath>
+#include <set>
 
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_table.h"
@@ -26,6 +28,20 @@ const char* expression_for(const PointwiseInstr& instr, const PointwiseRow& row)
   return text;
 }
 
+/// lavapipe's own arithmetic takes x * 0 for 0, x + 0 for x and 0 - x for -x where it sees that the
+/// operand is 0, `precise` or not: a zero that it does not see. Null: the literal will do.
+const char* hidden_zero(const PointwiseInstr& instr, double value, DType dtype) {
+  static const std::set<std::string, std::less<>> kArithmetic = {
+      "add", "sub", "rsub", "mul", "div", "rdiv", "add_scaled", "sub_scaled", "rsub_scaled",
+      "lerp", "addcmul", "addcdiv", "mask_scale"};
+  if (value != 0 || glsl_class(dtype) != GlslClass::kFloat || !kArithmetic.contains(instr.function)) {
+    return nullptr;
+  }
+  // No grid has 2^31 workgroups.
+  return std::signbit(value) ? "uintBitsToFloat(gl_NumWorkGroups.x >> 31 | 0x80000000u)"
+                             : "uintBitsToFloat(gl_NumWorkGroups.x >> 31)";
+}
+
 /// What stands for $k.
 std::string argument(const PointwiseProgram& program, const PointwiseInstr& instr,
                      const PointwiseRow& row, size_t k) {
@@ -38,9 +54,12 @@ std::string argument(const PointwiseProgram& program, const PointwiseInstr& inst
   const size_t at = k - instr.operands.size();
   if (!instr.integers.empty()) {
     if (at >= instr.integers.size()) fail(instr, "too few operands");
+    const auto number = static_cast<double>(instr.integers[at]);
+    if (const char* zero = hidden_zero(instr, number, wanted)) return zero;
     return glsl_literal(instr.integers[at], wanted);
   }
   if (at >= instr.scalars.size()) fail(instr, "too few operands");
+  if (const char* zero = hidden_zero(instr, instr.scalars[at], wanted)) return zero;
   return glsl_literal(instr.scalars[at], wanted);
 }
 
@@ -92,7 +111,7 @@ std::string pointwise_function(const PointwiseProgram& program, const std::strin
   }
   int32_t at = static_cast<int32_t>(program.inputs.size());
   for (const PointwiseInstr& instr : program.instrs) {
-    // Else drivers take x * 0 for 0, x + 0 and x * 1 for x and x - x for 0, whatever x is.
+    // Else drivers take x - x for 0 and x / x for 1, whatever x is.
     if (glsl_class(instr.result) == GlslClass::kFloat) body += "  precise";
     body += "  " + glsl_value_type(instr.result) + " v" + std::to_string(at++) + " = " +
             instruction(program, instr) + ";\n";
