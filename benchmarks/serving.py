@@ -68,7 +68,7 @@ class Row:
                 self.failures[name] = f"{type(error).__name__}: {error}"[:500]
             self.build_s[name] = time.perf_counter() - start
             note(f"{self.network.name} b{self.key['batch']} {self.precision}: {name} "
-                 f"{'FAILED' if name in self.failures else 'built'} in {self.build_s[name]:.1f} s")
+                 f"{self.failures.get(name, 'built')} in {self.build_s[name]:.1f} s")
 
     def _compile(self, name):
         import torch
