@@ -24,7 +24,7 @@ struct TuningLevel {
 inline const TuningLevel& tuning_level(int64_t level) {
   static constexpr TuningLevel kLevels[] = {{2, 0.15, 5, 3, 3},
                                             {4, 0.30, 15, 6, 3},
-                                            {8, 0.50, 45, 15, 5},
+                                            {8, 0.50, 40, 15, 5},
                                             {16, 0.75, 180, 60, 7},
                                             {SIZE_MAX, 1.0, 3600, 3600, 9}};
   return kLevels[std::clamp<int64_t>(level, 1, 5) - 1];
