@@ -356,7 +356,7 @@ def test_lost_device(submission):
     printed = python(LOST_DEVICE, TORCH_VULKAN_LOSE_DEVICE=str(submission))
     assert "reopened" in printed
     warned = [line for line in printed.splitlines() if line.startswith("warning:")]
-    assert len(warned) <= 3 and len(set(warned)) == len(warned)
+    assert len(warned) <= 3  # one for each engine
     assert warned or submission < 3  # the first ones belong to the build
     assert all("was lost" in line for line in warned)
 
