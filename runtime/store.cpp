@@ -38,6 +38,15 @@ bool make_directories(const fs::path& dir) {
   return ::mkdir(dir.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
+/// Marks as used now. The kernel's own marks move in steps of milliseconds, within which the order of
+/// use would be lost.
+void touch(const std::string& path) {
+  timespec now[2] = {};
+  ::clock_gettime(CLOCK_REALTIME, &now[0]);
+  now[1] = now[0];
+  ::utimensat(AT_FDCWD, path.c_str(), now, 0);
+}
+
 }  // namespace
 
 std::string default_cache_dir() {
@@ -114,7 +123,7 @@ Store::Found Store::find(const std::string& key_material) const {
   }
   ++hits_;
   // Most recently used; fails on a read-only disk.
-  if (!is_system_) ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  if (!is_system_) touch(path);
   return {std::vector<uint8_t>(value.begin(), value.end()), false, ""};
 }
 
@@ -145,6 +154,7 @@ bool Store::put(const std::string& key_material, std::span<const uint8_t> value)
     return false;
   }
   ++writes_;
+  touch(path_of(key_material));
   evict_over_limit(entry.size_bytes());
   return true;
 }
