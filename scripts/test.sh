@@ -15,4 +15,4 @@ echo "== The .vke reader, fuzzed for 30 s"
 scripts/fuzz.sh 30
 
 echo "== Python tests"
-.venv/bin/python -m pytest "${slow[@]}" --durations=15 tests
+.venv/bin/python -m pytest -n auto --maxprocesses=8 "${slow[@]}" --durations=15 tests

@@ -7,6 +7,9 @@ bool tv_isfinite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800
 #define TV_NAN uintBitsToFloat(0x7fc00000u)
 #define TV_INF uintBitsToFloat(0x7f800000u)
 
+/// -x by its sign bit: arithmetic flushes denormals on some devices.
+float tv_neg(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
+
 /// `magnitude` with the sign of `from`.
 float tv_copysign(float magnitude, float from) {
   return uintBitsToFloat((floatBitsToUint(magnitude) & 0x7fffffffu) |
@@ -26,8 +29,9 @@ float tv_div(float a, float b) {
   // One Newton step: drivers may be 2.5 ULP off, so that 3 / 3 is not 1.
   precise float rest = fma(-q, d, n);
   precise float better = fma(rest, 1.0 / d, q);
-  // An exact quotient is kept as it is, with the sign of its zero.
-  return rest != 0.0 && abs(better) <= 3.4028235e38 ? better : q;
+  // An exact quotient is kept as it is, with the sign of its zero. By bits: drivers may turn a
+  // comparison around, and then NaN passes it.
+  return rest != 0.0 && tv_isfinite(better) ? better : q;
 }
 
 /// x · 2^k for |k| <= 252.

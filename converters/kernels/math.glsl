@@ -174,6 +174,7 @@ float tv_cosh(float x) {
 /// Rounded as the device rounds sqrt, 1 ULP.
 float tv_sqrt(float x) {
   const uint bits = floatBitsToUint(x);
+  if (bits > 0x80000000u) return TV_NAN;
   return bits - 1u < 0x7fffffu ? sqrt(2.0 * float(bits)) * 2.64697796e-23 : sqrt(x);  // 2^-75
 }
 

@@ -31,7 +31,7 @@ constexpr PointwiseRow kRows[] = {
     {"fmod", 2, "tv_fmod($0, $1)", "tv_fmod($0, $1)", "tv_fmod($0, $1)"},
     {"remainder", 2, "tv_remainder($0, $1)", "tv_remainder($0, $1)", "tv_remainder($0, $1)"},
     {"rremainder", 2, "tv_remainder($1, $0)", "tv_remainder($1, $0)", "tv_remainder($1, $0)"},
-    {"neg", 1, "-$0", "-$0", "-$0", nullptr},
+    {"neg", 1, "tv_neg($0)", "-$0", "-$0", nullptr},
     {"abs", 1, "abs($0)", "abs($0)", "abs($0)", "$0"},
     {"sign", 1, "tv_sign($0)", "sign($0)", "sign($0)", "$0"},
     {"reciprocal", 1, "tv_div(1.0, $0)", nullptr, nullptr, nullptr, 0, false, "0.5"},

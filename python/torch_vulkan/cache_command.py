@@ -61,7 +61,7 @@ def _list(args) -> int:
         print(f"{entry.kind:8} {entry.name[:16]} {size(entry.size_bytes):>10}  "
               f"{cache.age(entry.used)} ago{'' if entry.state == 'good' else '  ' + entry.state}")
         if args.keys and entry.state == "good":
-            for line in entry.key().splitlines()[:40]:
+            for line in entry.key().splitlines():
                 print(f"    {line[:160]}")
     return 0
 

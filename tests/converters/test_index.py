@@ -83,8 +83,8 @@ def test_index_put_of_later_dimensions(accumulate):
                aten.index_put(x, [None, None, i], w, accumulate),
                aten.index_put(x, [None, i, j], w[:, 0], accumulate),
                aten.index_put(x, [i, None, j], u, accumulate),
-               aten.index_put(x, [None, i[:, None], j], w[0], accumulate),
-               aten.index_put(x.transpose(0, 2), [None, i], w.transpose(0, 2)[:, :, :1],
+               aten.index_put(x, [None, i[:, None], j], w[0, 0], accumulate),
+               aten.index_put(x.transpose(0, 2), [None, i], v.transpose(0, 2)[:, :, :1],
                               accumulate),
                aten.index_put(x.half(), [None, i], v.half(), accumulate),
                aten.index_put(x.long(), [None, None, i - 5], w.long(), accumulate)]
