@@ -95,6 +95,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
                       op.name(), "CompositeImplicitAutograd")}
     with torch.no_grad():
         program = program.run_decompositions({**composites, **backend.decompositions()})
+    program = compat.without_effect_tokens(program)
     for node in program.graph.find_nodes(op="call_function",
                                          target=aten._assert_tensor_metadata.default):
         program.graph.erase_node(node)  # the dtypes of a captured graph are what they are

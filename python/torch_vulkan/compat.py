@@ -15,6 +15,14 @@ def set_symbol_ranges(shape_env, ranges: dict[sympy.Symbol, tuple[int, int, int]
     shape_env.torch_vulkan_profiles = list(profiles)
 
 
+def without_effect_tokens(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program with its checks (aten._linalg_check_errors, …) called plainly: decomposition chains
+    them by tokens, which are no tensors."""
+    from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
+
+    return _remove_effect_tokens(program)
+
+
 def each_profile(module: torch.fx.GraphModule):
     """Yields once for each profile of the module's symbols, which have its ranges meanwhile; once
     where there are none."""

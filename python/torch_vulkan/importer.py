@@ -60,7 +60,7 @@ def _with_scalar(target):
 
 def _name_of(node: fx.Node) -> str:
     """What messages and files call an input, a weight or an output."""
-    return node.meta.get("torch_vulkan_name", node.name)
+    return node.meta.get("torch_vulkan_name") or node.name
 
 
 @dataclass

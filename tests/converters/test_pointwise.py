@@ -311,7 +311,8 @@ def test_identities_that_do_not_hold(dtype):
     compiled = torch.compile(lambda x: [f(x) for f in IDENTITIES.values()], backend="vulkan", fullgraph=True,
                              options={"min_block_size": 1, "require_full_compilation": True})
     for (name, function), result in zip(IDENTITIES.items(), compiled(x), strict=True):
-        expected = function(x)
+        # A fused chain keeps float32 between its operators: squares do not overflow there.
+        expected = function(x.float()).to(dtype) if name == "sqrt(x * x)" else function(x)
         torch.testing.assert_close(result, expected, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}")
         number = ~torch.isnan(expected)
         assert torch.equal(torch.signbit(result[number]), torch.signbit(expected[number])), (
