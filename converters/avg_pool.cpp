@@ -33,7 +33,7 @@ void forward(const NodeContext& c, Builder& b, Form form) {
   step.iterations = adaptive_walk(in, out);
   if (!form.adaptive) {
     const PoolWindow window = window_of(c.node, form.dims);
-    step.iterations = window.walk();
+    step.iterations = clipped_walk(window, in);
     add_window_params(step, window, false);
     add_divisor(step, c.node);
   }
@@ -131,7 +131,10 @@ Converter pool(std::string op, int dims) {
           .unsupported =
               [dims](const NodeContext& c) {
                 const std::string floats = self_floats(c);
-                return floats.empty() ? loops_too_long(c, window_of(c.node, dims).walk()) : floats;
+                return floats.empty()
+                           ? loops_too_long(c, clipped_walk(window_of(c.node, dims),
+                                                            planes_of(c.shape("self"), dims)))
+                           : floats;
               },
           .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, {.dims = dims}); },
           .epilogue = true,

@@ -26,6 +26,8 @@ struct Planes {
   Expr count = 1, height = 1, width = 1;
   Expr elements() const { return count * height * width; }
 };
+/// Loop iterations of an output that walks the part of its window that lies in the input.
+Expr clipped_walk(const PoolWindow& window, const Planes& in);
 /// Loop iterations of an element of `to` that walks the adaptive window in `from`.
 Expr adaptive_walk(const Planes& from, const Planes& to);
 
