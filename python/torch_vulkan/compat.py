@@ -16,8 +16,8 @@ def set_symbol_ranges(shape_env, ranges: dict[sympy.Symbol, tuple[int, int, int]
 
 
 def without_effect_tokens(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """The program with its checks (aten._linalg_check_errors, …) called plainly: decomposition chains
-    them by tokens, which are no tensors."""
+    """The program with its checks (aten._linalg_check_errors, …) called plainly: decomposition
+    chains them by tokens, which are no tensors."""
     from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 
     return _remove_effect_tokens(program)
