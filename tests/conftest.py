@@ -30,8 +30,8 @@ def device():
 
 
 def as_gpu(profile):
-    """The profile of a GPU that can do what a CPU device can: kernels for GPUs run on both. It is no
-    device of this machine, so nothing is timed and the rule's first tactic is taken."""
+    """The profile of a GPU that can do what a CPU device can: kernels for GPUs run on both. It is
+    no device of this machine, so nothing is timed and the rule's first tactic is taken."""
     return C.DeviceProfile.from_json(json.dumps(json.loads(profile.to_json()) | {
         "type": "discrete", "uuid": "0" * 32}))
 
