@@ -220,7 +220,7 @@ bool CudaOrder::test_counter() {
   SharedBuffer words(device_, cuda_, 64);
   const OwnedCommandPool pool = device_.make_command_pool();
   const VkCommandBuffer commands = allocate_commands(device_, pool.get());
-  begin_commands(device_, commands);
+  begin_commands(device_, commands, /*resubmit=*/true);
   record_begin(commands);
   const VkBufferCopy copy{0, 4, 4};
   device_.api().vkCmdCopyBuffer(commands, words.buffer(), words.buffer(), 1, &copy);
