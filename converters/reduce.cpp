@@ -115,8 +115,9 @@ Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceW
   const int64_t least = cpu ? 16384 : lane ? 64 : 4096;  // elements that a part must have
   const int64_t by_rows = want / std::max<int64_t>(shape.rows, 1);
   const Expr wanted = std::max<int64_t>(1, std::min(by_rows, shape.length / least));
+  if (!cpu) return wanted;
   const int64_t most = (lane ? 1 : strategy.local) * (c.device.max_loop_iterations() / kPasses);
-  if (!cpu || shape.longest <= most) return wanted;
+  if (shape.longest <= most) return wanted;
   return max(wanted, ceil_div(walk.length(), most));
 }
 

@@ -194,14 +194,15 @@ bool CudaOrder::drained(CuStream stream) {
   return false;
 }
 
-/// CUDA writes `value`, Vulkan copies it, CUDA reads the copy: each step sees the one before.
+/// CUDA writes `value`, Vulkan copies it, CUDA reads the copy into `seen`, which it may still do after
+/// a round that failed: each step sees the one before.
 bool CudaOrder::test_round(CuStream stream, unsigned value, VkCommandBuffer commands,
-                           SharedBuffer& words) {
+                           SharedBuffer& words, unsigned& seen) {
   // Every other round CUDA's write is under way when the submission is made.
   check(cuda_.cuMemsetD32Async(words.cuda(), value, 1, stream), "cuMemsetD32Async");
   if (value % 2 == 0 && !drained(stream)) return false;
   submit(commands, stream);
-  unsigned seen = 0;
+  seen = 0;
   check(cuda_.cuMemcpyDtoHAsync(&seen, words.cuda() + 4, sizeof(seen), stream),
         "cuMemcpyDtoHAsync");
   if (!drained(stream)) {
@@ -231,9 +232,10 @@ bool CudaOrder::test_counter() {
   check(cuda_.cuStreamCreate(&stream, kCuStreamNonBlocking), "cuStreamCreate");
   check(cuda_.cuStreamCreate(&helper, kCuStreamNonBlocking), "cuStreamCreate");
   bool works = true;
+  unsigned seen = 0;
   try {
     for (unsigned i = 1; works && i <= kRounds; ++i) {
-      works = test_round(stream, i, commands, words);
+      works = test_round(stream, i, commands, words, seen);
     }
   } catch (const Error& error) {
     note(error.what());

@@ -71,7 +71,8 @@ class CudaOrder {
 
   void open_counter();
   bool test_counter();
-  bool test_round(CuStream stream, unsigned value, VkCommandBuffer commands, SharedBuffer& words);
+  bool test_round(CuStream stream, unsigned value, VkCommandBuffer commands, SharedBuffer& words,
+                  unsigned& seen);
   bool drained(CuStream stream);
   SharedSemaphore make_semaphore();
   bool idle(CuStream stream);
