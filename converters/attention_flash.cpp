@@ -22,6 +22,11 @@ struct SimtTile {
     return 16 * (queries * d4 + keys * (d4 + e4) + queries * (keys / 4 + 1)) +
            (shuffle ? 0 : 4 * queries * lanes);
   }
+  /// Of an invocation for each tile of keys.
+  int64_t iterations(int64_t d, int64_t e) const {
+    const int64_t d4 = ceil_div(d, 4), e4 = ceil_div(e, 4);
+    return 1 + ceil_div(keys * d4, threads()) + ceil_div(keys * e4, threads()) + d4 + keys / 4;
+  }
 
  private:
   static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -62,6 +67,7 @@ Tactic simt_tactic(const NodeContext& c, const Builder& b, const AttentionProble
   step.local_size = {threads, 1, 1};
   step.subgroup_size = shuffle ? width : 0;
   step.grid = Grid::flat_groups(ceil_div(p.queries, tile.queries) * p.heads.count());
+  step.iterations = ceil_div(p.keys, tile.keys) * tile.iterations(p.d, p.e);
   tactic.steps.push_back(std::move(step));
   return tactic;
 }
@@ -69,6 +75,7 @@ Tactic simt_tactic(const NodeContext& c, const Builder& b, const AttentionProble
 Tactic reference_tactic(const NodeContext& c, const Builder& b, const AttentionProblem& p) {
   Step step = attention_step(c, b, p, "attention_reference");
   step.grid = one_each(p.heads.count() * p.queries, 64);
+  step.iterations = p.keys * (1 + p.d + p.e) + 2 * p.e;
   return {.name = "attention_reference", .steps = {std::move(step)}};
 }
 

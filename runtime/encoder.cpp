@@ -116,6 +116,15 @@ bool set_grid(const EncodeRequest& request, const Dispatch& dispatch, EncodedDis
   return true;
 }
 
+void check_iterations(const EncodeRequest& request, const Dispatch& dispatch) {
+  const int64_t wanted = dispatch.iterations.eval(request.symbols);
+  if (wanted <= request.max_iterations) return;
+  throw Error(ErrorKind::kUnsupported,
+              "[" + dispatch.name + "] needs " + std::to_string(wanted) +
+                  " loop iterations at this shape; the device makes " +
+                  std::to_string(request.max_iterations));
+}
+
 }  // namespace
 
 std::array<uint32_t, 3> fold_grid(int64_t count, const std::array<uint32_t, 3>& max_grid) {
@@ -140,6 +149,7 @@ EncodedProgram encode(const EncodeRequest& request) {
     encoded.dispatch = static_cast<uint32_t>(i);
     encoded.pipeline = dispatch.pipeline;
     if (!set_grid(request, dispatch, encoded)) continue;
+    check_iterations(request, dispatch);
     append_params(request, dispatch, out, encoded);
     const std::vector<Access> accesses = accesses_of(request, dispatch);
     const bool forced = request.modes.full_barriers && !out.dispatches.empty();

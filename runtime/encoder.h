@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -50,9 +51,11 @@ struct EncodeRequest {
   std::span<const Placement> placements;  ///< of each EngineSpec::buffers
   std::array<uint32_t, 3> max_grid;
   DebugModes modes;
+  int64_t max_iterations = std::numeric_limits<int64_t>::max();  ///< of an invocation's loops
 };
 
-/// Throws Error(kInternal) where parameters do not fit the push constants or a grid the device.
+/// Throws Error(kInternal) where parameters do not fit the push constants or a grid the device, and
+/// Error(kUnsupported) where the device would end a loop too early.
 EncodedProgram encode(const EncodeRequest& request);
 
 /// Spreads `count` workgroups on a line over three dimensions; the product may be larger than

@@ -36,20 +36,6 @@ void check_symbols(const EngineSpec& spec, std::span<const int64_t> symbols) {
   }
 }
 
-/// Loops that the device would end too early: such a shape is computed otherwise.
-void check_iterations(const EngineParts& parts, std::span<const int64_t> symbols) {
-  const int64_t most = parts.device->profile().max_loop_iterations();
-  for (const Dispatch& dispatch : parts.spec.dispatches) {
-    if (dispatch.iterations.is_constant()) continue;
-    const int64_t wanted = dispatch.iterations.eval(symbols);
-    if (wanted <= most) continue;
-    throw Error(ErrorKind::kUnsupported,
-                "[" + dispatch.name + "] needs " + std::to_string(wanted) +
-                    " loop iterations at this shape; " + parts.device->profile().name + " makes " +
-                    std::to_string(most));
-  }
-}
-
 /// Space 0 is the arena; a caller's tensor or a weight is a space of its own, which buffers that
 /// name the same tensor share.
 uint32_t external_space(const Buffer& buffer, size_t buffer_index) {
@@ -88,7 +74,6 @@ ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols)
   const EngineSpec& spec = parts.spec;
   check_symbols(spec, symbols);
   validate_at(spec, symbols);
-  check_iterations(parts, symbols);
   ShapePlan plan;
   plan.symbols.assign(symbols.begin(), symbols.end());
   plan_arena(spec, symbols, plan);
@@ -103,13 +88,14 @@ ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols)
       }
     }
   }
-  const auto& max_grid = parts.device->profile().max_grid;
+  const DeviceProfile& device = parts.device->profile();
   plan.program = encode({.spec = spec,
                          .program = spec.dispatches,
                          .symbols = symbols,
                          .placements = plan.placements,
-                         .max_grid = {max_grid[0], max_grid[1], max_grid[2]},
-                         .modes = debug_modes()});
+                         .max_grid = std::to_array(device.max_grid),
+                         .modes = debug_modes(),
+                         .max_iterations = device.max_loop_iterations()});
   return plan;
 }
 

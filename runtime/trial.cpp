@@ -118,13 +118,14 @@ struct Trial::Impl {
     for (size_t b = 0; b < spec.buffers.size(); ++b) {
       placements.push_back({static_cast<uint32_t>(b), 0});
     }
-    const auto& grid = device->profile().max_grid;
+    const DeviceProfile& limits = device->profile();
     EncodedProgram encoded = encode({.spec = spec,
                                      .program = dispatches,
                                      .symbols = symbols,
                                      .placements = placements,
-                                     .max_grid = {grid[0], grid[1], grid[2]},
-                                     .modes = {}});
+                                     .max_grid = std::to_array(limits.max_grid),
+                                     .modes = {},
+                                     .max_iterations = limits.max_loop_iterations()});
     patch_addresses(encoded, addresses);
     return encoded;
   }

@@ -1,5 +1,6 @@
 #include "csrc/passes/merge_matmuls.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -11,26 +12,35 @@ namespace tv {
 
 namespace {
 
-/// x · transpose(weight) [+ bias]
+/// x · weight [+ bias], or x · transpose(weight) where `transposed`.
 struct Product {
   int32_t node = 0;
   ValueId x = kNoValue, weight = kNoValue, bias = kNoValue;
+  bool transposed = false;
+  size_t columns() const { return transposed ? 0 : 1; }  ///< dimension of the weight
 };
 
 bool is_one(const Node& node, const char* arg) { return !node.has(arg) || node.number(arg) == 1; }
 
 class MatmulMerger {
  public:
-  explicit MatmulMerger(Graph graph) : graph_(std::move(graph)), made_by_(producers(graph_)) {}
+  explicit MatmulMerger(Graph graph)
+      : graph_(std::move(graph)), constant_(constant_values(graph_)) {
+    // What depends on weights alone goes first, so that it is there before the first of any group.
+    std::ranges::stable_partition(graph_.nodes, [&](const Node& node) {
+      return std::ranges::all_of(node.outputs, [&](ValueId v) { return is_constant(v); });
+    });
+    made_by_ = producers(graph_);
+  }
 
   Graph run() {
     // Ordered by the place of the first product, so that the result is deterministic.
     std::vector<std::vector<Product>> groups;
-    std::map<std::tuple<ValueId, bool, DType>, size_t> group_of;
+    std::map<std::tuple<ValueId, bool, bool, DType>, size_t> group_of;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const auto product = product_of(static_cast<int32_t>(i));
       if (!product) continue;
-      const auto key = std::tuple(product->x, product->bias != kNoValue,
+      const auto key = std::tuple(product->x, product->bias != kNoValue, product->transposed,
                                   graph_.value(graph_.nodes[i].outputs[0]).dtype);
       const auto [it, fresh] = group_of.emplace(key, groups.size());
       if (fresh) groups.emplace_back();
@@ -55,6 +65,8 @@ class MatmulMerger {
   }
 
  private:
+  bool is_constant(ValueId value) const { return constant_[static_cast<size_t>(value)]; }
+
   std::optional<Product> product_of(int32_t index) const {
     const Node& node = graph_.nodes[static_cast<size_t>(index)];
     const bool with_bias = node.op == "aten::addmm";
@@ -66,19 +78,17 @@ class MatmulMerger {
       const Value& bias = graph_.value(p.bias);
       const bool row =
           bias.shape.size() == 1 && bias.shape[0] == graph_.value(node.outputs[0]).shape[1];
-      if (bias.kind != ValueKind::kWeight || !row) return std::nullopt;
+      if (!is_constant(p.bias) || !row) return std::nullopt;
     }
-    const int32_t maker = made_by_[static_cast<size_t>(node.input("mat2"))];
-    if (maker < 0) return std::nullopt;
+    p.weight = node.input("mat2");
+    if (!is_constant(p.weight)) return std::nullopt;
+    const int32_t maker = made_by_[static_cast<size_t>(p.weight)];
+    if (maker < 0) return p;  // a weight, as it is
     const Node& transpose = graph_.nodes[static_cast<size_t>(maker)];
-    const bool swaps =
-        transpose.op == "aten::t" || (transpose.op == "aten::permute" &&
-                                      transpose.integers("dims") == std::vector<int64_t>{1, 0});
-    if (!swaps) return std::nullopt;
-    p.weight = transpose.input("self");
-    if (graph_.value(p.weight).kind != ValueKind::kWeight || graph_.rank(p.weight) != 2) {
-      return std::nullopt;
-    }
+    p.transposed = transpose.op == "aten::t" ||
+                   (transpose.op == "aten::permute" &&
+                    transpose.integers("dims") == std::vector<int64_t>{1, 0});
+    if (p.transposed) p.weight = transpose.input("self");
     return p;
   }
 
@@ -96,12 +106,14 @@ class MatmulMerger {
     return out;
   }
 
-  ValueId side_by_side(const Node& like, std::vector<ValueId> parts) {
+  ValueId side_by_side(const Node& like, std::vector<ValueId> parts, size_t dim) {
     Shape shape = graph_.value(parts[0]).shape;
-    shape[0] = 0;
-    for (ValueId part : parts) shape[0] += graph_.value(part).shape[0];
+    shape[dim] = 0;
+    for (ValueId part : parts) shape[dim] += graph_.value(part).shape[dim];
     return add(like, "aten::cat",
-               {tensor_list_arg("tensors", std::move(parts)), attr_arg("dim", Expr(0))}, shape);
+               {tensor_list_arg("tensors", std::move(parts)),
+                attr_arg("dim", Expr(static_cast<int64_t>(dim)))},
+               shape);
   }
 
   void join(const std::vector<Product>& group, const std::vector<Node>& nodes) {
@@ -118,26 +130,27 @@ class MatmulMerger {
       weights.push_back(p.weight);
       biases.push_back(p.bias);
     }
-    const ValueId weight = side_by_side(like, weights);
-    const Shape wide = graph_.value(weight).shape;
-    const ValueId transposed =
-        add(like, "aten::t", {tensor_arg("self", weight)}, {wide[1], wide[0]});
-    const Shape shape = {graph_.value(group[0].x).shape[0], wide[0]};
+    ValueId weight = side_by_side(like, weights, group[0].columns());
+    if (group[0].transposed) {
+      const Shape wide = graph_.value(weight).shape;
+      weight = add(like, "aten::t", {tensor_arg("self", weight)}, {wide[1], wide[0]});
+    }
+    const Shape shape = {graph_.value(group[0].x).shape[0], graph_.value(weight).shape[1]};
     ValueId all = kNoValue;
     if (group[0].bias != kNoValue) {
       all = add(
           like, "aten::addmm",
-          {tensor_arg("self", side_by_side(like, biases)), tensor_arg("mat1", group[0].x),
-           tensor_arg("mat2", transposed), attr_arg("beta", Expr(1)), attr_arg("alpha", Expr(1))},
+          {tensor_arg("self", side_by_side(like, biases, 0)), tensor_arg("mat1", group[0].x),
+           tensor_arg("mat2", weight), attr_arg("beta", Expr(1)), attr_arg("alpha", Expr(1))},
           shape);
     } else {
-      all = add(like, "aten::mm", {tensor_arg("self", group[0].x), tensor_arg("mat2", transposed)},
+      all = add(like, "aten::mm", {tensor_arg("self", group[0].x), tensor_arg("mat2", weight)},
                 shape);
     }
     Expr from = 0;
     for (const Product& p : group) {
       const Node& node = nodes[static_cast<size_t>(p.node)];
-      const Expr to = from + graph_.value(p.weight).shape[0];
+      const Expr to = from + graph_.value(p.weight).shape[p.columns()];
       Node part;
       part.op = "aten::slice.Tensor";
       part.name = node.name;
@@ -152,6 +165,7 @@ class MatmulMerger {
   }
 
   Graph graph_;
+  std::vector<bool> constant_;  // by value
   std::vector<int32_t> made_by_;
 };
 

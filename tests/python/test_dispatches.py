@@ -59,13 +59,7 @@ def test_launches(name, dtype, infos):
     assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
 
 
-# Attention of a float32 graph is not one launch there yet: its two products and softmax are.
-SPLIT_ATTENTION = pytest.mark.xfail(strict=True, reason="float32 attention is computed in parts")
-
-
-@pytest.mark.parametrize("name", [
-    "ResNet-50", "GPT-2", pytest.param("BERT-base", marks=SPLIT_ATTENTION),
-    pytest.param("ViT-B/16", marks=SPLIT_ATTENTION)])
+@pytest.mark.parametrize("name", ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"])
 def test_enabled_precisions_take_the_tactics_of_float16(name, infos):
     network = NETWORKS[name]
     model, inputs = network.make(False), network.inputs(1, False, 0)
