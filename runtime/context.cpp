@@ -6,6 +6,7 @@
 #include "runtime/check_report.h"
 #include "runtime/error.h"
 #include "runtime/hazard_check.h"
+#include "runtime/submissions.h"
 #include "runtime/tensor_check.h"
 
 namespace tv {
@@ -65,7 +66,7 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
     std::memset(check_.host(), 0, 4 * kCheckWords);
     check_.flush();
   }
-  submission_ = device_.submit(recording.commands);
+  submit(recording);
   device_.wait(submission_);
   if (check_) check_report();
   read_outputs(outputs, plan);
@@ -127,6 +128,7 @@ Context::Recording& Context::add_recording(std::unique_ptr<Recording> fresh) {
                                    [](auto& a, auto& b) { return a->last_used < b->last_used; });
   device_.wait(oldest->submission);
   fresh->commands = oldest->commands;
+  fresh->more = std::move(oldest->more);
   if (last_ == oldest.get()) last_ = nullptr;
   oldest = std::move(fresh);
   return *oldest;
@@ -237,19 +239,46 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   begin_commands(device_, recording.commands, /*resubmit=*/link != nullptr);
   if (link) link->order().record_begin(recording.commands);
   copy_in(recording.commands, plan, link == nullptr);
-  record_dispatches(device_, recording.commands, plan.program, parts_.pipelines,
-                    recording.param_blocks);
+  const VkCommandBuffer last = record_parts(recording, /*cut=*/link == nullptr);
   if (link) {
-    link->order().record_end(recording.commands);
+    link->order().record_end(last);
   } else {
-    copy_out(recording.commands, plan);
+    copy_out(last, plan);
   }
-  end_commands(device_, recording.commands);
+  end_commands(device_, last);
   recording.poison = debug_modes().poison_arena;
   recording.weights_id = weights.id();
   recording.arena_generation = arena_generation_;
   recording.bound = bound_;
   ++recorded_;
+}
+
+VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {
+  const EncodedProgram& program = recording.plan.program;
+  const double limit_us = cut ? submission_limit_us(device_.profile(), debug_modes()) : 0;
+  const std::vector<size_t> starts =
+      submission_starts(parts_.spec, program, recording.plan.symbols, limit_us);
+  VkCommandBuffer commands = recording.commands;
+  DispatchRange range{.first = 0, .end = starts.empty() ? SIZE_MAX : starts[0]};
+  for (size_t i = 0;; ++i) {
+    record_dispatches(device_, commands, program, parts_.pipelines, recording.param_blocks,
+                      /*timestamps=*/VK_NULL_HANDLE, range);
+    if (i == starts.size()) break;
+    end_commands(device_, commands);
+    if (recording.more.size() == i) {
+      recording.more.push_back(allocate_commands(device_, pool_.get()));
+    }
+    commands = recording.more[i];
+    begin_commands(device_, commands);
+    range = {.first = starts[i], .end = i + 1 < starts.size() ? starts[i + 1] : SIZE_MAX};
+  }
+  recording.parts = starts.size();
+  return commands;
+}
+
+void Context::submit(Recording& recording) {
+  submission_ = device_.submit(recording.commands);
+  for (size_t i = 0; i < recording.parts; ++i) submission_ = device_.submit(recording.more[i]);
 }
 
 void Context::check_recording(const Recording& recording) const {

@@ -64,6 +64,9 @@ class Context {
   struct Recording {
     ShapePlan plan;
     VkCommandBuffer commands = VK_NULL_HANDLE;
+    /// Long engines: `parts` of these are submitted after `commands` (submissions.h).
+    std::vector<VkCommandBuffer> more;
+    size_t parts = 0;
     std::vector<uint64_t> addresses;  ///< of each EngineSpec::buffers
     std::vector<uint64_t> bound;      ///< inputs, then outputs, as recorded
     uint64_t weights_id = 0, arena_generation = 0, debug_generation = 0, last_used = 0;
@@ -90,6 +93,10 @@ class Context {
   uint64_t bounce(size_t slot, const HostTensor& tensor);
   void record(Recording& recording, const WeightSet& weights, bool external_overlap,
               CudaLink* link);
+  /// Records the dispatches from `recording.commands` on; returns what the last are recorded into.
+  VkCommandBuffer record_parts(Recording& recording, bool cut);
+  /// Submits a recording of a call on host tensors.
+  void submit(Recording& recording);
   /// Resolves CUDA's addresses into `bound_` and copies to `staging_` the inputs that cannot be
   /// shared.
   void bind_cuda(std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,

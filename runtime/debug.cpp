@@ -16,6 +16,8 @@ DebugModes modes_from_environment() {
   modes.check_hazards = env_flag("TORCH_VULKAN_CHECK_HAZARDS");
   const std::string removed = env("TORCH_VULKAN_REMOVE_BARRIER");
   if (!removed.empty()) modes.remove_barrier = std::strtoll(removed.c_str(), nullptr, 10);
+  const std::string submit_us = env("TORCH_VULKAN_SUBMIT_US");
+  if (!submit_us.empty()) modes.submit_us = std::strtoll(submit_us.c_str(), nullptr, 10);
   return modes;
 }
 

@@ -14,6 +14,8 @@ struct DebugModes {
   bool full_barriers = false;  ///< a barrier before every dispatch (TORCH_VULKAN_FULL_BARRIERS)
   bool check_hazards = false;  ///< recompute hazards of each recording (TORCH_VULKAN_CHECK_HAZARDS)
   int64_t remove_barrier = -1;  ///< leave out the k-th barrier (TORCH_VULKAN_REMOVE_BARRIER)
+  /// most microseconds predicted for one submission, -1: the device's (TORCH_VULKAN_SUBMIT_US)
+  int64_t submit_us = -1;
   bool operator==(const DebugModes&) const = default;
 };
 

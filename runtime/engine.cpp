@@ -185,6 +185,13 @@ std::vector<std::string> EngineImpl::faults_of_last_recording() const {
                       last->plan.program});
 }
 
+size_t EngineImpl::submissions_of_last_recording() const {
+  const std::lock_guard lock(mutex_);
+  const Context::Recording* last = idle_.empty() ? nullptr : idle_.back()->last();
+  if (!last) throw Error(ErrorKind::kInternal, "[engine] nothing was recorded yet");
+  return last->parts + 1;
+}
+
 int64_t EngineImpl::barriers(std::span<const int64_t> symbols) const {
   return plan_shape(parts_, symbols).program.barriers;
 }

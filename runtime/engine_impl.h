@@ -48,6 +48,8 @@ class EngineImpl final : public Engine {
   EngineStats stats() const;
   /// The faults that the hazard check finds in the recording of the last run.
   std::vector<std::string> faults_of_last_recording() const;
+  /// Submissions that the recording of the last run is handed over in.
+  size_t submissions_of_last_recording() const;
   /// Barriers that the encoder places for these symbols.
   int64_t barriers(std::span<const int64_t> symbols) const;
 

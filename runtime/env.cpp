@@ -24,6 +24,7 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_FULL_BARRIERS", "1: a barrier before every dispatch (debugging)"},
     {"TORCH_VULKAN_CHECK_HAZARDS", "1: recompute the hazards of each recording (debugging)"},
     {"TORCH_VULKAN_REMOVE_BARRIER", "number of a barrier to leave out (tests of the hazard check)"},
+    {"TORCH_VULKAN_SUBMIT_US", "predicted microseconds at which work is cut into submissions; 0: never"},
     {"TORCH_VULKAN_LOSE_DEVICE", "number of the submission that loses the device (tests of recovery)"},
     {"TORCH_VULKAN_SYSTEM_CACHE",
      "a read-only directory with engines shipped in an image; default /usr/share/torch_vulkan/cache"},

@@ -1,5 +1,6 @@
 #include "runtime/recorder.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tv {
@@ -20,7 +21,8 @@ int64_t param_block_bytes(const EncodedProgram& program) {
 
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
                        const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks,
-                       VkQueryPool timestamps) {
+                       VkQueryPool timestamps,
+                       DispatchRange range) {
   const DeviceApi& api = device.api();
   VkPipeline bound = VK_NULL_HANDLE;
   if (param_blocks && param_blocks.host()) {
@@ -33,7 +35,9 @@ void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedPr
     api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, timestamps, query++);
   };
   write_timestamp();
-  for (const EncodedDispatch& d : program.dispatches) {
+  const size_t end = std::min(range.end, program.dispatches.size());
+  for (size_t i = range.first; i < end; ++i) {
+    const EncodedDispatch& d = program.dispatches[i];
     if (d.barrier_before) record_barrier(device, commands, kShaderWrites, kShaderAccess);
     const VkPipeline pipeline = pipelines[d.pipeline].get();
     if (pipeline != bound) {

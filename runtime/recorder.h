@@ -15,12 +15,18 @@ void patch_addresses(EncodedProgram& program, std::span<const uint64_t> buffer_a
 /// Bytes of memory that the parameter blocks of `program` take.
 int64_t param_block_bytes(const EncodedProgram& program);
 
+/// Part of EncodedProgram::dispatches.
+struct DispatchRange {
+  size_t first = 0, end = SIZE_MAX;
+};
+
 /// Records the dispatches and their barriers into `commands`, which is being recorded.
 /// `param_blocks` (host-visible, param_block_bytes large) receives the parameter blocks.
 /// Writes a timestamp into `timestamps`, where given, before the first and after each dispatch.
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
                        const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks,
-                       VkQueryPool timestamps = VK_NULL_HANDLE);
+                       VkQueryPool timestamps = VK_NULL_HANDLE,
+                       DispatchRange range = {});
 
 /// One memory barrier between pipeline stages.
 struct BarrierScope {
