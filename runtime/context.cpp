@@ -44,6 +44,7 @@ Context::Context(const EngineParts& parts)
 
 void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
                   std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
+  started_ = std::chrono::steady_clock::now();
   Recording& recording = recording_for(symbols, /*on_cuda=*/false);
   const ShapePlan& plan = recording.plan;
   const EngineSpec& spec = parts_.spec;
@@ -251,6 +252,9 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   recording.arena_generation = arena_generation_;
   recording.bound = bound_;
   ++recorded_;
+  const std::chrono::duration<double, std::micro> taken =
+      std::chrono::steady_clock::now() - started_;
+  recording_us_ += taken.count();
 }
 
 VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {

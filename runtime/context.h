@@ -1,6 +1,7 @@
 #pragma once
 // An execution context: the arena, the staging and the recordings of one call at a time.
 
+#include <chrono>
 #include <memory>
 #include <span>
 #include <vector>
@@ -78,6 +79,8 @@ class Context {
   };
   const Recording* last() const { return last_; }
   uint64_t recorded() const { return recorded_; }
+  /// Of the calls that recorded: from their start to the submission.
+  double recording_us() const { return recording_us_; }
   int64_t arena_bytes() const { return arena_.size_bytes(); }
 
  private:
@@ -124,6 +127,8 @@ class Context {
   std::vector<std::unique_ptr<Recording>> recordings_;
   Recording* last_ = nullptr;
   uint64_t clock_ = 0, recorded_ = 0;
+  double recording_us_ = 0;
+  std::chrono::steady_clock::time_point started_;  ///< of the call
   uint64_t submission_ = 0;                 ///< the last one
   std::shared_ptr<const WeightSet> using_;  ///< what that one reads
   SharedBuffer staging_;

@@ -37,6 +37,7 @@ bool output_overlaps(std::span<const CudaTensor> inputs, std::span<const CudaTen
 int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
                          std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
                          std::span<const CudaTensor> outputs, CudaLink& link) {
+  started_ = std::chrono::steady_clock::now();
   Recording& any = recording_for(symbols, /*on_cuda=*/true);
   const EngineSpec& spec = parts_.spec;
   check_tensors<CudaTensor>(spec, spec.inputs, "input", inputs, any.plan.input_bytes);

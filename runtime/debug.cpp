@@ -49,9 +49,12 @@ void set_debug_modes(const DebugModes& modes) {
 }
 
 bool loses_device() {
-  static std::atomic<int64_t> left{
-      std::strtoll(env("TORCH_VULKAN_LOSE_DEVICE").c_str(), nullptr, 10)};
-  if (left.load(std::memory_order_relaxed) <= 0) return false;
+  static const std::string when = env("TORCH_VULKAN_LOSE_DEVICE");
+  static const bool stays = when.ends_with('+');
+  static std::atomic<int64_t> left{std::strtoll(when.c_str(), nullptr, 10)};
+  const int64_t now = left.load(std::memory_order_relaxed);
+  if (now <= 0) return false;
+  if (stays && now == 1) return true;
   return left.fetch_sub(1) == 1;
 }
 

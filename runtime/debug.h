@@ -24,8 +24,8 @@ void set_debug_modes(const DebugModes& modes);
 /// Counts changes of the modes, so that a recording knows that it is stale.
 uint64_t debug_generation();
 
-/// True once: at the submission of work that TORCH_VULKAN_LOSE_DEVICE counts, from 1. The device then
-/// behaves as if its driver had reported a loss.
+/// True once: at the submission of work that TORCH_VULKAN_LOSE_DEVICE counts, from 1 ("5+": at each
+/// from the fifth on). The device then behaves as if its driver had reported a loss.
 bool loses_device();
 
 /// Messages of the Khronos validation layer, which TORCH_VULKAN_VALIDATION=1 switches on.

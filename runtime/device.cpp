@@ -358,8 +358,8 @@ void Device::check(VkResult result, const char* what) {
     mark_lost();
     throw DeviceLostError(
         prefix + profile().name +
-        " was lost (a crash, a hang or a reset of the driver); engines made for it have "
-        "to be created again");
+        " was lost (a crash, a hang or a reset of the driver): the next call of a program opens it "
+        "anew; an engine of your own has to be created again");
   }
   const std::string name = result_name(result);
   if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)

@@ -173,7 +173,10 @@ void EngineImpl::give_back(std::unique_ptr<Context> context) {
 EngineStats EngineImpl::stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
-  for (const auto& context : idle_) stats.recordings += context->recorded();
+  for (const auto& context : idle_) {
+    stats.recordings += context->recorded();
+    stats.recording_us += context->recording_us();
+  }
   return stats;
 }
 

@@ -26,6 +26,13 @@ struct DispatchTime {
   int64_t bytes = 0;  ///< of its operands
 };
 
+/// What an engine did so far.
+struct EngineStats {
+  uint64_t contexts = 0;    ///< made: the most calls that ran at one time
+  uint64_t recordings = 0;  ///< command buffers recorded: one for each new shape or new memory
+  double recording_us = 0;  ///< of the calls that recorded, from their start to the submission
+};
+
 /// CUDA memory of one dense tensor.
 struct CudaTensor {
   void* data = nullptr;
@@ -96,6 +103,9 @@ class Engine {
                                             std::span<const int64_t> symbols,
                                             std::span<const HostTensor> inputs,
                                             std::span<const HostTensor> outputs, int runs) = 0;
+
+  /// What the engine did so far.
+  virtual EngineStats stats() const = 0;
 
   /// Bytes of activation arena that `symbols` need.
   virtual int64_t arena_bytes(std::span<const int64_t> symbols) const = 0;

@@ -7,12 +7,6 @@
 
 namespace tv {
 
-/// What an engine did so far.
-struct EngineStats {
-  uint64_t contexts = 0;    ///< made: the most calls that ran at one time
-  uint64_t recordings = 0;  ///< command buffers recorded
-};
-
 class EngineImpl final : public Engine {
  public:
   EngineImpl(std::shared_ptr<Device> device, EngineSpec spec);
@@ -45,7 +39,7 @@ class EngineImpl final : public Engine {
                   CudaLink& link, void* stream);
   int64_t arena_bytes(std::span<const int64_t> symbols) const override;
 
-  EngineStats stats() const;
+  EngineStats stats() const override;
   /// The faults that the hazard check finds in the recording of the last run.
   std::vector<std::string> faults_of_last_recording() const;
   /// Submissions that the recording of the last run is handed over in.

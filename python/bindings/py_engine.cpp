@@ -134,6 +134,15 @@ void bind_engine(py::module_& m) {
           },
           "Microseconds and operand bytes of each dispatch.",
           py::call_guard<py::gil_scoped_release>())
+      .def("stats",
+           [](const Engine& engine) {
+             const EngineStats stats = engine.stats();
+             py::dict dict;
+             dict["contexts"] = stats.contexts;
+             dict["recordings"] = stats.recordings;
+             dict["recording_us"] = stats.recording_us;
+             return dict;
+           })
       .def("arena_bytes", [](const Engine& engine, const std::vector<int64_t>& symbols) {
         return engine.arena_bytes(symbols);
       });

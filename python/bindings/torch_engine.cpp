@@ -9,6 +9,7 @@
 #include "python/bindings/torch_border.h"
 #include "python/bindings/torch_cuda.h"
 #include "python/bindings/torch_profile.h"
+#include "runtime/device_lost.h"
 #include "runtime/vke_parts.h"
 
 namespace tv::torch_bindings {
@@ -79,6 +80,7 @@ at::Device result_device(const std::vector<at::Tensor>& inputs,
 }  // namespace
 
 struct TorchEngine::ShapePlan {
+  std::shared_ptr<const Parts> parts;  ///< `part` is one of them
   Part* part = nullptr;
   std::vector<std::vector<int64_t>> input_sizes;
   std::vector<int64_t> symbols;
@@ -102,17 +104,42 @@ TorchEngine::TorchEngine(at::Tensor vke, std::string device, bool immutable_weig
                     "[torch_vulkan::Engine] a one-dimensional uint8 tensor is wanted");
 }
 
+std::shared_ptr<const TorchEngine::Parts> TorchEngine::open_parts() const {
+  auto parts = std::make_shared<Parts>();
+  for (const at::Tensor& file : split(vke_)) {
+    auto engine = Engine::create(open_device(device_), from_vke(bytes_of(file)).spec);
+    parts->push_back(
+        std::make_unique<Part>(file, std::move(engine), immutable_weights_, truncate_));
+  }
+  return parts;
+}
+
+std::shared_ptr<const TorchEngine::Parts> TorchEngine::parts() {
+  // Where a kernel hangs the device, each opening would cost a watchdog's time.
+  constexpr int kMostOpenings = 3;
+  const std::lock_guard lock(mutex_);
+  if (parts_ && !is_lost(*parts_->front()->engine->device())) return parts_;
+  if (unproven_ >= kMostOpenings) {
+    throw DeviceLostError("[torch_vulkan::Engine] the device was lost " +
+                          std::to_string(kMostOpenings) +
+                          " times before a call was done and is not opened again: see the driver's "
+                          "own log, and load the program in a new process");
+  }
+  plan_.reset();
+  parts_.reset();
+  try {
+    parts_ = open_parts();
+  } catch (const DeviceLostError&) {
+    ++unproven_;
+    throw;
+  }
+  ++unproven_;
+  return parts_;
+}
+
 void TorchEngine::open() {
   try {
-    std::call_once(opened_, [this] {
-      std::vector<std::unique_ptr<Part>> parts;
-      for (const at::Tensor& file : split(vke_)) {
-        auto engine = Engine::create(open_device(device_), from_vke(bytes_of(file)).spec);
-        parts.push_back(
-            std::make_unique<Part>(file, std::move(engine), immutable_weights_, truncate_));
-      }
-      parts_ = std::move(parts);
-    });
+    parts();
   } catch (const Error& error) {
     rethrow(error);
   }
@@ -131,27 +158,35 @@ std::string TorchEngine::description() const {
 }
 
 int64_t TorchEngine::dispatches() {
-  open();
-  return static_cast<int64_t>(parts_.front()->engine->spec().dispatches.size());
+  try {
+    return static_cast<int64_t>(parts()->front()->engine->spec().dispatches.size());
+  } catch (const Error& error) {
+    rethrow(error);
+  }
 }
 
 void TorchEngine::forget_weights() {
-  for (const auto& part : parts_) part->weights.clear();
+  const std::lock_guard lock(mutex_);
+  if (!parts_) return;
+  for (const auto& part : *parts_) part->weights.clear();
 }
 
-int64_t TorchEngine::weight_sets() const {
+int64_t TorchEngine::weight_sets() {
+  const std::lock_guard lock(mutex_);
   int64_t sets = 0;
-  for (const auto& part : parts_) sets += part->weights.size();
+  if (!parts_) return sets;
+  for (const auto& part : *parts_) sets += part->weights.size();
   return sets;
 }
 
 std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
-    const std::vector<at::Tensor>& inputs) const {
+    const std::shared_ptr<const Parts>& parts, const std::vector<at::Tensor>& inputs) {
   auto plan = std::make_shared<ShapePlan>();
+  plan->parts = parts;
   for (const at::Tensor& input : inputs) plan->input_sizes.push_back(input.sizes().vec());
   double least = std::numeric_limits<double>::infinity();
   std::exception_ptr refusal;
-  for (const auto& part : parts_) {
+  for (const auto& part : *parts) {
     try {
       auto symbols = part->engine->bind_shapes(plan->input_sizes);
       const double away = distance(part->engine->spec(), symbols);
@@ -173,8 +208,8 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
 }
 
 std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
-    const std::vector<at::Tensor>& inputs) {
-  const auto& bindings = parts_.front()->engine->spec().inputs;
+    const std::shared_ptr<const Parts>& parts, const std::vector<at::Tensor>& inputs) {
+  const auto& bindings = parts->front()->engine->spec().inputs;
   if (inputs.size() != bindings.size()) {
     throw Error(ErrorKind::kUser, "[torch_vulkan::execute] number of inputs; got " +
                                       std::to_string(inputs.size()) + ", want " +
@@ -184,28 +219,28 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
     check_dtype("input", bindings[i], inputs[i], truncate_);
   }
   {
-    std::lock_guard lock(plan_mutex_);
-    if (plan_ && plan_->fits(inputs)) return plan_;
+    const std::lock_guard lock(mutex_);
+    if (plan_ && plan_->parts == parts && plan_->fits(inputs)) return plan_;
   }
-  auto plan = make_plan(inputs);
-  std::lock_guard lock(plan_mutex_);
+  auto plan = make_plan(parts, inputs);
+  const std::lock_guard lock(mutex_);
   plan_ = plan;
   return plan;
 }
 
 void TorchEngine::refit(const std::vector<at::Tensor>& weights,
                         const std::vector<int64_t>& changed) {
-  open();
   try {
+    const auto parts = this->parts();
     if (immutable_weights_) {
       throw Error(ErrorKind::kUser,
                   "[torch_vulkan::Engine] was built with immutable_weights=True and cannot be "
                   "refitted; build it without that setting");
     }
-    const auto device = shared_cuda_device(result_device({}, weights));
-    for (const auto& part : parts_) {
+    const auto device = shared_cuda_device(*parts, result_device({}, weights));
+    for (const auto& part : *parts) {
       // What no call has used yet is prepared when one does.
-      if (parts_.size() > 1 && part->weights.size() == 0) continue;
+      if (parts->size() > 1 && part->weights.size() == 0) continue;
       part->weights.refresh(*part->engine, weights, changed, device);
     }
   } catch (const Error& error) {
@@ -215,28 +250,33 @@ void TorchEngine::refit(const std::vector<at::Tensor>& weights,
 
 std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inputs,
                                              const std::vector<at::Tensor>& weights) {
-  open();
   try {
-    const auto plan = plan_for(inputs);
-    const at::Device device = result_device(inputs, weights);
-    if (const int64_t runs = profile_runs) time_layers(*plan, inputs, weights, device, runs);
-    if (device.is_cuda()) {
-      if (shared_cuda_device(device)) {
-        return on_cuda(*plan, inputs, weights, device);
-      }
-      TORCH_WARN_ONCE("torch_vulkan: ", profile(*parts_.front()->engine->device()).name,
-                      " cannot share memory with ", device.str(),
-                      ": tensors go through the host, which is slow (see torch_vulkan.cuda_report())");
-    }
-    return on_host(*plan, inputs, weights, device);
+    std::vector<at::Tensor> outputs = run(parts(), inputs, weights);
+    if (unproven_.load(std::memory_order_relaxed) != 0) unproven_ = 0;
+    return outputs;
   } catch (const Error& error) {
     rethrow(error);
   }
 }
 
-std::optional<at::Device> TorchEngine::shared_cuda_device(at::Device device) {
+std::vector<at::Tensor> TorchEngine::run(const std::shared_ptr<const Parts>& parts,
+                                         const std::vector<at::Tensor>& inputs,
+                                         const std::vector<at::Tensor>& weights) {
+  const auto plan = plan_for(parts, inputs);
+  const at::Device device = result_device(inputs, weights);
+  if (const int64_t runs = profile_runs) time_layers(*plan, inputs, weights, device, runs);
+  if (device.is_cuda()) {
+    if (shared_cuda_device(*parts, device)) return on_cuda(*plan, inputs, weights, device);
+    TORCH_WARN_ONCE("torch_vulkan: ", profile(*parts->front()->engine->device()).name,
+                    " cannot share memory with ", device.str(),
+                    ": tensors go through the host, which is slow (see torch_vulkan.cuda_report())");
+  }
+  return on_host(*plan, inputs, weights, device);
+}
+
+std::optional<at::Device> TorchEngine::shared_cuda_device(const Parts& parts, at::Device device) {
   if (!device.is_cuda()) return std::nullopt;
-  if (parts_.front()->engine->cuda_device() != device.index()) return std::nullopt;
+  if (parts.front()->engine->cuda_device() != device.index()) return std::nullopt;
   return device;
 }
 
@@ -279,7 +319,7 @@ void TorchEngine::time_layers(const ShapePlan& plan, const std::vector<at::Tenso
                               const std::vector<at::Tensor>& weights, at::Device device,
                               int64_t runs) {
   Engine& engine = *plan.part->engine;
-  const auto set = plan.part->weights.get(engine, weights, shared_cuda_device(device));
+  const auto set = plan.part->weights.get(engine, weights, shared_cuda_device(*plan.parts, device));
   std::vector<at::Tensor> held;
   std::vector<HostTensor> input_memory, output_memory;
   for (const at::Tensor& input : inputs) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/custom_class.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,7 +36,7 @@ class TorchEngine : public torch::CustomClassHolder {
   void refit(const std::vector<at::Tensor>& weights, const std::vector<int64_t>& changed);
   /// Forgets prepared weights: the next call prepares them again.
   void forget_weights();
-  int64_t weight_sets() const;
+  int64_t weight_sets();
 
   /// Kernel launches of one call.
   int64_t dispatches();
@@ -60,10 +61,20 @@ class TorchEngine : public torch::CustomClassHolder {
     std::shared_ptr<Engine> engine;
     WeightCache weights;
   };
-  std::shared_ptr<const ShapePlan> plan_for(const std::vector<at::Tensor>& inputs);
-  std::shared_ptr<const ShapePlan> make_plan(const std::vector<at::Tensor>& inputs) const;
+  using Parts = std::vector<std::unique_ptr<Part>>;
+  /// The parts, opened at the first call and again where their device was lost since. Throws
+  /// DeviceLostError where that did not help.
+  std::shared_ptr<const Parts> parts();
+  std::shared_ptr<const Parts> open_parts() const;
+  std::vector<at::Tensor> run(const std::shared_ptr<const Parts>& parts,
+                              const std::vector<at::Tensor>& inputs,
+                              const std::vector<at::Tensor>& weights);
+  std::shared_ptr<const ShapePlan> plan_for(const std::shared_ptr<const Parts>& parts,
+                                            const std::vector<at::Tensor>& inputs);
+  static std::shared_ptr<const ShapePlan> make_plan(const std::shared_ptr<const Parts>& parts,
+                                                    const std::vector<at::Tensor>& inputs);
   /// `device` where it is CUDA's and the engine's own GPU.
-  std::optional<at::Device> shared_cuda_device(at::Device device);
+  static std::optional<at::Device> shared_cuda_device(const Parts& parts, at::Device device);
   /// Runs layer by layer and hands the times to whoever listens (torch_profile.h).
   void time_layers(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
                    const std::vector<at::Tensor>& weights, at::Device device, int64_t runs);
@@ -76,10 +87,10 @@ class TorchEngine : public torch::CustomClassHolder {
   at::Tensor vke_;
   std::string device_;
   bool immutable_weights_, truncate_;
-  std::once_flag opened_;
-  std::vector<std::unique_ptr<Part>> parts_;
-  std::mutex plan_mutex_;
+  std::mutex mutex_;  ///< of what follows
+  std::shared_ptr<const Parts> parts_;
   std::shared_ptr<const ShapePlan> plan_;  ///< of the last call
+  std::atomic<int> unproven_ = 0;          ///< times that it was opened since a call worked
 };
 
 }  // namespace tv::torch_bindings

@@ -1,0 +1,210 @@
+"""Checks of settings one by one: what each takes, and what other backends call it."""
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+LOW_PRECISIONS = (torch.float16, torch.bfloat16)
+
+
+def _wrong(name: str, value: Any, want: str) -> ValueError:
+    return ValueError(f"setting {name}: got {value!r}, want {want}")
+
+
+def _boolean(name, value):
+    if isinstance(value, bool):
+        return value
+    raise _wrong(name, value, "True or False")
+
+
+def _optional_boolean(name, value):
+    return None if value is None else _boolean(name, value)
+
+
+def _integer(low: int, high: int | None, unit: str = "") -> Callable[[str, Any], int]:
+    def check(name, value):
+        in_range = isinstance(value, int) and not isinstance(value, bool) and value >= low and (
+            high is None or value <= high)
+        if in_range:
+            return value
+        upper = "up" if high is None else f"to {high}"
+        raise _wrong(name, value, f"an integer from {low} {upper}{unit}")
+    return check
+
+
+def _device(name, value):
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise _wrong(name, value, "an index into tv.devices(), part of a name, a UUID, or None")
+
+
+def _block_size(name, value):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and value >= 1 and (math.isinf(value) or value == int(value)):
+        return value
+    raise _wrong(name, value, "an integer from 1 up, or math.inf to build nothing")
+
+
+def _operator_name(name, item) -> str:
+    if isinstance(item, torch._ops.OpOverload):
+        schema = item._schema
+        return schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+    if isinstance(item, torch._ops.OpOverloadPacket):
+        return item._qualified_op_name
+    if isinstance(item, str) and item:
+        text = item.removeprefix("torch.ops.").replace("::", ".").removesuffix(".default")
+        parts = text.split(".")
+        if len(parts) == 1:
+            return f"aten::{parts[0]}"
+        return f"{parts[0]}::{'.'.join(parts[1:])}"
+    raise _wrong(name, item, "operators: torch.ops.aten.relu, torch.ops.aten.add.Tensor, "
+                             "'aten::relu' or 'aten.add.Tensor'")
+
+
+def _operators(name, value):
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise _wrong(name, value, "a collection of operators, e.g. ('aten::relu',)")
+    return tuple(sorted({_operator_name(name, item) for item in value}))
+
+
+def _patterns(name, value):
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise _wrong(name, value, "a collection of regular expressions, e.g. ('layer4',)")
+    patterns = tuple(value)
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except (re.error, TypeError) as error:
+            raise _wrong(name, pattern, f"a regular expression ({error})") from None
+    return patterns
+
+
+def _precisions(name, value):
+    if value is None:
+        return None
+    want = "a set of torch.float32, torch.float16 and torch.bfloat16"
+    if isinstance(value, (str, torch.dtype)) or not hasattr(value, "__iter__"):
+        raise _wrong(name, value, want)
+    dtypes = frozenset(value)
+    if torch.int8 in dtypes or "int8" in dtypes:
+        raise _wrong(name, value, f"{want}; int8 needs a calibrated or quantised model, and "
+                                  "quantised operators have no kernels yet")
+    if not dtypes or not dtypes <= {torch.float32, *LOW_PRECISIONS}:
+        raise _wrong(name, value, want)
+    return dtypes
+
+
+def _low_precision(name, value):
+    if value is None or value in LOW_PRECISIONS:
+        return value
+    raise _wrong(name, value, "torch.float16, torch.bfloat16 or None")
+
+
+def _path(name, value):
+    if value is None:
+        return None
+    if isinstance(value, (str, os.PathLike)) and str(value):
+        return str(Path(value).expanduser())
+    raise _wrong(name, value, "a path or None")
+
+
+def _flag_or_path(name, value):
+    return value if isinstance(value, bool) else _path(name, value) or False
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "device": _device,
+    "min_block_size": _block_size,
+    "torch_executed_ops": _operators,
+    "require_full_compilation": _boolean,
+    "pass_through_build_failures": _boolean,
+    "truncate_long_and_double": _boolean,
+    "enabled_precisions": _precisions,
+    "enable_autocast": _boolean,
+    "autocast_low_precision_type": _low_precision,
+    "autocast_excluded_nodes": _patterns,
+    "autocast_excluded_ops": _operators,
+    "use_explicit_typing": _boolean,
+    "use_python_runtime": _optional_boolean,
+    "use_fp32_acc": _boolean,
+    "disable_tf32": _boolean,
+    "optimization_level": _integer(0, 5),
+    "workspace_size": _integer(0, None, " (bytes; 0: no limit)"),
+    "cache_built_engines": _boolean,
+    "reuse_cached_engines": _boolean,
+    "engine_cache_dir": _path,
+    "engine_cache_size": _integer(1, None, " (bytes)"),
+    "timing_cache_path": _path,
+    "immutable_weights": _boolean,
+    "dryrun": _flag_or_path,
+    "debug": _flag_or_path,
+    "progress": _optional_boolean,
+}
+
+# Names that other backends use → what to use here.
+_FOREIGN = {
+    # Torch-TensorRT
+    "precision": "enabled_precisions",
+    "max_aux_streams": "nothing: engines use one queue",
+    "num_avg_timing_iters": "optimization_level",
+    "enable_experimental_decompositions": "nothing: the decompositions follow from what is "
+                                          "supported",
+    "make_refittable": "nothing: engines are always refittable (immutable_weights=True undoes it)",
+    "immutable_weights_engine": "immutable_weights",
+    "version_compatible": "nothing: engines check the device they run on",
+    "hardware_compatible": "nothing: engines check the device they run on",
+    "timing_cache_path_prefix": "timing_cache_path",
+    "lazy_engine_init": "nothing: engines are opened when they are built or first called",
+    "use_fast_partitioner": "nothing: there is one partitioner",
+    "enable_weight_streaming": "workspace_size",
+    "enable_cross_compile_for_windows": "nothing: a .vke file does not depend on the system",
+    "dla_sram_size": "nothing: there is no DLA",
+    "sparse_weights": "nothing: sparsity is not used",
+    "refit_identical_engine_weights": "nothing: weights are passed at each call",
+    "strip_engine_weights": "nothing: engines hold no weights",
+    "assume_dynamic_shape_support": "nothing: every operator takes dynamic shapes",
+    "opset_version": "nothing: graphs do not pass through ONNX",
+    "enable_tf32": "disable_tf32=False",
+    "engine_capability": "nothing",
+    "custom_engine_cache": "engine_cache_dir",
+    # inductor
+    "max_autotune": "optimization_level=5",
+    "epilogue_fusion": "nothing: epilogues are always fused",
+    "triton.cudagraphs": "nothing: an engine call is one recorded submission",
+    "shape_padding": "nothing",
+    "fallback_random": "nothing: random numbers are always PyTorch's",
+    "freezing": "immutable_weights",
+    "trace.enabled": "debug",
+    "trace.graph_diagram": "debug",
+    "force_disable_caches": "cache_built_engines=False, reuse_cached_engines=False",
+    # OpenVINO and ONNX Runtime
+    "cache_dir": "engine_cache_dir",
+    "model_caching": "cache_built_engines",
+    "aot_autograd": "nothing: it is always used",
+    "config": "the settings themselves",
+    "device_id": "device",
+    "providers": "device",
+    "enable_profiling": "tv.profile",
+    "dynamic": "torch.compile(dynamic=…)",
+    "mode": "optimization_level",
+}
+
+
+def checked(name: str, value: Any) -> Any:
+    """The value as Settings holds it. Raises ValueError, saying what is allowed."""
+    if name in CHECKS:
+        return CHECKS[name](name, value)
+    known = ", ".join(sorted(CHECKS))
+    if name in _FOREIGN:
+        raise ValueError(f"unknown setting {name!r}, another backend's; here: {_FOREIGN[name]}")
+    near = difflib.get_close_matches(str(name), CHECKS, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"unknown setting {name!r}{hint} Allowed: {known}")
