@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "converters/index_placement.h"
+#include "converters/scalar_dims.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -10,18 +11,17 @@ namespace {
 
 void gather(const NodeContext& c, Builder& b) {
   const Source x = source_of(c, b, "self");
-  const Shape& out = c.output().shape;
-  const auto rank = static_cast<int64_t>(out.size());
-  const int64_t dim = rank == 0 ? 0 : c.wrap(c.node.integer("dim"), rank);
-  Walk others{.sizes = out, .targets = {{"x", x.strides}}};
-  if (rank > 0) others.targets[0].second[dim] = Expr(0);
+  const Shape sizes = with_a_dim(x.shape), strides = strides_with_a_dim(x.strides);
+  const Shape out = with_a_dim(c.output().shape);
+  const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(out.size()));
+  Walk others{.sizes = out, .targets = {{"x", strides}}};
+  others.targets[0].second.at(dim) = Expr(0);
   others.collapse();
   Step step{.kernel = "gather",
             .operands = {src("x", x.value), src("index", c.node.input("index")),
                          dst("y", c.node.outputs[0])},
             .params = {param("elements", product(out)),
-                       param("size", rank == 0 ? Expr(1) : x.shape.at(dim)),
-                       param("size_stride", rank == 0 ? Expr(1) : x.strides.at(dim))}};
+                       param("size", sizes.at(dim)), param("size_stride", strides.at(dim))}};
   others.add_to(step, "others");
   emit_flat(b, std::move(step), product(out));
 }

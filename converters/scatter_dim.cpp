@@ -1,6 +1,7 @@
 // scatter and scatter_add along one dimension. Each element of the result looks through the indices
 // that could name it, so the order is fixed; long dimensions of indices stay native.
 
+#include "converters/scalar_dims.h"
 #include "converters/steps.h"
 
 namespace tv {
@@ -9,24 +10,24 @@ namespace {
 constexpr int64_t kMostIndices = 4096;
 
 void convert(const NodeContext& c, Builder& b, bool add) {
-  const Shape& out = c.output().shape;
+  const Shape out = with_a_dim(c.output().shape);
   const auto rank = static_cast<int64_t>(out.size());
-  const int64_t dim = rank == 0 ? 0 : c.wrap(c.node.integer("dim"), rank);
+  const int64_t dim = c.wrap(c.node.integer("dim"), rank);
   const bool has_source = c.node.find("src") != nullptr;
   const ValueId index = c.node.input("index");
-  const Shape& reach = c.shape("index");
-  const Shape index_strides = b.strides_of(index);
-  const Shape source_strides =
-      has_source ? b.strides_of(c.node.input("src")) : Shape(rank, Expr(0));
+  const Shape reach = with_a_dim(c.shape("index"));
+  const Shape index_strides = strides_with_a_dim(b.strides_of(index));
+  const Shape source_strides = has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")))
+                                          : Shape(rank, Expr(0));
 
   Step step{.kernel = "scatter_dim",
             .defines = {{"ADD", add ? "1" : "0"}, {"VALUE", has_source ? "0" : "1"}},
             .operands = {src("x", c.node.input("self")), src("index", index),
                          dst("y", c.node.outputs[0])},
             .params = {param("elements", product(out)),
-                       param("depth", rank == 0 ? Expr(1) : reach.at(dim)),
-                       param("index_step", rank == 0 ? Expr(0) : index_strides.at(dim)),
-                       param("source_step", rank == 0 ? Expr(0) : source_strides.at(dim))}};
+                       param("depth", reach.at(dim)),
+                       param("index_step", index_strides.at(dim)),
+                       param("source_step", source_strides.at(dim))}};
   if (has_source) {
     step.operands.push_back(src("src", c.node.input("src")));
   } else {
@@ -35,18 +36,18 @@ void convert(const NodeContext& c, Builder& b, bool add) {
   std::string axes;
   for (int64_t d = rank; d-- > 0;) {
     const std::string n = std::to_string(d);
-    step.params.push_back(param("out_n" + n, out[d]));
+    step.params.push_back(param("out_n" + n, out.at(d)));
     if (d == dim) {
       axes += "DIM(out_n" + n + ") ";
       continue;
     }
-    step.params.push_back(param("index_n" + n, reach[d]));
-    step.params.push_back(param("index_s" + n, index_strides[d]));
-    step.params.push_back(param("source_s" + n, source_strides[d]));
+    step.params.push_back(param("index_n" + n, reach.at(d)));
+    step.params.push_back(param("index_s" + n, index_strides.at(d)));
+    step.params.push_back(param("source_s" + n, source_strides.at(d)));
     axes += "AXIS(out_n" + n + ", index_n" + n + ", index_s" + n + ", source_s" + n + ") ";
   }
   step.defines.emplace_back("SCATTER_AXES", axes);
-  step.iterations = rank == 0 ? Expr(1) : reach.at(dim);
+  step.iterations = reach.at(dim);
   emit_flat(b, std::move(step), product(out));
 }
 

@@ -96,12 +96,10 @@ std::string vector_raw_accessors(const KernelOperand& x, const std::string& at_f
   return text;
 }
 
+/// A program's inputs, each with a comma behind it: one of constants has none.
 std::string parameter_list(const KernelOperand& x, const KernelRequest& request, const char* suffix) {
   std::string list;
-  for (uint32_t k : x.program_inputs) {
-    if (!list.empty()) list += ", ";
-    list += request.operands.at(k).name + suffix;
-  }
+  for (uint32_t k : x.program_inputs) list += request.operands.at(k).name + suffix + ", ";
   return list;
 }
 
@@ -109,7 +107,7 @@ std::string parameter_list(const KernelOperand& x, const KernelRequest& request,
 std::string head_loads(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
   std::string text = n + "_T " + n + "_load(uint i) { " + n + "_T r; " + n + "_head(" +
-                     parameter_list(x, request, "_load(i)") + ", r); return r; }\n";
+                     parameter_list(x, request, "_load(i)") + "r); return r; }\n";
   text += n + "_V " + n + "_load4(uint i) {\n";
   std::string lanes[4];
   for (size_t k = 0; k < x.program_inputs.size(); ++k) {
@@ -187,8 +185,8 @@ std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
   const std::string vector = vector_type(x.dtype);
   text += "#define " + n + "_R " + type + "\n#define " + n + "_RV " + vector + "\n#define " + n +
           "_put " + n + "_store_result\n#define " + n + "_put4 " + n + "_store4_result\n";
-  text += type + " " + n + "_value(uint i, " + n + "_T v) { " + type + " r; " + n + "_tail(v" +
-          (inputs.empty() ? "" : ", " + inputs) + ", r); return r; }\n";
+  text += type + " " + n + "_value(uint i, " + n + "_T v) { " + type + " r; " + n + "_tail(v, " +
+          inputs + "r); return r; }\n";
   text += "void " + n + "_store(uint i, " + n + "_T v) { " + n + "_put(i, " + n + "_value(i, v)); }\n";
   text += vector + " " + n + "_value4(uint i, " + n + "_V v) {\n";
   std::string lanes[4];
@@ -277,7 +275,7 @@ std::string lane_load(const KernelOperand& x, const Expr& lane_row) {
 /// As lane_load, through the head.
 std::string lane_head(const KernelOperand& x, const KernelRequest& request) {
   return x.name + "_T " + x.name + "_lane(uint i) { " + x.name + "_T r; " + x.name + "_head(" +
-         parameter_list(x, request, "_lane(i)") + ", r); return r; }\n";
+         parameter_list(x, request, "_lane(i)") + "r); return r; }\n";
 }
 
 /// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail.

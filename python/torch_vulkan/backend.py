@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from . import compat, compilations, cuda_memory, device_list, engine_call, report
 from ._native import C
 from .compilations import Compilation
-from .fx_nodes import op_name
+from .fx_nodes import has_effect, op_name
 from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
 from .splitting import split
@@ -206,7 +206,8 @@ def _whole_graph(module: fx.GraphModule):
         elif node.op == "call_module":
             call = node
         elif node.op == "call_function" and not (
-                node.target is operator.getitem and node.args[0] is call) and node.users:
+                node.target is operator.getitem and node.args[0] is call) and (
+                    node.users or has_effect(node)):
             return None
     target = getattr(module, call.target)
     results = []

@@ -64,10 +64,10 @@ def has_effect(node: fx.Node) -> bool:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return node.op == "call_function" and not is_getitem(node) and not is_size_arithmetic(node)
-    return _draws_random_numbers(node) or target._schema.is_mutable or not target._schema.returns
+    return draws_random_numbers(node) or target._schema.is_mutable or not target._schema.returns
 
 
-def _draws_random_numbers(node: fx.Node) -> bool:
+def draws_random_numbers(node: fx.Node) -> bool:
     """By the operator's tag, but attention draws only where it has a dropout."""
     if torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False

@@ -11,6 +11,7 @@ from . import compat
 from ._native import C
 from .fx_nodes import (
     attribute,
+    draws_random_numbers,
     flat,
     has_effect,
     is_getitem,
@@ -272,7 +273,8 @@ class Importer:
         if not isinstance(node.target, torch._ops.OpOverload):
             return "not an ATen operator"
         if has_effect(node):
-            return "it draws random numbers or has a side effect"
+            return ("it draws random numbers" if draws_random_numbers(node)
+                    else "it has a side effect")
         # By the name in the captured graph: a number for a tensor changes the overload.
         for name in self._stays:
             if f"{op_name(node.target)}.".startswith(f"{name}."):

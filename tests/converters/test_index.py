@@ -34,6 +34,16 @@ def test_gather(dim):
           indices(*shape, size=size))
 
 
+def test_scalars_and_lists_of_one():
+    one, scalar = torch.zeros(1, dtype=torch.int64), torch.tensor(0)
+    check(lambda x, s, i, j: (x.gather(0, i), x.gather(0, j), s.gather(0, i), s.gather(0, j),
+                              s.index_select(0, i), x.index_select(0, j)),
+          tensor(5), tensor(), one, scalar)
+    check(lambda x, s, i, j: (x.scatter(0, j, s), s.scatter(0, i, x[:1]), s.scatter(0, j, s * 2),
+                              x.scatter_add(0, i, s), x.scatter(0, j, 2.5)),
+          tensor(5), tensor(), one, scalar)
+
+
 def test_advanced_indexing():
     def function(x, i, j):
         return (x[i], x[:, i], x[i, j], x[:, i, j], x[i, :, j], x[i[:, None], j], x[-1 - i], x[i,

@@ -1,0 +1,140 @@
+#!/usr/bin/env python
+"""Writes docs/operators.md from the registry and the results of tests/opinfo/run.py:
+`PYTHONPATH=python python scripts/operators_page.py RESULTS_DIR`."""
+
+import collections
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "opinfo"))
+
+from opinfo_results import Results, by_entry, verdict
+from opinfo_samples import DTYPES, ENTRIES
+
+import torch_vulkan as tv
+
+HEAD = """# Operators
+
+Written by `scripts/operators_page.py` from the registry and from runs of torch's own op_db
+(`tests/opinfo/run.py`) with `min_block_size=1`, each sample compared with eager: torch.testing's
+defaults with the entry's own overrides; 16-bit results are at most twice as far from float64 as
+eager's.
+
+- *in an engine*: every node that computes something runs in an engine.
+- *native*: PyTorch runs at least one of them, for the reason given.
+- *wrong*: other results than eager's, or an error.
+- Samples without compute nodes (views, shapes) are left out, and so are those that eager refuses.
+"""
+
+
+def table(header, rows) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(map(str, row)) + " |" for row in rows)])
+
+
+def counts(results: dict) -> str:
+    """The three counts for each dtype."""
+    kinds = collections.defaultdict(collections.Counter)
+    for sample, outcome in results.items():
+        _, dtype, *rest = sample.split("/")
+        kinds[dtype + (" gradients" if rest[0] == "grad" else "")][outcome["kind"]] += 1
+    order = [str(d).removeprefix("torch.") for d in DTYPES]
+    rows = []
+    for name in [*order, *(f"{d} gradients" for d in order)]:
+        k = kinds.get(name)
+        if k:
+            rows.append((name, k["engine"], k["native"], k["wrong"] + k["crash"]))
+    rows.append(("all", *(sum(row[i] for row in rows) for i in (1, 2, 3))))
+    return table(("samples of", "in an engine", "native", "wrong"), rows)
+
+
+def family(entry: str) -> str:
+    """The part of torch that an entry belongs to."""
+    for prefix in ("linalg", "nn_functional", "fft", "special", "masked", "signal", "ops_nvprims"):
+        if entry.startswith(prefix + "_"):
+            return prefix.replace("nn_functional", "nn.functional")
+    op = ENTRIES[entry]
+    kinds = {"UnaryUfuncInfo": "unary", "BinaryUfuncInfo": "binary", "ReductionOpInfo": "reductions",
+             "ForeachFuncInfo": "foreach", "ShapeFuncInfo": "shapes"}
+    return kinds.get(type(op).__name__, "other")
+
+
+def reason(outcomes: list[dict]) -> str:
+    """The reasons of an entry, each once."""
+    found = {}
+    for outcome in outcomes:
+        if outcome["kind"] == "native":
+            for op, why in (outcome.get("native") or {}).items():
+                short = why.split("': ")[-1].replace("|", "/")
+                found[f"{op}: {short}" if op not in short else short] = None
+    return "; ".join(list(found)[:2])[:220]
+
+
+def families(entries: dict) -> str:
+    """A table per family: how many entries are whole, and why the others are not."""
+    groups = collections.defaultdict(list)
+    for entry, outcomes in sorted(entries.items()):
+        groups[family(entry)].append((entry, verdict(outcomes), outcomes))
+    parts = []
+    for name in sorted(groups, key=lambda n: (n == "linalg", n)):
+        members = groups[name]
+        whole = [entry for entry, v, _ in members if v == "engine"]
+        rest = [(f"`{entry}`", f"{sum(o['kind'] == 'engine' for o in outs)} of "
+                 f"{sum(o['kind'] not in ('free', 'skipped') for o in outs)}",
+                 "WRONG" if v == "wrong" else reason(outs))
+                for entry, v, outs in members if v in ("native", "wrong")]
+        parts.append(f"### {name}\n\nWhole: {', '.join(f'`{e}`' for e in whole) or 'none'}.")
+        if rest:
+            parts.append(table(("entry", "in engines", "why not"), rest))
+    return "\n\n".join(parts)
+
+
+def summary(entries: dict) -> str:
+    verdicts = {entry: verdict(outcomes) for entry, outcomes in entries.items()}
+
+    def share(names):
+        of = [v for e, v in verdicts.items() if names(e) and v in ("engine", "native", "wrong")]
+        whole = sum(v == "engine" for v in of)
+        return f"{whole} of {len(of)}" + (f" ({100 * whole / len(of):.1f} %)" if of else "")
+
+    def named(kind):
+        return ", ".join(f"`{e}`" for e, v in sorted(verdicts.items()) if v == kind)
+
+    return "\n\n".join((
+        f"Entries of op_db at float32 that compute something, neither draw random numbers nor have "
+        f"sizes that depend on data, with all their samples in engines: **{share(lambda e: True)}**; "
+        f"linalg alone {share(lambda e: family(e) == 'linalg')}, the others "
+        f"{share(lambda e: family(e) != 'linalg')}.",
+        f"Drawing random numbers is PyTorch's: {named('random')}.",
+        f"Sizes or paths that depend on data are PyTorch's: {named('data')}."))
+
+
+def registry() -> str:
+    groups = collections.defaultdict(list)
+    for info in tv.supported_ops():
+        groups[info["kind"]].append(info)
+    titles = {"pointwise": "Pointwise: fused into chains", "kernel": "Kernels of their own",
+              "expand": "Made of other operators", "view": "Views: no kernel where consumers can "
+              "read through strides"}
+    parts = []
+    for kind, title in titles.items():
+        infos = [i for i in groups[kind] if not i["op"].startswith("tv::")]
+        names = ", ".join(f"`{i['op'].removeprefix('aten::')}`" for i in infos)
+        notes = [f"- `{i['op'].removeprefix('aten::')}`: {i['notes']}" for i in infos if i["notes"]]
+        parts.append(f"### {title} ({len(infos)})\n\n{names}" + "".join(
+            ["\n\n", "\n".join(notes)] if notes else []))
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    results = Results(Path(sys.argv[1])).read()
+    entries = by_entry(results)
+    page = "\n\n".join((HEAD.strip(), "## Counts", counts(results), summary(entries),
+                        "## Entries of op_db at float32", families(entries),
+                        "## The registry", registry()))
+    (ROOT / "docs" / "operators.md").write_text(page + "\n")
+
+
+if __name__ == "__main__":
+    main()

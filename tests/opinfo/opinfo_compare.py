@@ -1,0 +1,69 @@
+"""What counts as equal to eager: torch.testing's defaults, widened by what the entry's own tests
+allow. Results outside of that, 16-bit ones and sums of many terms above all, are compared with
+float64: their error is at most twice eager's."""
+
+import torch
+from torch.testing._internal.common_device_type import precisionOverride, toleranceOverride
+
+_SUITES = {None, "TestCommon", "TestUnaryUfuncs", "TestBinaryUfuncs", "TestReductions",
+           "TestDecomp", "TestInductorOpInfo"}
+
+
+def tolerances(op, dtype: torch.dtype) -> tuple[float, float]:
+    """(rtol, atol) for results of `dtype` of an entry."""
+    rtol, atol = tolerances_of_type(dtype)
+    for info in op.decorators:
+        if getattr(info, "cls_name", None) not in _SUITES or (
+                getattr(info, "device_type", None) not in (None, "cpu")):
+            continue
+        for override in getattr(info, "decorators", [info]):
+            if isinstance(override, toleranceOverride) and dtype in override.d:
+                atol = max(atol, override.d[dtype].atol)
+                rtol = max(rtol, override.d[dtype].rtol)
+            elif isinstance(override, precisionOverride) and dtype in override.d:
+                atol = max(atol, override.d[dtype])
+    return rtol, atol
+
+
+def difference(op, actual, expected, exact, values=True) -> str:
+    """Why results differ from eager's, or "". `exact()`: those of float64, or None; `values`:
+    whether values count, or shapes and dtypes alone."""
+    if len(actual) != len(expected):
+        return f"{len(actual)} results for {len(expected)}"
+    for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        if (a.dtype, a.shape) != (e.dtype, e.shape):
+            return f"result {i}: {a.dtype} {tuple(a.shape)} for {e.dtype} {tuple(e.shape)}"
+        if not values:
+            continue
+        rtol, atol = tolerances(op, e.dtype)
+        try:
+            torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
+        except AssertionError as error:
+            reference = exact()
+            if reference is None or not _as_good(a, e, reference[i]):
+                return f"result {i}: " + " ".join(str(error).split())
+    return ""
+
+
+def _as_good(actual, expected, reference) -> bool:
+    """Whether results are at most twice as far from the reference as eager's are anywhere, or one
+    unit in the last place."""
+    if not actual.is_floating_point() or (
+            reference.dtype != torch.float64 or reference.shape != actual.shape):
+        return False
+    rounded = reference.to(actual.dtype)
+    if torch.allclose(actual, rounded, *tolerances_of_type(actual.dtype), equal_nan=True):
+        return True  # eager may pass the type's range on the way
+    usable = reference.isfinite() & actual.isfinite() & expected.isfinite()
+    others = actual[~usable]
+    same = (others == expected[~usable]) | (others == rounded[~usable])
+    both_nan = others.isnan() & (expected[~usable].isnan() | rounded[~usable].isnan())
+    a, e, r = (t[usable].double() for t in (actual, expected, reference))
+    unit = torch.finfo(actual.dtype).eps * r.abs().clamp(min=torch.finfo(actual.dtype).tiny)
+    bound = 2 * (e - r).abs().max() if r.numel() else torch.tensor(0.0)
+    return bool((same | both_nan).all() and ((a - r).abs() <= torch.maximum(unit, bound)).all())
+
+
+def tolerances_of_type(dtype: torch.dtype) -> tuple[float, float]:
+    """torch.testing's (rtol, atol)."""
+    return torch.testing._comparison.default_tolerances(dtype)

@@ -1,0 +1,183 @@
+"""One sample through the importer, the compiler and the device, without Dynamo."""
+
+import copy
+import functools
+import time
+import warnings
+from dataclasses import asdict, dataclass
+
+import torch
+from opinfo_compare import difference
+from opinfo_samples import ENTRIES, UNINITIALISED, Pair
+from torch._functorch.aot_autograd import aot_function
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+from torch_vulkan import backend, compilations
+from torch_vulkan.settings import Settings
+
+OPTIONS = {"min_block_size": 1, "pass_through_build_failures": True, "optimization_level": 0,
+           "cache_built_engines": False, "reuse_cached_engines": False}
+
+# Raised while a sample is captured whose sizes or whose path depend on data.
+_ON_DATA = ("DataDependentOutputException", "DynamicOutputShapeException",
+            "GuardOnDataDependentSymNode")
+
+
+@dataclass
+class Outcome:
+    """What became of a sample.
+
+    Attributes:
+        kind: "engine" (all compute nodes), "native" (some not), "free" (no compute nodes), "wrong",
+            "crash" (an error of ours), "skipped" (eager or the capture refuses the sample).
+        reason: why, where that is not "engine".
+        native: operator → reason of each node that PyTorch ran.
+    """
+
+    kind: str
+    reason: str = ""
+    native: dict | None = None
+    compute_nodes: int = 0
+    ms: float = 0
+
+    def record(self) -> dict:
+        """As JSON-able data, without what is empty."""
+        return {k: v for k, v in asdict(self).items() if v}
+
+
+class _Sample:
+    """A function of tensors alone."""
+
+    def __init__(self, pair: Pair, sample):
+        self.op = ENTRIES[pair.entry]
+        leaves, self._spec = tree_flatten((sample.input, sample.args, sample.kwargs))
+        self._fixed = [None if isinstance(v, torch.Tensor) else v for v in leaves]
+        self._places = [i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
+        self.tensors = [leaves[i].detach() for i in self._places]
+        self._finish = sample.output_process_fn_grad if pair.gradient else lambda x: x
+        self._gradient = pair.gradient
+
+    def __call__(self, *tensors):
+        leaves = list(self._fixed)
+        for i, tensor in zip(self._places, tensors, strict=True):
+            leaves[i] = tensor
+        given, args, kwargs = tree_unflatten(leaves, self._spec)
+        results = tree_leaves(self._finish(self.op(given, *args, **kwargs)))
+        return [r for r in results if isinstance(r, torch.Tensor)]
+
+    def call(self, function, convert=lambda t: t) -> list[torch.Tensor]:
+        """The results of `function`, eager or compiled, or the gradients of its inputs."""
+        torch.manual_seed(1)
+        inputs = [convert(t).detach() for t in copy.deepcopy(self.tensors)]
+        if not self._gradient:
+            with torch.no_grad():
+                return [r.detach() for r in function(*inputs)]
+        for tensor in inputs:
+            tensor.requires_grad_(tensor.is_floating_point())
+        outputs = [o for o in function(*inputs) if o.requires_grad]
+        wanted = [t for t in inputs if t.requires_grad]
+        if not outputs or not wanted:
+            return []
+        seeds = [torch.linspace(-1, 2, max(o.numel(), 1)).to(o.dtype)[:o.numel()].reshape(o.shape)
+                 for o in outputs]
+        found = torch.autograd.grad(outputs, wanted, seeds, allow_unused=True)
+        return [g for g in found if g is not None]
+
+    def in_double(self):
+        """The results in float64; None where the entry does not compute in it."""
+        try:
+            return self.call(self, lambda t: t.double() if t.is_floating_point() else t)
+        except Exception:  # noqa: BLE001 - whatever it is, there is no reference then
+            return None
+
+
+@functools.cache
+def _settings() -> Settings:
+    return Settings.from_options(OPTIONS)
+
+
+class _Compiler:
+    """The backend below Dynamo: AOTAutograd, then what torch.compile does."""
+
+    def __init__(self):
+        self.failure = None
+
+    def __call__(self, function):
+        return aot_function(function, fw_compiler=self._kind("forward"),
+                            bw_compiler=self._kind("backward"),
+                            inference_compiler=self._kind("inference"),
+                            decompositions=backend.decompositions())
+
+    def _kind(self, kind: str):
+        def compile_graph(module, _):
+            try:
+                return backend.compile_graph_module(module, kind, _settings(), set())
+            except Exception as error:
+                self.failure = error
+                raise
+        return compile_graph
+
+
+def run(pair: Pair, sample) -> Outcome:
+    """Compiles one sample, runs it and compares."""
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outcome = _run(pair, sample)
+    natively = [str(w.message) for w in caught if "runs natively" in str(w.message)]
+    if natively and outcome.kind == "engine":
+        outcome = Outcome("native", natively[0], {"run": natively[0]}, outcome.compute_nodes)
+    outcome.ms = round((time.perf_counter() - start) * 1000, 1)
+    return outcome
+
+
+def _run(pair: Pair, sample) -> Outcome:
+    case = _Sample(pair, sample)
+    try:
+        expected = case.call(case)
+    except Exception as error:  # noqa: BLE001 - some samples are of other devices
+        return Outcome("skipped", f"eager: {_text(error)}")
+    compilations.clear()
+    compiler = _Compiler()
+    try:
+        actual = case.call(compiler(case))
+    except Exception as error:  # noqa: BLE001 - every error of ours is a finding
+        return _failure(pair, compiler, error)
+    made = compilations.compilations()
+    if not made:
+        return Outcome("free")
+    why = difference(case.op, actual, expected, case.in_double,
+                     values=pair.entry not in UNINITIALISED and not _random(made))
+    return Outcome("wrong", why, _native(made)) if why else _covered(made)
+
+
+def _failure(pair: Pair, compiler: _Compiler, error: Exception) -> Outcome:
+    if compiler.failure is None and not compilations.compilations():
+        if type(error).__name__ in _ON_DATA:
+            return Outcome("native", "its sizes depend on data", {pair.entry: "depends on data"})
+        return Outcome("skipped", f"capture: {_text(error)}")
+    return Outcome("crash", _text(error))
+
+
+def _native(made) -> dict[str, str]:
+    return {n.op: n.reason for graph in made for n in graph.native}
+
+
+def _random(made) -> bool:
+    """Whether it draws random numbers. The entries seed the generator inside, which no graph holds."""
+    return any("random numbers" in reason for reason in _native(made).values())
+
+
+def _covered(made) -> Outcome:
+    compute = sum(graph.compute_nodes for graph in made)
+    if compute == 0:
+        return Outcome("free")
+    if compute == sum(graph.covered_nodes for graph in made):
+        return Outcome("engine", compute_nodes=compute)
+    native = _native(made)
+    first = next(iter(native.items()), ("", "in no engine"))
+    return Outcome("native", f"{first[0]}: {first[1]}", native, compute)
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:600]

@@ -1,0 +1,111 @@
+"""Runs samples of op_db: `python tests/opinfo/run.py --results DIR [--jobs 2] [--most N] …`.
+
+A run that is stopped goes on where it was when started again with the same directory. A sample
+that ends its process, or takes longer than --limit, is a crash; the others go on.
+"""
+
+import argparse
+import collections
+import faulthandler
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
+
+import torch
+from opinfo_results import Results, by_entry, verdict
+from opinfo_run import run
+from opinfo_samples import DTYPES, chosen, pairs, samples
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, required=True, help="directory of the results")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--dtypes", nargs="*", help="default: all nine")
+    parser.add_argument("--entries", default="", help="regular expression of entries' names")
+    parser.add_argument("--most", type=int, help="samples of an entry and dtype; default: all")
+    parser.add_argument("--gradients", action="store_true", help="of the entries' gradients")
+    parser.add_argument("--again", action="store_true", help="also those that have a result")
+    parser.add_argument("--limit", type=int, default=300, help="seconds for a sample")
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def selected(options):
+    dtypes = [getattr(torch, d) for d in options.dtypes] if options.dtypes else DTYPES
+    return [p for p in pairs(dtypes, options.gradients) if re.search(options.entries, p.entry)]
+
+
+def work(options) -> None:
+    """What one process does: its share of the pairs."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    results = Results(options.results, f"part{options.part}")
+    done = {} if options.again else results.read()
+    begun = results.read()
+    for pair in selected(options)[options.part::options.jobs]:
+        inputs = samples(pair)
+        for number in chosen(pair, len(inputs), options.most):
+            if f"{pair.name}/{number}" in done:
+                continue
+            name = f"{pair.name}/{number}"
+            if options.again and begun.get(name, {}).get("reason") == "the process ended":
+                continue
+            results.begin(name)
+            faulthandler.dump_traceback_later(options.limit, exit=True)
+            outcome = run(pair, inputs[number])
+            faulthandler.cancel_dump_traceback_later()
+            results.end(name, outcome.record())
+
+
+def start(options) -> None:
+    """Runs the parts, and a part anew where its process ended early."""
+    waiting = {part: _spawn(part) for part in range(options.jobs)}
+    while waiting:
+        for part, process in list(waiting.items()):
+            try:
+                code = process.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                continue
+            if code in (0, 2):
+                del waiting[part]
+            else:
+                waiting[part] = _spawn(part)
+
+
+def _spawn(part: int):
+    return subprocess.Popen([sys.executable, *sys.argv, "--part", str(part)])
+
+
+def print_counts(results: dict[str, dict]) -> bool:
+    """Prints the counts and what is wrong; whether nothing is."""
+    kinds = collections.Counter(outcome["kind"] for outcome in results.values())
+    print("  ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
+    for sample, outcome in results.items():
+        if outcome["kind"] in ("wrong", "crash"):
+            print(f"{outcome['kind']}: {sample}: {outcome.get('reason', '')[:200]}")
+    verdicts = collections.Counter(verdict(o) for o in by_entry(results).values())
+    whole = verdicts["engine"]
+    of_interest = whole + verdicts["native"] + verdicts["wrong"]
+    if of_interest:
+        print(f"float32 entries whole in engines: {whole} of {of_interest} "
+              f"({100 * whole / of_interest:.1f} %)")
+    return not {"wrong", "crash"} & {o["kind"] for o in results.values()}
+
+
+def main() -> None:
+    options = arguments()
+    if options.part is not None:
+        work(options)
+        return
+    start(options)
+    sys.exit(0 if print_counts(Results(options.results).read()) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Samples of torch's own op_db, chosen by hash: none wrong, none an error of ours.
+
+`tests/opinfo/run.py` takes all of them (`make test-all`). How many there are is bounded by the time
+that engines take to build: about 0.3 s a sample, on one core, so that this takes two minutes on two.
+"""
+
+import pytest
+
+pytest.importorskip("expecttest", reason="torch's op_db needs it")
+
+from opinfo_results import Results, by_entry
+from opinfo_run import run
+from opinfo_samples import by_hash, chosen, pairs, samples
+
+SAMPLES, GRADIENTS, PARTS = 560, 140, 14
+
+
+def _part(gradient: bool, count: int, part: int):
+    """One sample of each of the pairs of a part."""
+    for pair in by_hash(pairs(gradient=gradient), count)[part::PARTS]:
+        inputs = samples(pair)
+        for number in chosen(pair, len(inputs), 1):
+            yield pair, number, inputs[number]
+
+
+def _check(gradient: bool, count: int, part: int):
+    bad, engines = [], 0
+    for pair, number, sample in _part(gradient, count, part):
+        outcome = run(pair, sample)
+        engines += outcome.kind == "engine"
+        if outcome.kind in ("wrong", "crash"):
+            bad.append(f"{outcome.kind}: {pair.name}/{number}: {outcome.reason}")
+    assert not bad, "\n".join(bad)
+    assert engines, "not one sample ran in an engine"
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_samples(device, part):
+    _check(False, SAMPLES, part)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_gradients(device, part):
+    _check(True, GRADIENTS, part)
+
+
+def test_results_are_read_back(tmp_path):
+    """A sample that began and did not end is a crash; the last word on a sample counts."""
+    first, second = Results(tmp_path, "a"), Results(tmp_path, "b")
+    for sample in ("add/float32/0", "add/float32/1", "add/int64/0", "mul/float32/grad/0"):
+        first.begin(sample)
+        if sample != "add/float32/1":
+            first.end(sample, {"kind": "engine"})
+    second.begin("mul/float32/0")
+    second.end("mul/float32/0", {"kind": "native", "reason": "aten::mul: no"})
+    (tmp_path / "c.jsonl").write_text('{"sample": "cut')
+    found = first.read()
+    assert [found[f"add/float32/{i}"]["kind"] for i in (0, 1)] == ["engine", "crash"]
+    entries = by_entry(found)
+    assert sorted(entries) == ["add", "mul"] and len(entries["add"]) == 2
+    assert entries["mul"] == [{"kind": "native", "reason": "aten::mul: no"}]
