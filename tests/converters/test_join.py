@@ -71,16 +71,6 @@ def test_scatters_of_parts():
     check(function, tensor(5, 11, 7), tensor(5, 3, 7, seed=1), tensor(5, 7, seed=2))
 
 
-@pytest.mark.parametrize("dim", [0, 1, 2])
-def test_cumsum(dim):
-    check(lambda x: (x.cumsum(dim), x.permute(2, 0, 1).cumsum(dim)), tensor(5, 7, 113), length=113)
-
-
-def test_cumsum_of_integers():
-    check(lambda x, y: (x.cumsum(0), y.cumsum(1), x.cumsum(1, dtype=torch.float32)),
-          tensor(5, 7, dtype=torch.int32), tensor(3, 11, dtype=torch.bool))
-
-
 def test_gradients():
     check_gradients(lambda x, y: (torch.cat([x, y], 1), torch.stack([x, x]), F.pad(x, (1, 2)),
                                   x.flip(0), x.repeat(2, 2), x[1:3, ::2], x.cumsum(0)),
