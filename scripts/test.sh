@@ -16,3 +16,9 @@ scripts/fuzz.sh 30
 
 echo "== Python tests"
 .venv/bin/python -m pytest -n auto --maxprocesses=8 "${slow[@]}" --durations=15 tests
+
+if [ "${1:-}" = --all ]; then
+  echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"
+  .venv/bin/python tests/opinfo/run.py --results build/opinfo
+  .venv/bin/python tests/opinfo/run.py --results build/opinfo --gradients
+fi

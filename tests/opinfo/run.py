@@ -19,7 +19,7 @@ os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
 import torch
 from opinfo_results import Results, by_entry, verdict
 from opinfo_run import run
-from opinfo_samples import DTYPES, chosen, pairs, samples
+from opinfo_samples import DTYPES, by_hash, chosen, pairs, samples
 
 
 def arguments():
@@ -38,7 +38,8 @@ def arguments():
 
 def selected(options):
     dtypes = [getattr(torch, d) for d in options.dtypes] if options.dtypes else DTYPES
-    return [p for p in pairs(dtypes, options.gradients) if re.search(options.entries, p.entry)]
+    wanted = [p for p in pairs(dtypes, options.gradients) if re.search(options.entries, p.entry)]
+    return by_hash(wanted, len(wanted))
 
 
 def work(options) -> None:
