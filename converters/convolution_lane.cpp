@@ -71,19 +71,53 @@ ValueId add_pad(const NodeContext& c, Builder& b, const ConvShape& s, const Plan
   return y;
 }
 
-ValueId add_pack_weight(Builder& b, const ConvShape& s, int64_t channels, int64_t k_padded,
-                        bool taps_first, std::vector<Step>& steps) {
-  const Expr rows = s.groups * s.oc;
-  const ValueId y = b.scratch("weight", DType::kF32, {rows, k_padded});
-  Step step{
-      .kernel = "conv_pack",
-      .defines = {{"TAPS_FIRST", taps_first ? "1" : "0"}},
-      .operands = {src("w", s.w), dst("y", y)},
-      .params = {param("total", rows * k_padded), param("k_padded", Expr(k_padded)),
-                 param("channels", Expr(channels)), param("oc_count", s.oc),
-                 param("ic_count", s.ic), fixed("k_h", s.kernel[1]), fixed("k_w", s.kernel[2])},
-      .grid = one_each(rows * k_padded, 64),
-      .local_size = {64, 1, 1}};
+/// Rows of a product: how the weight of an output channel is laid out for the steps of k.
+struct PackedRows {
+  int64_t channels, k;
+  bool taps_first;  ///< k = tap · channels + ic, else ic · taps + tap
+};
+
+/// Whether the weight is fp32 and the elements of a window, and then the windows of the input
+/// channels, are neighbours.
+bool is_dense(const NodeContext& c, const ConvShape& s) {
+  const bool windows = s.taps() == Expr(1) || (s.w_at[2] == Expr(1) && s.w_at[1] == s.kernel[2]);
+  return c.dtype("weight") == DType::kF32 && windows && (s.ic == Expr(1) || s.w_ic == s.taps());
+}
+
+/// Whether the weight's own storage is laid out so.
+bool is_packed(const NodeContext& c, const ConvShape& s, const PackedRows& rows) {
+  const bool same_order = !rows.taps_first || s.taps() == Expr(1) || s.ic == Expr(1);
+  return is_dense(c, s) && same_order && s.ic * s.taps() == Expr(rows.k) &&
+         s.w_oc == Expr(rows.k) && (s.groups == Expr(1) || s.w_g == s.oc * rows.k);
+}
+
+/// The weight as PackedRows, in fp32: itself where it lies so.
+ValueId pack_weight(const NodeContext& c, Builder& b, const ConvShape& s, const PackedRows& rows,
+                    std::vector<Step>& steps) {
+  if (is_packed(c, s, rows)) return s.w;
+  const ValueId y = b.scratch("weight", DType::kF32, {s.groups * s.oc, rows.k});
+  const LaneTile tile = lane_tile(c.device);
+  constexpr int64_t kRuns = 16, kMostTransposed = 25;
+  const int64_t ic = *s.ic.constant(), taps = *s.taps().constant();
+  const bool whole = rows.k % tile.cols() == 0;
+  const bool transposed = rows.taps_first && is_dense(c, s) && ic % tile.cols() == 0 &&
+                          rows.channels % tile.cols() == 0 && taps <= kMostTransposed;
+  const int64_t runs = transposed ? rows.channels / tile.cols()
+                       : whole    ? (rows.k - 1) / (kRuns * tile.cols()) + 1
+                                  : 1;
+  Step step{.kernel = "conv_pack",
+            .defines = {{"TAPS_FIRST", rows.taps_first ? "1" : "0"},
+                        {"SMALL_PLANE", rows.k < kSmallPlane ? "1" : "0"},
+                        {"TAPS", transposed ? text(taps) : "0"},
+                        {"WHOLE", whole ? "1" : "0"},
+                        {"RUNS", text(kRuns) + "u"}},
+            .operands = {src("w", s.w), dst("y", y)},
+            .params = {param("k_padded", Expr(rows.k)), param("channels", Expr(rows.channels)),
+                       param("oc_count", s.oc), param("ic_count", s.ic), fixed("k_h", s.kernel[1]),
+                       fixed("k_w", s.kernel[2])},
+            .grid = {{Expr(runs), s.oc, s.groups}},
+            .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
+            .uniform_table = true};
   add_weight(step, s, "hw");
   steps.push_back(std::move(step));
   return y;
@@ -144,7 +178,7 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
   const bool unfold = taps > 1 && by_taps * oc + padded(ic, kLaneSegment) * phases * kMove >
                                       unfolded * (oc + kMove);
   const int64_t k = unfold ? unfolded : by_taps;
-  p.a = add_pack_weight(b, s, unfold ? ic : padded(ic, kLaneSegment), k, !unfold, steps);
+  p.a = pack_weight(c, b, s, {unfold ? ic : padded(ic, kLaneSegment), k, !unfold}, steps);
   p.a_m = k;
   p.a_z = s.groups == Expr(1) ? Expr(0) : s.oc * k;
 
@@ -213,7 +247,7 @@ Tactic conv_depthwise_tactic(const NodeContext& c, Builder& b, const ConvShape& 
 
   const int64_t tile = lane_tile(c.device).cols(), taps = *s.taps().constant();
   const Plane plane = plane_of(s, tile);
-  const ValueId w = add_pack_weight(b, s, 1, taps, true, tactic.steps);
+  const ValueId w = pack_weight(c, b, s, {1, taps, true}, tactic.steps);
   const ValueId x = add_pad(c, b, s, plane, 1, tactic.steps);
   const Expr columns = (s.out[1] - 1) * plane.pitch + s.out[2], channels = s.groups * s.oc;
   Step step{.kernel = "conv_depthwise_lane",

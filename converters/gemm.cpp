@@ -174,24 +174,35 @@ void add_batch(Step& step, const BatchDims& batch, const Shape& strides,
   if (batch.sizes.size() > 2) step.params.push_back(param("n2", batch.sizes[2]));
 }
 
-ValueId add_pack(Builder& b, const std::string& name, const PackSource& source,
-                 const BatchDims& batch, const Shape& batch_strides, const PackLayout& layout,
-                 std::vector<Step>& steps) {
+ValueId add_pack(const NodeContext& c, Builder& b, const std::string& name,
+                 const PackSource& source, const BatchDims& batch, const Shape& batch_strides,
+                 const PackLayout& layout, std::vector<Step>& steps) {
   const Expr rows = round_up(source.rows, layout.rows_multiple);
   const Expr tiles = ceil_div(round_up(source.cols, layout.cols_multiple), layout.width);
   const Expr y_r = layout.tiled ? Expr(layout.width) : tiles * layout.width;
   const Expr y_t = layout.tiled ? rows * layout.width : Expr(layout.width);
   const Expr y_z = rows * tiles * layout.width;
   const ValueId packed = b.scratch(name, DType::kF32, {batch.count(), rows * tiles * layout.width});
-  constexpr int64_t kRows = 8;
+  constexpr int64_t kRuns = 16;
+  const bool is_f32 = c.graph.value(source.value).dtype == DType::kF32;
+  const auto goes_in = [](const Expr& size, int64_t run) {
+    return size.constant().value_or(1) % run == 0;
+  };
+  const bool by_rows = is_f32 && source.row_stride == Expr(1) && goes_in(source.rows, kRuns);
+  const bool by_cols = is_f32 && source.col_stride == Expr(1) && goes_in(source.cols, layout.width);
   Step step{
       .kernel = "gemm_pack",
+      .defines = {{"WIDTH", text(layout.width) + "u"},
+                  {"RUNS", text(kRuns) + "u"},
+                  {"BY_ROWS", by_rows ? "1" : "0"},
+                  {"BY_COLS", by_cols ? "1" : "0"}},
       .operands = {src("x", source.value), dst("y", packed)},
       .params = {param("rows", source.rows), param("cols", source.cols), param("rows_padded", rows),
                  param("s_row", source.row_stride), param("s_col", source.col_stride),
                  param("y_r", y_r), param("y_t", y_t), param("y_z", y_z)},
-      .grid = {{tiles, ceil_div(rows, kRows), batch.count()}},
-      .local_size = {static_cast<uint32_t>(layout.width), static_cast<uint32_t>(kRows), 1}};
+      .grid = {{tiles, ceil_div(rows, kRuns), batch.count()}},
+      .local_size = {static_cast<uint32_t>(lane_tile(c.device).lanes), 1, 1},
+      .uniform_table = true};
   add_batch(step, batch, batch_strides, "s");
   steps.push_back(std::move(step));
   return packed;

@@ -82,12 +82,12 @@ struct PackSource {
 /// y[z][t][r][c] = source[z][r][t · width + c] in fp32, zero outside; r < rows_padded. `tiled`:
 /// tiles of `width` columns one after another, else whole rows of a multiple of `width` columns.
 struct PackLayout {
-  int64_t width = 32;
+  int64_t width = 32;                            ///< a multiple of LaneTile::cols()
   int64_t rows_multiple = 1, cols_multiple = 1;  ///< zeros fill up to these
   bool tiled = false;
 };
-ValueId add_pack(Builder& builder, const std::string& name, const PackSource& source,
-                 const BatchDims& batch, const Shape& batch_strides, const PackLayout& layout,
-                 std::vector<Step>& steps);
+ValueId add_pack(const NodeContext& context, Builder& builder, const std::string& name,
+                 const PackSource& source, const BatchDims& batch, const Shape& batch_strides,
+                 const PackLayout& layout, std::vector<Step>& steps);
 
 }  // namespace tv

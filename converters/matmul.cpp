@@ -74,7 +74,7 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
     lane.a_m = p.a_m;
     lane.a_z = first_or_zero(p.batch.a);
   } else {
-    lane.a = add_pack(b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, p.batch, p.batch.a,
+    lane.a = add_pack(c, b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, p.batch, p.batch.a,
                       {.width = kLaneSegment, .cols_multiple = multiple}, tactic.steps);
     lane.a_m = padded_k;
     lane.a_z = p.m * padded_k;
@@ -90,7 +90,7 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
     lane.b_last = p.n - tile.cols();
   } else {
     lane.b =
-        add_pack(b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
+        add_pack(c, b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
                  {.width = tile.cols(), .rows_multiple = multiple, .tiled = true}, tactic.steps);
     lane.b_k = tile.cols();
     lane.b_tile = padded_k * tile.cols();
@@ -212,6 +212,7 @@ std::vector<Graph> examples() {
     // Operands that load in chunks, with and without remainders of the tiles.
     graphs.push_back(example(dtype, {2, 40, 72}, {2, 72, 56}, {2, 40, 56}));
     graphs.push_back(example(dtype, {128, 256}, {256, 256}, {128, 256}));
+    graphs.push_back(example(dtype, {37, 80}, {80, 64}, {37, 64}));
   }
   const Expr k = Expr::symbol(0);
   graphs.push_back(example(DType::kF32, {37, k}, {k, 53}, {37, 53}));

@@ -1,22 +1,65 @@
-// y[g][m][k] = the weight of output channel m of group g for step k, zero past the end, in fp32.
+// y[g][m][k] = the weight of output channel m of group g for step k, zero past the end, in fp32, on
+// CPU drivers (lane.glsl).
 //
 // TAPS_FIRST: k = tap * channels + ic, else k = ic * taps + tap. w: strides may be negative.
-// Grid: one invocation for each of `total` elements.
+// TAPS > 0: the window's elements and then the input channels are neighbours in w, in fp32, channels
+// go in runs of 2 LANES. A workgroup transposes such a run.
+//   Grid: (channels / (2 LANES), oc_count, groups).
+// Else a workgroup writes RUNS times 2 LANES neighbours of a row, past its end the last ones again,
+// or, where rows are not WHOLE multiples of that, a row.
+//   Grid: (ceil(k_padded / (2 LANES RUNS)), oc_count, groups).
+
+#include "conv_pairs.glsl"
+
+#if TAPS
 
 void main() {
-  const uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  if (i >= total) return;
-  const uint row = i / k_padded, k = i - row * k_padded, g = row / oc_count, m = row - g * oc_count;
+  const uint m = lane_uniform(gl_WorkGroupID.y), g = lane_uniform(gl_WorkGroupID.z);
+  const uint first = lane_uniform(gl_WorkGroupID.x) * (2u * LANES);
+  tv_ref_f32 from = lane_at(w_ptr, g * w_g + m * w_oc + min(first, ic_count - 2u * LANES) * TAPS);
+  vec4 x[2u * LANES * TAPS / 4u];
+  LANE_UNROLL for (uint i = 0u; i < 2u * LANES * TAPS / 4u; i++) x[i] = lane_vec4(from, i);
+  const uint lane = gl_SubgroupInvocationID;
+  tv_ref_f32 to = lane_at(y_ptr, (g * oc_count + m) * k_padded + first);
+  LANE_UNROLL for (uint tap = 0u; tap < TAPS; tap++) {
+    float a = 0.0, b = 0.0;
+    LANE_UNROLL for (uint i = 0u; i < LANES; i++) {
+      const uint left = i * TAPS + tap, right = left + LANES * TAPS;
+      const bool here = lane == i && first < ic_count;
+      a = mix(a, x[left / 4u][left % 4u], here);
+      b = mix(b, x[right / 4u][right % 4u], here);
+    }
+    lane_store2(to, a, b);
+    to = lane_at(to, channels);
+  }
+}
+
+#else
+
+float element(uint row, uint k) {
   const uint taps = k_h * k_w;
 #if TAPS_FIRST
-  const uint tap = k / channels, ic = k - tap * channels;
+  const uint tap = conv_quotient(k, channels), ic = k - tap * channels;
 #else
-  const uint ic = k / taps, tap = k - ic * taps;
+  const uint ic = conv_quotient(k, taps), tap = k - ic * taps;
 #endif
-  const uint kh = tap / k_w, kw = tap - kh * k_w;
-  float v = 0.0;
-  if (ic < ic_count && tap < taps) {
-    v = float(w_raw(w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w));
-  }
-  y_raw_store(i, v);
+  const uint kh = conv_quotient(tap, k_w), kw = tap - kh * k_w;
+  const bool inside = ic < ic_count && tap < taps;
+  const float v = float(w_raw(row + (inside ? ic * w_ic + kh * w_h + kw * w_w : 0u)));
+  return inside ? v : 0.0;
 }
+
+void main() {
+  const uint m = gl_WorkGroupID.y, g = gl_WorkGroupID.z, lane = gl_SubgroupInvocationID;
+  const uint from = w_0 + g * w_g + m * w_oc, to = (g * oc_count + m) * k_padded;
+#if WHOLE
+  for (uint i = 0u; i < RUNS; i++) {
+    const uint k = min((gl_WorkGroupID.x * RUNS + i) * (2u * LANES), k_padded - 2u * LANES);
+    lane_store2(lane_at(y_ptr, to + k), element(from, k + lane), element(from, k + LANES + lane));
+  }
+#else
+  for (uint k = lane; k < k_padded; k += LANES) y_raw_store(to + k, element(from, k));
+#endif
+}
+
+#endif

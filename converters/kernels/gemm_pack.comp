@@ -1,17 +1,77 @@
-// y[z][t][r][c] = x[z][r][t * LOCAL_X + c], zero where r >= rows or t * LOCAL_X + c >= cols: an
-// operand of a matrix product in the order that gemm_lane reads.
+// y[z][t][r][c] = x[z][r][t * WIDTH + c], zero where r >= rows or t * WIDTH + c >= cols: an operand of
+// a matrix product in the order that gemm_lane reads, on CPU drivers (lane.glsl).
 //
-// x: any strides. y: element (z, t, r, c) at z * y_z + t * y_t + r * y_r + c.
-// Grid: (tiles, rows_padded / LOCAL_Y, z); local (tile width, rows).
+// y: element (z, t, r, c) at z * y_z + t * y_t + r * y_r + c; WIDTH is a multiple of 2 LANES.
+// BY_ROWS: x is fp32, its rows are neighbours (s_row = 1) and go in RUNS, a multiple of 4: blocks are
+// transposed. BY_COLS: x is fp32, its columns are neighbours (s_col = 1) and go in WIDTH.
+// Else x may have any strides.
+// Grid: (tiles, ceil(rows_padded / RUNS), z).
 
 #include "batch.glsl"
 
+#if BY_ROWS
+
 void main() {
-  const uint c = gl_LocalInvocationID.x, t = gl_WorkGroupID.x, z = gl_WorkGroupID.z;
-  const uint r = gl_WorkGroupID.y * LOCAL_Y + gl_LocalInvocationID.y;
-  if (r >= rows_padded) return;
-  const uint col = t * LOCAL_X + c;
-  float v = 0.0;
-  if (r < rows && col < cols) v = float(x_raw(BATCH_OFFSET(z, s) + r * s_row + col * s_col));
-  y_raw_store(z * y_z + t * y_t + r * y_r + c, v);
+  const uint t = lane_uniform(gl_WorkGroupID.x), z = lane_uniform(gl_WorkGroupID.z);
+  const uint r = lane_uniform(gl_WorkGroupID.y) * RUNS, lane = gl_SubgroupInvocationID;
+  tv_ref_f32 from = lane_at(x_ptr, BATCH_OFFSET(z, s) + min(r, rows - RUNS));
+  LANE_UNROLL for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
+    const uint col = t * WIDTH + c;
+    const bool left = col + lane < cols && r < rows, right = col + LANES + lane < cols && r < rows;
+    tv_ref_f32 to = lane_at(y_ptr, z * y_z + t * y_t + r * y_r + c);
+    LANE_UNROLL for (uint k4 = 0u; k4 < RUNS / 4u; k4++) {
+      vec4 a = vec4(0.0), b = vec4(0.0);
+      LANE_UNROLL for (uint i = 0u; i < LANES; i++) {
+        const bvec4 here = bvec4(lane == i);
+        a = mix(a, lane_vec4(lane_at(from, min(col + i, cols - 1u) * s_col), k4), here);
+        b = mix(b, lane_vec4(lane_at(from, min(col + LANES + i, cols - 1u) * s_col), k4), here);
+      }
+      LANE_UNROLL for (uint k = 0u; k < 4u; k++) {
+        lane_store2(to, mix(0.0, a[k], left), mix(0.0, b[k], right));
+        to = lane_at(to, y_r);
+      }
+    }
+  }
 }
+
+#elif BY_COLS
+
+void main() {
+  const uint t = lane_uniform(gl_WorkGroupID.x), z = lane_uniform(gl_WorkGroupID.z);
+  const uint r = lane_uniform(gl_WorkGroupID.y) * RUNS;
+  LANE_UNROLL for (uint i = 0u; i < RUNS; i++) {
+    const uint row = min(r + i, rows_padded - 1u);
+    tv_ref_f32 from = lane_at(x_ptr, BATCH_OFFSET(z, s) + min(row, rows - 1u) * s_row + t * WIDTH);
+    tv_ref_f32 to = lane_at(y_ptr, z * y_z + t * y_t + row * y_r);
+    const bool inside = row < rows;
+    LANE_UNROLL for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
+      const float a = lane_load(from), b = lane_load(lane_at(from, LANES));
+      lane_store2(to, mix(0.0, a, inside), mix(0.0, b, inside));
+      from = lane_at(from, 2u * LANES);
+      to = lane_at(to, 2u * LANES);
+    }
+  }
+}
+
+#else
+
+float element(uint from, uint r, uint col) {
+  const bool inside = r < rows && col < cols;
+  const float v = float(x_raw(from + (inside ? r * s_row + col * s_col : 0u)));
+  return inside ? v : 0.0;
+}
+
+void main() {
+  const uint t = gl_WorkGroupID.x, z = gl_WorkGroupID.z, lane = gl_SubgroupInvocationID;
+  const uint from = BATCH_OFFSET(z, s), to = z * y_z + t * y_t;
+  for (uint i = 0u; i < RUNS; i++) {
+    const uint r = min(gl_WorkGroupID.y * RUNS + i, rows_padded - 1u);
+    for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
+      const uint col = t * WIDTH + c + lane;
+      lane_store2(lane_at(y_ptr, to + r * y_r + c), element(from, r, col),
+                  element(from, r, col + LANES));
+    }
+  }
+}
+
+#endif

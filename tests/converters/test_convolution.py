@@ -152,6 +152,35 @@ def test_weight_is_an_input():
     )
 
 
+@pytest.mark.parametrize(
+    "order,groups,ic,oc,kernel",
+    [
+        ("dense", 1, 96, 5, (3, 3)),
+        ("dense", 2, 128, 6, (3, 2)),
+        ("dense", 1, 32, 3, (6, 5)),
+        ("dense", 1, 6, 9, (4, 4)),
+        ("dense", 1, 96, 9, (1, 1)),
+        ("dense", 2, 128, 8, (1, 1)),
+        ("dense", 24, 24, 48, (3, 3)),
+        ("permuted", 1, 64, 8, (3, 3)),
+        ("permuted", 2, 128, 8, (1, 1)),
+        ("permuted", 16, 16, 16, (1, 5)),
+        ("transposed", 1, 64, 8, (3, 3)),
+        ("transposed", 1, 6, 8, (2, 3)),
+        ("transposed", 16, 16, 32, (3, 2)),
+    ],
+)
+def test_every_order_of_the_weight(order, groups, ic, oc, kernel):
+    """Each is used as it is, transposed in blocks or packed element by element."""
+    transposed = order == "transposed"
+    w = weight(*((ic, oc // groups) if transposed else (oc, ic // groups)), *kernel)
+    if order == "permuted":
+        w = w.permute(2, 1, 3, 0).contiguous().permute(3, 1, 0, 2)
+    convolve = F.conv_transpose2d if transposed else F.conv2d
+    check(lambda x: convolve(x, w, groups=groups), tensor(1, ic, 13, 17),
+          length=ic // groups * kernel[0] * kernel[1], optimization_level=0)
+
+
 def test_not_a_number_spreads_no_further_than_the_window():
     x = tensor(1, 70, 9, 9)
     x[0, 69, 4, 4] = float("nan")

@@ -56,6 +56,32 @@ def test_constant_operands():
     check(lambda x: w.t() @ x, tensor(192, 41), length=192)
 
 
+@pytest.mark.parametrize(
+    "order,k,n",
+    [
+        ("rows", 80, 53),
+        ("rows", 100, 64),
+        ("columns", 336, 96),
+        ("columns", 80, 53),
+        ("columns", 65, 33),
+        ("neither", 336, 96),
+        ("half", 80, 64),
+    ],
+)
+def test_every_order_of_constants(order, k, n):
+    """Blocks are transposed, moved or packed element by element."""
+    w = tensor(k, n, seed=2) / 4
+    if order in ("columns", "half"):
+        w = w.t().contiguous().t()
+    elif order == "neither":
+        w = torch.stack([w, w + 1], dim=-1)[..., 0]
+    x = tensor(3, 37, k)
+    if order == "half":
+        x, w = x.half(), w.half()
+    check(lambda x: x @ w.to(x.dtype), x, length=k, double=True, optimization_level=0)
+    check(lambda x: w.to(x.dtype).t() @ x.mT, x, length=k, double=True, optimization_level=0)
+
+
 @pytest.mark.parametrize("b,m,k,n", [(3, 5, 7, 11), (12, 37, 64, 41), (2, 29, 89, 64)])
 def test_bmm(b, m, k, n):
     check(torch.bmm, tensor(b, m, k), tensor(b, k, n, seed=1), length=k)
