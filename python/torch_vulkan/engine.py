@@ -177,6 +177,13 @@ class Engine:
         return [{**layer, "time_us": time_us, "bytes": count}
                 for layer, (time_us, count) in zip(engine.info()["layers"], times, strict=True)]
 
+    def stats(self) -> dict:
+        """What was done so far: `contexts` (the most calls at one time), `recordings` (one for each
+        new shape or new memory), `recording_us` (of the calls that recorded, on the host: from
+        their start to the submission)."""
+        stats = [part.stats() for part in self._parts]
+        return {name: sum(each[name] for each in stats) for name in stats[0]}
+
     def _bound(self, inputs):
         bindings = self._info["inputs"]
         if self._weights is None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,33 @@ def test_the_second_process_builds_nothing(directory):
     built, stats = process("1")  # other weights
     assert set(built.values()) == {0}, "no converter, no tuner, no glslang"
     assert stats["hit"] > 0 and stats["miss"] == 0
+
+
+def test_no_pickle(directory, tmp_path):
+    """Neither in the cache nor in .vke files, nor on the way there: nothing is unpickled."""
+    found, watching = [], True
+
+    def hook(event, args):
+        if watching and event.startswith("pickle."):
+            found.append((event, args))
+
+    sys.addaudithook(hook)
+    pickle.loads(pickle.dumps(Counting))
+    assert found, "the hook sees unpickling"
+    found.clear()
+    for expected in ("miss", "hit"):
+        builder = tv.Builder()
+        x = builder.input("x", (3, 5))
+        builder.output("y", builder.op("aten::mm", x, builder.weight("w", torch.ones(5, 4))))
+        with Counting() as counted:
+            engine = builder.build(engine_cache_dir=directory)
+        assert getattr(counted, expected) == 1
+    engine.save(tmp_path / "net.vke")
+    tv.Engine.load(tmp_path / "net.vke").run({"x": torch.ones(3, 5)})
+    tv.cache.export_bundle(tmp_path / "bundle", directory)
+    tv.cache.import_bundle(tmp_path / "bundle", tmp_path / "other")
+    watching = False
+    assert found == []
 
 
 def test_twelve_equal_blocks_are_one_build(directory):
