@@ -22,15 +22,27 @@ def is_host_scalar(node: fx.Node) -> bool:
 
 def mark_host_scalars(graph: fx.Graph) -> None:
     """Marks the nodes that compute 0-d float64 tensors on the CPU from nothing but such tensors and
-    sizes, the conversions to other types that end them, and those of sizes that begin them."""
+    sizes, the conversions to other types that end them, and the arithmetic on sizes, as integer
+    tensors, that begins them."""
+    sizes: set[fx.Node] = set()  # 0-d integer tensors computed from sizes and literals
     for node in graph.nodes:
-        is_float64 = _is_float64(node) or any(map(_is_float64, node.all_input_nodes))
-        if not _is_scalar_operator(node) or not is_float64:
+        if not _is_scalar_operator(node):
             continue
         inputs = node.all_input_nodes
-        if all(_is_number(n) or _is_size_as_tensor(n) for n in inputs):
-            for n in (node, *filter(_is_size_as_tensor, inputs)):
-                n.meta[_KEY] = True
+        if not all(_is_number(n) or n in sizes for n in inputs):
+            continue
+        if _is_float64(node) or any(map(_is_float64, inputs)):
+            node.meta[_KEY] = True
+            _mark_sizes(inputs, sizes)
+        elif node.target is torch.ops.aten.scalar_tensor.default or inputs:
+            sizes.add(node)
+
+
+def _mark_sizes(nodes: list[fx.Node], sizes: set[fx.Node]) -> None:
+    for node in nodes:
+        if node in sizes and not is_host_scalar(node):
+            node.meta[_KEY] = True
+            _mark_sizes(node.all_input_nodes, sizes)
 
 
 def _is_scalar(node: fx.Node) -> bool:
@@ -53,7 +65,3 @@ def _is_scalar_operator(node: fx.Node) -> bool:
     return (node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
             and _is_scalar(node) and not has_effect(node)
             and not compat.depends_on_data(node.meta["val"]))
-
-
-def _is_size_as_tensor(node: fx.Node) -> bool:
-    return node.target is torch.ops.aten.scalar_tensor.default and _is_scalar_operator(node)

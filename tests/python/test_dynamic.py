@@ -175,6 +175,21 @@ def test_numbers_stay_outside_of_engines():
     assert made[0].covered_nodes == made[0].compute_nodes
 
 
+def test_arithmetic_on_sizes_stays_outside_of_engines():
+    """Beside a float argument PyTorch turns quotients of sizes into tensors, down to the integers."""
+    def function(x, s):
+        y = torch.relu(x[:, 1:] * s)
+        return y * (float(y.shape[1] // 2 + 1) / (2.0 * y.shape[0])) + y.sin()
+
+    fast = vulkan(function, dynamic=True, require_full_compilation=True)
+    with torch.no_grad():
+        for n, m, s in ((5, 7, 0.1), (6, 9, 2.5), (7, 4, 0.1)):
+            x = torch.randn(n, m)
+            assert_same(fast(x, s), function(x, s))
+    (made,) = compilations.compilations()
+    assert built() == 1 and made.native == []
+
+
 def test_gradients_with_a_number():
     def function(x, s):
         return (torch.tanh(x * s) / s).sum()
