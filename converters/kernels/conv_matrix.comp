@@ -286,12 +286,15 @@ void main() {
 #define SYNC barrier();
 #endif
 #if PIECES > 1
-#define BEGIN Sums sum[COUNT_M]; FOR(i, COUNT_M) sum[i] = Sums(0.0);
-#define SUM(i, j) sum[i]
-#define END(j) FOR(i, COUNT_M) acc[i][j] += sum[i];
+// Products of leading pieces apart from the others, for the units cut what they add to large sums.
+#define BEGIN Sums high[COUNT_M], low[COUNT_M]; FOR(i, COUNT_M) { high[i] = Sums(0.0); low[i] = Sums(0.0); }
+#define ADD(order, i, j, a, b)                              \
+  if (order == 0) high[i] = coopMatMulAdd(a, b, high[i]);   \
+  else low[i] = coopMatMulAdd(a, b, low[i]);
+#define END(j) FOR(i, COUNT_M) acc[i][j] += high[i] + low[i];
 #else
 #define BEGIN
-#define SUM(i, j) acc[i][j]
+#define ADD(order, i, j, a, b) acc[i][j] = coopMatMulAdd(a, b, acc[i][j]);
 #define END(j)
 #endif
 
@@ -311,7 +314,7 @@ void main() {
       BEGIN                                                                                     \
       [[unroll]] for (int order = PIECES - 1; order >= 0; order--)                              \
         [[unroll]] for (int p = 0; p <= order; p++)                                             \
-          FOR(i, COUNT_M) SUM(i, j) = coopMatMulAdd(fa[p][i], fb[order - p], SUM(i, j));        \
+          FOR(i, COUNT_M) { ADD(order, i, j, fa[p][i], fb[order - p]) }                         \
       END(j)                                                                                    \
     }                                                                                           \
   }

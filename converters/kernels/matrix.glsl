@@ -41,15 +41,13 @@ float inverse_power(float y) {
   return y == 0.0 ? 0.0 : uintBitsToFloat((254u << 23) - floatBitsToUint(y));
 }
 #else
-// The leading 16-bit piece of x and y in one word; x and y become what remains. Cutting loses
-// nothing where the last piece takes the last bits; with two pieces the first is rounded, unless
-// that would make an infinity.
+// The leading 16-bit piece of x and y in one word; x and y become what remains. Rounded to the
+// nearest, unless that would make an infinity: what remains then has either sign, and what the units
+// cut from sums does not make every result smaller.
 uint peel(inout float x, inout float y) {
   uint p = floatBitsToUint(x), q = floatBitsToUint(y);
-#if PIECES == 2
   if ((p & 0x7fffffffu) < 0x7f7f8000u) p += 0x7fffu + (p >> 16 & 1u);
   if ((q & 0x7fffffffu) < 0x7f7f8000u) q += 0x7fffu + (q >> 16 & 1u);
-#endif
   p &= 0xffff0000u;
   q &= 0xffff0000u;
   x = (p & 0x7f800000u) == 0x7f800000u ? 0.0 : x - uintBitsToFloat(p);
