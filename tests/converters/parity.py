@@ -58,6 +58,20 @@ def compare(actual, expected, length=1):
         torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
 
 
+def check_against_double(function, *args, **options):
+    """As `check`, where eager rounds on the way to its 16-bit results and so may the engine: no
+    error against float64 is above twice eager's largest."""
+    compiled = _compiled(function, None, options)
+    with torch.no_grad():
+        exact = _leaves(function(*_as_double(args)))
+        results, eager = _leaves(compiled(*copy.deepcopy(args))), _leaves(function(*args))
+    for result, e, x in zip(results, eager, exact, strict=True):
+        assert result.dtype == e.dtype and result.shape == e.shape
+        limit = 2 * (e.double() - x).abs().max()
+        torch.testing.assert_close(result.double(), x, rtol=0, atol=limit.item())
+    _check_engines()
+
+
 def check(function, *args, length=1, more=(), dynamic=None, double=False, **options):
     """Compiles `function` whole, runs it on `args` and on each of `more`, and compares with eager.
 
@@ -67,13 +81,21 @@ def check(function, *args, length=1, more=(), dynamic=None, double=False, **opti
         double: compare with eager in float64, for 16-bit results that eager rounds on the way.
         options: further settings.
     """
-    compilations.clear()
-    compiled = torch.compile(function, backend="vulkan", fullgraph=True, dynamic=dynamic,
-                             options={**OPTIONS, **options})
+    compiled = _compiled(function, dynamic, options)
     with torch.no_grad():
         for case in (args, *more):
             expected = (_in_double if double else _eager)(function, copy.deepcopy(case))
             compare(compiled(*copy.deepcopy(case)), expected, length)
+    _check_engines()
+
+
+def _compiled(function, dynamic, options):
+    compilations.clear()
+    return torch.compile(function, backend="vulkan", fullgraph=True, dynamic=dynamic,
+                         options={**OPTIONS, **options})
+
+
+def _check_engines():
     made = compilations.compilations()
     assert made and all(c.engines for c in made), "no engine was built"
 
@@ -82,12 +104,15 @@ def _eager(function, args):
     return function(*args)
 
 
+def _as_double(args):
+    return [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+            for a in args]
+
+
 def _in_double(function, args):
-    as_double = [a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a
-                 for a in args]
     dtypes = [leaf.dtype for leaf in _leaves(function(*args))]
     return [leaf.to(dtype) for leaf, dtype in
-            zip(_leaves(function(*as_double)), dtypes, strict=True)]
+            zip(_leaves(function(*_as_double(args))), dtypes, strict=True)]
 
 
 def check_gradients(function, *args, length=1):

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import FLOATS, check, check_gradients, tensor
+from parity import FLOATS, check, check_against_double, check_gradients, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
 
@@ -32,7 +32,10 @@ def test_plain(queries, keys, d):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_dtypes(dtype):
-    check(sdpa, *qkv(dtype=dtype), length=93, double=True)
+    if dtype == torch.float32:
+        check(sdpa, *qkv(), length=93, double=True)
+    else:  # probabilities are rounded before they meet the values
+        check_against_double(sdpa, *qkv(dtype=dtype))
 
 
 @pytest.mark.parametrize("queries,keys", [(29, 29), (7, 41), (41, 7)])

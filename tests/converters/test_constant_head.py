@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from parity import check, tensor
 
 
