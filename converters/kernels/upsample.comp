@@ -1,58 +1,63 @@
-// Resizing of planes: nearest (source floor(o · scale)), exact nearest (floor((o + 0.5) scale)) or
-// bilinear (half-pixel centres, or ALIGN corners), in torch's arithmetic.
+// Resizing of one to three dimensions: nearest (source floor(o · scale)), exact nearest
+// (floor((o + 0.5) scale)), linear or cubic (half-pixel centres, or ALIGN corners).
 //
-// x: planes × height × width, y: planes × out_height × out_width; scale_h and scale_w: source steps
-// per output step. MODE: NEAREST, EXACT or BILINEAR. One output an invocation.
+// x: planes × in_0 … in_{DIMS - 1}, y: planes × out_0 …; scale_k: source steps per output step, 0: the
+// ratio of the sizes. One output an invocation. Defines: those of upsample_taps.glsl, DIMS, COPY
+// (values are passed on as they are).
 
-#define NEAREST 0
-#define EXACT 1
-#define BILINEAR 2
+#include "upsample_taps.glsl"
 
-#if MODE == BILINEAR
-float source(uint o, float scale) {
-#if ALIGN
-  return scale * float(o);
+#if COPY
+#define VALUE y_T
+#define ADD(sum, w, v) sum = (v)
 #else
-  return max(scale * (float(o) + 0.5) - 0.5, 0.0);
-#endif
-}
-#else
-uint source(uint o, float scale, uint size) {
-#if MODE == EXACT
-  return min(uint(floor((float(o) + 0.5) * scale)), size - 1u);
-#else
-  return min(uint(floor(float(o) * scale)), size - 1u);
-#endif
-}
+#define VALUE float
+#define ADD(sum, w, v) sum += (w) * (v)
 #endif
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= outputs) return;
-  const uint ow = id % out_width;
-  const uint row = id / out_width;
-  const uint oh = row % out_height;
-  const uint plane = (row / out_height) * height * width;
-#if SCALES
-  const float step_h = scale_h, step_w = scale_w;
-#elif MODE == BILINEAR && ALIGN
-  const float step_h = out_height > 1u ? tv_div(float(height - 1u), float(out_height - 1u)) : 0.0;
-  const float step_w = out_width > 1u ? tv_div(float(width - 1u), float(out_width - 1u)) : 0.0;
-#else
-  const float step_h = tv_div(float(height), float(out_height));
-  const float step_w = tv_div(float(width), float(out_width));
+  uint rest = id / out_0;
+  const Taps t0 = taps_of(id - rest * out_0, in_0, step_of(in_0, out_0, scale_0));
+#if DIMS > 1
+  const uint row = rest / out_1;
+  const Taps t1 = taps_of(rest - row * out_1, in_1, step_of(in_1, out_1, scale_1));
+  rest = row;
 #endif
-#if MODE == BILINEAR
-  const float h = source(oh, step_h), w = source(ow, step_w);
-  const uint h0 = min(uint(h), height - 1u), w0 = min(uint(w), width - 1u);
-  const uint h1 = min(h0 + 1u, height - 1u), w1 = min(w0 + 1u, width - 1u);
-  const float fh = clamp(h - float(h0), 0.0, 1.0), fw = clamp(w - float(w0), 0.0, 1.0);
-  const uint row0 = plane + h0 * width, row1 = plane + h1 * width;
-  const float top = (1.0 - fw) * x_load(row0 + w0) + fw * x_load(row0 + w1);
-  const float low = (1.0 - fw) * x_load(row1 + w0) + fw * x_load(row1 + w1);
-  y_store(id, (1.0 - fh) * top + fh * low);
+#if DIMS > 2
+  const uint slice = rest / out_2;
+  const Taps t2 = taps_of(rest - slice * out_2, in_2, step_of(in_2, out_2, scale_2));
+  rest = slice;
+  const uint plane = rest * in_2;
+  VALUE whole = VALUE(0);
+  [[unroll]] for (int c = 0; c < TAPS; ++c) {
+    const uint slab = (plane + t2.at[c]) * in_1;
+#elif DIMS > 1
+  const uint slab = rest * in_1;
+#endif
+#if DIMS > 1
+  VALUE area = VALUE(0);
+  [[unroll]] for (int b = 0; b < TAPS; ++b) {
+    const uint line = (slab + t1.at[b]) * in_0;
 #else
-  const uint ih = source(oh, step_h, height), iw = source(ow, step_w, width);
-  y_store(id, y_T(x_load(plane + ih * width + iw)));
+    const uint line = rest * in_0;
+#endif
+    VALUE sum = VALUE(0);
+    [[unroll]] for (int a = 0; a < TAPS; ++a) {
+      ADD(sum, t0.weight[a], VALUE(x_load(line + t0.at[a])));
+    }
+#if DIMS > 1
+    ADD(area, t1.weight[b], sum);
+  }
+#endif
+#if DIMS > 2
+    ADD(whole, t2.weight[c], area);
+  }
+  y_store(id, y_T(whole));
+#elif DIMS > 1
+  y_store(id, y_T(area));
+#else
+  y_store(id, y_T(sum));
 #endif
 }

@@ -16,6 +16,7 @@ from .fx_nodes import has_effect, op_name
 from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
 from .splitting import split
+from .whole_operators import kept_whole
 
 
 def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
@@ -27,7 +28,8 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
         if any(map(_is_opaque, example_inputs)):
             return module.forward  # what such a class does is known to PyTorch alone
         settings = settings.keyed_by(_held(module, example_inputs))
-        return _aot(settings, _carry_versions(example_inputs))(module, example_inputs)
+        with kept_whole():
+            return _aot(settings, _carry_versions(example_inputs))(module, example_inputs)
     except (ValueError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
 

@@ -82,4 +82,23 @@ class SymbolTable:
                 for x in e.args[1:]:
                     result = function(result, sub(x))
                 return result
+        scaled = _scaled(e)
+        if scaled is not None:
+            numerator, size, denominator = scaled
+            return sub(size) * numerator // denominator
         raise Inexpressible(f"size {e} is not a sum, product, quotient, remainder, max or min")
+
+
+def _scaled(e):
+    """(numerator, size, denominator) where `e` is a size times a float factor, rounded down, that
+    integers compute exactly: factors like 1.5, of which the float's fraction is short. Else None."""
+    if not isinstance(e, (sf.TruncToInt, sf.FloorToInt)) or not isinstance(e.args[0], sympy.Mul):
+        return None
+    numbers = [x for x in e.args[0].args if x.is_Number]
+    sizes = [x for x in e.args[0].args if isinstance(x, sf.ToFloat)]
+    if len(numbers) != 1 or len(sizes) != 1 or len(e.args[0].args) != 2:
+        return None
+    numerator, denominator = float(numbers[0]).as_integer_ratio()
+    if not 0 < numerator < 2**12 or denominator > 2**12 or not sizes[0].args[0].is_nonnegative:
+        return None
+    return numerator, sizes[0].args[0], denominator

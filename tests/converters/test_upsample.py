@@ -1,15 +1,33 @@
-"""Upsampling: sizes, scale factors, corners, 16-bit floats."""
+"""Resizing and its gradients: modes, sizes, scale factors, corners, anti-aliasing, 16-bit floats."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import check, check_operator, tensor
+from torch_vulkan import compilations
+
+from parity import OPTIONS, check, check_gradients, check_operator, tensor
 
 aten = torch.ops.aten
-FORMS = [dict(scale_factor=2), dict(size=(11, 13)), dict(scale_factor=(1.5, 2.3)), dict(size=(3,
-    5))]
 SIZES = [([10, 14], None), (None, [2.0, 2.0]), (None, [1.5, 2.3]), ([3, 5], None), ([5, 7], None)]
+IMAGES = {1: (2, 3, 11), 2: (2, 3, 5, 7), 3: (1, 2, 3, 5, 4)}
+MODES = [("nearest", 1), ("nearest", 2), ("nearest", 3), ("nearest-exact", 1),
+         ("nearest-exact", 2), ("nearest-exact", 3), ("linear", 1), ("bilinear", 2),
+         ("trilinear", 3), ("bicubic", 2)]
+
+
+def forms(mode, dims):
+    """Growing, shrinking, to one element, by a factor that does not fit; both kinds of corners."""
+    sizes = {1: [(23,), (4,), (1,)], 2: [(11, 13), (3, 5), (1, 9)], 3: [(7, 5, 9), (2, 3, 1)]}[dims]
+    given = [dict(size=size) for size in sizes]
+    given += [dict(scale_factor=2), dict(scale_factor=(1.5, 2.3, 0.7)[:dims])]
+    if "nearest" in mode:
+        return given
+    return [dict(form, align_corners=align) for form in given for align in (False, True)]
+
+
+def resized(x, mode, dims):
+    return [F.interpolate(x, mode=mode, **form) for form in forms(mode, dims)]
 
 
 @pytest.mark.parametrize("size, scales", SIZES)
@@ -28,8 +46,69 @@ def test_kernels_without_vec():
     check_operator(aten.upsample_bilinear2d.default, x, [10, 9], True)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_modes(form):
-    """What torch.compile's own decomposition leaves: index arithmetic."""
-    check(lambda x: (F.interpolate(x, mode="nearest", **form),
-                     F.interpolate(x, mode="bilinear", **form)), tensor(2, 3, 5, 7), length=4)
+@pytest.mark.parametrize("mode, dims", MODES)
+def test_modes(mode, dims):
+    check(lambda x: resized(x, mode, dims), tensor(*IMAGES[dims]), length=16)
+
+
+@pytest.mark.parametrize("mode, dims", MODES)
+def test_gradients(mode, dims):
+    check_gradients(lambda x: resized(x, mode, dims), tensor(*IMAGES[dims]), length=1024)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_anti_aliasing(mode):
+    def function(x):
+        return [F.interpolate(x, mode=mode, antialias=True, **form) for form in forms(mode, 2)]
+    check(function, tensor(2, 3, 17, 13), length=256)
+    check_gradients(function, tensor(2, 3, 17, 13), length=1024)
+
+
+def test_lanczos():
+    x = tensor(2, 3, 17, 13)
+    for size in ([23, 5], [40, 13]):
+        check_operator(aten._upsample_lanczos2d_aa.default, x, size, False, length=256)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_16_bit_floats(dtype):
+    x = tensor(2, 3, 5, 7, dtype=dtype)
+    check(lambda x: [F.interpolate(x, size=(11, 4), mode=mode) for mode in
+                     ("nearest", "nearest-exact", "bilinear", "bicubic")], x, double=True)
+
+
+def test_nearest_of_bytes():
+    check(lambda x: F.interpolate(x, scale_factor=2), tensor(2, 3, 5, 7, dtype=torch.uint8))
+
+
+def test_special_values():
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([[[[1, nan, -0.0, 3], [inf, 2, -inf, 4], [0, 1, 2, 3]]]])
+    check(lambda x: [F.interpolate(x, size=(5, 7), mode=m) for m in ("nearest", "bilinear")], x)
+
+
+def test_layouts_and_views():
+    x = tensor(2, 3, 5, 7).contiguous(memory_format=torch.channels_last)
+    check(lambda x: (F.interpolate(x, scale_factor=2, mode="bilinear"),
+                     F.interpolate(x[:, 1:, ::2, 1:], scale_factor=2, mode="bicubic"),
+                     F.interpolate(x.expand(2, 3, 5, 7), scale_factor=2).sigmoid()), x, length=16)
+    check(lambda x: F.interpolate(x * 2, scale_factor=2) + 1, tensor(0, 3, 5, 7))
+
+
+def test_dynamic_shapes():
+    def function(x):
+        return (F.interpolate(x, scale_factor=2, mode="bilinear"), F.interpolate(x, (9, 4)),
+                F.interpolate(x, scale_factor=1.5, mode="bicubic"),
+                F.interpolate(x, (6, 8), mode="bilinear", antialias=True))
+    check(function, tensor(2, 3, 8, 10), more=[(tensor(3, 2, 6, 14),), (tensor(2, 3, 22, 4),)],
+          dynamic=True, length=64)
+
+
+def test_one_operator_a_resize():
+    """The kernel is reached through torch.compile, in training as in inference."""
+    def function(x):
+        return F.interpolate(x, scale_factor=2, mode="bilinear").sum()
+    compilations.clear()
+    x = tensor(2, 3, 5, 7).requires_grad_()
+    torch.compile(function, backend="vulkan", options=OPTIONS)(x).backward()
+    assert [c.compute_nodes for c in compilations.compilations()] == [2, 1]
