@@ -8,27 +8,13 @@ check of 200 weights, which every call makes: execute with them less execute wit
 """
 
 import argparse
-import statistics
-import time
 import warnings
 
 import torch
+from timing import per_call_us
 
 import torch_vulkan  # noqa: F401  (registers the operator)
 from torch_vulkan import cuda_memory, engine_call
-
-
-def per_call_us(call, calls, rounds=7):
-    """Minimum and median over the rounds of the mean time of one call."""
-    for _ in range(calls // 10):
-        call()
-    means = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        means.append((time.perf_counter() - start) / calls * 1e6)
-    return min(means), statistics.median(means)
 
 
 def compiled(function, backend, *args):
@@ -73,7 +59,7 @@ def main():
             call()
             torch.cuda.synchronize()
 
-        low, median = per_call_us(waited if cuda else call, options.calls)
+        low, median = per_call_us(waited if cuda else call, options.calls, rounds=7)
         print(f"{name:28} {low:8.1f} min {median:8.1f} median µs a call", flush=True)
         return low
 
@@ -87,7 +73,7 @@ def main():
         engine = calls[0].engine
         show("execute", lambda: execute([x], [], engine))
         if cuda:
-            low, _ = per_call_us(lambda: execute([x], [], engine), options.calls)
+            low, _ = per_call_us(lambda: execute([x], [], engine), options.calls, rounds=7)
             torch.cuda.synchronize()
             print(f"{'execute, not waited for':28} {low:8.1f} min")
         model = many_weights(options.weights, options.device)

@@ -14,10 +14,7 @@ After each dtype and batch the networks' sums, each convolution as often as it o
 
 import argparse
 import json
-import statistics
-import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -25,9 +22,8 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
+import operators
 
-ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = ROOT / "build/benchmarks/native/conv_tactics"
 NAMES = ("ResNet-50", "MobileNetV2", "EfficientNet-B0", "ViT-B/16")
 
 
@@ -58,28 +54,15 @@ def is_last(shape, layout):
 
 def vulkan(shape, batch, dtype, tf32, options):
     """The results of the program, one a tactic, in the rule's order."""
-    command = [str(PROGRAM), "--json", "--first", str(options.tactics)] + ["--tf32"] * tf32
-    flags = ["l"] * is_last(shape, options.layout)
-    command.append(",".join(map(str, (batch, *shape, dtype, *flags))))
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def median_s(call, rounds, synchronise):
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        synchronise()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    last = ["l"] * is_last(shape, options.layout)
+    problem = ",".join(map(str, (batch, *shape, dtype, *last)))
+    return operators.vulkan("conv_tactics", problem, options.tactics, *["--tf32"] * tf32)
 
 
 def torch_result(shape, batch, dtype, tf32, layout):
     """µs of torch's convolution and its largest error, relative to the largest result."""
     ic, h, w, oc, k, stride, pad, groups = shape
-    cuda = torch.cuda.is_available()
-    device, kind = "cuda" if cuda else "cpu", getattr(torch, dtype)
+    device, kind = operators.device(), getattr(torch, dtype)
     torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = True
     x = torch.randn(batch, ic, h, w, device=device).to(kind)
@@ -95,22 +78,7 @@ def torch_result(shape, batch, dtype, tf32, layout):
     out = call()
     exact = F.conv2d(x[:1].cpu().double(), weight.cpu().double(), bias.cpu().double(), stride,
                      pad, 1, groups)
-    error = ((out[:1].cpu().double() - exact).abs().max() / exact.abs().max()).item()
-    if not cuda:
-        return median_s(call, 5, lambda: None) * 1e6, error
-    repeats = 50
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(repeats):
-            call()
-    graph.replay()
-    torch.cuda.synchronize()
-    return median_s(graph.replay, 5, torch.cuda.synchronize) / repeats * 1e6, error
+    return operators.torch_us(call), operators.error(out[:1].cpu(), exact)
 
 
 def label(shape, batch, dtype, tf32):
@@ -150,8 +118,7 @@ def main():
     parser.add_argument("--layout", choices=("nchw", "last"),
                         default="last" if torch.cuda.is_available() else "nchw")
     args = parser.parse_args()
-    subprocess.run(["ninja", "-C", str(ROOT / "build"), "conv_tactics"], check=True,
-                   stdout=subprocess.DEVNULL)
+    operators.build("conv_tactics")
     counts = {name: convolutions(name) for name in args.network or NAMES}
     shapes = sorted(set().union(*counts.values()))
     rows = {}

@@ -7,12 +7,13 @@
 import argparse
 import ctypes
 import os
-import statistics
 import subprocess
 import sys
 import time
 import traceback
 import warnings
+
+from timing import per_call_us
 
 
 def section(name, function):
@@ -23,19 +24,6 @@ def section(name, function):
     except Exception:
         traceback.print_exc()
     sys.stdout.flush()
-
-
-def per_call_us(call, calls=200, rounds=5):
-    """Minimum and median over the rounds of the mean time of one call, in µs."""
-    for _ in range(20):
-        call()
-    means = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        means.append((time.perf_counter() - start) / calls * 1e6)
-    return f"min {min(means):8.1f}  median {statistics.median(means):8.1f} µs"
 
 
 def driver_facts():
@@ -147,7 +135,8 @@ def way(name):
                             ("eager relu + synchronise", synchronised(lambda: torch.relu(x))),
                             ("serving loop", serving), ("between kernels", between_kernels),
                             ("calls alone, no synchronise", lambda: fast(x))):
-            print(f"{label:32} {per_call_us(call)}", flush=True)
+            low, median = per_call_us(call)
+            print(f"{label:32} min {low:8.1f}  median {median:8.1f} µs", flush=True)
             torch.cuda.synchronize()
             after = C.cuda_counts(device)
             print(" " * 33, {k: after[k] - before[k] for k in after if k != "imports"},

@@ -11,16 +11,11 @@ fastest counts.
 
 import argparse
 import json
-import statistics
-import subprocess
-import time
 from pathlib import Path
 
+import operators
 import torch
 
-ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = ROOT / "build/benchmarks/native/gemm_tactics"
-DTYPES = {"float16": torch.half, "bfloat16": torch.bfloat16, "float32": torch.float}
 SQUARES = [(s, s, s) for s in (256, 512, 1024, 2048, 4096, 8192)]
 NETWORKS = [(m, n, k)
             for m in (1, 4, 16, 128, 197)
@@ -47,47 +42,20 @@ def label(m, n, k, dtype, tf32, constant):
 
 def vulkan(m, n, k, dtype, tf32, constant, tactics):
     """The results of the program, one a tactic."""
-    command = [str(PROGRAM), "--json", "--first", str(tactics)] + (["--tf32"] if tf32 else [])
-    command.append(f"{m},{n},{k},{dtype}" + ("" if constant else ",d"))
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    problem = f"{m},{n},{k},{dtype}" + ("" if constant else ",d")
+    return operators.vulkan("gemm_tactics", problem, tactics, *["--tf32"] * tf32)
 
 
-def best_of(call, rounds, synchronise):
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        synchronise()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def torch_us(m, n, k, dtype, tf32):
+def torch_result(m, n, k, dtype, tf32):
     """µs of torch.matmul and its largest error, relative to the largest result."""
-    cuda = torch.cuda.is_available()
-    device = "cuda" if cuda else "cpu"
+    device, kind = operators.device(), operators.DTYPES[dtype]
     torch.backends.cuda.matmul.allow_tf32 = tf32
-    a = torch.randn(m, k, device=device).to(DTYPES[dtype])
-    b = (torch.randn(k, n, device=device) / k**0.5).to(DTYPES[dtype])
+    a = torch.randn(m, k, device=device).to(kind)
+    b = (torch.randn(k, n, device=device) / k**0.5).to(kind)
     out = torch.matmul(a, b)
     exact = a[:64].double() @ b.double()
-    error = ((out[:64].double() - exact).abs().max() / exact.abs().max()).item()
-    if not cuda:
-        return best_of(lambda: torch.matmul(a, b, out=out), 5, lambda: None) * 1e6, error
-    repeats = max(2, min(200, int(4e13 / (2 * m * n * k) / 20) + 2))
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            torch.matmul(a, b, out=out)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(repeats):
-            torch.matmul(a, b, out=out)
-    graph.replay()
-    torch.cuda.synchronize()
-    return best_of(graph.replay, 5, torch.cuda.synchronize) / repeats * 1e6, error
+    error = operators.error(out[:64], exact)
+    return operators.torch_us(lambda: torch.matmul(a, b, out=out)), error
 
 
 def main():
@@ -96,8 +64,7 @@ def main():
     parser.add_argument("--tactics", type=int, default=4)
     parser.add_argument("--only", default="", help="rows whose label has this text")
     args = parser.parse_args()
-    subprocess.run(["ninja", "-C", str(ROOT / "build"), "gemm_tactics"], check=True,
-                   stdout=subprocess.DEVNULL)
+    operators.build("gemm_tactics")
     results = []
     print(f"{'product':34} {'vulkan us':>10} {'TFLOP/s':>8} {'torch us':>10} {'TFLOP/s':>8} "
           f"{'ratio':>6} {'error':>8} {'torch':>8}  tactic")
@@ -107,7 +74,7 @@ def main():
             continue
         m, n, k, dtype, tf32, constant = problem
         measured = vulkan(*problem, args.tactics)
-        us, error = torch_us(m, n, k, dtype, tf32)
+        us, error = torch_result(m, n, k, dtype, tf32)
         best = min(measured, key=lambda r: r["us"])
         tflop = 2e-12 * m * n * k
         results.append({"name": name, "problem": problem, "vulkan": measured, "best": best,

@@ -1,53 +1,42 @@
-"""What attention.py and pointwise.py share: benchmarks/native/node_tactics beside torch."""
+"""What conv.py, gemm.py, attention.py and pointwise.py share: the programs of benchmarks/native
+beside torch."""
 
 import argparse
 import json
-import statistics
 import subprocess
-import time
 from pathlib import Path
 
 import torch
+from timing import median_s
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = ROOT / "build/benchmarks/native/node_tactics"
 DTYPES = {"float16": torch.half, "bfloat16": torch.bfloat16, "float32": torch.float}
 
 
-def build():
-    """Makes the program that times the tactics."""
-    subprocess.run(["ninja", "-C", str(ROOT / "build"), "node_tactics"], check=True,
+def build(program):
+    """Makes one of the programs that time tactics."""
+    subprocess.run(["ninja", "-C", str(ROOT / "build"), program], check=True,
                    stdout=subprocess.DEVNULL)
 
 
-def vulkan(problem, tactics):
-    """The results of the program for one problem, one a tactic."""
-    done = subprocess.run([str(PROGRAM), "--json", "--first", str(tactics), problem],
-                          capture_output=True, text=True, check=True)
+def vulkan(program, problem, tactics, *flags):
+    """The results of a program for one problem, one a tactic, in the rule's order."""
+    command = [str(ROOT / "build/benchmarks/native" / program), "--json", "--first", str(tactics)]
+    done = subprocess.run([*command, *flags, problem], capture_output=True, text=True, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def _median(call, rounds, synchronise):
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        synchronise()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def torch_us(call):
     """µs of a call: in a CUDA graph of many where there is CUDA, else of the host."""
     if not torch.cuda.is_available():
         call()
-        return _median(call, 5, lambda: None) * 1e6
+        return median_s(call, 5, lambda: None) * 1e6
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
             call()
     torch.cuda.synchronize()
-    once = _median(call, 3, torch.cuda.synchronize)
+    once = median_s(call, 3, torch.cuda.synchronize)
     repeats = max(2, min(100, int(0.02 / once)))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
@@ -55,7 +44,7 @@ def torch_us(call):
             call()
     graph.replay()
     torch.cuda.synchronize()
-    return _median(graph.replay, 5, torch.cuda.synchronize) / repeats * 1e6
+    return median_s(graph.replay, 5, torch.cuda.synchronize) / repeats * 1e6
 
 
 def device():
@@ -83,7 +72,7 @@ def run(description, problems, beside, unit):
                         help="how many of the rule's tactics to time; the fastest counts")
     parser.add_argument("--only", default="", help="rows whose problem has this text")
     args = parser.parse_args()
-    build()
+    build("node_tactics")
     name = {"tflops": "TFLOP/s", "gb_s": "GB/s"}[unit]
     print(f"{'problem':44} {'vulkan us':>10} {name:>8} {'torch us':>10} {name:>8} {'ratio':>6} "
           f"{'error':>8} {'torch':>8}  tactic")
@@ -91,7 +80,7 @@ def run(description, problems, beside, unit):
     for problem in problems:
         if args.only not in problem:
             continue
-        measured = vulkan(problem, args.tactics)
+        measured = vulkan("node_tactics", problem, args.tactics)
         call, wrong = beside(problem)
         us = torch_us(call)
         best = min(measured, key=lambda r: r["us"])
