@@ -89,6 +89,14 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
             "of torch.save is read with torch.load(path, weights_only=True)") from error
 
 
+def _tensor(name, value) -> torch.Tensor:
+    try:
+        return torch.as_tensor(value).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"tv.refit: weight {name!r}: got {type(value).__name__}, want a tensor or "
+                         f"an array ({error})") from None
+
+
 def _checked(tensors, given) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """(tensor of the program, its new value), each once."""
     changes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -97,7 +105,7 @@ def _checked(tensors, given) -> list[tuple[torch.Tensor, torch.Tensor]]:
             near = difflib.get_close_matches(str(name), tensors, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"tv.refit: the program has no weight {name!r}{hint}")
-        tensor, value = tensors[name], torch.as_tensor(value).detach()
+        tensor, value = tensors[name], _tensor(name, value)
         if value.shape != tensor.shape or value.dtype != tensor.dtype:
             raise ValueError(f"tv.refit: weight {name!r}: got {value.dtype} {list(value.shape)}, "
                              f"want {tensor.dtype} {list(tensor.shape)}")
