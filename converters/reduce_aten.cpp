@@ -1,5 +1,6 @@
 // ATen's reductions in terms of tv::reduce and pointwise steps, which fuse into it.
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -32,7 +33,7 @@ struct Moments {
   ValueId variance, mean;  // float32
 };
 
-/// The correction is an integer or None (one); `unbiased` is its older form.
+/// The correction is an integer or None (one); `unbiased` is its older form. Nullopt: a fraction.
 std::optional<Expr> correction(const Node& node) {
   if (node.find("correction") == nullptr) {
     return node.find("unbiased") == nullptr ? Expr(1) : Expr(node.flag("unbiased") ? 1 : 0);
@@ -56,9 +57,14 @@ Moments moments(const NodeContext& c, Rewriter& r) {
   const ValueId mean = add_reduce(r, x, kept, DType::kF32);
   const ValueId distance = r.pointwise("sub", {x, mean}, DType::kF32);
   Reduction squares = reduction;
-  squares.divisor = max(count - correction(c.node).value(), 0);
-  const ValueId variance =
+  const std::optional<Expr> whole = correction(c.node);
+  if (whole) squares.divisor = max(count - *whole, 0);
+  ValueId variance =
       add_reduce(r, r.pointwise("square", {distance}, DType::kF32), squares, DType::kF32);
+  if (!whole) {
+    const double left = static_cast<double>(*count.constant()) - c.node.number("correction");
+    variance = r.pointwise("div", {variance}, DType::kF32, {std::max(left, 0.0)});
+  }
   return {variance, mean};
 }
 
@@ -75,7 +81,9 @@ Expand variance(bool root, bool with_mean) {
 }
 
 std::string variance_unsupported(const NodeContext& c) {
-  if (!correction(c.node)) return "[" + c.node.op + "] the correction must be an integer";
+  if (!correction(c.node) && !count_in(c.shape("self"), reduced_dims(c, "dim")).constant()) {
+    return "[" + c.node.op + "] a correction that is no integer needs fixed sizes";
+  }
   return floats_only(c, "self");
 }
 
@@ -86,17 +94,29 @@ double norm_order(const Node& node) {
   return 2;
 }
 
-std::string norm_unsupported(const NodeContext& c) {
-  const double p = norm_order(c.node);
-  if (p != 0 && p != 1 && p != 2 && !std::isinf(p)) {
-    return "[" + c.node.op + "] the order must be 0, 1, 2 or infinite; got " + std::to_string(p);
-  }
-  return floats_only(c, "self");
+/// Sum of |x|^p, then its p-th root.
+void norm_of_any_order(const NodeContext& c, Rewriter& r, double p) {
+  const ValueId x = r.cast(c.node.input("self"), DType::kF32);
+  const ValueId magnitude = r.pointwise("abs", {x}, DType::kF32);
+  const ValueId powers = r.pointwise("pow", {magnitude}, DType::kF32, {p});
+  const ValueId sum = add_reduce(r, powers, over(c, "sum"), DType::kF32);
+  r.replace(0, r.cast(r.pointwise("pow", {sum}, DType::kF32, {1 / p}), c.output().dtype));
+}
+
+void dist(const NodeContext& c, Rewriter& r) {
+  const ValueId apart = r.pointwise("sub", {c.node.input("self"), c.node.input("other")},
+                                    c.output().dtype);
+  r.replace(0, r.add("aten::linalg_vector_norm",
+                     {tensor_arg("self", apart), attr_arg("ord", c.node.arg("p").attr),
+                      attr_arg("dim", std::monostate{}), attr_arg("keepdim", false),
+                      attr_arg("dtype", std::monostate{})},
+                     c.output().dtype, {}));
 }
 
 void norm(const NodeContext& c, Rewriter& r) {
   const double p = norm_order(c.node);
   const DType out = c.output().dtype;
+  if (p != 0 && p != 1 && p != 2 && !std::isinf(p)) return norm_of_any_order(c, r, p);
   const ValueId x = r.cast(c.node.input("self"), DType::kF32);
   if (p == 0) {
     const ValueId nonzero = r.pointwise("ne", {x}, DType::kBool, {0.0});
@@ -137,6 +157,7 @@ Converter entry(std::string op, Expand expand, decltype(Converter::unsupported) 
 }
 
 const RegisterConverter reductions{
+    entry("aten::dist", dist, floats_of_self),
     entry("aten::sum", plain("sum")),
     entry("aten::sum.dim_IntList", plain("sum")),
     entry("aten::prod", plain("prod")),
@@ -164,9 +185,9 @@ const RegisterConverter reductions{
     entry("aten::std.correction", variance(true, false), variance_unsupported),
     entry("aten::var_mean.correction", variance(false, true), variance_unsupported),
     entry("aten::std_mean.correction", variance(true, true), variance_unsupported),
-    entry("aten::linalg_vector_norm", norm, norm_unsupported),
-    entry("aten::norm.ScalarOpt_dim", norm, norm_unsupported),
-    entry("aten::norm.Scalar", norm, norm_unsupported),
+    entry("aten::linalg_vector_norm", norm, floats_of_self),
+    entry("aten::norm.ScalarOpt_dim", norm, floats_of_self),
+    entry("aten::norm.Scalar", norm, floats_of_self),
 };
 
 }  // namespace

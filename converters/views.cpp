@@ -149,11 +149,6 @@ const RegisterConverter views{
     view_converter("aten::contiguous", identity),
     view_converter("aten::lift_fresh", identity),
     view_converter("aten::lift_fresh_copy", identity),
-    view_converter("aten::as_strided", nullptr,
-                   [](const NodeContext&) -> std::string {
-                     return "[aten::as_strided] names memory by strides, and inside an engine the "
-                            "compiler chooses the strides";
-                   }),
 };
 
 }  // namespace

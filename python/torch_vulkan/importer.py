@@ -22,7 +22,7 @@ from .fx_nodes import (
 )
 from .precision import Precision
 from .scalars import is_host_scalar
-from .strides import promised
+from .strides import is_all_of_its_storage, promised
 from .symbols import Inexpressible, SymbolTable
 
 _DTYPES = {getattr(torch, name): getattr(C.DType, name)
@@ -289,8 +289,8 @@ class Importer:
                    if isinstance(v, torch.Tensor) and (v.dim() or v.device.type != "cpu")}
         if len(devices) > 1:
             return "its tensors live on several devices"
-        if op_name(node.target) == "aten::as_strided" and not tensors[0].is_contiguous():
-            return "as_strided of a tensor that is not contiguous"
+        if op_name(node.target) in _STRIDED and not is_all_of_its_storage(tensors[0]):
+            return "as_strided of a tensor that is not all of its storage, in order"
         if node.meta.get("torch_vulkan_keep_view"):
             return "a view that is returned keeps PyTorch's strides"
         return ""
@@ -374,5 +374,8 @@ def _plain_tensor_types():
 
     return {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor}
 
+
+_STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
+"""Operators on a tensor's storage, whatever its shape says."""
 
 _PLAIN = _plain_tensor_types()

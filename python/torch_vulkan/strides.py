@@ -32,6 +32,13 @@ def is_dense(tensor: torch.Tensor) -> bool:
     return True
 
 
+def is_all_of_its_storage(tensor: torch.Tensor) -> bool:
+    """True where the row-major elements are all that the storage holds, from its start."""
+    if not tensor.is_contiguous() or not _same(tensor.storage_offset(), 0):
+        return False
+    return _same(tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size())
+
+
 def promised(tensor: torch.Tensor) -> list | None:
     """The strides an output is made with: the tensor's own where they are dense, else dense ones in
     the same order of dimensions. None: row-major."""

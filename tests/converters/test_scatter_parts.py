@@ -1,0 +1,60 @@
+"""masked_scatter, put, diagonal_scatter, as_strided and its scatter, copies of views, against eager."""
+
+import pytest
+import torch
+from parity import check, tensor
+
+DTYPES = (torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_masked_scatter(dtype):
+    check(lambda x, m, n, s: (x.masked_scatter(m, s), x.masked_scatter(n, s), x.t().masked_scatter(m.t(), s)),
+          tensor(5, 7, dtype=dtype), tensor(5, 7, dtype=torch.bool), tensor(7, dtype=torch.bool, seed=2),
+          tensor(7, 11, dtype=dtype, seed=1))
+
+
+def test_masked_scatter_dynamic():
+    check(lambda x, m, s: x.masked_scatter(m, s), tensor(5, 7), tensor(5, 7, dtype=torch.bool),
+          tensor(35, seed=1), more=[(tensor(11, 3), tensor(11, 3, dtype=torch.bool), tensor(33, seed=1))],
+          dynamic=True)
+
+
+def test_masked_scatter_of_nothing():
+    check(lambda x, m, s: (x.masked_scatter(m, s), x + 1), tensor(5), torch.zeros(5, dtype=torch.bool), tensor(1))
+
+
+def test_put():
+    index = torch.tensor([[3, 20], [7, -1]])
+    check(lambda x, i, s: (x.put(i, s), x.put(i[:1], s[1:], accumulate=True), x.t().put(i, s)),
+          tensor(5, 7), index, tensor(2, 2, seed=1))
+    check(lambda x, i, s: x.put(i, s, accumulate=True), tensor(5, 7), torch.tensor([3, 3, 3, 8]), tensor(4))
+
+
+@pytest.mark.parametrize("offset", [0, 2, -3])
+def test_diagonal_scatter(offset):
+    def function(x):
+        return [x.diagonal_scatter(x.diagonal(offset, a, b) * 3, offset, a, b)
+                for a, b in ((0, 1), (1, 0), (2, 0), (1, 2))]
+    check(function, tensor(5, 7, 6))
+
+
+def test_diagonal_scatter_types():
+    for dtype in DTYPES:
+        check(lambda x, s: x.diagonal_scatter(s), tensor(5, 7, dtype=dtype), tensor(5, dtype=dtype, seed=1))
+
+
+def test_strides():
+    def function(x):
+        y = x * 2
+        return (y.as_strided((3, 4), (2, 1), 1) + 1, y.as_strided((2, 2, 2), (5, 1, 3)) * 2,
+                torch.as_strided_copy(y, (3,), (7,), 2), y.as_strided((), (), 4) + 1,
+                torch.as_strided_scatter(y, x[0, :6].view(2, 3), (2, 3), (7, 2), 1))
+    check(function, tensor(5, 7))
+
+
+def test_copies():
+    check(lambda x: (torch.unfold_copy(x, 1, 3, 2), x.unfold(0, 2, 3) + 1, torch.narrow_copy(x, 1, -3, 2),
+                     torch.unbind_copy(x, 1), torch.narrow_copy(x, 0, 1, 2)), tensor(5, 7))
+    check(lambda x: (x.unfold(0, 3, 1).sum(-1), x.unfold(1, 2, 2) * 2), tensor(5, 7), dynamic=True,
+          more=[(tensor(11, 13),)])
