@@ -48,7 +48,7 @@ void convert_pick(const NodeContext& c, Builder& b, const std::string& rule) {
             .defines = {{"INDICES", indices == kNoValue ? "0" : "1"}},
             .operands = {src("x", lines.x.value), dst("y", c.node.outputs[0])}};
   if (indices != kNoValue) step.operands.push_back(dst("idx", indices));
-  sorted.add_to(step, c, lines);
+  sorted.add_to(step, lines);
   if (rule == "MODE") {
     step.kernel = "sort_mode";
     step.grid = Grid::flat_groups(lines.lines());

@@ -54,7 +54,7 @@ Step tile_step(const NodeContext& c, const SortLines& lines) {
             .params = {param("rows", lines.lines()), param("count", at.size),
                        param("inner", at.inner), param("limit", lines.limit)},
             .local_size = {shape.local(), 1, 1}};
-  add_key(step, c.dtype("self"), lines.descending);
+  add_key(step, lines.dtype, lines.descending);
   const Expr tiles = lines.lines() * ceil_div(at.size, shape.segment);
   step.grid = Grid::flat_groups(ceil_div(tiles, shape.elements / shape.segment));
   const int64_t stages = std::bit_width(static_cast<uint64_t>(shape.segment)) - 1;
@@ -66,12 +66,12 @@ Step tile_step(const NodeContext& c, const SortLines& lines) {
 Expr is_needed(const Expr& size, int64_t run) { return max(min(ceil_div(size, run) - 1, 1), 0); }
 
 /// Merges runs of `run` elements, the `pass`-th merge of the lines.
-Step merge_step(const NodeContext& c, const SortLines& lines, int64_t run, int64_t pass) {
+Step merge_step(const SortLines& lines, int64_t run, int64_t pass) {
   const Expr runs = ceil_div(lines.split.size, run), alive = min(lines.limit, run);
   const Expr half = lines.lines() * lines.split.size;
   Step step{.kernel = "sort_merge",
             .defines = {{"WAYS", std::to_string(kWays) + "u"},
-                        {"KEY", c.dtype("self") == DType::kI64 ? "int64_t" : "uint"}},
+                        {"KEY", lines.dtype == DType::kI64 ? "int64_t" : "uint"}},
             .params = {param("rows", lines.lines()), param("count", lines.split.size),
                        param("limit", lines.limit), param("run", run), param("runs", runs),
                        param("alive", max(alive, 1)), param("from", half * (pass % 2)),
@@ -84,12 +84,12 @@ Step merge_step(const NodeContext& c, const SortLines& lines, int64_t run, int64
 
 }  // namespace
 
-void SortedLines::add_to(Step& step, const NodeContext& c, const SortLines& lines) const {
+void SortedLines::add_to(Step& step, const SortLines& lines) const {
   step.operands.insert(step.operands.end(), {src("keys", keys), src("at", at)});
   step.params.insert(step.params.end(),
                      {param("rows", lines.lines()), param("count", lines.split.size),
                       param("inner", lines.split.inner), param("from", from)});
-  add_key(step, c.dtype("self"), lines.descending);
+  add_key(step, lines.dtype, lines.descending);
 }
 
 SortLines sort_lines(const NodeContext& c) {
@@ -97,6 +97,7 @@ SortLines sort_lines(const NodeContext& c) {
   const Shape& shape = c.shape("self");
   const auto rank = static_cast<int64_t>(shape.size());
   lines.x = {.value = c.node.input("self"), .shape = shape};
+  lines.dtype = c.dtype("self");
   if (c.node.find("dim") == nullptr) {
     lines.split = {.outer = 1, .size = product(shape), .inner = 1};
   } else if (rank > 0) {
@@ -123,7 +124,7 @@ Step sort_directly(const NodeContext& c, const SortLines& lines, ValueId y, Valu
 SortedLines sort(const NodeContext& c, Builder& b, const SortLines& lines,
                  std::vector<Step>& steps) {
   const Shape both = {2, lines.lines(), lines.split.size};
-  const DType key = c.dtype("self") == DType::kI64 ? DType::kI64 : DType::kI32;
+  const DType key = lines.dtype == DType::kI64 ? DType::kI64 : DType::kI32;
   SortedLines sorted{.keys = b.scratch("keys", key, both),
                      .at = b.scratch("at", DType::kI32, both)};
   Step tiles = tile_step(c, lines);
@@ -134,7 +135,7 @@ SortedLines sort(const NodeContext& c, Builder& b, const SortLines& lines,
   Expr merges = 0;
   int64_t pass = 0;
   for (int64_t run = tile_shape(c, lines).segment; run < longest(c, lines); run *= kWays, ++pass) {
-    Step step = merge_step(c, lines, run, pass);
+    Step step = merge_step(lines, run, pass);
     for (const auto& [name, value] : {std::pair{"keys", sorted.keys}, {"at", sorted.at}}) {
       Operand both_halves = dst(name, value);
       both_halves.read_write = true;

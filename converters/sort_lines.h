@@ -14,6 +14,7 @@ struct SortLines {
   Source x = {};
   DimSplit split = {};
   Expr limit = 0;  ///< elements of each sorted line
+  DType dtype = DType::kOther;
   bool descending = false;
 
   Expr lines() const { return split.outer * split.inner; }
@@ -26,7 +27,7 @@ struct SortedLines {
   Expr from = 0;
   /// Operands keys and at, parameters rows, count, inner and from, and the defines of
   /// sort_key.glsl.
-  void add_to(Step& step, const NodeContext& context, const SortLines& lines) const;
+  void add_to(Step& step, const SortLines& lines) const;
 };
 
 /// The dimension that `dim` names, the last by default, and everything in one line without one.
