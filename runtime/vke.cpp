@@ -121,6 +121,10 @@ Header check_header(Bytes bytes) {
          ", this torch_vulkan reads version " + std::to_string(kFormatVersion) +
          (header.format_version > kFormatVersion ? ": upgrade torch_vulkan, or build the engine again"
                                                  : ": build the engine again"));
+  if (const size_t parts = split_vke(bytes).size(); parts > 1)
+    fail("the file holds " + std::to_string(parts) +
+         " engines, one for each profile of shapes: take one of what split_vke() makes of it "
+         "(runtime/vke_parts.h)");
   if (header.file_bytes != bytes.size())
     fail("the file is " + std::string(header.file_bytes > bytes.size() ? "truncated" : "altered") +
          ": got " + std::to_string(bytes.size()) + " bytes, want " +

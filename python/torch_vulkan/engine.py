@@ -40,6 +40,14 @@ class Engine:
             self._set_weights([torch.frombuffer(bytearray(data), dtype=torch.uint8)
                                if data else torch.empty(0, dtype=torch.uint8) for data in stored])
 
+    def __repr__(self):
+        def text(bindings):
+            return ", ".join(f"{b['name']}: {b['dtype']}[{', '.join(map(str, b['shape']))}]"
+                             for b in bindings)
+
+        return (f"Engine({self.name}: {text(self._info['inputs'])} -> "
+                f"{text(self._info['outputs'])}; {len(self._info['layers'])} layers)")
+
     @classmethod
     def load(cls, path: str | os.PathLike, device: int | str | None = None) -> "Engine":
         """Reads a .vke file. Raises ValueError where it is not one, or is damaged, OSError where it

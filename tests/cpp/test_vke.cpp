@@ -65,6 +65,14 @@ TEST(Vke, PartsOfSeveralProfiles) {
   EXPECT_EQ(split_vke(file).size(), 1u);
   file.insert(file.end(), one.begin(), one.end());
   for (const auto part : split_vke(file)) EXPECT_EQ(from_vke(part).spec, sample_engine());
+  try {
+    from_vke(file);
+    FAIL() << "the whole is no engine";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("holds 2 engines, one for each profile"),
+              std::string::npos)
+        << error.what();
+  }
   EXPECT_EQ(split_vke(file).size(), 2u);
   file.push_back(0);
   const auto parts = split_vke(file);
