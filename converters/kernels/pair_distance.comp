@@ -28,7 +28,7 @@ void main() {
     const float d = abs(x1_load(a + k) - x2_load(b + k));
 #endif
 #if ORDER == 0
-    sum += d != 0.0 ? 1.0 : 0.0;
+    sum += tv_isnan(d) ? d : d != 0.0 ? 1.0 : 0.0;
 #elif ORDER == 1
     sum += d;
 #elif ORDER == 2

@@ -146,7 +146,7 @@ def _run(pair: Pair, sample) -> Outcome:
     made = compilations.compilations()
     if not made:
         return Outcome("free")
-    why = difference(case.op, actual, expected, case.in_double,
+    why = difference(case.op, actual, expected, case.in_double, case.tensors[0] if case.tensors else None,
                      values=pair.entry not in UNINITIALISED and not _random(made))
     return Outcome("wrong", why, _native(made)) if why else _covered(made)
 
