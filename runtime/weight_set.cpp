@@ -100,7 +100,8 @@ WeightPlan WeightSet::plan_change(const EngineSpec& spec,
   for (size_t b = 0; b < places_.size(); ++b) {
     if (places_[b].memory) live_bytes += aligned_bytes(spec.buffers[b]);
   }
-  if (size_bytes() > 2 * live_bytes + kSlackBytes) return plan_all_weights(spec);
+  if (!changed.empty() && size_bytes() > 2 * live_bytes + kSlackBytes)
+    return plan_all_weights(spec);
   return plan_changed_weights(spec, changed);
 }
 

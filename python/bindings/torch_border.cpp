@@ -63,6 +63,16 @@ void check_dtype(const char* what, const Binding& binding, const at::Tensor& ten
                                     ", want " + std::string(name(binding.dtype)));
 }
 
+at::Device device_of(const std::vector<at::Tensor>& inputs,
+                     const std::vector<at::Tensor>& weights) {
+  for (const auto* tensors : {&inputs, &weights}) {
+    for (const at::Tensor& tensor : *tensors) {
+      if (!tensor.is_cpu()) return tensor.device();
+    }
+  }
+  return at::kCPU;
+}
+
 HostTensor host_tensor(const at::Tensor& tensor) {
   return {const_cast<void*>(tensor.const_data_ptr()), static_cast<int64_t>(tensor.nbytes())};
 }

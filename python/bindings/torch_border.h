@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "runtime/engine.h"
 #include "runtime/error.h"
 
@@ -24,6 +26,9 @@ at::Tensor to_host(const at::Tensor& tensor, at::ScalarType dtype);
 void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor, bool truncate);
 
 HostTensor host_tensor(const at::Tensor& tensor);
+
+/// Of the first tensor that is not on the CPU, else the CPU: where the results of a call go.
+at::Device device_of(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights);
 
 /// Throws what Python turns into ValueError, NotImplementedError, OutOfMemoryError or RuntimeError.
 [[noreturn]] void rethrow(const Error& error);

@@ -66,17 +66,6 @@ double distance(const EngineSpec& spec, std::span<const int64_t> symbols) {
   return sum;
 }
 
-// Where the results go: beside the first tensor that the caller passed.
-at::Device result_device(const std::vector<at::Tensor>& inputs,
-                         const std::vector<at::Tensor>& weights) {
-  for (const auto* tensors : {&inputs, &weights}) {
-    for (const at::Tensor& tensor : *tensors) {
-      if (!tensor.is_cpu()) return tensor.device();
-    }
-  }
-  return at::kCPU;
-}
-
 }  // namespace
 
 struct TorchEngine::ShapePlan {
@@ -228,26 +217,6 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
   return plan;
 }
 
-void TorchEngine::refit(const std::vector<at::Tensor>& weights,
-                        const std::vector<int64_t>& changed) {
-  try {
-    const auto parts = this->parts();
-    if (immutable_weights_) {
-      throw Error(ErrorKind::kUser,
-                  "[torch_vulkan::Engine] was built with immutable_weights=True and cannot be "
-                  "refitted; build it without that setting");
-    }
-    const auto device = shared_cuda_device(*parts, result_device({}, weights));
-    for (const auto& part : *parts) {
-      // What no call has used yet is prepared when one does.
-      if (parts->size() > 1 && part->weights.size() == 0) continue;
-      part->weights.refresh(*part->engine, weights, changed, device);
-    }
-  } catch (const Error& error) {
-    rethrow(error);
-  }
-}
-
 std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inputs,
                                              const std::vector<at::Tensor>& weights) {
   try {
@@ -263,7 +232,7 @@ std::vector<at::Tensor> TorchEngine::run(const std::shared_ptr<const Parts>& par
                                          const std::vector<at::Tensor>& inputs,
                                          const std::vector<at::Tensor>& weights) {
   const auto plan = plan_for(parts, inputs);
-  const at::Device device = result_device(inputs, weights);
+  const at::Device device = device_of(inputs, weights);
   if (const int64_t runs = profile_runs) time_layers(*plan, inputs, weights, device, runs);
   if (device.is_cuda()) {
     if (shared_cuda_device(*parts, device)) return on_cuda(*plan, inputs, weights, device);

@@ -6,6 +6,7 @@
 #include <torch/custom_class.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,6 +35,12 @@ class TorchEngine : public torch::CustomClassHolder {
   /// Positions in `changed` count as changed though torch cannot see it (a write through `.data`).
   /// On an error the older weights stand. Throws ValueError with immutable weights.
   void refit(const std::vector<at::Tensor>& weights, const std::vector<int64_t>& changed);
+  /// As `refit`, for a change that is still to be made: what the engine computes from the new
+  /// values is made now and taken into use by `commit`, after the weights were given these values.
+  /// Returns a number for it. On an error, and until then, nothing has changed.
+  int64_t stage(const std::vector<at::Tensor>& weights, const WeightChange& change);
+  void commit(int64_t staged, const std::vector<at::Tensor>& weights);
+  void discard(int64_t staged);
   /// Forgets prepared weights: the next call prepares them again.
   void forget_weights();
   int64_t weight_sets();
@@ -73,6 +80,11 @@ class TorchEngine : public torch::CustomClassHolder {
                                             const std::vector<at::Tensor>& inputs);
   static std::shared_ptr<const ShapePlan> make_plan(const std::shared_ptr<const Parts>& parts,
                                                     const std::vector<at::Tensor>& inputs);
+  /// What `stage` made, by part; null: prepared when a call needs it.
+  struct Staged {
+    std::shared_ptr<const Parts> parts;
+    std::vector<WeightCache::EntryPtr> entries;
+  };
   /// `device` where it is CUDA's and the engine's own GPU.
   static std::optional<at::Device> shared_cuda_device(const Parts& parts, at::Device device);
   /// Runs layer by layer and hands the times to whoever listens (torch_profile.h).
@@ -90,6 +102,8 @@ class TorchEngine : public torch::CustomClassHolder {
   std::mutex mutex_;  ///< of what follows
   std::shared_ptr<const Parts> parts_;
   std::shared_ptr<const ShapePlan> plan_;  ///< of the last call
+  std::map<int64_t, Staged> staged_;
+  int64_t next_staged_ = 0;
   std::atomic<int> unproven_ = 0;          ///< times that it was opened since a call worked
 };
 

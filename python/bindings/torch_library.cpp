@@ -4,6 +4,7 @@
 
 #include "python/bindings/torch_engine.h"
 #include "python/bindings/torch_profile.h"
+#include "python/bindings/torch_refit.h"
 
 namespace {
 
@@ -32,12 +33,19 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.class_<TorchEngine>("Engine")
       .def(torch::init<at::Tensor, std::string, bool, bool>())
       .def("open", [](const EnginePtr& engine) { engine->open(); })
-      .def("execute", [](const EnginePtr& engine, std::vector<at::Tensor> inputs,
-                         std::vector<at::Tensor> weights) {
-        return engine->execute(inputs, weights);
-      })
+      .def("execute",
+           [](const EnginePtr& engine, std::vector<at::Tensor> inputs,
+              std::vector<at::Tensor> weights) { return engine->execute(inputs, weights); })
       .def("refit", [](const EnginePtr& engine, std::vector<at::Tensor> weights,
                        std::vector<int64_t> changed) { engine->refit(weights, changed); })
+      .def("stage",
+           [](const EnginePtr& engine, std::vector<at::Tensor> weights,
+              std::vector<int64_t> changed, std::vector<at::Tensor> values) {
+             return engine->stage(weights, {std::move(changed), std::move(values)});
+           })
+      .def("commit", [](const EnginePtr& engine, int64_t staged,
+                        std::vector<at::Tensor> weights) { engine->commit(staged, weights); })
+      .def("discard", [](const EnginePtr& engine, int64_t staged) { engine->discard(staged); })
       .def("forget_weights", [](const EnginePtr& engine) { engine->forget_weights(); })
       .def("weight_sets", [](const EnginePtr& engine) { return engine->weight_sets(); })
       .def("dispatches", [](const EnginePtr& engine) { return engine->dispatches(); })
@@ -59,6 +67,7 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.def(
       "execute(Tensor[] inputs, Tensor[] weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
+  m.def("assign(Tensor(a!)[] weights, Tensor[] values) -> ()", &tv::torch_bindings::assign);
   // tv.profile's: from now on each dispatch of a call is timed so often; 0: no more.
   m.def("set_profile_runs(int runs) -> ()",
         [](int64_t runs) { tv::torch_bindings::profile_runs = runs; });

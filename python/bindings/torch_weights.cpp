@@ -21,6 +21,10 @@ bool all_versioned(const std::vector<at::Tensor>& weights) {
 
 }  // namespace
 
+std::shared_ptr<const WeightSet> WeightCache::set_of(const EntryPtr& entry) {
+  return {entry, entry->set.get()};
+}
+
 bool WeightCache::same(const Key& key, const at::Tensor& weight) {
   return key.impl._unsafe_get_target() == weight.unsafeGetTensorImpl() &&
          key.data == weight.const_data_ptr() && key.dtype == weight.scalar_type() &&
@@ -140,12 +144,25 @@ std::shared_ptr<const WeightSet> WeightCache::get(const Engine& engine,
   return set_of(add(std::move(entry), weights));
 }
 
-void WeightCache::refresh(const Engine& engine, const std::vector<at::Tensor>& weights,
-                          const std::vector<int64_t>& changed, std::optional<at::Device> cuda) {
-  std::lock_guard lock(mutex_);
-  if (!all_versioned(weights)) return;  // read again for every call
-  if (changed.empty() && !entries_.empty() && matches(*entries_.front(), weights)) return;
-  Entry entry = prepare(engine, weights, nearest(weights, changed), cuda);
+WeightCache::EntryPtr WeightCache::stage(const Engine& engine,
+                                         const std::vector<at::Tensor>& weights,
+                                         const WeightChange& change,
+                                         std::optional<at::Device> cuda) const {
+  if (!all_versioned(weights)) return nullptr;  // read again for every call
+  std::vector<at::Tensor> after = weights;
+  for (size_t i = 0; i < change.changed.size(); ++i)
+    after.at(change.changed[i]) = change.values.at(i);
+  const std::lock_guard lock(mutex_);
+  return std::make_shared<const Entry>(
+      prepare(engine, after, nearest(weights, change.changed), cuda));
+}
+
+void WeightCache::commit(const Engine& engine, const EntryPtr& staged,
+                         const std::vector<at::Tensor>& weights, std::optional<at::Device> cuda) {
+  if (!staged) return;
+  const std::lock_guard lock(mutex_);
+  // Made of the staged set and other addresses: what kernels read in place is now the weights' own.
+  Entry entry = prepare(engine, weights, {staged, {}}, cuda);
   entries_.remove_if([&](const EntryPtr& old) {
     return matches(*old, weights) || is_stale(*old, weights);
   });

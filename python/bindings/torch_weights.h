@@ -13,6 +13,12 @@
 
 namespace tv::torch_bindings {
 
+/// New content of some weights: values[i] is to become weight number changed[i].
+struct WeightChange {
+  std::vector<int64_t> changed;
+  std::vector<at::Tensor> values;
+};
+
 /// Keeps a few WeightSets, most recently used first. A set is used again where every weight is the
 /// same tensor with the same storage address, dtype and version counter as when it was made. What
 /// changes none of these (writes through `.data` or numpy) cannot be seen. Thread-safe.
@@ -26,10 +32,15 @@ class WeightCache {
   std::shared_ptr<const WeightSet> get(const Engine& engine,
                                        const std::vector<at::Tensor>& weights,
                                        std::optional<at::Device> cuda = {});
-  /// Prepares `weights` now. Those numbered in `changed` are read again though their version is
-  /// that of an older set. On an error the older sets stand.
-  void refresh(const Engine& engine, const std::vector<at::Tensor>& weights,
-               const std::vector<int64_t>& changed, std::optional<at::Device> cuda = {});
+  struct Entry;
+  using EntryPtr = std::shared_ptr<const Entry>;
+  /// Makes the set for `weights` after a change that has not happened yet; null where it could not
+  /// be used. Nothing that calls see is touched.
+  EntryPtr stage(const Engine& engine, const std::vector<at::Tensor>& weights,
+                 const WeightChange& change, std::optional<at::Device> cuda = {}) const;
+  /// Takes a staged set into use: `weights` now hold what it was made of.
+  void commit(const Engine& engine, const EntryPtr& staged, const std::vector<at::Tensor>& weights,
+              std::optional<at::Device> cuda = {});
   void clear();
   int64_t size() const;
 
@@ -40,17 +51,9 @@ class WeightCache {
     at::ScalarType dtype;
     uint32_t version;
   };
-  struct Entry {
-    std::vector<Key> keys;
-    std::vector<c10::Storage> kept;  ///< memory that the set may read on a host-pointer device
-    std::shared_ptr<const WeightSet> set;
-  };
-  using EntryPtr = std::shared_ptr<const Entry>;
   /// The entry's set, which keeps the entry, and so the memory that the set reads, alive: another
   /// thread may drop the entry from the list during a call.
-  static std::shared_ptr<const WeightSet> set_of(const EntryPtr& entry) {
-    return {entry, entry->set.get()};
-  }
+  static std::shared_ptr<const WeightSet> set_of(const EntryPtr& entry);
   /// A set to make another from, and the weights in which they differ.
   struct Base {
     EntryPtr entry;
@@ -67,6 +70,12 @@ class WeightCache {
   const bool immutable_, truncate_;
   mutable std::mutex mutex_;
   std::list<EntryPtr> entries_;
+};
+
+struct WeightCache::Entry {
+  std::vector<Key> keys;
+  std::vector<c10::Storage> kept;  ///< memory that the set may read on a host-pointer device
+  std::shared_ptr<const WeightSet> set;
 };
 
 }  // namespace tv::torch_bindings

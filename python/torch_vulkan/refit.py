@@ -39,20 +39,23 @@ def refit(program: nn.Module, weights) -> None:
         raise ValueError("tv.refit: the program was compiled with immutable_weights=True; compile "
                          "it without that setting")
     changes = _checked(_tensors_of(module), _given(weights))
-    old = [(tensor, tensor.detach().clone()) for tensor, _ in changes]
+    if not isinstance(module, Program):
+        _assign(changes)
+        return
+    # What may fail comes before the first weight changes, and a copy of the old ones is not needed.
+    staged = module.stage_weights(changes)
     try:
-        _copy(changes)
-        if isinstance(module, Program):
-            module.prepare_weights([tensor for tensor, _ in changes])
+        _assign(changes)
     except BaseException:
-        _copy(old)
+        module.discard_weights(staged)
         raise
+    module.commit_weights(staged)
 
 
-def _copy(changes) -> None:
+def _assign(changes) -> None:
+    tensors, values = [tensor for tensor, _ in changes], [value for _, value in changes]
     with torch.no_grad():
-        for tensor, value in changes:
-            tensor.copy_(value)
+        torch.ops.torch_vulkan.assign(tensors, values)
 
 
 def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -106,6 +109,12 @@ def _checked(tensors, given) -> list[tuple[torch.Tensor, torch.Tensor]]:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"tv.refit: the program has no weight {name!r}{hint}")
         tensor, value = tensors[name], _tensor(name, value)
+        if value.is_meta or value.layout != torch.strided:
+            raise ValueError(f"tv.refit: weight {name!r}: got a tensor without data of its own "
+                             f"({value.device}, {value.layout}), want a dense one")
+        if tensor.is_inference() and not torch.is_inference_mode_enabled():
+            raise ValueError(f"tv.refit: weight {name!r} is an inference tensor, which changes in "
+                             "torch.inference_mode() only")
         if value.shape != tensor.shape or value.dtype != tensor.dtype:
             raise ValueError(f"tv.refit: weight {name!r}: got {value.dtype} {list(value.shape)}, "
                              f"want {tensor.dtype} {list(tensor.shape)}")
@@ -113,4 +122,8 @@ def _checked(tensors, given) -> list[tuple[torch.Tensor, torch.Tensor]]:
         if before is not value and not torch.equal(before.cpu(), value.cpu()):
             raise ValueError(f"tv.refit: weight {name!r} is one tensor with another that is given "
                              "a different value")
-    return list(changes.values())
+    # A weight may be given another's old value.
+    own = {tensor.untyped_storage().data_ptr() for tensor, _ in changes.values()}
+    return [(tensor, value if value.untyped_storage().data_ptr() not in own or
+             value.data_ptr() == tensor.data_ptr() else value.clone())
+            for tensor, value in changes.values()]

@@ -1,0 +1,87 @@
+#include "python/bindings/torch_refit.h"
+
+#include <cstring>
+
+#include "python/bindings/torch_border.h"
+#include "python/bindings/torch_engine.h"
+
+namespace tv::torch_bindings {
+namespace {
+
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.is_contiguous() &&
+         !tensor.is_conj() && !tensor.is_neg();
+}
+
+}  // namespace
+
+void assign(at::TensorList weights, at::TensorList values) {
+  TORCH_CHECK_VALUE(weights.size() == values.size(), "[torch_vulkan::assign] got ", values.size(),
+                    " values for ", weights.size(), " weights");
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const at::Tensor &to = weights[i], &from = values[i];
+    if (is_plain(to) && is_plain(from) && to.sizes() == from.sizes() &&
+        to.dtype() == from.dtype()) {
+      to.unsafeGetTensorImpl()->bump_version();
+      std::memmove(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
+    } else {
+      to.copy_(from);
+    }
+  }
+}
+
+void TorchEngine::refit(const std::vector<at::Tensor>& weights,
+                        const std::vector<int64_t>& changed) {
+  WeightChange change{changed, {}};
+  for (const int64_t position : changed) change.values.push_back(weights.at(position));
+  commit(stage(weights, change), weights);
+}
+
+int64_t TorchEngine::stage(const std::vector<at::Tensor>& weights, const WeightChange& change) {
+  try {
+    if (immutable_weights_) {
+      throw Error(ErrorKind::kUser,
+                  "[torch_vulkan::Engine] was built with immutable_weights=True and cannot be "
+                  "refitted; build it without that setting");
+    }
+    Staged staged{parts(), {}};
+    const auto device = shared_cuda_device(*staged.parts, device_of({}, weights));
+    for (const auto& part : *staged.parts) {
+      // What no call has used yet is prepared when one does.
+      const bool used = staged.parts->size() == 1 || part->weights.size() != 0;
+      staged.entries.push_back(used ? part->weights.stage(*part->engine, weights, change, device)
+                                    : nullptr);
+    }
+    const std::lock_guard lock(mutex_);
+    staged_.emplace(next_staged_, std::move(staged));
+    return next_staged_++;
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
+void TorchEngine::commit(int64_t number, const std::vector<at::Tensor>& weights) {
+  try {
+    Staged staged;
+    {
+      const std::lock_guard lock(mutex_);
+      auto found = staged_.extract(number);
+      TORCH_CHECK_VALUE(!found.empty(), "[torch_vulkan::Engine] nothing is staged by this number");
+      staged = std::move(found.mapped());
+    }
+    const auto device = shared_cuda_device(*staged.parts, device_of({}, weights));
+    for (size_t i = 0; i < staged.entries.size(); ++i) {
+      const Part& part = *(*staged.parts)[i];
+      (*staged.parts)[i]->weights.commit(*part.engine, staged.entries[i], weights, device);
+    }
+  } catch (const Error& error) {
+    rethrow(error);
+  }
+}
+
+void TorchEngine::discard(int64_t number) {
+  const std::lock_guard lock(mutex_);
+  staged_.erase(number);
+}
+
+}  // namespace tv::torch_bindings
