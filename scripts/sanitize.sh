@@ -14,4 +14,4 @@ suppressions=$PWD/scripts/sanitizer
 export ASAN_OPTIONS="detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions=$suppressions/tsan.txt${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
-exec "build-$preset/tests/cpp/tv_tests" --gtest_brief=1 "$@"
+exec scripts/gtest.sh "build-$preset/tests/cpp/tv_tests" --gtest_brief=1 "$@"

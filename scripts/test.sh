@@ -6,7 +6,7 @@ slow=(-m "not slow")
 [ "${1:-}" = --all ] && slow=()
 
 echo "== C++ tests, validation layer on"
-TORCH_VULKAN_VALIDATION=1 build/tests/cpp/tv_tests --gtest_brief=1
+TORCH_VULKAN_VALIDATION=1 scripts/gtest.sh build/tests/cpp/tv_tests --gtest_brief=1
 
 echo "== C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 scripts/sanitize.sh

@@ -87,7 +87,7 @@ std::vector<Candidate> candidates_of(const GemmProblem& problem,
       Candidate& c = list[i];
       if (!c.problem.empty() || options.list) continue;
       try {
-        c.spec = compile_with_tactic(problem, c.name, options.settings, options.profile);
+        c.spec = compile_with_tactic(problem.graph(), c.name, options.settings, options.profile);
         c.engine = Engine::create(device, c.spec);
       } catch (const std::exception& e) {
         c.problem = std::string("FAILED: ") + e.what();
@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
     } else if (arg == "--list") {
       options.list = true;
     } else if (arg == "--gpu") {
-      options.profile = gpu_profile(options.profile);
+      options.profile = as_gpu(options.profile);
     } else if (arg == "--json") {
       options.json = true;
     } else if (arg == "--first" && i + 1 < argc) {

@@ -166,8 +166,18 @@ class DeviceTrials : public BenchTrials {
 
   double most_us() const { return is_cpu_ ? kMostCpuUs : kMostGpuUs; }
 
-  /// µs that a run would take, from a part of the workgroups of each launch.
+  /// µs that a run would take. On a CPU another process may take the core from a short sample, so
+  /// that what seems too long is measured again.
   double estimate_us(Trial& trial) const {
+    double us = sampled_us(trial);
+    for (int i = 1; i < kCpuParts && is_cpu_ && us > most_us(); ++i) {
+      us = std::min(us, sampled_us(trial));
+    }
+    return us;
+  }
+
+  /// From a part of the workgroups of each launch.
+  double sampled_us(Trial& trial) const {
     const std::vector<int64_t> groups = trial.groups();
     // One workgroup first: it may loop for a second all by itself. A CPU driver also compiles here.
     std::vector<double> one = trial.run_steps(1);

@@ -19,43 +19,6 @@ namespace tv::test {
 
 namespace {
 
-float from_half(uint16_t h) {
-  const uint32_t sign = (h & 0x8000U) << 16, rest = h & 0x7fffU;
-  if (rest < 0x400U) {
-    const float value = std::ldexp(static_cast<float>(rest), -24);
-    return sign != 0 ? -value : value;
-  }
-  return std::bit_cast<float>(sign | ((rest + (112U << 10)) << 13));
-}
-
-/// Nearest half of a number that is neither huge nor tiny.
-uint16_t to_half(float f) {
-  const auto u = std::bit_cast<uint32_t>(f);
-  const uint32_t a = u & 0x7fffffffU;
-  if (a < 0x38800000U) return static_cast<uint16_t>(u >> 16 & 0x8000U);
-  return static_cast<uint16_t>((u >> 16 & 0x8000U) |
-                               ((a - 0x38000000U + 0xfffU + (a >> 13 & 1U)) >> 13));
-}
-
-uint16_t to_bf16(float f) {
-  const auto u = std::bit_cast<uint32_t>(f);
-  return static_cast<uint16_t>((u + 0x7fffU + (u >> 16 & 1U)) >> 16);
-}
-
-void put(std::vector<uint8_t>& bytes, int64_t index, float value, DType dtype) {
-  uint8_t* at = bytes.data() + index * size_bytes(dtype);
-  const uint16_t half = dtype == DType::kF16 ? to_half(value) : to_bf16(value);
-  if (dtype == DType::kF32) {
-    std::memcpy(at, &value, 4);
-  } else {
-    std::memcpy(at, &half, 2);
-  }
-}
-
-HostTensor tensor(std::vector<uint8_t>& bytes) {
-  return {bytes.data(), static_cast<int64_t>(bytes.size())};
-}
-
 /// The best of `runs` calls, in microseconds.
 double best_us(Engine& engine, const WeightSet& weights, const std::vector<HostTensor>& inputs,
                const std::vector<HostTensor>& outputs, int runs) {
@@ -139,12 +102,7 @@ Graph ConvProblem::graph() const {
 std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
                                            const DeviceProfile& profile) {
   const Graph graph = problem.graph();
-  ValueTable table(graph);
-  std::vector<OfferedTactic> list;
-  for (const Tactic& t : convert_node(graph.nodes[0], table, profile, settings).offered) {
-    list.push_back({t.name, t.refusal});
-  }
-  return list;
+  return tactics_of(graph, graph.nodes[0], settings, profile);
 }
 
 std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem& problem,
@@ -161,15 +119,6 @@ std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem&
     }
   }
   return texts;
-}
-
-EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& tactic,
-                               Settings settings, const DeviceProfile& profile) {
-  settings.tactics = {tactic};
-  EngineSpec spec = compile(problem.graph(), settings, profile);
-  spec.runs_on.clear();
-  spec.tuned_for.clear();
-  return spec;
 }
 
 std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_ptr<Device>& device,
@@ -191,7 +140,7 @@ std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_
       Candidate& c = list[i];
       if (!c.problem.empty()) continue;
       try {
-        c.spec = compile_with_tactic(problem, c.name, settings, profile);
+        c.spec = compile_with_tactic(problem.graph(), c.name, settings, profile);
         c.engine = Engine::create(device, c.spec);
       } catch (const std::exception& e) {
         c.problem = e.what();
@@ -205,18 +154,13 @@ std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_
   return list;
 }
 
-DeviceProfile as_gpu(DeviceProfile profile) {
-  profile.type = DeviceType::kDiscrete;
-  return profile;
-}
-
 ConvData::ConvData(const ConvProblem& problem, uint32_t seed) : p_(problem) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   const auto fill = [&](std::vector<uint8_t>& bytes, int64_t count, double scale) {
     bytes.resize(static_cast<size_t>(count * size_bytes(p_.dtype)));
     for (int64_t i = 0; i < count; ++i) {
-      put(bytes, i, static_cast<float>(normal(random) * scale + p_.positive * scale), p_.dtype);
+      store_number(bytes, i, normal(random) * scale + p_.positive * scale, p_.dtype);
     }
   };
   const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
@@ -228,15 +172,7 @@ ConvData::ConvData(const ConvProblem& problem, uint32_t seed) : p_(problem) {
 }
 
 double ConvData::element(const std::vector<uint8_t>& bytes, int64_t index) const {
-  if (p_.dtype == DType::kF32) {
-    float f;
-    std::memcpy(&f, bytes.data() + index * 4, 4);
-    return f;
-  }
-  uint16_t half;
-  std::memcpy(&half, bytes.data() + index * 2, 2);
-  if (p_.dtype == DType::kF16) return from_half(half);
-  return std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+  return load_number(bytes, index, p_.dtype);
 }
 
 int64_t ConvData::x_index(int64_t n, int64_t c, int64_t h, int64_t w) const {
@@ -276,24 +212,24 @@ double ConvData::plain_error() const {
 }
 
 std::vector<HostTensor> ConvData::inputs() {
-  std::vector<HostTensor> list = {tensor(x_)};
-  if (!p_.constant_weight) list.push_back(tensor(w_));
-  if (!p_.constant_weight && p_.bias) list.push_back(tensor(bias_));
-  if (p_.residual) list.push_back(tensor(residual_));
+  std::vector<HostTensor> list = {host_tensor(x_)};
+  if (!p_.constant_weight) list.push_back(host_tensor(w_));
+  if (!p_.constant_weight && p_.bias) list.push_back(host_tensor(bias_));
+  if (p_.residual) list.push_back(host_tensor(residual_));
   return list;
 }
 
 std::vector<HostTensor> ConvData::weights() {
   std::vector<HostTensor> list;
-  if (p_.constant_weight) list.push_back(tensor(w_));
-  if (p_.constant_weight && p_.bias) list.push_back(tensor(bias_));
+  if (p_.constant_weight) list.push_back(host_tensor(w_));
+  if (p_.constant_weight && p_.bias) list.push_back(host_tensor(bias_));
   return list;
 }
 
 ConvData::Errors ConvData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
   std::fill(y_.begin(), y_.end(), uint8_t{0xff});  // NaN, where something is left out
   const auto prepared = engine->prepare_weights(weights());
-  engine->run(*prepared, {}, inputs(), std::vector<HostTensor>{tensor(y_)});
+  engine->run(*prepared, {}, inputs(), std::vector<HostTensor>{host_tensor(y_)});
   const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
   Errors e;
   e.samples = std::min(samples, outputs);
@@ -326,7 +262,7 @@ double ConvData::time_us(const std::shared_ptr<Device>& device, const EngineSpec
     }
     const auto engine = Engine::create(device, std::move(repeated));
     const auto prepared = engine->prepare_weights(weights());
-    const std::vector<HostTensor> in = inputs(), out = {tensor(y_)};
+    const std::vector<HostTensor> in = inputs(), out = {host_tensor(y_)};
     engine->run(*prepared, {}, in, out);
     return best_us(*engine, *prepared, in, out, runs);
   };

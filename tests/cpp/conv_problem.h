@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "csrc/graph/graph.h"
-#include "csrc/settings.h"
 #include "runtime/device.h"
-#include "runtime/engine.h"
+#include "tests/cpp/tactic_tools.h"
 
 namespace tv::test {
 
@@ -33,9 +32,6 @@ struct ConvProblem {
 };
 
 /// Tactics that a device offers for a problem, with the reason where one does not apply.
-struct OfferedTactic {
-  std::string name, refusal;
-};
 std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
                                            const DeviceProfile& profile);
 
@@ -90,13 +86,5 @@ class ConvData {
   ConvProblem p_;
   std::vector<uint8_t> x_, w_, bias_, residual_, y_;
 };
-
-/// The engine description of a problem with one tactic forced. The profile may differ from the
-/// device that runs it (GPU tactics on a CPU driver): the fingerprint is left out.
-EngineSpec compile_with_tactic(const ConvProblem& problem, const std::string& tactic,
-                               Settings settings, const DeviceProfile& profile);
-
-/// `profile` as that of a GPU, so that the tactics of GPUs apply to a CPU driver.
-DeviceProfile as_gpu(DeviceProfile profile);
 
 }  // namespace tv::test

@@ -17,44 +17,6 @@ namespace tv::test {
 
 namespace {
 
-float half_to_float(uint16_t h) {
-  const int exponent = h >> 10 & 31, fraction = h & 1023;
-  float value = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                              : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
-  if (exponent == 31) value = fraction == 0 ? INFINITY : NAN;
-  return (h & 0x8000) != 0 ? -value : value;
-}
-
-/// Nearest half, ties away from zero; tiny numbers become 0, huge ones infinity.
-uint16_t float_to_half(float f) {
-  const auto u = std::bit_cast<uint32_t>(f);
-  const uint32_t a = u & 0x7fffffffU, sign = u >> 16 & 0x8000U;
-  if (a > 0x7f800000U) return static_cast<uint16_t>(sign | 0x7e00U);
-  if (a >= 0x477ff000U) return static_cast<uint16_t>(sign | 0x7c00U);
-  if (a < 0x38800000U) return static_cast<uint16_t>(sign);
-  return static_cast<uint16_t>(sign | ((a - 0x38000000U + 0x1000U) >> 13));
-}
-
-uint16_t float_to_bf16(float f) {
-  const auto u = std::bit_cast<uint32_t>(f);
-  if ((u & 0x7fffffffU) > 0x7f800000U) return 0x7fc0U;
-  return static_cast<uint16_t>((u + 0x7fffU + (u >> 16 & 1U)) >> 16);
-}
-
-void put(std::vector<uint8_t>& bytes, int64_t index, float value, DType dtype) {
-  uint8_t* at = bytes.data() + index * size_bytes(dtype);
-  const uint16_t half = dtype == DType::kF16 ? float_to_half(value) : float_to_bf16(value);
-  if (dtype == DType::kF32) {
-    std::memcpy(at, &value, 4);
-  } else {
-    std::memcpy(at, &half, 2);
-  }
-}
-
-HostTensor tensor(std::vector<uint8_t>& bytes) {
-  return {bytes.data(), static_cast<int64_t>(bytes.size())};
-}
-
 /// Uniform bits, fast: generating numbers must not take longer than the products.
 class Random {
  public:
@@ -137,29 +99,9 @@ std::vector<OfferedTactic> offered_tactics(const GemmProblem& problem, const Set
                                            const DeviceProfile& profile) {
   Graph graph = canonicalise(problem.graph(), settings, profile);
   graph = choose_layouts(std::move(graph), settings, profile);
-  ValueTable table(graph);
-  std::vector<OfferedTactic> list;
-  for (const Node& node : graph.nodes) {
-    if (node.op != "tv::matmul") continue;
-    for (const Tactic& t : convert_node(node, table, profile, settings).offered) {
-      list.push_back({t.name, t.refusal});
-    }
-  }
-  return list;
-}
-
-EngineSpec compile_with_tactic(const GemmProblem& problem, const std::string& tactic,
-                               Settings settings, const DeviceProfile& profile) {
-  settings.tactics = {tactic};
-  EngineSpec spec = compile(problem.graph(), settings, profile);
-  spec.runs_on.clear();
-  spec.tuned_for.clear();
-  return spec;
-}
-
-DeviceProfile gpu_profile(DeviceProfile profile) {
-  profile.type = DeviceType::kDiscrete;
-  return profile;
+  const auto product = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                    [](const Node& node) { return node.op == "tv::matmul"; });
+  return tactics_of(graph, *product, settings, profile);
 }
 
 GemmData::GemmData(const GemmProblem& problem, uint32_t seed) : p_(problem) {
@@ -171,7 +113,7 @@ GemmData::GemmData(const GemmProblem& problem, uint32_t seed) : p_(problem) {
       if (p_.spread != 0) {
         value = std::ldexp(value, static_cast<int>((random.uniform() * 2 - 1) * p_.spread));
       }
-      put(bytes, i, static_cast<float>(value), p_.dtype);
+      store_number(bytes, i, value, p_.dtype);
     }
   };
   const int64_t matrices_b = p_.shared_b ? 1 : p_.batch;
@@ -190,11 +132,11 @@ int64_t GemmData::b_index(int64_t z, int64_t k, int64_t n) const {
 }
 
 void GemmData::set_a(int64_t z, int64_t m, int64_t k, float value) {
-  put(a_, a_index(z, m, k), value, p_.dtype);
+  store_number(a_, a_index(z, m, k), value, p_.dtype);
 }
 
 void GemmData::set_b(int64_t z, int64_t k, int64_t n, float value) {
-  put(b_, b_index(z, k, n), value, p_.dtype);
+  store_number(b_, b_index(z, k, n), value, p_.dtype);
 }
 
 double GemmData::output(int64_t z, int64_t m, int64_t n) const {
@@ -202,15 +144,7 @@ double GemmData::output(int64_t z, int64_t m, int64_t n) const {
 }
 
 double GemmData::element(const std::vector<uint8_t>& bytes, int64_t index) const {
-  if (p_.dtype == DType::kF32) {
-    float f;
-    std::memcpy(&f, bytes.data() + index * 4, 4);
-    return f;
-  }
-  uint16_t half;
-  std::memcpy(&half, bytes.data() + index * 2, 2);
-  if (p_.dtype == DType::kF16) return half_to_float(half);
-  return std::bit_cast<float>(static_cast<uint32_t>(half) << 16);
+  return load_number(bytes, index, p_.dtype);
 }
 
 GemmData::Reference GemmData::reference(int64_t index) const {
@@ -226,23 +160,23 @@ GemmData::Reference GemmData::reference(int64_t index) const {
 }
 
 std::vector<HostTensor> GemmData::inputs() {
-  std::vector<HostTensor> list = {tensor(a_)};
-  if (!p_.constant_b) list.push_back(tensor(b_));
-  if (!p_.constant_b && p_.tail) list.push_back(tensor(bias_));
+  std::vector<HostTensor> list = {host_tensor(a_)};
+  if (!p_.constant_b) list.push_back(host_tensor(b_));
+  if (!p_.constant_b && p_.tail) list.push_back(host_tensor(bias_));
   return list;
 }
 
 std::vector<HostTensor> GemmData::weights() {
   std::vector<HostTensor> list;
-  if (p_.constant_b) list.push_back(tensor(b_));
-  if (p_.constant_b && p_.tail) list.push_back(tensor(bias_));
+  if (p_.constant_b) list.push_back(host_tensor(b_));
+  if (p_.constant_b && p_.tail) list.push_back(host_tensor(bias_));
   return list;
 }
 
 GemmData::Errors GemmData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
   std::fill(y_.begin(), y_.end(), uint8_t{0xff});  // NaN, where something is left out
   const auto prepared = engine->prepare_weights(weights());
-  engine->run(*prepared, {}, inputs(), std::vector<HostTensor>{tensor(y_)});
+  engine->run(*prepared, {}, inputs(), std::vector<HostTensor>{host_tensor(y_)});
   const int64_t outputs = p_.batch * p_.m * p_.n, count = std::min(samples, outputs);
   Errors e;
   double largest = 0, worst = 0, error_sum = 0, sum = 0;

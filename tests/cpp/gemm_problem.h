@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "csrc/graph/graph.h"
-#include "csrc/settings.h"
 #include "runtime/device.h"
-#include "runtime/engine.h"
+#include "tests/cpp/tactic_tools.h"
 
 namespace tv::test {
 
@@ -33,19 +32,8 @@ struct GemmProblem {
 };
 
 /// Tactics that a device offers for a problem, with the reason where one does not apply.
-struct OfferedTactic {
-  std::string name, refusal;
-};
 std::vector<OfferedTactic> offered_tactics(const GemmProblem& problem, const Settings& settings,
                                            const DeviceProfile& profile);
-
-/// `profile` as that of a GPU: a CPU driver runs the tactics of GPUs too, slowly.
-DeviceProfile gpu_profile(DeviceProfile profile);
-
-/// The engine description of a problem with one tactic forced. The profile may differ from that of
-/// the device that runs it, so the fingerprints are left out.
-EngineSpec compile_with_tactic(const GemmProblem& problem, const std::string& tactic,
-                               Settings settings, const DeviceProfile& profile);
 
 /// The numbers of a problem as the device stores them.
 class GemmData {

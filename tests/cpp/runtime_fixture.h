@@ -12,6 +12,7 @@
 #include "runtime/device.h"
 #include "runtime/engine.h"
 #include "runtime/engine_impl.h"
+#include "runtime/error.h"
 
 namespace tv::test {
 
@@ -129,5 +130,18 @@ class ScopedModes {
  private:
   DebugModes old_;
 };
+
+/// What the error says that a call throws.
+template <typename Call>
+std::string error_of(ErrorKind kind, const Call& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), kind) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "no error";
+  return "";
+}
 
 }  // namespace tv::test

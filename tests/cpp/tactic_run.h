@@ -6,28 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "csrc/graph/graph.h"
-#include "csrc/settings.h"
 #include "runtime/device.h"
-#include "runtime/engine.h"
+#include "tests/cpp/tactic_tools.h"
 
 namespace tv::test {
-
-/// Numbers of every floating type, as stored, and back.
-void store_number(std::vector<uint8_t>& bytes, int64_t index, double value, DType dtype);
-double load_number(const std::vector<uint8_t>& bytes, int64_t index, DType dtype);
-
-/// A tactic's name, and why it does not apply, or "".
-struct TacticName {
-  std::string name, refusal;
-};
 
 class TacticRun {
  public:
   /// Inputs are normal numbers times `spread`; integers and bools 0 or 1.
   TacticRun(Graph graph, std::shared_ptr<Device> device, DeviceProfile profile, double spread = 1);
 
-  std::vector<TacticName> tactics() const;
+  std::vector<OfferedTactic> tactics() const;
   /// Every output of one run with this tactic; what is not written is NaN.
   std::vector<std::vector<double>> outputs(const std::string& tactic);
   /// Microseconds of its dispatches, each sequence waiting for the one before.

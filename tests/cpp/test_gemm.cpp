@@ -24,7 +24,7 @@ class Gemm : public testing::Test {
   void for_each_tactic(const GemmProblem& problem, const Settings& settings, F&& f) {
     static size_t turn = 0;
     const size_t at_once = profile(*device_).is_cpu() ? 1 : 5;
-    const DeviceProfile device = gpu_profile(profile(*device_));
+    const DeviceProfile device = as_gpu(profile(*device_));
     std::vector<OfferedTactic> tactics = offered_tactics(problem, settings, device);
     std::erase_if(tactics, [&](const OfferedTactic& t) {
       // A CPU driver takes minutes to compile the largest tiles.
@@ -35,7 +35,7 @@ class Gemm : public testing::Test {
     for (size_t i = 0; i < std::min(at_once, tactics.size()); ++i) {
       const OfferedTactic& t = tactics[turn++ % tactics.size()];
       SCOPED_TRACE(problem.str() + ", " + t.name);
-      const EngineSpec spec = compile_with_tactic(problem, t.name, settings, device);
+      const EngineSpec spec = compile_with_tactic(problem.graph(), t.name, settings, device);
       bool used = false;
       for (const Dispatch& d : spec.dispatches) used |= d.tactic == t.name;
       EXPECT_TRUE(used) << "the engine does not use the tactic";
@@ -179,7 +179,7 @@ TEST_F(Gemm, ScaledPiecesLeaveOutWhatScalingDoesNotReach) {
   for (const OfferedTactic& t : offered_tactics(p, {}, profile(*device_))) {
     if (!t.refusal.empty() || t.name.find("_f16x2_") == t.name.npos) continue;
     SCOPED_TRACE(t.name);
-    const EngineSpec spec = compile_with_tactic(p, t.name, {}, profile(*device_));
+    const EngineSpec spec = compile_with_tactic(p.graph(), t.name, {}, profile(*device_));
     EXPECT_LE(data.run(Engine::create(device_, spec)).products, kFull);
   }
 }

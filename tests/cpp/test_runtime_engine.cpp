@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/error.h"
 #include "runtime/vk_device.h"
 #include "tests/cpp/runtime_fixture.h"
 
@@ -229,18 +228,6 @@ TEST(RuntimeEngine, WeightsOutliveTheirEngine) {
   std::vector<float> ys(1000);
   const HostTensor tensors[] = {host(ys)};
   EXPECT_THROW(other->run(*set, {}, tensors, tensors), Error) << "the weights are another engine's";
-}
-
-template <typename Call>
-std::string error_of(ErrorKind kind, const Call& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), kind) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
 }
 
 TEST(RuntimeEngine, RefusesWrongTensors) {

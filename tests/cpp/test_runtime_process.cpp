@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 
-#include "runtime/error.h"
 #include "runtime/vk_device.h"
 #include "tests/cpp/runtime_fixture.h"
 
@@ -24,7 +23,7 @@ constexpr const char* kChild = "TORCH_VULKAN_TEST_CHILD";
 int run_self(const std::string& filter, std::map<std::string, std::string> variables) {
   variables[kChild] = "1";
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::string command = "env";
+  std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
   for (const auto& [name, value] : variables) command += " '" + name + "=" + value + "'";
   command += " timeout 300 '" + self +
              "' --gtest_also_run_disabled_tests '--gtest_filter=" + filter + "' 1>&2";
@@ -33,18 +32,6 @@ int run_self(const std::string& filter, std::map<std::string, std::string> varia
 }
 
 bool in_child() { return std::getenv(kChild) != nullptr; }
-
-template <typename Call>
-std::string error_of(ErrorKind kind, const Call& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), kind) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return "";
-}
 
 /// A validation message of any test is a failure of the process.
 class NoValidationMessages : public testing::Environment {

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs a GoogleTest program in as many processes as there are cores, each with a part of the tests.
+# Usage: gtest.sh PROGRAM [arguments]
+set -uo pipefail
+shards=$(nproc)
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+pids=()
+for ((i = 0; i < shards; i++)); do
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i "$@" > "$logs/$i" 2>&1 &
+  pids+=($!)
+done
+failed=0
+for ((i = 0; i < shards; i++)); do
+  wait "${pids[$i]}" || failed=1
+  cat "$logs/$i"
+done
+exit $failed
