@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from torch_vulkan import compilations
 
@@ -163,20 +164,33 @@ def test_numbers_keep_their_precision(name):
             assert_same(fast(x, s), function(x, s))
 
 
+def compilations_by_pytorch(function, calls):
+    """How often PyTorch compiles for such calls, whatever the backend (2.11: for every number)."""
+    counter = CompileCounterWithBackend("aot_eager")
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend=counter, dynamic=True)
+    for args in calls:
+        fast(*args)
+    torch._dynamo.reset()
+    return counter.frame_count
+
+
 def test_numbers_stay_outside_of_engines():
     """They are PyTorch's, as sizes are: one engine for every value, nothing counts as native."""
-    fast = vulkan(NUMBERS["arithmetic"], dynamic=True, require_full_compilation=True)
+    function = NUMBERS["arithmetic"]
+    calls = [(torch.randn(5, 4), s) for s in (0.1, 2.5, 7.0)]
     with torch.no_grad():
-        for s in (0.1, 2.5, 7.0):
-            x = torch.randn(5, 4)
-            assert torch.equal(fast(x, s), NUMBERS["arithmetic"](x, s))
+        least = compilations_by_pytorch(function, calls)
+        fast = vulkan(function, dynamic=True, require_full_compilation=True)
+        for args in calls:
+            assert torch.equal(fast(*args), function(*args))
     made = compilations.compilations()
-    assert built() == len(made) == 1 and made[0].native == []
-    assert made[0].covered_nodes == made[0].compute_nodes
+    assert built() == len(made) <= least
+    assert all(c.native == [] and c.covered_nodes == c.compute_nodes for c in made)
 
 
 def test_arithmetic_on_sizes_stays_outside_of_engines():
-    """Beside a float argument PyTorch turns quotients of sizes into tensors, down to the integers."""
+    """Beside a float argument PyTorch turns quotients of sizes into tensors, integers too."""
     def function(x, s):
         y = torch.relu(x[:, 1:] * s)
         return y * (float(y.shape[1] // 2 + 1) / (2.0 * y.shape[0])) + y.sin()
