@@ -159,6 +159,22 @@ GemmData::Reference GemmData::reference(int64_t index) const {
   return r;
 }
 
+double GemmData::plain_error() const {
+  double error = 0, all = 0;
+  for (int64_t i = 0; i < p_.batch * p_.m * p_.n; ++i) {
+    const int64_t n = i % p_.n, m = i / p_.n % p_.m, z = i / (p_.n * p_.m);
+    float sum = 0;
+    for (int64_t k = 0; k < p_.k; ++k) {
+      sum += static_cast<float>(element(a_, a_index(z, m, k))) *
+             static_cast<float>(element(b_, b_index(z, k, n)));
+    }
+    const double off = static_cast<double>(sum) - reference(i).value;
+    error += off * off;
+    all += reference(i).value * reference(i).value;
+  }
+  return std::sqrt(error / all);
+}
+
 std::vector<HostTensor> GemmData::inputs() {
   std::vector<HostTensor> list = {host_tensor(a_)};
   if (!p_.constant_b) list.push_back(host_tensor(b_));

@@ -49,6 +49,9 @@ class GemmData {
   /// written, or not finite, makes the errors infinite.
   Errors run(const std::shared_ptr<Engine>& engine, int64_t samples = INT64_MAX);
 
+  /// ‖sum - ref‖ / ‖ref‖ over every output of sums made in float32, one product after the other.
+  double plain_error() const;
+
   /// Microseconds of the dispatches of `spec`, each sequence waiting for the one before it.
   double time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec);
 

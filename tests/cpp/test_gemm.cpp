@@ -57,6 +57,10 @@ class Gemm : public testing::Test {
       if (problem.dtype == DType::kF32) {
         EXPECT_LE(errors.products, products);
       }
+      // Sums of a few terms differ by luck.
+      if (problem.dtype == DType::kF32 && settings.disable_tf32 && !problem.tail && problem.k > 60) {
+        EXPECT_LE(errors.norm, 1.1 * data.plain_error());
+      }
     });
   }
 };
