@@ -203,6 +203,7 @@ ValueId add_pack(const NodeContext& c, Builder& b, const std::string& name,
       .grid = {{tiles, ceil_div(rows, kRuns), batch.count()}},
       .local_size = {static_cast<uint32_t>(lane_tile(c.device).lanes), 1, 1},
       .uniform_table = true};
+  if (by_rows) std::swap(step.grid.groups[0], step.grid.groups[1]);
   add_batch(step, batch, batch_strides, "s");
   steps.push_back(std::move(step));
   return packed;

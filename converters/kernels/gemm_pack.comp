@@ -5,15 +5,16 @@
 // BY_ROWS: x is fp32, its rows are neighbours (s_row = 1) and go in RUNS, a multiple of 4: blocks are
 // transposed. BY_COLS: x is fp32, its columns are neighbours (s_col = 1) and go in WIDTH.
 // Else x may have any strides.
-// Grid: (tiles, ceil(rows_padded / RUNS), z).
+// Grid: (tiles, ceil(rows_padded / RUNS), z), BY_ROWS (ceil(rows_padded / RUNS), tiles, z): neighbours
+// read the same pages of x.
 
 #include "batch.glsl"
 
 #if BY_ROWS
 
 void main() {
-  const uint t = lane_uniform(gl_WorkGroupID.x), z = lane_uniform(gl_WorkGroupID.z);
-  const uint r = lane_uniform(gl_WorkGroupID.y) * RUNS, lane = gl_SubgroupInvocationID;
+  const uint t = lane_uniform(gl_WorkGroupID.y), z = lane_uniform(gl_WorkGroupID.z);
+  const uint r = lane_uniform(gl_WorkGroupID.x) * RUNS, lane = gl_SubgroupInvocationID;
   tv_ref_f32 from = lane_at(x_ptr, BATCH_OFFSET(z, s) + min(r, rows - RUNS));
   LANE_UNROLL for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
     const uint col = t * WIDTH + c;

@@ -213,6 +213,9 @@ void Contest::time_contenders() {
   const double limit = kGiveUp * best_us();
   for (const auto& [offer, entry] : entries_) {
     if (!entry.timing || entry.timing->kind != Timing::Kind::kSlow) continue;
+    // What lost another time stays so while some of those it may have lost to are not timed.
+    if (stats_.cut > 0 && std::find(pending_.begin(), pending_.end(), offer) == pending_.end())
+      continue;
     if (entry.timing->us <= std::min(limit, most_us())) contenders[offer] = {entry.timing->us};
   }
   for (int round = 1; round < setup_.level.rounds; ++round) {
@@ -282,7 +285,14 @@ void Contest::check_winner() {
 
 TacticChoice Contest::choice(size_t rule) const {
   TacticChoice choice{.offer = rule};
-  if (const auto winner = best()) {
+  auto winner = best();
+  // What is known for having lost to others does not win because their kernels are new and the time
+  // for them is spent.
+  if (winner && entries_.at(*winner).timing->kind == Timing::Kind::kSlow &&
+      programs_.contains(rule) && !entries_.at(rule).timing) {
+    winner.reset();
+  }
+  if (winner) {
     choice.offer = *winner;
     const Timing& timing = *entries_.at(*winner).timing;
     std::vector<float> shares = timing.step_us;

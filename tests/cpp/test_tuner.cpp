@@ -134,6 +134,18 @@ TEST_F(TunerTest, SpentTimeLeavesTheRuleAndSaysSo) {
   EXPECT_EQ(choice.notes.at(0), "not timed, the time of the level is spent");
 }
 
+TEST_F(TunerTest, WhatHasLostDoesNotWinWhenTheTimeIsSpent) {
+  tactics = {{"first", 5}, {"second", 20}, {"reference", 100000}};
+  choose();
+  tactics[0].glsl = "void main() { /* new */ }";
+  tactics[1].glsl = "void main() { /* new */ }";
+  reopen();
+  const TacticChoice choice = choose({.level = 3, .seconds = 0});
+  EXPECT_EQ(name_of(choice), "first");
+  EXPECT_EQ(choice.notes.at(0), "not timed, the time of the level is spent");
+  EXPECT_EQ(choice.notes.at(2), "100000.00 us, given up");
+}
+
 TEST_F(TunerTest, AnInterruptedBuildResumes) {
   tactics = {{"a", 30}, {"b", 20}, {"c", 10}, {"reference", 100}};
   make();
