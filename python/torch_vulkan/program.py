@@ -60,9 +60,11 @@ class Program(nn.Module):
         self._buffers = graph_module._buffers
         self._modules = graph_module._modules
         self._non_persistent_buffers_set = graph_module._non_persistent_buffers_set
+        self.__dict__.update(self.engine_objects())  # where torch.export looks for them
         specs = self._exported.graph_signature.input_specs
-        self._places = [_place(graph_module, spec.target) for spec in specs
-                        if spec.kind != InputKind.USER_INPUT]
+        self._held = _Held([
+            _place(self if spec.kind == InputKind.CUSTOM_OBJ else graph_module, spec.target)
+            for spec in specs if spec.kind != InputKind.USER_INPUT])
 
     def forward(self, *args, **kwargs):
         """The module's results.
@@ -74,7 +76,7 @@ class Program(nn.Module):
         flat = self.signature.flatten(args, kwargs)
         self.signature.check(flat)
         with torch.no_grad():
-            held = [holder[name] for holder, name in self._places]
+            held = self._held.values()
             results = self._run(*held, *flat)
             for i, j in self._changed:
                 (held + flat)[j].copy_(results[i])
@@ -178,6 +180,15 @@ class Program(nn.Module):
                 "tv.refit(program, module)")
         return self
 
+    def __copy__(self):
+        twin = Program.__new__(Program)
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a compiled program is not pickled: tv.save(program, path) writes it to a "
+                        "file, tv.load reads it, also in other processes")
+
     def __deepcopy__(self, memo):
         for engine in self.engine_objects().values():
             memo[id(engine)] = engine  # immutable
@@ -194,6 +205,17 @@ class Program(nn.Module):
     def __repr__(self):
         return (f"Program({len(self.engine_objects())} engine(s), "
                 f"{sum(t.numel() for t in self.parameters())} parameters)")
+
+
+class _Held:
+    """What a program holds for its graph, by the dicts that have it. (torch.export copies lists and
+    dicts among a module's attributes; this it leaves alone.)"""
+
+    def __init__(self, places: list[tuple[dict, str]]):
+        self._places = places
+
+    def values(self) -> list:
+        return [holder[name] for holder, name in self._places]
 
 
 def _place(module: nn.Module, path: str) -> tuple[dict, str]:
