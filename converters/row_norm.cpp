@@ -116,7 +116,10 @@ void group_norm(const NodeContext& c, Builder& b) {
 std::string unsupported(const NodeContext& c) {
   const bool grouped = c.node.find("normalized_shape") == nullptr;
   const Expr length = (grouped ? grouping(c) : trailing(c)).count;
-  const std::string floats = floats_only(c, "input");
+  std::string floats = floats_only(c, "input");
+  for (const char* affine : {"weight", "bias"}) {
+    if (floats.empty() && c.node.has(affine)) floats = floats_only(c, affine);
+  }
   return floats.empty() ? row_too_long(c, length, kPasses) : floats;
 }
 

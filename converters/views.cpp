@@ -52,7 +52,9 @@ std::optional<View> swapped(const View& in, int64_t a, int64_t b) {
 std::optional<View> transpose(const NodeContext& c, const View& in, size_t) {
   const auto rank = static_cast<int64_t>(in.strides.size());
   if (rank == 0) return in;
-  return swapped(in, c.wrap(c.node.integer("dim0"), rank), c.wrap(c.node.integer("dim1"), rank));
+  const bool axes = c.node.find("axis0") != nullptr;  // as numpy calls them
+  const int64_t a = c.node.integer(axes ? "axis0" : "dim0");
+  return swapped(in, c.wrap(a, rank), c.wrap(c.node.integer(axes ? "axis1" : "dim1"), rank));
 }
 
 std::optional<View> transpose_last(const NodeContext&, const View& in, size_t) {

@@ -116,7 +116,9 @@ std::string glsl_convert(const std::string& expr, DType from, DType to, bool rou
       case GlslClass::kFloat: text = "float(" + text + ")"; break;
       case GlslClass::kInt: text = "int(" + text + ")"; break;
       case GlslClass::kInt64:
-        text = a == GlslClass::kBool ? "int64_t(int(" + text + "))" : "int64_t(" + text + ")";
+        // Not int64_t(int(b)): Mesa 22 compares and shifts what it makes of that wrongly.
+        text = a == GlslClass::kBool ? "packInt2x32(ivec2(int(" + text + "), 0))"
+                                     : "int64_t(" + text + ")";
         break;
       case GlslClass::kBool:
         return "(" + text + " != " + (a == GlslClass::kFloat ? "0.0" : a == GlslClass::kInt ? "0" : "0L") + ")";

@@ -81,6 +81,7 @@ class OutputPlacer {
   bool place_copy(const Node& node) {
     const ValueId out = node.outputs[0], base = base_of(node.input("self"));
     if (!movable(base) || readers_[base].size() != 1 || graph_.value(out).view) return false;
+    if (graph_.value(base).dtype != graph_.value(out).dtype) return false;
     const View source = layout_of(graph_, node.input("self"));
     const Shape strides =
         inverse_strides(graph_.value(base).shape, graph_.value(out).shape, source);
@@ -137,6 +138,10 @@ class OutputPlacer {
     if (constant_[static_cast<size_t>(out)] || graph_.value(out).view) return false;
     // What is left over costs a launch each, where a GPU joins up to eight inputs in one.
     const auto& inputs = node.inputs("tensors");
+    // What is of another type is converted on the way.
+    const DType dtype = graph_.value(out).dtype;
+    const auto converted = [&](ValueId id) { return graph_.value(id).dtype != dtype; };
+    if (std::any_of(inputs.begin(), inputs.end(), converted)) return false;
     const auto left = std::count_if(inputs.begin(), inputs.end(),
                                     [&](ValueId id) { return !movable(base_of(id)); });
     if (!device_.is_cpu() && left > 1) return false;

@@ -58,6 +58,15 @@ def test_flip_roll_repeat():
                      x.repeat(2, 1, 1, 2), x.tile(2), x.roll(5)), tensor(3, 5, 7))
 
 
+def test_cat_of_types():
+    """Parts that are computed have another type than the whole: nobody may write them in place."""
+    def function(x, y):
+        return (torch.cat([x + 1, x.isinf()]), torch.cat([x.long(), x > 0, y * 2], 1),
+                torch.stack([x * 2, x > 0]), torch.cat([x.half() + 1, x * 2, (y > 1).half()]),
+                torch.cat([(x > 0).t(), x.t() * 2]), torch.cat([y.int() + 1, y.to(torch.int8) + 1]))
+    check(function, tensor(5, 7), tensor(5, 7, dtype=torch.int64))
+
+
 @pytest.mark.parametrize("diagonal", [0, 2, -3])
 def test_triangles(diagonal):
     check(lambda x: (x.triu(diagonal), x.tril(diagonal)), tensor(3, 5, 7))

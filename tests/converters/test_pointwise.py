@@ -144,6 +144,14 @@ def test_bools():
                         a.float(), a.long() + b, torch.where(a, b, ~b), a.int() - 1, a * 2.5, a + 1), a, b)
 
 
+def test_bools_as_integers():
+    """Compared and shifted as int64, to which a number promotes them."""
+    check(lambda b, x: (b > 2, b > 0, b < 1, b >= 2, b <= 0, b == 1, b > x,
+                        torch.bitwise_left_shift(x, b), torch.bitwise_right_shift(x, b),
+                        b.maximum(x), b + 2),
+          tensor(3, 7, dtype=torch.bool), tensor(3, 7, dtype=torch.int64))
+
+
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 

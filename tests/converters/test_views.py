@@ -20,6 +20,7 @@ CASES = {
     "slice_to_the_end": lambda x: x[:, 2:],
     "slice_past_the_end": lambda x: x[:, 1:100],
     "select": lambda x: x[-1, :, 2],
+    "swapaxes": lambda x: (x.swapaxes(0, -1), x.swapdims(1, 2)),
     "unsqueeze": lambda x: x.unsqueeze(1).unsqueeze(-1),
     "squeeze": lambda x: x[:, :1].unsqueeze(0).squeeze(),
     "squeeze_dim": lambda x: x[:, :1].squeeze(1),
