@@ -81,10 +81,9 @@ def main():
         weights = list(model.parameters())[:len(few.weight_positions)]
         one = many_weights(1, options.device)
         _, (single,) = compiled(one, "vulkan", x)
-        with_all = show(f"execute, {len(weights)} weights",
-                        lambda: execute([x], weights, few.engine))
+        with_all = show(f"{len(weights)} weights", lambda: few.outputs([x], [*weights]))
         weight = list(one.parameters())
-        with_one = show("execute, 1 weight", lambda: execute([x], weight, single.engine))
+        with_one = show("1 weight", lambda: single.outputs([x], [*weight]))
         print(f"{len(weights)} weights cost {with_all - with_one:.1f} µs more than one")
 
 

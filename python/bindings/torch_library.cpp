@@ -1,4 +1,4 @@
-// torch.classes.torch_vulkan.Engine and torch.ops.torch_vulkan.execute.
+// torch.classes.torch_vulkan.{Engine, Weights} and torch.ops.torch_vulkan.execute.
 
 #include <torch/library.h>
 
@@ -15,6 +15,18 @@ using State = std::tuple<at::Tensor, std::string, bool, bool>;
 std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
                                 const std::vector<at::Tensor>& weights, const EnginePtr& engine) {
   return engine->execute(inputs, weights);
+}
+
+/// A list of weights as one object (held_weights.py).
+struct Weights : torch::CustomClassHolder {
+  explicit Weights(std::vector<at::Tensor> list) : tensors(std::move(list)) {}
+  const std::vector<at::Tensor> tensors;
+};
+using WeightsPtr = c10::intrusive_ptr<Weights>;
+
+std::vector<at::Tensor> execute_held(const std::vector<at::Tensor>& inputs,
+                                     const WeightsPtr& weights, const EnginePtr& engine) {
+  return engine->execute(inputs, weights->tensors);
 }
 
 State get_state(const EnginePtr& engine) {
@@ -64,8 +76,12 @@ TORCH_LIBRARY(torch_vulkan, m) {
            })
       .def_pickle([](const EnginePtr& engine) { return get_state(engine); },
                   [](State state) { return set_state(std::move(state)); });
+  m.class_<Weights>("Weights").def(torch::init<std::vector<at::Tensor>>());
   m.def(
       "execute(Tensor[] inputs, Tensor[] weights, "
+      "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
+  m.def(
+      "execute_held(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Weights weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
   m.def("assign(Tensor(a!)[] weights, Tensor[] values) -> ()", &tv::torch_bindings::assign);
   // tv.profile's: from now on each dispatch of a call is timed so often; 0: no more.
@@ -75,4 +91,7 @@ TORCH_LIBRARY(torch_vulkan, m) {
 }
 
 // One kernel for every backend, and for a call without any tensor.
-TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) { m.impl("execute", &execute); }
+TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) {
+  m.impl("execute", &execute);
+  m.impl("execute_held", &execute_held);
+}

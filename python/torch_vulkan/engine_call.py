@@ -12,6 +12,7 @@ from ._native import C
 from .compilations import EngineRecord
 from .engine import split_vke, tensor_bytes
 from .fx_nodes import attribute
+from .held_weights import HeldWeights
 from .importer import Importer, to_dtype
 from .precision import Precision
 from .progress import progress_for
@@ -20,6 +21,7 @@ from .strides import promised
 
 compile_graph = C.compile
 _execute = torch.ops.torch_vulkan.execute.default
+_execute_held = torch.ops.torch_vulkan.execute_held.default
 
 # What a call recovers from by running natively: no memory on the device, a device that was lost,
 # a shape that kernels cannot take.
@@ -66,6 +68,7 @@ class EngineCall(nn.Module):
         self.casts = _casts(imported.outputs, settings.truncate_long_and_double)
         self.device = _device_of_results(imported)
         self.strides = _other_strides(imported.outputs, self.vke())
+        self._held = HeldWeights()
         self._warned = False
 
     def forward(self, *args):
@@ -85,7 +88,9 @@ class EngineCall(nn.Module):
 
     def outputs(self, inputs, weights):
         """What the engine makes of its own inputs and weights."""
-        outputs = _execute(inputs, weights, self.engine)
+        held = self._held.hold(weights)
+        outputs = (_execute(inputs, weights, self.engine) if held is None else
+                   _execute_held(inputs, held, self.engine))
         if self.casts:
             outputs = [o if d is None else o.to(d)
                        for o, d in zip(outputs, self.casts, strict=True)]

@@ -91,7 +91,7 @@ class SymbolTable:
 
 def _scaled(e):
     """(numerator, size, denominator) where `e` is a size times a float factor, rounded down, that
-    integers compute exactly: factors like 1.5, of which the float's fraction is short. Else None."""
+    integers compute exactly: factors like 1.5, whose fraction is short. Else None."""
     if not isinstance(e, (sf.TruncToInt, sf.FloorToInt)) or not isinstance(e.args[0], sympy.Mul):
         return None
     numbers = [x for x in e.args[0].args if x.is_Number]

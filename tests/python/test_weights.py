@@ -3,6 +3,7 @@
 import gc
 import threading
 
+import pytest
 import torch
 from torch import nn
 
@@ -136,17 +137,22 @@ def test_tied_and_strided_weights():
     assert_same(fast(x), model(x))
 
 
-def test_threads_share_an_engine():
-    model, fast, engine = linear_engine()
-    failures = []
+@pytest.mark.parametrize("own", [False, True], ids=["same weights", "weights of its own"])
+def test_threads_share_an_engine(own):
+    model = nn.Linear(8, 5).requires_grad_(False)
+    calls, failures = [], []
+    with engine_call.collected(calls):
+        vulkan(model)(torch.randn(3, 8))
+    call = calls[0]
 
     def work(seed):
         generator = torch.Generator().manual_seed(seed)
+        mine = nn.Linear(8, 5).requires_grad_(False) if own else model
         try:
             for _ in range(50):
                 x = torch.randn(3, 8, generator=generator)
-                (got,) = torch.ops.torch_vulkan.execute([x], given(engine, model), engine)
-                torch.testing.assert_close(got, torch.addmm(model.bias, x, model.weight.t()))
+                (got,) = call.outputs([x], given(call.engine, mine))
+                torch.testing.assert_close(got, torch.addmm(mine.bias, x, mine.weight.t()))
         except BaseException as error:  # noqa: BLE001 - reported by the main thread
             failures.append(error)
 
@@ -164,3 +170,25 @@ def given(engine, model):
 
     shapes = [w["shape"] for w in Engine(tensor_bytes(engine.vke())).info()["weights"]]
     return [model.weight if shape == [5, 8] else model.bias for shape in shapes]
+
+
+def test_repeated_calls_hand_their_weights_over_as_one_object():
+    """From the second call with the same tensors on; every change is seen, as with a list."""
+    model, calls = nn.Linear(8, 5).requires_grad_(False), []
+    with engine_call.collected(calls):
+        fast = vulkan(model)
+        same(model, fast)
+    held = calls[0]._held
+    for _ in range(2):
+        same(model, fast)
+    first = held._last[1]
+    assert first is not None
+    model.weight.mul_(2)
+    same(model, fast)
+    assert held._last[1] is first
+    for _ in range(3):
+        model.weight = nn.Parameter(torch.randn(5, 8), requires_grad=False)
+        same(model, fast)
+        assert held._last[1] is None
+        same(model, fast)
+    assert held._last[1] is not None
