@@ -197,3 +197,30 @@ int tv_shl(int a, int n, int bits) { return n < 0 || n >= bits ? 0 : a << n; }
 int tv_shr(int a, int n, int bits) { return a >> (n < 0 || n >= bits ? bits - 1 : n); }
 int64_t tv_shl(int64_t a, int64_t n) { return n < 0L || n >= 64L ? 0L : a << n; }
 int64_t tv_shr(int64_t a, int64_t n) { return a >> (n < 0L || n >= 64L ? 63L : n); }
+
+/// 2^x, exact where x is whole.
+float tv_power_of_two(float x) {
+  return x == trunc(x) && abs(x) < 300.0 ? tv_ldexp(1.0, clamp(int(x), -252, 252)) : tv_exp2(x);
+}
+/// The neighbour of a in the direction of b.
+float tv_nextafter(float a, float b) {
+  if (tv_isnan(a) || tv_isnan(b)) return TV_NAN;
+  const int ia = floatBitsToInt(a), ib = floatBitsToInt(b);
+  // Numbers in order: the negative ones count down from -0.
+  const int na = ia < 0 ? int(0x80000000u) - ia : ia, nb = ib < 0 ? int(0x80000000u) - ib : ib;
+  if (na == nb) return b;
+  if (na == 0) return uintBitsToFloat(nb > 0 ? 1u : 0x80000001u);
+  return intBitsToFloat((na < nb) == (na > 0) ? ia + 1 : ia - 1);
+}
+/// x = mantissa · 2^exponent with 0.5 <= |mantissa| < 1; 0, infinities and NaN are their own, times 1.
+float tv_frexp_exponent(float x) {
+  const uint bits = floatBitsToUint(x) & 0x7fffffffu;
+  if (bits == 0u || bits >= 0x7f800000u) return 0.0;
+  return float(bits < 0x800000u ? findMSB(bits) - 148 : int(bits >> 23) - 126);
+}
+float tv_frexp_mantissa(float x) {
+  const uint all = floatBitsToUint(x), bits = all & 0x7fffffffu;
+  if (bits == 0u || bits >= 0x7f800000u) return x;
+  const uint fraction = bits < 0x800000u ? bits << (23 - findMSB(bits)) : bits;
+  return uintBitsToFloat((all & 0x80000000u) | 0x3f000000u | (fraction & 0x7fffffu));
+}

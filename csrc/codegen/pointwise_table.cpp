@@ -129,6 +129,61 @@ constexpr PointwiseRow kRows[] = {
     {"logit_eps", 2, "tv_log(tv_div(clamp($0, $1, 1.0 - $1), 1.0 - clamp($0, $1, 1.0 - $1)))", nullptr,
      nullptr, nullptr, 0, false, "see eager"},
 
+    // Special functions; polynomials take their degree second, with an r in front of the name first.
+    {"lgamma", 1, "tv_lgamma($0)", nullptr, nullptr, nullptr, 0, false, "4"},
+    {"digamma", 1, "tv_digamma($0)", nullptr, nullptr, nullptr, 0, false, "4"},
+    {"trigamma", 1, "tv_trigamma($0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"polygamma", 3, "$2 * tv_zeta($1, $0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"zeta", 2, "tv_zeta($0, $1)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"rzeta", 2, "tv_zeta($1, $0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"erfcx", 1, "tv_erfcx($0)", nullptr, nullptr, nullptr, 0, false, "4"},
+    {"ndtri", 1, "tv_ndtri($0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"i0", 1, "tv_i0($0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"i0e", 1, "tv_i0e($0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"i1", 1, "tv_i1($0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"i1e", 1, "tv_i1e($0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"k0", 1, "tv_modified_k0($0, false)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"k1", 1, "tv_modified_k1($0, false)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"k0e", 1, "tv_modified_k0($0, true)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"k1e", 1, "tv_modified_k1($0, true)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"bessel_j0", 1, "tv_j0($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
+    {"bessel_j1", 1, "tv_j1($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
+    {"bessel_y0", 1, "tv_y0($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
+    {"bessel_y1", 1, "tv_y1($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
+    {"spherical_bessel_j0", 1, "tv_spherical_j0($0)", nullptr, nullptr, nullptr, 0, false, "4"},
+    {"airy_ai", 1, "tv_airy_ai($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
+    {"chebyshev_polynomial_t", 2, "tv_chebyshev_t($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"shifted_chebyshev_polynomial_t", 2, "tv_chebyshev_t($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rchebyshev_polynomial_t", 2, "tv_chebyshev_t($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rshifted_chebyshev_polynomial_t", 2, "tv_chebyshev_t($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"chebyshev_polynomial_u", 2, "tv_chebyshev_u($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"shifted_chebyshev_polynomial_u", 2, "tv_chebyshev_u($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rchebyshev_polynomial_u", 2, "tv_chebyshev_u($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rshifted_chebyshev_polynomial_u", 2, "tv_chebyshev_u($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"chebyshev_polynomial_v", 2, "tv_chebyshev_v($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"shifted_chebyshev_polynomial_v", 2, "tv_chebyshev_v($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rchebyshev_polynomial_v", 2, "tv_chebyshev_v($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rshifted_chebyshev_polynomial_v", 2, "tv_chebyshev_v($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"chebyshev_polynomial_w", 2, "tv_chebyshev_w($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"shifted_chebyshev_polynomial_w", 2, "tv_chebyshev_w($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rchebyshev_polynomial_w", 2, "tv_chebyshev_w($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rshifted_chebyshev_polynomial_w", 2, "tv_chebyshev_w($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"hermite_polynomial_h", 2, "tv_hermite($0, $1, 2.0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"hermite_polynomial_he", 2, "tv_hermite($0, $1, 1.0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"laguerre_polynomial_l", 2, "tv_laguerre($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"legendre_polynomial_p", 2, "tv_legendre($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rhermite_polynomial_h", 2, "tv_hermite($1, $0, 2.0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rhermite_polynomial_he", 2, "tv_hermite($1, $0, 1.0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rlaguerre_polynomial_l", 2, "tv_laguerre($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"rlegendre_polynomial_p", 2, "tv_legendre($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+
+    // The parts of a float.
+    {"angle", 1, "tv_isnan($0) ? $0 : $0 < 0.0 ? 3.14159274 : 0.0", nullptr, nullptr, nullptr},
+    {"ldexp", 2, "$0 * tv_power_of_two($1)", nullptr, nullptr, nullptr, 0, false, "0.5"},
+    {"nextafter", 2, "tv_nextafter($0, $1)", nullptr, nullptr, nullptr},
+    {"frexp_mantissa", 1, "tv_frexp_mantissa($0)", nullptr, nullptr, nullptr},
+    {"frexp_exponent", 1, "tv_frexp_exponent($0)", nullptr, nullptr, nullptr},
+
     // linspace: start, end, step, number of steps.
     {"linspace", 5, "$0 < 0.5 * $4 ? $1 + $3 * $0 : $2 - $3 * ($4 - 1.0 - $0)", nullptr, nullptr, nullptr, 0,
      false, "1"},
@@ -210,6 +265,13 @@ int64_t pointwise_iterations(const PointwiseProgram& program) {
       if (calls(row->on_float, function) && is_float(instr.compute)) total += 34;
     }
     if (calls(row->on_int, "tv_pow(") && !is_float(instr.compute)) total += 64;
+    for (const char* function : {"tv_zeta(", "tv_trigamma(", "tv_digamma("}) {
+      if (calls(row->on_float, function) && is_float(instr.compute)) total += 30;
+    }
+    if (calls(row->on_float, "tv_hermite(")) total += 128;
+    for (const char* function : {"tv_chebyshev_", "tv_laguerre(", "tv_legendre("}) {
+      if (calls(row->on_float, function)) total += 32000;
+    }
   }
   return total;
 }

@@ -65,29 +65,41 @@ void expand(const std::string& file, const std::string& wanted_by, std::set<std:
   }
 }
 
-/// Functions that math.glsl and what it includes define, beyond those of arith.glsl.
-const std::set<std::string, std::less<>>& math_functions() {
-  static const auto names = [] {
-    std::set<std::string, std::less<>> found;
-    for (const char* file : {"math.glsl", "trig.glsl", "special.glsl"}) {
-      std::istringstream in(kernel_file(file, "math"));
-      for (std::string line; std::getline(in, line);) {
-        const size_t at = line.find("tv_"), end = line.find('(');
-        if (line.starts_with(' ') || line.starts_with('/') || at > end || end == line.npos) continue;
-        found.insert(line.substr(at, end - at));
-      }
+/// Functions that some files define.
+using Functions = std::set<std::string, std::less<>>;
+Functions functions_of(std::initializer_list<const char*> files) {
+  Functions found;
+  for (const char* file : files) {
+    std::istringstream in(kernel_file(file, "math"));
+    for (std::string line; std::getline(in, line);) {
+      const size_t at = line.find("tv_"), end = line.find('(');
+      if (line.starts_with(' ') || line.starts_with('/') || at > end || end == line.npos) continue;
+      found.insert(line.substr(at, end - at));
     }
-    return found;
-  }();
-  return names;
+  }
+  return found;
 }
 
-/// Parsing all of math.glsl takes longer than everything else in most kernels.
-bool calls_math(const std::string& text) {
+/// Libraries that a kernel gets where it calls one of their functions: parsing all of math.glsl takes
+/// longer than everything else in most kernels. arith.glsl alone is always there.
+struct MathLibrary {
+  const char* file;
+  Functions functions;
+};
+const std::vector<MathLibrary>& math_libraries() {
+  static const std::vector<MathLibrary> libraries = {
+      {"math.glsl", functions_of({"math.glsl", "trig.glsl", "special.glsl"})},
+      {"gamma.glsl", functions_of({"gamma.glsl"})},
+      {"bessel.glsl", functions_of({"bessel.glsl"})},
+      {"orthogonal.glsl", functions_of({"orthogonal.glsl"})}};
+  return libraries;
+}
+
+bool calls_any(const std::string& text, const Functions& functions) {
   for (size_t at = text.find("tv_"); at != std::string::npos; at = text.find("tv_", at + 1)) {
     size_t end = at;
     while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
-    if (math_functions().contains(std::string_view(text).substr(at, end - at))) return true;
+    if (functions.contains(std::string_view(text).substr(at, end - at))) return true;
   }
   return false;
 }
@@ -328,8 +340,9 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
     body = "#define main tv_template_main\n" + body + "#undef main\nvoid main() {\n  tv_template_main();\n" +
            "  tv_check_report(tv_p.a_check, " + words.dispatch_word() + ");\n}\n";
   }
-  if (calls_math(elements + defines + body)) {
-    expand("math.glsl", step.kernel, seen, extensions, prelude);
+  for (const MathLibrary& library : math_libraries()) {
+    if (!calls_any(elements + defines + body, library.functions)) continue;
+    expand(library.file, step.kernel, seen, extensions, prelude);
   }
   out.words = words.words();
   out.param_block = 8 * out.operands.size() + 4 * out.words.size() > kPushConstantBytes;

@@ -81,6 +81,16 @@ class EngineCall(nn.Module):
             return self.outputs(inputs, [args[i] for i in self.weight_positions])
         except RECOVERABLE as error:
             return self.run_natively(error, args)
+        except ValueError as error:
+            if not self._other_types(args):
+                raise
+            return self.run_natively(error, args)
+
+    def _other_types(self, args) -> bool:
+        """Whether an operator before gave another dtype than its meta kernel says."""
+        placeholders = self.native.graph.find_nodes(op="placeholder")
+        return any(isinstance(arg, torch.Tensor) and arg.dtype != node.meta["val"].dtype
+                   for arg, node in zip(args, placeholders, strict=True))
 
     def vke(self) -> bytes:
         """The engine's file, without weights."""

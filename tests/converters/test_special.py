@@ -1,0 +1,82 @@
+"""Gamma's, Bessel's and Airy's functions, orthogonal polynomials and the parts of floats."""
+
+import math
+
+import pytest
+import torch
+from parity import check, tensor
+
+S = torch.special
+INF, NAN = math.inf, math.nan
+EDGES = torch.tensor([0.0, -0.0, INF, -INF, NAN, 1.0, 2.0, 0.5, 1e-30, -1e-30])
+
+GAMMAS = [torch.lgamma, torch.digamma, S.erfcx, lambda x: torch.polygamma(1, x.abs() + 0.1),
+          lambda x: torch.polygamma(2, x), lambda x: torch.polygamma(5, x.abs() + 0.1)]
+EVEN = [torch.i0, S.i0e, S.i1, S.i1e, S.bessel_j0, S.bessel_j1, S.spherical_bessel_j0, S.airy_ai]
+POSITIVE = [S.bessel_y0, S.bessel_y1, S.modified_bessel_k0, S.modified_bessel_k1,
+            S.scaled_modified_bessel_k0, S.scaled_modified_bessel_k1]
+POLYNOMIALS = [S.chebyshev_polynomial_t, S.chebyshev_polynomial_u, S.chebyshev_polynomial_v,
+               S.chebyshev_polynomial_w, S.shifted_chebyshev_polynomial_t, S.shifted_chebyshev_polynomial_u,
+               S.shifted_chebyshev_polynomial_v, S.shifted_chebyshev_polynomial_w,
+               S.hermite_polynomial_h, S.hermite_polynomial_he, S.laguerre_polynomial_l,
+               S.legendre_polynomial_p]
+
+
+def test_gammas():
+    x = torch.cat([torch.linspace(-8.3, 40, 3001), torch.logspace(-5, 4, 200)])
+    check(lambda x: [f(x) for f in GAMMAS], x, double=True, length=40)
+    check(lambda x: (torch.lgamma(x), torch.digamma(x), S.erfcx(x)), EDGES)
+
+
+def test_bessels():
+    x = torch.cat([torch.linspace(-30, 30, 3001), torch.logspace(-5, 3, 200)])
+    check(lambda x: [f(x) for f in EVEN], x, double=True, length=100)
+    check(lambda x: [f(x.abs() + 0.01) for f in POSITIVE], x, double=True, length=100)
+    check(lambda x: [f(x) for f in EVEN[:6] + POSITIVE], EDGES)
+
+
+def test_zeta():
+    check(lambda s, q: (S.zeta(s, q), S.zeta(3.0, q), S.zeta(s, 2.0)),
+          torch.tensor([2.0, 3.0, 1.5, 7.0, 1.0, 0.5, NAN, 4.0]),
+          torch.tensor([0.5, 2.5, 11.0, 100.0, 3.0, 2.0, 1.0, 0.25]), double=True, length=40)
+
+
+def test_quantiles():
+    y = torch.cat([torch.linspace(1e-4, 0.9999, 2001), torch.logspace(-37, -4, 200), torch.tensor([0.0, 1.0, 2.0, NAN])])
+    check(S.ndtri, y, double=True, length=40)
+    check(lambda x: (S.log_ndtr(x), S.ndtr(x)), torch.linspace(-20, 10, 1001), double=True, length=40)
+
+
+@pytest.mark.parametrize("k", [0, 4, 8])
+def test_polynomials(k):
+    x, n = torch.linspace(-1.2, 2.1, 113)[:, None], torch.tensor([-1.0, 0, 1, 2, 3, 6, 7, 11])
+    check(lambda x, n: [f(x, n) for f in POLYNOMIALS[k:k + 4]], x, n, double=True, length=256 if k < 8 else 1 << 16)
+    check(lambda x, n: [f(x, 5) + f(0.3, n) for f in POLYNOMIALS[k:k + 4]], x, n, double=True, length=256 if k < 8 else 1 << 16)
+
+
+def test_angles_of_large_degree():
+    check(lambda x: [f(x, 100) for f in POLYNOMIALS[:3]], torch.linspace(-0.9, 0.9, 41), length=100_000)
+
+
+def test_parts():
+    x = torch.cat([tensor(1000) * 100, EDGES, torch.tensor([1e-40, -1e-45, 3e38, 0.75, -1.0])])
+    check(lambda x: (torch.frexp(x), torch.angle(x), torch.nextafter(x, x.flip(0)),
+                     torch.nextafter(x, torch.zeros_like(x))), x)
+    check(lambda x, n: (torch.ldexp(x, n), torch.ldexp(x, n.float() + 0.5)), tensor(200),
+          torch.arange(-100, 100))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+def test_dtypes(dtype):
+    x = tensor(37, dtype=dtype, low=1, high=6)
+    functions = [torch.lgamma, torch.i0, S.i1e]
+    if not dtype.is_floating_point:
+        functions += [S.bessel_j0, torch.angle, lambda x: S.chebyshev_polynomial_t(x, 3)]
+    check(lambda x: [f(x) for f in functions], x, double=dtype.is_floating_point)
+
+
+def test_views_and_dynamic_sizes():
+    check(lambda x, y: (torch.lgamma(x.t()), S.i0e(x[:, ::2]), S.hermite_polynomial_h(x, y)), tensor(5, 7),
+          tensor(7, dtype=torch.int64, low=0), more=[(tensor(11, 13), tensor(13, dtype=torch.int64, low=0))],
+          dynamic=True)
+    check(lambda x: (torch.digamma(x), x + 1), tensor(0, 3))
