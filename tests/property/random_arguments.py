@@ -1,5 +1,5 @@
-"""Arguments for any operator of the registry, drawn by its schema. Most of what is drawn is no valid
-call: eager decides."""
+"""Arguments for any operator of the registry, drawn by its schema. Most of what is drawn is no
+valid call: eager decides."""
 
 import torch
 
@@ -79,7 +79,7 @@ def _draw(name, text, values, first, choose):
         return [_like(values, first or values[0], choose) for _ in range(choose.number(1, 3))]
     if inner == "List[Optional[Tensor]]":
         whole = [i for i, v in enumerate(values) if v.dtype in (torch.int32, torch.int64)]
-        return [Ref(choose.one_of(whole))] if whole else [_like(values, first, choose)]
+        return [Ref(choose.one_of(whole))] if whole else []  # a mask gives sizes by its data
     if inner == "bool":
         return choose.chance(50)
     if inner == "float":

@@ -175,7 +175,9 @@ def _is_exact(program: Program, i: int) -> bool:
 def _is_usable(value, double) -> bool:
     if not isinstance(value, torch.Tensor) or value.dtype not in DTYPES:
         return False
-    if not 0 < value.numel() <= MOST_ELEMENTS or value.dim() > MOST_RANK or value.shape != double.shape:
+    if not 0 < value.numel() <= MOST_ELEMENTS or value.dim() > MOST_RANK:
+        return False
+    if value.shape != double.shape:
         return False
     if not value.is_floating_point():
         return bool((value == double).all()) and (
