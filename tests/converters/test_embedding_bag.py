@@ -13,7 +13,7 @@ OFFSETS = torch.tensor([0, 4, 4, 7])
 def test_modes(mode):
     def function(w, i, o):
         return (F.embedding_bag(i, w, o, mode=mode), F.embedding_bag(i, w, o, mode=mode, padding_idx=4),
-                F.embedding_bag(i, w, o, mode=mode, include_last_offset=True),
+                F.embedding_bag(i, w, F.pad(o, (0, 1), value=11), mode=mode, include_last_offset=True),
                 F.embedding_bag(i[:8].view(2, 4), w, mode=mode))
     check(function, tensor(11, 7), INDICES, OFFSETS, length=8)
     check(function, tensor(11, 7), INDICES.int(), OFFSETS.int(), length=8)
