@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "converters/steps.h"
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "runtime/error.h"
@@ -152,6 +153,43 @@ TEST(EngineExamples, AnAccessOutsideItsOperandIsReported) {
     const std::string what = e.what();
     EXPECT_NE(what.find("[address check]"), std::string::npos) << what;
     EXPECT_NE(what.find("\"pointwise\""), std::string::npos) << what;
+  }
+}
+
+/// `graph` with its second input as a weight.
+Graph with_weight(Graph graph) {
+  const ValueId weight = graph.inputs.at(1);
+  graph.inputs.erase(graph.inputs.begin() + 1);
+  graph.weights.push_back(weight);
+  graph.value(weight).kind = ValueKind::kWeight;
+  return graph;
+}
+
+TEST(EngineExamples, NoPackingTouchesMemoryOutsideItsOperands) {
+  const auto device = open_device("");
+  std::vector<Graph> graphs;
+  for (const char* op : {"tv::matmul", "aten::convolution"}) {
+    for (Graph& graph : Registry::instance().find(op)->examples()) {
+      if (graph.symbols.empty()) graphs.push_back(std::move(graph));  // a weight has constant sizes
+    }
+  }
+  for (const int64_t k : {64, 80, 77}) {  // blocks of the transposed weight, with and without zeros
+    graphs.push_back(ExampleGraph("aten::linear")
+                         .input("input", DType::kF32, {37, k})
+                         .input("weight", DType::kF32, {53, k})
+                         .none("bias")
+                         .output(DType::kF32, {37, 53})
+                         .graph());
+  }
+  for (Graph& graph : graphs) {
+    SCOPED_TRACE(dump(graph));
+    try {
+      Case(compile(with_weight(std::move(graph)), {.check_addresses = true}, profile(*device)),
+           device)
+          .run();
+    } catch (const Error& e) {
+      ADD_FAILURE() << e.what();
+    }
   }
 }
 
