@@ -28,6 +28,8 @@ int64_t longest(const NodeContext& c, const SortLines& lines) {
 
 TileShape tile_shape(const NodeContext& c, const SortLines& lines) {
   TileShape shape;
+  // A barrier costs a CPU driver more than a merge of everything: it begins with runs of one.
+  if (c.device.is_cpu()) return {.segment = 1, .elements = 64};
   shape.segment = power_of_two_from(std::clamp(longest(c, lines), kLeastTile, kTile));
   const int64_t all = shape.segment * std::max<int64_t>(typical(c.graph, lines.lines()), 1);
   shape.elements = std::max(shape.segment, std::min(power_of_two_from(all), kTile));
@@ -109,7 +111,7 @@ SortLines sort_lines(const NodeContext& c) {
 }
 
 bool is_one_tile(const NodeContext& c, const SortLines& lines) {
-  return longest(c, lines) <= kTile;
+  return !c.device.is_cpu() && longest(c, lines) <= kTile;
 }
 
 Step sort_directly(const NodeContext& c, const SortLines& lines, ValueId y, ValueId indices) {

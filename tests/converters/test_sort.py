@@ -25,6 +25,7 @@ def picks(x, dim=-1):
     return [(values, x.gather(dim, at.unsqueeze(dim))) for values, at in found]
 
 
+@pytest.mark.usefixtures("tactics_of")
 @pytest.mark.parametrize("shape, dim", [
     ((), 0), ((5, 3, 29), 1), ((0, 4), 0), ((3, 0), 1), ((2, 16), 1), ((2, 17), 1), ((3, 1024), 1),
     ((3, 1025, 2), 1), ((2, 4096), 1), ((4097,), 0), ((17000,), 0)])
@@ -84,6 +85,7 @@ def test_views_and_fusion():
           ties(2, 5, 7, 3).contiguous(memory_format=torch.channels_last))
 
 
+@pytest.mark.usefixtures("tactics_of")
 def test_dynamic_shapes():
     def function(x):
         return (*both_orders(x, 1), x.topk(2, 1)[0], x.median(1)[0], x.mode(1)[0], x.kthvalue(2, 1)[0])
