@@ -105,14 +105,41 @@ void training(const NodeContext& c, Rewriter& r, size_t first_running) {
   }
 }
 
+/// A functional form without training: running statistics stay, and there are no batch's to keep.
+void evaluation(const NodeContext& c, Rewriter& r, size_t first_running) {
+  const Shape shape = c.shape("input");
+  const ValueId x = r.cast(c.node.input("input"), DType::kF32);
+  const Statistics s{per_channel(r, c.node.input("running_mean"), shape),
+                     per_channel(r, c.node.input("running_var"), shape)};
+  const auto [y, rstd] = normalise(c, r, x, s);
+  r.replace(0, y);
+  for (size_t i = 1; i < first_running; ++i) {
+    if (c.node.outputs.at(i) == kNoValue) continue;
+    const Value out = c.output(i);
+    if (out.shape == Shape{shape.at(1)} && i < 3) {
+      replace(c, r, i, i == 1 ? s.mean : rstd);
+    } else {
+      r.replace(i, r.add("aten::full", {attr_arg("size", out.shape), attr_arg("fill_value", 0.0)},
+                         out.dtype, out.shape));
+    }
+  }
+  replace(c, r, first_running, c.node.input("running_mean"));
+  replace(c, r, first_running + 1, c.node.input("running_var"));
+}
+
+bool is_evaluation(const Node& node) {
+  return node.find("training") != nullptr && !node.flag("training");
+}
+
 std::string inference_unsupported(const NodeContext& c) {
   if (c.shape("input").size() < 2) return "[" + c.node.op + "] the input needs a channel dimension";
   return floats_only(c, "input");
 }
 
 std::string training_unsupported(const NodeContext& c) {
-  if (c.node.find("training") != nullptr && !c.node.flag("training")) {
-    return "[" + c.node.op + "] without training, running statistics are updated by nothing";
+  if (is_evaluation(c.node)) {
+    return c.node.has("running_mean") ? inference_unsupported(c)
+                                      : "[" + c.node.op + "] without statistics of any kind";
   }
   const Shape& shape = c.shape("input");
   if (shape.size() < 2) return inference_unsupported(c);
@@ -137,7 +164,11 @@ Converter training_form(std::string op, size_t first_running) {
   return {.op = std::move(op),
           .unsupported = training_unsupported,
           .expand = [first_running](const NodeContext& c, Rewriter& r) {
-            training(c, r, first_running);
+            if (is_evaluation(c.node) && first_running > 0) {
+              evaluation(c, r, first_running);
+            } else {
+              training(c, r, first_running);
+            }
           }};
 }
 

@@ -11,8 +11,9 @@ namespace {
 
 void gather(const NodeContext& c, Builder& b) {
   const Source x = source_of(c, b, "self");
-  const Shape sizes = with_a_dim(x.shape), strides = strides_with_a_dim(x.strides);
   const Shape out = with_a_dim(c.output().shape);
+  const Shape sizes = with_a_dim(x.shape, out.size());
+  const Shape strides = strides_with_a_dim(x.strides, out.size());
   const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(out.size()));
   Walk others{.sizes = out, .targets = {{"x", strides}}};
   others.targets[0].second.at(dim) = Expr(0);

@@ -15,9 +15,9 @@ void convert(const NodeContext& c, Builder& b, bool add) {
   const int64_t dim = c.wrap(c.node.integer("dim"), rank);
   const bool has_source = c.node.find("src") != nullptr;
   const ValueId index = c.node.input("index");
-  const Shape reach = with_a_dim(c.shape("index"));
-  const Shape index_strides = strides_with_a_dim(b.strides_of(index));
-  const Shape source_strides = has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")))
+  const Shape reach = with_a_dim(c.shape("index"), out.size());
+  const Shape index_strides = strides_with_a_dim(b.strides_of(index), out.size());
+  const Shape source_strides = has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
                                           : Shape(rank, Expr(0));
 
   Step step{.kernel = "scatter_dim",

@@ -24,9 +24,9 @@ void convert(const NodeContext& c, Builder& b) {
   const std::string mode = c.node.text("reduce");
   const bool has_source = c.node.find("src") != nullptr;
   const bool self = c.node.find("include_self") == nullptr || c.node.flag("include_self");
-  const Shape reach = with_a_dim(c.shape("index"));
-  const Shape index_strides = strides_with_a_dim(b.strides_of(c.node.input("index")));
-  const Shape source_strides = has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")))
+  const Shape reach = with_a_dim(c.shape("index"), out.size());
+  const Shape index_strides = strides_with_a_dim(b.strides_of(c.node.input("index")), out.size());
+  const Shape source_strides = has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
                                           : Shape(rank, Expr(0));
   Step step{.kernel = "scatter_reduce",
             .defines = {{"JOIN(a, b)", join_of(mode)},

@@ -25,6 +25,9 @@ eager's.
 - *native*: PyTorch runs at least one of them, for the reason given.
 - *wrong*: other results than eager's, or an error.
 - Samples without compute nodes (views, shapes) are left out, and so are those that eager refuses.
+
+The counts below are of two samples of each entry at float32 and one at every other type, chosen by
+hash, and of some entries' gradients; `make test-all` runs all of them.
 """
 
 
@@ -49,8 +52,16 @@ def counts(results: dict) -> str:
     return table(("samples of", "in an engine", "native", "wrong"), rows)
 
 
+# Decompositions of matrices by names from before torch.linalg.
+_LINALG = {"cholesky", "cholesky_inverse", "cholesky_solve", "geqrf", "logdet", "lu", "lu_solve",
+           "lu_unpack", "matrix_exp", "norm_nuc", "ormqr", "pinverse", "qr", "svd", "svd_lowrank",
+           "pca_lowrank", "triangular_solve"}
+
+
 def family(entry: str) -> str:
     """The part of torch that an entry belongs to."""
+    if entry in _LINALG:
+        return "linalg"
     for prefix in ("linalg", "nn_functional", "fft", "special", "masked", "signal", "ops_nvprims"):
         if entry.startswith(prefix + "_"):
             return prefix.replace("nn_functional", "nn.functional")

@@ -44,6 +44,13 @@ def test_scalars_and_lists_of_one():
           tensor(5), tensor(), one, scalar)
 
 
+def test_no_indices_of_another_rank():
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    check(lambda x, i: (x.gather(0, i), x + 1), tensor(5), none)
+    check(lambda x, i: (x.scatter(0, i, 2.5), x.scatter_add(0, i, i.float()),
+                        x.scatter_reduce(0, i, i.float(), "amax")), tensor(5), none)
+
+
 def test_advanced_indexing():
     def function(x, i, j):
         return (x[i], x[:, i], x[i, j], x[:, i, j], x[i, :, j], x[i[:, None], j], x[-1 - i], x[i,

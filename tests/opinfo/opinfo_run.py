@@ -74,7 +74,7 @@ class _Sample:
                 return [r.detach() for r in function(*inputs)]
         for tensor in inputs:
             tensor.requires_grad_(tensor.is_floating_point())
-        outputs = [o for o in function(*inputs) if o.requires_grad]
+        outputs = [o for o in function(*inputs) if o.requires_grad and o.layout == torch.strided]
         wanted = [t for t in inputs if t.requires_grad]
         if not outputs or not wanted:
             return []
