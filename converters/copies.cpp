@@ -48,11 +48,11 @@ void unbind_copy(const NodeContext& c, Rewriter& r) {
   for (size_t i = 0; i < c.node.outputs.size(); ++i) {
     if (c.node.outputs[i] == kNoValue) continue;
     const Value out = c.output(i);
-    r.replace(i, r.add("aten::select.int",
-                       {tensor_arg("self", c.node.input("self")),
-                        attr_arg("dim", c.node.arg("dim").attr),
-                        attr_arg("index", Expr(static_cast<int64_t>(i)))},
-                       out.dtype, out.shape));
+    r.replace(
+        i, r.add("aten::select.int",
+                 {tensor_arg("self", c.node.input("self")), attr_arg("dim", c.node.arg("dim").attr),
+                  attr_arg("index", Expr(static_cast<int64_t>(i)))},
+                 out.dtype, out.shape));
   }
 }
 

@@ -11,23 +11,27 @@ void convert(const NodeContext& c, Builder& b) {
   const Expr elements = product(c.output().shape);
   const bool weighted = c.node.has("per_sample_weights");
   // With a last offset there is one more than bags.
-  Step step{.kernel = "embedding_bag",
-            .defines = {{"MODE", std::to_string(c.node.integer("mode"))},
-                        {"WEIGHTED", weighted ? "1" : "0"}},
-            .operands = {src("weight", c.node.input("weight")), src("indices", c.node.input("indices")),
-                         src("offsets", c.node.input("offsets")), dst("y", c.node.outputs[0])},
-            .params = {param("elements", elements), param("rows", weight.at(0)),
-                       param("columns", weight.at(1)), param("entries", product(c.shape("indices"))),
-                       param("offset_count", product(c.shape("offsets"))),
-                       {.name = "padding", .value = c.node.expr("padding_idx"), .is_signed = true}},
-            .iterations = product(c.shape("indices"))};
+  Step step{
+      .kernel = "embedding_bag",
+      .defines = {{"MODE", std::to_string(c.node.integer("mode"))},
+                  {"WEIGHTED", weighted ? "1" : "0"}},
+      .operands = {src("weight", c.node.input("weight")), src("indices", c.node.input("indices")),
+                   src("offsets", c.node.input("offsets")), dst("y", c.node.outputs[0])},
+      .params = {param("elements", elements),
+                 param("rows", weight.at(0)),
+                 param("columns", weight.at(1)),
+                 param("entries", product(c.shape("indices"))),
+                 param("offset_count", product(c.shape("offsets"))),
+                 {.name = "padding", .value = c.node.expr("padding_idx"), .is_signed = true}},
+      .iterations = product(c.shape("indices"))};
   if (weighted) step.operands.push_back(src("samples", c.node.input("per_sample_weights")));
   emit_flat(b, std::move(step), elements);
 }
 
 std::string unsupported(const NodeContext& c) {
   for (size_t i = 1; i < c.node.outputs.size(); ++i) {
-    if (is_used(c.graph, c.node.outputs[i])) return "[" + c.node.op + "] is prepared for a backward pass";
+    if (is_used(c.graph, c.node.outputs[i]))
+      return "[" + c.node.op + "] is prepared for a backward pass";
   }
   if (c.shape("weight").at(0).bounds(c.graph.symbols).first < 1) {
     return "[" + c.node.op + "] an empty table has nothing to choose from";

@@ -21,8 +21,8 @@ void gather(const NodeContext& c, Builder& b) {
   Step step{.kernel = "gather",
             .operands = {src("x", x.value), src("index", c.node.input("index")),
                          dst("y", c.node.outputs[0])},
-            .params = {param("elements", product(out)),
-                       param("size", sizes.at(dim)), param("size_stride", strides.at(dim))}};
+            .params = {param("elements", product(out)), param("size", sizes.at(dim)),
+                       param("size_stride", strides.at(dim))}};
   others.add_to(step, "others");
   emit_flat(b, std::move(step), product(out));
 }

@@ -1,5 +1,5 @@
-// histc: how many elements fall in each of equal bins. Every bin counts its own, so nothing is added
-// in an order that changes.
+// histc: how many elements fall in each of equal bins. Every bin counts its own, so nothing is
+// added in an order that changes.
 
 #include "converters/reduce.h"
 #include "converters/steps.h"
@@ -20,7 +20,8 @@ ValueId number_of(Rewriter& r, double value) {
                DType::kF32, {});
 }
 
-/// min and max, or, where they are equal, the data's own; one apart on both sides if these are, too.
+/// min and max, or, where they are equal, the data's own; one apart on both sides if these are,
+/// too.
 Bounds bounds_of(const NodeContext& c, Rewriter& r, ValueId x) {
   const double low = c.node.number("min"), high = c.node.number("max");
   if (low != high) return {number_of(r, low), number_of(r, high)};
@@ -43,16 +44,18 @@ void histc(const NodeContext& c, Rewriter& r) {
   const ValueId from_low = r.pointwise("sub", {x, b.low}, DType::kF32);
   const ValueId width = r.pointwise("sub", {b.high, b.low}, DType::kF32);
   const ValueId scaled = r.pointwise("mul", {from_low}, DType::kF32, {number});
-  const ValueId at = r.pointwise("floor", {r.pointwise("div", {scaled, width}, DType::kF32)}, DType::kF32);
-  const ValueId bin = r.pointwise("minimum", {at}, DType::kF32, {number - 1});  // the last holds `high`
+  const ValueId at =
+      r.pointwise("floor", {r.pointwise("div", {scaled, width}, DType::kF32)}, DType::kF32);
+  const ValueId bin =
+      r.pointwise("minimum", {at}, DType::kF32, {number - 1});  // the last holds `high`
   const ValueId outside = r.pointwise("gt", {x, b.high}, DType::kBool);
   const ValueId kept = r.pointwise("masked_fill", {bin, outside}, DType::kF32, {-1.0});
   const ValueId numbers = r.add("aten::arange.start_step",
                                 {attr_arg("start", Expr(0)), attr_arg("end", bins),
                                  attr_arg("step", Expr(1)), attr_arg("dtype", DType::kF32)},
                                 DType::kF32, {bins});
-  const ValueId hits = r.pointwise("eq", {r.reshape(kept, {1, count}), r.reshape(numbers, {bins, 1})},
-                                   DType::kBool);
+  const ValueId hits =
+      r.pointwise("eq", {r.reshape(kept, {1, count}), r.reshape(numbers, {bins, 1})}, DType::kBool);
   r.replace(0, add_reduce(r, hits, {.kind = "sum", .dims = {1}}, c.output().dtype));
 }
 

@@ -1,5 +1,5 @@
-// Special functions: gamma's and Bessel's families, orthogonal polynomials, and functions of a float's
-// parts (kernels/gamma.glsl, bessel.glsl, orthogonal.glsl).
+// Special functions: gamma's and Bessel's families, orthogonal polynomials, and functions of a
+// float's parts (kernels/gamma.glsl, bessel.glsl, orthogonal.glsl).
 
 #include <cmath>
 
@@ -40,11 +40,17 @@ const RegisterPointwise gammas({
     of_one("aten::special_erfcx", "erfcx"),
     of_one("aten::special_ndtri", "ndtri"),
     {.op = "aten::polygamma", .compute = Compute::kFloat, .choose = polygamma},
-    {.op = "aten::special_zeta", .function = "zeta", .args = {"self", "other"},
+    {.op = "aten::special_zeta",
+     .function = "zeta",
+     .args = {"self", "other"},
      .compute = Compute::kFloat},
-    {.op = "aten::special_zeta.other_scalar", .function = "zeta", .args = {"self", "other"},
+    {.op = "aten::special_zeta.other_scalar",
+     .function = "zeta",
+     .args = {"self", "other"},
      .compute = Compute::kFloat},
-    {.op = "aten::special_zeta.self_scalar", .function = "rzeta", .args = {"other", "self"},
+    {.op = "aten::special_zeta.self_scalar",
+     .function = "rzeta",
+     .args = {"other", "self"},
      .compute = Compute::kFloat},
 });
 
@@ -70,15 +76,16 @@ const RegisterPointwise bessels({
 /// Each polynomial of an argument and a degree, either of which may be a number.
 struct RegisterPolynomials {
   RegisterPolynomials() {
-    const char* names[] = {"chebyshev_polynomial_t", "chebyshev_polynomial_u",
-                           "chebyshev_polynomial_v", "chebyshev_polynomial_w",
+    const char* names[] = {"chebyshev_polynomial_t",         "chebyshev_polynomial_u",
+                           "chebyshev_polynomial_v",         "chebyshev_polynomial_w",
                            "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u",
                            "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w",
-                           "hermite_polynomial_h", "hermite_polynomial_he",
-                           "laguerre_polynomial_l", "legendre_polynomial_p"};
+                           "hermite_polynomial_h",           "hermite_polynomial_he",
+                           "laguerre_polynomial_l",          "legendre_polynomial_p"};
     for (const std::string name : names) {
       const std::string op = "aten::special_" + name;
-      const auto add = [&](const std::string& overload, std::string row, std::vector<std::string> args) {
+      const auto add = [&](const std::string& overload, std::string row,
+                           std::vector<std::string> args) {
         Registry::instance().add(pointwise_converter({.op = op + overload,
                                                       .function = std::move(row),
                                                       .args = std::move(args),
@@ -94,7 +101,9 @@ const RegisterPolynomials polynomials;
 
 const RegisterPointwise parts({
     of_one("aten::angle", "angle"),
-    {.op = "aten::ldexp.Tensor", .function = "ldexp", .args = {"self", "other"},
+    {.op = "aten::ldexp.Tensor",
+     .function = "ldexp",
+     .args = {"self", "other"},
      .compute = Compute::kFloat},
     {.op = "aten::nextafter", .args = {"self", "other"}, .choose = next_float},
 });

@@ -35,7 +35,8 @@ struct Window {
 
 void read(const Node& node, const std::string& arg, std::array<Expr, 3>& to) {
   const std::vector<Expr> values = node.has(arg) ? node.exprs(arg) : std::vector<Expr>{};
-  for (size_t i = 0; i < 3 && !values.empty(); ++i) to[i] = values.size() == 1 ? values[0] : values.at(i);
+  for (size_t i = 0; i < 3 && !values.empty(); ++i)
+    to[i] = values.size() == 1 ? values[0] : values.at(i);
 }
 
 Window window_of(const Node& node, const Form& form) {
@@ -93,8 +94,7 @@ void add_params(Step& step, const NodeContext& c, const Form& form, const Volume
 void forward(const NodeContext& c, Builder& b, const Form& form) {
   const Volumes in = volumes_of(c.shape("self"), form.dims);
   const Volumes out = volumes_of(c.output().shape, form.dims);
-  const bool indices =
-      form.max && c.node.outputs.size() > 1 && is_used(c.graph, c.node.outputs[1]);
+  const bool indices = form.max && c.node.outputs.size() > 1 && is_used(c.graph, c.node.outputs[1]);
   Step step{.kernel = "pool3d",
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("outputs", out.elements())}};
@@ -121,8 +121,9 @@ std::string unsupported(const NodeContext& c, const Form& form, bool is_backward
   const std::string floats = floats_only(c, "self");
   if (!floats.empty()) return floats;
   const Shape& outputs = is_backward ? c.shape("grad_output") : c.output().shape;
-  return loops_too_long(c, walk(window_of(c.node, form), form, volumes_of(c.shape("self"), form.dims),
-                                volumes_of(outputs, form.dims), is_backward));
+  return loops_too_long(c,
+                        walk(window_of(c.node, form), form, volumes_of(c.shape("self"), form.dims),
+                             volumes_of(outputs, form.dims), is_backward));
 }
 
 ExampleGraph example(const std::string& op, const Form& form, DType dtype) {

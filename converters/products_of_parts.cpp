@@ -28,7 +28,8 @@ void trilinear(const NodeContext& c, Rewriter& r) {
     for (const int64_t at : c.node.integers(places)) shape.insert(shape.begin() + at, Expr(1));
     return r.cast(r.reshape(c.node.input(arg), shape), DType::kF32);
   };
-  const ValueId pair = r.pointwise("mul", {factor("i1", "expand1"), factor("i2", "expand2")}, DType::kF32);
+  const ValueId pair =
+      r.pointwise("mul", {factor("i1", "expand1"), factor("i2", "expand2")}, DType::kF32);
   const ValueId all = r.pointwise("mul", {pair, factor("i3", "expand3")}, DType::kF32);
   r.replace(0, add_reduce(r, all, {.kind = "sum", .dims = c.node.integers("sumdim")}, dtype));
 }

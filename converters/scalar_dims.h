@@ -1,7 +1,7 @@
 #pragma once
 // Operators along a dimension take a tensor without dimensions for one of a single element, on any
-// side: gather of a scalar by a list of one index, and the other way round. An empty list of indices
-// may have any rank.
+// side: gather of a scalar by a list of one index, and the other way round. An empty list of
+// indices may have any rank.
 
 #include "runtime/expr.h"
 

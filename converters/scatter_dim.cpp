@@ -17,15 +17,15 @@ void convert(const NodeContext& c, Builder& b, bool add) {
   const ValueId index = c.node.input("index");
   const Shape reach = with_a_dim(c.shape("index"), out.size());
   const Shape index_strides = strides_with_a_dim(b.strides_of(index), out.size());
-  const Shape source_strides = has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
-                                          : Shape(rank, Expr(0));
+  const Shape source_strides =
+      has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
+                 : Shape(rank, Expr(0));
 
   Step step{.kernel = "scatter_dim",
             .defines = {{"ADD", add ? "1" : "0"}, {"VALUE", has_source ? "0" : "1"}},
             .operands = {src("x", c.node.input("self")), src("index", index),
                          dst("y", c.node.outputs[0])},
-            .params = {param("elements", product(out)),
-                       param("depth", reach.at(dim)),
+            .params = {param("elements", product(out)), param("depth", reach.at(dim)),
                        param("index_step", index_strides.at(dim)),
                        param("source_step", source_strides.at(dim))}};
   if (has_source) {

@@ -36,14 +36,14 @@ void masked_scatter(const NodeContext& c, Rewriter& r) {
   const ValueId mask = expanded(r, c.node.input("mask"), shape);
   const ValueId chosen = r.cast(flat(r, mask), DType::kI32);
   const Expr count = product(shape);
-  const ValueId counted = r.add("aten::cumsum",
-                                {tensor_arg("self", chosen), attr_arg("dim", Expr(0)),
-                                 attr_arg("dtype", DType::kI32)},
-                                DType::kI32, {count});
-  const ValueId index = r.add("aten::sub.Scalar",
-                              {tensor_arg("self", counted), attr_arg("other", Expr(1)),
-                               attr_arg("alpha", Expr(1))},
-                              DType::kI32, {count});
+  const ValueId counted =
+      r.add("aten::cumsum",
+            {tensor_arg("self", chosen), attr_arg("dim", Expr(0)), attr_arg("dtype", DType::kI32)},
+            DType::kI32, {count});
+  const ValueId index =
+      r.add("aten::sub.Scalar",
+            {tensor_arg("self", counted), attr_arg("other", Expr(1)), attr_arg("alpha", Expr(1))},
+            DType::kI32, {count});
   const ValueId taken = r.add("aten::gather",
                               {tensor_arg("self", flat(r, c.node.input("source"))),
                                attr_arg("dim", Expr(0)), tensor_arg("index", index)},
@@ -54,12 +54,12 @@ void masked_scatter(const NodeContext& c, Rewriter& r) {
 void put(const NodeContext& c, Rewriter& r) {
   const Shape shape = c.shape("self");
   const ValueId self = flat(r, c.node.input("self"));
-  const ValueId placed = r.add("aten::index_put",
-                               {tensor_arg("self", self),
-                                tensor_list_arg("indices", {flat(r, c.node.input("index"))}),
-                                tensor_arg("values", flat(r, c.node.input("source"))),
-                                attr_arg("accumulate", c.node.flag("accumulate"))},
-                               c.output().dtype, {product(shape)});
+  const ValueId placed =
+      r.add("aten::index_put",
+            {tensor_arg("self", self), tensor_list_arg("indices", {flat(r, c.node.input("index"))}),
+             tensor_arg("values", flat(r, c.node.input("source"))),
+             attr_arg("accumulate", c.node.flag("accumulate"))},
+            c.output().dtype, {product(shape)});
   r.replace(0, r.reshape(placed, shape));
 }
 
@@ -85,18 +85,18 @@ void diagonal_scatter(const NodeContext& c, Rewriter& r) {
                             {tensor_arg("self", range(r, shape.at(rows))),
                              attr_arg("other", Expr(offset)), attr_arg("alpha", Expr(1))},
                             DType::kI32, {shape.at(rows)});
-  const ValueId on = r.pointwise("eq", {along(row, rows), along(range(r, shape.at(columns)), columns)},
-                                 DType::kBool);
+  const ValueId on = r.pointwise(
+      "eq", {along(row, rows), along(range(r, shape.at(columns)), columns)}, DType::kBool);
   // The diagonal's k-th element stands in row k where offset >= 0, else in column k.
   const int64_t kept = offset >= 0 ? rows : columns;
   Shape padded = c.shape("src");
   const Expr missing = shape.at(kept) - padded.back();
   padded.back() = shape.at(kept);
-  const ValueId source = r.add("aten::constant_pad_nd",
-                               {tensor_arg("self", c.node.input("src")),
-                                attr_arg("pad", std::vector<Expr>{0, missing}),
-                                attr_arg("value", Expr(0))},
-                               dtype, padded);
+  const ValueId source =
+      r.add("aten::constant_pad_nd",
+            {tensor_arg("self", c.node.input("src")),
+             attr_arg("pad", std::vector<Expr>{0, missing}), attr_arg("value", Expr(0))},
+            dtype, padded);
   // Its last dimension goes where `kept` is, the other one becomes 1.
   std::vector<int64_t> order;
   Shape wide;
@@ -115,14 +115,16 @@ void diagonal_scatter(const NodeContext& c, Rewriter& r) {
 
 /// Of a dense tensor: the element at each place is written by its flat index.
 void as_strided_scatter(const NodeContext& c, Rewriter& r) {
-  const Shape shape = c.shape("self"), size = c.node.exprs("size"), strides = c.node.exprs("stride");
+  const Shape shape = c.shape("self"), size = c.node.exprs("size"),
+              strides = c.node.exprs("stride");
   ValueId index = kNoValue;
   for (size_t d = 0; d < size.size(); ++d) {
     Shape wide(size.size(), Expr(1));
     wide[d] = size[d];
-    const ValueId steps = r.add("aten::mul.Scalar",
-                                {tensor_arg("self", range(r, size[d])), attr_arg("other", strides.at(d))},
-                                DType::kI32, {size[d]});
+    const ValueId steps =
+        r.add("aten::mul.Scalar",
+              {tensor_arg("self", range(r, size[d])), attr_arg("other", strides.at(d))},
+              DType::kI32, {size[d]});
     const ValueId part = r.reshape(steps, wide);
     index = index == kNoValue ? part : r.pointwise("add", {index, part}, DType::kI32);
   }
@@ -132,12 +134,12 @@ void as_strided_scatter(const NodeContext& c, Rewriter& r) {
   index = r.add("aten::add.Scalar",
                 {tensor_arg("self", index), attr_arg("other", first), attr_arg("alpha", Expr(1))},
                 DType::kI32, broad);
-  const ValueId placed = r.add("aten::index_put",
-                               {tensor_arg("self", flat(r, c.node.input("self"))),
-                                tensor_list_arg("indices", {flat(r, index)}),
-                                tensor_arg("values", flat(r, c.node.input("src"))),
-                                attr_arg("accumulate", false)},
-                               c.output().dtype, {product(shape)});
+  const ValueId placed =
+      r.add("aten::index_put",
+            {tensor_arg("self", flat(r, c.node.input("self"))),
+             tensor_list_arg("indices", {flat(r, index)}),
+             tensor_arg("values", flat(r, c.node.input("src"))), attr_arg("accumulate", false)},
+            c.output().dtype, {product(shape)});
   r.replace(0, r.reshape(placed, shape));
 }
 

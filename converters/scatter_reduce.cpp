@@ -26,8 +26,9 @@ void convert(const NodeContext& c, Builder& b) {
   const bool self = c.node.find("include_self") == nullptr || c.node.flag("include_self");
   const Shape reach = with_a_dim(c.shape("index"), out.size());
   const Shape index_strides = strides_with_a_dim(b.strides_of(c.node.input("index")), out.size());
-  const Shape source_strides = has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
-                                          : Shape(rank, Expr(0));
+  const Shape source_strides =
+      has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
+                 : Shape(rank, Expr(0));
   Step step{.kernel = "scatter_reduce",
             .defines = {{"JOIN(a, b)", join_of(mode)},
                         {"SELF", self ? "1u" : "0u"},
@@ -93,8 +94,9 @@ void expand_index_reduce(const NodeContext& c, Rewriter& r) {
     const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(shape.size()));
     Shape wide(shape.size(), Expr(1));
     wide.at(dim) = shape.at(dim);
-    index = r.add("aten::expand", {tensor_arg("self", r.reshape(index, wide)), attr_arg("size", shape)},
-                  index_type, shape);
+    index =
+        r.add("aten::expand", {tensor_arg("self", r.reshape(index, wide)), attr_arg("size", shape)},
+              index_type, shape);
   }
   r.replace(0, r.add("aten::scatter_reduce.two",
                      {tensor_arg("self", self), attr_arg("dim", c.node.arg("dim").attr),
@@ -111,7 +113,9 @@ std::vector<Graph> examples(const std::string& op) {
     for (const char* mode : {"sum", "prod", "mean", "amax", "amin"}) {
       const std::string given = two ? mode : std::string(mode) == "prod" ? "multiply" : "add";
       ExampleGraph g(op);
-      g.input("self", dtype, {5, 11, 7}).attr("dim", integer(1)).input("index", DType::kI64, {5, 3, 7});
+      g.input("self", dtype, {5, 11, 7})
+          .attr("dim", integer(1))
+          .input("index", DType::kI64, {5, 3, 7});
       g.attr("reduce", given);
       if (op == "aten::scatter.value_reduce") {
         g.attr("value", 1.5);

@@ -66,8 +66,8 @@ def family(entry: str) -> str:
         if entry.startswith(prefix + "_"):
             return prefix.replace("nn_functional", "nn.functional")
     op = ENTRIES[entry]
-    kinds = {"UnaryUfuncInfo": "unary", "BinaryUfuncInfo": "binary", "ReductionOpInfo": "reductions",
-             "ForeachFuncInfo": "foreach", "ShapeFuncInfo": "shapes"}
+    kinds = {"UnaryUfuncInfo": "unary", "BinaryUfuncInfo": "binary",
+             "ReductionOpInfo": "reductions", "ForeachFuncInfo": "foreach", "ShapeFuncInfo": "shapes"}
     return kinds.get(type(op).__name__, "other")
 
 
@@ -114,8 +114,8 @@ def summary(entries: dict) -> str:
 
     return "\n\n".join((
         f"Entries of op_db at float32 that compute something, neither draw random numbers nor have "
-        f"sizes that depend on data, with all their samples in engines: **{share(lambda e: True)}**; "
-        f"linalg alone {share(lambda e: family(e) == 'linalg')}, the others "
+        f"sizes that depend on data, with all their samples in engines: "
+        f"**{share(lambda e: True)}**; linalg alone {share(lambda e: family(e) == 'linalg')}, the others "
         f"{share(lambda e: family(e) != 'linalg')}.",
         f"Drawing random numbers is PyTorch's: {named('random')}.",
         f"Sizes or paths that depend on data are PyTorch's: {named('data')}."))

@@ -77,8 +77,8 @@ def _same_places(given, actual, expected) -> bool:
 
 
 def _as_good(actual, expected, reference, rtol, atol) -> bool:
-    """Whether results are close to eager's, or at most twice as far from the reference as eager's are
-    anywhere, or one unit in the last place."""
+    """Whether results are close to eager's, or at most twice as far from the reference as eager's
+    are anywhere, or one unit in the last place."""
     if not actual.is_floating_point() or (
             reference.dtype != torch.float64 or reference.shape != actual.shape):
         return False

@@ -146,7 +146,8 @@ def _run(pair: Pair, sample) -> Outcome:
     made = compilations.compilations()
     if not made:
         return Outcome("free")
-    why = difference(case.op, actual, expected, case.in_double, case.tensors[0] if case.tensors else None,
+    first = case.tensors[0] if case.tensors else None
+    why = difference(case.op, actual, expected, case.in_double, first,
                      values=pair.entry not in UNINITIALISED and not _random(made))
     return Outcome("wrong", why, _native(made)) if why else _covered(made)
 
@@ -164,7 +165,7 @@ def _native(made) -> dict[str, str]:
 
 
 def _random(made) -> bool:
-    """Whether it draws random numbers. The entries seed the generator inside, which no graph holds."""
+    """Whether it draws random numbers. Entries seed the generator inside, which no graph holds."""
     return any("random numbers" in reason for reason in _native(made).values())
 
 

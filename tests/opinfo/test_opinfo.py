@@ -1,7 +1,7 @@
 """Samples of torch's own op_db, chosen by hash: none wrong, none an error of ours.
 
 `tests/opinfo/run.py` takes all of them (`make test-all`). How many there are is bounded by the time
-that engines take to build: about 0.3 s a sample, on one core, so that this takes two minutes on two.
+that engines take to build: about 0.3 s a sample on one core, so this takes two minutes on two.
 """
 
 import pytest
