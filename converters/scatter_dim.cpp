@@ -1,54 +1,15 @@
-// scatter and scatter_add along one dimension. Each element of the result looks through the indices
-// that could name it, so the order is fixed; long dimensions of indices stay native.
+// scatter and scatter_add along one dimension.
 
 #include "converters/scalar_dims.h"
-#include "converters/steps.h"
+#include "converters/scatter_walk.h"
 
 namespace tv {
 namespace {
 
-constexpr int64_t kMostIndices = 4096;
-
 void convert(const NodeContext& c, Builder& b, bool add) {
-  const Shape out = with_a_dim(c.output().shape);
-  const auto rank = static_cast<int64_t>(out.size());
-  const int64_t dim = c.wrap(c.node.integer("dim"), rank);
-  const bool has_source = c.node.find("src") != nullptr;
-  const ValueId index = c.node.input("index");
-  const Shape reach = with_a_dim(c.shape("index"), out.size());
-  const Shape index_strides = strides_with_a_dim(b.strides_of(index), out.size());
-  const Shape source_strides =
-      has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
-                 : Shape(rank, Expr(0));
-
-  Step step{.kernel = "scatter_dim",
-            .defines = {{"ADD", add ? "1" : "0"}, {"VALUE", has_source ? "0" : "1"}},
-            .operands = {src("x", c.node.input("self")), src("index", index),
-                         dst("y", c.node.outputs[0])},
-            .params = {param("elements", product(out)), param("depth", reach.at(dim)),
-                       param("index_step", index_strides.at(dim)),
-                       param("source_step", source_strides.at(dim))}};
-  if (has_source) {
-    step.operands.push_back(src("src", c.node.input("src")));
-  } else {
-    step.params.push_back(fill_param("fill", c.node, "value"));
-  }
-  std::string axes;
-  for (int64_t d = rank; d-- > 0;) {
-    const std::string n = std::to_string(d);
-    step.params.push_back(param("out_n" + n, out.at(d)));
-    if (d == dim) {
-      axes += "DIM(out_n" + n + ") ";
-      continue;
-    }
-    step.params.push_back(param("index_n" + n, reach.at(d)));
-    step.params.push_back(param("index_s" + n, index_strides.at(d)));
-    step.params.push_back(param("source_s" + n, source_strides.at(d)));
-    axes += "AXIS(out_n" + n + ", index_n" + n + ", index_s" + n + ", source_s" + n + ") ";
-  }
-  step.defines.emplace_back("SCATTER_AXES", axes);
-  step.iterations = reach.at(dim);
-  emit_flat(b, std::move(step), product(out));
+  Step step = scatter_step(c, b, "scatter_dim");
+  step.defines.emplace_back("ADD", add ? "1" : "0");
+  emit_flat(b, std::move(step), product(with_a_dim(c.output().shape)));
 }
 
 std::string unsupported(const NodeContext& c) {
@@ -56,10 +17,7 @@ std::string unsupported(const NodeContext& c) {
   const std::string fill = fill_unsupported(c.node, "value");
   if (!fill.empty() || shape.empty()) return fill;
   const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(shape.size()));
-  const int64_t count = typical(c.graph, shape[dim]);
-  if (count <= kMostIndices) return "";
-  return "[" + c.node.op + "] " + std::to_string(count) + " indices along the dimension; a " +
-         "deterministic scatter looks through at most " + std::to_string(kMostIndices);
+  return scatter_refusal(c, shape[dim]);
 }
 
 std::vector<Graph> examples(const std::string& op) {

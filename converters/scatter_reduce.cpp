@@ -2,12 +2,10 @@
 // scatter_dim.cpp each element of the result looks through the indices that could name it.
 
 #include "converters/scalar_dims.h"
-#include "converters/steps.h"
+#include "converters/scatter_walk.h"
 
 namespace tv {
 namespace {
-
-constexpr int64_t kMostIndices = 4096;
 
 /// The kernel's JOIN; "" for a mode that torch does not have.
 std::string join_of(const std::string& mode) {
@@ -18,58 +16,20 @@ std::string join_of(const std::string& mode) {
 }
 
 void convert(const NodeContext& c, Builder& b) {
-  const Shape out = with_a_dim(c.output().shape);
-  const auto rank = static_cast<int64_t>(out.size());
-  const int64_t dim = c.wrap(c.node.integer("dim"), rank);
   const std::string mode = c.node.text("reduce");
-  const bool has_source = c.node.find("src") != nullptr;
   const bool self = c.node.find("include_self") == nullptr || c.node.flag("include_self");
-  const Shape reach = with_a_dim(c.shape("index"), out.size());
-  const Shape index_strides = strides_with_a_dim(b.strides_of(c.node.input("index")), out.size());
-  const Shape source_strides =
-      has_source ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
-                 : Shape(rank, Expr(0));
-  Step step{.kernel = "scatter_reduce",
-            .defines = {{"JOIN(a, b)", join_of(mode)},
-                        {"SELF", self ? "1u" : "0u"},
-                        {"MEAN", mode == "mean" ? "1" : "0"},
-                        {"FLOATS", is_float(c.output().dtype) ? "1" : "0"},
-                        {"VALUE", has_source ? "0" : "1"}},
-            .operands = {src("x", c.node.input("self")), src("index", c.node.input("index")),
-                         dst("y", c.node.outputs[0])},
-            .params = {param("elements", product(out)), param("depth", reach.at(dim)),
-                       param("index_step", index_strides.at(dim)),
-                       param("source_step", source_strides.at(dim))}};
-  if (has_source) {
-    step.operands.push_back(src("src", c.node.input("src")));
-  } else {
-    step.params.push_back(fill_param("fill", c.node, "value"));
-  }
-  std::string axes;
-  for (int64_t d = rank; d-- > 0;) {
-    const std::string n = std::to_string(d);
-    step.params.push_back(param("out_n" + n, out.at(d)));
-    if (d == dim) {
-      axes += "DIM(out_n" + n + ") ";
-      continue;
-    }
-    step.params.push_back(param("index_n" + n, reach.at(d)));
-    step.params.push_back(param("index_s" + n, index_strides.at(d)));
-    step.params.push_back(param("source_s" + n, source_strides.at(d)));
-    axes += "AXIS(out_n" + n + ", index_n" + n + ", index_s" + n + ", source_s" + n + ") ";
-  }
-  step.defines.emplace_back("SCATTER_AXES", axes);
-  step.iterations = reach.at(dim);
-  emit_flat(b, std::move(step), product(out));
+  Step step = scatter_step(c, b, "scatter_reduce");
+  step.defines.insert(step.defines.end(), {{"JOIN(a, b)", join_of(mode)},
+                                           {"SELF", self ? "1u" : "0u"},
+                                           {"MEAN", mode == "mean" ? "1" : "0"},
+                                           {"FLOATS", is_float(c.output().dtype) ? "1" : "0"}});
+  emit_flat(b, std::move(step), product(with_a_dim(c.output().shape)));
 }
 
 std::string refusal(const NodeContext& c, const Expr& indices, const std::string& mode) {
   if (c.output().dtype == DType::kBool) return "[" + c.node.op + "] is not defined for bool";
   if (join_of(mode).empty()) return "[" + c.node.op + "] has no mode " + mode;
-  const int64_t count = typical(c.graph, indices);
-  if (count <= kMostIndices) return "";
-  return "[" + c.node.op + "] " + std::to_string(count) + " indices along the dimension; a " +
-         "deterministic scatter looks through at most " + std::to_string(kMostIndices);
+  return scatter_refusal(c, indices);
 }
 
 std::string unsupported(const NodeContext& c) {

@@ -9,10 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "opinfo"))
 
-from opinfo_results import Results, by_entry, verdict
-from opinfo_samples import DTYPES, ENTRIES
+from opinfo_results import Results, by_entry, verdict  # noqa: E402
+from opinfo_samples import DTYPES, ENTRIES  # noqa: E402
 
-import torch_vulkan as tv
+import torch_vulkan as tv  # noqa: E402
 
 HEAD = """# Operators
 
@@ -67,7 +67,8 @@ def family(entry: str) -> str:
             return prefix.replace("nn_functional", "nn.functional")
     op = ENTRIES[entry]
     kinds = {"UnaryUfuncInfo": "unary", "BinaryUfuncInfo": "binary",
-             "ReductionOpInfo": "reductions", "ForeachFuncInfo": "foreach", "ShapeFuncInfo": "shapes"}
+             "ReductionOpInfo": "reductions", "ForeachFuncInfo": "foreach",
+             "ShapeFuncInfo": "shapes"}
     return kinds.get(type(op).__name__, "other")
 
 
@@ -115,8 +116,8 @@ def summary(entries: dict) -> str:
     return "\n\n".join((
         f"Entries of op_db at float32 that compute something, neither draw random numbers nor have "
         f"sizes that depend on data, with all their samples in engines: "
-        f"**{share(lambda e: True)}**; linalg alone {share(lambda e: family(e) == 'linalg')}, the others "
-        f"{share(lambda e: family(e) != 'linalg')}.",
+        f"**{share(lambda e: True)}**; linalg alone {share(lambda e: family(e) == 'linalg')}, "
+        f"the others {share(lambda e: family(e) != 'linalg')}.",
         f"Drawing random numbers is PyTorch's: {named('random')}.",
         f"Sizes or paths that depend on data are PyTorch's: {named('data')}."))
 

@@ -15,7 +15,7 @@ echo "== The .vke reader, fuzzed for 30 s"
 scripts/fuzz.sh 30
 
 echo "== Python tests"
-.venv/bin/python -m pytest -n auto --maxprocesses=8 "${slow[@]}" --durations=15 tests
+.venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadgroup "${slow[@]}" --durations=15 tests
 
 if [ "${1:-}" = --all ]; then
   echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"

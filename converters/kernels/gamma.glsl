@@ -202,25 +202,5 @@ float tv_ndtri(float y) {
   const float x = 2.0 * y - 1.0;
   const float w = -(tv_log(4.0 * y) + tv_log1p(-y));
   if (w > 11.56) return x * tv_ndtri_tail((sqrt(w) - 6.9) * 0.285714298);
-  const float c = w - 2.5;
-  float p = 2.81022636e-08;
-  p = fma(p, c, 3.43273939e-07);
-  p = fma(p, c, -3.5233877e-06);
-  p = fma(p, c, -4.39150654e-06);
-  p = fma(p, c, 0.00021858087);
-  p = fma(p, c, -0.00125372503);
-  p = fma(p, c, -0.00417768164);
-  p = fma(p, c, 0.246640727);
-  p = fma(p, c, 1.50140941);
-  const float d = sqrt(max(w, 0.0)) - 3.0;
-  float q = -0.000200214257;
-  q = fma(q, d, 0.000100950558);
-  q = fma(q, d, 0.00134934322);
-  q = fma(q, d, -0.00367342844);
-  q = fma(q, d, 0.00573950773);
-  q = fma(q, d, -0.0076224613);
-  q = fma(q, d, 0.00943887047);
-  q = fma(q, d, 1.00167406);
-  q = fma(q, d, 2.83297682);
-  return 1.41421354 * x * (w < 5.0 ? p : q);
+  return 1.41421354 * x * tv_erfinv_part(w);
 }

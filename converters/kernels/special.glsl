@@ -47,9 +47,8 @@ float tv_erfc(float x) {
   return tv_isnan(x) ? x : abs(x) < 0.5 ? 1.0 - tv_erf(x) : y;
 }
 
-/// Giles, Approximating the erfinv function (2011). 4 ULP.
-float tv_erfinv(float x) {
-  const float w = -(tv_log1p(-abs(x)) + tv_log1p(abs(x)));
+/// erfinv(x) / x by w = -log(1 - x²), of at most 16: Giles, Approximating the erfinv function (2011).
+float tv_erfinv_part(float w) {
   const float c = w - 2.5;
   float p = 2.81022636e-08;
   p = fma(p, c, 3.43273939e-07);
@@ -70,7 +69,12 @@ float tv_erfinv(float x) {
   q = fma(q, d, 0.00943887047);
   q = fma(q, d, 1.00167406);
   q = fma(q, d, 2.83297682);
-  const float y = x * (w < 5.0 ? p : q);
+  return w < 5.0 ? p : q;
+}
+
+/// 4 ULP.
+float tv_erfinv(float x) {
+  const float y = x * tv_erfinv_part(-(tv_log1p(-abs(x)) + tv_log1p(abs(x))));
   return abs(x) > 1.0 ? TV_NAN : abs(x) == 1.0 ? tv_copysign(TV_INF, x) : y;
 }
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+
 from parity import check, tensor
 
 INDICES = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9, 0, 0, 10])

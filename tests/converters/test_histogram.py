@@ -1,6 +1,7 @@
 """histc against eager."""
 
 import torch
+
 from parity import check, tensor
 
 

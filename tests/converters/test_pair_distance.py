@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+
 from parity import check, tensor
 
 ORDERS = (0.0, 0.5, 1.0, 2.0, 3.5, math.inf)

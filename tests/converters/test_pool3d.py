@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+
 from parity import check, check_gradients, tensor
 
 AVERAGES = [

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from parity import check, tensor
 
 DTYPES = (torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from parity import INTS, check, tensor
 
 MODES = ("sum", "prod", "mean", "amax", "amin")

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from parity import check, tensor
 
 S = torch.special

@@ -1,7 +1,7 @@
 """Which samples of torch's own op_db there are, by stable names.
 
-A sample is "entry/dtype/number", its inputs reproducible: the generator is seeded for each entry and
-dtype.
+A sample is "entry/dtype/number", its inputs reproducible: the generator is seeded for each entry
+and dtype.
 """
 
 import hashlib

@@ -96,7 +96,15 @@ def test_two_processes_share_the_file(path):
     assert tuned(path)[1]["timed"] == 0
 
 
-def test_an_interrupted_build_keeps_what_it_timed(path, monkeypatch):
+@pytest.fixture
+def ctrl_c():
+    """Python's own handler: processes that a shell starts in the background ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupted_build_keeps_what_it_timed(path, monkeypatch, ctrl_c):
     class Interrupt:
         """Presses Ctrl-C before the second problem's first candidate."""
 
