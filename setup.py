@@ -28,7 +28,7 @@ class CMakeBuild(build_ext):
             "-DCMAKE_BUILD_TYPE=Release",
         ]
         if not self.inplace:
-            options += ["-DTV_TESTS=OFF", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]
+            options += ["-DTV_WHEEL=ON", "-DTV_TESTS=OFF", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         subprocess.run(["cmake", "-S", ROOT, "-B", build_dir, *generator, *options], check=True)
         targets = ["--target", "_C", "torch_vulkan"]

@@ -2,8 +2,8 @@
 # <prefix> is the folder of the Python package.
 set(config_dir ${TV_LIB_DIR}/cmake/torch_vulkan)
 set(TV_CONFIG_TO_LIB ../..)
-cmake_path(IS_PREFIX CMAKE_CURRENT_SOURCE_DIR ${TV_LIB_DIR} in_checkout)
-if(in_checkout)
+option(TV_WHEEL "The libraries leave this tree: headers go with them" OFF)
+if(NOT TV_WHEEL)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${config_dir}
              OUTPUT_VARIABLE TV_CONFIG_TO_INCLUDE)
 else()

@@ -14,8 +14,8 @@ scripts/sanitize.sh
 echo "== The .vke reader, fuzzed for 30 s"
 scripts/fuzz.sh 30
 
-echo "== Python tests"
-.venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadgroup "${slow[@]}" --durations=15 tests
+echo "== Python tests"  # a file stays in one process, which makes its engines and builds once
+.venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile "${slow[@]}" --durations=15 tests
 
 if [ "${1:-}" = --all ]; then
   echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"

@@ -14,9 +14,6 @@ import torch_vulkan as tv
 ROOT = Path(__file__).resolve().parents[2]
 
 
-pytestmark = pytest.mark.xdist_group("cpp_examples")  # they are built once
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """The folder with both applications."""

@@ -30,9 +30,6 @@ ALLOWED = re.compile(
     r"lib(c10|torch\w*|vk_\w+)\.so|libprotobuf(-lite)?\.so")
 
 
-pytestmark = pytest.mark.xdist_group("wheel")  # it is built once
-
-
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """site-packages with the wheel alone, built from a copy of the tree that is deleted."""
