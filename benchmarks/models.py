@@ -211,7 +211,8 @@ def compare(options):
                 "rounds": options.rounds, "together": options.together or (12 if cuda else 1),
                 "timeout": options.timeout or (300 if cuda else 3600),
                 "ways": options.ways or serving.ways(options.device),
-                "roofline": str(options.roofline) if options.roofline else None}
+                "roofline": str(options.roofline) if options.roofline else None,
+                "layers": str(options.layers) if options.layers else None}
     rows, start = [], time.perf_counter()
 
     def on_row(row):
@@ -248,6 +249,7 @@ def main():
                         help="rows whose processes build side by side; default: 12 on CUDA, else 1")
     parser.add_argument("--level", type=int, default=3, help="optimization_level of the engines")
     parser.add_argument("--roofline", type=Path, help="plot the dispatches of the last row here")
+    parser.add_argument("--layers", type=Path, help="write each row's times by layer in here")
     parser.add_argument("--timeout", type=int, help="seconds for one row of --check, else for all")
     parser.add_argument("--json", type=Path, help="write the rows here too")
     options = parser.parse_args()

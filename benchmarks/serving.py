@@ -10,6 +10,7 @@ import resource
 import statistics
 import time
 import warnings
+from pathlib import Path
 
 ROUNDS, WARM, TIMED = 5, 3, 10
 PRECISIONS = {"tf32": "float32", "fp32": "float32", "fp16": "float16"}
@@ -147,6 +148,17 @@ class Row:
         return row
 
 
+def write_layers(row, folder):
+    """The times of the engines' layers, slowest first, in a file named after the row."""
+    import torch_vulkan as tv
+
+    with tv.profile(runs=20) as profile:
+        row.calls["vulkan"](**row.inputs)
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "_".join(str(row.key[part]) for part in ("network", "batch", "precision"))
+    (folder / f"{name.replace('/', '-')}.txt").write_text(profile.table() + "\n")
+
+
 def work(case, options, pipe):
     """A process: builds what torch compiles, says so, and does the rest when it is told to."""
     warnings.filterwarnings("ignore")
@@ -178,6 +190,8 @@ def work(case, options, pipe):
                 import roofline
 
                 roofline.draw(row, options["roofline"])
+            if options["layers"]:
+                write_layers(row, Path(options["layers"]))
     except Exception as error:
         pipe.send({"network": name, "batch": batch, "precision": precision,
                    "failures": {"all": f"{type(error).__name__}: {error}"[:500]}})
