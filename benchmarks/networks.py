@@ -1,6 +1,7 @@
 """The networks of the parity table: architectures from transformers, weights random with seed 0.
 
-Each has its published size and a reduced one, which the tests use.
+Each has its published size, or a small configuration of its own (small_networks.py), and a reduced
+one, which the tests use.
 """
 
 import importlib.util
@@ -12,6 +13,8 @@ from pathlib import Path
 import torch
 import transformers as tf
 from torch import nn
+
+import small_networks as small
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,32 @@ def _gpt2(reduced):
     return Output(tf.GPT2LMHeadModel(config))
 
 
+def _translation(batch, reduced, seed):
+    """Token ids for an encoder and a decoder."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = (24, 16) if reduced else (96, 64)
+    return {key: torch.randint(0, 1000, (batch, length), generator=generator)
+            for key, length in zip(("input_ids", "decoder_input_ids"), lengths, strict=True)}
+
+
+def _speech(batch, reduced, seed):
+    """A spectrogram of two frames a position, and the tokens so far."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(3, 1000, (batch, 16), generator=generator)
+    spectrum = torch.randn(batch, 80, 100 if reduced else 500, generator=generator)
+    return {"input_features": spectrum, "decoder_input_ids": tokens}
+
+
+def _noisy(batch, reduced, seed):
+    """An image and the time that says how noisy it is."""
+    image = _image(64, 16, "sample")(batch, reduced, seed)
+    return image | {"timestep": torch.arange(batch) * 7 + 20 * seed + 3}
+
+
+def _small(build):
+    return _seeded(lambda reduced: Output(build(reduced)))
+
+
 class _Yolo(nn.Module):
     def __init__(self):
         super().__init__()
@@ -157,5 +186,13 @@ NETWORKS = {
         Network("BERT-base, mask", _seeded(_bert), _tokens(True, 30522), (1, 4), 2),
         Network("GPT-2", _seeded(_gpt2), _tokens(False, 50257), (1,), 2),
         Network("YOLOv5s", _seeded(lambda reduced: _Yolo(), gain=1.2), _image(640, 64), (1,), 1),
+        Network("Llama", _small(small.llama), _tokens(False, 1000), (1, 4), 1),
+        Network("T5", _small(small.t5), _translation, (1, 4), 1),
+        Network("Whisper", _small(small.whisper), _speech, (1, 4), 1),
+        Network("Swin", _small(small.swin), _image(224, 64), (1, 4), 1),
+        Network("ConvNeXt", _small(small.convnext), _image(224, 64), (1, 4), 1),
+        Network("DETR", _small(small.detr), _image(224, 64), (1, 4), 1),
+        Network("SegFormer", _small(small.segformer), _image(224, 64), (1, 4), 1),
+        Network("UNet", _seeded(small.unet), _noisy, (1, 4), 1),
     )
 }

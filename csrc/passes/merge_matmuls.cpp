@@ -28,7 +28,8 @@ class MatmulMerger {
       : graph_(std::move(graph)), constant_(constant_values(graph_)) {
     // What depends on weights alone goes first, so that it is there before the first of any group.
     std::ranges::stable_partition(graph_.nodes, [&](const Node& node) {
-      return std::ranges::all_of(node.outputs, [&](ValueId v) { return is_constant(v); });
+      return std::ranges::all_of(node.outputs,
+                                 [&](ValueId v) { return v == kNoValue || is_constant(v); });
     });
     made_by_ = producers(graph_);
   }
@@ -73,6 +74,9 @@ class MatmulMerger {
     if (!with_bias && node.op != "aten::mm") return std::nullopt;
     if (with_bias && !(is_one(node, "beta") && is_one(node, "alpha"))) return std::nullopt;
     Product p{.node = index, .x = node.input(with_bias ? "mat1" : "self")};
+    // A product of constants is one of those nodes, among which others' weights may come later; it
+    // is computed once for each set of weights anyway.
+    if (is_constant(p.x)) return std::nullopt;
     if (with_bias) {
       p.bias = node.input("self");
       const Value& bias = graph_.value(p.bias);

@@ -71,6 +71,19 @@ TEST_F(MergeMatmuls, WhatStaysApart) {
   EXPECT_EQ(count_op(merge_matmuls(g.graph), "aten::addmm"), 5);
 }
 
+// A decoder's queries, for one: their first projections depend on weights alone.
+TEST_F(MergeMatmuls, ProductsOfConstantsStayWhereTheirWeightsAreMade) {
+  const auto half = [&](ValueId w) {
+    return g.op("aten::_to_copy", {tensor_arg("self", w)}, g.graph.value(w).shape);
+  };
+  const ValueId x = half(g.weight({4, 3}));
+  g.output(addmm(x, half(g.weight({5, 3})), g.weight({5})));
+  g.output(addmm(x, half(g.weight({2, 3})), g.weight({2})));
+  const Graph after = merge_matmuls(g.graph);
+  check(after, "merge_matmuls");
+  EXPECT_EQ(count_op(after, "aten::addmm"), 2);
+}
+
 /// What an engine of a graph of one input computes.
 std::vector<std::vector<float>> results_of(const Graph& graph,
                                            std::vector<std::vector<float>> leaves,

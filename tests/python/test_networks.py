@@ -21,15 +21,30 @@ def fresh_dynamo():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("name", NETWORKS)
+QUICK_GRADIENTS = ("Llama", "T5", "ConvNeXt")
+
+
+def small(name):
+    """True for the networks of benchmarks/small_networks.py."""
+    return list(NETWORKS).index(name) >= list(NETWORKS).index("Llama")
+
+
+def rows(*columns):
+    """A parameter for each row; slow where its last column says so."""
+    return [pytest.param(*row, marks=[pytest.mark.slow] if slow else []) for *row, slow in columns]
+
+
+@pytest.mark.parametrize("name,dtype", rows(
+    *((name, dtype, small(name) and dtype == "float16")
+      for name in NETWORKS for dtype in ("float32", "float16"))))
 def test_inference(name, dtype):
     batch = 2 if dtype == "float32" else 1
     row = check_inference(NETWORKS[name], batch, True, "cpu", dtype)
     assert row["ok"], row
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", rows(
+    *((name, small(name) and name not in QUICK_GRADIENTS) for name in NETWORKS)))
 def test_gradients(name):
     row = check_gradients(NETWORKS[name], 1, True, "cpu")
     assert row["ok"], row
