@@ -31,11 +31,12 @@ bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan
 
 }  // namespace
 
-Context::Context(const EngineParts& parts)
+Context::Context(const EngineParts& parts, bool timed)
     : parts_(parts),
       device_(*parts.device),
       pool_(device_.make_command_pool()),
-      bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()) {
+      bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()),
+      timed_(timed) {
   for (const Buffer& buffer : parts.spec.buffers) {
     if (buffer.kind != BufferKind::kCheck || check_) continue;
     check_ = Allocation(device_, 4 * kCheckWords, MemoryUse::kReadback);
@@ -45,6 +46,7 @@ Context::Context(const EngineParts& parts)
 void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
                   std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
   started_ = std::chrono::steady_clock::now();
+  times_ = {};
   Recording& recording = recording_for(symbols, /*on_cuda=*/false);
   const ShapePlan& plan = recording.plan;
   const EngineSpec& spec = parts_.spec;
@@ -67,10 +69,15 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
     std::memset(check_.host(), 0, 4 * kCheckWords);
     check_.flush();
   }
-  submit(recording);
-  device_.wait(submission_);
+  if (timed_) {
+    submit_timed(recording);
+  } else {
+    submit(recording);
+    device_.wait(submission_);
+  }
   if (check_) check_report();
   read_outputs(outputs, plan);
+  if (timed_) times_.host_us = us_since_start();
 }
 
 void Context::read_outputs(std::span<const HostTensor> outputs, const ShapePlan& plan) {
@@ -239,22 +246,24 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   }
   begin_commands(device_, recording.commands, /*resubmit=*/link != nullptr);
   if (link) link->order().record_begin(recording.commands);
+  if (timed_) start_marks(recording);
   copy_in(recording.commands, plan, link == nullptr);
+  mark(recording, recording.commands, 1);
   const VkCommandBuffer last = record_parts(recording, /*cut=*/link == nullptr);
+  mark(recording, last, 2);
   if (link) {
     link->order().record_end(last);
   } else {
     copy_out(last, plan);
   }
+  mark(recording, last, 3);
   end_commands(device_, last);
   recording.poison = debug_modes().poison_arena;
   recording.weights_id = weights.id();
   recording.arena_generation = arena_generation_;
   recording.bound = bound_;
   ++recorded_;
-  const std::chrono::duration<double, std::micro> taken =
-      std::chrono::steady_clock::now() - started_;
-  recording_us_ += taken.count();
+  recording_us_ += us_since_start();
 }
 
 VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {

@@ -9,6 +9,8 @@
 #include "runtime/cuda_link.h"
 #include "runtime/engine.h"
 #include "runtime/recorder.h"
+#include "runtime/timed_calls.h"
+#include "runtime/timestamps.h"
 #include "runtime/weight_set.h"
 
 namespace tv {
@@ -37,7 +39,8 @@ struct ContextKey {
 
 class Context {
  public:
-  explicit Context(const EngineParts& parts);
+  /// `timed`: `run` says where its time went.
+  explicit Context(const EngineParts& parts, bool timed = false);
   Context(const Context&) = delete;
   ~Context();
 
@@ -49,6 +52,10 @@ class Context {
 
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs);
+
+  /// Of the last `run` of a timed context.
+  const CallTimes& times() const { return times_; }
+  bool device_clock() const { return timed_ && !device_.profile().is_cpu(); }
 
   /// The same on CUDA tensors, in the order of the key's stream; returns the number of tensors that
   /// were copied.
@@ -76,6 +83,7 @@ class Context {
     bool external_overlap = false;  ///< an output overlaps another tensor: barriers everywhere
     bool poison = false;
     Allocation param_blocks;
+    Timestamps marks;  ///< of a timed context: start, copies in, kernels, copies out
   };
   const Recording* last() const { return last_; }
   uint64_t recorded() const { return recorded_; }
@@ -100,6 +108,12 @@ class Context {
   VkCommandBuffer record_parts(Recording& recording, bool cut);
   /// Submits a recording of a call on host tensors.
   void submit(Recording& recording);
+  /// Timestamps of a timed context; without a clock to read they do nothing.
+  void start_marks(Recording& recording);
+  static void mark(Recording& recording, VkCommandBuffer commands, uint32_t index);
+  /// Submits and waits, taking the time.
+  void submit_timed(Recording& recording);
+  double us_since_start() const;
   /// Resolves CUDA's addresses into `bound_` and copies to `staging_` the inputs that cannot be
   /// shared.
   void bind_cuda(std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
@@ -129,6 +143,8 @@ class Context {
   uint64_t clock_ = 0, recorded_ = 0;
   double recording_us_ = 0;
   std::chrono::steady_clock::time_point started_;  ///< of the call
+  bool timed_ = false;
+  CallTimes times_;
   uint64_t submission_ = 0;                 ///< the last one
   std::shared_ptr<const WeightSet> using_;  ///< what that one reads
   SharedBuffer staging_;

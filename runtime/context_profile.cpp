@@ -1,6 +1,7 @@
 // What each dispatch of an engine takes, by the device's own clock.
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/context.h"
 #include "runtime/tensor_check.h"
@@ -13,6 +14,11 @@ double median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 int64_t operand_bytes(const Dispatch& dispatch, std::span<const int64_t> symbols) {
@@ -74,7 +80,7 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
   read_outputs(outputs, plan);
   std::vector<DispatchTime> times(spec.dispatches.size());
   for (size_t d = 0; d < times.size(); ++d) {
-    times[d] = {median(samples[d]), operand_bytes(spec.dispatches[d], symbols)};
+    times[d] = {median(samples[d]), mean(samples[d]), operand_bytes(spec.dispatches[d], symbols)};
   }
   return times;
 }

@@ -22,7 +22,8 @@ struct HostTensor {
 
 /// What one dispatch took: 0 where its grid is empty.
 struct DispatchTime {
-  double time_us = 0;
+  double time_us = 0;  ///< median
+  double mean_us = 0;
   int64_t bytes = 0;  ///< of its operands
 };
 
@@ -96,8 +97,8 @@ class Engine {
                           std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
                           std::span<const CudaTensor> outputs, void* stream) = 0;
 
-  /// Runs `runs` times, each dispatch alone between barriers, and returns the median of what the
-  /// device's clock says of each of EngineSpec::dispatches. Throws Error(kUnsupported) where the
+  /// Runs `runs` times, each dispatch alone between barriers, and returns what the device's clock
+  /// says of each of EngineSpec::dispatches. Throws Error(kUnsupported) where the
   /// device has no timestamps.
   virtual std::vector<DispatchTime> profile(const WeightSet& weights,
                                             std::span<const int64_t> symbols,

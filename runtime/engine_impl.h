@@ -47,8 +47,11 @@ class EngineImpl final : public Engine {
   /// Barriers that the encoder places for these symbols.
   int64_t barriers(std::span<const int64_t> symbols) const;
 
- private:
+  const EngineParts& parts() const { return parts_; }
+  /// Throws Error(kInternal) where `weights` are another engine's.
   void check_owner(const WeightSet& weights) const;
+
+ private:
   /// One that nothing uses: for CUDA one of that stream's, whose order keeps calls apart.
   std::unique_ptr<Context> take_context(ContextKey key = {});
   void give_back(std::unique_ptr<Context> context);

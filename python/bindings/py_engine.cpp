@@ -125,14 +125,14 @@ void bind_engine(py::module_& m) {
           "profile",
           [](Engine& engine, const PyWeightSet& weights, const std::vector<int64_t>& symbols,
              const std::vector<Address>& inputs, const std::vector<Address>& outputs, int runs) {
-            std::vector<std::pair<double, int64_t>> times;
+            std::vector<std::tuple<double, double, int64_t>> times;
             for (const DispatchTime& t : engine.profile(*weights.set, symbols, host_tensors(inputs),
                                                         host_tensors(outputs), runs)) {
-              times.emplace_back(t.time_us, t.bytes);
+              times.emplace_back(t.time_us, t.mean_us, t.bytes);
             }
             return times;
           },
-          "Microseconds and operand bytes of each dispatch.",
+          "Microseconds (median, mean) and operand bytes of each dispatch.",
           py::call_guard<py::gil_scoped_release>())
       .def("stats",
            [](const Engine& engine) {

@@ -11,4 +11,5 @@ PYBIND11_MODULE(_C, m) {
   tv::bindings::bind_cache(m);
   tv::bindings::bind_device(m);
   tv::bindings::bind_engine(m);
+  tv::bindings::bind_report(m);
 }

@@ -22,10 +22,11 @@ Profiles& profiles() {
 
 void add_profile(const at::Tensor& vke, const std::vector<DispatchTime>& times) {
   at::Tensor table =
-      at::empty({static_cast<int64_t>(times.size()), 2}, at::TensorOptions(at::kDouble));
+      at::empty({static_cast<int64_t>(times.size()), 3}, at::TensorOptions(at::kDouble));
   auto* row = table.mutable_data_ptr<double>();
   for (const DispatchTime& time : times) {
     *row++ = time.time_us;
+    *row++ = time.mean_us;
     *row++ = static_cast<double>(time.bytes);
   }
   Profiles& all = profiles();

@@ -17,8 +17,8 @@ inline std::atomic<int64_t> profile_runs{0};
 /// Adds what one call of the engine with this file took. Thread-safe.
 void add_profile(const at::Tensor& vke, const std::vector<DispatchTime>& times);
 
-/// What was added since the last call: files, and for each a float64 tensor [dispatches, 2] of
-/// microseconds and operand bytes.
+/// What was added since the last call: files, and for each a float64 tensor [dispatches, 3] of
+/// microseconds (median, mean) and operand bytes.
 std::tuple<std::vector<at::Tensor>, std::vector<at::Tensor>> take_profiles();
 
 }  // namespace tv::torch_bindings

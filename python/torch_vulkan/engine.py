@@ -170,7 +170,7 @@ class Engine:
 
         Returns:
             One entry a dispatch, in order: those of `info()["layers"]`, with `time_us` the median
-            over the runs (0 where it had nothing to do) and `bytes` of its operands.
+            over the runs (0 where it had nothing to do), `mean_us`, and `bytes` of its operands.
 
         Raises:
             ValueError: as `run` does.
@@ -182,8 +182,12 @@ class Engine:
         engine = self._parts[part]
         times = engine.profile(self._weights[1][part], symbols, [_address(t) for t in tensors],
                                [_address(t) for t in outputs.values()], runs)
-        return [{**layer, "time_us": time_us, "bytes": count}
-                for layer, (time_us, count) in zip(engine.info()["layers"], times, strict=True)]
+        return [{**layer, "time_us": median, "mean_us": mean, "bytes": count} for
+                layer, (median, mean, count) in zip(engine.info()["layers"], times, strict=True)]
+
+    def picture(self) -> str:
+        """The layers and the data between them, drawn as SVG."""
+        return C.engine_picture(split_vke(self._vke)[0])
 
     def stats(self) -> dict:
         """What was done so far: `contexts` (the most calls at one time), `recordings` (one for each

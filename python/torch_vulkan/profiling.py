@@ -1,17 +1,13 @@
 """tv.profile: what each layer of the engines that ran takes."""
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 import torch
 
 from ._native import C
 from .engine import tensor_bytes
-
-_COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1")
 
 
 class Profile:
@@ -22,7 +18,7 @@ class Profile:
 
     Attributes:
         layers: dicts with `engine`, `call`, `name`, `tactic`, `ops`, `module_path`, `source`,
-            `time_us` and `bytes` (of the operands).
+            `time_us` (median), `mean_us` and `bytes` (of the operands).
     """
 
     def __init__(self):
@@ -35,55 +31,21 @@ class Profile:
 
     def table(self, rows: int | None = None) -> str:
         """The layers that take most, first."""
-        total = self.time_us or 1
-        lines = [f"{'time':>10} {'share':>6} {'GB/s':>7}  {'layer':44} tactic"]
-        for layer in sorted(self.layers, key=lambda entry: -entry["time_us"])[:rows]:
-            time_us = layer["time_us"]
-            rate = f"{layer['bytes'] / time_us / 1e3:7.0f}" if time_us else f"{'':7}"
-            lines.append(f"{time_us:7.1f} us {time_us / total:6.1%} {rate}  "
-                         f"{layer['name'][:44]:44} {layer['tactic']}")
-        lines.append(f"{self.time_us:7.1f} us in {len(self.layers)} layers")
-        return "\n".join(lines)
+        return C.layer_table(self.layers, rows or 0)
 
     def save(self, path) -> None:
         """Writes a Chrome trace (.json) or a picture (.svg), by the name's end."""
+        writers = {".json": C.layer_trace, ".svg": C.layer_picture}
         suffix = Path(path).suffix
-        if suffix not in (".json", ".svg"):
+        if suffix not in writers:
             raise ValueError(f"profile: got a path that ends in {suffix!r}, want .json or .svg")
-        text = json.dumps(self._trace()) if suffix == ".json" else self._picture()
-        Path(path).write_text(text)
-
-    def _trace(self) -> dict:
-        events, now = [], 0.0
-        for layer in self.layers:
-            events.append({"name": layer["name"], "cat": layer["engine"], "ph": "X", "pid": 0,
-                           "tid": layer["call"], "ts": now, "dur": layer["time_us"],
-                           "args": {key: layer[key] for key in (
-                               "tactic", "ops", "module_path", "source", "bytes")}})
-            now += layer["time_us"]
-        return {"traceEvents": events, "displayTimeUnit": "ns"}
-
-    def _picture(self) -> str:
-        row, width = 18, 560
-        longest = max((layer["time_us"] for layer in self.layers), default=0) or 1
-        tactics = sorted({layer["tactic"] for layer in self.layers})
-        lines = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 460}" '
-                 f'height="{row * (len(self.layers) + 1)}" font-family="monospace" font-size="11">']
-        for i, layer in enumerate(self.layers):
-            y = row * i + 4
-            colour = _COLOURS[tactics.index(layer["tactic"]) % len(_COLOURS)]
-            text = escape(f"{layer['time_us']:.1f} us  {layer['name']}  {layer['tactic']}")
-            lines.append(f'<rect x="4" y="{y}" width="{layer["time_us"] / longest * width:.1f}" '
-                         f'height="{row - 4}" fill="{colour}"/>'
-                         f'<text x="{layer["time_us"] / longest * width + 10:.1f}" '
-                         f'y="{y + 11}">{text}</text>')
-        return "\n".join([*lines, "</svg>"])
+        Path(path).write_text(writers[suffix](self.layers), encoding="utf-8")
 
     def _add(self, call: int, vke: torch.Tensor, times: torch.Tensor) -> None:
         info = C.vke_info(tensor_bytes(vke))
-        for layer, (time_us, count) in zip(info["layers"], times.tolist(), strict=True):
-            self.layers.append({**layer, "engine": info["name"], "call": call, "time_us": time_us,
-                                "bytes": int(count)})
+        for layer, (median, mean, count) in zip(info["layers"], times.tolist(), strict=True):
+            self.layers.append({**layer, "engine": info["name"], "call": call, "time_us": median,
+                                "mean_us": mean, "bytes": int(count)})
 
 
 @contextlib.contextmanager
