@@ -21,23 +21,78 @@ float tv_max(float a, float b) { return tv_isnan(a) || a > b ? a : b; }
 float tv_min(float a, float b) { return tv_isnan(a) || a < b ? a : b; }
 float tv_sign(float x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0; }
 
-/// Nearest, but for denormal results. GLSL promises 2.5 ULP, and that only for |b| <= 2^126.
-float tv_div(float a, float b) {
-  const float scale = abs(b) > 4.2535296e37 && !tv_isinf(b) ? 0.25 : 1.0;
-  // `precise`: drivers fold 0 / x to 0 and x / x to 1 otherwise.
-  precise float n = a * scale, d = b * scale, q = n / d;
-  // One Newton step: drivers may be 2.5 ULP off, so that 3 / 3 is not 1.
-  precise float rest = fma(-q, d, n);
-  precise float better = fma(rest, 1.0 / d, q);
-  // An exact quotient is kept as it is, with the sign of its zero. By bits: drivers may turn a
-  // comparison around, and then NaN passes it.
-  return rest != 0.0 && tv_isfinite(better) ? better : q;
-}
-
 /// x · 2^k for |k| <= 252.
 float tv_ldexp(float x, int k) {
   const int half_k = k >> 1;
-  return x * uintBitsToFloat(uint(127 + half_k) << 23) * uintBitsToFloat(uint(127 + k - half_k) << 23);
+  // `precise`: the two factors multiplied first would pass the range.
+  precise float part = x * uintBitsToFloat(uint(127 + half_k) << 23);
+  precise float y = part * uintBitsToFloat(uint(127 + k - half_k) << 23);
+  return y;
+}
+
+/// a · b - product, exactly, for product = a · b rounded and no underflow (Dekker 1971). GLSL's fma
+/// may round twice, so nothing here relies on it.
+float tv_product_error(float a, float b, float product) {
+  precise float ah = uintBitsToFloat(floatBitsToUint(a) & 0xfffff000u), al = a - ah;
+  precise float bh = uintBitsToFloat(floatBitsToUint(b) & 0xfffff000u), bl = b - bh;
+  precise float error = ((ah * bh - product) + ah * bl + al * bh) + al * bl;
+  return error;
+}
+
+/// m · 2^e with 1 <= m < 2 for the bits of a positive finite number. By integers: arithmetic flushes
+/// denormals on some devices.
+float tv_normalised(uint bits, out int e) {
+  const bool tiny = bits < 0x800000u;
+  const uint all = tiny ? floatBitsToUint(float(bits)) : bits;  // x · 2^149
+  e = int(all >> 23) - (tiny ? 276 : 127);
+  return uintBitsToFloat(all & 0x7fffffu | 0x3f800000u);
+}
+
+/// Nearest, but for denormal results. GLSL promises 2.5 ULP, that only for 2^-126 <= |b| <= 2^126,
+/// and nothing for infinities: drivers fold x / inf to 0. So mantissas are divided and corrected
+/// once, and what is not a number between 0 and infinity goes by its bits.
+float tv_div(float a, float b) {
+  const uint sign = (floatBitsToUint(a) ^ floatBitsToUint(b)) & 0x80000000u;
+  const uint ua = floatBitsToUint(a) & 0x7fffffffu, ub = floatBitsToUint(b) & 0x7fffffffu;
+  int ea, eb;
+  precise float n = tv_normalised(ua, ea), d = tv_normalised(ub, eb), q = n / d, back = q * d;
+  precise float rest = (n - back) - tv_product_error(q, d, back);
+  precise float better = q + rest / d;
+  uint y = floatBitsToUint(tv_ldexp(better, clamp(ea - eb, -252, 252)));
+  if (ua == 0u || ub == 0x7f800000u) y = 0u;
+  if (ub == 0u || ua == 0x7f800000u) y = 0x7f800000u;
+  const bool none = ua == ub && (ua == 0u || ua == 0x7f800000u);  // 0 / 0, inf / inf
+  if (none || max(ua, ub) > 0x7f800000u) y = 0x7fc00000u;
+  return uintBitsToFloat(sign | y);
+}
+
+/// Nearest. GLSL's own is 1 / inversesqrt, 4.5 ULP.
+float tv_sqrt(float x) {
+  const uint bits = floatBitsToUint(x);
+  int e;
+  const float whole = tv_normalised(bits & 0x7fffffffu, e);
+  precise float m = (e & 1) != 0 ? 2.0 * whole : whole, s = sqrt(m), square = s * s;
+  precise float rest = (m - square) - tv_product_error(s, s, square);
+  precise float better = s + 0.5 * rest / s;
+  const float y = tv_ldexp(better, e >> 1);
+  if ((bits & 0x7fffffffu) == 0u || bits == 0x7f800000u) return x;
+  return bits > 0x7f800000u ? TV_NAN : y;
+}
+
+/// 1 / sqrt(x). 1 ULP.
+float tv_rsqrt(float x) {
+  const uint bits = floatBitsToUint(x);
+  int e;
+  const float whole = tv_normalised(bits & 0x7fffffffu, e);
+  precise float m = (e & 1) != 0 ? 2.0 * whole : whole, r = inversesqrt(m);
+  // One Newton step, 1 - m r r without its roundings.
+  precise float root = m * r, one = root * r;
+  precise float rest =
+      ((1.0 - one) - tv_product_error(root, r, one)) - tv_product_error(m, r, root) * r;
+  precise float better = r + 0.5 * r * rest;
+  const float y = tv_ldexp(better, -(e >> 1));
+  if ((bits & 0x7fffffffu) == 0u) return tv_copysign(TV_INF, x);
+  return bits > 0x7f800000u ? TV_NAN : bits == 0x7f800000u ? 0.0 : y;
 }
 
 /// Exact remainder with the sign of a: long division of the mantissas, 8 bits of quotient a round.
@@ -50,15 +105,6 @@ float tv_fmod(float a, float b) {
   for (int n = max(int(ua >> 23), 1) - eb; n > 0 && r != 0u; n -= 8) r = (r << min(n, 8)) % mb;
   const float y = ua < ub ? a : tv_copysign(tv_ldexp(float(r), eb - 150), a);
   return ua >= 0x7f800000u || ub > 0x7f800000u || ub == 0u ? TV_NAN : y;
-}
-
-/// a · b - product, exactly, for product = a · b rounded and no underflow (Dekker 1971). GLSL's fma
-/// may round twice, so nothing here relies on it.
-float tv_product_error(float a, float b, float product) {
-  precise float ah = uintBitsToFloat(floatBitsToUint(a) & 0xfffff000u), al = a - ah;
-  precise float bh = uintBitsToFloat(floatBitsToUint(b) & 0xfffff000u), bl = b - bh;
-  precise float error = ((ah * bh - product) + ah * bl + al * bh) + al * bl;
-  return error;
 }
 
 /// Remainder with the sign of b.

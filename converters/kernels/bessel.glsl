@@ -290,7 +290,9 @@ float tv_i1e(float x) {
 /// e^|x| grows out of range before the result does.
 float tv_grown(float a, float scaled) {
   const float half_e = tv_exp(0.5 * a);
-  return scaled == 0.0 ? scaled : half_e * scaled * half_e;
+  // `precise`: in another order the exponentials alone pass the range.
+  precise float part = half_e * scaled, grown = part * half_e;
+  return scaled == 0.0 ? scaled : grown;
 }
 // At infinity these, j, y and Airy's are NaN, as eager's are.
 float tv_i0(float x) { return tv_isinf(x) ? TV_NAN : tv_grown(abs(x), tv_i0e(x)); }

@@ -73,7 +73,7 @@ void main() {
 #if !LANE
   TV_TREE(tree_, spread, plus)
 #endif
-  const float inverse = tv_div(1.0, sqrt(tv_div(spread, float(count)) + eps));
+  const float inverse = tv_rsqrt(tv_div(spread, float(count)) + eps);
 
 #if KEEP
   [[unroll]] for (uint k = 0u; k < KEEP; k++) {

@@ -37,7 +37,7 @@ void main() {
       spread = fma(d, d, spread);
     }
   }
-  const float inverse = tv_div(1.0, sqrt(tv_div(over_lanes(spread), float(count)) + eps));
+  const float inverse = tv_rsqrt(tv_div(over_lanes(spread), float(count)) + eps);
 
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     const uint column = b == BLOCKS - 1u ? last : b * WIDE;

@@ -27,7 +27,7 @@ float tv_erf(float x) {
 /// 1 - erf(x). 4 ULP.
 float tv_erfc(float x) {
   const float a = min(abs(x), 11.0);
-  const float t = (a - 4.0) / (a + 4.0);
+  const float t = tv_div(a - 4.0, a + 4.0);
   float p = 0.000131432607;
   p = fma(p, t, -0.000242684691);
   p = fma(p, t, -0.000760225987);
@@ -42,7 +42,7 @@ float tv_erfc(float x) {
   p = fma(p, t, -0.139621124);
   p = fma(p, t, 1.23299515);
   precise float square = a * a;
-  const float tail = p / fma(2.0, a, 1.0) * tv_exp_sum(-square, -tv_product_error(a, a, square));
+  const float tail = tv_div(p, fma(2.0, a, 1.0)) * tv_exp_sum(-square, -tv_product_error(a, a, square));
   const float y = x < 0.0 ? 2.0 - tail : tail;
   return tv_isnan(x) ? x : abs(x) < 0.5 ? 1.0 - tv_erf(x) : y;
 }
@@ -189,12 +189,12 @@ float tv_hypot(float a, float b) {
   const float big = max(abs(a), abs(b)), small = min(abs(a), abs(b));
   const float q = big == 0.0 ? 0.0 : tv_div(small, big);
   if (tv_isinf(a) || tv_isinf(b)) return TV_INF;
-  return tv_isnan(a) || tv_isnan(b) ? TV_NAN : big * sqrt(fma(q, q, 1.0));
+  return tv_isnan(a) || tv_isnan(b) ? TV_NAN : big * tv_sqrt(fma(q, q, 1.0));
 }
 float tv_xlogy(float a, float b) { return tv_isnan(b) ? b : a == 0.0 ? 0.0 : a * tv_log(b); }
 /// Nearest multiple of 10^-decimals, computed as torch does; scale = 10^|decimals|.
 float tv_round_decimals(float x, float scale, bool negative) {
-  return negative ? roundEven(x / scale) * scale : roundEven(x * scale) / scale;
+  return negative ? roundEven(tv_div(x, scale)) * scale : tv_div(roundEven(x * scale), scale);
 }
 /// Shift counts outside the type's bits: 0 for the left shift, the sign for the right one.
 int tv_shl(int a, int n, int bits) { return n < 0 || n >= bits ? 0 : a << n; }

@@ -106,7 +106,7 @@ float tv_tan(float x) {
   int q;
   const float r = tv_reduce_angle(x, q);
   const float s = tv_sin_core(r), c = tv_cos_core(r);
-  return !tv_isfinite(x) ? TV_NAN : x == 0.0 ? x : (q & 1) != 0 ? -c / s : s / c;
+  return !tv_isfinite(x) ? TV_NAN : x == 0.0 ? x : (q & 1) != 0 ? tv_div(-c, s) : tv_div(s, c);
 }
 
 /// arctan(z) for 0 <= z <= 1.
@@ -126,7 +126,7 @@ float tv_atan_core(float z) {
 /// 2 ULP.
 float tv_atan(float x) {
   const float a = abs(x);
-  const float t = tv_atan_core(a > 1.0 ? 1.0 / a : a);
+  const float t = tv_atan_core(a > 1.0 ? tv_div(1.0, a) : a);
   const float y = a > 1.0 ? 1.57079637 - (t + 4.37113883e-8) : t;
   return tv_isnan(x) ? x : tv_copysign(y, x);
 }
@@ -157,7 +157,7 @@ float tv_asin_core(float x) {
 /// 3 ULP.
 float tv_asin(float x) {
   const float a = abs(x);
-  const float h = tv_asin_core(a > 0.5 ? sqrt(max(fma(-0.5, a, 0.5), 0.0)) : a);
+  const float h = tv_asin_core(a > 0.5 ? tv_sqrt(max(fma(-0.5, a, 0.5), 0.0)) : a);
   const float y = a > 0.5 ? fma(-2.0, h, 1.57079637) : h;
   return a > 1.0 ? TV_NAN : tv_isnan(x) ? x : tv_copysign(y, x);
 }
@@ -165,7 +165,7 @@ float tv_asin(float x) {
 /// 3 ULP.
 float tv_acos(float x) {
   const float a = abs(x);
-  const float h = tv_asin_core(a > 0.5 ? sqrt(max(fma(-0.5, a, 0.5), 0.0)) : x);
+  const float h = tv_asin_core(a > 0.5 ? tv_sqrt(max(fma(-0.5, a, 0.5), 0.0)) : x);
   const float near_one = x > 0.0 ? 2.0 * h : 3.14159274 - (2.0 * h + 8.74227766e-8);
   const float y = a > 0.5 ? near_one : 1.57079637 - (h + 4.37113883e-8);
   return a > 1.0 ? TV_NAN : tv_isnan(x) ? x : y;
@@ -175,7 +175,7 @@ float tv_acos(float x) {
 float tv_asinh(float x) {
   const float a = abs(x);
   const float big = tv_log(a) + 0.693147182;
-  const float y = a > 1.0e18 ? big : tv_log1p(a + a * a / (1.0 + sqrt(fma(a, a, 1.0))));
+  const float y = a > 1.0e18 ? big : tv_log1p(a + tv_div(a * a, 1.0 + tv_sqrt(fma(a, a, 1.0))));
   return tv_isnan(x) || tv_isinf(x) ? x : tv_copysign(y, x);
 }
 
@@ -183,13 +183,13 @@ float tv_asinh(float x) {
 float tv_acosh(float x) {
   const float t = x - 1.0;
   const float big = tv_log(x) + 0.693147182;
-  const float y = x > 1.0e18 ? big : tv_log1p(t + sqrt(max(fma(t, t, 2.0 * t), 0.0)));
+  const float y = x > 1.0e18 ? big : tv_log1p(t + tv_sqrt(max(fma(t, t, 2.0 * t), 0.0)));
   return x < 1.0 ? TV_NAN : tv_isnan(x) ? x : y;
 }
 
 /// 3 ULP.
 float tv_atanh(float x) {
   const float a = abs(x);
-  const float y = 0.5 * tv_log1p(2.0 * a / (1.0 - a));
+  const float y = 0.5 * tv_log1p(tv_div(2.0 * a, 1.0 - a));
   return a > 1.0 ? TV_NAN : tv_isnan(x) ? x : tv_copysign(a == 1.0 ? TV_INF : y, x);
 }

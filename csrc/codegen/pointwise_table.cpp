@@ -93,7 +93,7 @@ constexpr PointwiseRow kRows[] = {
 
     // Elementary functions.
     {"sqrt", 1, "tv_sqrt($0)", nullptr, nullptr, nullptr, 0, false, "1"},
-    {"rsqrt", 1, "tv_div(1.0, tv_sqrt($0))", nullptr, nullptr, nullptr, 0, false, "2"},
+    {"rsqrt", 1, "tv_rsqrt($0)", nullptr, nullptr, nullptr, 0, false, "1"},
     {"exp", 1, "tv_exp($0)", nullptr, nullptr, nullptr, 0, false, "1.5"},
     {"exp2", 1, "tv_exp2($0)", nullptr, nullptr, nullptr, 0, false, "1.5"},
     {"expm1", 1, "tv_expm1($0)", nullptr, nullptr, nullptr, 0, false, "2"},
@@ -106,7 +106,7 @@ constexpr PointwiseRow kRows[] = {
     {"tan", 1, "tv_tan($0)", nullptr, nullptr, nullptr, 0, false, "4"},
     {"sinh", 1, "tv_sinh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"cosh", 1, "tv_cosh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"tanh", 1, "tv_tanh($0)", nullptr, nullptr, nullptr, 0, false, "2"},
+    {"tanh", 1, "tv_tanh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"asin", 1, "tv_asin($0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"acos", 1, "tv_acos($0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"atan", 1, "tv_atan($0)", nullptr, nullptr, nullptr, 0, false, "2"},
@@ -178,7 +178,7 @@ constexpr PointwiseRow kRows[] = {
     {"rlegendre_polynomial_p", 2, "tv_legendre($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
 
     // The parts of a float.
-    {"angle", 1, "tv_isnan($0) ? $0 : $0 < 0.0 ? 3.14159274 : 0.0", nullptr, nullptr, nullptr},
+    {"angle", 1, "tv_isnan($0) ? $0 : floatBitsToUint($0) > 0x80000000u ? 3.14159274 : 0.0", nullptr, nullptr, nullptr},
     {"ldexp", 2, "$0 * tv_power_of_two($1)", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"nextafter", 2, "tv_nextafter($0, $1)", nullptr, nullptr, nullptr},
     {"frexp_mantissa", 1, "tv_frexp_mantissa($0)", nullptr, nullptr, nullptr},
@@ -190,10 +190,10 @@ constexpr PointwiseRow kRows[] = {
 
     // Activations.
     {"relu", 1, "tv_max($0, 0.0)", "max($0, 0)", "max($0, int64_t(0))", nullptr},
-    {"sigmoid", 1, "tv_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "3"},
+    {"sigmoid", 1, "tv_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "5"},
     {"log_sigmoid", 1, "tv_log_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"log_sigmoid_buffer", 1, "tv_exp(-abs($0))", nullptr, nullptr, nullptr, 0, false, "1"},
-    {"silu", 1, "$0 / (1.0 + tv_exp(-$0))", nullptr, nullptr, nullptr, 0, false, "4"},
+    {"silu", 1, "tv_silu($0)", nullptr, nullptr, nullptr, 0, false, "6"},
     {"gelu", 1, "tv_gelu($0)", nullptr, nullptr, nullptr, 0, false, "as eager's formula"},
     {"gelu_tanh", 1, "tv_gelu_tanh($0)", nullptr, nullptr, nullptr, 0, false, "as eager's formula"},
     {"hardswish", 1, "$0 * tv_min(tv_max($0 + 3.0, 0.0), 6.0) / 6.0", nullptr, nullptr, nullptr, 0, false,

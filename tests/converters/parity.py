@@ -115,9 +115,10 @@ def _in_double(function, args):
             zip(_leaves(function(*_as_double(args))), dtypes, strict=True)]
 
 
-def check_gradients(function, *args, length=1):
-    """As `check`, for the gradients of every floating-point argument, both graphs whole."""
-    def run(f):
+def check_gradients(function, *args, length=1, double=False):
+    """As `check`, for the gradients of every floating-point argument, both graphs whole. `double`:
+    against float64, by what plain float32 sums of `length` terms promise."""
+    def run(f, args=args):
         leaves = [a.detach().clone().requires_grad_() if isinstance(a, torch.Tensor)
                   and a.is_floating_point() else a for a in args]
         outputs = [o for o in _leaves(f(*leaves)) if o.requires_grad]
@@ -127,7 +128,13 @@ def check_gradients(function, *args, length=1):
 
     expected = run(function)
     compiled = torch.compile(function, backend="vulkan", fullgraph=True, options=OPTIONS)
-    compare(run(compiled), expected, length)
+    if double:
+        for a, e, x in zip(run(compiled), expected, run(function, _as_double(args)), strict=True):
+            plain = 2 * math.sqrt(length) * 2.0**-24 * x.abs().max()
+            limit = max(plain, 2 * (e - x).abs().max())
+            torch.testing.assert_close(a.double(), x, rtol=0, atol=limit.item())
+    else:
+        compare(run(compiled), expected, length)
 
 
 def check_operator(operator, *args, length=1, **kwargs):

@@ -211,6 +211,7 @@ def test_gradients(stride, padding, dilation, groups):
         weight(16, 8 // groups, 3, 3),
         tensor(16, seed=2),
         length=200,
+        double=True,
     )
 
 
@@ -221,4 +222,5 @@ def test_gradients_of_transposed():
         weight(8, 6, 3, 3),
         tensor(6, seed=2),
         length=200,
+        double=True,
     )

@@ -60,7 +60,14 @@ def test_results(shape, dtype):
     x = torch.randn(shape, device="cuda", dtype=dtype)
     y = compiled(chain)(x)
     assert y.device == x.device
-    torch.testing.assert_close(y, chain(x))
+    if dtype == torch.float32 or x.numel() == 0:
+        torch.testing.assert_close(y, chain(x))
+        return
+    # Engines keep float32 between fused operators, eager rounds after each: neither is further from
+    # float64 than eager's largest error, or one unit in the last place.
+    exact = chain(x.double())
+    limit = (chain(x) - exact).abs().max() + torch.finfo(dtype).eps * exact.abs()
+    assert ((y - exact).abs() <= limit).all()
 
 
 def test_tensors_that_are_not_dense_or_not_aligned():
