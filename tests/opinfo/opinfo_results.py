@@ -44,6 +44,13 @@ class Results:
         return found
 
 
+    def write_compact(self, path: Path) -> None:
+        """All outcomes as one file, which `read` takes again."""
+        with path.open("w") as file:
+            for sample, outcome in sorted(self.read().items()):
+                file.write(json.dumps({"sample": sample, **outcome}, separators=(",", ":")) + "\n")
+
+
 def by_entry(results: dict[str, dict], dtype: str = "float32") -> dict[str, list[dict]]:
     """entry → outcomes of its samples of one dtype, without gradients."""
     entries: dict[str, list[dict]] = {}

@@ -1,7 +1,8 @@
 """Runs samples of op_db: `python tests/opinfo/run.py --results DIR [--jobs 2] [--most N] …`.
 
 A run that is stopped goes on where it was when started again with the same directory. A sample
-that ends its process, or takes longer than --limit, is a crash; the others go on.
+that ends its process, or takes longer than --limit, is a crash; the others go on. Every entry has
+one sample before any has two, so that a run of --seconds sees as many entries as it can.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -32,6 +34,9 @@ def arguments():
     parser.add_argument("--gradients", action="store_true", help="of the entries' gradients")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
     parser.add_argument("--limit", type=int, default=300, help="seconds for a sample")
+    parser.add_argument("--seconds", type=float, help="end after that many; default: when done")
+    parser.add_argument("--compact", type=Path, help="a file that gets all outcomes in the end")
+    parser.add_argument("--until", type=float, default=float("inf"), help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -47,25 +52,46 @@ def work(options) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     results = Results(options.results, f"part{options.part}")
-    done = {} if options.again else results.read()
-    begun = results.read()
-    for pair in selected(options)[options.part::options.jobs]:
-        inputs = samples(pair)
-        for number in chosen(pair, len(inputs), options.most):
-            if f"{pair.name}/{number}" in done:
-                continue
-            name = f"{pair.name}/{number}"
-            if options.again and begun.get(name, {}).get("reason") == "the process ended":
-                continue
-            results.begin(name)
-            faulthandler.dump_traceback_later(options.limit, exit=True)
-            outcome = run(pair, inputs[number])
-            faulthandler.cancel_dump_traceback_later()
-            results.end(name, outcome.record())
+    done = results.read()
+    if options.again:
+        done = {name: o for name, o in done.items() if o.get("reason") == "the process ended"}
+    mine = selected(options)[options.part::options.jobs]
+    for most in rounds(options.most):
+        mine = [pair for pair in mine if take(pair, most, done, results, options)]
+
+
+def rounds(most: int | None):
+    """How many samples of an entry the rounds of a run take: 1, 3, 9, … and in the end `most`."""
+    count = 1
+    while count < (most or 1000):
+        yield count
+        count *= 3
+    yield most
+
+
+def take(pair, most: int | None, done: dict, results: Results, options) -> bool:
+    """Runs a pair's samples of a round; whether it has more than those."""
+    if time.time() > options.until:
+        return False
+    inputs = samples(pair)
+    for number in chosen(pair, len(inputs), most):
+        name = f"{pair.name}/{number}"
+        if name in done:
+            continue
+        if time.time() > options.until:
+            return False
+        results.begin(name)
+        faulthandler.dump_traceback_later(options.limit, exit=True)
+        done[name] = run(pair, inputs[number]).record()
+        faulthandler.cancel_dump_traceback_later()
+        results.end(name, done[name])
+    return most is not None and len(inputs) > most
 
 
 def start(options) -> None:
     """Runs the parts, and a part anew where its process ended early."""
+    if options.seconds:
+        sys.argv += ["--until", str(time.time() + options.seconds)]
     waiting = {part: _spawn(part) for part in range(options.jobs)}
     while waiting:
         for part, process in list(waiting.items()):
@@ -105,7 +131,10 @@ def main() -> None:
         work(options)
         return
     start(options)
-    sys.exit(0 if print_counts(Results(options.results).read()) else 1)
+    results = Results(options.results)
+    if options.compact:
+        results.write_compact(options.compact)
+    sys.exit(0 if print_counts(results.read()) else 1)
 
 
 if __name__ == "__main__":
