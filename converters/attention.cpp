@@ -252,6 +252,9 @@ const RegisterConverter attentions{
     {.op = "aten::scaled_dot_product_attention",
      .unsupported = refusal(1),
      .expand = forward(Second::kNone)},
+    {.op = "torch_vulkan::scaled_dot_product_attention",  // whole_operators.py
+     .unsupported = refusal(1),
+     .expand = forward(Second::kNone)},
     {.op = "aten::_scaled_dot_product_attention_math",
      .unsupported = refusal(2),
      .expand = forward(Second::kWeights)},

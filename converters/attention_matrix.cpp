@@ -60,6 +60,9 @@ Tactic tactic_of(const NodeContext& c, const Builder& b, const AttentionProblem&
                  const MatrixTile& tile, bool nv2) {
   Tactic tactic{.name = name_of(tile, nv2), .refusal = refusal(c, b, p, tile, nv2)};
   if (!tactic.refusal.empty()) return tactic;
+  // Probabilities are rounded to the operands' dtype before they are multiplied: by a unit of 2^-11
+  // or 2^-8, but each by itself, so that most of it averages out.
+  tactic.error = c.dtype("query") == DType::kBF16 ? 0x1p-11 : 0x1p-14;
   Step step = attention_step(c, b, p, "attention_matrix");
   const auto define = [&](const char* name, int64_t value) {
     step.defines.emplace_back(name, std::to_string(value));

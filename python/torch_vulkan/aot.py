@@ -24,7 +24,7 @@ from .errors import UnsupportedError
 from .inputs import Arguments, Input
 from .settings import Settings
 from .signature import Argument, Signature
-from .whole_operators import kept_whole
+from .whole_operators import kept_whole, traced_attention
 
 ENGINE_CLASS = "__torch__.torch.classes.torch_vulkan.Engine"
 _execute = torch.ops.torch_vulkan.execute.default
@@ -94,6 +94,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     composites = {op: table[op] for op in list(table.keys())
                   if torch._C._dispatch_has_kernel_for_dispatch_key(
                       op.name(), "CompositeImplicitAutograd")}
+    composites[aten.scaled_dot_product_attention.default] = traced_attention
     with torch.no_grad(), kept_whole():
         program = program.run_decompositions({**composites, **backend.decompositions()})
     program = compat.without_effect_tokens(program)

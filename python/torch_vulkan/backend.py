@@ -16,7 +16,7 @@ from .fx_nodes import has_effect, op_name
 from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
 from .splitting import split
-from .whole_operators import kept_whole
+from .whole_operators import kept_whole, use_own_attention
 
 
 def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
@@ -140,6 +140,8 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
             continue
         setattr(module, name, call)
         calls.append(call)
+    for part in (module, *(getattr(module, name) for name in failed)):
+        use_own_attention(part)
     covered = sum(call.record.compute_nodes for call in calls)
     compilations.record(Compilation(kind, parts.compute_nodes, covered,
                                     [call.record for call in calls],

@@ -1,5 +1,6 @@
 """Keeps operators whole that PyTorch takes apart while it traces, below every table of
-decompositions: resizing has one kernel here, and index arithmetic there."""
+decompositions: resizing has one kernel here, and index arithmetic there; attention of a GPU's
+tensors may be traced as its pieces, in float32, which a real call would not run."""
 
 import contextlib
 import threading
@@ -38,8 +39,71 @@ def _gradient(grad_output, output_size, input_size, *rest):
     return grad_output.new_empty(input_size).contiguous(memory_format=memory_format)
 
 
+@torch.library.custom_op("torch_vulkan::scaled_dot_product_attention", mutates_args=())
+def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+              attn_mask: torch.Tensor | None, is_causal: bool, scale: float | None,
+              enable_gqa: bool) -> torch.Tensor:
+    """torch.nn.functional.scaled_dot_product_attention without dropout, laid out as PyTorch's
+    fused kernels leave it: the rows of all heads side by side."""
+    result = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
+    return result.transpose(-3, -2).contiguous().transpose(-3, -2).clone()
+
+
+@attention.register_fake
+def _(query, key, value, attn_mask, is_causal, scale, enable_gqa):
+    *batch, heads = query.shape[:-2] if enable_gqa else torch.broadcast_shapes(
+        query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    shape = (*batch, query.shape[-2], heads, value.shape[-1])
+    return query.new_empty(shape).transpose(-3, -2)
+
+
+def _keeps_attention(query):
+    """On a CPU the traced graph holds the fused operator that eager calls."""
+    return query.device.type != "cpu"
+
+
+def traced_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *,
+                     scale=None, enable_gqa=False):
+    """In place of scaled_dot_product_attention while a graph is traced."""
+    operands = [query, key, value, *([] if attn_mask is None else [attn_mask])]
+    needs_gradient = torch.is_grad_enabled() and any(t.requires_grad for t in operands)
+    if dropout_p or needs_gradient or query.dim() < 3 or not _keeps_attention(query):
+        return aten.scaled_dot_product_attention.default._op_dk(
+            DispatchKey.CompositeImplicitAutograd, query, key, value, attn_mask, dropout_p,
+            is_causal, scale=scale, enable_gqa=enable_gqa)
+    return attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
+
+
+def use_own_attention(module: torch.fx.GraphModule) -> None:
+    """What stays native of attention that was kept whole becomes PyTorch's own operators, which
+    programs without Python know, too."""
+    graph = module.graph
+
+    def call(node, target, *args, **kwargs):
+        result = graph.call_function(target, args, kwargs)
+        given, named = torch.fx.node.map_arg((args, kwargs), lambda n: n.meta["val"])
+        with node.meta["val"].fake_mode:
+            result.meta = {**node.meta, "val": target(*given, **named)}
+        return result
+
+    for node in graph.find_nodes(op="call_function",
+                                 target=torch.ops.torch_vulkan.scaled_dot_product_attention.default):
+        *operands, is_causal, scale, enable_gqa = node.args
+        with graph.inserting_before(node):
+            result = call(node, aten.scaled_dot_product_attention.default, *operands, 0.0,
+                          is_causal, scale=scale, enable_gqa=enable_gqa)
+            result = call(node, aten.transpose.int, result, -3, -2)
+            result = call(node, aten.clone.default, result, memory_format=torch.contiguous_format)
+            result = call(node, aten.transpose.int, result, -3, -2)
+        node.replace_all_uses_with(result)
+        graph.erase_node(node)
+    module.recompile()
+
+
 def _replacements():
     """(overload, keys whose kernels go, what takes their place or None)."""
+    yield aten.scaled_dot_product_attention.default, _KEYS, traced_attention
     for name in _RESIZES:
         packet = getattr(aten, name, None)
         if packet is None:

@@ -4,6 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import torch_vulkan as tv
+from torch_vulkan import compilations, whole_operators
+
 from parity import FLOATS, check, check_against_double, check_gradients, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
@@ -110,3 +113,53 @@ def test_gradients_with_mask():
     mask = tensor(29, 29, dtype=torch.bool, seed=3)
     mask[:, 0] = True
     check_gradients(lambda q, k, v: sdpa(q, k, v, attn_mask=mask), *qkv(), length=200)
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Attention that is traced whole, as it is where tensors are on a GPU."""
+    monkeypatch.setattr(whole_operators, "_keeps_attention", lambda query: True)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"is_causal": True}, {"scale": 0.3}])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_kept_whole(kept, arguments, rank):
+    operands = [t[0] for t in qkv()] if rank == 3 else qkv()
+    check(lambda q, k, v: sdpa(q, k, v, **arguments), *operands, length=93)
+
+
+def test_kept_whole_of_shared_heads_and_masks(kept):
+    q, k, v = heads(2, 4, 29, 64), heads(2, 2, 29, 64, 1), heads(2, 2, 29, 64, 2)
+    check(lambda q, k, v: sdpa(q, k, v, enable_gqa=True), q, k, v, length=93)
+    mask = tensor(2, 1, 29, 29, dtype=torch.bool, seed=3)
+    mask[..., 0] = True
+    check(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), *qkv(), mask, length=93)
+
+
+def test_kept_whole_is_one_operator_engine_or_not(kept):
+    def attention(x):
+        q, k, v = (t.view(2, 37, 4, 64).transpose(1, 2) for t in x.split(256, dim=-1))
+        return sdpa(q, k, v).transpose(1, 2).reshape(2, 37, 256)
+
+    class Attention(torch.nn.Module):
+        def forward(self, x):
+            return attention(x)
+
+    x, name = tensor(2, 37, 768), "torch_vulkan::scaled_dot_product_attention"
+    for executed in ([], [name]):
+        compilations.clear()
+        torch._dynamo.reset()
+        options = {"min_block_size": 1, "torch_executed_ops": executed}
+        with torch.no_grad():
+            fast = torch.compile(attention, backend="vulkan", options=options)
+            torch.testing.assert_close(fast(x), attention(x))
+        (record,) = compilations.compilations()
+        assert record.compute_nodes == 1
+        assert [n.op for n in record.native if "attention" in n.op] == executed
+    program = tv.compile(Attention(), [x], min_block_size=1)
+    assert [set(e.info()["layers"][0]["ops"]) for e in tv.engines(program)] == [{name}]
+    program = tv.compile(Attention(), [x], torch_executed_ops=[name], min_block_size=1)
+    assert not tv.engines(program)
+    torch.testing.assert_close(program(x), attention(x))
+    assert "torch_vulkan" not in str(program.exported_program().graph)
+    check_gradients(sdpa, *qkv(), length=200)  # for which PyTorch takes it apart
