@@ -31,15 +31,15 @@ class CMakeBuild(build_ext):
             options += ["-DTV_WHEEL=ON", "-DTV_TESTS=OFF", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         subprocess.run(["cmake", "-S", ROOT, "-B", build_dir, *generator, *options], check=True)
-        targets = ["--target", "_C", "torch_vulkan"]
+        targets = ["--target", "_C", "torch_vulkan", "vkexec"]
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
         subprocess.run(["cmake", "--build", build_dir, "-j", jobs, *targets], check=True)
         if not self.inplace:
             bundle(lib_dir)
 
     def get_outputs(self):
-        lib_dir = Path(self.build_lib) / "torch_vulkan" / "lib"
-        return [str(p) for p in lib_dir.glob("*")]
+        package = Path(self.build_lib) / "torch_vulkan"
+        return [str(p) for folder in ("lib", "bin") for p in (package / folder).glob("*")]
 
     def copy_extensions_to_source(self):
         pass

@@ -2,14 +2,29 @@
 # <prefix> is the folder of the Python package.
 set(config_dir ${TV_LIB_DIR}/cmake/torch_vulkan)
 set(TV_CONFIG_TO_LIB ../..)
+set(public_headers engine engine_spec vke_parts device device_profile dtype expr error timed_calls)
 option(TV_WHEEL "The libraries leave this tree: headers go with them" OFF)
 if(NOT TV_WHEEL)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${config_dir}
              OUTPUT_VARIABLE TV_CONFIG_TO_INCLUDE)
 else()
   set(TV_CONFIG_TO_INCLUDE ../../../include)
-  foreach(header engine engine_spec vke_parts device device_profile dtype expr error)
+  foreach(header ${public_headers})
     file(COPY runtime/${header}.h DESTINATION ${TV_LIB_DIR}/../include/runtime)
   endforeach()
 endif()
 configure_file(cmake/torch_vulkanConfig.cmake.in ${config_dir}/torch_vulkanConfig.cmake @ONLY)
+
+# `cmake --install`: vkexec, its man page, and what C++ applications need, below a prefix. The libraries
+# for torch stay with the Python package.
+include(GNUInstallDirs)
+install(TARGETS vk_runtime vk_compiler LIBRARY DESTINATION lib)
+install(TARGETS vkexec RUNTIME DESTINATION bin)
+install(FILES docs/man/vkexec.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+foreach(header ${public_headers})
+  install(FILES runtime/${header}.h DESTINATION include/runtime)
+endforeach()
+set(TV_CONFIG_TO_INCLUDE ../../../include)
+configure_file(cmake/torch_vulkanConfig.cmake.in ${CMAKE_BINARY_DIR}/install/torch_vulkanConfig.cmake
+               @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/install/torch_vulkanConfig.cmake DESTINATION lib/cmake/torch_vulkan)

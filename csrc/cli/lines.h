@@ -1,0 +1,15 @@
+#pragma once
+// What vkexec prints: trtexec's lines, so that scripts which read those read these.
+
+#include <string>
+
+namespace tv::cli {
+
+/// "[11/21/2026-14:05:09] [I] text" on standard output; several lines become several.
+void say(const std::string& text);
+/// The same as "[E]" on standard error.
+void complain(const std::string& text);
+/// printf into a string.
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
+
+}  // namespace tv::cli

@@ -1,0 +1,74 @@
+#pragma once
+// A network that is ready to run: an engine for each profile of shapes, and its weights.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "csrc/cli/shapes.h"
+#include "csrc/cli/tensor.h"
+#include "runtime/engine.h"
+
+namespace tv::cli {
+
+/// The bytes of a weight and who keeps them.
+struct WeightBytes {
+  std::span<const uint8_t> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+/// A weight from outside, to be put in by name.
+struct NewWeight {
+  DType dtype = DType::kOther;
+  std::vector<int64_t> shape;
+  WeightBytes bytes;
+};
+using NewWeights = std::map<std::string, NewWeight>;
+
+/// An engine and what it runs with for some shapes.
+struct Bound {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<const WeightSet> weights;
+  std::vector<int64_t> symbols;
+  std::vector<std::vector<int64_t>> input_shapes, output_shapes;
+};
+
+class Network {
+ public:
+  /// `weights` in the order of the specification; empty: to come by `refit`.
+  Network(std::shared_ptr<Device> device, std::vector<EngineSpec> specs,
+          std::vector<WeightBytes> weights);
+  /// Reads a .vke file with one or several profiles. Throws Error(kUser).
+  static Network load(std::shared_ptr<Device> device, const std::string& path);
+
+  const EngineSpec& spec() const { return engines_.front()->spec(); }
+  size_t profiles() const { return engines_.size(); }
+  /// False for a stripped engine that was not refitted.
+  bool has_weights() const { return sets_.size() == engines_.size(); }
+  int64_t weight_bytes() const;
+
+  /// Puts in the weights that it finds by name. Throws Error(kUser) where one has another dtype or
+  /// shape, where none fits, or where a stripped engine still lacks some. Returns how many it took.
+  size_t refit(const NewWeights& weights);
+
+  /// The engine for these shapes: of several profiles the one whose usual shapes are nearest.
+  /// Inputs that are not named get what the named ones imply, or the usual sizes. Throws
+  /// Error(kUser).
+  Bound bind(const NamedShapes& shapes) const;
+
+  /// Writes a .vke file. Throws Error(kUser).
+  void save(const std::string& path, bool with_weights) const;
+
+ private:
+  void prepare();
+  std::vector<HostTensor> host_weights() const;
+
+  std::vector<std::shared_ptr<Engine>> engines_;
+  std::vector<WeightBytes> weights_;
+  std::vector<std::shared_ptr<const WeightSet>> sets_;
+};
+
+}  // namespace tv::cli

@@ -1,0 +1,298 @@
+#include "csrc/cli/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "csrc/cli/command_error.h"
+#include "csrc/cli/help.h"
+#include "csrc/cli/nearest.h"
+#include "csrc/cli/trtexec_flags.h"
+#include "csrc/version.h"
+
+namespace tv::cli {
+namespace {
+
+/// Flags whose text has a grammar of its own.
+struct Texts {
+  std::string shapes, min_shapes, opt_shapes, max_shapes, load_inputs, mem_pool, percentile, fill;
+  bool always = false;  ///< flags that change nothing
+};
+
+void add_model(CLI::App& app, Options& o) {
+  const char* group = "Model";
+  app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->group(group);
+  app.add_option("--loadEngine", o.load_engine, "Load an engine (.vke) in place of building one")
+      ->group(group);
+  app.add_option("--saveEngine", o.save_engine, "Write the engine, with its weights")->group(group);
+  app.add_flag("--stripWeights", o.strip_weights, "Write the engine without its weights")
+      ->group(group);
+  app.add_option("--refitFromOnnx", o.refit_from_onnx,
+                 "Take the weights of a loaded engine from this ONNX file")
+      ->group(group);
+  app.add_option("--weights", o.weights,
+                 "Take the weights of a loaded engine from this .safetensors file, by name")
+      ->group(group);
+  app.add_flag("--refit", o.refit,
+               "With --loadEngine and --onnx: as --refitFromOnnx. Every engine can be refitted")
+      ->group(group);
+  app.add_flag("--skipInference,--buildOnly", o.skip_inference, "Build or load, but do not run")
+      ->group(group);
+}
+
+void add_build(CLI::App& app, Options& o, Texts& t) {
+  const char* group = "Build";
+  app.add_option("--minShapes", t.min_shapes, "Smallest shapes, x:1x3x224x224,y:…")->group(group);
+  app.add_option("--optShapes", t.opt_shapes, "Shapes that the engine is tuned for")->group(group);
+  app.add_option("--maxShapes", t.max_shapes, "Largest shapes")->group(group);
+  app.add_flag("--fp16", o.fp16, "Hold float32 tensors as float16; sums stay float32")
+      ->group(group);
+  app.add_flag("--bf16", o.bf16, "The same as bfloat16")->group(group);
+  app.add_option("--builderOptimizationLevel", o.optimization_level,
+                 "0: no timing … 5: everything is timed")
+      ->check(CLI::Range(0, 5))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--memPoolSize", t.mem_pool, "workspace:N, in MiB: scratch a kernel may use")
+      ->group(group);
+  app.add_option("--timingCacheFile", o.timing_cache_file,
+                 "File of measured tactics, read and written")
+      ->group(group);
+  app.add_option("--cacheDir", o.cache_dir, "Directory of built engines; default: the user's cache")
+      ->group(group);
+  app.add_flag("--noCache", o.no_cache, "Neither read nor write the cache of engines and kernels")
+      ->group(group);
+  app.add_option("--debugDir", o.debug_dir, "Write graphs, tactics and kernels there")
+      ->group(group);
+}
+
+void add_inference(CLI::App& app, Options& o, Texts& t) {
+  const char* group = "Inference";
+  app.add_option("--shapes", t.shapes, "Shapes to run with; when building, also the only ones")
+      ->group(group);
+  app.add_option("--loadInputs", t.load_inputs, "x:image.npy,y:raw.bin; others are filled")
+      ->group(group);
+  app.add_option("--fill", t.fill, "Inputs without a file: random or zero")
+      ->check(CLI::IsMember({"random", "zero"}))
+      ->group(group);
+  app.add_option("--seed", o.seed, "Of random inputs")->capture_default_str()->group(group);
+  app.add_option("--iterations", o.iterations, "Run at least so often")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--duration", o.duration_s, "and at least for so many seconds")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--warmUp", o.warm_up_ms, "Run so many milliseconds before measuring")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--idleTime", o.idle_ms, "Milliseconds to wait between two runs")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--streams,--infStreams", o.streams, "Threads that run at one time")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag("--threads", t.always,
+               "It is always so: each stream is driven by a thread of its own")
+      ->group(group);
+}
+
+void add_report(CLI::App& app, Options& o, Texts& t) {
+  const char* group = "Report";
+  app.add_flag("--verbose", o.verbose, "Also explain what is measured, and log more")->group(group);
+  app.add_option("--avgRuns", o.avg_runs, "Print an average of so many runs")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--percentile", t.percentile, "Percentiles to report")
+      ->default_str("90,95,99")
+      ->group(group);
+  app.add_flag("--dumpOutput", o.dump_output, "Print the outputs")->group(group);
+  app.add_flag("--dumpProfile", o.dump_profile, "Print what each layer takes")->group(group);
+  app.add_flag("--separateProfileRun", t.always,
+               "It is always so: layers are timed in runs of their own")
+      ->group(group);
+  app.add_flag("--dumpLayerInfo", o.dump_layer_info, "Print the layers")->group(group);
+  app.add_flag("--dumpRefit", o.dump_refit, "Print the weights that a refit may replace")
+      ->group(group);
+  app.add_option("--exportTimes", o.export_times, "Write the time of every run (.json)")
+      ->group(group);
+  app.add_option("--exportOutput", o.export_output,
+                 "Write the outputs: one .json file, or a directory (ends in /) of .npy files")
+      ->group(group);
+  app.add_option("--exportProfile", o.export_profile,
+                 "Write what each layer takes: .json, a Chrome trace (.trace.json), or .svg")
+      ->group(group);
+  app.add_option("--exportLayerInfo", o.export_layer_info, "Write the layers (.json)")
+      ->group(group);
+  app.add_option("--exportGraph", o.export_graph, "Draw the layers (.svg)")->group(group);
+}
+
+void add_system(CLI::App& app, Options& o) {
+  const char* group = "System";
+  app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
+      ->group(group);
+  app.add_flag("--listDevices", o.list_devices, "Print the Vulkan devices, best first")
+      ->group(group);
+}
+
+void add_compare(CLI::App& app, Options& o, Texts& t) {
+  const char* group = "Compare";
+  app.add_option("--onnx", o.onnx, "The network")->group(group);
+  app.add_option("--loadEngine", o.load_engine, "or an engine, of which the outputs are compared")
+      ->group(group);
+  app.add_option("--ref", o.ref, "Directory of reference tensors, NAME.npy")->group(group);
+  app.add_option("--shapes", t.shapes, "Shapes of inputs that have no file")->group(group);
+  app.add_option("--loadInputs", t.load_inputs, "x:image.npy, where not in the directory")
+      ->group(group);
+  app.add_option("--atol", o.atol, "Difference that is not counted")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--rtol", o.rtol, "and in parts of the reference")
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag("!--outputsOnly", o.layers, "Do not look between the layers")->group(group);
+  app.add_flag("--fp16", o.fp16, "As when building")->group(group);
+  app.add_flag("--bf16", o.bf16, "As when building")->group(group);
+  app.add_option("--builderOptimizationLevel", o.optimization_level, "As when building")
+      ->check(CLI::Range(0, 5))
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag("--noCache", o.no_cache, "Neither read nor write the cache")->group(group);
+  app.add_flag("--verbose", o.verbose, "Log more")->group(group);
+  app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
+      ->group(group);
+}
+
+std::vector<std::string> names_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+[[noreturn]] void refuse(const CLI::App& app, const std::string& argument) {
+  const std::string flag = argument.substr(0, argument.find('='));
+  if (flag.size() < 2 || flag[0] != '-') {
+    throw CommandError("unexpected argument '" + argument + "'; flags are written --name=value");
+  }
+  const std::string reason = why_not(flag.substr(flag.find_first_not_of('-')));
+  if (!reason.empty()) throw CommandError(flag + " is not supported: " + reason);
+  const std::string near = nearest(flag, names_of(app));
+  throw CommandError("unknown flag " + flag +
+                     (near.empty() ? "; --help lists them" : "; did you mean " + near + "?"));
+}
+
+double number(const std::string& flag, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw CommandError(flag + ": got '" + text + "', want a number");
+  }
+  return value;
+}
+
+void read_texts(Options& o, const Texts& t) {
+  const auto shapes = [](const char* flag, const std::string& text, NamedShapes& into) {
+    if (!text.empty()) into = parse_shapes(flag, text);
+  };
+  shapes("--shapes", t.shapes, o.shapes);
+  shapes("--minShapes", t.min_shapes, o.min_shapes);
+  shapes("--optShapes", t.opt_shapes, o.opt_shapes);
+  shapes("--maxShapes", t.max_shapes, o.max_shapes);
+  if (!t.load_inputs.empty()) o.load_inputs = parse_files("--loadInputs", t.load_inputs);
+  if (t.fill == "zero") o.fill = Fill::kZero;
+  if (!t.percentile.empty()) {
+    o.percentiles.clear();
+    for (const std::string& p : CLI::detail::split(t.percentile, ',')) {
+      o.percentiles.push_back(number("--percentile", p));
+      if (!(o.percentiles.back() >= 0 && o.percentiles.back() <= 100)) {
+        throw CommandError("--percentile: got " + p + ", want 0 to 100");
+      }
+    }
+  }
+  if (!t.mem_pool.empty()) {
+    constexpr std::string_view kPool = "workspace:";
+    if (!t.mem_pool.starts_with(kPool)) {
+      throw CommandError("--memPoolSize: got '" + t.mem_pool + "', want workspace:MiB");
+    }
+    const double mib = number("--memPoolSize", t.mem_pool.substr(kPool.size()));
+    if (!(mib >= 0 && mib < 1e9)) throw CommandError("--memPoolSize: want 0 MiB or more");
+    o.workspace_bytes = static_cast<int64_t>(mib * (1 << 20));
+  }
+}
+
+/// What does not go together.
+void check(const Options& o) {
+  const auto need = [](bool good, const char* message) {
+    if (!good) throw CommandError(message);
+  };
+  if (o.list_devices) return;
+  const bool loads = !o.load_engine.empty(), builds = !o.onnx.empty() && !loads;
+  need(loads || builds, "want --onnx=FILE to build an engine or --loadEngine=FILE to load one");
+  if (o.compare) {
+    need(!o.ref.empty(), "compare: want --ref=DIR with reference tensors");
+    need(!loads || o.onnx.empty(), "compare: got --onnx and --loadEngine, want one of them");
+    return;
+  }
+  need(!loads || o.onnx.empty() || o.refit,
+       "got --onnx and --loadEngine: with --refit the weights of the first go into the second");
+  need(loads || o.refit_from_onnx.empty(), "--refitFromOnnx needs --loadEngine");
+  need(loads || o.weights.empty(), "--weights needs --loadEngine");
+  need(o.weights.empty() || o.refit_from_onnx.empty(),
+       "got --weights and --refitFromOnnx, want one");
+  need(!(o.fp16 && o.bf16), "got --fp16 and --bf16, want one of them");
+  need(!loads || !(o.fp16 || o.bf16), "--fp16 and --bf16 are chosen when an engine is built");
+  need(!loads || (o.min_shapes.empty() && o.opt_shapes.empty() && o.max_shapes.empty()),
+       "--minShapes, --optShapes and --maxShapes are chosen when an engine is built; --shapes says "
+       "what to run");
+  need(!o.strip_weights || !o.save_engine.empty(), "--stripWeights needs --saveEngine");
+}
+
+}  // namespace
+
+Command parse_command(int argc, const char* const* argv) {
+  Command command;
+  Options& o = command.options;
+  Texts texts;
+  o.compare = argc > 1 && std::string(argv[1]) == "compare";
+  CLI::App app;
+  app.set_help_flag("--help,-h", "Print this text");
+  bool version = false;
+  app.allow_extras();
+  if (o.compare) {
+    add_compare(app, o, texts);
+  } else {
+    add_model(app, o);
+    add_build(app, o, texts);
+    add_inference(app, o, texts);
+    add_report(app, o, texts);
+    add_system(app, o);
+    app.add_flag("--version", version, "Print the version");
+  }
+  std::vector<std::string> arguments(argv + (o.compare ? 2 : 1), argv + argc);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+  try {
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    command.text = help_text(app, o.compare);
+    return command;
+  } catch (const CLI::ParseError& error) {
+    throw CommandError(error.what());
+  }
+  if (!app.remaining().empty()) refuse(app, app.remaining().front());
+  if (version) {
+    command.text = std::string("vkexec ") + kBuilderVersion + "\n";
+    return command;
+  }
+  read_texts(o, texts);
+  check(o);
+  return command;
+}
+
+}  // namespace tv::cli

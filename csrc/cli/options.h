@@ -1,0 +1,68 @@
+#pragma once
+// The command line of vkexec as data.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "csrc/cli/shapes.h"
+
+namespace tv::cli {
+
+enum class Fill : uint8_t { kRandom, kZero };
+
+struct Options {
+  // Model
+  std::string onnx, load_engine, save_engine;
+  std::string weights;  ///< .safetensors
+  std::string refit_from_onnx;
+  bool refit = false, strip_weights = false;
+  bool skip_inference = false;
+
+  // Build
+  NamedShapes min_shapes, opt_shapes, max_shapes, shapes;
+  bool fp16 = false, bf16 = false;
+  int64_t optimization_level = 3;
+  int64_t workspace_bytes = 0;
+  std::string timing_cache_file, cache_dir, debug_dir;
+  bool no_cache = false;
+
+  // Inference
+  int64_t iterations = 10, warm_up_ms = 200, idle_ms = 0, streams = 1;
+  double duration_s = 3;
+  std::map<std::string, std::string> load_inputs;
+  Fill fill = Fill::kRandom;
+  uint64_t seed = 0;
+
+  // Report
+  int64_t avg_runs = 10;
+  std::vector<double> percentiles = {90, 95, 99};
+  bool verbose = false, dump_output = false, dump_profile = false, dump_layer_info = false;
+  bool dump_refit = false;
+  std::string export_times, export_output, export_profile, export_layer_info, export_graph;
+
+  // System
+  std::string device;
+  bool list_devices = false;
+
+  // vkexec compare
+  bool compare = false;
+  std::string ref;
+  double atol = 1e-5, rtol = 1e-4;
+  bool layers = true;
+
+  bool runs() const { return !skip_inference; }
+  bool profiles() const { return dump_profile || !export_profile.empty(); }
+};
+
+/// What the command line asks for: something to do, or a text to print and leave (help, version).
+struct Command {
+  Options options;
+  std::string text;  ///< "" : do what the options say
+};
+
+/// Throws CommandError naming the flag that is wrong.
+Command parse_command(int argc, const char* const* argv);
+
+}  // namespace tv::cli

@@ -1,0 +1,21 @@
+#pragma once
+// The sections of the report, in trtexec's layout.
+
+#include "csrc/cli/bench.h"
+#include "csrc/cli/network.h"
+#include "csrc/cli/options.h"
+
+namespace tv::cli {
+
+void report_options(const Options& options);
+void report_device(const DeviceProfile& device);
+/// Bindings, layers and memory of what is going to run.
+void report_network(const Network& network, const Bound& bound);
+/// Averages on the way and the summary.
+void report_times(const BenchResult& result, const Options& options);
+void report_outputs(const EngineSpec& spec, const std::vector<Tensor>& outputs);
+void report_refit(const EngineSpec& spec);
+/// The devices of this machine, best first.
+void list_all_devices();
+
+}  // namespace tv::cli

@@ -1,0 +1,113 @@
+#include "csrc/cli/run.h"
+
+#include <chrono>
+
+#include "csrc/cli/bench.h"
+#include "csrc/cli/exports.h"
+#include "csrc/cli/lines.h"
+#include "csrc/cli/report.h"
+#include "csrc/cli/safetensors.h"
+#include "csrc/report/engine_graph.h"
+#include "runtime/device.h"
+#include "runtime/error.h"
+
+namespace tv::cli {
+namespace {
+
+constexpr int kProfileRuns = 20;
+
+/// Seconds that `work` takes.
+template <typename Work>
+double seconds(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void refit(Network& network, const Options& options) {
+  if (options.weights.empty()) return;
+  size_t taken = 0;
+  const double took = seconds([&] { taken = network.refit(read_safetensors(options.weights)); });
+  say(format("Refitted %zu of %zu weights in %g s", taken, network.spec().weights.size(), took));
+}
+
+Network load(const std::shared_ptr<Device>& device, const Options& options) {
+  std::optional<Network> network;
+  const double took = seconds([&] { network = Network::load(device, options.load_engine); });
+  say(format("Engine loaded in %g s", took));
+  return std::move(*network);
+}
+
+void profile_layers(const RunInputs& inputs, const Options& options) {
+  const Bound& bound = inputs.bound;
+  const std::vector<Tensor> outputs = make_outputs(bound);
+  const std::vector<DispatchTime> times =
+      bound.engine->profile(*bound.weights, bound.symbols, host_tensors(inputs.tensors),
+                            host_tensors(outputs), kProfileRuns);
+  const std::vector<LayerTime> layers = layer_times(bound.engine->spec(), times);
+  if (options.dump_profile) {
+    say(format("=== Profile (%d iterations) ===", kProfileRuns));
+    say(layer_table(layers, 0, /*by_time=*/false));
+    say("");
+  }
+  if (!options.export_profile.empty()) {
+    export_profile(options.export_profile, layers, kProfileRuns);
+  }
+}
+
+/// What is said and written of the engine itself.
+void describe(const Network& network, const Bound& bound, const Options& options) {
+  const EngineSpec& spec = bound.engine->spec();
+  if (options.dump_layer_info) {
+    say("=== Layer Information ===");
+    say(engine_layers_text(spec));
+  }
+  if (options.dump_refit) report_refit(spec);
+  if (!options.export_layer_info.empty()) {
+    write_text(options.export_layer_info, engine_layers_json(spec));
+  }
+  if (!options.export_graph.empty()) write_text(options.export_graph, engine_picture(spec));
+  if (!options.save_engine.empty()) {
+    network.save(options.save_engine, !options.strip_weights);
+    say("Engine saved as " + options.save_engine);
+  }
+}
+
+void infer(const Network& network, const Options& options) {
+  const RunInputs inputs = make_inputs(network, options);
+  const EngineSpec& spec = inputs.bound.engine->spec();
+  say("Starting inference");
+  const BenchResult result = run_bench(inputs, options);
+  report_times(result, options);
+  if (options.profiles()) profile_layers(inputs, options);
+  if (options.dump_output) report_outputs(spec, result.outputs);
+  if (!options.export_times.empty()) export_times(options.export_times, result);
+  if (!options.export_output.empty()) export_outputs(options.export_output, spec, result.outputs);
+}
+
+}  // namespace
+
+bool execute(const Options& options) {
+  if (options.list_devices) {
+    list_all_devices();
+    return true;
+  }
+  report_options(options);
+  const std::shared_ptr<Device> device = open_device(options.device);
+  report_device(profile(*device));
+  Network network = load(device, options);
+  refit(network, options);
+  const Bound bound = network.bind(options.shapes);
+  report_network(network, bound);
+  describe(network, bound, options);
+  if (!options.runs()) return true;
+  if (!network.has_weights()) {
+    throw Error(ErrorKind::kUser, "[" + network.spec().name +
+                                      "] was saved without its weights; want --refitFromOnnx or "
+                                      "--weights, or --skipInference");
+  }
+  infer(network, options);
+  return true;
+}
+
+}  // namespace tv::cli

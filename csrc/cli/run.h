@@ -1,0 +1,10 @@
+#pragma once
+
+#include "csrc/cli/options.h"
+
+namespace tv::cli {
+
+/// Does what the options say; false where a comparison found a difference. Throws Error.
+bool execute(const Options& options);
+
+}  // namespace tv::cli

@@ -1,0 +1,124 @@
+#include "csrc/cli/trtexec_flags.h"
+
+#include <array>
+
+namespace tv::cli {
+namespace {
+
+struct Absent {
+  std::string_view flag;
+  const char* reason;
+};
+
+constexpr const char* kInt8 =
+    "8-bit kernels are not there yet; quantised ONNX files (Q/DQ pairs) are computed as they "
+    "define";
+constexpr const char* kDla = "Vulkan devices have no DLA; --device picks one of --listDevices";
+constexpr const char* kPlugin = "there are no plugins: an operator is part of the program";
+constexpr const char* kFormats = "inputs and outputs are dense tensors of the model's types";
+constexpr const char* kPerLayer =
+    "precision is chosen for the whole network; --fp16 and --bf16 keep what would lose range in "
+    "float32";
+constexpr const char* kOneRuntime = "there is one runtime, libvk_runtime, for every file";
+constexpr const char* kStreaming = "weights stay on the device";
+constexpr const char* kBatch = "batches are explicit: --shapes";
+constexpr const char* kClock =
+    "waiting polls first and then sleeps, whichever ends sooner; there is nothing to choose";
+constexpr const char* kTransfers =
+    "a call takes host memory; its copies are reported apart (H2D and D2H Latency)";
+constexpr const char* kDebugTensors = "vkexec compare looks at tensors between layers";
+
+constexpr auto kAbsent = std::to_array<Absent>({
+    {"int8", kInt8},
+    {"int4", kInt8},
+    {"fp8", "Vulkan has no 8-bit floats; --fp16 and --bf16 are there"},
+    {"best", "it includes --int8, which is not there yet; --fp16 is"},
+    {"calib", kInt8},
+    {"stronglyTyped", "it is always so: types are the model's unless --fp16 or --bf16 is given"},
+    {"noTF32", "it is always so: float32 products keep their mantissa"},
+    {"precisionConstraints", kPerLayer},
+    {"layerPrecisions", kPerLayer},
+    {"layerOutputTypes", kPerLayer},
+    {"layerDeviceTypes", kDla},
+    {"useDLACore", kDla},
+    {"allowGPUFallback", kDla},
+    {"buildDLAStandalone", kDla},
+    {"plugins", kPlugin},
+    {"staticPlugins", kPlugin},
+    {"dynamicPlugins", kPlugin},
+    {"setPluginsToSerialize", kPlugin},
+    {"ignoreParsedPluginLibs", kPlugin},
+    {"pluginInstanceNorm", kPlugin},
+    {"inputIOFormats", kFormats},
+    {"outputIOFormats", kFormats},
+    {"directIO", kFormats},
+    {"uff", "want an ONNX file: --onnx"},
+    {"deploy", "want an ONNX file: --onnx"},
+    {"model", "want an ONNX file: --onnx"},
+    {"output", "every output of the model is computed"},
+    {"batch", kBatch},
+    {"maxBatch", kBatch},
+    {"explicitBatch", "it is always so"},
+    {"workspace", "want --memPoolSize=workspace:MiB"},
+    {"profilingVerbosity", "it is always detailed"},
+    {"sparsity", "structured sparsity is not used"},
+    {"versionCompatible", kOneRuntime},
+    {"useRuntime", kOneRuntime},
+    {"leanDLLPath", kOneRuntime},
+    {"excludeLeanRuntime", kOneRuntime},
+    {"hardwareCompatibilityLevel",
+     "an engine runs on every device with the features it was built for; it warns where it was "
+     "tuned "
+     "for another"},
+    {"runtimePlatform", "an engine is built for the device that --device names"},
+    {"tacticSources",
+     "each operator's tactics are measured; --builderOptimizationLevel says how many"},
+    {"maxTactics", "--builderOptimizationLevel says how many are measured"},
+    {"heuristic", "want --builderOptimizationLevel=0"},
+    {"preview", "there are no preview features"},
+    {"errorOnTimingCacheMiss", "a tactic that was not timed before is timed"},
+    {"noBuilderCache", "want --noCache"},
+    {"disableCompilationCache", "want --noCache"},
+    {"avgTiming", "the tuner repeats until the median is certain enough"},
+    {"restricted", "engines have no restricted mode"},
+    {"safe", "engines have no restricted mode"},
+    {"consistency", "a .vke file is checked whenever it is read"},
+    {"getPlanVersionOnly", "want --dumpLayerInfo or --exportLayerInfo: they name the builder"},
+    {"maxAuxStreams", "dispatches that do not depend on each other overlap by themselves"},
+    {"profile", "one range of shapes is built: --minShapes, --optShapes, --maxShapes"},
+    {"useProfile", "the profile is chosen by the shapes"},
+    {"dumpOptimizationProfile", "want --exportLayerInfo: its Symbols have the ranges"},
+    {"tempdir", "no temporary files are made"},
+    {"tempfileControls", "no temporary files are made"},
+    {"sleepTime", "a call begins at once; --idleTime waits between two"},
+    {"exposeDMA", kTransfers},
+    {"noDataTransfers", kTransfers},
+    {"useManagedMemory", kTransfers},
+    {"spinWait", kClock},
+    {"useCudaGraph", "it is always so: commands are recorded once for a shape and submitted again"},
+    {"timeDeserialize", "how long loading took is always printed"},
+    {"timeRefit", "how long refitting took is always printed"},
+    {"persistentCacheRatio", "Vulkan leaves the L2 cache to the driver"},
+    {"allocationStrategy", "the arena is planned for each shape when it is first used"},
+    {"allowWeightStreaming", kStreaming},
+    {"weightStreamingBudget", kStreaming},
+    {"markDebug", kDebugTensors},
+    {"saveDebugTensors", kDebugTensors},
+    {"dumpRawBindingsToFile", "want --exportOutput"},
+    {"dumpKernelText", "want --debugDir: the GLSL of every kernel is in it"},
+    {"monitorMemory", "the memory of an engine is always printed"},
+    {"stripAllWeights", "want --stripWeights: it leaves out all of them"},
+    {"tilingOptimizationLevel", "want --builderOptimizationLevel"},
+    {"l2LimitForTiling", "want --builderOptimizationLevel"},
+});
+
+}  // namespace
+
+std::string why_not(std::string_view flag) {
+  for (const Absent& absent : kAbsent) {
+    if (absent.flag == flag) return absent.reason;
+  }
+  return {};
+}
+
+}  // namespace tv::cli
