@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from . import compat, compilations, cuda_memory, device_list, engine_call, report
 from ._native import C
 from .compilations import Compilation
+from .complex_values import real_at_border
 from .fx_nodes import has_effect, op_name
 from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
@@ -126,6 +127,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     calls, failed = [], {}
     for name in parts.engines:
         pass_missing_sizes(module, name)
+        real_at_border(module, name)
         body = getattr(module, name)
         try:
             call = engine_call.build(

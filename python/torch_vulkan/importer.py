@@ -9,6 +9,7 @@ from torch import fx
 
 from . import compat
 from ._native import C
+from .complex_values import is_complex
 from .fx_nodes import (
     attribute,
     draws_random_numbers,
@@ -28,6 +29,8 @@ from .symbols import Inexpressible, SymbolTable
 _DTYPES = {getattr(torch, name): getattr(C.DType, name)
            for name in ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16",
                         "int8", "uint8", "bool")}
+_PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64,
+          torch.complex32: torch.float16}
 _TRUNCATED = {C.DType.float64: C.DType.float32, C.DType.int64: C.DType.int32}
 
 
@@ -148,11 +151,13 @@ class Importer:
         return value
 
     def _type(self, value):
-        """(dtype, shape) of a tensor; dtype `other` where an engine could not hold it."""
-        dtype = to_dtype(value.dtype, self._truncate)
+        """(dtype, shape) of a tensor; dtype `other` where an engine could not hold it. Complex
+        numbers are held as pairs."""
+        pair = [2] if value.dtype in _PARTS else []
+        dtype = to_dtype(_PARTS.get(value.dtype, value.dtype), self._truncate)
         if value.layout != torch.strided or value.is_quantized or type(value) not in _PLAIN:
             dtype = C.DType.other
-        return dtype, self._symbols.shape(value.shape)
+        return dtype, [*self._symbols.shape(value.shape), *pair]
 
     def _add_leaf(self, node: fx.Node):
         value = self._tensor(node)
@@ -304,7 +309,21 @@ class Importer:
             target = scalar
             values = [(name, kind, value) for (name, kind, _), (_, _, value) in
                       zip(_argument_kinds(scalar), values, strict=True)]
-        return op_name(target), [self._argument(node, *item) for item in values]
+        args = [self._argument(node, *item) for item in values]
+        complexes = self._complexes(node, values)
+        if not complexes:
+            return op_name(target), args
+        # csrc knows no complex numbers: converters/complex.h.
+        return (op_name(target).replace("aten::", "complex::", 1),
+                [*args, ("complex", "attr", " ".join(complexes))])
+
+    @staticmethod
+    def _complexes(node, values) -> list[str]:
+        """Names of the complex tensor arguments of a node, and "result" where it gives such."""
+        names = [name for name, kind, value in values if kind != "attr"
+                 and any(isinstance(v, complex) or isinstance(v, fx.Node) and is_complex(v)
+                         for v in flat(value))]
+        return [*names, "result"] if is_complex(node) else names
 
     def _filled(self, node: fx.Node):
         """(name, kind, value) of each argument, defaults filled in."""
@@ -338,6 +357,8 @@ class Importer:
             return self._values[value]
         if isinstance(self._plain(value), (int, float)):
             return self._scalar_tensor(node, value)
+        if isinstance(value, complex):
+            return self._complex_scalar(node, value)
         raise Inexpressible("one of its arguments is not a tensor that the compiler knows")
 
     def _scalar_tensor(self, node, value):
@@ -353,6 +374,13 @@ class Importer:
         name = f"{node.name}_scalar_{len(self._result.nodes)}"
         return self.append("aten::full", name, args, [(dtype, [])])[0]
 
+    def _complex_scalar(self, node, value: complex):
+        dtype = to_dtype(_PARTS[node.meta["val"].dtype], self._truncate)
+        args = [("real", "attr", value.real), ("imag", "attr", value.imag),
+                ("complex", "attr", "result")]
+        name = f"{node.name}_scalar_{len(self._result.nodes)}"
+        return self.append("complex::scalar", name, args, [(dtype, [2])])[0]
+
     def _attribute(self, value):
         if isinstance(value, fx.Node):
             value = value.meta.get("val")
@@ -360,6 +388,8 @@ class Importer:
             return value
         if isinstance(value, (int, torch.SymInt)):
             return self._symbols.dim(value)
+        if isinstance(value, complex):
+            return [value.real, value.imag]
         if isinstance(value, torch.dtype):
             return to_dtype(value, self._truncate)
         if isinstance(value, (torch.device, torch.layout, torch.memory_format)):

@@ -44,7 +44,9 @@ class Split:
 
 
 def _free_ops() -> set[str]:
-    return {info["op"] for info in C.supported_ops() if not info["is_compute"]}
+    free = {info["op"] for info in C.supported_ops() if not info["is_compute"]}
+    # Of complex values, which the importer calls by other names (converters/complex.h).
+    return free | {op.replace("complex::", "aten::") for op in free}
 
 
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:

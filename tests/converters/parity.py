@@ -43,7 +43,7 @@ def _leaves(result):
 
 def _tolerance(dtype, length):
     rtol, atol = torch.testing._comparison.default_tolerances(dtype)
-    if dtype.is_floating_point and length > 1:
+    if (dtype.is_floating_point or dtype.is_complex) and length > 1:
         grown = math.sqrt(length) * torch.finfo(torch.float32).eps
         rtol, atol = rtol + grown, max(atol, 4 * grown)
     return rtol, atol
