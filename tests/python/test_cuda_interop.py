@@ -306,7 +306,8 @@ def test_fallbacks(mode):
                 "torch.testing.assert_close(g(x), f(x)); print('right')")
         command = [sys.executable, "-c", code]
     else:
-        command = [sys.executable, "-m", "pytest", "-q", __file__, "-k", " or ".join(names)]
+        command = [sys.executable, "-m", "pytest", "-o", "addopts=", __file__,
+                   "-k", " or ".join(names)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300,
                          check=False)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
