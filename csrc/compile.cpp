@@ -11,6 +11,7 @@
 #include "csrc/passes/fold_padding.h"
 #include "csrc/passes/fuse.h"
 #include "csrc/passes/gather_siblings.h"
+#include "csrc/passes/lower_precision.h"
 #include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/simplify.h"
@@ -31,6 +32,10 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   if (settings.truncate_long_and_double) {
     graph = truncate_long_and_double(std::move(graph));
     after("truncate");
+  }
+  if (const DType low = low_precision(settings); low != DType::kOther) {
+    graph = lower_precision(std::move(graph), low);
+    after("lower_precision");
   }
   graph = fold_padding(std::move(graph));
   after("fold_padding");

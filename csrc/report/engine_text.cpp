@@ -102,10 +102,9 @@ std::string engine_layers_json(const EngineSpec& spec) {
 std::string engine_layers_text(const EngineSpec& spec) {
   std::string text;
   for (const Dispatch& d : spec.dispatches) {
-    text += d.name + "  [" + d.tactic + "]";
+    text += (text.empty() ? "" : "\n") + d.name + "  [" + d.tactic + "]";
     for (size_t i = 0; i < d.ops.size(); ++i) text += (i == 0 ? "  " : "+") + d.ops[i];
     if (!d.module_path.empty()) text += "  " + d.module_path;
-    text += "\n";
   }
   return text;
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -83,6 +84,22 @@ def test_neither_python_nor_torch():
     assert {"libvk_compiler.so", "libvk_runtime.so"} <= set(libraries)
     assert "not found" not in listing
     assert not [name for name in libraries if re.search("python|torch|c10|_C", name)]
+
+
+def test_cmake_installs_it(tmp_path):
+    """The program, its libraries and its man page, below any prefix."""
+    build = ROOT / "build"
+    if not (build / "cmake_install.cmake").exists() or not shutil.which("cmake"):
+        pytest.skip("there is no build folder to install from")
+    subprocess.run(["cmake", "--install", build, "--prefix", tmp_path], check=True,
+                   capture_output=True)
+    program = tmp_path / "bin" / "vkexec"
+    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    assert f"{tmp_path}/bin/../lib/libvk_compiler.so" in listing
+    assert subprocess.run([program, "--version"], capture_output=True).returncode == 0
+    for file in ("share/man/man1/vkexec.1", "include/runtime/timed_calls.h",
+                 "lib/cmake/torch_vulkan/torch_vulkanConfig.cmake"):
+        assert (tmp_path / file).exists(), file
 
 
 def test_what_needs_no_engine():

@@ -76,6 +76,19 @@ def test_links_only_what_it_carries(installed):
             assert all(p.startswith("$ORIGIN") for p in path.split(":")), f"{library.name}: {path}"
 
 
+def test_vkexec_is_a_command(installed):
+    """It runs without importing the package, and its man page is where `man` looks."""
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    for arguments, want in ((["--version"], "vkexec 0."), (["--listDevices"], "UUID")):
+        done = subprocess.run([installed / "bin" / "vkexec", *arguments], cwd=installed.parent,
+                              env=environment, capture_output=True, text=True)
+        assert done.returncode == 0 and want in done.stdout, done.stderr
+    assert (installed / "share" / "man" / "man1" / "vkexec.1").exists()
+    binary = installed / "torch_vulkan" / "bin" / "vkexec"
+    libraries = subprocess.run(["ldd", binary], capture_output=True, text=True).stdout
+    assert str(installed) in libraries and "not found" not in libraries
+
+
 def test_applications_build_against_it(installed, tmp_path):
     """find_package(torch_vulkan) finds headers and libraries in the wheel."""
     examples = ROOT / "examples" / "cpp"

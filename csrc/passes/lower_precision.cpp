@@ -1,0 +1,115 @@
+#include "csrc/passes/lower_precision.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+namespace tv {
+namespace {
+
+constexpr double kFloat16Max = 65504;
+
+/// python/torch_vulkan/precision.py has the same list, for graphs that torch captures.
+constexpr auto kKept = std::to_array<std::string_view>(
+    {"aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p", "aten::log2",
+     "aten::log10", "aten::reciprocal", "aten::rsqrt", "aten::sum", "aten::prod", "aten::cumsum",
+     "aten::var", "aten::var_mean", "aten::linalg_vector_norm"});
+
+bool is_kept(const Node& node) {
+  const std::string_view base = std::string_view(node.op).substr(0, node.op.find('.'));
+  return std::find(kKept.begin(), kKept.end(), base) != kKept.end();
+}
+
+class Lowering {
+ public:
+  Lowering(Graph graph, DType dtype) : graph_(std::move(graph)), dtype_(dtype) {
+    wide_.insert(graph_.inputs.begin(), graph_.inputs.end());
+    wide_.insert(graph_.weights.begin(), graph_.weights.end());
+  }
+
+  Graph run() {
+    std::vector<Node> nodes = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (Node& node : nodes) lower(std::move(node));
+    for (GraphOutput& output : graph_.outputs) {
+      output.value = cast(output.value, DType::kF32, Node{});
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  bool is_ours(ValueId value) const {
+    return value != kNoValue &&
+           (graph_.value(value).dtype == DType::kF32 || graph_.value(value).dtype == dtype_);
+  }
+
+  void lower(Node node) {
+    const std::vector<ValueId> reads = node.all_inputs();
+    const bool reads_float =
+        std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return is_ours(v); });
+    const DType want = reads_float && !is_kept(node) ? dtype_ : DType::kF32;
+    for (Arg& arg : node.args) {
+      for (ValueId& value : arg.values) value = cast(value, want, node);
+      auto* attr = std::get_if<DType>(&arg.attr);
+      if (attr && *attr == DType::kF32) *attr = want;
+    }
+    for (const ValueId output : node.outputs) {
+      if (output == kNoValue) continue;
+      Value& value = graph_.value(output);
+      if (value.dtype == DType::kF32) value.dtype = want;
+      if (!reads_float) wide_.insert(output);
+    }
+    graph_.nodes.push_back(std::move(node));
+  }
+
+  ValueId cast(ValueId value, DType want, const Node& reader) {
+    if (!is_ours(value) || graph_.value(value).dtype == want) return value;
+    const auto [found, fresh] = casts_.try_emplace({value, want}, kNoValue);
+    if (fresh) found->second = add_cast(value, want, reader);
+    return found->second;
+  }
+
+  ValueId add_cast(ValueId value, DType want, const Node& reader) {
+    const std::string suffix = "v" + std::to_string(value) + "_" + std::string(name(want));
+    if (want == DType::kF16 && wide_.contains(value)) {
+      // Masks hold float32's lowest number: it must not become an infinity.
+      value = add("aten::clamp", "clamp_" + suffix, DType::kF32, value, reader,
+                  {attr_arg("min", -kFloat16Max), attr_arg("max", kFloat16Max)});
+    }
+    return add("aten::_to_copy", "cast_" + suffix, want, value, reader,
+               {attr_arg("dtype", want), attr_arg("layout", {}), attr_arg("device", {}),
+                attr_arg("pin_memory", {}), attr_arg("non_blocking", false),
+                attr_arg("memory_format", {})});
+  }
+
+  ValueId add(const char* op, std::string name, DType dtype, ValueId self, const Node& reader,
+              std::vector<Arg> attributes) {
+    Node node{.op = op, .name = std::move(name), .args = {tensor_arg("self", self)}};
+    node.args.insert(node.args.end(), attributes.begin(), attributes.end());
+    node.source = reader.source;
+    node.module_path = reader.module_path;
+    const ValueId out = graph_.add_output(node, dtype, graph_.value(self).shape);
+    graph_.nodes.push_back(std::move(node));
+    return out;
+  }
+
+  Graph graph_;
+  DType dtype_;
+  std::map<std::pair<ValueId, DType>, ValueId> casts_;
+  std::set<ValueId> wide_;  ///< float32 values that were not computed: masks are among them
+};
+
+}  // namespace
+
+DType low_precision(const Settings& settings) {
+  const std::vector<DType>& enabled = settings.enabled_precisions;
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    if (std::find(enabled.begin(), enabled.end(), dtype) != enabled.end()) return dtype;
+  }
+  return DType::kOther;
+}
+
+Graph lower_precision(Graph graph, DType dtype) { return Lowering(std::move(graph), dtype).run(); }
+
+}  // namespace tv
