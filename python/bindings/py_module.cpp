@@ -12,4 +12,5 @@ PYBIND11_MODULE(_C, m) {
   tv::bindings::bind_device(m);
   tv::bindings::bind_engine(m);
   tv::bindings::bind_report(m);
+  tv::bindings::bind_onnx(m);
 }

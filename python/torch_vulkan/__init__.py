@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from . import cache, compilations, fake  # noqa: F401
+from . import cache, compilations, fake, onnx  # noqa: F401
 from ._native import C as _C
 from .builder import Builder
 from .cuda_memory import mem_pool
@@ -26,7 +26,7 @@ cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
     "Builder", "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
     "UnsupportedError", "cmake_prefix_path", "compilations", "compile", "cuda_report", "devices",
-    "engines", "load", "mem_pool", "profile", "refit", "save", "supported_ops",
+    "engines", "load", "mem_pool", "onnx", "profile", "refit", "save", "supported_ops",
 ]
 
 

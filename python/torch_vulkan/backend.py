@@ -114,8 +114,8 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     device = device_list.spec_for(settings.device, tensors_on)
     if tensors_on.type == "cuda" and not settings.builds_nothing:
         cuda_memory.allocate_shareable()
-    profile = _profile(device, needed=not settings.builds_nothing)
-    debug_dir = _debug_dir(settings)
+    profile = device_profile(device, needed=not settings.builds_nothing)
+    debug_dir = debug_directory(settings)
     parts = split(module, weights, settings, profile)
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         raise ValueError(report.in_the_way(parts))
@@ -174,7 +174,8 @@ def _device_of(module: fx.GraphModule) -> torch.device:
     return torch.device("cpu")
 
 
-def _profile(device: str, needed: bool):
+def device_profile(device: str, needed: bool):
+    """The profile of a device, or, where none is needed, the built-in one."""
     try:
         return C.device_profile(device)
     except C.DeviceError:
@@ -183,7 +184,8 @@ def _profile(device: str, needed: bool):
         return C.DeviceProfile.builtin_default()
 
 
-def _debug_dir(settings: Settings) -> str:
+def debug_directory(settings: Settings) -> str:
+    """Where the setting `debug` wants dumps, made and printed; "" where it does not."""
     if not settings.debug:
         return ""
     if isinstance(settings.debug, str):

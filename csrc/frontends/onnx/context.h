@@ -1,0 +1,91 @@
+#pragma once
+// What the translation of one ONNX operator sees, and how it registers itself.
+//
+// A new operator is one entry in a RegisterOnnx list of a file in this folder. Translations read
+// `opset()` where an operator changed.
+
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "csrc/frontends/onnx/emit.h"
+
+namespace tv::onnx_proto {
+class AttributeProto;
+class GraphProto;
+class NodeProto;
+}  // namespace tv::onnx_proto
+
+namespace tv::onnx {
+
+class Importer;
+struct Scope;
+
+class OpContext {
+ public:
+  OpContext(Importer& importer, Emitter& emitter, const onnx_proto::NodeProto& node,
+            std::vector<Tensor> inputs, const Scope& scope);
+
+  Emitter& e;
+  const std::string& type() const;
+  int64_t opset() const;
+
+  // --- inputs and outputs ---
+  size_t count() const { return inputs_.size(); }
+  bool has(size_t i) const { return i < inputs_.size() && inputs_[i].present; }
+  const Tensor& in(size_t i) const;  ///< throws Error(kUser) where it is left out
+  Tensor maybe(size_t i) const { return has(i) ? inputs_[i] : Tensor{}; }
+  const std::vector<Tensor>& inputs() const { return inputs_; }
+  size_t output_count() const;
+  bool wants(size_t i) const;  ///< the output has a name
+  void out(size_t i, Tensor value);
+  const std::vector<Tensor>& outputs() const { return outputs_; }
+
+  // --- attributes ---
+  bool has_attr(const std::string& name) const;
+  int64_t i(const std::string& name, int64_t otherwise) const;
+  double f(const std::string& name, double otherwise) const;
+  std::string s(const std::string& name, const std::string& otherwise) const;
+  std::vector<int64_t> ints(const std::string& name) const;  ///< empty where it is left out
+  std::vector<double> floats(const std::string& name) const;
+  Tensor tensor(const std::string& name) const;
+  /// The dtype that an attribute names; refused where engines do not hold it.
+  DType dtype(const std::string& name, DType otherwise) const;
+  int64_t axis(const std::string& name, int64_t otherwise, int64_t rank) const;
+
+  // --- operands that are read while importing ---
+  /// Elements of an input; refused where they are not known.
+  std::vector<Expr> known(size_t i) const;
+  std::vector<int64_t> known_ints(size_t i) const;  ///< … and do not depend on symbols
+  std::vector<double> known_floats(size_t i) const;
+  /// The attribute `name` or, from an opset on, input `i`; empty where neither is given.
+  std::vector<int64_t> ints_or_input(const std::string& name, size_t i) const;
+
+  // --- control flow ---
+  /// The body that an attribute holds, run on these inputs; throws where it takes another number.
+  std::vector<Tensor> run_body(const std::string& name, const std::vector<Tensor>& inputs) const;
+  size_t body_inputs(const std::string& name) const;
+
+ private:
+  const onnx_proto::AttributeProto* find(const std::string& name, int kind) const;
+
+  Importer& importer_;
+  const onnx_proto::NodeProto& node_;
+  std::vector<Tensor> inputs_, outputs_;
+  const Scope& scope_;
+};
+
+using Translate = void (*)(OpContext&);
+
+/// name → translation, for ai.onnx.
+std::map<std::string, Translate, std::less<>>& translations();
+
+struct RegisterOnnx {
+  RegisterOnnx(std::initializer_list<std::pair<const char*, Translate>> list) {
+    for (const auto& [name, translate] : list) translations().emplace(name, translate);
+  }
+};
+
+}  // namespace tv::onnx

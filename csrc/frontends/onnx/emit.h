@@ -1,0 +1,139 @@
+#pragma once
+// Adds ATen nodes to the Graph that is being imported, and infers their shapes.
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "csrc/frontends/onnx/tensor.h"
+#include "runtime/error.h"
+
+namespace tv::onnx {
+
+/// Thrown where sizes must be equal that are different symbols: the import starts again with one in
+/// the place of the other.
+struct SameSymbol {
+  int32_t kept, replaced;
+};
+
+/// A node that cannot be translated: collected, and reported with all others.
+struct Refusal {
+  std::string reason;
+};
+
+[[noreturn]] inline void refuse(const std::string& reason) { throw Refusal{reason}; }
+
+class Emitter {
+ public:
+  explicit Emitter(ImportedModel& model, bool truncate) : model_(model), truncate_(truncate) {}
+
+  Graph& graph() { return model_.graph; }
+  /// The node that is being translated, for names and messages.
+  void set_source(std::string name, std::string source) {
+    name_ = std::move(name);
+    source_ = std::move(source);
+  }
+  DType held(DType dtype) const { return truncate_ ? truncated(dtype) : dtype; }
+
+  // --- values ---
+  Tensor input(const std::string& name, DType dtype, Shape shape);
+  Tensor stored(std::shared_ptr<const Stored> stored);
+  /// The value in the graph: a weight or a constant is added when it is first asked for.
+  ValueId id(const Tensor& tensor);
+  /// The elements where they are known (small tensors of the file are read); null elsewhere.
+  std::shared_ptr<const Host> host(const Tensor& tensor, int64_t limit = kMaxHostElements);
+  Tensor from_host(Host host);
+  Tensor integers(std::vector<Expr> values, DType dtype = DType::kI64);  ///< a vector
+  Tensor number(DType dtype, double value);                              ///< a scalar
+  Tensor full(const Shape& shape, DType dtype, double value);
+  Tensor full_expr(const Shape& shape, DType dtype, const Expr& value);
+
+  // --- nodes ---
+  Tensor node(const std::string& op, std::vector<Arg> args, DType dtype, Shape shape);
+  std::vector<Tensor> nodes(const std::string& op, std::vector<Arg> args,
+                            const std::vector<std::pair<DType, Shape>>& outputs);
+  Arg arg(std::string name, const Tensor& tensor);
+  Arg args(std::string name, const std::vector<Tensor>& tensors);
+
+  // --- pointwise; shapes broadcast ---
+  Tensor cast(const Tensor& x, DType dtype);
+  /// aten::<function>(self)
+  Tensor unary(const std::string& function, const Tensor& x);
+  /// aten::<function>(self) → bool
+  Tensor test(const std::string& function, const Tensor& x);
+  /// aten::<function>.Tensor(self, other): add, sub, mul, div, remainder, fmod, pow
+  /// (Tensor_Tensor), maximum, minimum, bitwise_and …
+  Tensor binary(const std::string& function, const Tensor& a, const Tensor& b);
+  /// aten::<function>.Scalar(self, other)
+  Tensor with(const std::string& function, const Tensor& a, double b);
+  /// eq, ne, lt, le, gt, ge, logical_and … → bool
+  Tensor compare(const std::string& function, const Tensor& a, const Tensor& b);
+  Tensor divide(const Tensor& a, const Tensor& b, const std::string& rounding);
+  Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+  Tensor clamp(const Tensor& x, double low, double high);
+  Tensor add(const Tensor& a, const Tensor& b) { return binary("add", a, b); }
+  Tensor sub(const Tensor& a, const Tensor& b) { return binary("sub", a, b); }
+  Tensor mul(const Tensor& a, const Tensor& b) { return binary("mul", a, b); }
+  Tensor div(const Tensor& a, const Tensor& b) { return binary("div", a, b); }
+
+  // --- shapes ---
+  Tensor reshape(const Tensor& x, Shape shape);
+  Tensor permute(const Tensor& x, const std::vector<int64_t>& dims);
+  Tensor transpose(const Tensor& x, int64_t a, int64_t b);
+  Tensor expand(const Tensor& x, const Shape& shape);
+  Tensor unsqueeze(const Tensor& x, int64_t dim);
+  Tensor squeeze(const Tensor& x, int64_t dim);
+  Tensor slice(const Tensor& x, int64_t dim, const Expr& start, const Expr& end, int64_t step = 1);
+  /// Element `index` of a dimension, which goes.
+  Tensor select(const Tensor& x, int64_t dim, const Expr& index);
+  Tensor flip(const Tensor& x, const std::vector<int64_t>& dims);
+  Tensor cat(const std::vector<Tensor>& tensors, int64_t dim);
+  Tensor stack(const std::vector<Tensor>& tensors, int64_t dim);
+  /// Pads in torch's order: last dimension first, (before, after). Negative ones crop.
+  Tensor pad(const Tensor& x, const std::vector<Expr>& pads, double value);
+  Tensor copy(const Tensor& x);
+
+  // --- rows ---
+  /// sum, mean, amax, amin, prod over dims (empty: all of them)
+  Tensor reduce(const std::string& function, const Tensor& x, std::vector<int64_t> dims, bool keep);
+  Tensor softmax(const Tensor& x, int64_t dim, bool log = false);
+  Tensor matmul(const Tensor& a, const Tensor& b);
+  Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
+  Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
+  Tensor arange(const Expr& count, DType dtype);
+  /// (values, indices); indices int64
+  std::pair<Tensor, Tensor> topk(const Tensor& x, const Expr& k, int64_t dim, bool largest);
+
+  /// Sizes that must be equal: symbols are merged, else the node is refused.
+  Expr same(const Expr& a, const Expr& b);
+  Shape broadcast(const Shape& a, const Shape& b);
+  /// `dim` in [0, rank); throws Refusal elsewhere.
+  static int64_t wrap(int64_t dim, int64_t rank);
+  Expr numel(const Tensor& x) const { return product(x.shape); }
+  int64_t node_count() const { return static_cast<int64_t>(model_.graph.nodes.size()); }
+
+ private:
+  std::string unique(const std::string& name);
+  ValueId add_weight(const std::string& name, DType dtype, const std::vector<int64_t>& dims,
+                     std::function<WeightBytes()> load);
+  ValueId from_host_value(const std::shared_ptr<const Host>& host);
+  Tensor of(ValueId id) const;
+
+  ImportedModel& model_;
+  bool truncate_;
+  std::string name_, source_;
+  std::set<std::string> names_;
+  std::map<const void*, ValueId> known_;  ///< of stored and host values
+  std::map<const void*, std::shared_ptr<const Host>> read_;
+  std::vector<std::shared_ptr<const void>> alive_;  ///< so that the keys above stay unique
+};
+
+/// A number as a scalar argument of operators on `dtype`.
+Arg number_arg(const std::string& name, DType dtype, double value);
+/// The name of a dtype, an attribute of casts.
+inline Arg dtype_arg(DType dtype) { return attr_arg("dtype", dtype); }
+std::vector<Expr> exprs(const std::vector<int64_t>& values);
+
+}  // namespace tv::onnx

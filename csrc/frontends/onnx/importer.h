@@ -1,0 +1,68 @@
+#pragma once
+// Walks an ONNX graph and translates its nodes in order.
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "csrc/frontends/onnx/context.h"
+#include "csrc/frontends/onnx/model.h"
+
+namespace tv::onnx {
+
+/// Names of one graph or function body; the body of an If or Loop sees those around it.
+struct Scope {
+  const Scope* outer = nullptr;
+  std::map<std::string, Tensor, std::less<>> names;
+  std::map<std::string, int64_t> opsets;  ///< by domain
+
+  const Tensor* find(const std::string& name) const;
+};
+
+class Importer {
+ public:
+  /// `merged`: symbols (by number) that stand for earlier ones.
+  Importer(std::shared_ptr<const Model> model, const ImportOptions& options,
+           const std::map<int32_t, int32_t>& merged);
+  ImportedModel run();
+
+  std::vector<Tensor> run_body(const onnx_proto::GraphProto& body, const Scope& outer,
+                               const std::vector<Tensor>& inputs);
+  std::shared_ptr<const Stored> stored(const onnx_proto::TensorProto& tensor) const;
+  int64_t opset(const Scope& scope) const;
+
+ private:
+  void add_inputs(Scope& scope);
+  void add_initializers(const onnx_proto::GraphProto& graph, Scope& scope);
+  Shape input_shape(const onnx_proto::ValueInfoProto& value);
+  Expr input_dim(const onnx_proto::ValueInfoProto& value, int index, const DimRange* range);
+  void run_nodes(const google::protobuf::RepeatedPtrField<onnx_proto::NodeProto>& nodes,
+                 Scope& scope);
+  void run_node(const onnx_proto::NodeProto& node, Scope& scope);
+  void define(Scope& scope, const std::string& name, Tensor value, const std::string& node);
+  std::vector<Tensor> translate(const onnx_proto::NodeProto& node, std::vector<Tensor> inputs,
+                                Scope& scope);
+  std::vector<Tensor> run_function(const onnx_proto::FunctionProto& function,
+                                   const onnx_proto::NodeProto& node,
+                                   const std::vector<Tensor>& inputs);
+  void set_outputs(const Scope& scope);
+  void refused(const onnx_proto::NodeProto& node, const std::string& reason);
+
+  std::shared_ptr<const Model> model_;
+  const ImportOptions& options_;
+  std::map<int32_t, int32_t> merged_;
+  ImportedModel result_;
+  Emitter emitter_;
+  std::map<std::string, Expr> dims_;  ///< by dim_param
+  std::vector<std::string> refusals_;
+  std::set<std::string> refusal_texts_;
+  int depth_ = 0;
+  int64_t steps_ = 0;
+};
+
+/// `[Conv "name"]`, what messages begin with.
+std::string label(const onnx_proto::NodeProto& node);
+
+}  // namespace tv::onnx

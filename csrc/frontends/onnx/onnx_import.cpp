@@ -1,0 +1,83 @@
+#include "csrc/frontends/onnx/onnx_import.h"
+
+#include <new>
+
+#include "csrc/converter.h"
+#include "csrc/frontends/onnx/external_data.h"
+#include "csrc/frontends/onnx/importer.h"
+
+namespace tv::onnx {
+namespace {
+
+ImportedModel import_model(std::shared_ptr<Model> model, const ImportOptions& options) {
+  std::map<int32_t, int32_t> merged;
+  for (;;) {  // each round merges one symbol more
+    try {
+      return Importer(model, options, merged).run();
+    } catch (const SameSymbol& same) {
+      if (!merged.emplace(same.replaced, same.kept).second || merged.size() > 64) {
+        throw Error(ErrorKind::kUser, "[onnx] dynamic sizes that must be equal cannot be merged");
+      }
+    } catch (const Refusal& refusal) {
+      throw Error(ErrorKind::kUnsupported, "[onnx] " + refusal.reason);
+    } catch (const std::bad_alloc&) {
+      throw Error(ErrorKind::kUser, "[onnx] the model takes more memory than there is");
+    } catch (const std::out_of_range&) {
+      throw Error(ErrorKind::kUser,
+                  "[onnx] the model is not well formed: too few sizes or operands");
+    }
+  }
+}
+
+}  // namespace
+
+ImportedModel import_file(const std::string& path, const ImportOptions& options) {
+  std::shared_ptr<Model> model;
+  {
+    const WeightBytes file = map_file(path);
+    model = std::const_pointer_cast<Model>(parse_model(file.bytes));
+  }
+  const size_t slash = path.rfind('/');
+  model->directory = !options.directory.empty()   ? options.directory
+                     : slash == std::string::npos ? "."
+                                                  : path.substr(0, slash + 1);
+  return import_model(std::move(model), options);
+}
+
+ImportedModel import_bytes(std::span<const uint8_t> bytes, const ImportOptions& options) {
+  auto model = std::const_pointer_cast<Model>(parse_model(bytes));
+  model->directory = options.directory;
+  model->external = !options.directory.empty();
+  return import_model(std::move(model), options);
+}
+
+std::vector<std::string> input_names(std::span<const uint8_t> bytes) {
+  const auto model = parse_model(bytes);
+  std::set<std::string> with_default;
+  for (const auto& tensor : model->proto.graph().initializer()) with_default.insert(tensor.name());
+  std::vector<std::string> names;
+  for (const auto& value : model->proto.graph().input()) {
+    if (!with_default.count(value.name())) names.push_back(value.name());
+  }
+  return names;
+}
+
+std::vector<std::string> unsupported_nodes(const ImportedModel& model, const Settings& settings,
+                                           const DeviceProfile& device) {
+  std::vector<std::string> lines;
+  for (const Node& node : model.graph.nodes) {
+    const std::string reason = unsupported(NodeContext{model.graph, node, device, settings});
+    if (reason.empty()) continue;
+    const std::string line = node.source + " " + node.op + ": " + reason;
+    if (lines.empty() || lines.back() != line) lines.push_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> translated_operators() {
+  std::vector<std::string> names;
+  for (const auto& [name, translate] : translations()) names.push_back(name);
+  return names;
+}
+
+}  // namespace tv::onnx

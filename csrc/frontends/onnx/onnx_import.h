@@ -1,0 +1,83 @@
+#pragma once
+// From an ONNX file to a Graph: operators become ATen's, shapes are inferred on the way.
+//
+// Operands that set shapes (shape, axes, pads, …) are read on the host where they are constants or
+// arithmetic on sizes; they specialise the Graph. Everything in the file is checked before it is
+// used: a file that is not well formed is an Error(kUser) that names the node.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/settings.h"
+#include "runtime/device_profile.h"
+
+namespace tv::onnx {
+
+/// The sizes that a dimension of an input may have; min == max: a fixed one.
+struct DimRange {
+  int64_t min = 1, opt = 1, max = kUnbounded;
+};
+
+struct ImportOptions {
+  /// Sizes by name of the input, one range a dimension. Inputs that are not named keep the file's:
+  /// a dynamic dimension then has 1 or any larger size.
+  std::map<std::string, std::vector<DimRange>> inputs;
+  /// int64 and float64 are held as int32 and float32 (Settings::truncate_long_and_double); whoever
+  /// runs the engine converts inputs and outputs, whose types are in Binding.
+  bool truncate_long_and_double = false;
+  std::string directory;  ///< where external data lies; "": beside the file, none for bytes
+};
+
+/// Bytes that stay valid as long as `owner` lives.
+struct WeightBytes {
+  std::span<const uint8_t> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+/// A weight of the graph, in the order of Graph::weights; `load` reads it, converts it where the
+/// file stores it otherwise, and may be called again. Throws Error(kUser).
+struct Weight {
+  std::string name;
+  DType dtype = DType::kOther;
+  std::vector<int64_t> shape;
+  std::function<WeightBytes()> load;
+};
+
+/// An input or output of the model.
+struct Binding {
+  std::string name;
+  DType dtype = DType::kOther;  ///< in the file; the graph's differs where it is truncated
+  Shape shape;
+};
+
+struct ImportedModel {
+  Graph graph;
+  std::vector<Weight> weights;
+  std::vector<Binding> inputs, outputs;  ///< in the order of the graph's
+  int64_t opset = 0;                     ///< of ai.onnx
+  std::string producer;
+};
+
+/// Throws Error(kUser) for a file that is wrong, and Error(kUnsupported) that lists every node
+/// which has no translation.
+ImportedModel import_file(const std::string& path, const ImportOptions& options = {});
+ImportedModel import_bytes(std::span<const uint8_t> model, const ImportOptions& options = {});
+
+/// Names of the inputs that a run gives, in order: those without a default.
+std::vector<std::string> input_names(std::span<const uint8_t> model);
+
+/// The nodes of an imported graph that the device cannot run, one line each; empty: all of it can
+/// be compiled as one engine.
+std::vector<std::string> unsupported_nodes(const ImportedModel& model, const Settings& settings,
+                                           const DeviceProfile& device);
+
+/// Operators of ai.onnx that have a translation, in alphabetical order.
+std::vector<std::string> translated_operators();
+
+}  // namespace tv::onnx

@@ -1,0 +1,240 @@
+// Functions of one and two elements.
+
+#include <cmath>
+
+#include "csrc/frontends/onnx/host_ops.h"
+
+namespace tv::onnx {
+namespace {
+
+using Ints = std::vector<Expr>;
+using Floats = std::vector<double>;
+
+std::optional<Expr> quotient(Emitter& e, const Expr& a, const Expr& b) {
+  const auto ca = a.constant(), cb = b.constant();
+  if (ca && cb) {
+    if (*cb == 0 || *cb == -1) return std::nullopt;
+    return *ca / *cb;
+  }
+  if (bounds(e, a).first < 0 || bounds(e, b).first <= 0) return std::nullopt;
+  return floordiv(a, b);
+}
+
+// Two sizes whose order the ranges of their symbols decide; nullopt elsewhere.
+std::optional<bool> less(Emitter& e, const Expr& a, const Expr& b) {
+  const auto difference = checked_add(a, Expr(0) - b);
+  if (!difference) return std::nullopt;
+  const auto [low, high] = bounds(e, *difference);
+  if (high < 0) return true;
+  if (low >= 0) return false;
+  return std::nullopt;
+}
+
+std::optional<Expr> truth(std::optional<bool> value) {
+  if (!value) return std::nullopt;
+  return Expr(*value ? 1 : 0);
+}
+
+bool numbers(const Ints& v) {
+  for (const Expr& e : v) {
+    if (!e.is_constant() || *e.constant() == INT64_MIN) return false;
+  }
+  return true;
+}
+
+HostFunction host_binary(const std::string& type, Emitter& e) {
+  if (type == "Add") {
+    return {[](const Ints& v) { return checked_add(v[0], v[1]); },
+            [](const Floats& v) { return v[0] + v[1]; }};
+  }
+  if (type == "Sub") {
+    return {[](const Ints& v) -> std::optional<Expr> {
+              if (v[1].constant() == INT64_MIN) return std::nullopt;
+              return checked_add(v[0], Expr(0) - v[1]);
+            },
+            [](const Floats& v) { return v[0] - v[1]; }};
+  }
+  if (type == "Mul") {
+    return {[](const Ints& v) { return checked_mul(v[0], v[1]); },
+            [](const Floats& v) { return v[0] * v[1]; }};
+  }
+  if (type == "Div") {
+    return {[&e](const Ints& v) { return quotient(e, v[0], v[1]); },
+            [](const Floats& v) { return v[0] / v[1]; }};
+  }
+  if (type == "Max") {
+    return {[](const Ints& v) -> std::optional<Expr> { return max(v[0], v[1]); },
+            [](const Floats& v) { return std::isnan(v[0]) || v[0] > v[1] ? v[0] : v[1]; }};
+  }
+  if (type == "Min") {
+    return {[](const Ints& v) -> std::optional<Expr> { return min(v[0], v[1]); },
+            [](const Floats& v) { return std::isnan(v[0]) || v[0] < v[1] ? v[0] : v[1]; }};
+  }
+  if (type == "Equal") {
+    return {[&e](const Ints& v) -> std::optional<Expr> {
+              if (v[0] == v[1]) return Expr(1);
+              const auto [low, high] = bounds(e, v[0] - v[1]);
+              if (low > 0 || high < 0) return Expr(0);
+              return std::nullopt;
+            },
+            [](const Floats& v) { return v[0] == v[1] ? 1.0 : 0.0; }};
+  }
+  if (type == "Less") {
+    return {[&e](const Ints& v) { return truth(less(e, v[0], v[1])); },
+            [](const Floats& v) { return v[0] < v[1] ? 1.0 : 0.0; }};
+  }
+  if (type == "Greater") {
+    return {[&e](const Ints& v) { return truth(less(e, v[1], v[0])); },
+            [](const Floats& v) { return v[0] > v[1] ? 1.0 : 0.0; }};
+  }
+  if (type == "LessOrEqual" || type == "GreaterOrEqual") {
+    const bool swap = type == "LessOrEqual";
+    return {[&e, swap](const Ints& v) -> std::optional<Expr> {
+              const auto below = swap ? less(e, v[1], v[0]) : less(e, v[0], v[1]);
+              return below ? truth(!*below) : std::nullopt;
+            },
+            {}};
+  }
+  if (type == "And") {
+    return {[](const Ints& v) -> std::optional<Expr> {
+              if (!numbers(v)) return std::nullopt;
+              return Expr(*v[0].constant() && *v[1].constant() ? 1 : 0);
+            },
+            {}};
+  }
+  if (type == "Or") {
+    return {[](const Ints& v) -> std::optional<Expr> {
+              if (!numbers(v)) return std::nullopt;
+              return Expr(*v[0].constant() || *v[1].constant() ? 1 : 0);
+            },
+            {}};
+  }
+  return {};
+}
+
+// Before opset 7 shapes broadcast by attribute; from then on as here.
+std::optional<Tensor> folded(OpContext& c, const std::vector<Tensor>& operands, DType result) {
+  return fold(c.e, operands, result, host_binary(c.type(), c.e));
+}
+
+void arithmetic(OpContext& c) {
+  const Tensor &a = c.in(0), &b = c.in(1);
+  if (auto value = folded(c, {a, b}, a.dtype)) return c.out(0, *value);
+  const std::string& type = c.type();
+  if (type == "Div") {
+    return c.out(0, is_float(a.dtype) ? c.e.div(a, b) : c.e.divide(a, b, "trunc"));
+  }
+  c.out(0, type == "Add" ? c.e.add(a, b) : type == "Sub" ? c.e.sub(a, b) : c.e.mul(a, b));
+}
+
+void comparison(OpContext& c) {
+  const Tensor &a = c.in(0), &b = c.in(1);
+  if (auto value = folded(c, {a, b}, DType::kBool)) return c.out(0, *value);
+  static const std::map<std::string, std::string> names = {
+      {"Equal", "eq"},       {"Less", "lt"},           {"Greater", "gt"},
+      {"LessOrEqual", "le"}, {"GreaterOrEqual", "ge"}, {"And", "logical_and"},
+      {"Or", "logical_or"},  {"Xor", "logical_xor"}};
+  c.out(0, c.e.compare(names.at(c.type()), a, b));
+}
+
+void mod(OpContext& c) {
+  const Tensor &a = c.in(0), &b = c.in(1);
+  const bool c_sign = c.i("fmod", 0) != 0;
+  const HostFunction host{[&](const Ints& v) -> std::optional<Expr> {
+                            if (c_sign || v[1] == Expr(0) || bounds(c.e, v[1]).first <= 0)
+                              return std::nullopt;
+                            return mod(v[0], v[1]);
+                          },
+                          {}};
+  if (auto value = fold(c.e, {a, b}, a.dtype, host)) return c.out(0, *value);
+  c.out(0, c.e.binary(c_sign ? "fmod" : "remainder", a, b));
+}
+
+// Max, Min, Sum and Mean of any number of operands.
+void variadic(OpContext& c) {
+  const std::string& type = c.type();
+  Tensor result = c.in(0);
+  for (size_t i = 1; i < c.count(); ++i) {
+    const Tensor& next = c.in(i);
+    if (type == "Max" || type == "Min") {
+      if (auto value = folded(c, {result, next}, result.dtype)) {
+        result = *value;
+        continue;
+      }
+    }
+    result = c.e.binary(type == "Max"   ? "maximum"
+                        : type == "Min" ? "minimum"
+                                        : "add",
+                        result, next);
+  }
+  if (type == "Mean") result = c.e.with("div", result, static_cast<double>(c.count()));
+  c.out(0, result);
+}
+
+void power(OpContext& c) {
+  const Tensor& x = c.in(0);
+  Tensor exponent = c.in(1);
+  const auto host = c.e.host(exponent, 1);
+  if (host && host->baked && exponent.rank() <= x.rank()) {
+    const double value = is_float(host->dtype)
+                             ? host->floats.at(0)
+                             : static_cast<double>(host->ints.at(0).constant().value_or(0));
+    if (is_float(x.dtype) || (value >= 0 && value == std::floor(value))) {
+      return c.out(0, c.e.with("pow", x, value));
+    }
+  }
+  if (!is_float(x.dtype) && is_float(exponent.dtype)) {  // the base's type holds the result
+    return c.out(0, c.e.cast(c.e.binary("pow", c.e.cast(x, exponent.dtype), exponent), x.dtype));
+  }
+  c.out(0, c.e.binary("pow", x, c.e.cast(exponent, x.dtype)));
+}
+
+void bitwise(OpContext& c) {
+  static const std::map<std::string, std::string> names = {
+      {"BitwiseAnd", "bitwise_and"}, {"BitwiseOr", "bitwise_or"}, {"BitwiseXor", "bitwise_xor"}};
+  c.out(0, c.e.binary(names.at(c.type()), c.in(0), c.in(1)));
+}
+
+void bit_shift(OpContext& c) {
+  const bool left = c.s("direction", "") == "LEFT";
+  c.out(0, c.e.binary(left ? "bitwise_left_shift" : "bitwise_right_shift", c.in(0), c.in(1)));
+}
+
+void where(OpContext& c) {
+  const HostFunction host{[](const Ints& v) -> std::optional<Expr> {
+                            if (!v[0].is_constant()) return std::nullopt;
+                            return v[0] == Expr(0) ? v[2] : v[1];
+                          },
+                          {}};
+  const Tensor &condition = c.in(0), &a = c.in(1), &b = c.in(2);
+  if (auto value = fold(c.e, {condition, a, b}, a.dtype, host)) return c.out(0, *value);
+  if (a.dtype != b.dtype) throw Error(ErrorKind::kUser, "operands of different types");
+  c.out(0, c.e.where(condition, a, b));
+}
+
+const RegisterOnnx ops{{"Add", arithmetic},
+                       {"Sub", arithmetic},
+                       {"Mul", arithmetic},
+                       {"Div", arithmetic},
+                       {"Equal", comparison},
+                       {"Less", comparison},
+                       {"Greater", comparison},
+                       {"LessOrEqual", comparison},
+                       {"GreaterOrEqual", comparison},
+                       {"And", comparison},
+                       {"Or", comparison},
+                       {"Xor", comparison},
+                       {"Mod", mod},
+                       {"Max", variadic},
+                       {"Min", variadic},
+                       {"Sum", variadic},
+                       {"Mean", variadic},
+                       {"Pow", power},
+                       {"BitwiseAnd", bitwise},
+                       {"BitwiseOr", bitwise},
+                       {"BitwiseXor", bitwise},
+                       {"BitShift", bit_shift},
+                       {"Where", where}};
+
+}  // namespace
+}  // namespace tv::onnx

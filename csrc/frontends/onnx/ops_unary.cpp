@@ -1,0 +1,251 @@
+// Functions of one element: activations, elementary functions, casts.
+
+#include <cmath>
+
+#include "csrc/frontends/onnx/host_ops.h"
+
+namespace tv::onnx {
+namespace {
+
+const std::map<std::string, std::string>& aten_names() {
+  static const std::map<std::string, std::string> names = {{"Relu", "relu"},
+                                                           {"Sigmoid", "sigmoid"},
+                                                           {"Tanh", "tanh"},
+                                                           {"Exp", "exp"},
+                                                           {"Log", "log"},
+                                                           {"Sqrt", "sqrt"},
+                                                           {"Abs", "abs"},
+                                                           {"Neg", "neg"},
+                                                           {"Floor", "floor"},
+                                                           {"Ceil", "ceil"},
+                                                           {"Round", "round"},
+                                                           {"Sign", "sign"},
+                                                           {"Sin", "sin"},
+                                                           {"Cos", "cos"},
+                                                           {"Tan", "tan"},
+                                                           {"Asin", "asin"},
+                                                           {"Acos", "acos"},
+                                                           {"Atan", "atan"},
+                                                           {"Sinh", "sinh"},
+                                                           {"Cosh", "cosh"},
+                                                           {"Asinh", "asinh"},
+                                                           {"Acosh", "acosh"},
+                                                           {"Atanh", "atanh"},
+                                                           {"Erf", "erf"},
+                                                           {"Reciprocal", "reciprocal"},
+                                                           {"Mish", "mish"},
+                                                           {"HardSwish", "hardswish"},
+                                                           {"BitwiseNot", "bitwise_not"}};
+  return names;
+}
+
+HostFunction host_unary(const std::string& type) {
+  using Floats = std::vector<double>;
+  if (type == "Neg") {
+    return {[](const std::vector<Expr>& v) -> std::optional<Expr> {
+              if (v[0].constant() == INT64_MIN) return std::nullopt;
+              return Expr(0) - v[0];
+            },
+            [](const Floats& v) { return -v[0]; }};
+  }
+  if (type == "Floor") return {{}, [](const Floats& v) { return std::floor(v[0]); }};
+  if (type == "Ceil") return {{}, [](const Floats& v) { return std::ceil(v[0]); }};
+  if (type == "Sqrt") return {{}, [](const Floats& v) { return std::sqrt(v[0]); }};
+  if (type == "Reciprocal") return {{}, [](const Floats& v) { return 1 / v[0]; }};
+  return {};
+}
+
+void unary(OpContext& c) {
+  const Tensor& x = c.in(0);
+  if (auto value = fold(c.e, {x}, x.dtype, host_unary(c.type()))) return c.out(0, *value);
+  const bool rounds = c.type() == "Floor" || c.type() == "Ceil" || c.type() == "Round";
+  if (rounds && !is_float(x.dtype)) return c.out(0, x);
+  c.out(0, c.e.unary(aten_names().at(c.type()), x));
+}
+
+void logical_not(OpContext& c) {
+  const HostFunction host{[](const std::vector<Expr>& v) -> std::optional<Expr> {
+                            if (!v[0].is_constant()) return std::nullopt;
+                            return Expr(v[0] == Expr(0) ? 1 : 0);
+                          },
+                          {}};
+  if (auto value = fold(c.e, {c.in(0)}, DType::kBool, host)) return c.out(0, *value);
+  c.out(0, c.e.test("logical_not", c.in(0)));
+}
+
+void is_nan(OpContext& c) { c.out(0, c.e.test("isnan", c.in(0))); }
+
+void is_inf(OpContext& c) {
+  const Tensor& x = c.in(0);
+  const bool below = c.i("detect_negative", 1) != 0, above = c.i("detect_positive", 1) != 0;
+  if (below && above) return c.out(0, c.e.test("isinf", x));
+  if (!below && !above) return c.out(0, c.e.full(x.shape, DType::kBool, 0));
+  c.out(0, c.e.with("eq", x, above ? HUGE_VAL : -HUGE_VAL));
+}
+
+Tensor cast_to(OpContext& c, const Tensor& x, DType to) {
+  const bool from_float = is_float(x.dtype), to_bool = to == DType::kBool;
+  const HostFunction host{
+      [&](const std::vector<Expr>& v) -> std::optional<Expr> {
+        const auto value = v[0].constant();
+        if (to_bool) return value ? std::optional<Expr>(*value != 0 ? 1 : 0) : std::nullopt;
+        if (to == DType::kI64 || x.dtype == DType::kBool) return v[0];
+        if (!value) return to == DType::kI32 ? std::optional<Expr>(v[0]) : std::nullopt;
+        if (to == DType::kI32 && *value == static_cast<int32_t>(*value)) return v[0];
+        return std::nullopt;
+      },
+      [&](const std::vector<double>& v) {
+        if (to_bool) return v[0] != 0 ? 1.0 : 0.0;
+        return is_float(to) || (from_float && std::isnan(v[0])) ? v[0] : std::trunc(v[0]);
+      }};
+  if (auto value = fold(c.e, {x}, to, host)) return *value;
+  return c.e.cast(x, to);
+}
+
+void cast(OpContext& c) {
+  if (!c.has_attr("to")) throw Error(ErrorKind::kUser, "attribute to is missing");
+  c.out(0, cast_to(c, c.in(0), c.dtype("to", DType::kF32)));
+}
+
+void cast_like(OpContext& c) { c.out(0, cast_to(c, c.in(0), c.in(1).dtype)); }
+
+void identity(OpContext& c) { c.out(0, c.in(0)); }
+
+void dropout(OpContext& c) {
+  const Tensor& x = c.in(0);
+  if (c.has(2)) {
+    const auto training = c.e.host(c.in(2));
+    if (!training) refuse("training_mode is computed from data");
+    const auto ratio = c.has(1) ? c.e.host(c.in(1)) : nullptr;
+    const bool none = ratio && !ratio->floats.empty() && ratio->floats[0] == 0;
+    if (!(training->ints.at(0) == Expr(0)) && !none) refuse("dropout in training is random");
+  }
+  c.out(0, x);
+  if (c.wants(1)) c.out(1, c.e.full(x.shape, c.opset() >= 10 ? DType::kBool : x.dtype, 1));
+}
+
+// --- activations with parameters ---
+
+Tensor scalar_op(OpContext& c, const std::string& op, std::vector<Arg> args) {
+  args.insert(args.begin(), c.e.arg("self", c.in(0)));
+  return c.e.node(op, std::move(args), c.in(0).dtype, c.in(0).shape);
+}
+
+void leaky_relu(OpContext& c) {
+  c.out(0, scalar_op(c, "aten::leaky_relu", {attr_arg("negative_slope", c.f("alpha", 0.01f))}));
+}
+
+Tensor elu_of(OpContext& c, double alpha, double scale, double input_scale) {
+  return scalar_op(
+      c, "aten::elu",
+      {attr_arg("alpha", alpha), attr_arg("scale", scale), attr_arg("input_scale", input_scale)});
+}
+
+void elu(OpContext& c) { c.out(0, elu_of(c, c.f("alpha", 1.0), 1, 1)); }
+void selu(OpContext& c) {
+  c.out(0, elu_of(c, c.f("alpha", 1.67326319217681884765625),
+                  c.f("gamma", 1.05070102214813232421875), 1));
+}
+// max(0, x) + min(0, alpha (exp(x / alpha) - 1))
+void celu(OpContext& c) {
+  const double alpha = c.f("alpha", 1.0);
+  c.out(0, elu_of(c, alpha, 1, 1 / alpha));
+}
+
+void hard_sigmoid(OpContext& c) {
+  const Tensor& x = c.in(0);
+  const Tensor line = c.e.with("add", c.e.with("mul", x, c.f("alpha", 0.2f)), c.f("beta", 0.5));
+  c.out(0, c.e.clamp(line, 0, 1));
+}
+
+void softplus(OpContext& c) {
+  // log(1 + exp(x)), exact on both sides; torch's own becomes x above a threshold.
+  const Tensor& x = c.in(0);
+  const Tensor tail = c.e.unary("log1p", c.e.unary("exp", c.e.unary("neg", c.e.unary("abs", x))));
+  c.out(0, c.e.add(c.e.unary("relu", x), tail));
+}
+
+void softsign(OpContext& c) {
+  const Tensor& x = c.in(0);
+  c.out(0, c.e.div(x, c.e.with("add", c.e.unary("abs", x), 1)));
+}
+
+void thresholded_relu(OpContext& c) {
+  const Tensor& x = c.in(0);
+  c.out(0, c.e.where(c.e.with("gt", x, c.f("alpha", 1.0)), x, c.e.number(x.dtype, 0)));
+}
+
+void shrink(OpContext& c) {
+  const Tensor& x = c.in(0);
+  const double lambd = c.f("lambd", 0.5), bias = c.f("bias", 0);
+  const Tensor above =
+      c.e.where(c.e.with("gt", x, lambd), c.e.with("sub", x, bias), c.e.number(x.dtype, 0));
+  c.out(0, c.e.where(c.e.with("lt", x, -lambd), c.e.with("add", x, bias), above));
+}
+
+void gelu(OpContext& c) {
+  c.out(0, scalar_op(c, "aten::gelu", {attr_arg("approximate", c.s("approximate", "none"))}));
+}
+
+void swish(OpContext& c) {
+  const Tensor& x = c.in(0);
+  const double alpha = c.f("alpha", 1.0);
+  if (alpha == 1) return c.out(0, c.e.unary("silu", x));
+  c.out(0, c.e.mul(x, c.e.unary("sigmoid", c.e.with("mul", x, alpha))));
+}
+
+void prelu(OpContext& c) {
+  const Tensor &x = c.in(0), &slope = c.in(1);
+  c.out(0, c.e.where(c.e.with("lt", x, 0), c.e.mul(x, slope), x));
+}
+
+void clip(OpContext& c) {
+  Tensor x = c.in(0);
+  std::vector<Arg> bounds = {attr_arg("min", {}), attr_arg("max", {})};
+  if (c.opset() < 11) {
+    if (c.has_attr("min")) bounds[0].attr = c.f("min", 0);
+    if (c.has_attr("max")) bounds[1].attr = c.f("max", 0);
+  }
+  for (size_t i : {1, 2}) {
+    if (!c.has(i) || c.opset() < 11) continue;
+    const auto host = c.e.host(c.in(i), 1);
+    if (host && host->baked && is_float(x.dtype) && host->floats.size() == 1) {
+      bounds[i - 1].attr = host->floats[0];
+    } else {
+      x = c.e.binary(i == 1 ? "maximum" : "minimum", x, c.in(i));
+    }
+  }
+  const auto none = [](const Arg& a) { return std::holds_alternative<std::monostate>(a.attr); };
+  if (none(bounds[0]) && none(bounds[1])) return c.out(0, x);
+  c.out(0, c.e.node("aten::clamp", {c.e.arg("self", x), bounds[0], bounds[1]}, x.dtype, x.shape));
+}
+
+const RegisterOnnx ops{{"Not", logical_not},
+                       {"IsNaN", is_nan},
+                       {"IsInf", is_inf},
+                       {"Cast", cast},
+                       {"CastLike", cast_like},
+                       {"Identity", identity},
+                       {"Dropout", dropout},
+                       {"LeakyRelu", leaky_relu},
+                       {"Elu", elu},
+                       {"Selu", selu},
+                       {"Celu", celu},
+                       {"HardSigmoid", hard_sigmoid},
+                       {"Softplus", softplus},
+                       {"Softsign", softsign},
+                       {"ThresholdedRelu", thresholded_relu},
+                       {"Shrink", shrink},
+                       {"Gelu", gelu},
+                       {"Swish", swish},
+                       {"PRelu", prelu},
+                       {"Clip", clip}};
+
+struct RegisterUnary {
+  RegisterUnary() {
+    for (const auto& [name, aten] : aten_names()) translations().emplace(name, unary);
+  }
+} const registered;
+
+}  // namespace
+}  // namespace tv::onnx

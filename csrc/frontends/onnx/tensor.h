@@ -1,0 +1,70 @@
+#pragma once
+// What a name stands for while an ONNX graph is imported.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "csrc/frontends/onnx/onnx_import.h"
+#include "csrc/graph/graph.h"
+
+namespace tv::onnx {
+
+/// Elements that are known while importing: integers (and bools) as expressions over the symbols,
+/// floats as numbers that their type holds.
+struct Host {
+  DType dtype = DType::kI64;
+  std::vector<int64_t> dims;
+  std::vector<Expr> ints;
+  std::vector<double> floats;
+  /// From a Constant node or folded: written into the graph, not a weight, where it is uniform.
+  bool baked = true;
+
+  size_t count() const { return is_float(dtype) ? floats.size() : ints.size(); }
+};
+
+/// A tensor of the file, checked: its bytes are there and fit its dims.
+struct Stored {
+  std::string name;
+  DType dtype = DType::kOther;  ///< as weights are held
+  int32_t type = 0;             ///< TensorProto.DataType in the file
+  std::vector<int64_t> dims;
+  int64_t count = 0;
+  std::function<WeightBytes()> load_raw;  ///< as in the file: little-endian, packed
+};
+
+struct Tensor {
+  DType dtype = DType::kOther;
+  Shape shape;
+  ValueId id = kNoValue;                 ///< in the graph; made when it is first needed
+  std::shared_ptr<const Host> host;      ///< where its elements are known
+  std::shared_ptr<const Stored> stored;  ///< where it is a tensor of the file
+  bool present = false;                  ///< false: an optional input that is left out
+  bool refused = false;                  ///< made by a node that has no translation
+
+  int64_t rank() const { return static_cast<int64_t>(shape.size()); }
+};
+
+inline constexpr int64_t kMaxHostElements = 1 << 16;
+
+/// Product of sizes; throws Error(kUser) below 0 or past 2^40.
+int64_t checked_count(const std::vector<int64_t>& dims, const std::string& what);
+/// The elements of a stored tensor; null where it has more than `limit`.
+std::shared_ptr<const Host> read_host(const Stored& stored, int64_t limit = kMaxHostElements);
+/// The bytes of a stored tensor as weights of `stored.dtype` are held.
+WeightBytes read_weight(const Stored& stored);
+/// The bytes of elements that do not depend on symbols.
+std::vector<uint8_t> host_bytes(const Host& host);
+/// Rounds to what the type holds.
+double round_to(DType dtype, double value);
+
+/// ONNX's types that engines hold; kOther for the others. The sub-byte integers are held in 8 bits,
+/// which `as_weight` allows.
+DType dtype_of(int32_t onnx_type, bool as_weight = false);
+std::string type_name(int32_t onnx_type);
+DType truncated(DType dtype);
+/// Bytes of `count` elements as the file packs them.
+int64_t stored_bytes(int32_t onnx_type, int64_t count);
+
+}  // namespace tv::onnx

@@ -1,0 +1,23 @@
+#pragma once
+// Sizes of what slides a window: convolutions and pools.
+
+#include "csrc/frontends/onnx/context.h"
+
+namespace tv::onnx {
+
+struct Window {
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<Expr> before, after;  ///< padding of each dimension
+  bool ceil_mode = false;
+  bool symmetric() const;
+};
+
+/// From the attributes; `kernel` where kernel_shape is left out. auto_pad of symbolic sizes gives
+/// symbolic padding.
+Window read_window(const OpContext& c, const Shape& spatial, std::vector<int64_t> kernel);
+/// Sizes of the result over the (unpadded) spatial sizes.
+Shape window_sizes(const Window& w, const Shape& spatial);
+/// (last dimension first, before and after), as Emitter::pad takes them.
+std::vector<Expr> torch_pads(const Window& w);
+
+}  // namespace tv::onnx

@@ -1,0 +1,103 @@
+// The ONNX importer.
+
+#include "csrc/frontends/onnx/onnx_import.h"
+#include "python/bindings/py_module.h"
+#include "runtime/error.h"
+
+namespace tv::bindings {
+namespace {
+
+using onnx::ImportedModel;
+
+// {input: [(min, opt, max or None), …]}
+onnx::ImportOptions to_options(const py::dict& inputs, bool truncate, std::string directory) {
+  onnx::ImportOptions options{
+      .inputs = {}, .truncate_long_and_double = truncate, .directory = std::move(directory)};
+  for (const auto& [name, dims] : inputs) {
+    auto& ranges = options.inputs[name.cast<std::string>()];
+    for (py::handle dim : dims) {
+      const auto triple = dim.cast<py::tuple>();
+      ranges.push_back({triple[0].cast<int64_t>(), triple[1].cast<int64_t>(),
+                        triple[2].is_none() ? kUnbounded : triple[2].cast<int64_t>()});
+    }
+  }
+  return options;
+}
+
+py::list bindings_of(const std::vector<onnx::Binding>& bindings) {
+  py::list out;
+  for (const onnx::Binding& binding : bindings) {
+    out.append(
+        py::make_tuple(binding.name, std::string(name(binding.dtype)), from_shape(binding.shape)));
+  }
+  return out;
+}
+
+}  // namespace
+
+void bind_onnx(py::module_& m) {
+  py::class_<ImportedModel>(m, "OnnxModel", "An ONNX file as a Graph and its weights.")
+      .def_property_readonly(
+          "graph", [](ImportedModel& model) -> Graph& { return model.graph; },
+          py::return_value_policy::reference_internal)
+      .def_readonly("opset", &ImportedModel::opset)
+      .def_readonly("producer", &ImportedModel::producer)
+      .def_property_readonly("inputs",
+                             [](const ImportedModel& model) { return bindings_of(model.inputs); })
+      .def_property_readonly("outputs",
+                             [](const ImportedModel& model) { return bindings_of(model.outputs); })
+      .def_property_readonly("symbols",
+                             [](const ImportedModel& model) {
+                               std::vector<std::string> names;
+                               for (const Symbol& s : model.graph.symbols) names.push_back(s.name);
+                               return names;
+                             })
+      .def_property_readonly("weights",
+                             [](const ImportedModel& model) {
+                               py::list out;
+                               for (const onnx::Weight& weight : model.weights) {
+                                 out.append(py::make_tuple(
+                                     weight.name, std::string(name(weight.dtype)), weight.shape));
+                               }
+                               return out;
+                             })
+      .def(
+          "weight_bytes",
+          [](const ImportedModel& model, size_t index) {
+            const onnx::WeightBytes data = model.weights.at(index).load();
+            return py::bytearray(reinterpret_cast<const char*>(data.bytes.data()),
+                                 data.bytes.size());
+          },
+          "The bytes of weight `index`, as the graph holds it.")
+      .def(
+          "unsupported",
+          [](const ImportedModel& model, const std::string& settings, const DeviceProfile& device) {
+            return unsupported_nodes(model, Settings::from_json(settings), device);
+          },
+          "A line for each node that the device cannot run.");
+  m.def(
+      "import_onnx",
+      [](const std::string& path, const py::dict& inputs, bool truncate, std::string directory) {
+        const auto options = to_options(inputs, truncate, std::move(directory));
+        py::gil_scoped_release no_gil;
+        return onnx::import_file(path, options);
+      },
+      py::arg("path"), py::arg("inputs"), py::arg("truncate"), py::arg("directory") = "");
+  m.def(
+      "import_onnx_bytes",
+      [](const py::bytes& model, const py::dict& inputs, bool truncate, std::string directory) {
+        const auto options = to_options(inputs, truncate, std::move(directory));
+        const std::string_view text = model;
+        py::gil_scoped_release no_gil;
+        return onnx::import_bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
+                                  options);
+      },
+      py::arg("model"), py::arg("inputs"), py::arg("truncate"), py::arg("directory") = "");
+  m.def("onnx_inputs", [](const py::bytes& model) {
+    const std::string_view text = model;
+    return onnx::input_names({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  });
+  m.def("onnx_operators", &onnx::translated_operators);
+}
+
+}  // namespace tv::bindings

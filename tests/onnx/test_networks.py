@@ -1,0 +1,64 @@
+"""Networks that torch.onnx exports, against eager and ONNX Runtime."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+
+import torch_vulkan as tv
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from networks import NETWORKS  # noqa: E402
+
+# Float32 through tens of layers, summed in other orders: as docs/models.md compares with eager.
+TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
+NAMES = ["ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2"]
+
+
+def export(name, batch, dynamic, path):
+    """Writes the reduced network; returns its inputs and eager's results."""
+    network = NETWORKS[name]
+    model, inputs = network.make(True), network.inputs(batch, True, 0)
+    shapes = {key: {0: torch.export.Dim("batch", min=1, max=8)} for key in inputs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, (), path, kwargs=inputs, dynamo=True, verbose=False,
+                          dynamic_shapes={"inputs": shapes} if dynamic else None)
+    return model, inputs
+
+
+def check(session, path, model, inputs):
+    with torch.no_grad():
+        eager = model(**inputs)
+    eager = eager[0] if isinstance(eager, tuple) else eager
+    feed = {arg.name: value.numpy() for arg, value in zip(session.get_inputs(), inputs.values(),
+                                                          strict=True)}
+    (got,) = session.run(None, feed)[:1]
+    (want,) = onnxruntime.InferenceSession(
+        path, providers=["CPUExecutionProvider"]).run(None, feed)[:1]
+    numpy.testing.assert_allclose(got, eager.numpy(), **TOLERANCE)
+    numpy.testing.assert_allclose(got, want, **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_static(name, tmp_path):
+    path = str(tmp_path / "net.onnx")
+    model, inputs = export(name, 2, False, path)
+    check(tv.onnx.compile(path), path, model, inputs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dynamic_batch(name, tmp_path):
+    path = str(tmp_path / "net.onnx")
+    model, inputs = export(name, 2, True, path)
+    ranges = {key: tv.Input(min_shape=(1, *value.shape[1:]), opt_shape=value.shape,
+                            max_shape=(8, *value.shape[1:])) for key, value in inputs.items()}
+    session = tv.onnx.compile(path, inputs=ranges)
+    for batch in (1, 5):
+        check(session, path, model, NETWORKS[name].inputs(batch, True, batch))
