@@ -21,15 +21,27 @@ TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
 NAMES = ["ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2"]
 
 
+class Positional(torch.nn.Module):
+    """A network of keyword arguments with one tensor in the place of them."""
+
+    def __init__(self, model, key):
+        super().__init__()
+        self.model, self.key = model, key
+
+    def forward(self, x):
+        return self.model(**{self.key: x})
+
+
 def export(name, batch, dynamic, path):
-    """Writes the reduced network; returns its inputs and eager's results."""
+    """Writes the reduced network; returns it and its inputs."""
     network = NETWORKS[name]
     model, inputs = network.make(True), network.inputs(batch, True, 0)
-    shapes = {key: {0: torch.export.Dim("batch", min=1, max=8)} for key in inputs}
+    ((key, value),) = inputs.items()
+    shapes = ({0: torch.export.Dim("batch", min=1, max=8)},) if dynamic else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(model, (), path, kwargs=inputs, dynamo=True, verbose=False,
-                          dynamic_shapes={"inputs": shapes} if dynamic else None)
+        torch.onnx.export(Positional(model, key), (value,), path, dynamo=True, verbose=False,
+                          dynamic_shapes=shapes, input_names=[key])
     return model, inputs
 
 
