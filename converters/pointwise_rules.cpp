@@ -199,6 +199,7 @@ Converter pointwise_converter(PointwiseRule rule) {
   Converter converter;
   converter.op = shared->op;
   converter.notes = shared->notes;
+  tell_pointwise_function(shared->op, shared->function);
   converter.unsupported = [shared](const NodeContext& c) { return refusal(*shared, c); };
   converter.expand = [shared](const NodeContext& c, Rewriter& r) { materialise_symbols(*shared, c, r); };
   converter.pointwise = [shared](const NodeContext& c) { return make_op(*shared, c); };

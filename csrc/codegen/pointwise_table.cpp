@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <map>
+#include <string>
+#include <utility>
 
 namespace tv {
 
 namespace {
 
-// name, arity, float, int, int64, bool, bool operands, gives bool, error in ULP.
-// math.glsl holds the tv_ functions; test_stated_errors (test_pointwise.py) measures their errors.
+// name, arity, float, int, int64, bool, bool operands, gives bool, error.
+// math.glsl holds the tv_ functions; tests/accuracy measures their errors.
 constexpr PointwiseRow kRows[] = {
     // Copies and casts. `cast` alone rounds to a 16-bit result.
     {"copy", 1, "$0", "$0", "$0", "$0"},
@@ -21,9 +24,9 @@ constexpr PointwiseRow kRows[] = {
     {"sub", 2, "$0 - $1", "$0 - $1", "$0 - $1", nullptr, 0, false, "0.5"},
     {"rsub", 2, "$1 - $0", "$1 - $0", "$1 - $0", nullptr, 0, false, "0.5"},
     {"mul", 2, "$0 * $1", "$0 * $1", "$0 * $1", "$0 && $1", 0, false, "0.5"},
-    {"add_scaled", 3, "$0 + $2 * $1", "$0 + $2 * $1", "$0 + $2 * $1", "$0 || ($2 && $1)", 0, false, "1"},
-    {"sub_scaled", 3, "$0 - $2 * $1", "$0 - $2 * $1", "$0 - $2 * $1", nullptr, 0, false, "1"},
-    {"rsub_scaled", 3, "$1 - $2 * $0", "$1 - $2 * $0", "$1 - $2 * $0", nullptr, 0, false, "1"},
+    {"add_scaled", 3, "$0 + $2 * $1", "$0 + $2 * $1", "$0 + $2 * $1", "$0 || ($2 && $1)", 0, false, "1 of the terms"},
+    {"sub_scaled", 3, "$0 - $2 * $1", "$0 - $2 * $1", "$0 - $2 * $1", nullptr, 0, false, "1 of the terms"},
+    {"rsub_scaled", 3, "$1 - $2 * $0", "$1 - $2 * $0", "$1 - $2 * $0", nullptr, 0, false, "1 of the terms"},
     {"div", 2, "tv_div($0, $1)", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"rdiv", 2, "tv_div($1, $0)", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"div_floor", 2, "tv_div_floor($0, $1)", "tv_div_floor($0, $1)", "tv_div_floor($0, $1)"},
@@ -38,10 +41,10 @@ constexpr PointwiseRow kRows[] = {
     {"square", 1, "$0 * $0", "$0 * $0", "$0 * $0", "$0", 0, false, "0.5"},
     {"maximum", 2, "tv_max($0, $1)", "max($0, $1)", "max($0, $1)", "$0 || $1"},
     {"minimum", 2, "tv_min($0, $1)", "min($0, $1)", "min($0, $1)", "$0 && $1"},
-    {"lerp", 3, "tv_lerp($0, $1, $2)", nullptr, nullptr, nullptr, 0, false, "2"},
+    {"lerp", 3, "tv_lerp($0, $1, $2)", nullptr, nullptr, nullptr, 0, false, "2 of the ends"},
     // self + value * t1 * t2 and self + value * t1 / t2; fourth operand: value.
-    {"addcmul", 4, "$0 + $3 * $1 * $2", "$0 + $3 * $1 * $2", "$0 + $3 * $1 * $2", nullptr, 0, false, "2"},
-    {"addcdiv", 4, "$0 + $3 * tv_div($1, $2)", nullptr, nullptr, nullptr, 0, false, "2"},
+    {"addcmul", 4, "$0 + $3 * $1 * $2", "$0 + $3 * $1 * $2", "$0 + $3 * $1 * $2", nullptr, 0, false, "2 of the terms"},
+    {"addcdiv", 4, "$0 + $3 * tv_div($1, $2)", nullptr, nullptr, nullptr, 0, false, "2 of the terms"},
 
     // Comparisons, in the compute dtype.
     {"eq", 2, "$0 == $1", "$0 == $1", "$0 == $1", "$0 == $1", 0, true},
@@ -119,63 +122,63 @@ constexpr PointwiseRow kRows[] = {
     {"erfinv", 1, "tv_erfinv($0)", nullptr, nullptr, nullptr, 0, false, "4"},
     {"pow", 2, "tv_pow($0, $1)", "tv_pow($0, $1)", "tv_pow($0, $1)", nullptr, 0, false, "2"},
     {"rpow", 2, "tv_pow($1, $0)", "tv_pow($1, $0)", "tv_pow($1, $0)", nullptr, 0, false, "2"},
-    {"cube", 1, "$0 * $0 * $0", "$0 * $0 * $0", "$0 * $0 * $0", nullptr, 0, false, "1"},
+    {"cube", 1, "$0 * $0 * $0", "$0 * $0 * $0", "$0 * $0 * $0", nullptr, 0, false, "2"},
     {"inverse_square", 1, "tv_div(1.0, $0 * $0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"hypot", 2, "tv_hypot($0, $1)", nullptr, nullptr, nullptr, 0, false, "4"},
-    {"logaddexp", 2, "tv_logaddexp($0, $1)", nullptr, nullptr, nullptr, 0, false, "4"},
+    {"logaddexp", 2, "tv_logaddexp($0, $1)", nullptr, nullptr, nullptr, 0, false, "4 of 1"},
     {"xlogy", 2, "tv_xlogy($0, $1)", nullptr, nullptr, nullptr, 0, false, "2"},
     {"rxlogy", 2, "tv_xlogy($1, $0)", nullptr, nullptr, nullptr, 0, false, "2"},
-    {"logit", 1, "tv_log(tv_div($0, 1.0 - $0))", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"logit", 1, "tv_log(tv_div($0, 1.0 - $0))", nullptr, nullptr, nullptr, 0, false, "3 of 1"},
     {"logit_eps", 2, "tv_log(tv_div(clamp($0, $1, 1.0 - $1), 1.0 - clamp($0, $1, 1.0 - $1)))", nullptr,
-     nullptr, nullptr, 0, false, "see eager"},
+     nullptr, nullptr, 0, false, "3 of 1"},
 
     // Special functions; polynomials take their degree second, with an r in front of the name first.
-    {"lgamma", 1, "tv_lgamma($0)", nullptr, nullptr, nullptr, 0, false, "4"},
-    {"digamma", 1, "tv_digamma($0)", nullptr, nullptr, nullptr, 0, false, "4"},
+    {"lgamma", 1, "tv_lgamma($0)", nullptr, nullptr, nullptr, 0, false, "4 of 1"},
+    {"digamma", 1, "tv_digamma($0)", nullptr, nullptr, nullptr, 0, false, "12 of 1"},
     {"trigamma", 1, "tv_trigamma($0)", nullptr, nullptr, nullptr, 0, false, "8"},
     {"polygamma", 3, "$2 * tv_zeta($1, $0)", nullptr, nullptr, nullptr, 0, false, "8"},
     {"zeta", 2, "tv_zeta($0, $1)", nullptr, nullptr, nullptr, 0, false, "8"},
     {"rzeta", 2, "tv_zeta($1, $0)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"erfcx", 1, "tv_erfcx($0)", nullptr, nullptr, nullptr, 0, false, "4"},
-    {"ndtri", 1, "tv_ndtri($0)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"i0", 1, "tv_i0($0)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"i0e", 1, "tv_i0e($0)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"i1", 1, "tv_i1($0)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"i1e", 1, "tv_i1e($0)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"k0", 1, "tv_modified_k0($0, false)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"k1", 1, "tv_modified_k1($0, false)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"k0e", 1, "tv_modified_k0($0, true)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"k1e", 1, "tv_modified_k1($0, true)", nullptr, nullptr, nullptr, 0, false, "8"},
-    {"bessel_j0", 1, "tv_j0($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
-    {"bessel_j1", 1, "tv_j1($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
-    {"bessel_y0", 1, "tv_y0($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
-    {"bessel_y1", 1, "tv_y1($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
+    {"erfcx", 1, "tv_erfcx($0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"ndtri", 1, "tv_ndtri($0)", nullptr, nullptr, nullptr, 0, false, "8 of 1"},
+    {"i0", 1, "tv_i0($0)", nullptr, nullptr, nullptr, 0, false, "10"},
+    {"i0e", 1, "tv_i0e($0)", nullptr, nullptr, nullptr, 0, false, "10"},
+    {"i1", 1, "tv_i1($0)", nullptr, nullptr, nullptr, 0, false, "10"},
+    {"i1e", 1, "tv_i1e($0)", nullptr, nullptr, nullptr, 0, false, "10"},
+    {"k0", 1, "tv_modified_k0($0, false)", nullptr, nullptr, nullptr, 0, false, "20"},
+    {"k1", 1, "tv_modified_k1($0, false)", nullptr, nullptr, nullptr, 0, false, "12"},
+    {"k0e", 1, "tv_modified_k0($0, true)", nullptr, nullptr, nullptr, 0, false, "20"},
+    {"k1e", 1, "tv_modified_k1($0, true)", nullptr, nullptr, nullptr, 0, false, "12"},
+    {"bessel_j0", 1, "tv_j0($0)", nullptr, nullptr, nullptr, 0, false, "24 of the amplitude"},
+    {"bessel_j1", 1, "tv_j1($0)", nullptr, nullptr, nullptr, 0, false, "32 of the amplitude"},
+    {"bessel_y0", 1, "tv_y0($0)", nullptr, nullptr, nullptr, 0, false, "24 of the amplitude"},
+    {"bessel_y1", 1, "tv_y1($0)", nullptr, nullptr, nullptr, 0, false, "48 of the amplitude"},
     {"spherical_bessel_j0", 1, "tv_spherical_j0($0)", nullptr, nullptr, nullptr, 0, false, "4"},
-    {"airy_ai", 1, "tv_airy_ai($0)", nullptr, nullptr, nullptr, 0, false, "8 of the amplitude"},
-    {"chebyshev_polynomial_t", 2, "tv_chebyshev_t($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"shifted_chebyshev_polynomial_t", 2, "tv_chebyshev_t($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rchebyshev_polynomial_t", 2, "tv_chebyshev_t($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rshifted_chebyshev_polynomial_t", 2, "tv_chebyshev_t($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"chebyshev_polynomial_u", 2, "tv_chebyshev_u($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"shifted_chebyshev_polynomial_u", 2, "tv_chebyshev_u($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rchebyshev_polynomial_u", 2, "tv_chebyshev_u($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rshifted_chebyshev_polynomial_u", 2, "tv_chebyshev_u($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"chebyshev_polynomial_v", 2, "tv_chebyshev_v($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"shifted_chebyshev_polynomial_v", 2, "tv_chebyshev_v($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rchebyshev_polynomial_v", 2, "tv_chebyshev_v($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rshifted_chebyshev_polynomial_v", 2, "tv_chebyshev_v($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"chebyshev_polynomial_w", 2, "tv_chebyshev_w($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"shifted_chebyshev_polynomial_w", 2, "tv_chebyshev_w($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rchebyshev_polynomial_w", 2, "tv_chebyshev_w($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rshifted_chebyshev_polynomial_w", 2, "tv_chebyshev_w($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"hermite_polynomial_h", 2, "tv_hermite($0, $1, 2.0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"hermite_polynomial_he", 2, "tv_hermite($0, $1, 1.0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"laguerre_polynomial_l", 2, "tv_laguerre($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"legendre_polynomial_p", 2, "tv_legendre($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rhermite_polynomial_h", 2, "tv_hermite($1, $0, 2.0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rhermite_polynomial_he", 2, "tv_hermite($1, $0, 1.0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rlaguerre_polynomial_l", 2, "tv_laguerre($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
-    {"rlegendre_polynomial_p", 2, "tv_legendre($1, $0)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"airy_ai", 1, "tv_airy_ai($0)", nullptr, nullptr, nullptr, 0, false, "32 of the amplitude, times |x|^1.5"},
+    {"chebyshev_polynomial_t", 2, "tv_chebyshev_t($0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"shifted_chebyshev_polynomial_t", 2, "tv_chebyshev_t($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rchebyshev_polynomial_t", 2, "tv_chebyshev_t($1, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rshifted_chebyshev_polynomial_t", 2, "tv_chebyshev_t($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"chebyshev_polynomial_u", 2, "tv_chebyshev_u($0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"shifted_chebyshev_polynomial_u", 2, "tv_chebyshev_u($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rchebyshev_polynomial_u", 2, "tv_chebyshev_u($1, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rshifted_chebyshev_polynomial_u", 2, "tv_chebyshev_u($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"chebyshev_polynomial_v", 2, "tv_chebyshev_v($0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"shifted_chebyshev_polynomial_v", 2, "tv_chebyshev_v($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rchebyshev_polynomial_v", 2, "tv_chebyshev_v($1, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rshifted_chebyshev_polynomial_v", 2, "tv_chebyshev_v($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"chebyshev_polynomial_w", 2, "tv_chebyshev_w($0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"shifted_chebyshev_polynomial_w", 2, "tv_chebyshev_w($0 + $0 - 1.0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rchebyshev_polynomial_w", 2, "tv_chebyshev_w($1, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rshifted_chebyshev_polynomial_w", 2, "tv_chebyshev_w($1 + $1 - 1.0, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"hermite_polynomial_h", 2, "tv_hermite($0, $1, 2.0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"hermite_polynomial_he", 2, "tv_hermite($0, $1, 1.0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"laguerre_polynomial_l", 2, "tv_laguerre($0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"legendre_polynomial_p", 2, "tv_legendre($0, $1)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rhermite_polynomial_h", 2, "tv_hermite($1, $0, 2.0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rhermite_polynomial_he", 2, "tv_hermite($1, $0, 1.0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rlaguerre_polynomial_l", 2, "tv_laguerre($1, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
+    {"rlegendre_polynomial_p", 2, "tv_legendre($1, $0)", nullptr, nullptr, nullptr, 0, false, "16 of the terms"},
 
     // The parts of a float.
     {"angle", 1, "tv_isnan($0) ? $0 : floatBitsToUint($0) > 0x80000000u ? 3.14159274 : 0.0", nullptr, nullptr, nullptr},
@@ -186,27 +189,27 @@ constexpr PointwiseRow kRows[] = {
 
     // linspace: start, end, step, number of steps.
     {"linspace", 5, "$0 < 0.5 * $4 ? $1 + $3 * $0 : $2 - $3 * ($4 - 1.0 - $0)", nullptr, nullptr, nullptr, 0,
-     false, "1"},
+     false, "2 of the larger end"},
 
     // Activations.
     {"relu", 1, "tv_max($0, 0.0)", "max($0, 0)", "max($0, int64_t(0))", nullptr},
     {"sigmoid", 1, "tv_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "5"},
     {"log_sigmoid", 1, "tv_log_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"log_sigmoid_buffer", 1, "tv_exp(-abs($0))", nullptr, nullptr, nullptr, 0, false, "1"},
-    {"silu", 1, "tv_silu($0)", nullptr, nullptr, nullptr, 0, false, "6"},
-    {"gelu", 1, "tv_gelu($0)", nullptr, nullptr, nullptr, 0, false, "as eager's formula"},
-    {"gelu_tanh", 1, "tv_gelu_tanh($0)", nullptr, nullptr, nullptr, 0, false, "as eager's formula"},
+    {"log_sigmoid_buffer", 1, "tv_exp(-abs($0))", nullptr, nullptr, nullptr, 0, false, "1.5"},
+    {"silu", 1, "tv_silu($0)", nullptr, nullptr, nullptr, 0, false, "6 of 2^-100"},
+    {"gelu", 1, "tv_gelu($0)", nullptr, nullptr, nullptr, 0, false, "4 of x"},
+    {"gelu_tanh", 1, "tv_gelu_tanh($0)", nullptr, nullptr, nullptr, 0, false, "4 of x"},
     {"hardswish", 1, "$0 * tv_min(tv_max($0 + 3.0, 0.0), 6.0) / 6.0", nullptr, nullptr, nullptr, 0, false,
-     "3"},
+     "4"},
     {"hardsigmoid", 1, "tv_min(tv_max($0 + 3.0, 0.0), 6.0) / 6.0", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"mish", 1, "$0 * tv_tanh(tv_softplus($0))", nullptr, nullptr, nullptr, 0, false, "5"},
+    {"mish", 1, "$0 * tv_tanh(tv_softplus($0))", nullptr, nullptr, nullptr, 0, false, "9 of 2^-100"},
     // elu: alpha, scale, input_scale.
     {"elu", 4, "$0 > 0.0 ? $0 * $2 : tv_expm1($0 * $3) * ($1 * $2)", nullptr, nullptr, nullptr, 0, false,
      "4"},
     {"celu", 2, "$0 > 0.0 ? $0 : $1 * tv_expm1(tv_div($0, $1))", nullptr, nullptr, nullptr, 0, false, "4"},
     {"leaky_relu", 2, "$0 > 0.0 ? $0 : $0 * $1", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"softplus", 3, "$0 * $1 > $2 ? $0 : tv_log1p(tv_exp($0 * $1)) / $1", nullptr, nullptr, nullptr, 0,
-     false, "4"},
+     false, "6"},
     {"threshold", 3, "$0 <= $1 ? $2 : $0", "$0 <= $1 ? $2 : $0", "$0 <= $1 ? $2 : $0", nullptr},
     {"softshrink", 2, "$0 > $1 ? $0 - $1 : $0 < -$1 ? $0 + $1 : $0 * 0.0", nullptr, nullptr, nullptr},
     {"hardshrink", 2, "$0 >= -$1 && $0 <= $1 ? 0.0 : $0", nullptr, nullptr, nullptr},
@@ -214,15 +217,15 @@ constexpr PointwiseRow kRows[] = {
     // Gradients; operands in the order of the aten operator.
     {"threshold_backward", 3, "$1 <= $2 ? 0.0 : $0", "$1 <= $2 ? 0 : $0", "$1 <= $2 ? int64_t(0) : $0",
      nullptr},
-    {"sigmoid_backward", 2, "$0 * (1.0 - $1) * $1", nullptr, nullptr, nullptr, 0, false, "2"},
-    {"tanh_backward", 2, "$0 * (1.0 - $1 * $1)", nullptr, nullptr, nullptr, 0, false, "2"},
-    {"silu_backward", 2, "$0 * tv_silu_grad($1)", nullptr, nullptr, nullptr, 0, false, "as eager's formula"},
-    {"mish_backward", 2, "$0 * tv_mish_grad($1)", nullptr, nullptr, nullptr, 0, false, "as eager's formula"},
-    {"gelu_backward", 2, "$0 * tv_gelu_grad($1)", nullptr, nullptr, nullptr, 0, false, "as eager's formula"},
+    {"sigmoid_backward", 2, "$0 * (1.0 - $1) * $1", nullptr, nullptr, nullptr, 0, false, "3"},
+    {"tanh_backward", 2, "$0 * (1.0 - $1 * $1)", nullptr, nullptr, nullptr, 0, false, "2 of the gradient"},
+    {"silu_backward", 2, "$0 * tv_silu_grad($1)", nullptr, nullptr, nullptr, 0, false, "32 of the gradient"},
+    {"mish_backward", 2, "$0 * tv_mish_grad($1)", nullptr, nullptr, nullptr, 0, false, "32 of the gradient"},
+    {"gelu_backward", 2, "$0 * tv_gelu_grad($1)", nullptr, nullptr, nullptr, 0, false, "8 of the gradient"},
     {"gelu_tanh_backward", 2, "$0 * tv_gelu_tanh_grad($1)", nullptr, nullptr, nullptr, 0, false,
-     "as eager's formula"},
+     "32 of the gradient"},
     {"hardswish_backward", 2, "$1 < -3.0 ? 0.0 : $1 <= 3.0 ? $0 * ($1 / 3.0 + 0.5) : $0", nullptr, nullptr,
-     nullptr, 0, false, "3"},
+     nullptr, 0, false, "3 of the gradient"},
     {"hardsigmoid_backward", 2, "$1 > -3.0 && $1 < 3.0 ? $0 / 6.0 : 0.0", nullptr, nullptr, nullptr, 0,
      false, "3"},
     {"hardtanh_backward", 4, "$1 <= $2 || $1 >= $3 ? 0.0 : $0", nullptr, nullptr, nullptr},
@@ -243,6 +246,16 @@ constexpr PointwiseRow kRows[] = {
 
 }  // namespace
 
+namespace {
+
+/// Filled while converters register themselves.
+std::map<std::string, std::string>& told_functions() {
+  static std::map<std::string, std::string> functions;
+  return functions;
+}
+
+}  // namespace
+
 const PointwiseRow* find_pointwise(std::string_view name) {
   const auto it = std::find_if(std::begin(kRows), std::end(kRows),
                                [&](const PointwiseRow& row) { return row.name == name; });
@@ -250,6 +263,15 @@ const PointwiseRow* find_pointwise(std::string_view name) {
 }
 
 std::span<const PointwiseRow> pointwise_rows() { return kRows; }
+
+void tell_pointwise_function(std::string op, std::string function) {
+  told_functions()[std::move(op)] = std::move(function);
+}
+
+std::string pointwise_function(const std::string& op) {
+  const auto it = told_functions().find(op);
+  return it == told_functions().end() ? "" : it->second;
+}
 
 int64_t pointwise_iterations(const PointwiseProgram& program) {
   // Functions of arith.glsl and special.glsl with loops: 8 bits of a quotient, one bit of an

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "csrc/graph/pointwise_program.h"
@@ -25,12 +26,19 @@ struct PointwiseRow {
   /// Bit k set: operand k is a bool whatever the compute dtype is.
   unsigned bool_operands = 0;
   bool gives_bool = false;         ///< the expression is a bool whatever the compute dtype is
-  const char* error = "exact";     ///< largest error of the float form in ULP, or "exact"
+  /// Largest error of the float form: "exact", "n" ULP of the result, "n of S", units in the last
+  /// place of max(|result|, S) (docs/accuracy.md), or "as eager's formula".
+  const char* error = "exact";
 };
 
 /// The row called `name`; null where there is none.
 const PointwiseRow* find_pointwise(std::string_view name);
 std::span<const PointwiseRow> pointwise_rows();
+
+/// Says which row computes an operator, "" where its arguments choose. For tv.supported_ops().
+void tell_pointwise_function(std::string op, std::string function);
+/// The row that was told, or "".
+std::string pointwise_function(const std::string& op);
 
 /// Loop iterations that computing a program once may make.
 int64_t pointwise_iterations(const PointwiseProgram& program);

@@ -1,6 +1,9 @@
 // Partitioning and compiling.
 
+#include <map>
+
 #include "csrc/cache/engine_cache.h"
+#include "csrc/codegen/pointwise_table.h"
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "csrc/report/dry_run.h"
@@ -60,6 +63,7 @@ py::dict converter_info(const Converter& converter) {
   info["kind"] = kind;
   info["is_compute"] = converter.is_compute;
   info["notes"] = converter.notes;
+  if (converter.pointwise) info["function"] = pointwise_function(converter.op);
   return info;
 }
 
@@ -123,6 +127,11 @@ void bind_compile(py::module_& m) {
     }
     return ops;
   });
+  m.def("pointwise_errors", [] {
+    std::map<std::string, std::string> errors;
+    for (const PointwiseRow& row : pointwise_rows()) errors[row.name] = row.error;
+    return errors;
+  }, "The largest error of each row of the pointwise table.");
   m.def("is_registered",
         [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
 }

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 from opinfo_compare import difference
+from opinfo_forms import FORMS
 from opinfo_samples import ENTRIES, UNINITIALISED, Pair
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -48,12 +49,12 @@ class Outcome:
 class _Sample:
     """A function of tensors alone."""
 
-    def __init__(self, pair: Pair, sample):
+    def __init__(self, pair: Pair, sample, form: str = "plain"):
         self.op = ENTRIES[pair.entry]
         leaves, self._spec = tree_flatten((sample.input, sample.args, sample.kwargs))
         self._fixed = [None if isinstance(v, torch.Tensor) else v for v in leaves]
         self._places = [i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
-        self.tensors = [leaves[i].detach() for i in self._places]
+        self.tensors = [FORMS[form](leaves[i].detach()) for i in self._places]
         self._finish = sample.output_process_fn_grad if pair.gradient else lambda x: x
         self._gradient = pair.gradient
 
@@ -118,12 +119,12 @@ class _Compiler:
         return compile_graph
 
 
-def run(pair: Pair, sample) -> Outcome:
-    """Compiles one sample, runs it and compares."""
+def run(pair: Pair, sample, form: str = "plain") -> Outcome:
+    """Compiles one sample, its tensors in one of FORMS, runs it and compares."""
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        outcome = _run(pair, sample)
+        outcome = _run(pair, sample, form)
     natively = [str(w.message) for w in caught if "runs natively" in str(w.message)]
     if natively and outcome.kind == "engine":
         outcome = Outcome("native", natively[0], {"run": natively[0]}, outcome.compute_nodes)
@@ -131,8 +132,8 @@ def run(pair: Pair, sample) -> Outcome:
     return outcome
 
 
-def _run(pair: Pair, sample) -> Outcome:
-    case = _Sample(pair, sample)
+def _run(pair: Pair, sample, form: str) -> Outcome:
+    case = _Sample(pair, sample, form)
     try:
         expected = case.call(case)
     except Exception as error:  # noqa: BLE001 - some samples are of other devices

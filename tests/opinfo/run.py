@@ -19,6 +19,7 @@ from pathlib import Path
 os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
 
 import torch
+from opinfo_forms import FORMS
 from opinfo_results import Results, by_entry, verdict
 from opinfo_run import run
 from opinfo_samples import DTYPES, by_hash, chosen, pairs, samples
@@ -32,6 +33,7 @@ def arguments():
     parser.add_argument("--entries", default="", help="regular expression of entries' names")
     parser.add_argument("--most", type=int, help="samples of an entry and dtype; default: all")
     parser.add_argument("--gradients", action="store_true", help="of the entries' gradients")
+    parser.add_argument("--form", choices=FORMS, default="plain", help="of the tensors")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
     parser.add_argument("--limit", type=int, default=300, help="seconds for a sample")
     parser.add_argument("--seconds", type=float, help="end after that many; default: when done")
@@ -82,7 +84,7 @@ def take(pair, most: int | None, done: dict, results: Results, options) -> bool:
             return False
         results.begin(name)
         faulthandler.dump_traceback_later(options.limit, exit=True)
-        done[name] = run(pair, inputs[number]).record()
+        done[name] = run(pair, inputs[number], options.form).record()
         faulthandler.cancel_dump_traceback_later()
         results.end(name, done[name])
     return most is not None and len(inputs) > most

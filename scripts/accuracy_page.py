@@ -1,0 +1,114 @@
+#!/usr/bin/env python
+"""Writes docs/accuracy.md from the registry, the pointwise table and tests/accuracy:
+`PYTHONPATH=python python scripts/accuracy_page.py`."""
+
+import collections
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "accuracy"))
+
+from family_cases import FAMILIES, family_of  # noqa: E402
+from function_cases import FUNCTIONS, RANGES  # noqa: E402
+
+import torch_vulkan as tv  # noqa: E402
+from torch_vulkan import _C  # noqa: E402
+
+PAGE = ROOT / "docs" / "accuracy.md"
+
+HEAD = """# Accuracy
+
+What engines promise, by operator. Written by `scripts/accuracy_page.py` from the registry, the
+pointwise table (`csrc/codegen/pointwise_table.cpp`) and `tests/accuracy`, which holds every line
+on the device that it runs on.
+
+## By dtype
+
+- **float32**: the tables below. A *ULP* is a unit in the last place of the exact result; "n of S",
+  where S is something other than the result, is n units in the last place of the larger of S and
+  the result. Results below 2⁻¹²⁶ are as the device's float controls have denormals (engines ask for
+  them to be kept where the device offers that), and what is no normal number in float32 is outside
+  of these promises; infinities and NaN follow IEEE 754.
+- **float16, bfloat16**: stored so, computed in float32 and rounded once, to nearest even: what the
+  tables say of float32, and half a unit in the last place of the 16-bit type. Operators that are
+  fused keep float32 between them, where PyTorch rounds after each. Mantissas are shortened only
+  where the settings allow it (`enabled_precisions`).
+- **int64, int32, int16, int8, uint8, bool**: exact; integers wrap.
+- **float64**: runs natively, unless `truncate_long_and_double` computes it as float32.
+
+What is in no table is compared with PyTorch by torch's own op_db (docs/operators.md):
+torch.testing's defaults, or at most twice PyTorch's own error against float64.
+
+## The same bits
+
+The same engine gives the same bits for the same inputs, at every call: reductions add in a fixed
+order, and no kernel has float atomics (`tests/accuracy/test_determinism.py`). So
+`torch.use_deterministic_algorithms(True)` changes nothing and refuses nothing in an engine. Another
+device, another driver or other tactics of the tuner may round otherwise; settings that keep tactics
+fixed (`optimization_level=0`, or a timing cache) keep the bits of one device.
+"""
+
+
+def table(header, rows) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    cells = ([str(cell).replace("|", "\\|") for cell in row] for row in rows)
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in cells)])
+
+
+def overloads(ops: list[str]) -> str:
+    """Each operator once, whatever its overloads."""
+    return ", ".join(f"`{name}`" for name in sorted({op.split("::")[1].split(".")[0]
+                                                    for op in ops}))
+
+
+def promise(row: str) -> tuple[str, str]:
+    """What is said of a row of the pointwise table, and where."""
+    error = _C.pointwise_errors()[row]
+    unit = error if " of " in error else f"{error} ULP"
+    return unit, "; ".join(RANGES[d] for d in FUNCTIONS[row].domains)
+
+
+def functions(infos: list[dict]) -> str:
+    errors = _C.pointwise_errors()
+    ops = collections.defaultdict(list)
+    for info in infos:
+        ops[info["function"]].append(info["op"])
+    chosen = {op.split("::")[1].split(".")[0] for op in ops[""]}
+    rows, exact = [], []
+    for row, error in errors.items():
+        if error == "exact":
+            exact += ops[row]
+        elif row in FUNCTIONS:
+            turned = ops["r" + row] if errors.get("r" + row) == error else []
+            names = overloads([*ops[row], *turned]) or (f"`{row}`" if row in chosen else f"({row})")
+            rows.append((names, *promise(row)))
+    return "\n\n".join((
+        "In parentheses: a form that arguments choose (`alpha`, a constant exponent, `eps`, "
+        "`approximate`).",
+        table(("operator", "largest error", "arguments that the tests take"), rows),
+        f"Exact, whatever the arguments: {overloads(exact)}."))
+
+
+def families(infos: list[dict]) -> str:
+    groups = collections.defaultdict(list)
+    for info in infos:
+        family = family_of(info["op"])
+        groups[family.title if family else ""].append(info["op"])
+    rows = [(f.title, f.promise, overloads(groups[f.title])) for f in FAMILIES]
+    text = table(("family", "largest error of a float32 result", "operators"), rows)
+    others = f"\n\nBy op_db alone: {overloads(groups[''])}." if groups[""] else ""
+    return text + others
+
+
+def page() -> str:
+    infos = [i for i in tv.supported_ops() if not i["op"].startswith("tv::")]
+    pointwise = [i for i in infos if i["kind"] == "pointwise"]
+    others = [i for i in infos if i["kind"] in ("kernel", "expand")]
+    return "\n\n".join((HEAD.strip(), "## Functions of one element", functions(pointwise),
+                        "## Families with kernels of their own", families(others),
+                        "Views are exact: they are no computation.")) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

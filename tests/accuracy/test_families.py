@@ -1,0 +1,80 @@
+"""Operators with kernels of their own keep what family_cases.py promises, on every device."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from family_cases import FAMILIES
+from function_cases import FUNCTIONS
+
+OPTIONS = {"min_block_size": 1, "require_full_compilation": True}
+CHECKS = [pytest.param(check, length, id=f"{family.title}-{k}-{length}") for family in FAMILIES
+          for k, check in enumerate(family.checks) for length in check.lengths]
+
+
+def leaves(result):
+    return [x for x in torch.utils._pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
+
+
+def run(check, args):
+    function = torch.compile(check.function, backend="vulkan", fullgraph=True, dynamic=False,
+                             options=OPTIONS)
+    return leaves(function(*args))
+
+
+@pytest.mark.parametrize("check,length", CHECKS)
+def test_promises(device, check, length):
+    args = check.make(length)
+    doubles = [a.double() for a in args]
+    expected = leaves(check.function(*args if check.bound is None else doubles))
+    for result, exact in zip(run(check, args), expected, strict=True):
+        if check.bound is None:
+            assert torch.equal(result, exact)
+            continue
+        bound = check.bound(exact, *doubles)
+        excess = ((result.double() - exact).abs() / bound).nan_to_num(0.0)
+        assert excess.max() <= 1, f"{excess.max():.2f} of what is promised"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f.checks[0].bound],
+                         ids=lambda f: f.title)
+def test_16_bit_results_are_rounded_once(device, family, dtype):
+    """What is promised for float32, and half a unit of the 16-bit type."""
+    check = family.checks[0]
+    args = [a.to(dtype) for a in check.make(check.lengths[0])]
+    doubles = [a.double() for a in args]
+    for result, exact in zip(run(check, args), leaves(check.function(*doubles)), strict=True):
+        half = torch.finfo(dtype).eps / 2 * exact.abs().clamp(min=torch.finfo(dtype).tiny)
+        bound = check.bound(exact, *doubles) + 1.001 * half
+        assert result.dtype == dtype
+        assert ((result.double() - exact).abs() <= bound).all()
+
+
+def test_bounds_are_met_by_no_wrong_result():
+    """A result that is off by 1e-4 of its size breaks every promise."""
+    for family in FAMILIES:
+        for check in family.checks:
+            if check.bound is None:
+                continue
+            doubles = [a.double() for a in check.make(check.lengths[0])]
+            for exact in leaves(check.function(*doubles)):
+                largest = exact.abs().max()
+                bound = check.bound(exact, *doubles).expand_as(exact).min()
+                assert bound < 2e-3 * largest, family.title
+
+
+def test_the_page_says_what_is_held():
+    """`python scripts/accuracy_page.py` writes it."""
+    path = Path(__file__).parents[2] / "scripts" / "accuracy_page.py"
+    spec = importlib.util.spec_from_file_location("accuracy_page", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    lines = script.PAGE.read_text().splitlines()
+    for family in FAMILIES:
+        start = script.table([], [(family.title, family.promise)]).splitlines()[-1]
+        assert any(line.startswith(start) for line in lines), family.title
+    for row in FUNCTIONS:
+        end = script.table([], [script.promise(row)]).splitlines()[-1]
+        assert any(line.endswith(end) for line in lines), row

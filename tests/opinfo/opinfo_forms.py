@@ -1,0 +1,60 @@
+"""Other forms of a sample's tensors: the same values in other places of memory, or values that
+operators treat apart. Both eager and the compiler are given them."""
+
+import math
+from collections.abc import Callable
+
+import torch
+
+
+def _transposed(t: torch.Tensor) -> torch.Tensor:
+    """Dense, with the dimensions the other way around in memory."""
+    order = list(range(t.dim()))[::-1]
+    return t.permute(order).contiguous().permute(order)
+
+
+def _offset(t: torch.Tensor) -> torch.Tensor:
+    """Every second element of a larger tensor, from the fourth on: rows apart, nothing aligned."""
+    if t.dim() == 0 or t.numel() == 0:
+        return t
+    room = torch.zeros(*t.shape[:-1], 2 * t.shape[-1] + 3, dtype=t.dtype)
+    view = room[..., 3::2]
+    view.copy_(t)
+    return view
+
+
+def _expanded(t: torch.Tensor) -> torch.Tensor:
+    """Its first element along the last dimension for all of them, by a stride of 0."""
+    if not t.is_floating_point() or t.dim() == 0 or t.shape[-1] == 0:
+        return t
+    return t[..., :1].expand_as(t)
+
+
+def _channels_last(t: torch.Tensor) -> torch.Tensor:
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return t.contiguous(memory_format=formats[t.dim()]) if t.dim() in formats else t
+
+
+def _with(*values: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Some elements replaced: the first, the last and every seventh."""
+    def replaced(t):
+        if not t.is_floating_point() or t.numel() == 0:
+            return t
+        flat = t.detach().clone().flatten()
+        places = sorted({0, flat.numel() - 1, *range(3, flat.numel(), 7)})
+        for k, place in enumerate(places):
+            flat[place] = values[k % len(values)]
+        return flat.reshape(t.shape)
+    return replaced
+
+
+# Zero-size and zero-dimensional tensors are among op_db's own samples.
+FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "plain": lambda t: t,
+    "transposed": _transposed,
+    "offset": _offset,
+    "expanded": _expanded,
+    "channels_last": _channels_last,
+    "infinite": _with(math.inf, -math.inf, math.nan, 0.0, -0.0),
+    "denormal": _with(1e-40, -1e-40, 1e-45, -0.0, 2e-38),
+}
