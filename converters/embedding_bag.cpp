@@ -1,7 +1,7 @@
-// embedding_bag: sums, means and maxima of rows, where nothing but the result itself is used (the
-// rest is for the backward pass, which stays native).
+// embedding_bag: sums, means and maxima of rows, and what the backward pass reads of them.
 
 #include "converters/steps.h"
+#include "csrc/rewriter.h"
 
 namespace tv {
 namespace {
@@ -28,11 +28,38 @@ void convert(const NodeContext& c, Builder& b) {
   emit_flat(b, std::move(step), elements);
 }
 
-std::string unsupported(const NodeContext& c) {
-  for (size_t i = 1; i < c.node.outputs.size(); ++i) {
-    if (is_used(c.graph, c.node.outputs[i]))
-      return "[" + c.node.op + "] is prepared for a backward pass";
+/// Where a backward pass reads more than the result: the bag of each index, the sizes of bags and
+/// the rows that were the largest. Of sums torch leaves the sizes 0, and mostly the bags empty.
+void for_backward(const NodeContext& c, Rewriter& r) {
+  bool is_read = false;
+  for (size_t i = 1; i < c.node.outputs.size(); ++i) is_read |= is_used(c.graph, c.node.outputs[i]);
+  if (!is_read) return;
+  std::vector<std::pair<DType, Shape>> types;
+  for (const ValueId out : c.node.outputs) {
+    types.emplace_back(c.graph.value(out).dtype, c.graph.value(out).shape);
   }
+  r.replace(0, r.add_multi("tv::embedding_bag", c.node.args, types).front());
+  const int64_t mode = c.node.integer("mode");
+  const Expr bags = types[0].second.at(0);
+  const auto part = [&](size_t output, int64_t which) {
+    const Shape& shape = types[output].second;
+    const bool nothing = shape.at(0) == Expr(0) || (mode == 0 && which != 0);
+    const std::vector<Arg> zeros = {attr_arg("size", shape), attr_arg("fill_value", Expr(0))};
+    const std::vector<Arg> args = {tensor_arg("weight", c.node.input("weight")),
+                                   tensor_arg("indices", c.node.input("indices")),
+                                   tensor_arg("offsets", c.node.input("offsets")),
+                                   attr_arg("part", Expr(which)),
+                                   attr_arg("bags", bags),
+                                   attr_arg("padding_idx", c.node.expr("padding_idx"))};
+    r.replace(output, nothing ? r.add("aten::full", zeros, types[output].first, shape)
+                              : r.add("tv::embedding_bag_part", args, types[output].first, shape));
+  };
+  part(1, 0);
+  part(2, 1);
+  part(3, mode == 2 ? 2 : 1);
+}
+
+std::string unsupported(const NodeContext& c) {
   if (c.shape("weight").at(0).bounds(c.graph.symbols).first < 1) {
     return "[" + c.node.op + "] an empty table has nothing to choose from";
   }
@@ -60,13 +87,14 @@ std::vector<Graph> examples(const std::string& op) {
 Converter bag(std::string op) {
   return {.op = op,
           .unsupported = unsupported,
+          .expand = op == "tv::embedding_bag" ? nullptr : decltype(Converter::expand)(for_backward),
           .convert = convert,
           .epilogue = true,
-          .examples = [op] { return examples(op); },
-          .notes = "where nothing but the result itself is used"};
+          .examples = [op] { return examples(op); }};
 }
 
-const RegisterConverter bags{bag("aten::_embedding_bag"), bag("aten::_embedding_bag_forward_only")};
+const RegisterConverter bags{bag("tv::embedding_bag"), bag("aten::_embedding_bag"),
+                             bag("aten::_embedding_bag_forward_only")};
 
 }  // namespace
 }  // namespace tv

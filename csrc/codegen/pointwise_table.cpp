@@ -136,6 +136,8 @@ constexpr PointwiseRow kRows[] = {
     {"lgamma", 1, "tv_lgamma($0)", nullptr, nullptr, nullptr, 0, false, "4 of 1"},
     {"digamma", 1, "tv_digamma($0)", nullptr, nullptr, nullptr, 0, false, "12 of 1"},
     {"trigamma", 1, "tv_trigamma($0)", nullptr, nullptr, nullptr, 0, false, "8"},
+    {"igamma", 2, "tv_igamma($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
+    {"igammac", 2, "tv_igammac($0, $1)", nullptr, nullptr, nullptr, 0, false, "see eager"},
     {"polygamma", 3, "$2 * tv_zeta($1, $0)", nullptr, nullptr, nullptr, 0, false, "8"},
     {"zeta", 2, "tv_zeta($0, $1)", nullptr, nullptr, nullptr, 0, false, "8"},
     {"rzeta", 2, "tv_zeta($1, $0)", nullptr, nullptr, nullptr, 0, false, "8"},
@@ -290,6 +292,7 @@ int64_t pointwise_iterations(const PointwiseProgram& program) {
     for (const char* function : {"tv_zeta(", "tv_trigamma(", "tv_digamma("}) {
       if (calls(row->on_float, function) && is_float(instr.compute)) total += 30;
     }
+    if (calls(row->on_float, "tv_igamma")) total += 250;
     if (calls(row->on_float, "tv_hermite(")) total += 128;
     for (const char* function : {"tv_chebyshev_", "tv_laguerre(", "tv_legendre("}) {
       if (calls(row->on_float, function)) total += 32000;

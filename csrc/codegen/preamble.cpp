@@ -90,6 +90,7 @@ const std::vector<MathLibrary>& math_libraries() {
   static const std::vector<MathLibrary> libraries = {
       {"math.glsl", functions_of({"math.glsl", "trig.glsl", "special.glsl"})},
       {"gamma.glsl", functions_of({"gamma.glsl"})},
+      {"incomplete_gamma.glsl", functions_of({"incomplete_gamma.glsl"})},
       {"bessel.glsl", functions_of({"bessel.glsl"})},
       {"orthogonal.glsl", functions_of({"orthogonal.glsl"})}};
   return libraries;

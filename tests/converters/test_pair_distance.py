@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import check, tensor
+from parity import check, check_gradients, tensor
 
 ORDERS = (0.0, 0.5, 1.0, 2.0, 3.5, math.inf)
 
@@ -48,3 +48,13 @@ def test_corrections_that_are_no_integers():
 def test_sums_of_products():
     check(lambda x, y, w, b, c: (F.bilinear(x, y, w), torch.addbmm(c, b, b.transpose(1, 2), beta=0.5, alpha=2)),
           tensor(5, 7), tensor(5, 11, seed=1), tensor(3, 7, 11, seed=2), tensor(4, 5, 6), tensor(5, 5), length=77)
+
+
+def test_gradients_of_distances():
+    check_gradients(lambda x, y: [torch.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist") for p in ORDERS[1:]],
+                    tensor(2, 5, 11), tensor(2, 7, 11, seed=1), length=64)
+    check_gradients(lambda x, y: torch.cdist(x, y, 0.0), tensor(5, 3), tensor(7, 3, seed=1))
+    check_gradients(lambda x: [F.pdist(x, p) for p in ORDERS], tensor(7, 11), length=64)
+    # Rows that are equal, and equal in part.
+    check_gradients(lambda x, y: [torch.cdist(x, y, p) for p in (1.0, 1.5, 2.0, 3.0, math.inf)],
+                    torch.tensor([[1.0, 2.0], [0.0, 2.0]]), torch.tensor([[1.0, 2.0], [0.0, 3.0]]))

@@ -29,6 +29,13 @@ def test_gammas():
     check(lambda x: (torch.lgamma(x), torch.digamma(x), S.erfcx(x)), EDGES)
 
 
+def test_incomplete_gammas():
+    a = torch.cat([torch.linspace(0.01, 40, 400), torch.logspace(1.3, 4, 100)])[:, None]
+    x = a * torch.tensor([1e-6, 0.01, 0.3, 0.69, 0.71, 0.9, 0.99, 1.0, 1.02, 1.2, 1.29, 1.31, 3.0, 50.0])
+    check(lambda a, x: (S.gammainc(a, x), S.gammaincc(a, x)), a, x, double=True)
+    check(lambda a, x: (S.gammainc(a[:, None], x), S.gammaincc(a[:, None], x)), EDGES, EDGES)
+
+
 def test_bessels():
     x = torch.cat([torch.linspace(-30, 30, 3001), torch.logspace(-5, 3, 200)])
     check(lambda x: [f(x) for f in EVEN], x, double=True, length=100)
