@@ -20,7 +20,7 @@ class CMakeBuild(build_ext):
         package = ROOT / "python" if self.inplace else Path(self.build_lib).resolve()
         lib_dir = package / "torch_vulkan" / "lib"
         # An editable install shares the developer's build folder, so nothing is compiled twice.
-        build_dir = ROOT / "build" if self.inplace else Path(self.build_temp).resolve()
+        build_dir = ROOT / ("build" if self.inplace else "build-wheel")
         build_dir.mkdir(parents=True, exist_ok=True)
         options = [
             f"-DTV_LIB_DIR={lib_dir}",

@@ -8,7 +8,7 @@ seconds=${1:-30}
 [ $# -gt 0 ] && shift
 command -v clang++ >/dev/null || { echo "fuzz.sh needs clang++ (scripts/setup.sh --tests)" >&2; exit 1; }
 
-[ -f build-fuzz/build.ninja ] || cmake --preset fuzz -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" > /dev/null
+[ -f build-fuzz/build.ninja ] || cmake --preset fuzz > /dev/null
 cmake --build --preset fuzz --target fuzz_vke -- --quiet
 mkdir -p build-fuzz/corpus build-fuzz/findings
 export ASAN_OPTIONS="detect_leaks=1:detect_stack_use_after_return=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"

@@ -38,9 +38,16 @@ def installed(tmp_path_factory):
     skip = shutil.ignore_patterns(".git", ".venv", "build", "build-*", "lib", "__pycache__",
                                   ".setup")
     shutil.copytree(ROOT, tree, ignore=skip)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    # Below the copy, as it is below this tree, the environment has the paths that ccache knows.
+    environment = Path(sys.prefix)
+    python = Path(sys.executable)
+    if environment == ROOT / ".venv":
+        (tree / ".venv").symlink_to(environment)
+        python = tree / python.relative_to(ROOT)
+    pip = [python, "-m", "pip", "--disable-pip-version-check"]
     subprocess.run([*pip, "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", work, tree],
                    check=True)
+    pip[0] = sys.executable
     shutil.rmtree(tree)
     (wheel,) = work.glob("*.whl")
     target = work / "site"
