@@ -1,9 +1,11 @@
 """Compares torch.compile(backend="vulkan") with eager."""
 
+import contextlib
 import copy
 
 import torch
 
+import torch_vulkan
 from torch_vulkan import compilations
 
 
@@ -73,3 +75,25 @@ def check(function, *args, grad=False, dynamic=None, calls=2, **options):
 def engines(records):
     """How many engines the records hold."""
     return sum(len(record.engines) for record in records)
+
+
+def shared_gpu() -> bool:
+    """True where CUDA's first device is a Vulkan device, too."""
+    if not torch.cuda.is_available():
+        return False
+    uuid = str(torch.cuda.get_device_properties(0).uuid).replace("-", "").lower()
+    return any(device.uuid.lower() == uuid for device in torch_vulkan.devices())
+
+
+@contextlib.contextmanager
+def exact_products():
+    """Eager's float32 products on CUDA as exact as an engine's."""
+    switches = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [switch.allow_tf32 for switch in switches]
+    try:
+        for switch in switches:
+            switch.allow_tf32 = False
+        yield
+    finally:
+        for switch, value in zip(switches, before, strict=True):
+            switch.allow_tf32 = value

@@ -3,12 +3,13 @@
 import pytest
 
 from aot_helpers import python
+from helpers import shared_gpu
 
 LOST = """
 import sys, torch, torch_vulkan as tv
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.GELU(), torch.nn.Linear(6, 4)).eval()
-x = torch.randn(5, 8)
+model, x = model.to(sys.argv[3]), torch.randn(5, 8, device=sys.argv[3])
 want = model(x).detach()
 failed = 0
 def attempt(call):
@@ -42,8 +43,10 @@ print("failed", failed)
 
 @pytest.mark.parametrize("submission,kind", [
     (1, "program"), (3, "program"), (6, "program"), (6, "pt")])
-def test_the_call_after_a_loss_works(submission, kind, tmp_path):
-    printed = python(LOST, kind, tmp_path / "net", TORCH_VULKAN_LOSE_DEVICE=str(submission))
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
+    not shared_gpu(), reason="no GPU that CUDA and Vulkan share"))])
+def test_the_call_after_a_loss_works(submission, kind, device, tmp_path):
+    printed = python(LOST, kind, tmp_path / "net", device, TORCH_VULKAN_LOSE_DEVICE=str(submission))
     assert printed.count("failed 1") == 1
 
 

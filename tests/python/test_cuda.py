@@ -9,30 +9,18 @@ import pytest
 import torch
 from torch import nn
 
-import torch_vulkan as tv
 from torch_vulkan import compilations
 
-from helpers import assert_same, engines, vulkan
+from helpers import assert_same, engines, exact_products, shared_gpu, vulkan
 
-
-def _shared_gpu() -> bool:
-    if not torch.cuda.is_available():
-        return False
-    uuid = str(torch.cuda.get_device_properties(0).uuid).replace("-", "").lower()
-    return any(device.uuid.lower() == uuid for device in tv.devices())
-
-
-pytestmark = pytest.mark.skipif(not _shared_gpu(), reason="no GPU that CUDA and Vulkan share")
+pytestmark = pytest.mark.skipif(not shared_gpu(), reason="no GPU that CUDA and Vulkan share")
 
 
 @pytest.fixture(autouse=True)
 def exact():
-    """float32 products of eager as exact as the engine's."""
     torch.manual_seed(0)
-    old = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = old
+    with exact_products():
+        yield
     torch.cuda.synchronize()
 
 
