@@ -27,9 +27,11 @@ on the device that it runs on.
 
 - **float32**: the tables below. A *ULP* is a unit in the last place of the exact result; "n of S",
   where S is something other than the result, is n units in the last place of the larger of S and
-  the result. Results below 2⁻¹²⁶ are as the device's float controls have denormals (engines ask for
-  them to be kept where the device offers that), and what is no normal number in float32 is outside
-  of these promises; infinities and NaN follow IEEE 754.
+  the result. Infinities and NaN follow IEEE 754. Denormal numbers are as the device has them:
+  engines ask for them to be kept where its float controls offer that, and others (NVIDIA's) take
+  them for 0, in arguments, comparisons and results. Right for denormal arguments on every device
+  are copies, division, square roots, `log`, `log2`, `log10`, `erf`, `atan2`, `angle`, `frexp`,
+  `nextafter` and `signbit`; denormal results are outside of these promises.
 - **float16, bfloat16**: stored so, computed in float32 and rounded once, to nearest even: what the
   tables say of float32, and half a unit in the last place of the 16-bit type. Operators that are
   fused keep float32 between them, where PyTorch rounds after each. Mantissas are shortened only

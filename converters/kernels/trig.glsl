@@ -133,11 +133,12 @@ float tv_atan(float x) {
 
 /// Angle of (x, y). 3 ULP.
 float tv_atan2(float y, float x) {
-  const float ax = abs(x), ay = abs(y);
-  const float big = max(ax, ay), small = min(ax, ay);
-  float t = big == 0.0 ? 0.0 : tv_isinf(big) ? (tv_isinf(small) ? 1.0 : 0.0) : tv_div(small, big);
+  // Compared by their bits: some devices take denormals for 0.
+  const uint ux = floatBitsToUint(x) & 0x7fffffffu, uy = floatBitsToUint(y) & 0x7fffffffu;
+  const float big = uintBitsToFloat(max(ux, uy)), small = uintBitsToFloat(min(ux, uy));
+  float t = max(ux, uy) == 0u ? 0.0 : tv_isinf(big) ? (tv_isinf(small) ? 1.0 : 0.0) : tv_div(small, big);
   t = tv_atan_core(t);
-  t = ay > ax ? 1.57079637 - (t + 4.37113883e-8) : t;
+  t = uy > ux ? 1.57079637 - (t + 4.37113883e-8) : t;
   t = floatBitsToInt(x) < 0 ? 3.14159274 - (t + 8.74227766e-8) : t;
   return tv_isnan(x) || tv_isnan(y) ? TV_NAN : tv_copysign(t, y);
 }

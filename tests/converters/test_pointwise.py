@@ -285,6 +285,7 @@ def test_division_at_the_ends():
         torch.testing.assert_close(result[kept], exact.float()[kept], rtol=1.2e-7, atol=0, equal_nan=True)
         sure = kept & ~exact.isnan()
         assert torch.equal(result[sure].signbit(), exact[sure].signbit())
+    check(torch.atan2, a[~a.isnan()], b[~a.isnan()])
 
 
 # Identities of real numbers that do not hold for nan, inf and -0; a driver must not use them.

@@ -58,3 +58,10 @@ FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "infinite": _with(math.inf, -math.inf, math.nan, 0.0, -0.0),
     "denormal": _with(1e-40, -1e-40, 1e-45, -0.0, 2e-38),
 }
+
+
+def in_form(form: str, t: torch.Tensor) -> torch.Tensor:
+    """A dense tensor in one of FORMS, others as they are."""
+    if t.layout != torch.strided or t.is_nested or t.is_quantized:
+        return t
+    return FORMS[form](t)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 from opinfo_compare import difference
-from opinfo_forms import FORMS
+from opinfo_forms import in_form
 from opinfo_samples import ENTRIES, UNINITIALISED, Pair
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -54,7 +54,7 @@ class _Sample:
         leaves, self._spec = tree_flatten((sample.input, sample.args, sample.kwargs))
         self._fixed = [None if isinstance(v, torch.Tensor) else v for v in leaves]
         self._places = [i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
-        self.tensors = [FORMS[form](leaves[i].detach()) for i in self._places]
+        self.tensors = [in_form(form, leaves[i].detach()) for i in self._places]
         self._finish = sample.output_process_fn_grad if pair.gradient else lambda x: x
         self._gradient = pair.gradient
 
@@ -120,7 +120,7 @@ class _Compiler:
 
 
 def run(pair: Pair, sample, form: str = "plain") -> Outcome:
-    """Compiles one sample, its tensors in one of FORMS, runs it and compares."""
+    """Compiles one sample, its tensors in one of opinfo_forms.FORMS, runs it and compares."""
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,8 +1,9 @@
 """Small graphs of random operators of the registry, run by eager and through the compiler.
 
-Eager computes each value in float32 and in float64 beside it. Where both are far apart an operator
-magnifies roundings, and is not taken: what differs then is wrong. An operator that jumps (floor, a
-comparison, a position) is given only values that hold no rounding.
+Eager computes each value in its own type and in float64 beside it. Where both are far apart an
+operator magnifies roundings, and is not taken: what differs then is wrong. An operator that jumps
+(floor, a comparison, a position) is given only values that hold no rounding. Graphs of 16-bit floats
+are compared with float64: engines keep float32 between operators, eager rounds after each.
 """
 
 import functools
@@ -20,6 +21,7 @@ from torch_vulkan.backend import compile_graph_module
 from torch_vulkan.settings import Settings
 
 DTYPES = (torch.float32, torch.int64, torch.bool, torch.int32)
+HALVES = (torch.float16, torch.bfloat16)
 SHAPES = ((3,), (2, 3), (3, 3), (5, 7), (2, 3, 4), (1, 5), (), (2, 1, 4), (1, 2, 6, 5), (17, 3),
           (7, 5), (2, 4, 4), (1, 2, 3, 4, 5))
 MOST_ELEMENTS, MOST_RANK, LARGEST = 2048, 5, 1e4
@@ -108,10 +110,12 @@ def _refs(item) -> list[int]:
     return [n for x in item for n in _refs(x)] if isinstance(item, (list, tuple)) else []
 
 
-def draw_program(choose: Chooser, most_calls: int = 30) -> Program:
-    program = Program()
+def draw_program(choose: Chooser, most_calls: int = 30, dtype=torch.float32) -> Program:
+    """`dtype`: of the first input, and of others as often as each of DTYPES."""
+    program, given = Program(), dtype
     for i in range(choose.number(1, 3)):
-        dtype, shape = choose.one_of(DTYPES) if i else torch.float32, choose.one_of(SHAPES)
+        dtype = choose.one_of(dict.fromkeys((given, *DTYPES))) if i else given
+        shape = choose.one_of(SHAPES)
         generator = torch.Generator().manual_seed(choose.number(0, 99))
         whole = torch.randint(-8, 9, shape, generator=generator)
         value = whole / 4 if dtype.is_floating_point else whole % 3
@@ -173,7 +177,7 @@ def _is_exact(program: Program, i: int) -> bool:
 
 
 def _is_usable(value, double) -> bool:
-    if not isinstance(value, torch.Tensor) or value.dtype not in DTYPES:
+    if not isinstance(value, torch.Tensor) or value.dtype not in (*DTYPES, *HALVES):
         return False
     if not 0 < value.numel() <= MOST_ELEMENTS or value.dim() > MOST_RANK:
         return False
@@ -182,8 +186,13 @@ def _is_usable(value, double) -> bool:
     if not value.is_floating_point():
         return bool((value == double).all()) and (
             value.dtype == torch.bool or bool((value.abs() <= LARGEST).all()))
-    near = (value.double() - double).abs() <= 1e-5 * (1 + double.abs())
+    near = (value.double() - double).abs() <= _far(value.dtype) * (1 + double.abs())
     return bool((near & value.isfinite() & (value.abs() <= LARGEST)).all())
+
+
+def _far(dtype) -> float:
+    """What eager's values are off by at most, relative to 1 and their size."""
+    return 4 * torch.finfo(dtype).eps if dtype in HALVES else 1e-5
 
 
 def build(program: Program) -> fx.GraphModule:
@@ -217,10 +226,15 @@ def run_compiled(program: Program) -> list[torch.Tensor]:
 
 def check_program(program: Program) -> None:
     """Raises AssertionError with a script where the compiler's results are not eager's."""
-    expected = [program.values[i] for i in program.leaves()]
+    expected = [(program.values[i], program.doubles[i]) for i in program.leaves()]
     try:
         actual = run_compiled(program)
-        for a, e in zip(actual, expected, strict=True):
-            torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
+        for a, (e, exact) in zip(actual, expected, strict=True):
+            if e.dtype in HALVES:
+                assert a.dtype == e.dtype, f"{a.dtype} for {e.dtype}"
+                limit = 2 * _far(e.dtype)
+                torch.testing.assert_close(a.double(), exact.double(), rtol=limit, atol=limit)
+            else:
+                torch.testing.assert_close(a, e, rtol=1e-4, atol=1e-4)
     except Exception as error:
         raise AssertionError(f"{error}\nThe graph:\n{program.text()}") from error

@@ -3,16 +3,17 @@
 import time
 
 import pytest
+import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from random_arguments import Chooser
-from random_graphs import check_program, draw_program, operators
+from random_graphs import HALVES, check_program, draw_program, operators
 
 BASE = dict(deadline=None, database=None, suppress_health_check=list(HealthCheck),
             phases=(Phase.generate, Phase.shrink), print_blob=False)
 
 
-def run(seconds: float, examples: int, derandomize: bool) -> int:
+def run(seconds: float, examples: int, derandomize: bool, dtype=torch.float32) -> int:
     """Checks random graphs; the number of those that held a call. What fails goes on shrinking."""
     end, checked = time.monotonic() + seconds, 0
 
@@ -20,10 +21,9 @@ def run(seconds: float, examples: int, derandomize: bool) -> int:
     @given(st.data())
     def property_holds(data):
         nonlocal end, checked
-        if time.monotonic() > end:
-            return
-        program = draw_program(Chooser(data.draw))
-        if not program.calls:
+        # Drawn in any case: hypothesis takes one that draws less than before for flaky.
+        program = draw_program(Chooser(data.draw), dtype=dtype)
+        if not program.calls or time.monotonic() > end:
             return
         checked += 1
         try:
@@ -44,6 +44,12 @@ def test_random_graphs():
     assert run(seconds=40, examples=40, derandomize=True) > 5
 
 
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_random_graphs_of_16_bit_floats(dtype):
+    assert run(seconds=10, examples=20, derandomize=True, dtype=dtype) > 2
+
+
 @pytest.mark.slow
-def test_many_random_graphs():
-    assert run(seconds=600, examples=2000, derandomize=False) > 50
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES], ids=str)
+def test_many_random_graphs(dtype):
+    assert run(seconds=300, examples=1000, derandomize=False, dtype=dtype) > 50
