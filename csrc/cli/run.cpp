@@ -3,6 +3,8 @@
 #include <chrono>
 
 #include "csrc/cli/bench.h"
+#include "csrc/cli/build.h"
+#include "csrc/cli/compare.h"
 #include "csrc/cli/exports.h"
 #include "csrc/cli/lines.h"
 #include "csrc/cli/report.h"
@@ -25,13 +27,19 @@ double seconds(const Work& work) {
 }
 
 void refit(Network& network, const Options& options) {
-  if (options.weights.empty()) return;
+  const std::string onnx = !options.refit_from_onnx.empty() ? options.refit_from_onnx
+                           : options.refit                  ? options.onnx
+                                                            : "";
+  if (options.load_engine.empty() || (options.weights.empty() && onnx.empty())) return;
   size_t taken = 0;
-  const double took = seconds([&] { taken = network.refit(read_safetensors(options.weights)); });
+  const double took = seconds([&] {
+    taken = network.refit(onnx.empty() ? read_safetensors(options.weights) : onnx_weights(onnx));
+  });
   say(format("Refitted %zu of %zu weights in %g s", taken, network.spec().weights.size(), took));
 }
 
 Network load(const std::shared_ptr<Device>& device, const Options& options) {
+  if (options.load_engine.empty()) return build_network(device, import_model(options), options);
   std::optional<Network> network;
   const double took = seconds([&] { network = Network::load(device, options.load_engine); });
   say(format("Engine loaded in %g s", took));
@@ -92,9 +100,10 @@ bool execute(const Options& options) {
     list_all_devices();
     return true;
   }
-  report_options(options);
+  if (!options.compare) report_options(options);
   const std::shared_ptr<Device> device = open_device(options.device);
   report_device(profile(*device));
+  if (options.compare) return compare_network(device, options);
   Network network = load(device, options);
   refit(network, options);
   const Bound bound = network.bind(options.shapes);

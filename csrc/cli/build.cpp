@@ -1,0 +1,170 @@
+#include "csrc/cli/build.h"
+
+#include <chrono>
+
+#include "csrc/cache/engine_cache.h"
+#include "csrc/cli/command_error.h"
+#include "csrc/cli/lines.h"
+#include "csrc/cli/progress_bar.h"
+#include "csrc/tuner/tuner.h"
+#include "runtime/error.h"
+#include "runtime/store.h"
+
+namespace tv::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The ranges of --minShapes, --optShapes and --maxShapes; what is missing is the next larger one
+/// there is, else the next smaller. --shapes alone is the only size.
+std::map<std::string, std::vector<onnx::DimRange>> ranges(const Options& options) {
+  const std::vector<const NamedShapes*> sources = {&options.min_shapes, &options.opt_shapes,
+                                                   &options.max_shapes};
+  std::map<std::string, std::vector<onnx::DimRange>> out;
+  for (const NamedShapes* source : {sources[0], sources[1], sources[2], &options.shapes}) {
+    for (const auto& [name, any_shape] : *source) {
+      if (out.contains(name)) continue;
+      const auto find = [&, &name = name](std::initializer_list<size_t> order) {
+        for (const size_t i : order) {
+          const auto found = sources[i]->find(name);
+          if (found != sources[i]->end()) return found->second;
+        }
+        return options.shapes.at(name);
+      };
+      const auto min = find({0, 1, 2}), opt = find({1, 2, 0}), max = find({2, 1, 0});
+      if (min.size() != opt.size() || opt.size() != max.size()) {
+        throw Error(ErrorKind::kUser, "[shapes] '" + name +
+                                          "' has different numbers of dimensions in --minShapes, "
+                                          "--optShapes and --maxShapes");
+      }
+      std::vector<onnx::DimRange> dims;
+      for (size_t d = 0; d < min.size(); ++d) {
+        if (min[d] > opt[d] || opt[d] > max[d]) {
+          throw Error(ErrorKind::kUser,
+                      "[shapes] '" + name +
+                          "': want --minShapes ≤ --optShapes ≤ --maxShapes, got " +
+                          shape_text(min) + ", " + shape_text(opt) + ", " + shape_text(max));
+        }
+        dims.push_back({.min = min[d], .opt = opt[d], .max = max[d]});
+      }
+      out.emplace(name, std::move(dims));
+    }
+  }
+  return out;
+}
+
+std::string cache_dir(const Options& options) {
+  if (options.no_cache) return {};
+  return options.cache_dir.empty() ? default_cache_dir() : options.cache_dir;
+}
+
+Settings settings_of(const Options& options) {
+  Settings settings;
+  settings.require_full_compilation = true;
+  settings.min_block_size = 1;
+  if (options.fp16) settings.enabled_precisions = {DType::kF32, DType::kF16};
+  if (options.bf16) settings.enabled_precisions = {DType::kF32, DType::kBF16};
+  settings.optimization_level = options.optimization_level;
+  settings.workspace_size = options.workspace_bytes;
+  settings.debug_dir = options.debug_dir;
+  settings.cache_dir = cache_dir(options);
+  settings.timing_cache_path = options.timing_cache_file;
+  if (settings.timing_cache_path.empty() && !settings.cache_dir.empty()) {
+    settings.timing_cache_path = settings.cache_dir + "/timings.json";
+  }
+  return settings;
+}
+
+void say_tuning(const TunerStats& stats) {
+  if (stats.problems == 0) return;
+  say(format("Tactics: %llu choices; %llu candidates timed, %llu known from the timing cache",
+             static_cast<unsigned long long>(stats.problems),
+             static_cast<unsigned long long>(stats.timed),
+             static_cast<unsigned long long>(stats.cached)));
+}
+
+/// The model's weights in the order of the specification.
+std::vector<WeightBytes> weights_for(const EngineSpec& spec, const onnx::ImportedModel& model) {
+  std::map<std::string, const onnx::Weight*> by_name;
+  for (const onnx::Weight& weight : model.weights) by_name.emplace(weight.name, &weight);
+  std::vector<WeightBytes> out;
+  for (const Binding& binding : spec.weights) {
+    const auto found = by_name.find(binding.name);
+    if (found == by_name.end()) {
+      throw Error(ErrorKind::kInternal, "[vkexec] the model has no weight '" + binding.name + "'");
+    }
+    onnx::WeightBytes bytes = found->second->load();
+    // Memory of no bytes has an owner too: it tells that the weight is there.
+    if (!bytes.owner) bytes.owner = std::make_shared<int>();
+    out.push_back({bytes.bytes, std::move(bytes.owner)});
+  }
+  return out;
+}
+
+}  // namespace
+
+onnx::ImportedModel import_model(const Options& options) {
+  const auto start = Clock::now();
+  onnx::ImportOptions import_options;
+  import_options.inputs = ranges(options);
+  onnx::ImportedModel model = onnx::import_file(options.onnx, import_options);
+  say(format("Parsed %s in %g s: opset %lld%s%s, %zu nodes, %zu weights", options.onnx.c_str(),
+             seconds_since(start), static_cast<long long>(model.opset),
+             model.producer.empty() ? "" : ", producer ", model.producer.c_str(),
+             model.graph.nodes.size(), model.weights.size()));
+  return model;
+}
+
+Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel& model,
+                      const Options& options) {
+  const Settings settings = settings_of(options);
+  const DeviceProfile& target = profile(*device);
+  const std::vector<std::string> refused = onnx::unsupported_nodes(model, settings, target);
+  if (!refused.empty()) {
+    std::string message = format("[onnx] %zu nodes of %s cannot run on %s:", refused.size(),
+                                 options.onnx.c_str(), target.name.c_str());
+    for (const std::string& line : refused) message += "\n  " + line;
+    throw Error(ErrorKind::kUnsupported, message);
+  }
+  const CacheSettings cache{
+      .dir = cache_dir(options), .read = !options.no_cache, .write = !options.no_cache};
+  const auto start = Clock::now();
+  const uint64_t hits = engine_cache_stats().hits;
+  std::vector<EngineSpec> specs;
+  {
+    ProgressBar bar;
+    specs.push_back(compile_cached(
+        model.graph, settings, target, cache,
+        [&](const std::string& stage, int64_t done, int64_t total) {
+          bar.show(stage, done, total);
+        },
+        [&] { return make_tuner(target, settings); }));
+  }
+  if (engine_cache_stats().hits != hits) {
+    say(format("Engine taken from the cache in %g s", seconds_since(start)));
+  } else {
+    say_tuning(tuner_stats());
+    say(format("Engine built in %g s", seconds_since(start)));
+  }
+  std::vector<WeightBytes> weights = weights_for(specs.front(), model);
+  return {std::move(device), std::move(specs), std::move(weights)};
+}
+
+NewWeights onnx_weights(const std::string& path) {
+  const onnx::ImportedModel model = onnx::import_file(path);
+  NewWeights weights;
+  for (const onnx::Weight& weight : model.weights) {
+    onnx::WeightBytes bytes = weight.load();
+    if (!bytes.owner) bytes.owner = std::make_shared<int>();
+    weights.emplace(weight.name, NewWeight{.dtype = weight.dtype,
+                                           .shape = weight.shape,
+                                           .bytes = {bytes.bytes, std::move(bytes.owner)}});
+  }
+  return weights;
+}
+
+}  // namespace tv::cli

@@ -1,0 +1,186 @@
+#include "csrc/cli/compare.h"
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "csrc/cli/build.h"
+#include "csrc/cli/difference.h"
+#include "csrc/cli/exports.h"
+#include "csrc/cli/inputs.h"
+#include "csrc/cli/lines.h"
+#include "csrc/cli/npy.h"
+#include "csrc/cli/tensor_text.h"
+#include "runtime/error.h"
+
+namespace tv::cli {
+namespace {
+
+std::string path_of(const Options& options, const std::string& tensor) {
+  return (std::filesystem::path(options.ref) / (file_name_of(tensor) + ".npy")).string();
+}
+
+bool has_reference(const Options& options, const std::string& tensor) {
+  return std::filesystem::exists(path_of(options, tensor));
+}
+
+/// The options with an input file for every input that has one in the directory.
+Options with_inputs(Options options, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (options.load_inputs.contains(name)) continue;
+    if (!has_reference(options, name)) {
+      throw Error(ErrorKind::kUser, "[compare] input '" + name + "': there is no " +
+                                        path_of(options, name) + "; --loadInputs names another");
+    }
+    options.load_inputs[name] = path_of(options, name);
+  }
+  return options;
+}
+
+std::map<std::string, Tensor> run_once(const Network& network, const Options& options) {
+  const RunInputs inputs = make_inputs(network, options);
+  const std::vector<Tensor> outputs = make_outputs(inputs.bound);
+  const EngineSpec& spec = inputs.bound.engine->spec();
+  inputs.bound.engine->run(*inputs.bound.weights, inputs.bound.symbols,
+                           host_tensors(inputs.tensors), host_tensors(outputs));
+  std::map<std::string, Tensor> results;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    results.emplace(spec.outputs[i].name,
+                    row_major(outputs[i], spec.outputs[i], inputs.bound.symbols));
+  }
+  return results;
+}
+
+/// One line of the table; false where the tensor differs.
+bool compare_tensor(const std::string& name, const std::string& layer, const Tensor& got,
+                    const Options& options) {
+  const Tensor reference = read_npy(path_of(options, name), got.dtype);
+  const Difference d = difference(got, reference, {options.atol, options.rtol});
+  if (!d.mismatch.empty()) {
+    say(format("%-40s differs: %s", name.c_str(), d.mismatch.c_str()));
+    return false;
+  }
+  say(format("%-40s %-16s %10.3e %10.3e %10.7f %10llu  %s", name.c_str(),
+             shape_text(got.shape).c_str(), d.max, d.mean, d.cosine,
+             static_cast<unsigned long long>(d.max_ulp), d.good() ? "ok" : "differs"));
+  if (d.good()) return true;
+  say(format(
+      "  %lld of %lld elements are outside of %g + %g * |reference|; the worst is element %lld: "
+      "got %s, want %s",
+      static_cast<long long>(d.outside), static_cast<long long>(d.numel), options.atol,
+      options.rtol, static_cast<long long>(d.worst), element_text(got, d.worst).c_str(),
+      element_text(reference, d.worst).c_str()));
+  if (!layer.empty()) say("  made by " + layer);
+  return false;
+}
+
+void say_header() {
+  say(format("%-40s %-16s %10s %10s %10s %10s", "tensor", "shape", "max", "mean", "cosine",
+             "max ULP"));
+}
+
+/// A tensor that a node makes, and what makes it.
+struct Between {
+  std::string name, layer;
+};
+
+/// Makes every tensor with a reference an output; returns them as they are computed.
+std::vector<Between> add_outputs(Graph& graph, const Options& options) {
+  std::set<ValueId> outputs;
+  for (const GraphOutput& output : graph.outputs) outputs.insert(output.value);
+  std::vector<Between> found;
+  std::set<std::string> names;
+  for (const Node& node : graph.nodes) {
+    for (const ValueId value : node.outputs) {
+      if (value == kNoValue) continue;
+      std::string name = graph.value(value).name;
+      for (const GraphOutput& output : graph.outputs) {
+        if (output.value == value) name = output.name;
+      }
+      if (!has_reference(options, name) || !names.insert(name).second) continue;
+      if (outputs.insert(value).second) graph.outputs.push_back({.value = value, .name = name});
+      const std::string module = node.module_path.empty() ? "" : " in " + node.module_path;
+      found.push_back({name, node.op + " '" + node.name + "'" + module});
+    }
+  }
+  return found;
+}
+
+bool compare_layers(const std::shared_ptr<Device>& device, onnx::ImportedModel model,
+                    const Options& options) {
+  const std::vector<Between> order = add_outputs(model.graph, options);
+  if (order.empty()) {
+    say("No tensor between the layers has a reference");
+    return true;
+  }
+  say(format("=== %zu tensors in the order in which they are computed ===", order.size()));
+  say("They are outputs of an engine of their own: what is fused in the engine proper is not here");
+  const Network network = build_network(device, model, options);
+  const std::map<std::string, Tensor> results = run_once(network, options);
+  say_header();
+  for (const Between& tensor : order) {
+    if (compare_tensor(tensor.name, tensor.layer, results.at(tensor.name), options)) continue;
+    say("Stopped at the first tensor that differs");
+    return false;
+  }
+  return true;
+}
+
+bool compare_outputs(const Network& network, const Options& options) {
+  say("=== Outputs ===");
+  const std::map<std::string, Tensor> results = run_once(network, options);
+  say_header();
+  size_t compared = 0;
+  bool good = true;
+  for (const Binding& output : network.spec().outputs) {
+    if (!has_reference(options, output.name)) {
+      say(format("%-40s no reference", output.name.c_str()));
+      continue;
+    }
+    ++compared;
+    good = compare_tensor(output.name, "", results.at(output.name), options) && good;
+  }
+  if (compared == 0) {
+    throw Error(ErrorKind::kUser, "[compare] none of the outputs has a reference: there is no " +
+                                      path_of(options, network.spec().outputs.front().name));
+  }
+  return good;
+}
+
+std::vector<std::string> names_of(const auto& bindings) {
+  std::vector<std::string> names;
+  for (const auto& binding : bindings) names.push_back(binding.name);
+  return names;
+}
+
+/// The shapes of the inputs' files are the only ones that the engines are built for.
+Options with_shapes(Options options, const onnx::ImportedModel& model) {
+  for (const onnx::Binding& input : model.inputs) {
+    const std::string& path = options.load_inputs.at(input.name);
+    if (path.ends_with(".npy")) {
+      options.shapes.emplace(input.name, read_npy(path, input.dtype).shape);
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+bool compare_network(std::shared_ptr<Device> device, const Options& given) {
+  if (!std::filesystem::is_directory(given.ref)) {
+    throw Error(ErrorKind::kUser, "[compare] --ref: " + given.ref + " is not a directory");
+  }
+  if (!given.load_engine.empty()) {
+    const Network network = Network::load(std::move(device), given.load_engine);
+    return compare_outputs(network, with_inputs(given, names_of(network.spec().inputs)));
+  }
+  const onnx::ImportedModel any_shape = import_model(given);
+  Options options = with_inputs(given, names_of(any_shape.inputs));
+  options = with_shapes(std::move(options), any_shape);
+  const onnx::ImportedModel model = import_model(options);
+  const bool layers = !options.layers || compare_layers(device, model, options);
+  const Network network = build_network(device, model, options);
+  return compare_outputs(network, options) && layers;
+}
+
+}  // namespace tv::cli
