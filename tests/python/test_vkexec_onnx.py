@@ -1,0 +1,204 @@
+"""vkexec on ONNX files, end to end: build, save, load, refit, profile, compare, against ONNX Runtime."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import torch_vulkan as tv
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from networks import NETWORKS  # noqa: E402
+
+VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
+ONCE = ("--iterations=1", "--duration=0", "--warmUp=0", "--builderOptimizationLevel=0")
+
+
+def run(*arguments, code=0, **variables):
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
+    done = subprocess.run([VKEXEC, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=120, env={**environment, **variables})
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def small_model(seed=0, last="Softmax"):
+    """x [batch, 7] → relu(x w + b) v → softmax; every tensor between has a name."""
+    rng = np.random.default_rng(seed)
+    weights = {"w": rng.normal(size=(7, 11)), "b": rng.normal(size=11),
+               "v": rng.normal(size=(11, 5))}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["product"], "first"),
+             helper.make_node("Add", ["product", "b"], ["layer/sum:0"], "bias"),
+             helper.make_node("Relu", ["layer/sum:0"], ["hidden"], "act"),
+             helper.make_node("MatMul", ["hidden", "v"], ["scores"], "second"),
+             helper.make_node(last, ["scores"], ["y"], "last")]
+    graph = helper.make_graph(
+        nodes, "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 7])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 5])],
+        [numpy_helper.from_array(value.astype("float32"), name)
+         for name, value in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def every_tensor(model, x):
+    """What ONNX Runtime computes, by tensor."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    known = {output.name for output in model.graph.output}
+    for node in model.graph.node:
+        model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output
+                                  if name not in known)
+    session = onnxruntime.InferenceSession(model.SerializeToString(),
+                                           providers=["CPUExecutionProvider"])
+    return dict(zip([o.name for o in session.get_outputs()], session.run(None, {"x": x}),
+                    strict=True))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with small.onnx, other.onnx (other weights), x.npy and ref/NAME.npy."""
+    folder = tmp_path_factory.mktemp("onnx")
+    onnx.save(small_model(), folder / "small.onnx")
+    onnx.save(small_model(seed=1), folder / "other.onnx")
+    x = np.random.default_rng(2).normal(size=(3, 7)).astype("float32")
+    np.save(folder / "x.npy", x)
+    (folder / "ref").mkdir()
+    np.save(folder / "ref" / "x.npy", x)
+    for name, value in every_tensor(small_model(), x).items():
+        np.save(folder / "ref" / (re.sub(r"[^A-Za-z0-9.-]", "_", name) + ".npy"), value)
+    return folder
+
+
+def check(files, folder, seed=0, **tolerance):
+    want = every_tensor(small_model(seed), np.load(files / "x.npy"))["y"]
+    np.testing.assert_allclose(np.load(folder / "y.npy"), want,
+                               **(tolerance or {"rtol": 1e-5, "atol": 1e-6}))
+
+
+def test_build_save_load_refit(files, tmp_path):
+    text = run(f"--onnx={files}/small.onnx", "--minShapes=x:1x7", "--optShapes=x:2x7",
+               "--maxShapes=x:4x7", f"--saveEngine={tmp_path}/small.vke", "--noCache",
+               f"--loadInputs=x:{files}/x.npy", f"--exportOutput={tmp_path}/a/", *ONCE)
+    check(files, tmp_path / "a")
+    assert "opset 18" in text and "3 weights" in text and "#" not in text.split("\r")[0].split(
+        "===")[1], "no progress bar where there is no terminal"
+    info = tv.Engine.load(tmp_path / "small.vke").info()
+    assert [(s["min"], s["opt"], s["max"]) for s in info["symbols"]] == [(1, 2, 4)]
+    run(f"--loadEngine={tmp_path}/small.vke", f"--refitFromOnnx={files}/other.onnx", *ONCE,
+        f"--loadInputs=x:{files}/x.npy", f"--exportOutput={tmp_path}/b/")
+    check(files, tmp_path / "b", seed=1)
+    assert "got 5, want 1 to 4" in run(f"--loadEngine={tmp_path}/small.vke", "--shapes=x:5x7",
+                                       *ONCE, code=1)
+
+
+def test_stripped_and_refitted(files, tmp_path):
+    run(f"--onnx={files}/small.onnx", f"--saveEngine={tmp_path}/s.vke", "--stripWeights",
+        "--skipInference", "--builderOptimizationLevel=0")
+    assert tv.Engine.load(tmp_path / "s.vke").missing_weights()
+    run(f"--loadEngine={tmp_path}/s.vke", f"--onnx={files}/other.onnx", "--refit", *ONCE,
+        f"--loadInputs=x:{files}/x.npy", f"--exportOutput={tmp_path}/out/")
+    check(files, tmp_path / "out", seed=1)
+
+
+@pytest.mark.parametrize("flag, tolerance", [("--fp16", 5e-3), ("--bf16", 4e-2)])
+def test_low_precision(files, tmp_path, flag, tolerance):
+    run(f"--onnx={files}/small.onnx", flag, *ONCE, f"--loadInputs=x:{files}/x.npy",
+        f"--exportOutput={tmp_path}/", f"--exportLayerInfo={tmp_path}/layers.json")
+    check(files, tmp_path, atol=tolerance, rtol=0)
+    want = every_tensor(small_model(), np.load(files / "x.npy"))["y"]
+    assert np.abs(np.load(tmp_path / "y.npy") - want).max() > 1e-6, "not in low precision"
+
+
+def test_through_staging_memory(files, tmp_path):
+    """As on a GPU, where inputs and outputs are copied."""
+    run(f"--onnx={files}/small.onnx", *ONCE, f"--loadInputs=x:{files}/x.npy", "--streams=2",
+        f"--exportOutput={tmp_path}/", TORCH_VULKAN_STAGING="1")
+    check(files, tmp_path)
+
+
+def test_timings_are_kept(tmp_path):
+    """What was measured for one engine is known for the next."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], "conv")]
+    graph = helper.make_graph(
+        nodes, "conv", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 9, 9])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 7, 7])],
+        [numpy_helper.from_array(np.ones((8, 4, 3, 3), "float32"), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9),
+              tmp_path / "conv.onnx")
+    flags = [f"--onnx={tmp_path}/conv.onnx", "--skipInference", "--noCache",
+             f"--timingCacheFile={tmp_path}/timings.json"]
+    timed, known = re.search(r"(\d+) candidates timed, (\d+) known", run(*flags)).groups()
+    assert int(timed) > 0 and int(known) == 0
+    again = re.search(r"(\d+) candidates timed, (\d+) known", run(*flags)).groups()
+    assert again == ("0", timed)
+
+
+def test_the_cache_is_used(files, tmp_path):
+    flags = [f"--onnx={files}/small.onnx", "--skipInference", f"--cacheDir={tmp_path}/cache",
+             "--builderOptimizationLevel=0"]
+    assert "Engine built" in run(*flags)
+    assert "Engine taken from the cache" in run(*flags)
+    assert "Engine built" in run(*flags, "--noCache")
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--minShapes=x:4x7", "--maxShapes=x:2x7"], "want --minShapes ≤ --optShapes ≤ --maxShapes"),
+    (["--minShapes=x:4x7", "--maxShapes=x:4x7x1"], "different numbers of dimensions"),
+    (["--shapes=z:1x7"], "z"),
+    (["--shapes=x:1x8"], "x"),
+])
+def test_wrong_shapes(files, arguments, message):
+    assert message in run(f"--onnx={files}/small.onnx", *arguments, *ONCE, code=1)
+
+
+def test_what_cannot_be_built(tmp_path):
+    model = small_model(last="Softmax")
+    model.graph.node[2].op_type, model.graph.node[4].op_type = "NoSuchThing", "Another"
+    (tmp_path / "bad.onnx").write_bytes(model.SerializeToString())
+    text = run(f"--onnx={tmp_path}/bad.onnx", "--skipInference", code=1)
+    assert "NoSuchThing" in text and "Another" in text, "all of it at once"
+    (tmp_path / "none.onnx").write_text("not an ONNX file")
+    assert "none.onnx" in run(f"--onnx={tmp_path}/none.onnx", code=1)
+
+
+def test_a_network(tmp_path):
+    """ResNet-50, reduced, as torch.onnx exports it: as ONNX Runtime computes it, and layer by layer."""
+    network = NETWORKS["ResNet-50"]
+    model, inputs = network.make(True), network.inputs(2, True, 0)
+    ((key, x),) = inputs.items()
+
+    class Positional(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return self.model(**{key: x})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(Positional(), (x,), tmp_path / "net.onnx", dynamo=True, verbose=False,
+                          input_names=["x"], output_names=["y"])
+    np.save(tmp_path / "x.npy", x.numpy())
+    run(f"--onnx={tmp_path}/net.onnx", *ONCE, f"--loadInputs=x:{tmp_path}/x.npy",
+        f"--exportOutput={tmp_path}/", f"--exportProfile={tmp_path}/profile.json",
+        f"--exportGraph={tmp_path}/net.svg", f"--exportLayerInfo={tmp_path}/layers.json")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx",
+                                           providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, {"x": x.numpy()})[:1]
+    # As docs/models.md compares networks: tens of layers, summed in other orders.
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=1e-3, atol=1e-4)
+    _, *layers = json.loads((tmp_path / "profile.json").read_text())
+    assert len(layers) > 20 and all(layer["medianMs"] >= 0 for layer in layers)
+    assert len(json.loads((tmp_path / "layers.json").read_text())["Layers"]) == len(layers)
