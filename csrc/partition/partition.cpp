@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "csrc/partition/dependencies.h"
 #include "csrc/partition/merge.h"
 #include "csrc/partition/symbols.h"
+#include "csrc/partition/what_if.h"
 #include "csrc/passes/truncate.h"
 #include "runtime/error.h"
 
@@ -17,10 +19,12 @@ constexpr int64_t kSmallNumel = 16;  // integer tensors up to this are shape ari
 
 class Partitioner {
  public:
-  Partitioner(Graph graph, const Settings& settings, const DeviceProfile& device)
+  Partitioner(Graph graph, const Settings& settings, const DeviceProfile& device,
+              const std::set<std::string>& assumed)
       : graph_(std::move(graph)),
         settings_(settings),
         device_(device),
+        assumed_(assumed),
         dag_(execution_order(graph_)),
         roles_(graph_.nodes.size()),
         reasons_(graph_.nodes.size()),
@@ -47,7 +51,9 @@ class Partitioner {
   void assign_roles() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       does_work_.push_back(does_work(graph_.nodes[n]));
-      reasons_[n] = unsupported({graph_, graph_.nodes[n], device_, settings_});
+      if (!assumed_.contains(graph_.nodes[n].op)) {
+        reasons_[n] = unsupported({graph_, graph_.nodes[n], device_, settings_});
+      }
       roles_[n] = !reasons_[n].empty() ? Role::kNative
                   : does_work_[n]      ? Role::kCompute
                                        : Role::kFree;
@@ -199,14 +205,17 @@ class Partitioner {
       const std::string reason =
           nothing ? "min_block_size is infinite: no engine is built"
           : static_cast<double>(size) < least
-              ? "its block has " + std::to_string(size) +
-                    " compute nodes, fewer than min_block_size = " + whole(least)
-              : "its block has " + std::to_string(size) +
-                    " compute nodes; the GPU's switch from CUDA to Vulkan and back takes as long "
+              ? "its block has " + nodes(size) + ", fewer than min_block_size = " + whole(least)
+              : "its block has " + nodes(size) +
+                    "; the GPU's switch from CUDA to Vulkan and back takes as long "
                     "as " +
                     whole(settings_.switch_nodes);
       for (const int32_t n : block) make_native(n, reason);
     }
+  }
+
+  static std::string nodes(int64_t count) {
+    return std::to_string(count) + (count == 1 ? " compute node" : " compute nodes");
   }
 
   static std::string whole(double count) {
@@ -264,6 +273,7 @@ class Partitioner {
   const Graph graph_;
   const Settings& settings_;
   const DeviceProfile& device_;
+  const std::set<std::string>& assumed_;  // operators that are taken without being asked
   const Dag dag_;
   std::vector<Role> roles_;
   std::vector<bool> does_work_;
@@ -276,8 +286,13 @@ class Partitioner {
 }  // namespace
 
 Partition partition(const Graph& graph, const Settings& settings, const DeviceProfile& device) {
-  if (!settings.truncate_long_and_double) return Partitioner(graph, settings, device).run();
-  return Partitioner(truncate_long_and_double(graph), settings, device).run();
+  return partition_as_if(graph, settings, device, {});
+}
+
+Partition partition_as_if(const Graph& graph, const Settings& settings, const DeviceProfile& device,
+                          const std::set<std::string>& operators) {
+  Graph taken = settings.truncate_long_and_double ? truncate_long_and_double(graph) : graph;
+  return Partitioner(std::move(taken), settings, device, operators).run();
 }
 
 }  // namespace tv

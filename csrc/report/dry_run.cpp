@@ -107,8 +107,7 @@ json count_operators(const Graph& graph, const Partition& partition) {
 }
 
 /// One row for 1 and for each size just above a block's: between them nothing changes.
-void add_sizes(const Partition& partition, json& report) {
-  const std::vector<int64_t>& sizes = partition.candidate_sizes;
+json block_sizes(const std::vector<int64_t>& sizes, int64_t compute_nodes) {
   std::vector<int64_t> least = {1};
   for (const int64_t size : sizes) least.push_back(size + 1);
   std::sort(least.begin(), least.end());
@@ -124,14 +123,13 @@ void add_sizes(const Partition& partition, json& report) {
       covered += size;
     }
     most = std::max(most, covered);
-    if (covered > 0 && share(most - covered, partition.compute_nodes) <= 0.01) recommended = min;
+    if (covered > 0 && share(most - covered, compute_nodes) <= 0.01) recommended = min;
     rows.push_back({{"min_block_size", min},
                     {"engines", engines},
                     {"covered_nodes", covered},
-                    {"coverage", share(covered, partition.compute_nodes)}});
+                    {"coverage", share(covered, compute_nodes)}});
   }
-  report["min_block_size"] = std::move(rows);
-  report["recommended_min_block_size"] = recommended;
+  return {{"min_block_size", std::move(rows)}, {"recommended_min_block_size", recommended}};
 }
 
 }  // namespace
@@ -149,8 +147,12 @@ std::string dry_run_report(const Graph& graph, const Partition& partition) {
   }
   report["native"] = describe_native(graph, partition);
   report["operators"] = count_operators(graph, partition);
-  add_sizes(partition, report);
+  report.update(block_sizes(partition.candidate_sizes, partition.compute_nodes));
   return report.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string block_sizes_report(const std::vector<int64_t>& sizes, int64_t compute_nodes) {
+  return block_sizes(sizes, compute_nodes).dump();
 }
 
 }  // namespace tv

@@ -2,6 +2,7 @@
 // What compiling a graph would do, without doing it.
 
 #include <string>
+#include <vector>
 
 #include "csrc/compile.h"
 
@@ -16,9 +17,15 @@ namespace tv {
 ///                   does_work
 ///   operators       the native nodes that do work, by operator and reason, most frequent first:
 ///                   operator, reason, count
-///   min_block_size  what each setting gives: min_block_size, engines, covered_nodes, coverage
-///   recommended_min_block_size  the largest that covers as much as any, but for 1 % of the nodes
+///   min_block_size, recommended_min_block_size  as below
 /// A symbolic dimension is text ("batch", "2*batch+1"), any other a number.
 std::string dry_run_report(const Graph& graph, const Partition& partition);
+
+/// What each min_block_size makes of blocks of `sizes` compute nodes (Partition::candidate_sizes, of
+/// one graph or of several) in graphs of `compute_nodes` together, as a JSON object:
+///   min_block_size  of each setting that makes a difference: min_block_size, engines,
+///                   covered_nodes, coverage
+///   recommended_min_block_size  the largest that covers as much as any, but for 1 % of the nodes
+std::string block_sizes_report(const std::vector<int64_t>& sizes, int64_t compute_nodes);
 
 }  // namespace tv

@@ -6,6 +6,7 @@
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/compile.h"
 #include "csrc/converter.h"
+#include "csrc/partition/what_if.h"
 #include "csrc/report/dry_run.h"
 #include "csrc/tuner/tuner.h"
 #include "python/bindings/py_module.h"
@@ -103,6 +104,16 @@ void bind_compile(py::module_& m) {
       py::arg("graph"), py::arg("settings"), py::arg("device"),
       py::call_guard<py::gil_scoped_release>(),
       "What compiling would do, as JSON text (csrc/report/dry_run.h has its fields).");
+  m.def(
+      "partition_as_if",
+      [](const Graph& graph, const std::string& settings, const DeviceProfile& device,
+         const std::set<std::string>& operators) {
+        return partition_as_if(graph, Settings::from_json(settings), device, operators);
+      },
+      py::call_guard<py::gil_scoped_release>(),
+      "The partition, were these operators supported; not to be built.");
+  m.def("block_sizes_report", &block_sizes_report,
+        "What each min_block_size makes of blocks of these sizes, as JSON text.");
   m.def(
       "unsupported",
       [](const Graph& graph, size_t node, const std::string& settings,

@@ -10,6 +10,7 @@ from ._native import C as _C
 from .builder import Builder
 from .cuda_memory import mem_pool
 from .device_list import Device, cuda_report, devices
+from .dry_run import dry_run
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .inputs import Input, Profile
@@ -26,7 +27,7 @@ cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
     "Builder", "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
     "UnsupportedError", "cmake_prefix_path", "compilations", "compile", "cuda_report", "devices",
-    "engines", "load", "mem_pool", "onnx", "profile", "refit", "save", "supported_ops",
+    "dry_run", "engines", "load", "mem_pool", "onnx", "profile", "refit", "save", "supported_ops",
 ]
 
 

@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from . import cache_command
+from . import cache_command, coverage_command
+from .errors import DeviceError
 
 
 def main(arguments=None) -> int:
@@ -11,10 +12,11 @@ def main(arguments=None) -> int:
     parser = argparse.ArgumentParser(prog="python -m torch_vulkan", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     cache_command.add_parser(commands)
+    coverage_command.add_parser(commands)
     args = parser.parse_args(arguments)
     try:
         return args.run(args)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, DeviceError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
 

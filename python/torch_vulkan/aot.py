@@ -164,9 +164,10 @@ def _take_ranges(name, dims, said: Input, ranges) -> None:
 
 
 def compile_exported(program: ExportedProgram, signature: Signature, settings: Settings,
-                     outputs=()) -> ExportedProgram:
+                     outputs=(), watch=None) -> ExportedProgram:
     """`program` (decomposed) with its blocks replaced by calls of engines. Weights stay its
-    parameters and buffers. `outputs`: names for the results, where engines make them.
+    parameters and buffers. `outputs`: names for the results, where engines make them; `watch`: who
+    is told where nothing is built.
 
     Raises as backend.compile_graph_module does.
     """
@@ -186,7 +187,7 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
     for node, name in zip(output.args[0], outputs):
         node.meta["torch_vulkan_name"] = name
     calls, failed = backend.build_engines(module, "inference", settings, weights,
-                                          len(output.args[0]))
+                                          len(output.args[0]), watch)
     return _assemble(program, module, calls, failed, signature)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import compat, compilations, cuda_memory, device_list, engine_call, report
+from . import compat, compilations, cuda_memory, device_list, dry_session, engine_call, report
 from ._native import C
 from .compilations import Compilation
 from .complex_values import real_at_border
@@ -30,7 +30,9 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
             return module.forward  # what such a class does is known to PyTorch alone
         settings = settings.keyed_by(_held(module, example_inputs))
         with kept_whole():
-            return _aot(settings, _carry_versions(example_inputs))(module, example_inputs)
+            aot = through_aot(settings, _carry_versions(example_inputs),
+                              dry_session.Watch.of(module, settings))
+            return aot(module, example_inputs)
     except (ValueError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
 
@@ -70,7 +72,8 @@ def decompositions() -> dict:
     return {op: function for op, function in core_aten_decompositions().items() if not stays(op)}
 
 
-def _aot(settings: Settings, weights_carry_versions: bool):
+def through_aot(settings: Settings, weights_carry_versions: bool, watch=None):
+    """A backend for what Dynamo captures; `watch`: who is told where nothing is built."""
     from torch._dynamo.backends.common import aot_autograd
 
     def compiler(kind):
@@ -79,7 +82,7 @@ def _aot(settings: Settings, weights_carry_versions: bool):
                 as_weights = kind == "inference" and (
                     weights_carry_versions or settings.immutable_weights)
                 weights = _weights(module) if as_weights else set()
-                return compile_graph_module(module, kind, settings, weights)
+                return compile_graph_module(module, kind, settings, weights, watch)
             except (ValueError, C.UnsupportedError, C.DeviceError) as error:
                 raise compat.through_dynamo(error) from error.__cause__
         return compile_graph
@@ -89,7 +92,8 @@ def _aot(settings: Settings, weights_carry_versions: bool):
                         decompositions=decompositions())
 
 
-def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str]):
+def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
+                         watch=None):
     """Compiles one functional graph of ATen operators, of which the placeholders named in `weights`
     are parameters; returns a callable that takes a list.
 
@@ -97,13 +101,14 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
         ValueError: require_full_compilation is set and something stays native.
         DeviceError: there is no Vulkan device.
     """
-    calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind))
+    calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind),
+                                  watch)
     whole = _whole_graph(module) if len(calls) == 1 and not failed else None
     return whole or _boxed(module.forward)
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
-                  user_outputs: int):
+                  user_outputs: int, watch=None):
     """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
 
     Returns the calls of engines, and name → error of blocks that run natively because they were
@@ -111,19 +116,18 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     """
     prepare(module, user_outputs)
     tensors_on = _device_of(module)
+    if settings.builds_nothing:
+        dry_session.describe(module, kind, settings, weights, tensors_on, watch)
+        use_own_attention(module)
+        return [], {}
     device = device_list.spec_for(settings.device, tensors_on)
-    if tensors_on.type == "cuda" and not settings.builds_nothing:
+    if tensors_on.type == "cuda":
         cuda_memory.allocate_shareable()
-    profile = device_profile(device, needed=not settings.builds_nothing)
+    profile = device_profile(device)
     debug_dir = debug_directory(settings)
     parts = split(module, weights, settings, profile)
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         raise ValueError(report.in_the_way(parts))
-    if settings.builds_nothing:
-        report.write(parts, kind, settings)
-        compilations.record(Compilation(kind, parts.compute_nodes, 0, [], parts.native))
-        return [], {}
-
     calls, failed = [], {}
     for name in parts.engines:
         pass_missing_sizes(module, name)
@@ -174,14 +178,9 @@ def _device_of(module: fx.GraphModule) -> torch.device:
     return torch.device("cpu")
 
 
-def device_profile(device: str, needed: bool):
-    """The profile of a device, or, where none is needed, the built-in one."""
-    try:
-        return C.device_profile(device)
-    except C.DeviceError:
-        if needed:
-            raise
-        return C.DeviceProfile.builtin_default()
+def device_profile(device: str):
+    """The profile of a device. Raises DeviceError where there is none."""
+    return C.device_profile(device)
 
 
 def debug_directory(settings: Settings) -> str:

@@ -3,6 +3,7 @@
 import sys
 
 from . import cache
+from .units import size
 
 
 def add_parser(commands) -> None:
@@ -22,15 +23,6 @@ def add_parser(commands) -> None:
         sub = actions.add_parser(action, help=text)
         sub.add_argument("file")
         sub.set_defaults(run=run)
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"
 
 
 def _kinds(kinds) -> None:

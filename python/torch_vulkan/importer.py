@@ -276,6 +276,8 @@ class Importer:
     def _refusal(self, node: fx.Node) -> str:
         """Why a node cannot be expressed as a node of the Graph; "" where it can."""
         if not isinstance(node.target, torch._ops.OpOverload):
+            if op_name(node.target) == "torch::with_effects":
+                return f"it has a side effect ({op_name(node.args[1])})"
             return "not an ATen operator"
         if has_effect(node):
             return ("it draws random numbers" if draws_random_numbers(node)

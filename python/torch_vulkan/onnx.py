@@ -43,7 +43,7 @@ class Model:
 
     def __init__(self, imported, ranges: dict, settings: Settings):
         device = device_list.spec_for(settings.device, torch.device("cpu"))
-        profile = device_profile(device, needed=True)
+        profile = device_profile(device)
         compiler = settings.compiler_json(debug_directory(settings))
         if lines := imported.unsupported(compiler, profile):
             raise UnsupportedError(_refusals(lines))

@@ -1,14 +1,13 @@
 """Cuts a captured graph into the parts that become engines and the rest that PyTorch runs."""
 
 import heapq
-import json
 from dataclasses import dataclass, field
 
 import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from . import fx_nodes
+from . import dry_graph, fx_nodes
 from ._native import C
 from .compilations import NativeRecord
 from .importer import Importer
@@ -27,7 +26,7 @@ class Split:
         compute_nodes: nodes of the whole graph that do work.
         native: what stays with PyTorch and why, views included.
         in_the_way: those of `native` that do work.
-        details: the compiler's dry run (csrc/report/dry_run.h), where nothing is built.
+        details: what the dry-run report says of the graph, where nothing is built.
     """
 
     engines: list[str] = field(default_factory=list)
@@ -35,7 +34,7 @@ class Split:
     compute_nodes: int = 0
     native: list[NativeRecord] = field(default_factory=list)
     in_the_way: list[NativeRecord] = field(default_factory=list)
-    details: dict = field(default_factory=dict)
+    details: dry_graph.GraphDetails | None = None
 
     @property
     def covered_nodes(self) -> int:
@@ -50,7 +49,8 @@ def _free_ops() -> set[str]:
 
 
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
-    """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place."""
+    """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place; where
+    nothing is built the module stays as it is."""
     importer = Importer(module, weights, truncate=settings.truncate_long_and_double,
                         stays=settings.torch_executed_ops)
     imported = importer.run()
@@ -60,23 +60,16 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     partition = C.partition(imported.graph, compiler_settings, profile)
     free = _free_ops()
     result = Split()
-    if settings.builds_nothing:
-        result.details = json.loads(C.dry_run(imported.graph, compiler_settings, profile))
-    reasons = dict(partition.native)
 
     def does_work(node: fx.Node) -> bool:
         return fx_nodes.op_name(node.target) not in free
 
     result.compute_nodes = sum(does_work(node) for node in imported.nodes if node is not None)
-    for index, node in enumerate(imported.nodes):
-        if index not in reasons or node is None:
-            continue
-        reason = imported.refused.get(index, reasons[index])
-        record = NativeRecord(fx_nodes.op_name(node.target), reason, fx_nodes.source_of(node),
-                              fx_nodes.module_path_of(node))
-        result.native.append(record)
-        if does_work(node):
-            result.in_the_way.append(record)
+    native = [(_record(node, imported.refused.get(index, reason)), does_work(node))
+              for index, reason in partition.native
+              if (node := imported.nodes[index]) is not None]
+    result.native = [record for record, _ in native]
+    result.in_the_way = [record for record, works in native if works]
 
     blocks = []
     for block in partition.blocks:
@@ -84,6 +77,11 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
         count = sum(does_work(node) for node in nodes if node is not None)
         result.compute[f"{PREFIX}{len(blocks)}"] = count
         blocks.append(_with_getitems(nodes))
+    if settings.builds_nothing:
+        result.details = dry_graph.describe(imported, partition, compiler_settings, profile,
+                                            does_work, native)
+        result.engines = list(result.compute)
+        return result
     if blocks:
         fuse_by_partitions(module, blocks, prefix=PREFIX, always_return_tuple=True)
         follow(module.graph, partition.schedule, imported.nodes)
@@ -92,6 +90,11 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     result.engines = [node.target for node in module.graph.nodes if node.op == "call_module"
                       and node.target in result.compute]
     return result
+
+
+def _record(node: fx.Node, reason: str) -> NativeRecord:
+    return NativeRecord(fx_nodes.op_name(node.target), reason, fx_nodes.source_of(node),
+                        fx_nodes.module_path_of(node))
 
 
 def _on_cuda(module: fx.GraphModule) -> bool:

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "csrc/partition/what_if.h"
 #include "csrc/report/dry_run.h"
 #include "tests/cpp/graph_builder.h"
 
@@ -77,6 +78,16 @@ TEST(DryRun, ShowsTheEffectOfMinBlockSize) {
   EXPECT_EQ(rows[2]["min_block_size"], 11);
   EXPECT_EQ(rows[2]["engines"], 0);
   EXPECT_EQ(r["recommended_min_block_size"], 1) << "the small engine is more than 1 % of the nodes";
+}
+
+TEST(DryRun, SaysWhatSupportOfAnOperatorWouldGive) {
+  const GraphBuilder b = example();
+  const DeviceProfile& device = DeviceProfile::builtin_default();
+  const Settings settings{.min_block_size = 1};
+  EXPECT_EQ(partition_as_if(b.graph, settings, device, {}).blocks.size(), 2u);
+  const Partition joined = partition_as_if(b.graph, settings, device, {"t::unknown"});
+  EXPECT_EQ(joined.blocks.size(), 1u);
+  EXPECT_EQ(joined.covered_nodes, 13);
 }
 
 TEST(DryRun, OfAnEmptyGraph) {

@@ -71,7 +71,7 @@ TEST_F(PartitionTest, EveryNativeNodeHasAReason) {
   EXPECT_TRUE(p.blocks.empty());
   EXPECT_EQ(p.covered_nodes, 0);
   EXPECT_EQ(p.candidate_sizes, (std::vector<int64_t>{1, 1}));
-  EXPECT_EQ(reason(p, 0), "its block has 1 compute nodes, fewer than min_block_size = 5");
+  EXPECT_EQ(reason(p, 0), "its block has 1 compute node, fewer than min_block_size = 5");
   EXPECT_EQ(reason(p, 1), "no converter for t::unknown");
   EXPECT_EQ(p.native.size(), 3u);
   expect_schedule(b.graph, p);

@@ -308,18 +308,19 @@ def test_dryrun(tmp_path, capfd):
     assert_same(got, function(x))
     assert engines(records) == 0
     text = capfd.readouterr().out
-    assert "2 engine(s)" in text and "linalg_inv" in text and "no converter" in text
+    assert "2 engines" in text and "linalg_inv" in text and "no converter" in text
     assert "recommended min_block_size: 1" in text
     run(function, x, dryrun=tmp_path / "report.json", min_block_size=1)
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["compute_nodes"] > report["covered_nodes"] > 0
-    assert len(report["engines"]) == 2
-    engine = report["engines"][0]
+    (graph,) = report["graphs"]
+    assert len(graph["engines"]) == report["engines"] == 2
+    engine = graph["engines"][0]
     assert sum(engine["operators"].values()) == engine["nodes"] >= engine["compute_nodes"]
     assert engine["inputs"][0]["shape"] == [4, 4]
     assert report["min_block_size"][0]["engines"] == 2
     assert report["min_block_size"][-1]["covered_nodes"] == 0
-    (native,) = [n for n in report["native"] if "linalg_inv" in n["op"]]
+    (native,) = [n for n in graph["native"] if "linalg_inv" in n["operator"]]
     assert native["source"].startswith("test_settings.py:")
 
 

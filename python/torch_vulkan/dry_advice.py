@@ -1,0 +1,40 @@
+"""What a user can do about a node that stays native, by the reason that it stays."""
+
+import re
+
+_RULES = (
+    (r"^no converter for",
+     "Add one (docs/custom_operators.md), or write it with operators of tv.supported_ops()."),
+    (r"compute nodes?, fewer than min_block_size", "Set min_block_size to {size} or less."),
+    (r"compute nodes?; the GPU's switch", "Set min_block_size to {size} to build it all the same."),
+    (r"^torch_executed_ops lists (\S+)", "Take {0} off torch_executed_ops."),
+    (r"float64 stays native",
+     "Cast to float32 before it, or set truncate_long_and_double=True."),
+    (r"its dtype is not one that engines hold",
+     "Compute with real tensors, a complex one as its two parts, and without quantised ones."),
+    (r"needs a device with", "Use a dtype that the device stores, or another device."),
+    (r"rank \d+ is above", "Merge dimensions with reshape before it."),
+    (r"engines take fewer than 2\^31", "Split the tensor, as with a smaller batch."),
+    (r"it draws random numbers",
+     "Engines draw none. Dropout ends with model.eval(); draw others outside of the model."),
+    (r"it has a side effect",
+     "Write it without changing tensors in place, and checks outside of the model."),
+    (r"sizes depend on data",
+     "Keep sizes fixed: choose with torch.where or a mask in place of nonzero or a boolean index."),
+    (r"live on several devices", "Move its tensors to one device with .to(device)."),
+    (r"not an ATen operator",
+     "Write it with PyTorch's operators, or make it a custom operator (docs/custom_operators.md)."),
+    (r"as_strided of a tensor", "Use view, slicing or unfold in place of as_strided."),
+    (r"is not determined by the shape of any input",
+     "Pass a tensor of that size to the model, or fix the size."),
+    (r"iterations", "Use a GPU, or smaller sizes: a CPU driver ends long loops."),
+)
+
+
+def advice(reason: str) -> str:
+    """A sentence; "" where the reason itself says what would work."""
+    for pattern, sentence in _RULES:
+        if found := re.search(pattern, reason):
+            block = re.search(r"its block has (\d+)", reason)
+            return sentence.format(*found.groups(), size=block.group(1) if block else "1")
+    return ""

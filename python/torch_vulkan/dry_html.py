@@ -1,0 +1,182 @@
+"""The dry-run report as one HTML page that needs no other file and no network."""
+
+from html import escape
+from pathlib import Path
+
+from .dry_text import place_text, shape_text
+from .units import operations, plural, size
+
+
+def render(data: dict) -> str:
+    """The page."""
+    title = escape(f"{data['model']} on {data['target']}")
+    style = (Path(__file__).parent / "dry_run.css").read_text(encoding="utf-8")
+    sections = (_summary(data), _modules(data), _reasons(data["operators"]), _support(data),
+                _breaks(data), _engines(data), _sizes(data))
+    return (f"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+            f"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+            f"<title>torch_vulkan dry run: {title}</title><style>{style}</style></head><body>"
+            f"<main><h1>{title}</h1>{''.join(sections)}"
+            f"<footer>torch_vulkan {escape(data['torch_vulkan'])}, torch {escape(data['torch'])}. "
+            f"Nothing was built.</footer></main></body></html>\n")
+
+
+def _summary(data: dict) -> str:
+    exportable = {True: "yes", False: "no", None: "not tried"}[data["exportable"]]
+    cards = (("coverage", f"{data['coverage']:.1%}",
+              f"{data['covered_nodes']} of {plural(data['compute_nodes'], 'compute node')}"),
+             ("engines", str(data["engines"]), plural(len(data["graphs"]), "graph")),
+             ("work", operations(data["flops"]), "products, convolutions, attention"),
+             ("weights", size(data["weight_bytes"]), "in engines"),
+             ("graph breaks", str(len(data["graph_breaks"])),
+              plural(len(data["recompilations"]), "recompilation")),
+             ("can be exported", exportable, data["export_reason"]))
+    boxes = "".join(f"<div class=\"card\"><span>{escape(label)}</span><b>{escape(value)}</b>"
+                    f"<small>{escape(note)}</small></div>" for label, value, note in cards)
+    return f"<div class=\"cards\">{boxes}</div>{_bar(data['coverage'])}"
+
+
+def _bar(share: float) -> str:
+    level = "good" if share >= 0.99 else "fair" if share >= 0.9 else "poor"
+    return (f"<div class=\"bar\" role=\"img\" aria-label=\"{share:.1%}\">"
+            f"<div class=\"{level}\" style=\"width:{100 * share:.1f}%\"></div></div>")
+
+
+def _table(heads: list[str], rows: list[list[str]], numbers: set[int] = frozenset()) -> str:
+    """`rows` hold HTML; columns in `numbers` are aligned to the right."""
+    def cell(tag, i, text):
+        return f"<{tag}{' class=num' if i in numbers else ''}>{text}</{tag}>"
+
+    head = "".join(cell("th", i, escape(h)) for i, h in enumerate(heads))
+    body = "".join("<tr>" + "".join(cell("td", i, c) for i, c in enumerate(row)) + "</tr>"
+                   for row in rows)
+    return (f"<div class=\"wide\"><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table></div>")
+
+
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{body}</section>"
+
+
+def _reasons(operators: list[dict]) -> str:
+    if not operators:
+        return _section("Left to PyTorch", "<p>Every node that does work is in an engine.</p>")
+    rows = []
+    for row in operators:
+        places = [escape(place_text(place)) for place in row["places"] if place_text(place)]
+        shown = "<br>".join(places[:3])
+        if len(places) > 3:
+            rest = "<br>".join(places[3:])
+            shown += f"<details><summary>{len(places) - 3} more</summary>{rest}</details>"
+        rows.append([f"<code>{escape(row['operator'])}</code>", str(row["count"]),
+                     f"{escape(row['reason'])}<p class=\"advice\">{escape(row['advice'])}</p>",
+                     shown])
+    return _section("Left to PyTorch", _table(["operator", "nodes", "reason", "where"], rows, {1}))
+
+
+def _breaks(data: dict) -> str:
+    body = ""
+    for broken in data["graph_breaks"]:
+        hints = "".join(f"<li>{escape(hint)}</li>" for hint in broken["hints"])
+        body += (f"<div class=\"note\"><b>{escape(broken['source'] or 'graph break')}</b> "
+                 f"<code>{escape(broken['code'])}</code><p>{escape(broken['reason'])}</p>"
+                 f"<ul>{hints}</ul></div>")
+    for again in data["recompilations"]:
+        body += (f"<div class=\"note\"><b>traced again: {escape(again['function'])}</b> "
+                 f"{escape(again['source'])}<p>{escape(again['reason'])}</p></div>")
+    return _section("Graph breaks and recompilations", body) if body else ""
+
+
+class _Module:
+    """A node of the tree of modules."""
+
+    def __init__(self):
+        self.children: dict[str, _Module] = {}
+        self.compute = self.covered = self.flops = 0
+        self.engines: set[str] = set()
+
+    def add(self, path: list[str], row: dict, graph: int) -> None:
+        self.compute += row["compute_nodes"]
+        self.covered += row["covered_nodes"]
+        self.flops += row["flops"]
+        self.engines |= {f"{graph}:{name}" for name in row["engines"]}
+        if path:
+            self.children.setdefault(path[0], _Module()).add(path[1:], row, graph)
+
+
+def _modules(data: dict) -> str:
+    root = _Module()
+    for graph in data["graphs"]:
+        for row in graph["modules"]:
+            root.add([part for part in row["path"].split(".") if part], row, graph["index"])
+    if not root.compute:
+        return ""
+    return _section("Modules", f"<div class=\"tree\">{_module('model', root, 2)}</div>")
+
+
+def _module(name: str, module: _Module, open_levels: int) -> str:
+    while len(module.children) == 1:  # a chain is one line, as far as it is all of the work
+        ((child, inner),) = module.children.items()
+        if inner.compute != module.compute:
+            break
+        name, module = f"{name}.{child}", inner
+    share = module.covered / module.compute if module.compute else 1.0
+    line = (f"<span class=\"name\">{escape(name)}</span>{_bar(share)}"
+            f"<span class=\"num\">{module.covered} of {module.compute}</span>"
+            f"<span class=\"num\">{operations(module.flops)}</span>"
+            f"<span class=\"num\">{plural(len(module.engines), 'engine')}</span>")
+    if not module.children:
+        return f"<div class=\"leaf row\">{line}</div>"
+    inner = "".join(_module(child, m, open_levels - 1) for child, m in module.children.items())
+    shown = " open" if open_levels > 0 else ""
+    return (f"<details{shown}><summary class=\"row\">{line}</summary>"
+            f"<div class=\"in\">{inner}</div></details>")
+
+
+def _engines(data: dict) -> str:
+    rows = []
+    for graph in data["graphs"]:
+        for engine in graph["engines"]:
+            operators = ", ".join(f"{op} ×{n}" for op, n in engine["operators"].items())
+            values = "<br>".join(f"<code>{escape(shape_text(v))}</code>" for v in engine["inputs"])
+            made = "<br>".join(f"<code>{escape(shape_text(v))}</code>" for v in engine["outputs"])
+            rows.append([
+                f"{escape(engine['name'])}<br><small>graph {graph['index']}, "
+                f"{escape(graph['kind'])}</small>",
+                str(engine["compute_nodes"]), operations(engine["flops"]),
+                size(engine["weight_bytes"]), _folded(values), _folded(made),
+                f"<details><summary>{plural(len(engine['operators']), 'operator')}</summary>"
+                f"{escape(operators)}</details>"])
+    heads = ["engine", "nodes", "FLOPs", "weights", "takes", "makes", "operators"]
+    body = _table(heads, rows, {1, 2, 3}) if rows else "<p>None.</p>"
+    return _section("Engines", body)
+
+
+def _folded(lines: str) -> str:
+    count = lines.count("<br>") + 1
+    if count <= 4:
+        return lines
+    return f"<details><summary>{plural(count, 'tensor')}</summary>{lines}</details>"
+
+
+def _sizes(data: dict) -> str:
+    best, now = data["recommended_min_block_size"], data["settings"]["min_block_size"]
+    in_force = max((r["min_block_size"] for r in data["min_block_size"]
+                    if r["min_block_size"] <= now), default=1)
+    rows = [[str(r["min_block_size"]), str(r["engines"]), f"{r['coverage']:.1%}",
+             _bar(r["coverage"]),
+             ", ".join(text for text, said in (
+                 ("recommended", r["min_block_size"] == best),
+                 (f"as with {now}, which was asked for", r["min_block_size"] == in_force)) if said)]
+            for r in data["min_block_size"]]
+    heads = ["min_block_size", "engines", "coverage", "", ""]
+    return _section("Effect of min_block_size", _table(heads, rows, {0, 1, 2}))
+
+
+def _support(data: dict) -> str:
+    if not data["support_first"]:
+        return ""
+    rows = [[f"<code>{escape(r['operator'])}</code>", f"{r['engines_before']} → {r['engines']}",
+             f"{r['coverage']:.1%}"] for r in data["support_first"]]
+    return _section("Operators whose support would help most, one after the other",
+                    _table(["operator", "engines", "coverage"], rows, {2}))

@@ -1,0 +1,241 @@
+"""tv.dry_run: what compiling a model would do."""
+
+import contextlib
+import io
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from . import aot, backend
+from ._native import C
+from .captures import Breaks, capture_of
+from .device_list import Device
+from .dry_report import Report
+from .dry_session import Session, Watch
+from .errors import UnsupportedError
+from .inputs import Arguments, Input, is_leaf
+from .settings import Settings
+from .whole_operators import kept_whole
+
+aten = torch.ops.aten
+
+
+def dry_run(model: nn.Module | ExportedProgram | Callable, inputs=None, target=None, *,
+            kwarg_inputs=None, **settings) -> Report:
+    """What torch.compile(model, backend="vulkan") would do with a model: which parts become
+    engines, what stays with PyTorch and why. Builds nothing and needs no device and no driver.
+
+    The model is captured by Dynamo and runs once, natively, on the inputs (random numbers in place
+    of `tv.Input`s, zeros where they are integers), without gradients unless it is in training mode;
+    its buffers and the state of random numbers are put back afterwards. Where inputs have ranges, a
+    second call with other sizes shows what is traced again. Functions that torch.compile made
+    before are compiled anew at their next call.
+
+    Args:
+        model: a module, a function of tensors, or an ExportedProgram.
+        inputs: as tv.compile takes them.
+        target: the device to plan for: one of tv.devices(), its index or part of its name; a
+            profile, as text or as the name of a .json file (tv.devices()[0].profile() makes one);
+            None: a discrete GPU of the middle range.
+        kwarg_inputs: those passed by keyword, beside a list of inputs.
+        settings: docs/settings.md.
+
+    Raises:
+        ValueError: a bad setting, bad inputs or a bad target.
+        DeviceError: `target` names a device that is not there.
+    """
+    checked = Settings.from_options(settings)
+    chosen = checked.device if target is None else target
+    session = Session(checked.replaced(dryrun=True), profile_of(chosen))
+    findings = session.findings
+    findings.model = getattr(model, "__name__", type(model).__name__)
+    findings.target = session.profile.name
+    if isinstance(model, ExportedProgram):
+        _of_exported(model, inputs, kwarg_inputs, session)
+    elif not callable(model):
+        raise ValueError(f"tv.dry_run: got {type(model).__name__}, want a module, a function or an "
+                         "ExportedProgram")
+    else:
+        arguments = Arguments.of(inputs if inputs is not None else [], kwarg_inputs)
+        _of_calls(model, arguments, session)
+        findings.exportable, findings.export_reason = _exportable(model, arguments)
+    report = Report.of(findings)
+    if isinstance(checked.dryrun, str):
+        report.save(checked.dryrun)
+    return report
+
+
+def profile_of(target):
+    """The compiler's profile for what users call a target."""
+    if target is None:
+        return C.DeviceProfile.builtin_default()
+    if isinstance(target, C.DeviceProfile):
+        return target
+    if isinstance(target, Device):
+        return C.DeviceProfile.from_json(target.profile())
+    if isinstance(target, int) and not isinstance(target, bool):
+        return C.device_profile(str(target))
+    if not isinstance(target, (str, os.PathLike)):
+        raise ValueError(f"target: got {type(target).__name__}, want a device, its index or name, "
+                         "or a profile")
+    text = os.fspath(target)
+    if text.lstrip().startswith("{"):
+        return C.DeviceProfile.from_json(text)
+    if text.endswith(".json") or os.path.isfile(text):
+        return C.DeviceProfile.from_json(Path(text).read_text(encoding="utf-8"))
+    return C.device_profile(text)
+
+
+def _of_exported(program: ExportedProgram, inputs, kwarg_inputs, session: Session) -> None:
+    arguments = Arguments.of(inputs or [], kwarg_inputs) if inputs or kwarg_inputs else None
+    program = aot.decompose(program)
+    signature = aot.signature_of(program, arguments.leaves() if arguments else None)
+    aot.compile_exported(program, signature, session.settings, watch=Watch(session))
+    session.findings.exportable = True
+
+
+def _of_calls(model, arguments: Arguments, session: Session) -> None:
+    def collect(module, example_inputs):
+        watch = Watch(session, capture_of(module))
+        with kept_whole():
+            return backend.through_aot(session.settings, True, watch)(module, example_inputs)
+
+    torch._dynamo.reset()
+    breaks = Breaks()
+    try:
+        with _unchanged(model):
+            fast = torch.compile(model, backend=collect)
+            for args, kwargs in _calls(arguments, _device_of(model)):
+                _call(model, fast, args, kwargs)
+        session.findings.breaks = breaks.found()
+    finally:
+        torch._dynamo.reset()
+
+
+def _device_of(model):
+    tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+    return next((tensor.device for tensor in tensors), "cpu")
+
+
+def _calls(arguments: Arguments, device):
+    """Arguments to call the model with: the usual sizes, then others where there are ranges."""
+    def usual(value):
+        if not isinstance(value, Input):
+            return value
+        return _example(value, value.example("meta").shape, device)
+
+    args, kwargs = _filled(arguments, usual)
+    leaves = pytree.tree_leaves((args, kwargs))
+    ranged = False
+    for given, tensor in zip(arguments.leaves(), leaves, strict=True):
+        if isinstance(given, Input):
+            for d, (low, _, high) in enumerate(given.dims):
+                if low != high:
+                    torch._dynamo.maybe_mark_dynamic(tensor, d)
+                    ranged = True
+    yield args, kwargs
+    if not ranged:
+        return
+
+    def other(value):
+        return _with_other_sizes(value, device) if isinstance(value, Input) else value
+
+    yield _filled(arguments, other)
+
+
+def _filled(arguments: Arguments, example):
+    return pytree.tree_map(example, (arguments.args, arguments.kwargs), is_leaf=is_leaf)
+
+
+def _example(given: Input, sizes, device) -> torch.Tensor:
+    """Numbers that models can compute with: no matrix of them is singular, every index is valid."""
+    if not given.dtype.is_floating_point:
+        return torch.zeros(sizes, dtype=given.dtype, device=device)
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(sizes, generator=generator).to(device, given.dtype)
+
+
+def _with_other_sizes(given: Input, device) -> torch.Tensor:
+    """Not 1, for which torch.compile always traces anew."""
+    sizes = []
+    for low, usual, high in given.dims:
+        least = max(low, min(2, high))
+        sizes.append(usual if low == high else
+                     least if least != max(usual, min(2, high)) else min(least + 1, high))
+    return _example(given, sizes, device)
+
+
+def _call(model, fast, args, kwargs) -> None:
+    if not getattr(model, "training", False):
+        with torch.no_grad():
+            fast(*args, **kwargs)
+        return
+    results = [value for value in pytree.tree_leaves(fast(*args, **kwargs))
+               if isinstance(value, torch.Tensor) and value.requires_grad]
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    if results and wanted:  # captures the backward graphs and leaves .grad alone
+        torch.autograd.grad(results, wanted, [torch.ones_like(r) for r in results],
+                            allow_unused=True)
+
+
+@contextlib.contextmanager
+def _unchanged(model):
+    """Puts back what a call changes: buffers, and the state of random numbers."""
+    buffers = [*model.buffers()] if isinstance(model, nn.Module) else []
+    kept = [buffer.detach().clone() for buffer in buffers]
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, value in zip(buffers, kept, strict=True):
+                    if not torch.equal(buffer, value):
+                        buffer.copy_(value)
+
+
+class _Function(nn.Module):
+    """A function as torch.export wants it."""
+
+    def __init__(self, function):
+        super().__init__()
+        self._function = function
+
+    def forward(self, *args, **kwargs):
+        return self._function(*args, **kwargs)
+
+
+def _exportable(model, arguments: Arguments) -> tuple[bool, str]:
+    module = model if isinstance(model, nn.Module) else _Function(model)
+    try:
+        with _unchanged(module), _quietly():
+            aot.decompose(aot.export(module, arguments))
+    except UnsupportedError as error:
+        return False, _first_sentences(str(error.__cause__ or error))
+    except Exception as error:  # of many types: what decomposing calls raises among them
+        return False, _first_sentences(f"{type(error).__name__}: {error}")
+    return True, ""
+
+
+@contextlib.contextmanager
+def _quietly():
+    """torch.export prints the graph that it gave up on."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _first_sentences(message: str) -> str:
+    """Of a message of torch's, which go on for pages."""
+    lines = [line.strip() for line in message.strip().splitlines()]
+    end = next((i for i, line in enumerate(lines) if i and not line), len(lines))
+    return " ".join(lines[:min(end, 4)])[:400]
