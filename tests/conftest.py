@@ -42,5 +42,5 @@ def tactics_of(request, device, monkeypatch):
     if request.param == "gpu":
         if device.type != "cpu":
             pytest.skip("the device is no CPU: its tactics are a GPU's")
-        real = backend._profile
-        monkeypatch.setattr(backend, "_profile", lambda *a, **k: as_gpu(real(*a, **k)))
+        real = backend.device_profile
+        monkeypatch.setattr(backend, "device_profile", lambda *a, **k: as_gpu(real(*a, **k)))

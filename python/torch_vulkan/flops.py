@@ -40,7 +40,8 @@ def _own_rules() -> dict:
              "_scaled_dot_product_attention_math_for_mps": _attention,
              "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
              "linear": _linear, "mv": _vector, "dot": _vector}
-    return {getattr(aten, name): rule for name, rule in rules.items() if hasattr(aten, name)}
+    known = {getattr(aten, name): rule for name, rule in rules.items() if hasattr(aten, name)}
+    return known | {torch.ops.torch_vulkan.scaled_dot_product_attention: _attention}
 
 
 def flops_of(node: fx.Node) -> int:

@@ -34,7 +34,7 @@ def infos(gpu, monkeypatch):
         found.append(C.vke_info(C.compile(graph, settings, device)))
         raise engine_call.BuildError("it was only counted")
 
-    monkeypatch.setattr(backend, "_profile", lambda *args, **kwargs: gpu)
+    monkeypatch.setattr(backend, "device_profile", lambda *args, **kwargs: gpu)
     monkeypatch.setattr(engine_call, "compile_graph", count)
     return found
 
