@@ -1,0 +1,29 @@
+"""segment_reduce, and renorm of an embedding's rows, against eager."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from parity import check, tensor
+
+LENGTHS = torch.tensor([3, 0, 5, 1, 2])
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "prod", "max", "min"])
+def test_segments(kind):
+    def function(x, n, o):
+        return (torch.segment_reduce(x, kind, lengths=n, axis=0), torch.segment_reduce(x, kind, lengths=n, axis=0, initial=2.0),
+                torch.segment_reduce(x, kind, offsets=o), torch.segment_reduce(x[:, 0], kind, lengths=n))
+    check(function, tensor(11, 7), LENGTHS, F.pad(LENGTHS.cumsum(0), (1, 0)), length=8)
+    check(function, tensor(11, 7), LENGTHS.int(), F.pad(LENGTHS.cumsum(0), (1, 0)).int(), length=8)
+
+
+def test_segments_of_rows():
+    check(lambda x, n: (torch.segment_reduce(x, "sum", lengths=n, axis=1), torch.segment_reduce(x, "max", lengths=n, axis=1)),
+          tensor(2, 7, 3), torch.tensor([[4, 3], [1, 6]]), length=8)
+
+
+@pytest.mark.parametrize("p", [2.0, 1.0, float("inf")])
+def test_embedding_renorm(p):
+    check(lambda w, i: F.embedding(i, w.clone(), max_norm=1.0, norm_type=p), tensor(11, 7), torch.tensor([[1, 2], [9, 1]]))
+    check(lambda w, i: F.embedding(i, w, max_norm=2.5, norm_type=p), tensor(11, 7), torch.tensor([0, 10]))

@@ -1,0 +1,33 @@
+"""Every operator of torch's core set has a converter or a decomposition, or a reason why not."""
+
+import torch
+
+from torch_vulkan._native import C
+from torch_vulkan.backend import decompositions
+from torch_vulkan.fx_nodes import op_name
+
+NATIVE = {
+    "draws random numbers": ["native_dropout", "rand", "randn", "randperm"],
+    "its result depends on data": ["_local_scalar_dense", "nonzero"],
+    "writes into an argument; captured graphs have its functional form": ["atan2.out"],
+    "arithmetic on sizes is PyTorch's": ["sym_numel", "sym_size.int", "sym_storage_offset", "sym_stride.int"],
+}
+
+
+def core_operators():
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        if isinstance(packet, torch._ops.OpOverloadPacket):
+            overloads = (getattr(packet, overload) for overload in packet.overloads())
+            yield from (op for op in overloads if torch.Tag.core in op.tags)
+
+
+def test_core_operators_are_supported():
+    core = {op_name(op): op for op in core_operators()}
+    assert len(core) > 180
+    table = decompositions()
+    missing = {name.removeprefix("aten::") for name, op in core.items() if op not in table
+               and not C.is_registered(name) and not C.is_registered(name.replace("aten::", "complex::"))}
+    native = {name for names in NATIVE.values() for name in names}
+    assert missing <= native, sorted(missing - native)
+    assert not any(C.is_registered(f"aten::{name}") for name in native)
