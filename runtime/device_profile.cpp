@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
 
 #include "runtime/error.h"
 #include "runtime/json.h"
@@ -70,16 +72,16 @@ Json to_value(const uint32_t (&v)[3]) { return Json::Array{v[0], v[1], v[2]}; }
   throw Error(ErrorKind::kUser, "[device profile] field \"" + field + "\" " + what);
 }
 
-const Json& field_of(const Json::Object& object, const std::string& path, const char* name) {
+const Json& field_of(const Json::Object& object, std::string_view path, const char* name) {
   const auto found = object.find(name);
-  if (found == object.end()) fail(path + name, "is missing");
+  if (found == object.end()) fail(std::string(path) + name, "is missing");
   return found->second;
 }
 
 template <class T>
-const T& get(const Json& json, const std::string& field, const char* want) {
+const T& get(const Json& json, std::string_view field, const char* want) {
   const T* value = json.get<T>();
-  if (!value) fail(field, std::string("is wrong; got ") + json.type_name() + ", want " + want);
+  if (!value) fail(std::string(field), std::string("is wrong; got ") + json.type_name() + ", want " + want);
   return *value;
 }
 
