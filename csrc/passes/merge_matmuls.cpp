@@ -27,7 +27,8 @@ class MatmulMerger {
   explicit MatmulMerger(Graph graph)
       : graph_(std::move(graph)), constant_(constant_values(graph_)) {
     // What depends on weights alone goes first, so that it is there before the first of any group.
-    std::ranges::stable_partition(graph_.nodes, [&](const Node& node) {
+    // (std::ranges' returns a subrange, which clang 14 cannot make of libstdc++ 12's.)
+    std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
       return std::ranges::all_of(node.outputs,
                                  [&](ValueId v) { return v == kNoValue || is_constant(v); });
     });
