@@ -223,7 +223,9 @@ void Contest::time_contenders() {
     for (const auto& [offer, us] : contenders) {
       if (!us.empty()) best = std::min(best, median(us));
     }
-    for (auto& [offer, us] : contenders) {
+    for (auto& contender : contenders) {
+      const size_t offer = contender.first;
+      std::vector<double>& us = contender.second;  // (clang 14 binds no names for lambdas)
       report("tune");
       if (us.empty() || median(us) > kGiveUp * best) continue;
       if (round > 1 && spent()) break;  // long runs are told apart by fewer of them
@@ -236,7 +238,7 @@ void Contest::time_contenders() {
     Timing timing = *entries_.at(offer).timing;
     timing.kind = Timing::Kind::kTimed;
     timing.us = median(us);
-    const auto time_steps = [&] { timing.step_us = trials().step_us(offer); };
+    const auto time_steps = [&, offer = offer] { timing.step_us = trials().step_us(offer); };
     if (guarded(offer, Guard::kRanBefore, time_steps)) settle(offer, timing);
   }
 }
