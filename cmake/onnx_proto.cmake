@@ -19,7 +19,6 @@ if(NOT TV_ONNX_PROTO OR NOT EXISTS "${TV_ONNX_PROTO}")
     "-DTV_ONNX_PROTO=/path/to/onnx-ml.proto")
 endif()
 
-set(TV_ONNX_DIR ${CMAKE_BINARY_DIR}/csrc/frontends/onnx)
 file(READ ${TV_ONNX_PROTO} text)
 string(REPLACE "\npackage onnx;" "\npackage tv.onnx_proto;" text "${text}")
 if(NOT text MATCHES "optimize_for = LITE_RUNTIME")
@@ -35,3 +34,4 @@ add_custom_command(
   COMMAND ${TV_PROTOC} --cpp_out=${TV_ONNX_DIR} -I${TV_ONNX_DIR} ${TV_ONNX_DIR}/onnx_ml.proto
   DEPENDS ${TV_ONNX_DIR}/onnx_ml.proto VERBATIM)
 set_source_files_properties(${TV_ONNX_DIR}/onnx_ml.pb.cc PROPERTIES COMPILE_OPTIONS -w)
+add_custom_target(tv_onnx_proto DEPENDS ${TV_ONNX_DIR}/onnx_ml.pb.cc ${TV_ONNX_DIR}/onnx_ml.pb.h)

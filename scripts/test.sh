@@ -14,6 +14,9 @@ scripts/sanitize.sh
 echo "== The .vke reader, fuzzed for 30 s"
 scripts/fuzz.sh 30
 
+echo "== The ONNX importer, fuzzed for 30 s"
+FUZZ=onnx scripts/fuzz.sh 30
+
 echo "== Python tests"  # a file stays in one process, which makes its engines and builds once
 .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile "${slow[@]}" --durations=15 tests
 

@@ -69,6 +69,7 @@ class OutputPlacer {
   bool movable(ValueId base) const {
     const int32_t maker = producers_[static_cast<size_t>(base)];
     if (maker < 0 || outputs_.count(base) || constant_[static_cast<size_t>(base)]) return false;
+    if (gone_.count(maker)) return false;  // several nodes make it by now, each a part
     if (graph_.value(base).view) return false;
     const Node& node = graph_.nodes[static_cast<size_t>(maker)];
     const Converter* converter = Registry::instance().find(node.op);

@@ -9,11 +9,12 @@ namespace {
 
 using onnx::ImportedModel;
 
-// {input: [(min, opt, max or None), …]}
-onnx::ImportOptions to_options(const py::dict& inputs, bool truncate, std::string directory) {
-  onnx::ImportOptions options{
-      .inputs = {}, .truncate_long_and_double = truncate, .directory = std::move(directory)};
-  for (const auto& [name, dims] : inputs) {
+// {"inputs": {name: [(min, opt, max or None), …]}, "constants": {name: (dtype, dims, ints,
+// floats)},
+//  "truncate": bool, "directory": str}
+onnx::ImportOptions to_options(const py::dict& given) {
+  onnx::ImportOptions options;
+  for (const auto& [name, dims] : given["inputs"].cast<py::dict>()) {
     auto& ranges = options.inputs[name.cast<std::string>()];
     for (py::handle dim : dims) {
       const auto triple = dim.cast<py::tuple>();
@@ -21,6 +22,14 @@ onnx::ImportOptions to_options(const py::dict& inputs, bool truncate, std::strin
                         triple[2].is_none() ? kUnbounded : triple[2].cast<int64_t>()});
     }
   }
+  for (const auto& [name, value] : given["constants"].cast<py::dict>()) {
+    const auto parts = value.cast<py::tuple>();
+    options.constants[name.cast<std::string>()] = {
+        dtype_from_name(parts[0].cast<std::string>()), parts[1].cast<std::vector<int64_t>>(),
+        parts[2].cast<std::vector<int64_t>>(), parts[3].cast<std::vector<double>>()};
+  }
+  options.truncate_long_and_double = given["truncate"].cast<bool>();
+  options.directory = given["directory"].cast<std::string>();
   return options;
 }
 
@@ -75,24 +84,18 @@ void bind_onnx(py::module_& m) {
             return unsupported_nodes(model, Settings::from_json(settings), device);
           },
           "A line for each node that the device cannot run.");
-  m.def(
-      "import_onnx",
-      [](const std::string& path, const py::dict& inputs, bool truncate, std::string directory) {
-        const auto options = to_options(inputs, truncate, std::move(directory));
-        py::gil_scoped_release no_gil;
-        return onnx::import_file(path, options);
-      },
-      py::arg("path"), py::arg("inputs"), py::arg("truncate"), py::arg("directory") = "");
-  m.def(
-      "import_onnx_bytes",
-      [](const py::bytes& model, const py::dict& inputs, bool truncate, std::string directory) {
-        const auto options = to_options(inputs, truncate, std::move(directory));
-        const std::string_view text = model;
-        py::gil_scoped_release no_gil;
-        return onnx::import_bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
-                                  options);
-      },
-      py::arg("model"), py::arg("inputs"), py::arg("truncate"), py::arg("directory") = "");
+  m.def("import_onnx", [](const std::string& path, const py::dict& given) {
+    const auto options = to_options(given);
+    py::gil_scoped_release no_gil;
+    return onnx::import_file(path, options);
+  });
+  m.def("import_onnx_bytes", [](const py::bytes& model, const py::dict& given) {
+    const auto options = to_options(given);
+    const std::string_view text = model;
+    py::gil_scoped_release no_gil;
+    return onnx::import_bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
+                              options);
+  });
   m.def("onnx_inputs", [](const py::bytes& model) {
     const std::string_view text = model;
     return onnx::input_names({reinterpret_cast<const uint8_t*>(text.data()), text.size()});

@@ -1,5 +1,6 @@
 """tv.onnx: ONNX files as one engine each, called as ONNX Runtime calls a session."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -41,13 +42,13 @@ class Model:
         engine: the engine, for `info`, `profile` and `save`.
     """
 
-    def __init__(self, imported, ranges: dict, settings: Settings):
+    def __init__(self, imported, given: dict, settings: Settings):
         device = device_list.spec_for(settings.device, torch.device("cpu"))
         profile = device_profile(device)
-        compiler = settings.compiler_json(debug_directory(settings))
+        compiler = _compiler_json(settings)
         if lines := imported.unsupported(compiler, profile):
             raise UnsupportedError(_refusals(lines))
-        self._ranges, self._settings, self._compiler = ranges, settings, compiler
+        self._given, self._settings, self._compiler = given, settings, compiler
         self._profile = profile
         weights = _weights_of(imported)
         keyed = settings.keyed_by(weights.values())
@@ -106,7 +107,7 @@ class Model:
                 raise ValueError(f"tv.onnx: no input {name!r}; got inputs {names}")
         arrays = any(numpy is not None and isinstance(v, (numpy.ndarray, numpy.generic))
                      for v in feed.values()) or not feed
-        given = {name: self._given(name, dtype, feed) for name, dtype, _ in self._inputs}
+        given = {name: self._fed(name, dtype, feed) for name, dtype, _ in self._inputs}
         results = self.engine.run(given)
         return [self._result(name, results[name], arrays) for name in wanted]
 
@@ -118,7 +119,7 @@ class Model:
         results = self.run(None, {**dict(zip(names, args, strict=False)), **kwargs})
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _given(self, name, dtype, feed):
+    def _fed(self, name, dtype, feed):
         if name not in feed:
             raise ValueError(f"tv.onnx: input {name!r} is missing; got {sorted(feed)}")
         tensor = _to_tensor(name, feed[name])
@@ -143,7 +144,7 @@ class Model:
         if self._settings.immutable_weights:
             raise ValueError("tv.onnx: refit: the model was compiled with immutable_weights=True; "
                              "compile it without that setting")
-        imported = _import(model, self._ranges, self._settings)
+        imported = _import(model, self._given, self._settings)
         if C.engine_key(imported.graph, self._compiler, self._profile) != self._key:
             raise ValueError("tv.onnx: refit: the file is of another network (operators, sizes or "
                              "the constants that sizes depend on differ): compile it instead")
@@ -154,7 +155,7 @@ class Model:
         self.engine.set_weights({name: weights[name] for name in wanted})
 
 
-def compile(model, inputs=None, **settings) -> Model:
+def compile(model, inputs=None, constants=None, **settings) -> Model:
     """Compiles an ONNX model as one engine.
 
     Args:
@@ -162,6 +163,8 @@ def compile(model, inputs=None, **settings) -> Model:
         inputs: shapes: a list in the file's order or a dict by name, of `tv.Input`, tensors, arrays
             or shapes. None, or an input that is left out: the file's own shape, whose dynamic sizes
             then are 1 or more.
+        constants: inputs by name whose value (an array) is given now and not when it runs, because
+            shapes follow from it.
         settings: docs/settings.md. There is no native fallback: those of partitioning have no
             effect.
 
@@ -171,11 +174,12 @@ def compile(model, inputs=None, **settings) -> Model:
         DeviceError: there is no Vulkan device.
     """
     checked = Settings.from_options({**settings, "require_full_compilation": True})
-    if checked.low_precision is not None:
-        raise ValueError("tv.onnx.compile: enabled_precisions and autocast are for PyTorch models; "
-                         "convert the file to float16 (onnxconverter-common does)")
-    ranges = _ranges(model, inputs)
-    return Model(_import(model, ranges, checked), ranges, checked)
+    if checked.enable_autocast:
+        raise ValueError("tv.onnx.compile: enable_autocast is for PyTorch models; "
+                         "enabled_precisions={torch.float32, torch.float16} stores all in 16 bits")
+    given = {"inputs": _ranges(model, inputs),
+             "constants": {k: _constant(k, value) for k, value in (constants or {}).items()}}
+    return Model(_import(model, given, checked), given, checked)
 
 
 def supported_ops() -> list[str]:
@@ -183,15 +187,23 @@ def supported_ops() -> list[str]:
     return C.onnx_operators()
 
 
-def _import(model, ranges, settings):
-    truncate = settings.truncate_long_and_double
+def _compiler_json(settings) -> str:
+    values = json.loads(settings.compiler_json(debug_directory(settings)))
+    if settings.low_precision is not None:  # the compiler's own pass: there is no FX graph
+        low = str(settings.low_precision).removeprefix("torch.")
+        values["enabled_precisions"] = ["float32", low]
+    return json.dumps(values)
+
+
+def _import(model, given, settings):
+    given = {**given, "truncate": settings.truncate_long_and_double, "directory": ""}
     if isinstance(model, (str, os.PathLike)):
-        return C.import_onnx(os.fspath(model), ranges, truncate)
+        return C.import_onnx(os.fspath(model), given)
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
     if not isinstance(model, (bytes, bytearray, memoryview)):
         raise ValueError(f"tv.onnx: got {type(model).__name__}, want a path, bytes or a ModelProto")
-    return C.import_onnx_bytes(bytes(model), ranges, truncate)
+    return C.import_onnx_bytes(bytes(model), given)
 
 
 def _ranges(model, inputs) -> dict:
@@ -219,6 +231,14 @@ def _dims(given):
     if not isinstance(given, Input):
         given = Input(given.shape if hasattr(given, "shape") else given)
     return given.dims
+
+
+def _constant(name, value) -> tuple:
+    tensor = _to_tensor(name, value)
+    flat = tensor.flatten().tolist()
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    ints, floats = ([], flat) if tensor.is_floating_point() else ([int(v) for v in flat], [])
+    return dtype, list(tensor.shape), ints, floats
 
 
 def _weights_of(imported) -> dict[str, torch.Tensor]:

@@ -92,3 +92,8 @@ def test_dynamic_shapes():
           tensor(5, 7), tensor(3, 7), more=[(tensor(11, 2), tensor(2, 2)), (tensor(2, 29),
               tensor(7, 29))],
           dynamic=True, length=16)
+
+
+def test_reordered_join():
+    check(lambda x, y: torch.cat([x * y, x - y], 3).permute(0, 2, 1, 3).contiguous(),
+          tensor(2, 3, 5, 4), tensor(2, 3, 5, 4, seed=1))

@@ -91,6 +91,12 @@ std::vector<double> OpContext::floats(const std::string& name) const {
   return {attribute->floats().begin(), attribute->floats().end()};
 }
 
+std::vector<std::string> OpContext::strings(const std::string& name) const {
+  const Proto* attribute = find(name, Proto::STRINGS);
+  if (!attribute) return {};
+  return {attribute->strings().begin(), attribute->strings().end()};
+}
+
 Tensor OpContext::tensor(const std::string& name) const {
   const Proto* attribute = find(name, Proto::TENSOR);
   if (!attribute) return {};

@@ -42,6 +42,8 @@ class OpContext {
   bool wants(size_t i) const;  ///< the output has a name
   void out(size_t i, Tensor value);
   const std::vector<Tensor>& outputs() const { return outputs_; }
+  /// A node of its body was refused (and is listed): all outputs are unknown.
+  void poison() { outputs_.assign(outputs_.size(), {.present = true, .refused = true}); }
 
   // --- attributes ---
   bool has_attr(const std::string& name) const;
@@ -50,6 +52,7 @@ class OpContext {
   std::string s(const std::string& name, const std::string& otherwise) const;
   std::vector<int64_t> ints(const std::string& name) const;  ///< empty where it is left out
   std::vector<double> floats(const std::string& name) const;
+  std::vector<std::string> strings(const std::string& name) const;
   Tensor tensor(const std::string& name) const;
   /// The dtype that an attribute names; refused where engines do not hold it.
   DType dtype(const std::string& name, DType otherwise) const;

@@ -43,7 +43,9 @@ Tensor Emitter::binary(const std::string& function, const Tensor& a, const Tenso
 Tensor Emitter::with(const std::string& function, const Tensor& a, double b) {
   std::vector<Arg> list = {arg("self", a),
                            number_arg(function == "pow" ? "exponent" : "other", a.dtype, b)};
-  if (function == "add" || function == "sub") list.push_back(attr_arg("alpha", Expr(1)));
+  if (function == "add" || function == "sub" || function == "rsub") {
+    list.push_back(attr_arg("alpha", Expr(1)));
+  }
   const std::string overload = function == "pow" ? ".Tensor_Scalar" : ".Scalar";
   const bool is_test = function == "eq" || function == "ne" || function == "lt" ||
                        function == "le" || function == "gt" || function == "ge";

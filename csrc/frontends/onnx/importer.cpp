@@ -82,9 +82,8 @@ ImportedModel Importer::run() {
   result_.producer = is_utf8(proto.producer_name()) ? proto.producer_name() : "";
   if (names_onnx) result_.opset = opset(scope);
   if (names_onnx && result_.opset < 7) {
-    fail("[onnx] opset " + std::to_string(result_.opset) +
-         "; want 7 or newer: "
-         "onnx.version_converter converts");
+    throw Error(ErrorKind::kUnsupported, "[onnx] opset " + std::to_string(result_.opset) +
+                                             "; want 7 or newer: onnx.version_converter converts");
   }
   add_initializers(proto.graph(), scope);
   add_inputs(scope);
@@ -181,6 +180,32 @@ Shape Importer::input_shape(const onnx_proto::ValueInfoProto& value) {
   return shape;
 }
 
+Tensor Importer::constant_input(const std::string& name, const ConstantInput& given, DType dtype) {
+  Host host{.dtype = given.dtype, .dims = given.dims, .ints = {}, .floats = given.floats};
+  host.ints.assign(given.ints.begin(), given.ints.end());
+  const int64_t count = checked_count(given.dims, "[onnx] input \"" + name + "\"");
+  if (given.dtype != dtype || count != static_cast<int64_t>(host.count())) {
+    fail("[onnx] input \"" + name + "\" is given as a constant of another type or size");
+  }
+  return emitter_.from_host(std::move(host));
+}
+
+Tensor Importer::add_input(const onnx_proto::ValueInfoProto& value) {
+  const std::string& name = value.name();
+  if (!value.type().has_tensor_type()) {
+    refuse("input \"" + name + "\" is no tensor (sequences, maps and optionals are not supported)");
+  }
+  const int32_t type = value.type().tensor_type().elem_type();
+  const DType dtype = dtype_of(type);
+  if (dtype == DType::kOther) refuse("input \"" + name + "\": tensors of type " + type_name(type));
+  if (const auto given = options_.constants.find(name); given != options_.constants.end()) {
+    return constant_input(name, given->second, dtype);
+  }
+  const Shape shape = input_shape(value);
+  result_.inputs.push_back({name, dtype, shape});
+  return emitter_.input(name, emitter_.held(dtype), shape);
+}
+
 void Importer::add_inputs(Scope& scope) {
   std::set<std::string> seen;
   for (const auto& value : model_->proto.graph().input()) {
@@ -189,25 +214,16 @@ void Importer::add_inputs(Scope& scope) {
     if (!seen.insert(value.name()).second) fail("[onnx] two inputs \"" + value.name() + "\"");
     Tensor made{.present = true, .refused = true};
     try {
-      if (!value.type().has_tensor_type()) {
-        refuse("input \"" + value.name() +
-               "\" is no tensor (sequences, maps and optionals are "
-               "not supported)");
-      }
-      const int32_t type = value.type().tensor_type().elem_type();
-      const DType dtype = dtype_of(type);
-      if (dtype == DType::kOther) {
-        refuse("input \"" + value.name() + "\": tensors of type " + type_name(type));
-      }
-      const Shape shape = input_shape(value);
-      made = emitter_.input(value.name(), emitter_.held(dtype), shape);
-      result_.inputs.push_back({value.name(), dtype, shape});
+      made = add_input(value);
     } catch (const Refusal& refusal) {
       refusals_.push_back(refusal.reason);
     }
     scope.names[value.name()] = made;
   }
   for (const auto& [name, ranges] : options_.inputs) {
+    if (!seen.count(name)) fail("[onnx] the model has no input \"" + name + "\"");
+  }
+  for (const auto& [name, constant] : options_.constants) {
     if (!seen.count(name)) fail("[onnx] the model has no input \"" + name + "\"");
   }
 }
@@ -324,8 +340,16 @@ void Importer::run_node(const onnx_proto::NodeProto& node, Scope& scope) {
       refused(node, "output " + std::to_string(i) + " is not supported");
       value = {.present = true, .refused = true};
     }
+    name_value(value, node.output(i));
     define(scope, node.output(i), std::move(value), who);
   }
+}
+
+// A value of the graph goes by the file's name for it, for those who compare layer by layer.
+void Importer::name_value(const Tensor& tensor, const std::string& name) {
+  if (tensor.id == kNoValue || name.empty() || !named_.insert(tensor.id).second) return;
+  Value& value = result_.graph.value(tensor.id);
+  if (value.kind == ValueKind::kNode) value.name = name;
 }
 
 std::vector<Tensor> Importer::translate(const onnx_proto::NodeProto& node,

@@ -35,6 +35,8 @@ class Importer {
 
  private:
   void add_inputs(Scope& scope);
+  Tensor add_input(const onnx_proto::ValueInfoProto& value);
+  Tensor constant_input(const std::string& name, const ConstantInput& given, DType dtype);
   void add_initializers(const onnx_proto::GraphProto& graph, Scope& scope);
   Shape input_shape(const onnx_proto::ValueInfoProto& value);
   Expr input_dim(const onnx_proto::ValueInfoProto& value, int index, const DimRange* range);
@@ -47,6 +49,7 @@ class Importer {
   std::vector<Tensor> run_function(const onnx_proto::FunctionProto& function,
                                    const onnx_proto::NodeProto& node,
                                    const std::vector<Tensor>& inputs);
+  void name_value(const Tensor& tensor, const std::string& name);
   void set_outputs(const Scope& scope);
   void refused(const onnx_proto::NodeProto& node, const std::string& reason);
 
@@ -56,6 +59,7 @@ class Importer {
   ImportedModel result_;
   Emitter emitter_;
   std::map<std::string, Expr> dims_;  ///< by dim_param
+  std::set<ValueId> named_;           ///< go by a name of the file
   std::vector<std::string> refusals_;
   std::set<std::string> refusal_texts_;
   int depth_ = 0;

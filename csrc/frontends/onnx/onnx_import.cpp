@@ -2,7 +2,6 @@
 
 #include <new>
 
-#include "csrc/converter.h"
 #include "csrc/frontends/onnx/external_data.h"
 #include "csrc/frontends/onnx/importer.h"
 
@@ -60,18 +59,6 @@ std::vector<std::string> input_names(std::span<const uint8_t> bytes) {
     if (!with_default.count(value.name())) names.push_back(value.name());
   }
   return names;
-}
-
-std::vector<std::string> unsupported_nodes(const ImportedModel& model, const Settings& settings,
-                                           const DeviceProfile& device) {
-  std::vector<std::string> lines;
-  for (const Node& node : model.graph.nodes) {
-    const std::string reason = unsupported(NodeContext{model.graph, node, device, settings});
-    if (reason.empty()) continue;
-    const std::string line = node.source + " " + node.op + ": " + reason;
-    if (lines.empty() || lines.back() != line) lines.push_back(line);
-  }
-  return lines;
 }
 
 std::vector<std::string> translated_operators() {

@@ -24,10 +24,19 @@ struct DimRange {
   int64_t min = 1, opt = 1, max = kUnbounded;
 };
 
+/// Elements of an input: integers, bools (0 and 1) or float32.
+struct ConstantInput {
+  DType dtype = DType::kI64;
+  std::vector<int64_t> dims, ints;
+  std::vector<double> floats;
+};
+
 struct ImportOptions {
   /// Sizes by name of the input, one range a dimension. Inputs that are not named keep the file's:
   /// a dynamic dimension then has 1 or any larger size.
   std::map<std::string, std::vector<DimRange>> inputs;
+  /// Inputs that are given here and not when the engine runs, for operands that set shapes.
+  std::map<std::string, ConstantInput> constants;
   /// int64 and float64 are held as int32 and float32 (Settings::truncate_long_and_double); whoever
   /// runs the engine converts inputs and outputs, whose types are in Binding.
   bool truncate_long_and_double = false;

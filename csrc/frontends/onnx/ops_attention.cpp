@@ -1,0 +1,256 @@
+// Attention, rotary embedding, and what goes with them.
+
+#include <cmath>
+
+#include "csrc/frontends/onnx/host_ops.h"
+
+namespace tv::onnx {
+namespace {
+
+Expr dim(const Tensor& x, int64_t d) {
+  return x.shape.at(static_cast<size_t>(d < 0 ? d + x.rank() : d));
+}
+
+Tensor size_tensor(Emitter& e, const Expr& size) {
+  Host host{.dtype = DType::kI64};
+  host.ints = {size};
+  return e.from_host(std::move(host));
+}
+
+// (batch, length, heads * size) as (batch, heads, length, size)
+Tensor heads_of(Emitter& e, const Tensor& x, int64_t heads) {
+  if (x.rank() == 4) return x;
+  const auto width = x.rank() == 3 ? dim(x, 2).constant() : std::nullopt;
+  if (!width || heads < 1 || *width % heads != 0) {
+    throw Error(ErrorKind::kUser, "want rank 4, or rank 3 and a number of heads that divides it");
+  }
+  return e.permute(e.reshape(x, {dim(x, 0), dim(x, 1), heads, *width / heads}), {0, 2, 1, 3});
+}
+
+struct Problem {
+  Tensor q, k, v, mask, past, lengths;
+  DType dtype = DType::kF32;
+  Expr query_length, key_length, past_length;
+};
+
+// Keys and values of fewer heads serve several of the queries'.
+Tensor repeated(Emitter& e, const Tensor& x, const Expr& heads) {
+  const auto own = dim(x, 1).constant(), wanted = heads.constant();
+  if (!own || !wanted || *own < 1 || *wanted % *own != 0) {
+    throw Error(ErrorKind::kUser, "the numbers of heads do not divide");
+  }
+  if (*own == *wanted) return x;
+  const Expr copies = *wanted / *own;
+  const Tensor spread =
+      e.expand(e.unsqueeze(x, 2), {dim(x, 0), *own, copies, dim(x, 2), dim(x, 3)});
+  return e.reshape(spread, {dim(x, 0), heads, dim(x, 2), dim(x, 3)});
+}
+
+// Query i stands at place i + offset among the keys. What stands after it, or outside of the window
+// around it, is left out.
+Tensor visible(OpContext& c, const Problem& p, const Tensor& offset) {
+  Emitter& e = c.e;
+  const DType index = e.held(DType::kI64);
+  const Tensor rows = e.reshape(e.arange(p.query_length, index), {p.query_length, 1});
+  const Tensor columns = e.reshape(e.arange(p.key_length, index), {1, p.key_length});
+  const Tensor at = e.add(rows, offset);
+  const auto left = c.i("left_window_size", -1), right = c.i("right_window_size", -1);
+  Tensor seen;
+  const auto also = [&](const Tensor& test) {
+    seen = seen.present ? e.compare("logical_and", seen, test) : test;
+  };
+  if (c.i("is_causal", 0) != 0) also(e.compare("ge", at, columns));
+  if (left >= 0) also(e.compare("le", e.with("sub", at, static_cast<double>(left)), columns));
+  if (right >= 0) also(e.compare("ge", e.with("add", at, static_cast<double>(right)), columns));
+  return seen;
+}
+
+// The mask that is added to the scores; none where everything is visible.
+Tensor bias_of(OpContext& c, const Problem& p) {
+  Emitter& e = c.e;
+  const bool placed = c.i("is_causal", 0) != 0 || c.i("left_window_size", -1) >= 0 ||
+                      c.i("right_window_size", -1) >= 0;
+  Tensor bias;
+  if (p.mask.present) {
+    Tensor mask = p.mask;
+    if (mask.dtype == DType::kBool) {
+      const Tensor none = e.number(p.dtype, 0), all = e.number(p.dtype, -HUGE_VAL);
+      mask = e.where(mask, none, all);
+    }
+    const Expr width = dim(mask, -1);
+    if (!(width == p.key_length)) {  // a shorter mask leaves out the keys after it
+      mask = e.pad(mask, {0, p.key_length - width}, -HUGE_VAL);
+    }
+    bias = e.cast(mask, p.dtype);
+  }
+  Tensor seen;
+  if (p.lengths.present) {
+    const Tensor lengths = e.reshape(e.cast(p.lengths, DType::kI64), {dim(p.lengths, 0), 1, 1, 1});
+    const Tensor columns =
+        e.reshape(e.arange(p.key_length, e.held(DType::kI64)), {1, p.key_length});
+    seen = e.compare("lt", columns, lengths);
+    if (placed) {
+      const Tensor offset = e.sub(lengths, size_tensor(e, p.query_length));
+      seen = e.compare("logical_and", seen, visible(c, p, offset));
+    }
+  } else if (placed) {
+    seen = visible(c, p, size_tensor(e, p.past_length));
+  }
+  if (seen.present) {
+    const Tensor hidden = e.where(seen, e.number(p.dtype, 0), e.number(p.dtype, -HUGE_VAL));
+    bias = bias.present ? e.add(bias, hidden) : hidden;
+  }
+  return bias;
+}
+
+// Rows without a visible key are 0.
+Tensor safe_softmax(Emitter& e, const Tensor& scores) {
+  const Tensor weights = e.softmax(scores, scores.rank() - 1);
+  return e.where(e.test("isnan", weights), e.number(scores.dtype, 0), weights);
+}
+
+void attention(OpContext& c) {
+  Emitter& e = c.e;
+  const bool flat = c.in(0).rank() == 3;
+  Problem p{.q = heads_of(e, c.in(0), c.i("q_num_heads", 0)),
+            .k = heads_of(e, c.in(1), c.i("kv_num_heads", 0)),
+            .v = heads_of(e, c.in(2), c.i("kv_num_heads", 0)),
+            .mask = c.maybe(3),
+            .past = c.maybe(4),
+            .lengths = c.maybe(6)};
+  p.dtype = c.in(0).dtype;
+  if (p.q.rank() != 4 || p.k.rank() != 4 || p.v.rank() != 4) {
+    throw Error(ErrorKind::kUser, "want operands of rank 3 or 4");
+  }
+  if (p.past.present) {
+    p.past_length = dim(p.past, 2);
+    p.k = e.cat({p.past, p.k}, 2);
+    p.v = e.cat({c.in(5), p.v}, 2);
+  }
+  c.out(1, p.k);
+  c.out(2, p.v);
+  p.query_length = dim(p.q, 2);
+  p.key_length = dim(p.k, 2);
+  const auto size = dim(p.q, 3).constant();
+  if (!size || *size < 1) refuse("a head of dynamic size");
+  const double scale = c.has_attr("scale") ? c.f("scale", 1) : 1 / std::sqrt(double(*size));
+  const Tensor k = repeated(e, p.k, dim(p.q, 1)), v = repeated(e, p.v, dim(p.q, 1));
+  const Tensor bias = bias_of(c, p);
+  const double cap = c.f("softcap", 0);
+  Tensor y;
+  const bool masked = bias.present;
+  if (!c.wants(3) && cap == 0 && !masked && k.dtype == p.dtype && v.dtype == p.dtype) {
+    Shape shape = p.q.shape;
+    shape[3] = dim(v, 3);
+    y = e.node(
+        "aten::scaled_dot_product_attention",
+        {e.arg("query", p.q), e.arg("key", k), e.arg("value", v), tensor_arg("attn_mask", kNoValue),
+         attr_arg("dropout_p", 0.0), attr_arg("is_causal", false), attr_arg("scale", scale),
+         attr_arg("enable_gqa", false)},
+        p.dtype, shape);
+  } else {
+    // Scores, softmax and the products in float32: 16-bit operands are rounded once, at the end.
+    const DType wide = DType::kF32;
+    const Tensor scaled = e.with("mul", e.cast(p.q, wide), scale);
+    const Tensor plain = e.matmul(scaled, e.transpose(e.cast(k, wide), 2, 3));
+    Tensor capped = plain;
+    if (cap != 0) capped = e.with("mul", e.unary("tanh", e.with("div", plain, cap)), cap);
+    const Tensor biased = masked ? e.add(capped, e.cast(bias, wide)) : capped;
+    const Tensor weights = safe_softmax(e, biased);
+    const int64_t mode = c.i("qk_matmul_output_mode", 0);
+    if (mode < 0 || mode > 3) throw Error(ErrorKind::kUser, "qk_matmul_output_mode");
+    if (c.wants(3)) {
+      const Tensor steps[] = {plain, capped, biased, weights};
+      c.out(3, e.cast(steps[mode], p.dtype));
+    }
+    y = e.cast(e.matmul(weights, e.cast(v, wide)), p.dtype);
+  }
+  if (flat) {
+    const Expr width = dim(y, 1) * dim(y, 3);
+    y = e.reshape(e.permute(y, {0, 2, 1, 3}), {dim(y, 0), dim(y, 2), width});
+  }
+  c.out(0, y);
+}
+
+void rotary_embedding(OpContext& c) {
+  Emitter& e = c.e;
+  const bool flat = c.in(0).rank() == 3;
+  Tensor x = c.in(0);
+  // To (batch, length, heads, size).
+  if (flat) {
+    const auto width = dim(x, 2).constant();
+    const int64_t heads = c.i("num_heads", 0);
+    if (!width || heads < 1 || *width % heads != 0) throw Error(ErrorKind::kUser, "num_heads");
+    x = e.reshape(x, {dim(x, 0), dim(x, 1), heads, *width / heads});
+  } else {
+    x = e.permute(x, {0, 2, 1, 3});
+  }
+  const auto size = dim(x, 3).constant();
+  if (!size) refuse("a head of dynamic size");
+  const int64_t given = c.i("rotary_embedding_dim", 0), turned = given ? given : *size;
+  if (turned < 2 || turned > *size || turned % 2)
+    throw Error(ErrorKind::kUser, "rotary_embedding_dim");
+  Tensor cos = c.in(1), sin = c.in(2);
+  if (c.has(3)) {
+    const Tensor ids = c.in(3);
+    const Expr count = product(ids.shape);
+    const auto taken = [&](const Tensor& table) {
+      Shape shape = ids.shape;
+      shape.push_back(dim(table, 1));
+      return e.reshape(e.index_select(table, 0, e.reshape(ids, {count})), shape);
+    };
+    cos = taken(cos);
+    sin = taken(sin);
+  }
+  cos = e.unsqueeze(e.slice(cos, 2, 0, turned / 2), 2);
+  sin = e.unsqueeze(e.slice(sin, 2, 0, turned / 2), 2);
+  const Tensor head = e.slice(x, 3, 0, turned);
+  const bool interleaved = c.i("interleaved", 0) != 0;
+  const Tensor a = interleaved ? e.slice(head, 3, 0, turned, 2) : e.slice(head, 3, 0, turned / 2);
+  const Tensor b =
+      interleaved ? e.slice(head, 3, 1, turned, 2) : e.slice(head, 3, turned / 2, turned);
+  const Tensor real = e.sub(e.mul(cos, a), e.mul(sin, b));
+  const Tensor imaginary = e.add(e.mul(sin, a), e.mul(cos, b));
+  Tensor y = interleaved ? e.reshape(e.stack({real, imaginary}, 4), head.shape)
+                         : e.cat({real, imaginary}, 3);
+  if (turned < *size) y = e.cat({y, e.slice(x, 3, turned, *size)}, 3);
+  c.out(0, flat ? e.reshape(y, c.in(0).shape) : e.permute(y, {0, 2, 1, 3}));
+}
+
+// The past of a cache with new rows written from a place on, which each batch may choose.
+void tensor_scatter(OpContext& c) {
+  Emitter& e = c.e;
+  const Tensor &past = c.in(0), &update = c.in(1);
+  const int64_t axis = c.axis("axis", -2, past.rank());
+  if (axis == 0) throw Error(ErrorKind::kUser, "axis is the batch");
+  const Expr length = dim(update, axis), size = dim(past, axis);
+  Shape shape(past.shape.size(), Expr(1));
+  shape[static_cast<size_t>(axis)] = length;
+  Tensor places = e.reshape(e.arange(length, e.held(DType::kI64)), shape);
+  if (c.has(2)) {
+    Shape batch(past.shape.size(), Expr(1));
+    batch[0] = dim(c.in(2), 0);
+    places = e.add(places, e.reshape(e.cast(c.in(2), DType::kI64), batch));
+  }
+  if (c.s("mode", "linear") == "circular")
+    places = e.binary("remainder", places, size_tensor(e, size));
+  c.out(0, e.node("aten::scatter.src",
+                  {e.arg("self", past), attr_arg("dim", Expr(axis)),
+                   e.arg("index", e.expand(places, update.shape)), e.arg("src", update)},
+                  past.dtype, past.shape));
+}
+
+void swiglu(OpContext& c) {
+  Emitter& e = c.e;
+  const Tensor& gate = c.in(0);
+  const Tensor scaled = e.with("mul", gate, c.f("alpha", 1));
+  c.out(0, e.mul(e.mul(gate, e.unary("sigmoid", scaled)), c.in(1)));
+}
+
+const RegisterOnnx ops{{"Attention", attention},
+                       {"RotaryEmbedding", rotary_embedding},
+                       {"TensorScatter", tensor_scatter},
+                       {"SwiGLU", swiglu}};
+
+}  // namespace
+}  // namespace tv::onnx

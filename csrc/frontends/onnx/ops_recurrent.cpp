@@ -1,0 +1,255 @@
+// Recurrent networks, unrolled over the sequence, and linear attention.
+
+#include <cmath>
+
+#include "csrc/frontends/onnx/host_ops.h"
+
+namespace tv::onnx {
+namespace {
+
+Expr dim(const Tensor& x, int64_t d) { return x.shape.at(static_cast<size_t>(d)); }
+
+int64_t steps_of(const Expr& length) {
+  const auto steps = length.constant();
+  if (!steps) refuse("a sequence of dynamic length (it is unrolled)");
+  if (*steps > 4096) refuse("a sequence of more than 4096 steps (it is unrolled)");
+  return *steps;
+}
+
+Tensor activation(OpContext& c, const std::string& name, const Tensor& x) {
+  Emitter& e = c.e;
+  if (name == "Sigmoid") return e.unary("sigmoid", x);
+  if (name == "Tanh") return e.unary("tanh", x);
+  if (name == "Relu") return e.unary("relu", x);
+  if (name == "Softsign") return e.div(x, e.with("add", e.unary("abs", x), 1));
+  if (name == "HardSigmoid") {
+    return e.clamp(e.with("add", e.with("mul", x, 0.2f), 0.5), 0, 1);
+  }
+  refuse("activation " + name);
+}
+
+// One direction of one layer. Gates are in ONNX's order; weights are of one direction.
+struct Layer {
+  Tensor w, r, wb, rb, peephole, hidden, cell;  ///< wb, rb absent: no bias
+  std::vector<std::string> activations;
+  int64_t size = 0;
+  bool reverse = false;
+};
+
+Tensor gate(Emitter& e, const Tensor& all, const Layer& layer, int64_t k) {
+  return e.slice(all, all.rank() - 1, k * layer.size, (k + 1) * layer.size);
+}
+
+Tensor product(Emitter& e, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Tensor y = e.matmul(x, e.transpose(weight, 0, 1));
+  return bias.present ? e.add(y, bias) : y;
+}
+
+Tensor clipped(OpContext& c, const Tensor& x) {
+  const double limit = c.f("clip", 0);
+  return limit > 0 ? c.e.clamp(x, -limit, limit) : x;
+}
+
+void rnn_step(OpContext& c, Layer& l, const Tensor& x) {
+  const Tensor sum = c.e.add(x, product(c.e, l.hidden, l.r, l.rb));
+  l.hidden = activation(c, l.activations[0], clipped(c, sum));
+}
+
+// z, r, h
+void gru_step(OpContext& c, Layer& l, const Tensor& x) {
+  Emitter& e = c.e;
+  const bool after = c.i("linear_before_reset", 0) != 0;
+  const auto part = [&](const Tensor& all, int64_t k) { return gate(e, all, l, k); };
+  const auto rows = [&](const Tensor& t, int64_t from, int64_t to) {
+    return t.present ? e.slice(t, 0, from * l.size, to * l.size) : t;
+  };
+  const Tensor zr = product(e, l.hidden, rows(l.r, 0, 2), rows(l.rb, 0, 2));
+  const Tensor z = activation(c, l.activations[0], clipped(c, e.add(part(x, 0), part(zr, 0))));
+  const Tensor r = activation(c, l.activations[0], clipped(c, e.add(part(x, 1), part(zr, 1))));
+  const Tensor weight = rows(l.r, 2, 3), bias = rows(l.rb, 2, 3);
+  const Tensor recurrent = after ? e.mul(r, product(e, l.hidden, weight, bias))
+                                 : product(e, e.mul(r, l.hidden), weight, bias);
+  const Tensor h = activation(c, l.activations[1], clipped(c, e.add(part(x, 2), recurrent)));
+  l.hidden = e.add(e.mul(e.with("rsub", z, 1), h), e.mul(z, l.hidden));
+}
+
+// i, o, f, c
+void lstm_step(OpContext& c, Layer& l, const Tensor& x) {
+  Emitter& e = c.e;
+  const Tensor all = e.add(x, product(e, l.hidden, l.r, l.rb));
+  const auto peep = [&](const Tensor& sum, int64_t k, const Tensor& cell) {
+    return l.peephole.present ? e.add(sum, e.mul(gate(e, l.peephole, l, k), cell)) : sum;
+  };
+  const Tensor i = activation(c, l.activations[0], clipped(c, peep(gate(e, all, l, 0), 0, l.cell)));
+  const bool coupled = c.i("input_forget", 0) != 0;
+  const Tensor f =
+      coupled ? e.with("rsub", i, 1)
+              : activation(c, l.activations[0], clipped(c, peep(gate(e, all, l, 2), 2, l.cell)));
+  const Tensor candidate = activation(c, l.activations[1], clipped(c, gate(e, all, l, 3)));
+  l.cell = e.add(e.mul(f, l.cell), e.mul(i, candidate));
+  const Tensor o = activation(c, l.activations[0], clipped(c, peep(gate(e, all, l, 1), 1, l.cell)));
+  l.hidden = e.mul(o, activation(c, l.activations[2], l.cell));
+}
+
+struct Kind {
+  int64_t gates;
+  std::vector<std::string> activations;  ///< by default
+  void (*step)(OpContext&, Layer&, const Tensor&);
+};
+
+Layer layer_of(OpContext& c, const Kind& kind, int64_t d, int64_t directions, const Tensor& state) {
+  Emitter& e = c.e;
+  Layer l;
+  const auto own = [&](size_t i) { return c.has(i) ? e.select(c.in(i), 0, d) : Tensor{}; };
+  l.w = own(1);
+  l.r = own(2);
+  const auto size = dim(l.r, 1).constant();
+  if (!size) refuse("a hidden size that is not known");
+  l.size = *size;
+  if (c.has(3)) {
+    const Tensor bias = own(3);
+    l.wb = e.slice(bias, 0, 0, kind.gates * l.size);
+    l.rb = e.slice(bias, 0, kind.gates * l.size, 2 * kind.gates * l.size);
+  }
+  l.hidden = c.has(5) ? e.select(c.in(5), 0, d) : state;
+  if (kind.gates == 4) {
+    l.cell = c.has(6) ? e.select(c.in(6), 0, d) : state;
+    l.peephole = own(7);
+  }
+  l.reverse = d == 1 || c.s("direction", "forward") == "reverse";
+  l.activations = kind.activations;
+  const auto given = c.strings("activations");
+  const size_t each = kind.activations.size();
+  if (!given.empty()) {
+    if (given.size() != each * static_cast<size_t>(directions)) {
+      throw Error(ErrorKind::kUser, "activations: want " + std::to_string(each) + " a direction");
+    }
+    if (c.has_attr("activation_alpha")) refuse("activation_alpha");
+    const auto from = given.begin() + static_cast<long>(each) * d;
+    l.activations.assign(from, from + static_cast<long>(each));
+  }
+  return l;
+}
+
+void recurrent(OpContext& c) {
+  static const std::map<std::string, Kind> kinds = {
+      {"RNN", {1, {"Tanh"}, rnn_step}},
+      {"GRU", {3, {"Sigmoid", "Tanh"}, gru_step}},
+      {"LSTM", {4, {"Sigmoid", "Tanh", "Tanh"}, lstm_step}}};
+  const Kind& kind = kinds.at(c.type());
+  Emitter& e = c.e;
+  const bool batch_first = c.i("layout", 0) != 0;
+  if (batch_first && (c.has(5) || c.has(6))) refuse("initial states with layout 1");
+  const Tensor x = batch_first ? e.transpose(c.in(0), 0, 1) : c.in(0);
+  const int64_t steps = steps_of(dim(x, 0));
+  const auto directions = dim(c.in(1), 0).constant();
+  if (!directions || *directions < 1 || *directions > 2)
+    throw Error(ErrorKind::kUser, "directions");
+  if (c.has(4)) refuse("sequence_lens");
+  std::vector<std::vector<Tensor>> rows(static_cast<size_t>(steps));
+  std::vector<Tensor> hidden, cell;
+  for (int64_t d = 0; d < *directions; ++d) {
+    const Tensor state = e.full({dim(x, 1), dim(c.in(2), 2)}, x.dtype, 0);
+    Layer l = layer_of(c, kind, d, *directions, state);
+    std::vector<Tensor> made(static_cast<size_t>(steps));
+    // The product of the inputs does not wait for the steps before: it is one for all of them.
+    const Tensor inputs = product(e, x, l.w, l.wb);
+    for (int64_t t = 0; t < steps; ++t) {
+      const int64_t at = l.reverse ? steps - 1 - t : t;
+      kind.step(c, l, e.select(inputs, 0, at));
+      made[static_cast<size_t>(at)] = l.hidden;
+    }
+    for (size_t t = 0; t < made.size(); ++t) rows[t].push_back(made[t]);
+    hidden.push_back(l.hidden);
+    if (kind.gates == 4) cell.push_back(l.cell);
+  }
+  if (c.wants(0)) {
+    std::vector<Tensor> all;
+    for (const auto& row : rows) all.push_back(e.stack(row, 0));
+    const Tensor y = e.stack(all, 0);  // (sequence, directions, batch, size)
+    c.out(0, batch_first ? e.permute(y, {2, 0, 1, 3}) : y);
+  }
+  const auto last = [&](const std::vector<Tensor>& states) {
+    const Tensor y = e.stack(states, 0);
+    return batch_first ? e.transpose(y, 0, 1) : y;
+  };
+  if (c.wants(1)) c.out(1, last(hidden));
+  if (c.wants(2)) c.out(2, last(cell));
+}
+
+// S' = exp(g) S + beta k (v - exp(g) S k); o = scale q S'
+void linear_attention(OpContext& c) {
+  Emitter& e = c.e;
+  const int64_t heads = c.i("q_num_heads", 0), own = c.i("kv_num_heads", 0);
+  const int64_t steps = steps_of(dim(c.in(0), 1));
+  const auto split = [&](const Tensor& x, int64_t count) {
+    const auto width = dim(x, 2).constant();
+    if (!width || count < 1 || *width % count) throw Error(ErrorKind::kUser, "numbers of heads");
+    return e.cast(e.reshape(x, {dim(x, 0), dim(x, 1), count, *width / count}), DType::kF32);
+  };
+  if (own < 1 || heads % own != 0) throw Error(ErrorKind::kUser, "numbers of heads");
+  const Tensor q = split(c.in(0), heads), k = split(c.in(1), own), v = split(c.in(2), own);
+  const std::string rule = c.s("update_rule", "gated_delta");
+  const bool gated = rule == "gated" || rule == "gated_delta";
+  const bool delta = rule == "delta" || rule == "gated_delta";
+  const Tensor decay = gated ? split(c.in(4), own) : Tensor{};
+  Tensor rate;  // of each head, or of all
+  if (delta) {
+    const bool shared = dim(c.in(5), 2) == Expr(1);
+    rate = split(c.in(5), shared ? 1 : own);
+  }
+  const auto size = dim(k, 3).constant();
+  double scale = c.f("scale", 0);
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(*size));
+  const Expr batch = dim(q, 0);
+  Tensor state = c.has(3) ? e.cast(c.in(3), DType::kF32)
+                          : e.full({batch, own, dim(k, 3), dim(v, 3)}, DType::kF32, 0);
+  std::vector<Tensor> rows;
+  for (int64_t t = 0; t < steps; ++t) {
+    const auto at = [&](const Tensor& x) { return e.select(x, 1, t); };  // (batch, heads, size)
+    if (gated) state = e.mul(state, e.unsqueeze(e.unary("exp", at(decay)), 3));
+    Tensor value = at(v);
+    if (delta) {
+      const Tensor seen = e.matmul(e.unsqueeze(at(k), 2), state);
+      value = e.mul(e.sub(value, e.squeeze(seen, 2)), at(rate));
+    }
+    state = e.add(state, e.mul(e.unsqueeze(at(k), 3), e.unsqueeze(value, 2)));
+    const Tensor queries = e.reshape(at(q), {batch, own, heads / own, dim(q, 3)});
+    rows.push_back(e.reshape(e.matmul(queries, state), {batch, 1, Expr(heads) * dim(v, 3)}));
+  }
+  if (rows.empty()) refuse("a sequence without steps");
+  c.out(0, e.cast(e.with("mul", e.cat(rows, 1), scale), c.in(0).dtype));
+  c.out(1, e.cast(state, c.has(3) ? c.in(3).dtype : c.in(0).dtype));
+}
+
+void causal_conv(OpContext& c) {
+  Emitter& e = c.e;
+  const Tensor &x = c.in(0), &weight = c.in(1);
+  const auto taps = dim(weight, 2).constant(), channels = dim(x, 1).constant();
+  if (!taps || !channels) refuse("dynamic sizes of the weight");
+  const Tensor padded = c.has(3) ? e.cat({c.in(3), x}, 2) : e.pad(x, {Expr(*taps - 1), Expr(0)}, 0);
+  Tensor y = e.node("aten::convolution",
+                    {e.arg("input", padded), e.arg("weight", weight), e.arg("bias", c.maybe(2)),
+                     attr_arg("stride", exprs({1})), attr_arg("padding", exprs({0})),
+                     attr_arg("dilation", exprs({1})), attr_arg("transposed", false),
+                     attr_arg("output_padding", exprs({0})), attr_arg("groups", Expr(*channels))},
+                    x.dtype, x.shape);
+  const std::string name = c.s("activation", "none");
+  if (name == "silu" || name == "swish") {
+    y = e.unary("silu", y);
+  } else if (name != "none" && !name.empty()) {
+    refuse("activation " + name);
+  }
+  c.out(0, y);
+  const Expr length = dim(padded, 2);
+  c.out(1, e.slice(padded, 2, length - Expr(*taps - 1), length));
+}
+
+const RegisterOnnx ops{{"RNN", recurrent},
+                       {"GRU", recurrent},
+                       {"LSTM", recurrent},
+                       {"LinearAttention", linear_attention},
+                       {"CausalConvWithState", causal_conv}};
+
+}  // namespace
+}  // namespace tv::onnx

@@ -1,0 +1,91 @@
+"""The backend that onnx.backend.test drives: torch_vulkan.onnx_backend.Backend."""
+
+import numpy
+import torch
+from onnx.backend.base import Backend as OnnxBackend
+from onnx.backend.base import BackendRep
+
+from . import onnx as tv_onnx
+from .device_list import devices
+from .engine import DTYPES
+from .errors import UnsupportedError
+
+# What an operand that sets shapes may be at most.
+_MAX_ELEMENTS = 4096
+
+
+class Rep(BackendRep):
+    """A prepared model. Inputs that shapes follow from are constants of an engine: a run with other
+    values of them makes another one."""
+
+    def __init__(self, model, settings):
+        self._model, self._settings, self._sessions = model, settings, {}
+        defaults = {tensor.name for tensor in model.graph.initializer}
+        self._inputs = [value.name for value in model.graph.input if value.name not in defaults]
+        try:
+            self._sessions[()] = tv_onnx.compile(model, **settings)
+        except UnsupportedError as error:
+            self._refusal = error
+
+    def run(self, inputs, **kwargs):
+        """Outputs in order, as arrays.
+
+        Raises:
+            UnsupportedError: the model cannot be converted, for these shapes and values either.
+        """
+        feed = inputs if isinstance(inputs, dict) else dict(
+            zip(self._inputs, inputs if isinstance(inputs, (list, tuple)) else [inputs],
+                strict=False))
+        session = self._sessions.get(()) or self._specialised(feed)
+        names = {arg.name for arg in session.get_inputs()}
+        return tuple(session.run(None, {name: feed[name] for name in feed if name in names}))
+
+    def _specialised(self, feed):
+        arrays = {name: numpy.asarray(value) for name, value in feed.items()}
+        arrays = {name: value for name, value in arrays.items()
+                  if value.size <= _MAX_ELEMENTS and value.dtype.name in DTYPES}
+
+        def those(suit):
+            return {name: value for name, value in arrays.items() if suit(value)}
+
+        refusal = self._refusal
+        # The fewest that will do: what may be axes or sizes, then scales, then all integers.
+        for given in (those(lambda v: v.dtype.kind in "ib" and v.ndim <= 1),
+                      those(lambda v: v.ndim <= 1 and v.size <= 64),
+                      those(lambda v: v.dtype.kind in "ib")):
+            key = tuple((name, value.tobytes(), value.shape) for name, value in given.items())
+            if key not in self._sessions and given:
+                try:
+                    self._sessions[key] = tv_onnx.compile(self._model, constants=given,
+                                                          **self._settings)
+                except UnsupportedError as error:
+                    refusal = error
+            if key in self._sessions:
+                return self._sessions[key]
+        raise refusal
+
+
+class Backend(OnnxBackend):
+    """Compiles ONNX models with torch_vulkan; devices: "CPU" (lavapipe, or the device that
+    TORCH_VULKAN chooses), "CUDA"."""
+
+    @classmethod
+    def prepare(cls, model, device="CPU", **kwargs):
+        """A Rep; keyword arguments are settings."""
+        return Rep(model, kwargs)
+
+    @classmethod
+    def run_model(cls, model, inputs, device="CPU", **kwargs):
+        """`prepare` and one run."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def supports_device(cls, device):
+        """Every device that Vulkan lists stands for "CPU"; "CUDA" needs one of NVIDIA's."""
+        kind = device.split(":")[0].upper()
+        if kind == "CUDA":
+            return torch.cuda.is_available() and bool(devices())
+        return kind == "CPU" and bool(devices())
+
+
+prepare, run_model, supports_device = Backend.prepare, Backend.run_model, Backend.supports_device

@@ -1,0 +1,31 @@
+// libFuzzer target over the ONNX importer: what is no model, or a wrong one, is an Error and
+// nothing else, in memory that is a small multiple of the file's.
+
+#include <cstdlib>
+
+#include "csrc/frontends/onnx/onnx_import.h"
+#include "runtime/error.h"
+
+namespace {
+
+void use(const tv::onnx::ImportedModel& model) {
+  tv::check(model.graph, "import");
+  for (const tv::onnx::Weight& weight : model.weights) {
+    int64_t count = tv::size_bytes(weight.dtype);
+    for (int64_t size : weight.shape) count *= size;
+    const auto data = weight.load();
+    if (static_cast<int64_t>(data.bytes.size()) != count) std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    use(tv::onnx::import_bytes({data, size}));
+  } catch (const tv::Error& error) {
+    // A graph that the importer made and `check` refuses is a bug.
+    if (error.kind() == tv::ErrorKind::kInternal) std::abort();
+  }
+  return 0;
+}
