@@ -164,7 +164,9 @@ float tv_zeta_positive(float s, float q) {
 
 /// Hurwitz's zeta(s, q). Below 0, for whole s, the terms on either side of it are two such sums.
 float tv_zeta(float s, float q) {
-  if (tv_isnan(s) || tv_isnan(q)) return TV_NAN;
+  // At infinity as eager's, whose sums are NaN there.
+  if (tv_isnan(s) || tv_isnan(q) || q == TV_INF) return TV_NAN;
+  if (s == TV_INF) return q == 1.0 ? 1.0 : q < 1.0 ? TV_INF : TV_NAN;
   if (s == 1.0) return TV_INF;
   if (s < 1.0) return TV_NAN;
   if (q > 0.0) return tv_zeta_positive(s, q);

@@ -157,6 +157,8 @@ int tv_pow(int x, int y) {
   return r;
 }
 
+float tv_logit(float x) { return tv_log(tv_div(x, 1.0 - x)); }
+
 /// log(1 + e^x).
 float tv_softplus(float x) { return x > 20.0 ? x : tv_log1p(tv_exp(x)); }
 float tv_log_sigmoid(float x) { return tv_min(x, 0.0) - tv_log1p(tv_exp(-abs(x))); }

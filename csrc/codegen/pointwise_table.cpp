@@ -77,12 +77,12 @@ constexpr PointwiseRow kRows[] = {
     // Selection by a bool; where_r has the scalar first, masked_fill(self, mask, value).
     {"where_r", 3, "$0 ? $2 : $1", "$0 ? $2 : $1", "$0 ? $2 : $1", "$0 ? $2 : $1", 1},
     {"masked_fill", 3, "$1 ? $2 : $0", "$1 ? $2 : $0", "$1 ? $2 : $0", "$1 ? $2 : $0", 2},
-    {"mask_scale", 3, "$1 ? $0 * $2 : 0.0", nullptr, nullptr, nullptr, 2, false, "0.5"},
+    {"mask_scale", 3, "$0 * ($1 ? $2 : 0.0)", nullptr, nullptr, nullptr, 2, false, "0.5"},
     {"clamp", 3, "tv_min(tv_max($0, $1), $2)", "min(max($0, $1), $2)", "min(max($0, $1), $2)", nullptr},
     {"fmax", 2, "tv_isnan($1) || $0 >= $1 ? $0 : $1", "max($0, $1)", "max($0, $1)", "$0 || $1"},
     {"fmin", 2, "tv_isnan($1) || $0 <= $1 ? $0 : $1", "min($0, $1)", "min($0, $1)", "$0 && $1"},
     {"copysign", 2, "tv_copysign($0, $1)", nullptr, nullptr, nullptr},
-    {"heaviside", 2, "$0 == 0.0 ? $1 : tv_isnan($0) ? $0 : float($0 > 0.0)",
+    {"heaviside", 2, "$0 == 0.0 ? $1 : float($0 > 0.0)",
      "$0 == 0 ? $1 : int($0 > 0)", "$0 == 0L ? $1 : int64_t($0 > 0L)", "$0 || $1"},
     {"nan_to_num", 4, "tv_isnan($0) ? $1 : tv_isinf($0) ? ($0 > 0.0 ? $2 : $3) : $0", "$0", "$0", "$0"},
 
@@ -128,8 +128,8 @@ constexpr PointwiseRow kRows[] = {
     {"logaddexp", 2, "tv_logaddexp($0, $1)", nullptr, nullptr, nullptr, 0, false, "4 of 1"},
     {"xlogy", 2, "tv_xlogy($0, $1)", nullptr, nullptr, nullptr, 0, false, "2"},
     {"rxlogy", 2, "tv_xlogy($1, $0)", nullptr, nullptr, nullptr, 0, false, "2"},
-    {"logit", 1, "tv_log(tv_div($0, 1.0 - $0))", nullptr, nullptr, nullptr, 0, false, "3 of 1"},
-    {"logit_eps", 2, "tv_log(tv_div(clamp($0, $1, 1.0 - $1), 1.0 - clamp($0, $1, 1.0 - $1)))", nullptr,
+    {"logit", 1, "tv_logit($0)", nullptr, nullptr, nullptr, 0, false, "3 of 1"},
+    {"logit_eps", 2, "tv_logit(tv_min(tv_max($0, $1), 1.0 - $1))", nullptr,
      nullptr, nullptr, 0, false, "3 of 1"},
 
     // Special functions; polynomials take their degree second, with an r in front of the name first.

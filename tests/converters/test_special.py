@@ -88,3 +88,11 @@ def test_views_and_dynamic_sizes():
           tensor(7, dtype=torch.int64, low=0), more=[(tensor(11, 13), tensor(13, dtype=torch.int64, low=0))],
           dynamic=True)
     check(lambda x: (torch.digamma(x), x + 1), tensor(0, 3))
+
+
+def test_what_is_no_number():
+    x = torch.tensor([NAN, INF, -INF, 0.0, 0.5, -0.0])
+    check(lambda x: (torch.heaviside(x, x), torch.logit(x, 0.2), torch.logit(x),
+                     torch.ops.aten.native_dropout_backward(x, x > 0, 2.0), torch.polygamma(2, x)), x)
+    check(S.zeta, torch.tensor([INF, INF, INF, INF, 2, 2, -INF, 2, INF, INF]),
+          torch.tensor([0.5, 1, 2, INF, INF, -INF, 2, -2, 0, -0.5]))

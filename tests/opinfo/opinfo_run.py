@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 from opinfo_compare import difference
-from opinfo_forms import in_form
+from opinfo_forms import in_form, takes_part, unnamed
 from opinfo_samples import ENTRIES, UNINITIALISED, Pair
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -148,8 +148,10 @@ def _run(pair: Pair, sample, form: str) -> Outcome:
     if not made:
         return Outcome("free")
     first = case.tensors[0] if case.tensors else None
+    values = pair.entry not in UNINITIALISED and not _random(made)
+    actual, expected = (unnamed(form, pair.entry, r) for r in (actual, expected))
     why = difference(case.op, actual, expected, case.in_double, first,
-                     values=pair.entry not in UNINITIALISED and not _random(made))
+                     values=values and takes_part(form, pair.entry))
     return Outcome("wrong", why, _native(made)) if why else _covered(made)
 
 

@@ -5,14 +5,17 @@ that engines take to build: about 0.3 s a sample on one core, so this takes two 
 """
 
 import pytest
+import torch
 
 pytest.importorskip("expecttest", reason="torch's op_db needs it")
 
+from opinfo_forms import FORMS
 from opinfo_results import Results, by_entry
 from opinfo_run import run
 from opinfo_samples import by_hash, chosen, pairs, samples
 
 SAMPLES, GRADIENTS, PARTS = 560, 140, 14
+OF_A_FORM = 24
 
 
 def _part(gradient: bool, count: int, part: int):
@@ -42,6 +45,19 @@ def test_samples(device, part):
 @pytest.mark.parametrize("part", range(PARTS))
 def test_gradients(device, part):
     _check(True, GRADIENTS, part)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "plain"])
+def test_forms(device, form):
+    """Other strides, offsets and values (opinfo_forms.py), of some entries."""
+    bad = []
+    for pair in by_hash(pairs((torch.float32,)), OF_A_FORM):
+        inputs = samples(pair)
+        for number in chosen(pair, len(inputs), 1):
+            outcome = run(pair, inputs[number], form)
+            if outcome.kind in ("wrong", "crash"):
+                bad.append(f"{outcome.kind}: {pair.name}/{number}: {outcome.reason}")
+    assert not bad, "\n".join(bad)
 
 
 def test_results_are_read_back(tmp_path):
