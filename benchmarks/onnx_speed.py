@@ -1,5 +1,6 @@
-"""Networks that torch.onnx exports, built by vkexec, beside the same networks compiled from torch: both
-engines are timed by vkexec, in turn, so that the device's clock is the only judge.
+"""Networks that torch.onnx exports, built by vkexec, beside the same networks compiled from torch.
+
+Both engines are timed by vkexec, in turn, so that the device's clock is the only judge.
 
     python benchmarks/onnx_speed.py [--reduced] [--batch N] [--networks NAME …] [--markdown FILE]
 """
@@ -13,9 +14,10 @@ import warnings
 from pathlib import Path
 
 import torch
-from networks import NETWORKS
 
 import torch_vulkan as tv
+
+from networks import NETWORKS
 
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
 NAMES = ["ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2"]

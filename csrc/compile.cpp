@@ -11,9 +11,11 @@
 #include "csrc/passes/fold_padding.h"
 #include "csrc/passes/fuse.h"
 #include "csrc/passes/gather_siblings.h"
+#include "csrc/passes/hoist_scales.h"
 #include "csrc/passes/lower_precision.h"
 #include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/place_outputs.h"
+#include "csrc/passes/recognise_linear.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/passes/truncate.h"
 
@@ -37,6 +39,10 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     graph = lower_precision(std::move(graph), low);
     after("lower_precision");
   }
+  graph = recognise_linear(std::move(graph));
+  after("recognise_linear");
+  graph = hoist_scales(std::move(graph));
+  after("hoist_scales");
   graph = fold_padding(std::move(graph));
   after("fold_padding");
   // Before canonicalise takes batch norms apart.

@@ -66,7 +66,8 @@ TEST(LowerPrecision, ChangesDtypeAttributes) {
   b.graph.outputs = {{.value = y, .name = "y"}};
   const Graph graph = lower_precision(b.graph, DType::kBF16);
   for (const Node& node : graph.nodes) {
-    if (node.op == "t::work") EXPECT_EQ(std::get<DType>(node.arg("dtype").attr), DType::kBF16);
+    if (node.op != "t::work") continue;
+    EXPECT_EQ(std::get<DType>(node.arg("dtype").attr), DType::kBF16);
   }
   EXPECT_EQ(count(graph, "aten::clamp"), 0u) << "bfloat16 has float32's range";
 }
