@@ -1,4 +1,4 @@
-"""vkexec on ONNX files, end to end: build, save, load, refit, profile, compare, against ONNX Runtime."""
+"""vkexec on ONNX files, end to end: build, save, load, refit, profile, against ONNX Runtime."""
 
 import json
 import os
@@ -173,7 +173,7 @@ def test_what_cannot_be_built(tmp_path):
 
 
 def test_a_network(tmp_path):
-    """ResNet-50, reduced, as torch.onnx exports it: as ONNX Runtime computes it, and layer by layer."""
+    """ResNet-50, reduced, as torch.onnx exports it, is what ONNX Runtime computes."""
     network = NETWORKS["ResNet-50"]
     model, inputs = network.make(True), network.inputs(2, True, 0)
     ((key, x),) = inputs.items()
