@@ -302,7 +302,8 @@ float tv_modified_k0(float x, bool scaled) {
   if (tv_isnan(x) || x < 0.0) return TV_NAN;
   if (x == 0.0) return TV_INF;
   if (x > 2.0) return tv_k0_far(4.0 / x - 1.0) / tv_sqrt(x) * (scaled ? 1.0 : tv_exp(-x));
-  const float y = tv_k0_near(0.5 * x * x - 1.0) - tv_log(0.5 * x) * tv_i0(x);
+  const float half_log = x < 1e-30 ? tv_log(x) - 0.693147182 : tv_log(0.5 * x);
+  const float y = tv_k0_near(0.5 * x * x - 1.0) - half_log * tv_i0(x);
   return scaled ? y * tv_exp(x) : y;
 }
 float tv_modified_k1(float x, bool scaled) {

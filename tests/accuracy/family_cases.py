@@ -125,8 +125,8 @@ FAMILIES = [
                   lambda n: (rand(2, 3, 17, 13), rand(2, 7, 5, 2, seed=1) / 2),
                   _of_largest(16 * 17), (1,))]),
     Family("Softmax", r"softmax",
-           "(12 + 2 √n + |x - largest x|) · 2⁻²⁴ of the result; its logarithm (12 + 2 √n) · 2⁻²⁴ of "
-           "the larger of 1 and the result",
+           "(12 + 2 √n + |x - largest x|) · 2⁻²⁴ of the result; its logarithm (12 + 2 √n) · 2⁻²⁴ "
+           "of the larger of 1 and the result",
            [Check(lambda x: x.softmax(-1), _lines, _softmax),
             Check(lambda x: x.log_softmax(-1), _lines, _log_sum)]),
     Family("Copies, views and joins",
@@ -136,13 +136,14 @@ FAMILIES = [
            r"|_unsafe_index_put|unfold_copy|unbind",
            EXACT + "; `index_put` and `put` that accumulate are sums",
            [Check(lambda x: (torch.cat([x, x.flip(0)], 1), x.roll(3, 1), x.tril(), x[:, INDEX % 5],
-                             F.pad(x, (1, 2), value=0.5), x.gather(1, x.long().abs() % 7)), _rows)]),
+                             F.pad(x, (1, 2), value=0.5), x.gather(1, x.long().abs() % 7)),
+                  _rows)]),
     Family("Order and places",
            r"sort|topk|kthvalue|median|mode$|arg(max|min)|aten::(max|min)(\.dim)?$|amax|amin|aminmax"
-           r"|cummax|cummin|searchsorted|bucketize|all(\.|$)|any(\.|$)|count_nonzero|histc"
-           r"|max_pool|nearest",
-           EXACT + "; places of equal values as stable orders have them where PyTorch says so, else "
-           "any; the gradients of pools and of nearest resizing are sums",
+           r"|cummax|cummin|searchsorted|bucketize|all(\.|$)|any(\.|$)|count_nonzero|histc|max_pool"
+           r"|nearest",
+           EXACT + "; places of equal values as stable orders have them where PyTorch says so, "
+           "else any; the gradients of pools and of nearest resizing are sums",
            [Check(lambda x: (torch.sort(x, stable=True), x.topk(5), x.cummax(-1)[0], x.amax(-1),
                              x.argmin(-1), x.median(-1)[0], F.max_pool1d(x[None], 3)[0]), _rows)]),
     Family("Matrix products",

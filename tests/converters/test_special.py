@@ -94,5 +94,6 @@ def test_what_is_no_number():
     x = torch.tensor([NAN, INF, -INF, 0.0, 0.5, -0.0])
     check(lambda x: (torch.heaviside(x, x), torch.logit(x, 0.2), torch.logit(x),
                      torch.ops.aten.native_dropout_backward(x, x > 0, 2.0), torch.polygamma(2, x)), x)
+    check(S.modified_bessel_k0, torch.tensor([1e-40, 1e-45, 1e-38, 1e-20]), length=100)
     check(S.zeta, torch.tensor([INF, INF, INF, INF, 2, 2, -INF, 2, INF, INF]),
           torch.tensor([0.5, 1, 2, INF, INF, -INF, 2, -2, 0, -0.5]))

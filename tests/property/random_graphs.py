@@ -2,8 +2,8 @@
 
 Eager computes each value in its own type and in float64 beside it. Where both are far apart an
 operator magnifies roundings, and is not taken: what differs then is wrong. An operator that jumps
-(floor, a comparison, a position) is given only values that hold no rounding. Graphs of 16-bit floats
-are compared with float64: engines keep float32 between operators, eager rounds after each.
+(floor, a comparison, a position) is given only values that hold no rounding. Graphs of 16-bit
+floats are compared with float64: engines keep float32 between operators, eager rounds after each.
 """
 
 import functools
