@@ -41,8 +41,14 @@ std::string unsupported(const NodeContext& c, const char* arg, const char* other
   return floats.empty() ? loops_too_long(c, shape.at(shape.size() - 2)) : floats;
 }
 
-/// Batches that broadcast are spread out.
+/// Batches that broadcast are spread out. Of no distances torch gives the zeros of one batch.
 void spread_batches(const NodeContext& c, Rewriter& r) {
+  if (product(c.shape("grad")) == Expr(0)) {
+    const std::vector<Arg> zeros = {attr_arg("size", c.output().shape),
+                                    attr_arg("fill_value", 0.0)};
+    r.replace(0, r.add("aten::full", zeros, c.output().dtype, c.output().shape));
+    return;
+  }
   const Shape batch(c.output().shape.begin(), c.output().shape.end() - 2);
   bool alike = true;
   std::vector<Arg> args = c.node.args;

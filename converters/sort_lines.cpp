@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kTile = 1024;  // elements of a tile: 12 KiB of shared memory at most
 constexpr int64_t kLeastTile = 16;
 constexpr int64_t kWays = 4;                         // runs that a merge makes one
+constexpr int64_t kChunk = 64;                       // elements that an invocation merges
 constexpr int64_t kMostElements = int64_t{1} << 31;  // of any tensor
 
 struct TileShape {
@@ -84,6 +85,25 @@ Step merge_step(const SortLines& lines, int64_t run, int64_t pass) {
   return step;
 }
 
+/// The same of two runs each, where an invocation bisects once for many elements: on CPU drivers,
+/// of runs that are long enough.
+Step path_step(const SortLines& lines, int64_t run, int64_t pass) {
+  const Expr pairs = ceil_div(lines.split.size, 2 * run);
+  const Expr chunks = ceil_div(max(min(lines.limit, 2 * run), 1), kChunk);
+  const Expr half = lines.lines() * lines.split.size;
+  Step step{.kernel = "sort_merge_path",
+            .defines = {{"CHUNK", std::to_string(kChunk) + "u"},
+                        {"KEY", lines.dtype == DType::kI64 ? "int64_t" : "uint"}},
+            .params = {param("rows", lines.lines()), param("count", lines.split.size),
+                       param("limit", lines.limit), param("run", run), param("pairs", pairs),
+                       param("chunks", chunks), param("alive", max(min(lines.limit, run), 1)),
+                       param("from", half * (pass % 2)), param("to", half * ((pass + 1) % 2))}};
+  const Grid all = one_each(lines.lines() * pairs * chunks, 64);
+  step.grid = Grid::flat_groups(all.groups[0] * is_needed(lines.split.size, run));
+  step.iterations = kChunk + 33;
+  return step;
+}
+
 }  // namespace
 
 void SortedLines::add_to(Step& step, const SortLines& lines) const {
@@ -136,8 +156,11 @@ SortedLines sort(const NodeContext& c, Builder& b, const SortLines& lines,
 
   Expr merges = 0;
   int64_t pass = 0;
-  for (int64_t run = tile_shape(c, lines).segment; run < longest(c, lines); run *= kWays, ++pass) {
-    Step step = merge_step(lines, run, pass);
+  for (int64_t run = tile_shape(c, lines).segment, ways = kWays; run < longest(c, lines);
+       run *= ways, ++pass) {
+    const bool by_path = c.device.is_cpu() && run >= kChunk;
+    ways = by_path ? 2 : kWays;
+    Step step = by_path ? path_step(lines, run, pass) : merge_step(lines, run, pass);
     for (const auto& [name, value] : {std::pair{"keys", sorted.keys}, {"at", sorted.at}}) {
       Operand both_halves = dst(name, value);
       both_halves.read_write = true;

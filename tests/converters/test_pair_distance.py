@@ -58,3 +58,5 @@ def test_gradients_of_distances():
     # Rows that are equal, and equal in part.
     check_gradients(lambda x, y: [torch.cdist(x, y, p) for p in (1.0, 1.5, 2.0, 3.0, math.inf)],
                     torch.tensor([[1.0, 2.0], [0.0, 2.0]]), torch.tensor([[1.0, 2.0], [0.0, 3.0]]))
+    check_gradients(lambda x, y: torch.cdist(x, y, 1.0), tensor(1, 4, 5), tensor(3, 2, 5, seed=1), length=16)
+    check_gradients(lambda x, y: torch.cdist(x, y, 1.0), tensor(1, 4, 5), tensor(0, 2, 5))
