@@ -2,7 +2,11 @@
 # <prefix> is the folder of the Python package.
 set(config_dir ${TV_LIB_DIR}/cmake/torch_vulkan)
 set(TV_CONFIG_TO_LIB ../..)
-set(public_headers engine engine_spec vke_parts device device_profile dtype expr error timed_calls)
+set(public_headers runtime/engine runtime/engine_spec runtime/vke_parts runtime/device
+    runtime/device_profile runtime/dtype runtime/expr runtime/error runtime/timed_calls
+    # What converters of a user's own include.
+    csrc/builder csrc/converter csrc/rewriter csrc/settings csrc/user_code csrc/graph/graph
+    csrc/graph/pointwise_program)
 option(TV_WHEEL "The libraries leave this tree: headers go with them" OFF)
 if(NOT TV_WHEEL)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${config_dir}
@@ -10,7 +14,8 @@ if(NOT TV_WHEEL)
 else()
   set(TV_CONFIG_TO_INCLUDE ../../../include)
   foreach(header ${public_headers})
-    file(COPY runtime/${header}.h DESTINATION ${TV_LIB_DIR}/../include/runtime)
+    get_filename_component(folder ${header} DIRECTORY)
+    file(COPY ${header}.h DESTINATION ${TV_LIB_DIR}/../include/${folder})
   endforeach()
 endif()
 configure_file(cmake/torch_vulkanConfig.cmake.in ${config_dir}/torch_vulkanConfig.cmake @ONLY)
@@ -22,7 +27,8 @@ install(TARGETS vk_runtime vk_compiler LIBRARY DESTINATION lib)
 install(TARGETS vkexec RUNTIME DESTINATION bin)
 install(FILES docs/man/vkexec.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 foreach(header ${public_headers})
-  install(FILES runtime/${header}.h DESTINATION include/runtime)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header}.h DESTINATION include/${folder})
 endforeach()
 set(TV_CONFIG_TO_INCLUDE ../../../include)
 configure_file(cmake/torch_vulkanConfig.cmake.in ${CMAKE_BINARY_DIR}/install/torch_vulkanConfig.cmake

@@ -2,13 +2,22 @@
 
 #include <algorithm>
 #include <exception>
+#include <mutex>
+#include <shared_mutex>
 
+#include "csrc/user_code.h"
 #include "runtime/error.h"
 
 namespace tv {
 namespace {
 
 constexpr size_t kMaxRank = 8;
+/// Users add operators while other threads compile (csrc/user_code.h); entries never move.
+std::shared_mutex& registry_mutex() {
+  static std::shared_mutex mutex;
+  return mutex;
+}
+
 constexpr int64_t kMaxElements = int64_t{1} << 31;  // kernels count elements in 32 bits
 
 /// "aten::add" matches "aten::add" and "aten::add.Tensor"; with an overload only that one matches.
@@ -109,14 +118,16 @@ Registry& Registry::instance() {
 }
 
 void Registry::add(Converter converter) {
+  const std::unique_lock lock(registry_mutex());
   std::string op = converter.op;
   const auto [it, added] = entries_.emplace(std::move(op), std::move(converter));
-  if (!added) {
+  if (!added && !keep_load_error("[" + it->first + "] has a converter already")) {
     throw Error(ErrorKind::kInternal, "[registry] " + it->first + " has two converters");
   }
 }
 
 const Converter* Registry::find(std::string_view op) const {
+  const std::shared_lock lock(registry_mutex());
   const auto it = entries_.find(op);
   return it == entries_.end() ? nullptr : &it->second;
 }

@@ -8,6 +8,7 @@
 
 #include "csrc/cache/engine_key.h"
 #include "csrc/cache/names.h"
+#include "csrc/user_code.h"
 #include "runtime/engine.h"
 #include "runtime/env.h"
 #include "runtime/error.h"
@@ -144,7 +145,8 @@ class CachedBuild {
 
  private:
   std::string key(bool timed) const {
-    return engine_key(canonical_, settings_, device_, timed, cache_.weights_digest);
+    return engine_key(canonical_, settings_, device_, timed, cache_.weights_digest) +
+           user_code_text(graph_);
   }
 
   std::optional<EngineSpec> look_up(std::string& why) {

@@ -17,6 +17,7 @@
 #include "csrc/codegen/bfloat16.h"
 #include "csrc/codegen/kernel.h"
 #include "csrc/counters.h"
+#include "csrc/user_code.h"
 #include "runtime/error.h"
 #include "runtime/store.h"
 
@@ -34,10 +35,26 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
+/// The lines of a user's own text (csrc/user_code.h), which stand behind `#line 1 1`.
+std::vector<std::string> user_lines(const std::string& source) {
+  std::vector<std::string> lines;
+  size_t at = std::string::npos;  // the next line of the text; npos outside of it
+  static const std::regex marker("#line ([0-9]+) 1");
+  for (const std::string& line : split_lines(source)) {
+    std::smatch found;
+    if (std::regex_match(line, found, marker)) {
+      at = std::stoul(found[1]) - 1;
+    } else if (at != std::string::npos) {
+      if (lines.size() <= at) lines.resize(at + 1);
+      lines[at++] = line;
+    }
+  }
+  return lines;
+}
+
 /// The lines that the log's "ERROR: 0:123:" name, with two of context each.
-std::string offending_lines(const std::string& source, const std::string& log) {
-  static const std::regex where("ERROR: [^:\n]*:([0-9]+):");
-  const std::vector<std::string> lines = split_lines(source);
+std::string offending_lines(const std::vector<std::string>& lines, const std::string& log) {
+  static const std::regex where("(?:ERROR: [^:\n]*:|line )([0-9]+):");
   std::set<size_t> wanted;
   for (std::sregex_iterator it(log.begin(), log.end(), where), end; it != end; ++it) {
     const size_t line = std::stoul((*it)[1]);
@@ -67,8 +84,14 @@ std::vector<uint32_t> compile_glsl(const std::string& name, const std::string& s
   const auto messages = static_cast<EShMessages>(EShMsgSpvRules | EShMsgVulkanRules);
 
   const auto fail = [&](const std::string& stage, const std::string& log) {
+    if (find_user_kernel(name) != nullptr) {
+      static const std::regex own("ERROR: 1:([0-9]+):");
+      const std::string said = std::regex_replace(log, own, "line $1:");
+      throw Error(ErrorKind::kUser, "[" + name + "] the shader does not " + stage + ":\n" + said +
+                                        offending_lines(user_lines(source), said));
+    }
     throw Error(ErrorKind::kInternal, "[glslang] kernel " + name + " does not " + stage + ":\n" + log +
-                                          offending_lines(source, log));
+                                          offending_lines(split_lines(source), log));
   };
   if (!shader.parse(GetDefaultResources(), 460, false, messages)) {
     fail("compile", shader.getInfoLog());

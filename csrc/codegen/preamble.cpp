@@ -13,6 +13,7 @@
 #include "csrc/codegen/kernel_words.h"
 #include "csrc/codegen/matrix_units.h"
 #include "csrc/codegen/pointwise_codegen.h"
+#include "csrc/user_code.h"
 #include "runtime/error.h"
 
 namespace tv {
@@ -51,14 +52,21 @@ const std::string& kernel_file(const std::string& file, const std::string& wante
 void expand(const std::string& file, const std::string& wanted_by, std::set<std::string>& seen,
             std::string& extensions, std::string& text) {
   if (!seen.insert(file).second) return;
-  std::istringstream in(kernel_file(file, wanted_by));
+  // Messages about a user's text name its own lines: string 1 of the source.
+  const std::string* user = file == wanted_by + ".comp" ? find_user_kernel(wanted_by) : nullptr;
+  std::istringstream in(user != nullptr ? *user : kernel_file(file, wanted_by));
+  if (user != nullptr) text += "#line 1 1\n";
+  int number = 0;
   for (std::string line; std::getline(in, line);) {
+    ++number;
     if (line.starts_with("#extension")) {
       extensions += line + "\n";
+      if (user != nullptr) text += "\n";
     } else if (line.starts_with("#include")) {
       const size_t from = line.find('"'), to = line.rfind('"');
       if (from == to) throw Error(ErrorKind::kInternal, "[codegen] " + file + ": " + line);
       expand(line.substr(from + 1, to - from - 1), file, seen, extensions, text);
+      if (user != nullptr) text += "#line " + std::to_string(number + 1) + " 1\n";
     } else {
       text += line + "\n";
     }

@@ -9,6 +9,7 @@
 #include "csrc/partition/what_if.h"
 #include "csrc/report/dry_run.h"
 #include "csrc/tuner/tuner.h"
+#include "csrc/user_code.h"
 #include "python/bindings/py_module.h"
 #include "runtime/engine.h"
 
@@ -143,6 +144,17 @@ void bind_compile(py::module_& m) {
     for (const PointwiseRow& row : pointwise_rows()) errors[row.name] = row.error;
     return errors;
   }, "The largest error of each row of the pointwise table.");
+  m.def(
+      "add_custom_op",
+      [](const std::string& name, const std::vector<std::string>& inputs,
+         const std::vector<std::string>& outputs, const std::vector<std::string>& integers,
+         const std::vector<std::string>& floats, const std::string& shader,
+         const std::array<uint32_t, 3>& local_size, const std::map<std::string, DType>& dtypes) {
+        add_custom_op({name, inputs, outputs, integers, floats, shader, local_size, dtypes});
+      },
+      "Registers the converter of tv.custom_op (csrc/user_code.h).");
+  m.def("load_user_library", &load_user_library,
+        "Loads a library of converters; returns the operators that it added.");
   m.def("is_registered",
         [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
 }

@@ -9,6 +9,7 @@ from . import cache, compilations, fake, onnx  # noqa: F401
 from ._native import C as _C
 from .builder import Builder
 from .cuda_memory import mem_pool
+from .custom import custom_op, load_library
 from .device_list import Device, cuda_report, devices
 from .dry_run import dry_run
 from .engine import Engine
@@ -26,8 +27,9 @@ __version__ = "0.1.0"
 cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
     "Builder", "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
-    "UnsupportedError", "cmake_prefix_path", "compilations", "compile", "cuda_report", "devices",
-    "dry_run", "engines", "load", "mem_pool", "onnx", "profile", "refit", "save", "supported_ops",
+    "UnsupportedError", "cmake_prefix_path", "compilations", "compile", "cuda_report", "custom_op",
+    "devices", "dry_run", "engines", "load", "load_library", "mem_pool", "onnx", "profile", "refit",
+    "save", "supported_ops",
 ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
-from . import compat
+from . import compat, custom
 from ._native import C
 from .complex_values import is_complex
 from .fx_nodes import (
@@ -312,6 +312,8 @@ class Importer:
             values = [(name, kind, value) for (name, kind, _), (_, _, value) in
                       zip(_argument_kinds(scalar), values, strict=True)]
         args = [self._argument(node, *item) for item in values]
+        if (grid := custom.grid_of(node)) is not None:
+            args.append((custom.GRID, "attr", self._attribute(grid)))
         complexes = self._complexes(node, values)
         if not complexes:
             return op_name(target), args
