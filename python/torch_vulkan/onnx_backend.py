@@ -41,7 +41,8 @@ class Rep(BackendRep):
         return tuple(session.run(None, {name: feed[name] for name in feed if name in names}))
 
     def _specialised(self, feed):
-        arrays = {name: numpy.asarray(value) for name, value in feed.items()}
+        arrays = {name: numpy.asarray(value) for name, value in feed.items()
+                  if isinstance(value, (numpy.ndarray, numpy.generic, int, float))}
         arrays = {name: value for name, value in arrays.items()
                   if value.size <= _MAX_ELEMENTS and value.dtype.name in DTYPES}
 

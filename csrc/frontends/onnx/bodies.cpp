@@ -1,5 +1,7 @@
 // Importer: functions and the bodies of control flow, which are inlined.
 
+#include <algorithm>
+
 #include "csrc/frontends/onnx/importer.h"
 
 namespace tv::onnx {
@@ -29,6 +31,16 @@ void bind_attributes(onnx_proto::NodeProto& node, const Attributes& given, int d
   node.mutable_attribute()->Swap(&bound);
 }
 
+bool refers_to_attributes(const onnx_proto::NodeProto& node) {
+  for (const auto& attribute : node.attribute()) {
+    if (!attribute.ref_attr_name().empty()) return true;
+    for (const auto& inner : attribute.g().node()) {
+      if (refers_to_attributes(inner)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<Tensor> Importer::run_function(const onnx_proto::FunctionProto& function,
@@ -41,11 +53,15 @@ std::vector<Tensor> Importer::run_function(const onnx_proto::FunctionProto& func
   Attributes given;
   for (const auto& attribute : function.attribute_proto()) given[attribute.name()] = &attribute;
   for (const auto& attribute : node.attribute()) given[attribute.name()] = &attribute;
-  // Stored tensors refer to nodes (constants of attributes), so the copy lives with the model.
-  auto body =
-      std::make_shared<google::protobuf::RepeatedPtrField<onnx_proto::NodeProto>>(function.node());
-  model_->bodies.push_back(body);
-  for (auto& inner : *body) bind_attributes(inner, given, 0);
+  const auto* nodes = &function.node();
+  const bool refers = std::any_of(nodes->begin(), nodes->end(), refers_to_attributes);
+  if (refers) {
+    // Stored tensors refer to nodes (constants of attributes), so the copy lives with the model.
+    auto body = std::make_shared<google::protobuf::RepeatedPtrField<onnx_proto::NodeProto>>(*nodes);
+    model_->bodies.push_back(body);
+    for (auto& inner : *body) bind_attributes(inner, given, 0);
+    nodes = body.get();
+  }
 
   Scope scope;
   for (const auto& import : function.opset_import()) {
@@ -55,7 +71,7 @@ std::vector<Tensor> Importer::run_function(const onnx_proto::FunctionProto& func
     const auto k = static_cast<size_t>(i);
     scope.names[function.input(i)] = k < inputs.size() ? inputs[k] : Tensor{};
   }
-  run_nodes(*body, scope);
+  run_nodes(*nodes, scope);
   std::vector<Tensor> outputs;
   for (int i = 0; i < node.output_size() && i < function.output_size(); ++i) {
     const Tensor* value = scope.find(function.output(i));

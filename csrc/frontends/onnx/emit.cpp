@@ -16,9 +16,12 @@ Arg number_arg(const std::string& name, DType dtype, double value) {
 
 std::string Emitter::unique(const std::string& name) {
   std::string candidate = name.empty() ? "value" : name;
-  for (int i = 1; !names_.insert(candidate).second; ++i) {
-    candidate = name + "_" + std::to_string(i);
-  }
+  if (names_.insert(candidate).second) return candidate;
+  const std::string base = candidate + "_";
+  int64_t& number = last_numbers_[base];
+  do {
+    candidate = base + std::to_string(++number);
+  } while (!names_.insert(candidate).second);
   return candidate;
 }
 

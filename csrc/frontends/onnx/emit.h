@@ -125,7 +125,8 @@ class Emitter {
   bool truncate_;
   std::string name_, source_;
   std::set<std::string> names_;
-  std::map<const void*, ValueId> known_;  ///< of stored and host values
+  std::map<std::string, int64_t> last_numbers_;  ///< that `unique` gave, by name
+  std::map<const void*, ValueId> known_;         ///< of stored and host values
   std::map<const void*, std::shared_ptr<const Host>> read_;
   std::vector<std::shared_ptr<const void>> alive_;  ///< so that the keys above stay unique
 };

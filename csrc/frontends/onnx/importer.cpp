@@ -73,6 +73,18 @@ int64_t Importer::opset(const Scope& scope) const {
 }
 
 ImportedModel Importer::run() {
+  try {
+    return import();
+  } catch (const SameSymbol& same) {
+    const auto dimension = [&](int32_t symbol) {
+      const auto found = std::find(dynamic_dims_.begin(), dynamic_dims_.end(), symbol);
+      return static_cast<int32_t>(found - dynamic_dims_.begin());
+    };
+    throw SameSymbol{dimension(same.kept), dimension(same.replaced)};
+  }
+}
+
+ImportedModel Importer::import() {
   const auto& proto = model_->proto;
   Scope scope;
   for (const auto& import : proto.opset_import()) scope.opsets[import.domain()] = import.version();
@@ -136,19 +148,21 @@ Expr Importer::input_dim(const onnx_proto::ValueInfoProto& value, int index,
     made = range->min;
   } else {
     auto& symbols = result_.graph.symbols;
-    const auto number = static_cast<int32_t>(symbols.size());
     const DimRange given = range ? *range : DimRange{};
-    symbols.push_back({name.empty() ? value.name() + "_" + std::to_string(index) : name, given.min,
-                       given.opt, given.max});
-    made = Expr::symbol(number);
-    if (const auto same = merged_.find(number); same != merged_.end()) {
-      Symbol& kept = symbols[static_cast<size_t>(same->second)];
+    const auto same = merged_.find(static_cast<int32_t>(dynamic_dims_.size()));
+    if (same != merged_.end()) {
+      dynamic_dims_.push_back(dynamic_dims_.at(static_cast<size_t>(same->second)));
+      Symbol& kept = symbols[static_cast<size_t>(dynamic_dims_.back())];
       kept.min = std::max(kept.min, given.min);
       kept.max = std::min(kept.max, given.max);
       if (kept.min > kept.max) fail(where + " must be equal to " + kept.name + ", and cannot be");
       kept.opt = std::clamp(kept.opt, kept.min, kept.max);
-      made = Expr::symbol(same->second);
+    } else {
+      dynamic_dims_.push_back(static_cast<int32_t>(symbols.size()));
+      symbols.push_back({name.empty() ? value.name() + "_" + std::to_string(index) : name,
+                         given.min, given.opt, given.max});
     }
+    made = Expr::symbol(dynamic_dims_.back());
   }
   if (!name.empty()) dims_.emplace(name, made);
   return made;
@@ -303,7 +317,7 @@ void Importer::run_nodes(const google::protobuf::RepeatedPtrField<onnx_proto::No
 }
 
 void Importer::run_node(const onnx_proto::NodeProto& node, Scope& scope) {
-  if (++steps_ > 1000000) fail("[onnx] more than a million nodes (loops are unrolled)");
+  if (++steps_ > 300000) fail("[onnx] more than 300000 nodes (loops are unrolled)");
   check_node_text(node);
   const std::string who = label(node);
   std::vector<Tensor> inputs, outputs;

@@ -23,9 +23,10 @@ struct Scope {
 
 class Importer {
  public:
-  /// `merged`: symbols (by number) that stand for earlier ones.
+  /// `merged`: dynamic dimensions (by number, in order) that stand for earlier ones.
   Importer(std::shared_ptr<const Model> model, const ImportOptions& options,
            const std::map<int32_t, int32_t>& merged);
+  /// Throws SameSymbol, by number of the dimensions.
   ImportedModel run();
 
   std::vector<Tensor> run_body(const onnx_proto::GraphProto& body, const Scope& outer,
@@ -58,8 +59,11 @@ class Importer {
   std::map<int32_t, int32_t> merged_;
   ImportedModel result_;
   Emitter emitter_;
-  std::map<std::string, Expr> dims_;  ///< by dim_param
-  std::set<ValueId> named_;           ///< go by a name of the file
+  ImportedModel import();
+
+  std::vector<int32_t> dynamic_dims_;  ///< the symbol of each dynamic dimension
+  std::map<std::string, Expr> dims_;   ///< by dim_param
+  std::set<ValueId> named_;            ///< go by a name of the file
   std::vector<std::string> refusals_;
   std::set<std::string> refusal_texts_;
   int depth_ = 0;

@@ -1,0 +1,228 @@
+"""tv.onnx.compile: sessions, dynamic sizes, refits, the cache, settings, what is refused."""
+
+import numpy
+import pytest
+import torch
+from onnx import TensorProto, helper
+
+import torch_vulkan as tv
+
+import onnx_models
+from onnx_models import linear, model, tensor, weight
+
+
+def random(*shape, seed=0):
+    return numpy.random.default_rng(seed).standard_normal(shape).astype(numpy.float32)
+
+
+def test_run_as_a_session_of_onnx_runtime(tmp_path):
+    made, reference = linear()
+    path = tmp_path / "net.onnx"
+    path.write_bytes(made.SerializeToString())
+    session = tv.onnx.compile(path)
+    (given,), (gives,) = session.get_inputs(), session.get_outputs()
+    assert (given.name, given.type, given.shape) == ("x", "tensor(float)", ["batch", 8])
+    assert (gives.name, gives.type, gives.shape) == ("y", "tensor(float)", ["batch", 5])
+    for batch in (1, 3, 7):
+        x = random(batch, 8)
+        (y,) = session.run(["y"], {"x": x})
+        assert isinstance(y, numpy.ndarray)
+        numpy.testing.assert_allclose(y, reference(x), rtol=1e-5, atol=1e-5)
+
+
+def test_call_with_tensors_and_arrays():
+    made, reference = linear()
+    session = tv.onnx.compile(made, inputs={"x": (3, 8)})
+    x = random(3, 8)
+    y = session(torch.from_numpy(x))
+    assert isinstance(y, torch.Tensor)
+    numpy.testing.assert_allclose(y.numpy(), reference(x), rtol=1e-5, atol=1e-5)
+    assert isinstance(session(x=x), numpy.ndarray)
+
+
+@pytest.mark.parametrize("inputs", [
+    [tv.Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(16, 8))],
+    {"x": tv.Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(16, 8))}])
+def test_ranges(inputs):
+    made, reference = linear()
+    session = tv.onnx.compile(made, inputs=inputs)
+    x = random(16, 8)
+    numpy.testing.assert_allclose(session(x), reference(x), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="17"):
+        session(random(17, 8))
+
+
+def test_wrong_feeds():
+    session = tv.onnx.compile(linear()[0])
+    with pytest.raises(ValueError, match="'x' is missing"):
+        session.run(None, {})
+    with pytest.raises(ValueError, match="no input 'z'"):
+        session.run(None, {"x": random(1, 8), "z": random(1)})
+    with pytest.raises(ValueError, match="no output 'z'"):
+        session.run(["z"], {"x": random(1, 8)})
+    with pytest.raises(ValueError, match="float64"):
+        session.run(None, {"x": random(1, 8).astype(numpy.float64)})
+
+
+def test_refit():
+    made, _ = linear()
+    other, reference = linear(seed=1)
+    session = tv.onnx.compile(made)
+    session.refit(other)
+    x = random(2, 8)
+    numpy.testing.assert_allclose(session(x), reference(x), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="another network"):
+        session.refit(linear(width=6)[0])
+    numpy.testing.assert_allclose(session(x), reference(x), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="immutable_weights"):
+        tv.onnx.compile(made, immutable_weights=True).refit(other)
+
+
+def test_engine_cache(tmp_path):
+    settings = {"engine_cache_dir": str(tmp_path)}
+    tv.onnx.compile(linear()[0], **settings)
+    before = tv.cache.stats()["hit"]
+    again, reference = linear(seed=2)  # the weights are no part of the key
+    session = tv.onnx.compile(again, **settings)
+    assert tv.cache.stats()["hit"] == before + 1
+    x = random(2, 8)
+    numpy.testing.assert_allclose(session(x), reference(x), rtol=1e-5, atol=1e-5)
+
+
+def test_all_that_cannot_convert_is_listed():
+    made = model([helper.make_node("NonMaxSuppression", ["x", "x"], ["a"], name="first"),
+                  helper.make_node("Relu", ["a"], ["b"], name="between"),
+                  helper.make_node("Nonsense", ["b"], ["c"], name="second"),
+                  helper.make_node("Other", ["x"], ["d"], name="third", domain="com.example")],
+                 [tensor("x", [4])], [tensor("c", None), tensor("d", None)],
+                 domains=["com.example"])
+    with pytest.raises(tv.UnsupportedError) as refused:
+        tv.onnx.compile(made)
+    text = str(refused.value)
+    for part in ("3 nodes", '"first"', '"second"', '"third"', "com.example"):
+        assert part in text, text
+    assert "between" not in text
+
+
+def test_wider_types_are_truncated_when_asked():
+    made = model([helper.make_node("Add", ["x", "w"], ["y"])],
+                 [tensor("x", [3], TensorProto.DOUBLE)], [tensor("y", [3], TensorProto.DOUBLE)],
+                 [weight("w", numpy.array([0.5, 1.5, 2.5]))])
+    with pytest.raises(tv.UnsupportedError, match="float64"):
+        tv.onnx.compile(made)
+    (y,) = tv.onnx.compile(made, truncate_long_and_double=True).run(None, {"x": numpy.ones(3)})
+    assert y.dtype == numpy.float64 and y.tolist() == [1.5, 2.5, 3.5]
+
+
+def test_lower_precision():
+    made, reference = linear()
+    session = tv.onnx.compile(made, enabled_precisions={torch.float32, torch.float16})
+    x = random(3, 8)
+    y, exact = session(x), reference(x)
+    assert y.dtype == numpy.float32
+    numpy.testing.assert_allclose(y, exact, rtol=1e-2, atol=1e-2)
+    assert numpy.abs(y - exact).max() > 0
+
+
+def test_constants_set_shapes():
+    made = model([helper.make_node("Reshape", ["x", "shape"], ["y"])],
+                 [tensor("x", [6]), tensor("shape", [2], TensorProto.INT64)],
+                 [tensor("y", None)])
+    with pytest.raises(tv.UnsupportedError, match="computed from data"):
+        tv.onnx.compile(made)
+    session = tv.onnx.compile(made, constants={"shape": numpy.array([2, 3])})
+    assert session(random(6)).shape == (2, 3)
+    assert [arg.name for arg in session.get_inputs()] == ["x"]
+
+
+def test_functions_are_inlined():
+    nodes = [helper.make_node("LeakyRelu", ["a"], ["t"]),
+             helper.make_node("Mul", ["t", "t"], ["b"])]
+    nodes[0].attribute.add(name="alpha", ref_attr_name="slope", type=1)
+    function = helper.make_function("com.example", "Squash", ["a"], ["b"], nodes,
+                                    [helper.make_opsetid("", 20)], ["slope"])
+    made = model([helper.make_node("Squash", ["x"], ["y"], domain="com.example", slope=0.5)],
+                 [tensor("x", [4])], [tensor("y", [4])], functions=[function],
+                 domains=["com.example"])
+    x = random(4)
+    want = numpy.where(x < 0, x * 0.5, x) ** 2
+    numpy.testing.assert_allclose(tv.onnx.compile(made)(x), want, rtol=1e-6)
+
+
+def test_symbols_that_must_be_equal_are_merged():
+    made = model([helper.make_node("Add", ["x", "z"], ["y"])],
+                 [tensor("x", ["a", 3]), tensor("z", ["b", 3])], [tensor("y", None)])
+    session = tv.onnx.compile(made)
+    numpy.testing.assert_array_equal(session(random(4, 3), random(4, 3)), 2 * random(4, 3))
+    with pytest.raises(ValueError):
+        session(random(4, 3), random(5, 3))
+
+
+def test_arithmetic_on_sizes():
+    nodes = [helper.make_node("Shape", ["x"], ["s"]),
+             helper.make_node("Gather", ["s", "zero"], ["n"], axis=0),
+             helper.make_node("Mul", ["n", "two"], ["m"]),
+             helper.make_node("Unsqueeze", ["m", "axes"], ["u"]),
+             helper.make_node("Concat", ["u", "rest"], ["shape"], axis=0),
+             helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    ints = {"zero": numpy.array(0), "two": numpy.array(2), "axes": numpy.array([0]),
+            "rest": numpy.array([-1])}
+    made = model(nodes, [tensor("x", ["n", 4])], [tensor("y", None)],
+                 [weight(name, value.astype(numpy.int64)) for name, value in ints.items()])
+    session = tv.onnx.compile(made)
+    for n in (1, 3):
+        x = random(n, 4)
+        numpy.testing.assert_array_equal(session(x), x.reshape(2 * n, 2))
+
+
+def test_control_flow_of_constants():
+    def branch(op):
+        return helper.make_graph([helper.make_node(op, ["x"], [f"{op}_out"])], op, [],
+                                 [tensor(f"{op}_out", [4])])
+
+    made = model([helper.make_node("If", ["yes"], ["y"], then_branch=branch("Neg"),
+                                   else_branch=branch("Abs"))],
+                 [tensor("x", [4])], [tensor("y", [4])], [weight("yes", numpy.array(True))])
+    x = random(4)
+    numpy.testing.assert_array_equal(tv.onnx.compile(made)(x), -x)
+
+    body = helper.make_graph(
+        [helper.make_node("Add", ["state", "state"], ["next"]),
+         helper.make_node("Identity", ["go"], ["still"]),
+         helper.make_node("Identity", ["next"], ["row"])], "body",
+        [tensor("i", [], TensorProto.INT64), tensor("go", [], TensorProto.BOOL),
+         tensor("state", [4])],
+        [tensor("still", [], TensorProto.BOOL), tensor("next", [4]), tensor("row", [4])])
+    made = model([helper.make_node("Loop", ["trips", "", "x"], ["y", "rows"], body=body)],
+                 [tensor("x", [4])], [tensor("y", [4]), tensor("rows", [3, 4])],
+                 [weight("trips", numpy.array(3))])
+    y, rows = tv.onnx.compile(made)(x)
+    numpy.testing.assert_array_equal(y, 8 * x)
+    numpy.testing.assert_array_equal(rows, numpy.stack([2 * x, 4 * x, 8 * x]))
+
+
+def test_control_flow_of_data_is_refused():
+    branch = helper.make_graph([helper.make_node("Neg", ["x"], ["o"])], "b", [], [tensor("o", [4])])
+    made = model([helper.make_node("If", ["c"], ["y"], name="choice", then_branch=branch,
+                                   else_branch=branch)],
+                 [tensor("x", [4]), tensor("c", [], TensorProto.BOOL)], [tensor("y", [4])])
+    with pytest.raises(tv.UnsupportedError, match='"choice".*computed from data'):
+        tv.onnx.compile(made)
+
+
+def test_every_operator_is_listed():
+    operators = tv.onnx.supported_ops()
+    assert operators == sorted(operators) and {"Conv", "Attention", "Resize"} <= {*operators}
+
+
+def test_old_opsets():
+    made = model([helper.make_node("Clip", ["x"], ["c"], min=-0.5, max=0.5),
+                  helper.make_node("Slice", ["c"], ["s"], starts=[1], ends=[3], axes=[0]),
+                  helper.make_node("Unsqueeze", ["s"], ["u"], axes=[0]),
+                  helper.make_node("Softmax", ["u"], ["y"])],
+                 [tensor("x", [4])], [tensor("y", None)], opset=7)
+    x = random(4)
+    want = numpy.exp(numpy.clip(x, -0.5, 0.5)[1:3])[None]
+    numpy.testing.assert_allclose(tv.onnx.compile(made)(x), want / want.sum(), rtol=1e-5)
+    with pytest.raises(tv.UnsupportedError, match="opset 6"):
+        tv.onnx.compile(onnx_models.unary("Relu", opset=6))
