@@ -99,7 +99,8 @@ std::vector<Between> add_outputs(Graph& graph, const Options& options) {
       }
       if (!has_reference(options, name) || !names.insert(name).second) continue;
       if (outputs.insert(value).second) graph.outputs.push_back({.value = value, .name = name});
-      const std::string module = node.module_path.empty() ? "" : " in " + node.module_path;
+      const bool known = !node.module_path.empty() && node.module_path != node.name;
+      const std::string module = known ? " in " + node.module_path : "";
       found.push_back({name, node.op + " '" + node.name + "'" + module});
     }
   }

@@ -168,7 +168,7 @@ void report_times(const BenchResult& result, const Options& options) {
              static_cast<long long>(options.warm_up_ms)));
   say(format("Timing trace has %zu queries over %g s", result.calls.size(), result.wall_ms / 1e3));
   if (!result.device_clock) {
-    say("This device's clock says nothing: GPU Compute Time is the host's, from the submission on");
+    say("A CPU driver: GPU Compute Time is the host's, from the submission to the end");
   }
   say_averages(result, options);
   double compute_s = 0;

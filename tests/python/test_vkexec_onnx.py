@@ -1,4 +1,4 @@
-"""vkexec on ONNX files, end to end: build, save, load, refit, profile, against ONNX Runtime."""
+"""vkexec on ONNX files, end to end: build, save, load, refit, profile, compare; against ONNX Runtime."""
 
 import json
 import os
@@ -172,6 +172,29 @@ def test_what_cannot_be_built(tmp_path):
     assert "none.onnx" in run(f"--onnx={tmp_path}/none.onnx", code=1)
 
 
+def test_compare(files, tmp_path):
+    flags = [f"--onnx={files}/small.onnx", f"--ref={files}/ref", "--builderOptimizationLevel=0"]
+    text = run("compare", *flags)
+    for name in ("product", "layer/sum:0", "hidden", "scores", "y"):
+        assert re.search(rf"\] {name} +3x\d+ .*ok", text), name
+    ref = tmp_path / "ref"
+    ref.mkdir()
+    for file in (files / "ref").iterdir():
+        np.save(ref / file.name, np.load(file))
+    hidden = np.load(ref / "hidden.npy")
+    hidden[1, 4] += 0.5
+    np.save(ref / "hidden.npy", hidden)
+    text = run("compare", flags[0], f"--ref={ref}", flags[2], code=1)
+    assert re.search(r"\] hidden +3x11 +5.000e-01 .*differs", text)
+    assert "1 of 33 elements are outside" in text and "the worst is element 15" in text
+    assert "made by aten::relu" in text and not re.search(r"\] scores", text)
+    assert re.search(r"\] y +3x5 .*ok", text), "the outputs are compared all the same"
+    assert "differs" not in run("compare", flags[0], f"--ref={ref}", flags[2], "--outputsOnly")
+    assert "differs" not in run("compare", flags[0], f"--ref={ref}", flags[2], "--atol=0.6")
+    (ref / "x.npy").unlink()
+    assert "input 'x': there is no" in run("compare", flags[0], f"--ref={ref}", flags[2], code=1)
+
+
 def test_a_network(tmp_path):
     """ResNet-50, reduced, as torch.onnx exports it, is what ONNX Runtime computes."""
     network = NETWORKS["ResNet-50"]
@@ -201,4 +224,7 @@ def test_a_network(tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=1e-3, atol=1e-4)
     _, *layers = json.loads((tmp_path / "profile.json").read_text())
     assert len(layers) > 20 and all(layer["medianMs"] >= 0 for layer in layers)
+    modules = {path for path, _ in model.named_modules(prefix="model")}
+    named = [layer for layer in layers if layer["modulePath"] in modules]
+    assert len(named) > len(layers) / 2, "names lead back to the module path"
     assert len(json.loads((tmp_path / "layers.json").read_text())["Layers"]) == len(layers)

@@ -189,7 +189,7 @@ std::vector<Tensor> Emitter::nodes(const std::string& op, std::vector<Arg> args,
   node.op = op;
   node.name = unique(name_);
   node.source = source_;
-  node.module_path = name_;
+  node.module_path = module_path_;
   node.args = std::move(args);
   std::vector<Tensor> results;
   for (const auto& [dtype, shape] : outputs) {

@@ -31,7 +31,8 @@ class Emitter {
 
   Graph& graph() { return model_.graph; }
   /// The node that is being translated, for names and messages.
-  void set_source(std::string name, std::string source) {
+  void set_source(std::string name, std::string source, std::string module_path = {}) {
+    module_path_ = module_path.empty() ? name : std::move(module_path);
     name_ = std::move(name);
     source_ = std::move(source);
   }
@@ -123,7 +124,7 @@ class Emitter {
 
   ImportedModel& model_;
   bool truncate_;
-  std::string name_, source_;
+  std::string name_, source_, module_path_;
   std::set<std::string> names_;
   std::map<std::string, int64_t> last_numbers_;  ///< that `unique` gave, by name
   std::map<const void*, ValueId> known_;         ///< of stored and host values

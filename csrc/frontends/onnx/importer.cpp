@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "csrc/frontends/onnx/module_path.h"
+
 namespace tv::onnx {
 namespace {
 
@@ -337,7 +339,8 @@ void Importer::run_node(const onnx_proto::NodeProto& node, Scope& scope) {
       outputs.assign(static_cast<size_t>(node.output_size()), {.present = true, .refused = true});
     } else {
       emitter_.set_source(
-          node.name().empty() ? (node.output_size() ? node.output(0) : "node") : node.name(), who);
+          node.name().empty() ? (node.output_size() ? node.output(0) : "node") : node.name(), who,
+          module_path(node));
       outputs = translate(node, std::move(inputs), scope);
     }
   } catch (const Refusal& refusal) {
