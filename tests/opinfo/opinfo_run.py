@@ -156,6 +156,8 @@ def _run(pair: Pair, sample, form: str) -> Outcome:
 
 
 def _failure(pair: Pair, compiler: _Compiler, error: Exception) -> Outcome:
+    if compiler.failure is None and "refers to a single memory location" in str(error):
+        return Outcome("skipped", f"PyTorch writes to no expanded tensor: {_text(error)}")
     if compiler.failure is None and not compilations.compilations():
         if type(error).__name__ in _ON_DATA:
             return Outcome("native", "its sizes depend on data", {pair.entry: "depends on data"})
