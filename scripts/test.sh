@@ -24,4 +24,8 @@ if [ "${1:-}" = --all ]; then
   echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"
   .venv/bin/python tests/opinfo/run.py --results build/opinfo
   .venv/bin/python tests/opinfo/run.py --results build/opinfo --gradients
+  for form in transposed offset expanded channels_last infinite denormal; do
+    .venv/bin/python tests/opinfo/run.py --results "build/opinfo_$form" --form "$form" \
+      --dtypes float32 --most 1
+  done
 fi

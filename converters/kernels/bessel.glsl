@@ -300,7 +300,7 @@ float tv_i1(float x) { return tv_isinf(x) ? TV_NAN : tv_grown(abs(x), tv_i1e(x))
 
 float tv_modified_k0(float x, bool scaled) {
   if (tv_isnan(x) || x < 0.0) return TV_NAN;
-  if (x == 0.0) return TV_INF;
+  if ((floatBitsToUint(x) & 0x7fffffffu) == 0u) return TV_INF;  // by bits: a denormal is not 0
   if (x > 2.0) return tv_k0_far(4.0 / x - 1.0) / tv_sqrt(x) * (scaled ? 1.0 : tv_exp(-x));
   const float half_log = x < 1e-30 ? tv_log(x) - 0.693147182 : tv_log(0.5 * x);
   const float y = tv_k0_near(0.5 * x * x - 1.0) - half_log * tv_i0(x);
