@@ -1,5 +1,9 @@
 """tv.onnx.compile: sessions, dynamic sizes, refits, the cache, settings, what is refused."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy
 import pytest
 import torch
@@ -226,3 +230,8 @@ def test_old_opsets():
     numpy.testing.assert_allclose(tv.onnx.compile(made)(x), want / want.sum(), rtol=1e-5)
     with pytest.raises(tv.UnsupportedError, match="opset 6"):
         tv.onnx.compile(onnx_models.unary("Relu", opset=6))
+
+
+def test_the_page_lists_the_operators():
+    script = Path(__file__).parents[2] / "scripts" / "onnx_page.py"
+    subprocess.run([sys.executable, script, "--check"], check=True)
