@@ -1,4 +1,4 @@
-"""vkexec on ONNX files, end to end: build, save, load, refit, profile, compare; against ONNX Runtime."""
+"""vkexec on ONNX files: build, save, load, refit, profile, compare; against ONNX Runtime."""
 
 import json
 import os
