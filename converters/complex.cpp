@@ -42,6 +42,8 @@ ValueId part(Rewriter& r, ValueId pair, int64_t which) {
   const Value& value = r.graph().value(pair);
   const DType dtype = value.dtype;
   const Shape shape = without_pair(value.shape);
+  if (product(shape) == Expr(0))
+    return filled(r, 0, dtype, shape);  // a view of nothing has no offset
   return r.add("aten::select.int",
                {tensor_arg("self", pair), attr_arg("dim", Expr(static_cast<int64_t>(shape.size()))),
                 attr_arg("index", Expr(which))},

@@ -74,6 +74,29 @@ std::string real_name(const NodeContext& c) {
   return "aten::" + c.node.op.substr(std::string("complex::").size());
 }
 
+/// What the operator on pairs says.
+std::string on_pairs_too(const NodeContext& c) {
+  const std::string common = all_complex(c);
+  if (!common.empty()) return common;
+  Node node = c.node;
+  node.op = real_name(c);
+  node.args = on_pairs(c);
+  return unsupported({c.graph, node, c.device, c.settings});
+}
+
+/// Along a dimension: a single element has none, and a roll without one goes through all of them.
+std::string along_a_dim(const NodeContext& c) {
+  const std::string common = all_complex(c);
+  if (!common.empty()) return common;
+  const Arg& first = c.node.args.at(0);
+  const bool scalar = !first.is_list && c.graph.rank(first.values.at(0)) == 1;
+  const Arg* dims = c.node.find("dims");
+  const auto* list = dims ? std::get_if<std::vector<Expr>>(&dims->attr) : nullptr;
+  const bool flat = c.node.op == "complex::roll" && list != nullptr && list->empty();
+  if (scalar || flat) return "[" + c.node.op + "] along no dimension";
+  return on_pairs_too(c);
+}
+
 void same(const NodeContext& c, Rewriter& r) {
   std::vector<std::pair<DType, Shape>> types;
   for (const ValueId out : c.node.outputs) {
@@ -116,11 +139,18 @@ void new_zeros(const NodeContext& c, Rewriter& r) {
   r.replace(0, filled(r, 0, c.output().dtype, c.output().shape));
 }
 
+/// The number is a list of two where it is complex (importer.py).
 void new_full(const NodeContext& c, Rewriter& r) {
   const Shape shape = without_pair(c.output().shape);
-  const double value = c.node.find("fill_value") ? c.node.number("fill_value") : 1;
-  r.replace(0, joined(r, filled(r, value, c.output().dtype, shape),
-                      filled(r, 0, c.output().dtype, shape)));
+  const DType dtype = c.output().dtype;
+  double re = 1, im = 0;
+  for (const char* name : {"fill_value", "s"}) {
+    if (c.node.find(name) == nullptr) continue;
+    const auto* both = std::get_if<std::vector<double>>(&c.node.arg(name).attr);
+    re = both ? both->at(0) : c.node.number(name);
+    im = both ? both->at(1) : 0;
+  }
+  r.replace(0, joined(r, filled(r, re, dtype, shape), filled(r, im, dtype, shape)));
 }
 
 void copy_to(const NodeContext& c, Rewriter& r) {
@@ -158,14 +188,18 @@ struct RegisterMoves {
                                 .expand = std::move(expand),
                                 .is_compute = compute});
     };
-    for (const char* name : {"permute", "transpose.int", "expand", "slice.Tensor", "select.int",
+    for (const char* name : {"permute", "transpose.int", "slice.Tensor", "select.int",
                              "split.Tensor", "split_with_sizes", "unbind.int"}) {
-      add(name, same, all_complex, false);
+      add(name, same, along_a_dim, false);
     }
-    for (const char* name : {"flip", "cat", "stack", "repeat", "slice_scatter", "select_scatter",
-                             "index.Tensor", "index_select", "cumsum", "permute_copy",
-                             "slice_copy.Tensor", "select_copy.int", "expand_copy", "roll"}) {
-      add(name, same, all_complex, true);
+    add("expand", same, on_pairs_too, false);
+    for (const char* name :
+         {"flip", "cat", "slice_scatter", "select_scatter", "index_select", "cumsum",
+          "permute_copy", "slice_copy.Tensor", "select_copy.int", "roll"}) {
+      add(name, same, along_a_dim, true);
+    }
+    for (const char* name : {"stack", "repeat", "index.Tensor", "expand_copy"}) {
+      add(name, same, on_pairs_too, true);
     }
     for (const char* name : {"view", "_unsafe_view", "reshape", "squeeze", "squeeze.dim",
                              "squeeze.dims", "unsqueeze", "alias", "detach", "clone", "contiguous",

@@ -49,6 +49,8 @@ def test_borders():
     check(lambda x: x + 1, A.conj().imag)
     check(lambda a: a * 2, torch.zeros(0, 3, dtype=torch.complex64))
     check(lambda a: a * 2, A[0, 0])
+    check(lambda a, b: a @ b, pairs(5, 0), pairs(0, 3))
+    check(lambda a: (a + torch.full_like(a, 2 - 3j), a.new_full((3,), 1.5), torch.ones_like(a) * a), A)
     check(lambda a, b: (a * b).transpose(0, 1), A, B)
 
 
@@ -76,6 +78,14 @@ def test_gradients():
 def test_dynamic_sizes():
     check(lambda a, b: (a * b + a.conj()).abs().sum(1), A, B, more=[(pairs(7, 5), pairs(7, 5)), (pairs(2, 6), pairs(2, 6))],
           dynamic=True, length=6)
+
+
+def test_what_has_no_dimension_stays_native():
+    one = A[0, 0]
+    for function, z in ((lambda a: a.cumsum(0), one), (lambda a: a.roll(3), A), (lambda a: a.flip(0), one),
+                        (lambda a: a.index_select(0, torch.tensor([0])), one)):
+        compiled = torch.compile(function, backend="vulkan", options={"min_block_size": 1})
+        torch.testing.assert_close(compiled(z), function(z))
 
 
 def test_double_stays_native():
