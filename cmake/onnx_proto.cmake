@@ -1,6 +1,9 @@
 # onnx-ml.proto comes with the onnx package of Python: the newest opset's, without a copy here. It is
 # renamed, so that other libraries of the process that hold ONNX's messages (torch does) are not mixed
 # with ours, and uses protobuf's lite runtime.
+if(NOT TV_ONNX_PROTO AND NOT Python_EXECUTABLE)
+  find_package(Python COMPONENTS Interpreter)
+endif()
 if(NOT TV_ONNX_PROTO AND Python_EXECUTABLE)
   execute_process(COMMAND ${Python_EXECUTABLE} -c
     "import importlib.util as u, os; print(os.path.join(u.find_spec('onnx').submodule_search_locations[0], 'onnx-ml.proto'))"

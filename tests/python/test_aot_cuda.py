@@ -28,10 +28,10 @@ def on(device, inputs):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_program_moves(name):
     model, program, inputs = network(name)
+    model = copy.deepcopy(model).cuda()  # whose parameters were the program's
     twin = copy.deepcopy(program)
     assert program.to("cuda") is program
     assert {t.device.type for t in program.state_dict().values()} == {"cuda"}
-    model.cuda()
     for batch in (2, 3, 2):
         given = on("cuda", inputs(batch))
         got = program(**given)[0]
