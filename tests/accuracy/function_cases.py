@@ -42,6 +42,7 @@ DOMAINS = {
     "moderate": lambda: torch.cat([torch.linspace(-30, 30, 8009), _sizes(1e-6, 30)]),
     "bessel": lambda: torch.cat([torch.linspace(0.01, 60, 8009), _sizes(1e-4, 1e3)]),
     "gamma": lambda: torch.cat([torch.linspace(0.01, 40, 8009), _sizes(1e-4, 1e4)]),
+    "shapes": lambda: torch.linspace(0.1, 20, 4001),
     "above_1": lambda: torch.cat([torch.linspace(1.01, 12, 4001)]),
     "unit": lambda: torch.cat([torch.linspace(0.001, 0.999, 8009)]),
     "both_units": lambda: torch.linspace(-0.999, 0.999, 8009),
@@ -54,7 +55,7 @@ DOMAINS = {
 RANGES = {
     "every": "every finite x", "positive": "every finite x > 0",
     "large_range": "10⁻¹⁵ ≤ |x| ≤ 10¹⁵", "moderate": "|x| ≤ 30", "bessel": "10⁻⁴ ≤ x ≤ 1000",
-    "gamma": "10⁻⁴ ≤ x ≤ 10⁴", "above_1": "1 < x ≤ 12", "unit": "0 < x < 1",
+    "gamma": "10⁻⁴ ≤ x ≤ 10⁴", "above_1": "1 < x ≤ 12", "shapes": "0.1 ≤ x ≤ 20", "unit": "0 < x < 1",
     "both_units": "|x| < 1", "degrees": "n = 0 … 8", "exponents": "whole, |n| ≤ 30",
 }
 
@@ -164,6 +165,8 @@ FUNCTIONS: dict[str, Case] = {
     "polygamma": Case(lambda x: torch.polygamma(3, x), ("gamma",)),
     "zeta": Case(special.zeta, ("above_1", "above_1")),
     "rzeta": Case(lambda x: special.zeta(2.5, x), ("above_1",)),
+    "igamma": Case(torch.igamma, ("shapes", "shapes"), _one),
+    "igammac": Case(torch.igammac, ("shapes", "shapes"), _one),
     "ndtri": Case(special.ndtri, ("unit",), _one),
     **_specials("gamma", erfcx="erfcx"),
     **_specials("moderate", i0="i0", i0e="i0e", i1="i1", i1e="i1e",
