@@ -100,11 +100,10 @@ class Partitioner {
       for (size_t b = 0; b < blocks.size(); ++b) {
         for (const int32_t n : blocks[b]) block_of[n] = static_cast<int32_t>(b);
       }
+      for (auto& block : blocks) trim(block, block_of);
+      adopt(blocks, block_of);
       bool changed = false;
-      for (auto& block : blocks) {
-        trim(block, block_of);
-        changed |= drop_unbound(block);
-      }
+      for (auto& block : blocks) changed |= drop_unbound(block);
       if (!changed) {
         std::erase_if(blocks, [&](const auto& b) { return compute_nodes(b) == 0; });
         std::stable_sort(blocks.begin(), blocks.end(), [&](const auto& a, const auto& b) {
@@ -163,6 +162,23 @@ class Partitioner {
       block_of[n] = -1;
     }
     std::erase_if(block, [&](int32_t n) { return block_of[n] < 0; });
+  }
+
+  /// Gives a view that no block has to the one block that reads it, and that nothing else waits for:
+  /// a weight's transpose belongs where the weight is used.
+  void adopt(std::vector<std::vector<int32_t>>& blocks, std::vector<int32_t>& block_of) {
+    for (int32_t n = static_cast<int32_t>(graph_.nodes.size()) - 1; n >= 0; --n) {
+      if (roles_[n] != Role::kFree || block_of[n] >= 0 || returns(n)) continue;
+      const std::vector<int32_t>& after = dag_.succs[n];
+      const int32_t reader = after.empty() ? -1 : block_of[after.front()];
+      if (reader < 0 ||
+          !std::ranges::all_of(after, [&](int32_t m) { return block_of[m] == reader; })) {
+        continue;
+      }
+      block_of[n] = reader;
+      std::vector<int32_t>& block = blocks[reader];
+      block.insert(std::ranges::lower_bound(block, n), n);
+    }
   }
 
   template <typename Test>

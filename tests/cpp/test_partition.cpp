@@ -61,6 +61,29 @@ TEST_F(PartitionTest, WholeGraphIsOneEngine) {
   expect_schedule(b.graph, p);
 }
 
+// Views of weights come before everything, and the first engine could take them all.
+TEST_F(PartitionTest, AViewGoesWithTheEngineThatReadsIt) {
+  const ValueId w = b.weight();
+  const ValueId first = b.work({b.work({b.input()})});
+  const ValueId view = b.op("t::view", {b.op("t::view", {w})});
+  b.output(b.work({b.op("t::unknown", {first}), view}));
+  const Partition p = run();
+  EXPECT_EQ(p.blocks, (Blocks{{0, 1}, {2, 3, 5}}));
+  EXPECT_EQ(extract(b.graph, p.blocks[1]).weights, (std::vector<ValueId>{w}));
+  expect_schedule(b.graph, p);
+}
+
+// A view before a change of its memory cannot move behind it.
+TEST_F(PartitionTest, AViewThatOthersWaitForStaysBefore) {
+  const ValueId x = b.input();
+  const ValueId view = b.op("t::view", {x});
+  b.op("t::unknown_", {x});
+  b.output(b.work({b.op("t::unknown", {x}), view}));
+  const Partition p = run();
+  EXPECT_NE(reason(p, 0), "(in an engine)");
+  expect_schedule(b.graph, p);
+}
+
 TEST_F(PartitionTest, EveryNativeNodeHasAReason) {
   const ValueId x = b.input();
   const ValueId first = b.work({x});
