@@ -18,7 +18,14 @@ from networks import NETWORKS  # noqa: E402
 
 # Float32 through tens of layers, summed in other orders: as docs/models.md compares with eager.
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
-NAMES = ["ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2"]
+NAMES = ["ResNet-50", "MobileNetV2", "EfficientNet-B0", "ViT-B/16", "BERT-base", "GPT-2",
+         "YOLOv5s"]
+
+
+def some(*quick):
+    """Every network; all but the named ones are slow."""
+    return pytest.mark.parametrize("name", [
+        name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in NAMES])
 
 
 class Positional(torch.nn.Module):
@@ -58,14 +65,14 @@ def check(session, path, model, inputs):
     numpy.testing.assert_allclose(got, want, **TOLERANCE)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@some("ResNet-50", "GPT-2")
 def test_static(name, tmp_path):
     path = str(tmp_path / "net.onnx")
     model, inputs = export(name, 2, False, path)
     check(tv.onnx.compile(path), path, model, inputs)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@some("BERT-base")
 def test_dynamic_batch(name, tmp_path):
     path = str(tmp_path / "net.onnx")
     model, inputs = export(name, 2, True, path)

@@ -235,3 +235,14 @@ def test_old_opsets():
 def test_the_page_lists_the_operators():
     script = Path(__file__).parents[2] / "scripts" / "onnx_page.py"
     subprocess.run([sys.executable, script, "--check"], check=True)
+
+
+def test_attention_keeps_nan_and_hides_rows():
+    made = model([helper.make_node("Attention", ["q", "k", "v", "mask"], ["y"])],
+                 [tensor(name, [1, 1, 2, 4]) for name in "qkv"]
+                 + [tensor("mask", [2, 2], TensorProto.BOOL)], [tensor("y", None)], opset=23)
+    q, k, v = (random(1, 1, 2, 4, seed=i) for i in range(3))
+    q[0, 0, 0, 0] = numpy.nan
+    mask = numpy.array([[True, True], [False, False]])
+    y = tv.onnx.compile(made).run(None, {"q": q, "k": k, "v": v, "mask": mask})[0]
+    assert numpy.isnan(y[0, 0, 0]).all() and (y[0, 0, 1] == 0).all()

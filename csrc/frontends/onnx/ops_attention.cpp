@@ -103,10 +103,11 @@ Tensor bias_of(OpContext& c, const Problem& p) {
   return bias;
 }
 
-// Rows without a visible key are 0.
-Tensor safe_softmax(Emitter& e, const Tensor& scores) {
-  const Tensor weights = e.softmax(scores, scores.rank() - 1);
-  return e.where(e.test("isnan", weights), e.number(scores.dtype, 0), weights);
+// Rows without a visible key, whose largest score is -inf, are 0.
+Tensor softmax_of_visible(Emitter& e, const Tensor& scores) {
+  const int64_t last = scores.rank() - 1;
+  const Tensor hidden = e.with("eq", e.reduce("amax", scores, {last}, true), -HUGE_VAL);
+  return e.where(hidden, e.number(scores.dtype, 0), e.softmax(scores, last));
 }
 
 void attention(OpContext& c) {
@@ -156,7 +157,8 @@ void attention(OpContext& c) {
     Tensor capped = plain;
     if (cap != 0) capped = e.with("mul", e.unary("tanh", e.with("div", plain, cap)), cap);
     const Tensor biased = masked ? e.add(capped, e.cast(bias, wide)) : capped;
-    const Tensor weights = safe_softmax(e, biased);
+    const Tensor weights =
+        masked ? softmax_of_visible(e, biased) : e.softmax(biased, biased.rank() - 1);
     const int64_t mode = c.i("qk_matmul_output_mode", 0);
     if (mode < 0 || mode > 3) throw Error(ErrorKind::kUser, "qk_matmul_output_mode");
     if (c.wants(3)) {

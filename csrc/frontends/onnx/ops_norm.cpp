@@ -18,6 +18,7 @@ void batch_norm(OpContext& c) {
   const Tensor& x = c.in(0);
   const double epsilon = c.f("epsilon", 1e-5f), momentum = c.f("momentum", 0.9f);
   if (x.rank() < 2) throw Error(ErrorKind::kUser, "want an input of rank 2 or more");
+  if (c.i("spatial", 1) == 0) refuse("statistics of each place (spatial = 0)");
   const bool training = c.i("training_mode", 0) != 0;
   if (!training && c.in(1).dtype == x.dtype && c.in(3).dtype == x.dtype) {
     const auto y =

@@ -124,7 +124,9 @@ Layer layer_of(OpContext& c, const Kind& kind, int64_t d, int64_t directions, co
     if (given.size() != each * static_cast<size_t>(directions)) {
       throw Error(ErrorKind::kUser, "activations: want " + std::to_string(each) + " a direction");
     }
-    if (c.has_attr("activation_alpha")) refuse("activation_alpha");
+    if (c.has_attr("activation_alpha") || c.has_attr("activation_beta")) {
+      refuse("activation_alpha or activation_beta");
+    }
     const auto from = given.begin() + static_cast<long>(each) * d;
     l.activations.assign(from, from + static_cast<long>(each));
   }

@@ -208,7 +208,7 @@ void resize(OpContext& c) {
   }
   if (!sizes.empty()) apply_policy(c.s("keep_aspect_ratio_policy", "stretch"), axes);
   const DType dtype = x.dtype;
-  if (!is_float(dtype) && rule.mode != "nearest") x = e.cast(x, DType::kF32);
+  if (rule.mode != "nearest") x = e.cast(x, DType::kF32);
   for (size_t k = 0; k < axes.size(); ++k) {
     const bool whole = axes[k].roi_start == 0 && axes[k].roi_end == 1;
     if (axes[k].in == axes[k].out && axes[k].scale == 1 && whole) continue;

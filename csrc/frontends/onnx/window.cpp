@@ -50,9 +50,6 @@ Shape window_sizes(const Window& w, const Shape& spatial) {
   for (size_t d = 0; d < spatial.size(); ++d) {
     const Expr padded = spatial[d] + w.before[d] + w.after[d];
     const Expr room = padded - Expr((w.kernel[d] - 1) * w.dilations[d] + 1);
-    if (const auto value = room.constant(); value && *value < 0) {
-      throw Error(ErrorKind::kUser, "the window is larger than its input");
-    }
     Expr size =
         (w.ceil_mode ? ceil_div(room, w.strides[d]) : floordiv(room, w.strides[d])) + Expr(1);
     if (w.ceil_mode) {  // the last window must start within the input or the padding before it
@@ -60,6 +57,9 @@ Shape window_sizes(const Window& w, const Shape& spatial) {
           ((size - Expr(1)) * Expr(w.strides[d]) - spatial[d] - w.before[d]).constant();
       if (last && *last >= 0) size = size - Expr(1);
       if (!last) refuse("ceil_mode of a dynamic size");
+    }
+    if (const auto value = size.constant(); value && *value < 1) {
+      throw Error(ErrorKind::kUser, "the window is larger than its input");
     }
     sizes.push_back(size);
   }
