@@ -5,6 +5,7 @@
 #include "csrc/cache/engine_cache.h"
 #include "csrc/cli/command_error.h"
 #include "csrc/cli/lines.h"
+#include "csrc/cli/npy.h"
 #include "csrc/cli/progress_bar.h"
 #include "csrc/tuner/tuner.h"
 #include "runtime/error.h"
@@ -55,6 +56,19 @@ std::map<std::string, std::vector<onnx::DimRange>> ranges(const Options& options
     }
   }
   return out;
+}
+
+onnx::ConstantInput constant_input(const Tensor& tensor) {
+  onnx::ConstantInput constant{
+      .dtype = tensor.dtype, .dims = tensor.shape, .ints = {}, .floats = {}};
+  for (int64_t i = 0, count = tensor.numel(); i < count; ++i) {
+    if (is_float(tensor.dtype)) {
+      constant.floats.push_back(tensor.at(i));
+    } else {
+      constant.ints.push_back(tensor.integer(i));
+    }
+  }
+  return constant;
 }
 
 std::string cache_dir(const Options& options) {
@@ -111,6 +125,9 @@ onnx::ImportedModel import_model(const Options& options) {
   const auto start = Clock::now();
   onnx::ImportOptions import_options;
   import_options.inputs = ranges(options);
+  for (const auto& [name, path] : options.constants) {
+    import_options.constants.emplace(name, constant_input(read_npy(path)));
+  }
   onnx::ImportedModel model = onnx::import_file(options.onnx, import_options);
   say(format("Parsed %s in %g s: opset %lld%s%s, %zu nodes, %zu weights", options.onnx.c_str(),
              seconds_since(start), static_cast<long long>(model.opset),

@@ -15,7 +15,8 @@ namespace {
 
 /// Flags whose text has a grammar of its own.
 struct Texts {
-  std::string shapes, min_shapes, opt_shapes, max_shapes, load_inputs, mem_pool, percentile, fill;
+  std::string shapes, min_shapes, opt_shapes, max_shapes, load_inputs, constants, mem_pool,
+      percentile, fill;
   bool always = false;  ///< flags that change nothing
 };
 
@@ -45,6 +46,9 @@ void add_build(CLI::App& app, Options& o, Texts& t) {
   app.add_option("--minShapes", t.min_shapes, "Smallest shapes, x:1x3x224x224,y:…")->group(group);
   app.add_option("--optShapes", t.opt_shapes, "Shapes that the engine is tuned for")->group(group);
   app.add_option("--maxShapes", t.max_shapes, "Largest shapes")->group(group);
+  app.add_option("--constants", t.constants,
+                 "k:k.npy: inputs that are fixed here, as those that set shapes must be")
+      ->group(group);
   app.add_flag("--fp16", o.fp16, "Hold float32 tensors as float16; sums stay float32")
       ->group(group);
   app.add_flag("--bf16", o.bf16, "The same as bfloat16")->group(group);
@@ -206,6 +210,7 @@ void read_texts(Options& o, const Texts& t) {
   shapes("--optShapes", t.opt_shapes, o.opt_shapes);
   shapes("--maxShapes", t.max_shapes, o.max_shapes);
   if (!t.load_inputs.empty()) o.load_inputs = parse_files("--loadInputs", t.load_inputs);
+  if (!t.constants.empty()) o.constants = parse_files("--constants", t.constants);
   if (t.fill == "zero") o.fill = Fill::kZero;
   if (!t.percentile.empty()) {
     o.percentiles.clear();
@@ -248,6 +253,7 @@ void check(const Options& o) {
        "got --weights and --refitFromOnnx, want one");
   need(!(o.fp16 && o.bf16), "got --fp16 and --bf16, want one of them");
   need(!loads || !(o.fp16 || o.bf16), "--fp16 and --bf16 are chosen when an engine is built");
+  need(!loads || o.constants.empty(), "--constants is chosen when an engine is built");
   need(!loads || (o.min_shapes.empty() && o.opt_shapes.empty() && o.max_shapes.empty()),
        "--minShapes, --optShapes and --maxShapes are chosen when an engine is built; --shapes says "
        "what to run");

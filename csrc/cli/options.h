@@ -25,6 +25,7 @@ struct Options {
   bool fp16 = false, bf16 = false;
   int64_t optimization_level = 3;
   int64_t workspace_bytes = 0;
+  std::map<std::string, std::string> constants;  ///< files of inputs that are fixed when building
   std::string timing_cache_file, cache_dir, debug_dir;
   bool no_cache = false;
 

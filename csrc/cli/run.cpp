@@ -81,8 +81,7 @@ void describe(const Network& network, const Bound& bound, const Options& options
   }
 }
 
-void infer(const Network& network, const Options& options) {
-  const RunInputs inputs = make_inputs(network, options);
+void infer(const RunInputs& inputs, const Options& options) {
   const EngineSpec& spec = inputs.bound.engine->spec();
   say("Starting inference");
   const BenchResult result = run_bench(inputs, options);
@@ -106,7 +105,11 @@ bool execute(const Options& options) {
   if (options.compare) return compare_network(device, options);
   Network network = load(device, options);
   refit(network, options);
-  const Bound bound = network.bind(options.shapes);
+  // Files of inputs say shapes too.
+  const RunInputs inputs = options.runs()
+                               ? make_inputs(network, options)
+                               : RunInputs{.bound = network.bind(options.shapes), .tensors = {}};
+  const Bound& bound = inputs.bound;
   report_network(network, bound);
   describe(network, bound, options);
   if (!options.runs()) return true;
@@ -115,7 +118,7 @@ bool execute(const Options& options) {
                                       "] was saved without its weights; want --refitFromOnnx or "
                                       "--weights, or --skipInference");
   }
-  infer(network, options);
+  infer(inputs, options);
   return true;
 }
 

@@ -113,6 +113,11 @@ double Tensor::at(int64_t i) const {
   return 0;
 }
 
+int64_t Tensor::integer(int64_t i) const {
+  if (dtype == DType::kI64) return load<int64_t>(bytes.data() + i * 8);
+  return static_cast<int64_t>(at(i));
+}
+
 void fill_random(Tensor& tensor, uint64_t seed) {
   const int64_t width = size_bytes(tensor.dtype), count = tensor.numel();
   for (int64_t i = 0; i < count; ++i) {

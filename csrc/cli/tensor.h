@@ -41,6 +41,8 @@ struct Tensor {
   HostTensor host() const { return {bytes.data(), bytes.size_bytes()}; }
   /// Element i as a number.
   double at(int64_t i) const;
+  /// Element i of integers and bool: a double does not hold every int64.
+  int64_t integer(int64_t i) const;
 };
 
 /// 1 for no dimensions. Throws Error(kUser) where it overflows.

@@ -193,6 +193,29 @@ def test_fortran_order_and_fills(files, tmp_path):
     assert not np.array_equal(found[1], found[3]) and not np.array_equal(found[1], found[0])
 
 
+def test_the_profile_is_chosen_by_the_shapes(tmp_path):
+    """A file of two engines: the one whose usual size is nearest runs."""
+    b = tv.Builder()
+    x = b.input("x", (-1, 8))
+    weight = torch.randn(8, 4)
+    b.output("y", b.op("aten::relu", b.op("aten::mm", x, b.weight("w", weight))))
+    ranges = [((1, 8), (2, 8), (4, 8)), ((4, 8), (60, 8), (64, 8))]
+    b.build(profiles=[tv.Profile(x=r) for r in ranges]).save(tmp_path / "two.vke")
+    for rows in (3, 50):
+        value = np.random.default_rng(rows).normal(size=(rows, 8)).astype("float32")
+        np.save(tmp_path / "x.npy", value)
+        text = run(f"--loadEngine={tmp_path}/two.vke", f"--loadInputs=x:{tmp_path}/x.npy", *ONCE,
+                   f"--exportOutput={tmp_path}/", f"--exportLayerInfo={tmp_path}/layers.json",
+                   f"--saveEngine={tmp_path}/again.vke")
+        assert "Profiles: 2" in text
+        symbols = json.loads((tmp_path / "layers.json").read_text())["Symbols"]
+        assert symbols[0]["Opt"] == (2 if rows == 3 else 60)
+        torch.testing.assert_close(torch.from_numpy(np.load(tmp_path / "y.npy")),
+                                   torch.relu(torch.from_numpy(value) @ weight))
+    for rows in (1, 64):
+        run(f"--loadEngine={tmp_path}/again.vke", f"--shapes=x:{rows}x8", *ONCE)
+
+
 def test_refit_of_a_stripped_engine(files, tmp_path):
     text = run(f"--loadEngine={files}/stripped.vke", *ONCE, code=1)
     assert "was saved without its weights" in text
