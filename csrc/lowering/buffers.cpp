@@ -82,6 +82,10 @@ OperandRange BufferTable::range_of(ValueId value, const Expr& storage_elements) 
   OperandRange range;
   range.buffer = buffer_of(layout.base);
   range.offset_bytes = layout.offset * item;
+  // Nothing lies at its start, so that an offset into an empty storage is not past its end.
+  if (!(layout.offset == Expr(0)) && storage_elements.bounds(spec_.symbols).first < 1) {
+    range.offset_bytes *= max(min(storage_elements, 1), 0);
+  }
   range.size_bytes = storage_elements * item;
   return range;
 }

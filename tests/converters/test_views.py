@@ -81,3 +81,8 @@ def test_dynamic_shapes():
             0, 1, 3)
                 .reshape(2, n, m * 3) * 3, x[-1] + 1, x.flatten() - 1)
     check(function, tensor(5, 7, 6), more=[(tensor(3, 11, 6),), (tensor(29, 2, 6),)], dynamic=True)
+
+
+def test_views_of_nothing_with_an_offset():
+    check(lambda x, y: (x[..., 1] @ y, x[..., 1].sum(1)), tensor(5, 0, 2), tensor(0, 3))
+    check(lambda x: x[..., 1].sum(1), tensor(5, 3, 2), more=[(tensor(5, 4, 2),), (tensor(5, 0, 2),)], dynamic=True)

@@ -1,5 +1,6 @@
 """Every operator of torch's core set has a converter or a decomposition, or a reason why not."""
 
+import pytest
 import torch
 
 from torch_vulkan._native import C
@@ -22,6 +23,7 @@ def core_operators():
             yield from (op for op in overloads if torch.Tag.core in op.tags)
 
 
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="tags and decompositions of earlier releases differ")
 def test_core_operators_are_supported():
     core = {op_name(op): op for op in core_operators()}
     assert len(core) > 180
