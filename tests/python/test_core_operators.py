@@ -11,7 +11,8 @@ NATIVE = {
     "draws random numbers": ["native_dropout", "rand", "randn", "randperm"],
     "its result depends on data": ["_local_scalar_dense", "nonzero"],
     "writes into an argument; captured graphs have its functional form": ["atan2.out"],
-    "arithmetic on sizes is PyTorch's": ["sym_numel", "sym_size.int", "sym_storage_offset", "sym_stride.int"],
+    "arithmetic on sizes is PyTorch's": ["sym_numel", "sym_size.int", "sym_storage_offset",
+                                         "sym_stride.int"],
 }
 
 
@@ -23,13 +24,14 @@ def core_operators():
             yield from (op for op in overloads if torch.Tag.core in op.tags)
 
 
-@pytest.mark.skipif(torch.__version__ < "2.12", reason="tags and decompositions of earlier releases differ")
+@pytest.mark.skipif(torch.__version__ < "2.12", reason="earlier releases tag others")
 def test_core_operators_are_supported():
     core = {op_name(op): op for op in core_operators()}
     assert len(core) > 180
     table = decompositions()
-    missing = {name.removeprefix("aten::") for name, op in core.items() if op not in table
-               and not C.is_registered(name) and not C.is_registered(name.replace("aten::", "complex::"))}
+    missing = {name.removeprefix("aten::") for name, op in core.items()
+               if op not in table and not C.is_registered(name)
+               and not C.is_registered(name.replace("aten::", "complex::"))}
     native = {name for names in NATIVE.values() for name in names}
     assert missing <= native, sorted(missing - native)
     assert not any(C.is_registered(f"aten::{name}") for name in native)
