@@ -28,9 +28,9 @@ one unit in the last place; so do other places of equal values (sort, topk, …)
 - *wrong*: other results than eager's, or an error.
 - Samples without compute nodes (views, shapes) are left out, and so are those that eager refuses.
 
-`run.py --form` takes the same samples with tensors that are transposed, offset, expanded (stride 0),
-channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py` says what is open
-there). What errors operators promise is in [accuracy.md](accuracy.md).
+`run.py --form` takes the same samples with tensors that are transposed, offset, expanded
+(stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py` says
+what is open there). What errors operators promise is in [accuracy.md](accuracy.md).
 
 The counts below are of two samples of each entry at float32 and one at every other type, chosen by
 hash, and of some entries' gradients; `make test-all` runs all of them.

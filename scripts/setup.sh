@@ -55,7 +55,7 @@ install_python_packages() {
   # torch is named in each pip command that could pull another build of it.
   local torch=${TORCH_SPEC:-torch==2.13.0}
   local packages=("$torch" transformers numpy pybind11 onnx "setuptools>=68" wheel)
-  [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors expecttest
+  [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors expecttest jsonschema
     onnxruntime onnxscript)
   local stamp="${packages[*]}"
   done_before "pip-$tests" "$stamp" && return
