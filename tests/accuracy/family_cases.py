@@ -36,6 +36,7 @@ class Family:
     pattern: str
     promise: str
     checks: list[Check] = field(default_factory=list)
+    half: Callable | None = None  # more for 16-bit types: of eps and the arguments in float64
 
 
 def rand(*shape, seed=0):
@@ -81,6 +82,11 @@ def _attention(exact, q, k, v):
     return 2 * spread * (torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v.abs())
 
 
+def _rounded_weights(eps, q, k, v):
+    """Matrix units take the probabilities in the 16-bit type."""
+    return eps * (torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v.abs())
+
+
 def _of_largest(count: float):
     """count units of the largest argument."""
     def bound(exact, x, *rest):
@@ -110,10 +116,11 @@ INDEX = torch.arange(40) * 7 % 11
 
 FAMILIES = [
     Family("Attention", r"attention",
-           "2 · (the scores' error + 16 · 2⁻²⁴ + that of the sums) · the weighted mean of |v|",
+           "2 · (the scores' error + 16 · 2⁻²⁴ + that of the sums) · the weighted mean of |v|; of "
+           "16-bit types a unit of the type more, as matrix units take the probabilities in it",
            [Check(F.scaled_dot_product_attention,
                   lambda n: tuple(rand(1, 2, n, 32, seed=s) for s in range(3)), _attention,
-                  (7, 131))]),
+                  (7, 131))], _rounded_weights),
     Family("Resizing and sampling",
            r"upsample(?!_nearest)|grid_sampler",
            "16 · n · 2⁻²⁴ of the largest pixel, for images n pixels wide: positions are float32",
