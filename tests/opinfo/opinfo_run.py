@@ -57,6 +57,7 @@ class _Sample:
         self.tensors = [in_form(form, leaves[i].detach()) for i in self._places]
         self._finish = sample.output_process_fn_grad if pair.gradient else lambda x: x
         self._gradient = pair.gradient
+        self._transforms = pair.entry.startswith("fft_")
 
     def __call__(self, *tensors):
         leaves = list(self._fixed)
@@ -84,10 +85,15 @@ class _Sample:
         found = torch.autograd.grad(outputs, wanted, seeds, allow_unused=True)
         return [g for g in found if g is not None]
 
+    def _doubled(self, tensor):
+        """Integers are positions elsewhere; what is transformed is a number."""
+        is_number = tensor.is_floating_point() or self._transforms
+        return tensor.double() if is_number and not tensor.is_complex() else tensor
+
     def in_double(self):
         """The results in float64; None where the entry does not compute in it."""
         try:
-            return self.call(self, lambda t: t.double() if t.is_floating_point() else t)
+            return self.call(self, self._doubled)
         except Exception:  # noqa: BLE001 - whatever it is, there is no reference then
             return None
 
