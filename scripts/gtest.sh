@@ -1,19 +1,16 @@
 #!/usr/bin/env bash
-# Runs a GoogleTest program in a process for each core, 8 at most, each with a part of the tests.
+# Runs a GoogleTest program in a process for each core, 8 at most. Each takes part after part of the
+# tests, so that no core waits for another's long ones.
 # Usage: gtest.sh PROGRAM [arguments]
 set -uo pipefail
-shards=$(nproc)
-[ "$shards" -le 8 ] || shards=8  # they share one device
+processes=$(nproc)
+[ "$processes" -le 8 ] || processes=8  # they share one device
+export GTEST_TOTAL_SHARDS=$((processes * 6))
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
-pids=()
-for ((i = 0; i < shards; i++)); do
-  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i "$@" > "$logs/$i" 2>&1 &
-  pids+=($!)
-done
-failed=0
-for ((i = 0; i < shards; i++)); do
-  wait "${pids[$i]}" || failed=1
-  cat "$logs/$i"
-done
+export logs
+seq 0 $((GTEST_TOTAL_SHARDS - 1)) | xargs -P "$processes" -I SHARD bash -c \
+  'export GTEST_SHARD_INDEX=$1; shift; "$@" > "$logs/$GTEST_SHARD_INDEX" 2>&1' _ SHARD "$@"
+failed=$?
+cat "$logs"/*
 exit $failed
