@@ -9,8 +9,8 @@ export GTEST_TOTAL_SHARDS=$((processes * 6))
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 export logs
-seq 0 $((GTEST_TOTAL_SHARDS - 1)) | xargs -P "$processes" -I SHARD bash -c \
-  'export GTEST_SHARD_INDEX=$1; shift; "$@" > "$logs/$GTEST_SHARD_INDEX" 2>&1' _ SHARD "$@"
+seq 0 $((GTEST_TOTAL_SHARDS - 1)) | xargs -P "$processes" -I @PART@ bash -c \
+  'export GTEST_SHARD_INDEX=$1; shift; "$@" > "$logs/$GTEST_SHARD_INDEX" 2>&1' _ @PART@ "$@"
 failed=$?
 cat "$logs"/*
 exit $failed
