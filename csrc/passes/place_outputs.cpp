@@ -69,7 +69,6 @@ class OutputPlacer {
   bool movable(ValueId base) const {
     const int32_t maker = producers_[static_cast<size_t>(base)];
     if (maker < 0 || outputs_.count(base) || constant_[static_cast<size_t>(base)]) return false;
-    if (gone_.count(maker)) return false;  // several nodes make it by now, each a part
     if (graph_.value(base).view) return false;
     const Node& node = graph_.nodes[static_cast<size_t>(maker)];
     const Converter* converter = Registry::instance().find(node.op);
@@ -82,6 +81,8 @@ class OutputPlacer {
   bool place_copy(const Node& node) {
     const ValueId out = node.outputs[0], base = base_of(node.input("self"));
     if (!movable(base) || readers_[base].size() != 1 || graph_.value(out).view) return false;
+    // Of a join that is gone several nodes make a part each, in places of its order.
+    if (gone_.count(producers_[static_cast<size_t>(base)])) return false;
     if (graph_.value(base).dtype != graph_.value(out).dtype) return false;
     const View source = layout_of(graph_, node.input("self"));
     const Shape strides =
