@@ -29,9 +29,10 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
         if any(map(_is_opaque, example_inputs)):
             return module.forward  # what such a class does is known to PyTorch alone
         settings = settings.keyed_by(_held(module, example_inputs))
+        # Not inside: PyTorch remembers for good which operators it finds to have decompositions.
+        aot = through_aot(settings, _carry_versions(example_inputs),
+                          dry_session.Watch.of(module, settings))
         with kept_whole():
-            aot = through_aot(settings, _carry_versions(example_inputs),
-                              dry_session.Watch.of(module, settings))
             return aot(module, example_inputs)
     except (ValueError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__

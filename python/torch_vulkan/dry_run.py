@@ -103,8 +103,9 @@ def _of_exported(program: ExportedProgram, inputs, kwarg_inputs, session: Sessio
 def _of_calls(model, arguments: Arguments, session: Session) -> None:
     def collect(module, example_inputs):
         watch = Watch(session, capture_of(module))
+        through_aot = backend.through_aot(session.settings, True, watch)
         with kept_whole():
-            return backend.through_aot(session.settings, True, watch)(module, example_inputs)
+            return through_aot(module, example_inputs)
 
     torch._dynamo.reset()
     breaks = Breaks()

@@ -233,3 +233,19 @@ def timed(fast, x, calls=100):
     for _ in range(calls):
         fast(x)
     return (time.perf_counter() - start) / calls
+
+
+EXPORT_AFTERWARDS = """
+import torch, torch_vulkan
+from torch import nn
+fast = torch.compile(nn.ReLU(), backend="vulkan", options={"min_block_size": 1})
+fast(torch.randn(3))
+program = torch.export.export(nn.ReLU(), (torch.randn(3),))
+op = torch.ops.aten._upsample_nearest_exact1d.default
+print("left", len(program.run_decompositions({op: op.decompose}).graph.nodes))
+"""
+
+
+def test_exports_of_others_are_left_alone():
+    done = subprocess.run([sys.executable, "-c", EXPORT_AFTERWARDS], capture_output=True, text=True)
+    assert "left" in done.stdout, done.stderr
