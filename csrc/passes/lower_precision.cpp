@@ -10,16 +10,11 @@ namespace {
 
 constexpr double kFloat16Max = 65504;
 
-/// python/torch_vulkan/precision.py has the same list, for graphs that torch captures.
+/// As in torch.autocast.
 constexpr auto kKept = std::to_array<std::string_view>(
     {"aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p", "aten::log2",
      "aten::log10", "aten::reciprocal", "aten::rsqrt", "aten::sum", "aten::prod", "aten::cumsum",
      "aten::var", "aten::var_mean", "aten::linalg_vector_norm"});
-
-bool is_kept(const Node& node) {
-  const std::string_view base = std::string_view(node.op).substr(0, node.op.find('.'));
-  return std::find(kKept.begin(), kKept.end(), base) != kKept.end();
-}
 
 class Lowering {
  public:
@@ -48,7 +43,7 @@ class Lowering {
     const std::vector<ValueId> reads = node.all_inputs();
     const bool reads_float =
         std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return is_ours(v); });
-    const DType want = reads_float && !is_kept(node) ? dtype_ : DType::kF32;
+    const DType want = reads_float && !stays_float32(node.op) ? dtype_ : DType::kF32;
     for (Arg& arg : node.args) {
       for (ValueId& value : arg.values) value = cast(value, want, node);
       auto* attr = std::get_if<DType>(&arg.attr);
@@ -101,6 +96,10 @@ class Lowering {
 };
 
 }  // namespace
+
+bool stays_float32(std::string_view op) {
+  return std::find(kKept.begin(), kKept.end(), op.substr(0, op.find('.'))) != kKept.end();
+}
 
 DType low_precision(const Settings& settings) {
   const std::vector<DType>& enabled = settings.enabled_precisions;

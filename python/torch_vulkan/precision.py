@@ -12,10 +12,6 @@ from torch import fx
 from ._native import C
 from .fx_nodes import module_path_of
 
-# As in torch.autocast: results that leave float16's range or need more of its mantissa.
-_KEPT = {"aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p", "aten::log2",
-         "aten::log10", "aten::reciprocal", "aten::rsqrt", "aten::sum", "aten::prod",
-         "aten::cumsum", "aten::var", "aten::var_mean", "aten::linalg_vector_norm"}
 _FLOAT16_MAX = 65504.0
 
 
@@ -52,7 +48,7 @@ class _Lowering:
     def _is_kept(self, node: fx.Node, op: str) -> bool:
         base = op.split(".")[0]
         names = (node.name, module_path_of(node))
-        return (base in _KEPT or base in self._rules.excluded_ops or op in self._rules.excluded_ops
+        return (C.stays_float32(op) or base in self._rules.excluded_ops or op in self._rules.excluded_ops
                 or any(re.search(p, n) for p in self._rules.excluded_nodes for n in names))
 
     def _dtype(self, value: int):

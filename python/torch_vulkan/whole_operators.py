@@ -87,8 +87,9 @@ def use_own_attention(module: torch.fx.GraphModule) -> None:
             result.meta = {**node.meta, "val": target(*given, **named)}
         return result
 
-    for node in graph.find_nodes(op="call_function",
-                                 target=torch.ops.torch_vulkan.scaled_dot_product_attention.default):
+    own = torch.ops.torch_vulkan.scaled_dot_product_attention.default
+    nodes = graph.find_nodes(op="call_function", target=own)
+    for node in nodes:
         *operands, is_causal, scale, enable_gqa = node.args
         with graph.inserting_before(node):
             result = call(node, aten.scaled_dot_product_attention.default, *operands, 0.0,
@@ -98,7 +99,8 @@ def use_own_attention(module: torch.fx.GraphModule) -> None:
             result = call(node, aten.transpose.int, result, -3, -2)
         node.replace_all_uses_with(result)
         graph.erase_node(node)
-    module.recompile()
+    if nodes:
+        module.recompile()
 
 
 def _replacements():
