@@ -46,9 +46,9 @@ class _Lowering:
         self._wide.add(value)
 
     def _is_kept(self, node: fx.Node, op: str) -> bool:
-        base = op.split(".")[0]
         names = (node.name, module_path_of(node))
-        return (C.stays_float32(op) or base in self._rules.excluded_ops or op in self._rules.excluded_ops
+        return (C.stays_float32(op)
+                or not {op, op.split(".")[0]}.isdisjoint(self._rules.excluded_ops)
                 or any(re.search(p, n) for p in self._rules.excluded_nodes for n in names))
 
     def _dtype(self, value: int):
