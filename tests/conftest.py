@@ -14,6 +14,13 @@ import torch_vulkan as tv
 from torch_vulkan import backend, compilations
 from torch_vulkan._native import C
 
+if os.environ.get("TV_TEST_FLUSH_DENORMALS"):
+    # A CPU driver's threads inherit this, so that kernels take denormals for 0 as some GPUs do;
+    # torch's own arithmetic keeps them.
+    torch.set_flush_denormal(True)
+    torch.compile(lambda x: x * 2, backend="vulkan", options={"min_block_size": 1})(torch.ones(5))
+    torch.set_flush_denormal(False)
+
 
 @pytest.fixture(autouse=True)
 def fresh_dynamo():

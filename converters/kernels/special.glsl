@@ -17,10 +17,12 @@ float tv_erf(float x) {
   p = fma(p, s, 1.12819925e-1);
   p = fma(p, s, -3.76125336e-1);
   p = fma(p, s, 1.28379166e-1);
+  // Below 2^-115 x · 2/sqrt(pi), with no denormal on the way: x · 2^74, of denormals their bits · 2^-75.
   const uint bits = floatBitsToUint(x) & 0x7fffffffu;
-  precise float scaled = 1.12837917 * float(bits) * 2.64697796e-23;  // |x| · 2^74: |x| · 2^149 · 2^-75
-  precise float denormal = scaled * 5.29395592e-23;
-  const float small = bits < 0x800000u ? tv_copysign(denormal, x) : fma(p, x, x);
+  precise float grown = bits < 0x800000u ? float(bits) * 2.64697796e-23 : t * 1.88894659e22;
+  precise float scaled = 1.12837917 * grown;
+  precise float tiny = scaled * 5.29395592e-23;
+  const float small = bits < 0x06000000u ? tv_copysign(tiny, x) : fma(p, x, x);
   return tv_isnan(x) ? x : t > 0.927734375 ? large : small;
 }
 
@@ -192,6 +194,11 @@ float tv_hypot(float a, float b) {
   const float q = big == 0.0 ? 0.0 : tv_div(small, big);
   if (tv_isinf(a) || tv_isinf(b)) return TV_INF;
   return tv_isnan(a) || tv_isnan(b) ? TV_NAN : big * tv_sqrt(fma(q, q, 1.0));
+}
+/// x, or a · (e^(x / a) - 1) below 0; near 0 that is x, which x / a may not keep on some devices.
+float tv_celu(float x, float a) {
+  const float ratio = tv_div(x, a);
+  return x > 0.0 || abs(ratio) < 1e-30 ? x : a * tv_expm1(ratio);
 }
 float tv_xlogy(float a, float b) { return tv_isnan(b) ? b : a == 0.0 ? 0.0 : a * tv_log(b); }
 /// Nearest multiple of 10^-decimals, computed as torch does; scale = 10^|decimals|.

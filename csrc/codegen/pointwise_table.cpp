@@ -208,7 +208,7 @@ constexpr PointwiseRow kRows[] = {
     // elu: alpha, scale, input_scale.
     {"elu", 4, "$0 > 0.0 ? $0 * $2 : tv_expm1($0 * $3) * ($1 * $2)", nullptr, nullptr, nullptr, 0, false,
      "4"},
-    {"celu", 2, "$0 > 0.0 ? $0 : $1 * tv_expm1(tv_div($0, $1))", nullptr, nullptr, nullptr, 0, false, "4"},
+    {"celu", 2, "tv_celu($0, $1)", nullptr, nullptr, nullptr, 0, false, "4"},
     {"leaky_relu", 2, "$0 > 0.0 ? $0 : $0 * $1", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"softplus", 3, "$0 * $1 > $2 ? $0 : tv_log1p(tv_exp($0 * $1)) / $1", nullptr, nullptr, nullptr, 0,
      false, "6"},

@@ -227,15 +227,57 @@ def arguments(case: Case) -> list[torch.Tensor]:
     return found
 
 
+# Rows that take denormal arguments for what they are on every device (docs/accuracy.md).
+RIGHT_FOR_DENORMALS = {"div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log10", "erf", "atan2"}
+
+
+def flushes_denormals() -> bool:
+    """Whether the device takes float32 denormals for 0."""
+    half = torch.compile(lambda x: x * 0.5, backend="vulkan", options={"min_block_size": 1})
+    return not half(torch.full((5,), 2.0**-126)).any()
+
+
+def readings(row: str, args, flushes: bool) -> list[list[torch.Tensor]]:
+    """The arguments in float64, and once more with 0 for denormals where the device may do so."""
+    doubles = [a.double() for a in args]
+    if not flushes or row in RIGHT_FOR_DENORMALS:
+        return [doubles]
+    flushed = [torch.where(d.abs() < 2.0**-126, d * 0, d) for d in doubles]
+    return [doubles, flushed]
+
+
+def least_error(row: str, args, flushes: bool, error) -> torch.Tensor:
+    """The smallest, element by element, of `error(exact, doubles)` over what may be read."""
+    found = None
+    for doubles in readings(row, args, flushes):
+        here = error(FUNCTIONS[row].function(*doubles), doubles).nan_to_num(torch.inf)
+        found = here if found is None else torch.minimum(found, here)
+    return found
+
+
 def errors(result, exact, scale=None) -> torch.Tensor:
     """In units of the last place of the exact results, or of `scale` where that is larger; 0 where
-    the exact ones are no normal numbers of float32. Denormal ones may be 0."""
+    the exact ones leave float32. Denormal ones may be 0."""
     size = exact.abs()
     if scale is not None:
         size = torch.maximum(size, scale)
-    normal = exact.isfinite() & (exact.abs() < 3.4028e38) & (size >= 2.0**-126) & size.isfinite()
-    _, exponent = torch.frexp(size)
+    in_range = exact.isfinite() & (exact.abs() < 3.4028e38) & size.isfinite()
+    _, exponent = torch.frexp(size.clamp(min=2.0**-126))
     unit = torch.ldexp(torch.ones_like(size), exponent - 24)
+    return torch.where(in_range, _beyond_denormals(result, exact, 2.0**-126) / unit, 0.0)
+
+
+def errors_of_16_bits(result, exact) -> torch.Tensor:
+    """The same in units of the last place of the results' own type."""
+    info = torch.finfo(result.dtype)
+    size = exact.abs()
+    _, exponent = torch.frexp(size.clamp(min=info.tiny))
+    unit = torch.ldexp(torch.ones_like(size), exponent) * info.eps / 2
+    off = _beyond_denormals(result, exact, info.tiny) / unit
+    return torch.where(exact.isfinite() & (size <= info.max), off, 0.0)
+
+
+def _beyond_denormals(result, exact, smallest: float) -> torch.Tensor:
+    """How far results are off; from denormal ones only what is more than the smallest normal."""
     off = (result.double() - exact).abs()
-    off = torch.where(exact.abs() < 2.0**-126, (off - 2.0**-126).clamp(min=0), off)
-    return torch.where(normal, off / unit, 0.0)
+    return torch.where(exact.abs() < smallest, (off - smallest).clamp(min=0), off)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from function_cases import FUNCTIONS, arguments, errors
+from function_cases import FUNCTIONS, arguments, errors, errors_of_16_bits, flushes_denormals, least_error
 
 from torch_vulkan import _C
 
@@ -23,16 +23,22 @@ def compiled_together(rows):
     return given, function
 
 
+@pytest.fixture(scope="module")
+def flushes(device):
+    return flushes_denormals()
+
+
 @pytest.mark.parametrize("rows", GROUPS, ids=lambda rows: rows[0])
-def test_stated_errors(device, rows):
+def test_stated_errors(flushes, rows):
     given, function = compiled_together(rows)
     for row, args, result in zip(rows, given, function(*given), strict=True):
-        case, doubles = FUNCTIONS[row], [a.double() for a in args]
-        exact = case.function(*doubles)
-        error = errors(result, exact, case.scale(*doubles) if case.scale else None)
-        worst = error.nan_to_num(torch.inf).argmax()
+        case = FUNCTIONS[row]
+        error = least_error(row, args, flushes, lambda exact, doubles, case=case, result=result: (
+            errors(result, exact, case.scale(*doubles) if case.scale else None)))
+        worst = error.argmax()
         assert error[worst] <= stated(row), (
             f"{row}: {error[worst]:.2f} ULP at {[a.flatten()[worst].item() for a in args]}")
+        exact = case.function(*[a.double() for a in args])
         assert torch.equal(result.isnan(), exact.isnan()), row
 
 
@@ -42,20 +48,27 @@ PLAIN = [row for row, case in FUNCTIONS.items() if case.scale is None and len(ca
 
 @pytest.mark.parametrize("dtype,rows", [(torch.float16, PLAIN[::2]), (torch.bfloat16, PLAIN[1::2])],
                          ids=str)
-def test_16_bit_results_are_rounded_once(device, dtype, rows):
+def test_16_bit_results_are_rounded_once(flushes, dtype, rows):
     """float32 arithmetic, rounded to nearest in the end: little more than half a unit."""
     given, function = compiled_together(rows)
     given = [[a.to(dtype) for a in args] for args in given]
-    info = torch.finfo(dtype)
     for row, args, result in zip(rows, given, function(*given), strict=True):
-        exact = FUNCTIONS[row].function(*[a.double() for a in args])
-        size = exact.abs()
-        _, exponent = torch.frexp(size.clamp(min=info.tiny))
-        unit = torch.ldexp(torch.ones_like(size), exponent) * info.eps / 2
-        error = (result.double() - exact).abs() / unit
-        error = torch.where(exact.isfinite() & (size <= info.max) & (size >= info.tiny), error, 0.0)
+        error = least_error(row, args, flushes,
+                            lambda exact, _, result=result: errors_of_16_bits(result, exact))
         assert result.dtype == dtype
-        assert error.max() <= 0.5 + stated(row) * 2.0**-24 / (info.eps / 2), row
+        assert error.max() <= 0.5 + stated(row) * 2.0**-24 / (torch.finfo(dtype).eps / 2), row
+
+
+def test_denormals_are_told_from_errors():
+    """What a flushing device may give for 1.5 · 2⁻¹²⁷ and 2⁻¹²⁷ by 1.5, and what none may."""
+    args = [torch.tensor([1.5 * 2.0**-127, 2.0**-127])]
+    exact, flushed, wrong = (torch.tensor(r) for r in (
+        [1.125 * 2.0**-126, 0.75 * 2.0**-126], [0.0, 0.0], [4.0 * 2.0**-126, 3.0 * 2.0**-126]))
+    def found(result, flushes, row="mask_scale"):
+        return least_error(row, args, flushes, lambda e, _: errors(result, e)).max()
+    assert found(exact, False) == 0 == found(exact, True) == found(flushed, True)
+    assert found(flushed, False) > 1e6 and found(wrong, True) > 1e6
+    assert found(torch.tensor([0.0, 0.0]), True, "sqrt") > 1e6
 
 
 def test_every_row_with_an_error_is_measured():
