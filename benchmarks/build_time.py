@@ -21,6 +21,7 @@ import json, sys, time, warnings
 sys.path.insert(0, {here!r})
 warnings.filterwarnings("ignore")
 import torch
+import torch_vulkan
 from networks import NETWORKS
 network = NETWORKS[{name!r}]
 model, inputs = network.make({reduced}), network.inputs(1, {reduced}, 0)

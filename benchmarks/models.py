@@ -20,6 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 FP32_ERROR, FP32_SHARE_OF_CHANGE, FP16_ERROR, GRADIENT_ERROR = 1e-4, 1e-2, 1e-2, 1e-3
 MIN_COVERAGE = 0.99
+# Latencies of these are measured where --only has the word.
+ASKED_FOR_BY = {"BERT-base, mask": "mask", "YOLOv5s": "yolo"}
 
 
 def tensors(inputs, device, dtype):
@@ -204,8 +206,9 @@ def compare(options):
 
     cuda = options.device == "cuda"
     precisions = options.precision or (["tf32", "fp32", "fp16"] if cuda else ["fp32"])
-    cases = [(name, batch, precision) for name in chosen(options)
-             if options.only or name not in ("BERT-base, mask", "YOLOv5s")
+    asked = " ".join(options.only or ()).lower()
+    left_out = [name for name, word in ASKED_FOR_BY.items() if word not in asked]
+    cases = [(name, batch, precision) for name in chosen(options) if name not in left_out
              for batch in options.batch or ((1, 16) if cuda else (1,)) for precision in precisions]
     settings = {"device": options.device, "reduced": options.reduced, "level": options.level,
                 "rounds": options.rounds, "together": options.together or (12 if cuda else 1),
@@ -238,8 +241,8 @@ def main():
     parser.add_argument("--only", nargs="*", help="networks whose name contains one of these")
     parser.add_argument("--batch", type=int, nargs="*", help="default: 1 and 16 on CUDA")
     parser.add_argument("--dtype", nargs="*", default=["float32", "float16"], help="with --check")
-    parser.add_argument("--precision", nargs="*", choices=["tf32", "fp32", "fp16"],
-                        help="without --check; default: all on CUDA, fp32 on the CPU")
+    parser.add_argument("--precision", nargs="*", choices=["tf32", "fp32", "fp16", "mixed"],
+                        help="without --check; default: the first three on CUDA, fp32 on the CPU")
     parser.add_argument("--ways", nargs="*", help="eager, inductor, inductor+graphs, vulkan")
     parser.add_argument("--device", default="cpu", help="where the tensors live: cpu or cuda")
     parser.add_argument("--reduced", action="store_true", help="the small sizes that the tests use")

@@ -3,10 +3,16 @@
 Times are the device's own (tv.profile), bytes those of the operands, FLOPs torch's own count by
 module (torch.utils.flop_counter), shared among the module's dispatches that take the most time. The
 roofs are what torch reaches on the same device: a large matmul and a large copy.
+
+    python benchmarks/models.py --roofline FILE.png ...    measures, writes FILE.json, and plots
+    python benchmarks/roofline.py FILE.json                plots FILE.png, where matplotlib is
 """
 
+import json
+import sys
 import time
 from collections import defaultdict
+from pathlib import Path
 
 
 def best_of(call, synchronise, runs=5):
@@ -70,17 +76,14 @@ def measure(row):
     return profile.layers
 
 
-def draw(row, path):
-    """Writes the plot of one row; its key goes into the file's name where there are several."""
+def plot(measured, path):
+    """Writes the plot of what draw() measured."""
     import matplotlib
-    import torch
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    layers = measure(row)
-    dtype = torch.float16 if row.precision == "fp16" else torch.float32
-    peak, rate = roofs(row.device, dtype)
+    layers, peak, rate = measured["layers"], measured["flops_s"], measured["bytes_s"]
     figure, axes = pyplot.subplots(figsize=(9, 6))
     shown = [x for x in layers if x["time_us"] > 0 and x["flops"] > 0 and x["bytes"] > 0]
     axes.scatter([x["flops"] / x["bytes"] for x in shown],
@@ -90,13 +93,33 @@ def draw(row, path):
     axes.plot(intensities, [min(peak, rate * i) for i in intensities], color="black", linewidth=1,
               label=f"torch: matmul {peak / 1e12:.1f} TFLOP/s, copy {rate / 1e9:.0f} GB/s")
     axes.set(xscale="log", yscale="log", xlabel="FLOPs per byte of operands", ylabel="FLOP/s",
-             title=f"{row.key['network']}, batch {row.key['batch']}, {row.precision}: "
-                   f"{len(shown)} of {len(layers)} dispatches, "
+             title=f"{measured['title']}: {len(shown)} of {len(layers)} dispatches, "
                    f"{sum(x['time_us'] for x in layers):.0f} µs alone; area is time")
     axes.grid(True, which="both", alpha=0.2)
     axes.legend()
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+def draw(row, path):
+    """Writes what one row's dispatches take beside `path`, and the plot there."""
+    import torch
+
+    layers = measure(row)
+    dtype = torch.float16 if row.precision == "fp16" else torch.float32
+    peak, rate = roofs(row.device, dtype)
+    measured = {"title": f"{row.key['network']}, batch {row.key['batch']}, {row.precision}",
+                "flops_s": peak, "bytes_s": rate, "layers": layers}
+    Path(path).with_suffix(".json").write_text(json.dumps(measured, default=str))
     for x in sorted(layers, key=lambda x: -x["time_us"])[:12]:
         print(f"    {x['time_us']:9.1f} µs {x['bytes'] / 1e6:8.2f} MB {x['flops'] / 1e9:8.3f} "
               f"GFLOP  {x['tactic']:28} {x['name'][:50]}", flush=True)
+    try:
+        plot(measured, path)
+    except ImportError:
+        print(f"    no matplotlib: roofline.py plots {Path(path).with_suffix('.json')}", flush=True)
+
+
+if __name__ == "__main__":
+    for file in sys.argv[1:]:
+        plot(json.loads(Path(file).read_text()), Path(file).with_suffix(".png"))

@@ -4,6 +4,9 @@ Two columns. "serving": inputs come from pinned host memory and outputs go there
 no other work is on the GPU between the calls. "between kernels": the same with a kernel of CUDA's
 before and after each call, as a model has it of which one part is compiled. Times are the host's
 clock, from the first copy to the end of the last.
+
+Precision "mixed": a float32 network with enabled_precisions={torch.float32, torch.float16}, beside
+the others in float32.
 """
 
 import resource
@@ -13,7 +16,7 @@ import warnings
 from pathlib import Path
 
 ROUNDS, WARM, TIMED = 5, 3, 10
-PRECISIONS = {"tf32": "float32", "fp32": "float32", "fp16": "float16"}
+PRECISIONS = {"tf32": "float32", "fp32": "float32", "fp16": "float16", "mixed": "float32"}
 COLUMNS = ("serving", "between kernels")
 
 
@@ -84,6 +87,8 @@ class Row:
             return torch.compile(self.model, mode="reduce-overhead", dynamic=False)
         settings = {"disable_tf32": self.precision != "tf32",
                     "optimization_level": self.options["level"]}
+        if self.precision == "mixed":
+            settings["enabled_precisions"] = {torch.float32, torch.float16}
         fast = torch.compile(self.model, backend="vulkan", options=settings, dynamic=False)
         with engine_call.collected(self.vulkan_calls):
             fast(**self.inputs)
