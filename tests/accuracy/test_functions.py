@@ -2,7 +2,14 @@
 
 import pytest
 import torch
-from function_cases import FUNCTIONS, arguments, errors, errors_of_16_bits, flushes_denormals, least_error
+from function_cases import (
+    FUNCTIONS,
+    arguments,
+    errors,
+    errors_of_16_bits,
+    flushes_denormals,
+    least_error,
+)
 
 from torch_vulkan import _C
 
