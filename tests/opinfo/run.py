@@ -22,12 +22,12 @@ import torch
 from opinfo_forms import FORMS
 from opinfo_results import Results, by_entry, verdict
 from opinfo_run import run
-from opinfo_samples import DTYPES, by_hash, chosen, pairs, samples
+from opinfo_samples import DTYPES, Pair, by_hash, chosen, pairs, samples
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, required=True, help="directory of the results")
+    parser.add_argument("--results", type=Path, help="directory of the results")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--dtypes", nargs="*", help="default: all nine")
     parser.add_argument("--entries", default="", help="regular expression of entries' names")
@@ -35,12 +35,16 @@ def arguments():
     parser.add_argument("--gradients", action="store_true", help="of the entries' gradients")
     parser.add_argument("--form", choices=FORMS, default="plain", help="of the tensors")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
+    parser.add_argument("--sample", nargs="*", help="these alone, here and now: add/float32/3")
     parser.add_argument("--limit", type=int, default=300, help="seconds for a sample")
     parser.add_argument("--seconds", type=float, help="end after that many; default: when done")
     parser.add_argument("--compact", type=Path, help="a file that gets all outcomes in the end")
     parser.add_argument("--until", type=float, default=float("inf"), help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if not options.results and not options.sample:
+        parser.error("--results or --sample")
+    return options
 
 
 def selected(options):
@@ -49,10 +53,31 @@ def selected(options):
     return by_hash(wanted, len(wanted))
 
 
-def work(options) -> None:
-    """What one process does: its share of the pairs."""
+def calm() -> None:
+    """Sets up this process; seeds are for the CPU alone, as the others' cost 10 ms a sample."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if not torch.cuda.is_available():
+        for module in (torch.cuda, torch.xpu, torch.mtia):
+            module.manual_seed_all = lambda seed: None
+
+
+def print_samples(options) -> bool:
+    """Runs and prints the samples of --sample; whether none is wrong."""
+    calm()
+    fine = True
+    for name in options.sample:
+        entry, dtype, *rest = name.split("/")
+        pair = Pair(entry, getattr(torch, dtype), rest[0] == "grad")
+        outcome = run(pair, samples(pair)[int(rest[-1])], options.form)
+        print(f"{outcome.kind}: {name}: {outcome.reason}")
+        fine &= outcome.kind not in ("wrong", "crash")
+    return fine
+
+
+def work(options) -> None:
+    """What one process does: its share of the pairs."""
+    calm()
     results = Results(options.results, f"part{options.part}")
     done = results.read()
     if options.again:
@@ -129,6 +154,8 @@ def print_counts(results: dict[str, dict]) -> bool:
 
 def main() -> None:
     options = arguments()
+    if options.sample:
+        sys.exit(0 if print_samples(options) else 1)
     if options.part is not None:
         work(options)
         return
