@@ -124,7 +124,7 @@ Json to_value(const DeviceProfile& profile) {
   for (const CoopMatShape& shape : profile.coop_matrices) {
     Json::Object entry;
     for_each_coop_field(shape, [&](const char* name, const auto& v) { entry[name] = to_value(v); });
-    shapes.push_back(std::move(entry));
+    shapes.emplace_back(std::move(entry));
   }
   object["coop_matrices"] = std::move(shapes);
   return object;
