@@ -47,16 +47,9 @@ def test_gradients(device, part):
     _check(True, GRADIENTS, part)
 
 
-def keeps_denormals() -> bool:
-    double = torch.compile(lambda x: x * 2, backend="vulkan", options={"min_block_size": 1})
-    return bool((double(torch.full((5,), 1e-40)) > 0).all())
-
-
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "plain"])
 def test_forms(device, form):
     """Other strides, offsets and values (opinfo_forms.py), of some entries."""
-    if form == "denormal" and not keeps_denormals():
-        pytest.skip("the device takes denormals for 0, as docs/accuracy.md says")
     bad = []
     for pair in by_hash(pairs((torch.float32,)), OF_A_FORM):
         inputs = samples(pair)
