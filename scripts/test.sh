@@ -21,7 +21,8 @@ echo "== Python tests"  # a file stays in one process, which makes its engines a
 .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile "${slow[@]}" --durations=15 tests
 
 echo "== Accuracy where denormals are 0, as some GPUs have it"
-TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/accuracy
+TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/accuracy tests/opinfo \
+  -k "accuracy or denormal"
 
 if [ "${1:-}" = --all ]; then
   echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"

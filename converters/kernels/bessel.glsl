@@ -309,6 +309,7 @@ float tv_modified_k0(float x, bool scaled) {
 float tv_modified_k1(float x, bool scaled) {
   if (tv_isnan(x) || x < 0.0) return TV_NAN;
   if (x == 0.0) return TV_INF;
+  if (x < 1e-10) return tv_div(1.0, x);  // half of x may be a denormal, and 0
   if (x > 2.0) return tv_k1_far(4.0 / x - 1.0) / tv_sqrt(x) * (scaled ? 1.0 : tv_exp(-x));
   const float y = tv_div(tv_k1_near(0.5 * x * x - 1.0), x) + tv_log(0.5 * x) * tv_i1(x);
   return scaled ? y * tv_exp(x) : y;

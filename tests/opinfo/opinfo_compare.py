@@ -15,6 +15,7 @@ _TIES = {"topk", "kthvalue", "median", "nanmedian", "mode", "sort", "msort", "ar
 _FIXED_POINT = {"nn_functional_interpolate_bilinear", "nn_functional_interpolate_bicubic",
                 "nn_functional_upsample_bilinear", "_upsample_bilinear2d_aa"}
 
+_SMALLEST = 2.0**-126  # below it results may be 0
 _LARGEST = 1e-3  # error of a float32 result, relative to the largest, however wrong eager is
 
 
@@ -101,6 +102,7 @@ def _as_good(actual, expected, reference, rtol, atol) -> bool:
         finite = r[r.isfinite()]
         bound = torch.minimum(bound, _LARGEST * (finite.abs().max() if finite.numel() else bound))
     unit = torch.finfo(actual.dtype).eps * r.abs().clamp(min=torch.finfo(actual.dtype).tiny)
+    unit = unit.clamp(min=_SMALLEST)
     near = (a - r).abs() <= torch.maximum(unit, bound)
     return bool((same | (near & a.isfinite())).all())
 

@@ -98,6 +98,14 @@ class _Sample:
             return tensor.to(torch.complex128)
         return tensor.double() if tensor.is_floating_point() or self._transforms else tensor
 
+    def either_reading(self, actual, expected) -> list[torch.Tensor]:
+        """What eager gives for denormals, or for zeros in their place: what results are near to."""
+        try:
+            zeros = self.call(self, flushed)
+        except RuntimeError:  # 0 is no argument
+            return expected
+        return [either(*results) for results in zip(actual, expected, zeros, strict=True)]
+
     def in_double(self):
         """The results in float64; None where the entry does not compute in it."""
         try:
@@ -162,8 +170,7 @@ def _run(pair: Pair, sample, form: str) -> Outcome:
     if not made:
         return Outcome("free")
     if form == "denormal" and flushes_denormals() and len(actual) == len(expected):
-        zeros = case.call(case, flushed)
-        expected = [either(*results) for results in zip(actual, expected, zeros, strict=True)]
+        expected = case.either_reading(actual, expected)
     first = case.tensors[0] if case.tensors else None
     values = pair.entry not in UNINITIALISED and not _random(made)
     actual, expected = (unnamed(form, pair.entry, r) for r in (actual, expected))
