@@ -108,9 +108,8 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
 }
 
 /// Parameters that the SIMT kernels share.
-void add_operands(const NodeContext& c, const Product& p, Step& step) {
-  step.operands = {src("a", c.node.input("a")), src("b", c.node.input("b")),
-                   dst("y", c.node.outputs[0])};
+void add_operands(const NodeContext& c, const Product& p, ValueId y, Step& step) {
+  step.operands = {src("a", c.node.input("a")), src("b", c.node.input("b")), dst("y", y)};
   step.params = {param("m_count", p.m), param("n_count", p.n), param("k_count", p.k),
                  param("a_m", p.a_m),   param("a_k", p.a_k),   param("b_k", p.b_k),
                  param("b_n", p.b_n)};
@@ -124,8 +123,16 @@ struct SimtTile {
   int64_t threads() const { return rows / per_row * (cols / per_col); }
 };
 
-Tactic tiled_tactic(const NodeContext& c, const Product& p, const SimtTile& tile) {
+constexpr int64_t kTiledSteps = 16;  ///< of k, which matmul_tiled takes at once
+
+/// `shares`: workgroups that share the steps of k of a tile.
+Tactic tiled_tactic(const NodeContext& c, Builder& b, const Product& p, const SimtTile& tile,
+                    int64_t shares) {
   Tactic tactic{.name = "matmul_tiled_" + text(tile.rows) + "x" + text(tile.cols)};
+  if (shares > 1) {
+    tactic.name += "_k" + text(shares);
+    tactic.refusal = shares_refusal(c, p, shares);
+  }
   if (c.device.is_cpu()) tactic.refusal = "workgroups that share memory are slow on a CPU";
   if (!is_float(c.dtype("a"))) tactic.refusal = "the operands are not floats";
   if (tile.threads() > c.device.max_workgroup_invocations) {
@@ -136,16 +143,23 @@ Tactic tiled_tactic(const NodeContext& c, const Product& p, const SimtTile& tile
   Step step{.kernel = "matmul_tiled",
             .defines = {{"BM", text(tile.rows)},
                         {"BN", text(tile.cols)},
-                        {"BK", "16"},
+                        {"BK", text(kTiledSteps)},
+                        {"SPLIT", text(shares)},
                         {"BLOCK", "64u"},
                         {"RM", text(tile.per_row)},
                         {"RN", text(tile.per_col)},
                         {"A_BY_ROWS", p.a_k == Expr(1) ? "1" : "0"},
                         {"B_BY_ROWS", p.b_n == Expr(1) ? "1" : "0"}},
-            .grid = {{ceil_div(p.n, tile.cols), ceil_div(p.m, tile.rows), p.batch.count()}},
+            .grid = {{ceil_div(p.n, tile.cols), ceil_div(p.m, tile.rows), p.batch.count() * shares}},
             .local_size = {static_cast<uint32_t>(tile.threads()), 1, 1}};
-  add_operands(c, p, step);
+  const ValueId sums = shares > 1 ? shares_value(b, p, shares) : c.node.outputs[0];
+  add_operands(c, p, sums, step);
+  if (shares > 1) {
+    step.params.push_back(param("k_share", round_up(ceil_div(p.k, shares), kTiledSteps)));
+    step.params.push_back(param("matrices", p.batch.count()));
+  }
   tactic.steps.push_back(std::move(step));
+  if (shares > 1) tactic.steps.push_back(shares_step(c, p, sums, shares));
   return tactic;
 }
 
@@ -158,7 +172,7 @@ Tactic reference_tactic(const NodeContext& c, const Product& p) {
   Step step{.kernel = "matmul_reference",
             .grid = one_each(p.batch.count() * p.m * p.n, 64),
             .local_size = {64, 1, 1}};
-  add_operands(c, p, step);
+  add_operands(c, p, c.node.outputs[0], step);
   step.iterations = p.k + ceil_div(p.k, 32);
   step.params.push_back(param("total", p.batch.count() * p.m * p.n));
   tactic.steps.push_back(std::move(step));
@@ -176,7 +190,11 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<Tactic> tactics = {lane_tactic(c, b, p)};
   for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));
-  for (const SimtTile& tile : tiles) tactics.push_back(tiled_tactic(c, p, tile));
+  for (const SimtTile& tile : tiles) {
+    const int64_t shares = shares_of(c, p, tile.rows, tile.cols);
+    if (shares > 1) tactics.push_back(tiled_tactic(c, b, p, tile, shares));
+    tactics.push_back(tiled_tactic(c, b, p, tile, 1));
+  }
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
 }
@@ -213,6 +231,8 @@ std::vector<Graph> examples() {
     graphs.push_back(example(dtype, {2, 40, 72}, {2, 72, 56}, {2, 40, 56}));
     graphs.push_back(example(dtype, {128, 256}, {256, 256}, {128, 256}));
     graphs.push_back(example(dtype, {37, 80}, {80, 64}, {37, 64}));
+    // Few outputs with long sums: the steps of k are shared by workgroups.
+    graphs.push_back(example(dtype, {7, 1031}, {1031, 37}, {7, 37}));
   }
   const Expr k = Expr::symbol(0);
   graphs.push_back(example(DType::kF32, {37, k}, {k, 53}, {37, 53}));

@@ -23,4 +23,14 @@ std::vector<Tactic> matrix_tactics(const NodeContext& context, Builder& builder,
 /// (matmul_simt.cpp).
 std::vector<Tactic> simt_tactics(const NodeContext& context, const Product& p);
 
+/// How many workgroups should share the steps of k of one tile of outputs; 1: tiles fill the device,
+/// or sums are short.
+int64_t shares_of(const NodeContext& context, const Product& p, int64_t tile_rows, int64_t tile_cols);
+/// Why a product cannot be shared, or "".
+std::string shares_refusal(const NodeContext& context, const Product& p, int64_t shares);
+/// Scratch of the sums: [shares][z][m][n] in fp32.
+ValueId shares_value(Builder& builder, const Product& p, int64_t shares);
+/// The launch that adds them and writes the node's output.
+Step shares_step(const NodeContext& context, const Product& p, ValueId shares_value, int64_t shares);
+
 }  // namespace tv

@@ -3,8 +3,9 @@
 // Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
 // shared memory; sums are kept in blocks of BLOCK steps of k, so that the rounding error grows with
 // k / BLOCK and not with k. a, b: any strides; A_BY_ROWS (B_BY_ROWS): neighbours in a row are neighbours in
-// memory, else those in a column, so that the loads coalesce.
-// Grid: (ceil(n_count / BN), ceil(m_count / BM), z); local (BM / RM) * (BN / RN).
+// memory, else those in a column, so that the loads coalesce. SPLIT workgroups share the steps of k
+// of a tile, k_share each, a multiple of BK; y is then [SPLIT][z][m][n] of sums (matmul_shares.comp).
+// Grid: (ceil(n_count / BN), ceil(m_count / BM), SPLIT * z); local (BM / RM) * (BN / RN).
 
 #include "batch.glsl"
 
@@ -14,7 +15,13 @@ shared float tile_b[BK][BN + 1];
 
 void main() {
   const uint thread = gl_LocalInvocationID.x, tx = thread % THREADS_N, ty = thread / THREADS_N;
-  const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN, z = gl_WorkGroupID.z;
+  const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN;
+#if SPLIT > 1
+  const uint z = gl_WorkGroupID.z % matrices, k_first = gl_WorkGroupID.z / matrices * k_share;
+  const uint k_end = min(k_count, k_first + k_share);
+#else
+  const uint z = gl_WorkGroupID.z, k_first = 0u, k_end = k_count;
+#endif
   const uint base_a = BATCH_OFFSET(z, az), base_b = BATCH_OFFSET(z, bz);
 
   float acc[RM][RN], block[RM][RN];
@@ -22,7 +29,7 @@ void main() {
     [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = block[i][j] = 0.0;
   }
 
-  for (uint k0 = 0u; k0 < k_count; k0 += BK) {
+  for (uint k0 = k_first; k0 < k_end; k0 += BK) {
     [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {
 #if A_BY_ROWS
       const uint k = e % BK, m = e / BK;
@@ -30,7 +37,7 @@ void main() {
       const uint m = e % BM, k = e / BM;
 #endif
       float v = 0.0;
-      if (m0 + m < m_count && k0 + k < k_count) {
+      if (m0 + m < m_count && k0 + k < k_end) {
         v = float(a_raw(base_a + (m0 + m) * a_m + (k0 + k) * a_k));
       }
       tile_a[k][m] = v;
@@ -42,7 +49,7 @@ void main() {
       const uint k = e % BK, n = e / BK;
 #endif
       float v = 0.0;
-      if (n0 + n < n_count && k0 + k < k_count) {
+      if (n0 + n < n_count && k0 + k < k_end) {
         v = float(b_raw(base_b + (k0 + k) * b_k + (n0 + n) * b_n));
       }
       tile_b[k][n] = v;
@@ -56,7 +63,7 @@ void main() {
         [[unroll]] for (uint j = 0u; j < RN; j++) block[i][j] = fma(a[i], b[j], block[i][j]);
       }
     }
-    if ((k0 + BK) % BLOCK == 0u || k0 + BK >= k_count) {
+    if ((k0 + BK) % BLOCK == 0u || k0 + BK >= k_end) {
       [[unroll]] for (uint i = 0u; i < RM; i++) {
         [[unroll]] for (uint j = 0u; j < RN; j++) {
           acc[i][j] += block[i][j];
@@ -70,7 +77,9 @@ void main() {
     const uint m = m0 + ty + i * THREADS_M;
     [[unroll]] for (uint j = 0u; j < RN; j++) {
       const uint n = n0 + tx + j * THREADS_N;
-      if (m < m_count && n < n_count) y_store((z * m_count + m) * n_count + n, y_T(acc[i][j]));
+      if (m < m_count && n < n_count) {
+        y_store((gl_WorkGroupID.z * m_count + m) * n_count + n, y_T(acc[i][j]));
+      }
     }
   }
 }
