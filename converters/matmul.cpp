@@ -150,7 +150,8 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const Product& p, const Si
                         {"RN", text(tile.per_col)},
                         {"A_BY_ROWS", p.a_k == Expr(1) ? "1" : "0"},
                         {"B_BY_ROWS", p.b_n == Expr(1) ? "1" : "0"}},
-            .grid = {{ceil_div(p.n, tile.cols), ceil_div(p.m, tile.rows), p.batch.count() * shares}},
+            .grid = {{ceil_div(p.n, tile.cols), ceil_div(p.m, tile.rows),
+                      p.batch.count() * shares}},
             .local_size = {static_cast<uint32_t>(tile.threads()), 1, 1}};
   const ValueId sums = shares > 1 ? shares_value(b, p, shares) : c.node.outputs[0];
   add_operands(c, p, sums, step);

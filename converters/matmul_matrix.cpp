@@ -24,11 +24,11 @@ std::string flag(bool value) { return value ? "1" : "0"; }
 Step product_step(const MatrixProblem& q, const MatrixTile& t) {
   const Product& p = q.p;
   const Expr tiles = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn);
-  const View out = layout_of(q.c.graph, q.y);
-  const Value& y = q.c.graph.value(q.y);
-  const bool by_fours = divides(4, p.n);
-  Operand result = dst("y", q.y);
-  result.vec4 = by_fours && is_dense(y.shape, out.strides) && is_aligned(q.c, q.y);
+  const bool by_fours = divides(4, p.n), split = t.split > 1;
+  Operand result = dst("y", split ? shares_value(q.b, p, t.split) : q.y);
+  result.vec4 = by_fours && (split || (is_dense(q.c.graph.value(q.y).shape,
+                                                layout_of(q.c.graph, q.y).strides) &&
+                                       is_aligned(q.c, q.y)));
   Step step{.defines = {{"BM", text(t.bm)},
                         {"BN", text(t.bn)},
                         {"WM", text(t.wm)},
@@ -37,15 +37,18 @@ Step product_step(const MatrixProblem& q, const MatrixTile& t) {
                         {"GROUP", "8u"},
                         {"PIECES", text(q.pieces.count)},
                         {"SCALED", flag(q.pieces.scaled)},
+                        {"SPLIT", text(t.split)},
+                        {"STRIP", text(strip_of(t, q.c.device.max_shared_bytes))},
                         {"N4", flag(by_fours)},
                         {"WHOLE_M", flag(divides(t.bm, p.m))},
                         {"WHOLE_N", flag(divides(t.bn, p.n))}},
             .operands = {result},
             .params = {fixed("m_count", p.m), fixed("n_count", p.n), fixed("k_count", p.k)},
-            .grid = {{tiles, 1, p.batch.count()}},
+            .grid = {{tiles, 1, p.batch.count() * t.split}},
             .local_size = {static_cast<uint32_t>(t.threads()), 1, 1},
             .subgroup_size = 32,
             .matrix = MatrixUnits{.input = q.pieces.input}};
+  if (split) step.params.push_back(fixed("matrices", p.batch.count()));
   return step;
 }
 
@@ -122,8 +125,13 @@ struct Share {
   int64_t unroll = 1, ring = 1;
 };
 
+/// Units of the patches that rows of a pass through.
+int64_t row_patches(const MatrixProblem& q, const MatrixTile& t, int64_t unroll) {
+  return q.pieces.count * t.wm * (unroll * 2 + 1) * t.warps();
+}
+
 Share share_of(const MatrixProblem& q, const MatrixTile& t) {
-  const Expr each = ceil_div(ceil_div(q.p.k, kFragment), t.wk);
+  const Expr each = ceil_div(ceil_div(q.p.k, kFragment), t.wk * t.split);
   const bool few = t.wm * t.wn >= 2048 || q.pieces.count > 1 ||
                    (t.family == MatrixTile::kRows && t.wm > 32);
   const int64_t most = few ? 2 : 4;
@@ -131,7 +139,8 @@ Share share_of(const MatrixProblem& q, const MatrixTile& t) {
   if (const auto count = each.constant()) {
     // Without a remainder where a few steps more or less do it.
     for (const int64_t unroll : {most, few ? most : most + 2, most - 1, most + 1}) {
-      if (*count % unroll == 0) {
+      if (*count % unroll == 0 && (t.family != MatrixTile::kRows || unroll <= most ||
+                                   row_patches(q, t, unroll) * 16 <= q.c.device.max_shared_bytes)) {
         s.unroll = unroll;
         break;
       }
@@ -139,9 +148,10 @@ Share share_of(const MatrixProblem& q, const MatrixTile& t) {
     s.unroll = std::min(s.unroll, std::max<int64_t>(1, *count));
   }
   s.ring = s.unroll > 4 && s.unroll % 2 == 0 ? s.unroll / 2 : s.unroll;
-  if (t.wm * t.wn >= 2048 || q.pieces.count > 1) s.ring = s.unroll % 2 == 0 ? s.unroll / 2 : 1;
+  const bool wide = t.wm * t.wn >= 2048 && !(t.family == MatrixTile::kRows && t.wn < 64);
+  if (wide || q.pieces.count > 1) s.ring = s.unroll % 2 == 0 ? s.unroll / 2 : 1;
   s.each = round_up(each, s.unroll);
-  s.k_steps = s.each * t.wk;
+  s.k_steps = s.each * (t.wk * t.split);
   return s;
 }
 
@@ -158,7 +168,7 @@ void emit_fragments(const MatrixProblem& q, const MatrixTile& t, Tactic& tactic)
       {"PROMOTE", flag(q.pieces.promote > 0)},
       {"UNROLL", text(s.unroll)},
       {"RING", text(s.ring)},
-      {"WHOLE_K", flag(divides(kFragment * s.unroll * t.wk, q.p.k))}};
+      {"WHOLE_K", flag(divides(kFragment * s.unroll * t.wk * t.split, q.p.k))}};
   step.defines.insert(step.defines.end(), std::begin(more), std::end(more));
   add_sources(q, !pack_a, false, step);
   if (!pack_a) step.params.push_back(fixed("a_ld", q.p.a_m));
@@ -166,13 +176,16 @@ void emit_fragments(const MatrixProblem& q, const MatrixTile& t, Tactic& tactic)
   if (pack_a) add_made(a, "packed_a", step);
   step.params.push_back(fixed("k_steps", s.k_steps));
   step.params.push_back(fixed("share", s.each));
+  const ValueId sums = step.operands.front().value;
   tactic.steps.push_back(std::move(step));
+  if (t.split > 1) tactic.steps.push_back(shares_step(q.c, q.p, sums, t.split));
 }
 
 /// Bytes of shared memory, as the kernels declare it.
 int64_t shared_bytes(const MatrixProblem& q, const MatrixTile& t) {
   const int64_t pieces = q.pieces.count;
-  int64_t units = t.wk > 1 ? t.wk * t.bm * (t.bn / 4 + 1)
+  const int64_t strip = strip_of(t, q.c.device.max_shared_bytes) * kFragment;
+  int64_t units = t.wk > 1 ? t.wk * (t.bm / t.wm) * strip * (t.bn / 4 + 1)
                            : t.bm / t.wm * (t.bn / t.wn) * 16 * (t.wn / 4 + 1);
   if (t.family == MatrixTile::kShared) {
     const auto tile = [](int64_t rows, int64_t cols) { return rows * (cols / kChunk + 1); };
@@ -180,7 +193,7 @@ int64_t shared_bytes(const MatrixProblem& q, const MatrixTile& t) {
     if (t.ring == 0) stage += q.b_rows ? tile(t.bk, t.bn) : tile(t.bn, t.bk);
     units = std::max(units, stages(q, t) * pieces * stage);
   } else if (t.family == MatrixTile::kRows) {
-    units = std::max(units, pieces * t.wm * (share_of(q, t).unroll * 2 + 1) * t.warps());
+    units = std::max(units, row_patches(q, t, share_of(q, t).unroll));
   }
   return units * 16;
 }
@@ -193,6 +206,9 @@ std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
     return "more than " + text(device.max_grid[2]) + " matrices";
   }
   if (p.k.bounds(q.c.graph.symbols).first < 1) return "k may be 0";
+  if (t.split > 1) {
+    if (std::string reason = shares_refusal(q.c, p, t.split); !reason.empty()) return reason;
+  }
   if (t.family == MatrixTile::kShared && !q.a_rows && !q.a_cols) {
     return "a is read in chunks of 8; its strides or sizes are no multiples of that";
   }
@@ -225,6 +241,7 @@ std::string tactic_name(const MatrixProblem& q, const MatrixTile& t) {
   if (t.family == MatrixTile::kShared && t.ring > 0) text_ += "_ring" + text(t.ring);
   if (t.ahead) text_ += "_ahead";
   if (t.stages == 1) text_ += "_stage1";
+  if (t.split > 1) text_ += "_k" + text(t.split);
   return text_;
 }
 
@@ -249,7 +266,7 @@ std::vector<Pieces> ways(const NodeContext& c) {
 
 struct Candidate {
   const MatrixProblem* problem;
-  const MatrixTile* tile;
+  MatrixTile tile;
   double time;
 };
 
@@ -265,7 +282,9 @@ std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Produ
   std::vector<Candidate> candidates;
   for (const MatrixProblem& q : problems) {
     for (const MatrixTile& t : matrix_tiles(q.pieces)) {
-      candidates.push_back({&q, &t, expected_time(q, t)});
+      candidates.push_back({&q, t, expected_time(q, t)});
+      const MatrixTile split = shared_out(q, t);
+      if (split.split > 1) candidates.push_back({&q, split, expected_time(q, split)});
     }
   }
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -275,7 +294,7 @@ std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Produ
   std::map<const MatrixProblem*, size_t> kept;
   for (const Candidate& candidate : candidates) {
     const MatrixProblem& q = *candidate.problem;
-    const MatrixTile& t = *candidate.tile;
+    const MatrixTile& t = candidate.tile;
     Tactic tactic{.name = tactic_name(q, t), .refusal = refusal(q, t)};
     if (tactic.refusal.empty() && kept[&q] == most) tactic.refusal = "expected to be slower";
     if (tactic.refusal.empty()) {

@@ -31,6 +31,10 @@ const std::vector<MatrixTile>& tiles_16() {
       {F::kRows, 16, 32, 0, 16, 32, 8, 0, false, 2},
       {F::kRows, 16, 16, 0, 16, 16, 8, 0, false, 3},
       {F::kRows, 16, 16, 0, 16, 16, 16, 0, false, 2},
+      {F::kRows, 64, 48, 0, 64, 48, 8, 0, false, 1},
+      {F::kRows, 64, 128, 0, 64, 64, 4, 0, false, 1},
+      {F::kRows, 32, 48, 0, 32, 48, 8, 0, false, 2},
+      {F::kRows, 16, 32, 0, 16, 32, 16, 0, false, 1},
       {F::kPacked, 64, 128, 0, 32, 32, 2, 0, false, 1},
       {F::kPacked, 32, 48, 0, 32, 48, 4, 0, false, 3},
       {F::kPacked, 16, 16, 0, 16, 16, 8, 0, false, 3},
@@ -84,10 +88,10 @@ double expected_time(const MatrixProblem& q, const MatrixTile& t) {
     return static_cast<double>(m * n) / static_cast<double>(m + n);
   };
   const int64_t units = q.c.device.compute_units > 0 ? q.c.device.compute_units : 64;
-  const int64_t groups = up(q.m, t.bm) * up(q.n, t.bn) * std::max<int64_t>(q.z, 1);
+  const int64_t groups = up(q.m, t.bm) * up(q.n, t.bn) * std::max<int64_t>(q.z, 1) * t.split;
   const int64_t on_unit = up(groups, units);
   const auto pieces = static_cast<double>(q.pieces.count);
-  const double steps = static_cast<double>(up(up(q.k, kFragment), t.wk));
+  const double steps = static_cast<double>(up(up(q.k, kFragment), t.wk * t.split));
   const double products = static_cast<double>(t.bm * t.bn * t.wk) / 256.0 * steps * pieces *
                           (pieces + 1) / 2;
   // What loads add: those of a subgroup from shared memory or the first cache, those of a workgroup
@@ -108,12 +112,29 @@ double expected_time(const MatrixProblem& q, const MatrixTile& t) {
   };
   if (t.packs_b() && !q.b.is_constant(q.w)) made(q.n * q.k, 600);
   if (t.family == MatrixTile::kPacked && !q.b.is_constant(q.a)) made(q.m * q.k, 600);
+  // The sums of all shares are written, and read by a launch of their own.
+  if (t.split > 1) made(q.m * q.n * t.split, 250);
   if (q.pieces.scaled) {
     if (!q.b.is_constant(q.w)) made(q.n * q.k, 500);
     if (!q.b.is_constant(q.a)) made(q.m * q.k, 500);
     extra += kDispatch;  // what is left over
   }
   return std::max(work, chain) + 0.3 * std::min(work, chain) + extra;
+}
+
+MatrixTile shared_out(const MatrixProblem& q, MatrixTile t) {
+  if (t.family == MatrixTile::kShared || q.pieces.scaled) return t;
+  t.split = shares_of(q.c, q.p, t.bm, t.bn);
+  // Each subgroup keeps a few steps of its own.
+  while (t.split > 1 && q.k < 3 * kFragment * t.wk * t.split) t.split /= 2;
+  return t;
+}
+
+int64_t strip_of(const MatrixTile& t, int64_t max_shared_bytes) {
+  int64_t strip = t.wm / kFragment;
+  const int64_t bytes = t.wk * (t.bm / t.wm) * kFragment * (t.bn / 4 + 1) * 16;  // of one row each
+  while (strip > 1 && (strip * bytes > max_shared_bytes || t.wm / kFragment % strip != 0)) --strip;
+  return strip;
 }
 
 }  // namespace tv

@@ -28,6 +28,7 @@ struct MatrixTile {
   bool ahead = false;      ///< shared, not packed: fragments a step ahead
   int64_t per_unit = 1;    ///< workgroups that a compute unit holds at once
   int64_t stages = 2;      ///< shared: buffers; 1 for pieces that fill shared memory
+  int64_t split = 1;       ///< rows, packed: workgroups that share the steps of k
   int64_t warps() const { return bm / wm * (bn / wn) * wk; }
   int64_t threads() const { return 32 * warps(); }
   bool packs_b() const { return family != kShared || ring > 0; }
@@ -72,6 +73,10 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
 const std::vector<MatrixTile>& matrix_tiles(const Pieces& pieces);
 /// Time that the rule expects of a tile, about in nanoseconds.
 double expected_time(const MatrixProblem& q, const MatrixTile& t);
+/// `t` with its steps of k shared by as many workgroups as the rule would have; itself where none.
+MatrixTile shared_out(const MatrixProblem& q, MatrixTile t);
+/// Rows of fragments of a subgroup whose sums pass through shared memory together where `wk` > 1.
+int64_t strip_of(const MatrixTile& t, int64_t max_shared_bytes);
 
 /// The launch of simt_tactics' kernel for outputs that a scaled product leaves out.
 Step left_over_step(const NodeContext& c, const Product& p, const MadeSide& scales_a,

@@ -4,10 +4,11 @@
 // b comes in fragment order (matmul_pack.comp); so does a where A_PACKED, else its rows pass through
 // a patch of shared memory of the subgroup's own, UNROLL steps of k at a time. Tiles of BM x BN outputs
 // a workgroup and WM x WN a subgroup; WK subgroups share the steps of k, `share` each (a multiple
-// of UNROLL), and add up in order. RING steps of packed operands are in flight; it divides UNROLL.
+// of UNROLL), and add up in order, STRIP rows of fragments at a time; SPLIT workgroups share the steps
+// before that, and write sums for matmul_shares.comp. RING steps of packed operands are in flight; it divides UNROLL.
 // PIECES > 1: operands are fp32 in pieces (matrix.glsl); PROMOTE: each step's sum is added outside
-// the units, with rounding. WHOLE_M, WHOLE_K: m is a multiple of BM, k of 16 WK UNROLL.
-// Grid: (tiles of m * tiles of n, 1, z); local 32 * (BM / WM) * (BN / WN) * WK.
+// the units, with rounding. WHOLE_M, WHOLE_K: m is a multiple of BM, k of 16 WK SPLIT UNROLL.
+// Grid: (tiles of m * tiles of n, 1, SPLIT * z); local 32 * (BM / WM) * (BN / WN) * WK.
 
 #include "batch.glsl"
 
@@ -15,10 +16,11 @@ const uint WARPS_M = BM / WM, WARPS_N = BN / WN;
 // Rows of the patch are an odd number of units apart.
 const uint LDA = UNROLL * 2 + 1, PIECE_A = A_PACKED == 1 ? 0 : WM * LDA;
 const uint ROWS = PIECES * PIECE_A * WARPS_M * WARPS_N * WK;
-const uint SPACE = WK > 1 ? WK * BM * (BN / 4 + 1) : WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
+const uint SPACE = WK > 1 ? WK * WARPS_M * STRIP * 16 * (BN / 4 + 1) : WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
 shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
 
 #define PATCH 1
+#define K_OF_SHARE (share * (WK * 16))
 #include "matrix.glsl"
 
 // Lines of 16 rows or columns: [k / 16][PIECES][32] units.
@@ -27,14 +29,22 @@ shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
 
 void main() {
   const uint tiles_m = (m_count + BM - 1) / BM, tiles_n = (n_count + BN - 1) / BN;
-  const uint id = gl_WorkGroupID.x, z = gl_WorkGroupID.z, lane = gl_SubgroupInvocationID;
+  const uint id = gl_WorkGroupID.x, lane = gl_SubgroupInvocationID;
+#if SPLIT > 1
+  const uint z = gl_WorkGroupID.z % matrices;
+  tv_share = gl_WorkGroupID.z / matrices;
+#define FIRST_STEP ((tv_share * WK + wk) * share)
+#else
+  const uint z = gl_WorkGroupID.z;
+#define FIRST_STEP (wk * share)
+#endif
   const uint first = id / (GROUP * tiles_n) * GROUP, rows = min(GROUP, tiles_m - first);
   const uint rest = id % (GROUP * tiles_n), bm = first + rest % rows, bn = rest / rows;
   const uint warp = gl_SubgroupID, wk = warp / (WARPS_M * WARPS_N);
   const uint wm = warp % WARPS_M, wn = warp / WARPS_M % WARPS_N;
   const uint m0 = bm * BM + wm * WM, n0 = bn * BN + wn * WN;
 
-  tv_units pb = tv_units(packed_ptr) + (z * packed_z + n0 / 16 * LINE + wk * share * UNIT + lane);
+  tv_units pb = tv_units(packed_ptr) + (z * packed_z + n0 / 16 * LINE + FIRST_STEP * UNIT + lane);
   Sums acc[COUNT_M][COUNT_N];
   EACH_TILE acc[i][j] = Sums(0.0);
   uvec4 gb[RING][PIECES][COUNT_N];
@@ -43,7 +53,7 @@ void main() {
   FOR(r, RING) { FETCH_B(r, r) }
 
 #if A_PACKED
-  tv_units pa = tv_units(packed_a_ptr) + (z * packed_a_z + m0 / 16 * LINE + wk * share * UNIT + lane);
+  tv_units pa = tv_units(packed_a_ptr) + (z * packed_a_z + m0 / 16 * LINE + FIRST_STEP * UNIT + lane);
   uvec4 ga[RING][PIECES][COUNT_M];
 #define FETCH_A(slot, step) FOR(p, PIECES) FOR(i, COUNT_M) \
     ga[slot][p][i] = pa[(step) * UNIT + i * LINE + p * 32].v;
@@ -63,10 +73,10 @@ void main() {
   }
   // Rows of the block of UNROLL steps that begins at `step`; zeros past k.
 #if WHOLE_K
-#define FETCH_ROWS(step) { const uint k2 = min(wk * share + (step), k_steps - UNROLL) * 2; \
+#define FETCH_ROWS(step) { const uint k2 = min(FIRST_STEP + (step), k_steps - UNROLL) * 2; \
     FOR(i, NA) ra[i] = LOAD_CHUNK(pa[k2 + at_a[i]]); }
 #else
-#define FETCH_ROWS(step) { const uint k2 = (wk * share + (step)) * 2;                      \
+#define FETCH_ROWS(step) { const uint k2 = (FIRST_STEP + (step)) * 2;                      \
     FOR(i, NA) { ra[i] = NO_CHUNK;                                                         \
       if ((k2 + (i * 32 + lane) % (UNROLL * 2)) * 8 < k_count) ra[i] = LOAD_CHUNK(pa[k2 + at_a[i]]); } }
 #endif

@@ -30,7 +30,7 @@ const uint ROWS_A = BM, COLS_A = BK;
 const uint LDA = COLS_A / 8 + 1, LDB = COLS_B / 8 + 1;
 const uint PIECE_A = ROWS_A * LDA, PIECE_B = ROWS_B * LDB;
 const uint BASE_B = PIECES * PIECE_A, STAGE = BASE_B + (PACKED > 0 ? 0 : PIECES * PIECE_B);
-const uint SPACE = WK > 1 ? WK * BM * (BN / 4 + 1) : WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
+const uint SPACE = WK > 1 ? WK * WARPS_M * STRIP * 16 * (BN / 4 + 1) : WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
 shared uvec4 sh[STAGES * STAGE > SPACE ? STAGES * STAGE : SPACE];
 
 #define PATCH 1

@@ -88,11 +88,24 @@ uvec4 peel_chunk(inout Chunk c) {
 // Sums of a subgroup, 16 rows at a time, go through a patch of shared memory to the fused tail.
 #define PATCH_LD (WN / 4 + 1)
 
+#if SPLIT > 1
+// Workgroups share the steps of k: tv_share is the number of this one's share, whose sums make one of
+// SPLIT results (matmul_shares.comp).
+uint tv_share;
+#define FIRST_K min(k_count, tv_share * K_OF_SHARE)
+#define END_K min(k_count, (tv_share + 1u) * K_OF_SHARE)
+#define RESULT_MATRIX(z) (tv_share * matrices + (z))
+#else
+#define FIRST_K 0u
+#define END_K k_count
+#define RESULT_MATRIX(z) (z)
+#endif
+
 #if PIECES > 1 && !SCALED
 float exactly(uint z, uint m, uint n) {
   const uint from_a = BATCH_OFFSET(z, az) + m * a_m, from_b = BATCH_OFFSET(z, bz) + n * b_n;
   float sum = 0.0;
-  for (uint k = 0u; k < k_count; k++) sum = fma(a_raw(from_a + k * a_k), b_raw(from_b + k * b_k), sum);
+  for (uint k = FIRST_K; k < END_K; k++) sum = fma(a_raw(from_a + k * a_k), b_raw(from_b + k * b_k), sum);
   return sum;
 }
 #endif
@@ -110,7 +123,7 @@ void store_four(uint z, uint m, uint n, vec4 v) {
     }
   }
 #endif
-  const uint i = (z * m_count + m) * n_count + n;
+  const uint i = (RESULT_MATRIX(z) * m_count + m) * n_count + n;
 #if N4
   y_store4(i, v);
 #else
@@ -125,14 +138,17 @@ void store_patch(uint z, uint m0, uint n0, uint corner) {
   }
 }
 
-// Where WK subgroups have sums of one tile: all invocations add them, in order, and write.
+// Where WK subgroups have sums of one tile: all invocations add them, in order, and write, STRIP rows
+// of fragments of each subgroup at a time.
 #define SHARES_LD (BN / 4 + 1)
+#define STRIP_ROWS (STRIP * 16)
+#define SHARE_ROWS (BM / WM * STRIP_ROWS)
 void store_shares(uint z, uint m0, uint n0) {
-  for (uint c = gl_LocalInvocationID.x; c < BM * BN / 4; c += LOCAL_X) {
+  for (uint c = gl_LocalInvocationID.x; c < SHARE_ROWS * BN / 4; c += LOCAL_X) {
     const uint row = c / (BN / 4), col = c % (BN / 4);
     vec4 v = uintBitsToFloat(sh[row * SHARES_LD + col]);
-    FOR(q, WK - 1) v += uintBitsToFloat(sh[((q + 1u) * BM + row) * SHARES_LD + col]);
-    store_four(z, m0 + row, n0 + col * 4u, v);
+    FOR(q, WK - 1) v += uintBitsToFloat(sh[((q + 1u) * SHARE_ROWS + row) * SHARES_LD + col]);
+    store_four(z, m0 + row / STRIP_ROWS * WM + row % STRIP_ROWS, n0 + col * 4u, v);
   }
 }
 
@@ -149,12 +165,15 @@ void store_shares(uint z, uint m0, uint n0) {
 // Writes the workgroup's tile at (m0, n0) of matrix z from the sums of subgroup (wm, wn, wk).
 #if WK > 1
 #define STORE_TILE(z, m0, n0)                                                                      \
-  barrier();                                                                                       \
-  EACH_TILE coopMatStore(acc[i][j], sh,                                                            \
-                         ((wk * BM + wm * WM + i * 16u) * SHARES_LD + wn * (WN / 4) + j * 4u),     \
-                         SHARES_LD, gl_CooperativeMatrixLayoutRowMajor);                           \
-  barrier();                                                                                       \
-  store_shares(z, m0, n0);
+  FOR(t, COUNT_M / STRIP) {                                                                        \
+    barrier();                                                                                     \
+    FOR(i, STRIP) FOR(j, COUNT_N) coopMatStore(                                                    \
+        acc[t * STRIP + i][j], sh,                                                                 \
+        (wk * SHARE_ROWS + wm * STRIP_ROWS + i * 16u) * SHARES_LD + wn * (WN / 4) + j * 4u,        \
+        SHARES_LD, gl_CooperativeMatrixLayoutRowMajor);                                            \
+    barrier();                                                                                     \
+    store_shares(z, (m0) + t * STRIP_ROWS, n0);                                                    \
+  }
 #else
 #define STORE_TILE(z, m0, n0)                                                                      \
   barrier();                                                                                       \

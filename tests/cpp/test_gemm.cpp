@@ -215,5 +215,87 @@ TEST_F(Gemm, HugeAndTinyNumbers) {
   });
 }
 
+/// Tactics whose workgroups share the steps of k: names that end with _k and a number.
+bool is_shared(const std::string& name) {
+  const size_t at = name.rfind("_k");
+  return at != name.npos && name.find_first_not_of("0123456789", at + 2) == name.npos;
+}
+
+/// Few outputs with long sums, so that the rule shares the steps of k.
+class SharedSums : public Gemm, public testing::WithParamInterface<GemmProblem> {};
+INSTANTIATE_TEST_SUITE_P(
+    All, SharedSums,
+    testing::Values(
+        GemmProblem{.m = 7, .n = 37, .k = 1031, .dtype = DType::kF32},
+        GemmProblem{.m = 16, .n = 96, .k = 2048, .dtype = DType::kF16, .tail = true},
+        GemmProblem{.m = 33, .n = 64, .k = 1040, .dtype = DType::kBF16, .constant_b = false},
+        GemmProblem{.batch = 3, .m = 5, .n = 52, .k = 776, .dtype = DType::kF32,
+                    .constant_b = false, .shared_b = false, .positive = 1}),
+    [](const auto& info) { return std::to_string(info.index); });
+
+TEST_P(SharedSums, AreRightAndHaveTheSameBitsAtEveryCall) {
+  const GemmProblem& p = GetParam();
+  const DeviceProfile device = as_gpu(profile(*device_));
+  GemmData data(p);
+  size_t found = 0;
+  for (const OfferedTactic& t : offered_tactics(p, {}, device)) {
+    if (!t.refusal.empty() || !is_shared(t.name)) continue;
+    if (profile(*device_).is_cpu() && t.name.find("128x128") != t.name.npos) continue;
+    SCOPED_TRACE(p.str() + ", " + t.name);
+    ++found;
+    const EngineSpec spec = compile_with_tactic(p.graph(), t.name, {}, device);
+    const auto engine = Engine::create(device_, spec);
+    const auto errors = data.run(engine);
+    if (p.dtype == DType::kF32) {
+      EXPECT_LE(errors.products, kFull);
+      EXPECT_LE(errors.norm, 1.1 * data.plain_error());
+    } else {
+      EXPECT_LE(errors.largest, p.dtype == DType::kF16 ? 0x1p-9 : 0x1p-6);
+    }
+    std::vector<double> first;
+    for (const bool again : {false, true}) {
+      if (again) data.run(engine, 0);
+      for (int64_t i = 0; i < p.batch * p.m * p.n; ++i) {
+        const double got = data.output(i / (p.m * p.n), i / p.n % p.m, i % p.n);
+        if (!again) {
+          first.push_back(got);
+        } else {
+          ASSERT_EQ(got, first[static_cast<size_t>(i)]) << i;
+        }
+      }
+    }
+  }
+  EXPECT_GT(found, 0u);
+}
+
+TEST_F(Gemm, ASumThatIsNotFiniteStaysOneWhereWorkgroupsShareIt) {
+  const GemmProblem p{.m = 16, .n = 64, .k = 1024, .dtype = DType::kF32};
+  GemmData data(p);
+  data.set_a(0, 3, 1000, INFINITY);
+  data.set_b(0, 5, 9, NAN);
+  size_t found = 0;
+  const DeviceProfile device = as_gpu(profile(*device_));
+  for (const OfferedTactic& t : offered_tactics(p, {}, device)) {
+    if (!t.refusal.empty() || !is_shared(t.name)) continue;
+    if (profile(*device_).is_cpu() && t.name.find("16x64") == t.name.npos) continue;
+    SCOPED_TRACE(t.name);
+    ++found;
+    data.run(Engine::create(device_, compile_with_tactic(p.graph(), t.name, {}, device)), 0);
+    for (int64_t m = 0; m < p.m; ++m) {
+      for (int64_t n = 0; n < p.n; ++n) {
+        const double got = data.output(0, m, n);
+        if (n == 9) {
+          EXPECT_TRUE(std::isnan(got)) << m;
+        } else if (m == 3) {
+          EXPECT_TRUE(std::isinf(got)) << n;
+        } else {
+          EXPECT_TRUE(std::isfinite(got)) << m << ", " << n;
+        }
+      }
+    }
+  }
+  EXPECT_GT(found, 0u);
+}
+
 }  // namespace
 }  // namespace tv::test
