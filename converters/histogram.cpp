@@ -38,6 +38,11 @@ Bounds bounds_of(const NodeContext& c, Rewriter& r, ValueId x) {
 
 void histc(const NodeContext& c, Rewriter& r) {
   const Expr count = product(c.shape("self")), bins = c.node.expr("bins");
+  if (count == Expr(0)) {
+    r.replace(0, r.add("tv::fill", {attr_arg("start", Expr(0)), attr_arg("step", Expr(0))},
+                       c.output().dtype, {bins}));
+    return;
+  }
   const auto number = static_cast<double>(*bins.constant());
   const ValueId x = r.reshape(c.node.input("self"), {count});
   const Bounds b = bounds_of(c, r, x);
@@ -62,7 +67,9 @@ void histc(const NodeContext& c, Rewriter& r) {
 std::string unsupported(const NodeContext& c) {
   if (c.dtype("self") != DType::kF32) return "[" + c.node.op + "] of another type than float32";
   const Expr count = product(c.shape("self"));
-  if (count.bounds(c.graph.symbols).first < 1) return "[" + c.node.op + "] the tensor may be empty";
+  if (count != Expr(0) && count.bounds(c.graph.symbols).first < 1) {
+    return "[" + c.node.op + "] the tensor may be empty";
+  }
   if (typical(c.graph, count) * c.node.integer("bins") <= kMostComparisons) return "";
   return "[" + c.node.op + "] of more than " + std::to_string(kMostComparisons) +
          " comparisons of elements with bins";

@@ -147,9 +147,12 @@ void aminmax(const NodeContext& c, Rewriter& r) {
 std::string floats_of_self(const NodeContext& c) { return floats_only(c, "self"); }
 
 /// torch reduces nothing where an empty list is given, unlike with sum.
-std::string empty_dims(const NodeContext& c) {
-  if (!c.node.has("dim") || !c.node.exprs("dim").empty()) return "";
-  return "[" + c.node.op + "] an empty list of dimensions reduces none";
+Expand logical(std::string kind) {
+  return [kind](const NodeContext& c, Rewriter& r) {
+    if (!c.node.has("dim") || !c.node.exprs("dim").empty()) return plain(kind)(c, r);
+    const ValueId nonzero = r.pointwise("ne", {c.node.input("self")}, DType::kBool, {0.0});
+    r.replace(0, r.cast(nonzero, c.output().dtype));
+  };
 }
 
 Converter entry(std::string op, Expand expand, decltype(Converter::unsupported) refuse = {}) {
@@ -168,13 +171,13 @@ const RegisterConverter reductions{
     entry("aten::min", plain("min")),
     entry("aten::any", plain("any")),
     entry("aten::any.dim", plain("any")),
-    entry("aten::any.dims", plain("any"), empty_dims),
+    entry("aten::any.dims", logical("any")),
     entry("aten::all", plain("all")),
     entry("aten::all.dim", plain("all")),
-    entry("aten::all.dims", plain("all"), empty_dims),
+    entry("aten::all.dims", logical("all")),
     entry("aten::aminmax", aminmax),
-    entry("aten::count_nonzero", count_nonzero, floats_of_self),
-    entry("aten::count_nonzero.dim_IntList", count_nonzero, floats_of_self),
+    entry("aten::count_nonzero", count_nonzero),
+    entry("aten::count_nonzero.dim_IntList", count_nonzero),
     entry("aten::mean", mean),
     entry("aten::mean.dim", mean),
     entry("aten::var", variance(false, false), variance_unsupported),

@@ -53,6 +53,10 @@ void masked_scatter(const NodeContext& c, Rewriter& r) {
 
 void put(const NodeContext& c, Rewriter& r) {
   const Shape shape = c.shape("self");
+  if (product(shape) == Expr(0)) {
+    r.replace(0, c.node.input("self"));
+    return;
+  }
   const ValueId self = flat(r, c.node.input("self"));
   const ValueId placed =
       r.add("aten::index_put",
@@ -64,7 +68,8 @@ void put(const NodeContext& c, Rewriter& r) {
 }
 
 std::string nowhere_to_put(const NodeContext& c) {
-  if (product(c.shape("self")).bounds(c.graph.symbols).first >= 1) return "";
+  const Expr count = product(c.shape("self"));
+  if (count == Expr(0) || count.bounds(c.graph.symbols).first >= 1) return "";
   return "[" + c.node.op + "] self may be empty";
 }
 

@@ -1,4 +1,5 @@
-// segment_reduce: reductions of neighbours along a dimension, by lengths or by where they begin.
+// segment_reduce: reductions of neighbours along a dimension, by lengths or by where they begin, and
+// its gradient.
 
 #include <array>
 
@@ -36,9 +37,30 @@ void convert(const NodeContext& c, Builder& b) {
   emit_flat(b, std::move(step), elements);
 }
 
+/// The gradient: of the last arguments, data is as long as the result.
+void convert_backward(const NodeContext& c, Builder& b) {
+  const bool by_lengths = c.node.has("lengths");
+  const int64_t axis = c.wrap(c.node.integer("axis"), c.rank("data"));
+  const DimSplit data = split_at(c.shape("data"), axis), segments = split_at(c.shape("grad"), axis);
+  const Expr elements = product(c.shape("data"));
+  const double start = c.node.has("initial") ? c.node.number("initial") : 1;
+  Step step{.kernel = "segment_reduce_backward",
+            .defines = {{"KIND", std::to_string(kind_of(c.node))},
+                        {"LENGTHS", by_lengths ? "1" : "0"}},
+            .operands = {src("g", c.node.input("grad")), src("r", c.node.input("output")),
+                         src("x", c.node.input("data")),
+                         src("bounds", c.node.input(by_lengths ? "lengths" : "offsets")),
+                         dst("y", c.node.outputs[0])},
+            .params = {param("elements", elements), param("segments", segments.size),
+                       param("count", data.size), param("inner", data.inner),
+                       number("START", start)},
+            .iterations = data.size + segments.size};
+  emit_flat(b, std::move(step), elements);
+}
+
 std::string unsupported(const NodeContext& c) {
   if (kind_of(c.node) < 0) return "[" + c.node.op + "] unknown: " + c.node.text("reduce");
-  if (c.node.has("indices")) return "[" + c.node.op + "] segments by indices";
+  if (c.node.find("indices") != nullptr && c.node.has("indices")) return "[" + c.node.op + "] segments by indices";
   if (c.node.has("lengths") == c.node.has("offsets")) {
     return "[" + c.node.op + "] needs either lengths or offsets";
   }
@@ -66,6 +88,26 @@ std::vector<Graph> examples() {
   }
   return graphs;
 }
+
+std::vector<Graph> backward_examples() {
+  std::vector<Graph> graphs;
+  for (const char* kind : kKinds) {
+    for (const bool lengths : {false, true}) {
+      ExampleGraph g("aten::_segment_reduce_backward");
+      g.input("grad", DType::kF32, {3, 3}).input("output", DType::kF32, {3, 3});
+      g.input("data", DType::kF32, {7, 3}).attr("reduce", std::string(kind));
+      g.input(lengths ? "lengths" : "offsets", DType::kI64, {lengths ? 3 : 4});
+      graphs.push_back(g.attr("axis", integer(0)).output(DType::kF32, {7, 3}).graph());
+    }
+  }
+  return graphs;
+}
+
+const RegisterConverter gradients{{.op = "aten::_segment_reduce_backward",
+                                   .unsupported = unsupported,
+                                   .convert = convert_backward,
+                                   .epilogue = true,
+                                   .examples = backward_examples}};
 
 const RegisterConverter segments{{.op = "aten::segment_reduce",
                                   .unsupported = unsupported,

@@ -102,3 +102,9 @@ def test_views_are_read_in_place():
 def test_dynamic_shapes():
     check(lambda x: (x.mean(1), x.sum((0, 2)), x.var(-1), x.amax(0), x.argmax(1)), tensor(5, 7, 11),
           more=[(tensor(3, 29, 2),), (tensor(41, 2, 300),)], dynamic=True, length=300)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8, torch.bool])
+def test_logical_reductions_of_no_dimension(dtype):
+    check(lambda x: (torch.any(x, dim=()), torch.all(x, dim=()), x.count_nonzero(), x.count_nonzero(1)),
+          tensor(5, 7, dtype=dtype, low=0, high=2))

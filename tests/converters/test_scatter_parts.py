@@ -32,6 +32,11 @@ def test_put():
     check(lambda x, i, s: x.put(i, s, accumulate=True), tensor(5, 7), torch.tensor([3, 3, 3, 8]), tensor(4))
 
 
+def test_put_into_nothing():
+    nowhere = torch.zeros(0, dtype=torch.int64)
+    check(lambda x, i, y: (x.put(i, x[0]), y + 1), torch.zeros(3, 0), nowhere, tensor(5))
+
+
 @pytest.mark.parametrize("offset", [0, 2, -3])
 def test_diagonal_scatter(offset):
     def function(x):

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import check, tensor
+from parity import check, check_gradients, tensor
 
 LENGTHS = torch.tensor([3, 0, 5, 1, 2])
 
@@ -21,6 +21,20 @@ def test_segments(kind):
 def test_segments_of_rows():
     check(lambda x, n: (torch.segment_reduce(x, "sum", lengths=n, axis=1), torch.segment_reduce(x, "max", lengths=n, axis=1)),
           tensor(2, 7, 3), torch.tensor([[4, 3], [1, 6]]), length=8)
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "prod", "max", "min"])
+def test_gradients_of_segments(kind):
+    """Zeros, NaN and equal values among them, and rows behind the last segment."""
+    x = tensor(11, 7)
+    x[1] = x[2]
+    x[4], x[9, 3] = 0.0, float("nan")
+    for n in (LENGTHS, LENGTHS.int()):
+        check_gradients(lambda x, n=n: torch.segment_reduce(x, kind, lengths=n, axis=0, unsafe=True), x, length=8)
+    check_gradients(lambda x: torch.segment_reduce(x, kind, offsets=torch.tensor([0, 3, 3, 9]), initial=2.0),
+                    x[:9], length=8)
+    check_gradients(lambda x: torch.segment_reduce(x, kind, lengths=torch.tensor([[4, 3], [1, 6]]), axis=1),
+                    tensor(2, 7, 3), length=8)
 
 
 @pytest.mark.parametrize("p", [2.0, 1.0, float("inf")])
