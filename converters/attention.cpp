@@ -2,7 +2,8 @@
 // where that applies, else products of matrices and a softmax, in fp32 between the two products, as
 // the gradients always are.
 //
-// A row whose every key is masked gives zeros, as PyTorch's kernels do.
+// A row whose every key is masked gives zeros, as PyTorch's kernels do; in tv::softmax_attention, which
+// recognise_attention makes, what its pieces gave.
 
 #include <cmath>
 #include <limits>
@@ -23,6 +24,8 @@ struct Attention {
   bool causal = false;
   double scale = 1;
   ValueId scale_value = kNoValue;  ///< in place of `scale` where that is symbolic
+  ValueId factor = kNoValue;       ///< one element, times the scale
+  std::string rows = "zeros";      ///< of masked keys alone: "zeros", "softmax" or "nan_is_zero"
   Shape scores;                    ///< [..., queries, keys] over the queries' heads
 
   const Shape& shape(ValueId v) const { return rw.graph().value(v).shape; }
@@ -63,6 +66,8 @@ Attention attention_of(const NodeContext& c, Rewriter& rw) {
     if (c.node.has(name)) a.mask = c.node.input(name);
   }
   a.causal = c.node.flag("is_causal");
+  if (c.node.has("factor")) a.factor = c.node.input("factor");
+  if (c.node.has("rows")) a.rows = c.node.text("rows");
   const Shape& q = c.shape("query");
   if (c.node.has("scale")) {
     a.scale = c.node.number("scale");
@@ -85,6 +90,10 @@ ValueId numbers(const Attention& a, const Expr& count, Shape shape) {
 }
 
 ValueId by_scale(const Attention& a, ValueId value) {
+  if (a.factor != kNoValue) {
+    const ValueId factor = a.rw.cast(a.factor, DType::kF32);
+    value = a.rw.pointwise("mul", {value, factor}, DType::kF32);
+  }
   if (a.scale_value == kNoValue) return scaled(a.rw, value, a.scale);
   return a.rw.pointwise("mul", {value, a.scale_value}, DType::kF32);
 }
@@ -110,7 +119,12 @@ ValueId scores_of(const Attention& a) {
 
 /// 0 where the score is -inf: the softmax of a row of nothing else is not a number.
 ValueId unless_masked(const Attention& a, ValueId scores, ValueId p) {
-  if (a.mask == kNoValue) return p;
+  if (a.rows == "softmax" || (a.rows == "zeros" && a.mask == kNoValue)) return p;
+  if (a.rows == "nan_is_zero") {
+    const ValueId nan = a.rw.pointwise("isnan", {p}, DType::kBool);
+    const ValueId number = a.rw.pointwise("logical_not", {nan}, DType::kBool);
+    return a.rw.pointwise("where", {number, p}, DType::kF32, {0.0});
+  }
   const ValueId seen = a.rw.pointwise("ne", {scores}, DType::kBool, {-kInfinity});
   return a.rw.pointwise("where", {seen, p}, DType::kF32, {0.0});
 }
@@ -157,7 +171,10 @@ void flash(const NodeContext& c, Rewriter& rw, const Attention& a, bool wants_su
                            tensor_arg("value", a.value),
                            a.mask == kNoValue ? attr_arg("mask", std::monostate{})
                                               : tensor_arg("mask", a.mask),
-                           attr_arg("is_causal", a.causal), attr_arg("scale", a.scale)};
+                           a.factor == kNoValue ? attr_arg("factor", std::monostate{})
+                                                : tensor_arg("factor", a.factor),
+                           attr_arg("is_causal", a.causal), attr_arg("scale", a.scale),
+                           attr_arg("rows", a.rows)};
   std::vector<std::pair<DType, Shape>> outputs = {{c.output().dtype, c.output().shape}};
   if (wants_sums) {
     Shape rows = a.scores;
@@ -255,6 +272,7 @@ const RegisterConverter attentions{
     {.op = "torch_vulkan::scaled_dot_product_attention",  // whole_operators.py
      .unsupported = refusal(1),
      .expand = forward(Second::kNone)},
+    {.op = "tv::softmax_attention", .expand = forward(Second::kNone)},
     {.op = "aten::_scaled_dot_product_attention_math",
      .unsupported = refusal(2),
      .expand = forward(Second::kWeights)},

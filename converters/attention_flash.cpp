@@ -1,9 +1,11 @@
 // tv::attention: scaled dot-product attention as one launch. Made by attention.cpp on devices whose
 // workgroups share memory:
-//   out[, log_sum_exp] = tv::attention(query, key, value, mask?, is_causal, scale)
+//   out[, log_sum_exp] = tv::attention(query, key, value, mask?, factor?, is_causal, scale, rows)
 // query [..., m, d], key [..., n, d], value [..., n, e], mask broadcast to [..., m, n], bool or added;
-// keys and values may have fewer heads (dimension -3), which queries then share in order. Head sizes
-// are constant. Operands are read through strides, so that a merged product needs no copies.
+// keys and values may have fewer heads (dimension -3), which queries then share in order. `factor` is
+// one element, times the scale. `rows`: a row whose every score is -inf gives "zeros", or what is not a
+// number ("softmax"); or zeros, as any row that is not a number does ("nan_is_zero"). Head sizes are
+// constant. Operands are read through strides, so that a merged product needs no copies.
 
 #include <algorithm>
 
@@ -113,14 +115,16 @@ struct Example {
   DType dtype = DType::kF32;
   Shape query = {2, 3, 37, 64}, key = {2, 3, 41, 64}, value = {2, 3, 41, 64}, mask = {};
   DType mask_dtype = DType::kBool;
-  bool causal = false, lse = false;
+  bool causal = false, lse = false, factor = false;
+  std::string rows = "zeros";
 };
 
 Graph example(const Example& e) {
   ExampleGraph g("tv::attention");
   g.input("query", e.dtype, e.query).input("key", e.dtype, e.key).input("value", e.dtype, e.value);
   e.mask.empty() ? g.none("mask") : g.input("mask", e.mask_dtype, e.mask);
-  g.attr("is_causal", e.causal).attr("scale", 0.125);
+  e.factor ? g.input("factor", e.dtype, {}) : g.none("factor");
+  g.attr("is_causal", e.causal).attr("scale", 0.125).attr("rows", e.rows);
   Shape out = e.query, lse(e.query.begin(), e.query.end() - 1);
   out.back() = e.value.back();
   g.output(e.dtype, out);
@@ -137,6 +141,8 @@ std::vector<Graph> examples() {
       example({.mask = {2, 1, 37, 41}, .mask_dtype = DType::kF32}),
       example({.dtype = DType::kF16, .mask = {37, 41}, .mask_dtype = DType::kF16}),
       example({.query = {2, 6, 37, 64}}),
+      example({.mask = {37, 41}, .mask_dtype = DType::kF32, .factor = true, .rows = "softmax"}),
+      example({.dtype = DType::kF16, .causal = true, .factor = true, .rows = "nan_is_zero"}),
       example({.query = sizes(11), .key = sizes(11), .value = sizes(7)}),
       example({.query = sizes(256), .key = sizes(256), .value = sizes(256)}),
   };

@@ -108,6 +108,23 @@ AttentionProblem attention_problem(const NodeContext& c, const Builder& b) {
   return p;
 }
 
+namespace {
+
+/// INVERSE(sum) of a row's probabilities, and RESULT(T, o, inverse) of what they weigh.
+void define_rows(Step& step, const std::string& rows) {
+  const std::string empty = rows == "softmax" ? "TV_NAN" : "0.0";
+  const std::string inverse = "tv_div(1.0, sum)";
+  const bool nan_is_zero = rows == "nan_is_zero";
+  step.defines.emplace_back("INVERSE(sum)",
+                            nan_is_zero ? "((sum) > 0.0 ? " + inverse + " : 0.0)"
+                                        : "((sum) == 0.0 ? " + empty + " : " + inverse + ")");
+  step.defines.emplace_back(
+      "RESULT(T, o, inverse)",
+      nan_is_zero ? "((inverse) == 0.0 ? T(0.0) : (o) * (inverse))" : "((o) * (inverse))");
+}
+
+}  // namespace
+
 Step attention_step(const NodeContext& c, const Builder& b, const AttentionProblem& p,
                     const std::string& kernel) {
   Step step{.kernel = kernel};
@@ -134,6 +151,9 @@ Step attention_step(const NodeContext& c, const Builder& b, const AttentionProbl
     step.params.push_back(param("mask_m", p.mask_strides[0]));
     step.params.push_back(param("mask_n", p.mask_strides[1]));
   }
+  define("SCALE", c.node.has("factor") ? "(scale * factor_load(0u))" : "scale");
+  if (c.node.has("factor")) step.operands.push_back(src("factor", c.node.input("factor")));
+  define_rows(step, c.node.text("rows"));
   const bool lse = c.node.outputs.size() > 1;
   define("LSE", lse ? "1" : "0");
   if (lse) step.operands.push_back(dst("lse", c.node.outputs[1]));

@@ -15,6 +15,7 @@
 #include "csrc/passes/lower_precision.h"
 #include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/place_outputs.h"
+#include "csrc/passes/recognise_attention.h"
 #include "csrc/passes/recognise_linear.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/passes/truncate.h"
@@ -35,6 +36,9 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     graph = truncate_long_and_double(std::move(graph));
     after("truncate");
   }
+  // Before its pieces become 16-bit ones.
+  graph = recognise_attention(std::move(graph));
+  after("recognise_attention");
   if (const DType low = low_precision(settings); low != DType::kOther) {
     graph = lower_precision(std::move(graph), low);
     after("lower_precision");

@@ -77,11 +77,12 @@ void main() {
   const uint tx = thread % TX, ty = thread / TX;
   heads_WALK(head)
 
+  const float by = SCALE;
   for (uint e = thread; e < BM * D4; e += LOCAL_X) {
     const uint m = e / D4, d4 = e - m * D4, at = q_offset + (m0 + m) * q_m;
     vec4 q = vec4(0.0);
     if (m0 + m < queries) q = FOUR(q, Q4, at, d4, D);
-    q_tile[m * QS + d4] = q * scale;
+    q_tile[m * QS + d4] = q * by;
   }
 
   vec4 o[RM][RD];
@@ -180,12 +181,12 @@ void main() {
   [[unroll]] for (uint i = 0u; i < RM; i++) {
     const uint row = ty + i * TY, m = m0 + row;
     const float sum = row_sum(total[i], row, tx);
-    const float inverse = sum == 0.0 ? 0.0 : tv_div(1.0, sum);
+    const float inverse = INVERSE(sum);
     if (m < queries) {
       const uint at = (head * queries + m) * DV;
       [[unroll]] for (uint c = 0u; c < RD; c++) {
         const uint d = 4u * (tx + c * TX);
-        const vec4 r = o[i][c] * inverse;
+        const vec4 r = RESULT(vec4, o[i][c], inverse);
 #if DV % 4 == 0
         if (d < DV) y_store4(at + d, r);
 #else

@@ -110,6 +110,7 @@ void main() {
     subgroupBarrier();
   }
 
+  const float by = SCALE * LOG2_E;
   Sums o[RB][DV / 16], most[RB], total[RB];
   FOR(r, RB) {
     FOR(c, DV / 16) o[r][c] = Sums(0.0);
@@ -157,7 +158,7 @@ void main() {
       FOR(r, RB) s[r][j] = coopMatMulAdd(q[r][c], k, s[r][j]);
     }
 
-    FOR(r, RB) FOR(j, BN / 16) s[r][j] *= scale * LOG2_E;
+    FOR(r, RB) FOR(j, BN / 16) s[r][j] *= by;
 #if MASK == 0 && CAUSAL
     if (n1 + BN > min(keys, row0 + 1u)) {
 #elif MASK == 0
@@ -264,12 +265,14 @@ void main() {
   FOR(r, RB) {
     FOR(e, total[r].length()) {
       const float sum = total[r][e];
-      total[r][e] = sum == 0.0 ? 0.0 : 1.0 / sum;
+      total[r][e] = INVERSE(sum);
     }
     FOR(c4, (DV + 63) / 64) {
       FOR(c, 4) {
         if (c4 * 4u + c < DV / 16u) {
-          FOR(e, total[r].length()) o[r][c4 * 4u + c][e] *= total[r][e];
+          FOR(e, total[r].length()) {
+            o[r][c4 * 4u + c][e] = RESULT(float, o[r][c4 * 4u + c][e], total[r][e]);
+          }
           coopMatStore(o[r][c4 * 4u + c], sh, spot + c * 4u, PATCH_LD,
                        gl_CooperativeMatrixLayoutRowMajor);
         }

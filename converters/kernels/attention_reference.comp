@@ -16,10 +16,11 @@ void main() {
 #else
   const uint last = keys;
 #endif
+  const float by = SCALE;
   for (uint n = 0u; n < last; n++) {
     float s = 0.0;
     for (uint d = 0u; d < D; d++) {
-      s = fma(float(q_raw(q_offset + m * q_m + d * q_d)) * scale,
+      s = fma(float(q_raw(q_offset + m * q_m + d * q_d)) * by,
               float(k_raw(k_offset + n * k_n + d * k_d)), s);
     }
 #if MASK == 1
@@ -36,8 +37,8 @@ void main() {
       o[d] = fma(o[d], shrink, p * float(v_raw(v_offset + n * v_n + d * v_d)));
     }
   }
-  const float inverse = total == 0.0 ? 0.0 : tv_div(1.0, total);
-  for (uint d = 0u; d < DV; d++) y_store(id * DV + d, o[d] * inverse);
+  const float inverse = INVERSE(total);
+  for (uint d = 0u; d < DV; d++) y_store(id * DV + d, RESULT(float, o[d], inverse));
 #if LSE
   lse_store(id, most + tv_log(total));
 #endif

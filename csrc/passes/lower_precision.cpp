@@ -45,6 +45,7 @@ class Lowering {
         std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return is_ours(v); });
     const DType want = reads_float && !stays_float32(node.op) ? dtype_ : DType::kF32;
     for (Arg& arg : node.args) {
+      if (node.op == "tv::softmax_attention" && arg.name == "factor") continue;  // as `scale` is
       for (ValueId& value : arg.values) value = cast(value, want, node);
       auto* attr = std::get_if<DType>(&arg.attr);
       if (attr && *attr == DType::kF32) *attr = want;

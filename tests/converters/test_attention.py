@@ -163,3 +163,21 @@ def test_kept_whole_is_one_operator_engine_or_not(kept):
     torch.testing.assert_close(program(x), attention(x))
     assert "torch_vulkan" not in str(program.exported_program().graph)
     check_gradients(sdpa, *qkv(), length=200)  # for which PyTorch takes it apart
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_written_as_its_pieces(dtype):
+    """As models did before PyTorch had the operator; a row of hidden keys is not a number."""
+    mask = tensor(2, 1, 29, 29, seed=3)
+    if dtype == torch.float32:
+        mask[1, 0, 4] = -torch.inf
+
+    def pieces(q, k, v, m):
+        scores = q @ k.transpose(-2, -1) / 8 + m
+        return scores.softmax(-1) @ v
+
+    arguments = (*qkv(dtype=dtype), mask.to(dtype))
+    if dtype == torch.float32:
+        check(pieces, *arguments, length=93)
+    else:
+        check_against_double(pieces, *arguments)

@@ -141,8 +141,9 @@ TEST_F(Compile, DebugDump) {
   EXPECT_TRUE(files.count("dispatches.txt"));
   int number = 0;
   for (const char* pass :
-       {"import", "recognise_linear", "hoist_scales", "fold_padding", "fold_batch_norm",
-        "merge_matmuls", "canonicalise", "fold", "simplify", "gather_siblings", "choose_layouts", "fuse", "place_outputs"}) {
+       {"import", "recognise_attention", "recognise_linear", "hoist_scales", "fold_padding",
+        "fold_batch_norm", "merge_matmuls", "canonicalise", "fold", "simplify", "gather_siblings",
+        "choose_layouts", "fuse", "place_outputs"}) {
     const std::string digits = std::to_string(1000 + number++).substr(1);
     EXPECT_TRUE(files.count(digits + "_" + pass + ".graph")) << pass;
   }

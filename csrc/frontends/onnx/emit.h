@@ -102,6 +102,7 @@ class Emitter {
   Tensor softmax(const Tensor& x, int64_t dim, bool log = false);
   Tensor matmul(const Tensor& a, const Tensor& b);
   Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
+  Tensor index(const Tensor& x, int64_t dim, const Tensor& index);  ///< below 0: from the end
   Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
   Tensor arange(const Expr& count, DType dtype);
   /// (values, indices); indices int64

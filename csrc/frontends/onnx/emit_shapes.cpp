@@ -189,6 +189,15 @@ Tensor Emitter::index_select(const Tensor& x, int64_t dim, const Tensor& index) 
               {arg("self", x), attr_arg("dim", Expr(dim)), arg("index", index)}, x.dtype, shape);
 }
 
+Tensor Emitter::index(const Tensor& x, int64_t dim, const Tensor& index) {
+  Shape shape = x.shape;
+  shape.at(static_cast<size_t>(dim)) = index.shape.at(0);
+  std::vector<ValueId> indices(static_cast<size_t>(dim), kNoValue);
+  indices.push_back(id(index));
+  return node("aten::index.Tensor",
+              {arg("self", x), tensor_list_arg("indices", std::move(indices))}, x.dtype, shape);
+}
+
 Tensor Emitter::gather(const Tensor& x, int64_t dim, const Tensor& index) {
   return node("aten::gather",
               {arg("self", x), attr_arg("dim", Expr(dim)), arg("index", index),

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "csrc/frontends/onnx/bake_masks.h"
 #include "csrc/frontends/onnx/external_data.h"
 #include "csrc/frontends/onnx/importer.h"
 
@@ -12,7 +13,9 @@ ImportedModel import_model(std::shared_ptr<Model> model, const ImportOptions& op
   std::map<int32_t, int32_t> merged;
   for (;;) {  // each round merges one symbol more
     try {
-      return Importer(model, options, merged).run();
+      ImportedModel imported = Importer(model, options, merged).run();
+      bake_masks(imported);
+      return imported;
     } catch (const SameSymbol& same) {
       if (!merged.emplace(same.replaced, same.kept).second || merged.size() > 64) {
         throw Error(ErrorKind::kUser, "[onnx] dynamic sizes that must be equal cannot be merged");

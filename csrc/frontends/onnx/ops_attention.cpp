@@ -110,6 +110,32 @@ Tensor softmax_of_visible(Emitter& e, const Tensor& scores) {
   return e.where(hidden, e.number(scores.dtype, 0), e.softmax(scores, last));
 }
 
+// The first queries and keys are at one place, and nothing but what follows is hidden.
+bool is_plainly_causal(OpContext& c, const Problem& p) {
+  const bool windows = c.i("left_window_size", -1) >= 0 || c.i("right_window_size", -1) >= 0;
+  return c.i("is_causal", 0) != 0 && !windows && !p.mask.present && !p.lengths.present &&
+         !p.past.present;
+}
+
+// One operator of ATen's, which gives zeros for rows without a visible key, too.
+Tensor at_once(OpContext& c, const Problem& p, double scale) {
+  Emitter& e = c.e;
+  const bool causal = is_plainly_causal(c, p);
+  const Tensor bias = causal ? Tensor{} : bias_of(c, p);
+  const auto heads = dim(p.q, 1).constant(), own = dim(p.k, 1).constant();
+  if (!heads || !own || *own < 1 || *heads % *own != 0 || !(dim(p.v, 1) == Expr(*own))) {
+    throw Error(ErrorKind::kUser, "the numbers of heads do not divide");
+  }
+  Shape shape = p.q.shape;
+  shape[3] = dim(p.v, 3);
+  return e.node("aten::scaled_dot_product_attention",
+                {e.arg("query", p.q), e.arg("key", p.k), e.arg("value", p.v),
+                 bias.present ? e.arg("attn_mask", bias) : tensor_arg("attn_mask", kNoValue),
+                 attr_arg("dropout_p", 0.0), attr_arg("is_causal", causal),
+                 attr_arg("scale", scale), attr_arg("enable_gqa", *heads != *own)},
+                p.dtype, shape);
+}
+
 void attention(OpContext& c) {
   Emitter& e = c.e;
   const bool flat = c.in(0).rank() == 3;
@@ -135,21 +161,14 @@ void attention(OpContext& c) {
   const auto size = dim(p.q, 3).constant();
   if (!size || *size < 1) refuse("a head of dynamic size");
   const double scale = c.has_attr("scale") ? c.f("scale", 1) : 1 / std::sqrt(double(*size));
-  const Tensor k = repeated(e, p.k, dim(p.q, 1)), v = repeated(e, p.v, dim(p.q, 1));
-  const Tensor bias = bias_of(c, p);
   const double cap = c.f("softcap", 0);
   Tensor y;
-  const bool masked = bias.present;
-  if (!c.wants(3) && cap == 0 && !masked && k.dtype == p.dtype && v.dtype == p.dtype) {
-    Shape shape = p.q.shape;
-    shape[3] = dim(v, 3);
-    y = e.node(
-        "aten::scaled_dot_product_attention",
-        {e.arg("query", p.q), e.arg("key", k), e.arg("value", v), tensor_arg("attn_mask", kNoValue),
-         attr_arg("dropout_p", 0.0), attr_arg("is_causal", false), attr_arg("scale", scale),
-         attr_arg("enable_gqa", false)},
-        p.dtype, shape);
+  if (!c.wants(3) && cap == 0 && p.k.dtype == p.dtype && p.v.dtype == p.dtype) {
+    y = at_once(c, p, scale);
   } else {
+    const Tensor k = repeated(e, p.k, dim(p.q, 1)), v = repeated(e, p.v, dim(p.q, 1));
+    const Tensor bias = bias_of(c, p);
+    const bool masked = bias.present;
     // Scores, softmax and the products in float32: 16-bit operands are rounded once, at the end.
     const DType wide = DType::kF32;
     const Tensor scaled = e.with("mul", e.cast(p.q, wide), scale);

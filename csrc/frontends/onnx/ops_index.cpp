@@ -16,7 +16,7 @@ Tensor size_tensor(Emitter& e, const Expr& size, DType dtype) {
   return e.from_host(std::move(host));
 }
 
-// ONNX counts indices below 0 from the end; ATen's converters do not.
+// ONNX counts indices below 0 from the end; of ATen's converters, only that of index does.
 Tensor from_start(Emitter& e, const Tensor& index, const Expr& size) {
   if (const auto host = movable(e, index)) {
     Host wrapped = *host;
@@ -65,8 +65,10 @@ void gather(OpContext& c) {
   Shape shape(x.shape.begin(), x.shape.begin() + axis);
   shape.insert(shape.end(), index.shape.begin(), index.shape.end());
   shape.insert(shape.end(), x.shape.begin() + axis + 1, x.shape.end());
-  const Tensor flat = e.reshape(from_start(e, index, size), {product(index.shape)});
-  c.out(0, e.reshape(e.index_select(x, axis, flat), shape));
+  const Shape count = {product(index.shape)};
+  const bool known = movable(e, index) != nullptr;
+  const Tensor flat = e.reshape(known ? from_start(e, index, size) : index, count);
+  c.out(0, e.reshape(known ? e.index_select(x, axis, flat) : e.index(x, axis, flat), shape));
 }
 
 void gather_elements(OpContext& c) {

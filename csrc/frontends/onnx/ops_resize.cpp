@@ -1,9 +1,11 @@
-// Resizing: each output place reads a few places of one dimension after the other, as products with
-// constant matrices, so that every mode and rule of ONNX is computed as it is defined.
+// Resizing: by ATen's operators where one has the same rule; else each output place reads a few
+// places of one dimension after the other, as products with constant matrices, so that every mode
+// and rule of ONNX is computed as it is defined.
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "csrc/frontends/onnx/host_ops.h"
 
@@ -18,7 +20,8 @@ struct Rule {
 
 struct Axis {
   int64_t in = 1, out = 1;
-  double scale = 1;  ///< out / in, or as it was given
+  double scale = 1;    ///< out / in, or as it was given
+  bool given = false;  ///< whether it was
   double roi_start = 0, roi_end = 1;
 };
 
@@ -125,6 +128,80 @@ Tensor extrapolated(Emitter& e, const Tensor& y, int64_t d, const Rule& rule, co
   return e.where(e.from_host(std::move(outside)), e.number(y.dtype, rule.extrapolation), y);
 }
 
+/// An operator of ATen: its name without the number of dimensions.
+struct Whole {
+  std::string name;
+  bool align = false, corners = false;  ///< whether it has align_corners, and its value
+};
+
+// ATen takes the nearest by float32 arithmetic on the ratio of the sizes, which is exact for powers
+// of two.
+bool exact_ratio(const Axis& a) {
+  int exponent = 0;
+  const double ratio = static_cast<double>(a.in) / static_cast<double>(a.out);
+  return std::frexp(ratio, &exponent) == 0.5 && a.scale * ratio == 1 && a.out < (1 << 22);
+}
+
+std::optional<Whole> whole_operator(const Rule& rule, const std::vector<Axis>& axes) {
+  const std::string& t = rule.transform;
+  const auto all = [&](auto&& test) { return std::all_of(axes.begin(), axes.end(), test); };
+  if (rule.antialias || rule.exclude_outside) return std::nullopt;
+  if (rule.mode == "nearest") {
+    if (!all(exact_ratio)) return std::nullopt;
+    if (t == "asymmetric" && rule.nearest == "floor") return Whole{.name = "upsample_nearest"};
+    const bool centres = t == "half_pixel" || t == "pytorch_half_pixel";
+    if (!centres || rule.nearest != "round_prefer_ceil") return std::nullopt;
+    return Whole{.name = "_upsample_nearest_exact"};
+  }
+  const bool corners = t == "align_corners";
+  const auto plain = [](const Axis& a) {
+    return a.out > 1 && std::floor(a.scale * static_cast<double>(a.in)) == a.scale * a.in;
+  };
+  if (!corners && t != "half_pixel" && t != "pytorch_half_pixel") return std::nullopt;
+  if (!all(plain)) return std::nullopt;
+  if (rule.mode == "cubic") {
+    if (axes.size() != 2 || rule.cubic != -0.75) return std::nullopt;
+    return Whole{.name = "upsample_bicubic", .align = true, .corners = corners};
+  }
+  const char* names[] = {"upsample_linear", "upsample_bilinear", "upsample_trilinear"};
+  return Whole{.name = names[axes.size() - 1], .align = true, .corners = corners};
+}
+
+/// By one operator of ATen, where that computes the same.
+std::optional<Tensor> resized_at_once(Emitter& e, const Tensor& x, const Rule& rule,
+                                      const std::vector<Axis>& axes,
+                                      const std::vector<int64_t>& dims) {
+  const int64_t spatial = x.rank() - 2;
+  if (spatial < 1 || spatial > 3 || !is_float(x.dtype)) return std::nullopt;
+  std::vector<Axis> places(static_cast<size_t>(spatial));
+  std::vector<bool> found(static_cast<size_t>(spatial), false);
+  for (size_t k = 0; k < axes.size(); ++k) {
+    if (dims[k] < 2) {
+      if (axes[k].in != axes[k].out || axes[k].scale != 1) return std::nullopt;
+      continue;
+    }
+    places[static_cast<size_t>(dims[k] - 2)] = axes[k];
+    found[static_cast<size_t>(dims[k] - 2)] = true;
+  }
+  if (!std::all_of(found.begin(), found.end(), [](bool f) { return f; })) return std::nullopt;
+  const auto op = whole_operator(rule, places);
+  if (!op) return std::nullopt;
+  Shape shape(x.shape.begin(), x.shape.begin() + 2), sizes;
+  std::vector<Arg> factors;
+  const char* names[] = {"scales_d", "scales_h", "scales_w"};
+  for (size_t k = 0; k < places.size(); ++k) {
+    const std::string name = spatial == 1 ? "scales" : names[3 - places.size() + k];
+    sizes.emplace_back(places[k].out);
+    factors.push_back(places[k].given ? attr_arg(name, places[k].scale) : attr_arg(name, {}));
+  }
+  shape.insert(shape.end(), sizes.begin(), sizes.end());
+  std::vector<Arg> args = {e.arg("self", x), attr_arg("output_size", sizes)};
+  if (op->align) args.push_back(attr_arg("align_corners", op->corners));
+  args.insert(args.end(), factors.begin(), factors.end());
+  return e.node("aten::" + op->name + std::to_string(spatial) + "d", std::move(args), x.dtype,
+                shape);
+}
+
 Rule rule_of(OpContext& c) {
   Rule rule{.mode = c.s("mode", "nearest"),
             .transform = c.s("coordinate_transformation_mode", "half_pixel"),
@@ -151,6 +228,7 @@ void apply_policy(const std::string& policy, std::vector<Axis>& axes) {
   }
   for (Axis& a : axes) {
     a.scale = scale;
+    a.given = true;
     a.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(a.in) + 0.5));
   }
 }
@@ -191,6 +269,7 @@ void resize(OpContext& c) {
     Axis a{.in = *extent.constant()};
     if (!scales.empty()) {
       a.scale = scales[k];
+      a.given = true;
       a.out = static_cast<int64_t>(std::floor(static_cast<double>(a.in) * a.scale));
     } else {
       a.out = sizes[k];
@@ -207,6 +286,9 @@ void resize(OpContext& c) {
     changed.push_back(dims[k]);
   }
   if (!sizes.empty()) apply_policy(c.s("keep_aspect_ratio_policy", "stretch"), axes);
+  if (roi.empty()) {
+    if (const auto y = resized_at_once(e, x, rule, axes, changed)) return c.out(0, *y);
+  }
   const DType dtype = x.dtype;
   if (rule.mode != "nearest") x = e.cast(x, DType::kF32);
   for (size_t k = 0; k < axes.size(); ++k) {
