@@ -1,12 +1,15 @@
 """Networks that torch.onnx exports, built by vkexec, beside the same networks compiled from torch.
 
-Both engines are timed by vkexec, in turn, so that the device's clock is the only judge.
+Both engines are timed by vkexec, in turn, so that the device's clock is the only judge. With --jobs
+several networks are built at a time; they are timed one after the other all the same.
 
     python benchmarks/onnx_speed.py [--reduced] [--batch N] [--networks NAME …] [--markdown FILE]
+                                    [--jobs N]
 """
 
 import argparse
 import json
+import multiprocessing
 import subprocess
 import sys
 import tempfile
@@ -20,7 +23,7 @@ import torch_vulkan as tv
 from networks import NETWORKS
 
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
-NAMES = ["ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2"]
+NAMES = ["ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2", "YOLOv5s"]
 
 
 class Positional(torch.nn.Module):
@@ -70,16 +73,20 @@ def layers(path: Path) -> int:
     return len(tv.Engine.load(path).info()["layers"])
 
 
-def row(name: str, options) -> list[str]:
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        files = engines(name, options, folder)
-        arguments = [f"--duration={options.seconds}", "--iterations=20"]
-        rounds = [[median_ms(file, folder, arguments) for file in files]
-                  for _ in range(options.rounds)]
-        ours, onnx = (min(times) for times in zip(*rounds, strict=True))
-        counts = [str(layers(file)) for file in files]
+def row(name: str, files: tuple[Path, Path], options) -> list[str]:
+    arguments = [f"--duration={options.seconds}", "--iterations=20"]
+    rounds = [[median_ms(file, file.parent, arguments) for file in files]
+              for _ in range(options.rounds)]
+    ours, onnx = (min(times) for times in zip(*rounds, strict=True))
+    counts = [str(layers(file)) for file in files]
     return [name, f"{ours:.3f}", f"{onnx:.3f}", f"{onnx / ours:.3f}", *counts]
+
+
+def folders(names: list[str], work: str) -> list[Path]:
+    made = [Path(work) / str(i) for i in range(len(names))]
+    for folder in made:
+        folder.mkdir()
+    return made
 
 
 def main() -> None:
@@ -91,13 +98,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3, help="of which the fastest counts")
     parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--jobs", type=int, default=1, help="networks to build at one time")
     options = parser.parse_args()
     lines = ["| network | torch, ms | ONNX, ms | ratio | layers of torch's | of ONNX's |",
              "|---|---|---|---|---|---|"]
     print("\n".join(lines), flush=True)
-    for name in options.networks:
-        lines.append("| " + " | ".join(row(name, options)) + " |")
-        print(lines[-1], flush=True)
+    # Each in a process of its own: what a build leaves on the device is gone when times are taken.
+    with tempfile.TemporaryDirectory() as work:
+        tasks = [(name, options, folder)
+                 for name, folder in zip(options.networks, folders(options.networks, work),
+                                         strict=True)]
+        with multiprocessing.get_context("spawn").Pool(options.jobs, maxtasksperchild=1) as pool:
+            built = pool.starmap(engines, tasks, chunksize=1)
+        for name, files in zip(options.networks, built, strict=True):
+            lines.append("| " + " | ".join(row(name, files, options)) + " |")
+            print(lines[-1], flush=True)
     if options.markdown:
         options.markdown.write_text("\n".join(lines) + "\n")
 
