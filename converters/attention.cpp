@@ -166,6 +166,30 @@ ValueId probabilities(const Attention& a, ValueId scores) {
 
 enum class Second { kNone, kLogSumExp, kWeights };
 
+/// The log-sum-exp in the shape of the second result: some of PyTorch's kernels fill rows up to a
+/// whole number of their blocks, with what takes part in no gradient, or have a last dimension of 1.
+ValueId as_stored(const NodeContext& c, Rewriter& rw, ValueId sums) {
+  const Shape& stored = c.output(1).shape;
+  const Shape& shape = rw.graph().value(sums).shape;
+  if (stored.size() == shape.size() && !(stored.back() == shape.back())) {
+    sums = rw.add("aten::constant_pad_nd",
+                  {tensor_arg("self", sums),
+                   attr_arg("pad", std::vector<Expr>{Expr(0), stored.back() - shape.back()}),
+                   attr_arg("value", kInfinity)},
+                  DType::kF32, stored);
+  }
+  return rw.cast(rw.reshape(sums, stored), c.output(1).dtype);
+}
+
+/// Without dropout nobody reads what its kernels would draw from.
+void no_random_state(const NodeContext& c, Rewriter& rw) {
+  for (size_t i = 2; i < c.node.outputs.size(); ++i) {
+    if (!is_used(c.graph, c.node.outputs[i])) continue;
+    rw.replace(i, rw.add("tv::fill", {attr_arg("start", Expr(0)), attr_arg("step", Expr(0))},
+                         c.output(i).dtype, c.output(i).shape));
+  }
+}
+
 void flash(const NodeContext& c, Rewriter& rw, const Attention& a, bool wants_sums) {
   std::vector<Arg> args = {tensor_arg("query", a.query), tensor_arg("key", a.key),
                            tensor_arg("value", a.value),
@@ -183,14 +207,14 @@ void flash(const NodeContext& c, Rewriter& rw, const Attention& a, bool wants_su
   }
   const auto results = rw.add_multi("tv::attention", std::move(args), outputs);
   rw.replace(0, results[0]);
-  if (!wants_sums) return;
-  rw.replace(1, rw.cast(rw.reshape(results[1], c.output(1).shape), c.output(1).dtype));
+  if (wants_sums) rw.replace(1, as_stored(c, rw, results[1]));
 }
 
 auto forward(Second second) {
   return [second](const NodeContext& c, Rewriter& rw) {
     const Attention a = attention_of(c, rw);
     const bool extra_used = second != Second::kNone && is_used(c.graph, c.node.outputs.at(1));
+    no_random_state(c, rw);
     if (fits_flash(c) && !(second == Second::kWeights && extra_used)) {
       flash(c, rw, a, extra_used);
       return;
@@ -199,21 +223,55 @@ auto forward(Second second) {
     const ValueId out = product(a, p, rw.cast(a.value, DType::kF32), DType::kF32, c.output().shape);
     rw.replace(0, rw.cast(out, c.output().dtype));
     if (!extra_used) return;
-    const ValueId extra = second == Second::kWeights ? p : log_sum_exp(a, scores);
-    rw.replace(1, rw.cast(extra, c.output(1).dtype));
+    rw.replace(1, second == Second::kWeights ? rw.cast(p, c.output(1).dtype)
+                                             : as_stored(c, rw, log_sum_exp(a, scores)));
   };
+}
+
+/// The log-sum-exp that the forward pass stored, [..., queries, 1]; see as_stored.
+ValueId stored_sums(const NodeContext& c, const Attention& a) {
+  ValueId sums = c.node.input("logsumexp");
+  Shape rows = a.scores;
+  rows.back() = Expr(1);
+  const Shape& shape = a.shape(sums);
+  const Expr& queries = a.scores[a.scores.size() - 2];
+  if (shape.size() + 1 == a.scores.size() && !(shape.back() == queries)) {
+    Shape cut = shape;
+    cut.back() = queries;
+    sums = a.rw.add("aten::slice.Tensor",
+                    {tensor_arg("self", sums), attr_arg("dim", integer(-1)),
+                     attr_arg("start", Expr(0)), attr_arg("end", queries),
+                     attr_arg("step", Expr(1))},
+                    a.dtype(sums), cut);
+  }
+  return a.rw.reshape(sums, rows);
+}
+
+/// The gradient of a bias, which may have been broadcast over the scores.
+ValueId of_bias(const NodeContext& c, const Attention& a, ValueId ds) {
+  const Shape& shape = c.output(3).shape;
+  std::vector<int64_t> dims;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == Expr(1) && !(a.scores[d] == Expr(1))) dims.push_back(static_cast<int64_t>(d));
+  }
+  if (!dims.empty()) {
+    ds = a.rw.add("aten::sum.dim_IntList",
+                  {tensor_arg("self", ds), attr_arg("dim", ints(dims)), attr_arg("keepdim", true)},
+                  DType::kF32, shape);
+  }
+  return a.rw.cast(ds, c.output(3).dtype);
 }
 
 /// p, dp and ds of the backward pass share the forward's scores; out and its log-sum-exp are given.
 void backward(const NodeContext& c, Rewriter& rw) {
   const Attention a = attention_of(c, rw);
   const auto f32 = [&](ValueId v) { return rw.cast(v, DType::kF32); };
-  const ValueId grad = f32(c.node.input("grad_out")), out = f32(c.node.input("out"));
+  const bool efficient = c.node.has("grad_out_");
+  const ValueId grad = f32(c.node.input(efficient ? "grad_out_" : "grad_out"));
+  const ValueId out = f32(c.node.input("out"));
   const ValueId query = f32(a.query), key = f32(a.key), value = f32(a.value);
   const ValueId scores = scores_of(a);
-  Shape rows = a.scores;
-  rows.back() = Expr(1);
-  const ValueId lse = rw.reshape(c.node.input("logsumexp"), rows);
+  const ValueId lse = stored_sums(c, a);
   const ValueId p = unless_masked(
       a, scores,
       rw.pointwise("exp", {rw.pointwise("sub", {scores, lse}, DType::kF32)}, DType::kF32));
@@ -226,6 +284,9 @@ void backward(const NodeContext& c, Rewriter& rw) {
   const ValueId delta =
       reduced(a, "aten::sum.dim_IntList", rw.pointwise("mul", {grad, out}, DType::kF32));
   ValueId ds = rw.pointwise("mul", {p, rw.pointwise("sub", {dp, delta}, DType::kF32)}, DType::kF32);
+  if (c.node.outputs.size() > 3 && is_used(c.graph, c.node.outputs[3])) {
+    rw.replace(3, of_bias(c, a, ds));
+  }
   ds = by_scale(a, ds);
   rw.replace(0, rw.cast(product(a, ds, key, DType::kF32, c.output(0).shape), c.output(0).dtype));
   rw.replace(1, rw.cast(by_keys(ds, query, c.output(1).shape), c.output(1).dtype));
@@ -247,7 +308,8 @@ auto refusal(size_t results) {
     }
     if (c.shape("query").back() == Expr(0)) return at + "heads of no elements";
     for (size_t i = results; i < c.node.outputs.size(); ++i) {
-      if (is_used(c.graph, c.node.outputs[i])) {
+      if (!is_used(c.graph, c.node.outputs[i])) continue;
+      if (results != 2 || c.output(i).dtype != DType::kI64) {
         return at + "output " + std::to_string(i) + " is used";
       }
     }
@@ -255,14 +317,11 @@ auto refusal(size_t results) {
   };
 }
 
-/// Efficient attention pads its log-sum-exp to the blocks of its own kernel.
-std::string padded_refusal(const NodeContext& c) {
-  const std::string common = refusal(2)(c);
-  if (!common.empty() || !is_used(c.graph, c.node.outputs.at(1))) return common;
-  const Shape& q = c.shape("query");
-  const bool plain =
-      c.output(1).shape.size() + 1 == q.size() && c.output(1).shape.back() == q[q.size() - 2];
-  return plain ? "" : "[" + c.node.op + "] the log-sum-exp is padded to another kernel's blocks";
+std::string bias_refusal(const NodeContext& c) {
+  const std::string common = refusal(4)(c);
+  if (!common.empty() || !is_used(c.graph, c.node.outputs.at(3))) return common;
+  if (c.output(3).shape.size() == c.shape("query").size()) return "";
+  return "[" + c.node.op + "] the gradient of a bias of another rank than the queries";
 }
 
 const RegisterConverter attentions{
@@ -283,13 +342,22 @@ const RegisterConverter attentions{
      .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp)},
     {.op = "aten::_scaled_dot_product_cudnn_attention",
-     .unsupported = padded_refusal,
+     .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp)},
     {.op = "aten::_scaled_dot_product_efficient_attention",
-     .unsupported = padded_refusal,
+     .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp)},
     {.op = "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
      .unsupported = refusal(3),
+     .expand = backward},
+    {.op = "aten::_scaled_dot_product_flash_attention_backward",
+     .unsupported = refusal(3),
+     .expand = backward},
+    {.op = "aten::_scaled_dot_product_cudnn_attention_backward",
+     .unsupported = refusal(3),
+     .expand = backward},
+    {.op = "aten::_scaled_dot_product_efficient_attention_backward",
+     .unsupported = bias_refusal,
      .expand = backward},
 };
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
-from . import compat, custom
+from . import attention_state, compat, custom
 from ._native import C
 from .complex_values import is_complex
 from .fx_nodes import (
@@ -234,9 +234,12 @@ class Importer:
             except Inexpressible as inexpressible:
                 reason = str(inexpressible)
         outputs = []
-        for item in value if many else (value,):
+        for i, item in enumerate(value if many else (value,)):
+            if not isinstance(item, torch.Tensor) or many and self._is_unheld(node, i, item):
+                outputs.append(None)
+                continue
             try:
-                outputs.append(self._type(item) if isinstance(item, torch.Tensor) else None)
+                outputs.append(self._type(item))
             except Inexpressible as inexpressible:
                 outputs.append((C.DType.other, []))
                 reason = reason or str(inexpressible)
@@ -254,6 +257,12 @@ class Importer:
         if has_effect(node):
             self._last_effect = ids.pop()
         self._values[node] = ids if many else (ids[0] if ids else None)
+
+    @staticmethod
+    def _is_unheld(node, i: int, value) -> bool:
+        """Whether it is a result that nobody reads, of a type that engines do not hold."""
+        return (value.dtype not in _DTYPES and value.dtype not in _PARTS
+                and not any(is_getitem(user) and user.args[1] == i for user in node.users))
 
     def _in_order(self, args, outputs):
         before = [("order", "tensor", self._last_effect)] if self._last_effect is not None else []
@@ -335,6 +344,8 @@ class Importer:
         for i, (name, kind, default) in enumerate(_argument_kinds(node.target)):
             value = node.args[i] if i < len(node.args) else node.kwargs.get(name, default)
             values.append((name, kind, value))
+        if op_name(node.target) in attention_state.GRADIENTS:
+            values = [v for v in values if v[0] not in attention_state.ARGUMENTS]
         return values
 
     @staticmethod

@@ -8,6 +8,7 @@ from torch import fx
 from torch.utils._sympy import functions as sf
 
 from . import compat
+from .attention_state import forget_random_state
 from .fx_nodes import is_getitem, is_size_arithmetic
 from .scalars import mark_host_scalars
 from .strides import is_dense
@@ -19,6 +20,7 @@ def prepare(module: fx.GraphModule, user_outputs: int) -> None:
     """Runs the rewrites below, in place. The first `user_outputs` results are the caller's, the
     others are kept for the backward graph."""
     drop_copies_of_constants(module.graph)
+    forget_random_state(module.graph)
     compute_sizes_from_inputs(module.graph)
     keep_returned_views(module.graph, user_outputs)
     mark_host_scalars(module.graph)

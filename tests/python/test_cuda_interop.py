@@ -11,9 +11,10 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import torch_vulkan as tv
-from torch_vulkan import cuda_memory, device_list, engine_call
+from torch_vulkan import compilations, cuda_memory, device_list, engine_call
 from torch_vulkan._native import C
 
 
@@ -264,6 +265,26 @@ def test_weights_that_change():
         torch.testing.assert_close(fast(x), layer(x), rtol=1e-4, atol=1e-4)
         layer.weight.mul_(1.5)
         layer.bias.add_(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_attention_is_trained(dtype):
+    """By whichever of CUDA's kernels torch chooses: both directions are in engines."""
+    operands = [torch.randn(2, 3, 61, 64, device="cuda", dtype=dtype) for _ in range(3)]
+    doubles = [t.double().requires_grad_() for t in operands]
+    compilations.clear()
+    with torch.enable_grad():
+        given = [t.requires_grad_() for t in operands]
+        attend = F.scaled_dot_product_attention
+        attention = compiled(lambda q, k, v: attend(q, k, v, is_causal=True))
+        found = torch.autograd.grad(attention(*given).sum(), given)
+        exact = F.scaled_dot_product_attention(*doubles, is_causal=True).sum()
+        wanted = torch.autograd.grad(exact, doubles)
+    limit = 1e-4 if dtype == torch.float32 else 2e-2
+    for got, expected in zip(found, wanted, strict=True):
+        torch.testing.assert_close(got.double(), expected, rtol=limit, atol=limit)
+    native = [n for graph in compilations.compilations() for n in graph.native]
+    assert not any("attention" in n.op for n in native), native
 
 
 def test_capture_is_refused():
