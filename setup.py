@@ -31,7 +31,7 @@ class CMakeBuild(build_ext):
             options += ["-DTV_WHEEL=ON", "-DTV_TESTS=OFF", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         subprocess.run(["cmake", "-S", ROOT, "-B", build_dir, *generator, *options], check=True)
-        targets = ["--target", "_C", "torch_vulkan", "vkexec"]
+        targets = ["--target", "_C", "torch_vulkan", "torch_vulkan_script", "vkexec"]
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
         subprocess.run(["cmake", "--build", build_dir, "-j", jobs, *targets], check=True)
         if not self.inplace:

@@ -126,6 +126,18 @@ std::shared_ptr<const TorchEngine::Parts> TorchEngine::parts() {
   return parts_;
 }
 
+bool TorchEngine::fits(const std::vector<at::Tensor>& inputs) {
+  try {
+    plan_for(parts(), inputs);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUser) rethrow(error);
+    TORCH_WARN_ONCE("torch_vulkan: a part of a TorchScript program runs natively for inputs that it "
+                    "was not compiled for (compile it for these, too): ", error.what());
+    return false;
+  }
+}
+
 void TorchEngine::open() {
   try {
     parts();

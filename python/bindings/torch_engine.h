@@ -29,6 +29,9 @@ class TorchEngine : public torch::CustomClassHolder {
   std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
                                   const std::vector<at::Tensor>& weights);
 
+  /// Whether `execute` takes inputs of these dtypes and sizes. Opens the engine.
+  bool fits(const std::vector<at::Tensor>& inputs);
+
   /// Opens the engine now rather than at its first call.
   void open();
   /// Prepares `weights` (in the engine's order) now, reading only what changed since the last call.

@@ -33,6 +33,10 @@ State get_state(const EnginePtr& engine) {
   return {engine->vke(), engine->device(), engine->immutable_weights(), engine->truncate()};
 }
 
+bool fits(const std::vector<at::Tensor>& inputs, const EnginePtr& engine) {
+  return engine->fits(inputs);
+}
+
 EnginePtr set_state(State state) {
   return c10::make_intrusive<TorchEngine>(std::move(std::get<0>(state)),
                                           std::move(std::get<1>(state)), std::get<2>(state),
@@ -83,6 +87,8 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.def(
       "execute_held(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Weights weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
+  // What TorchScript programs ask before they call an engine.
+  m.def("fits(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Engine engine) -> bool");
   m.def("assign(Tensor(a!)[] weights, Tensor[] values) -> ()", &tv::torch_bindings::assign);
   // tv.profile's: from now on each dispatch of a call is timed so often; 0: no more.
   m.def("set_profile_runs(int runs) -> ()",
@@ -94,4 +100,5 @@ TORCH_LIBRARY(torch_vulkan, m) {
 TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) {
   m.impl("execute", &execute);
   m.impl("execute_held", &execute_held);
+  m.impl("fits", &fits);
 }

@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from . import aot, compat, graph_file
+from . import aot, compat, graph_file, script
 from .engine import Engine, tensor_bytes
 from .inputs import Arguments, Profile
 from .settings import Settings
@@ -228,11 +228,13 @@ def _place(module: nn.Module, path: str) -> tuple[dict, str]:
 
 
 def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
-            kwarg_inputs=None, profiles: Sequence[Profile] = (), **settings) -> Program:
+            kwarg_inputs=None, profiles: Sequence[Profile] = (), **settings,
+            ) -> "Program | torch.jit.ScriptModule":
     """Compiles a module ahead of time.
 
     Args:
-        module: in the mode in which it is to run (`.eval()`), or an ExportedProgram.
+        module: in the mode in which it is to run (`.eval()`), an ExportedProgram, or a TorchScript
+            module, scripted or traced (docs/torchscript.md).
         inputs: a list with one item an argument, or a dict by keyword; each is a `tv.Input`, a
             tensor that stands for one, a number, or a nest of these in lists, tuples and dicts.
             For an ExportedProgram, which knows its shapes, None does.
@@ -243,7 +245,7 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
 
     Returns:
         A callable module of engines and native operators. Its weights are the module's own
-        tensors.
+        tensors. For a TorchScript module it is one, too.
 
     Raises:
         ValueError: a bad setting, bad inputs or profiles.
@@ -252,11 +254,15 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
     """
     checked = Settings.from_options(settings)
     arguments = Arguments.of(inputs, kwarg_inputs) if inputs is not None or kwarg_inputs else None
+    if isinstance(module, torch.jit.ScriptModule):
+        if profiles:
+            raise ValueError("profiles: a TorchScript module is compiled for the sizes of `inputs`")
+        return script.compile_module(module, arguments, checked)
     if isinstance(module, ExportedProgram):
         source = module
     elif not isinstance(module, nn.Module):
-        raise ValueError(f"tv.compile: got {type(module).__name__}, want a torch.nn.Module or an "
-                         "ExportedProgram")
+        raise ValueError(f"tv.compile: got {type(module).__name__}, want a torch.nn.Module, an "
+                         "ExportedProgram or a ScriptModule")
     elif arguments is None:
         raise ValueError("tv.compile: inputs are missing: a list of tv.Input or tensors")
     else:
@@ -285,6 +291,8 @@ def engines(program: nn.Module) -> list[Engine]:
     Raises:
         ValueError: `program` is none of tv.compile's or tv.load's.
     """
+    if script.holds_engines(program):
+        return [script.engine_of(name, *held) for name, held in script.engines_of(program).items()]
     if not isinstance(program, Program):
         raise ValueError(f"tv.engines: got {type(program).__name__}, want what tv.compile or "
                          "tv.load returned")

@@ -1,0 +1,212 @@
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/ir/alias_analysis.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/custom_class.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+
+#include "csrc/cache/engine_cache.h"
+#include "csrc/compile.h"
+#include "csrc/converter.h"
+#include "csrc/partition/dependencies.h"
+#include "csrc/passes/lower_precision.h"
+#include "csrc/report/dry_run.h"
+#include "csrc/tuner/tuner.h"
+#include "python/bindings/script.h"
+#include "python/bindings/script_nodes.h"
+#include "python/bindings/script_partition.h"
+#include "python/bindings/script_prepare.h"
+#include "python/bindings/script_surgery.h"
+#include "python/bindings/torch_border.h"
+#include "python/bindings/torch_engine.h"
+#include "runtime/device.h"
+#include "runtime/error.h"
+
+namespace tv::script {
+namespace {
+
+using torch::jit::Node;
+using torch::jit::Value;
+using torch_bindings::TorchEngine;
+namespace prim = c10::prim;
+
+// Tensors of the graph that some node writes to.
+void collect_written(const torch::jit::Block* block, const torch::jit::AliasDb& aliases,
+                     std::unordered_set<const Value*>& written) {
+  for (const Node* node : block->nodes()) {
+    for (const Value* output : node->outputs()) {
+      if (holds_tensors(output) && aliases.hasWriters(output)) written.insert(output);
+    }
+    for (const torch::jit::Block* inner : node->blocks()) collect_written(inner, aliases, written);
+  }
+}
+
+int64_t compute_nodes(const RegionPartition& parts, const std::vector<int32_t>& block) {
+  return std::count_if(block.begin(), block.end(), [&parts](int32_t n) {
+    const Converter* converter = Registry::instance().find(parts.imported.graph.nodes[n].op);
+    return converter && converter->is_compute;
+  });
+}
+
+// Positions of the excisions, as they run.
+std::vector<size_t> in_order(const std::vector<Excision>& excisions) {
+  std::vector<size_t> order(excisions.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&excisions](size_t a, size_t b) {
+    return excisions[a].nodes.front()->isBefore(excisions[b].nodes.front());
+  });
+  return order;
+}
+
+class Compilation {
+ public:
+  Compilation(Prepared prepared, const Options& options)
+      : prepared_(std::move(prepared)),
+        options_(options),
+        settings_(Settings::from_json(options.settings)),
+        knowledge_{recording_},
+        profile_(options.dry_run_for.empty() ? profile(*open_device(options.device))
+                                             : DeviceProfile::from_json(options.dry_run_for)) {
+    knowledge_.truncate = settings_.truncate_long_and_double;
+    knowledge_.stays = settings_.torch_executed_ops;
+  }
+
+  Result run(const std::vector<std::vector<c10::IValue>>& examples) {
+    for (std::vector<c10::IValue> inputs : examples) {
+      inputs.insert(inputs.begin(), prepared_.module._ivalue());
+      record(prepared_.graph, std::move(inputs), recording_);
+    }
+    learn();
+    for (const Region& region : regions(prepared_.graph->block())) compile_region(region);
+    note_barriers(prepared_.graph->block());
+    torch::jit::EliminateDeadCode(prepared_.graph);
+    prepared_.graph->lint();
+    result_.module = prepared_.module;
+    return std::move(result_);
+  }
+
+ private:
+  bool is_dry() const { return !options_.dry_run_for.empty(); }
+
+  void learn() {
+    const torch::jit::AliasDb aliases(prepared_.graph);
+    collect_written(prepared_.graph->block(), aliases, knowledge_.written);
+    for (const Weight& weight : prepared_.weights) {
+      if (!knowledge_.written.contains(weight.value)) {
+        knowledge_.weights[weight.value] = weight.path;
+      }
+    }
+    knowledge_.hosts = host_nodes(*prepared_.graph, recording_);
+  }
+
+  void compile_region(const Region& region) {
+    const RegionPartition parts = partition_region(region, knowledge_, settings_, profile_);
+    result_.compute_nodes += parts.partition.compute_nodes;
+    for (const NativeNode& native : parts.partition.native) {
+      if (!does_work(parts.imported.graph.nodes.at(native.node))) continue;
+      note_native(parts.imported.nodes.at(native.node), native_reason(parts, knowledge_, native));
+    }
+    result_.reports.push_back(dry_run_report(parts.imported.graph, parts.partition));
+    if (is_dry()) {
+      result_.covered_nodes += parts.partition.covered_nodes;
+      return;
+    }
+    const std::vector<Excision> excisions = excise(region, parts.engines, knowledge_);
+    gather(region, excisions);
+    for (const size_t i : in_order(excisions)) {
+      build(excisions[i], compute_nodes(parts, parts.partition.blocks[i]));
+    }
+    remove_unread(region, knowledge_);
+  }
+
+  void note_native(const Node* node, std::string reason) {
+    if (node->kind() == prim::ListConstruct || node->kind() == prim::ListUnpack) return;
+    result_.native.push_back(
+        {op_of(node), std::move(reason), source_of(node), module_path_of(node)});
+  }
+
+  // What stands between regions and computes.
+  void note_barriers(const torch::jit::Block* block) {
+    for (const Node* node : block->nodes()) {
+      const bool is_operator = node->kind().is_aten() && is_barrier(node);
+      if (is_operator && node->blocks().empty()) {
+        ++result_.compute_nodes;
+        note_native(node, refusal(knowledge_, node));
+      }
+      for (const torch::jit::Block* inner : node->blocks()) note_barriers(inner);
+    }
+  }
+
+  void build(const Excision& excision, int64_t compute_nodes) {
+    const std::string name = "vulkan_engine_" + std::to_string(result_.engines.size());
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      Imported imported = import_nodes(knowledge_, excision.both, {}, excision.outputs,
+                                       /*ordered=*/false);
+      imported.graph.name = name;
+      EngineCall call = call_of(excision, imported);
+      call.engine = add_engine(name, imported.graph);
+      replace(excision, call, recording_);
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      result_.engines.push_back({name, compute_nodes, taken.count()});
+      result_.covered_nodes += compute_nodes;
+    } catch (const Error& error) {
+      if (options_.pass_through_build_failures || error.kind() == ErrorKind::kDevice) throw;
+      result_.failures.push_back(name + " was not built and runs natively: " + error.what());
+    }
+  }
+
+  EngineCall call_of(const Excision& excision, const Imported& imported) const {
+    EngineCall call;
+    call.inputs = imported.inputs;
+    call.weights = imported.weights;
+    call.outputs = imported.outputs;
+    call.casts.resize(imported.graph.outputs.size());
+    for (size_t i = 0; settings_.truncate_long_and_double && i < call.outputs.size(); ++i) {
+      const Fact& fact = *recording_.fact(excision.outputs[i]);
+      for (size_t k = 0; k < call.outputs[i].size(); ++k) {
+        const at::ScalarType dtype = fact.tensors.at(k).dtype;
+        if (dtype == at::kLong || dtype == at::kDouble) call.casts[call.outputs[i][k]] = dtype;
+      }
+    }
+    return call;
+  }
+
+  // The engine as an attribute of the module; gives the value that reads it.
+  Value* add_engine(const std::string& name, tv::Graph& graph) {
+    const DType low = low_precision(settings_);
+    if (low != DType::kOther) graph = lower_precision(std::move(graph), low);
+    const std::vector<uint8_t> vke =
+        to_vke(compile_cached(graph, settings_, profile_, CacheSettings::from_json(options_.cache),
+                              nullptr, [this] { return make_tuner(profile_, settings_); }));
+    at::Tensor file = at::empty({static_cast<int64_t>(vke.size())}, at::kByte);
+    std::memcpy(file.mutable_data_ptr(), vke.data(), vke.size());
+    auto engine = c10::make_intrusive<TorchEngine>(
+        file, options_.device, options_.immutable_weights, settings_.truncate_long_and_double);
+    engine->open();
+    const auto type = c10::getCustomClassType<c10::intrusive_ptr<TorchEngine>>();
+    prepared_.module.register_attribute(name, type, c10::IValue(std::move(engine)));
+    const torch::jit::WithInsertPoint at(*prepared_.graph->nodes().begin());
+    return prepared_.graph->insertGetAttr(prepared_.graph->inputs().at(0), name);
+  }
+
+  Prepared prepared_;
+  const Options& options_;
+  const Settings settings_;
+  Recording recording_;
+  Knowledge knowledge_;
+  const DeviceProfile profile_;
+  Result result_;
+};
+
+}  // namespace
+
+Result compile(const torch::jit::Module& module,
+               const std::vector<std::vector<c10::IValue>>& examples, const Options& options) {
+  return Compilation(prepare(module), options).run(examples);
+}
+
+}  // namespace tv::script

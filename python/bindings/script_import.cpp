@@ -1,0 +1,447 @@
+#include "python/bindings/script_import.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/ir/constants.h>
+
+#include <algorithm>
+#include <map>
+
+#include "csrc/converter.h"
+#include "python/bindings/script_nodes.h"
+#include "python/bindings/script_types.h"
+#include "runtime/error.h"
+
+namespace tv::script {
+namespace {
+
+using torch::jit::Node;
+using torch::jit::Value;
+namespace prim = c10::prim;
+
+std::string op_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+// The overload that takes a number where `name` takes a tensor; nothing where there is none.
+std::optional<c10::OperatorName> with_scalar(const c10::OperatorName& name) {
+  static const std::map<std::string, std::string> overloads = {
+      {"Tensor", "Scalar"}, {"Tensor_mode", "Scalar_mode"}, {"Tensor_Tensor", "Tensor_Scalar"}};
+  const auto found = overloads.find(name.overload_name);
+  if (found == overloads.end()) return std::nullopt;
+  c10::OperatorName scalar{name.name, found->second};
+  if (!c10::Dispatcher::singleton().findSchema(scalar)) return std::nullopt;
+  return scalar;
+}
+
+struct Described {
+  std::string name;
+  std::optional<TensorFact> type;
+};
+
+class Importer {
+ public:
+  Importer(const Knowledge& knowledge, bool ordered) : knowledge_(knowledge), ordered_(ordered) {}
+
+  void add(Node* node, bool is_native) {
+    if (knowledge_.hosts.contains(node)) return;
+    if (node->kind() == prim::ListConstruct) return;  // read through by who takes the list
+    if (is_native || !refusal(knowledge_, node).empty()) {
+      add_native(node);
+    } else {
+      add_calls(node);
+    }
+  }
+
+  Imported finish(const std::vector<Value*>& returned) {
+    for (Value* value : returned) {
+      const Fact* fact = knowledge_.recording.fact(value);
+      const std::vector<ValueId> ids = ids_of(value);
+      std::vector<int> positions;
+      for (size_t i = 0; i < ids.size(); ++i) {
+        positions.push_back(add_result(ids[i], value->debugName(), fact->tensors.at(i)));
+      }
+      result_.outputs.push_back(positions);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  Graph& graph() { return result_.graph; }
+
+  int add_result(ValueId id, const std::string& name, const TensorFact& fact) {
+    auto& outputs = graph().outputs;
+    const auto found = std::find_if(outputs.begin(), outputs.end(),
+                                    [id](const GraphOutput& output) { return output.value == id; });
+    if (found == outputs.end()) {
+      Shape strides;
+      for (const int64_t stride : promised_strides(fact)) strides.push_back(stride);
+      outputs.push_back({id, name, strides});
+      return static_cast<int>(outputs.size()) - 1;
+    }
+    return static_cast<int>(found - outputs.begin());
+  }
+
+  // --- values ---
+
+  std::vector<ValueId> ids_of(Value* value) {
+    const auto found = ids_.find(value);
+    if (found != ids_.end()) return found->second;
+    std::vector<ValueId> made;
+    if (value->node()->kind() == prim::ListConstruct) {
+      for (Value* item : value->node()->inputs()) made.push_back(id_of(item));
+    } else {
+      made = {add_leaf(value)};
+    }
+    return ids_[value] = made;
+  }
+
+  ValueId id_of(Value* value) {
+    if (value->type()->kind() == c10::TypeKind::NoneType) return kNoValue;
+    const auto ids = ids_of(value);
+    if (ids.size() != 1) throw Error(ErrorKind::kUnsupported, "it takes a list of tensors");
+    return ids.front();
+  }
+
+  std::optional<TensorFact> type_of(Value* value) const {
+    if (const auto constant = torch::jit::toIValue(value); constant && constant->isTensor()) {
+      const at::Tensor& t = constant->toTensor();
+      return TensorFact{t.scalar_type(),
+                        t.sizes().vec(),
+                        t.strides().vec(),
+                        t.device(),
+                        t.layout() == at::kStrided && !t.is_quantized(),
+                        false};
+    }
+    const Fact* fact = knowledge_.recording.fact(value);
+    if (!fact || !fact->is_tensor || fact->tensors.empty() || fact->varies) return std::nullopt;
+    return fact->tensors.front();
+  }
+
+  ValueId add_leaf(Value* value) {
+    const auto type = type_of(value);
+    Described made{value->debugName(), type};
+    const auto weight = knowledge_.weights.find(value);
+    const bool is_weight =
+        weight != knowledge_.weights.end() || value->node()->kind() == prim::Constant;
+    if (weight != knowledge_.weights.end()) made.name = weight->second;
+    const ValueId id = add_value(made, is_weight ? ValueKind::kWeight : ValueKind::kInput);
+    (is_weight ? graph().weights : graph().inputs).push_back(id);
+    (is_weight ? result_.weights : result_.inputs).push_back(value);
+    return id;
+  }
+
+  ValueId add_value(const Described& what, ValueKind kind) {
+    tv::Value value;
+    value.name = what.name;
+    value.kind = kind;
+    if (what.type) {
+      value.dtype = to_dtype(*what.type, knowledge_.truncate);
+      for (const int64_t size : what.type->sizes) value.shape.push_back(size);
+    }
+    return graph().add_value(std::move(value));
+  }
+
+  // --- nodes ---
+
+  // The tensors that a node's numbers come from, those of the nodes inside it included.
+  void collect_roots(const Node* node, std::vector<Value*>& roots) {
+    for (const Value* input : node->inputs()) collect_root(const_cast<Value*>(input), roots);
+    for (const torch::jit::Block* block : node->blocks()) {
+      for (const Node* inner : block->nodes()) collect_roots(inner, roots);
+      for (const Value* out : block->outputs()) collect_root(const_cast<Value*>(out), roots);
+    }
+  }
+
+  void collect_root(Value* value, std::vector<Value*>& roots) {
+    const Node* from = value->node();
+    if (from->kind() == prim::Constant || !seen_.insert(value).second) return;
+    const bool passes_on = knowledge_.hosts.contains(from) || from->kind() == prim::ListConstruct;
+    if (passes_on) {
+      for (const Value* input : from->inputs()) collect_root(const_cast<Value*>(input), roots);
+    } else if (ids_.contains(value)) {
+      roots.push_back(value);
+    }
+  }
+
+  std::vector<ValueId> roots_of(const Node* node) {
+    seen_.clear();
+    std::vector<Value*> roots;
+    collect_roots(node, roots);
+    std::vector<ValueId> ids;
+    for (Value* value : roots) {
+      for (const ValueId id : ids_.at(value)) {
+        if (id != kNoValue) ids.push_back(id);
+      }
+    }
+    return ids;
+  }
+
+  void add_native(Node* node) {
+    tv::Node made = start(std::string("native::") + node->kind().toQualString(), node);
+    made.args.push_back(tensor_list_arg("inputs", roots_of(node)));
+    for (Value* output : node->outputs()) {
+      const Fact* fact = knowledge_.recording.fact(output);
+      std::vector<ValueId> ids;
+      const size_t count = fact && fact->is_list ? fact->tensors.size() : 1;
+      for (size_t i = 0; i < count; ++i) {
+        std::optional<TensorFact> type;
+        if (fact && i < fact->tensors.size() && !fact->varies) type = fact->tensors[i];
+        ids.push_back(add_output(made, type));
+      }
+      ids_[output] = ids;
+    }
+    if (node->outputs().empty()) add_output(made, std::nullopt);
+    push(std::move(made), node);
+  }
+
+  ValueId add_output(tv::Node& node, const std::optional<TensorFact>& type) {
+    const ValueId id = add_value({node.name, type}, ValueKind::kNode);
+    node.outputs.push_back(id);
+    return id;
+  }
+
+  tv::Node start(std::string op, const Node* node) {
+    tv::Node made;
+    made.op = std::move(op);
+    const std::string base = node->outputs().empty() ? "effect" : node->output(0)->debugName();
+    made.name = base + "_" + std::to_string(graph().nodes.size());
+    made.source = source_of(node);
+    made.module_path = module_path_of(node);
+    return made;
+  }
+
+  void push(tv::Node made, Node* node) {
+    graph().nodes.push_back(std::move(made));
+    result_.nodes.push_back(node);
+  }
+
+  void add_calls(Node* node) {
+    const Recipe& recipe = *knowledge_.recording.recipe(node);
+    std::vector<std::vector<ValueId>> made;
+    const auto resolve = [&](const Ref& ref) {
+      if (ref.call >= 0) return made.at(ref.call).at(ref.index);
+      const auto ids = ids_of(node->input(ref.index));
+      return ids.at(ref.element < 0 ? 0 : ref.element);
+    };
+    const std::vector<ValueId> order = ordered_ ? roots_of(node) : std::vector<ValueId>{};
+    for (const Call& call : recipe.calls) made.push_back(add_call(node, call, resolve, order));
+    for (size_t i = 0; i < node->outputs().size(); ++i) {
+      std::vector<ValueId> ids;
+      for (const Ref& ref : recipe.outputs.at(i)) ids.push_back(resolve(ref));
+      ids_[node->output(i)] = ids;
+    }
+  }
+
+  // The number that a tensor argument stands for: a constant without dimensions is one.
+  std::optional<c10::IValue> number_of(const Node* node, const CallArgument& argument) const {
+    if (!argument.is_tensor || argument.is_list) return std::nullopt;
+    if (!argument.refs.front()) {
+      return argument.value.isNone() ? std::nullopt : std::optional(argument.value);
+    }
+    const Ref& ref = *argument.refs.front();
+    if (ref.call >= 0 || ref.element >= 0) return std::nullopt;
+    const Value* value = node->input(ref.index);
+    const auto constant = torch::jit::toIValue(value);
+    if (constant && constant->isTensor() && constant->toTensor().dim() == 0 &&
+        !constant->toTensor().is_complex()) {
+      return c10::IValue(constant->toTensor().item());
+    }
+    if (!knowledge_.hosts.contains(value->node()) || constant) return std::nullopt;
+    return knowledge_.recording.fact(value)->number;
+  }
+
+  template <typename Resolve>
+  std::vector<ValueId> add_call(Node* node, const Call& call, const Resolve& resolve,
+                                const std::vector<ValueId>& order) {
+    c10::OperatorName name = call.name;
+    std::vector<std::optional<c10::IValue>> numbers;
+    for (const CallArgument& argument : call.arguments) {
+      numbers.push_back(number_of(node, argument));
+    }
+    const auto count = std::count_if(numbers.begin(), numbers.end(),
+                                     [](const auto& number) { return number.has_value(); });
+    // (tensor, number): the number is the second of the two.
+    const bool as_scalar = count == 1 && numbers.size() > 1 && numbers[1];
+    if (const auto scalar = as_scalar ? with_scalar(name) : std::nullopt) {
+      name = *scalar;
+    }
+    const auto& schema = c10::Dispatcher::singleton().findSchema(name)->schema();
+    tv::Node made = start(op_name(name), node);
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      const c10::Argument& formal = schema.arguments().at(i);
+      const CallArgument& argument = call.arguments[i];
+      if (!takes_tensors(formal)) {
+        made.args.push_back(attr_arg(
+            formal.name(),
+            to_attr(formal, numbers[i] ? *numbers[i] : argument.value, knowledge_.truncate)));
+        continue;
+      }
+      if (!argument.is_tensor && !argument.value.isNone()) {
+        throw Error(ErrorKind::kUnsupported,
+                    "it takes a " + argument.value.tagKind() + " where a tensor is wanted");
+      }
+      std::vector<ValueId> ids;
+      for (const auto& ref : argument.refs) ids.push_back(ref ? resolve(*ref) : kNoValue);
+      if (numbers[i]) ids = {add_number(node, call, *numbers[i])};
+      if (argument.is_list) {
+        made.args.push_back(tensor_list_arg(formal.name(), ids));
+      } else {
+        made.args.push_back(tensor_arg(formal.name(), ids.empty() ? kNoValue : ids.front()));
+      }
+    }
+    if (!order.empty()) made.args.push_back(tensor_list_arg("order", order));
+    std::vector<ValueId> ids;
+    for (const auto& output : call.outputs) {
+      if (output) {
+        ids.push_back(add_output(made, output));
+      } else {
+        made.outputs.push_back(kNoValue);
+        ids.push_back(kNoValue);
+      }
+    }
+    push(std::move(made), node);
+    return ids;
+  }
+
+  // A number where the operator has no form that takes one.
+  ValueId add_number(Node* node, const Call& call, const c10::IValue& number) {
+    const bool floating = number.isDouble();
+    TensorFact type{floating ? at::kFloat : at::kInt, {}, {}, at::kCPU, true, true};
+    const auto& result = call.outputs.front();
+    if (result && result->dtype != at::kBool) type.dtype = result->dtype;
+    tv::Node made = start("aten::full", node);
+    made.args.push_back(attr_arg("size", std::vector<Expr>{}));
+    const Attr value = floating          ? Attr(number.toDouble())
+                       : number.isBool() ? Attr(number.toBool())
+                                         : Attr(Expr(number.toInt()));
+    made.args.push_back(attr_arg("fill_value", value));
+    made.args.push_back(attr_arg("dtype", to_dtype(type, knowledge_.truncate)));
+    for (const char* rest : {"layout", "device", "pin_memory"}) {
+      made.args.push_back(attr_arg(rest, std::monostate{}));
+    }
+    const ValueId id = add_output(made, type);
+    push(std::move(made), node);
+    return id;
+  }
+
+  const Knowledge& knowledge_;
+  const bool ordered_;
+  Imported result_;
+  std::unordered_map<const Value*, std::vector<ValueId>> ids_;
+  std::unordered_set<const Value*> seen_;
+};
+
+// What a native node computed, rather than the program's arguments, loop counters and attributes.
+bool is_read_from_data(const Value* value) {
+  const Node* from = value->node();
+  return from->kind() != prim::Param && from->kind() != prim::GetAttr && from->blocks().empty();
+}
+
+// Views share memory with what they are views of; an engine's results do not.
+bool is_view(const Node* node) {
+  const auto* schema = node->maybeSchema();
+  return schema && std::any_of(schema->returns().begin(), schema->returns().end(),
+                               [](const auto& result) { return result.alias_info() != nullptr; });
+}
+
+// Why a call has no form in the Graph.
+std::string refusal_of(const Call& call, bool truncate) {
+  const auto op = c10::Dispatcher::singleton().findSchema(call.name);
+  try {
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      const c10::Argument& formal = op->schema().arguments().at(i);
+      if (!takes_tensors(formal)) to_attr(formal, call.arguments[i].value, truncate);
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Operators on a tensor's storage, whatever its shape says.
+bool reads_storage(const Call& call) { return call.name.name.starts_with("aten::as_strided"); }
+
+std::string refusal_of_tensors(const Knowledge& knowledge, const Node* node, bool needs_storage) {
+  std::optional<c10::Device> device;
+  std::vector<const Value*> values(node->inputs().begin(), node->inputs().end());
+  values.insert(values.end(), node->outputs().begin(), node->outputs().end());
+  for (const Value* value : values) {
+    const Fact* fact = knowledge.recording.fact(value);
+    if (!fact) continue;
+    for (const TensorFact& tensor : fact->tensors) {
+      if (tensor.sizes.empty() && tensor.device.is_cpu()) continue;
+      if (device && *device != tensor.device) return "its tensors live on several devices";
+      device = tensor.device;
+    }
+  }
+  const Fact* first = node->inputs().empty() ? nullptr : knowledge.recording.fact(node->input(0));
+  if (needs_storage && first && !first->tensors.empty() && !first->tensors[0].is_whole) {
+    return "as_strided of a tensor that is not all of its storage, in order";
+  }
+  return "";
+}
+
+std::string refusal_of_input(const Knowledge& knowledge, const Value* value) {
+  if (torch::jit::toIValue(value)) return "";
+  const Fact* fact = knowledge.recording.fact(value);
+  if (!fact) return "the example inputs did not reach it";
+  const bool is_host = knowledge.hosts.contains(value->node());
+  if (is_host && fact->number_varies) return "it reads a number that changes as the program runs";
+  if (fact->is_list && knowledge.written.contains(value)) {
+    return "it takes a list that changes as the program runs";
+  }
+  if (holds_tensors(value)) return fact->varies ? "the sizes that it reads change" : "";
+  if (fact->varies) return "it reads a number that changes as the program runs";
+  if (!is_host && is_read_from_data(value)) return "it reads a number that is computed from data";
+  return is_comparable(value) ? "" : "it takes a " + value->type()->str() + " that is not constant";
+}
+
+}  // namespace
+
+std::string refusal(const Knowledge& knowledge, const Node* node) {
+  if (is_barrier(node)) {
+    if (!node->blocks().empty()) return "control flow stays in TorchScript";
+    return node->isNondeterministic() ? "it draws random numbers" : "it has a side effect";
+  }
+  const std::string name = op_of(node) + ".";
+  for (const std::string& stays : knowledge.stays) {
+    if (name.starts_with(stays + ".")) return "torch_executed_ops lists " + stays;
+  }
+  const Recipe* recipe = knowledge.recording.recipe(node);
+  if (!recipe) return "the example inputs did not reach it";
+  if (!recipe->refusal.empty()) return recipe->refusal;
+  for (const Value* input : node->inputs()) {
+    std::string why = refusal_of_input(knowledge, input);
+    if (!why.empty()) return why;
+  }
+  bool needs_storage = false;
+  for (const Call& call : recipe->calls) {
+    std::string why = refusal_of(call, knowledge.truncate);
+    if (!why.empty()) return why;
+    needs_storage = needs_storage || reads_storage(call);
+  }
+  std::string why = refusal_of_tensors(knowledge, node, needs_storage);
+  if (!why.empty()) return why;
+  for (size_t i = 0; i < node->outputs().size(); ++i) {
+    const Value* output = node->output(i);
+    const Fact* fact = knowledge.recording.fact(output);
+    if (!fact || fact->varies) return "its sizes change from one execution to the next";
+    for (const Ref& ref : recipe->outputs.at(i)) {
+      if (ref.call < 0 && !recipe->calls.empty()) return "it returns its argument";
+    }
+    if (knowledge.written.contains(output) && is_view(node)) {
+      return "what it gives shares memory with a tensor that is written to";
+    }
+  }
+  return "";
+}
+
+Imported import_nodes(const Knowledge& knowledge, const std::vector<Node*>& nodes,
+                      const std::unordered_set<const Node*>& native,
+                      const std::vector<Value*>& returned, bool ordered) {
+  Importer importer(knowledge, ordered);
+  for (Node* node : nodes) importer.add(node, native.contains(node));
+  return importer.finish(returned);
+}
+
+}  // namespace tv::script

@@ -1,0 +1,48 @@
+#pragma once
+// Straight-line nodes of torch::jit as the compiler's Graph.
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "python/bindings/script_record.h"
+
+namespace tv::script {
+
+/// What an import needs to know of the program.
+struct Knowledge {
+  const Recording& recording;
+  /// Values that are weights and what they are called; constants of the graph are weights, too.
+  std::unordered_map<const torch::jit::Value*, std::string> weights;
+  std::unordered_set<const torch::jit::Node*> hosts;     ///< host_nodes()
+  std::unordered_set<const torch::jit::Value*> written;  ///< tensors that something writes to
+  std::vector<std::string> stays;                        ///< torch_executed_ops
+  bool truncate = false;  ///< hold int64 and float64 as int32 and float32
+};
+
+/// A Graph and what its parts stand for.
+struct Imported {
+  Graph graph;
+  std::vector<torch::jit::Node*> nodes;             ///< by node of the graph: what it is part of
+  std::vector<torch::jit::Value*> inputs, weights;  ///< in the order of the graph's
+  /// Of each of `returned`, where it stands among the graph's outputs; a list has several.
+  std::vector<std::vector<int>> outputs;
+};
+
+/// Why a node cannot be expressed as nodes of the Graph; "" where it can. Converters are not asked.
+std::string refusal(const Knowledge& knowledge, const torch::jit::Node* node);
+
+/// `nodes` (of one block, in order) as a Graph. Those in `native` and those that are not
+/// expressible become "native::" nodes; with `ordered`, nodes also read the tensors that their
+/// sizes come from, so that a partition knows what must run first (such a graph is not to be
+/// compiled). `returned`: tensors and lists of them that become outputs. Throws
+/// Error(kUnsupported).
+Imported import_nodes(const Knowledge& knowledge, const std::vector<torch::jit::Node*>& nodes,
+                      const std::unordered_set<const torch::jit::Node*>& native,
+                      const std::vector<torch::jit::Value*>& returned, bool ordered);
+
+}  // namespace tv::script

@@ -1,0 +1,376 @@
+#include "python/bindings/script_record.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "csrc/converter.h"
+#include "python/bindings/script_trap.h"
+
+namespace tv::script {
+namespace {
+
+using c10::IValue;
+using torch::jit::Block;
+using torch::jit::Node;
+using torch::jit::Value;
+namespace prim = c10::prim;
+
+TensorFact fact_of(const at::Tensor& tensor) {
+  const bool strided = tensor.layout() == at::kStrided;
+  const bool plain = strided && !tensor.is_quantized() && !tensor.is_nested();
+  const bool whole = plain && tensor.has_storage() && tensor.is_contiguous() &&
+                     tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes();
+  return {tensor.scalar_type(),
+          strided ? tensor.sizes().vec() : std::vector<int64_t>{},
+          strided ? tensor.strides().vec() : std::vector<int64_t>{},
+          tensor.device(),
+          plain,
+          whole};
+}
+
+std::string registered_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+// A list of tensors some of which may be None, whoever made its type.
+bool is_optional_list(const IValue& value) {
+  if (!value.isList()) return false;
+  const c10::TypePtr type = value.toList().elementType();
+  return type->kind() == c10::TypeKind::OptionalType &&
+         type->containedType(0)->kind() == c10::TypeKind::TensorType;
+}
+
+// The recipe of the node that runs at the moment.
+class Recorder : public Listener {
+ public:
+  explicit Recorder(Recording& recording) : recording_(recording) {}
+
+  void begin(const Node* node, const std::vector<IValue>& inputs) {
+    node_ = node;
+    recipe_ = {};
+    refs_.clear();
+    held_.clear();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      refuse_if_ambiguous(inputs, i);
+      bind(inputs[i], -1, static_cast<int>(i));
+    }
+  }
+
+  void end(const Node* node, const std::vector<IValue>& outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) note(node->output(i), outputs[i]);
+    if (node_ != node) return;
+    for (const IValue& output : outputs) recipe_.outputs.push_back(refs_to(output));
+    drop_calls_without_effect();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const auto& refs = recipe_.outputs[i];
+      if (outputs[i].isTensor() && refs.size() == 1 && refs[0].call < 0 && refs[0].element < 0) {
+        roots_[node->output(i)] = root_of(node->input(refs[0].index));
+      }
+    }
+    finish();
+    node_ = nullptr;
+  }
+
+  void note(const Value* value, const IValue& seen) {
+    Fact fact;
+    if (seen.isTensor()) {
+      fact.is_tensor = true;
+      const at::Tensor& tensor = seen.toTensor();
+      if (tensor.defined()) fact.tensors.push_back(fact_of(tensor));
+      if (is_number(tensor)) fact.number = tensor.item();
+    } else if (seen.isTensorList()) {
+      fact.is_list = true;
+      for (const at::Tensor& tensor : seen.toTensorVector()) {
+        fact.tensors.push_back(fact_of(tensor));
+      }
+    } else if (is_optional_list(seen)) {
+      fact.is_list = true;
+      for (const IValue& tensor : seen.toListRef()) {
+        if (tensor.isTensor()) fact.tensors.push_back(fact_of(tensor.toTensor()));
+      }
+    } else if (!seen.isObject()) {
+      fact.value = seen.isList() || seen.isTuple() ? seen.deepcopy() : seen;
+    }
+    const auto [place, fresh] = recording_.facts.emplace(value, fact);
+    if (fresh) return;
+    if (!same(place->second, fact)) place->second.varies = true;
+    if (text(place->second.number) != text(fact.number)) place->second.number_varies = true;
+  }
+
+  bool keeps_whole(const c10::OperatorHandle& op) override {
+    return Registry::instance().find(registered_name(op.operator_name())) != nullptr;
+  }
+
+  void ran(const c10::OperatorHandle& op, const std::vector<IValue>& inputs,
+           const std::vector<IValue>& outputs) override {
+    if (!node_) return;
+    const int index = static_cast<int>(recipe_.calls.size());
+    Call call{op.operator_name(), {}, {}};
+    if (op.schema().is_mutable())
+      refuse("it calls " + registered_name(call.name) + ", which writes to a tensor");
+    for (const IValue& input : inputs) call.arguments.push_back(argument(input));
+    int position = 0;
+    for (const IValue& output : outputs) {
+      if (output.isTensor()) {
+        bind(output, index, position++);
+        call.outputs.push_back(
+            output.toTensor().defined() ? std::optional(fact_of(output.toTensor())) : std::nullopt);
+      } else if (output.isTensorList()) {
+        for (const at::Tensor& tensor : output.toTensorVector()) {
+          bind(tensor, index, position++);
+          call.outputs.push_back(fact_of(tensor));
+        }
+      } else {
+        refuse("it computes a number from a tensor's contents");
+      }
+    }
+    recipe_.calls.push_back(std::move(call));
+  }
+
+ private:
+  static bool same(const Fact& a, const Fact& b) {
+    if (a.is_tensor != b.is_tensor || a.is_list != b.is_list ||
+        a.tensors.size() != b.tensors.size()) {
+      return false;
+    }
+    for (size_t i = 0; i < a.tensors.size(); ++i) {
+      if (text_of(a.tensors[i]) != text_of(b.tensors[i])) return false;
+    }
+    return text(a.value) == text(b.value);
+  }
+
+  static std::string text(const IValue& value) {
+    std::ostringstream text;
+    text << value;
+    return text.str();
+  }
+
+  static bool is_number(const at::Tensor& tensor) {
+    return tensor.defined() && tensor.dim() == 0 && tensor.is_cpu() && !tensor.is_complex() &&
+           tensor.layout() == at::kStrided;
+  }
+
+  // aten::contiguous of what is contiguous gives its argument.
+  void drop_calls_without_effect() {
+    const auto& outputs = recipe_.outputs;
+    const bool hands_on = std::all_of(outputs.begin(), outputs.end(), [](const auto& refs) {
+      return refs.size() == 1 && refs[0].call < 0;
+    });
+    if (hands_on && !outputs.empty()) recipe_.calls.clear();
+  }
+
+  // The value that `value` is another name for, as dropout's result is.
+  const Value* root_of(const Value* value) const {
+    const auto found = roots_.find(value);
+    return found == roots_.end() ? value : found->second;
+  }
+
+  // One tensor for two arguments that may be two in another call.
+  void refuse_if_ambiguous(const std::vector<IValue>& inputs, size_t i) {
+    if (!inputs[i].isTensor()) return;
+    for (size_t j = 0; j < i; ++j) {
+      if (inputs[j].isTensor() && inputs[j].toTensor().is_same(inputs[i].toTensor()) &&
+          root_of(node_->input(i)) != root_of(node_->input(j))) {
+        refuse("two of its arguments were one and the same tensor in the example");
+      }
+    }
+  }
+
+  void refuse(const std::string& why) {
+    if (recipe_.refusal.empty()) recipe_.refusal = why;
+  }
+
+  void bind(const IValue& value, int call, int index) {
+    if (value.isTensor()) {
+      bind(value.toTensor(), {call, index, -1});
+    } else if (value.isTensorList()) {
+      const auto list = value.toTensorVector();
+      for (size_t i = 0; i < list.size(); ++i) bind(list[i], {call, index, static_cast<int>(i)});
+    } else if (is_optional_list(value)) {
+      int i = 0;
+      for (const IValue& item : value.toListRef()) {
+        if (item.isTensor()) bind(item.toTensor(), {call, index, i});
+        ++i;
+      }
+    }
+  }
+
+  // The first name of a tensor stands: an operator may return its input.
+  void bind(const at::Tensor& tensor, Ref ref) {
+    if (!tensor.defined()) return;
+    refs_.emplace(tensor.unsafeGetTensorImpl(), ref);
+    held_.push_back(tensor);  // so that its address is not another's
+  }
+
+  std::optional<Ref> ref_to(const at::Tensor& tensor) const {
+    const auto found = refs_.find(tensor.unsafeGetTensorImpl());
+    return found == refs_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  std::vector<Ref> refs_to(const IValue& output) {
+    std::vector<at::Tensor> tensors;
+    if (output.isTensor()) tensors = {output.toTensor()};
+    if (output.isTensorList()) tensors = output.toTensorVector();
+    std::vector<Ref> refs;
+    for (const at::Tensor& tensor : tensors) {
+      if (const auto ref = tensor.defined() ? ref_to(tensor) : std::nullopt) {
+        refs.push_back(*ref);
+      } else {
+        refuse("its result is not made by operators of the dispatcher");
+      }
+    }
+    return refs;
+  }
+
+  CallArgument argument(const IValue& input) {
+    CallArgument made;
+    if (input.isTensor()) {
+      made.is_tensor = true;
+      made.refs = {tensor_argument(input.toTensor(), made)};
+    } else if (input.isTensorList()) {
+      made.is_tensor = made.is_list = true;
+      for (const at::Tensor& t : input.toTensorVector()) made.refs.push_back(list_item(t));
+    } else if (is_optional_list(input)) {
+      made.is_tensor = made.is_list = true;
+      for (const IValue& t : input.toListRef()) {
+        made.refs.push_back(t.isTensor() ? list_item(t.toTensor()) : std::nullopt);
+      }
+    } else {
+      made.value = input;
+    }
+    return made;
+  }
+
+  std::optional<Ref> tensor_argument(const at::Tensor& tensor, CallArgument& made) {
+    if (!tensor.defined()) return std::nullopt;
+    if (auto ref = ref_to(tensor)) return ref;
+    if (is_number(tensor)) {
+      made.value = tensor.item();
+    } else {
+      refuse("it reads a tensor that comes from nowhere in the graph");
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Ref> list_item(const at::Tensor& tensor) {
+    if (!tensor.defined()) return std::nullopt;
+    auto ref = ref_to(tensor);
+    if (!ref) refuse("it reads a tensor that comes from nowhere in the graph");
+    return ref;
+  }
+
+  void finish() {
+    std::ostringstream text;
+    for (const Call& call : recipe_.calls) {
+      text << registered_name(call.name) << '(';
+      for (const CallArgument& argument : call.arguments) {
+        for (const auto& ref : argument.refs) {
+          if (ref) text << '%' << ref->call << '.' << ref->index << '.' << ref->element;
+          text << ',';
+        }
+        text << argument.value << ';';
+      }
+      for (const auto& output : call.outputs) text << (output ? text_of(*output) : "None");
+      text << ")\n";
+    }
+    recipe_.text = text.str();
+    const auto [place, fresh] = recording_.recipes.emplace(node_, recipe_);
+    if (fresh || !place->second.refusal.empty()) return;
+    if (!recipe_.refusal.empty()) place->second.refusal = recipe_.refusal;
+    if (place->second.text != recipe_.text) {
+      place->second.refusal = "its sizes or numbers change from one execution to the next";
+    }
+  }
+
+  Recording& recording_;
+  const Node* node_ = nullptr;
+  Recipe recipe_;
+  std::unordered_map<const c10::TensorImpl*, Ref> refs_;
+  std::vector<at::Tensor> held_;
+  std::unordered_map<const Value*, const Value*> roots_;
+};
+
+// A node that hands `values` to `seen` when it is run.
+Node* marker(torch::jit::Graph& graph, at::ArrayRef<Value*> values,
+             std::function<void(const std::vector<IValue>&)> seen) {
+  const size_t count = values.size();
+  auto callback = [count, seen = std::move(seen)](std::vector<IValue>& stack) {
+    stack.pop_back();  // the interpreter's number of the frame
+    std::vector<IValue> given(stack.end() - static_cast<ptrdiff_t>(count), stack.end());
+    stack.resize(stack.size() - count);
+    const Untold untold;
+    seen(given);
+  };
+  auto* node = graph.insertNode(new torch::jit::ProfileIValueOp(&graph, std::move(callback)));
+  for (Value* value : values) node->addInput(value);
+  return node;
+}
+
+void mark(Block* block, Recorder& recorder, std::vector<Node*>& markers) {
+  torch::jit::Graph& graph = *block->owningGraph();
+  std::vector<Node*> nodes(block->nodes().begin(), block->nodes().end());
+  {
+    const torch::jit::WithInsertPoint at(nodes.empty() ? block->return_node() : nodes.front());
+    const std::vector<Value*> values(block->inputs().begin(), block->inputs().end());
+    markers.push_back(marker(graph, values, [&recorder, values](const auto& given) {
+      for (size_t i = 0; i < values.size(); ++i) recorder.note(values[i], given[i]);
+    }));
+  }
+  for (Node* node : nodes) {
+    if (node->kind() == prim::Constant) continue;
+    if (node->blocks().empty()) {
+      const torch::jit::WithInsertPoint before(node);
+      markers.push_back(marker(graph, node->inputs(), [&recorder, node](const auto& given) {
+        recorder.begin(node, given);
+      }));
+    }
+    for (Block* inner : node->blocks()) mark(inner, recorder, markers);
+    const torch::jit::WithInsertPoint after(node->next());
+    markers.push_back(marker(graph, node->outputs(),
+                             [&recorder, node](const auto& given) { recorder.end(node, given); }));
+  }
+}
+
+}  // namespace
+
+const Fact* Recording::fact(const Value* value) const {
+  const auto found = facts.find(value);
+  return found == facts.end() ? nullptr : &found->second;
+}
+
+const Recipe* Recording::recipe(const Node* node) const {
+  const auto found = recipes.find(node);
+  return found == recipes.end() ? nullptr : &found->second;
+}
+
+void record(const std::shared_ptr<torch::jit::Graph>& graph, std::vector<IValue> inputs,
+            Recording& recording) {
+  Recorder recorder(recording);
+  std::vector<Node*> markers;
+  mark(graph->block(), recorder, markers);
+  const auto unmark = [&markers] {
+    for (Node* node : markers) node->destroy();
+  };
+  try {
+    const at::NoGradGuard no_gradients;
+    const torch::jit::Code code(graph, "torch_vulkan_record");
+    const Trap trap(recorder);
+    torch::jit::InterpreterState(code).run(inputs);
+  } catch (...) {
+    unmark();
+    throw;
+  }
+  unmark();
+}
+
+std::string text_of(const TensorFact& fact) {
+  std::ostringstream text;
+  text << fact.dtype << at::IntArrayRef(fact.sizes) << at::IntArrayRef(fact.strides) << fact.device
+       << fact.plain;
+  return text.str();
+}
+
+}  // namespace tv::script

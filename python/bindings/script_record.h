@@ -1,0 +1,74 @@
+#pragma once
+// What a graph does on example inputs: the types of its values and the operators behind its nodes.
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace tv::script {
+
+struct TensorFact {
+  at::ScalarType dtype;
+  std::vector<int64_t> sizes, strides;
+  c10::Device device;
+  bool plain;     ///< strided: sparse, quantised or opaque one
+  bool is_whole;  ///< its row-major elements are all that its storage holds
+};
+
+/// What a value was in every execution.
+struct Fact {
+  bool varies = false;  ///< another type, size or number from one execution to the next
+  bool is_tensor = false, is_list = false;
+  std::vector<TensorFact> tensors;  ///< one for a tensor, one each for a list of tensors
+  c10::IValue value;                ///< of what is no tensor
+  c10::IValue number;               ///< what a CPU tensor without dimensions held; None of others
+  bool number_varies = false;
+};
+
+/// A tensor inside a node: input `index` of the node where `call` is -1, else output `index` of
+/// that call; `element` of a list where it is not -1.
+struct Ref {
+  int call = -1, index = 0, element = -1;
+};
+
+struct CallArgument {
+  bool is_tensor = false, is_list = false;
+  std::vector<std::optional<Ref>> refs;  ///< nothing for None, and for a number
+  c10::IValue value;  ///< of what is no tensor; for a tensor the number that stands in its place
+};
+
+/// One operator of the dispatcher, as it was called.
+struct Call {
+  c10::OperatorName name;
+  std::vector<CallArgument> arguments;
+  std::vector<std::optional<TensorFact>> outputs;  ///< those of a list one by one
+};
+
+/// A node as the operators that it calls.
+struct Recipe {
+  std::string refusal;  ///< why there is none
+  std::vector<Call> calls;
+  std::vector<std::vector<Ref>> outputs;  ///< by output of the node; empty: not made of tensors
+  std::string text;                       ///< equal text: equal recipes
+};
+
+struct Recording {
+  std::unordered_map<const torch::jit::Value*, Fact> facts;
+  std::unordered_map<const torch::jit::Node*, Recipe> recipes;
+
+  const Fact* fact(const torch::jit::Value* value) const;
+  const Recipe* recipe(const torch::jit::Node* node) const;  ///< null: it was never run
+};
+
+/// Runs the graph on `inputs` (the module first) and records it; adds to `recording`, so that what
+/// varies between calls is seen, too. Composite operators that have a converter stay whole.
+void record(const std::shared_ptr<torch::jit::Graph>& graph, std::vector<c10::IValue> inputs,
+            Recording& recording);
+
+/// Sizes, strides and dtype as one text, for comparison.
+std::string text_of(const TensorFact& fact);
+
+}  // namespace tv::script

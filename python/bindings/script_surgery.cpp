@@ -1,0 +1,126 @@
+#include "python/bindings/script_surgery.h"
+
+#include <torch/csrc/jit/ir/constants.h>
+
+#include <algorithm>
+
+#include "python/bindings/script_nodes.h"
+
+namespace tv::script {
+namespace {
+
+using torch::jit::Block;
+using torch::jit::Graph;
+using torch::jit::Node;
+using torch::jit::Value;
+using torch::jit::WithInsertPoint;
+namespace prim = c10::prim;
+
+Value* insert_list(Graph& graph, const std::vector<Value*>& values) {
+  return graph.insertNode(graph.createList(c10::TensorType::get(), values))->output();
+}
+
+Value* insert_call(Graph& graph, const char* op, const std::vector<Value*>& inputs,
+                   const c10::TypePtr& type) {
+  Node* node = graph.insertNode(graph.create(c10::Symbol::fromQualString(op), inputs, 1));
+  node->output()->setType(type);
+  return node->output();
+}
+
+// Whether all is as the engine was made for.
+Value* insert_condition(Graph& graph, const Excision& excision, const EngineCall& call,
+                        Value* inputs, const Recording& recording) {
+  Value* fits =
+      insert_call(graph, "torch_vulkan::fits", {inputs, call.engine}, c10::BoolType::get());
+  for (Value* guard : excision.guards) {
+    Value* want = graph.insertConstant(recording.fact(guard)->value);
+    Value* same = insert_call(graph, "aten::eq", {guard, want}, c10::BoolType::get());
+    fits = insert_call(graph, "aten::__and__", {fits, same}, c10::BoolType::get());
+  }
+  return fits;
+}
+
+void fill_with_engine(Graph& graph, Block* block, const Excision& excision, const EngineCall& call,
+                      Value* inputs) {
+  const WithInsertPoint at(block->return_node());
+  const auto tensors = c10::ListType::ofTensors();
+  Value* weights = insert_list(graph, call.weights);
+  Value* list =
+      insert_call(graph, "torch_vulkan::execute", {inputs, weights, call.engine}, tensors);
+  Node* unpack = graph.insertNode(graph.createListUnpack(list, call.casts.size()));
+  std::vector<Value*> results(unpack->outputs().begin(), unpack->outputs().end());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!call.casts[i]) continue;
+    results[i] = graph.insert(c10::aten::to, {results[i], static_cast<int64_t>(*call.casts[i])});
+  }
+  for (size_t i = 0; i < excision.outputs.size(); ++i) {
+    std::vector<Value*> parts;
+    for (const int position : call.outputs[i]) parts.push_back(results.at(position));
+    const bool is_list = excision.outputs[i]->type()->kind() == c10::TypeKind::ListType;
+    block->registerOutput(is_list ? insert_list(graph, parts) : parts.at(0));
+  }
+}
+
+// The nodes as they were, with copies of their helpers.
+void fill_with_nodes(Graph& graph, Block* block, const Excision& excision) {
+  const std::unordered_set<const Node*> members(excision.nodes.begin(), excision.nodes.end());
+  std::unordered_map<Value*, Value*> copies;
+  const auto renamed = [&copies](Value* value) {
+    const auto found = copies.find(value);
+    return found == copies.end() ? value : found->second;
+  };
+  for (Node* node : excision.both) {
+    if (members.contains(node)) {
+      node->moveBefore(block->return_node());
+      for (size_t i = 0; i < node->inputs().size(); ++i) {
+        node->replaceInput(i, renamed(node->input(i)));
+      }
+    } else {
+      Node* copy = graph.createClone(node, renamed)->insertBefore(block->return_node());
+      for (size_t i = 0; i < node->outputs().size(); ++i) copies[node->output(i)] = copy->output(i);
+    }
+  }
+  for (Value* output : excision.outputs) block->registerOutput(output);
+}
+
+bool is_inside(const Node* node, const Block* block) {
+  for (const Block* at = node->owningBlock(); at;) {
+    if (at == block) return true;
+    const Node* owner = at->owningNode();
+    at = owner ? owner->owningBlock() : nullptr;
+  }
+  return false;
+}
+
+}  // namespace
+
+void replace(const Excision& excision, const EngineCall& call, Recording& recording) {
+  Node* first = excision.nodes.front();
+  Graph& graph = *first->owningGraph();
+  const WithInsertPoint at(first);
+  Value* inputs = insert_list(graph, call.inputs);
+  Value* fits = insert_condition(graph, excision, call, inputs, recording);
+  Node* choice = graph.insertNode(graph.create(prim::If, {fits}, 0));
+  Block* engine = choice->addBlock();
+  Block* native = choice->addBlock();
+  fill_with_engine(graph, engine, excision, call, inputs);
+  fill_with_nodes(graph, native, excision);
+  for (Value* output : excision.outputs) {
+    Value* chosen = choice->addOutput()->setType(output->type());
+    recording.facts[chosen] = recording.facts.at(output);
+    const auto uses = output->uses();
+    for (const auto& use : uses) {
+      if (!is_inside(use.user, native)) use.user->replaceInput(use.offset, chosen);
+    }
+  }
+}
+
+void remove_unread(const Region& region, const Knowledge& knowledge) {
+  for (auto node = region.nodes.rbegin(); node != region.nodes.rend(); ++node) {
+    const bool is_helper = (*node)->owningBlock() == region.block &&
+                           (knowledge.hosts.contains(*node) || is_free(*node, knowledge.recording));
+    if (is_helper && !(*node)->hasUses()) (*node)->destroy();
+  }
+}
+
+}  // namespace tv::script

@@ -1,0 +1,48 @@
+#pragma once
+// Puts engines in the place of nodes.
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <vector>
+
+#include "python/bindings/script_import.h"
+#include "python/bindings/script_partition.h"
+
+namespace tv::script {
+
+/// What of a region one engine replaces.
+struct Excision {
+  std::vector<torch::jit::Node*> nodes;     ///< those that compute, in order
+  std::vector<torch::jit::Node*> helpers;   ///< of numbers and lists, that they need with them
+  std::vector<torch::jit::Value*> inputs;   ///< tensors from outside, weights left out
+  std::vector<torch::jit::Value*> guards;   ///< numbers from outside; the engine is made for theirs
+  std::vector<torch::jit::Value*> outputs;  ///< tensors and lists of them that are read outside
+  std::vector<torch::jit::Node*> both;      ///< nodes and helpers, in order
+};
+
+/// One for each of `engines`, sets of nodes of the region.
+std::vector<Excision> excise(const Region& region,
+                             const std::vector<std::vector<torch::jit::Node*>>& engines,
+                             const Knowledge& knowledge);
+
+/// Sorts the nodes of a region so that those of each excision are neighbours and data still flows
+/// forward.
+void gather(const Region& region, const std::vector<Excision>& excisions);
+
+/// What the values of an excision are to its engine.
+struct EngineCall {
+  torch::jit::Value* engine = nullptr;
+  std::vector<torch::jit::Value*> inputs, weights;  ///< in the engine's order
+  std::vector<std::vector<int>> outputs;  ///< of each of Excision::outputs, positions among results
+  std::vector<std::optional<at::ScalarType>> casts;  ///< dtype that a result is converted to
+};
+
+/// In the place of the nodes: the engine where tensors and numbers are those that it was made for,
+/// else the nodes as they were. The nodes have to be neighbours. What was recorded of results holds
+/// for the values that take their place.
+void replace(const Excision& excision, const EngineCall& call, Recording& recording);
+
+/// Destroys nodes of numbers and lists that nobody reads any more.
+void remove_unread(const Region& region, const Knowledge& knowledge);
+
+}  // namespace tv::script

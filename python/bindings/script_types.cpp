@@ -1,0 +1,130 @@
+#include "python/bindings/script_types.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "python/bindings/torch_border.h"
+#include "runtime/error.h"
+
+namespace tv::script {
+namespace {
+
+using c10::TypeKind;
+
+c10::TypePtr without_optional(c10::TypePtr type) {
+  while (type->kind() == TypeKind::OptionalType) {
+    type = type->expectRef<c10::OptionalType>().getElementType();
+  }
+  return type;
+}
+
+DType truncated(DType dtype, bool truncate) {
+  if (truncate && dtype == DType::kI64) return DType::kI32;
+  if (truncate && dtype == DType::kF64) return DType::kF32;
+  return dtype;
+}
+
+DType known(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return DType::kF32;
+    case at::kHalf:
+      return DType::kF16;
+    case at::kBFloat16:
+      return DType::kBF16;
+    case at::kDouble:
+      return DType::kF64;
+    case at::kLong:
+      return DType::kI64;
+    case at::kInt:
+      return DType::kI32;
+    case at::kShort:
+      return DType::kI16;
+    case at::kChar:
+      return DType::kI8;
+    case at::kByte:
+      return DType::kU8;
+    case at::kBool:
+      return DType::kBool;
+    default:
+      return DType::kOther;
+  }
+}
+
+std::string format_name(int64_t format) {
+  static const char* const names[] = {"contiguous_format", "preserve_format", "channels_last",
+                                      "channels_last_3d"};
+  return names[std::clamp<int64_t>(format, 0, 3)];
+}
+
+}  // namespace
+
+DType to_dtype(const TensorFact& fact, bool truncate) {
+  return fact.plain ? truncated(known(fact.dtype), truncate) : DType::kOther;
+}
+
+bool takes_tensors(const c10::Argument& formal) {
+  c10::TypePtr type = without_optional(formal.type());
+  if (type->kind() == TypeKind::ListType) {
+    type = without_optional(type->expectRef<c10::ListType>().getElementType());
+  }
+  return type->kind() == TypeKind::TensorType;
+}
+
+Attr to_attr(const c10::Argument& formal, const c10::IValue& value, bool truncate) {
+  if (value.isNone()) return std::monostate{};
+  if (value.isInt()) {
+    switch (without_optional(formal.real_type())->kind()) {
+      case TypeKind::ScalarTypeType:
+        return truncated(known(static_cast<at::ScalarType>(value.toInt())), truncate);
+      case TypeKind::MemoryFormatType:
+        return format_name(value.toInt());
+      case TypeKind::LayoutType:
+        return value.toInt() == 0 ? "strided" : "sparse";
+      case TypeKind::FloatType:
+        return static_cast<double>(value.toInt());
+      default:
+        return Expr(value.toInt());
+    }
+  }
+  if (value.isBool()) return value.toBool();
+  if (value.isDouble()) return value.toDouble();
+  if (value.isString()) return value.toStringRef();
+  if (value.isDevice()) return value.toDevice().str();
+  if (value.isIntList()) {
+    std::vector<Expr> sizes;
+    for (const int64_t size : value.toIntVector()) sizes.emplace_back(size);
+    return sizes;
+  }
+  if (value.isDoubleList()) return value.toDoubleVector();
+  if (value.isBoolList()) {
+    const auto list = value.toBoolList();
+    return std::vector<bool>(list.begin(), list.end());
+  }
+  if (value.isList() && value.toListRef().empty()) return std::vector<Expr>{};
+  throw Error(ErrorKind::kUnsupported, "an argument of type " + value.tagKind());
+}
+
+std::vector<int64_t> promised_strides(const TensorFact& fact) {
+  const size_t rank = fact.sizes.size();
+  if (std::find(fact.sizes.begin(), fact.sizes.end(), 0) != fact.sizes.end()) return fact.strides;
+  std::vector<size_t> order;  // outermost first
+  for (size_t d = 0; d < rank; ++d) {
+    if (fact.sizes[d] != 1) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&fact](size_t a, size_t b) { return fact.strides[a] > fact.strides[b]; });
+  bool is_dense = true, overlaps = false;
+  int64_t expected = 1;
+  std::vector<int64_t> strides(rank, 1);
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    is_dense = is_dense && fact.strides[*d] == expected;
+    overlaps = overlaps || fact.strides[*d] == 0;
+    strides[*d] = expected;
+    expected *= fact.sizes[*d];
+  }
+  if (is_dense) return fact.strides;
+  return overlaps ? std::vector<int64_t>{} : strides;
+}
+
+}  // namespace tv::script

@@ -1,0 +1,150 @@
+"""tv.compile for TorchScript modules: what python/bindings/script.h does, with the package's
+settings, records and errors."""
+
+import json
+import warnings
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import backend, compilations, device_list
+from ._native import LIB
+from .compilations import Compilation, EngineRecord, NativeRecord
+from .engine import Engine, tensor_bytes
+from .errors import UnsupportedError
+from .inputs import Arguments, Input
+from .settings import Settings
+
+NO_CACHE = json.dumps({"reuse_cached_engines": False, "cache_built_engines": False})
+
+
+def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
+                   settings: Settings) -> torch.jit.ScriptModule:
+    """A ScriptModule of engines and native operators that has the parameters and buffers of
+    `module` (the same tensors) and its forward.
+
+    Raises:
+        ValueError: bad inputs, a setting that says something else for modules of Python, or
+            require_full_compilation is set and something stays native.
+        UnsupportedError: the inputs have ranges of shapes.
+        DeviceError: there is no Vulkan device.
+    """
+    settings = settings.keyed_by([*module.parameters(), *module.buffers()])
+    if settings.builds_nothing:
+        return module
+    tensors_on = next((t.device for t in [*module.parameters(), *module.buffers()]
+                       if t.device.type != "cpu"), torch.device("cpu"))
+    device = device_list.spec_for(settings.device, tensors_on)
+    made, about = _run(module, arguments, settings, device=device, cache=settings.cache_json(),
+                       debug_dir=backend.debug_directory(settings))
+    native = [NativeRecord(n["op"], n["reason"], n["source"], n["module_path"])
+              for n in about["native"]]
+    if settings.require_full_compilation and about["covered_nodes"] < about["compute_nodes"]:
+        raise ValueError("require_full_compilation: these stay native:\n" + "\n".join(
+            f"  {n.op} ({n.source}): {n.reason}" for n in native))
+    for failure in about["failures"]:
+        warnings.warn(f"torch_vulkan: {failure}", stacklevel=3)
+    records = [EngineRecord(e["name"], e["compute_nodes"], getattr(made, e["name"]).dispatches(),
+                            e["build_s"]) for e in about["engines"]]
+    compilations.record(Compilation("torchscript", about["compute_nodes"], about["covered_nodes"],
+                                    records, native))
+    return made
+
+
+def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir="", dry_run_for=""):
+    options = {
+        "settings": _compiler_json(settings, debug_dir), "cache": cache, "device": device,
+        "immutable_weights": settings.immutable_weights,
+        "pass_through_build_failures": settings.pass_through_build_failures,
+        "dry_run_for": dry_run_for,
+    }
+    given = examples(module, arguments)
+    made, about = _library().compile(module._c, (given,), json.dumps(options))
+    return torch.jit._recursive.wrap_cpp_module(made), json.loads(about)
+
+
+def _library():
+    """The operators of libtorch_vulkan_script, which is loaded when it is first needed."""
+    if not hasattr(torch.ops.torch_vulkan_script, "compile"):
+        torch.ops.load_library(str(LIB / "libtorch_vulkan_script.so"))
+    return torch.ops.torch_vulkan_script
+
+
+def _compiler_json(settings: Settings, debug_dir: str) -> str:
+    if settings.autocast_excluded_nodes or settings.autocast_excluded_ops:
+        raise ValueError("autocast_excluded_nodes and autocast_excluded_ops: a TorchScript module "
+                         "is stored in 16 bits as a whole; compile the nn.Module instead")
+    values = json.loads(settings.compiler_json(debug_dir))
+    if settings.low_precision:
+        values["enabled_precisions"] = [str(settings.low_precision).removeprefix("torch.")]
+    return json.dumps(values)
+
+
+def examples(module: torch.jit.ScriptModule, arguments: Arguments | None) -> tuple:
+    """The arguments that forward is tried with, in its order."""
+    if arguments is None:
+        raise ValueError("tv.compile: inputs are missing: a list of tv.Input or tensors")
+    for given in arguments.leaves():
+        if isinstance(given, Input) and given.dynamic_dims():
+            raise UnsupportedError(
+                "tv.compile: a TorchScript module is compiled for the sizes of its inputs, got "
+                f"{given}: give the shape that calls have (others run natively), or compile the "
+                "nn.Module, whose engines take ranges")
+    device = next((p.device for p in [*module.parameters(), *module.buffers()]), "cpu")
+    args, kwargs = arguments.examples(device)
+    formal = module._c._get_method("forward").schema.arguments[1:]
+    names = [argument.name for argument in formal]
+    unknown = [name for name in kwargs if name not in names[len(args):]]
+    if unknown or len(args) > len(formal):
+        raise ValueError(f"inputs: forward takes {names}, got {len(args)} and {sorted(kwargs)}")
+    for argument in formal[len(args):]:
+        if argument.name in kwargs:
+            args += (kwargs[argument.name],)
+        elif argument.has_default_value():
+            args += (argument.default_value,)
+        else:
+            raise ValueError(f"inputs: argument {argument.name!r} of forward is missing")
+    return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, args)
+
+
+def holds_engines(module) -> bool:
+    """True for a ScriptModule that `compile_module` made, or a copy of one that was loaded."""
+    return isinstance(module, torch.jit.ScriptModule) and bool(engines_of(module))
+
+
+def engines_of(module: torch.jit.ScriptModule) -> dict[str, tuple]:
+    """name → (engine, its weights in its order), of a compiled ScriptModule."""
+    found = {}
+    for node in module.graph.findAllNodes("torch_vulkan::execute", recurse=True):
+        _, weights, engine = node.inputs()
+        path = _path(engine)
+        found[path] = (_attribute(module, path),
+                       [_tensor(module, value) for value in weights.node().inputs()])
+    return dict(sorted(found.items(), key=lambda item: int(item[0].rsplit("_", 1)[1])))
+
+
+def engine_of(name: str, engine, weights) -> Engine:
+    """A stand-alone engine with copies of its weights."""
+    made = Engine(tensor_bytes(engine.vke()), engine.device() or None)
+    made.set_weights([tensor.detach() for tensor in weights])
+    return made
+
+
+def _path(value) -> str:
+    """Where a module holds what a graph reads by attributes."""
+    names = []
+    while value.node().kind() == "prim::GetAttr":
+        names.append(value.node().s("name"))
+        value = value.node().input()
+    return ".".join(reversed(names))
+
+
+def _attribute(module, path):
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _tensor(module, value) -> torch.Tensor:
+    return value.toIValue() if value.node().kind() == "prim::Constant" else (
+        _attribute(module, _path(value)))
