@@ -16,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+PHASES = ("cold", "timings", "warm")
 PROGRAM = """
 import json, sys, time, warnings
 sys.path.insert(0, {here!r})
@@ -51,16 +52,26 @@ def first_call(name, backend, cache, reduced, **options):
     return json.loads(done.stdout.split("result", 1)[1])
 
 
-def measure(name, level, reduced):
-    """The three columns of a level."""
+def measure(name, level, options):
+    """The columns of a level, each said as it is known."""
+    result = {}
+
+    def column(phase, cache):
+        if phase not in options.phases:
+            return
+        result[phase] = first_call(name, "vulkan", cache, options.reduced,
+                                   optimization_level=level)
+        print(f"  {name}, level {level}, {phase}: first call {result[phase]['seconds']:.1f} s",
+              flush=True)
+
     with tempfile.TemporaryDirectory() as cold, tempfile.TemporaryDirectory() as timings:
-        result = {"cold": first_call(name, "vulkan", cold, reduced, optimization_level=level)}
+        column("cold", cold)
         kept = Path(cold, "torch_vulkan/timings.json")
         if kept.exists():
             Path(timings, "torch_vulkan").mkdir()
             shutil.copy(kept, Path(timings, "torch_vulkan"))
-        result["timings"] = first_call(name, "vulkan", timings, reduced, optimization_level=level)
-        result["warm"] = first_call(name, "vulkan", cold, reduced, optimization_level=level)
+        column("timings", timings)
+        column("warm", cold)
     return result
 
 
@@ -69,6 +80,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=["ResNet-50", "BERT-base"])
     parser.add_argument("--levels", nargs="*", type=int, default=list(range(6)))
+    parser.add_argument("--phases", nargs="*", default=PHASES, choices=PHASES)
     parser.add_argument("--reduced", action="store_true", help="the small sizes")
     parser.add_argument("--json", help="file for the results")
     options = parser.parse_args()
@@ -81,11 +93,13 @@ def main():
             base = min(first_call(name, "aot_eager", cache, options.reduced)["seconds"]
                        for _ in range(2))
         for level in options.levels:
-            result = measure(name, level, options.reduced)
+            result = measure(name, level, options)
             rows.append({"network": name, "level": level, "aot_eager": base, **result})
-            seconds = [result[c]["seconds"] - base for c in ("cold", "timings", "warm")]
-            print(f"{name:18}{base:11.1f}{level:7}" + "".join(f"{s:9.1f}" for s in seconds) +
-                  f"{result['cold']['timed']:8}{result['cold']['cut']:6}", flush=True)
+            cells = [f"{result[c]['seconds'] - base:9.1f}" if c in result else f"{'':9}"
+                     for c in PHASES]
+            counts = result.get("cold", {"timed": "", "cut": ""})
+            print(f"{name:18}{base:11.1f}{level:7}{''.join(cells)}{counts['timed']:8}"
+                  f"{counts['cut']:6}", flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -41,6 +41,7 @@ struct TacticProblem {
   /// constant - with values by number of first use: equal in equal problems of any engine.
   std::string text;
   std::vector<Symbol> symbols;
+  std::vector<int32_t> used_symbols;  ///< that the shapes of the node's values name
   std::vector<Offer> offers;  ///< as the converter emitted them; the last one is the reference
   /// Small differences of the operands can make large ones of the result: the fused programs
   /// compare, round or convert to integers.
@@ -55,6 +56,8 @@ struct TacticChoice {
   /// Time of each launch in TacticProgram::spec.dispatches, µs; empty: not timed.
   std::vector<float> step_us;
   std::vector<std::string> notes;  ///< on each offer, for the debug dump; may be empty
+  /// Time of each offer that was timed and may be used, µs, else 0; empty: nothing was timed.
+  std::vector<double> offer_us = {};
 };
 
 class CostModel {

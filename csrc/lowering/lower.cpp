@@ -4,6 +4,7 @@
 
 #include "csrc/codegen/kernel.h"
 #include "csrc/lowering/program_writer.h"
+#include "csrc/lowering/size_buckets.h"
 #include "csrc/lowering/tactic_problem.h"
 #include "csrc/version.h"
 #include "runtime/parallel.h"
@@ -11,6 +12,9 @@
 namespace tv {
 
 namespace {
+
+/// Timing several sizes takes several times as long.
+constexpr int64_t kBucketsFromLevel = 3;
 
 class Lowering {
  public:
@@ -44,17 +48,53 @@ class Lowering {
  private:
   void lower_node(const Node& node, const Progress& progress) {
     const NodeTactics tactics = convert_node(node, table_, device_, settings_);
-    TacticChoice choice{.offer = tactics.chosen};
-    if (options_.costs && !tactics.named) {
-      choice = options_.costs->choose(tactic_problem(node, tactics, parts_), tactics.chosen,
-                                      progress);
+    std::vector<BucketChoice> choices = {{{}, {.offer = tactics.chosen}}};
+    if (options_.costs && !tactics.named) choices = choose(node, tactics, progress);
+    for (const auto& [bucket, choice] : choices) {
+      const size_t first = spec_.dispatches.size();
+      writer_.add(node, tactics.offered.at(choice.offer), bucket.contains(spec_.symbols));
+      for (size_t i = first; i < spec_.dispatches.size(); ++i) {
+        Dispatch& dispatch = spec_.dispatches[i];
+        if (i - first < choice.step_us.size()) dispatch.time_us = choice.step_us[i - first];
+        if (choices.size() > 1) dispatch.name += " (" + bucket.str(spec_.symbols) + ")";
+      }
     }
-    const size_t first = spec_.dispatches.size();
-    writer_.add(node, tactics.offered.at(choice.offer));
-    for (size_t i = 0; first + i < spec_.dispatches.size() && i < choice.step_us.size(); ++i) {
-      spec_.dispatches[first + i].time_us = choice.step_us[i];
+    note(node, tactics, choices.front().choice);
+  }
+
+  struct BucketChoice {
+    SizeBucket bucket;
+    TacticChoice choice;
+  };
+
+  /// What is chosen at the typical sizes, and for much smaller and larger ones where another tactic is
+  /// enough faster there to be worth launches and packed weights of its own.
+  std::vector<BucketChoice> choose(const Node& node, const NodeTactics& tactics,
+                                   const Progress& progress) {
+    constexpr double kWorth = 1.1;
+    const TacticProblem problem = tactic_problem(node, tactics, parts_);
+    std::vector<BucketChoice> choices = {
+        {{}, options_.costs->choose(problem, tactics.chosen, progress)}};
+    if (settings_.optimization_level < kBucketsFromLevel) return choices;
+    const std::vector<SizeBucket> buckets = size_buckets(spec_.symbols, problem.used_symbols);
+    const size_t typical = choices[0].choice.offer;
+    SizeBucket rest = buckets.front();
+    for (size_t i = 1; i < buckets.size(); ++i) {
+      const SizeBucket& bucket = buckets[i];
+      TacticChoice choice =
+          options_.costs->choose(in_bucket(problem, bucket), typical, progress);
+      const auto us_of = [&](size_t offer) {
+        return offer < choice.offer_us.size() ? choice.offer_us[offer] : 0.0;
+      };
+      if (choice.offer == typical || us_of(typical) < kWorth * us_of(choice.offer)) {
+        (bucket.point < rest.point ? rest.first : rest.last) =
+            bucket.point < rest.point ? bucket.first : bucket.last;
+      } else {
+        choices.push_back({bucket, std::move(choice)});
+      }
     }
-    note(node, tactics, choice);
+    if (choices.size() > 1) choices[0].bucket = rest;
+    return choices;
   }
 
   void compile_modules(const Progress& progress) {

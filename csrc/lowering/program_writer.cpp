@@ -8,7 +8,7 @@
 
 namespace tv {
 
-void ProgramWriter::add(const Node& node, const Tactic& tactic) {
+void ProgramWriter::add(const Node& node, const Tactic& tactic, const Expr& where) {
   std::vector<StepRequest> steps;
   for (const Step& step : tactic.steps) steps.push_back(make_request(node, step, parts_.table));
   const std::vector<bool> constant =
@@ -17,6 +17,7 @@ void ProgramWriter::add(const Node& node, const Tactic& tactic) {
     Dispatch dispatch = make_dispatch(node, steps[i], constant[i]);
     dispatch.tactic = tactic.name;
     if (steps.size() > 1) dispatch.name += "/" + steps[i].kernel.step.kernel;
+    if (!constant[i]) dispatch.grid[0] *= where;
     EngineSpec& spec = parts_.spec;
     (constant[i] ? spec.weight_program : spec.dispatches).push_back(std::move(dispatch));
   }

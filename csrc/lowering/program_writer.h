@@ -24,8 +24,9 @@ class ProgramWriter {
   };
   explicit ProgramWriter(const Parts& parts) : parts_(parts) {}
 
-  /// Marks what the tactic writes as constant or not (mark_constant_steps).
-  void add(const Node& node, const Tactic& tactic);
+  /// Marks what the tactic writes as constant or not (mark_constant_steps). `where`: dispatches run
+  /// where it is 1, and have no workgroups where it is 0.
+  void add(const Node& node, const Tactic& tactic, const Expr& where = 1);
   /// The text of each module so far.
   std::vector<TacticProgram::Kernel> kernels() const;
 

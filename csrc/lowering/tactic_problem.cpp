@@ -98,9 +98,7 @@ TacticProgram make_program(const Node& node, const Tactic& tactic,
   return program;
 }
 
-}  // namespace
-
-std::string problem_text(const Node& node, const ValueTable& table) {
+std::string problem_text(const Node& node, const ValueTable& table, std::set<int32_t>& used) {
   Numbering number;
   std::vector<ValueId> values = node.all_inputs();
   Node copy = node;
@@ -113,7 +111,6 @@ std::string problem_text(const Node& node, const ValueTable& table) {
   for (const ValueId id : copy.outputs) {
     text += id == kNoValue ? " _" : " %" + std::to_string(id);
   }
-  std::set<int32_t> used;
   std::set<ValueId> told;
   for (const ValueId id : values) {
     if (id == kNoValue || !told.insert(id).second) continue;
@@ -128,12 +125,21 @@ std::string problem_text(const Node& node, const ValueTable& table) {
   return text;
 }
 
+}  // namespace
+
+std::string problem_text(const Node& node, const ValueTable& table) {
+  std::set<int32_t> used;
+  return problem_text(node, table, used);
+}
+
 TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
                              const ProgramWriter::Parts& parts) {
+  std::set<int32_t> used;
   TacticProblem problem{.node = node.name,
                         .op = node.op,
-                        .text = problem_text(node, parts.table),
+                        .text = problem_text(node, parts.table, used),
                         .symbols = parts.spec.symbols};
+  problem.used_symbols.assign(used.begin(), used.end());
   for (const Tactic& tactic : tactics.offered) {
     problem.offers.push_back({tactic.name, tactic.refusal, tactic.error});
   }

@@ -45,7 +45,7 @@ class Lowering {
         std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return is_ours(v); });
     const DType want = reads_float && !stays_float32(node.op) ? dtype_ : DType::kF32;
     for (Arg& arg : node.args) {
-      if (node.op == "tv::softmax_attention" && arg.name == "factor") continue;  // as `scale` is
+      if (argument_stays_float32(node.op, arg.name)) continue;
       for (ValueId& value : arg.values) value = cast(value, want, node);
       auto* attr = std::get_if<DType>(&arg.attr);
       if (attr && *attr == DType::kF32) *attr = want;
@@ -100,6 +100,12 @@ class Lowering {
 
 bool stays_float32(std::string_view op) {
   return std::find(kKept.begin(), kKept.end(), op.substr(0, op.find('.'))) != kKept.end();
+}
+
+bool argument_stays_float32(std::string_view op, std::string_view argument) {
+  // Statistics scale whole channels, and cost nothing in float32: they become a multiply-add.
+  if (op == "aten::_native_batch_norm_legit_no_training") return argument != "input";
+  return op == "tv::softmax_attention" && argument == "factor";  // as `scale` is
 }
 
 DType low_precision(const Settings& settings) {

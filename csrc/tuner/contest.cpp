@@ -328,6 +328,9 @@ TacticChoice Contest::choice(size_t rule) const {
       }
     }
     choice.notes.push_back(setup_.problem.offers[i].refusal.empty() ? note : "");
+    const auto it = entries_.find(i);
+    const bool timed = it != entries_.end() && it->second.timing && it->second.timing->usable();
+    choice.offer_us.push_back(timed ? it->second.timing->us : 0);
   }
   return choice;
 }

@@ -158,6 +158,8 @@ void bind_compile(py::module_& m) {
         "Loads a library of converters; returns the operators that it added.");
   m.def("stays_float32", &stays_float32,
         "Whether an operator's results leave float16's range or need more of its mantissa.");
+  m.def("argument_stays_float32", &argument_stays_float32, py::arg("op"), py::arg("argument"),
+        "True for a tensor argument that keeps its dtype where its operator is stored in 16 bits.");
   m.def("is_registered",
         [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
 }

@@ -61,7 +61,8 @@ class _Lowering:
                     for v in (value if kind == "tensors" else [value]) if v is not None]
         reads_float = any(self._dtype(v) in floats for v in operands)
         want = self._rules.dtype if reads_float and not self._is_kept(node, op) else C.DType.float32
-        args = [self._cast_argument(arg, want) for arg in args]
+        args = [arg if C.argument_stays_float32(op, arg[0]) else self._cast_argument(arg, want)
+                for arg in args]
         outputs = [o if o is None or o[0] != C.DType.float32 else (want, o[1]) for o in outputs]
         ids = self._importer.append(op, node.name, args, outputs, like=node)
         if not reads_float:

@@ -48,6 +48,31 @@ TEST(LowerPrecision, KeepsWhatNeedsTheRange) {
   EXPECT_EQ(graph.outputs[0].value, y) << "no cast where none is needed";
 }
 
+TEST(LowerPrecision, KeepsStatisticsOfBatchNormInFloat32) {
+  GraphBuilder b;
+  const ValueId x = b.work({b.input({2, 3, 4})});
+  const ValueId weight = b.weight({3}), bias = b.weight({3}), mean = b.weight({3}),
+                var = b.weight({3});
+  const Node norm = b.node("aten::_native_batch_norm_legit_no_training",
+                           {tensor_arg("input", x), tensor_arg("weight", weight),
+                            tensor_arg("bias", bias), tensor_arg("running_mean", mean),
+                            tensor_arg("running_var", var), attr_arg("momentum", 0.1),
+                            attr_arg("eps", 1e-5)},
+                           {{DType::kF32, {2, 3, 4}}, {DType::kF32, {0}}, {DType::kF32, {0}}});
+  b.graph.outputs = {{.value = norm.outputs[0], .name = "y"}};
+  const Graph graph = lower_precision(b.graph, DType::kF16);
+  check(graph, "test");
+  for (const Node& node : graph.nodes) {
+    if (node.op != "aten::_native_batch_norm_legit_no_training") continue;
+    EXPECT_EQ(graph.value(node.input("input")).dtype, DType::kF16);
+    EXPECT_EQ(node.input("weight"), weight);
+    EXPECT_EQ(node.input("bias"), bias);
+    EXPECT_EQ(node.input("running_mean"), mean);
+    EXPECT_EQ(node.input("running_var"), var);
+  }
+  EXPECT_EQ(output_dtype(graph, "aten::_native_batch_norm_legit_no_training"), DType::kF16);
+}
+
 TEST(LowerPrecision, LeavesOtherTypesAlone) {
   GraphBuilder b;
   const ValueId ids = b.input({4}, DType::kI64);
