@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "converters/matmul.h"
+
 namespace tv {
 
 namespace {
@@ -18,9 +20,24 @@ std::array<int64_t, 3> spatial(const Node& node, const char* name, size_t rank, 
   return out;
 }
 
-Tactic tiled_tactic(const NodeContext& c, const ConvShape& s) {
-  constexpr int64_t kThreads = 256, kRows = 64, kCols = 64, kPer = 4;
+/// The product that a convolution is: output channels x pixels, for each image and group.
+Product product_of(const ConvShape& s) {
+  Product p{.m = s.oc, .n = s.pixels(), .k = s.ic * s.taps()};
+  p.batch.sizes = {s.n * s.groups};
+  return p;
+}
+
+constexpr int64_t kRows = 64, kCols = 64;  ///< of a tile of conv_tiled
+
+/// `shares`: workgroups that share the steps of k of a tile.
+Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_t shares) {
+  constexpr int64_t kThreads = 256, kPer = 4, kSteps = 16;
   Tactic tactic{.name = "conv_tiled_64x64"};
+  const Product p = product_of(s);
+  if (shares > 1) {
+    tactic.name += "_k" + std::to_string(shares);
+    tactic.refusal = shares_refusal(c, p, shares);
+  }
   if (c.device.is_cpu()) tactic.refusal = "workgroups that share memory are slow on a CPU";
   if (kThreads > c.device.max_workgroup_invocations) {
     tactic.refusal = "workgroups of 256 invocations are not possible";
@@ -35,18 +52,26 @@ Tactic tiled_tactic(const NodeContext& c, const ConvShape& s) {
   Step step{.kernel = "conv_tiled",
             .defines = {{"BM", std::to_string(kRows)},
                         {"BN", std::to_string(kCols)},
-                        {"BK", "16"},
+                        {"BK", std::to_string(kSteps)},
+                        {"SPLIT", std::to_string(shares)},
                         {"BLOCK", "64u"},
                         {"RM", std::to_string(kPer)},
                         {"RN", std::to_string(kPer)},
                         {"BIAS", s.bias != kNoValue ? "1" : "0"}},
-            .operands = {src("x", s.x), src("w", s.w), dst("y", c.node.outputs[0])},
-            .grid = {{ceil_div(s.pixels(), kCols), ceil_div(s.oc, kRows), s.n * s.groups}},
+            .operands = {src("x", s.x), src("w", s.w)},
+            .grid = {{ceil_div(s.pixels(), kCols), ceil_div(s.oc, kRows), s.n * s.groups * shares}},
             .local_size = {kThreads, 1, 1}};
+  const ValueId sums = shares > 1 ? shares_value(b, p, shares) : c.node.outputs[0];
+  step.operands.push_back(dst("y", sums));
   if (s.bias != kNoValue) step.operands.push_back(src("bias", s.bias));
   add_geometry(step, s, "hw");
   add_weight(step, s, "hw");
+  if (shares > 1) {
+    step.params.push_back(param("k_share", round_up(ceil_div(p.k, shares), kSteps)));
+    step.params.push_back(param("planes", s.n * s.groups));
+  }
   tactic.steps.push_back(std::move(step));
+  if (shares > 1) tactic.steps.push_back(shares_step(c, p, sums, shares));
   return tactic;
 }
 
@@ -69,7 +94,9 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s)};
   for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
-  tactics.push_back(tiled_tactic(c, s));
+  const int64_t shares = shares_of(c, product_of(s), kRows, kCols);
+  if (shares > 1) tactics.push_back(tiled_tactic(c, b, s, shares));
+  tactics.push_back(tiled_tactic(c, b, s, 1));
   tactics.push_back(reference_tactic(c, s));
   b.emit(std::move(tactics));
 }

@@ -1,4 +1,4 @@
-// Products whose steps of k are shared by workgroups: for few and small outputs with long sums, which
+// Products, convolutions among them, whose steps of k are shared by workgroups: for few and small outputs with long sums, which
 // leave most of a GPU idle. Each share goes to memory in fp32; a second launch adds them in order, so
 // that a result has the same bits at every call, and sends them through the fused tail.
 
@@ -46,7 +46,7 @@ ValueId shares_value(Builder& b, const Product& p, int64_t shares) {
 Step shares_step(const NodeContext& c, const Product& p, ValueId shares_value, int64_t shares) {
   const ValueId y = c.node.outputs[0];
   const Expr total = p.batch.count() * p.m * p.n;
-  const bool fours = mod(p.n, 4) == Expr(0);
+  const bool fours = mod(total, 4) == Expr(0);
   Operand part = src("part", shares_value), result = dst("y", y);
   part.vec4 = fours;
   return {.kernel = "matmul_shares",

@@ -3,8 +3,10 @@
 //
 // Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
 // shared memory; each invocation loads one column of pixels. x, w: any strides. Sums are fp32, kept in
-// blocks of BLOCK steps of k: the rounding error grows with k / BLOCK and not with k.
-// Grid: (ceil(pixels / BN), ceil(oc_count / BM), n * groups); local (BM / RM) * (BN / RN), a
+// blocks of BLOCK steps of k: the rounding error grows with k / BLOCK and not with k. SPLIT workgroups
+// share the steps of k of a tile, k_share each, a multiple of BK; y is then [SPLIT][n * groups][…] of
+// sums (matmul_shares.comp), the first with the bias.
+// Grid: (ceil(pixels / BN), ceil(oc_count / BM), SPLIT * n * groups); local (BM / RM) * (BN / RN), a
 // multiple of BN.
 
 #include "conv_geometry.glsl"
@@ -15,9 +17,18 @@ shared float tile_x[BK][BN + 1];
 
 void main() {
   const uint thread = gl_LocalInvocationID.x, tx = thread % THREADS_N, ty = thread / THREADS_N;
-  const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN, z = gl_WorkGroupID.z;
+  const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN;
+#if SPLIT > 1
+  const uint z = gl_WorkGroupID.z % planes, k_first = gl_WorkGroupID.z / planes * k_share;
+#else
+  const uint z = gl_WorkGroupID.z, k_first = 0u;
+#endif
   const uint g = z % groups, n = z / groups, pixels = out_h * out_w, taps = k_h * k_w;
+#if SPLIT > 1
+  const uint k_count = min(ic_count * taps, k_first + k_share);
+#else
   const uint k_count = ic_count * taps;
+#endif
   const uint x_base = n * x_n + g * ic_count * x_c, w_base = w_0 + g * w_g;
 
   // The column that this invocation loads.
@@ -30,7 +41,7 @@ void main() {
     [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = block[i][j] = 0.0;
   }
 
-  for (uint k0 = 0u; k0 < k_count; k0 += BK) {
+  for (uint k0 = k_first; k0 < k_count; k0 += BK) {
     [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {
       const uint dk = e % BK, m = e / BK, k = k0 + dk;
       const uint ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
@@ -74,11 +85,11 @@ void main() {
     if (m >= oc_count) continue;
     float add = 0.0;
 #if BIAS
-    add = float(bias_load(oc));
+    if (k_first == 0u) add = float(bias_load(oc));
 #endif
     [[unroll]] for (uint j = 0u; j < RN; j++) {
       const uint p = n0 + tx + j * THREADS_N;
-      if (p < pixels) y_store((z * oc_count + m) * pixels + p, y_T(acc[i][j] + add));
+      if (p < pixels) y_store((gl_WorkGroupID.z * oc_count + m) * pixels + p, y_T(acc[i][j] + add));
     }
   }
 }

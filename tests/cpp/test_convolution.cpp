@@ -62,6 +62,29 @@ TEST(Convolution, EveryTacticAgreesWithFloat64) {
   EXPECT_GE(runs, 80);
 }
 
+TEST(Convolution, WorkgroupsShareLongSumsOfSmallImagesWithTheSameBitsAtEveryCall) {
+  const auto device = open_device("");
+  const DeviceProfile gpu = as_gpu(profile(*device));
+  size_t found = 0;
+  for (const ConvProblem& problem : {
+           ConvProblem{.ic = 96, .h = 7, .w = 7, .oc = 72, .residual = true, .relu = true},
+           ConvProblem{.n = 2, .ic = 520, .h = 4, .w = 6, .oc = 24, .kh = 1, .kw = 1, .pad = 0,
+                       .dtype = DType::kF16},
+           ConvProblem{.ic = 128, .h = 5, .w = 5, .oc = 32, .stride = 2, .groups = 2,
+                       .bias = false}}) {
+    ConvData data(problem);
+    for (const Candidate& c : candidates(problem, device, {}, gpu, {"conv_tiled_64x64_k"})) {
+      SCOPED_TRACE(problem.str() + ": " + c.name);
+      ASSERT_TRUE(c.engine) << c.problem;
+      ++found;
+      const double first = data.run(c.engine).norm;
+      EXPECT_LE(first, limit_of(problem.dtype));
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(data.run(c.engine).norm, first);
+    }
+  }
+  EXPECT_EQ(found, 3u);
+}
+
 // Sums of thousands of products lose half of what a plain sum in float32 loses, or less: in blocks, and
 // in pieces on matrix units.
 TEST(Convolution, LongSumsStayAccurate) {
