@@ -45,8 +45,10 @@ const std::vector<MatrixTile>& tiles_16() {
 const std::vector<MatrixTile>& tiles_32() {
   static const std::vector<MatrixTile> tiles = {
       {F::kShared, 64, 256, 16, 64, 64, 1, 1, false, 1},
+      {F::kShared, 64, 256, 16, 64, 64, 1, 1, false, 1, 1},
       {F::kShared, 64, 256, 32, 64, 32, 1, 2, false, 1},
       {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2},
+      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2, 1},
       {F::kShared, 64, 64, 32, 32, 32, 1, 2, false, 3},
       {F::kShared, 64, 128, 32, 32, 32, 1, 0, false, 1},
       {F::kShared, 64, 128, 16, 32, 64, 1, 0, false, 1},
@@ -67,6 +69,9 @@ const std::vector<MatrixTile>& tiles_scaled() {
   static const std::vector<MatrixTile> tiles = {
       {F::kShared, 64, 256, 32, 64, 32, 1, 2, false, 1},
       {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2},
+      {F::kShared, 64, 256, 32, 64, 32, 1, 2, false, 1, 1},
+      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2, 1},
+      {F::kShared, 64, 128, 32, 64, 32, 1, 1, false, 2, 1},
       {F::kShared, 128, 128, 32, 64, 32, 1, 0, false, 1, 1},
       {F::kShared, 64, 128, 32, 64, 32, 1, 0, false, 1, 1},
   };
