@@ -37,11 +37,23 @@ def cases() -> dict:
         return {case.name: case for case in load_model_tests(kind="node")}
 
 
+def in_share(name: str, share: float) -> bool:
+    """Whether a name is in a part of all that is chosen by hash."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") < share * 2**32
+
+
 def chosen(share: float) -> list[str]:
-    """Names of a part of the cases, chosen by hash."""
-    limit = int(share * 2**32)
-    return [name for name in cases()
-            if int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") < limit]
+    """Names of a part of the cases."""
+    return [name for name in cases() if in_share(name, share)]
+
+
+def tolerances(case, want) -> dict[str, float]:
+    """rtol and atol of a result of a case."""
+    exact = numpy.asarray(want).astype(numpy.float64)
+    finite = numpy.abs(exact[numpy.isfinite(exact)])
+    largest = finite.max() if finite.size else 0.0
+    return {"rtol": max(case.rtol, _RTOL.get(want.dtype.name, 0)),
+            "atol": max(case.atol, _OF_LARGEST * largest)}
 
 
 def _array(value):
@@ -55,11 +67,8 @@ def _check(got, want, case):
     if want.dtype.kind in "iub":
         numpy.testing.assert_array_equal(got, want)
         return
-    got, exact = got.astype(numpy.float64), want.astype(numpy.float64)
-    finite = numpy.abs(exact[numpy.isfinite(exact)])
-    largest = finite.max() if finite.size else 0.0
-    numpy.testing.assert_allclose(got, exact, rtol=max(case.rtol, _RTOL.get(want.dtype.name, 0)),
-                                  atol=max(case.atol, _OF_LARGEST * largest))
+    numpy.testing.assert_allclose(got.astype(numpy.float64), want.astype(numpy.float64),
+                                  **tolerances(case, want))
 
 
 def run(name: str) -> Result:

@@ -46,8 +46,7 @@ Tensor convolution(Emitter& e, const Tensor& x, const Tensor& weight, const Tens
                 x.dtype, p.shape);
 }
 
-int64_t groups_of(OpContext& c, const Expr& channels, const Expr& others) {
-  const int64_t groups = c.i("group", 1);
+void check_groups(int64_t groups, const Expr& channels, const Expr& others) {
   if (groups < 1 || groups > (1 << 24)) throw Error(ErrorKind::kUser, "groups");
   const auto a = channels.constant(), b = others.constant();
   if (!a || !b) refuse("a dynamic number of channels");
@@ -55,19 +54,19 @@ int64_t groups_of(OpContext& c, const Expr& channels, const Expr& others) {
     throw Error(ErrorKind::kUser,
                 "got " + std::to_string(*a) + " channels, want " + std::to_string(*b * groups));
   }
-  return groups;
 }
 
-void conv(OpContext& c) {
-  Tensor x = c.in(0);
-  const Tensor& weight = c.in(1);
+}  // namespace
+
+Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bias, int64_t groups) {
   if (weight.rank() != x.rank()) throw Error(ErrorKind::kUser, "weight and input differ in rank");
   if (weight.dtype != x.dtype) throw Error(ErrorKind::kUser, "weight and input differ in type");
   const Shape spatial = spatial_of(x);
   const Window w = read_window(c, spatial, kernel_of(weight));
   if (w.kernel != kernel_of(weight))
     throw Error(ErrorKind::kUser, "kernel_shape is not the weight's");
-  Product p{.groups = groups_of(c, x.shape[1], weight.shape[1])};
+  Product p{.groups = groups};
+  check_groups(groups, x.shape[1], weight.shape[1]);
   if (*weight.shape[0].constant() % p.groups != 0) throw Error(ErrorKind::kUser, "groups");
   p.shape = window_sizes(w, spatial);
   p.shape.insert(p.shape.begin(), {x.shape[0], weight.shape[0]});
@@ -77,7 +76,13 @@ void conv(OpContext& c) {
     x = c.e.pad(x, torch_pads(w), 0);
     p.padding.assign(spatial.size(), 0);
   }
-  c.out(0, convolution(c.e, x, weight, c.maybe(2), w, p));
+  return convolution(c.e, x, weight, bias, w, p);
+}
+
+namespace {
+
+void conv(OpContext& c) {
+  c.out(0, convolved(c, c.in(0), c.in(1), c.maybe(2), c.i("group", 1)));
 }
 
 // What is taken off the full result, (in - 1) stride + output_padding + (kernel - 1) dilation + 1.

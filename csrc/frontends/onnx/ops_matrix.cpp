@@ -30,7 +30,34 @@ void gemm(OpContext& c) {
   c.out(0, y);
 }
 
-const RegisterOnnx ops{{"MatMul", matmul}, {"Gemm", gemm}};
+// By the first row's minors, up to 4 x 4.
+Tensor determinant(Emitter& e, const Tensor& x, int64_t size) {
+  const auto at = [&](int64_t column) { return e.select(e.select(x, -2, 0), -1, column); };
+  if (size == 1) return at(0);
+  Tensor sum;
+  for (int64_t i = 0; i < size; ++i) {
+    const Tensor rest = e.slice(x, -2, 1, size);
+    std::vector<Tensor> columns;
+    if (i > 0) columns.push_back(e.slice(rest, -1, 0, i));
+    if (i + 1 < size) columns.push_back(e.slice(rest, -1, i + 1, size));
+    const Tensor minor = columns.size() == 1 ? columns[0] : e.cat(columns, x.rank() - 1);
+    const Tensor term = e.mul(at(i), determinant(e, minor, size - 1));
+    sum = !sum.present ? term : i % 2 ? e.sub(sum, term) : e.add(sum, term);
+  }
+  return sum;
+}
+
+void det(OpContext& c) {
+  const Tensor& x = c.in(0);
+  if (x.rank() < 2) throw Error(ErrorKind::kUser, "want matrices");
+  const auto rows = x.shape[x.shape.size() - 2].constant(), columns = x.shape.back().constant();
+  if (!rows || !columns) refuse("matrices of dynamic size");
+  if (*rows != *columns || *rows < 1) throw Error(ErrorKind::kUser, "want square matrices");
+  if (*rows > 4) refuse("a determinant of more than 4 rows");
+  c.out(0, determinant(c.e, x, *rows));
+}
+
+const RegisterOnnx ops{{"MatMul", matmul}, {"Gemm", gemm}, {"Det", det}};
 
 }  // namespace
 }  // namespace tv::onnx

@@ -284,7 +284,15 @@ void split(OpContext& c) {
     if (const auto over = (end - size).constant(); over && *over > 0) {
       throw Error(ErrorKind::kUser, "the parts are larger than the whole");
     }
-    c.out(k, c.e.slice(x, axis, at, end));
+    const auto first = at.constant(), last = end.constant();
+    const auto host = x.rank() == 1 && first && last ? movable(c.e, x) : nullptr;
+    if (host) {
+      std::vector<int64_t> places(static_cast<size_t>(*last - *first));
+      std::iota(places.begin(), places.end(), *first);
+      c.out(k, pick(c.e, *host, {*last - *first}, places));
+    } else {
+      c.out(k, c.e.slice(x, axis, at, end));
+    }
     at = end;
   }
 }

@@ -135,7 +135,48 @@ void window(OpContext& c) {
   c.out(0, c.e.from_host(std::move(out)));
 }
 
-const RegisterOnnx ops{{"DFT", dft},
+// Triangles that overlap by half on the mel scale, over the bins of a spectrum.
+void mel_weight_matrix(OpContext& c) {
+  const int64_t bands = c.known_ints(0).at(0), length = c.known_ints(1).at(0);
+  const int64_t rate = c.known_ints(2).at(0), bins = length / 2 + 1;
+  const bool sane = bands >= 1 && length >= 1 && rate >= 1 && length <= (1 << 24);
+  if (!sane) throw Error(ErrorKind::kUser, "a size or rate of 0 or less");
+  if (bands > kMaxHostElements / bins) refuse("a matrix of more than 65536 elements");
+  const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  const double low = mel(c.known_floats(3).at(0)), high = mel(c.known_floats(4).at(0));
+  const double step = (high - low) / static_cast<double>(bands + 2);
+  std::vector<int64_t> edges;
+  for (int64_t i = 0; i < bands + 2; ++i) {
+    const double hertz = 700 * (std::pow(10, (static_cast<double>(i) * step + low) / 2595) - 1);
+    const double bin =
+        std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate));
+    if (!(bin >= 0 && bin < static_cast<double>(bins))) throw Error(ErrorKind::kUser, "an edge");
+    edges.push_back(static_cast<int64_t>(bin));
+  }
+  const DType dtype = c.dtype("output_datatype", DType::kF32);
+  if (!is_float(dtype)) refuse("a matrix of integers");
+  Host out{.dtype = dtype, .dims = {bins, bands}};
+  out.floats.assign(static_cast<size_t>(bins * bands), 0);
+  for (int64_t i = 0; i < bands; ++i) {
+    const auto at = [&](int64_t bin) -> double& {
+      return out.floats[static_cast<size_t>(bin * bands + i)];
+    };
+    const auto edge = edges.begin() + i;
+    const auto rise = static_cast<double>(edge[1] - edge[0]);
+    const auto fall = static_cast<double>(edge[2] - edge[1]);
+    if (rise == 0) at(edge[1]) = 1;
+    for (int64_t j = edge[0]; rise > 0 && j <= edge[1]; ++j) {
+      at(j) = round_to(dtype, static_cast<double>(j - edge[0]) / rise);
+    }
+    for (int64_t j = edge[1]; fall > 0 && j < edge[2]; ++j) {
+      at(j) = round_to(dtype, static_cast<double>(edge[2] - j) / fall);
+    }
+  }
+  c.out(0, c.e.from_host(std::move(out)));
+}
+
+const RegisterOnnx ops{{"MelWeightMatrix", mel_weight_matrix},
+                       {"DFT", dft},
                        {"STFT", stft},
                        {"HannWindow", window},
                        {"HammingWindow", window},

@@ -50,6 +50,9 @@ HostFunction host_unary(const std::string& type) {
   }
   if (type == "Floor") return {{}, [](const Floats& v) { return std::floor(v[0]); }};
   if (type == "Ceil") return {{}, [](const Floats& v) { return std::ceil(v[0]); }};
+  if (type == "Relu") {
+    return {{}, [](const Floats& v) { return std::isnan(v[0]) ? v[0] : std::max(v[0], 0.0); }};
+  }
   if (type == "Sqrt") return {{}, [](const Floats& v) { return std::sqrt(v[0]); }};
   if (type == "Reciprocal") return {{}, [](const Floats& v) { return 1 / v[0]; }};
   return {};

@@ -20,4 +20,7 @@ Shape window_sizes(const Window& w, const Shape& spatial);
 /// (last dimension first, before and after), as Emitter::pad takes them.
 std::vector<Expr> torch_pads(const Window& w);
 
+/// The convolution that a node's window asks for.
+Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bias, int64_t groups);
+
 }  // namespace tv::onnx
