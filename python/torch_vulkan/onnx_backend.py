@@ -71,8 +71,8 @@ class Rep(BackendRep):
 
 
 def _of_known_opset(model):
-    """Older files than the importer reads, as the onnx package converts them; or as they are where it
-    cannot, which the importer then refuses."""
+    """Older files than the importer reads, as the onnx package converts them; or as they are where
+    it cannot, which the importer then refuses."""
     old = any(o.domain in ("", "ai.onnx") and o.version < _OLDEST for o in model.opset_import)
     if not old:
         return model

@@ -23,6 +23,9 @@ Image image_of(const Tensor& x) {
   const auto height = x.shape[2].constant(), width = x.shape[3].constant();
   if (!height || !width) refuse("images of dynamic size");
   if (*height < 1 || *width < 1) throw Error(ErrorKind::kUser, "an empty image");
+  constexpr int64_t kMaxPlaces = int64_t{1} << 31;  // numbers of them are computed in 64 bits
+  const int64_t channels = x.shape[1].constant().value_or(1);
+  if (*height > kMaxPlaces / *width || channels > kMaxPlaces) refuse("an image of 2^31 elements");
   return {*height, *width};
 }
 
@@ -87,6 +90,7 @@ void roi_align(OpContext& c) {
   if (samples == 0) refuse("a number of samples that depends on data (sampling_ratio 0)");
   const auto sane = [](int64_t v) { return v >= 1 && v <= 4096; };
   if (!sane(height) || !sane(width) || !sane(samples)) throw Error(ErrorKind::kUser, "sizes");
+  if (std::max(height, width) > kMaxHostElements / samples) refuse("more than 65536 samples");
   if (rois.rank() != 2 || batch.rank() != 1) throw Error(ErrorKind::kUser, "regions");
   const std::string mode = c.s("mode", "avg");
   if (mode != "avg" && mode != "max") throw Error(ErrorKind::kUser, "mode " + mode);
@@ -152,6 +156,10 @@ void deform_conv(OpContext& c) {
   const auto kernel_height = weight.shape[2].constant(), kernel_width = weight.shape[3].constant();
   if (!channels || !filters || !kernel_height || !kernel_width) refuse("weights of dynamic size");
   const Window w = read_window(c, {image.height, image.width}, {*kernel_height, *kernel_width});
+  constexpr int64_t kMaxTaps = 4096;
+  const bool kernel = w.kernel == std::vector<int64_t>{*kernel_height, *kernel_width};
+  if (!kernel || *channels < 1 || *filters < 1) throw Error(ErrorKind::kUser, "the weight's sizes");
+  if (*kernel_height > kMaxTaps / *kernel_width) refuse("a kernel of more than 4096 elements");
   const Shape sizes = window_sizes(w, {image.height, image.width});
   const auto height = sizes[0].constant(), width = sizes[1].constant();
   const int64_t groups = c.i("group", 1), parts = c.i("offset_group", 1);

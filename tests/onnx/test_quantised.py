@@ -1,0 +1,123 @@
+"""Quantised networks: pairs of QuantizeLinear and DequantizeLinear, and operators on integers,
+compute what ONNX Runtime computes, to the bit where the results are integers."""
+
+import numpy
+import pytest
+from onnx import TensorProto, helper
+
+import torch_vulkan as tv
+
+from onnx_models import model, tensor, weight
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def wanted(made, feed):
+    options = onnxruntime.SessionOptions()  # or it rounds biases to make integer kernels of pairs
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(made.SerializeToString(), options,
+                                           providers=["CPUExecutionProvider"])
+    return session.run(None, feed)
+
+
+def both(made, **feed):
+    """Results of an engine and of ONNX Runtime."""
+    got = tv.onnx.compile(made, optimization_level=0).run(None, feed)
+    return list(zip(got, wanted(made, feed), strict=True))
+
+
+def number(name, value, dtype="float32"):
+    return weight(name, numpy.array(value, dtype))
+
+
+def quantised(name, source, scale, zero, nodes, axis=None):
+    """A pair after `source`; the name of what it gives."""
+    attributes = {} if axis is None else {"axis": axis}
+    nodes.append(helper.make_node("QuantizeLinear", [source, scale, zero], [f"{name}_q"],
+                                  f"{name}/quantise", **attributes))
+    nodes.append(helper.make_node("DequantizeLinear", [f"{name}_q", scale, zero], [f"{name}_d"],
+                                  f"{name}/dequantise", **attributes))
+    return f"{name}_d"
+
+
+def test_pairs_around_a_network():
+    """As quantisers write them: activations by tensor, weights by channel."""
+    rng = numpy.random.default_rng(0)
+    w = rng.integers(-127, 128, (8, 3, 3, 3)).astype("int8")
+    nodes, weights = [], [
+        weight("w", w), weight("w_scale", rng.uniform(0.001, 0.02, 8).astype("float32")),
+        weight("w_zero", numpy.zeros(8, "int8")), number("x_scale", 0.03125),
+        number("x_zero", 128, "uint8"), number("y_scale", 0.0625), number("y_zero", 3, "int8"),
+        weight("b", rng.standard_normal(8).astype("float32"))]
+    x = quantised("x", "x", "x_scale", "x_zero", nodes)
+    nodes.append(helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["w_d"], axis=0))
+    nodes.append(helper.make_node("Conv", [x, "w_d", "b"], ["c"], pads=[1, 1, 1, 1]))
+    nodes.append(helper.make_node("Relu", ["c"], ["r"]))
+    nodes.append(helper.make_node("Identity", [quantised("r", "r", "y_scale", "y_zero", nodes)],
+                                  ["y"]))
+    made = model(nodes, [tensor("x", [2, 3, 7, 9])], [tensor("y", None), tensor("c", None)],
+                 weights)
+    x = rng.standard_normal((2, 3, 7, 9)).astype("float32") * 3
+    (got, want), (sums, wanted_sums) = both(made, x=x)
+    numpy.testing.assert_allclose(sums, wanted_sums, rtol=1e-5, atol=1e-5)
+    # A sum that lies on a half may be rounded to either side of it.
+    steps = numpy.abs(got - want) / 0.0625
+    assert steps.max() <= 1 and (steps > 0).mean() < 0.01
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_a_pair_saturates_and_rounds_to_even(dtype):
+    low = numpy.iinfo(dtype).min
+    made = model([helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+                  helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"])],
+                 [tensor("x", [None])], [tensor("q", None, getattr(TensorProto, dtype.upper())),
+                                         tensor("y", None)],
+                 [number("scale", 0.5), number("zero", low + 100, dtype)])
+    x = numpy.array([0, 0.25, 0.75, 1.25, -0.25, -0.75, 1e9, -1e9, numpy.inf, -numpy.inf, 63.3],
+                    "float32")
+    for got, want in both(made, x=x):
+        numpy.testing.assert_array_equal(got, want)
+
+
+def integers(shape, dtype, seed):
+    info = numpy.iinfo(dtype)
+    return numpy.random.default_rng(seed).integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("channels, group", [(3, 1), (100, 1), (8, 4)])
+def test_convolutions_of_integers(channels, group):
+    """Of more terms than a float32 sum holds exactly, too."""
+    x = integers((2, channels, 6, 5), "uint8", 0)
+    w = integers((8, channels // group, 3, 3), "uint8", 1)
+    made = model([helper.make_node("ConvInteger", ["x", "w", "x_zero", "w_zero"], ["y"],
+                                   pads=[1, 0, 1, 2], strides=[2, 1], group=group)],
+                 [tensor("x", x.shape, TensorProto.UINT8)],
+                 [tensor("y", None, TensorProto.INT32)],
+                 [weight("w", w), number("x_zero", 7, "uint8"), number("w_zero", 200, "uint8")])
+    ((got, want),) = both(made, x=x)
+    assert got.dtype == numpy.int32 and numpy.abs(want).max() > (1 << 16)
+    numpy.testing.assert_array_equal(got, want)
+
+
+def test_a_quantised_convolution():
+    x, w = integers((1, 40, 6, 5), "uint8", 0), integers((4, 40, 3, 3), "int8", 1)
+    names = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
+    made = model([helper.make_node("QLinearConv", names, ["y"])],
+                 [tensor("x", x.shape, TensorProto.UINT8)], [tensor("y", None, TensorProto.UINT8)],
+                 [number("x_scale", 0.01), number("x_zero", 120, "uint8"), weight("w", w),
+                  weight("w_scale", numpy.array([0.01, 0.02, 0.004, 0.03], "float32")),
+                  weight("w_zero", numpy.zeros(4, "int8")), number("y_scale", 1.5),
+                  number("y_zero", 90, "uint8"),
+                  weight("b", numpy.array([1000, -70000, 5, 0], "int32"))])
+    ((got, want),) = both(made, x=x)
+    steps = numpy.abs(got.astype(int) - want.astype(int))
+    assert steps.max() <= 1 and (steps > 0).mean() < 0.05 and len(numpy.unique(want)) > 20
+
+
+def test_sums_that_cannot_be_exact_are_refused():
+    made = model([helper.make_node("ConvInteger", ["x", "w"], ["y"], "node")],
+                 [tensor("x", [1, 1, 20, 20], TensorProto.UINT8)],
+                 [tensor("y", None, TensorProto.INT32)],
+                 [weight("w", integers((1, 1, 17, 17), "uint8", 0))])
+    with pytest.raises(tv.UnsupportedError, match='"node".*258'):
+        tv.onnx.compile(made)
