@@ -19,8 +19,7 @@ class Canonicaliser {
       : graph_(std::move(graph)), settings_(settings), device_(device) {}
 
   Graph run() {
-    std::vector<Node> nodes = std::move(graph_.nodes);
-    graph_.nodes.clear();
+    std::vector<Node> nodes = graph_.nodes;  // stay: converters ask which results are read
     for (Node& node : nodes) place(std::move(node), 0);
     graph_.nodes = std::move(out_);
     replaced_.apply(graph_);

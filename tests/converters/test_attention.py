@@ -94,6 +94,14 @@ def test_log_sum_exp():
     check(both, *qkv(), length=93)
 
 
+def test_log_sum_exp_that_the_engine_itself_reads():
+    def doubled(q, k, v):
+        out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)
+        return out, sums * 2
+
+    check(doubled, *qkv(), length=93)
+
+
 def test_dynamic_lengths():
     check(
         sdpa,

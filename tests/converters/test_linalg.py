@@ -86,6 +86,14 @@ def test_cholesky_of_what_is_not_positive():
     check(lambda x: torch.linalg.cholesky_ex(x)[1], x)
 
 
+def test_factors_that_the_engine_itself_reads():
+    def function(x):
+        p, l, u = torch.linalg.lu(x)
+        return p.mT @ x, l.mT, 2 * u
+    check(function, tensor(7, 7), length=20)
+    check_gradients(lambda x: torch.linalg.lu_factor_ex(x)[0], matrices(2, 5, 5), length=60)
+
+
 def test_gradients():
     check_gradients(lambda x, b: torch.linalg.solve_triangular(x, b, upper=False), matrices(5, 5),
                     tensor(5, 3), length=60)
