@@ -19,6 +19,10 @@ DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.int16, torch.int8, torch.uint8, torch.bool)}
 
 
+# Called with the engine and its inputs after each run: tv.profile's.
+run_watchers: list = []
+
+
 class Engine:
     """An engine that is loaded on a device.
 
@@ -158,6 +162,8 @@ class Engine:
         arrays, tensors, part, symbols, outputs = self._bound(inputs)
         self._parts[part].run(self._weights[1][part], symbols, [_address(t) for t in tensors],
                               [_address(t) for t in outputs.values()])
+        for watch in run_watchers:
+            watch(self, inputs)
         if arrays:
             return {name: t.numpy() for name, t in outputs.items()}
         given = [*inputs.values()] if isinstance(inputs, Mapping) else inputs

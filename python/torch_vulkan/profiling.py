@@ -1,13 +1,16 @@
 """tv.profile: what each layer of the engines that ran takes."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
 
+from . import onnx as tv_onnx
+from . import script
 from ._native import C
-from .engine import tensor_bytes
+from .engine import Engine, run_watchers, tensor_bytes
+from .program import Program
 
 
 class Profile:
@@ -21,8 +24,9 @@ class Profile:
             `time_us` (median), `mean_us` and `bytes` (of the operands).
     """
 
-    def __init__(self):
+    def __init__(self, runs: int = 20, wanted: Callable[[object], bool] = lambda called: True):
         self.layers: list[dict] = []
+        self._runs, self._wanted, self._calls = runs, wanted, 0
 
     @property
     def time_us(self) -> float:
@@ -33,6 +37,14 @@ class Profile:
         """The layers that take most, first."""
         return C.layer_table(self.layers, rows or 0)
 
+    def to_json(self, path=None) -> str:
+        """What each layer takes as JSON text, with the fields of `vkexec --exportProfile`; written
+        to `path` where given."""
+        text = C.layer_json(self.layers, self._runs)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
     def save(self, path) -> None:
         """Writes a Chrome trace (.json) or a picture (.svg), by the name's end."""
         writers = {".json": C.layer_trace, ".svg": C.layer_picture}
@@ -41,11 +53,44 @@ class Profile:
             raise ValueError(f"profile: got a path that ends in {suffix!r}, want .json or .svg")
         Path(path).write_text(writers[suffix](self.layers), encoding="utf-8")
 
-    def _add(self, call: int, vke: torch.Tensor, times: torch.Tensor) -> None:
-        info = C.vke_info(tensor_bytes(vke))
-        for layer, (median, mean, count) in zip(info["layers"], times.tolist(), strict=True):
-            self.layers.append({**layer, "engine": info["name"], "call": call, "time_us": median,
-                                "mean_us": mean, "bytes": int(count)})
+    def _add(self, layers: list[dict], engine: str) -> None:
+        self.layers += [{**layer, "engine": engine, "call": self._calls} for layer in layers]
+        self._calls += 1
+
+    def _add_of_torch(self) -> None:
+        """The calls of compiled programs since the last time."""
+        for vke, times in zip(*torch.ops.torch_vulkan.take_profiles(), strict=True):
+            if not self._wanted(vke):
+                continue
+            info = C.vke_info(tensor_bytes(vke))
+            self._add([{**layer, "time_us": median, "mean_us": mean, "bytes": int(count)}
+                       for layer, (median, mean, count)
+                       in zip(info["layers"], times.tolist(), strict=True)], info["name"])
+
+    def _add_run(self, engine: Engine, inputs) -> None:
+        self._add_of_torch()
+        if self._wanted(engine):
+            self._add(engine.profile(inputs, self._runs), engine.name)
+
+
+def _engines_of(program) -> Callable[[object], bool]:
+    """Whether an engine that was called, or its file, is the program's."""
+    if isinstance(program, (Engine, tv_onnx.Model)):
+        own = getattr(program, "engine", program)
+        return lambda called: called is own
+    held = None
+    if isinstance(program, Program):
+        held = program.engine_objects().values()
+    elif script.holds_engines(program):
+        held = [engine for engine, *_ in script.engines_of(program).values()]
+    if held is not None:
+        files = [engine.vke() for engine in held]
+        return lambda called: isinstance(called, torch.Tensor) and any(
+            file.data_ptr() <= called.data_ptr() < file.data_ptr() + file.nbytes for file in files)
+    if program is not None and not callable(program):
+        raise ValueError(f"profile: got {type(program).__name__}, want a compiled program, an "
+                         "engine or a session")
+    return lambda called: True  # what torch.compile returned has no engines before it is called
 
 
 @contextlib.contextmanager
@@ -60,18 +105,20 @@ def profile(program=None, runs: int = 20) -> Iterator[Profile]:
     what runs natively is not timed. The profile is complete when the block is left.
 
     Args:
-        program: what is going to be called; only for the reader.
+        program: whose engines are meant: of tv.compile, tv.load or tv.onnx.compile, or an Engine.
+            None, or what torch.compile returned: every engine that is called.
         runs: of which the median is taken.
     """
     if runs < 1:
         raise ValueError(f"profile: got runs={runs}, want at least 1")
-    result = Profile()
+    result = Profile(runs, _engines_of(program))
     ops = torch.ops.torch_vulkan
     ops.take_profiles()
     ops.set_profile_runs(runs)
+    run_watchers.append(result._add_run)
     try:
         yield result
     finally:
+        run_watchers.remove(result._add_run)
         ops.set_profile_runs(0)
-        for call, (vke, times) in enumerate(zip(*ops.take_profiles(), strict=True)):
-            result._add(call, vke, times)
+        result._add_of_torch()

@@ -74,6 +74,70 @@ def test_profile_of_a_program(tmp_path):
         p.save(tmp_path / "layers.png")
 
 
+def test_of_a_program_alone(tmp_path):
+    """Others' engines that run in the block are left out; names lead back to the modules."""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = model()
+
+        def forward(self, x):
+            return self.body(x)
+
+    x = torch.randn(5, 37)
+    torch.manual_seed(0)
+    compiled = [tv.compile(Net().eval(), inputs=[x], min_block_size=1) for _ in range(2)]
+    with tv.profile(compiled[1], runs=2) as p:
+        compiled[0](x)
+        compiled[1](x)
+    with tv.profile(runs=2) as both:
+        compiled[0](x)
+        compiled[1](x)
+    assert {layer["call"] for layer in p.layers} == {0}
+    assert len(both.layers) == 2 * len(p.layers)
+    (engine,) = tv.engines(compiled[1])
+    assert [layer["name"] for layer in p.layers] == [
+        layer["name"] for layer in engine.info()["layers"]]
+    modules = {name for name, _ in Net().named_modules()}
+    assert {layer["module_path"] for layer in p.layers} <= modules
+    assert p.layers[0]["module_path"] in p.table()
+    count, *layers = json.loads(p.to_json(tmp_path / "profile.json"))
+    assert count == {"count": 2} and json.loads((tmp_path / "profile.json").read_text())[0] == count
+    assert [layer["modulePath"] for layer in layers] == [
+        layer["module_path"] for layer in p.layers]
+    assert sum(layer["percentage"] for layer in layers) == pytest.approx(100)
+    with pytest.raises(ValueError, match="got int"):
+        with tv.profile(3):
+            pass
+
+
+def test_of_engines_and_sessions():
+    """What runs without torch.compile is timed, too, in the order of the calls."""
+    onnx = pytest.importorskip("onnx")
+    nodes = [onnx.helper.make_node("Exp", ["x"], ["y"], "/body/Exp")]
+    graph = onnx.helper.make_graph(nodes, "exp", [
+        onnx.helper.make_tensor_value_info("x", 1, [7])], [
+        onnx.helper.make_tensor_value_info("y", 1, [7])])
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)],
+                                  ir_version=10)
+    session, x = tv.onnx.compile(made), torch.randn(7)
+    fast, y = vulkan(model()), torch.randn(5, 37)
+    with torch.no_grad(), tv.profile(runs=2) as p:
+        session(x)
+        fast(y)
+        torch.testing.assert_close(session.engine.run([x])["y"], x.exp())
+    engines = list(dict.fromkeys((layer["call"], layer["engine"]) for layer in p.layers))
+    assert [call for call, _ in engines] == [0, 1, 2]
+    assert engines[0][1] == engines[2][1] == "exp" != engines[1][1]
+    assert p.layers[0]["time_us"] > 0 and p.layers[0]["module_path"] == "body"
+    with tv.profile(session, runs=2) as q:
+        session(x)
+        tv.Engine(session.engine._vke).run([x])
+    assert len(q.layers) == 1
+    session(x)
+    assert len(q.layers) == 1, "calls after the block are not in it"
+
+
 def test_nothing_ran():
     with tv.profile() as p:
         torch.relu(torch.randn(3))
