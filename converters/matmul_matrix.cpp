@@ -34,7 +34,7 @@ Step product_step(const MatrixProblem& q, const MatrixTile& t) {
                         {"WM", text(t.wm)},
                         {"WN", text(t.wn)},
                         {"WK", text(t.wk)},
-                        {"GROUP", "8u"},
+                        {"GROUP", text(t.group) + "u"},
                         {"PIECES", text(q.pieces.count)},
                         {"SCALED", flag(q.pieces.scaled)},
                         {"SPLIT", text(t.split)},
@@ -241,6 +241,7 @@ std::string tactic_name(const MatrixProblem& q, const MatrixTile& t) {
   if (t.family == MatrixTile::kShared && t.ring > 0) text_ += "_ring" + text(t.ring);
   if (t.ahead) text_ += "_ahead";
   if (t.stages == 1) text_ += "_stage1";
+  if (t.group != 8) text_ += "_g" + text(t.group);
   if (t.split > 1) text_ += "_k" + text(t.split);
   return text_;
 }

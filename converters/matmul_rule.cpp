@@ -16,6 +16,7 @@ const std::vector<MatrixTile>& tiles_16() {
       {F::kShared, 64, 256, 128, 64, 64, 1, 2, false, 1},
       {F::kShared, 64, 256, 64, 64, 64, 1, 1, false, 2},
       {F::kShared, 64, 128, 64, 64, 32, 1, 2, false, 2},
+      {F::kShared, 64, 128, 64, 64, 32, 1, 2, false, 2, 2, 1, 2},
       {F::kShared, 64, 64, 64, 32, 32, 1, 2, false, 3},
       {F::kShared, 128, 128, 32, 64, 64, 1, 0, true, 1},
       {F::kShared, 128, 64, 32, 64, 32, 1, 0, true, 2},
@@ -104,6 +105,8 @@ double expected_time(const MatrixProblem& q, const MatrixTile& t) {
   double feed = 0.9 + (8.0 / reuse(t.wm, t.wn) + 22.0 / reuse(t.bm, t.bn)) * 2.0 / (pieces + 1);
   if (t.family == MatrixTile::kShared && t.ring == 0) feed += 0.45;
   if (t.family == MatrixTile::kRows) feed += 0.6;
+  // 128 registers of sums leave few for rows on their way.
+  if (t.family == MatrixTile::kRows && t.wm * t.wn >= 4096) feed += 0.4;
   if (q.pieces.promote > 0) feed += 0.15;
   // Small tiles need more subgroups at once to keep the unit busy.
   const double busy = static_cast<double>(std::min(on_unit, t.per_unit) * t.warps()) *

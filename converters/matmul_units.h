@@ -29,6 +29,7 @@ struct MatrixTile {
   int64_t per_unit = 1;    ///< workgroups that a compute unit holds at once
   int64_t stages = 2;      ///< shared: buffers; 1 for pieces that fill shared memory
   int64_t split = 1;       ///< rows, packed: workgroups that share the steps of k
+  int64_t group = 8;       ///< tile rows walked together, for the cache
   int64_t warps() const { return bm / wm * (bn / wn) * wk; }
   int64_t threads() const { return 32 * warps(); }
   bool packs_b() const { return family != kShared || ring > 0; }
