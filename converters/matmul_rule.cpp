@@ -120,8 +120,10 @@ double expected_time(const MatrixProblem& q, const MatrixTile& t) {
   };
   if (t.packs_b() && !q.b.is_constant(q.w)) made(q.n * q.k, 600);
   if (t.family == MatrixTile::kPacked && !q.b.is_constant(q.a)) made(q.m * q.k, 600);
-  // The sums of all shares are written, and read by a launch of their own.
+  // The sums of all shares are written, and read by a launch of their own. Measured, it takes longer
+  // than launches do otherwise, and subgroups that share k within a workgroup gain most of the same.
   if (t.split > 1) made(q.m * q.n * t.split, 250);
+  if (t.split > 1) extra += q.pieces.count > 1 ? 10000 : 5000;
   if (q.pieces.scaled) {
     if (!q.b.is_constant(q.w)) made(q.n * q.k, 500);
     if (!q.b.is_constant(q.a)) made(q.m * q.k, 500);

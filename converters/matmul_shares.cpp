@@ -12,7 +12,7 @@ namespace tv {
 namespace {
 
 constexpr int64_t kMostShares = 16;
-constexpr int64_t kShortestShare = 128;  // steps of k that are worth the second launch's reads
+constexpr int64_t kShortestShare = 256;  // steps of k that are worth the second launch
 
 }  // namespace
 
