@@ -183,7 +183,12 @@ std::vector<std::string> names_of(const CLI::App& app) {
 [[noreturn]] void refuse(const CLI::App& app, const std::string& argument) {
   const std::string flag = argument.substr(0, argument.find('='));
   if (flag.size() < 2 || flag[0] != '-') {
-    throw CommandError("unexpected argument '" + argument + "'; flags are written --name=value");
+    const std::string meant =
+        argument.ends_with(".onnx")  ? "; did you mean --onnx=" + argument + "?"
+        : argument.ends_with(".vke") ? "; did you mean --loadEngine=" + argument + "?"
+                                     : "";
+    throw CommandError("unexpected argument '" + argument + "'" +
+                       (meant.empty() ? "; flags are written --name=value" : meant));
   }
   const std::string reason = why_not(flag.substr(flag.find_first_not_of('-')));
   if (!reason.empty()) throw CommandError(flag + " is not supported: " + reason);

@@ -28,9 +28,8 @@ std::string format(const char* pattern, auto... values) {
   return text;
 }
 
-/// `text` in a column: `width` characters, whatever their bytes.
-std::string column(const std::string& text, size_t width) {
-  const std::string cut = shortened(text, width);
+/// Text in a column: `width` characters, whatever their bytes.
+std::string column(const std::string& cut, size_t width) {
   const auto characters = static_cast<size_t>(std::count_if(cut.begin(), cut.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
@@ -71,8 +70,8 @@ std::string layer_table(std::span<const LayerTime> layers, size_t rows, bool by_
                                    [](const LayerTime& l) { return !l.module_path.empty(); });
   const auto row = [&](const std::string& numbers, const std::string& name,
                        const std::string& module, const std::string& tactic) {
-    return numbers + "  " + column(name, 40) + " " + (modules ? column(module, 32) + " " : "") +
-           tactic + "\n";
+    return numbers + "  " + column(shortened(name, 40), 40) + " " +
+           (modules ? column(shortened_front(module, 32), 32) + " " : "") + tactic + "\n";
   };
   std::string text = row("      time  share    GB/s", "layer", "module", "tactic");
   for (const LayerTime* layer : order) {

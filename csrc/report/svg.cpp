@@ -44,6 +44,19 @@ std::string shortened(std::string_view text, size_t width) {
   return std::string(text.substr(0, cut)) + "…";
 }
 
+std::string shortened_front(std::string_view text, size_t width) {
+  size_t left = 0, skipped = 0;
+  for (const char c : text) left += starts_character(c);
+  if (left <= width) return std::string(text);
+  while (skipped < text.size() && left >= width) {  // one for the dots
+    do {
+      ++skipped;
+    } while (skipped < text.size() && !starts_character(text[skipped]));
+    --left;
+  }
+  return "…" + std::string(text.substr(skipped));
+}
+
 std::string coordinate(double value) {
   char text[32];
   const double rounded = std::round(value * 10) / 10;

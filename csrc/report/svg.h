@@ -10,6 +10,8 @@ namespace tv {
 std::string xml_escape(std::string_view text);
 /// At most `width` characters (not bytes), with "…" where something is cut off.
 std::string shortened(std::string_view text, size_t width);
+/// The same with the end of the text kept: of paths, that says more.
+std::string shortened_front(std::string_view text, size_t width);
 /// A number with one decimal at most, as coordinates need it.
 std::string coordinate(double value);
 /// The colour of the i-th of several kinds.

@@ -155,6 +155,8 @@ TEST(Svg, TextIsSafeAndShort) {
   EXPECT_EQ(xml_escape("a<b>&\"\n"), "a&lt;b&gt;&amp;&quot; ");
   EXPECT_EQ(shortened("größe", 5), "größe");
   EXPECT_EQ(shortened("größer", 5), "größ…");
+  EXPECT_EQ(shortened_front("größe", 5), "größe");
+  EXPECT_EQ(shortened_front("üb.größe", 6), "…größe");
   EXPECT_EQ(coordinate(2), "2");
   EXPECT_EQ(coordinate(2.25), "2.3");
 }
