@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/error.h"
+#include "runtime/lavapipe.h"
 #include "runtime/store.h"
 
 namespace tv {
@@ -71,7 +72,11 @@ std::string system_cache_dir() {
 void set_driver_defaults() {
 #if defined(__x86_64__) && defined(__GNUC__)
   // lavapipe uses 256-bit vectors unless told; 512-bit ones are about twice as fast.
-  if (__builtin_cpu_supports("avx512f")) setenv("LP_NATIVE_VECTOR_WIDTH", "512", /*overwrite=*/0);
+  const char* drivers = std::getenv("VK_DRIVER_FILES");
+  if (!drivers) drivers = std::getenv("VK_ICD_FILENAMES");
+  if (__builtin_cpu_supports("avx512f") && lavapipe_takes_512_bits(driver_manifests(drivers))) {
+    setenv("LP_NATIVE_VECTOR_WIDTH", "512", /*overwrite=*/0);
+  }
 #endif
   // Mesa's shader cache does not key on that width: each has a directory of its own.
   const std::string cache = default_cache_dir();

@@ -27,19 +27,18 @@ void main() {
   [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i][0] = acc[i][1] = 0.0;
   const uint offsets[SEGS] = uint[SEGS](OFFSETS);
   LANE_UNROLL for (uint s = 0u; s < SEGS; s++) {
-    tv_ref_f32 p = lane_at(pb, offsets[s]);
     float part[ROWS][2];  // of a segment: keeps the rounding error of long sums small
     [[unroll]] for (uint i = 0u; i < ROWS; i++) part[i][0] = part[i][1] = 0.0;
     LANE_UNROLL for (uint k4 = 0u; k4 < SEG / 4u; k4++) {
       vec4 a[ROWS];
       [[unroll]] for (uint i = 0u; i < ROWS; i++) a[i] = lane_vec4(pa[i], s * (SEG / 4u) + k4);
       [[unroll]] for (uint k = 0u; k < 4u; k++) {
+        tv_ref_f32 p = lane_at(pb, offsets[s] + (4u * k4 + k) * b_k);
         const float b0 = lane_load(p), b1 = lane_load(lane_at(p, LANES));
         [[unroll]] for (uint i = 0u; i < ROWS; i++) {
           part[i][0] = fma(a[i][k], b0, part[i][0]);
           part[i][1] = fma(a[i][k], b1, part[i][1]);
         }
-        p = lane_at(p, b_k);
       }
     }
     [[unroll]] for (uint i = 0u; i < ROWS; i++) {
@@ -47,11 +46,10 @@ void main() {
       acc[i][1] += part[i][1];
     }
   }
-  tv_ref_f32 pc = lane_at(c_ptr, z * c_z + tm * ROWS * c_m + tn * (2u * LANES));
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+    tv_ref_f32 pc = lane_at(c_ptr, z * c_z + (tm * ROWS + i) * c_m + tn * (2u * LANES));
     const float x = lane_load(pc), y = lane_load(lane_at(pc, LANES));
     const bool first = a_0 == 0u;
     lane_store2(pc, acc[i][0] + mix(x, 0.0, first), acc[i][1] + mix(y, 0.0, first));
-    pc = lane_at(pc, c_m);
   }
 }

@@ -19,7 +19,6 @@ void main() {
   LANE_UNROLL for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
     const uint col = t * WIDTH + c;
     const bool left = col + lane < cols && r < rows, right = col + LANES + lane < cols && r < rows;
-    tv_ref_f32 to = lane_at(y_ptr, z * y_z + t * y_t + r * y_r + c);
     LANE_UNROLL for (uint k4 = 0u; k4 < RUNS / 4u; k4++) {
       vec4 a = vec4(0.0), b = vec4(0.0);
       LANE_UNROLL for (uint i = 0u; i < LANES; i++) {
@@ -28,8 +27,8 @@ void main() {
         b = mix(b, lane_vec4(lane_at(from, min(col + LANES + i, cols - 1u) * s_col), k4), here);
       }
       LANE_UNROLL for (uint k = 0u; k < 4u; k++) {
+        tv_ref_f32 to = lane_at(y_ptr, z * y_z + t * y_t + (r + 4u * k4 + k) * y_r + c);
         lane_store2(to, mix(0.0, a[k], left), mix(0.0, b[k], right));
-        to = lane_at(to, y_r);
       }
     }
   }
@@ -46,10 +45,8 @@ void main() {
     tv_ref_f32 to = lane_at(y_ptr, z * y_z + t * y_t + row * y_r);
     const bool inside = row < rows;
     LANE_UNROLL for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
-      const float a = lane_load(from), b = lane_load(lane_at(from, LANES));
-      lane_store2(to, mix(0.0, a, inside), mix(0.0, b, inside));
-      from = lane_at(from, 2u * LANES);
-      to = lane_at(to, 2u * LANES);
+      const float a = lane_load(lane_at(from, c)), b = lane_load(lane_at(from, c + LANES));
+      lane_store2(lane_at(to, c), mix(0.0, a, inside), mix(0.0, b, inside));
     }
   }
 }

@@ -3,6 +3,9 @@
 // lavapipe takes an address for uniform (one scalar load) only where it is made from constants and
 // push constants, outside of all control flow. Everything else, and every store, is a loop over the
 // lanes that takes as long as 100 multiplications and additions of whole vectors.
+//
+// No pointer is carried from one iteration of a loop to the next: Mesa 25 (25.0.7, 25.2.8) forgets its
+// steps where loops are nested. Addresses are made from the loops' counters.
 
 /// `id`, read through the push constants, so that addresses made from it are uniform.
 uint lane_uniform_small(uint id) {  // id < 512
