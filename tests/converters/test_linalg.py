@@ -88,8 +88,8 @@ def test_cholesky_of_what_is_not_positive():
 
 def test_factors_that_the_engine_itself_reads():
     def function(x):
-        p, l, u = torch.linalg.lu(x)
-        return p.mT @ x, l.mT, 2 * u
+        rows, lower, upper = torch.linalg.lu(x)
+        return rows.mT @ x, lower.mT, 2 * upper
     check(function, tensor(7, 7), length=20)
     check_gradients(lambda x: torch.linalg.lu_factor_ex(x)[0], matrices(2, 5, 5), length=60)
 
