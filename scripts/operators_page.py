@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """Writes docs/operators.md from the registry and the results of tests/opinfo/run.py:
-`PYTHONPATH=python python scripts/operators_page.py RESULTS_DIR`."""
+`PYTHONPATH=python python scripts/operators_page.py RESULTS_DIR [DEVICE=RESULTS_DIR …]`, other
+devices by their names."""
 
 import collections
 import sys
@@ -32,8 +33,8 @@ one unit in the last place; so do other places of equal values (sort, topk, …)
 (stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py` says
 what is open there). What errors operators promise is in [accuracy.md](accuracy.md).
 
-The counts below are of two samples of each entry at float32 and one at every other type, chosen by
-hash, and of some entries' gradients; `make test-all` runs all of them.
+The counts below are of lavapipe: every sample at float32, one of each entry at every other type,
+chosen by hash, and some of the gradients; `make test-all` runs all of them.
 """
 
 
@@ -87,6 +88,14 @@ def reason(outcomes: list[dict]) -> str:
                 short = why.split("': ")[-1].replace("|", "/")
                 found[f"{op}: {short}" if op not in short else short] = None
     return "; ".join(list(found)[:2])[:220]
+
+
+def elsewhere(device: str, results: dict) -> str:
+    """What a run on another device found."""
+    kinds = collections.Counter(o["kind"] for o in results.values())
+    dtypes = sorted({sample.split("/")[1] for sample in results})
+    return (f"On {device}: {len(results)} samples of {', '.join(dtypes)}, {kinds['engine']} in "
+            f"engines, {kinds['native']} native, {kinds['wrong'] + kinds['crash']} wrong.")
 
 
 def families(entries: dict) -> str:
@@ -148,7 +157,9 @@ def registry() -> str:
 def main() -> None:
     results = Results(Path(sys.argv[1])).read()
     entries = by_entry(results)
-    page = "\n\n".join((HEAD.strip(), "## Counts", counts(results), summary(entries),
+    others = [elsewhere(device, Results(Path(where)).read())
+              for device, where in (given.split("=", 1) for given in sys.argv[2:])]
+    page = "\n\n".join((HEAD.strip(), "## Counts", counts(results), *others, summary(entries),
                         "## Entries of op_db at float32", families(entries),
                         "## The registry", registry()))
     (ROOT / "docs" / "operators.md").write_text(page + "\n")
