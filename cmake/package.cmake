@@ -6,7 +6,9 @@ set(public_headers runtime/engine runtime/engine_spec runtime/vke_parts runtime/
     runtime/device_profile runtime/dtype runtime/expr runtime/error runtime/timed_calls
     # What converters of a user's own include.
     csrc/builder csrc/converter csrc/rewriter csrc/settings csrc/user_code csrc/graph/graph
-    csrc/graph/pointwise_program)
+    csrc/graph/pointwise_program
+    # The compiler for TorchScript modules.
+    python/bindings/script)
 option(TV_WHEEL "The libraries leave this tree: headers go with them" OFF)
 if(NOT TV_WHEEL)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${config_dir}

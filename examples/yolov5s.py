@@ -67,18 +67,20 @@ class Detect(nn.Module):
     def __init__(self, classes, channels):
         super().__init__()
         self.no = classes + 5
+        self.strides = STRIDES
         self.m = nn.ModuleList(nn.Conv2d(c, self.no * 3, 1) for c in channels)
         self.register_buffer("anchors", torch.tensor(ANCHORS, dtype=torch.float32))
 
-    def forward(self, features):
+    def forward(self, features: list[torch.Tensor]):
         out = []
-        for i, (m, x) in enumerate(zip(self.m, features, strict=True)):
+        for i, m in enumerate(self.m):
+            x = features[i]
             n, _, h, w = x.shape
             y = m(x).view(n, 3, self.no, h, w).permute(0, 1, 3, 4, 2).sigmoid()
             gx = torch.arange(w, device=x.device).view(1, 1, 1, w).expand(1, 1, h, w)
             gy = torch.arange(h, device=x.device).view(1, 1, h, 1).expand(1, 1, h, w)
             grid = torch.stack((gx, gy), -1).to(x.dtype) - 0.5
-            xy = (y[..., 0:2] * 2 + grid) * STRIDES[i]
+            xy = (y[..., 0:2] * 2 + grid) * self.strides[i]
             wh = (y[..., 2:4] * 2) ** 2 * self.anchors[i].view(1, 3, 1, 1, 2)
             out.append(torch.cat((xy, wh, y[..., 4:]), 4).view(n, -1, self.no))
         return torch.cat(out, 1)
@@ -106,7 +108,7 @@ class YOLOv5s(nn.Module):
         o3 = self.h3(torch.cat((self.up(h4), p3), 1))
         o4 = self.n4(torch.cat((self.d3(o3), h4), 1))
         o5 = self.n5(torch.cat((self.d4(o4), p5), 1))
-        return self.detect((o3, o4, o5))
+        return self.detect([o3, o4, o5])
 
 
 def main():

@@ -37,12 +37,13 @@ struct Result {
   std::vector<Native> native;  ///< nodes that do work and stay PyTorch's
   int64_t compute_nodes = 0, covered_nodes = 0;
   std::vector<std::string> failures;  ///< engines that were not built, and why
-  std::vector<std::string> reports;   ///< of each stretch of code, as csrc/report/dry_run.h has it
+  std::vector<std::string> reports;   ///< of a dry run: each stretch of code, script_report.h
 };
 
 /// Compiles forward for these inputs: an engine runs where a call's tensors have the dtypes and
 /// sizes (and the numbers that shapes depend on the values) of the example; where they have others,
-/// the same nodes run natively. Each set in `examples` is run once. Throws tv::Error.
+/// the same nodes run natively. Each set in `examples` is run once, and may be written to. Throws
+/// tv::Error.
 Result compile(const torch::jit::Module& module,
                const std::vector<std::vector<c10::IValue>>& examples, const Options& options = {});
 

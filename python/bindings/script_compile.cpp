@@ -1,3 +1,4 @@
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/alias_analysis.h>
@@ -7,19 +8,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
 
 #include "csrc/cache/engine_cache.h"
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "csrc/partition/dependencies.h"
 #include "csrc/passes/lower_precision.h"
-#include "csrc/report/dry_run.h"
 #include "csrc/tuner/tuner.h"
 #include "python/bindings/script.h"
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/script_partition.h"
 #include "python/bindings/script_prepare.h"
+#include "python/bindings/script_report.h"
 #include "python/bindings/script_surgery.h"
 #include "python/bindings/torch_border.h"
 #include "python/bindings/torch_engine.h"
@@ -54,13 +54,41 @@ int64_t compute_nodes(const RegionPartition& parts, const std::vector<int32_t>& 
 
 // Positions of the excisions, as they run.
 std::vector<size_t> in_order(const std::vector<Excision>& excisions) {
-  std::vector<size_t> order(excisions.size());
-  std::iota(order.begin(), order.end(), 0);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < excisions.size(); ++i) {
+    if (!excisions[i].nodes.empty()) order.push_back(i);
+  }
   std::sort(order.begin(), order.end(), [&excisions](size_t a, size_t b) {
     return excisions[a].nodes.front()->isBefore(excisions[b].nodes.front());
   });
   return order;
 }
+
+// Puts back what running a module changes: its attributes, and the tensors that are written to.
+class Unchanged {
+ public:
+  explicit Unchanged(const torch::jit::Module& module) {
+    for (const torch::jit::Module& part : module.modules()) {
+      slots_.emplace_back(part._ivalue(), part._ivalue()->slots());
+    }
+    for (const at::Tensor& buffer : module.buffers()) kept_.emplace_back(buffer, buffer.clone());
+  }
+  ~Unchanged() {
+    const at::NoGradGuard no_gradients;
+    for (auto& [object, slots] : slots_) {
+      for (size_t i = 0; i < slots.size(); ++i) object->setSlot(i, slots[i]);
+    }
+    for (auto& [buffer, value] : kept_) {
+      if (!buffer.equal(value)) buffer.copy_(value);
+    }
+  }
+  Unchanged(const Unchanged&) = delete;
+  Unchanged& operator=(const Unchanged&) = delete;
+
+ private:
+  std::vector<std::pair<c10::intrusive_ptr<c10::ivalue::Object>, std::vector<c10::IValue>>> slots_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
+};
 
 class Compilation {
  public:
@@ -77,6 +105,7 @@ class Compilation {
 
   Result run(const std::vector<std::vector<c10::IValue>>& examples) {
     for (std::vector<c10::IValue> inputs : examples) {
+      const Unchanged unchanged(prepared_.module);
       inputs.insert(inputs.begin(), prepared_.module._ivalue());
       record(prepared_.graph, std::move(inputs), recording_);
     }
@@ -110,12 +139,19 @@ class Compilation {
       if (!does_work(parts.imported.graph.nodes.at(native.node))) continue;
       note_native(parts.imported.nodes.at(native.node), native_reason(parts, knowledge_, native));
     }
-    result_.reports.push_back(dry_run_report(parts.imported.graph, parts.partition));
+    if (is_dry()) result_.reports.push_back(region_report(region, parts, knowledge_));
     if (is_dry()) {
       result_.covered_nodes += parts.partition.covered_nodes;
       return;
     }
     const std::vector<Excision> excisions = excise(region, parts.engines, knowledge_);
+    for (const Excision& excision : excisions) {
+      if (!excision.refusal.empty())
+        result_.failures.push_back(
+            "an engine was not built and its "
+            "nodes run natively: " +
+            excision.refusal);
+    }
     gather(region, excisions);
     for (const size_t i : in_order(excisions)) {
       build(excisions[i], compute_nodes(parts, parts.partition.blocks[i]));

@@ -90,7 +90,8 @@ class Excisor {
   void take_number(Value* value) {
     Node* from = value->node();
     if (from->kind() == prim::Constant || helpers_.contains(from)) return;
-    if (inside_.contains(from) && is_host(value) && knows_tensors_of(from)) {
+    const bool is_own = inside_.contains(from) && is_host(value) && from->kind() != prim::GetAttr;
+    if (is_own && knows_tensors_of(from)) {
       helpers_.insert(from);
       take_numbers(from);
     } else if (is_comparable(value)) {
@@ -160,7 +161,14 @@ class Liveness {
 std::vector<Excision> excise(const Region& region, const std::vector<std::vector<Node*>>& engines,
                              const Knowledge& knowledge) {
   std::vector<Excision> made;
-  for (const auto& nodes : engines) made.push_back(Excisor(region, knowledge).run(nodes));
+  for (const auto& nodes : engines) {
+    try {
+      made.push_back(Excisor(region, knowledge).run(nodes));
+    } catch (const Error& error) {
+      made.push_back({});
+      made.back().refusal = error.what();
+    }
+  }
   Liveness liveness(region, made, knowledge);
   for (Excision& excision : made) {
     for (Node* node : excision.nodes) {
@@ -180,6 +188,7 @@ void gather(const Region& region, const std::vector<Excision>& excisions) {
   std::vector<Unit> units;
   std::unordered_map<const Node*, size_t> unit_of;
   for (const Excision& excision : excisions) {
+    if (excision.nodes.empty()) continue;
     Unit unit{excision.nodes, {excision.inputs.begin(), excision.inputs.end()}};
     unit.reads.insert(unit.reads.end(), excision.guards.begin(), excision.guards.end());
     for (const Node* node : excision.nodes) unit_of[node] = units.size();

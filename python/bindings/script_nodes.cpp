@@ -171,7 +171,8 @@ bool is_comparable(const Value* value) {
 std::string source_of(const Node* node) {
   const auto place = node->sourceRange().file_line_col();
   if (!place) return "";
-  return std::get<0>(*place) + ":" + std::to_string(std::get<1>(*place));
+  const std::string& file = std::get<0>(*place);
+  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(std::get<1>(*place));
 }
 
 std::string module_path_of(const Node* node) {

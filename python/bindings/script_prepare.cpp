@@ -89,7 +89,7 @@ class Attributes {
     } else if (!set_.contains(name)) {
       if (held.isTensor()) {
         hoist(node, path);
-      } else if (is_number(held) && !is_mutated(node->output())) {
+      } else if (is_number(held) && !(held.isList() && is_mutated(node->output()))) {
         make_constant(node, held);
       }
     }

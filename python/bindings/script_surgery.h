@@ -3,6 +3,7 @@
 
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <string>
 #include <vector>
 
 #include "python/bindings/script_import.h"
@@ -18,6 +19,7 @@ struct Excision {
   std::vector<torch::jit::Value*> guards;   ///< numbers from outside; the engine is made for theirs
   std::vector<torch::jit::Value*> outputs;  ///< tensors and lists of them that are read outside
   std::vector<torch::jit::Node*> both;      ///< nodes and helpers, in order
+  std::string refusal;                      ///< why there is none: all else is empty then
 };
 
 /// One for each of `engines`, sets of nodes of the region.

@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from . import aot, backend
+from . import aot, backend, dry_script
 from ._native import C
 from .captures import Breaks, capture_of
 from .device_list import Device
@@ -26,8 +26,8 @@ from .whole_operators import kept_whole
 aten = torch.ops.aten
 
 
-def dry_run(model: nn.Module | ExportedProgram | Callable, inputs=None, target=None, *,
-            kwarg_inputs=None, **settings) -> Report:
+def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callable, inputs=None,
+            target=None, *, kwarg_inputs=None, **settings) -> Report:
     """What torch.compile(model, backend="vulkan") would do with a model: which parts become
     engines, what stays with PyTorch and why. Builds nothing and needs no device and no driver.
 
@@ -38,7 +38,8 @@ def dry_run(model: nn.Module | ExportedProgram | Callable, inputs=None, target=N
     before are compiled anew at their next call.
 
     Args:
-        model: a module, a function of tensors, or an ExportedProgram.
+        model: a module, a function of tensors, an ExportedProgram, or a TorchScript module, which
+            is run once itself; each stretch of its code without control flow is a graph then.
         inputs: as tv.compile takes them.
         target: the device to plan for: one of tv.devices(), its index or part of its name; a
             profile, as text or as the name of a .json file (tv.devices()[0].profile() makes one);
@@ -58,6 +59,11 @@ def dry_run(model: nn.Module | ExportedProgram | Callable, inputs=None, target=N
     findings.target = session.profile.name
     if isinstance(model, ExportedProgram):
         _of_exported(model, inputs, kwarg_inputs, session)
+    elif isinstance(model, torch.jit.ScriptModule):
+        arguments = Arguments.of(inputs if inputs is not None else [], kwarg_inputs)
+        dry_script.describe(model, arguments, checked, session)
+        findings.model = model.original_name
+        findings.exportable = True
     elif not callable(model):
         raise ValueError(f"tv.dry_run: got {type(model).__name__}, want a module, a function or an "
                          "ExportedProgram")

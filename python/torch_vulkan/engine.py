@@ -1,6 +1,7 @@
 """Stand-alone engines: a .vke file, run on tensors or arrays."""
 
 import ctypes
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -288,3 +289,28 @@ def tensor_bytes(tensor: torch.Tensor) -> bytes:
 
 def _address(tensor: torch.Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), tensor.nbytes
+
+
+def built_elsewhere(engines, profile) -> str | None:
+    """What to say of the first of these torch objects that does not run on the device; None where
+    all do."""
+    infos = [C.vke_info(file) for engine in engines
+             for file in split_vke(tensor_bytes(engine.vke()))]
+    wrong = next((info for info in infos if info["runs_on"] != profile.runs_on()), None)
+    if wrong is None:
+        return None
+    theirs, ours = _difference(wrong["runs_on"], profile.runs_on())
+    return (f"was built for {_device_name(wrong['tuned_for'])} ({theirs}), which is another kind "
+            f"of device than {_device_name(profile.tuned_for())} ({ours})")
+
+
+def _difference(theirs: str, ours: str) -> tuple[str, str]:
+    """What differs between two fingerprints, on either side."""
+    a, b = json.loads(theirs), json.loads(ours)
+    names = [name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name)]
+    return tuple(", ".join(f"{name} {side.get(name)}" for name in names) for side in (a, b))
+
+
+def _device_name(tuned_for: str) -> str:
+    fields = json.loads(tuned_for)
+    return f"{fields['name']}, driver {fields['driver_name']} {fields['driver_info']}"

@@ -111,33 +111,9 @@ class Program(nn.Module):
         return [compat.attribute_of(self._graph_module, targets[weight.name])
                 for weight in call.args[1]]
 
-    def stage_weights(self, changes: list[tuple[torch.Tensor, torch.Tensor]]) -> list[tuple]:
-        """Lets the engines compute what they need of new values for some of their weights, which
-        are yet to be copied; returns what `commit_weights` takes then, or `discard_weights`. On
-        an error nothing has changed."""
-        values = {id(tensor): value for tensor, value in changes}
-        staged = []
-        try:
-            for name, engine in self.engine_objects().items():
-                weights = self.weights_of(name)
-                positions = [i for i, weight in enumerate(weights) if id(weight) in values]
-                if positions:
-                    new = [values[id(weights[i])] for i in positions]
-                    staged.append((engine, weights, engine.stage(weights, positions, new)))
-        except BaseException:
-            self.discard_weights(staged)
-            raise
-        return staged
-
-    @staticmethod
-    def commit_weights(staged: list[tuple]) -> None:
-        for engine, weights, number in staged:
-            engine.commit(number, weights)
-
-    @staticmethod
-    def discard_weights(staged: list[tuple]) -> None:
-        for engine, _, number in staged:
-            engine.discard(number)
+    def engines_and_weights(self) -> list[tuple]:
+        """(engine, its weights in its order) of each."""
+        return [(engine, self.weights_of(name)) for name, engine in self.engine_objects().items()]
 
     def exported_program(self) -> ExportedProgram:
         """The program as torch.export has it, with the tensors it has now."""

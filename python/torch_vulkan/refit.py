@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
+from . import script, staging
 from .program import Program
 
 
@@ -39,17 +40,22 @@ def refit(program: nn.Module, weights) -> None:
         raise ValueError("tv.refit: the program was compiled with immutable_weights=True; compile "
                          "it without that setting")
     changes = _checked(_tensors_of(module), _given(weights))
-    if not isinstance(module, Program):
-        _assign(changes)
-        return
+    engines = _engines_of(module)
     # What may fail comes before the first weight changes, and a copy of the old ones is not needed.
-    staged = module.stage_weights(changes)
+    staged = staging.stage(engines, changes)
     try:
         _assign(changes)
     except BaseException:
-        module.discard_weights(staged)
+        staging.discard(staged)
         raise
-    module.commit_weights(staged)
+    staging.commit(staged)
+
+
+def _engines_of(module: nn.Module) -> list[tuple]:
+    """(engine, its weights) of a program; none of a module behind torch.compile."""
+    if isinstance(module, Program):
+        return module.engines_and_weights()
+    return [*script.engines_of(module).values()] if script.holds_engines(module) else []
 
 
 def _assign(changes) -> None:

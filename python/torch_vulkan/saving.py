@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from . import aot, device_list, graph_file, torchscript
+from . import aot, device_list, graph_file, script, torchscript
 from ._native import C
-from .engine import split_vke, tensor_bytes
+from .engine import built_elsewhere
 from .inputs import Input
 from .program import Program, compile_source
 from .settings import Settings
@@ -28,7 +28,8 @@ _ABOUT, _SOURCE = "torch_vulkan.json", "torch_vulkan_source"
 _VKE_MAGIC = b"\x8aTVKE"
 
 
-def save(program: Program, path: str | os.PathLike, *, output_format: str = "exported_program"):
+def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
+         output_format: str | None = None):
     """Writes a compiled program to a file, with the weights that it has now.
 
     The file is written beside `path` and renamed, so that a reader never sees half of it. Weights
@@ -40,37 +41,49 @@ def save(program: Program, path: str | os.PathLike, *, output_format: str = "exp
         path: of the file.
         output_format: "exported_program" (.pt2; torch.export.load reads it too) or "torchscript"
             (.pt; torch.jit.load reads it too, in C++ without Python), whose inputs and outputs are
-            tensors and tuples of tensors.
+            tensors and tuples of tensors. None: the latter for a TorchScript module, which has no
+            other, else the former.
 
     Raises:
         ValueError: `program` is something else, or its inputs or outputs do not fit the format.
         OSError: the file cannot be written.
     """
-    if not isinstance(program, Program):
+    from_script = script.holds_engines(program)
+    if not isinstance(program, Program) and not from_script:
         raise ValueError(f"tv.save: got {type(program).__name__}, want what tv.compile or tv.load "
                          "returned")
+    output_format = output_format or ("torchscript" if from_script else "exported_program")
     if output_format not in ("exported_program", "torchscript"):
         raise ValueError(f"output_format: got {output_format!r}, want 'exported_program' or "
                          "'torchscript'")
+    if from_script and output_format != "torchscript":
+        raise ValueError("output_format: a TorchScript module is saved as 'torchscript'")
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"tv.save: {path} is a directory, want the name of a file")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(unfinished, "wb") as file:
+            if from_script:
+                script.save(program, file)
+            else:
+                _write(program, file, output_format)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _write(program: Program, file, output_format: str) -> None:
     extra = {_ABOUT: json.dumps(_about(program))}
     if (source := program.source_bytes()) is not None:
         extra[_SOURCE] = base64.b64encode(source).decode()
     exported = program.exported_program()
     exported._constants = {name: _portable(value, program.settings)
                            for name, value in exported.constants.items()}
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(unfinished, "wb") as file:
-            if output_format == "torchscript":
-                torchscript.save(exported, program.signature, file, extra)
-            else:
-                torch.export.save(exported, file, extra_files=extra)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    if output_format == "torchscript":
+        torchscript.save(exported, program.signature, file, extra)
+    else:
+        torch.export.save(exported, file, extra_files=extra)
 
 
 def _about(program: Program) -> dict:
@@ -103,8 +116,8 @@ def _portable(value, settings: Settings):
 
 
 def load(path: str | os.PathLike, *, device: int | str | None = None,
-         on_mismatch: str = "rebuild") -> Program:
-    """Reads a program that `tv.save` wrote, of either format.
+         on_mismatch: str = "rebuild") -> Program | torch.jit.ScriptModule:
+    """Reads a program that `tv.save` wrote, of either format; what was a TorchScript module is one.
 
     Nothing is built where the engines run on this machine's device. Load trusted files only: they
     hold code, for the device and (through torch's own formats) for this process.
@@ -113,7 +126,8 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
         path: of the file.
         device: index, part of a name or UUID; None: as the program was compiled.
         on_mismatch: where the engines were built for another kind of device: "rebuild" compiles
-            the stored graph for this one, with a warning that names both; "refuse" raises.
+            the stored graph for this one, with a warning that names both; "refuse" raises. A
+            TorchScript module holds no such graph: it is refused either way.
 
     Raises:
         ValueError: the file is something else, is damaged, or comes from a later version; or its
@@ -124,6 +138,8 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
         raise ValueError(f"on_mismatch: got {on_mismatch!r}, want 'rebuild' or 'refuse'")
     path = Path(path)
     kind = _kind(path)
+    if kind == "script":
+        return script.load(path, device)
     extra = {_ABOUT: "", _SOURCE: ""}
     try:
         if kind == "torchscript":
@@ -148,7 +164,8 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
 
 
 def _kind(path: Path) -> str:
-    """"torchscript" or "exported_program"; raises for what is neither."""
+    """"torchscript", "exported_program", or "script" for what was compiled from a TorchScript
+    module; raises for what is neither."""
     if not path.exists():
         raise FileNotFoundError(f"tv.load: {path} does not exist")
     if path.is_dir():
@@ -166,6 +183,8 @@ def _kind(path: Path) -> str:
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} is no .pt2 or .pt file, or it was cut short ({error}): copy it "
                          "again, or save the program again") from error
+    if any(name.startswith("extra/" + script.ABOUT) for name in names):
+        return "script"
     if any(name.startswith("extra/" + _ABOUT) for name in names):
         is_script = any(name.startswith("code/") for name in names)
         return "torchscript" if is_script else "exported_program"
@@ -221,17 +240,13 @@ def _opened(exported, given, choices, settings, source, path, on_mismatch,
     engines = [value for value in exported.constants.values()
                if isinstance(value, torch.ScriptObject)]
     profile = C.device_profile(device_list.spec_for(settings.device, torch.device("cpu")))
-    infos = [C.vke_info(file) for engine in engines
-             for file in split_vke(tensor_bytes(engine.vke()))]
-    wrong = [info for info in infos if info["runs_on"] != profile.runs_on()]
-    if not wrong:
+    wrong = built_elsewhere(engines, profile)
+    if wrong is None:
         if other_device:
             exported._constants = {name: _portable(value, settings)
                                    for name, value in exported.constants.items()}
         return Program(exported, signature, settings, source)
-    theirs, ours = _difference(wrong[0]["runs_on"], profile.runs_on())
-    sides = (f"{path} was built for {_device_name(wrong[0]['tuned_for'])} ({theirs}), which is "
-             f"another kind of device than {_device_name(profile.tuned_for())} ({ours})")
+    sides = f"{path} {wrong}"
     if on_mismatch == "refuse":
         raise ValueError(f"{sides}. Load it with on_mismatch='rebuild', or compile it here")
     if source is None:
@@ -243,18 +258,6 @@ def _opened(exported, given, choices, settings, source, path, on_mismatch,
     program._constants = {name: exported.constants.get(name, value)
                           for name, value in program.constants.items()}
     return compile_source(program, given, settings, choices)
-
-
-def _difference(theirs: str, ours: str) -> tuple[str, str]:
-    """What differs between two fingerprints, on either side."""
-    a, b = json.loads(theirs), json.loads(ours)
-    names = [name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name)]
-    return tuple(", ".join(f"{name} {side.get(name)}" for name in names) for side in (a, b))
-
-
-def _device_name(tuned_for: str) -> str:
-    fields = json.loads(tuned_for)
-    return f"{fields['name']}, driver {fields['driver_name']} {fields['driver_info']}"
 
 
 def _retied(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

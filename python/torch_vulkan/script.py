@@ -1,20 +1,24 @@
 """tv.compile for TorchScript modules: what python/bindings/script.h does, with the package's
 settings, records and errors."""
 
+import contextlib
+import io
 import json
 import warnings
 
 import torch
 from torch.utils import _pytree as pytree
 
-from . import backend, compilations, device_list
-from ._native import LIB
+from . import backend, compilations, device_list, dry_script
+from ._native import LIB, C
 from .compilations import Compilation, EngineRecord, NativeRecord
-from .engine import Engine, tensor_bytes
+from .engine import Engine, built_elsewhere, tensor_bytes
 from .errors import UnsupportedError
-from .inputs import Arguments, Input
+from .inputs import Arguments, Input, is_leaf
 from .settings import Settings
 
+ABOUT = "torch_vulkan_script.json"  # a file that says who wrote the archive
+FORMAT = 1
 NO_CACHE = json.dumps({"reuse_cached_engines": False, "cache_built_engines": False})
 
 
@@ -31,6 +35,7 @@ def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
     """
     settings = settings.keyed_by([*module.parameters(), *module.buffers()])
     if settings.builds_nothing:
+        dry_script.describe(module, arguments, settings)
         return module
     tensors_on = next((t.device for t in [*module.parameters(), *module.buffers()]
                        if t.device.type != "cpu"), torch.device("cpu"))
@@ -51,6 +56,15 @@ def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
     return made
 
 
+def reports(module: torch.jit.ScriptModule, arguments: Arguments | None, settings: Settings,
+            profile: str) -> list[dict]:
+    """What compiling would do with each stretch of straight-line code, as
+    python/bindings/script_report.h has it. Builds nothing and needs no device. `profile`: of a
+    device, as JSON."""
+    _, about = _run(module, arguments, settings, dry_run_for=profile)
+    return about["reports"]
+
+
 def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir="", dry_run_for=""):
     options = {
         "settings": _compiler_json(settings, debug_dir), "cache": cache, "device": device,
@@ -59,7 +73,8 @@ def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir=""
         "dry_run_for": dry_run_for,
     }
     given = examples(module, arguments)
-    made, about = _library().compile(module._c, (given,), json.dumps(options))
+    with torch.random.fork_rng():
+        made, about = _library().compile(module._c, (given,), json.dumps(options))
     return torch.jit._recursive.wrap_cpp_module(made), json.loads(about)
 
 
@@ -91,7 +106,8 @@ def examples(module: torch.jit.ScriptModule, arguments: Arguments | None) -> tup
                 f"{given}: give the shape that calls have (others run natively), or compile the "
                 "nn.Module, whose engines take ranges")
     device = next((p.device for p in [*module.parameters(), *module.buffers()]), "cpu")
-    args, kwargs = arguments.examples(device)
+    args, kwargs = pytree.tree_map(lambda value: _example(value, device),
+                                   (arguments.args, arguments.kwargs), is_leaf=is_leaf)
     formal = module._c._get_method("forward").schema.arguments[1:]
     names = [argument.name for argument in formal]
     unknown = [name for name in kwargs if name not in names[len(args):]]
@@ -104,7 +120,71 @@ def examples(module: torch.jit.ScriptModule, arguments: Arguments | None) -> tup
             args += (argument.default_value,)
         else:
             raise ValueError(f"inputs: argument {argument.name!r} of forward is missing")
-    return pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, args)
+    return args
+
+
+def _example(given, device):
+    """A tensor that forward may write to; random numbers for an Input, zeros of integers."""
+    if isinstance(given, torch.Tensor):
+        return given.detach().clone()
+    if not isinstance(given, Input):
+        return given
+    if not given.dtype.is_floating_point:
+        return torch.zeros([size for _, size, _ in given.dims], dtype=given.dtype, device=device)
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn([size for _, size, _ in given.dims], generator=generator).to(
+        device, given.dtype)
+
+
+def save(module: torch.jit.ScriptModule, file) -> None:
+    """Writes a compiled module to a file object; its engines name no device of this machine."""
+    about = {"format": FORMAT, "torch": torch.__version__}
+    with _engines_on(module, ""):
+        buffer = io.BytesIO()
+        torch.jit.save(module, buffer, _extra_files={ABOUT: json.dumps(about)})
+    file.write(buffer.getbuffer())
+
+
+def load(path, device: int | str | None) -> torch.jit.ScriptModule:
+    """Reads what `save` wrote. Raises ValueError where it is damaged, of a later format, or its
+    engines do not run on the device."""
+    files = {ABOUT: ""}
+    try:
+        module = torch.jit.load(path, _extra_files=files)
+        version = json.loads(files[ABOUT])["format"]
+    except Exception as error:  # of many types
+        raise ValueError(f"{path} cannot be read by torch {torch.__version__}: {error}; copy it "
+                         "again, or save the program again") from error
+    if version != FORMAT:
+        raise ValueError(f"{path} has format version {version}, this torch_vulkan reads version "
+                         f"{FORMAT}: upgrade torch_vulkan, or save the program again")
+    spec = "" if device is None else str(device)
+    engines = [engine for engine, _ in engines_of(module).values()]
+    wrong = built_elsewhere(engines, C.device_profile(spec))
+    if wrong is not None:
+        raise ValueError(f"{path} {wrong}: compile it here")
+    if device is not None:
+        _put_engines_on(module, spec)
+    return module
+
+
+@contextlib.contextmanager
+def _engines_on(module, device: str):
+    kept = {name: engine for name, (engine, _) in engines_of(module).items()}
+    _put_engines_on(module, device)
+    try:
+        yield
+    finally:
+        for name, engine in kept.items():
+            setattr(module, name, engine)
+
+
+def _put_engines_on(module, device: str) -> None:
+    for name, (engine, _) in engines_of(module).items():
+        if engine.device() != device:
+            state = dict(engine.__obj_flatten__())
+            setattr(module, name, torch.classes.torch_vulkan.Engine(
+                engine.vke(), device, state["immutable_weights"], state["truncate"]))
 
 
 def holds_engines(module) -> bool:

@@ -64,6 +64,36 @@ def test_torchscript_in_libtorch(built, program, tmp_path):
     assert done.returncode == 1 and "got 5, want 1 to 4" in done.stderr
 
 
+class Steps(nn.Module):
+    """A loop around a layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, x):
+        for _ in range(3):
+            x = torch.relu(self.layer(x)) + 0.5
+        return x.flatten(1).sum(1)
+
+
+def test_torchscript_compiled_in_cpp(built, tmp_path):
+    torch.manual_seed(0)
+    model = Steps().eval()
+    torch.jit.script(model).save(tmp_path / "net.pt")
+    done = run(built / "compile_program", tmp_path / "net.pt", tmp_path / "made.pt", 2, 3, 8, 8)
+    assert done.returncode == 0, done.stderr
+    found = numbers(done.stdout)
+    assert found["engines"] == "2" and found["covered"] == "4 of 4"
+    assert float(found["difference"]) < 1e-4
+    done = run(built / "run_program", tmp_path / "made.pt", 2, 3, 8, 8)
+    assert done.returncode == 0, done.stderr
+    want = model(torch.ones(2, 3, 8, 8)).sum().item()
+    assert float(numbers(done.stdout)["sum"]) == pytest.approx(want, rel=1e-4)
+    done = run(built / "compile_program", tmp_path / "none.pt", tmp_path / "made.pt", 2)
+    assert done.returncode == 1 and "none.pt" in done.stderr
+
+
 def test_engine_with_the_runtime_alone(built, program, tmp_path):
     model, compiled = program
     (engine,) = tv.engines(compiled)

@@ -1,0 +1,105 @@
+"""The networks of docs/models.md as TorchScript, reduced: one engine, eager's results."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
+from torch_vulkan import compilations
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from networks import NETWORKS  # noqa: E402
+
+QUICK = ["ResNet-50", "ViT-B/16", "BERT-base, mask", "GPT-2"]
+SLOW = ["MobileNetV2", "EfficientNet-B0", "BERT-base", "YOLOv5s"]
+
+
+class Positional(nn.Module):
+    """A network of keyword arguments as TorchScript takes it."""
+
+    def __init__(self, model, names):
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *args):
+        return self.model(**dict(zip(self.names, args, strict=True)))
+
+
+def check(source, inputs, engines=1):
+    """Compiles and compares, on other numbers than those of the example, too."""
+    compilations.clear()
+    made = tv.compile(source, inputs=inputs[0], optimization_level=0)
+    (record,) = compilations.compilations()
+    assert len(record.engines) == engines and record.coverage >= 0.99, record.native
+    with torch.no_grad():
+        for given in inputs:
+            got, want = made(*given), source(*given)
+            got, want = (v[0] if isinstance(v, tuple) else v for v in (got, want))
+            assert (got - want).abs().max() <= 1e-4 * want.abs().max()
+    return made
+
+
+@pytest.mark.parametrize("name", [
+    *QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def test_traced(name):
+    network = NETWORKS[name]
+    inputs = [network.inputs(2, True, seed) for seed in (0, 1)]
+    module = Positional(network.make(True), [*inputs[0]])
+    inputs = [[*given.values()] for given in inputs]
+    with torch.no_grad():
+        source = torch.jit.trace(module, tuple(inputs[0]), check_trace=False, strict=False)
+    check(source, inputs)
+
+
+def test_scripted_yolo():
+    network = NETWORKS["YOLOv5s"]
+    inputs = [[*network.inputs(1, True, seed).values()] for seed in (0, 1)]
+    check(torch.jit.script(network.make(True).model), inputs)
+
+
+class Residual(nn.Module):
+    """A block of ResNet as torchvision writes it."""
+
+    def __init__(self, cin, cout, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(cin, cout, 3, stride, 1, bias=False)
+        self.bn1, self.bn2 = nn.BatchNorm2d(cout), nn.BatchNorm2d(cout)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(cout, cout, 3, 1, 1, bias=False)
+        self.downsample = None if stride == 1 else nn.Sequential(
+            nn.Conv2d(cin, cout, 1, stride, bias=False), nn.BatchNorm2d(cout))
+
+    def forward(self, x):
+        identity = x
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        if self.downsample is not None:
+            identity = self.downsample(x)
+        out += identity
+        return self.relu(out)
+
+
+def test_scripted_residual_network():
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1), Residual(16, 16, 1), Residual(16, 32, 2),
+        nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Dropout(0.5, inplace=True),
+        nn.Linear(32, 10)).eval()
+    check(torch.jit.script(module), [[torch.randn(2, 3, 32, 32)] for _ in range(2)])
+
+
+def test_scripted_transformer():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(24, 3, 48, activation="gelu", batch_first=True)
+    layer.norm_first = True  # not the form that PyTorch has one operator for
+    source = torch.jit.script(nn.Sequential(nn.Linear(12, 24), layer, nn.LayerNorm(24)).eval())
+    inputs = [[torch.randn(2, 7, 12)] for _ in range(2)]
+    made = tv.compile(source, inputs=inputs[0], min_block_size=1, optimization_level=0)
+    for given in inputs:
+        with torch.no_grad():
+            torch.testing.assert_close(made(*given), source(*given), rtol=1e-4, atol=1e-5)
+    assert tv.engines(made)
