@@ -45,6 +45,7 @@ class Importer {
   void add(Node* node, bool is_native) {
     if (knowledge_.hosts.contains(node)) return;
     if (node->kind() == prim::ListConstruct) return;  // read through by who takes the list
+    if (unpacks_unknown(node)) return;                // its results are leaves where they are read
     if (is_native || !refusal(knowledge_, node).empty()) {
       add_native(node);
     } else {
@@ -79,6 +80,15 @@ class Importer {
       return static_cast<int>(outputs.size()) - 1;
     }
     return static_cast<int>(found - outputs.begin());
+  }
+
+  // Takes a list that comes from outside of the nodes.
+  bool unpacks_unknown(const Node* node) const {
+    return is_free(node, knowledge_.recording) &&
+           std::any_of(node->inputs().begin(), node->inputs().end(), [this](const Value* input) {
+             return input->type()->kind() == c10::TypeKind::ListType && holds_tensors(input) &&
+                    input->node()->kind() != prim::ListConstruct && !ids_.contains(input);
+           });
   }
 
   // --- values ---
@@ -389,6 +399,12 @@ std::string refusal_of_input(const Knowledge& knowledge, const Value* value) {
   if (is_host && fact->number_varies) return "it reads a number that changes as the program runs";
   if (fact->is_list && knowledge.written.contains(value)) {
     return "it takes a list that changes as the program runs";
+  }
+  const bool is_list = value->type()->kind() == c10::TypeKind::ListType && holds_tensors(value);
+  if (is_list && is_barrier(value->node())) return "it takes a list of tensors made elsewhere";
+  if (value->type()->kind() == c10::TypeKind::OptionalType && holds_tensors(value) &&
+      !knowledge.weights.contains(value)) {
+    return "it takes a tensor that may be None";
   }
   if (holds_tensors(value)) return fact->varies ? "the sizes that it reads change" : "";
   if (fact->varies) return "it reads a number that changes as the program runs";

@@ -151,12 +151,31 @@ class Attributes {
   Node* top_ = nullptr;
 };
 
+// Dropout that drops nothing, in place too, which torch's own pass leaves.
+void remove_idle_dropout(Block* block) {
+  static const std::set<c10::Symbol> kinds = {
+      c10::Symbol::fromQualString("aten::dropout_"),
+      c10::Symbol::fromQualString("aten::feature_dropout_"),
+      c10::Symbol::fromQualString("aten::alpha_dropout_"),
+      c10::Symbol::fromQualString("aten::feature_alpha_dropout_")};
+  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
+    Node* node = *it++;
+    for (Block* inner : node->blocks()) remove_idle_dropout(inner);
+    if (!kinds.contains(node->kind())) continue;
+    const auto train = torch::jit::toIValue(node->namedInput("train"));
+    if (!train || train->toBool()) continue;
+    node->output()->replaceAllUsesWith(node->input(0));
+    node->destroy();
+  }
+}
+
 void simplify(std::shared_ptr<Graph>& graph) {
   torch::jit::EraseShapeInformation(graph);  // a trace's: the sizes of the tracing
   constexpr int kRounds = 2;
   for (int i = 0; i < kRounds; ++i) {
     torch::jit::ConstantPropagation(graph);
     torch::jit::LowerSimpleTuples(graph);
+    remove_idle_dropout(graph->block());
     torch::jit::RemoveListMutation(graph);
     torch::jit::RemoveTensorMutation(graph);
     torch::jit::NormalizeOps(graph);

@@ -16,6 +16,16 @@ using torch::jit::Value;
 using torch::jit::WithInsertPoint;
 namespace prim = c10::prim;
 
+// An attribute of a type like Optional[Tensor] that holds a tensor is one.
+Value* insert_weights(Graph& graph, std::vector<Value*> values) {
+  for (Value*& value : values) {
+    if (value->type()->kind() != c10::TypeKind::OptionalType) continue;
+    Node* tensor = graph.create(c10::aten::_unwrap_optional, {value}, 1);
+    value = graph.insertNode(tensor)->output()->setType(c10::TensorType::get());
+  }
+  return graph.insertNode(graph.createList(c10::TensorType::get(), values))->output();
+}
+
 Value* insert_list(Graph& graph, const std::vector<Value*>& values) {
   return graph.insertNode(graph.createList(c10::TensorType::get(), values))->output();
 }
@@ -44,7 +54,7 @@ void fill_with_engine(Graph& graph, Block* block, const Excision& excision, cons
                       Value* inputs) {
   const WithInsertPoint at(block->return_node());
   const auto tensors = c10::ListType::ofTensors();
-  Value* weights = insert_list(graph, call.weights);
+  Value* weights = insert_weights(graph, call.weights);
   Value* list =
       insert_call(graph, "torch_vulkan::execute", {inputs, weights, call.engine}, tensors);
   Node* unpack = graph.insertNode(graph.createListUnpack(list, call.casts.size()));

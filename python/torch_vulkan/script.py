@@ -226,5 +226,7 @@ def _attribute(module, path):
 
 
 def _tensor(module, value) -> torch.Tensor:
+    if value.node().kind() == "aten::_unwrap_optional":
+        value = value.node().input()
     return value.toIValue() if value.node().kind() == "prim::Constant" else (
         _attribute(module, _path(value)))
