@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy
+import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper
@@ -212,6 +213,35 @@ def test_control_flow_of_data_is_refused():
                  [tensor("x", [4]), tensor("c", [], TensorProto.BOOL)], [tensor("y", [4])])
     with pytest.raises(tv.UnsupportedError, match='"choice".*computed from data'):
         tv.onnx.compile(made)
+
+
+@pytest.mark.parametrize("op, domain, inputs, reason", [
+    ("SequenceConstruct", "", ["x"], "no translation"),
+    ("Binarizer", "ai.onnx.ml", ["x"], "ai.onnx.ml"),
+    ("StringNormalizer", "", ["text"], "string"),
+    ("Momentum", "ai.onnx.preview.training", ["x"], "training"),
+    ("RandomNormalLike", "", ["x"], "no translation"),
+])
+def test_what_engines_do_not_hold_is_refused_by_name(op, domain, inputs, reason):
+    made = model([helper.make_node(op, inputs, ["y"], name="this one", domain=domain)],
+                 [tensor("x", [4]), tensor("text", [4], TensorProto.STRING)], [tensor("y", None)],
+                 domains=[domain] if domain else [])
+    with pytest.raises(tv.UnsupportedError, match=reason) as refused:
+        tv.onnx.compile(made)
+    assert '"this one"' in str(refused.value)
+
+
+def test_refit_from_a_file(tmp_path):
+    """Whose weights lie beside it."""
+    made, _ = linear()
+    other, reference = linear(seed=1)
+    onnx.save(other, tmp_path / "other.onnx", save_as_external_data=True, location="other.data",
+              size_threshold=0)
+    assert (tmp_path / "other.data").stat().st_size >= 8 * 5 * 4
+    session = tv.onnx.compile(made)
+    session.refit(tmp_path / "other.onnx")
+    x = random(2, 8)
+    numpy.testing.assert_allclose(session(x), reference(x), rtol=1e-5, atol=1e-5)
 
 
 def test_every_operator_is_listed():

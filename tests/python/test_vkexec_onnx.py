@@ -102,6 +102,29 @@ def test_build_save_load_refit(files, tmp_path):
                                        *ONCE, code=1)
 
 
+def test_a_progress_bar_on_terminals(files):
+    """While building, and erased then."""
+    import pty
+    leader, follower = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
+    with subprocess.Popen([VKEXEC, f"--onnx={files}/small.onnx", "--skipInference", "--noCache",
+                           "--builderOptimizationLevel=0"], stdout=follower, stderr=follower,
+                          env=environment) as process:
+        os.close(follower)
+        text = b""
+        try:
+            while chunk := os.read(leader, 65536):
+                text += chunk
+        except OSError:  # the other end is closed
+            pass
+        assert process.wait(60) == 0, text
+    os.close(leader)
+    parts = text.split(b"\r")
+    bars = [i for i, part in enumerate(parts) if part.startswith(b"Building [")]
+    assert bars and parts[bars[-1] + 1] == b" " * 79, "erased in the end"
+    assert b"PASSED" in text
+
+
 def test_stripped_and_refitted(files, tmp_path):
     run(f"--onnx={files}/small.onnx", f"--saveEngine={tmp_path}/s.vke", "--stripWeights",
         "--skipInference", "--builderOptimizationLevel=0")
@@ -211,33 +234,43 @@ def test_compare(files, tmp_path):
     assert "input 'x': there is no" in run("compare", flags[0], f"--ref={ref}", flags[2], code=1)
 
 
-def test_a_network(tmp_path):
-    """ResNet-50, reduced, as torch.onnx exports it, is what ONNX Runtime computes."""
-    network = NETWORKS["ResNet-50"]
-    model, inputs = network.make(True), network.inputs(2, True, 0)
-    ((key, x),) = inputs.items()
-
+def exported(model, x, path):
     class Positional(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.model = model
 
         def forward(self, x):
-            return self.model(**{key: x})
+            return self.model(pixel_values=x)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(Positional(), (x,), tmp_path / "net.onnx", dynamo=True, verbose=False,
+        torch.onnx.export(Positional(), (x,), path, dynamo=True, verbose=False,
                           input_names=["x"], output_names=["y"])
+
+
+def check_network(path, x, folder):
+    """What vkexec wrote into the folder against what ONNX Runtime computes."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, {"x": x.numpy()})[:1]
+    # As docs/models.md compares networks: tens of layers, summed in other orders.
+    np.testing.assert_allclose(np.load(folder / "y.npy"), want, rtol=1e-3, atol=1e-4)
+    return want
+
+
+def test_a_network(tmp_path):
+    """ResNet-50, reduced, as torch.onnx exports it, is what ONNX Runtime computes: built, saved,
+    loaded, and with the weights of another file."""
+    network = NETWORKS["ResNet-50"]
+    model, inputs = network.make(True), network.inputs(2, True, 0)
+    (x,) = inputs.values()
+    exported(model, x, tmp_path / "net.onnx")
     np.save(tmp_path / "x.npy", x.numpy())
     run(f"--onnx={tmp_path}/net.onnx", *ONCE, f"--loadInputs=x:{tmp_path}/x.npy",
         f"--exportOutput={tmp_path}/", f"--exportProfile={tmp_path}/profile.json",
-        f"--exportGraph={tmp_path}/net.svg", f"--exportLayerInfo={tmp_path}/layers.json")
-    session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"),
-                                           providers=["CPUExecutionProvider"])
-    (want,) = session.run(None, {"x": x.numpy()})[:1]
-    # As docs/models.md compares networks: tens of layers, summed in other orders.
-    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=1e-3, atol=1e-4)
+        f"--exportGraph={tmp_path}/net.svg", f"--exportLayerInfo={tmp_path}/layers.json",
+        f"--saveEngine={tmp_path}/net.vke")
+    want = check_network(tmp_path / "net.onnx", x, tmp_path)
     _, *layers = json.loads((tmp_path / "profile.json").read_text())
     nodes = onnx.load(tmp_path / "net.onnx", load_external_data=False).graph.node
     convolutions = [node for node in nodes if node.op_type == "Conv"]
@@ -247,3 +280,12 @@ def test_a_network(tmp_path):
     named = {layer["modulePath"] for layer in layers} & modules
     assert len(named) > len(convolutions) / 2, "names lead back to the module path"
     assert len(json.loads((tmp_path / "layers.json").read_text())["Layers"]) == len(layers)
+
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 0.95
+    exported(model, x, tmp_path / "other.onnx")
+    run(f"--loadEngine={tmp_path}/net.vke", f"--refitFromOnnx={tmp_path}/other.onnx", *ONCE[:3],
+        f"--loadInputs=x:{tmp_path}/x.npy", f"--exportOutput={tmp_path}/refitted/")
+    other = check_network(tmp_path / "other.onnx", x, tmp_path / "refitted")
+    assert np.abs(want - other).max() > 1e-2
