@@ -224,6 +224,8 @@ class AttentionRecogniser {
       const auto fits = [&](const Expr& n) { return n == q[i] || n == Expr(1); };
       if (!(shape(out)[i] == q[i]) || !fits(k[i]) || !fits(v[i])) return false;
     }
+    // Heads that share keys share values, too.
+    if (!(k[rank - 3] == v[rank - 3])) return false;
     // A size that may be 1 and is broadcast must not be one that is taken for equal.
     return a.mask == kNoValue || fits_scores(shape(a.mask), q, k[rank - 1]);
   }

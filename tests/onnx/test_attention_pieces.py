@@ -31,9 +31,9 @@ def gpu():
 class Pieces:
     """Nodes from q [B, H, M, D], k [B, H, N, D], v [B, H, N, D] to y."""
 
-    def __init__(self, k_shape=(B, H, N, D)):
-        self.nodes, self.weights, self.shapes = [], [], {}
-        self.inputs = {"q": (B, H, M, D), "k": k_shape, "v": (*k_shape[:-2], N, D)}
+    def __init__(self):
+        self.nodes, self.weights = [], []
+        self.inputs = {"q": (B, H, M, D), "k": (B, H, N, D), "v": (B, H, N, D)}
 
     def op(self, kind, *inputs, **attributes):
         name = f"t{len(self.nodes)}"
@@ -180,13 +180,20 @@ def test_a_query_that_is_not_a_number(gpu):
         numpy.testing.assert_array_equal(got[1, 2, 3], numpy.full(D, row, "float32"))
 
 
-def test_keys_that_the_heads_share(gpu):
-    p = Pieces((B, 1, N, D))
+@pytest.mark.parametrize("keys, values, whole", [
+    ((B, 1), (B, 1), True), ((1, 1), (1, 1), True), ((1, H), (B, H), True),
+    ((B, 1), (B, H), False), ((B, H), (B, 1), False)])
+def test_keys_that_heads_or_batches_share(keys, values, whole, gpu):
+    p = Pieces()
+    p.inputs |= {"k": (*keys, N, D), "v": (*values, N, D)}
     made = p.model(finish(p, divided(p)))
     feed = random(p)
+    want = wanted(made, feed)
     layers, got = on(gpu, made, feed)
-    assert len(layers) == 1
-    numpy.testing.assert_allclose(got, wanted(made, feed), rtol=1e-5, atol=1e-5)
+    assert (len(layers) == 1) == whole
+    numpy.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    numpy.testing.assert_allclose(tv.onnx.compile(made, optimization_level=0)(**feed), want,
+                                  rtol=1e-5, atol=1e-5)
 
 
 def test_a_mask_of_other_values_is_another_network():
