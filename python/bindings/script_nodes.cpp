@@ -178,7 +178,7 @@ std::string source_of(const Node* node) {
 std::string module_path_of(const Node* node) {
   std::string path;
   const auto append = [&path](const std::string& name) {
-    if (name.empty() || name == "self") return;
+    if (name.empty() || name == "self" || name == "SELF") return;
     path += (path.empty() ? "" : ".") + name;
   };
   if (const auto stack = node->callstack()) {

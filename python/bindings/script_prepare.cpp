@@ -33,35 +33,36 @@ namespace prim = c10::prim;
 
 // The attributes that a graph reads: numbers become constants, tensors one value each at its top.
 class Attributes {
+  struct Known {
+    c10::intrusive_ptr<c10::ivalue::Object> object;
+    std::string path;
+  };
+
  public:
   Attributes(const torch::jit::Module& module, Graph& graph) : graph_(graph) {
     find_set(graph.block());
-    known_[graph.inputs().at(0)] = {module._ivalue(), ""};
+    root_ = {module._ivalue(), ""};
+    known_[graph.inputs().at(0)] = root_;
     resolve(graph.block());
   }
 
   /// The tensors that are read at the graph's top now.
   std::vector<Weight> weights() const {
     std::vector<Weight> found;
-    std::unordered_map<const Value*, std::string> paths{{graph_.inputs().at(0), ""}};
+    std::unordered_map<const Value*, Known> owners{{graph_.inputs().at(0), root_}};
     for (Node* node : graph_.nodes()) {
-      if (node->kind() != prim::GetAttr || !paths.contains(node->input())) continue;
-      const std::string& from = paths[node->input()];
+      if (node->kind() != prim::GetAttr || !owners.contains(node->input())) continue;
+      const Known from = owners[node->input()];
       const std::string& name = node->s(c10::attr::name);
-      const std::string path = from.empty() ? name : from + "." + name;
-      paths[node->output()] = path;
-      const bool is_tensor = node->output()->type()->isSubtypeOf(*c10::TensorType::get());
-      if (is_tensor && !set_.contains(name)) found.push_back({node->output(), path});
+      const std::string path = from.path.empty() ? name : from.path + "." + name;
+      const IValue held = from.object->getAttr(name);
+      if (held.isModule()) owners[node->output()] = {held.toObject(), path};
+      if (held.isTensor() && !set_.contains(name)) found.push_back({node->output(), path});
     }
     return found;
   }
 
  private:
-  struct Known {
-    c10::intrusive_ptr<c10::ivalue::Object> object;
-    std::string path;
-  };
-
   void find_set(const Block* block) {
     for (const Node* node : block->nodes()) {
       if (node->kind() == prim::SetAttr) set_.insert(node->s(c10::attr::name));
@@ -145,6 +146,7 @@ class Attributes {
   }
 
   Graph& graph_;
+  Known root_;
   std::set<std::string> set_;
   std::unordered_map<const Value*, Known> known_;
   std::map<std::string, Value*> hoisted_;

@@ -9,7 +9,7 @@ import warnings
 import torch
 from torch.utils import _pytree as pytree
 
-from . import backend, compilations, device_list, dry_script
+from . import backend, compilations, cuda_memory, device_list, dry_script
 from ._native import LIB, C
 from .compilations import Compilation, EngineRecord, NativeRecord
 from .engine import Engine, built_elsewhere, tensor_bytes
@@ -40,6 +40,8 @@ def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
     tensors_on = next((t.device for t in [*module.parameters(), *module.buffers()]
                        if t.device.type != "cpu"), torch.device("cpu"))
     device = device_list.spec_for(settings.device, tensors_on)
+    if tensors_on.type == "cuda":
+        cuda_memory.allocate_shareable()
     made, about = _run(module, arguments, settings, device=device, cache=settings.cache_json(),
                        debug_dir=backend.debug_directory(settings))
     native = [NativeRecord(n["op"], n["reason"], n["source"], n["module_path"])
