@@ -53,7 +53,7 @@ def of_file(path, gpu) -> collections.Counter:
     return tactics(C.compile(imported.graph, tv_onnx._compiler_json(settings), gpu))
 
 
-@some("ViT-B/16", "GPT-2")
+@some("GPT-2")
 def test_launches(name, gpu, monkeypatch, tmp_path):
     path = str(tmp_path / "net.onnx")
     model, inputs = export(name, 2, False, path)
