@@ -37,11 +37,29 @@ Value* insert_call(Graph& graph, const char* op, const std::vector<Value*>& inpu
   return node->output();
 }
 
+bool is_row_major(const TensorFact& fact) {
+  int64_t expected = 1;
+  for (size_t d = fact.sizes.size(); d-- > 0;) {
+    if (fact.sizes[d] != 1 && fact.strides[d] != expected) return false;
+    expected *= fact.sizes[d];
+  }
+  return true;
+}
+
 // Whether all is as the engine was made for.
 Value* insert_condition(Graph& graph, const Excision& excision, const EngineCall& call,
                         Value* inputs, const Recording& recording) {
   Value* fits =
       insert_call(graph, "torch_vulkan::fits", {inputs, call.engine}, c10::BoolType::get());
+  for (Value* input : call.inputs) {
+    // Results have strides like those that PyTorch made of the example's.
+    const Fact* fact = recording.fact(input);
+    if (!fact || fact->tensors.empty() || is_row_major(fact->tensors.front())) continue;
+    Value* strides = insert_call(graph, "aten::stride", {input}, c10::ListType::ofInts());
+    Value* want = graph.insertConstant(fact->tensors.front().strides);
+    Value* same = insert_call(graph, "aten::eq", {strides, want}, c10::BoolType::get());
+    fits = insert_call(graph, "aten::__and__", {fits, same}, c10::BoolType::get());
+  }
   for (Value* guard : excision.guards) {
     Value* want = graph.insertConstant(recording.fact(guard)->value);
     Value* same = insert_call(graph, "aten::eq", {guard, want}, c10::BoolType::get());

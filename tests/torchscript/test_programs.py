@@ -144,6 +144,12 @@ def test_dry_run():
     assert "aten::linear x1" in str(report) and report.data["model"] == "Loop"
 
 
+def test_dry_run_setting(capsys):
+    source = torch.jit.trace(Mlp().eval(), torch.randn(3, 7))
+    assert tv.compile(source, inputs=[tv.Input(shape=(3, 7))], dryrun=True) is source
+    assert "0.0% of 4 compute nodes in 0 engines" in capsys.readouterr().out
+
+
 def test_what_compiling_leaves_alone():
     class Counts(nn.Module):
         def __init__(self):

@@ -1,0 +1,129 @@
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/ir/constants.h>
+
+#include <algorithm>
+
+#include "python/bindings/script_import.h"
+#include "python/bindings/script_nodes.h"
+#include "python/bindings/script_types.h"
+#include "runtime/error.h"
+
+namespace tv::script {
+namespace {
+
+using torch::jit::Node;
+using torch::jit::Value;
+namespace prim = c10::prim;
+
+// What a native node computed, rather than the program's arguments, loop counters and attributes.
+bool is_read_from_data(const Value* value) {
+  const Node* from = value->node();
+  return from->kind() != prim::Param && from->kind() != prim::GetAttr && from->blocks().empty();
+}
+
+// Views share memory with what they are views of; an engine's results do not.
+bool is_view(const Node* node) {
+  const auto* schema = node->maybeSchema();
+  return schema && std::any_of(schema->returns().begin(), schema->returns().end(),
+                               [](const auto& result) { return result.alias_info() != nullptr; });
+}
+
+// Why a call has no form in the Graph.
+std::string refusal_of(const Call& call, bool truncate) {
+  const auto op = c10::Dispatcher::singleton().findSchema(call.name);
+  try {
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      const c10::Argument& formal = op->schema().arguments().at(i);
+      if (!takes_tensors(formal)) to_attr(formal, call.arguments[i].value, truncate);
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Operators on a tensor's storage, whatever its shape says.
+bool reads_storage(const Call& call) { return call.name.name.starts_with("aten::as_strided"); }
+
+std::string refusal_of_tensors(const Knowledge& knowledge, const Node* node, bool needs_storage) {
+  std::optional<c10::Device> device;
+  std::vector<const Value*> values(node->inputs().begin(), node->inputs().end());
+  values.insert(values.end(), node->outputs().begin(), node->outputs().end());
+  for (const Value* value : values) {
+    const Fact* fact = knowledge.recording.fact(value);
+    if (!fact) continue;
+    for (const TensorFact& tensor : fact->tensors) {
+      if (tensor.sizes.empty() && tensor.device.is_cpu()) continue;
+      if (device && *device != tensor.device) return "its tensors live on several devices";
+      device = tensor.device;
+    }
+  }
+  const Fact* first = node->inputs().empty() ? nullptr : knowledge.recording.fact(node->input(0));
+  if (needs_storage && first && !first->tensors.empty() && !first->tensors[0].is_whole) {
+    return "as_strided of a tensor that is not all of its storage, in order";
+  }
+  return "";
+}
+
+std::string refusal_of_input(const Knowledge& knowledge, const Value* value) {
+  if (torch::jit::toIValue(value)) return "";
+  const Fact* fact = knowledge.recording.fact(value);
+  if (!fact) return "the example inputs did not reach it";
+  const bool is_host = knowledge.hosts.contains(value->node());
+  if (is_host && fact->number_varies) return "it reads a number that changes as the program runs";
+  if (fact->is_list && knowledge.written.contains(value)) {
+    return "it takes a list that changes as the program runs";
+  }
+  const bool is_list = value->type()->kind() == c10::TypeKind::ListType && holds_tensors(value);
+  if (is_list && is_barrier(value->node())) return "it takes a list of tensors made elsewhere";
+  if (value->type()->kind() == c10::TypeKind::OptionalType && holds_tensors(value) &&
+      !knowledge.weights.contains(value)) {
+    return "it takes a tensor that may be None";
+  }
+  if (holds_tensors(value)) return fact->varies ? "the sizes that it reads change" : "";
+  if (fact->varies) return "it reads a number that changes as the program runs";
+  if (!is_host && is_read_from_data(value)) return "it reads a number that is computed from data";
+  return is_comparable(value) ? "" : "it takes a " + value->type()->str() + " that is not constant";
+}
+
+}  // namespace
+
+std::string refusal(const Knowledge& knowledge, const Node* node) {
+  if (is_barrier(node)) {
+    if (!node->blocks().empty()) return "control flow stays in TorchScript";
+    return node->isNondeterministic() ? "it draws random numbers" : "it has a side effect";
+  }
+  const std::string name = op_of(node) + ".";
+  for (const std::string& stays : knowledge.stays) {
+    if (name.starts_with(stays + ".")) return "torch_executed_ops lists " + stays;
+  }
+  const Recipe* recipe = knowledge.recording.recipe(node);
+  if (!recipe) return "the example inputs did not reach it";
+  if (!recipe->refusal.empty()) return recipe->refusal;
+  for (const Value* input : node->inputs()) {
+    std::string why = refusal_of_input(knowledge, input);
+    if (!why.empty()) return why;
+  }
+  bool needs_storage = false;
+  for (const Call& call : recipe->calls) {
+    std::string why = refusal_of(call, knowledge.truncate);
+    if (!why.empty()) return why;
+    needs_storage = needs_storage || reads_storage(call);
+  }
+  std::string why = refusal_of_tensors(knowledge, node, needs_storage);
+  if (!why.empty()) return why;
+  for (size_t i = 0; i < node->outputs().size(); ++i) {
+    const Value* output = node->output(i);
+    const Fact* fact = knowledge.recording.fact(output);
+    if (!fact || fact->varies) return "its sizes change from one execution to the next";
+    for (const Ref& ref : recipe->outputs.at(i)) {
+      if (ref.call < 0 && !recipe->calls.empty()) return "it returns its argument";
+    }
+    if (knowledge.written.contains(output) && is_view(node)) {
+      return "what it gives shares memory with a tensor that is written to";
+    }
+  }
+  return "";
+}
+
+}  // namespace tv::script
