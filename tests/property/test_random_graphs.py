@@ -13,6 +13,9 @@ BASE = dict(deadline=None, database=None, suppress_health_check=list(HealthCheck
             phases=(Phase.generate, Phase.shrink), print_blob=False)
 
 
+LEAST = 6  # graphs, however slow the machine is
+
+
 def run(seconds: float, examples: int, derandomize: bool, dtype=torch.float32) -> int:
     """Checks random graphs; the number of those that held a call. What fails goes on shrinking."""
     end, checked = time.monotonic() + seconds, 0
@@ -23,7 +26,7 @@ def run(seconds: float, examples: int, derandomize: bool, dtype=torch.float32) -
         nonlocal end, checked
         # Drawn in any case: hypothesis takes one that draws less than before for flaky.
         program = draw_program(Chooser(data.draw), dtype=dtype)
-        if not program.calls or time.monotonic() > end:
+        if not program.calls or checked >= LEAST and time.monotonic() > end:
             return
         checked += 1
         try:
