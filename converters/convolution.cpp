@@ -94,9 +94,9 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s)};
   for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
-  const int64_t shares = shares_of(c, product_of(s), kRows, kCols);
-  if (shares > 1) tactics.push_back(tiled_tactic(c, b, s, shares));
-  tactics.push_back(tiled_tactic(c, b, s, 1));
+  for (const int64_t shares : offered_shares(c, product_of(s), kRows, kCols)) {
+    tactics.push_back(tiled_tactic(c, b, s, shares));
+  }
   tactics.push_back(reference_tactic(c, s));
   b.emit(std::move(tactics));
 }

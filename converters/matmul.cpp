@@ -192,9 +192,9 @@ void convert(const NodeContext& c, Builder& b) {
   for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (const SimtTile& tile : tiles) {
-    const int64_t shares = shares_of(c, p, tile.rows, tile.cols);
-    if (shares > 1) tactics.push_back(tiled_tactic(c, b, p, tile, shares));
-    tactics.push_back(tiled_tactic(c, b, p, tile, 1));
+    for (const int64_t shares : offered_shares(c, p, tile.rows, tile.cols)) {
+      tactics.push_back(tiled_tactic(c, b, p, tile, shares));
+    }
   }
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));

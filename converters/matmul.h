@@ -26,6 +26,10 @@ std::vector<Tactic> simt_tactics(const NodeContext& context, const Product& p);
 /// How many workgroups should share the steps of k of one tile of outputs; 1: tiles fill the device,
 /// or sums are short.
 int64_t shares_of(const NodeContext& context, const Product& p, int64_t tile_rows, int64_t tile_cols);
+/// The same as what a SIMT kernel offers, best first by rule: one workgroup a tile, because the second
+/// launch costs as much as it saves, but for very long sums.
+std::vector<int64_t> offered_shares(const NodeContext& context, const Product& p,
+                                    int64_t tile_rows, int64_t tile_cols);
 /// Why a product cannot be shared, or "".
 std::string shares_refusal(const NodeContext& context, const Product& p, int64_t shares);
 /// Scratch of the sums: [shares][z][m][n] in fp32.

@@ -1,6 +1,7 @@
-// Products, convolutions among them, whose steps of k are shared by workgroups: for few and small outputs with long sums, which
-// leave most of a GPU idle. Each share goes to memory in fp32; a second launch adds them in order, so
-// that a result has the same bits at every call, and sends them through the fused tail.
+// Products, convolutions among them, whose steps of k are shared by workgroups: for few and small
+// outputs with long sums, which leave most of a GPU idle. Each share goes to memory in fp32; a second
+// launch adds them in order, so that a result has the same bits at every call, and sends them through
+// the fused tail.
 
 #include <algorithm>
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int64_t kMostShares = 16;
 constexpr int64_t kShortestShare = 256;  // steps of k that are worth the second launch
+constexpr int64_t kVeryLong = 8192;      // steps of k from which the rule takes it
 
 }  // namespace
 
@@ -25,6 +27,14 @@ int64_t shares_of(const NodeContext& c, const Product& p, int64_t tile_rows, int
   int64_t shares = 1;
   while (shares * 2 <= most && shares * 2 * tiles <= units + units / 8) shares *= 2;
   return shares;
+}
+
+std::vector<int64_t> offered_shares(const NodeContext& c, const Product& p, int64_t tile_rows,
+                                    int64_t tile_cols) {
+  const int64_t shares = shares_of(c, p, tile_rows, tile_cols);
+  if (shares == 1) return {1};
+  if (typical(c.graph, p.k) >= kVeryLong) return {shares, 1};
+  return {1, shares};
 }
 
 std::string shares_refusal(const NodeContext& c, const Product& p, int64_t shares) {
