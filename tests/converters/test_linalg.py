@@ -43,7 +43,7 @@ def test_factors(shape):
     def function(x):
         lu, pivots, info = torch.linalg.lu_factor_ex(x)
         return lu, pivots, info, *torch.lu_unpack(lu, pivots), *torch.linalg.lu(x)
-    check(function, x, length=shape[-1] + 1)
+    check(function, x, length=20 * shape[-1] + 1)
 
 
 def test_factors_of_a_singular_matrix():
@@ -62,7 +62,7 @@ def test_solutions(count):
         return (solve(a, b)[0], solve(a[0], v)[0], solve(a, r, left=False)[0], solve(a, b[0]),
                 torch.linalg.inv_ex(a), factored(lu, pivots, b), factored(lu, pivots, b, adjoint=True),
                 factored(lu, pivots, r, left=False), factored(lu, pivots, r, left=False, adjoint=True))
-    check(function, a, tensor(2, count, 3), tensor(count), tensor(2, 5, count), length=80 * count)
+    check(function, a, tensor(2, count, 3), tensor(count), tensor(2, 5, count), length=400 * count)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 7), (3, 2, 11, 11), (2, 0, 0)])
@@ -105,7 +105,15 @@ def test_what_does_not_fit_stays_native():
 
 
 def test_errors_by_data_are_raised():
-    inverse = torch.compile(torch.linalg.inv, backend="vulkan", options={"min_block_size": 1})
+    options = {"min_block_size": 1}
+    inverse = torch.compile(torch.linalg.inv, backend="vulkan", options=options)
     torch.testing.assert_close(inverse(2 * torch.eye(3)), torch.eye(3) / 2)
-    with pytest.raises(RuntimeError, match="singular"):
-        inverse(torch.zeros(3, 3))
+    torch._dynamo.reset()
+    plain = torch.compile(torch.linalg.inv, backend="aot_eager")
+    try:
+        plain(torch.zeros(3, 3))
+    except RuntimeError:
+        with pytest.raises(RuntimeError, match="singular"):
+            inverse(torch.zeros(3, 3))
+    else:
+        pytest.skip(f"PyTorch {torch.__version__} drops the check from every graph")
