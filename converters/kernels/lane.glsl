@@ -15,12 +15,17 @@ uint lane_uniform(uint id) {  // id < 2^18
   return lane_uniform_small(id) | lane_uniform_small(id >> 9) << 9;
 }
 
-// Debug builds check each access, and leave loops of many as loops: a checked address is not uniform.
-#if TV_CHECK
+// Mesa 23 and later read uniform addresses inside of loops at once, and take minutes to compile what
+// is unrolled: loops of many stay loops there. So they do in debug builds, which check each access: a
+// checked address is not uniform.
+#if TV_CHECK || LANE_LOOPS
 #define LANE_UNROLL
-#define LANE_CHECKED(p, bytes) tv_check_ptr(uint64_t(p), bytes)
 #else
 #define LANE_UNROLL [[unroll]]
+#endif
+#if TV_CHECK
+#define LANE_CHECKED(p, bytes) tv_check_ptr(uint64_t(p), bytes)
+#else
 #define LANE_CHECKED(p, bytes) uint64_t(p)
 #endif
 

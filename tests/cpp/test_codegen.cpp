@@ -237,6 +237,20 @@ TEST(Codegen, ErrorsShowTheLogAndTheNumberedLines) {
   EXPECT_THROW(generate_kernel(request, {}, DeviceProfile::builtin_default()), Error);
 }
 
+TEST(Codegen, NewerLavapipeKeepsTheLoopsOfLaneKernels) {
+  KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
+  request.step.uniform_table = true;
+  DeviceProfile device = DeviceProfile::builtin_default();
+  device.type = DeviceType::kCpu;
+  device.driver_id = 13;
+  for (const uint32_t mesa : {22u, 23u, 25u}) {
+    device.driver_version = mesa << 22 | 3 << 12 | 6;
+    const std::string text = generate_kernel(request, {}, device).glsl;
+    EXPECT_NE(text.find(mesa > 22 ? "#define LANE_LOOPS 1" : "#define LANE_LOOPS 0"),
+              std::string::npos) << mesa;
+  }
+}
+
 TEST(Codegen, LiteralsKeepTheirValue) {
   EXPECT_EQ(glsl_literal(0.1, DType::kF32), "0.100000001");
   EXPECT_EQ(glsl_literal(2.0, DType::kF32), "2.0");

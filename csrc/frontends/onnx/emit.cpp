@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tv::onnx {
 
@@ -11,7 +12,13 @@ std::vector<Expr> exprs(const std::vector<int64_t>& values) {
 
 Arg number_arg(const std::string& name, DType dtype, double value) {
   if (is_float(dtype)) return attr_arg(name, value);
-  return attr_arg(name, Expr(static_cast<int64_t>(value)));
+  constexpr double kEnd = 9223372036854775808.0;  // 2^63, past the last integer
+  using Limits = std::numeric_limits<int64_t>;
+  const int64_t whole = std::isnan(value)  ? 0
+                        : value >= kEnd    ? Limits::max()
+                        : value <= -kEnd   ? Limits::min()
+                                           : static_cast<int64_t>(value);
+  return attr_arg(name, Expr(whole));
 }
 
 std::string Emitter::unique(const std::string& name) {

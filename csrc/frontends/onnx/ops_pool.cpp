@@ -62,7 +62,9 @@ Tensor pad_for(OpContext& c, Flat& flat, double value) {
 }
 
 double lowest(DType dtype) {
-  return dtype == DType::kU8 ? 0 : dtype == DType::kI8 ? -128 : -HUGE_VAL;
+  if (is_float(dtype)) return -HUGE_VAL;
+  const bool is_signed = dtype != DType::kU8 && dtype != DType::kBool;
+  return is_signed ? -std::ldexp(1.0, 8 * static_cast<int>(size_bytes(dtype)) - 1) : 0;
 }
 
 // Places of the maxima as ONNX has them: over the whole tensor, of the input as it was given.
