@@ -18,6 +18,8 @@ namespace {
 constexpr uint64_t kMaxManifestBytes = 64 << 10;
 // Minor and patch number of the Vulkan headers of Mesa 25.0, which a manifest names.
 constexpr std::pair<int, int> kLastRight{4, 305};
+constexpr uint32_t kDriverId = 13;  // VK_DRIVER_ID_MESA_LLVMPIPE
+constexpr uint32_t kFirstWithLoops = 23;
 
 void add_directory(const fs::path& directory, std::vector<fs::path>& files) {
   std::error_code error;
@@ -75,6 +77,10 @@ bool lavapipe_takes_512_bits(std::span<const fs::path> manifests) {
     found = true;
   }
   return found;
+}
+
+bool lavapipe_wants_loops(const DeviceProfile& device) {
+  return device.driver_id == kDriverId && device.driver_version >> 22 >= kFirstWithLoops;
 }
 
 }  // namespace tv

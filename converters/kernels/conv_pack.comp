@@ -20,7 +20,7 @@ void main() {
   vec4 x[2u * LANES * TAPS / 4u];
   LANE_UNROLL for (uint i = 0u; i < 2u * LANES * TAPS / 4u; i++) x[i] = lane_vec4(from, i);
   const uint lane = gl_SubgroupInvocationID;
-  tv_ref_f32 to = lane_at(y_ptr, (g * oc_count + m) * k_padded + first);
+  const uint to = (g * oc_count + m) * k_padded + first;
   LANE_UNROLL for (uint tap = 0u; tap < TAPS; tap++) {
     float a = 0.0, b = 0.0;
     LANE_UNROLL for (uint i = 0u; i < LANES; i++) {
@@ -29,8 +29,7 @@ void main() {
       a = mix(a, x[left / 4u][left % 4u], here);
       b = mix(b, x[right / 4u][right % 4u], here);
     }
-    lane_store2(to, a, b);
-    to = lane_at(to, channels);
+    lane_store2(lane_at(y_ptr, to + tap * channels), a, b);
   }
 }
 

@@ -15,16 +15,11 @@
 #include "csrc/codegen/pointwise_codegen.h"
 #include "csrc/user_code.h"
 #include "runtime/error.h"
+#include "runtime/lavapipe.h"
 
 namespace tv {
 
 namespace {
-
-/// True for lavapipe of Mesa 23 and later: kernels/lane.glsl says why.
-bool keeps_loops(const DeviceProfile& device) {
-  constexpr uint32_t kLlvmpipe = 13, kFirst = 23;  // VkDriverId, Mesa's major version
-  return device.driver_id == kLlvmpipe && device.driver_version >> 22 >= kFirst;
-}
 
 constexpr uint32_t kPushConstantBytes = 128;  // what every Vulkan device has
 
@@ -302,7 +297,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   if (check) expand("check.glsl", step.kernel, seen, extensions, prelude);
   if (table) {
     lanes = "#define LANES " + std::to_string(device.subgroup_size) + "u\n" +
-            "#define LANE_LOOPS " + (keeps_loops(device) ? "1" : "0") + "\n";
+            "#define LANE_LOOPS " + (lavapipe_wants_loops(device) ? "1" : "0") + "\n";
     expand("lane.glsl", step.kernel, seen, extensions, lanes);
   }
   expand(step.kernel + ".comp", step.kernel, seen, extensions, body);

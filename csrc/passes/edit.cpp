@@ -55,6 +55,21 @@ void Replacements::apply(Graph& graph) const {
   for (GraphOutput& out : graph.outputs) out.value = resolve(out.value);
 }
 
+Node node_for(const Node& node, std::string op, const std::string& suffix) {
+  Node made;
+  made.op = std::move(op);
+  made.name = node.name + suffix;
+  made.source = node.source;
+  made.module_path = node.module_path;
+  return made;
+}
+
+ValueId append(Graph& graph, Node node, DType dtype, Shape shape) {
+  const ValueId out = graph.add_output(node, dtype, std::move(shape));
+  graph.nodes.push_back(std::move(node));
+  return out;
+}
+
 void make_names_unique(Graph& graph) {
   std::unordered_set<std::string> used;
   for (Node& node : graph.nodes) {

@@ -20,6 +20,12 @@ class Replacements {
   std::map<ValueId, ValueId> map_;
 };
 
+/// A node for the work of `node`: of its source and module, named after it.
+Node node_for(const Node& node, std::string op, const std::string& suffix);
+
+/// Appends a node that has one output.
+ValueId append(Graph& graph, Node node, DType dtype, Shape shape);
+
 /// Gives each node whose name an earlier one has a suffix.
 void make_names_unique(Graph& graph);
 

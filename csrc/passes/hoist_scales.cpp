@@ -93,7 +93,7 @@ class ScaleHoister {
       list.push_back(std::move(product));
       return;
     }
-    Node scaling = like(product, "_scaled");
+    Node scaling = node_for(product, "aten::mul.Tensor", "_scaled");
     scaling.outputs = product.outputs;  // readers stay as they are
     product.outputs.clear();
     const Value& out = graph_.value(scaling.outputs[0]);
@@ -104,22 +104,13 @@ class ScaleHoister {
   }
 
   ValueId multiplied(const Node& product, ValueId a, ValueId b, std::vector<Node>& list) {
-    Node node = like(product, "_scale");
+    Node node = node_for(product, "aten::mul.Tensor", "_scale");
     node.args = {tensor_arg("self", a), tensor_arg("other", b)};
     const Shape &one = graph_.value(a).shape, &other = graph_.value(b).shape;
     const ValueId out =
         graph_.add_output(node, DType::kF32, Shape(one.size() > other.size() ? one : other));
     list.push_back(std::move(node));
     return out;
-  }
-
-  static Node like(const Node& product, const char* suffix) {
-    Node node;
-    node.op = "aten::mul.Tensor";
-    node.name = product.name + suffix;
-    node.source = product.source;
-    node.module_path = product.module_path;
-    return node;
   }
 
   Graph graph_;

@@ -247,7 +247,7 @@ class AttentionRecogniser {
     const ValueId key = without_scale(key_of(last, whole.key_transposed), whole);
     const bool causal = is_causal(a.mask);
     const ValueId factor = factor_of(last, whole);
-    Node node = like(last, "tv::softmax_attention", "");
+    Node node = node_for(last, "tv::softmax_attention", "");
     node.module_path = common_module(a.first->module_path, last.module_path);
     const auto optional = [](const char* name, ValueId v) {
       return v == kNoValue ? attr_arg(name, std::monostate{}) : tensor_arg(name, v);
@@ -273,9 +273,9 @@ class AttentionRecogniser {
     for (size_t i = 0; i < rows.size(); ++i) dims.emplace_back(static_cast<int64_t>(i));
     std::swap(rows[rows.size() - 1], rows[rows.size() - 2]);
     std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
-    Node node = like(reader, "aten::permute", "_keys");
+    Node node = node_for(reader, "aten::permute", "_keys");
     node.args = {tensor_arg("self", v), attr_arg("dims", std::move(dims))};
-    return add(std::move(node), dtype(v), std::move(rows));
+    return append(graph_, std::move(node), dtype(v), std::move(rows));
   }
 
   /// What `v` is with its last two dimensions exchanged.
@@ -344,31 +344,16 @@ class AttentionRecogniser {
         factor = by;
         return;
       }
-      Node node = like(reader, factor == kNoValue ? "aten::reciprocal" : op, "_factor");
+      Node node = node_for(reader, factor == kNoValue ? "aten::reciprocal" : op, "_factor");
       node.args = {tensor_arg("self", factor == kNoValue ? by : factor)};
       if (factor != kNoValue) node.args.push_back(tensor_arg("other", by));
       const Shape& a_shape = factor == kNoValue ? shape(by) : shape(factor);
-      factor = add(std::move(node), dtype(by),
-                   Shape(a_shape.size() > shape(by).size() ? a_shape : shape(by)));
+      factor = append(graph_, std::move(node), dtype(by),
+                      Shape(a_shape.size() > shape(by).size() ? a_shape : shape(by)));
     };
     for (const ValueId by : a.factors) combine("aten::mul.Tensor", by);
     for (const ValueId by : a.divisors) combine("aten::div.Tensor", by);
     return factor;
-  }
-
-  ValueId add(Node node, DType type, Shape of) {
-    const ValueId out = graph_.add_output(node, type, std::move(of));
-    graph_.nodes.push_back(std::move(node));
-    return out;
-  }
-
-  static Node like(const Node& node, std::string op, std::string suffix) {
-    Node made;
-    made.op = std::move(op);
-    made.name = node.name + suffix;
-    made.source = node.source;
-    made.module_path = node.module_path;
-    return made;
   }
 
   Graph graph_;

@@ -88,30 +88,15 @@ class LinearRecogniser {
     return false;
   }
 
-  ValueId add(Node node, DType dtype, Shape shape) {
-    const ValueId out = graph_.add_output(node, dtype, std::move(shape));
-    graph_.nodes.push_back(std::move(node));
-    return out;
-  }
-
-  static Node like(const Node& node, std::string op, std::string suffix) {
-    Node made;
-    made.op = std::move(op);
-    made.name = node.name + suffix;
-    made.source = node.source;
-    made.module_path = node.module_path;
-    return made;
-  }
-
   ValueId as_matrix(const Node& reader, ValueId x) {
     if (shape(x).size() == 2) return x;
     const auto [found, fresh] = matrices_.try_emplace(x, kNoValue);
     if (fresh) {
       const Shape& whole = shape(x);
       const Shape rows = {product(std::span(whole).first(whole.size() - 1)), whole.back()};
-      Node node = like(reader, "aten::reshape", "_rows");
+      Node node = node_for(reader, "aten::reshape", "_rows");
       node.args = {tensor_arg("self", x), attr_arg("shape", std::vector<Expr>(rows))};
-      found->second = add(std::move(node), graph_.value(x).dtype, rows);
+      found->second = append(graph_, std::move(node), graph_.value(x).dtype, rows);
     }
     return found->second;
   }
@@ -122,7 +107,7 @@ class LinearRecogniser {
     const ValueId x = as_matrix(matmul, matmul.input("self"));
     const ValueId weight = matmul.input("other"), out = last.outputs[0];
     const Shape whole = shape(out);
-    Node node = like(last, addition ? "aten::addmm" : "aten::mm", "");
+    Node node = node_for(last, addition ? "aten::addmm" : "aten::mm", "");
     if (addition) {
       node.module_path = common_module(matmul.module_path, addition->module_path);
       node.args = {tensor_arg("self", *bias_of(*addition, matmul.outputs[0])),
@@ -137,8 +122,8 @@ class LinearRecogniser {
       return;
     }
     const ValueId rows =
-        add(std::move(node), graph_.value(out).dtype, {shape(x)[0], shape(weight)[1]});
-    Node back = like(last, "aten::reshape", "_shape");
+        append(graph_, std::move(node), graph_.value(out).dtype, {shape(x)[0], shape(weight)[1]});
+    Node back = node_for(last, "aten::reshape", "_shape");
     back.args = {tensor_arg("self", rows), attr_arg("shape", std::vector<Expr>(whole))};
     back.outputs = {out};  // readers stay as they are
     graph_.nodes.push_back(std::move(back));

@@ -66,6 +66,7 @@ std::string region_report(const Region& region, const RegionPartition& parts,
     report["work"].push_back({{"operator", node.op},
                               {"module_path", node.module_path},
                               {"engine", engine_of[n]},
+                              {"transposed", node.has("transposed") && node.flag("transposed")},
                               {"inputs", shapes(graph, read_by(node))},
                               {"outputs", shapes(graph, node.outputs)}});
   }

@@ -74,7 +74,7 @@ def _flops(node: dict) -> int:
     if not shapes or not results:
         return 0
     if "conv" in operator and len(shapes) > 1:
-        side = shapes[0] if "transpose" in operator else results[0]
+        side = shapes[0] if "transpose" in operator or node["transposed"] else results[0]
         return 2 * prod(side) * prod(shapes[1][1:])
     if operator == "aten::linear":
         return 2 * prod(results[0]) * shapes[1][-1]

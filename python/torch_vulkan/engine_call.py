@@ -13,9 +13,10 @@ from .compilations import EngineRecord
 from .engine import split_vke, tensor_bytes
 from .fx_nodes import attribute
 from .held_weights import HeldWeights
-from .importer import Importer, to_dtype
+from .importer import Importer
 from .precision import Precision
 from .progress import progress_for
+from .schema import to_dtype
 from .settings import Settings
 from .strides import promised
 

@@ -1,6 +1,5 @@
 """FX graphs of ATen operators as the compiler's Graph."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,44 +22,9 @@ from .fx_nodes import (
 )
 from .precision import Precision
 from .scalars import is_host_scalar
+from .schema import DTYPES, PARTS, argument_kinds, to_dtype, with_scalar
 from .strides import is_all_of_its_storage, promised
 from .symbols import Inexpressible, SymbolTable
-
-_DTYPES = {getattr(torch, name): getattr(C.DType, name)
-           for name in ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16",
-                        "int8", "uint8", "bool")}
-_PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64,
-          torch.complex32: torch.float16}
-_TRUNCATED = {C.DType.float64: C.DType.float32, C.DType.int64: C.DType.int32}
-
-
-def to_dtype(dtype: torch.dtype, truncate: bool = False):
-    """The compiler's dtype; `other` for what engines never hold."""
-    known = _DTYPES.get(dtype, C.DType.other)
-    return _TRUNCATED.get(known, known) if truncate else known
-
-
-@functools.cache
-def _argument_kinds(target) -> tuple:
-    """(name, kind, default) of each argument of an operator's schema."""
-    kinds = []
-    for argument in target._schema.arguments:
-        text = str(argument.type)
-        kind = "tensor" if text in ("Tensor", "Optional[Tensor]") else (
-            "tensors" if text in ("List[Tensor]", "List[Optional[Tensor]]") else "attr")
-        default = argument.default_value if argument.has_default_value() else None
-        kinds.append((argument.name, kind, default))
-    return tuple(kinds)
-
-
-def _with_scalar(target):
-    """The overload that takes a number where `target` takes a tensor; None where there is none."""
-    overload = target._schema.overload_name
-    name = {"Tensor": "Scalar", "Tensor_mode": "Scalar_mode",
-            "Tensor_Tensor": "Tensor_Scalar"}.get(overload)
-    packet = target.overloadpacket
-    return getattr(packet, name) if name and name in packet.overloads() else None
-
 
 def _name_of(node: fx.Node) -> str:
     """What messages and files call an input, a weight or an output."""
@@ -153,8 +117,8 @@ class Importer:
     def _type(self, value):
         """(dtype, shape) of a tensor; dtype `other` where an engine could not hold it. Complex
         numbers are held as pairs."""
-        pair = [2] if value.dtype in _PARTS else []
-        dtype = to_dtype(_PARTS.get(value.dtype, value.dtype), self._truncate)
+        pair = [2] if value.dtype in PARTS else []
+        dtype = to_dtype(PARTS.get(value.dtype, value.dtype), self._truncate)
         if value.layout != torch.strided or value.is_quantized or type(value) not in _PLAIN:
             dtype = C.DType.other
         return dtype, [*self._symbols.shape(value.shape), *pair]
@@ -261,7 +225,7 @@ class Importer:
     @staticmethod
     def _is_unheld(node, i: int, value) -> bool:
         """Whether it is a result that nobody reads, of a type that engines do not hold."""
-        return (value.dtype not in _DTYPES and value.dtype not in _PARTS
+        return (value.dtype not in DTYPES and value.dtype not in PARTS
                 and not any(is_getitem(user) and user.args[1] == i for user in node.users))
 
     def _in_order(self, args, outputs):
@@ -316,10 +280,10 @@ class Importer:
         values = self._filled(node)
         numbers = [name for name, kind, value in values
                    if kind == "tensor" and isinstance(self._plain(value), (int, float, bool))]
-        if numbers and len(numbers) == 1 and (scalar := _with_scalar(target)) is not None:
+        if numbers and len(numbers) == 1 and (scalar := with_scalar(target)) is not None:
             target = scalar
             values = [(name, kind, value) for (name, kind, _), (_, _, value) in
-                      zip(_argument_kinds(scalar), values, strict=True)]
+                      zip(argument_kinds(scalar), values, strict=True)]
         args = [self._argument(node, *item) for item in values]
         if (grid := custom.grid_of(node)) is not None:
             args.append((custom.GRID, "attr", self._attribute(grid)))
@@ -341,7 +305,7 @@ class Importer:
     def _filled(self, node: fx.Node):
         """(name, kind, value) of each argument, defaults filled in."""
         values = []
-        for i, (name, kind, default) in enumerate(_argument_kinds(node.target)):
+        for i, (name, kind, default) in enumerate(argument_kinds(node.target)):
             value = node.args[i] if i < len(node.args) else node.kwargs.get(name, default)
             values.append((name, kind, value))
         if op_name(node.target) in attention_state.GRADIENTS:
@@ -390,7 +354,7 @@ class Importer:
         return self.append("aten::full", name, args, [(dtype, [])])[0]
 
     def _complex_scalar(self, node, value: complex):
-        dtype = to_dtype(_PARTS[node.meta["val"].dtype], self._truncate)
+        dtype = to_dtype(PARTS[node.meta["val"].dtype], self._truncate)
         args = [("real", "attr", value.real), ("imag", "attr", value.imag),
                 ("complex", "attr", "result")]
         name = f"{node.name}_scalar_{len(self._result.nodes)}"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from parity import check, check_gradients, tensor
+from parity import OPTIONS, check, check_gradients, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
 aten = torch.ops.aten
@@ -44,6 +44,27 @@ def test_factors(shape):
         lu, pivots, info = torch.linalg.lu_factor_ex(x)
         return lu, pivots, info, *torch.lu_unpack(lu, pivots), *torch.linalg.lu(x)
     check(function, x, length=20 * shape[-1] + 1)
+
+
+def bounded(residual, of, steps):
+    """Backward errors (Higham, Accuracy and Stability of Numerical Algorithms, theorems 9.3 and 9.4),
+    which hold whatever the condition; results themselves differ by it, so that comparisons with
+    eager's are wider."""
+    assert (residual.abs() <= steps * 2.0**-24 * 1.01 * of).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 7), (5, 11), (3, 11, 5), (64, 64)])
+def test_backward_errors(shape):
+    x, b = tensor(*shape), tensor(*shape[:-1], 3)
+    factor = torch.compile(torch.linalg.lu, backend="vulkan", fullgraph=True, options=OPTIONS)
+    rows, lower, upper = (t.double() for t in factor(x))
+    bounded(rows @ lower @ upper - x, rows @ lower.abs() @ upper.abs(), min(shape[-2:]) + 1)
+    if shape[-1] == shape[-2]:
+        solve = torch.compile(lambda a, b: torch.linalg.solve_ex(a, b)[0], backend="vulkan",
+                              fullgraph=True, options=OPTIONS)
+        solution = solve(x, b).double()
+        bounded(x.double() @ solution - b,
+                rows @ lower.abs() @ upper.abs() @ solution.abs(), 3 * shape[-1] + 1)
 
 
 def test_factors_of_a_singular_matrix():

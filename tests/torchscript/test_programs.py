@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import torch_vulkan as tv
 from torch_vulkan.dry_report import SCHEMA
@@ -171,3 +172,13 @@ def test_what_compiling_leaves_alone():
     fresh = Counts()
     for _ in range(3):
         torch.testing.assert_close(made(x.clone()), fresh(x.clone()))
+
+
+def test_flops():
+    """A traced transposed convolution says so in an argument, not in its name."""
+    model = nn.Sequential(nn.Conv1d(4, 6, 3), nn.ConvTranspose1d(6, 5, 3, stride=2)).eval()
+    x = torch.randn(2, 4, 16)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(x)
+    report = tv.dry_run(torch.jit.trace(model, x), [x])
+    assert report.data["flops"] == counter.get_total_flops() > 0

@@ -170,36 +170,24 @@ class MaskBaker {
   void add_triangle(Node& add, ValueId mask) {
     const Shape& of = shape(mask);
     const Shape square(of.end() - 2, of.end());
-    Node node = like(add, "aten::triu", "_triangle");
+    Node node = node_for(add, "aten::triu", "_triangle");
     node.args = {tensor_arg("self", full(add, dtype(mask), square, -HUGE_VAL)),
                  attr_arg("diagonal", Expr(1))};
-    const ValueId triangle = graph_.add_output(node, dtype(mask), square);
-    graph_.nodes.push_back(std::move(node));
+    const ValueId triangle = append(graph_, std::move(node), dtype(mask), square);
     for (Arg& arg : add.args) {
       if (arg.is_tensor && arg.values.at(0) == mask) arg.values[0] = triangle;
     }
   }
 
   ValueId full(const Node& reader, DType type, Shape of, double value) {
-    Node node = like(reader, "aten::full", "_constant");
+    Node node = node_for(reader, "aten::full", "_constant");
     node.args = {attr_arg("size", std::vector<Expr>(of)),
                  attr_arg("fill_value", value),
                  attr_arg("dtype", type),
                  attr_arg("layout", std::monostate{}),
                  attr_arg("device", std::monostate{}),
                  attr_arg("pin_memory", std::monostate{})};
-    const ValueId out = graph_.add_output(node, type, std::move(of));
-    graph_.nodes.push_back(std::move(node));
-    return out;
-  }
-
-  static Node like(const Node& node, std::string op, std::string suffix) {
-    Node made;
-    made.op = std::move(op);
-    made.name = node.name + suffix;
-    made.source = node.source;
-    made.module_path = node.module_path;
-    return made;
+    return append(graph_, std::move(node), type, std::move(of));
   }
 
   void drop_weights() {
