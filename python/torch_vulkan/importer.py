@@ -26,6 +26,7 @@ from .schema import DTYPES, PARTS, argument_kinds, to_dtype, with_scalar
 from .strides import is_all_of_its_storage, promised
 from .symbols import Inexpressible, SymbolTable
 
+
 def _name_of(node: fx.Node) -> str:
     """What messages and files call an input, a weight or an output."""
     return node.meta.get("torch_vulkan_name") or node.name
