@@ -3,8 +3,9 @@
 //
 // Operands in 8 elements at a time ("chunks"): 16 bytes of 16-bit floats, 32 of fp32. fp32 is split
 // into PIECES 16-bit floats that add up to it; the products of pieces whose orders add up to less
-// than PIECES make the product. bfloat16 pieces have fp32's exponents; an infinity or NaN has no such
-// pieces: what is not finite in the end is computed again from the operands themselves. SCALED:
+// than PIECES make the product. bfloat16 pieces have fp32's exponents; an infinity, a NaN or a number
+// near fp32's largest has no such pieces: what is not finite in the end is computed again from the
+// operands themselves. SCALED:
 // float16 pieces of the operands over powers of two (matmul_scale.comp); outputs whose powers are 0
 // are left to another kernel.
 
@@ -24,14 +25,20 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_chunks {
 #define LOAD_CHUNK(p) Chunk((p).lo, (p).hi)
 #define NO_CHUNK Chunk(vec4(0.0), vec4(0.0))
 
+// x rounded to its leading bits, 24 less those that `split` = 2^n + 1 names (Veltkamp 1968; Handbook
+// of Floating-Point Arithmetic, algorithm 4.9): a few operations of the fp32 units. Conversions there
+// and back will not do, as drivers take them for the number itself. NaN where x * split overflows.
+float leading(float x, float split) {
+  precise const float t = x * split;
+  precise const float d = t - x;
+  precise const float r = t - d;
+  return r;
+}
+
 #if SCALED
-// The leading 11 bits of x and y, to the nearest, as two float16; x and y become what remains. By
-// integers: drivers take a conversion to float16 and back for the number itself.
+// The leading 11 bits of x and y, to the nearest, as two float16; x and y become what remains.
 uint peel(inout float x, inout float y) {
-  uint p = floatBitsToUint(x), q = floatBitsToUint(y);
-  p = (p + 0xfffu + (p >> 13 & 1u)) & 0xffffe000u;
-  q = (q + 0xfffu + (q >> 13 & 1u)) & 0xffffe000u;
-  const vec2 r = vec2(uintBitsToFloat(p), uintBitsToFloat(q));
+  const vec2 r = vec2(leading(x, 8193.0), leading(y, 8193.0));
   x -= r.x;
   y -= r.y;
   return packHalf2x16(r);
@@ -41,18 +48,14 @@ float inverse_power(float y) {
   return y == 0.0 ? 0.0 : uintBitsToFloat((254u << 23) - floatBitsToUint(y));
 }
 #else
-// The leading 16-bit piece of x and y in one word; x and y become what remains. Rounded to the
-// nearest, unless that would make an infinity: what remains then has either sign, and what the units
-// cut from sums does not make every result smaller.
+// The leading 16-bit piece of x and y in one word; x and y become what remains. To the nearest: what
+// remains then has either sign, and what the units cut from sums does not make every result smaller.
+// Infinities, NaN and numbers above 5e33 have NaN as pieces.
 uint peel(inout float x, inout float y) {
-  uint p = floatBitsToUint(x), q = floatBitsToUint(y);
-  if ((p & 0x7fffffffu) < 0x7f7f8000u) p += 0x7fffu + (p >> 16 & 1u);
-  if ((q & 0x7fffffffu) < 0x7f7f8000u) q += 0x7fffu + (q >> 16 & 1u);
-  p &= 0xffff0000u;
-  q &= 0xffff0000u;
-  x = (p & 0x7f800000u) == 0x7f800000u ? 0.0 : x - uintBitsToFloat(p);
-  y = (q & 0x7f800000u) == 0x7f800000u ? 0.0 : y - uintBitsToFloat(q);
-  return p >> 16 | q;
+  const vec2 r = vec2(leading(x, 65537.0), leading(y, 65537.0));
+  x -= r.x;
+  y -= r.y;
+  return floatBitsToUint(r.x) >> 16 | (floatBitsToUint(r.y) & 0xffff0000u);
 }
 #endif
 uvec4 peel_chunk(inout Chunk c) {
