@@ -2,6 +2,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/alias_analysis.h>
+#include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/custom_class.h>
 
@@ -130,6 +131,29 @@ class Compilation {
       }
     }
     knowledge_.hosts = host_nodes(*prepared_.graph, recording_);
+    knowledge_.device = device_of(prepared_.graph->block());
+  }
+
+  // The first that is not the host, of what runs; of several GPUs one has engines.
+  c10::Device device_of(const torch::jit::Block* block) const {
+    const auto other = [this](at::ArrayRef<const Value*> values) {
+      for (const Value* value : values) {
+        const Fact* fact = recording_.fact(value);
+        if (!fact) continue;
+        for (const TensorFact& tensor : fact->tensors) {
+          if (!tensor.device.is_cpu()) return tensor.device;
+        }
+      }
+      return c10::Device(c10::kCPU);
+    };
+    c10::Device found = other(block->inputs());
+    for (const Node* node : block->nodes()) {
+      if (found.is_cpu()) found = other(node->outputs());
+      for (const torch::jit::Block* inner : node->blocks()) {
+        if (found.is_cpu()) found = device_of(inner);
+      }
+    }
+    return found;
   }
 
   void compile_region(const Region& region) {
@@ -202,6 +226,11 @@ class Compilation {
     call.weights = imported.weights;
     call.outputs = imported.outputs;
     call.casts.resize(imported.graph.outputs.size());
+    if (!says_device(call)) {
+      if (knowledge_.device != c10::kCPU) call.results_on = knowledge_.device;
+    } else if (excision.names_device) {
+      call.only_on = knowledge_.device;
+    }
     for (size_t i = 0; settings_.truncate_long_and_double && i < call.outputs.size(); ++i) {
       const Fact& fact = *recording_.fact(excision.outputs[i]);
       for (size_t k = 0; k < call.outputs[i].size(); ++k) {
@@ -210,6 +239,19 @@ class Compilation {
       }
     }
     return call;
+  }
+
+  // Whether an argument of the call is on the engines' device.
+  bool says_device(const EngineCall& call) const {
+    const auto is_there = [this](const Value* value) {
+      if (const auto constant = torch::jit::toIValue(value); constant && constant->isTensor()) {
+        return constant->toTensor().device() == knowledge_.device;
+      }
+      const Fact* fact = recording_.fact(value);
+      return fact && !fact->tensors.empty() && fact->tensors.front().device == knowledge_.device;
+    };
+    return std::any_of(call.inputs.begin(), call.inputs.end(), is_there) ||
+           std::any_of(call.weights.begin(), call.weights.end(), is_there);
   }
 
   // The engine as an attribute of the module; gives the value that reads it.

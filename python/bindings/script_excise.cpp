@@ -21,6 +21,25 @@ void add_once(std::vector<T*>& list, T* item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
+bool reads_device(const Node* node) {
+  static const std::set<std::string> kinds = {"prim::device", "prim::is_cuda", "prim::is_cpu",
+                                              "prim::type"};
+  return kinds.contains(node->kind().toQualString());
+}
+
+// A device among its arguments, or no tensor that says on which one results are.
+bool names_device(const Recipe& recipe) {
+  return std::any_of(recipe.calls.begin(), recipe.calls.end(), [](const Call& call) {
+    bool takes_tensors = false;
+    for (const CallArgument& argument : call.arguments) {
+      if (argument.value.isDevice()) return true;
+      takes_tensors |= std::any_of(argument.refs.begin(), argument.refs.end(),
+                                   [](const auto& ref) { return ref.has_value(); });
+    }
+    return !takes_tensors;
+  });
+}
+
 class Excisor {
  public:
   Excisor(const Region& region, const Knowledge& knowledge)
@@ -37,6 +56,11 @@ class Excisor {
       if (helpers_.contains(node)) made_.helpers.push_back(node);
       if (helpers_.contains(node) || members_.contains(node)) made_.both.push_back(node);
     }
+    made_.names_device =
+        std::any_of(made_.both.begin(), made_.both.end(), [this](const Node* node) {
+          return helpers_.contains(node) ? reads_device(node)
+                                         : names_device(*knowledge_.recording.recipe(node));
+        });
     return std::move(made_);
   }
 

@@ -45,19 +45,26 @@ std::string refusal_of(const Call& call, bool truncate) {
 // Operators on a tensor's storage, whatever its shape says.
 bool reads_storage(const Call& call) { return call.name.name.starts_with("aten::as_strided"); }
 
-std::string refusal_of_tensors(const Knowledge& knowledge, const Node* node, bool needs_storage) {
-  std::optional<c10::Device> device;
-  std::vector<const Value*> values(node->inputs().begin(), node->inputs().end());
-  values.insert(values.end(), node->outputs().begin(), node->outputs().end());
+std::string refusal_of_device(const Knowledge& knowledge, at::ArrayRef<const Value*> values,
+                              bool takes_numbers) {
   for (const Value* value : values) {
     const Fact* fact = knowledge.recording.fact(value);
     if (!fact) continue;
     for (const TensorFact& tensor : fact->tensors) {
-      if (tensor.sizes.empty() && tensor.device.is_cpu()) continue;
-      if (device && *device != tensor.device) return "its tensors live on several devices";
-      device = tensor.device;
+      if (tensor.device == knowledge.device) continue;
+      if (takes_numbers && tensor.sizes.empty() && tensor.device.is_cpu()) continue;
+      return "it has tensors on " + tensor.device.str() + ", those of the engines are on " +
+             knowledge.device.str();
     }
   }
+  return "";
+}
+
+std::string refusal_of_tensors(const Knowledge& knowledge, const Node* node, bool needs_storage) {
+  // PyTorch takes numbers of the host as operands of whatever device.
+  std::string why = refusal_of_device(knowledge, node->inputs(), /*takes_numbers=*/true);
+  if (why.empty()) why = refusal_of_device(knowledge, node->outputs(), /*takes_numbers=*/false);
+  if (!why.empty()) return why;
   const Fact* first = node->inputs().empty() ? nullptr : knowledge.recording.fact(node->input(0));
   if (needs_storage && first && !first->tensors.empty() && !first->tensors[0].is_whole) {
     return "as_strided of a tensor that is not all of its storage, in order";

@@ -46,11 +46,18 @@ bool is_row_major(const TensorFact& fact) {
   return true;
 }
 
+struct Tensors {
+  Value *inputs, *weights;  ///< lists
+};
+
 // Whether all is as the engine was made for.
 Value* insert_condition(Graph& graph, const Excision& excision, const EngineCall& call,
-                        Value* inputs, const Recording& recording) {
+                        const Tensors& tensors, const Recording& recording) {
+  const c10::IValue device = call.only_on ? c10::IValue(*call.only_on) : c10::IValue();
   Value* fits =
-      insert_call(graph, "torch_vulkan::fits", {inputs, call.engine}, c10::BoolType::get());
+      insert_call(graph, "torch_vulkan::fits",
+                  {tensors.inputs, call.engine, tensors.weights, graph.insertConstant(device)},
+                  c10::BoolType::get());
   for (Value* input : call.inputs) {
     // Results have strides like those that PyTorch made of the example's.
     const Fact* fact = recording.fact(input);
@@ -69,17 +76,18 @@ Value* insert_condition(Graph& graph, const Excision& excision, const EngineCall
 }
 
 void fill_with_engine(Graph& graph, Block* block, const Excision& excision, const EngineCall& call,
-                      Value* inputs) {
+                      const Tensors& tensors) {
   const WithInsertPoint at(block->return_node());
-  const auto tensors = c10::ListType::ofTensors();
-  Value* weights = insert_weights(graph, call.weights);
   Value* list =
-      insert_call(graph, "torch_vulkan::execute", {inputs, weights, call.engine}, tensors);
+      insert_call(graph, "torch_vulkan::execute", {tensors.inputs, tensors.weights, call.engine},
+                  c10::ListType::ofTensors());
   Node* unpack = graph.insertNode(graph.createListUnpack(list, call.casts.size()));
   std::vector<Value*> results(unpack->outputs().begin(), unpack->outputs().end());
   for (size_t i = 0; i < results.size(); ++i) {
-    if (!call.casts[i]) continue;
-    results[i] = graph.insert(c10::aten::to, {results[i], static_cast<int64_t>(*call.casts[i])});
+    if (call.casts[i]) {
+      results[i] = graph.insert(c10::aten::to, {results[i], static_cast<int64_t>(*call.casts[i])});
+    }
+    if (call.results_on) results[i] = graph.insert(c10::aten::to, {results[i], *call.results_on});
   }
   for (size_t i = 0; i < excision.outputs.size(); ++i) {
     std::vector<Value*> parts;
@@ -126,12 +134,12 @@ void replace(const Excision& excision, const EngineCall& call, Recording& record
   Node* first = excision.nodes.front();
   Graph& graph = *first->owningGraph();
   const WithInsertPoint at(first);
-  Value* inputs = insert_list(graph, call.inputs);
-  Value* fits = insert_condition(graph, excision, call, inputs, recording);
+  const Tensors tensors{insert_list(graph, call.inputs), insert_weights(graph, call.weights)};
+  Value* fits = insert_condition(graph, excision, call, tensors, recording);
   Node* choice = graph.insertNode(graph.create(prim::If, {fits}, 0));
   Block* engine = choice->addBlock();
   Block* native = choice->addBlock();
-  fill_with_engine(graph, engine, excision, call, inputs);
+  fill_with_engine(graph, engine, excision, call, tensors);
   fill_with_nodes(graph, native, excision);
   for (Value* output : excision.outputs) {
     Value* chosen = choice->addOutput()->setType(output->type());

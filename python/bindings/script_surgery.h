@@ -19,6 +19,7 @@ struct Excision {
   std::vector<torch::jit::Value*> guards;   ///< numbers from outside; the engine is made for theirs
   std::vector<torch::jit::Value*> outputs;  ///< tensors and lists of them that are read outside
   std::vector<torch::jit::Node*> both;      ///< nodes and helpers, in order
+  bool names_device = false;                ///< its results depend on the device by more than tensors
   std::string refusal;                      ///< why there is none: all else is empty then
 };
 
@@ -37,6 +38,8 @@ struct EngineCall {
   std::vector<torch::jit::Value*> inputs, weights;  ///< in the engine's order
   std::vector<std::vector<int>> outputs;  ///< of each of Excision::outputs, positions among results
   std::vector<std::optional<at::ScalarType>> casts;  ///< dtype that a result is converted to
+  std::optional<c10::Device> only_on;     ///< where tensors have to be; nothing: all on one device
+  std::optional<c10::Device> results_on;  ///< where results go, when no argument says it
 };
 
 /// In the place of the nodes: the engine where tensors and numbers are those that it was made for,

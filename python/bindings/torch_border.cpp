@@ -73,6 +73,18 @@ at::Device device_of(const std::vector<at::Tensor>& inputs,
   return at::kCPU;
 }
 
+void check_device(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights,
+                  std::optional<at::Device> wanted) {
+  const at::Device device = wanted.value_or(device_of(inputs, weights));
+  for (const auto* tensors : {&inputs, &weights}) {
+    for (const at::Tensor& tensor : *tensors) {
+      if (tensor.device() == device || (tensor.is_cpu() && tensor.dim() == 0)) continue;
+      throw Error(ErrorKind::kUser, "[torch_vulkan::execute] device of a tensor; got " +
+                                        tensor.device().str() + ", want " + device.str());
+    }
+  }
+}
+
 HostTensor host_tensor(const at::Tensor& tensor) {
   return {const_cast<void*>(tensor.const_data_ptr()), static_cast<int64_t>(tensor.nbytes())};
 }

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 #include "runtime/engine.h"
@@ -24,6 +25,11 @@ at::Tensor to_host(const at::Tensor& tensor, at::ScalarType dtype);
 /// Throws Error(kUser) naming the binding unless the dtypes agree; with `truncate`, int64 and
 /// float64 do for int32 and float32.
 void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor, bool truncate);
+
+/// Throws Error(kUser) unless every tensor is on one device, `wanted` where it is given; numbers of
+/// the host, tensors without dimensions, go with any.
+void check_device(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights,
+                  std::optional<at::Device> wanted);
 
 HostTensor host_tensor(const at::Tensor& tensor);
 

@@ -126,8 +126,10 @@ std::shared_ptr<const TorchEngine::Parts> TorchEngine::parts() {
   return parts_;
 }
 
-bool TorchEngine::fits(const std::vector<at::Tensor>& inputs) {
+bool TorchEngine::fits(const std::vector<at::Tensor>& inputs,
+                       const std::vector<at::Tensor>& weights, std::optional<at::Device> device) {
   try {
+    check_device(inputs, weights, device);
     plan_for(parts(), inputs);
     return true;
   } catch (const Error& error) {

@@ -29,8 +29,10 @@ class TorchEngine : public torch::CustomClassHolder {
   std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
                                   const std::vector<at::Tensor>& weights);
 
-  /// Whether `execute` takes inputs of these dtypes and sizes. Opens the engine.
-  bool fits(const std::vector<at::Tensor>& inputs);
+  /// Whether `execute` takes inputs of these dtypes and sizes, and all tensors are on one device, on
+  /// `device` where it is given. (Numbers of the host go with tensors of any.) Opens the engine.
+  bool fits(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights,
+            std::optional<at::Device> device);
 
   /// Opens the engine now rather than at its first call.
   void open();

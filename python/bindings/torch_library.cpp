@@ -34,7 +34,12 @@ State get_state(const EnginePtr& engine) {
 }
 
 bool fits(const std::vector<at::Tensor>& inputs, const EnginePtr& engine) {
-  return engine->fits(inputs);
+  return engine->fits(inputs, {}, std::nullopt);
+}
+
+bool fits_tensors(const std::vector<at::Tensor>& inputs, const EnginePtr& engine,
+                  const std::vector<at::Tensor>& weights, std::optional<at::Device> device) {
+  return engine->fits(inputs, weights, device);
 }
 
 EnginePtr set_state(State state) {
@@ -71,9 +76,8 @@ TORCH_LIBRARY(torch_vulkan, m) {
       .def("__obj_flatten__",
            [](const EnginePtr& engine) {
              return std::tuple<std::tuple<std::string, at::Tensor>,
-                               std::tuple<std::string, std::string>,
-                               std::tuple<std::string, bool>, std::tuple<std::string, bool>,
-                               std::tuple<std::string, std::string>>(
+                               std::tuple<std::string, std::string>, std::tuple<std::string, bool>,
+                               std::tuple<std::string, bool>, std::tuple<std::string, std::string>>(
                  {"vke", engine->vke()}, {"device", engine->device()},
                  {"immutable_weights", engine->immutable_weights()},
                  {"truncate", engine->truncate()}, {"description", engine->description()});
@@ -89,6 +93,9 @@ TORCH_LIBRARY(torch_vulkan, m) {
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
   // What TorchScript programs ask before they call an engine.
   m.def("fits(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Engine engine) -> bool");
+  m.def(
+      "fits.tensors(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Engine engine, "
+      "Tensor[] weights, Device? device) -> bool");
   m.def("assign(Tensor(a!)[] weights, Tensor[] values) -> ()", &tv::torch_bindings::assign);
   // tv.profile's: from now on each dispatch of a call is timed so often; 0: no more.
   m.def("set_profile_runs(int runs) -> ()",
@@ -101,4 +108,5 @@ TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) {
   m.impl("execute", &execute);
   m.impl("execute_held", &execute_held);
   m.impl("fits", &fits);
+  m.impl("fits.tensors", &fits_tensors);
 }

@@ -37,8 +37,7 @@ def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
     if settings.builds_nothing:
         dry_script.describe(module, arguments, settings)
         return module
-    tensors_on = next((t.device for t in [*module.parameters(), *module.buffers()]
-                       if t.device.type != "cpu"), torch.device("cpu"))
+    tensors_on = _device_of(module, arguments)
     device = device_list.spec_for(settings.device, tensors_on)
     if tensors_on.type == "cuda":
         cuda_memory.allocate_shareable()
@@ -56,6 +55,14 @@ def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
     compilations.record(Compilation("torchscript", about["compute_nodes"], about["covered_nodes"],
                                     records, native))
     return made
+
+
+def _device_of(module, arguments) -> torch.device:
+    """Where the tensors of a module, or else those of its arguments, are."""
+    given = arguments.leaves() if arguments else []
+    tensors = [*module.parameters(), *module.buffers(),
+               *(value for value in given if isinstance(value, torch.Tensor))]
+    return next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
 
 
 def reports(module: torch.jit.ScriptModule, arguments: Arguments | None, settings: Settings,
@@ -107,7 +114,7 @@ def examples(module: torch.jit.ScriptModule, arguments: Arguments | None) -> tup
                 "tv.compile: a TorchScript module is compiled for the sizes of its inputs, got "
                 f"{given}: give the shape that calls have (others run natively), or compile the "
                 "nn.Module, whose engines take ranges")
-    device = next((p.device for p in [*module.parameters(), *module.buffers()]), "cpu")
+    device = _device_of(module, arguments)
     args, kwargs = pytree.tree_map(lambda value: _example(value, device),
                                    (arguments.args, arguments.kwargs), is_leaf=is_leaf)
     formal = module._c._get_method("forward").schema.arguments[1:]
