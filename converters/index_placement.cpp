@@ -32,14 +32,16 @@ IndexPlacement index_placement(const NodeContext& c) {
 }
 
 std::string indices_unsupported(const NodeContext& c) {
+  bool any = false;
   for (const ValueId id : c.node.inputs("indices")) {
     if (id == kNoValue) continue;
+    any = true;
     const DType dtype = c.graph.value(id).dtype;
     if (dtype == DType::kBool || dtype == DType::kU8) {
       return "[" + c.node.op + "] a mask names a number of elements that depends on data";
     }
   }
-  return "";
+  return any ? "" : "[" + c.node.op + "] there is no index, which PyTorch refuses";
 }
 
 }  // namespace tv

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import FLOATS, check, check_gradients, tensor
+from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 
 aten = torch.ops.aten
 
@@ -57,6 +57,22 @@ def test_advanced_indexing():
             2],
                 x[None, i], x[i.view(2, 2), :, 1])
     check(function, tensor(5, 7, 11), indices(4, size=5), indices(4, size=5, seed=4))
+
+
+@pytest.mark.parametrize("none", [[None], [None, None]])
+def test_no_index_at_all(none):
+    """Left to PyTorch, which takes it or says why not."""
+    x, put = tensor(5, 7), tensor(5, 7)
+    for function in (lambda x: torch.ops.aten.index.Tensor(x, none) + 1,
+                     lambda x: torch.ops.aten.index_put.default(x, none, put) + 1):
+        fast = torch.compile(function, backend="vulkan", options=OPTIONS)
+        try:
+            expected = function(x)
+        except (RuntimeError, IndexError):
+            with pytest.raises((RuntimeError, IndexError)):
+                fast(x)
+        else:
+            torch.testing.assert_close(fast(x), expected)
 
 
 def test_types():
