@@ -6,9 +6,11 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "runtime/error.h"
+#include "runtime/log.h"
 #include "runtime/recorder.h"
 
 namespace tv {
@@ -50,6 +52,7 @@ class Scratch {
 struct WarmupPlan {
   std::vector<EncodedProgram> programs;  ///< one dispatch each
   std::vector<uint32_t> pipelines;       ///< of each program
+  std::vector<std::string> names;        ///< of each program, for the log
   int64_t scratch_bytes = 0;
 };
 
@@ -84,6 +87,7 @@ WarmupPlan plan_warmup(const EngineSpec& spec, const DeviceProfile& profile) {
                   .max_grid = {profile.max_grid[0], profile.max_grid[1], profile.max_grid[2]},
                   .modes = {}}));
       plan.pipelines.push_back(dispatch.pipeline);
+      plan.names.push_back(dispatch.name + " by " + dispatch.tactic);
     }
   }
   return plan;
@@ -99,7 +103,10 @@ class Warmer {
         pool_(device.make_command_pool()),
         commands_(allocate_commands(device, pool_.get())) {}
 
-  void run(size_t i, const std::vector<OwnedPipeline>& pipelines) {
+  /// Returns whether the driver compiled, and had it not in its cache.
+  bool run(size_t i, const std::vector<OwnedPipeline>& pipelines) {
+    constexpr auto kCompiled = std::chrono::milliseconds(15);  // slower than any read from the cache
+    const auto start = std::chrono::steady_clock::now();
     EncodedProgram program = plan_.programs[i];
     const uint64_t address = scratch_.address();
     patch_addresses(program, {&address, 1});
@@ -112,6 +119,12 @@ class Warmer {
     record_dispatches(device_, commands_, program, pipelines, blocks);
     end_commands(device_, commands_);
     device_.wait(device_.submit(commands_));
+    const auto time = std::chrono::steady_clock::now() - start;
+    if (log_enabled(LogLevel::kDebug)) {
+      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+      log(LogLevel::kDebug, "[driver] " + plan_.names[i] + ": " + std::to_string(ms) + " ms");
+    }
+    return time > kCompiled;
   }
 
  private:
@@ -163,17 +176,14 @@ void warm_pipelines(Device& device, const EngineSpec& spec,
   if (!device.profile().is_cpu()) return;  // GPU drivers compile when a pipeline is made
   const WarmupPlan plan = plan_warmup(spec, device.profile());
   if (plan.programs.empty()) return;
-  constexpr auto kCompiled = std::chrono::milliseconds(15);  // slower than any read from the cache
   std::vector<bool> warm(plan.programs.size(), false);
   std::atomic<size_t> next{0};
   Warmer warmer(device, plan);
   {
     std::optional<Helpers> helpers;
     for (size_t i = next++; i < plan.programs.size(); i = next++) {
-      const auto start = std::chrono::steady_clock::now();
-      warmer.run(i, pipelines);
+      const bool compiled = warmer.run(i, pipelines);
       warm[i] = true;
-      const bool compiled = std::chrono::steady_clock::now() - start > kCompiled;
       if (compiled && !helpers && next + 1 < plan.programs.size()) {
         helpers.emplace(device, spec, plan, next);
       }

@@ -275,7 +275,7 @@ def test_cache_directory(tmp_path):
     assert Settings.from_options({"engine_cache_dir": tmp_path}).cache_dir == str(tmp_path)
 
 
-def test_engine_cache_dir_holds_kernels(tmp_path):
+def test_engine_cache_dir_holds_kernels_and_the_log_tells_of_each(tmp_path, device):
     import os
     import subprocess
     import sys
@@ -285,10 +285,12 @@ def test_engine_cache_dir_holds_kernels(tmp_path):
                "f = torch.compile(lambda x: torch.relu(x) * 2, backend='vulkan', options={"
                f"'min_block_size': 1, 'engine_cache_dir': {str(tmp_path / 'kernels')!r}}})\n"
                "with torch.no_grad(): print(f(torch.ones(3)))\n")
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ.copy(), text=True,
-                          capture_output=True)
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True,
+                          env=os.environ | {"TORCH_VULKAN_LOG": "debug"})
     assert done.returncode == 0, done.stderr
     assert any(path.is_file() for path in (tmp_path / "kernels").rglob("*"))
+    if device.type == "cpu":  # its driver compiles when a kernel first runs
+        assert "[driver] relu" in done.stderr and " by pointwise" in done.stderr
 
 
 def test_timing_cache_path_and_size_are_kept(tmp_path):
