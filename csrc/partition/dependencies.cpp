@@ -97,6 +97,10 @@ bool does_work(const Node& node) {
   return !converter || converter->is_compute;
 }
 
+bool runs_on_host(const Node& node) {
+  return node.op.starts_with(kRefused) && node.has("host") && node.flag("host");
+}
+
 Dag execution_order(const Graph& graph) {
   Dag dag(graph.nodes.size());
   const std::vector<int32_t> made_by = producers(graph);

@@ -209,10 +209,17 @@ class Partitioner {
   void choose_by_size(std::vector<std::vector<int32_t>>& blocks, Partition& result) {
     const bool nothing = std::isinf(settings_.min_block_size);
     const double least = settings_.require_full_compilation ? 1 : settings_.min_block_size;
-    const int64_t all = std::count(does_work_.begin(), does_work_.end(), true);
+    int64_t left = 0;  // what remains for the GPU to do between engines
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      left += does_work_[n] && !runs_on_host(graph_.nodes[n]);
+    }
+    for (const auto& block : blocks) {
+      const int64_t size = compute_nodes(block);
+      if (static_cast<double>(size) >= least) left -= size;
+    }
     for (auto& block : blocks) {
       const int64_t size = compute_nodes(block);
-      const bool worth_switching = size == all || settings_.require_full_compilation ||
+      const bool worth_switching = left == 0 || settings_.require_full_compilation ||
                                    static_cast<double>(size) >= settings_.switch_nodes;
       if (!nothing && static_cast<double>(size) >= least && worth_switching) {
         result.blocks.push_back(std::move(block));

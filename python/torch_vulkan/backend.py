@@ -13,7 +13,7 @@ from . import compat, compilations, cuda_memory, device_list, dry_session, engin
 from ._native import C
 from .compilations import Compilation
 from .complex_values import real_at_border
-from .fx_nodes import has_effect, op_name
+from .fx_nodes import has_effect, main_device, op_name
 from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
 from .splitting import split
@@ -116,7 +116,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     not built. Raises as compile_graph_module does.
     """
     prepare(module, user_outputs)
-    tensors_on = _device_of(module)
+    tensors_on = main_device(module.graph)
     if settings.builds_nothing:
         dry_session.describe(module, kind, settings, weights, tensors_on, watch)
         use_own_attention(module)
@@ -169,14 +169,6 @@ def _weights_of_call(module, name, weights) -> set[str]:
     placeholders = getattr(module, name).graph.find_nodes(op="placeholder")
     return {inner.name for inner, outer in zip(placeholders, call.args, strict=True)
             if isinstance(outer, fx.Node) and (outer.op == "get_attr" or outer.name in weights)}
-
-
-def _device_of(module: fx.GraphModule) -> torch.device:
-    for node in module.graph.nodes:
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
-            return value.device
-    return torch.device("cpu")
 
 
 def device_profile(device: str):

@@ -78,6 +78,15 @@ def draws_random_numbers(node: fx.Node) -> bool:
     return True
 
 
+def main_device(graph: fx.Graph) -> torch.device:
+    """The first that is not the CPU, else the CPU: where the engines of a graph compute."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            return value.device
+    return torch.device("cpu")
+
+
 def flat(value):
     if isinstance(value, (tuple, list)):
         return [item for part in value for item in flat(part)]

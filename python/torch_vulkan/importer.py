@@ -9,6 +9,7 @@ from torch import fx
 from . import attention_state, compat, custom
 from ._native import C
 from .complex_values import is_complex
+from .draws import is_drawn_into
 from .fx_nodes import (
     attribute,
     draws_random_numbers,
@@ -16,10 +17,12 @@ from .fx_nodes import (
     has_effect,
     is_getitem,
     is_size_arithmetic,
+    main_device,
     module_path_of,
     op_name,
     source_of,
 )
+from .placement import runs_on_host
 from .precision import Precision
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, to_dtype, with_scalar
@@ -78,7 +81,7 @@ class Importer:
         self._values: dict[fx.Node, object] = {}  # id, list of ids, or None
         self._result = Imported(self._graph)
         self._last_effect = None  # value that orders random numbers and side effects
-        self._device = None
+        self._device = main_device(module.graph)
 
     def run(self) -> Imported:
         """Raises Inexpressible where an input's shape cannot be expressed."""
@@ -91,6 +94,8 @@ class Importer:
                 self._values[node] = self._pick(node)
             elif is_size_arithmetic(node) or is_host_scalar(node):
                 continue  # PyTorch's; tensors that an engine reads become inputs when they are read
+            elif is_drawn_into(node):
+                continue
             elif node.op in ("call_function", "call_module"):
                 self._add_node(node)
         return self._result
@@ -210,7 +215,8 @@ class Importer:
                 reason = reason or str(inexpressible)
         if reason:
             # Dataflow only: the partitioner has to see who waits for whom.
-            args = [("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)])]
+            args = [("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)]),
+                    ("host", "attr", self._device.type != "cpu" and runs_on_host(node))]
             op = f"native::{op}"
             self._result.refused[len(self._result.nodes)] = reason
         if has_effect(node):
@@ -270,6 +276,8 @@ class Importer:
                    if isinstance(v, torch.Tensor) and (v.dim() or v.device.type != "cpu")}
         if len(devices) > 1:
             return "its tensors live on several devices"
+        if (devices or {torch.device("cpu")}) != {self._device}:
+            return f"it computes on {(*devices, 'cpu')[0]}, engines of its graph on {self._device}"
         if op_name(node.target) in _STRIDED and not is_all_of_its_storage(tensors[0]):
             return "as_strided of a tensor that is not all of its storage, in order"
         if node.meta.get("torch_vulkan_keep_view"):

@@ -1,16 +1,16 @@
 """Rewrites of a captured graph before it is partitioned. None changes what it computes."""
 
-import operator
-
 import sympy
 import torch
 from torch import fx
-from torch.utils._sympy import functions as sf
 
 from . import compat
 from .attention_state import forget_random_state
+from .draws import draw_apart
 from .fx_nodes import is_getitem, is_size_arithmetic
+from .placement import make_where_read
 from .scalars import mark_host_scalars
+from .sizes import Sizes
 from .strides import is_dense
 
 aten = torch.ops.aten
@@ -22,8 +22,10 @@ def prepare(module: fx.GraphModule, user_outputs: int) -> None:
     drop_copies_of_constants(module.graph)
     forget_random_state(module.graph)
     compute_sizes_from_inputs(module.graph)
+    draw_apart(module.graph)
     keep_returned_views(module.graph, user_outputs)
     mark_host_scalars(module.graph)
+    make_where_read(module)
     module.graph.lint()
 
 
@@ -38,79 +40,6 @@ def drop_copies_of_constants(graph: fx.Graph) -> None:
             graph.erase_node(node)
 
 
-class _Sizes:
-    """Makes nodes that compute sizes from the graph's inputs alone."""
-
-    def __init__(self, graph: fx.Graph):
-        self._graph = graph
-        self._made: dict[sympy.Expr, fx.Node] = {}
-        self._tensors = []
-        self._last = None
-        for node in graph.nodes:
-            if node.op != "placeholder":
-                break
-            self._last = node
-            value = node.meta.get("val")
-            if isinstance(value, torch.SymInt):
-                self._made.setdefault(value.node.expr, node)
-            elif isinstance(value, torch.Tensor):
-                self._tensors.append(node)
-
-    def make(self, value: torch.SymInt):
-        """A node (or int) for `value`; None where it cannot be computed from the inputs."""
-        return self._of(value.node.expr)
-
-    def make_symbol(self, symbol: sympy.Symbol):
-        """A node for one symbol; None where no input shows it."""
-        return self._of(symbol)
-
-    def _of(self, e):
-        if isinstance(e, (sympy.Integer, int)):
-            return int(e)
-        if e in self._made:
-            return self._made[e]
-        node = self._dimension(e) or self._combined(e)
-        if node is not None:
-            self._made[e] = node
-        return node
-
-    def _call(self, target, args, value):
-        with self._graph.inserting_after(self._last):
-            node = self._graph.call_function(target, args)
-        node.meta["val"] = value
-        self._last = node
-        return node
-
-    def _dimension(self, e):
-        for tensor in self._tensors:
-            value = tensor.meta["val"]
-            for d, size in enumerate(value.shape):
-                if isinstance(size, torch.SymInt) and size.node.expr == e:
-                    return self._call(aten.sym_size.int, (tensor, d), size)
-        return None
-
-    def _combined(self, e):
-        rules = ((sympy.Add, operator.add), (sympy.Mul, operator.mul),
-                 ((sf.Max, sympy.Max), torch.sym_max), ((sf.Min, sympy.Min), torch.sym_min),
-                 (sf.FloorDiv, operator.floordiv), ((sf.Mod, sf.PythonMod), operator.mod))
-        for kind, function in rules:
-            if isinstance(e, kind):
-                return self._fold(function, [self._of(a) for a in e.args])
-        if isinstance(e, (sympy.Pow, sf.PowByNatural)) and e.args[1].is_Integer and e.args[1] > 0:
-            return self._fold(operator.mul, [self._of(e.args[0])] * int(e.args[1]))
-        return None
-
-    def _fold(self, function, parts):
-        if any(part is None for part in parts):
-            return None
-        total = parts[0]
-        for part in parts[1:]:
-            value = function(*(p.meta["val"] if isinstance(p, fx.Node) else p
-                               for p in (total, part)))
-            total = self._call(function, (total, part), value)
-        return total
-
-
 def compute_sizes_from_inputs(graph: fx.Graph) -> None:
     """Sizes read off intermediate tensors are computed from the inputs, so that no engine waits for
     another's result only to learn a size."""
@@ -121,7 +50,7 @@ def compute_sizes_from_inputs(graph: fx.Graph) -> None:
             continue
         if all(n.op == "placeholder" for n in node.all_input_nodes):
             continue
-        sizes = sizes or _Sizes(graph)
+        sizes = sizes or Sizes(graph)
         replacement = sizes.make(value)
         if replacement is None or replacement is node:
             continue
@@ -149,7 +78,7 @@ def pass_missing_sizes(module: fx.GraphModule, name: str) -> None:
     if not missing:
         return
     (call,) = (n for n in module.graph.find_nodes(op="call_module") if n.target == name)
-    sizes = _Sizes(module.graph)
+    sizes = Sizes(module.graph)
     for symbol in missing:
         outer = sizes.make_symbol(symbol)
         if outer is None:
