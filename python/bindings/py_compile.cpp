@@ -162,6 +162,10 @@ void bind_compile(py::module_& m) {
         "True for a tensor argument that keeps its dtype where its operator is stored in 16 bits.");
   m.def("is_registered",
         [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
+  m.def("is_free", [](const std::string& op) {
+    const Converter* converter = Registry::instance().find(op);
+    return converter != nullptr && !converter->is_compute;
+  }, "True for an operator that has a converter and does no work: a view.");
 }
 
 }  // namespace tv::bindings

@@ -42,10 +42,16 @@ class Split:
         return sum(self.compute.values())
 
 
-def _free_ops() -> set[str]:
-    free = {info["op"] for info in C.supported_ops() if not info["is_compute"]}
+def _does_work(node: fx.Node) -> bool:
+    """False for views, and for what only raises an error where its argument says so."""
+    op = fx_nodes.op_name(node.target)
+    if op == "torch::with_effects":
+        return fx_nodes.op_name(node.args[1]) not in _CHECKS
     # Of complex values, which the importer calls by other names (converters/complex.h).
-    return free | {op.replace("complex::", "aten::") for op in free}
+    return not C.is_free(op) and not C.is_free(op.replace("aten::", "complex::"))
+
+
+_CHECKS = {"aten::_linalg_check_errors"}
 
 
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
@@ -58,14 +64,9 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     importer.carry_symbols()
     compiler_settings = settings.compiler_json(on_cuda=_on_cuda(module))
     partition = C.partition(imported.graph, compiler_settings, profile)
-    free = _free_ops()
     result = Split()
-
-    def does_work(node: fx.Node) -> bool:
-        return fx_nodes.op_name(node.target) not in free
-
-    result.compute_nodes = sum(does_work(node) for node in imported.nodes if node is not None)
-    native = [(_record(node, imported.refused.get(index, reason)), does_work(node))
+    result.compute_nodes = sum(_does_work(node) for node in imported.nodes if node is not None)
+    native = [(_record(node, imported.refused.get(index, reason)), _does_work(node))
               for index, reason in partition.native
               if (node := imported.nodes[index]) is not None]
     result.native = [record for record, _ in native]
@@ -74,12 +75,12 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     blocks = []
     for block in partition.blocks:
         nodes = [imported.nodes[i] for i in block]
-        count = sum(does_work(node) for node in nodes if node is not None)
+        count = sum(_does_work(node) for node in nodes if node is not None)
         result.compute[f"{PREFIX}{len(blocks)}"] = count
         blocks.append(_with_getitems(nodes))
     if settings.builds_nothing:
         result.details = dry_graph.describe(imported, partition, compiler_settings, profile,
-                                            does_work, native)
+                                            _does_work, native)
         result.engines = list(result.compute)
         return result
     if blocks:

@@ -125,6 +125,14 @@ def test_what_does_not_fit_stays_native():
         check(lambda x: torch.linalg.inv_ex(x)[0], matrices(200, 200))
 
 
+def test_checks_of_data_are_no_work():
+    """PyTorch raises them; everything that computes is in engines."""
+    check(lambda a, b: (torch.linalg.solve(a, b), torch.linalg.inv(a), torch.linalg.lu_factor(a),
+                        torch.linalg.matrix_power(a, -2)), matrices(2, 5, 5), tensor(2, 5, 3),
+          length=2000)
+    check(torch.linalg.cholesky, positive(2, 7, 7), length=150)
+
+
 def test_errors_by_data_are_raised():
     options = {"min_block_size": 1}
     inverse = torch.compile(torch.linalg.inv, backend="vulkan", options=options)

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from torch_vulkan import backend, compilations
 from torch_vulkan.settings import Settings
+from torch_vulkan.whole_operators import kept_whole
 
 OPTIONS = {"min_block_size": 1, "pass_through_build_failures": True, "optimization_level": 0,
            "cache_built_engines": False, "reuse_cached_engines": False}
@@ -126,10 +127,15 @@ class _Compiler:
         self.failure = None
 
     def __call__(self, function):
-        return aot_function(function, fw_compiler=self._kind("forward"),
-                            bw_compiler=self._kind("backward"),
-                            inference_compiler=self._kind("inference"),
-                            decompositions=backend.decompositions())
+        traced = aot_function(function, fw_compiler=self._kind("forward"),
+                              bw_compiler=self._kind("backward"),
+                              inference_compiler=self._kind("inference"),
+                              decompositions=backend.decompositions())
+
+        def call(*tensors):
+            with kept_whole():
+                return traced(*tensors)
+        return call
 
     def _kind(self, kind: str):
         def compile_graph(module, _):

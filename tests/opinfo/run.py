@@ -1,18 +1,19 @@
 """Runs samples of op_db: `python tests/opinfo/run.py --results DIR [--jobs 2] [--most N] …`.
 
 A run that is stopped goes on where it was when started again with the same directory. A sample
-that ends its process, or takes longer than --limit, is a crash; the others go on. Every entry has
-one sample before any has two, so that a run of --seconds sees as many entries as it can.
+that ends its process, or takes longer than --limit, is a crash; the others go on. In a run of
+--seconds every entry has one sample before any has two, so that it sees as many entries as it can.
 """
 
 import argparse
 import collections
 import faulthandler
+import gc
 import os
 import re
-import subprocess
 import sys
 import time
+import traceback
 import warnings
 from pathlib import Path
 
@@ -23,43 +24,57 @@ from opinfo_forms import FORMS
 from opinfo_results import Results, by_entry, verdict
 from opinfo_run import run
 from opinfo_samples import DTYPES, Pair, by_hash, chosen, pairs, samples
+from torch._decomp.decompositions_for_rng import PhiloxStateTracker
+
+_BROKEN = 3  # exit status of a part that an error of the runner's own ended
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, help="directory of the results")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--dtypes", nargs="*", help="default: all nine")
+    parser.add_argument("--dtypes", nargs="*", default=[str(d).split(".")[1] for d in DTYPES],
+                        help="default: all nine; of gradients alone: float32/grad")
     parser.add_argument("--entries", default="", help="regular expression of entries' names")
     parser.add_argument("--most", type=int, help="samples of an entry and dtype; default: all")
-    parser.add_argument("--gradients", action="store_true", help="of the entries' gradients")
+    parser.add_argument("--gradients", action="store_true", help="of all those --dtypes")
     parser.add_argument("--form", choices=FORMS, default="plain", help="of the tensors")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
     parser.add_argument("--sample", nargs="*", help="these alone, here and now: add/float32/3")
     parser.add_argument("--limit", type=int, default=300, help="seconds for a sample")
     parser.add_argument("--seconds", type=float, help="end after that many; default: when done")
     parser.add_argument("--compact", type=Path, help="a file that gets all outcomes in the end")
-    parser.add_argument("--until", type=float, default=float("inf"), help=argparse.SUPPRESS)
-    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not options.results and not options.sample:
         parser.error("--results or --sample")
     return options
 
 
-def selected(options):
-    dtypes = [getattr(torch, d) for d in options.dtypes] if options.dtypes else DTYPES
-    wanted = [p for p in pairs(dtypes, options.gradients) if re.search(options.entries, p.entry)]
-    return by_hash(wanted, len(wanted))
+def selected(options) -> list[Pair]:
+    """The pairs of a run, of each type in an order of their own."""
+    found = []
+    for name in options.dtypes:
+        dtype, gradient = name.removesuffix("/grad"), name.endswith("/grad") or options.gradients
+        wanted = [pair for pair in pairs((getattr(torch, dtype),), gradient)
+                  if re.search(options.entries, pair.entry)]
+        found += by_hash(wanted, len(wanted))
+    return found
 
 
 def calm() -> None:
-    """Sets up this process; seeds are for the CPU alone, as the others' cost 10 ms a sample."""
+    """Sets up this process, and spares what takes time at every sample: seeds of other devices
+    (10 ms), looking for garbage in what is loaded by now (5 ms), and AOTAutograd's state of random
+    numbers, which nothing here uses (3 ms)."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if not torch.cuda.is_available():
         for module in (torch.cuda, torch.xpu, torch.mtia):
             module.manual_seed_all = lambda seed: None
+    PhiloxStateTracker.reset()
+    PhiloxStateTracker.reset = lambda: None
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50000, 20, 20)
 
 
 def print_samples(options) -> bool:
@@ -75,37 +90,34 @@ def print_samples(options) -> bool:
     return fine
 
 
-def work(options) -> None:
-    """What one process does: its share of the pairs."""
-    calm()
-    results = Results(options.results, f"part{options.part}")
+def work(options, part: int, until: float) -> None:
+    """What one process does: its share of the pairs, to the end or until that time."""
+    results = Results(options.results, f"part{part}")
     done = results.read()
     if options.again:
         done = {name: o for name, o in done.items() if o.get("reason") == "the process ended"}
-    mine = selected(options)[options.part::options.jobs]
-    for most in rounds(options.most):
-        mine = [pair for pair in mine if take(pair, most, done, results, options)]
+    mine = selected(options)[part::options.jobs]
+    for most in rounds(options):
+        mine = [pair for pair in mine if take(pair, most, done, results, options, until)]
 
 
-def rounds(most: int | None):
-    """How many samples of an entry the rounds of a run take: 1, 3, 9, … and in the end `most`."""
-    count = 1
-    while count < (most or 1000):
-        yield count
-        count *= 3
-    yield most
+def rounds(options):
+    """How many samples of an entry the rounds of a run take; in the end `most`."""
+    if options.seconds:
+        yield from (count for count in (1, 8, 64) if count < (options.most or 1000))
+    yield options.most
 
 
-def take(pair, most: int | None, done: dict, results: Results, options) -> bool:
+def take(pair, most: int | None, done: dict, results: Results, options, until: float) -> bool:
     """Runs a pair's samples of a round; whether it has more than those."""
-    if time.time() > options.until:
+    if time.time() > until:
         return False
     inputs = samples(pair)
     for number in chosen(pair, len(inputs), most):
         name = f"{pair.name}/{number}"
         if name in done:
             continue
-        if time.time() > options.until:
+        if time.time() > until:
             return False
         results.begin(name)
         faulthandler.dump_traceback_later(options.limit, exit=True)
@@ -116,24 +128,32 @@ def take(pair, most: int | None, done: dict, results: Results, options) -> bool:
 
 
 def start(options) -> None:
-    """Runs the parts, and a part anew where its process ended early."""
-    if options.seconds:
-        sys.argv += ["--until", str(time.time() + options.seconds)]
-    waiting = {part: _spawn(part) for part in range(options.jobs)}
-    while waiting:
-        for part, process in list(waiting.items()):
-            try:
-                code = process.wait(timeout=1)
-            except subprocess.TimeoutExpired:
-                continue
-            if code in (0, 2):
-                del waiting[part]
-            else:
-                waiting[part] = _spawn(part)
+    """Runs the parts, and a part anew where a sample ended its process. They are copies of this
+    process, which has loaded PyTorch and opened no device."""
+    until = time.time() + (options.seconds or float("inf"))
+    calm()
+    running = {_fork(options, part, until): part for part in range(options.jobs)}
+    while running:
+        process, status = os.wait()
+        part = running.pop(process)
+        if os.waitstatus_to_exitcode(status) == _BROKEN:
+            sys.exit("the run itself failed")
+        if status:
+            running[_fork(options, part, until)] = part
 
 
-def _spawn(part: int):
-    return subprocess.Popen([sys.executable, *sys.argv, "--part", str(part)])
+def _fork(options, part: int, until: float) -> int:
+    process = os.fork()
+    if process:
+        return process
+    code = _BROKEN
+    try:
+        work(options, part, until)
+        code = 0
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 def print_counts(results: dict[str, dict]) -> bool:
@@ -156,9 +176,6 @@ def main() -> None:
     options = arguments()
     if options.sample:
         sys.exit(0 if print_samples(options) else 1)
-    if options.part is not None:
-        work(options)
-        return
     start(options)
     results = Results(options.results)
     if options.compact:
