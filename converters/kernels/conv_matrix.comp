@@ -5,10 +5,17 @@
 //
 // Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage. WK groups of
 // subgroups share the stages of k, `share` each, and their sums are added in order. A group keeps two
-// stages of pixels in shared memory, or one where it is a single subgroup, which needs no barrier. PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside of the
+// stages of pixels in shared memory, or one where it is a single subgroup, which needs no barrier.
+// PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside of the
 // units, with rounding. x: any strides; X_LAST: the channels of a pixel are neighbours and chunks lie at
 // multiples of a chunk. WHOLE_IC: ic_count is a multiple of 8. Y_LAST: stores run along channels, P4:
 // along pixels, in fours.
+//
+// ADAPTIVE: operands are fp32 in float16 pieces. A group multiplies its pixels by the power of two that
+// brings the largest so far below 2^15, and its sums with them where a larger one comes, as an online
+// softmax does; the weight comes multiplied (conv_matrix_rows.comp). What float16 loses of numbers below
+// 2^-29 of the largest is bounded for each output in the end; one that is not large beside the
+// bound, or not finite, is computed again from the operands.
 // Grid: (ceil(columns / BN), ceil(oc_count / BM), groups); local 32 * (BM / WM) * (BN / WN) * WK.
 
 #include "conv_geometry.glsl"
@@ -26,6 +33,11 @@ const uint TILES = STAGES * WK * STAGE;
 shared uvec4 sh[TILES > SUMS ? TILES : SUMS];
 
 #include "matrix.glsl"
+
+#if ADAPTIVE
+const uint WARPS = WARPS_M * WARPS_N * WK;
+shared uint tops[WARPS], leasts[WARPS];
+#endif
 
 // Each sharer of a stage gathers PX columns, PX_STEP apart, and of each NC of the stage's chunks of 8
 // k, EACH apart. Neighbouring invocations take what lies side by side: columns, or chunks (X_LAST).
@@ -45,7 +57,7 @@ const uint PX = SHARERS > BN ? 1 : BN / SHARERS, PX_STEP = SHARERS;
 struct Gathered {
 #if X_LAST
   Chunk chunk;
-#elif PIECES > 1
+#elif FLOATS
   vec4 lo, hi;
 #else
   uvec4 lo, hi;
@@ -53,7 +65,7 @@ struct Gathered {
   uint mask;
 };
 
-#if PIECES > 1
+#if FLOATS
 #define ELEMENT(at) x_raw(at)
 #else
 #define ELEMENT(at) uint(x_ptr.v[at])
@@ -119,8 +131,8 @@ Gathered gather(uint q, Column c) {
   return r;
 }
 
-/// Writes a chunk's pieces to shared memory.
-void stash(uint at, Gathered r) {
+/// What was gathered, with zeros for what does not count.
+Chunk chunk_of(Gathered r) {
 #if X_LAST
   Chunk c = r.chunk;
   if (r.mask == 0u) c = NO_CHUNK;
@@ -131,7 +143,7 @@ void stash(uint at, Gathered r) {
     r.hi[e] = (r.mask >> (e + 4) & 1u) != 0u ? r.hi[e] : 0;
   }
 #endif
-#if PIECES > 1
+#if FLOATS
   Chunk c = Chunk(r.lo, r.hi);
 #else
   Chunk c = Chunk(r.lo.x | r.lo.y << 16, r.lo.z | r.lo.w << 16, r.hi.x | r.hi.y << 16,
@@ -141,121 +153,30 @@ void stash(uint at, Gathered r) {
   if (r.mask == 0u) c = NO_CHUNK;
 #endif
 #endif
-  FOR(p, PIECES) sh[at + p * PIECE] = peel_chunk(c);
+  return c;
 }
 
-#if PIECES > 1
-/// The sum of one output.
-float exactly(uint g, uint m, uint c) {
-  const Column col = column_of(g, c);
-  float sum = 0.0;
-  for (uint ic = 0u; ic < ic_count; ic++) {
-    for (uint kh = 0u; kh < k_h; kh++) {
-      for (uint kw = 0u; kw < k_w; kw++) {
-        uint ih, iw;
-        const bool rows = conv_source(col.ih + int(kh * dil_h), lhs_h, in_h, ih);
-        const bool cols = conv_source(col.iw + int(kw * dil_w), lhs_w, in_w, iw);
-        if (!rows || !cols) continue;
-        sum += float(x_raw(col.base + ic * x_c + ih * x_h + iw * x_w)) *
-               float(w_raw(w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w));
-      }
-    }
-  }
-  return sum;
-}
-#endif
-
-// Stores go by pieces of FOURS neighbouring columns of one output channel.
-#if P4 && !Y_LAST
-#define FOURS 4
-#else
-#define FOURS 1
-#endif
-const uint ROWS = WARPS_M * 16, STORES = ROWS * (BN / FOURS);
-const uint ROUNDS = (STORES + LOCAL_X - 1) / LOCAL_X;
-
-/// Store number e of 16 rows of each subgroup: its place among the sums and in the output.
-struct Place {
-  uint row, col, m, c, to;
-  bool counts;
-};
-
-Place place_of(uint e, uint g, uint m0, uint c0) {
-  Place p;
-#if Y_LAST
-  p.row = e % ROWS;
-  p.col = e / ROWS;
-#else
-  p.row = e / (BN / FOURS);
-  p.col = e % (BN / FOURS) * FOURS;
-#endif
-  p.m = m0 + p.row / 16 * WM + p.row % 16;
-  p.c = c0 + p.col;
-  p.counts = e < STORES && p.m < oc_count && p.c < columns;
-  const uint pixels = out_h * out_w, image = p.c / pixels;
-  const uint to = (image * groups * oc_count + g * oc_count + p.m) * pixels + (p.c - image * pixels);
-  p.to = p.counts ? to : 0u;
-  return p;
+/// Writes a chunk's pieces to shared memory.
+void stash(uint at, Chunk c) {
+  FOR(p, PIECES) sh[at + p * PIECE] = peel_chunk(c, p);
 }
 
-float added(uint g, Place p) {
-#if BIAS
-  return float(bias_load(p.counts ? g * oc_count + p.m : 0u));
-#else
-  return 0.0;
-#endif
-}
-
-/// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All that
-/// the tail reads is read before the first store, which it might wait for. True where a sum is not
-/// finite.
-bool finish(uint g, uint m0, uint c0) {
-  bool bad = false;
-  Place place[ROUNDS];
-#if FOURS == 4
-  y_RV result[ROUNDS];
-#else
-  y_R result[ROUNDS];
-#endif
-  FOR(r, ROUNDS) {
-    const uint e = gl_LocalInvocationID.x + r * LOCAL_X;
-    const Place p = place_of(e, g, m0, c0);
-    const uint row = min(p.row, ROWS - 1), col = min(p.col, BN - FOURS);
-#if FOURS == 4
-    vec4 v = uintBitsToFloat(sh[row * SUM_LD + col / 4]);
-    FOR(k, WK - 1) v += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4]);
-    bad = bad || p.counts && (any(isnan(v)) || any(isinf(v)));
-    result[r] = y_value4(p.to, v + added(g, p));
-#else
-    float v = uintBitsToFloat(sh[row * SUM_LD + col / 4][col % 4]);
-    FOR(k, WK - 1) v += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4][col % 4]);
-    bad = bad || p.counts && (isnan(v) || isinf(v));
-    result[r] = y_value(p.to, y_T(v + added(g, p)));
-#endif
-    place[r] = p;
-  }
-  FOR(r, ROUNDS) {
-#if FOURS == 4
-    if (place[r].counts) y_put4(place[r].to, result[r]);
-#else
-    if (place[r].counts) y_put(place[r].to, result[r]);
-#endif
-  }
-  return bad;
-}
-
-#if PIECES > 1
-/// This invocation's outputs again, without the matrix units: pieces of infinities are not finite.
-void redo(uint g, uint m0, uint c0) {
-  for (uint e = gl_LocalInvocationID.x; e < STORES; e += LOCAL_X) {
-    const Place p = place_of(e, g, m0, c0);
-    if (!p.counts) continue;
-    for (uint i = 0u; i < FOURS; i++) {
-      y_store(p.to + i, y_T(exactly(g, p.m, p.c + i) + added(g, p)));
-    }
+#if ADAPTIVE
+/// The largest |x|, and of those other than 0 the least (twice its bits, less one).
+void measure(Chunk c, inout float largest, inout uint least) {
+  FOR(e, 4) {
+    largest = max(largest, max(abs(c.lo[e]), abs(c.hi[e])));
+    least = min(least, min((floatBitsToUint(c.lo[e]) << 1) - 1u, (floatBitsToUint(c.hi[e]) << 1) - 1u));
   }
 }
+
+/// 2^(from - to) for exponents as fp32 has them.
+float ratio_of(uint from, uint to) {
+  return uintBitsToFloat(uint(max(127 + int(from) - int(to), 0)) << 23);
+}
 #endif
+
+#include "conv_matrix_end.glsl"
 
 #define UNIT (PIECES * 32)
 #define LINE (k_steps * UNIT)
@@ -278,7 +199,40 @@ void main() {
   Gathered raw[PX][NC];
   uvec4 gw[KS][PIECES][COUNT_M];
 #define FETCH_X(t) FOR(i, PX) FOR(c, NC) raw[i][c] = gather(first_chunk + (t) * CHUNKS + c * EACH, column[i]);
-#define STASH(stage) FOR(i, PX) FOR(c, NC) stash(to + (stage) * STAGE + i * PX_STEP * LD + c * EACH, raw[i][c]);
+#if ADAPTIVE
+  uint top = 17u, least = 0xffffffffu;  // exponent of the largest pixel, and measure()'s least
+#if STAGES == 1
+#define SHARE_TOP(now)
+#else
+#define SHARE_TOP(now)                                                                          \
+  if (lane == 0u) tops[warp] = now;                                                             \
+  barrier();                                                                                    \
+  FOR(w, WARPS_M * WARPS_N) now = max(now, tops[wk * (WARPS_M * WARPS_N) + w]);
+#endif
+#define STASH(stage) {                                                                          \
+    Chunk got[PX][NC];                                                                          \
+    float largest = 0.0;                                                                        \
+    FOR(i, PX) FOR(c, NC) {                                                                     \
+      got[i][c] = chunk_of(raw[i][c]);                                                          \
+      measure(got[i][c], largest, least);                                                       \
+    }                                                                                           \
+    uint now = subgroupMax(floatBitsToUint(largest)) >> 23;                                     \
+    SHARE_TOP(now)                                                                              \
+    if (now > top) {                                                                            \
+      const float ratio = ratio_of(top, now);                                                   \
+      EACH_TILE acc[i][j] = acc[i][j] * ratio;                                                  \
+      top = now;                                                                                \
+    }                                                                                           \
+    const float up = uintBitsToFloat((268u - top) << 23);                                       \
+    FOR(i, PX) FOR(c, NC) {                                                                     \
+      const Chunk scaled = Chunk(got[i][c].lo * up, got[i][c].hi * up);                         \
+      stash(to + (stage) * STAGE + i * PX_STEP * LD + c * EACH, scaled);                        \
+    }                                                                                           \
+  }
+#else
+#define STASH(stage) \
+  FOR(i, PX) FOR(c, NC) stash(to + (stage) * STAGE + i * PX_STEP * LD + c * EACH, chunk_of(raw[i][c]));
+#endif
 #define FETCH_W(t, s) FOR(p, PIECES) FOR(i, COUNT_M) gw[s][p][i] = pw[((t) * KS + (s)) * UNIT + i * LINE + p * 32].v;
 #if STAGES == 1
 #define SYNC subgroupBarrier();
@@ -291,7 +245,11 @@ void main() {
 #define ADD(order, i, j, a, b)                              \
   if (order == 0) high[i] = coopMatMulAdd(a, b, high[i]);   \
   else low[i] = coopMatMulAdd(a, b, low[i]);
+#if ADAPTIVE
+#define END(j) FOR(i, COUNT_M) acc[i][j] += high[i] + low[i] * (1.0 / PIECE_STEP);
+#else
 #define END(j) FOR(i, COUNT_M) acc[i][j] += high[i] + low[i];
+#endif
 #else
 #define BEGIN
 #define ADD(order, i, j, a, b) acc[i][j] = coopMatMulAdd(a, b, acc[i][j]);
@@ -337,18 +295,38 @@ void main() {
   }
   COMPUTE(t, from + (STAGES == 2 ? t & 1u : 0u) * STAGE, )
 
+  Range x;
+#if ADAPTIVE
+  least = subgroupMin(least);
+  if (lane == 0u) {
+    tops[warp] = top;
+    leasts[warp] = least;
+  }
+#endif
   barrier();
-  uint bad = 0u;
+#if ADAPTIVE
+  uint highest = tops[0];
+  FOR(w, WARPS) {
+    highest = max(highest, tops[w]);
+    least = min(least, leasts[w]);
+  }
+  const float ratio = ratio_of(top, highest);
+  EACH_TILE acc[i][j] = acc[i][j] * ratio;
+  x.down = uintBitsToFloat((highest - 14u) << 23);
+  x.any = least != 0xffffffffu;
+  x.small = least < (max(highest, 28u) - 28u) << 24;
+#endif
+  uint again[COUNT_M];
   FOR(i, COUNT_M) {
     FOR(j, COUNT_N) coopMatStore(acc[i][j], sh, (wk * WARPS_M + wm) * 16 * SUM_LD + wn * (WN / 4) + j * 4,
                                  SUM_LD, gl_CooperativeMatrixLayoutRowMajor);
     barrier();
-    if (finish(g, m0 + i * 16, c0)) bad |= 1u << i;
+    again[i] = finish(g, m0 + i * 16, c0, x);
     barrier();
   }
-#if PIECES > 1
-  for (uint i = 0u; bad != 0u; i++, bad >>= 1u) {
-    if ((bad & 1u) != 0u) redo(g, m0 + i * 16, c0);
+#if FLOATS
+  FOR(i, COUNT_M) {
+    if (subgroupAny(again[i] != 0u)) redo(g, m0 + i * 16, c0, again[i]);
   }
 #endif
 }

@@ -100,7 +100,7 @@ void main() {
     FOR(i, NA) {
       const uint c = i * 32 + lane;
       const uint at = patch_a + c / (UNROLL * 2) * LDA + c % (UNROLL * 2);
-      FOR(p, PIECES) sh[at + p * PIECE_A] = peel_chunk(ra[i]);
+      FOR(p, PIECES) sh[at + p * PIECE_A] = peel_chunk(ra[i], p);
     }
     subgroupBarrier();
     FETCH_ROWS(s + UNROLL)

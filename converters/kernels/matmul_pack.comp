@@ -29,7 +29,7 @@ void main() {
 #endif
 #if PIECES > 1
   Chunk c = Chunk(vec4(v[0], v[1], v[2], v[3]), vec4(v[4], v[5], v[6], v[7]));
-  FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = peel_chunk(c);
+  FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = peel_chunk(c, p);
 #else
   uvec4 c;
   FOR(e, 4) c[e] = TO_16(v[2 * e]) | TO_16(v[2 * e + 1]) << 16;

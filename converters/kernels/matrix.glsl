@@ -7,7 +7,15 @@
 // near fp32's largest has no such pieces: what is not finite in the end is computed again from the
 // operands themselves. SCALED:
 // float16 pieces of the operands over powers of two (matmul_scale.comp); outputs whose powers are 0
-// are left to another kernel.
+// are left to another kernel. ADAPTIVE: float16 pieces of the operands times powers of two that the
+// kernel finds on its way (conv_matrix.comp), each further piece times 2^11 once more, so that pieces
+// of all numbers down to 2^-29 of the largest have 11 bits (Ootomo and Yokota 2022, section 3).
+
+#ifndef ADAPTIVE
+#define ADAPTIVE 0
+#endif
+// Operands are fp32.
+#define FLOATS (PIECES > 1 || ADAPTIVE == 1)
 
 #define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
 #define COUNT_M (WM / 16)
@@ -19,7 +27,7 @@
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_units { uvec4 v; };
 
-#if PIECES > 1
+#if FLOATS
 struct Chunk { vec4 lo, hi; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_chunks { vec4 lo; vec4 hi; };
 #define LOAD_CHUNK(p) Chunk((p).lo, (p).hi)
@@ -35,9 +43,35 @@ float leading(float x, float split) {
   return r;
 }
 
-#if SCALED
-// The leading 11 bits of x and y, to the nearest, as two float16; x and y become what remains.
-uint peel(inout float x, inout float y) {
+// peel(x, y, last): the leading 16-bit piece of x and y in one word; x and y become what remains. The
+// last piece is not rounded where it holds all that remains, or where its conversion rounds it.
+#if ADAPTIVE
+#define PIECE_STEP 2048.0
+#ifdef LEAST_PIECES
+// x to 11 bits, to the nearest, and to a multiple of 2^-24, float16's least number, so that what
+// remains is what float16 leaves: adding a number 2^13 times as large keeps these bits.
+float leading_16(float x) {
+  const uint exponent = max(floatBitsToUint(x) & 0x7f800000u, 113u << 23);
+  const float large = uintBitsToFloat((exponent + (13u << 23)) | 0x400000u);
+  precise const float t = x + large;
+  precise const float r = t - large;
+  return r;
+}
+#else
+#define leading_16(x) leading(x, 8193.0)
+#endif
+// The leading 11 bits as two float16; what remains becomes 2^11 times as large.
+uint peel(inout float x, inout float y, bool last) {
+  if (last && PIECES > 1) return packHalf2x16(vec2(x, y));
+  const vec2 r = vec2(leading_16(x), leading_16(y));
+  x = (x - r.x) * PIECE_STEP;
+  y = (y - r.y) * PIECE_STEP;
+  return packHalf2x16(r);
+}
+#elif SCALED
+// The leading 11 bits as two float16.
+uint peel(inout float x, inout float y, bool last) {
+  if (last) return packHalf2x16(vec2(x, y));
   const vec2 r = vec2(leading(x, 8193.0), leading(y, 8193.0));
   x -= r.x;
   y -= r.y;
@@ -48,22 +82,27 @@ float inverse_power(float y) {
   return y == 0.0 ? 0.0 : uintBitsToFloat((254u << 23) - floatBitsToUint(y));
 }
 #else
-// The leading 16-bit piece of x and y in one word; x and y become what remains. To the nearest: what
-// remains then has either sign, and what the units cut from sums does not make every result smaller.
-// Infinities, NaN and numbers above 5e33 have NaN as pieces.
-uint peel(inout float x, inout float y) {
-  const vec2 r = vec2(leading(x, 65537.0), leading(y, 65537.0));
-  x -= r.x;
-  y -= r.y;
+// To the nearest: what remains then has either sign, and what the units cut from sums does not make
+// every result smaller. Infinities, NaN and numbers above 5e33 have NaN as pieces. Three pieces hold
+// all 24 bits.
+uint peel(inout float x, inout float y, bool last) {
+  vec2 r = vec2(x, y);
+  if (!last || PIECES < 3) {
+    r = vec2(leading(x, 65537.0), leading(y, 65537.0));
+    x -= r.x;
+    y -= r.y;
+  }
   return floatBitsToUint(r.x) >> 16 | (floatBitsToUint(r.y) & 0xffff0000u);
 }
 #endif
-uvec4 peel_chunk(inout Chunk c) {
+// Piece p of a chunk that has lost those before.
+uvec4 peel_chunk(inout Chunk c, uint p) {
+  const bool last = p + 1u == PIECES;
   uvec4 r;
-  r.x = peel(c.lo.x, c.lo.y);
-  r.y = peel(c.lo.z, c.lo.w);
-  r.z = peel(c.hi.x, c.hi.y);
-  r.w = peel(c.hi.z, c.hi.w);
+  r.x = peel(c.lo.x, c.lo.y, last);
+  r.y = peel(c.lo.z, c.lo.w, last);
+  r.z = peel(c.hi.x, c.hi.y, last);
+  r.w = peel(c.hi.z, c.hi.w, last);
   return r;
 }
 #else
@@ -71,7 +110,7 @@ uvec4 peel_chunk(inout Chunk c) {
 #define tv_chunks tv_units
 #define LOAD_CHUNK(p) (p).v
 #define NO_CHUNK uvec4(0u)
-#define peel_chunk(c) (c)
+#define peel_chunk(c, p) (c)
 #endif
 
 // A fragment of a packed operand (matmul_pack.comp): `words` as this invocation holds them, or, on

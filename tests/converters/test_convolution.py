@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import FLOATS, check, check_gradients, tensor
+from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 
 
 def weight(*shape, dtype=torch.float32):
@@ -36,6 +36,19 @@ def test_three_by_three(ic, stride, padding, dilation):
         padding=padding,
         dilation=dilation,
     )
+
+
+@pytest.mark.parametrize("disable_tf32,bits", [(True, 20), (False, 10)])
+@pytest.mark.parametrize("spread", [0, 12, 40])
+def test_error_against_the_sum_of_magnitudes(disable_tf32, bits, spread):
+    x, w = tensor(2, 40, 9, 11), tensor(24, 40, 3, 3, seed=1)
+    x = torch.ldexp(x, torch.randint(-spread, spread + 1, x.shape))
+    w = torch.ldexp(w, torch.randint(-spread, spread + 1, w.shape))
+    compiled = torch.compile(lambda x: F.conv2d(x, w, padding=1), backend="vulkan",
+                             options={**OPTIONS, "disable_tf32": disable_tf32})
+    error = (compiled(x).double() - F.conv2d(x.double(), w.double(), padding=1)).abs()
+    sizes = F.conv2d(x.double().abs(), w.double().abs(), padding=1)
+    assert (error <= 2.0**-bits * sizes).all()
 
 
 @pytest.mark.parametrize("kernel", [(7, 7), (1, 5), (4, 2), (16, 16)])

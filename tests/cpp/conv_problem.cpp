@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "converters/steps.h"
-#include "csrc/compile.h"
 #include "csrc/codegen/kernel.h"
+#include "csrc/compile.h"
 #include "csrc/lowering/requests.h"
 #include "csrc/lowering/tactics.h"
 
@@ -41,21 +41,26 @@ std::string ConvProblem::str() const {
          (dilation > 1 ? " d" + std::to_string(dilation) : "") +
          (groups > 1 ? " g" + std::to_string(groups) : "") + " " + std::string(name(dtype)) +
          (residual ? " +residual" : "") + (relu ? " +relu" : "") +
-         (constant_weight ? "" : " dynamic weight") + (last ? " channels last" : "");
+         (constant_weight ? "" : " dynamic weight") + (last ? " channels last" : "") +
+         (spread > 0 ? " spread " + std::to_string(spread) : "");
 }
 
 Graph ConvProblem::graph() const {
   Graph g;
   g.name = "conv";
   const auto leaf = [&](std::vector<ValueId>& list, const char* name, Shape shape, ValueKind kind) {
-    const ValueId id = g.add_value(
-        {.name = name, .dtype = dtype, .shape = std::move(shape), .kind = kind, .view = std::nullopt});
+    const ValueId id = g.add_value({.name = name,
+                                    .dtype = dtype,
+                                    .shape = std::move(shape),
+                                    .kind = kind,
+                                    .view = std::nullopt});
     list.push_back(id);
     return id;
   };
   const ValueKind weight_kind = constant_weight ? ValueKind::kWeight : ValueKind::kInput;
   auto& weight_list = constant_weight ? g.weights : g.inputs;
-  ValueId x = leaf(g.inputs, "x", last ? Shape{n, h, w, ic} : Shape{n, ic, h, w}, ValueKind::kInput);
+  ValueId x =
+      leaf(g.inputs, "x", last ? Shape{n, h, w, ic} : Shape{n, ic, h, w}, ValueKind::kInput);
   if (last) {
     x = g.add_value({.name = "x_view",
                      .dtype = dtype,
@@ -126,10 +131,9 @@ std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_
                                   const std::vector<std::string>& prefixes, size_t first) {
   std::vector<Candidate> list;
   for (const OfferedTactic& t : offered_tactics(problem, settings, profile)) {
-    const bool wanted =
-        prefixes.empty() || std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& p) {
-          return t.name.starts_with(p);
-        });
+    const bool wanted = prefixes.empty() ||
+                        std::any_of(prefixes.begin(), prefixes.end(),
+                                    [&](const std::string& p) { return t.name.starts_with(p); });
     if (!wanted) continue;
     if (t.refusal.empty() && first-- == 0) break;
     list.push_back({.name = t.name, .problem = t.refusal});
@@ -157,10 +161,12 @@ std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_
 ConvData::ConvData(const ConvProblem& problem, uint32_t seed) : p_(problem) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
+  std::uniform_int_distribution<int> power(-p_.spread, p_.spread);
   const auto fill = [&](std::vector<uint8_t>& bytes, int64_t count, double scale) {
     bytes.resize(static_cast<size_t>(count * size_bytes(p_.dtype)));
     for (int64_t i = 0; i < count; ++i) {
-      store_number(bytes, i, normal(random) * scale + p_.positive * scale, p_.dtype);
+      const double v = normal(random) * scale + p_.positive * scale;
+      store_number(bytes, i, p_.spread > 0 ? std::ldexp(v, power(random)) : v, p_.dtype);
     }
   };
   const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
@@ -176,15 +182,17 @@ double ConvData::element(const std::vector<uint8_t>& bytes, int64_t index) const
 }
 
 int64_t ConvData::x_index(int64_t n, int64_t c, int64_t h, int64_t w) const {
-  return p_.last ? ((n * p_.h + h) * p_.w + w) * p_.ic + c : ((n * p_.ic + c) * p_.h + h) * p_.w + w;
+  return p_.last ? ((n * p_.h + h) * p_.w + w) * p_.ic + c
+                 : ((n * p_.ic + c) * p_.h + h) * p_.w + w;
 }
 
-template <typename T>
+template <typename T, bool kSizes>
 T ConvData::sum_of(int64_t index) const {
+  const auto term = [](T v) { return kSizes ? std::abs(v) : v; };
   const int64_t ow = index % p_.ow(), oh = index / p_.ow() % p_.oh();
   const int64_t oc = index / (p_.ow() * p_.oh()) % p_.oc, n = index / (p_.ow() * p_.oh() * p_.oc);
   const int64_t ic_count = p_.ic / p_.groups, first = oc / (p_.oc / p_.groups) * ic_count;
-  T sum = p_.bias ? static_cast<T>(element(bias_, oc)) : T{0};
+  T sum = p_.bias ? term(static_cast<T>(element(bias_, oc))) : T{0};
   for (int64_t ic = 0; ic < ic_count; ++ic) {
     for (int64_t kh = 0; kh < p_.kh; ++kh) {
       const int64_t ih = oh * p_.stride - p_.pad + kh * p_.dilation;
@@ -192,12 +200,12 @@ T ConvData::sum_of(int64_t index) const {
       for (int64_t kw = 0; kw < p_.kw; ++kw) {
         const int64_t iw = ow * p_.stride - p_.pad + kw * p_.dilation;
         if (iw < 0 || iw >= p_.w) continue;
-        sum += static_cast<T>(element(x_, x_index(n, first + ic, ih, iw))) *
-               static_cast<T>(element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw));
+        sum += term(static_cast<T>(element(x_, x_index(n, first + ic, ih, iw))) *
+                    static_cast<T>(element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw)));
       }
     }
   }
-  if (p_.residual) sum += static_cast<T>(element(residual_, index));
+  if (p_.residual) sum += term(static_cast<T>(element(residual_, index)));
   return p_.relu ? std::max(sum, T{0}) : sum;
 }
 
@@ -226,10 +234,27 @@ std::vector<HostTensor> ConvData::weights() {
   return list;
 }
 
-ConvData::Errors ConvData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
+void ConvData::set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value) {
+  store_number(x_, x_index(n, c, h, w), value, p_.dtype);
+}
+
+void ConvData::call(Engine& engine) {
   std::fill(y_.begin(), y_.end(), uint8_t{0xff});  // NaN, where something is left out
-  const auto prepared = engine->prepare_weights(weights());
-  engine->run(*prepared, {}, inputs(), std::vector<HostTensor>{host_tensor(y_)});
+  const auto prepared = engine.prepare_weights(weights());
+  engine.run(*prepared, {}, inputs(), std::vector<HostTensor>{host_tensor(y_)});
+}
+
+int64_t ConvData::not_finite(const std::shared_ptr<Engine>& engine) {
+  call(*engine);
+  int64_t count = 0;
+  for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
+    if (!std::isfinite(element(y_, i))) ++count;
+  }
+  return count;
+}
+
+ConvData::Errors ConvData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
+  call(*engine);
   const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
   Errors e;
   e.samples = std::min(samples, outputs);
@@ -242,12 +267,13 @@ ConvData::Errors ConvData::run(const std::shared_ptr<Engine>& engine, int64_t sa
     largest = std::max(largest, std::abs(want));
     error_sum += error * error;
     sum += want * want;
+    if (error > 0) e.of_terms = std::max(e.of_terms, error / sum_of<double, true>(index));
   }
   e.largest = worst / largest;
   e.norm = std::sqrt(error_sum / sum);
   // Every output is written: what is not keeps its NaN.
   for (int64_t i = 0; i < outputs; ++i) {
-    if (!std::isfinite(element(y_, i))) e.largest = e.norm = INFINITY;
+    if (!std::isfinite(element(y_, i))) e.largest = e.norm = e.of_terms = INFINITY;
   }
   return e;
 }

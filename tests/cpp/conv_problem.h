@@ -22,6 +22,7 @@ struct ConvProblem {
   bool constant_weight = true;  ///< else the weight is an input
   bool last = false;            ///< the channels of a pixel of x are neighbours
   double positive = 0;          ///< added to every number, so that sums grow with their length
+  int spread = 0;               ///< every number times a power of two, up to 2^spread either way
 
   int64_t oh() const { return (h + 2 * pad - dilation * (kh - 1) - 1) / stride + 1; }
   int64_t ow() const { return (w + 2 * pad - dilation * (kw - 1) - 1) / stride + 1; }
@@ -63,10 +64,16 @@ class ConvData {
   struct Errors {
     double largest = 0;   ///< max |out - ref| / max |ref|
     double norm = 0;      ///< ‖out - ref‖ / ‖ref‖
+    double of_terms = 0;  ///< max |out - ref| / (sum of the sizes of its terms)
     int64_t samples = 0;
   };
   /// Runs the engine once and compares up to `samples` outputs with float64.
   Errors run(const std::shared_ptr<Engine>& engine, int64_t samples = INT64_MAX);
+
+  /// Sets one number of the input.
+  void set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value);
+  /// Runs the engine once: outputs that are not finite.
+  int64_t not_finite(const std::shared_ptr<Engine>& engine);
 
   /// ‖sum - ref‖ / ‖ref‖ over every output of sums made in float32, one product after the other.
   double plain_error() const;
@@ -75,8 +82,10 @@ class ConvData {
   double time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec);
 
  private:
+  void call(Engine& engine);
   double reference(int64_t index) const { return sum_of<double>(index); }
-  template <typename T>
+  /// kSizes: of the terms' sizes.
+  template <typename T, bool kSizes = false>
   T sum_of(int64_t index) const;
   int64_t x_index(int64_t n, int64_t c, int64_t h, int64_t w) const;
   double element(const std::vector<uint8_t>& bytes, int64_t index) const;

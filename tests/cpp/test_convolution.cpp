@@ -1,6 +1,9 @@
-// Every tactic of a convolution that the device, or a GPU in its place, would take, against float64.
+// Every tactic of a convolution that the device, or a GPU in its place, would take, against
+// float64.
 
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "tests/cpp/conv_problem.h"
 
@@ -66,12 +69,19 @@ TEST(Convolution, WorkgroupsShareLongSumsOfSmallImagesWithTheSameBitsAtEveryCall
   const auto device = open_device("");
   const DeviceProfile gpu = as_gpu(profile(*device));
   size_t found = 0;
-  for (const ConvProblem& problem : {
-           ConvProblem{.ic = 96, .h = 7, .w = 7, .oc = 72, .residual = true, .relu = true},
-           ConvProblem{.n = 2, .ic = 520, .h = 4, .w = 6, .oc = 24, .kh = 1, .kw = 1, .pad = 0,
-                       .dtype = DType::kF16},
-           ConvProblem{.ic = 128, .h = 5, .w = 5, .oc = 32, .stride = 2, .groups = 2,
-                       .bias = false}}) {
+  for (const ConvProblem& problem :
+       {ConvProblem{.ic = 96, .h = 7, .w = 7, .oc = 72, .residual = true, .relu = true},
+        ConvProblem{.n = 2,
+        .ic = 520,
+        .h = 4,
+        .w = 6,
+        .oc = 24,
+        .kh = 1,
+        .kw = 1,
+        .pad = 0,
+        .dtype = DType::kF16},
+        ConvProblem{
+            .ic = 128, .h = 5, .w = 5, .oc = 32, .stride = 2, .groups = 2, .bias = false}}) {
     ConvData data(problem);
     for (const Candidate& c : candidates(problem, device, {}, gpu, {"conv_tiled_64x64_k"})) {
       SCOPED_TRACE(problem.str() + ": " + c.name);
@@ -85,8 +95,63 @@ TEST(Convolution, WorkgroupsShareLongSumsOfSmallImagesWithTheSameBitsAtEveryCall
   EXPECT_EQ(found, 3u);
 }
 
-// Sums of thousands of products lose half of what a plain sum in float32 loses, or less: in blocks, and
-// in pieces on matrix units.
+// Numbers of one size and of sizes 2^160 apart, at the largest: what float16 pieces lose is found
+// and computed again. docs/accuracy.md and the settings' page promise these bounds.
+TEST(Convolution, ErrorsStayWithinAShareOfTheTermsSizes) {
+  const auto device = open_device("");
+  const ConvProblem problems[] = {
+      {.ic = 40, .h = 9, .w = 11, .oc = 24},
+      {.n = 2, .ic = 64, .h = 8, .w = 8, .oc = 40, .stride = 2, .residual = true, .last = true},
+      {.ic = 3, .h = 15, .w = 17, .oc = 16, .kh = 5, .kw = 5, .stride = 2, .pad = 2, .relu = true},
+      {.ic = 128, .h = 7, .w = 7, .oc = 32, .kh = 1, .kw = 1, .pad = 0, .groups = 2, .bias = false},
+      {.ic = 272, .h = 5, .w = 6, .oc = 16, .dilation = 2, .constant_weight = false}};
+  int64_t runs = 0;
+  for (const int spread : {0, 12, 40}) {
+    for (ConvProblem problem : problems) {
+      problem.spread = spread;
+      ConvData data(problem);
+      const double plain = (4 + 2 * std::sqrt(static_cast<double>(problem.k()))) * 0x1p-24;
+      for (const bool disable_tf32 : {true, false}) {
+        const Settings settings{.disable_tf32 = disable_tf32};
+        for (const DeviceProfile& p : profiles(profile(*device))) {
+          for (const Candidate& c : candidates(problem, device, settings, p)) {
+            SCOPED_TRACE(problem.str() + (disable_tf32 ? "" : ", TF32") + ": " + c.name);
+            EXPECT_FALSE(c.failed) << c.problem;
+            if (!c.engine) continue;
+            EXPECT_LE(data.run(c.engine).of_terms, disable_tf32 ? plain : 0x1p-10);
+            ++runs;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GE(runs, 30);
+}
+
+// Infinities and NaN reach the outputs that read them, and no others.
+TEST(Convolution, WhatIsNotFiniteStaysWhereItIsRead) {
+  const auto device = open_device("");
+  for (const bool last : {false, true}) {
+    const ConvProblem problem{.ic = 32, .h = 9, .w = 9, .oc = 24, .last = last};
+    for (const float value : {INFINITY, NAN}) {
+      ConvData data(problem);
+      data.set_x(0, 5, 4, 4, value);
+      for (const bool disable_tf32 : {true, false}) {
+        for (const DeviceProfile& p : profiles(profile(*device))) {
+          for (const Candidate& c :
+               candidates(problem, device, {.disable_tf32 = disable_tf32}, p)) {
+            SCOPED_TRACE(problem.str() + (disable_tf32 ? "" : ", TF32") + ": " + c.name);
+            if (!c.engine) continue;
+            EXPECT_EQ(data.not_finite(c.engine), 24 * 9);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Sums of thousands of products lose half of what a plain sum in float32 loses, or less: in blocks,
+// and in pieces on matrix units.
 TEST(Convolution, LongSumsStayAccurate) {
   const auto device = open_device("");
   for (const int64_t k : {1, 3}) {

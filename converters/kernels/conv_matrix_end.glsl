@@ -1,0 +1,149 @@
+// How conv_matrix.comp ends: sums in shared memory become outputs, and what the matrix units got wrong
+// is computed again.
+
+// Stores go by pieces of FOURS neighbouring columns of one output channel.
+#if P4 && !Y_LAST
+#define FOURS 4
+#else
+#define FOURS 1
+#endif
+const uint ROWS = WARPS_M * 16, STORES = ROWS * (BN / FOURS);
+const uint ROUNDS = (STORES + LOCAL_X - 1) / LOCAL_X;
+
+/// Store number e of 16 rows of each subgroup: its place among the sums and in the output.
+struct Place {
+  uint row, col, m, c, to;
+  bool counts;
+};
+
+Place place_of(uint e, uint g, uint m0, uint c0) {
+  Place p;
+#if Y_LAST
+  p.row = e % ROWS;
+  p.col = e / ROWS;
+#else
+  p.row = e / (BN / FOURS);
+  p.col = e % (BN / FOURS) * FOURS;
+#endif
+  p.m = m0 + p.row / 16 * WM + p.row % 16;
+  p.c = c0 + p.col;
+  p.counts = e < STORES && p.m < oc_count && p.c < columns;
+  const uint pixels = out_h * out_w, image = p.c / pixels;
+  const uint to = (image * groups * oc_count + g * oc_count + p.m) * pixels + (p.c - image * pixels);
+  p.to = p.counts ? to : 0u;
+  return p;
+}
+
+float added(uint g, Place p) {
+#if BIAS
+  return float(bias_load(p.counts ? g * oc_count + p.m : 0u));
+#else
+  return 0.0;
+#endif
+}
+
+/// What the sums of a tile are to be multiplied by, and what float16 may have lost.
+struct Range {
+  float down;
+  bool any, small;  ///< pixels other than 0; such below 2^-14 once multiplied
+};
+
+#if ADAPTIVE
+// float16 loses at most 2^-24 of a pixel below 2^-14, and of such a weight 2^-25, or 2^-36 of two pieces
+// (LEAST_PIECES). Results may hold 2^-14 of themselves of it, or 2^-22.
+const float LOST_X = PIECES == 1 ? 1.0 / 1024.0 : 1.0 / 4.0;
+const float LOST_W = PIECES == 1 ? 1.0 / 2048.0 : 1.0 / 16384.0;
+/// The least |sum| that is as accurate as it should be, for an output channel with these weights.
+float least_sum(vec4 row, Range x) {
+  return (x.small ? LOST_X * row.y : 0.0) + (x.any ? LOST_W * row.z : 0.0);
+}
+#define ROW(p) rows_vec4((p.counts ? g * oc_count + p.m : 0u) * 4u)
+// The larger first: a product that overflows is computed again, one that vanished would not be.
+#define UNSCALED(v, row, x) ((v) * max(row.x, x.down) * min(row.x, x.down))
+#define WRONG(v, row, x) any(lessThan(abs(v), vec4(least_sum(row, x))))
+#else
+#define ROW(p) vec4(0.0)
+#define UNSCALED(v, row, x) (v)
+#define WRONG(v, row, x) false
+#endif
+
+/// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All that
+/// the tail reads is read before the first store, which it might wait for. Bit r: what this invocation
+/// has found in round r is to be computed again.
+uint finish(uint g, uint m0, uint c0, Range x) {
+  uint again = 0u;
+  Place place[ROUNDS];
+#if FOURS == 4
+  y_RV result[ROUNDS];
+#else
+  y_R result[ROUNDS];
+#endif
+  FOR(r, ROUNDS) {
+    const uint e = gl_LocalInvocationID.x + r * LOCAL_X;
+    const Place p = place_of(e, g, m0, c0);
+    const uint row = min(p.row, ROWS - 1), col = min(p.col, BN - FOURS);
+    const vec4 scale = ROW(p);
+#if FOURS == 4
+    vec4 sum = uintBitsToFloat(sh[row * SUM_LD + col / 4]);
+    FOR(k, WK - 1) sum += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4]);
+    const vec4 v = UNSCALED(sum, scale, x);
+    const bool wrong = any(isnan(v)) || any(isinf(v)) || WRONG(sum, scale, x);
+    result[r] = y_value4(p.to, v + added(g, p));
+#else
+    float sum = uintBitsToFloat(sh[row * SUM_LD + col / 4][col % 4]);
+    FOR(k, WK - 1) sum += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4][col % 4]);
+    const float v = UNSCALED(sum, scale, x);
+    const bool wrong = isnan(v) || isinf(v) || WRONG(vec4(sum), scale, x);
+    result[r] = y_value(p.to, y_T(v + added(g, p)));
+#endif
+    place[r] = p;
+    again |= FLOATS && p.counts && wrong ? 1u << r : 0u;
+  }
+  FOR(r, ROUNDS) {
+    const bool stays = place[r].counts && (again >> r & 1u) == 0u;
+#if FOURS == 4
+    if (stays) y_put4(place[r].to, result[r]);
+#else
+    if (stays) y_put(place[r].to, result[r]);
+#endif
+  }
+  return again;
+}
+
+#if FLOATS
+/// The sum of one output, by all invocations of a subgroup.
+float exactly(uint g, uint m, uint c) {
+  const Column col = column_of(g, c);
+  const uint taps = k_h * k_w, count = ic_count * taps;
+  float sum = 0.0;
+  for (uint k0 = 0u; k0 < count; k0 += 32u) {
+    const uint k = k0 + gl_SubgroupInvocationID, ic = k / taps, tap = k - ic * taps, kh = tap / k_w;
+    const uint kw = tap - kh * k_w;
+    uint ih, iw;
+    const bool rows = conv_source(col.ih + int(kh * dil_h), lhs_h, in_h, ih);
+    const bool cols = conv_source(col.iw + int(kw * dil_w), lhs_w, in_w, iw);
+    if (rows && cols && k < count) {
+      sum = fma(float(x_raw(col.base + ic * x_c + ih * x_h + iw * x_w)),
+                float(w_raw(w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w)), sum);
+    }
+  }
+  FOR(s, 5) sum += subgroupShuffleXor(sum, 1u << s);
+  return sum;
+}
+
+/// What finish() has left, without the matrix units.
+void redo(uint g, uint m0, uint c0, uint again) {
+  for (uint left = subgroupOr(again); left != 0u; left &= left - 1u) {
+    const uint r = uint(findLSB(left));
+    for (uint lane = 0u; lane < 32u; lane++) {
+      if ((subgroupShuffle(again, lane) >> r & 1u) == 0u) continue;
+      const uint e = subgroupShuffle(gl_LocalInvocationID.x, lane) + r * LOCAL_X;
+      const Place p = place_of(e, g, m0, c0);
+      for (uint i = 0u; i < FOURS; i++) {
+        const float v = exactly(g, p.m, p.c + i);
+        if (gl_SubgroupInvocationID == 0u) y_store(p.to + i, y_T(v + added(g, p)));
+      }
+    }
+  }
+}
+#endif
