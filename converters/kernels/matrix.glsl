@@ -9,7 +9,7 @@
 // float16 pieces of the operands over powers of two (matmul_scale.comp); outputs whose powers are 0
 // are left to another kernel. ADAPTIVE: float16 pieces of the operands times powers of two that the
 // kernel finds on its way (conv_matrix.comp), each further piece times 2^11 once more, so that pieces
-// of all numbers down to 2^-29 of the largest have 11 bits (Ootomo and Yokota 2022, section 3).
+// of all numbers from 2^-29 of the largest on have 11 bits (Ootomo and Yokota 2022, section 3).
 
 #ifndef ADAPTIVE
 #define ADAPTIVE 0
