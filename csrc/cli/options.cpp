@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "csrc/cli/command_error.h"
 #include "csrc/cli/help.h"
@@ -19,6 +20,14 @@ struct Texts {
       percentile, fill;
   bool always = false;  ///< flags that change nothing
 };
+
+std::string is_no_directory(const std::string& path) {
+  return std::filesystem::is_directory(path) ? path + " is a directory, want a file" : "";
+}
+
+std::string is_no_file(const std::string& path) {
+  return std::filesystem::is_regular_file(path) ? path + " is a file, want a directory" : "";
+}
 
 void add_model(CLI::App& app, Options& o) {
   const char* group = "Model";
@@ -61,8 +70,10 @@ void add_build(CLI::App& app, Options& o, Texts& t) {
       ->group(group);
   app.add_option("--timingCacheFile", o.timing_cache_file,
                  "File of measured tactics, read and written")
+      ->check(is_no_directory)
       ->group(group);
   app.add_option("--cacheDir", o.cache_dir, "Directory of built engines; default: the user's cache")
+      ->check(is_no_file)
       ->group(group);
   app.add_flag("--noCache", o.no_cache, "Neither read nor write the cache of engines and kernels")
       ->group(group);

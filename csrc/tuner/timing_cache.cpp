@@ -164,8 +164,15 @@ Timing TimingCache::put(const TimingKey& key, Timing timing) {
 void TimingCache::load() {
   std::error_code error;
   if (!fs::exists(path_, error)) return;
+  std::vector<uint8_t> bytes;
   try {
-    const std::vector<uint8_t> bytes = read_file(path_, kMaxBytes);
+    bytes = read_file(path_, kMaxBytes);
+  } catch (const Error& e) {  // a directory, or not ours to read: it stays where it is
+    if (!told_) log(LogLevel::kWarn, "[tuner] timings are not kept: " + std::string(e.what()));
+    told_ = true;
+    return;
+  }
+  try {
     merge(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path_));
   } catch (const Error& e) {
     const std::string aside = path_ + ".bad";

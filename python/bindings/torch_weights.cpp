@@ -14,6 +14,17 @@ constexpr size_t kMaxSets = 32;
 // At most 2³² - 1 changes are told apart, as autograd itself does.
 uint32_t version_of(const at::Tensor& tensor) { return static_cast<uint32_t>(tensor._version()); }
 
+void check_shape(const Binding& binding, const at::Tensor& weight) {
+  const auto is_of = [&](size_t d) { return binding.shape[d].constant() == weight.size(d); };
+  bool same = binding.shape.size() == static_cast<size_t>(weight.dim());
+  for (size_t d = 0; same && d < binding.shape.size(); ++d) same = is_of(d);
+  if (same) return;
+  std::string want;
+  for (const Expr& dim : binding.shape) want += (want.empty() ? "" : ", ") + dim.str();
+  throw Error(ErrorKind::kUser, "[torch_vulkan::execute] shape of weight '" + binding.name +
+                                    "'; got " + c10::str(weight.sizes()) + ", want [" + want + "]");
+}
+
 bool all_versioned(const std::vector<at::Tensor>& weights) {
   return std::none_of(weights.begin(), weights.end(),
                       [](const at::Tensor& w) { return w.is_inference(); });
@@ -25,10 +36,17 @@ std::shared_ptr<const WeightSet> WeightCache::set_of(const EntryPtr& entry) {
   return {entry, entry->set.get()};
 }
 
+// For the tensor that the key was made of: whether it still has the same elements in the same order.
+// (`weight.data = …` may change where they lie, and the counter then stays.)
+bool WeightCache::same_elements(const Key& key, const at::Tensor& weight) {
+  return key.version == version_of(weight) && key.data == weight.const_data_ptr() &&
+         weight.strides() == at::IntArrayRef(key.strides) &&
+         weight.sizes() == at::IntArrayRef(key.sizes);
+}
+
 bool WeightCache::same(const Key& key, const at::Tensor& weight) {
   return key.impl._unsafe_get_target() == weight.unsafeGetTensorImpl() &&
-         key.data == weight.const_data_ptr() && key.dtype == weight.scalar_type() &&
-         key.version == version_of(weight);
+         key.dtype == weight.scalar_type() && same_elements(key, weight);
 }
 
 bool WeightCache::matches(const Entry& entry, const std::vector<at::Tensor>& weights) {
@@ -46,7 +64,7 @@ bool WeightCache::is_stale(const Entry& entry, const std::vector<at::Tensor>& we
     if (key.impl.expired()) return true;
     if (i < weights.size() &&
         key.impl._unsafe_get_target() == weights[i].unsafeGetTensorImpl() &&
-        (key.version != version_of(weights[i]) || key.data != weights[i].const_data_ptr())) {
+        !same_elements(key, weights[i])) {
       return true;
     }
   }
@@ -90,6 +108,7 @@ WeightCache::Entry WeightCache::prepare(const Engine& engine,
   for (size_t i = 0; i < weights.size(); ++i) {
     const at::Tensor& weight = weights[i];
     check_dtype("weight", bindings[i], weight, truncate_);
+    check_shape(bindings[i], weight);
     const int64_t bytes =
         product(bindings[i].shape).constant().value_or(-1) * size_bytes(bindings[i].dtype);
     if (!read[i]) {
@@ -100,10 +119,6 @@ WeightCache::Entry WeightCache::prepare(const Engine& engine,
     hosts.push_back(cuda ? to_cuda(weight, dtype, *cuda) : to_host(weight, dtype));
     // A set may read the tensors' own memory: what must not change is copied.
     if (immutable_) hosts.back() = hosts.back().clone();
-    if (host_tensor(hosts.back()).size_bytes != bytes) {
-      throw Error(ErrorKind::kUser, "[torch_vulkan::execute] shape of weight '" +
-                                        bindings[i].name + "' differs from the compiled one");
-    }
     entry.kept.push_back(hosts.back().storage());
     addresses.push_back(host_tensor(hosts.back()));
   }
@@ -117,7 +132,9 @@ WeightCache::EntryPtr WeightCache::add(Entry entry, const std::vector<at::Tensor
   for (const at::Tensor& weight : weights) {
     if (immutable_ && weight.is_inference()) break;  // never compared
     entry.keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
-                          weight.const_data_ptr(), weight.scalar_type(), version_of(weight)});
+                          weight.const_data_ptr(), at::DimVector(weight.sizes()),
+                          at::DimVector(weight.strides()), weight.scalar_type(),
+                          version_of(weight)});
   }
   entries_.push_front(std::make_shared<const Entry>(std::move(entry)));
   if (entries_.size() > kMaxSets) entries_.pop_back();

@@ -1,6 +1,7 @@
 #pragma once
 // Prepared weights of one engine, found again by what torch knows of the tensors they came from.
 
+#include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
 
 #include <list>
@@ -20,8 +21,8 @@ struct WeightChange {
 };
 
 /// Keeps a few WeightSets, most recently used first. A set is used again where every weight is the
-/// same tensor with the same storage address, dtype and version counter as when it was made. What
-/// changes none of these (writes through `.data` or numpy) cannot be seen. Thread-safe.
+/// same tensor with the same storage address, sizes, strides, dtype and version counter as when it was
+/// made. What changes none of these (writes through `.data` or numpy) cannot be seen. Thread-safe.
 class WeightCache {
  public:
   WeightCache(bool immutable, bool truncate) : immutable_(immutable), truncate_(truncate) {}
@@ -48,6 +49,7 @@ class WeightCache {
   struct Key {
     c10::weak_intrusive_ptr<c10::TensorImpl> impl;  ///< weak: its address is not given to another
     const void* data;
+    at::DimVector sizes, strides;
     at::ScalarType dtype;
     uint32_t version;
   };
@@ -60,6 +62,7 @@ class WeightCache {
     std::vector<uint32_t> changed;
   };
   static bool same(const Key& key, const at::Tensor& weight);
+  static bool same_elements(const Key& key, const at::Tensor& weight);
   static bool matches(const Entry& entry, const std::vector<at::Tensor>& weights);
   static bool is_stale(const Entry& entry, const std::vector<at::Tensor>& weights);
   Base nearest(const std::vector<at::Tensor>& weights, const std::vector<int64_t>& changed) const;

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import whole_files
 from ._native import C
 
 _MEMBER = re.compile(r"([a-z_]{1,32})/([0-9a-f]{64})")
@@ -119,24 +120,18 @@ def clear(path: str | os.PathLike | None = None) -> int:
 def export_bundle(file: str | os.PathLike, path: str | os.PathLike | None = None) -> int:
     """Writes all good entries to a tar archive; returns how many. The archive is written beside
     `file` and renamed."""
-    file = Path(file)
-    found = entries(path)
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    count = 0
-    try:
-        with tarfile.open(unfinished, mode="w") as bundle:
-            os.chmod(unfinished, 0o600)
-            for entry in found:
-                data = _read(entry) if entry.state == "good" else None
-                if data is None or C.cache_entry_fault(data, entry.name):
-                    continue
-                member = tarfile.TarInfo(f"{entry.kind}/{entry.name}")
-                member.size, member.mtime, member.mode = len(data), int(entry.used), 0o600
-                bundle.addfile(member, io.BytesIO(data))
-                count += 1
-        os.replace(unfinished, file)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    found, count = entries(path), 0
+    with whole_files.written(file, "cache export") as archive, tarfile.open(
+            fileobj=archive, mode="w") as bundle:
+        os.chmod(archive.name, 0o600)
+        for entry in found:
+            data = _read(entry) if entry.state == "good" else None
+            if data is None or C.cache_entry_fault(data, entry.name):
+                continue
+            member = tarfile.TarInfo(f"{entry.kind}/{entry.name}")
+            member.size, member.mtime, member.mode = len(data), int(entry.used), 0o600
+            bundle.addfile(member, io.BytesIO(data))
+            count += 1
     return count
 
 
@@ -148,6 +143,9 @@ def import_bundle(file: str | os.PathLike, path: str | os.PathLike | None = None
     the first fault are kept, each is whole.
     """
     target = str(directory(path))
+    if os.path.isdir(file):
+        raise IsADirectoryError(f"cache import: {file} is a directory, want the file that `cache "
+                                "export` wrote")
     count = 0
     try:
         with tarfile.open(file, mode="r:") as bundle:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from . import whole_files
 from ._native import C
 
 try:
@@ -99,13 +100,14 @@ class Engine:
         return None if None in sizes else part.arena_bytes(sizes)
 
     def save(self, path: str | os.PathLike, strip_weights: bool = False) -> None:
-        """Writes the .vke file, with the weights where they are set and not `strip_weights`."""
+        """Writes the .vke file, with the weights where they are set and not `strip_weights`. It is
+        written beside `path` and renamed: a reader never sees half of it."""
         addresses = []
         if self._weights is not None and not strip_weights:
             addresses = [_address(t) for t in self._weights[0]]
         first, *others = split_vke(self._vke)
         data = C.vke_with_weights(first, addresses) + b"".join(others)
-        with open(path, "wb") as file:
+        with whole_files.written(path, "Engine.save") as file:
             file.write(data)
 
     def set_weights(self, weights: Mapping[str, object] | Sequence[object]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from . import script, staging
+from . import script, shared_memory, staging
 from .program import Program
 
 
@@ -39,7 +39,9 @@ def refit(program: nn.Module, weights) -> None:
     if isinstance(module, Program) and module.settings.immutable_weights:
         raise ValueError("tv.refit: the program was compiled with immutable_weights=True; compile "
                          "it without that setting")
-    changes = _checked(_tensors_of(module), _given(weights))
+    tensors = _tensors_of(module)
+    changes = _checked(tensors, _given(weights, tensors))
+    changes += shared_memory.shadows(tensors, changes)
     engines = _engines_of(module)
     # What may fail comes before the first weight changes, and a copy of the old ones is not needed.
     staged = staging.stage(engines, changes)
@@ -69,17 +71,32 @@ def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
             **dict(module.named_buffers(remove_duplicate=False))}
 
 
-def _given(weights) -> Mapping[str, object]:
+def _given(weights, tensors) -> Mapping[str, object]:
+    """name → value; `tensors`: of the program. Buffers that no state dict holds are taken too."""
     if isinstance(weights, ExportedProgram):
-        return weights.state_dict
+        names = weights.graph_signature.non_persistent_buffers
+        buffers = {name: weights.constants[name] for name in names if name in weights.constants}
+        return {**weights.state_dict, **_known(buffers, tensors)}
     if isinstance(weights, nn.Module):
-        return weights.state_dict()
+        weights = getattr(weights, "_orig_mod", weights)
+        buffers = dict(weights.named_buffers(remove_duplicate=False))
+        return {**weights.state_dict(), **_known(buffers, tensors)}
     if isinstance(weights, (str, os.PathLike)):
-        return _read(Path(weights))
+        weights = _read(Path(weights))
     if isinstance(weights, Mapping):
-        return weights
+        return _without_prefix(weights, tensors)
     raise ValueError(f"tv.refit: got weights as {type(weights).__name__}, want a dict, a module, "
                      "an ExportedProgram or the path of a .safetensors file")
+
+
+def _known(buffers, tensors) -> dict:
+    return {name: buffer for name, buffer in buffers.items() if name in tensors}
+
+
+def _without_prefix(weights: Mapping, tensors) -> Mapping:
+    """torch.compile puts `_orig_mod.` into the names of what it returned."""
+    return {name if name in tensors else str(name).replace("_orig_mod.", ""): value
+            for name, value in weights.items()}
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:
@@ -124,8 +141,12 @@ def _checked(tensors, given) -> list[tuple[torch.Tensor, torch.Tensor]]:
         if value.shape != tensor.shape or value.dtype != tensor.dtype:
             raise ValueError(f"tv.refit: weight {name!r}: got {value.dtype} {list(value.shape)}, "
                              f"want {tensor.dtype} {list(tensor.shape)}")
+        if not shared_memory.has_its_own_elements(tensor):
+            raise ValueError(f"tv.refit: elements of weight {name!r} share memory (strides "
+                             f"{list(tensor.stride())}) and cannot be written one by one: give the "
+                             "module a contiguous one and compile it again")
         _, before = changes.setdefault(id(tensor), (tensor, value))
-        if before is not value and not torch.equal(before.cpu(), value.cpu()):
+        if before is not value and not shared_memory.same_bits(before, value):
             raise ValueError(f"tv.refit: weight {name!r} is one tensor with another that is given "
                              "a different value")
     # A weight may be given another's old value.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from . import aot, device_list, graph_file, script, torchscript
+from . import aot, device_list, graph_file, script, torchscript, whole_files
 from ._native import C
 from .engine import built_elsewhere
 from .inputs import Input
@@ -58,19 +58,11 @@ def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
                          "'torchscript'")
     if from_script and output_format != "torchscript":
         raise ValueError("output_format: a TorchScript module is saved as 'torchscript'")
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"tv.save: {path} is a directory, want the name of a file")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(unfinished, "wb") as file:
-            if from_script:
-                script.save(program, file)
-            else:
-                _write(program, file, output_format)
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_files.written(path, "tv.save") as file:
+        if from_script:
+            script.save(program, file)
+        else:
+            _write(program, file, output_format)
 
 
 def _write(program: Program, file, output_format: str) -> None:

@@ -116,6 +116,20 @@ def _path(name, value):
     raise _wrong(name, value, "a path or None")
 
 
+def _file(name, value):
+    path = _path(name, value)
+    if path is not None and os.path.isdir(path):
+        raise _wrong(name, value, "the path of a file, not of a directory")
+    return path
+
+
+def _directory(name, value):
+    path = _path(name, value)
+    if path is not None and os.path.exists(path) and not os.path.isdir(path):
+        raise _wrong(name, value, "the path of a directory, not of a file")
+    return path
+
+
 def _flag_or_path(name, value):
     return value if isinstance(value, bool) else _path(name, value) or False
 
@@ -140,9 +154,9 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "workspace_size": _integer(0, None, " (bytes; 0: no limit)"),
     "cache_built_engines": _boolean,
     "reuse_cached_engines": _boolean,
-    "engine_cache_dir": _path,
+    "engine_cache_dir": _directory,
     "engine_cache_size": _integer(1, None, " (bytes)"),
-    "timing_cache_path": _path,
+    "timing_cache_path": _file,
     "immutable_weights": _boolean,
     "dryrun": _flag_or_path,
     "debug": _flag_or_path,

@@ -132,6 +132,19 @@ TEST_F(TimingCacheTest, AReadOnlyDirectoryLosesTimingsAndNothingElse) {
   EXPECT_TRUE(cache.find(key("a")));
 }
 
+TEST_F(TimingCacheTest, ADirectoryInItsPlaceStaysThere) {
+  fs::create_directories(path_);
+  std::ofstream(fs::path(path_) / "precious") << "x";
+  {
+    TimingCache cache(path_);
+    cache.put(key("a"), {.us = 1});
+    cache.save();
+    EXPECT_TRUE(cache.find(key("a")));
+  }
+  EXPECT_TRUE(fs::exists(fs::path(path_) / "precious"));
+  EXPECT_FALSE(fs::exists(path_ + ".bad"));
+}
+
 TEST_F(TimingCacheTest, AJournalOfADeadProcessNamesWhatKilledIt) {
   fs::create_directories(fs::path(path_).parent_path());
   Journal ours(path_);

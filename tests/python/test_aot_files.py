@@ -126,8 +126,13 @@ def test_a_file_is_replaced_whole(program, path):
 def test_engine_files(tmp_path, program, path):
     (engine,) = tv.engines(program)
     engine.save(tmp_path / "net.vke")
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(IsADirectoryError, match="is a directory, want a .vke file"):
         tv.Engine.load(tmp_path)
+    with pytest.raises(IsADirectoryError, match="is a directory, want the name of a file"):
+        engine.save(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        engine.save(tmp_path / "missing" / "net.vke")
+    assert [file.name for file in tmp_path.iterdir()] == ["net.vke"]
     with pytest.raises(ValueError, match="not a .vke file.*net.pt"):
         tv.Engine.load(path)
     data = (tmp_path / "net.vke").read_bytes()

@@ -296,8 +296,10 @@ def test_bundles_that_are_none(directory, tmp_path):
     refused(_with_header(good, b"engines/" + name, b"engines/" + escaped), "is not an entry")
     with pytest.raises(OSError):
         tv.cache.import_bundle(tmp_path / "missing", other)
-    with pytest.raises(OSError):
+    with pytest.raises(IsADirectoryError, match="is a directory, want the file that `cache export`"):
         tv.cache.import_bundle(tmp_path, other)
+    with pytest.raises(IsADirectoryError, match="is a directory, want the name of a file"):
+        tv.cache.export_bundle(tmp_path, directory)
 
 
 def _with_header(archive, old, new):

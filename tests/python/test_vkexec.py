@@ -138,6 +138,8 @@ def test_every_flag_is_in_the_reference_and_the_man_page():
     (["--loadEngine=x", "--fp16"], "chosen when an engine is built"),
     (["--onnx=x", "--fp16", "--bf16"], "got --fp16 and --bf16"),
     (["--onnx=x", "--stripWeights"], "--stripWeights needs --saveEngine"),
+    (["--onnx=x", "--timingCacheFile=/"], "--timingCacheFile: / is a directory, want a file"),
+    (["--onnx=x", f"--cacheDir={__file__}"], "is a file, want a directory"),
     (["--onnx=x", "--memPoolSize=tacticSharedMem:1"], "want workspace:MiB"),
     (["compare", "--onnx=x"], "want --ref=DIR"),
     (["compare", "--onnx=x", "--ref=y", "--streams=2"], "unknown flag --streams"),

@@ -1,0 +1,78 @@
+"""Weights that lie in each other's memory without being one tensor: `a.data = b.data`, views."""
+
+import torch
+
+Changes = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+def shadows(tensors: dict[str, torch.Tensor], changes: Changes) -> Changes:
+    """(tensor, its new value) of those that `changes` do not name, but whose memory they write.
+
+    Raises:
+        ValueError: two changes give the same memory different values.
+    """
+    changed = {id(tensor): value for tensor, value in changes}
+    found = []
+    for group in _overlapping([*{id(t): t for t in tensors.values()}.values()]):
+        if len(group) > 1 and any(id(tensor) in changed for tensor in group):
+            found += _after(group, changed, {id(t): name for name, t in tensors.items()})
+    return found
+
+
+def has_its_own_elements(tensor: torch.Tensor) -> bool:
+    """False where several elements are one number in memory, as in what `expand` returns."""
+    return not any(size > 1 and stride == 0
+                   for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Also where both are nan."""
+    a, b = (t.detach().cpu().contiguous().flatten().view(torch.uint8) for t in (a, b))
+    return torch.equal(a, b)
+
+
+def _overlapping(tensors: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """Groups of tensors whose memory is connected."""
+    spans = sorted((str(t.device), t.untyped_storage().data_ptr(), *_span(t), i)
+                   for i, t in enumerate(tensors)
+                   if t.layout == torch.strided and not t.is_meta and t.numel())
+    groups, last, reach = [], None, 0
+    for device, storage, start, end, i in spans:
+        if (device, storage) == last and start < reach:
+            groups[-1].append(tensors[i])
+        else:
+            groups.append([tensors[i]])
+            last, reach = (device, storage), 0
+        reach = max(end, reach)
+    return groups
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """First byte and the one behind the last, in its storage."""
+    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    first = tensor.storage_offset()
+    return first * tensor.itemsize, (first + extent) * tensor.itemsize
+
+
+def _after(group, changed, names) -> Changes:
+    """What the tensors of a group hold once the changed ones among them are written."""
+    first = min(_span(t)[0] for t in group) // 16 * 16
+    last = max(_span(t)[1] for t in group)
+    storage = max((t.untyped_storage() for t in group), key=lambda s: s.nbytes())
+    with torch.no_grad():
+        memory = torch.empty(0, dtype=torch.uint8, device=group[0].device).set_(storage)
+        copy = memory[first:last].clone().untyped_storage()
+
+        def there(tensor):
+            return torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
+                copy, tensor.storage_offset() - first // tensor.itemsize, tensor.shape,
+                tensor.stride())
+
+        for tensor in group:
+            if id(tensor) in changed:
+                there(tensor).copy_(changed[id(tensor)])
+        for tensor in group:
+            if id(tensor) in changed and not same_bits(there(tensor), changed[id(tensor)]):
+                raise ValueError(f"tv.refit: weight {names[id(tensor)]!r} shares memory with "
+                                 "another that is given a different value")
+        return [(tensor, there(tensor)) for tensor in group if id(tensor) not in changed]
