@@ -67,7 +67,9 @@ Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bia
     throw Error(ErrorKind::kUser, "kernel_shape is not the weight's");
   Product p{.groups = groups};
   check_groups(groups, x.shape[1], weight.shape[1]);
-  if (*weight.shape[0].constant() % p.groups != 0) throw Error(ErrorKind::kUser, "groups");
+  const auto results = weight.shape[0].constant();
+  if (!results) refuse("a dynamic number of channels");
+  if (*results % p.groups != 0) throw Error(ErrorKind::kUser, "groups");
   p.shape = window_sizes(w, spatial);
   p.shape.insert(p.shape.begin(), {x.shape[0], weight.shape[0]});
   p.padding = w.before;
