@@ -1,6 +1,7 @@
 // histc: how many elements fall in each of equal bins. Every bin counts its own, so nothing is
 // added in an order that changes.
 
+#include "converters/number_lines.h"
 #include "converters/reduce.h"
 #include "converters/steps.h"
 
@@ -13,18 +14,11 @@ struct Bounds {
   ValueId low = kNoValue, high = kNoValue;  // 0-dim float32
 };
 
-ValueId number_of(Rewriter& r, double value) {
-  return r.add("aten::full",
-               {attr_arg("size", std::vector<Expr>{}), attr_arg("fill_value", value),
-                attr_arg("dtype", DType::kF32)},
-               DType::kF32, {});
-}
-
 /// min and max, or, where they are equal, the data's own; one apart on both sides if these are,
 /// too.
 Bounds bounds_of(const NodeContext& c, Rewriter& r, ValueId x) {
   const double low = c.node.number("min"), high = c.node.number("max");
-  if (low != high) return {number_of(r, low), number_of(r, high)};
+  if (low != high) return {float_number(r, low), float_number(r, high)};
   std::vector<int64_t> all;
   for (int64_t d = 0; d < r.graph().rank(x); ++d) all.push_back(d);
   const ValueId least = add_reduce(r, x, {.kind = "min", .dims = all}, DType::kF32);

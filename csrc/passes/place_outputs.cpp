@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "csrc/converter.h"
@@ -85,10 +86,9 @@ class OutputPlacer {
     if (gone_.count(producers_[static_cast<size_t>(base)])) return false;
     if (graph_.value(base).dtype != graph_.value(out).dtype) return false;
     const View source = layout_of(graph_, node.input("self"));
-    const Shape strides =
+    const auto strides =
         inverse_strides(graph_.value(base).shape, graph_.value(out).shape, source);
-    if (strides.size() != graph_.value(base).shape.size()) return false;
-    if (!try_place({{base, View{out, Expr(0), strides}}})) return false;
+    if (!strides || !try_place({{base, View{out, Expr(0), *strides}}})) return false;
     drop_views_of(base);  // this copy alone read them
     return true;
   }
@@ -112,10 +112,11 @@ class OutputPlacer {
   }
 
   /// Strides over a dense tensor of shape `to` for each dimension of a dense tensor of shape
-  /// `from`, where `view` (of `from`, shaped `to`) only permutes dimensions; empty where it does
+  /// `from`, where `view` (of `from`, shaped `to`) only permutes dimensions; nothing where it does
   /// more.
-  static Shape inverse_strides(const Shape& from, const Shape& to, const View& view) {
-    if (!(view.offset == Expr(0)) || !(product(from) == product(to))) return {};
+  static std::optional<Shape> inverse_strides(const Shape& from, const Shape& to,
+                                              const View& view) {
+    if (!(view.offset == Expr(0)) || !(product(from) == product(to))) return std::nullopt;
     const Shape from_strides = contiguous_strides(from), to_strides = contiguous_strides(to);
     Shape result(from.size(), Expr(0));
     std::vector<bool> used(to.size(), false);
@@ -126,7 +127,7 @@ class OutputPlacer {
              (used[k] || !(to[k] == from[d]) || !(view.strides[k] == from_strides[d]))) {
         ++k;
       }
-      if (k == to.size()) return {};
+      if (k == to.size()) return std::nullopt;
       used[k] = true;
       result[d] = to_strides[k];
     }

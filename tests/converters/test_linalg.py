@@ -97,7 +97,8 @@ def test_determinants(shape):
 def test_cholesky(shape, upper):
     def function(x, b):
         factor, info = torch.linalg.cholesky_ex(x, upper=upper)
-        return factor, info, torch.cholesky_solve(b, factor, upper=upper)
+        return (factor, info, torch.cholesky_solve(b, factor, upper=upper),
+                torch.cholesky_inverse(factor, upper=upper))
     check(function, positive(*shape), tensor(*shape[:-1], 3), length=20 * shape[-1] + 1)
 
 

@@ -86,3 +86,10 @@ def test_dynamic_shapes():
 def test_views_of_nothing_with_an_offset():
     check(lambda x, y: (x[..., 1] @ y, x[..., 1].sum(1)), tensor(5, 0, 2), tensor(0, 3))
     check(lambda x: x[..., 1].sum(1), tensor(5, 3, 2), more=[(tensor(5, 4, 2),), (tensor(5, 0, 2),)], dynamic=True)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (0,), (5, 0, 2), (1, 1), (113,)])
+def test_one_number_everywhere(shape):
+    """A number that is computed and then copied to all places of a result."""
+    check(lambda x, y: ((x * 2).expand(shape).clone(), y.sum().expand(shape).contiguous()),
+          torch.tensor(3.0), tensor(11))
