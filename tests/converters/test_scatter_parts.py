@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import torch_vulkan as tv
+
 from parity import check, tensor
 
 DTYPES = (torch.float32, torch.float16, torch.int64, torch.uint8, torch.bool)
@@ -64,3 +66,31 @@ def test_copies():
                      torch.unbind_copy(x, 1), torch.narrow_copy(x, 0, 1, 2)), tensor(5, 7))
     check(lambda x: (x.unfold(0, 3, 1).sum(-1), x.unfold(1, 2, 2) * 2), tensor(5, 7), dynamic=True,
           more=[(tensor(11, 13),)])
+
+
+# The kernel that walks a row's entries, as an operator: row i of y begins at entry head[i] of v.
+WALK = """
+#define ADD 1
+#define BASE 1
+#define elements y_numel
+#define entries v_numel
+#define y_WALK(id) const uint row_offset = id, rest_offset = 0u;
+#define value_WALK(i) const uint v_offset = i;
+#include "scatter_rows.comp"
+"""
+
+
+def test_a_walk_ends_on_any_numbers():
+    """Links on memory that holds no list: a driver compiles kernels on zeros."""
+    walk = tv.custom_op(
+        "tests::walk", "(Tensor x, Tensor head, Tensor next, Tensor v) -> Tensor y", WALK, None,
+        lambda x, head, next, v: torch.empty_like(x),
+        dtypes={"head": torch.int32, "next": torch.int32})
+
+    def run(head, links):
+        integers = [torch.tensor(k, dtype=torch.int32) for k in (head, links)]
+        return walk(torch.zeros(len(head)), *integers, torch.tensor([1.0, 2.0, 4.0])).tolist()
+
+    assert run([0, 1, 3], [2, 3, 3]) == [5, 2, 0]
+    assert run([0, 1, 2], [0, 0, 0]) == [1, 2, 4]
+    assert run([0, -1, 2], [1, 0, -3]) == [3, 0, 4]
