@@ -20,6 +20,7 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from . import backend, compat, graph_file
+from .conditions import Conditions
 from .errors import UnsupportedError
 from .inputs import Arguments, Input
 from .settings import Settings
@@ -38,25 +39,42 @@ def export(module: nn.Module, arguments: Arguments) -> ExportedProgram:
     Raises:
         UnsupportedError: torch.export cannot capture it; the message holds its reason.
     """
+    try:
+        program = _captured(module, arguments, alike=False)
+    except Exception as error:  # of many types: what the module's own code raises among them
+        program = _captured_alike(module, arguments)
+        if program is None:
+            raise UnsupportedError(
+                f"tv.compile: torch.export cannot capture {type(module).__name__}: {error}\n"
+                "torch.compile(backend='vulkan') takes modules that need graph breaks; this one "
+                "needs a change before it can be compiled ahead of time") from error
+    program._example_inputs = pytree.tree_map_only(torch.Tensor, graph_file.hollow,
+                                                   program.example_inputs)
+    return program
+
+
+def _captured(module: nn.Module, arguments: Arguments, alike: bool) -> ExportedProgram:
     device = next((p.device for p in [*module.parameters(), *module.buffers()]), "cpu")
-    args, kwargs = arguments.examples(device)
+    args, kwargs = arguments.examples(device, alike)
     shapes = torch.export.ShapesCollection()
     leaves = pytree.tree_leaves((args, kwargs))
     for given, tensor in zip(arguments.leaves(), leaves, strict=True):
         if isinstance(given, Input) and (dims := given.dynamic_dims()):
             shapes[tensor] = dims
+    with torch.no_grad(), compat.sizes_of_one_apart(), _keywords_by_name(module, kwargs):
+        return torch.export.export(module, args, kwargs, strict=False,
+                                   dynamic_shapes=shapes if len(shapes) else None)
+
+
+def _captured_alike(module, arguments) -> ExportedProgram | None:
+    """Where usual sizes differ that have to be equal, others out of their ranges may do."""
+    if len({size for given in arguments.leaves() if isinstance(given, Input)
+            for low, size, high in given.dims if low != high}) < 2:
+        return None
     try:
-        with torch.no_grad(), _keywords_by_name(module, kwargs):
-            program = torch.export.export(module, args, kwargs, strict=False,
-                                          dynamic_shapes=shapes if len(shapes) else None)
-    except Exception as error:  # of many types: what the module's own code raises among them
-        raise UnsupportedError(
-            f"tv.compile: torch.export cannot capture {type(module).__name__}: {error}\n"
-            "torch.compile(backend='vulkan') takes modules that need graph breaks; this one needs "
-            "a change before it can be compiled ahead of time") from error
-    program._example_inputs = pytree.tree_map_only(torch.Tensor, graph_file.hollow,
-                                                   program.example_inputs)
-    return program
+        return _captured(module, arguments, alike=True)
+    except Exception:  # the first one's is told
+        return None
 
 
 @contextlib.contextmanager
@@ -95,9 +113,12 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
                   if torch._C._dispatch_has_kernel_for_dispatch_key(
                       op.name(), "CompositeImplicitAutograd")}
     composites[aten.scaled_dot_product_attention.default] = traced_attention
-    with torch.no_grad(), kept_whole():
-        program = program.run_decompositions({**composites, **backend.decompositions()})
-    program = compat.without_effect_tokens(program)
+    with torch.no_grad(), compat.sizes_of_one_apart(), kept_whole():
+        lower = program.run_decompositions({**composites, **backend.decompositions()})
+    lower = compat.without_effect_tokens(lower)
+    compat.set_guards(lower, compat.without_sizes_of_one(
+        [*compat.guards_of(program), *compat.guards_of(lower)]))
+    program = lower
     for node in program.graph.find_nodes(op="call_function",
                                          target=aten._assert_tensor_metadata.default):
         program.graph.erase_node(node)  # the dtypes of a captured graph are what they are
@@ -142,7 +163,9 @@ def signature_of(program: ExportedProgram, given: list | None, choices=(),
     names = call.forward_arg_names if call and call.forward_arg_names else [
         f"arg_{i}" for i in range(spec.in_spec.child(0).num_children)]
     profiles = [signature_of(program, choice, whole=ranges).ranges for choice in choices]
-    return Signature(arguments, ranges, spec.in_spec, spec.out_spec, list(names), profiles)
+    conditions = Conditions(program, list(names), spec.in_spec, [a.name for a in arguments])
+    return Signature(arguments, ranges, spec.in_spec, spec.out_spec, list(names), profiles,
+                     conditions)
 
 
 def _take_ranges(name, dims, said: Input, ranges) -> None:
@@ -233,11 +256,14 @@ def _assemble(program, module, calls, failed, signature) -> ExportedProgram:
         if symbol in ranges and high is not None:
             ranges[symbol] = torch.utils._sympy.value_ranges.ValueRanges(low, high)
     module = fx.GraphModule(module, module.graph)
-    return ExportedProgram(
+    compiled = ExportedProgram(
         root=module, graph=module.graph, graph_signature=ExportGraphSignature(specs, outputs),
         state_dict=program.state_dict, range_constraints=ranges,
         module_call_graph=copy.deepcopy(program.module_call_graph[:1]),
         example_inputs=program.example_inputs, constants=constants, verifiers=program.verifiers)
+    # Not what the partitioner asked of sizes.
+    compat.set_guards(compiled, compat.guards_of(program))
+    return compiled
 
 
 def _call_node(module: fx.GraphModule, name: str) -> fx.Node:

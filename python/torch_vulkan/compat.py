@@ -51,6 +51,28 @@ def shape_env_of(module: torch.fx.GraphModule):
     return None
 
 
+def guards_of(program: torch.export.ExportedProgram) -> list[str]:
+    """What torch.export found out about sizes beside their ranges, as expressions over L['x']."""
+    return getattr(program, "_guards_code", None) or []
+
+
+def sizes_of_one_apart():
+    """A context in which a capture does not note where PyTorch itself asks whether a size is 1, as
+    it does to lay out memory."""
+    from torch.fx.experimental import _config
+
+    return _config.patch(backed_size_oblivious=True)
+
+
+def without_sizes_of_one(guards: list[str]) -> list[str]:
+    """Guards without those that say "not 1": a size of 1 runs the graph of larger ones."""
+    return [text for text in guards if not text.endswith(" != 1") or "%" in text]
+
+
+def set_guards(program: torch.export.ExportedProgram, guards: list[str]) -> None:
+    program._guards_code = [*dict.fromkeys(guards)]
+
+
 def _user_range(shape_env, symbol) -> tuple[int, int, int] | None:
     return getattr(shape_env, "torch_vulkan_ranges", {}).get(symbol)
 

@@ -59,11 +59,19 @@ class Input:
             return [(size, size, size) for size in self.shape]
         return list(zip(self.min_shape, self.opt_shape, self.max_shape, strict=True))
 
-    def example(self, device: torch.device | str = "cpu") -> torch.Tensor:
+    def example(self, device: torch.device | str = "cpu",
+                known: list[int] | None = None) -> torch.Tensor:
         """A tensor to trace the model with. Its dynamic dimensions are 2 or more: with 1 the graph
-        would be that of one row."""
-        sizes = [size if low == high else max(size, min(2, high))
-                 for low, size, high in self.dims]
+        would be that of one row. They have sizes out of `known` where their ranges hold one; others
+        are added to it."""
+        sizes = []
+        for low, size, high in self.dims:
+            if low != high:
+                size = max(size, min(2, high))
+                if known is not None:
+                    size = next((k for k in known if max(low, 2) <= k <= high), size)
+                    known.append(size)
+            sizes.append(size)
         return torch.zeros(sizes, dtype=self.dtype, device=device)
 
     def dynamic_dims(self) -> dict:
@@ -150,10 +158,13 @@ class Arguments:
                              "argument) or a dict (by keyword)")
         return cls(args, kwargs)
 
-    def examples(self, device) -> tuple[tuple, dict]:
-        """The same with tensors in place of `Input`s."""
+    def examples(self, device, alike: bool = False) -> tuple[tuple, dict]:
+        """The same with tensors in place of `Input`s, of their usual sizes; `alike`: dynamic
+        dimensions are equal where their ranges let them."""
+        known = [] if alike else None
+
         def example(value):
-            return value.example(device) if isinstance(value, Input) else value
+            return value.example(device, known) if isinstance(value, Input) else value
 
         return pytree.tree_map(example, (self.args, self.kwargs), is_leaf=is_leaf)
 

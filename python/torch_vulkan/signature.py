@@ -6,6 +6,8 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
+from .conditions import Conditions
+
 Range = tuple[int, int, int | None]  # min, opt, max (None: no upper bound)
 
 
@@ -35,11 +37,14 @@ class Signature:
         in_spec, out_spec: pytree's structure of (args, kwargs) and of the results.
         names: the parameters of the module's forward.
         profiles: narrower ranges, of which a call has to fit one; none: all of `ranges`.
+        conditions: what sizes have to fulfil besides.
     """
 
     def __init__(self, arguments: list[Argument], ranges: dict[sympy.Symbol, Range],
-                 in_spec, out_spec, names: list[str], profiles=()):
+                 in_spec, out_spec, names: list[str], profiles=(),
+                 conditions: Conditions | None = None):
         self.profiles = list(profiles)
+        self.conditions = conditions
         self.arguments = arguments
         self.ranges = ranges
         self.in_spec = in_spec
@@ -113,6 +118,8 @@ class Signature:
                               for size, name, d in known.values())
             raise ValueError(f"no profile takes these shapes: {sizes}; the profiles are "
                              + "; ".join(map(self._ranges_text, self.profiles)))
+        if self.conditions is not None:
+            self.conditions.check(flat)
 
     def _ranges_text(self, profile) -> str:
         places = {dim: (argument.name, d) for argument in reversed(self.arguments)

@@ -117,6 +117,7 @@ class _Writer:
 
     def source(self) -> str:
         parameters = self._parameters()
+        self._conditions()
         graph = self._exported.graph
         for node in graph.nodes:
             if node.op == "call_function":
@@ -125,6 +126,18 @@ class _Writer:
         self._returns(graph.output_node())
         head = ", ".join(["self", *parameters])
         return f"def forward({head}):\n" + "\n".join(self._lines) + "\n"
+
+    def _conditions(self) -> None:
+        """What the capture found out about sizes, where TorchScript has words for it."""
+        nodes = self._exported.graph.find_nodes(op="placeholder")
+        user = [self._names[node] for spec, node in zip(
+            self._exported.graph_signature.input_specs, nodes, strict=True)
+            if spec.kind == InputKind.USER_INPUT]
+        conditions = self._signature.conditions
+        for tree in conditions.trees if conditions else ():
+            if conditions.is_arithmetic(tree):
+                code = conditions.code(tree, user)
+                self._line(f"assert {code}, {'shapes: want ' + conditions.text(tree)!r}")
 
     def _line(self, text: str) -> None:
         self._lines.append("    " + text)
