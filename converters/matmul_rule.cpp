@@ -32,10 +32,7 @@ const std::vector<MatrixTile>& tiles_16() {
       {F::kRows, 16, 32, 0, 16, 32, 8, 0, false, 2},
       {F::kRows, 16, 16, 0, 16, 16, 8, 0, false, 3},
       {F::kRows, 16, 16, 0, 16, 16, 16, 0, false, 2},
-      {F::kRows, 64, 48, 0, 64, 48, 8, 0, false, 1},
-      {F::kRows, 64, 128, 0, 64, 64, 4, 0, false, 1},
       {F::kRows, 32, 48, 0, 32, 48, 8, 0, false, 2},
-      {F::kRows, 16, 32, 0, 16, 32, 16, 0, false, 1},
       {F::kPacked, 64, 128, 0, 32, 32, 2, 0, false, 1},
       {F::kPacked, 32, 48, 0, 32, 48, 4, 0, false, 3},
       {F::kPacked, 16, 16, 0, 16, 16, 8, 0, false, 3},
@@ -46,7 +43,6 @@ const std::vector<MatrixTile>& tiles_16() {
 const std::vector<MatrixTile>& tiles_32() {
   static const std::vector<MatrixTile> tiles = {
       {F::kShared, 64, 256, 16, 64, 64, 1, 1, false, 1},
-      {F::kShared, 64, 256, 16, 64, 64, 1, 1, false, 1, 1},
       {F::kShared, 64, 256, 32, 64, 32, 1, 2, false, 1},
       {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2},
       {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2, 1},

@@ -173,9 +173,17 @@ void store_four(uint z, uint m, uint n, vec4 v) {
 #endif
 }
 
+// LONG_TAIL: a tail with elementary functions. Unrolled for each number of a tile it is more than
+// instruction caches hold, and is fetched for longer than it computes (GELU on 64x64: eight times the
+// product's time). A count that depends on the invocation keeps compilers from unrolling.
+#if LONG_TAIL
+#define EACH_FOUR(c) [[dont_unroll]] for (uint c = gl_SubgroupInvocationID; c < WN * 4u; c += 32u)
+#else
+#define EACH_FOUR(c) [[unroll]] for (uint c = gl_SubgroupInvocationID, r_ = 0u; r_ < WN / 8u; r_++, c += 32u)
+#endif
 void store_patch(uint z, uint m0, uint n0, uint corner) {
-  FOR(r, WN / 8) {
-    const uint c = r * 32u + gl_SubgroupInvocationID, row = c / (WN / 4), col = c % (WN / 4);
+  EACH_FOUR(c) {
+    const uint row = c / (WN / 4), col = c % (WN / 4);
     store_four(z, m0 + row, n0 + col * 4u, uintBitsToFloat(sh[corner + row * PATCH_LD + col]));
   }
 }

@@ -251,6 +251,15 @@ TEST(Codegen, NewerLavapipeKeepsTheLoopsOfLaneKernels) {
   }
 }
 
+TEST(Codegen, KernelsKnowWhetherTheirTailIsLong) {
+  for (const auto& [function, is_long] : {std::pair{"gelu", "1"}, {"tanh", "1"}, {"neg", "0"}}) {
+    KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
+    request.program = program_of({DType::kF32}, {.function = function, .operands = {0}});
+    const std::string text = generate_kernel(request, {}, DeviceProfile::builtin_default()).glsl;
+    EXPECT_NE(text.find(std::string("#define LONG_TAIL ") + is_long), std::string::npos) << function;
+  }
+}
+
 TEST(Codegen, LiteralsKeepTheirValue) {
   EXPECT_EQ(glsl_literal(0.1, DType::kF32), "0.100000001");
   EXPECT_EQ(glsl_literal(2.0, DType::kF32), "2.0");
