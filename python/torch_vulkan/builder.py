@@ -158,6 +158,7 @@ class Builder:
                              "an input or a weight needs an operator between")
         engine = Engine(tensor_bytes(engines[0].vke()), checked.device)
         engine.set_weights([self._weights[w["name"]][1] for w in engine.info()["weights"]])
+        engine.set_conditions(program.signature.conditions)
         return engine
 
     def _ranges(self, profile: Profile) -> list[Input]:

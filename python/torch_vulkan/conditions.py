@@ -39,14 +39,21 @@ class Conditions:
             else:
                 warnings.warn(f"torch_vulkan: a condition of the capture is not checked: {text}",
                               stacklevel=2)
+        self._places = [_places_in(tree) for tree in self.trees]
         self._checks = [eval(compile(ast.fix_missing_locations(_as_function(tree)),  # noqa: S307
                                      "<condition>", "eval"), {"__builtins__": {}, **_FUNCTIONS})
                         for tree in self.trees]
 
+    def check_named(self, tensors: dict) -> None:
+        """As `check`, of those that ask for these arguments alone, which go by their names."""
+        self.check([tensors.get(name) for name in self._called])
+
     def check(self, flat: list) -> None:
         """Raises ValueError naming the condition and the sizes for flattened arguments that do not
-        fulfil one."""
-        for check, tree in zip(self._checks, self.trees):
+        fulfil one. None: an argument that is not known."""
+        for check, tree, places in zip(self._checks, self.trees, self._places):
+            if any(flat[place] is None for place in places):
+                continue
             if not check(flat):
                 sizes = dict.fromkeys(ast.unparse(node) for node in ast.walk(tree)
                                       if isinstance(node, ast.Subscript) and _is_call(node.value))
@@ -73,6 +80,12 @@ class Conditions:
     def code(tree: ast.AST, places: list[str]) -> str:
         """A condition as code, with `places` for the flattened arguments."""
         return _with_places(ast.unparse(tree), places)
+
+
+def _places_in(tree: ast.AST) -> set[int]:
+    """Which flattened arguments a condition asks for."""
+    return {node.slice.value for node in ast.walk(tree) if isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name) and node.value.id == "flat"}
 
 
 def _with_places(code: str, places: list[str]) -> str:

@@ -40,6 +40,7 @@ class Engine:
                        for part in split_vke(self._vke)]
         self._info = self._parts[0].info()
         self._weights = None
+        self._conditions = None
         self._partial = [None] * len(self._info["weights"])  # of a stripped engine
         stored = C.vke_weights(split_vke(self._vke)[0])
         if stored or not self._info["weights"]:
@@ -109,6 +110,11 @@ class Engine:
         data = C.vke_with_weights(first, addresses) + b"".join(others)
         with whole_files.written(path, "Engine.save") as file:
             file.write(data)
+
+    def set_conditions(self, conditions) -> None:
+        """What the sizes of inputs have to fulfil beside their ranges (conditions.Conditions). It
+        is not part of the file."""
+        self._conditions = conditions
 
     def set_weights(self, weights: Mapping[str, object] | Sequence[object]) -> None:
         """Weights by name, or in the order of `info()["weights"]`; they are copied."""
@@ -219,6 +225,8 @@ class Engine:
             raise ValueError(f"inputs: got {len(inputs)}, want {len(bindings)}")
         arrays = any(_is_array(value) for value in inputs)
         tensors = [_tensor(v, binding) for v, binding in zip(inputs, bindings)]
+        if self._conditions is not None:
+            self._conditions.check_named({b["name"]: t for b, t in zip(bindings, tensors)})
         part, symbols = self._part_for([list(t.shape) for t in tensors])
         outputs = {}
         for binding in self._info["outputs"]:

@@ -99,6 +99,7 @@ class Program(nn.Module):
     def _engine(self, name, obj) -> Engine:
         engine = Engine(tensor_bytes(obj.vke()), obj.device() or None)
         engine.set_weights([tensor.detach() for tensor in self.weights_of(name)])
+        engine.set_conditions(self.signature.conditions)
         return engine
 
     def weights_of(self, engine: str) -> list[torch.Tensor]:

@@ -115,3 +115,34 @@ def test_sizes_that_have_to_be_equal_and_are_usually_not():
     assert [(s["min"], s["max"]) for s in engine.info()["symbols"]] == [(2, 8)]
     for batch in (1, 9):
         refuses(program, f"got {batch}, want 2 to 8", *[torch.randn(batch, 3, 4)] * 2)
+
+
+def test_of_engines_and_of_networks_by_hand():
+    (engine,) = tv.engines(compiled(Parity(), [rows(2, 4, 16, 4)]))
+    builder = tv.Builder()
+    x = builder.input("x", (-1, 6))
+    builder.output("y", builder.op("aten::relu", builder.op("aten::view", x, [-1, 4])))
+    by_hand = builder.build([tv.Profile(x=((2, 6), (4, 6), (8, 6)))])
+    for batch in (2, 8):
+        x = torch.randn(batch, 4)
+        assert_same(*engine.run([x]).values(), torch.relu(x) * 2)
+        x = torch.randn(batch, 6)
+        assert_same(by_hand.run([x])["y"], torch.relu(x.view(-1, 4)))
+    refuses(engine.run, r"x.shape\[0\] is 5", [torch.randn(5, 4)])
+    refuses(by_hand.run, r"x.shape\[0\] is 3", [torch.randn(3, 6)])
+
+
+@pytest.mark.parametrize("nest", [
+    lambda a, b: ((a, b), {}), lambda a, b: (([a, {"k": b}],), {}), lambda a, b: ((a,), {"k": b})])
+def test_wherever_the_arguments_are(nest):
+    class Model(nn.Module):
+        def forward(self, *args, **kwargs):
+            a, b = torch.utils._pytree.tree_leaves((args, kwargs))
+            return torch.relu(a) * (2 if a.shape[0] > b.shape[0] else 3) + b.sum()
+
+    args, kwargs = nest(rows(2, 4, 16, 4), rows(2, 3, 16, 4))
+    program = compiled(Model(), list(args), kwarg_inputs=kwargs)
+    args, kwargs = nest(torch.randn(4, 4), torch.randn(3, 4))
+    assert_same(program(*args, **kwargs), Model()(*args, **kwargs))
+    args, kwargs = nest(torch.randn(3, 4), torch.randn(4, 4))
+    refuses(program, "takes another path", *args, **kwargs)
