@@ -190,15 +190,17 @@ std::string unsupported(const NodeContext& c) {
 }
 
 Converter entry(std::string op, std::function<void(const NodeContext&, Rewriter&)> expand) {
-  return {.op = "aten::" + op, .unsupported = unsupported, .expand = std::move(expand),
+  return {.op = "aten::" + op,
+          .unsupported = unsupported,
+          .expand = std::move(expand),
           .notes = "edges between infinite elements are NaN where PyTorch raises an error"};
 }
 
-const RegisterConverter histograms{
-    entry("histogram.bin_ct", by_number), entry("histogram.bins_tensor", by_edges),
-    entry("_histogramdd_bin_edges", edges_alone),
-    entry("_histogramdd_from_bin_cts", grid_by_numbers),
-    entry("_histogramdd_from_bin_tensors", grid_by_edges)};
+const RegisterConverter histograms{entry("histogram.bin_ct", by_number),
+                                   entry("histogram.bins_tensor", by_edges),
+                                   entry("_histogramdd_bin_edges", edges_alone),
+                                   entry("_histogramdd_from_bin_cts", grid_by_numbers),
+                                   entry("_histogramdd_from_bin_tensors", grid_by_edges)};
 
 }  // namespace
 }  // namespace tv

@@ -14,21 +14,19 @@ ValueId range(Rewriter& r, const Expr& count) {
 /// int32 [size]: the flat index of each row's element, -1 where there is none.
 ValueId places(const NodeContext& c, Rewriter& r, const Expr& count, const Expr& size) {
   const ValueId x = r.reshape(c.node.input("self"), {count});
-  const ValueId chosen = c.dtype("self") == DType::kBool
-                             ? x
-                             : r.pointwise("ne", {x}, DType::kBool, {0.0});
-  const ValueId counted =
-      r.add("aten::cumsum",
-            {tensor_arg("self", r.cast(chosen, DType::kI32)), attr_arg("dim", Expr(0)),
-             attr_arg("dtype", DType::kI32)},
-            DType::kI32, {count});
-  const ValueId row = r.add("aten::sub.Scalar",
-                            {tensor_arg("self", counted), attr_arg("other", Expr(1)),
-                             attr_arg("alpha", Expr(1))},
-                            DType::kI32, {count});
-  // Rows past the last one are out of range, which the scatter ignores.
-  const ValueId nowhere = r.add("tv::fill", {attr_arg("start", size), attr_arg("step", Expr(0))},
+  const ValueId chosen =
+      c.dtype("self") == DType::kBool ? x : r.pointwise("ne", {x}, DType::kBool, {0.0});
+  const ValueId counted = r.add("aten::cumsum",
+                                {tensor_arg("self", r.cast(chosen, DType::kI32)),
+                                 attr_arg("dim", Expr(0)), attr_arg("dtype", DType::kI32)},
                                 DType::kI32, {count});
+  const ValueId row =
+      r.add("aten::sub.Scalar",
+            {tensor_arg("self", counted), attr_arg("other", Expr(1)), attr_arg("alpha", Expr(1))},
+            DType::kI32, {count});
+  // Rows past the last one are out of range, which the scatter ignores.
+  const ValueId nowhere =
+      r.add("tv::fill", {attr_arg("start", size), attr_arg("step", Expr(0))}, DType::kI32, {count});
   const ValueId none = r.add("tv::fill", {attr_arg("start", Expr(-1)), attr_arg("step", Expr(0))},
                              DType::kI32, {size});
   return r.add("aten::scatter.src",
@@ -53,24 +51,28 @@ void expand(const NodeContext& c, Rewriter& r) {
   int64_t inner = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     const auto length = static_cast<double>(*shape[d].constant());
-    const ValueId outer = r.pointwise("div_trunc", {place}, DType::kI32, {static_cast<double>(inner)});
-    const ValueId coordinate = r.cast(r.pointwise("remainder", {outer}, DType::kI32, {length}), DType::kI64);
+    const ValueId outer =
+        r.pointwise("div_trunc", {place}, DType::kI32, {static_cast<double>(inner)});
+    const ValueId coordinate =
+        r.cast(r.pointwise("remainder", {outer}, DType::kI32, {length}), DType::kI64);
     const auto filled = static_cast<double>(*fill.constant());
     columns[d] = r.reshape(r.pointwise("masked_fill", {coordinate, missing}, DType::kI64, {filled}),
                            {size, Expr(1)});
     inner *= *shape[d].constant();
   }
-  r.replace(0, columns.size() == 1 ? columns[0]
-                                   : r.add("aten::cat",
-                                           {tensor_list_arg("tensors", columns), attr_arg("dim", Expr(1))},
-                                           DType::kI64, c.output().shape));
+  r.replace(
+      0, columns.size() == 1
+             ? columns[0]
+             : r.add("aten::cat", {tensor_list_arg("tensors", columns), attr_arg("dim", Expr(1))},
+                     DType::kI64, c.output().shape));
 }
 
 std::string unsupported(const NodeContext& c) {
   for (const Expr& dim : c.shape("self")) {
     if (!dim.is_constant()) return "[" + c.node.op + "] needs fixed sizes";
   }
-  if (!c.node.expr("fill_value").is_constant()) return "[" + c.node.op + "] needs a fixed fill_value";
+  if (!c.node.expr("fill_value").is_constant())
+    return "[" + c.node.op + "] needs a fixed fill_value";
   return "";
 }
 

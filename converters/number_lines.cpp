@@ -66,14 +66,14 @@ Converter logspace(const std::string& overload, Kind kind) {
   return {.op = "aten::logspace" + overload,
           .unsupported = unsupported,
           .expand = [kind](const NodeContext& c, Rewriter& r) {
-            const ValueId power = r.pointwise("rpow", {line(c, r, kind)}, DType::kF32,
-                                              {c.node.number("base")});
+            const ValueId power =
+                r.pointwise("rpow", {line(c, r, kind)}, DType::kF32, {c.node.number("base")});
             r.replace(0, r.cast(power, c.output().dtype));
           }};
 }
 
 const RegisterConverter lines{
-    linspace("Tensor_Tensor", {true, true}), linspace("Tensor_Scalar", {true, false}),
+    linspace("Tensor_Tensor", {true, true}),  linspace("Tensor_Scalar", {true, false}),
     linspace("Scalar_Tensor", {false, true}), logspace("", {}),
     logspace(".Tensor_Tensor", {true, true}), logspace(".Tensor_Scalar", {true, false}),
     logspace(".Scalar_Tensor", {false, true})};
