@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip("expecttest", reason="torch's op_db needs it")
 
+from opinfo_compare import _as_good
 from opinfo_forms import FORMS
 from opinfo_results import Results, by_entry
 from opinfo_run import run
@@ -58,6 +59,19 @@ def test_forms(device, form):
             if outcome.kind in ("wrong", "crash"):
                 bad.append(f"{outcome.kind}: {pair.name}/{number}: {outcome.reason}")
     assert not bad, "\n".join(bad)
+
+
+def test_what_counts_as_right():
+    """Near to float64 where eager is not, and as far as eager's for neighbouring arguments, but
+    not further."""
+    def good(actual, *eager, exact):
+        return _as_good(torch.tensor([actual]), [torch.tensor([e]) for e in eager],
+                        torch.tensor([exact], dtype=torch.float64), 1.3e-6, 1e-5)
+    assert good(0.0, 2.4e-5, exact=6e-14)
+    assert not good(5e-4, 3e-4, exact=6e-14)
+    assert good(72.7494, 72.7495, exact=72.7497)
+    assert not good(72.7491, 72.7495, exact=72.7497)
+    assert good(72.7491, 72.7495, 72.7493, exact=72.7497)
 
 
 def test_results_are_read_back(tmp_path):
