@@ -3,6 +3,7 @@
 #include "csrc/counters.h"
 #include "csrc/debug_dump.h"
 #include "csrc/lowering/lower.h"
+#include "csrc/lowering/node_times.h"
 #include "csrc/passes/canonicalise.h"
 #include "csrc/passes/choose_channels_last.h"
 #include "csrc/passes/choose_layouts.h"
@@ -13,6 +14,8 @@
 #include "csrc/passes/gather_siblings.h"
 #include "csrc/passes/hoist_scales.h"
 #include "csrc/passes/lower_precision.h"
+#include "csrc/passes/measure_fusion.h"
+#include "csrc/passes/measure_layouts.h"
 #include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/recognise_attention.h"
@@ -21,6 +24,14 @@
 #include "csrc/passes/truncate.h"
 
 namespace tv {
+
+namespace {
+
+/// From which optimization_level on decisions between graphs are measured: layouts, what is fused
+/// before a node (a launch of a CPU driver costs more than it ever saves), and what behind it.
+constexpr int64_t kMeasuredFromLevel = 3, kCpuHeadsFromLevel = 4, kTailsFromLevel = 5;
+
+}  // namespace
 
 EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
                    const Progress& progress, CostModel* costs) {
@@ -73,6 +84,22 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   if (wants_channels_last(device)) {
     graph = choose_channels_last(std::move(graph));
     after("choose_channels_last");
+  }
+
+  if (costs && settings.optimization_level >= kMeasuredFromLevel) {
+    NodeTimes times(settings, device, *costs, progress);
+    const NodesUs us = [&](const Graph& g, std::span<const size_t> nodes) {
+      return times.us(g, nodes);
+    };
+    if (wants_channels_last(device)) {
+      graph = measure_layouts(std::move(graph), us);
+      after("measure_layouts");
+    }
+    const int64_t level = settings.optimization_level;
+    graph = measure_fusion(std::move(graph), us,
+                           {.heads = level >= kCpuHeadsFromLevel || !device.is_cpu(),
+                            .tails = level >= kTailsFromLevel});
+    after("measure_fusion");
   }
 
   LoweringReport report;

@@ -3,6 +3,8 @@
 // table; without one the converters' order decides.
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,8 @@ struct TacticProblem {
   /// Integer operands below this are valid indices into any dimension of any operand.
   int64_t least_dimension = 1;
   std::function<TacticProgram(size_t offer)> program;  ///< of one that applies
+  /// Asked in order to compare graphs, of which one is not built: a few offers tell enough.
+  bool for_comparison = false;
 };
 
 struct TacticChoice {
@@ -59,6 +63,10 @@ struct TacticChoice {
   /// Time of each offer that was timed and may be used, µs, else 0; empty: nothing was timed.
   std::vector<double> offer_us = {};
 };
+
+/// µs that nodes of a graph (indices) take one after the other; nothing where that is not known.
+using NodesUs =
+    std::function<std::optional<double>(const Graph& graph, std::span<const size_t> nodes)>;
 
 class CostModel {
  public:

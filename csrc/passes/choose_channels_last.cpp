@@ -4,18 +4,13 @@
 #include <vector>
 
 #include "csrc/codegen/matrix_units.h"
+#include "csrc/graph/strided.h"
 
 namespace tv {
 
 namespace {
 
 constexpr int64_t kChunk = 8;  // channels that kernels read at once
-
-bool is_plane_convolution(const Graph& graph, const Node& node) {
-  return node.op == "aten::convolution" && graph.rank(node.outputs[0]) == 4;
-}
-
-bool is_whole(const Expr& channels) { return mod(channels, kChunk) == Expr(0); }
 
 class Chooser {
  public:
@@ -31,7 +26,9 @@ class Chooser {
     const size_t count = graph_.nodes.size();
     for (size_t n = 0; n < count; ++n) {
       const Node& node = graph_.nodes[n];
-      if (is_plane_convolution(graph_, node) && can_move(node.outputs[0])) move(node.outputs[0]);
+      if (is_plane_convolution(graph_, node) && can_move(node.outputs[0])) {
+        store_channels_last(graph_, node.outputs[0]);
+      }
     }
     return std::move(graph_);
   }
@@ -46,7 +43,7 @@ class Chooser {
     const Value& value = graph_.value(id);
     const auto& readers = readers_[static_cast<size_t>(id)];
     if (value.view || returned_[static_cast<size_t>(id)] || readers.empty()) return false;
-    return is_whole(value.shape[1]) && std::all_of(readers.begin(), readers.end(), [&](size_t n) {
+    return has_whole_chunks(value.shape[1]) && std::all_of(readers.begin(), readers.end(), [&](size_t n) {
              return reads_well(graph_.nodes[n], id);
            });
   }
@@ -58,22 +55,12 @@ class Chooser {
     int64_t known = std::count(reader.epilogue_inputs.begin(), reader.epilogue_inputs.end(), id);
     if (reader.input("input") == id && !reader.prologue) {
       const Expr channels = floordiv(graph_.value(id).shape[1], reader.expr("groups"));
-      if (!is_whole(channels) && !(channels == Expr(1))) return false;
+      if (!has_whole_chunks(channels) && !(channels == Expr(1))) return false;
       ++known;
     }
     int64_t reads = 0;
     for (const ValueId read : reader.all_inputs()) reads += base_of(read) == static_cast<size_t>(id);
     return reads == known;
-  }
-
-  void move(ValueId id) {
-    const Shape s = graph_.value(id).shape;
-    const ValueId base = graph_.add_value({.name = graph_.value(id).name + "_last",
-                                           .dtype = graph_.value(id).dtype,
-                                           .shape = {s[0], s[2], s[3], s[1]},
-                                           .kind = ValueKind::kNode,
-                                           .view = std::nullopt});
-    graph_.value(id).view = View{base, Expr(0), {s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]}};
   }
 
   Graph graph_;
@@ -85,6 +72,63 @@ class Chooser {
 
 bool wants_channels_last(const DeviceProfile& device) {
   return !device.is_cpu() && matrix_refusal(MatrixUnits{}, device).empty();
+}
+
+bool is_plane_convolution(const Graph& graph, const Node& node) {
+  return node.op == "aten::convolution" && graph.rank(node.outputs[0]) == 4;
+}
+
+bool has_whole_chunks(const Expr& channels) { return mod(channels, kChunk) == Expr(0); }
+
+Shape by_pixels(const Shape& shape) { return {shape[0], shape[2], shape[3], shape[1]}; }
+
+void store_channels_last(Graph& graph, ValueId id) {
+  const Shape s = graph.value(id).shape;
+  const ValueId base = graph.add_value({.name = graph.value(id).name + "_last",
+                                        .dtype = graph.value(id).dtype,
+                                        .shape = by_pixels(s),
+                                        .kind = ValueKind::kNode,
+                                        .view = std::nullopt});
+  graph.value(id).view = View{base, Expr(0), {s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]}};
+}
+
+void walk_by_pixels(Graph& graph, Node& node) {
+  if (node.op != "tv::pointwise" || node.outputs.size() != 1) return;
+  const Value result = graph.value(node.outputs[0]);
+  if (!result.view || result.shape.size() != 4) return;
+  const Shape& stored = graph.value(result.view->base).shape;
+  if (!(stored == by_pixels(result.shape)) ||
+      !same_strides(stored, by_pixels(result.view->strides), contiguous_strides(stored))) {
+    return;
+  }
+  std::vector<View> views;
+  for (const ValueId id : node.inputs("inputs")) {
+    const Value& value = graph.value(id);
+    const View layout = layout_of(graph, id);
+    if (value.shape == result.shape) {
+      views.push_back(layout);
+    } else if (product(value.shape) == product(result.shape)) {
+      return;
+    } else {
+      views.push_back({layout.base, layout.offset,
+                       broadcast_strides(value.shape, layout.strides, result.shape)});
+    }
+  }
+  for (size_t k = 0; k < views.size(); ++k) {
+    ValueId& id = node.args[0].values[k];
+    View view = views[k];
+    view.strides = by_pixels(view.strides);
+    const Value& base = graph.value(view.base);
+    const bool whole = base.shape == by_pixels(result.shape) && view.offset == Expr(0) &&
+                       same_strides(base.shape, view.strides, contiguous_strides(base.shape));
+    id = whole ? view.base
+               : graph.add_value({.name = graph.value(id).name + "_by_pixels",
+                                  .dtype = graph.value(id).dtype,
+                                  .shape = by_pixels(result.shape),
+                                  .kind = ValueKind::kNode,
+                                  .view = std::move(view)});
+  }
+  node.outputs[0] = result.view->base;
 }
 
 Graph choose_channels_last(Graph graph) { return Chooser(std::move(graph)).run(); }

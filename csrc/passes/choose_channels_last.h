@@ -9,8 +9,20 @@ namespace tv {
 bool wants_channels_last(const DeviceProfile& device);
 
 /// Stores results of convolutions that only convolutions read - as their input or through their
-/// tails - with the channels of a pixel as neighbours, as matrix units load them. The value keeps its
-/// shape; its view says how it lies (docs/design/0005-convolutions-and-layouts.md). Runs last.
+/// tails - with the channels of a pixel as neighbours, as matrix units load them. The value keeps
+/// its shape; its view says how it lies (docs/design/0005-convolutions-and-layouts.md). Runs last.
 Graph choose_channels_last(Graph graph);
+
+/// A convolution of images; others (of rows, of volumes) have no such layout.
+bool is_plane_convolution(const Graph& graph, const Node& node);
+/// Whether the channels are whole chunks of those that kernels read at once.
+bool has_whole_chunks(const Expr& channels);
+/// The sizes or strides of (n, c, h, w) as those of (n, h, w, c).
+Shape by_pixels(const Shape& shape);
+/// Stores a value of four dimensions, without a view so far, with the channels as neighbours.
+void store_channels_last(Graph& graph, ValueId id);
+/// Lets an elementwise operator with such a result go through the elements as they are stored; one
+/// with an input that does not broadcast to it dimension by dimension is left as it is.
+void walk_by_pixels(Graph& graph, Node& node);
 
 }  // namespace tv

@@ -16,6 +16,8 @@ namespace tv {
 
 namespace {
 
+constexpr double kComparisonShare = 0.25;  // of the level's time
+
 std::mutex stats_mutex;
 TunerStats total_stats;  // guarded by stats_mutex
 
@@ -44,6 +46,7 @@ class Tuner : public CostModel {
     left_seconds_ = options.seconds >= 0 ? options.seconds
                     : cpu                ? level_.cpu_seconds
                                          : level_.gpu_seconds;
+    comparison_seconds_ = kComparisonShare * left_seconds_;
   }
 
   ~Tuner() override {
@@ -82,22 +85,27 @@ class Tuner : public CostModel {
   /// A node with one tactic is timed too where that is cheap: the engine records the time.
   bool worth_tuning(const TacticProblem& problem, const std::vector<size_t>& applicable) const {
     const bool cheap = !bench_->profile().is_cpu() && options_.level >= 3;
-    if (applicable.size() < 2 && !cheap) return false;
+    if (applicable.size() < 2 && !cheap && !problem.for_comparison) return false;
     // What depends on constants alone runs once per set of weights.
     return !problem.program(applicable.front()).spec.dispatches.empty();
   }
 
   static std::string memo_key(const TacticProblem& problem) {
-    std::string key = problem.text;
+    std::string key = problem.text + (problem.for_comparison ? "\ncomparison" : "");
     for (const TacticProblem::Offer& offer : problem.offers) {
       key += "\n" + offer.name + (offer.refusal.empty() ? "" : " -");
     }
     return key;
   }
 
-  /// The first ones, as many as the level times, and whatever was timed at a higher level.
+  /// The first ones, as many as the level times, and whatever was timed at a higher level; for a
+  /// comparison the very first, whatever is known of others, so that it ends as it did before.
   std::vector<size_t> select(const TacticProblem& problem, const std::vector<size_t>& applicable) {
     std::vector<size_t> selected;
+    if (problem.for_comparison) {
+      const size_t few = std::min(applicable.size(), level_.compared);
+      return {applicable.begin(), applicable.begin() + static_cast<std::ptrdiff_t>(few)};
+    }
     const size_t count = level_.count(applicable.size());
     for (size_t i = 0; i < applicable.size(); ++i) {
       const std::string& name = problem.offers[applicable[i]].name;
@@ -116,15 +124,19 @@ class Tuner : public CostModel {
                        .journal = journal_,
                        .level = level_,
                        .progress = progress,
-                       .seconds_left = left_seconds_};
+                       .seconds_left = problem.for_comparison
+                                           ? std::min(left_seconds_, comparison_seconds_)
+                                           : left_seconds_};
     const size_t last = problem.offers.size() - 1;
     if (problem.offers[last].refusal.empty()) setup.reference = last;
     Contest contest(setup, select(problem, applicable));
     const auto start = std::chrono::steady_clock::now();
     const auto account = [&] {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      if (contest.stats().timed + contest.stats().checked > 0)
+      if (contest.stats().timed + contest.stats().checked > 0) {
         left_seconds_ = std::max(0.0, left_seconds_ - took.count());
+        if (problem.for_comparison) comparison_seconds_ -= took.count();
+      }
       cut_ += contest.stats().cut;
       add_to_total(contest.stats());
     };
@@ -157,7 +169,7 @@ class Tuner : public CostModel {
   const TunerOptions options_;
   const TuningLevel& level_;
   Journal journal_;
-  double left_seconds_ = 0;
+  double left_seconds_ = 0, comparison_seconds_ = 0;
   uint64_t cut_ = 0;
   std::map<std::string, TacticChoice> choices_;  // of equal problems in this engine
 };

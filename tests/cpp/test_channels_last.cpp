@@ -2,16 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <set>
 
 #include "converters/steps.h"
 #include "csrc/lowering/lower.h"
+#include "csrc/lowering/node_times.h"
 #include "csrc/passes/canonicalise.h"
 #include "csrc/passes/choose_channels_last.h"
 #include "csrc/passes/choose_layouts.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/measure_layouts.h"
 #include "runtime/engine.h"
 #include "tests/cpp/conv_problem.h"
 
@@ -134,10 +138,117 @@ std::vector<float> run(const std::shared_ptr<Device>& device, const Graph& graph
   return y;
 }
 
-TEST(ChannelsLast, NumbersStayTheSame) {
+/// A block that squeezes and excites: a sum and a product read a convolution's result.
+Net excited() {
+  Net net;
+  const ValueId x = net.input({2, 8, 9, 7});
+  const ValueId a = net.relu(net.conv(x, 16));
+  const ValueId mean =
+      net.add("aten::mean.dim",
+              {tensor_arg("self", a), attr_arg("dim", ints({2, 3})), attr_arg("keepdim", true)},
+              {2, 16, 1, 1});
+  const ValueId gate = net.add("aten::sigmoid", {tensor_arg("self", mean)}, {2, 16, 1, 1});
+  const ValueId y = net.add("aten::mul.Tensor", {tensor_arg("self", a), tensor_arg("other", gate)},
+                            {2, 16, 9, 7});
+  net.output(net.conv(net.conv(y, 24), 32));
+  return net;
+}
+
+/// Times by layout: of each node that writes or reads images with the channels as neighbours `last`,
+/// of each other `first`.
+NodesUs by_layout(double last, double first) {
+  return [=](const Graph& graph, std::span<const size_t> nodes) {
+    double sum = 0;
+    for (const size_t n : nodes) {
+      std::vector<ValueId> values = graph.nodes[n].all_inputs();
+      values.push_back(graph.nodes[n].outputs[0]);
+      const bool any = std::ranges::any_of(values, [&](ValueId v) {
+        const Value& value = graph.value(v);
+        return value.name.ends_with("_last") ||
+               (value.view && graph.value(value.view->base).name.ends_with("_last"));
+      });
+      sum += any ? last : first;
+    }
+    return sum;
+  };
+}
+
+size_t count_last(const Graph& graph) {
+  std::set<ValueId> bases;
+  for (const Node& node : graph.nodes) {
+    const Value& value = graph.value(node.outputs[0]);
+    const ValueId base = value.view ? value.view->base : node.outputs[0];
+    if (graph.value(base).name.ends_with("_last")) bases.insert(base);
+  }
+  return bases.size();
+}
+
+TEST(ChannelsLast, MeasuredTimesDecideWhereTheRuleStandsForOneSide) {
+  const DeviceProfile device = DeviceProfile::builtin_default();
+  const Graph rule = choose_channels_last(prepared(excited().graph, device));
+  EXPECT_EQ(count_last(rule), 1U) << "what convolutions alone read";
+  const Graph last = measure_layouts(rule, by_layout(1, 2));
+  check(last, "measure_layouts");
+  EXPECT_EQ(count_last(last), 3U) << dump(last);
+  for (const Node& node : last.nodes) {
+    if (node.op != "tv::pointwise") continue;
+    const Value& result = last.value(node.outputs[0]);
+    EXPECT_FALSE(result.view) << "it walks as it stores";
+    EXPECT_EQ(result.shape, (Shape{2, 9, 7, 16}));
+  }
+  const Graph first = measure_layouts(rule, by_layout(2, 1));
+  check(first, "measure_layouts");
+  EXPECT_EQ(count_last(first), 0U) << dump(first);
+  const Graph near = measure_layouts(rule, by_layout(0.97, 1));
+  EXPECT_EQ(count_last(near), 1U) << "too little to leave the rule for";
+  const NodesUs unknown = [](const Graph&, std::span<const size_t>) {
+    return std::optional<double>();
+  };
+  EXPECT_EQ(dump(measure_layouts(rule, unknown)), dump(rule));
+}
+
+/// Generates the kernels of every tactic that applies; each takes 1 µs.
+class GeneratingCosts : public CostModel {
+ public:
+  TacticChoice choose(const TacticProblem& problem, size_t rule, const Progress&) override {
+    EXPECT_TRUE(problem.for_comparison);
+    for (size_t i = 0; i < problem.offers.size(); ++i) {
+      if (problem.offers[i].refusal.empty()) kernels += problem.program(i).kernels.size();
+    }
+    return {.offer = rule,
+            .step_us = {},
+            .notes = {},
+            .offer_us = std::vector<double>(problem.offers.size(), 1.0)};
+  }
+  size_t kernels = 0;
+};
+
+TEST(ChannelsLast, WhatIsComparedCanBeBuilt) {
+  for (const Net& net : {block(), excited()}) {
+    const Settings settings;
+    const DeviceProfile device = test::as_gpu(DeviceProfile::builtin_default());
+    GeneratingCosts costs;
+    NodeTimes times(settings, device, costs, nullptr);
+    size_t compared = 0;
+    for (const double last : {0.5, 2.0}) {
+      measure_layouts(choose_channels_last(prepared(net.graph, device)),
+                      [&](const Graph& graph, std::span<const size_t> nodes) {
+                        check(graph, "measure_layouts");
+                        const auto us = times.us(graph, nodes);
+                        EXPECT_EQ(us, static_cast<double>(nodes.size()));
+                        ++compared;
+                        return by_layout(last, 1)(graph, nodes);
+                      });
+    }
+    EXPECT_GE(compared, 6U);
+    EXPECT_GT(costs.kernels, 20U);
+  }
+}
+
+void expect_same_numbers(Graph graph) {
   const auto device = open_device("");
   const DeviceProfile used = test::as_gpu(profile(*device));
-  const Graph before = prepared(block().graph, used);
+  const Graph before = prepared(std::move(graph), used);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<std::vector<float>> leaves;
@@ -150,9 +261,18 @@ TEST(ChannelsLast, NumbersStayTheSame) {
     }
   }
   const std::vector<float> want = run(device, before, used, leaves);
-  const std::vector<float> got = run(device, choose_channels_last(before), used, leaves);
-  ASSERT_EQ(got.size(), want.size());
-  for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << i;
+  const Graph rule = choose_channels_last(before);
+  for (const Graph& after : {rule, measure_layouts(rule, by_layout(1, 2)),
+                             measure_layouts(rule, by_layout(2, 1))}) {
+    const std::vector<float> got = run(device, after, used, leaves);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << i << dump(after);
+  }
+}
+
+TEST(ChannelsLast, NumbersStayTheSame) {
+  expect_same_numbers(block().graph);
+  expect_same_numbers(excited().graph);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "csrc/passes/choose_layouts.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/measure_fusion.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/program_builder.h"
 #include "tests/cpp/graph_eval.h"
@@ -27,6 +28,17 @@ Graph expect_same(const Graph& before, int seed = 1) {
   EXPECT_EQ(test::evaluate(before, leaves), test::evaluate(placed, leaves))
       << "seed " << seed << "\n"
       << dump(after) << dump(placed);
+  // Nothing fused is faster by these times.
+  const NodesUs by_count = [](const Graph&, std::span<const size_t> nodes) {
+    return nodes.size() > 1 ? 1.0 : 10.0;
+  };
+  const Graph apart = measure_fusion(placed, by_count, {});
+  check(apart, "measure_fusion");
+  EXPECT_TRUE(std::ranges::none_of(
+      apart.nodes, [](const Node& node) { return node.prologue || node.epilogue; }));
+  EXPECT_EQ(test::evaluate(before, leaves), test::evaluate(apart, leaves))
+      << "seed " << seed << "\n"
+      << dump(placed) << dump(apart);
   return after;
 }
 

@@ -1,0 +1,40 @@
+#include "csrc/lowering/node_times.h"
+
+#include "csrc/lowering/tactic_problem.h"
+#include "csrc/passes/edit.h"
+
+namespace tv {
+
+std::optional<double> NodeTimes::us(const Graph& graph, std::span<const size_t> nodes) {
+  const std::vector<bool> constant = constant_values(graph);
+  ValueTable table(graph);
+  for (size_t v = 0; v < constant.size(); ++v) {
+    if (constant[v]) table.set_constant(table.layout(static_cast<ValueId>(v)).base, true);
+  }
+  EngineSpec spec;
+  spec.symbols = graph.symbols;
+  BufferTable buffers(table, spec);
+  const ProgramWriter::Parts parts{settings_, device_, table, buffers, spec};
+  double sum = 0;
+  for (const size_t n : nodes) {
+    const Node& node = graph.nodes.at(n);
+    if (constant[static_cast<size_t>(node.outputs.at(0))]) continue;
+    const auto [it, fresh] = known_.try_emplace(problem_text(node, table));
+    if (fresh) it->second = us_of(node, parts);
+    if (!it->second) return std::nullopt;
+    sum += *it->second;
+  }
+  return sum;
+}
+
+std::optional<double> NodeTimes::us_of(const Node& node, const ProgramWriter::Parts& parts) {
+  const NodeTactics tactics = convert_node(node, parts.table, device_, settings_);
+  if (tactics.named) return std::nullopt;  // the user has decided
+  TacticProblem problem = tactic_problem(node, tactics, parts);
+  problem.for_comparison = true;
+  const TacticChoice choice = costs_.choose(problem, tactics.chosen, progress_);
+  const double us = choice.offer < choice.offer_us.size() ? choice.offer_us[choice.offer] : 0;
+  return us > 0 ? std::optional(us) : std::nullopt;
+}
+
+}  // namespace tv
