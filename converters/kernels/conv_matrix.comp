@@ -239,21 +239,30 @@ void main() {
 #else
 #define SYNC barrier();
 #endif
-#if PIECES > 1
-// Products of leading pieces apart from the others, for the units cut what they add to large sums.
-#define BEGIN Sums high[COUNT_M], low[COUNT_M]; FOR(i, COUNT_M) { high[i] = Sums(0.0); low[i] = Sums(0.0); }
-#define ADD(order, i, j, a, b)                              \
-  if (order == 0) high[i] = coopMatMulAdd(a, b, high[i]);   \
-  else low[i] = coopMatMulAdd(a, b, low[i]);
-#if ADAPTIVE
-#define END(j) FOR(i, COUNT_M) acc[i][j] += high[i] + low[i] * (1.0 / PIECE_STEP);
+// What a step adds to acc[i][j]. Products of leading pieces apart from the others, for the units cut
+// what they add to large sums. Written out, so that no driver has to find out which of several
+// matrices in arrays a product is added to.
+#define PRODUCT(p, q, sum) coopMatMulAdd(fa[p][i], fb[q], sum)
+#if PIECES == 1
+#define ADD_STEP(i, j) acc[i][j] = PRODUCT(0, 0, acc[i][j]);
+#elif PIECES == 2
+#define ADD_STEP(i, j) {                                                                        \
+    const Sums low = PRODUCT(1, 0, PRODUCT(0, 1, Sums(0.0)));                                   \
+    const Sums high = PRODUCT(0, 0, Sums(0.0));                                                 \
+    acc[i][j] += high + UNSTEPPED(low);                                                         \
+  }
 #else
-#define END(j) FOR(i, COUNT_M) acc[i][j] += high[i] + low[i];
+#define ADD_STEP(i, j) {                                                                        \
+    const Sums least_ = PRODUCT(2, 0, PRODUCT(1, 1, PRODUCT(0, 2, Sums(0.0))));                 \
+    const Sums low = PRODUCT(1, 0, PRODUCT(0, 1, least_));                                      \
+    const Sums high = PRODUCT(0, 0, Sums(0.0));                                                 \
+    acc[i][j] += high + low;                                                                    \
+  }
 #endif
+#if ADAPTIVE
+#define UNSTEPPED(low) (low * (1.0 / PIECE_STEP))
 #else
-#define BEGIN
-#define ADD(order, i, j, a, b) acc[i][j] = coopMatMulAdd(a, b, acc[i][j]);
-#define END(j)
+#define UNSTEPPED(low) low
 #endif
 
   // Stage t from shared memory at `at` and from gw, which FETCH(s) then fills again.
@@ -269,11 +278,7 @@ void main() {
       FragB fb[PIECES];                                                                         \
       FOR(p, PIECES) coopMatLoad(fb[p], sh, (at) + p * PIECE + j * 16 * LD + s * 2, LD,         \
                                  gl_CooperativeMatrixLayoutColumnMajor);                        \
-      BEGIN                                                                                     \
-      [[unroll]] for (int order = PIECES - 1; order >= 0; order--)                              \
-        [[unroll]] for (int p = 0; p <= order; p++)                                             \
-          FOR(i, COUNT_M) { ADD(order, i, j, fa[p][i], fb[order - p]) }                         \
-      END(j)                                                                                    \
+      FOR(i, COUNT_M) { ADD_STEP(i, j) }                                                        \
     }                                                                                           \
   }
 

@@ -111,21 +111,26 @@ uint finish(uint g, uint m0, uint c0, Range x) {
 }
 
 #if FLOATS
+#define TOGETHER 8
 /// The sum of one output, by all invocations of a subgroup.
 float exactly(uint g, uint m, uint c) {
   const Column col = column_of(g, c);
   const uint taps = k_h * k_w, count = ic_count * taps;
   float sum = 0.0;
-  for (uint k0 = 0u; k0 < count; k0 += 32u) {
-    const uint k = k0 + gl_SubgroupInvocationID, ic = k / taps, tap = k - ic * taps, kh = tap / k_w;
-    const uint kw = tap - kh * k_w;
-    uint ih, iw;
-    const bool rows = conv_source(col.ih + int(kh * dil_h), lhs_h, in_h, ih);
-    const bool cols = conv_source(col.iw + int(kw * dil_w), lhs_w, in_w, iw);
-    if (rows && cols && k < count) {
-      sum = fma(float(x_raw(col.base + ic * x_c + ih * x_h + iw * x_w)),
-                float(w_raw(w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w)), sum);
+  for (uint k0 = gl_SubgroupInvocationID; k0 < count + gl_SubgroupInvocationID; k0 += 32u * TOGETHER) {
+    float xs[TOGETHER], ws[TOGETHER];
+    FOR(i, TOGETHER) {  // what does not count is loaded from element 0, so that no load waits
+      const uint k = k0 + i * 32u, ic = k / taps, tap = k - ic * taps, kh = tap / k_w;
+      const uint kw = tap - kh * k_w;
+      uint ih, iw;
+      const bool rows = conv_source(col.ih + int(kh * dil_h), lhs_h, in_h, ih);
+      const bool cols = conv_source(col.iw + int(kw * dil_w), lhs_w, in_w, iw);
+      const bool counts = rows && cols && k < count;
+      xs[i] = x_raw(counts ? col.base + ic * x_c + ih * x_h + iw * x_w : 0u);
+      ws[i] = w_raw(counts ? w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w : w_0);
+      if (!counts) xs[i] = ws[i] = 0.0;
     }
+    FOR(i, TOGETHER) sum = fma(xs[i], ws[i], sum);
   }
   FOR(s, 5) sum += subgroupShuffleXor(sum, 1u << s);
   return sum;
