@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kChunk = 8;  // elements that are gathered together
 constexpr size_t kMostTactics = 10;
-constexpr size_t kMostOfAdaptive = 8, kMostBeside = 4;  // where fp32 becomes matrices in two ways
+constexpr size_t kMostOfAdaptive = 6, kMostBeside = 2;  // where fp32 becomes matrices in two ways
 
 /// How operands become what the matrix units multiply.
 struct Pieces {
@@ -278,20 +278,27 @@ std::vector<Tile> tiles_32() {
           {128, 32, 32, 32, 1, 2}};
 }
 
-/// Two float16 pieces leave room for more groups and longer stages than three pieces do.
-std::vector<Tile> tiles_adaptive() {
-  std::vector<Tile> tiles = tiles_32();
-  const std::vector<Tile> more = {
-      {16, 16, 16, 16, 16, 2}, {16, 16, 16, 16, 18, 2}, {16, 16, 16, 16, 8, 4},
-      {32, 16, 32, 16, 16, 2}, {32, 16, 32, 16, 8, 4},  {16, 32, 16, 32, 8, 2},
-      {16, 32, 16, 32, 4, 4},  {32, 32, 32, 32, 8, 2},  {64, 32, 32, 32, 2, 4}};
-  tiles.insert(tiles.end(), more.begin(), more.end());
-  return tiles;
+/// The same of fp32 in one float16 piece, and in two.
+std::vector<Tile> tiles_one_piece() {
+  return {{16, 16, 16, 16, 8, 4},  {16, 16, 16, 16, 16, 4}, {32, 16, 32, 16, 8, 4},
+          {32, 16, 32, 16, 16, 4}, {16, 32, 16, 32, 8, 4},  {32, 32, 32, 32, 4, 2},
+          {32, 32, 32, 32, 4, 4},  {32, 32, 32, 32, 8, 4},  {64, 32, 32, 32, 4, 2},
+          {64, 32, 32, 32, 2, 4},  {64, 64, 32, 32, 1, 2},  {64, 64, 32, 32, 2, 2},
+          {128, 64, 64, 32, 1, 2}, {128, 64, 64, 32, 2, 2}, {128, 128, 64, 32, 1, 2}};
+}
+
+std::vector<Tile> tiles_two_pieces() {
+  return {{16, 16, 16, 16, 16, 2}, {16, 16, 16, 16, 8, 4},  {32, 16, 32, 16, 8, 2},
+          {32, 16, 32, 16, 8, 4},  {32, 16, 32, 16, 16, 2}, {16, 32, 16, 32, 4, 2},
+          {32, 32, 32, 32, 4, 2},  {32, 32, 32, 32, 8, 2},  {64, 32, 32, 32, 4, 1},
+          {64, 32, 32, 32, 2, 2},  {64, 64, 32, 32, 1, 2},  {64, 64, 32, 32, 2, 1},
+          {128, 64, 32, 32, 1, 2}, {128, 64, 64, 32, 1, 2}, {128, 32, 32, 32, 1, 2}};
 }
 
 std::vector<Tile> tiles_of(const Pieces& pieces) {
-  if (!pieces.of_floats() || pieces.count == 1) return tiles_16();
-  return pieces.adaptive ? tiles_adaptive() : tiles_32();
+  if (!pieces.of_floats()) return tiles_16();
+  if (!pieces.adaptive) return tiles_32();
+  return pieces.count == 1 ? tiles_one_piece() : tiles_two_pieces();
 }
 
 /// fp32 sums that are shorter gain nothing from the units' rate.

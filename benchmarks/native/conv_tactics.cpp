@@ -99,7 +99,8 @@ void measure(const ConvProblem& problem, const std::shared_ptr<Device>& device,
   }
 }
 
-void write_texts(const ConvProblem& problem, DeviceProfile profile, const std::string& dir) {
+void write_texts(const ConvProblem& problem, const Settings& settings, DeviceProfile profile,
+                 const std::string& dir) {
   profile = as_gpu(profile);
   profile.max_shared_bytes = 49152;
   profile.max_workgroup_invocations = 1024;
@@ -109,7 +110,7 @@ void write_texts(const ConvProblem& problem, DeviceProfile profile, const std::s
     profile.coop_matrices.push_back({16, 16, 16, type, type, "float32", "float32"});
   }
   int i = 0;
-  for (const auto& [name, text] : kernel_texts(problem, {}, profile)) {
+  for (const auto& [name, text] : kernel_texts(problem, settings, profile)) {
     const std::string file = dir + "/" + std::to_string(i++) + "_" + name + ".comp";
     std::ofstream(file) << text;
   }
@@ -137,7 +138,7 @@ int main(int argc, char** argv) {
     } else if (arg == "--tactic" && i + 1 < argc) {
       options.prefixes.emplace_back(argv[++i]);
     } else if (!options.glsl_dir.empty()) {
-      write_texts(parse(arg), profile(*device), options.glsl_dir);
+      write_texts(parse(arg), options.settings, profile(*device), options.glsl_dir);
     } else {
       measure(parse(arg), device, options);
     }
