@@ -112,6 +112,7 @@ def _lines(n):
 
 EXACT = "exact: the same bits as PyTorch's"
 SUM = "(4 + 2 √n) · 2⁻²⁴ · the sum of the terms' sizes, for n terms"
+REDUCED = "; matrix units with reduced mantissas only where the settings ask for them"
 INDEX = torch.arange(40) * 7 % 11
 
 FAMILIES = [
@@ -155,12 +156,12 @@ FAMILIES = [
                              x.argmin(-1), x.median(-1)[0], F.max_pool1d(x[None], 3)[0]), _rows)]),
     Family("Matrix products",
            r"mm|matmul|linear|addmv|aten::mv|aten::v?dot",
-           SUM + "; matrix units with reduced mantissas only where the settings ask for them",
+           SUM + REDUCED,
            [Check(torch.matmul, _matrices, lambda exact, a, b: _product(a, b)),
             Check(torch.matmul, lambda n: (rand(1, n), rand(n, 129, seed=1)),
                   lambda exact, a, b: _product(a, b))]),
     Family("Convolutions", r"conv",
-           SUM,
+           SUM + REDUCED,
            [Check(lambda x, w: F.conv2d(x, w, padding=1), _images,
                   lambda exact, x, w: _convolved(x, w), (1,)),
             Check(lambda x, w: F.conv1d(x, w), lambda n: (rand(2, 61, 37), rand(5, 61, 3, seed=1)),
