@@ -46,6 +46,12 @@ std::vector<DeviceProfile> profiles(const DeviceProfile& device) {
   return {device, as_gpu(device)};
 }
 
+/// Settings that float32's tactics depend on: of those on matrix units.
+std::vector<Settings> float_settings(const DeviceProfile& device) {
+  if (device.coop_matrices.empty()) return {{}};
+  return {{}, {.disable_tf32 = false}};
+}
+
 TEST(Convolution, EveryTacticAgreesWithFloat64) {
   const auto device = open_device("");
   int64_t runs = 0;
@@ -106,19 +112,19 @@ TEST(Convolution, ErrorsStayWithinAShareOfTheTermsSizes) {
       {.ic = 128, .h = 7, .w = 7, .oc = 32, .kh = 1, .kw = 1, .pad = 0, .groups = 2, .bias = false},
       {.ic = 272, .h = 5, .w = 6, .oc = 16, .dilation = 2, .constant_weight = false}};
   int64_t runs = 0;
-  for (const int spread : {0, 12, 40}) {
-    for (ConvProblem problem : problems) {
-      problem.spread = spread;
-      ConvData data(problem);
-      const double plain = (4 + 2 * std::sqrt(static_cast<double>(problem.k()))) * 0x1p-24;
-      for (const bool disable_tf32 : {true, false}) {
-        const Settings settings{.disable_tf32 = disable_tf32};
-        for (const DeviceProfile& p : profiles(profile(*device))) {
-          for (const Candidate& c : candidates(problem, device, settings, p)) {
-            SCOPED_TRACE(problem.str() + (disable_tf32 ? "" : ", TF32") + ": " + c.name);
+  for (ConvProblem problem : problems) {
+    const double plain = (4 + 2 * std::sqrt(static_cast<double>(problem.k()))) * 0x1p-24;
+    for (const Settings& settings : float_settings(profile(*device))) {
+      for (const DeviceProfile& p : profiles(profile(*device))) {
+        const std::vector<Candidate> list = candidates(problem, device, settings, p);
+        for (const int spread : {0, 12, 40}) {
+          problem.spread = spread;
+          ConvData data(problem);
+          for (const Candidate& c : list) {
+            SCOPED_TRACE(problem.str() + (settings.disable_tf32 ? "" : ", TF32") + ": " + c.name);
             EXPECT_FALSE(c.failed) << c.problem;
             if (!c.engine) continue;
-            EXPECT_LE(data.run(c.engine).of_terms, disable_tf32 ? plain : 0x1p-10);
+            EXPECT_LE(data.run(c.engine).of_terms, settings.disable_tf32 ? plain : 0x1p-10);
             ++runs;
           }
         }
@@ -133,14 +139,14 @@ TEST(Convolution, WhatIsNotFiniteStaysWhereItIsRead) {
   const auto device = open_device("");
   for (const bool last : {false, true}) {
     const ConvProblem problem{.ic = 32, .h = 9, .w = 9, .oc = 24, .last = last};
-    for (const float value : {INFINITY, NAN}) {
-      ConvData data(problem);
-      data.set_x(0, 5, 4, 4, value);
-      for (const bool disable_tf32 : {true, false}) {
-        for (const DeviceProfile& p : profiles(profile(*device))) {
-          for (const Candidate& c :
-               candidates(problem, device, {.disable_tf32 = disable_tf32}, p)) {
-            SCOPED_TRACE(problem.str() + (disable_tf32 ? "" : ", TF32") + ": " + c.name);
+    for (const Settings& settings : float_settings(profile(*device))) {
+      for (const DeviceProfile& p : profiles(profile(*device))) {
+        const std::vector<Candidate> list = candidates(problem, device, settings, p);
+        for (const float value : {INFINITY, NAN}) {
+          ConvData data(problem);
+          data.set_x(0, 5, 4, 4, value);
+          for (const Candidate& c : list) {
+            SCOPED_TRACE(problem.str() + (settings.disable_tf32 ? "" : ", TF32") + ": " + c.name);
             if (!c.engine) continue;
             EXPECT_EQ(data.not_finite(c.engine), 24 * 9);
           }
