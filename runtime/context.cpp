@@ -1,6 +1,8 @@
 #include "runtime/context.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "runtime/check_report.h"
@@ -27,6 +29,13 @@ bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan
     }
   }
   return false;
+}
+
+/// Where lavapipe finds a tensor. An empty one has memory too: Mesa 25 loads from an address that is the
+/// same for all invocations even where none of them asks for it.
+uint64_t address_of(const HostTensor& tensor) {
+  alignas(kAlignment) static const std::array<std::byte, 4096> nothing{};
+  return reinterpret_cast<uint64_t>(tensor.size_bytes == 0 ? nothing.data() : tensor.data);
 }
 
 }  // namespace
@@ -159,7 +168,7 @@ void Context::bind(std::span<const HostTensor> inputs, std::span<const HostTenso
     return;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const uint64_t address = reinterpret_cast<uint64_t>(inputs[i].data);
+    const uint64_t address = address_of(inputs[i]);
     if (address % kAlignment == 0) {
       bound_.push_back(address);
       continue;
@@ -168,7 +177,7 @@ void Context::bind(std::span<const HostTensor> inputs, std::span<const HostTenso
     std::memcpy(bounces_[i].host(), inputs[i].data, static_cast<size_t>(inputs[i].size_bytes));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const uint64_t address = reinterpret_cast<uint64_t>(outputs[i].data);
+    const uint64_t address = address_of(outputs[i]);
     bound_.push_back(address % kAlignment == 0 ? address : bounce(inputs.size() + i, outputs[i]));
   }
 }

@@ -258,3 +258,20 @@ def test_the_cache_tells_shaders_apart(tmp_path):
     assert run("2.0") == "[3.0, 3.0, 3.0] 0"
     assert run("5.0") == "[6.0, 6.0, 6.0] 0"
     assert run("2.0") == "[3.0, 3.0, 3.0] 1"
+
+
+FIRST = """
+void main() {
+  uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  float first = x_load(0u);
+  if (i < y_numel) y_store(i, x_numel > 0u ? first : y_numel * 1.0);
+}
+"""
+
+
+def test_an_empty_tensor_has_memory():
+    """As newer lavapipe may load from it where no invocation asks for that."""
+    first = tv.custom_op("tests::first", "(Tensor x, Tensor like) -> Tensor y", FIRST, None,
+                         lambda x, like: torch.empty_like(like))
+    assert first(torch.empty(0), torch.empty(3)).tolist() == [3, 3, 3]
+    assert first(torch.full((2,), 7.0), torch.empty(3)).tolist() == [7, 7, 7]
