@@ -15,6 +15,11 @@ struct Options {
   std::string device;  ///< as open_device takes it; "": the best
   bool immutable_weights = false;
   bool pass_through_build_failures = false;
+  /// Engines are for ranges of sizes: the examples are one call at several sizes, the first so many
+  /// of which say how the program's sizes depend on each other; the rest are bounds. 0: engines are
+  /// for the sizes of the examples.
+  size_t fitted = 0;
+  size_t usual = 0;  ///< the example whose sizes kernels are chosen for
   /// The JSON of a device profile: nothing is built, and no device is needed.
   std::string dry_run_for;
 };
@@ -41,9 +46,9 @@ struct Result {
 };
 
 /// Compiles forward for these inputs: an engine runs where a call's tensors have the dtypes and
-/// sizes (and the numbers that shapes depend on the values) of the example; where they have others,
-/// the same nodes run natively. Each set in `examples` is run once, and may be written to. Throws
-/// tv::Error.
+/// sizes (and the numbers that shapes depend on the values) of the example, or sizes between those
+/// of the examples (Options::fitted); where they have others, the same nodes run natively. Each set
+/// in `examples` is run once, and may be written to. Throws tv::Error.
 Result compile(const torch::jit::Module& module,
                const std::vector<std::vector<c10::IValue>>& examples, const Options& options = {});
 

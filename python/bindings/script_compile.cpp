@@ -17,6 +17,7 @@
 #include "csrc/passes/lower_precision.h"
 #include "csrc/tuner/tuner.h"
 #include "python/bindings/script.h"
+#include "python/bindings/script_check.h"
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/script_partition.h"
 #include "python/bindings/script_prepare.h"
@@ -97,7 +98,7 @@ class Compilation {
       : prepared_(std::move(prepared)),
         options_(options),
         settings_(Settings::from_json(options.settings)),
-        knowledge_{recording_},
+        knowledge_{recording_, {}},
         profile_(options.dry_run_for.empty() ? profile(*open_device(options.device))
                                              : DeviceProfile::from_json(options.dry_run_for)) {
     knowledge_.truncate = settings_.truncate_long_and_double;
@@ -105,11 +106,9 @@ class Compilation {
   }
 
   Result run(const std::vector<std::vector<c10::IValue>>& examples) {
-    for (std::vector<c10::IValue> inputs : examples) {
-      const Unchanged unchanged(prepared_.module);
-      inputs.insert(inputs.begin(), prepared_.module._ivalue());
-      record(prepared_.graph, std::move(inputs), recording_);
-    }
+    record_all(examples);
+    Sizes sizes(knowledge_.runs.fitted, is_ranged() ? options_.usual : 0);
+    knowledge_.sizes = &sizes;
     learn();
     for (const Region& region : regions(prepared_.graph->block())) compile_region(region);
     note_barriers(prepared_.graph->block());
@@ -121,6 +120,32 @@ class Compilation {
 
  private:
   bool is_dry() const { return !options_.dry_run_for.empty(); }
+
+  bool is_ranged() const { return options_.fitted > 0; }
+
+  void record_all(const std::vector<std::vector<c10::IValue>>& examples) {
+    recordings_ = {&recording_};
+    if (is_ranged()) others_.resize(examples.size() - 1);
+    for (Recording& other : others_) recordings_.push_back(&other);
+    RecordOptions how;
+    how.keeps_whole = [](const std::string& name) {
+      return Registry::instance().find(name) != nullptr;
+    };
+    for (size_t i = 0; i < examples.size(); ++i) {
+      const Unchanged unchanged(prepared_.module);
+      std::vector<c10::IValue> inputs = examples[i];
+      inputs.insert(inputs.begin(), prepared_.module._ivalue());
+      try {
+        record(prepared_.graph, std::move(inputs), how, *recordings_[is_ranged() ? i : 0]);
+      } catch (const std::exception& error) {
+        if (!is_ranged() || i == 0) throw;
+        // A bound that does not run is none.
+        if (i < options_.fitted) throw Error(ErrorKind::kUnsupported, error.what());
+      }
+    }
+    knowledge_.runs.all.assign(recordings_.begin(), recordings_.end());
+    if (is_ranged()) knowledge_.runs.fitted = options_.fitted;
+  }
 
   void learn() {
     const torch::jit::AliasDb aliases(prepared_.graph);
@@ -205,19 +230,57 @@ class Compilation {
     const std::string name = "vulkan_engine_" + std::to_string(result_.engines.size());
     const auto start = std::chrono::steady_clock::now();
     try {
+      Sizes sizes = sizes_of(excision);
       Imported imported = import_nodes(knowledge_, excision.both, {}, excision.outputs,
-                                       /*ordered=*/false);
+                                       /*ordered=*/false, sizes);
       imported.graph.name = name;
       EngineCall call = call_of(excision, imported);
+      if (is_ranged()) {
+        call.method = name + "_sizes";
+        call.rule = add_check(excision, call, knowledge_, sizes, prepared_.module);
+        add_carrier(excision, sizes, imported.graph);
+      }
       call.engine = add_engine(name, imported.graph);
-      replace(excision, call, recording_);
+      replace(excision, call, recordings_);
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
       result_.engines.push_back({name, compute_nodes, taken.count()});
       result_.covered_nodes += compute_nodes;
     } catch (const Error& error) {
       if (options_.pass_through_build_failures || error.kind() == ErrorKind::kDevice) throw;
+      keep(excision);
       result_.failures.push_back(name + " was not built and runs natively: " + error.what());
     }
+  }
+
+  // Over the sizes of what an engine is given, the smallest first: others are made of them.
+  Sizes sizes_of(const Excision& excision) const {
+    std::vector<Numbers> given;
+    for (const Value* input : excision.inputs) {
+      if (!recording_.fact(input) || recording_.fact(input)->tensors.size() != 1) continue;
+      for (const Numbers& size : knowledge_.runs.sizes(input, 0)) given.push_back(size);
+    }
+    for (const Value* value : excision.carried) given.push_back(carried(value));
+    std::sort(given.begin(), given.end());
+    Sizes sizes(knowledge_.runs.fitted, is_ranged() ? options_.usual : 0);
+    for (const Numbers& size : given) sizes.given(size);
+    return sizes;
+  }
+
+  Numbers carried(const Value* value) const {
+    Numbers numbers;
+    for (const c10::IValue& each : knowledge_.runs.plain(value)) numbers.push_back(each.toInt());
+    return numbers;
+  }
+
+  void add_carrier(const Excision& excision, Sizes& sizes, tv::Graph& graph) const {
+    if (excision.carried.empty()) return;
+    tv::Value value;
+    value.name = "sizes";
+    value.kind = ValueKind::kInput;
+    value.dtype = DType::kU8;
+    for (const Value* size : excision.carried) value.shape.push_back(sizes.given(carried(size)));
+    value.shape.push_back(0);
+    graph.inputs.push_back(graph.add_value(std::move(value)));
   }
 
   EngineCall call_of(const Excision& excision, const Imported& imported) const {
@@ -276,6 +339,8 @@ class Compilation {
   const Options& options_;
   const Settings settings_;
   Recording recording_;
+  std::vector<Recording> others_;       ///< at other sizes
+  std::vector<Recording*> recordings_;  ///< all of them
   Knowledge knowledge_;
   const DeviceProfile profile_;
   Result result_;

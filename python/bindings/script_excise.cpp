@@ -114,16 +114,37 @@ class Excisor {
   void take_number(Value* value) {
     Node* from = value->node();
     if (from->kind() == prim::Constant || helpers_.contains(from)) return;
-    const bool is_own = inside_.contains(from) && is_host(value) && from->kind() != prim::GetAttr;
+    const bool is_own = inside_.contains(from) && is_host(value) &&
+                        from->kind() != prim::GetAttr && !is_of_other_sizes(from);
     if (is_own && knows_tensors_of(from)) {
       helpers_.insert(from);
       take_numbers(from);
+    } else if (changes_with_sizes(value)) {
+      if (value->type()->kind() != c10::TypeKind::IntType) {
+        throw Error(ErrorKind::kUnsupported,
+                    "it depends on a " + value->type()->str() + " that changes with the sizes");
+      }
+      add_once(made_.carried, value);
     } else if (is_comparable(value)) {
       add_once(made_.guards, value);
     } else {
       throw Error(ErrorKind::kUnsupported,
                   "it depends on a " + value->type()->str() + " that is made elsewhere");
     }
+  }
+
+  // One of the sizes of a tensor that the engine does not know.
+  bool is_of_other_sizes(const Node* node) const {
+    static const c10::Symbol item = c10::Symbol::fromQualString("aten::__getitem__");
+    if (node->kind() != prim::ListUnpack && node->kind() != item) return false;
+    return !knows_tensors_of(node->input(0)->node());
+  }
+
+  bool changes_with_sizes(const Value* value) const {
+    const auto values = knowledge_.runs.plain(value);
+    return std::any_of(values.begin(),
+                       values.begin() + static_cast<ptrdiff_t>(knowledge_.runs.fitted),
+                       [&values](const c10::IValue& other) { return other != values[0]; });
   }
 
   // Whether the shapes of the engine's own tensors say what the node computes.
@@ -151,6 +172,7 @@ class Liveness {
       members_.insert(excision.nodes.begin(), excision.nodes.end());
       wanted_.insert(excision.inputs.begin(), excision.inputs.end());
       wanted_.insert(excision.guards.begin(), excision.guards.end());
+      wanted_.insert(excision.carried.begin(), excision.carried.end());
     }
   }
 
@@ -215,6 +237,7 @@ void gather(const Region& region, const std::vector<Excision>& excisions) {
     if (excision.nodes.empty()) continue;
     Unit unit{excision.nodes, {excision.inputs.begin(), excision.inputs.end()}};
     unit.reads.insert(unit.reads.end(), excision.guards.begin(), excision.guards.end());
+    unit.reads.insert(unit.reads.end(), excision.carried.begin(), excision.carried.end());
     for (const Node* node : excision.nodes) unit_of[node] = units.size();
     units.push_back(std::move(unit));
   }

@@ -36,11 +36,13 @@ std::optional<c10::OperatorName> with_scalar(const c10::OperatorName& name) {
 struct Described {
   std::string name;
   std::optional<TensorFact> type;
+  Shape shape;
 };
 
 class Importer {
  public:
-  Importer(const Knowledge& knowledge, bool ordered) : knowledge_(knowledge), ordered_(ordered) {}
+  Importer(const Knowledge& knowledge, bool ordered, Sizes& sizes)
+      : knowledge_(knowledge), ordered_(ordered), sizes_(sizes) {}
 
   void add(Node* node, bool is_native) {
     if (knowledge_.hosts.contains(node)) return;
@@ -55,28 +57,26 @@ class Importer {
 
   Imported finish(const std::vector<Value*>& returned) {
     for (Value* value : returned) {
-      const Fact* fact = knowledge_.recording.fact(value);
       const std::vector<ValueId> ids = ids_of(value);
       std::vector<int> positions;
       for (size_t i = 0; i < ids.size(); ++i) {
-        positions.push_back(add_result(ids[i], value->debugName(), fact->tensors.at(i)));
+        positions.push_back(add_result(ids[i], value, i));
       }
       result_.outputs.push_back(positions);
     }
+    graph().symbols = sizes_.symbols();
     return std::move(result_);
   }
 
  private:
   Graph& graph() { return result_.graph; }
 
-  int add_result(ValueId id, const std::string& name, const TensorFact& fact) {
+  int add_result(ValueId id, const Value* value, size_t i) {
     auto& outputs = graph().outputs;
     const auto found = std::find_if(outputs.begin(), outputs.end(),
                                     [id](const GraphOutput& output) { return output.value == id; });
     if (found == outputs.end()) {
-      Shape strides;
-      for (const int64_t stride : promised_strides(fact)) strides.push_back(stride);
-      outputs.push_back({id, name, strides});
+      outputs.push_back({id, value->debugName(), shape_of(knowledge_.runs.strides(value, i))});
       return static_cast<int>(outputs.size()) - 1;
     }
     return static_cast<int>(found - outputs.begin());
@@ -112,24 +112,43 @@ class Importer {
     return ids.front();
   }
 
-  std::optional<TensorFact> type_of(Value* value) const {
+  Shape shape_of(const std::vector<Numbers>& dims) {
+    Shape shape;
+    for (const Numbers& values : dims) shape.push_back(expr_of(sizes_, values));
+    return shape;
+  }
+
+  // Of what comes from outside.
+  Shape given_shape(const Value* value, size_t i) {
+    Shape shape;
+    for (const Numbers& values : knowledge_.runs.sizes(value, i)) {
+      shape.push_back(sizes_.given(values));
+    }
+    return shape;
+  }
+
+  Described describe(Value* value) {
+    Described made{value->debugName(), std::nullopt, {}};
     if (const auto constant = torch::jit::toIValue(value); constant && constant->isTensor()) {
       const at::Tensor& t = constant->toTensor();
-      return TensorFact{t.scalar_type(),
-                        t.sizes().vec(),
-                        t.strides().vec(),
-                        t.device(),
-                        t.layout() == at::kStrided && !t.is_quantized(),
-                        false};
+      made.type = TensorFact{t.scalar_type(),
+                             t.sizes().vec(),
+                             t.strides().vec(),
+                             t.device(),
+                             t.layout() == at::kStrided && !t.is_quantized(),
+                             false};
+      made.shape = Shape(t.sizes().begin(), t.sizes().end());
+      return made;
     }
     const Fact* fact = knowledge_.recording.fact(value);
-    if (!fact || !fact->is_tensor || fact->tensors.empty() || fact->varies) return std::nullopt;
-    return fact->tensors.front();
+    if (!fact || !fact->is_tensor || fact->tensors.empty() || fact->varies) return made;
+    made.type = fact->tensors.front();
+    made.shape = given_shape(value, 0);
+    return made;
   }
 
   ValueId add_leaf(Value* value) {
-    const auto type = type_of(value);
-    Described made{value->debugName(), type};
+    Described made = describe(value);
     const auto weight = knowledge_.weights.find(value);
     const bool is_weight =
         weight != knowledge_.weights.end() || value->node()->kind() == prim::Constant;
@@ -146,7 +165,7 @@ class Importer {
     value.kind = kind;
     if (what.type) {
       value.dtype = to_dtype(*what.type, knowledge_.truncate);
-      for (const int64_t size : what.type->sizes) value.shape.push_back(size);
+      value.shape = what.shape;
     }
     return graph().add_value(std::move(value));
   }
@@ -196,16 +215,16 @@ class Importer {
       for (size_t i = 0; i < count; ++i) {
         std::optional<TensorFact> type;
         if (fact && i < fact->tensors.size() && !fact->varies) type = fact->tensors[i];
-        ids.push_back(add_output(made, type));
+        ids.push_back(add_output(made, type, type ? given_shape(output, i) : Shape{}));
       }
       ids_[output] = ids;
     }
-    if (node->outputs().empty()) add_output(made, std::nullopt);
+    if (node->outputs().empty()) add_output(made, std::nullopt, {});
     push(std::move(made), node);
   }
 
-  ValueId add_output(tv::Node& node, const std::optional<TensorFact>& type) {
-    const ValueId id = add_value({node.name, type}, ValueKind::kNode);
+  ValueId add_output(tv::Node& node, const std::optional<TensorFact>& type, Shape shape) {
+    const ValueId id = add_value({node.name, type, std::move(shape)}, ValueKind::kNode);
     node.outputs.push_back(id);
     return id;
   }
@@ -234,7 +253,9 @@ class Importer {
       return ids.at(ref.element < 0 ? 0 : ref.element);
     };
     const std::vector<ValueId> order = ordered_ ? roots_of(node) : std::vector<ValueId>{};
-    for (const Call& call : recipe.calls) made.push_back(add_call(node, call, resolve, order));
+    for (size_t c = 0; c < recipe.calls.size(); ++c) {
+      made.push_back(add_call(node, c, resolve, order));
+    }
     for (size_t i = 0; i < node->outputs().size(); ++i) {
       std::vector<ValueId> ids;
       for (const Ref& ref : recipe.outputs.at(i)) ids.push_back(resolve(ref));
@@ -243,35 +264,39 @@ class Importer {
   }
 
   // The number that a tensor argument stands for: a constant without dimensions is one.
-  std::optional<c10::IValue> number_of(const Node* node, const CallArgument& argument) const {
-    if (!argument.is_tensor || argument.is_list) return std::nullopt;
+  // In each execution; none: it is no number.
+  std::vector<c10::IValue> number_of(const Node* node, size_t c, size_t a) const {
+    const CallArgument& argument = knowledge_.recording.recipe(node)->calls[c].arguments[a];
+    if (!argument.is_tensor || argument.is_list) return {};
     if (!argument.refs.front()) {
-      return argument.value.isNone() ? std::nullopt : std::optional(argument.value);
+      if (argument.value.isNone()) return {};
+      return knowledge_.runs.argument(node, c, a);
     }
     const Ref& ref = *argument.refs.front();
-    if (ref.call >= 0 || ref.element >= 0) return std::nullopt;
+    if (ref.call >= 0 || ref.element >= 0) return {};
     const Value* value = node->input(ref.index);
     const auto constant = torch::jit::toIValue(value);
     if (constant && constant->isTensor() && constant->toTensor().dim() == 0 &&
         !constant->toTensor().is_complex()) {
-      return c10::IValue(constant->toTensor().item());
+      return std::vector<c10::IValue>(knowledge_.runs.all.size(), constant->toTensor().item());
     }
-    if (!knowledge_.hosts.contains(value->node()) || constant) return std::nullopt;
-    return knowledge_.recording.fact(value)->number;
+    if (!knowledge_.hosts.contains(value->node()) || constant) return {};
+    auto numbers = knowledge_.runs.number(value);
+    if (numbers.front().isNone()) return {};
+    return numbers;
   }
 
   template <typename Resolve>
-  std::vector<ValueId> add_call(Node* node, const Call& call, const Resolve& resolve,
+  std::vector<ValueId> add_call(Node* node, size_t c, const Resolve& resolve,
                                 const std::vector<ValueId>& order) {
+    const Call& call = knowledge_.recording.recipe(node)->calls[c];
     c10::OperatorName name = call.name;
-    std::vector<std::optional<c10::IValue>> numbers;
-    for (const CallArgument& argument : call.arguments) {
-      numbers.push_back(number_of(node, argument));
-    }
+    std::vector<std::vector<c10::IValue>> numbers;
+    for (size_t i = 0; i < call.arguments.size(); ++i) numbers.push_back(number_of(node, c, i));
     const auto count = std::count_if(numbers.begin(), numbers.end(),
-                                     [](const auto& number) { return number.has_value(); });
+                                     [](const auto& number) { return !number.empty(); });
     // (tensor, number): the number is the second of the two.
-    const bool as_scalar = count == 1 && numbers.size() > 1 && numbers[1];
+    const bool as_scalar = count == 1 && numbers.size() > 1 && !numbers[1].empty();
     if (const auto scalar = as_scalar ? with_scalar(name) : std::nullopt) {
       name = *scalar;
     }
@@ -281,9 +306,9 @@ class Importer {
       const c10::Argument& formal = schema.arguments().at(i);
       const CallArgument& argument = call.arguments[i];
       if (!takes_tensors(formal)) {
-        made.args.push_back(attr_arg(
-            formal.name(),
-            to_attr(formal, numbers[i] ? *numbers[i] : argument.value, knowledge_.truncate)));
+        const auto& values = numbers[i].empty() ? knowledge_.runs.argument(node, c, i) : numbers[i];
+        made.args.push_back(attr_arg(formal.name(), to_attr(formal, values, knowledge_.truncate,
+                                                            knowledge_.runs.fitted, sizes_)));
         continue;
       }
       if (!argument.is_tensor && !argument.value.isNone()) {
@@ -292,7 +317,7 @@ class Importer {
       }
       std::vector<ValueId> ids;
       for (const auto& ref : argument.refs) ids.push_back(ref ? resolve(*ref) : kNoValue);
-      if (numbers[i]) ids = {add_number(node, call, *numbers[i])};
+      if (!numbers[i].empty()) ids = {add_number(node, call, formal, numbers[i])};
       if (argument.is_list) {
         made.args.push_back(tensor_list_arg(formal.name(), ids));
       } else {
@@ -301,9 +326,10 @@ class Importer {
     }
     if (!order.empty()) made.args.push_back(tensor_list_arg("order", order));
     std::vector<ValueId> ids;
-    for (const auto& output : call.outputs) {
-      if (output) {
-        ids.push_back(add_output(made, output));
+    for (size_t o = 0; o < call.outputs.size(); ++o) {
+      if (call.outputs[o]) {
+        Shape shape = shape_of(knowledge_.runs.sizes(node, c, o));
+        ids.push_back(add_output(made, call.outputs[o], std::move(shape)));
       } else {
         made.outputs.push_back(kNoValue);
         ids.push_back(kNoValue);
@@ -314,28 +340,29 @@ class Importer {
   }
 
   // A number where the operator has no form that takes one.
-  ValueId add_number(Node* node, const Call& call, const c10::IValue& number) {
+  ValueId add_number(Node* node, const Call& call, const c10::Argument& formal,
+                     const std::vector<c10::IValue>& numbers) {
+    const c10::IValue& number = numbers.front();
     const bool floating = number.isDouble();
     TensorFact type{floating ? at::kFloat : at::kInt, {}, {}, at::kCPU, true, true};
     const auto& result = call.outputs.front();
     if (result && result->dtype != at::kBool) type.dtype = result->dtype;
     tv::Node made = start("aten::full", node);
     made.args.push_back(attr_arg("size", std::vector<Expr>{}));
-    const Attr value = floating          ? Attr(number.toDouble())
-                       : number.isBool() ? Attr(number.toBool())
-                                         : Attr(Expr(number.toInt()));
-    made.args.push_back(attr_arg("fill_value", value));
+    made.args.push_back(attr_arg("fill_value", to_attr(formal, numbers, /*truncate=*/false,
+                                                       knowledge_.runs.fitted, sizes_)));
     made.args.push_back(attr_arg("dtype", to_dtype(type, knowledge_.truncate)));
     for (const char* rest : {"layout", "device", "pin_memory"}) {
       made.args.push_back(attr_arg(rest, std::monostate{}));
     }
-    const ValueId id = add_output(made, type);
+    const ValueId id = add_output(made, type, {});
     push(std::move(made), node);
     return id;
   }
 
   const Knowledge& knowledge_;
   const bool ordered_;
+  Sizes& sizes_;
   Imported result_;
   std::unordered_map<const Value*, std::vector<ValueId>> ids_;
   std::unordered_set<const Value*> seen_;
@@ -345,8 +372,8 @@ class Importer {
 
 Imported import_nodes(const Knowledge& knowledge, const std::vector<Node*>& nodes,
                       const std::unordered_set<const Node*>& native,
-                      const std::vector<Value*>& returned, bool ordered) {
-  Importer importer(knowledge, ordered);
+                      const std::vector<Value*>& returned, bool ordered, Sizes& sizes) {
+  Importer importer(knowledge, ordered, sizes);
   for (Node* node : nodes) importer.add(node, native.contains(node));
   return importer.finish(returned);
 }

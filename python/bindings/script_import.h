@@ -9,19 +9,39 @@
 #include <vector>
 
 #include "csrc/graph/graph.h"
-#include "python/bindings/script_record.h"
+#include "python/bindings/script_sizes.h"
+#include "python/bindings/torch_record.h"
 
 namespace tv::script {
+
+/// What the executions of a program say of one thing. Those that did not reach it say what the
+/// first does.
+struct Runs {
+  std::vector<const Recording*> all;  ///< [0]: what all else is told of
+  size_t fitted = 1;                  ///< the first so many decide (Sizes)
+
+  /// By dimension: of the i-th tensor of a value, and of a result of the operators of a node.
+  std::vector<Numbers> sizes(const torch::jit::Value* value, size_t i) const;
+  std::vector<Numbers> strides(const torch::jit::Value* value, size_t i) const;  ///< as promised
+  std::vector<Numbers> sizes(const torch::jit::Node* node, size_t call, size_t output) const;
+  /// An argument that is no tensor, by execution.
+  std::vector<c10::IValue> argument(const torch::jit::Node* node, size_t call, size_t index) const;
+  /// The number that a tensor without dimensions holds, and one that is no tensor.
+  std::vector<c10::IValue> number(const torch::jit::Value* value) const;
+  std::vector<c10::IValue> plain(const torch::jit::Value* value) const;
+};
 
 /// What an import needs to know of the program.
 struct Knowledge {
   const Recording& recording;
+  Runs runs;
+  Sizes* sizes = nullptr;  ///< over the whole program
   /// Values that are weights and what they are called; constants of the graph are weights, too.
   std::unordered_map<const torch::jit::Value*, std::string> weights;
   std::unordered_set<const torch::jit::Node*> hosts;     ///< host_nodes()
   std::unordered_set<const torch::jit::Value*> written;  ///< tensors that something writes to
   std::vector<std::string> stays;                        ///< torch_executed_ops
-  bool truncate = false;  ///< hold int64 and float64 as int32 and float32
+  bool truncate = false;           ///< hold int64 and float64 as int32 and float32
   c10::Device device = c10::kCPU;  ///< where tensors of engines live
 };
 
@@ -34,16 +54,19 @@ struct Imported {
   std::vector<std::vector<int>> outputs;
 };
 
+/// The expression of a size; throws Error(kUnsupported) where there is none.
+Expr expr_of(Sizes& sizes, const Numbers& values);
+
 /// Why a node cannot be expressed as nodes of the Graph; "" where it can. Converters are not asked.
 std::string refusal(const Knowledge& knowledge, const torch::jit::Node* node);
 
 /// `nodes` (of one block, in order) as a Graph. Those in `native` and those that are not
 /// expressible become "native::" nodes; with `ordered`, nodes also read the tensors that their
 /// sizes come from, so that a partition knows what must run first (such a graph is not to be
-/// compiled). `returned`: tensors and lists of them that become outputs. Throws
-/// Error(kUnsupported).
+/// compiled). `returned`: tensors and lists of them that become outputs. The graph's symbols are
+/// those of `sizes`. Throws Error(kUnsupported).
 Imported import_nodes(const Knowledge& knowledge, const std::vector<torch::jit::Node*>& nodes,
                       const std::unordered_set<const torch::jit::Node*>& native,
-                      const std::vector<torch::jit::Value*>& returned, bool ordered);
+                      const std::vector<torch::jit::Value*>& returned, bool ordered, Sizes& sizes);
 
 }  // namespace tv::script

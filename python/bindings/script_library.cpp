@@ -21,6 +21,8 @@ Options to_options(const std::string& text) {
   options.device = given.at("device").get<std::string>();
   options.immutable_weights = given.at("immutable_weights").get<bool>();
   options.pass_through_build_failures = given.at("pass_through_build_failures").get<bool>();
+  options.fitted = given.at("fitted").get<size_t>();
+  options.usual = given.at("usual").get<size_t>();
   options.dry_run_for = given.at("dry_run_for").get<std::string>();
   return options;
 }

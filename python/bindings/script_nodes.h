@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "python/bindings/script_record.h"
+#include "python/bindings/torch_record.h"
 
 namespace tv::script {
 

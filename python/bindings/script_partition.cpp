@@ -121,7 +121,8 @@ RegionPartition partition_region(const Region& region, const Knowledge& knowledg
   RegionPartition made;
   Nodes native;
   while (true) {
-    made.imported = import_nodes(knowledge, region.nodes, native, outputs, /*ordered=*/true);
+    made.imported =
+        import_nodes(knowledge, region.nodes, native, outputs, /*ordered=*/true, *knowledge.sizes);
     if (add_unsupported(made.imported, settings, device, native, made.reasons)) continue;
     made.partition = partition(made.imported.graph, settings, device);
     Reasons impossible;

@@ -6,6 +6,7 @@
 #include "python/bindings/script_import.h"
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/script_types.h"
+#include "python/bindings/torch_trace.h"
 #include "runtime/error.h"
 
 namespace tv::script {
@@ -93,6 +94,58 @@ std::string refusal_of_input(const Knowledge& knowledge, const Value* value) {
   return is_comparable(value) ? "" : "it takes a " + value->type()->str() + " that is not constant";
 }
 
+// Whether the executions at other sizes say the same of it.
+std::string refusal_of_facts(const Runs& runs, const Value* value) {
+  const Fact* first = runs.all[0]->fact(value);
+  if (!first || torch::jit::toIValue(value)) return "";
+  for (size_t k = 1; k < runs.fitted; ++k) {
+    const Fact* fact = runs.all[k]->fact(value);
+    if (!fact) return "not every size that was tried reaches it";
+    bool same = !fact->varies && fact->tensors.size() == first->tensors.size();
+    for (size_t i = 0; same && i < fact->tensors.size(); ++i) {
+      const TensorFact &a = first->tensors[i], &b = fact->tensors[i];
+      same = a.dtype == b.dtype && a.device == b.device && a.sizes.size() == b.sizes.size();
+    }
+    if (!same) return "its tensors are of other kinds at other sizes";
+  }
+  return "";
+}
+
+// Why the executions at several sizes are not one operator with sizes that follow rules.
+std::string refusal_of_sizes(const Knowledge& knowledge, const Node* node) {
+  const Runs& runs = knowledge.runs;
+  if (runs.all.size() == 1) return "";
+  const auto is_number = [&](const Value* value) {
+    return knowledge.hosts.contains(value->node());
+  };
+  std::vector<Trace> traces(runs.fitted);
+  for (size_t k = 0; k < runs.fitted; ++k) {
+    const Recipe* recipe = runs.all[k]->recipe(node);
+    if (!recipe) return "not every size that was tried reaches it";
+    if (!recipe->refusal.empty()) return recipe->refusal;
+    trace(node, *runs.all[k], is_number, traces[k]);
+    if (traces[k].text != traces[0].text) return "its operators change with the sizes";
+  }
+  for (const Value* value : node->inputs()) {
+    std::string why = refusal_of_facts(runs, value);
+    if (!why.empty()) return why;
+    const Fact* fact = runs.all[0]->fact(value);
+    for (size_t i = 0; fact && i < fact->tensors.size(); ++i) {
+      for (const Numbers& size : runs.sizes(value, i)) knowledge.sizes->given(size);
+    }
+  }
+  for (const Value* value : node->outputs()) {
+    std::string why = refusal_of_facts(runs, value);
+    if (!why.empty()) return why;
+  }
+  for (size_t i = 0; i < traces[0].numbers.size(); ++i) {
+    Numbers numbers;
+    for (const Trace& trace : traces) numbers.push_back(trace.numbers[i]);
+    if (!knowledge.sizes->of(numbers)) return "a size of it follows no rule that was found";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string refusal(const Knowledge& knowledge, const Node* node) {
@@ -111,13 +164,15 @@ std::string refusal(const Knowledge& knowledge, const Node* node) {
     std::string why = refusal_of_input(knowledge, input);
     if (!why.empty()) return why;
   }
+  std::string why = refusal_of_sizes(knowledge, node);
+  if (!why.empty()) return why;
   bool needs_storage = false;
   for (const Call& call : recipe->calls) {
-    std::string why = refusal_of(call, knowledge.truncate);
+    why = refusal_of(call, knowledge.truncate);
     if (!why.empty()) return why;
     needs_storage = needs_storage || reads_storage(call);
   }
-  std::string why = refusal_of_tensors(knowledge, node, needs_storage);
+  why = refusal_of_tensors(knowledge, node, needs_storage);
   if (!why.empty()) return why;
   for (size_t i = 0; i < node->outputs().size(); ++i) {
     const Value* output = node->output(i);

@@ -11,12 +11,15 @@ namespace {
 
 using nlohmann::json;
 
+// At the usual sizes.
 json shapes(const Graph& graph, const std::vector<ValueId>& values) {
   json all = json::array();
+  std::vector<int64_t> usual;
+  for (const Symbol& symbol : graph.symbols) usual.push_back(symbol.opt);
   for (const ValueId id : values) {
     json shape = json::array();
     if (id != kNoValue) {
-      for (const Expr& dim : graph.value(id).shape) shape.push_back(dim.eval({}));
+      for (const Expr& dim : graph.value(id).shape) shape.push_back(dim.eval(usual));
     }
     all.push_back(shape);
   }

@@ -30,6 +30,14 @@ Value* insert_list(Graph& graph, const std::vector<Value*>& values) {
   return graph.insertNode(graph.createList(c10::TensorType::get(), values))->output();
 }
 
+// A tensor without elements whose sizes are these numbers.
+Value* insert_carrier(Graph& graph, std::vector<Value*> sizes) {
+  sizes.push_back(graph.insertConstant(0));
+  Value* shape = graph.insertNode(graph.createList(c10::IntType::get(), sizes))->output();
+  const auto dtype = static_cast<int64_t>(at::kByte);
+  return graph.insert(c10::aten::empty, {shape}, {torch::jit::NamedValue("dtype", dtype)});
+}
+
 Value* insert_call(Graph& graph, const char* op, const std::vector<Value*>& inputs,
                    const c10::TypePtr& type) {
   Node* node = graph.insertNode(graph.create(c10::Symbol::fromQualString(op), inputs, 1));
@@ -54,11 +62,15 @@ struct Tensors {
 Value* insert_condition(Graph& graph, const Excision& excision, const EngineCall& call,
                         const Tensors& tensors, const Recording& recording) {
   const c10::IValue device = call.only_on ? c10::IValue(*call.only_on) : c10::IValue();
-  Value* fits =
-      insert_call(graph, "torch_vulkan::fits",
-                  {tensors.inputs, call.engine, tensors.weights, graph.insertConstant(device)},
-                  c10::BoolType::get());
+  std::vector<Value*> asked = {tensors.inputs, call.engine, tensors.weights,
+                               graph.insertConstant(device)};
+  if (!call.method.empty()) {
+    asked.insert(asked.end(), {graph.inputs().at(0), graph.insertConstant(call.method),
+                               graph.insertConstant(call.rule)});
+  }
+  Value* fits = insert_call(graph, "torch_vulkan::fits", asked, c10::BoolType::get());
   for (Value* input : call.inputs) {
+    if (!call.method.empty()) break;  // the rule has them
     // Results have strides like those that PyTorch made of the example's.
     const Fact* fact = recording.fact(input);
     if (!fact || fact->tensors.empty() || is_row_major(fact->tensors.front())) continue;
@@ -97,8 +109,9 @@ void fill_with_engine(Graph& graph, Block* block, const Excision& excision, cons
   }
 }
 
-// The nodes as they were, with copies of their helpers.
-void fill_with_nodes(Graph& graph, Block* block, const Excision& excision) {
+// The nodes as they were, with copies of their helpers, before `end`.
+void place_nodes(Node* end, const Excision& excision) {
+  Graph& graph = *end->owningGraph();
   const std::unordered_set<const Node*> members(excision.nodes.begin(), excision.nodes.end());
   std::unordered_map<Value*, Value*> copies;
   const auto renamed = [&copies](Value* value) {
@@ -107,16 +120,15 @@ void fill_with_nodes(Graph& graph, Block* block, const Excision& excision) {
   };
   for (Node* node : excision.both) {
     if (members.contains(node)) {
-      node->moveBefore(block->return_node());
+      node->moveBefore(end);
       for (size_t i = 0; i < node->inputs().size(); ++i) {
         node->replaceInput(i, renamed(node->input(i)));
       }
     } else {
-      Node* copy = graph.createClone(node, renamed)->insertBefore(block->return_node());
+      Node* copy = graph.createClone(node, renamed)->insertBefore(end);
       for (size_t i = 0; i < node->outputs().size(); ++i) copies[node->output(i)] = copy->output(i);
     }
   }
-  for (Value* output : excision.outputs) block->registerOutput(output);
 }
 
 bool is_inside(const Node* node, const Block* block) {
@@ -130,26 +142,35 @@ bool is_inside(const Node* node, const Block* block) {
 
 }  // namespace
 
-void replace(const Excision& excision, const EngineCall& call, Recording& recording) {
+void replace(const Excision& excision, const EngineCall& call,
+             const std::vector<Recording*>& recordings) {
+  const Recording& recording = *recordings.at(0);
   Node* first = excision.nodes.front();
   Graph& graph = *first->owningGraph();
   const WithInsertPoint at(first);
-  const Tensors tensors{insert_list(graph, call.inputs), insert_weights(graph, call.weights)};
+  std::vector<Value*> inputs = call.inputs;
+  if (!excision.carried.empty()) inputs.push_back(insert_carrier(graph, excision.carried));
+  const Tensors tensors{insert_list(graph, inputs), insert_weights(graph, call.weights)};
   Value* fits = insert_condition(graph, excision, call, tensors, recording);
   Node* choice = graph.insertNode(graph.create(prim::If, {fits}, 0));
   Block* engine = choice->addBlock();
   Block* native = choice->addBlock();
   fill_with_engine(graph, engine, excision, call, tensors);
-  fill_with_nodes(graph, native, excision);
+  place_nodes(native->return_node(), excision);
+  for (Value* output : excision.outputs) native->registerOutput(output);
   for (Value* output : excision.outputs) {
     Value* chosen = choice->addOutput()->setType(output->type());
-    recording.facts[chosen] = recording.facts.at(output);
+    for (Recording* each : recordings) {
+      if (each->facts.contains(output)) each->facts[chosen] = each->facts.at(output);
+    }
     const auto uses = output->uses();
     for (const auto& use : uses) {
       if (!is_inside(use.user, native)) use.user->replaceInput(use.offset, chosen);
     }
   }
 }
+
+void keep(const Excision& excision) { place_nodes(excision.nodes.back()->next(), excision); }
 
 void remove_unread(const Region& region, const Knowledge& knowledge) {
   for (auto node = region.nodes.rbegin(); node != region.nodes.rend(); ++node) {

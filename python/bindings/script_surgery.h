@@ -17,10 +17,11 @@ struct Excision {
   std::vector<torch::jit::Node*> helpers;   ///< of numbers and lists, that they need with them
   std::vector<torch::jit::Value*> inputs;   ///< tensors from outside, weights left out
   std::vector<torch::jit::Value*> guards;   ///< numbers from outside; the engine is made for theirs
+  std::vector<torch::jit::Value*> carried;  ///< sizes from outside that no tensor shows
   std::vector<torch::jit::Value*> outputs;  ///< tensors and lists of them that are read outside
   std::vector<torch::jit::Node*> both;      ///< nodes and helpers, in order
-  bool names_device = false;                ///< its results depend on the device by more than tensors
-  std::string refusal;                      ///< why there is none: all else is empty then
+  bool names_device = false;  ///< its results depend on the device by more than tensors
+  std::string refusal;        ///< why there is none: all else is empty then
 };
 
 /// One for each of `engines`, sets of nodes of the region.
@@ -38,6 +39,9 @@ struct EngineCall {
   std::vector<torch::jit::Value*> inputs, weights;  ///< in the engine's order
   std::vector<std::vector<int>> outputs;  ///< of each of Excision::outputs, positions among results
   std::vector<std::optional<at::ScalarType>> casts;  ///< dtype that a result is converted to
+  /// Of an engine for ranges of sizes, whose last input carries Excision::carried, where there are
+  /// any: the method that a SizeCheck runs, and its rule.
+  std::string method, rule;
   std::optional<c10::Device> only_on;     ///< where tensors have to be; nothing: all on one device
   std::optional<c10::Device> results_on;  ///< where results go, when no argument says it
 };
@@ -45,7 +49,12 @@ struct EngineCall {
 /// In the place of the nodes: the engine where tensors and numbers are those that it was made for,
 /// else the nodes as they were. The nodes have to be neighbours. What was recorded of results holds
 /// for the values that take their place.
-void replace(const Excision& excision, const EngineCall& call, Recording& recording);
+void replace(const Excision& excision, const EngineCall& call,
+             const std::vector<Recording*>& recordings);
+
+/// Puts what the nodes need of helpers before them, where no engine takes their place after
+/// gather().
+void keep(const Excision& excision);
 
 /// Destroys nodes of numbers and lists that nobody reads any more.
 void remove_unread(const Region& region, const Knowledge& knowledge);

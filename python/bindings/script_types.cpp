@@ -1,7 +1,6 @@
 #include "python/bindings/script_types.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "python/bindings/torch_border.h"
 #include "runtime/error.h"
@@ -105,26 +104,29 @@ Attr to_attr(const c10::Argument& formal, const c10::IValue& value, bool truncat
   throw Error(ErrorKind::kUnsupported, "an argument of type " + value.tagKind());
 }
 
-std::vector<int64_t> promised_strides(const TensorFact& fact) {
-  const size_t rank = fact.sizes.size();
-  if (std::find(fact.sizes.begin(), fact.sizes.end(), 0) != fact.sizes.end()) return fact.strides;
-  std::vector<size_t> order;  // outermost first
-  for (size_t d = 0; d < rank; ++d) {
-    if (fact.sizes[d] != 1) order.push_back(d);
+Attr to_attr(const c10::Argument& formal, const std::vector<c10::IValue>& values, bool truncate,
+             size_t fitted, Sizes& sizes) {
+  std::vector<std::vector<Expr>> lists;
+  const Attr first = to_attr(formal, values.at(0), truncate);
+  for (size_t k = 0; k < values.size(); ++k) {
+    const Attr attr = to_attr(formal, values[k], truncate);
+    if (const auto* one = std::get_if<Expr>(&attr)) lists.push_back({*one});
+    if (const auto* list = std::get_if<std::vector<Expr>>(&attr)) lists.push_back(*list);
+    if (attr.index() != first.index() || (lists.empty() && attr != first) ||
+        (!lists.empty() && lists.back().size() != lists[0].size())) {
+      if (k < fitted) throw Error(ErrorKind::kUnsupported, "an argument changes with the sizes");
+      lists.resize(k);
+      if (!lists.empty()) lists.push_back(lists[0]);
+    }
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&fact](size_t a, size_t b) { return fact.strides[a] > fact.strides[b]; });
-  bool is_dense = true, overlaps = false;
-  int64_t expected = 1;
-  std::vector<int64_t> strides(rank, 1);
-  for (auto d = order.rbegin(); d != order.rend(); ++d) {
-    is_dense = is_dense && fact.strides[*d] == expected;
-    overlaps = overlaps || fact.strides[*d] == 0;
-    strides[*d] = expected;
-    expected *= fact.sizes[*d];
+  if (lists.empty()) return first;
+  std::vector<Expr> exprs;
+  for (size_t i = 0; i < lists[0].size(); ++i) {
+    Numbers numbers;
+    for (const auto& list : lists) numbers.push_back(*list[i].constant());
+    exprs.push_back(expr_of(sizes, numbers));
   }
-  if (is_dense) return fact.strides;
-  return overlaps ? std::vector<int64_t>{} : strides;
+  return std::holds_alternative<Expr>(first) ? Attr(exprs.at(0)) : Attr(exprs);
 }
 
 }  // namespace tv::script

@@ -4,7 +4,7 @@
 #include <ATen/core/function_schema.h>
 
 #include "csrc/graph/graph.h"
-#include "python/bindings/script_record.h"
+#include "python/bindings/script_import.h"
 
 namespace tv::script {
 
@@ -16,8 +16,9 @@ bool takes_tensors(const c10::Argument& formal);
 /// An argument that is no tensor. Throws Error(kUnsupported) for what has no form in the Graph.
 Attr to_attr(const c10::Argument& formal, const c10::IValue& value, bool truncate);
 
-/// The strides that an engine gives to a result which is this tensor in eager mode: its own where
-/// they are dense, else dense ones in the same order of dimensions; empty: row-major.
-std::vector<int64_t> promised_strides(const TensorFact& fact);
+/// The same of one that was seen in several executions. Integers become expressions of `sizes`;
+/// what else differs among those that decide throws, too.
+Attr to_attr(const c10::Argument& formal, const std::vector<c10::IValue>& values, bool truncate,
+             size_t fitted, Sizes& sizes);
 
 }  // namespace tv::script

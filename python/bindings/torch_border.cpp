@@ -73,12 +73,21 @@ at::Device device_of(const std::vector<at::Tensor>& inputs,
   return at::kCPU;
 }
 
+namespace {
+
+// What goes with tensors of any device: a number, and sizes that no tensor shows.
+bool is_of_host(const at::Tensor& tensor) {
+  return tensor.is_cpu() && (tensor.dim() == 0 || tensor.numel() == 0);
+}
+
+}  // namespace
+
 void check_device(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights,
                   std::optional<at::Device> wanted) {
   const at::Device device = wanted.value_or(device_of(inputs, weights));
   for (const auto* tensors : {&inputs, &weights}) {
     for (const at::Tensor& tensor : *tensors) {
-      if (tensor.device() == device || (tensor.is_cpu() && tensor.dim() == 0)) continue;
+      if (tensor.device() == device || is_of_host(tensor)) continue;
       throw Error(ErrorKind::kUser, "[torch_vulkan::execute] device of a tensor; got " +
                                         tensor.device().str() + ", want " + device.str());
     }

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -54,6 +55,15 @@ std::vector<at::Tensor> split(const at::Tensor& vke) {
     at += static_cast<int64_t>(file.size());
   }
   return files;
+}
+
+// Whether the device makes as many iterations as kernels need at these sizes.
+bool loops_end(Engine& engine, std::span<const int64_t> symbols) {
+  const int64_t most = profile(*engine.device()).max_loop_iterations();
+  const auto& dispatches = engine.spec().dispatches;
+  return std::all_of(dispatches.begin(), dispatches.end(), [&](const Dispatch& dispatch) {
+    return dispatch.iterations.eval(symbols) <= most;
+  });
 }
 
 // How far sizes are from those that an engine's kernels were chosen for.
@@ -127,17 +137,32 @@ std::shared_ptr<const TorchEngine::Parts> TorchEngine::parts() {
 }
 
 bool TorchEngine::fits(const std::vector<at::Tensor>& inputs,
-                       const std::vector<at::Tensor>& weights, std::optional<at::Device> device) {
+                       const std::vector<at::Tensor>& weights, std::optional<at::Device> device,
+                       const SizesOf* sizes) {
   try {
     check_device(inputs, weights, device);
-    plan_for(parts(), inputs);
+    const auto plan = plan_for(parts(), inputs);
+    if (sizes) {
+      const auto runs = [&plan] { return loops_end(*plan->part->engine, plan->symbols); };
+      size_check(*sizes)->require(sizes->program, inputs, weights, plan->symbols, runs);
+    }
     return true;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUser) rethrow(error);
-    TORCH_WARN_ONCE("torch_vulkan: a part of a TorchScript program runs natively for inputs that it "
-                    "was not compiled for (compile it for these, too): ", error.what());
+    TORCH_WARN_ONCE(
+        "torch_vulkan: a part of a TorchScript program runs natively for inputs that it "
+        "was not compiled for (compile it for these, too): ",
+        error.what());
     return false;
   }
+}
+
+std::shared_ptr<script::SizeCheck> TorchEngine::size_check(const SizesOf& sizes) {
+  const std::lock_guard lock(mutex_);
+  if (!size_check_) {
+    size_check_ = std::make_shared<script::SizeCheck>(sizes.program, sizes.method, sizes.rule);
+  }
+  return size_check_;
 }
 
 void TorchEngine::open() {
@@ -250,9 +275,10 @@ std::vector<at::Tensor> TorchEngine::run(const std::shared_ptr<const Parts>& par
   if (const int64_t runs = profile_runs) time_layers(*plan, inputs, weights, device, runs);
   if (device.is_cuda()) {
     if (shared_cuda_device(*parts, device)) return on_cuda(*plan, inputs, weights, device);
-    TORCH_WARN_ONCE("torch_vulkan: ", profile(*parts->front()->engine->device()).name,
-                    " cannot share memory with ", device.str(),
-                    ": tensors go through the host, which is slow (see torch_vulkan.cuda_report())");
+    TORCH_WARN_ONCE(
+        "torch_vulkan: ", profile(*parts->front()->engine->device()).name,
+        " cannot share memory with ", device.str(),
+        ": tensors go through the host, which is slow (see torch_vulkan.cuda_report())");
   }
   return on_host(*plan, inputs, weights, device);
 }
@@ -338,10 +364,11 @@ std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
   const int copied = engine.run_on_cuda(std::move(set), plan.symbols, input_memory, output_memory,
                                         current_cuda_stream(device.index()));
   if (copied > 0) {
-    TORCH_WARN_ONCE("torch_vulkan: ", copied,
-                    " CUDA tensors of an engine's call were copied, because cudaMalloc's memory "
-                    "cannot be shared with Vulkan; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
-                    "lets torch allocate memory that can");
+    TORCH_WARN_ONCE(
+        "torch_vulkan: ", copied,
+        " CUDA tensors of an engine's call were copied, because cudaMalloc's memory "
+        "cannot be shared with Vulkan; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True "
+        "lets torch allocate memory that can");
   }
   return outputs;
 }

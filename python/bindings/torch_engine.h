@@ -1,6 +1,6 @@
 #pragma once
-// The torch custom class `torch_vulkan::Engine`: an engine's file as a tensor, opened on a device at
-// its first use. Immutable after that but for its caches; shared between threads.
+// The torch custom class `torch_vulkan::Engine`: an engine's file as a tensor, opened on a device
+// at its first use. Immutable after that but for its caches; shared between threads.
 
 #include <ATen/core/Tensor.h>
 #include <torch/custom_class.h>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "python/bindings/torch_sizes.h"
 #include "python/bindings/torch_weights.h"
 #include "runtime/engine.h"
 
@@ -29,10 +30,16 @@ class TorchEngine : public torch::CustomClassHolder {
   std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
                                   const std::vector<at::Tensor>& weights);
 
-  /// Whether `execute` takes inputs of these dtypes and sizes, and all tensors are on one device, on
-  /// `device` where it is given. (Numbers of the host go with tensors of any.) Opens the engine.
+  /// The program that asks, and what holds at the sizes that an engine is for (torch_sizes.h).
+  struct SizesOf {
+    const c10::IValue& program;
+    const std::string &method, &rule;
+  };
+  /// Whether `execute` takes inputs of these dtypes and sizes, and all tensors are on one device,
+  /// on `device` where it is given. (Numbers of the host go with tensors of any.) Opens the engine.
+  /// `sizes`: of an engine for ranges of sizes.
   bool fits(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& weights,
-            std::optional<at::Device> device);
+            std::optional<at::Device> device, const SizesOf* sizes = nullptr);
 
   /// Opens the engine now rather than at its first call.
   void open();
@@ -65,6 +72,7 @@ class TorchEngine : public torch::CustomClassHolder {
  private:
   /// What a call needs to know of the shapes it was given; made once per set of shapes.
   struct ShapePlan;
+  std::shared_ptr<script::SizeCheck> size_check(const SizesOf& sizes);
   /// One engine of the file: there is one for each profile of shapes.
   struct Part {
     Part(at::Tensor vke, std::shared_ptr<Engine> opened, bool immutable_weights, bool truncate)
@@ -107,9 +115,10 @@ class TorchEngine : public torch::CustomClassHolder {
   std::mutex mutex_;  ///< of what follows
   std::shared_ptr<const Parts> parts_;
   std::shared_ptr<const ShapePlan> plan_;  ///< of the last call
+  std::shared_ptr<script::SizeCheck> size_check_;
   std::map<int64_t, Staged> staged_;
   int64_t next_staged_ = 0;
-  std::atomic<int> unproven_ = 0;          ///< times that it was opened since a call worked
+  std::atomic<int> unproven_ = 0;  ///< times that it was opened since a call worked
 };
 
 }  // namespace tv::torch_bindings

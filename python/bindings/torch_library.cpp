@@ -42,6 +42,19 @@ bool fits_tensors(const std::vector<at::Tensor>& inputs, const EnginePtr& engine
   return engine->fits(inputs, weights, device);
 }
 
+// Boxed, as C++ has no type for a program of any kind.
+void fits_sizes(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const std::string rule = torch::jit::pop(*stack).toStringRef();
+  const std::string method = torch::jit::pop(*stack).toStringRef();
+  const c10::IValue program = torch::jit::pop(*stack);
+  const auto device = torch::jit::pop(*stack).toOptional<at::Device>();
+  const auto weights = torch::jit::pop(*stack).toTensorVector();
+  const auto engine = torch::jit::pop(*stack).toCustomClass<TorchEngine>();
+  const auto inputs = torch::jit::pop(*stack).toTensorVector();
+  const TorchEngine::SizesOf sizes{program, method, rule};
+  torch::jit::push(*stack, engine->fits(inputs, weights, device, &sizes));
+}
+
 EnginePtr set_state(State state) {
   return c10::make_intrusive<TorchEngine>(std::move(std::get<0>(state)),
                                           std::move(std::get<1>(state)), std::get<2>(state),
@@ -96,6 +109,10 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.def(
       "fits.tensors(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Engine engine, "
       "Tensor[] weights, Device? device) -> bool");
+  // The same of an engine for ranges of sizes: `method` of `program` does what the engine does.
+  m.def(
+      "fits.sizes(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Engine engine, "
+      "Tensor[] weights, Device? device, Any program, str method, str rule) -> bool");
   m.def("assign(Tensor(a!)[] weights, Tensor[] values) -> ()", &tv::torch_bindings::assign);
   // tv.profile's: from now on each dispatch of a call is timed so often; 0: no more.
   m.def("set_profile_runs(int runs) -> ()",
@@ -109,4 +126,5 @@ TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) {
   m.impl("execute_held", &execute_held);
   m.impl("fits", &fits);
   m.impl("fits.tensors", &fits_tensors);
+  m.impl("fits.sizes", torch::CppFunction::makeFromBoxedFunction<&fits_sizes>());
 }

@@ -7,14 +7,14 @@ import json
 import warnings
 
 import torch
-from torch.utils import _pytree as pytree
 
 from . import backend, compilations, cuda_memory, device_list, dry_script
 from ._native import LIB, C
 from .compilations import Compilation, EngineRecord, NativeRecord
 from .engine import Engine, built_elsewhere, tensor_bytes
 from .errors import UnsupportedError
-from .inputs import Arguments, Input, is_leaf
+from .inputs import Arguments
+from .script_examples import examples
 from .settings import Settings
 
 ABOUT = "torch_vulkan_script.json"  # a file that says who wrote the archive
@@ -30,7 +30,7 @@ def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
     Raises:
         ValueError: bad inputs, a setting that says something else for modules of Python, or
             require_full_compilation is set and something stays native.
-        UnsupportedError: the inputs have ranges of shapes.
+        UnsupportedError: the inputs have ranges of shapes, and the module fails at some of them.
         DeviceError: there is no Vulkan device.
     """
     settings = settings.keyed_by([*module.parameters(), *module.buffers()])
@@ -81,10 +81,22 @@ def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir=""
         "pass_through_build_failures": settings.pass_through_build_failures,
         "dry_run_for": dry_run_for,
     }
-    given = examples(module, arguments)
-    with torch.random.fork_rng():
-        made, about = _library().compile(module._c, (given,), json.dumps(options))
-    return torch.jit._recursive.wrap_cpp_module(made), json.loads(about)
+    failure = None
+    for given in examples(module, arguments, _device_of(module, arguments)):
+        chosen = json.dumps(options | {"fitted": given.fitted, "usual": given.usual})
+        try:
+            with torch.random.fork_rng():
+                made, about = _library().compile(module._c, tuple(given.sets), chosen)
+        except NotImplementedError as error:  # the module's own, at sizes that do not go together
+            if given.fitted == 0:
+                raise
+            failure = failure or error
+            continue
+        return torch.jit._recursive.wrap_cpp_module(made), json.loads(about)
+    raise UnsupportedError(
+        "tv.compile: the module does not run at all sizes that were tried between those of "
+        f"`inputs`: {failure}\nGive a range to each dimension that may change alone, and the same "
+        "range to those that are equal") from failure
 
 
 def _library():
@@ -102,47 +114,6 @@ def _compiler_json(settings: Settings, debug_dir: str) -> str:
     if settings.low_precision:
         values["enabled_precisions"] = [str(settings.low_precision).removeprefix("torch.")]
     return json.dumps(values)
-
-
-def examples(module: torch.jit.ScriptModule, arguments: Arguments | None) -> tuple:
-    """The arguments that forward is tried with, in its order."""
-    if arguments is None:
-        raise ValueError("tv.compile: inputs are missing: a list of tv.Input or tensors")
-    for given in arguments.leaves():
-        if isinstance(given, Input) and given.dynamic_dims():
-            raise UnsupportedError(
-                "tv.compile: a TorchScript module is compiled for the sizes of its inputs, got "
-                f"{given}: give the shape that calls have (others run natively), or compile the "
-                "nn.Module, whose engines take ranges")
-    device = _device_of(module, arguments)
-    args, kwargs = pytree.tree_map(lambda value: _example(value, device),
-                                   (arguments.args, arguments.kwargs), is_leaf=is_leaf)
-    formal = module._c._get_method("forward").schema.arguments[1:]
-    names = [argument.name for argument in formal]
-    unknown = [name for name in kwargs if name not in names[len(args):]]
-    if unknown or len(args) > len(formal):
-        raise ValueError(f"inputs: forward takes {names}, got {len(args)} and {sorted(kwargs)}")
-    for argument in formal[len(args):]:
-        if argument.name in kwargs:
-            args += (kwargs[argument.name],)
-        elif argument.has_default_value():
-            args += (argument.default_value,)
-        else:
-            raise ValueError(f"inputs: argument {argument.name!r} of forward is missing")
-    return args
-
-
-def _example(given, device):
-    """A tensor that forward may write to; random numbers for an Input, zeros of integers."""
-    if isinstance(given, torch.Tensor):
-        return given.detach().clone()
-    if not isinstance(given, Input):
-        return given
-    if not given.dtype.is_floating_point:
-        return torch.zeros([size for _, size, _ in given.dims], dtype=given.dtype, device=device)
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn([size for _, size, _ in given.dims], generator=generator).to(
-        device, given.dtype)
 
 
 def save(module: torch.jit.ScriptModule, file) -> None:

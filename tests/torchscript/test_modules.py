@@ -242,9 +242,6 @@ def test_bad_inputs():
         tv.compile(source, inputs=[x])
     with pytest.raises(ValueError, match="forward takes"):
         tv.compile(source, inputs={"x": x, "steps": 2, "more": 1})
-    with pytest.raises(tv.UnsupportedError, match="compiled for the sizes of its inputs"):
-        tv.compile(source, inputs=[tv.Input(min_shape=(1, 6), opt_shape=(2, 6), max_shape=(4, 6)),
-                                   2])
     with pytest.raises(ValueError, match="a TorchScript module is compiled for the sizes"):
         tv.compile(source, inputs=[x, 2], profiles=[tv.Profile(x=((1, 6), (1, 6), (1, 6)))])
     made = tv.compile(source, inputs={"x": tv.Input(shape=(4, 6)), "steps": 2}, min_block_size=1,

@@ -1,4 +1,4 @@
-#include "python/bindings/script_record.h"
+#include "python/bindings/torch_record.h"
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "csrc/converter.h"
-#include "python/bindings/script_trap.h"
+#include "python/bindings/torch_trap.h"
 
 namespace tv::script {
 namespace {
@@ -31,10 +30,6 @@ TensorFact fact_of(const at::Tensor& tensor) {
           whole};
 }
 
-std::string registered_name(const c10::OperatorName& name) {
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
-
 // A list of tensors some of which may be None, whoever made its type.
 bool is_optional_list(const IValue& value) {
   if (!value.isList()) return false;
@@ -46,7 +41,8 @@ bool is_optional_list(const IValue& value) {
 // The recipe of the node that runs at the moment.
 class Recorder : public Listener {
  public:
-  explicit Recorder(Recording& recording) : recording_(recording) {}
+  Recorder(Recording& recording, const RecordOptions& options)
+      : recording_(recording), options_(options) {}
 
   void begin(const Node* node, const std::vector<IValue>& inputs) {
     node_ = node;
@@ -101,7 +97,24 @@ class Recorder : public Listener {
   }
 
   bool keeps_whole(const c10::OperatorHandle& op) override {
-    return Registry::instance().find(registered_name(op.operator_name())) != nullptr;
+    return options_.keeps_whole(registered_name(op.operator_name()));
+  }
+
+  void prepare(const c10::OperatorHandle& op, std::vector<IValue>& stack) override {
+    if (!options_.on_meta || !node_ || node_->kind() == prim::NumToTensor) return;
+    const auto& formals = op.schema().arguments();
+    const size_t first = stack.size() - formals.size();
+    bool takes_tensors = false, takes_meta = false;
+    for (size_t i = 0; i < formals.size(); ++i) {
+      for (const at::Tensor& tensor : tensors_in(stack[first + i])) {
+        takes_tensors = true;
+        takes_meta = takes_meta || tensor.is_meta();
+      }
+    }
+    if (takes_tensors && !takes_meta) return;  // arithmetic on numbers
+    for (size_t i = 0; i < formals.size(); ++i) {
+      if (is_device(*formals[i].type())) stack[first + i] = c10::Device(c10::kMeta);
+    }
   }
 
   void ran(const c10::OperatorHandle& op, const std::vector<IValue>& inputs,
@@ -151,6 +164,24 @@ class Recorder : public Listener {
   static bool is_number(const at::Tensor& tensor) {
     return tensor.defined() && tensor.dim() == 0 && tensor.is_cpu() && !tensor.is_complex() &&
            tensor.layout() == at::kStrided;
+  }
+
+  static std::vector<at::Tensor> tensors_in(const IValue& value) {
+    std::vector<at::Tensor> found;
+    if (value.isTensor()) found = {value.toTensor()};
+    if (value.isTensorList()) found = value.toTensorVector();
+    if (is_optional_list(value)) {
+      for (const IValue& item : value.toListRef()) {
+        if (item.isTensor()) found.push_back(item.toTensor());
+      }
+    }
+    std::erase_if(found, [](const at::Tensor& tensor) { return !tensor.defined(); });
+    return found;
+  }
+
+  static bool is_device(const c10::Type& type) {
+    if (type.kind() == c10::TypeKind::OptionalType) return is_device(*type.containedType(0));
+    return type.kind() == c10::TypeKind::DeviceObjType;
   }
 
   // aten::contiguous of what is contiguous gives its argument.
@@ -286,6 +317,7 @@ class Recorder : public Listener {
   }
 
   Recording& recording_;
+  const RecordOptions& options_;
   const Node* node_ = nullptr;
   Recipe recipe_;
   std::unordered_map<const c10::TensorImpl*, Ref> refs_;
@@ -336,19 +368,9 @@ void mark(Block* block, Recorder& recorder, std::vector<Node*>& markers) {
 
 }  // namespace
 
-const Fact* Recording::fact(const Value* value) const {
-  const auto found = facts.find(value);
-  return found == facts.end() ? nullptr : &found->second;
-}
-
-const Recipe* Recording::recipe(const Node* node) const {
-  const auto found = recipes.find(node);
-  return found == recipes.end() ? nullptr : &found->second;
-}
-
 void record(const std::shared_ptr<torch::jit::Graph>& graph, std::vector<IValue> inputs,
-            Recording& recording) {
-  Recorder recorder(recording);
+            const RecordOptions& options, Recording& recording) {
+  Recorder recorder(recording, options);
   std::vector<Node*> markers;
   mark(graph->block(), recorder, markers);
   const auto unmark = [&markers] {
@@ -364,13 +386,6 @@ void record(const std::shared_ptr<torch::jit::Graph>& graph, std::vector<IValue>
     throw;
   }
   unmark();
-}
-
-std::string text_of(const TensorFact& fact) {
-  std::ostringstream text;
-  text << fact.dtype << at::IntArrayRef(fact.sizes) << at::IntArrayRef(fact.strides) << fact.device
-       << fact.plain;
-  return text.str();
 }
 
 }  // namespace tv::script

@@ -1,4 +1,4 @@
-#include "python/bindings/script_trap.h"
+#include "python/bindings/torch_trap.h"
 
 #include <torch/library.h>
 
@@ -14,6 +14,7 @@ thread_local Listener* listening = nullptr;
 
 void trapped(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Listener* const listener = listening;
+  if (listener) listener->prepare(op, *stack);
   if (listener && op.hasKernelForDispatchKey(kComposite) && !listener->keeps_whole(op)) {
     // The operators that it calls come here in turn.
     op.callBoxedForDispatchKey(kComposite, *stack);

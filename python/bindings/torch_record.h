@@ -3,6 +3,7 @@
 
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -63,10 +64,20 @@ struct Recording {
   const Recipe* recipe(const torch::jit::Node* node) const;  ///< null: it was never run
 };
 
+struct RecordOptions {
+  /// Of the name of a composite operator: whether it is recorded, rather than those that it calls.
+  std::function<bool(const std::string&)> keeps_whole;
+  /// Tensors have sizes and no data: what the graph makes is put on the meta device, too.
+  bool on_meta = false;
+};
+
 /// Runs the graph on `inputs` (the module first) and records it; adds to `recording`, so that what
-/// varies between calls is seen, too. Composite operators that have a converter stay whole.
+/// varies between calls is seen, too.
 void record(const std::shared_ptr<torch::jit::Graph>& graph, std::vector<c10::IValue> inputs,
-            Recording& recording);
+            const RecordOptions& options, Recording& recording);
+
+/// "aten::add.Tensor", as converters are registered.
+std::string registered_name(const c10::OperatorName& name);
 
 /// Sizes, strides and dtype as one text, for comparison.
 std::string text_of(const TensorFact& fact);

@@ -1,0 +1,205 @@
+#include "python/bindings/script_check.h"
+
+#include <ATen/Functions.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/ir/constants.h>
+
+#include <algorithm>
+
+#include "python/bindings/script_nodes.h"
+#include "python/bindings/torch_sizes.h"
+#include "runtime/error.h"
+
+namespace tv::script {
+namespace {
+
+using torch::jit::Graph;
+using torch::jit::Node;
+using torch::jit::Value;
+namespace prim = c10::prim;
+
+// The nodes as a graph of their own, `(self, Tensor[] inputs, Tensor[] weights) -> Tensor[]`.
+class Writer {
+ public:
+  Writer(const Excision& excision, const EngineCall& call, const Knowledge& knowledge,
+         const torch::jit::Module& module)
+      : excision_(excision), call_(call), knowledge_(knowledge) {
+    names_[excision.nodes.front()->owningGraph()->inputs().at(0)] =
+        graph_->addInput("self")->setType(module.type());
+  }
+
+  std::shared_ptr<Graph> run() {
+    Value* inputs = graph_->addInput("inputs")->setType(c10::ListType::ofTensors());
+    Value* weights = graph_->addInput("weights")->setType(c10::ListType::ofTensors());
+    take(inputs, call_.inputs, !excision_.carried.empty());
+    take(weights, call_.weights, false);
+    for (size_t i = 0; i < excision_.carried.size(); ++i) {
+      const auto dim = static_cast<int64_t>(i);
+      names_[excision_.carried[i]] = graph_->insert(c10::aten::size, {carrier_, dim});
+    }
+    for (Value* guard : excision_.guards) {
+      names_[guard] = graph_->insertConstant(knowledge_.recording.fact(guard)->value);
+    }
+    for (Node* node : excision_.both) {
+      Node* copy = graph_->createClone(node, [this](Value* value) { return renamed(value); });
+      graph_->insertNode(copy);
+      for (size_t i = 0; i < node->outputs().size(); ++i) {
+        names_[node->output(i)] = copy->output(i);
+      }
+    }
+    Node* list = graph_->createList(c10::TensorType::get(), results());
+    graph_->registerOutput(graph_->insertNode(list)->output());
+    return graph_;
+  }
+
+ private:
+  void take(Value* list, const std::vector<Value*>& values, bool with_carrier) {
+    const size_t count = values.size() + (with_carrier ? 1 : 0);
+    if (count == 0) return;
+    Node* unpack = graph_->insertNode(graph_->createListUnpack(list, count));
+    for (size_t i = 0; i < values.size(); ++i) names_[values[i]] = unpack->output(i);
+    if (with_carrier) carrier_ = unpack->outputs().back();
+  }
+
+  std::vector<Value*> results() {
+    std::vector<Value*> found;
+    for (Value* output : excision_.outputs) {
+      if (output->type()->kind() != c10::TypeKind::ListType) {
+        found.push_back(renamed(output));
+        continue;
+      }
+      const size_t count = knowledge_.recording.fact(output)->tensors.size();
+      Node* unpack = graph_->insertNode(graph_->createListUnpack(renamed(output), count));
+      found.insert(found.end(), unpack->outputs().begin(), unpack->outputs().end());
+    }
+    return found;
+  }
+
+  Value* renamed(Value* value) {
+    const auto found = names_.find(value);
+    if (found != names_.end()) return found->second;
+    if (value->node()->kind() != prim::Constant) {
+      throw Error(ErrorKind::kUnsupported, "it reads what is made elsewhere");
+    }
+    Node* copy = graph_->createClone(value->node(), [](Value* v) { return v; });
+    return names_[value] = graph_->insertNode(copy)->output();
+  }
+
+  const Excision& excision_;
+  const EngineCall& call_;
+  const Knowledge& knowledge_;
+  const std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
+  std::unordered_map<Value*, Value*> names_;
+  Value* carrier_ = nullptr;
+};
+
+// What was seen of the nodes themselves in one execution.
+Trace trace_of(const Excision& excision, const Knowledge& knowledge, const Recording& run) {
+  const auto is_number = [&](const Value* value) {
+    return knowledge.hosts.contains(value->node());
+  };
+  Trace made;
+  for (const Node* node : excision.nodes) trace(node, run, is_number, made);
+  for (const Value* output : excision.outputs) {
+    for (const TensorFact& tensor : run.fact(output)->tensors) trace(tensor, made);
+  }
+  return made;
+}
+
+at::Tensor without_data(const Value* value, const Recording& run) {
+  const auto constant = torch::jit::toIValue(value);
+  if (constant && constant->isTensor()) return constant->toTensor();
+  const TensorFact& fact = run.fact(value)->tensors.at(0);
+  return at::empty_strided(fact.sizes, fact.strides,
+                           at::TensorOptions(fact.dtype).device(at::kMeta));
+}
+
+at::Tensor carrier(const Excision& excision, const Recording& run) {
+  std::vector<int64_t> shape;
+  for (const Value* value : excision.carried) shape.push_back(run.fact(value)->value.toInt());
+  shape.push_back(0);
+  return at::empty(shape, at::TensorOptions(at::kByte).device(at::kMeta));
+}
+
+// What the method does at the sizes of one execution: it has to be what the nodes did.
+Trace checked_trace(const std::shared_ptr<Graph>& graph, const Excision& excision,
+                    const EngineCall& call, const std::set<std::string>& whole,
+                    const Recording& run, const torch::jit::Module& module, const Trace& wanted) {
+  std::vector<at::Tensor> inputs, weights;
+  for (const Value* value : call.inputs) inputs.push_back(without_data(value, run));
+  for (const Value* value : call.weights) weights.push_back(without_data(value, run));
+  if (!excision.carried.empty()) inputs.push_back(carrier(excision, run));
+  try {
+    Trace seen = trace_without_data(graph, module._ivalue(), inputs, weights, whole);
+    if (seen.text == wanted.text && seen.numbers == wanted.numbers) return seen;
+  } catch (const std::exception& error) {
+    throw Error(ErrorKind::kUnsupported,
+                std::string("its sizes cannot be checked: ") + error.what());
+  }
+  throw Error(ErrorKind::kUnsupported, "its operators on tensors without data are other ones");
+}
+
+std::set<std::string> composites(const Excision& excision, const Recording& run) {
+  std::set<std::string> found;
+  for (const Node* node : excision.nodes) {
+    for (const Call& call : run.recipe(node)->calls) {
+      const auto op = c10::Dispatcher::singleton().findSchema(call.name);
+      if (op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+        found.insert(registered_name(call.name));
+      }
+    }
+  }
+  return found;
+}
+
+// Of the inputs that some execution has in another order than row-major.
+std::vector<Shape> strides_of(const EngineCall& call, const Runs& runs, Sizes& sizes) {
+  std::vector<Shape> all;
+  for (const Value* input : call.inputs) {
+    std::vector<Numbers> strides(runs.all[0]->fact(input)->tensors.at(0).sizes.size());
+    bool row_major = true;
+    for (size_t k = 0; k < runs.fitted; ++k) {
+      const TensorFact& fact = runs.all[k]->fact(input)->tensors.at(0);
+      int64_t expected = 1;
+      for (size_t d = strides.size(); d-- > 0;) {
+        const bool matters = fact.sizes[d] != 1;
+        row_major = row_major && (!matters || fact.strides[d] == expected);
+        strides[d].push_back(matters ? fact.strides[d] : 0);
+        expected *= fact.sizes[d];
+      }
+    }
+    Shape made;
+    for (size_t d = 0; !row_major && d < strides.size(); ++d) {
+      made.push_back(expr_of(sizes, strides[d]));
+    }
+    all.push_back(made);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string add_check(const Excision& excision, const EngineCall& call, const Knowledge& knowledge,
+                      Sizes& sizes, torch::jit::Module& module) {
+  const Runs& runs = knowledge.runs;
+  SizeRule rule;
+  rule.whole = composites(excision, *runs.all[0]);
+  rule.strides = strides_of(call, runs, sizes);
+  if (!excision.carried.empty()) rule.strides.emplace_back();
+  const std::shared_ptr<Graph> graph = Writer(excision, call, knowledge, module).run();
+  std::vector<Numbers> numbers;
+  for (size_t k = 0; k < runs.fitted; ++k) {
+    const Trace real = trace_of(excision, knowledge, *runs.all[k]);
+    const Trace seen = checked_trace(graph, excision, call, rule.whole, *runs.all[k], module, real);
+    rule.digest = digest_of(seen.text);
+    numbers.resize(seen.numbers.size());
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i].push_back(seen.numbers[i]);
+  }
+  for (const Numbers& values : numbers) rule.numbers.push_back(expr_of(sizes, values));
+  const c10::QualifiedName name(*module.type()->name(), call.method);
+  module.type()->addMethod(module._ivalue()->compilation_unit()->create_function(name, graph));
+  return rule.str();
+}
+
+}  // namespace tv::script
