@@ -27,9 +27,9 @@ namespace tv {
 
 namespace {
 
-/// From which optimization_level on decisions between graphs are measured: layouts, what is fused
-/// before a node (a launch of a CPU driver costs more than it ever saves), and what behind it.
-constexpr int64_t kMeasuredFromLevel = 3, kCpuHeadsFromLevel = 4, kTailsFromLevel = 5;
+/// From which optimization_level on decisions between graphs are measured: layouts and what is
+/// fused before a node, and what behind it.
+constexpr int64_t kMeasuredFromLevel = 4, kTailsFromLevel = 5;
 
 }  // namespace
 
@@ -95,10 +95,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
       graph = measure_layouts(std::move(graph), us);
       after("measure_layouts");
     }
-    const int64_t level = settings.optimization_level;
-    graph = measure_fusion(std::move(graph), us,
-                           {.heads = level >= kCpuHeadsFromLevel || !device.is_cpu(),
-                            .tails = level >= kTailsFromLevel});
+    const bool tails = settings.optimization_level >= kTailsFromLevel;
+    graph = measure_fusion(std::move(graph), us, {.heads = true, .tails = tails});
     after("measure_fusion");
   }
 
