@@ -177,7 +177,7 @@ class OutputPlacer {
 
   bool place_slice(ValueId input, const View& slice, bool dense) {
     const ValueId base = base_of(input);
-    if (!movable(base)) return false;
+    if (base == slice.base || !movable(base)) return false;  // there already: an input given twice
     const Shape shape = graph_.value(base).shape;
     const View own = layout_of(graph_, input);
     const bool whole = own.offset == Expr(0) && is_dense(graph_.value(input).shape, own.strides) &&

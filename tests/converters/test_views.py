@@ -93,3 +93,8 @@ def test_one_number_everywhere(shape):
     """A number that is computed and then copied to all places of a result."""
     check(lambda x, y: ((x * 2).expand(shape).clone(), y.sum().expand(shape).contiguous()),
           torch.tensor(3.0), tensor(11))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (2, 3)])
+def test_one_result_joined_with_itself(shape):
+    check(lambda x: (torch.cat([x.softmax(-1)] * 2).sum(-1), torch.cat([x * 2] * 3, 1)), tensor(*shape))

@@ -26,8 +26,8 @@ SHAPES = ((3,), (2, 3), (3, 3), (5, 7), (2, 3, 4), (1, 5), (), (2, 1, 4), (1, 2,
           (7, 5), (2, 4, 4), (1, 2, 3, 4, 5))
 MOST_ELEMENTS, MOST_RANK, LARGEST = 2048, 5, 1e4
 
-# Results that nobody promises: memory as it was, arguments not checked, the order of equals, factors
-# and inverses of matrices that have none, on which side of an edge lies what rounding puts on it.
+# Results that nobody promises: memory as it was, arguments not checked, the order of equals,
+# factors and inverses of matrices that have none, the side of an edge that rounding chooses.
 # PyTorch's anti-aliasing to a width of 1 is wrong (a row of the first element).
 UNDEFINED = ("empty", "_unsafe", "_backward", "lshift", "rshift", "as_strided", "backward",
              "index_put", "_embedding_bag", "scatter.src", "_local_scalar", "batch_norm",
