@@ -12,8 +12,9 @@ float tv_neg(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u)
 
 /// `magnitude` with the sign of `from`.
 float tv_copysign(float magnitude, float from) {
-  return uintBitsToFloat((floatBitsToUint(magnitude) & 0x7fffffffu) |
-                         (floatBitsToUint(from) & 0x80000000u));
+  // A choice, since Mesa 25's lavapipe puts bits of two numbers together wrongly in places.
+  const uint bits = floatBitsToUint(magnitude);
+  return uintBitsToFloat(floatBitsToInt(from) < 0 ? bits | 0x80000000u : bits & 0x7fffffffu);
 }
 
 /// NaN where either is NaN, as torch's maximum and minimum.
