@@ -30,6 +30,11 @@ void add(const IValue& value, Trace& trace) {
   }
 }
 
+// Whether there is anything to do depends on strides, which are not the same without data.
+bool only_lays_out(const Call& call) {
+  return call.name.name == "aten::contiguous" || call.name.name == "aten::clone";
+}
+
 void add(const Ref& ref, const torch::jit::Node* node, const Recording& recording,
          const IsNumber& is_number, Trace& trace) {
   trace.text += '%' + std::to_string(ref.call) + '.' + std::to_string(ref.index) + '.' +
@@ -64,7 +69,9 @@ std::string text_of(const TensorFact& fact) {
 
 void trace(const torch::jit::Node* node, const Recording& recording, const IsNumber& is_number,
            Trace& trace) {
-  for (const Call& call : recording.recipe(node)->calls) {
+  const auto& calls = recording.recipe(node)->calls;
+  if (calls.size() == 1 && only_lays_out(calls[0])) return;
+  for (const Call& call : calls) {
     trace.text += registered_name(call.name) + '(';
     for (const CallArgument& argument : call.arguments) {
       for (const auto& ref : argument.refs) {

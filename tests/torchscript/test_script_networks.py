@@ -55,6 +55,26 @@ def test_traced(name):
     check(source, inputs)
 
 
+@pytest.mark.parametrize("name", ["ResNet-50", "ViT-B/16"])
+def test_ranges(name):
+    """Any batch from 1 to 4, in one engine."""
+    network = NETWORKS[name]
+    module = Positional(network.make(True), [*network.inputs(2, True, 0)])
+    given = {batch: [*network.inputs(batch, True, 1).values()] for batch in (1, 2, 3, 4)}
+    with torch.no_grad():
+        source = torch.jit.trace(module, tuple(given[2]), check_trace=False, strict=False)
+    shapes = [[(low, *t.shape[1:]) for low in (1, 2, 4)] for t in given[2]]
+    inputs = [tv.Input(min_shape=low, opt_shape=opt, max_shape=high, dtype=t.dtype)
+              for (low, opt, high), t in zip(shapes, given[2], strict=True)]
+    made = tv.compile(source, inputs=inputs, optimization_level=0)
+    for args in given.values():
+        with torch.no_grad(), tv.profile(made) as profile:
+            got, want = made(*args), source(*args)
+        assert {layer["engine"] for layer in profile.layers} == {"vulkan_engine_0"}
+        got, want = (v[0] if isinstance(v, tuple) else v for v in (got, want))
+        assert (got - want).abs().max() <= 1e-4 * want.abs().max()
+
+
 def test_scripted_yolo():
     network = NETWORKS["YOLOv5s"]
     inputs = [[*network.inputs(1, True, seed).values()] for seed in (0, 1)]
