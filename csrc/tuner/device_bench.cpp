@@ -43,8 +43,8 @@ double reduction_terms(const TacticProgram& program, const std::vector<int64_t>&
   return terms;
 }
 
-/// False where a launch would leave its buffers or one of these is too large: symbols without a bound
-/// may be bounded by what the shapes of weights allow.
+/// False where a launch would leave its buffers or one of these is too large: symbols without a
+/// bound may be bounded by what the shapes of weights allow.
 bool fits(const TacticProgram& program, const std::vector<int64_t>& symbols, uint64_t most_bytes) {
   for (const Buffer& buffer : program.spec.buffers) {
     const int64_t bytes = buffer.size_bytes.eval(symbols);
@@ -144,7 +144,7 @@ class DeviceTrials : public BenchTrials {
           if (!text.empty()) return text + at_symbols(s);
         }
       } catch (const OutOfMemoryError&) {
-        if (s == 0) throw;  // the largest shapes may be too large for this device
+        if (s == 0) throw;      // the largest shapes may be too large for this device
       } catch (const Error&) {  // where the reference itself cannot run, nothing can be said
         if (is_lost(*device_) || references_.contains(s)) throw;
       }
@@ -166,24 +166,30 @@ class DeviceTrials : public BenchTrials {
 
   double most_us() const { return is_cpu_ ? kMostCpuUs : kMostGpuUs; }
 
-  /// µs that a run would take. On a CPU another process may take the core from a short sample, so
-  /// that what seems too long is measured again.
+  /// µs that a run would take. On a CPU another process may take the core from a sample, and what
+  /// it took is multiplied: what seems too long is measured again, by more and more workgroups as
+  /// long as these do not take long themselves.
   double estimate_us(Trial& trial) const {
-    double us = sampled_us(trial);
-    for (int i = 1; i < kCpuParts && is_cpu_ && us > most_us(); ++i) {
-      us = std::min(us, sampled_us(trial));
+    const int64_t first = is_cpu_ ? kCpuSample : kGpuSample;
+    double us = sampled_us(trial, first);
+    if (!is_cpu_) return us;
+    const std::vector<int64_t> groups = trial.groups();
+    const auto all =
+        static_cast<double>(std::max<int64_t>(1, *std::max_element(groups.begin(), groups.end())));
+    for (int64_t sample = first;
+         us > most_us() && us * static_cast<double>(sample) / all < most_us() / 4; sample *= 4) {
+      us = std::min(us, sampled_us(trial, sample));
     }
     return us;
   }
 
   /// From a part of the workgroups of each launch.
-  double sampled_us(Trial& trial) const {
+  double sampled_us(Trial& trial, int64_t sample) const {
     const std::vector<int64_t> groups = trial.groups();
     // One workgroup first: it may loop for a second all by itself. A CPU driver also compiles here.
     std::vector<double> one = trial.run_steps(1);
     if (is_cpu_) one = trial.run_steps(1);
     const bool is_long = std::accumulate(one.begin(), one.end(), 0.0) > most_us() / 4;
-    const int64_t sample = is_cpu_ ? kCpuSample : kGpuSample;
     const std::vector<double> some = is_long ? one : trial.run_steps(sample);
     double total = 0;
     for (size_t i = 0; i < groups.size(); ++i) {
@@ -224,8 +230,8 @@ class DeviceTrials : public BenchTrials {
     return references_.emplace(symbols, Reference{std::move(made), partial}).first->second;
   }
 
-  /// Results of a run. `partial`, where given, allows a run of a part of the workgroups where all of
-  /// them would take too long, and says so; empty where even that cannot be done.
+  /// Results of a run. `partial`, where given, allows a run of a part of the workgroups where all
+  /// of them would take too long, and says so; empty where even that cannot be done.
   std::vector<ProblemMemory::Result> results(size_t offer, size_t symbols, bool* partial) {
     const TacticProgram& program = programs_.at(offer);
     Trial& trial = activate(offer, symbols);
