@@ -173,9 +173,8 @@ class DeviceTrials : public BenchTrials {
     const int64_t first = is_cpu_ ? kCpuSample : kGpuSample;
     double us = sampled_us(trial, first);
     if (!is_cpu_) return us;
-    const std::vector<int64_t> groups = trial.groups();
-    const auto all =
-        static_cast<double>(std::max<int64_t>(1, *std::max_element(groups.begin(), groups.end())));
+    double all = 1;
+    for (const int64_t groups : trial.groups()) all = std::max(all, static_cast<double>(groups));
     for (int64_t sample = first;
          us > most_us() && us * static_cast<double>(sample) / all < most_us() / 4; sample *= 4) {
       us = std::min(us, sampled_us(trial, sample));
