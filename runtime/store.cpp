@@ -95,6 +95,16 @@ std::optional<std::vector<uint8_t>> Store::get(const std::string& key_material) 
   return find(key_material).value;
 }
 
+namespace {
+
+/// Whether a name has led to one file all the time: it may be removed and written again in between.
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_ctim.tv_sec == b.st_ctim.tv_sec &&
+         a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
+}
+
+}  // namespace
+
 Store::Found Store::find(const std::string& key_material) const {
   const auto miss = [&](const std::string& why, bool bad = false) {
     ++misses_;
@@ -113,7 +123,8 @@ Store::Found Store::find(const std::string& key_material) const {
     check = check_entry(entry, key_material, value);
   } catch (const std::exception& error) {  // unreadable, or evicted since
     log(LogLevel::kDebug, std::string("cache: ") + error.what());
-    if (::stat(path.c_str(), &info) != 0) return miss("it was just removed");
+    struct stat now = {};
+    if (::stat(path.c_str(), &now) != 0 || !is_same(info, now)) return miss("it was just removed");
     why = error.what();
   }
   if (check == EntryCheck::kOtherKey) return miss("the entry is another key's");

@@ -252,7 +252,7 @@ bool succeeded(pid_t child) {
 }
 
 TEST_F(EngineCache, EightProcessesAndOneThatClears) {
-  constexpr int kProcesses = 8, kGraphs = 4, kRounds = 25;
+  constexpr int kProcesses = 8, kGraphs = 4, kRounds = 100;
   std::vector<EngineSpec> want;
   for (int k = 0; k < kGraphs; ++k)
     want.push_back(compile(softmax_of(3 + k), {}, test::test_device()));
