@@ -95,8 +95,7 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
       graph = measure_layouts(std::move(graph), us);
       after("measure_layouts");
     }
-    const bool tails = settings.optimization_level >= kTailsFromLevel;
-    graph = measure_fusion(std::move(graph), us, {.heads = true, .tails = tails});
+    graph = measure_fusion(std::move(graph), us, settings.optimization_level >= kTailsFromLevel);
     after("measure_fusion");
   }
 

@@ -1,7 +1,6 @@
 #include "runtime/context.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstring>
 
@@ -15,7 +14,6 @@ namespace tv {
 namespace {
 
 constexpr size_t kMaxRecordings = 16;
-constexpr uint64_t kAlignment = 16;  // what kernels may assume of a caller's tensor
 
 bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan) {
   const size_t inputs = plan.input_bytes.size();
@@ -29,13 +27,6 @@ bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan
     }
   }
   return false;
-}
-
-/// Where lavapipe finds a tensor. An empty one has memory too: Mesa 25 loads from an address that is the
-/// same for all invocations even where none of them asks for it.
-uint64_t address_of(const HostTensor& tensor) {
-  alignas(kAlignment) static const std::array<std::byte, 4096> nothing{};
-  return reinterpret_cast<uint64_t>(tensor.size_bytes == 0 ? nothing.data() : tensor.data);
 }
 
 }  // namespace
@@ -168,8 +159,8 @@ void Context::bind(std::span<const HostTensor> inputs, std::span<const HostTenso
     return;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const uint64_t address = address_of(inputs[i]);
-    if (address % kAlignment == 0) {
+    const uint64_t address = host_address(inputs[i]);
+    if (address % kTensorAlignment == 0) {
       bound_.push_back(address);
       continue;
     }
@@ -177,8 +168,9 @@ void Context::bind(std::span<const HostTensor> inputs, std::span<const HostTenso
     std::memcpy(bounces_[i].host(), inputs[i].data, static_cast<size_t>(inputs[i].size_bytes));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const uint64_t address = address_of(outputs[i]);
-    bound_.push_back(address % kAlignment == 0 ? address : bounce(inputs.size() + i, outputs[i]));
+    const uint64_t address = host_address(outputs[i]);
+    bound_.push_back(address % kTensorAlignment == 0 ? address
+                                                     : bounce(inputs.size() + i, outputs[i]));
   }
 }
 

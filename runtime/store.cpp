@@ -47,6 +47,12 @@ void touch(const std::string& path) {
   ::utimensat(AT_FDCWD, path.c_str(), now, 0);
 }
 
+/// Whether a name has led to one file all the time: it may be removed and written again in between.
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_ctim.tv_sec == b.st_ctim.tv_sec &&
+         a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
+}
+
 }  // namespace
 
 std::string default_cache_dir() {
@@ -94,16 +100,6 @@ std::string Store::path_of(const std::string& key_material) const {
 std::optional<std::vector<uint8_t>> Store::get(const std::string& key_material) const {
   return find(key_material).value;
 }
-
-namespace {
-
-/// Whether a name has led to one file all the time: it may be removed and written again in between.
-bool is_same(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino && a.st_ctim.tv_sec == b.st_ctim.tv_sec &&
-         a.st_ctim.tv_nsec == b.st_ctim.tv_nsec;
-}
-
-}  // namespace
 
 Store::Found Store::find(const std::string& key_material) const {
   const auto miss = [&](const std::string& why, bool bad = false) {

@@ -1,14 +1,28 @@
 #pragma once
-// The sizes of a caller's tensors.
+// The sizes and addresses of a caller's tensors.
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "runtime/engine.h"
 #include "runtime/engine_spec.h"
 #include "runtime/error.h"
 
 namespace tv {
+
+/// What kernels may assume of a caller's tensor, in bytes.
+inline constexpr uint64_t kTensorAlignment = 16;
+
+/// Where a device with host pointers finds a tensor. An empty one has memory too: Mesa 25 loads
+/// from an address that is the same for all invocations even where none of them asks for it.
+inline uint64_t host_address(const HostTensor& tensor) {
+  alignas(kTensorAlignment) static const std::array<std::byte, 4096> nothing{};
+  return reinterpret_cast<uint64_t>(tensor.size_bytes == 0 ? nothing.data() : tensor.data);
+}
 
 /// Throws Error(kUser) naming the binding unless each tensor (HostTensor, CudaTensor) has the bytes
 /// that `want` says, and memory for them.

@@ -8,13 +8,13 @@
 #include "runtime/error.h"
 #include "runtime/memory_plan.h"
 #include "runtime/recorder.h"
+#include "runtime/tensor_check.h"
 #include "runtime/weight_upload.h"
 
 namespace tv {
 namespace {
 
 constexpr int64_t kAlignment = 256;
-constexpr uintptr_t kTensorAlignment = 16;  // what kernels may assume of a caller's tensor
 
 std::atomic<uint64_t> next_id{1};
 
@@ -119,7 +119,7 @@ void WeightSet::make(const EngineParts& engine, const WeightPlan& plan, const We
     }
     making.device_side[b] = plan.fresh[b];
     if (spec.buffers[b].kind != BufferKind::kWeight) continue;
-    const auto data = reinterpret_cast<uintptr_t>(weights[spec.buffers[b].index].data);
+    const uint64_t data = host_address(weights[spec.buffers[b].index]);
     const bool in_place = device_->host_pointers() && !source.on_cuda && data % kTensorAlignment == 0;
     making.device_side[b] = !in_place && (plan.fresh[b] || (plan.kept[b] && !places_[b].memory));
     if (!in_place) continue;

@@ -90,7 +90,7 @@ Graph without_tail(const Graph& graph, size_t n) {
 
 }  // namespace
 
-Graph measure_fusion(Graph graph, const NodesUs& us, const FusionChoices& choices) {
+Graph measure_fusion(Graph graph, const NodesUs& us, bool tails) {
   const auto faster = [&](const Graph& other, size_t n) {
     const auto together = us(graph, std::vector<size_t>{n});
     const auto apart = together ? us(other, std::vector<size_t>{n, n + 1}) : std::nullopt;
@@ -98,14 +98,14 @@ Graph measure_fusion(Graph graph, const NodesUs& us, const FusionChoices& choice
   };
   const size_t nodes = graph.nodes.size();
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (choices.heads && graph.nodes[n].prologue) {
+    if (graph.nodes[n].prologue) {
       Graph other = without_head(graph, n);
       if (faster(other, n)) {
         graph = std::move(other);
         ++n;  // the reader, which may have a tail
       }
     }
-    if (choices.tails && graph.nodes[n].epilogue) {
+    if (tails && graph.nodes[n].epilogue) {
       Graph other = without_tail(graph, n);
       if (faster(other, n)) graph = std::move(other);
     }

@@ -4,29 +4,15 @@
 #include <map>
 #include <random>
 
-#include "csrc/compile.h"
 #include "runtime/error.h"
-#include "tests/cpp/graph_builder.h"
+#include "tests/cpp/partition_fixture.h"
 
 namespace tv {
 namespace {
 
+using test::Blocks;
 using test::GraphBuilder;
-using Blocks = std::vector<std::vector<int32_t>>;
-
-struct PartitionTest : testing::Test {
-  GraphBuilder b;
-  Settings settings{.min_block_size = 1};
-
-  Partition run() { return partition(b.graph, settings, DeviceProfile::builtin_default()); }
-
-  static std::string reason(const Partition& p, int32_t node) {
-    for (const NativeNode& n : p.native) {
-      if (n.node == node) return n.reason;
-    }
-    return "(in an engine)";
-  }
-};
+using test::PartitionTest;
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -98,45 +84,6 @@ TEST_F(PartitionTest, EveryNativeNodeHasAReason) {
   EXPECT_EQ(reason(p, 1), "no converter for t::unknown");
   EXPECT_EQ(p.native.size(), 3u);
   expect_schedule(b.graph, p);
-}
-
-TEST_F(PartitionTest, AnEngineBetweenCudaKernelsPaysForTheSwitch) {
-  const ValueId x = b.input();
-  ValueId v = b.work({x});
-  for (int i = 0; i < 3; ++i) v = b.work({v});
-  v = b.op("t::unknown", {v});
-  b.output(b.work({b.work({v})}));
-  settings.switch_nodes = 4;
-  Partition p = run();
-  EXPECT_EQ(p.blocks, (Blocks{{0, 1, 2, 3}}));
-  EXPECT_EQ(reason(p, 6),
-            "its block has 2 compute nodes; the GPU's switch from CUDA to Vulkan and back takes as "
-            "long as 4");
-  settings.switch_nodes = 0;
-  EXPECT_EQ(run().blocks.size(), 2U);
-}
-
-TEST_F(PartitionTest, AnEngineThatIsTheWholeGraphHasNoSwitchToPayFor) {
-  const ValueId x = b.input();
-  b.output(b.work({b.work({x})}));
-  settings.switch_nodes = 4;
-  EXPECT_EQ(run().blocks, (Blocks{{0, 1}}));
-}
-
-TEST_F(PartitionTest, WorkOfTheHostCostsNoSwitch) {
-  const ValueId x = b.input();
-  const ValueId made = b.op("native::aten::arange", {});
-  b.output(b.work({b.work({x}), made}));
-  settings.switch_nodes = 4;
-  EXPECT_TRUE(run().blocks.empty());
-  b.graph.nodes[0].args.push_back(attr_arg("host", true));
-  EXPECT_EQ(run().blocks, (Blocks{{1, 2}}));
-  const ValueId copied = b.op("native::aten::_to_copy", {2}, {4}, DType::kF32,
-                              {attr_arg("host", true)});
-  b.output(b.work({copied}));
-  EXPECT_EQ(run().blocks, (Blocks{{1, 2}, {4}})) << "two engines, and nothing of CUDA's between";
-  b.output(b.op("t::unknown", {copied}));
-  EXPECT_TRUE(run().blocks.empty());
 }
 
 TEST_F(PartitionTest, MinBlockSizeCountsComputeNodes) {

@@ -153,6 +153,14 @@ TEST(Weights, ABufferWrittenInPartsIsMadeWhole) {
   for (size_t i = 0; i < 64; ++i) ASSERT_EQ(ys[i], xs[i] + ws[i / 32][i]) << i;
 }
 
+TEST(Weights, AnEmptyOneHasMemoryToo) {
+  const auto engine = Engine::create(open_device(""), packed(1, 0).spec);
+  const HostTensor nothing[] = {{}, {}};
+  const auto set = engine->prepare_weights(nothing);
+  if (!profile(*engine->device()).host_pointers) GTEST_SKIP() << "weights are copied";
+  for (const uint64_t address : set_of(set).addresses()) EXPECT_NE(address, 0u);
+}
+
 TEST(WeightPlan, TemporariesOfUnchangedWeightsAreComputedAgain) {
   // scale = f(g) is a temporary; packed = w · scale is kept.
   SpecBuilder b(64);

@@ -114,25 +114,6 @@ class _Sample:
         except Exception:  # noqa: BLE001 - whatever it is, there is no reference then
             return None
 
-    def nearby(self) -> list[list[torch.Tensor]]:
-        """Eager's gradients for arguments whose numbers differ in their last bits, where it has
-        some for them; none of results."""
-        found = []
-        for seed in range(3 if self._gradient else 0):
-            generator = torch.Generator().manual_seed(seed)
-            try:
-                found.append(self.call(self, functools.partial(_neighbour, generator)))
-            except RuntimeError:
-                continue  # the numbers are no free ones
-        return found
-
-
-def _neighbour(generator, tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_floating_point() or tensor.layout != torch.strided:
-        return tensor
-    steps = torch.randint(-1, 2, tensor.shape, generator=generator)
-    return tensor * (1 + steps * torch.finfo(tensor.dtype).eps).to(tensor.dtype)
-
 
 @functools.cache
 def _settings() -> Settings:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -75,6 +76,13 @@ def check(function, *args, grad=False, dynamic=None, calls=2, **options):
 def engines(records):
     """How many engines the records hold."""
     return sum(len(record.engines) for record in records)
+
+
+def in_threads(work, count: int = 4) -> None:
+    """Runs work(0), …, work(count - 1) at the same time; raises what one of them raises."""
+    with ThreadPoolExecutor(count) as pool:
+        for run in [pool.submit(work, i) for i in range(count)]:
+            run.result()
 
 
 def shared_gpu() -> bool:

@@ -1,7 +1,6 @@
 """Ahead of time: compile, call, and what a torch module can do."""
 
 import copy
-import threading
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ import torch_vulkan as tv
 from torch_vulkan import compilations
 
 from aot_helpers import Nested, close, compiled, nested_inputs, network, rows
-from helpers import assert_same
+from helpers import assert_same, in_threads
 
 # --- compile and call ---
 
@@ -206,16 +205,9 @@ def test_threads_share_a_program():
     model, program, inputs = network("ResNet-50")
     given = [inputs(batch) for batch in (1, 2, 3, 4)]
     want = [program(**each)[0] for each in given]
-    failures = []
 
     def work(i):
         for _ in range(5):
-            if not torch.equal(program(**given[i])[0], want[i]):
-                failures.append(i)
+            assert torch.equal(program(**given[i])[0], want[i])
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work)

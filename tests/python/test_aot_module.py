@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -82,14 +83,15 @@ def test_threads_and_new_weights(loaded):
         while not done.is_set():
             results.append(twin(X))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for weights in (other, program.state_dict()) * 10:
-        tv.refit(twin, weights)
-    done.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(work) for _ in range(4)]
+        try:
+            for weights in (other, program.state_dict()) * 10:
+                tv.refit(twin, weights)
+        finally:
+            done.set()
+    for run in runs:
+        run.result()
     assert len(results) >= 4
     assert all(torch.isfinite(result).all() for result in results)
     assert_same(twin(X), model(X).detach())

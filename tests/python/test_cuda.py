@@ -3,7 +3,6 @@
 Runs where CUDA and a Vulkan device are the same GPU; test_cuda_interop.py is about how.
 """
 
-import threading
 
 import pytest
 import torch
@@ -11,7 +10,7 @@ from torch import nn
 
 from torch_vulkan import compilations
 
-from helpers import assert_same, engines, exact_products, shared_gpu, vulkan
+from helpers import assert_same, engines, exact_products, in_threads, shared_gpu, vulkan
 
 pytestmark = pytest.mark.skipif(not shared_gpu(), reason="no GPU that CUDA and Vulkan share")
 
@@ -193,24 +192,15 @@ def test_several_threads():
     shape = (61, 89)
     with torch.no_grad():
         fast(randn(*shape))
-    failures = []
 
     def work(seed):
-        try:
-            generator = torch.Generator(device="cuda").manual_seed(seed)
-            with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
-                for _ in range(20):
-                    x = torch.randn(shape, device="cuda", generator=generator)
-                    torch.testing.assert_close(fast(x), function(x))
-        except Exception as error:  # noqa: BLE001 - handed to the main thread
-            failures.append(error)
+        generator = torch.Generator(device="cuda").manual_seed(seed)
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(20):
+                x = torch.randn(shape, device="cuda", generator=generator)
+                torch.testing.assert_close(fast(x), function(x))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    in_threads(work)
 
 
 def test_native_parts_between_engines():

@@ -6,7 +6,6 @@ Everything here runs where CUDA and a Vulkan device are the same GPU.
 import os
 import subprocess
 import sys
-import threading
 import warnings
 
 import pytest
@@ -16,6 +15,8 @@ import torch.nn.functional as F
 import torch_vulkan as tv
 from torch_vulkan import compilations, cuda_memory, device_list, engine_call
 from torch_vulkan._native import C
+
+from helpers import in_threads
 
 
 def _device() -> str:
@@ -214,24 +215,15 @@ def test_results_that_another_stream_uses():
 def test_several_threads():
     fast = compiled(chain)
     fast(torch.randn(65, 33, device="cuda"))
-    failures = []
 
     def work(seed):
-        try:
-            generator = torch.Generator("cuda").manual_seed(seed)
-            with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
-                for _ in range(50):
-                    x = torch.randn(65, 33, device="cuda", generator=generator)
-                    torch.testing.assert_close(fast(x), chain(x))
-        except Exception as error:
-            failures.append(error)
+        generator = torch.Generator("cuda").manual_seed(seed)
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(50):
+                x = torch.randn(65, 33, device="cuda", generator=generator)
+                torch.testing.assert_close(fast(x), chain(x))
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    in_threads(work)
 
 
 def test_empty_cache_between_calls():

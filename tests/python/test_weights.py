@@ -1,7 +1,6 @@
 """Weights are the module's own tensors: a change is seen by the next call."""
 
 import gc
-import threading
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ from torch import nn
 
 from torch_vulkan import engine_call
 
-from helpers import assert_same, vulkan
+from helpers import assert_same, in_threads, vulkan
 
 
 def linear_engine(**options):
@@ -140,7 +139,7 @@ def test_tied_and_strided_weights():
 @pytest.mark.parametrize("own", [False, True], ids=["same weights", "weights of its own"])
 def test_threads_share_an_engine(own):
     model = nn.Linear(8, 5).requires_grad_(False)
-    calls, failures = [], []
+    calls = []
     with engine_call.collected(calls):
         vulkan(model)(torch.randn(3, 8))
     call = calls[0]
@@ -148,20 +147,12 @@ def test_threads_share_an_engine(own):
     def work(seed):
         generator = torch.Generator().manual_seed(seed)
         mine = nn.Linear(8, 5).requires_grad_(False) if own else model
-        try:
-            for _ in range(50):
-                x = torch.randn(3, 8, generator=generator)
-                (got,) = call.outputs([x], given(call.engine, mine))
-                torch.testing.assert_close(got, torch.addmm(mine.bias, x, mine.weight.t()))
-        except BaseException as error:  # noqa: BLE001 - reported by the main thread
-            failures.append(error)
+        for _ in range(50):
+            x = torch.randn(3, 8, generator=generator)
+            (got,) = call.outputs([x], given(call.engine, mine))
+            torch.testing.assert_close(got, torch.addmm(mine.bias, x, mine.weight.t()))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures[0]
+    in_threads(work)
 
 
 def given(engine, model):

@@ -5,7 +5,6 @@ Runs where CUDA and a Vulkan device are the same GPU, but for the last tests.
 
 import subprocess
 import sys
-import threading
 import warnings
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import torch_vulkan as tv
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "python"),
                 str(Path(__file__).resolve().parents[2] / "benchmarks")]
-from helpers import exact_products, shared_gpu  # noqa: E402
+from helpers import exact_products, in_threads, shared_gpu  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
 on_gpu = pytest.mark.skipif(not shared_gpu(), reason="no GPU that CUDA and Vulkan share")
@@ -168,24 +167,15 @@ def test_order_on_a_stream():
 @on_gpu
 def test_several_streams_and_threads():
     source, made = compiled(Mlp().cuda(), torch.randn(3, 7, device="cuda"))
-    failures = []
 
     def work(seed):
-        try:
-            generator = torch.Generator("cuda").manual_seed(seed)
-            with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
-                for _ in range(30):
-                    x = torch.randn(3, 7, device="cuda", generator=generator)
-                    torch.testing.assert_close(made(x), source(x), rtol=1e-4, atol=1e-5)
-        except Exception as error:
-            failures.append(error)
+        generator = torch.Generator("cuda").manual_seed(seed)
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(30):
+                x = torch.randn(3, 7, device="cuda", generator=generator)
+                torch.testing.assert_close(made(x), source(x), rtol=1e-4, atol=1e-5)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    in_threads(work)
 
 
 READER = """
