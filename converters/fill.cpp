@@ -67,9 +67,13 @@ const RegisterPointwise numbers({
     {.op = "aten::fill.Tensor", .function = "cast", .args = {"value"}, .compute = Compute::kSelf},
 });
 
-/// A start or step of arange: the attribute, or what torch takes where it is left out.
+/// A start or step of arange: the attribute, or what torch takes where it is left out. torch rounds
+/// both towards 0 before it counts in integers.
 Attr bound(const NodeContext& c, const char* arg, int missing) {
-  return c.node.has(arg) ? c.node.arg(arg).attr : Attr(Expr(missing));
+  if (!c.node.has(arg)) return Expr(missing);
+  const double* number = std::get_if<double>(&c.node.arg(arg).attr);
+  if (number == nullptr || is_float(c.output().dtype)) return c.node.arg(arg).attr;
+  return Expr(static_cast<int64_t>(*number));
 }
 
 void expand_arange(const NodeContext& c, Rewriter& r) {

@@ -251,6 +251,8 @@ def test_filling():
 def test_ranges():
     def make(x):
         return (torch.arange(113), torch.arange(3, 29), torch.arange(3, 29, 4), torch.arange(10, -5, -3),
+                torch.arange(2.1, -2.9, -1.0, dtype=torch.int64),
+                torch.arange(-0.9, 7.9, 1.7, dtype=torch.int32),
                 torch.arange(0, 1, 0.1), torch.arange(37.0), torch.arange(5, dtype=torch.float16),
                 torch.arange(2 ** 33, 2 ** 33 + 7), torch.arange(7, dtype=torch.int32), x + 1,
                 torch.linspace(-1, 1, 37), torch.linspace(0, 5, 1), torch.linspace(3, -2, 10))

@@ -65,10 +65,13 @@ class _Sample:
         self.tensors = [in_form(form, leaves[i].detach()) for i in self._places]
         self._finish = sample.output_process_fn_grad if pair.gradient else lambda x: x
         self._gradient = pair.gradient
+        self._in_double = False
         self._transforms = pair.entry.startswith("fft_")
 
     def __call__(self, *tensors):
         leaves = list(self._fixed)
+        if self._in_double:
+            leaves = [_wide(v) if isinstance(v, torch.dtype) else v for v in leaves]
         for i, tensor in zip(self._places, tensors, strict=True):
             leaves[i] = tensor
         given, args, kwargs = tree_unflatten(leaves, self._spec)
@@ -109,10 +112,20 @@ class _Sample:
 
     def in_double(self):
         """The results in float64; None where the entry does not compute in it."""
+        self._in_double = True
         try:
             return self.call(self, self._doubled)
         except Exception:  # noqa: BLE001 - whatever it is, there is no reference then
             return None
+        finally:
+            self._in_double = False
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that an argument names, of the reference."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
 
 
 @functools.cache
