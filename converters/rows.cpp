@@ -12,6 +12,7 @@ using Kind = RowStrategy::Kind;
 
 constexpr int64_t kMostKept = 8;      // vectors: 32 registers
 constexpr int64_t kManyRows = 2048;   // give every subgroup of a large GPU one
+constexpr uint32_t kLongRow = 64;     // invocations of a CPU driver for what a subgroup cannot walk
 
 uint32_t power_of_two_from(int64_t least) {
   uint32_t value = 1;
@@ -81,8 +82,7 @@ void RowStrategy::apply(Step& step, const Expr& rows, const Expr& walked) const 
 
 std::string row_too_long(const NodeContext& c, const Expr& length, int64_t passes) {
   if (!c.device.is_cpu()) return "";
-  const int64_t most =
-      c.device.max_loop_iterations() / passes * std::max(c.device.subgroup_size, 1u);
+  const int64_t most = c.device.max_loop_iterations() / passes * kLongRow;
   if (length.bounds(c.graph.symbols).first <= most) return "";
   return "[" + c.node.op + "] rows of " + length.str() + " elements; this device takes " +
          std::to_string(most);
@@ -95,12 +95,14 @@ std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowSh
   if (device.is_cpu()) {
     // A row per lane needs enough rows for both cores' lanes, and few enough iterations.
     const bool few = shape.rows < 4 * width && shape.length >= 2 * width;
-    const bool long_rows = shape.longest > device.max_loop_iterations() / shape.passes;
-    if ((few || long_rows) && shape.shuffles) {
+    const int64_t most = device.max_loop_iterations() / shape.passes;  // elements
+    const int64_t most_shuffled = shape.shuffles ? most * width : 0;
+    const bool longer = shape.longest > std::max(most, most_shuffled);
+    const bool usually_longer = longer && shape.length > most_shuffled;
+    if ((few || shape.longest > most) && shape.shuffles && !usually_longer) {
       result.push_back({.kind = Kind::kSubgroup, .local = width, .subgroup = width});
-    } else if (long_rows) {
-      result.push_back({.kind = Kind::kGroup, .local = 64});
     }
+    if (longer) result.push_back({.kind = Kind::kGroup, .local = kLongRow});
   } else {
     result = keeping_strategies(device, shape);
     const bool few = shape.rows < 4096;

@@ -38,8 +38,8 @@ struct RowShape {
 /// Vectors of four in a row of `length` neighbours; 0 where that is not a fixed whole number.
 int64_t whole_vectors(const Expr& length);
 
-/// "" where rows of `length` elements, walked `passes` times by a subgroup, stay within what the
-/// device's loops can do.
+/// "" where rows of `length` elements, walked `passes` times by a workgroup of those that
+/// row_strategies() gives, stay within what the device's loops can do.
 std::string row_too_long(const NodeContext& context, const Expr& length, int64_t passes);
 
 /// Adds what <kernel>_lane wants to a step that walks rows of `length` neighbours with a row-per-invocation
