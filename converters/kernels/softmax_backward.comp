@@ -1,15 +1,27 @@
 // Gradient of softmax, x' = (g - sum(g y)) y, or with LOG of log_softmax, x' = g - exp(y) sum(g),
 // along `count` elements that lie `inner` apart; g: gradient of the result y.
 //
+// Where one y is nearly 1, g - sum(g y) cancels. So the mean is taken in two steps, as those of
+// variances are: what the first leaves, sum((g - first) y), is small and nearly exact. That needs a y
+// whose sum is 1 but for rounding; any other has the plain formula.
+//
 // Grid: as tree.glsl shares rows out, `rows` of them, numbered (outer, inner).
 
 #include "tree.glsl"
 
-#if !LANE && !SUBGROUP
-shared float tree_[LOCAL_X];
+#if LOG
+#define sum_T float
+#else
+#define sum_T vec2  // of g y, and of y
 #endif
 
-float plus(float a, float b) { return a + b; }
+#if !LANE && !SUBGROUP
+shared sum_T tree_[LOCAL_X];
+#endif
+
+sum_T plus(sum_T a, sum_T b) { return a + b; }
+
+const float kRounding = 4.76837158203125e-7;  // 2^-21: that of a softmax's sum
 
 void main() {
   TV_ROW
@@ -17,16 +29,17 @@ void main() {
   const uint outer = row / inner;
   const uint start = outer * count * inner + (row - outer * inner);
 
-  float sum = 0.0;
+  sum_T sum = sum_T(0.0);
   for (uint c = first; c < count;) {
     const uint stop = min(count, c + 64u * step);
-    float block = 0.0;
+    sum_T block = sum_T(0.0);
     for (; c < stop; c += step) {
       const uint at = start + c * inner;
 #if LOG
       block += g_load(at);
 #else
-      block += g_load(at) * y_load(at);
+      const float y = y_load(at);
+      block += vec2(g_load(at) * y, y);
 #endif
     }
     sum += block;
@@ -35,12 +48,31 @@ void main() {
   TV_TREE(tree_, sum, plus)
 #endif
 
+#if !LOG
+  sum_T rest = sum_T(0.0);
+  for (uint c = first; c < count;) {
+    const uint stop = min(count, c + 64u * step);
+    float block = 0.0;
+    for (; c < stop; c += step) {
+      const uint at = start + c * inner;
+      block += (g_load(at) - sum.x) * y_load(at);
+    }
+    rest.x += block;
+  }
+#if !LANE
+  TV_TREE(tree_, rest, plus)
+#endif
+  if (!(abs(sum.y - 1.0) <= kRounding && tv_isfinite(rest.x))) rest.x = 0.0;
+#endif
+
   for (uint c = first; c < count; c += step) {
     const uint at = start + c * inner;
 #if LOG
     gx_store(at, g_load(at) - tv_exp(y_load(at)) * sum);
 #else
-    gx_store(at, (g_load(at) - sum) * y_load(at));
+    precise float above = g_load(at) - sum.x;
+    above -= rest.x;
+    gx_store(at, above * y_load(at));
 #endif
   }
 }
