@@ -36,6 +36,20 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+/// Why a program cannot be timed at the typical sizes of `symbols`, or "": a CPU driver ends loops.
+std::string loops_refusal(const TacticProgram& program, const std::vector<Symbol>& symbols,
+                          const DeviceProfile& device) {
+  std::vector<int64_t> values;
+  for (const Symbol& symbol : symbols) values.push_back(symbol.opt);
+  int64_t most = 0;
+  for (const Dispatch& dispatch : program.spec.dispatches) {
+    most = std::max(most, dispatch.iterations.eval(values));
+  }
+  if (most <= device.max_loop_iterations()) return "";
+  return std::to_string(most) + " loop iterations; it makes " +
+         std::to_string(device.max_loop_iterations());
+}
+
 /// One timing at a time in this process: two would measure each other.
 std::mutex& device_mutex() {
   static auto* mutex = new std::mutex;
@@ -81,8 +95,13 @@ void Contest::look_up() {
   }
   for (const size_t offer : offers_) {
     if (!programs_.contains(offer)) continue;
-    if (entries_[offer].timing) {
+    Entry& entry = entries_[offer];
+    const std::string why = loops_refusal(programs_.at(offer), setup_.problem.symbols,
+                                          setup_.bench.profile());
+    if (entry.timing) {
       ++stats_.cached;
+    } else if (!why.empty()) {
+      entry.timing = {.kind = Timing::Kind::kRefused, .why = why};
     } else {
       pending_.push_back(offer);
     }

@@ -62,6 +62,20 @@ TEST_F(TunerTest, RefusedTacticsAreNeitherTimedNorAskedForAgain) {
   EXPECT_EQ(bench->prepared, Strings{});
 }
 
+TEST_F(TunerTest, WhatTheDeviceCannotRunAtTypicalSizesIsNotTimed) {
+  symbols = {{.name = "n", .min = 1, .opt = 300}};
+  const Expr n = Expr::symbol(0);
+  tactics = {{.name = "long", .us = 1, .iterations = n * 1000}, {"fast", 20},
+             {.name = "reference", .us = 100, .iterations = n * 200}};
+  const TacticChoice choice = choose();
+  EXPECT_EQ(name_of(choice), "fast");
+  EXPECT_EQ(choice.notes.at(0), "refused by the driver: 300000 loop iterations; it makes 60000");
+  EXPECT_EQ(choice.notes.at(2), "100.00 us, given up");
+  EXPECT_EQ(tuner_stats().timed, 2u);
+  EXPECT_EQ(tuner_stats().refused, 0u);
+  EXPECT_EQ(bench->predictions["long"], 0);
+}
+
 TEST_F(TunerTest, ACachedProblemIsNeverTimedTwice) {
   tactics = {{"slow", 90}, {.name = "wrong", .us = 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
   const TacticChoice first = choose();

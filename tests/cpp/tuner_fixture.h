@@ -23,6 +23,7 @@ struct FakeTactic {
   std::string offer_refusal = {}, driver_refusal = {};
   std::string glsl = "void main() {}";
   bool loses_device = false, ends_process = false;
+  Expr iterations = 0;  ///< of its only loop
 };
 
 /// What a bench was asked, by tactic.
@@ -107,10 +108,12 @@ class TunerTest : public testing::Test {
   /// The problem of the test's tactics; the last is the reference.
   TacticProblem problem() const {
     TacticProblem p{.node = "node", .op = "t::op", .text = problem_text};
+    p.symbols = symbols;
     for (const FakeTactic& t : tactics) p.offers.push_back({t.name, t.offer_refusal});
     p.program = [this](size_t offer) {
       TacticProgram program;
       program.spec.dispatches.resize(1);
+      program.spec.dispatches[0].iterations = tactics.at(offer).iterations;
       program.kernels.push_back({"fake", tactics.at(offer).glsl});
       return program;
     };
@@ -152,6 +155,7 @@ class TunerTest : public testing::Test {
   }
 
   std::vector<FakeTactic> tactics;
+  std::vector<Symbol> symbols;
   std::string cache_path, problem_text = "first";
   FakeBench* bench = nullptr;  ///< the one that the next or the current tuner uses
 
