@@ -20,10 +20,9 @@ HEAD = """# Operators
 Written by `scripts/operators_page.py` from the registry and from runs of torch's own op_db
 (`tests/opinfo/run.py`) with `min_block_size=1`, each sample compared with eager: torch.testing's
 defaults with the entry's own overrides. A result outside of these counts as right where it is at
-most twice as far from float64 as eager's are at most (float32: and within 1e-3 of the largest, or
-within torch.testing's defaults of float64), or one unit in the last place; so do other places of
-equal values (sort, topk, …), and one unit of 8-bit images where eager resizes in fixed point. What
-eager's gradients are off by is also taken from arguments that differ in their last bits.
+most twice as far from float64 as eager's are at most (float32: and within 1e-3 of the largest or
+torch.testing's absolute tolerance), or one unit in the last place; so do other places of equal
+values (sort, topk, …), and one unit of 8-bit images where eager resizes in fixed point.
 
 - *in an engine*: every node that computes something runs in an engine.
 - *native*: PyTorch runs at least one of them, for the reason given.
@@ -95,10 +94,28 @@ def reason(outcomes: list[dict]) -> str:
 
 def elsewhere(device: str, results: dict) -> str:
     """What a run on another device found."""
-    kinds = collections.Counter(o["kind"] for o in results.values())
-    dtypes = sorted({sample.split("/")[1] for sample in results})
-    return (f"On {device}: {len(results)} samples of {', '.join(dtypes)}, {kinds['engine']} in "
-            f"engines, {kinds['native']} native, {kinds['wrong'] + kinds['crash']} wrong.")
+    return f"On {device}:\n\n{counts(results)}"
+
+
+# Samples that are outside of the rule, and why that stays so.
+KNOWN = {
+    "linalg_householder_product/float32/grad/7":
+        "off by 3.9e-4 where the largest is 72.7, eager by 1.5e-4. Both start from the float32 "
+        "result of the forward pass, which PyTorch computes: the gradient of that result is off by "
+        "4.7e-4 when it is computed in float64 from there on, and eager's by up to 7.1e-4 for "
+        "arguments that differ in their last bits.",
+}
+
+
+def wrong(runs: dict[str, dict]) -> str:
+    """Each wrong sample by name, of the devices' results."""
+    lines = []
+    for device, results in runs.items():
+        for sample, outcome in sorted(results.items()):
+            if outcome["kind"] in ("wrong", "crash"):
+                why = KNOWN.get(sample, outcome.get("reason", ""))
+                lines.append(f"- `{sample}` ({device}): {why}")
+    return "\n".join(["Wrong by that rule:", "", *lines]) if lines else ""
 
 
 def families(entries: dict) -> str:
@@ -160,11 +177,13 @@ def registry() -> str:
 def main() -> None:
     results = Results(Path(sys.argv[1])).read()
     entries = by_entry(results)
-    others = [elsewhere(device, Results(Path(where)).read())
-              for device, where in (given.split("=", 1) for given in sys.argv[2:])]
-    page = "\n\n".join((HEAD.strip(), "## Counts", counts(results), *others, summary(entries),
-                        "## Entries of op_db at float32", families(entries),
-                        "## The registry", registry()))
+    others = {device: Results(Path(where)).read()
+              for device, where in (given.split("=", 1) for given in sys.argv[2:])}
+    parts = (HEAD.strip(), "## Counts", counts(results),
+             *(elsewhere(device, found) for device, found in others.items()),
+             wrong({"lavapipe": results, **others}), summary(entries),
+             "## Entries of op_db at float32", families(entries), "## The registry", registry())
+    page = "\n\n".join(part for part in parts if part)
     (ROOT / "docs" / "operators.md").write_text(page + "\n")
 
 

@@ -103,7 +103,7 @@ def _as_good(actual, expected, reference, rtol, atol) -> bool:
     a, e, r = (t.double() for t in (actual, expected, reference))
     errors = (e - r).abs()
     errors = errors[errors.isfinite()]  # eager may pass the type's range on the way
-    bound = 2 * errors.max() if errors.numel() else torch.tensor(0.0)
+    bound = 2 * errors.max() if errors.numel() else torch.zeros((), dtype=torch.float64)
     if actual.dtype == torch.float32:  # eager may cancel what the engine need not
         finite = r[r.isfinite()]
         largest = _LARGEST * finite.abs().max() if finite.numel() else bound

@@ -24,11 +24,16 @@ def _offset(t: torch.Tensor) -> torch.Tensor:
     return view
 
 
-def _expanded(t: torch.Tensor) -> torch.Tensor:
-    """Its first element along the last dimension for all of them, by a stride of 0."""
-    if not t.is_floating_point() or t.dim() == 0 or t.shape[-1] == 0:
+def _expanded(t: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """Its first element along a dimension for all of them, by a stride of 0."""
+    if not t.is_floating_point() or t.dim() == 0 or t.shape[dim] == 0:
         return t
-    return t[..., :1].expand_as(t)
+    return t.narrow(dim, 0, 1).expand_as(t)
+
+
+def _expanded_batch(t: torch.Tensor) -> torch.Tensor:
+    """The same of a batch of matrices, which stay as regular as they are."""
+    return _expanded(t, 0) if t.dim() > 2 else t
 
 
 def _channels_last(t: torch.Tensor) -> torch.Tensor:
@@ -60,17 +65,31 @@ FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "denormal": _with(1e-40, -1e-40, 1e-45, -0.0, 2e-38),
 }
 
+# Entries that factor or solve: equal columns make a singular matrix, whose pivots are rounding.
+MATRICES = r"linalg|cholesky|^lu|det$|inverse|matrix_exp|^qr|svd|solve"
+
 # docs/accuracy.md, "Infinities and NaN": results are no numbers where eager's are none, which ones
 # follows from the order of sums and from products with weights of 0.
 WHICH_IS_OPEN = r"fft|stft|interpolate|upsample|_norm$|instance_norm|conv"
-# The same page: positions and degrees that are no numbers, and PyTorch's decomposition of the last.
-# Weights of convolutions: tests/converters/test_convolution_infinite.py holds what is promised.
-NOT_FOR_INFINITE = r"grid_sampl|polynomial|functional_conv|multilabel_margin_loss"
+# The same page: of these the first tensor alone has such values, as positions, degrees and weights
+# with them are open (tests/converters/test_convolution_infinite.py holds what weights promise).
+# PyTorch's polynomials of NaN are what was in memory.
+FIRST_ALONE = {r"grid_sampl|functional_conv": FORMS["infinite"],
+               r"polynomial": _with(math.inf, -math.inf, 0.0, -0.0)}
+# What LAPACKs leave after an infinite pivot differs.
+NOT_FOR_INFINITE = r"linalg_cholesky_ex"
+# MKL ends the process.
+NOT_EVEN_EAGER = r"linalg_eigvals$"
 
 
 def takes_part(form: str, entry: str) -> bool:
     """Whether an entry's results in a form are compared."""
     return form != "infinite" or not re.search(NOT_FOR_INFINITE, entry)
+
+
+def can_run(form: str, entry: str) -> bool:
+    """Whether eager takes an entry in a form."""
+    return form != "infinite" or not re.search(NOT_EVEN_EAGER, entry)
 
 
 def unnamed(form: str, entry: str, results: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -98,8 +117,13 @@ def either(actual: torch.Tensor, expected: torch.Tensor, other: torch.Tensor) ->
     return torch.where(near, expected, other)
 
 
-def in_form(form: str, t: torch.Tensor) -> torch.Tensor:
-    """A dense tensor in one of FORMS, others as they are."""
-    if t.layout != torch.strided or t.is_nested or t.is_quantized:
-        return t
-    return FORMS[form](t)
+def in_form(form: str, entry: str, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """An entry's tensors in one of FORMS, those that are not dense as they are."""
+    change, others = FORMS[form], FORMS[form]
+    if form == "expanded" and re.search(MATRICES, entry):
+        change = others = _expanded_batch
+    for pattern, of_first in FIRST_ALONE.items() if form == "infinite" else ():
+        if re.search(pattern, entry):
+            change, others = of_first, FORMS["plain"]
+    return [t if t.layout != torch.strided or t.is_nested or t.is_quantized
+            else others(t) if i else change(t) for i, t in enumerate(tensors)]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 from opinfo_compare import difference
-from opinfo_forms import either, flushed, in_form, takes_part, unnamed
+from opinfo_forms import can_run, either, flushed, in_form, takes_part, unnamed
 from opinfo_samples import ENTRIES, UNINITIALISED, Pair
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -62,7 +62,7 @@ class _Sample:
         leaves, self._spec = tree_flatten((sample.input, sample.args, sample.kwargs))
         self._fixed = [None if isinstance(v, torch.Tensor) else v for v in leaves]
         self._places = [i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
-        self.tensors = [in_form(form, leaves[i].detach()) for i in self._places]
+        self.tensors = in_form(form, pair.entry, [leaves[i].detach() for i in self._places])
         self._finish = sample.output_process_fn_grad if pair.gradient else lambda x: x
         self._gradient = pair.gradient
         self._in_double = False
@@ -174,6 +174,8 @@ def run(pair: Pair, sample, form: str = "plain") -> Outcome:
 
 
 def _run(pair: Pair, sample, form: str) -> Outcome:
+    if not can_run(form, pair.entry):
+        return Outcome("skipped", "eager ends the process")
     case = _Sample(pair, sample, form)
     try:
         expected = case.call(case)
