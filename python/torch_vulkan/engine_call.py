@@ -83,14 +83,14 @@ class EngineCall(nn.Module):
         except RECOVERABLE as error:
             return self.run_natively(error, args)
         except ValueError as error:
-            if not self._other_types(args):
+            if not self._other_values(args):
                 raise
             return self.run_natively(error, args)
 
-    def _other_types(self, args) -> bool:
-        """Whether an operator before gave another dtype than its meta kernel says."""
+    def _other_values(self, args) -> bool:
+        """Whether an operator before gave another dtype or size than its meta kernel says."""
         placeholders = self.native.graph.find_nodes(op="placeholder")
-        return any(isinstance(arg, torch.Tensor) and arg.dtype != node.meta["val"].dtype
+        return any(isinstance(arg, torch.Tensor) and _differs(arg, node.meta["val"])
                    for arg, node in zip(args, placeholders, strict=True))
 
     def vke(self) -> bytes:
@@ -117,6 +117,12 @@ class EngineCall(nn.Module):
             warnings.warn(f"torch_vulkan: {self.record.name} runs natively: {error}", stacklevel=2)
             self._warned = True
         return list(self.native(*args))
+
+
+def _differs(tensor: torch.Tensor, said: torch.Tensor) -> bool:
+    sizes = zip(tensor.shape, said.shape, strict=False)
+    return tensor.dtype != said.dtype or tensor.dim() != said.dim() or any(
+        isinstance(s, int) and n != s for n, s in sizes)
 
 
 def _positions_of(symbols, placeholders) -> list[int]:

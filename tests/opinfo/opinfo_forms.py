@@ -67,6 +67,7 @@ FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 # Entries that factor or solve: equal columns make a singular matrix, whose pivots are rounding.
 MATRICES = r"linalg|cholesky|^lu|det$|inverse|matrix_exp|^qr|svd|solve"
+NO_BATCH = r"tensorsolve|tensorinv"
 
 # docs/accuracy.md, "Infinities and NaN": results are no numbers where eager's are none, which ones
 # follows from the order of sums and from products with weights of 0.
@@ -76,15 +77,16 @@ WHICH_IS_OPEN = r"fft|stft|interpolate|upsample|_norm$|instance_norm|conv"
 # PyTorch's polynomials of NaN are what was in memory.
 FIRST_ALONE = {r"grid_sampl|functional_conv": FORMS["infinite"],
                r"polynomial": _with(math.inf, -math.inf, 0.0, -0.0)}
-# What LAPACKs leave after an infinite pivot differs.
-NOT_FOR_INFINITE = r"linalg_cholesky_ex"
+# What LAPACKs leave behind a pivot that is not positive differs; an inverse's sums pass the type's
+# range where a pivot is denormal.
+NOT_COMPARED = {"infinite": r"linalg_cholesky_ex", "denormal": r"linalg_cholesky_ex|cholesky_inverse"}
 # MKL ends the process.
 NOT_EVEN_EAGER = r"linalg_eigvals$"
 
 
 def takes_part(form: str, entry: str) -> bool:
     """Whether an entry's results in a form are compared."""
-    return form != "infinite" or not re.search(NOT_FOR_INFINITE, entry)
+    return form not in NOT_COMPARED or not re.search(NOT_COMPARED[form], entry)
 
 
 def can_run(form: str, entry: str) -> bool:
@@ -121,7 +123,7 @@ def in_form(form: str, entry: str, tensors: list[torch.Tensor]) -> list[torch.Te
     """An entry's tensors in one of FORMS, those that are not dense as they are."""
     change, others = FORMS[form], FORMS[form]
     if form == "expanded" and re.search(MATRICES, entry):
-        change = others = _expanded_batch
+        change = others = FORMS["plain"] if re.search(NO_BATCH, entry) else _expanded_batch
     for pattern, of_first in FIRST_ALONE.items() if form == "infinite" else ():
         if re.search(pattern, entry):
             change, others = of_first, FORMS["plain"]

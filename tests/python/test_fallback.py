@@ -31,6 +31,22 @@ def test_custom_operator():
     assert engines(records) == 2
 
 
+@pytest.mark.parametrize("said", [{"dtype": torch.float16}, {"size": (1, 7)}, {"size": (5,)}])
+def test_a_meta_kernel_that_is_wrong(said):
+    """An operator that PyTorch runs gives other results than was planned for: so does the rest."""
+    name = "wrong_" + "_".join(map(str, said["size"])) if "size" in said else "wrong_dtype"
+
+    @torch.library.custom_op(f"tv_test::{name}", mutates_args=())
+    def operator(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    operator.register_fake(lambda x: x.new_empty(said.get("size", x.shape), dtype=said.get("dtype")))
+    x = torch.randn(5, 7)
+    with torch.no_grad(), pytest.warns(UserWarning, match="engine_1 runs natively"):
+        found = vulkan(lambda t: (operator(work(t)) * 3).sum())(x)
+    assert_same(found, (work(x) * 6).sum())
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 def test_dtypes_without_kernels(dtype):
     records = check(lambda t: t * 2 + t.abs(), torch.randn(5, 7, dtype=dtype))
