@@ -4,11 +4,11 @@
 //                [--glsl DIR] PROBLEM...
 //
 // PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,FLAG...] with flags r (a residual and ReLU),
-// l (channels last). --tf32:
-// disable_tf32=False. --first: only so many of the tactics that apply. --errors: no times. --gpu: the
-// tactics of GPUs on a CPU driver. --glsl: only write the kernels' text, as for a GPU with matrix
-// units. One line a tactic, in the rule's order: µs of a dependent sequence of its dispatches,
-// TFLOP/s, errors.
+// s (SiLU), l (channels last). --tf32:
+// disable_tf32=False. --first: only so many of the tactics that apply. --errors: no times. --gpu:
+// the tactics of GPUs on a CPU driver. --glsl: only write the kernels' text, as for a GPU with
+// matrix units. One line a tactic, in the rule's order: µs of a dependent sequence of its
+// dispatches, TFLOP/s, errors.
 
 #include <cstdio>
 #include <fstream>
@@ -37,6 +37,7 @@ ConvProblem parse(const std::string& text) {
   p.dtype = dtype_from_name(fields[9]);
   for (size_t i = 10; i < fields.size(); ++i) {
     if (fields[i] == "r") p.residual = p.relu = true;
+    if (fields[i] == "s") p.silu = true;
     if (fields[i] == "l") p.last = true;
   }
   return p;

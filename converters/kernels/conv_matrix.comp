@@ -19,6 +19,7 @@
 // Grid: (ceil(columns / BN), ceil(oc_count / BM), groups); local 32 * (BM / WM) * (BN / WN) * WK.
 
 #include "conv_geometry.glsl"
+#include "tail.glsl"
 
 const uint WARPS_M = BM / WM, WARPS_N = BN / WN, SHARERS = 32 * WARPS_M * WARPS_N;
 // Rows of pixels are an odd number of units apart, so that matrix loads meet different banks.
@@ -322,11 +323,13 @@ void main() {
   x.small = least < (max(highest, 28u) - 28u) << 24;
 #endif
   uint again[COUNT_M];
-  FOR(i, COUNT_M) {
-    FOR(j, COUNT_N) coopMatStore(acc[i][j], sh, (wk * WARPS_M + wm) * 16 * SUM_LD + wn * (WN / 4) + j * 4,
-                                 SUM_LD, gl_CooperativeMatrixLayoutRowMajor);
+  EACH_STORE(i, COUNT_M) {
+    PICK(q, i, COUNT_M, FOR(j, COUNT_N) coopMatStore(
+        acc[q][j], sh, (wk * WARPS_M + wm) * 16 * SUM_LD + wn * (WN / 4) + j * 4, SUM_LD,
+        gl_CooperativeMatrixLayoutRowMajor))
     barrier();
-    again[i] = finish(g, m0 + i * 16, c0, x);
+    const uint left = finish(g, m0 + i * 16, c0, x);
+    PICK(q, i, COUNT_M, again[q] = left)
     barrier();
   }
 #if FLOATS

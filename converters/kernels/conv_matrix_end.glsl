@@ -67,18 +67,24 @@ float least_sum(vec4 row, Range x) {
 #define WRONG(v, row, x) false
 #endif
 
+#if FOURS == 4
+#define Result y_RV
+#define PUT y_put4
+#else
+#define Result y_R
+#define PUT y_put
+#endif
+
 /// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All that
-/// the tail reads is read before the first store, which it might wait for. Bit r: what this invocation
-/// has found in round r is to be computed again.
+/// a short tail reads is read before the first store, which it might wait for. Bit r: what this
+/// invocation has found in round r is to be computed again.
 uint finish(uint g, uint m0, uint c0, Range x) {
   uint again = 0u;
+#if !LONG_TAIL
   Place place[ROUNDS];
-#if FOURS == 4
-  y_RV result[ROUNDS];
-#else
-  y_R result[ROUNDS];
+  Result result[ROUNDS];
 #endif
-  FOR(r, ROUNDS) {
+  EACH_STORE(r, ROUNDS) {
     const uint e = gl_LocalInvocationID.x + r * LOCAL_X;
     const Place p = place_of(e, g, m0, c0);
     const uint row = min(p.row, ROWS - 1), col = min(p.col, BN - FOURS);
@@ -88,25 +94,27 @@ uint finish(uint g, uint m0, uint c0, Range x) {
     FOR(k, WK - 1) sum += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4]);
     const vec4 v = UNSCALED(sum, scale, x);
     const bool wrong = any(isnan(v)) || any(isinf(v)) || WRONG(sum, scale, x);
-    result[r] = y_value4(p.to, v + added(g, p));
+    const Result y = y_value4(p.to, v + added(g, p));
 #else
     float sum = uintBitsToFloat(sh[row * SUM_LD + col / 4][col % 4]);
     FOR(k, WK - 1) sum += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4][col % 4]);
     const float v = UNSCALED(sum, scale, x);
     const bool wrong = isnan(v) || isinf(v) || WRONG(vec4(sum), scale, x);
-    result[r] = y_value(p.to, y_T(v + added(g, p)));
+    const Result y = y_value(p.to, y_T(v + added(g, p)));
 #endif
-    place[r] = p;
     again |= FLOATS && p.counts && wrong ? 1u << r : 0u;
-  }
-  FOR(r, ROUNDS) {
-    const bool stays = place[r].counts && (again >> r & 1u) == 0u;
-#if FOURS == 4
-    if (stays) y_put4(place[r].to, result[r]);
+#if LONG_TAIL
+    if (p.counts && !(FLOATS && wrong)) PUT(p.to, y);
 #else
-    if (stays) y_put(place[r].to, result[r]);
+    place[r] = p;
+    result[r] = y;
 #endif
   }
+#if !LONG_TAIL
+  FOR(r, ROUNDS) {
+    if (place[r].counts && (again >> r & 1u) == 0u) PUT(place[r].to, result[r]);
+  }
+#endif
   return again;
 }
 

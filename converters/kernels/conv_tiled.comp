@@ -10,6 +10,7 @@
 // multiple of BN.
 
 #include "conv_geometry.glsl"
+#include "tail.glsl"
 
 const uint THREADS_N = BN / RN, THREADS_M = BM / RM;
 shared float tile_w[BK][BM + 1];
@@ -80,16 +81,15 @@ void main() {
     }
     barrier();
   }
-  [[unroll]] for (uint i = 0u; i < RM; i++) {
-    const uint m = m0 + ty + i * THREADS_M, oc = g * oc_count + m;
-    if (m >= oc_count) continue;
-    float add = 0.0;
+  EACH_STORE(r, RM * RN) {
+    const uint m = m0 + ty + r / RN * THREADS_M, oc = g * oc_count + m;
+    const uint p = n0 + tx + r % RN * THREADS_N;
+    float v;
+    PICK(q, r, RM * RN, v = acc[q / RN][q % RN])
+    if (m >= oc_count || p >= pixels) continue;
 #if BIAS
-    if (k_first == 0u) add = float(bias_load(oc));
+    if (k_first == 0u) v += float(bias_load(oc));
 #endif
-    [[unroll]] for (uint j = 0u; j < RN; j++) {
-      const uint p = n0 + tx + j * THREADS_N;
-      if (p < pixels) y_store((gl_WorkGroupID.z * oc_count + m) * pixels + p, y_T(acc[i][j] + add));
-    }
+    y_store((gl_WorkGroupID.z * oc_count + m) * pixels + p, y_T(v));
   }
 }

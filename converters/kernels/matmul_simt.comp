@@ -12,6 +12,7 @@
 #extension GL_EXT_buffer_reference2 : require
 
 #include "batch.glsl"
+#include "tail.glsl"
 
 #define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_fours { vec4 v; };
@@ -157,13 +158,15 @@ void main() {
 #endif
   }
 
-  FOR(i, RM) FOR(j, RN / 4) {
+  EACH_STORE(r, RM * RN / 4) {
+    const uint i = r / (RN / 4), j = r % (RN / 4);
     const uint m = bm * BM + i / 4 * (BM * 4 / RM) + ty * 4 + i % 4;
     const uint n = bn * BN + j * (BN * 4 / RN) + tx * 4;
+    vec4 v;
 #if BLOCK
-    const vec4 v = total[i][j];
+    PICK(q, r, RM * RN / 4, v = total[q / (RN / 4)][q % (RN / 4)])
 #else
-    const vec4 v = acc[i][j];
+    PICK(q, r, RM * RN / 4, v = acc[q / (RN / 4)][q % (RN / 4)])
 #endif
     if (m < m_count && n < n_count && IS_LEFT(m, n)) {
       const uint at = (z * m_count + m) * n_count + n;

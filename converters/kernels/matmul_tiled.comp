@@ -8,6 +8,7 @@
 // Grid: (ceil(n_count / BN), ceil(m_count / BM), SPLIT * z); local (BM / RM) * (BN / RN).
 
 #include "batch.glsl"
+#include "tail.glsl"
 
 const uint THREADS_N = BN / RN, THREADS_M = BM / RM;
 shared float tile_a[BK][BM + 1];
@@ -73,13 +74,10 @@ void main() {
     }
     barrier();
   }
-  [[unroll]] for (uint i = 0u; i < RM; i++) {
-    const uint m = m0 + ty + i * THREADS_M;
-    [[unroll]] for (uint j = 0u; j < RN; j++) {
-      const uint n = n0 + tx + j * THREADS_N;
-      if (m < m_count && n < n_count) {
-        y_store((gl_WorkGroupID.z * m_count + m) * n_count + n, y_T(acc[i][j]));
-      }
-    }
+  EACH_STORE(r, RM * RN) {
+    const uint m = m0 + ty + r / RN * THREADS_M, n = n0 + tx + r % RN * THREADS_N;
+    float v;
+    PICK(q, r, RM * RN, v = acc[q / RN][q % RN])
+    if (m < m_count && n < n_count) y_store((gl_WorkGroupID.z * m_count + m) * n_count + n, y_T(v));
   }
 }

@@ -127,6 +127,8 @@ uvec4 peel_chunk(inout Chunk c, uint p) {
   }
 
 #ifdef PATCH
+#include "tail.glsl"
+
 // Sums of a subgroup, 16 rows at a time, go through a patch of shared memory to the fused tail.
 #define PATCH_LD (WN / 4 + 1)
 
@@ -173,16 +175,9 @@ void store_four(uint z, uint m, uint n, vec4 v) {
 #endif
 }
 
-// LONG_TAIL: a tail with elementary functions. Unrolled for each number of a tile it is more than
-// instruction caches hold, and is fetched for longer than it computes (GELU on 64x64: eight times the
-// product's time). A count that depends on the invocation keeps compilers from unrolling.
-#if LONG_TAIL
-#define EACH_FOUR(c) [[dont_unroll]] for (uint c = gl_SubgroupInvocationID; c < WN * 4u; c += 32u)
-#else
-#define EACH_FOUR(c) [[unroll]] for (uint c = gl_SubgroupInvocationID, r_ = 0u; r_ < WN / 8u; r_++, c += 32u)
-#endif
 void store_patch(uint z, uint m0, uint n0, uint corner) {
-  EACH_FOUR(c) {
+  EACH_STORE(r, WN / 8) {
+    const uint c = gl_SubgroupInvocationID + r * 32u;
     const uint row = c / (WN / 4), col = c % (WN / 4);
     store_four(z, m0 + row, n0 + col * 4u, uintBitsToFloat(sh[corner + row * PATCH_LD + col]));
   }
@@ -204,9 +199,9 @@ void store_shares(uint z, uint m0, uint n0) {
 
 // Writes the subgroup's tile acc[COUNT_M][COUNT_N] at (m0, n0) of matrix z.
 #define STORE_SUMS(z, m0, n0, corner)                                                               \
-  FOR(i, COUNT_M) {                                                                                \
-    FOR(j, COUNT_N) coopMatStore(acc[i][j], sh, (corner) + j * 4u, PATCH_LD,                        \
-                                 gl_CooperativeMatrixLayoutRowMajor);                              \
+  EACH_STORE(i, COUNT_M) {                                                                         \
+    PICK(q, i, COUNT_M, FOR(j, COUNT_N) coopMatStore(                                              \
+        acc[q][j], sh, (corner) + j * 4u, PATCH_LD, gl_CooperativeMatrixLayoutRowMajor))           \
     subgroupBarrier();                                                                             \
     store_patch(z, (m0) + i * 16u, n0, corner);                                                     \
     subgroupBarrier();                                                                             \
@@ -215,12 +210,12 @@ void store_shares(uint z, uint m0, uint n0) {
 // Writes the workgroup's tile at (m0, n0) of matrix z from the sums of subgroup (wm, wn, wk).
 #if WK > 1
 #define STORE_TILE(z, m0, n0)                                                                      \
-  FOR(t, COUNT_M / STRIP) {                                                                        \
+  EACH_STORE(t, COUNT_M / STRIP) {                                                                 \
     barrier();                                                                                     \
-    FOR(i, STRIP) FOR(j, COUNT_N) coopMatStore(                                                    \
-        acc[t * STRIP + i][j], sh,                                                                 \
+    PICK(q, t, COUNT_M / STRIP, FOR(i, STRIP) FOR(j, COUNT_N) coopMatStore(                        \
+        acc[q * STRIP + i][j], sh,                                                                 \
         (wk * SHARE_ROWS + wm * STRIP_ROWS + i * 16u) * SHARES_LD + wn * (WN / 4) + j * 4u,        \
-        SHARES_LD, gl_CooperativeMatrixLayoutRowMajor);                                            \
+        SHARES_LD, gl_CooperativeMatrixLayoutRowMajor))                                            \
     barrier();                                                                                     \
     store_shares(z, (m0) + t * STRIP_ROWS, n0);                                                    \
   }

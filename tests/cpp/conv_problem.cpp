@@ -40,7 +40,7 @@ std::string ConvProblem::str() const {
          std::to_string(kw) + " s" + std::to_string(stride) + " p" + std::to_string(pad) +
          (dilation > 1 ? " d" + std::to_string(dilation) : "") +
          (groups > 1 ? " g" + std::to_string(groups) : "") + " " + std::string(name(dtype)) +
-         (residual ? " +residual" : "") + (relu ? " +relu" : "") +
+         (residual ? " +residual" : "") + (relu ? " +relu" : "") + (silu ? " +silu" : "") +
          (constant_weight ? "" : " dynamic weight") + (last ? " channels last" : "") +
          (spread > 0 ? " spread " + std::to_string(spread) : "");
 }
@@ -99,6 +99,7 @@ Graph ConvProblem::graph() const {
     add("aten::add.Tensor",
         {tensor_arg("self", y), tensor_arg("other", r), attr_arg("alpha", integer(1))});
   }
+  if (silu) add("aten::silu", {tensor_arg("self", y)});
   if (relu) add("aten::relu", {tensor_arg("self", y)});
   g.outputs.push_back({.value = y, .name = "y", .strides = {}});
   return g;
@@ -206,6 +207,7 @@ T ConvData::sum_of(int64_t index) const {
     }
   }
   if (p_.residual) sum += term(static_cast<T>(element(residual_, index)));
+  if (p_.silu) sum /= T{1} + std::exp(-sum);
   return p_.relu ? std::max(sum, T{0}) : sum;
 }
 

@@ -13,12 +13,13 @@
 
 namespace tv::test {
 
-/// y = relu?(conv(x, w) + bias? + residual?), two dimensions, one stride, pad and dilation for both.
+/// y = relu?(silu?(conv(x, w) + bias? + residual?)), two dimensions, one stride, pad and dilation
+/// for both.
 struct ConvProblem {
   int64_t n = 1, ic = 64, h = 14, w = 14, oc = 64, kh = 3, kw = 3;
   int64_t stride = 1, pad = 1, dilation = 1, groups = 1;
   DType dtype = DType::kF32;
-  bool bias = true, residual = false, relu = false;
+  bool bias = true, residual = false, relu = false, silu = false;
   bool constant_weight = true;  ///< else the weight is an input
   bool last = false;            ///< the channels of a pixel of x are neighbours
   double positive = 0;          ///< added to every number, so that sums grow with their length

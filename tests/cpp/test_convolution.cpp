@@ -24,6 +24,8 @@ std::vector<ConvProblem> problems() {
       {.n = 2, .ic = 32, .h = 9, .w = 7, .oc = 40, .stride = 2, .residual = true, .last = true},
       {.ic = 64, .h = 8, .w = 8, .oc = 24, .kh = 1, .kw = 1, .pad = 0, .groups = 2, .last = true},
       {.ic = 24, .h = 9, .w = 8, .oc = 24, .groups = 24, .last = true},
+      {.n = 2, .ic = 48, .h = 9, .w = 11, .oc = 72, .silu = true, .last = true},
+      {.ic = 20, .h = 9, .w = 8, .oc = 24, .silu = true},
   };
   const size_t count = list.size();
   for (const DType dtype : {DType::kF16, DType::kBF16}) {

@@ -44,6 +44,8 @@ def draw_arguments(op, values: list[torch.Tensor], choose: Chooser):
             value = _draw(argument.name, text, values, first, choose)
         if isinstance(value, Ref) and first is None:
             first = values[value.number]
+        if argument.name == "max_val":  # hardtanh's reference refuses one below the smallest
+            value = max(value, args[-1])
         if argument.kwarg_only:
             kwargs[argument.name] = value
         else:

@@ -6,8 +6,9 @@
 //   build/tests/cpp/shader_stats [--seconds N] [--op aten::softmax] [--cache DIR] [--spills]
 //
 // First the tactics that are taken by rule, all of them; then others in the order of their digests,
-// for N seconds (default 10). --spills prints only pipelines that spill. Exit status 1: a pipeline
-// failed, or one of a default tactic spills.
+// for N seconds (default 10). --spills prints only pipelines that spill. NVIDIA's driver tells of
+// registers, of bytes of local memory (what spills, and arrays whose index is no constant) and of
+// code. Exit status 1: a pipeline failed, or one of a default tactic spills.
 
 #include <chrono>
 #include <cstdio>
@@ -175,8 +176,8 @@ struct Options {
 class Report {
  public:
   Report(const StatsDevice& device, const Options& options) : device_(device), options_(options) {
-    std::printf("%-8s %5s %5s %6s %6s %7s %8s  %s\n", "", "VGPR", "SGPR", "spillV", "spillS", "LDS",
-                "code", "tactic (kernel) of operator");
+    std::printf("%-8s %5s %5s %6s %6s %6s %7s %8s  %s\n", "", "VGPR", "SGPR", "spillV", "spillS",
+                "local", "LDS", "code", "tactic (kernel) of operator");
   }
 
   void add(const char* kind, const std::string& op, const EngineSpec& spec) {
@@ -198,12 +199,14 @@ class Report {
     try {
       auto stats = device_.compile(pipeline, words);
       const uint64_t spills = stats["Spilled VGPRs"] + stats["Spilled SGPRs"];
+      const uint64_t local = stats["Local Memory Size"] & 0xffffffffu;  // above: no size
       failed_ |= is_default && spills > 0;
-      if (options_.spills_only && spills == 0) return;
-      std::printf("%-8s %5llu %5llu %6llu %6llu %7llu %8llu  %s\n", kind, number(stats["VGPRs"]),
-                  number(stats["SGPRs"]), number(stats["Spilled VGPRs"]),
-                  number(stats["Spilled SGPRs"]), number(stats["LDS size"]),
-                  number(stats["Code size"]), name.c_str());
+      if (options_.spills_only && spills == 0 && local == 0) return;
+      std::printf("%-8s %5llu %5llu %6llu %6llu %6llu %7llu %8llu  %s\n", kind,
+                  number(stats["VGPRs"] + stats["Register Count"]), number(stats["SGPRs"]),
+                  number(stats["Spilled VGPRs"]), number(stats["Spilled SGPRs"]), number(local),
+                  number(stats["LDS size"] + stats["Shared Memory Size"]),
+                  number(stats["Code size"] + stats["Binary Size"]), name.c_str());
     } catch (const Error& e) {
       failed_ = true;
       std::printf("%-8s FAILED %s: %s\n", kind, name.c_str(), e.what());
