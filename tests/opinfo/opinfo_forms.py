@@ -79,7 +79,8 @@ FIRST_ALONE = {r"grid_sampl|functional_conv": FORMS["infinite"],
                r"polynomial": _with(math.inf, -math.inf, 0.0, -0.0)}
 # What LAPACKs leave behind a pivot that is not positive differs; an inverse's sums pass the type's
 # range where a pivot is denormal.
-NOT_COMPARED = {"infinite": r"linalg_cholesky_ex", "denormal": r"linalg_cholesky_ex|cholesky_inverse"}
+NOT_COMPARED = {"infinite": r"linalg_cholesky_ex",
+                "denormal": r"linalg_cholesky_ex|cholesky_inverse"}
 # MKL ends the process.
 NOT_EVEN_EAGER = r"linalg_eigvals$"
 

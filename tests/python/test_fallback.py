@@ -40,7 +40,8 @@ def test_a_meta_kernel_that_is_wrong(said):
     def operator(x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
-    operator.register_fake(lambda x: x.new_empty(said.get("size", x.shape), dtype=said.get("dtype")))
+    operator.register_fake(
+        lambda x: x.new_empty(said.get("size", x.shape), dtype=said.get("dtype")))
     x = torch.randn(5, 7)
     with torch.no_grad(), pytest.warns(UserWarning, match="engine_1 runs natively"):
         found = vulkan(lambda t: (operator(work(t)) * 3).sum())(x)
