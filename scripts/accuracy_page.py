@@ -40,12 +40,12 @@ on the device that it runs on.
 - **float64**: runs natively, unless `truncate_long_and_double` computes it as float32.
 
 Infinities and NaN: results are no finite numbers where PyTorch's are none; which of the three they
-are follows, in Fourier transforms, resizing, norms and convolutions, from the order of sums and
-from factors of 0. Nothing is promised of positions (`grid_sample`) and polynomials' degrees that
-are no numbers, of `multilabel_margin_loss`, which PyTorch decomposes, of what a Cholesky
-factorisation leaves behind a pivot that is not positive and finite, and of a convolution's results
-whose window reaches the padding, or, transposed, the places between the strides, where a weight of
-their channel is infinite or NaN.
+are follows, in Fourier transforms, resizing with anti-aliasing, and norms of layers and instances,
+from the order of sums and from factors of 0. Nothing is promised of positions (`grid_sample`) and
+polynomials' degrees that are no numbers, of `multilabel_margin_loss`, which PyTorch decomposes, of
+what a Cholesky factorisation leaves behind a pivot that is not positive and finite, and of a
+convolution's results whose window reaches the padding, or, transposed, the places between the
+strides, where a weight of their channel is infinite or NaN.
 
 What is in no table is compared with PyTorch by torch's own op_db (docs/operators.md):
 torch.testing's defaults, or at most twice PyTorch's own error against float64.
