@@ -100,6 +100,8 @@ class Recorder : public Listener {
     return options_.keeps_whole(registered_name(op.operator_name()));
   }
 
+  bool without_data() const override { return options_.on_meta; }
+
   void prepare(const c10::OperatorHandle& op, std::vector<IValue>& stack) override {
     if (!options_.on_meta || !node_ || node_->kind() == prim::NumToTensor) return;
     const auto& formals = op.schema().arguments();

@@ -1,5 +1,6 @@
 #include "python/bindings/torch_trap.h"
 
+#include <ATen/Functions.h>
 #include <torch/library.h>
 
 namespace tv::script {
@@ -12,6 +13,38 @@ constexpr auto kComposite = c10::DispatchKey::CompositeImplicitAutograd;
 
 thread_local Listener* listening = nullptr;
 
+/// A value with its tensors on another device: zeros where they come from the meta device.
+c10::IValue on(const c10::IValue& value, c10::Device device) {
+  const auto moved = [device](const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.device() == device) return tensor;
+    at::Tensor made =
+        at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
+    return tensor.is_meta() ? made.zero_() : made;
+  };
+  if (value.isTensor()) return moved(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(moved(tensor));
+    return list;
+  }
+  return value;
+}
+
+/// Runs an operator that has no kernel for the meta device here on zeros, where its sizes do not
+/// depend on the numbers. PyTorch has such kernels in Python, not all of them in each version.
+bool ran_on_zeros(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs,
+                  torch::jit::Stack& stack) {
+  if (op.schema().is_mutable() || op.hasTag(at::Tag::dynamic_output_shape) ||
+      op.hasTag(at::Tag::data_dependent_output)) {
+    return false;
+  }
+  torch::jit::Stack made;
+  for (const c10::IValue& input : inputs) made.push_back(on(input, c10::kCPU));
+  op.callBoxed(&made);
+  for (const c10::IValue& output : made) stack.push_back(on(output, c10::kMeta));
+  return true;
+}
+
 void trapped(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Listener* const listener = listening;
   if (listener) listener->prepare(op, *stack);
@@ -23,7 +56,13 @@ void trapped(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t count = op.schema().arguments().size();
   const std::vector<c10::IValue> inputs(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
   const Untold untold;
-  op.callBoxed(stack);
+  const size_t below = stack->size() - count;
+  try {
+    op.callBoxed(stack);
+  } catch (const c10::NotImplementedError&) {
+    stack->resize(below);
+    if (!listener || !listener->without_data() || !ran_on_zeros(op, inputs, *stack)) throw;
+  }
   if (!listener) return;
   const size_t results = op.schema().returns().size();
   listener->ran(op, inputs, {stack->end() - static_cast<ptrdiff_t>(results), stack->end()});

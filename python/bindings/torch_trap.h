@@ -11,6 +11,8 @@ class Listener {
   virtual ~Listener() = default;
   /// True where a composite operator is to be told whole rather than as the operators it calls.
   virtual bool keeps_whole(const c10::OperatorHandle& op) = 0;
+  /// Whether tensors have sizes and no data, on the meta device.
+  virtual bool without_data() const = 0;
   /// May change an operator's arguments, the last of `stack`, before it runs.
   virtual void prepare(const c10::OperatorHandle& op, std::vector<c10::IValue>& stack) = 0;
   /// An operator was run on `inputs` and gave `outputs`. What it asks of torch itself is not told.
