@@ -43,6 +43,7 @@ struct TacticProblem {
   /// constant - with values by number of first use: equal in equal problems of any engine.
   std::string text;
   std::vector<Symbol> symbols;
+  std::vector<Condition> conditions = {};  ///< on the symbols: other values are not tried
   std::vector<int32_t> used_symbols;  ///< that the shapes of the node's values name
   std::vector<Offer> offers;  ///< as the converter emitted them; the last one is the reference
   /// Small differences of the operands can make large ones of the result: the fused programs

@@ -15,7 +15,11 @@ std::string range_text(const Expr& dim, const EngineSpec& spec) {
 class Binder {
  public:
   Binder(const EngineSpec& spec, std::span<const std::vector<int64_t>> shapes)
-      : spec_(spec), shapes_(shapes), values_(spec.symbols.size()), known_(spec.symbols.size()) {}
+      : spec_(spec),
+        shapes_(shapes),
+        values_(spec.symbols.size()),
+        known_(spec.symbols.size()),
+        from_(spec.symbols.size()) {}
 
   std::vector<int64_t> bind() {
     check_ranks();
@@ -28,6 +32,8 @@ class Binder {
     for (size_t i = 0; i < shapes_.size(); ++i) {
       for (size_t d = 0; d < shapes_[i].size(); ++d) check(i, d);
     }
+    const Condition* broken = first_broken(spec_.conditions, values_);
+    if (broken) fail_condition(*broken);
     return values_;
   }
 
@@ -64,6 +70,7 @@ class Binder {
     if (known_[static_cast<size_t>(symbol)]) return;
     known_[static_cast<size_t>(symbol)] = true;
     values_[static_cast<size_t>(symbol)] = value;
+    from_[static_cast<size_t>(symbol)] = {input, dim};
   }
 
   /// No dimension gives symbol `s`: either none could, or a value was not one its expression takes.
@@ -75,6 +82,17 @@ class Binder {
       }
     }
     fail("no input dimension determines symbol " + spec_.symbols[static_cast<size_t>(s)].name);
+  }
+
+  /// Names the dimensions that the condition depends on.
+  [[noreturn]] void fail_condition(const Condition& condition) const {
+    std::string text;
+    for (const int32_t s : condition.symbols()) {
+      const auto [input, dim] = from_[static_cast<size_t>(s)];
+      text += "input \"" + spec_.inputs[input].name + "\" dimension " + std::to_string(dim) +
+              ": got " + std::to_string(shapes_[input][dim]) + "; ";
+    }
+    fail(text + condition.refusal(spec_.symbols, values_));
   }
 
   void check(size_t input, size_t dim) const {
@@ -90,6 +108,7 @@ class Binder {
   std::span<const std::vector<int64_t>> shapes_;
   std::vector<int64_t> values_;
   std::vector<bool> known_;
+  std::vector<std::pair<size_t, size_t>> from_;  ///< input and dimension that gave each symbol
 };
 
 }  // namespace

@@ -8,7 +8,8 @@
 
 namespace tv {
 
-/// Throws Error(kUser) naming the input, the dimension, what was got and what is allowed.
+/// Throws Error(kUser) naming the input, the dimension, what was got and what is allowed, by ranges
+/// and by conditions.
 std::vector<int64_t> bind_shapes(const EngineSpec& spec,
                                  std::span<const std::vector<int64_t>> input_shapes);
 

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/condition.h"
 #include "runtime/dtype.h"
 #include "runtime/expr.h"
 
@@ -95,6 +96,7 @@ struct EngineSpec {
   std::string builder_version;
   std::string runs_on, tuned_for;          ///< fingerprints, see DeviceProfile
   std::vector<Symbol> symbols;
+  std::vector<Condition> conditions;  ///< besides the symbols' ranges
   std::vector<Binding> inputs, outputs, weights;
   std::vector<Buffer> buffers;
   std::vector<std::vector<uint32_t>> modules;  ///< SPIR-V
@@ -109,9 +111,10 @@ struct EngineSpec {
 /// not constant, a symbol that no input shape determines, SPIR-V without its magic number.
 void validate(const EngineSpec& spec);
 
-/// The part of `validate` that depends on the symbols' values: sizes, ranges and grids at `symbols`.
-/// Of a symbolic engine `validate` can only try some values, so the runtime calls this for each new
-/// shape. Throws Error(kUser), and Error(kUnsupported) for 2^31 elements and more.
+/// The part of `validate` that depends on the symbols' values: conditions, sizes, ranges and grids
+/// at `symbols`. Of a symbolic engine `validate` can only try some values, so the runtime calls
+/// this for each new shape. Throws Error(kUser), and Error(kUnsupported) for 2^31 elements and
+/// more.
 void validate_at(const EngineSpec& spec, std::span<const int64_t> symbols);
 
 }  // namespace tv

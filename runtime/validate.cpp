@@ -76,6 +76,14 @@ void check_symbols(const EngineSpec& spec) {
   }
 }
 
+void check_conditions(const EngineSpec& spec) {
+  for (const Condition& condition : spec.conditions) {
+    if (condition.relation > Relation::kMultiple) fail("a condition of an unknown kind");
+    check_symbols_of(condition.left, spec, "a condition");
+    check_symbols_of(condition.right, spec, "a condition");
+  }
+}
+
 void check_bindings(const EngineSpec& spec, const std::vector<Binding>& bindings,
                     const std::string& what, bool constant) {
   for (const Binding& binding : bindings) {
@@ -308,6 +316,8 @@ void validate_at(const EngineSpec& spec, std::span<const int64_t> symbols) {
   if (symbols.size() != spec.symbols.size())
     fail("got " + std::to_string(symbols.size()) + " symbol values, want " +
          std::to_string(spec.symbols.size()));
+  if (const Condition* broken = first_broken(spec.conditions, symbols))
+    fail(broken->refusal(spec.symbols, symbols));
   for (const auto* bindings : {&spec.inputs, &spec.outputs, &spec.weights})
     for (const Binding& binding : *bindings) bytes_at(binding, symbols);
   std::vector<int64_t> buffer_bytes;
@@ -326,6 +336,7 @@ void validate(const EngineSpec& spec) {
   check_bindings(spec, spec.outputs, "output", /*constant=*/false);
   check_bindings(spec, spec.weights, "weight", /*constant=*/true);
   check_symbols(spec);
+  check_conditions(spec);
   check_buffers(spec);
   check_pipelines(spec);
   std::vector<bool> written(spec.buffers.size(), false);
@@ -335,6 +346,7 @@ void validate(const EngineSpec& spec) {
   const auto values = samples(spec);
   for (size_t i = 0; i < values.size(); ++i) {
     if (i > 0 && !is_addressable(spec, values[i])) continue;
+    if (first_broken(spec.conditions, values[i])) continue;  // bind_shapes refuses them
     try {
       validate_at(spec, values[i]);
     } catch (const Error& error) {

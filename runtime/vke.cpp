@@ -27,7 +27,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[8] = {'\x8a', 'T', 'V', 'K', 'E', '\r', '\n', '\x1a'};
-constexpr uint32_t kFormatVersion = 1;
+constexpr uint32_t kFormatVersion = 2;  // 2: conditions on sizes
 constexpr uint64_t kModuleAlignment = 8, kWeightAlignment = 4096, kDigestBytes = 32;
 constexpr uint64_t kMaxMetadataBytes = uint64_t{64} << 20;
 

@@ -144,6 +144,13 @@ class Decoder {
     return {static_cast<BufferKind>(from.kind()), from.index(), expr(from.size_bytes()), text(from.name())};
   }
 
+  Condition condition(const vke::Condition& from) const {
+    if (from.relation() > static_cast<uint32_t>(Relation::kMultiple))
+      fail("a condition's relation is unknown");
+    return {static_cast<Relation>(from.relation()), expr(from.left()), expr(from.right()),
+            text(from.source())};
+  }
+
   Dispatch dispatch(const vke::Dispatch& from) const {
     if (from.operands_size() % 4 != 0) fail("an operand is not complete");
     if (from.grid_size() != 3) fail("a grid does not have three dimensions");
@@ -190,8 +197,9 @@ void check_message_sizes(std::span<const uint8_t> bytes) {
       least_bytes = 5;  // the grid
     if (field == vke::Engine::kSymbolsFieldNumber || field == vke::Engine::kInputsFieldNumber ||
         field == vke::Engine::kOutputsFieldNumber || field == vke::Engine::kWeightsFieldNumber ||
-        field == vke::Engine::kBuffersFieldNumber || field == vke::Engine::kPipelinesFieldNumber)
-      least_bytes = 2;  // a symbol's maximum, a dtype, a kind, a module
+        field == vke::Engine::kBuffersFieldNumber || field == vke::Engine::kPipelinesFieldNumber ||
+        field == vke::Engine::kConditionsFieldNumber)
+      least_bytes = 2;  // a symbol's maximum, a dtype, a kind, a module, a relation
     if (least_bytes == 0) {
       if (!WireFormatLite::SkipField(&in, tag)) fail("it cannot be parsed");
       continue;
@@ -230,6 +238,13 @@ std::string encode_metadata(const EngineSpec& spec, std::span<const HostTensor> 
     to.set_min(symbol.min);
     to.set_opt(symbol.opt);
     to.set_max(symbol.max);
+  }
+  for (const Condition& condition : spec.conditions) {
+    vke::Condition& to = *engine.add_conditions();
+    to.set_relation(static_cast<uint32_t>(condition.relation));
+    to.set_left(encoder.code(condition.left));
+    to.set_right(encoder.code(condition.right));
+    to.set_source(text(condition.source));
   }
   for (const Binding& binding : spec.inputs) encoder.add(binding, *engine.add_inputs());
   for (const Binding& binding : spec.outputs) encoder.add(binding, *engine.add_outputs());
@@ -278,6 +293,8 @@ Metadata decode_metadata(std::span<const uint8_t> bytes) {
   spec.tuned_for = text(engine.tuned_for());
   for (const vke::Symbol& symbol : engine.symbols())
     spec.symbols.push_back({text(symbol.name()), symbol.min(), symbol.opt(), symbol.max()});
+  for (const auto& condition : engine.conditions())
+    spec.conditions.push_back(decoder.condition(condition));
   for (const auto& binding : engine.inputs()) spec.inputs.push_back(decoder.binding(binding));
   for (const auto& binding : engine.outputs()) spec.outputs.push_back(decoder.binding(binding));
   for (const auto& binding : engine.weights()) spec.weights.push_back(decoder.binding(binding));

@@ -138,6 +138,7 @@ class Canonicaliser {
       out += "symbol " + std::to_string(s.min) + " " + std::to_string(s.opt) + " " +
              std::to_string(s.max) + "\n";
     }
+    for (const Condition& c : graph_.conditions) out += "condition " + condition_text(c) + "\n";
     for (const ValueId v : graph_.inputs) out += "input " + type_of(v) + "\n";
     for (const ValueId v : graph_.weights) out += "weight " + type_of(v) + "\n";
     for (const size_t n : order_) {

@@ -79,6 +79,7 @@ Graph with_tokens(Graph graph, const CanonicalGraph& canonical) {
     graph.outputs[i].name = token('o', static_cast<int64_t>(i));
   for (size_t i = 0; i < graph.symbols.size(); ++i)
     graph.symbols[i].name = token('y', static_cast<int64_t>(i));
+  for (Condition& condition : graph.conditions) condition.source.clear();
   return graph;
 }
 
@@ -92,6 +93,9 @@ void restore_names(EngineSpec& spec, const Graph& graph, const CanonicalGraph& c
   spec.name = graph.name;
   for (size_t i = 0; i < spec.symbols.size() && i < graph.symbols.size(); ++i)
     spec.symbols[i].name = graph.symbols[i].name;
+  // Their order depends on what they say alone.
+  for (size_t i = 0; i < spec.conditions.size() && i < graph.conditions.size(); ++i)
+    spec.conditions[i].source = graph.conditions[i].source;
   for (auto* bindings : {&spec.inputs, &spec.outputs, &spec.weights}) {
     for (Binding& binding : *bindings) binding.name = resolved(binding.name, table);
   }

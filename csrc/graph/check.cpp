@@ -20,6 +20,12 @@ class Checker {
     for (const GraphOutput& out : graph_.outputs)
       read(out.value, "graph output '" + out.name + "'");
     for (const Value& value : graph_.values) check_value(value);
+    for (const Condition& c : graph_.conditions) {
+      for (const int32_t id : c.symbols()) {
+        if (static_cast<size_t>(id) >= graph_.symbols.size())
+          fail("the condition " + condition_text(c) + " has an unknown symbol");
+      }
+    }
   }
 
  private:

@@ -94,6 +94,11 @@ std::string symbol_text(size_t id, const Symbol& s) {
 
 }  // namespace
 
+std::string condition_text(const Condition& c) {
+  static constexpr const char* kRelations[] = {" == ", " != ", " >= ", " multiple of "};
+  return c.left.str() + kRelations[static_cast<size_t>(c.relation)] + c.right.str();
+}
+
 std::string type_text(const Value& value) {
   std::string out = std::string(name(value.dtype)) + list_text(value.shape);
   if (value.view) {
@@ -120,6 +125,7 @@ std::string signature(const Node& node) {
 std::string dump(const Graph& graph) {
   std::string out = "graph " + graph.name + "\n";
   for (size_t i = 0; i < graph.symbols.size(); ++i) out += symbol_text(i, graph.symbols[i]);
+  for (const Condition& c : graph.conditions) out += "  condition " + condition_text(c) + "\n";
   for (const ValueId v : graph.inputs) out += "  input " + value_text(graph, v) + "\n";
   for (const ValueId v : graph.weights) out += "  weight " + value_text(graph, v) + "\n";
   for (const Node& node : graph.nodes) out += node_text(graph, node);

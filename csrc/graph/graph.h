@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "csrc/graph/pointwise_program.h"
+#include "runtime/condition.h"
 #include "runtime/dtype.h"
 #include "runtime/expr.h"
 
@@ -102,6 +103,7 @@ struct GraphOutput {
 struct Graph {
   std::string name;
   std::vector<Symbol> symbols;
+  std::vector<Condition> conditions;  ///< on sizes; importers use add_condition
   std::vector<Value> values;
   std::vector<Node> nodes;               ///< in topological order
   std::vector<ValueId> inputs, weights;  ///< kinds kInput, kWeight
@@ -123,6 +125,8 @@ std::string dump(const Graph& graph);
 /// What a node computes: operator, arguments, programs - all but names, outputs and provenance. Equal
 /// text means equal meaning.
 std::string signature(const Node& node);
+/// "6*s0 multiple of 4": a condition without its source.
+std::string condition_text(const Condition& condition);
 /// "float32[1, 3, s0]", with the view where there is one.
 std::string type_text(const Value& value);
 /// Throws Error(kInternal) when the graph is not well formed (order, ids, missing outputs).

@@ -33,6 +33,7 @@ class Lowering {
     spec_.runs_on = device.runs_on();
     spec_.tuned_for = device.tuned_for();
     spec_.symbols = graph.symbols;
+    spec_.conditions = graph.conditions;
   }
 
   EngineSpec run(const Progress& progress) {

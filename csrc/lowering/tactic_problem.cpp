@@ -138,7 +138,8 @@ TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
   TacticProblem problem{.node = node.name,
                         .op = node.op,
                         .text = problem_text(node, parts.table, used),
-                        .symbols = parts.spec.symbols};
+                        .symbols = parts.spec.symbols,
+                        .conditions = parts.spec.conditions};
   problem.used_symbols.assign(used.begin(), used.end());
   for (const Tactic& tactic : tactics.offered) {
     problem.offers.push_back({tactic.name, tactic.refusal, tactic.error});

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "csrc/compile.h"
@@ -102,6 +103,14 @@ class Extractor {
     for (const auto& [old, now] : renamed) by[old] = Expr::symbol(now);
     for (Expr* e : all) {
       if (!e->is_constant()) *e = e->substitute(by);
+    }
+    for (Condition condition : graph_.conditions) {
+      const std::set<int32_t> ids = condition.symbols();
+      const auto known = [&](int32_t id) { return renamed.contains(id); };
+      if (!std::all_of(ids.begin(), ids.end(), known)) continue;
+      condition.left = condition.left.substitute(by);
+      condition.right = condition.right.substitute(by);
+      add_condition(block_.graph.conditions, std::move(condition));
     }
   }
 

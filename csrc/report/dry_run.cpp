@@ -1,7 +1,6 @@
 #include "csrc/report/dry_run.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -16,24 +15,6 @@ double share(int64_t part, int64_t whole) {
   return whole == 0 ? 1.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// The expression with the symbols' names in place of s0, s1, ….
-std::string named(const Expr& e, const Graph& graph) {
-  const std::string text = e.str();
-  std::string out;
-  for (size_t i = 0; i < text.size();) {
-    size_t end = i + 1;
-    const bool starts = text[i] == 's' && (i == 0 || !std::isalnum(text[i - 1]));
-    while (starts && end < text.size() && std::isdigit(text[end])) ++end;
-    if (end == i + 1) {
-      out += text[i];
-    } else {
-      out += graph.symbols.at(std::stoul(text.substr(i + 1, end - i - 1))).name;
-    }
-    i = end;
-  }
-  return out;
-}
-
 json describe(const Graph& graph, const std::vector<ValueId>& ids) {
   json out = json::array();
   for (const ValueId v : ids) {
@@ -43,7 +24,7 @@ json describe(const Graph& graph, const std::vector<ValueId>& ids) {
       if (const auto known = dim.constant()) {
         shape.push_back(*known);
       } else {
-        shape.push_back(named(dim, graph));
+        shape.push_back(named(dim, graph.symbols));
       }
     }
     out.push_back(

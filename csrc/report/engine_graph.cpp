@@ -1,7 +1,6 @@
 #include "csrc/report/engine_graph.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 
 namespace tv {
@@ -94,26 +93,6 @@ EngineGraph engine_graph(const EngineSpec& spec) {
     add(EngineGraph::Kind::kOutput, i, sources);
   }
   return graph;
-}
-
-std::string named(const Expr& e, const std::vector<Symbol>& symbols) {
-  const std::string text = e.str();
-  std::string out;
-  for (size_t i = 0; i < text.size();) {
-    size_t end = i + 1;
-    const bool starts =
-        text[i] == 's' && (i == 0 || !std::isalnum(static_cast<unsigned char>(text[i - 1])));
-    while (starts && end < text.size() && std::isdigit(static_cast<unsigned char>(text[end]))) {
-      ++end;
-    }
-    if (end == i + 1) {
-      out += text[i];
-    } else {
-      out += symbols.at(std::stoul(text.substr(i + 1, end - i - 1))).name;
-    }
-    i = end;
-  }
-  return out;
 }
 
 }  // namespace tv

@@ -28,9 +28,6 @@ struct EngineGraph {
 /// Follows the byte ranges that the dispatches declare.
 EngineGraph engine_graph(const EngineSpec& spec);
 
-/// "batch", "2*batch+1": an expression with the symbols' names.
-std::string named(const Expr& e, const std::vector<Symbol>& symbols);
-
 /// JSON text of the fields of trtexec's --exportLayerInfo: an object with "Layers" (of each: Name,
 /// LayerType, Inputs, Outputs, TacticName, Metadata and, of ours, Ops, ModulePath, Source, TunedUs)
 /// and "Bindings"; and of the engine: Name, RunsOn, TunedFor, BuilderVersion, Symbols, Inputs,

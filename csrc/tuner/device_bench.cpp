@@ -67,7 +67,7 @@ bool fits(const TacticProgram& program, const std::vector<int64_t>& symbols, uin
 std::vector<std::vector<int64_t>> usable_symbols(const TacticProblem& problem,
                                                  const std::map<size_t, TacticProgram>& programs,
                                                  const DeviceProfile& device) {
-  std::vector<std::vector<int64_t>> all = trial_symbols(problem.symbols);
+  std::vector<std::vector<int64_t>> all = trial_symbols(problem.symbols, problem.conditions);
   const auto is_unusable = [&](const std::vector<int64_t>& values) {
     return std::any_of(programs.begin(), programs.end(), [&](const auto& entry) {
       return !fits(entry.second, values, device.memory_bytes / 8);

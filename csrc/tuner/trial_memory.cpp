@@ -32,17 +32,20 @@ bool reads_results(const TacticProgram& program) {
 
 }  // namespace
 
-std::vector<std::vector<int64_t>> trial_symbols(const std::vector<Symbol>& symbols) {
+std::vector<std::vector<int64_t>> trial_symbols(const std::vector<Symbol>& symbols,
+                                                const std::vector<Condition>& conditions) {
   std::vector<int64_t> opt, least, most;
   for (const Symbol& s : symbols) {
     opt.push_back(std::max<int64_t>(s.opt, 1));
     least.push_back(std::max<int64_t>(s.min, 1));
     most.push_back(s.max == kUnbounded ? opt.back() * kUnboundedFactor : s.max);
   }
-  std::vector<std::vector<int64_t>> all = {opt};
-  for (const auto& values : {least, most}) {
-    if (std::find(all.begin(), all.end(), values) == all.end()) all.push_back(values);
+  std::vector<std::vector<int64_t>> all;
+  for (const auto& wanted : {opt, least, most}) {
+    const auto values = fulfilling(conditions, symbols, wanted);
+    if (values && std::find(all.begin(), all.end(), *values) == all.end()) all.push_back(*values);
   }
+  if (all.empty()) all.push_back(opt);
   return all;
 }
 

@@ -9,9 +9,11 @@
 
 namespace tv {
 
-/// Symbol values to try a problem at: first the typical ones, which are timed, then the smallest and
-/// the largest (of an unbounded symbol: four times the typical).
-std::vector<std::vector<int64_t>> trial_symbols(const std::vector<Symbol>& symbols);
+/// Symbol values to try a problem at: first the typical ones, which are timed, then the smallest
+/// and the largest (of an unbounded symbol: four times the typical); each near there where
+/// conditions forbid it.
+std::vector<std::vector<int64_t>> trial_symbols(const std::vector<Symbol>& symbols,
+                                                const std::vector<Condition>& conditions);
 
 /// Memory of the operands and results that the candidates of a problem share, random and equal for
 /// all of them, and scratch memory for one candidate at a time.

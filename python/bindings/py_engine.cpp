@@ -143,6 +143,12 @@ void bind_engine(py::module_& m) {
              dict["recording_us"] = stats.recording_us;
              return dict;
            })
+      .def(
+          "fulfilling",
+          [](const Engine& engine, const std::vector<int64_t>& symbols) {
+            return fulfilling(engine.spec().conditions, engine.spec().symbols, symbols);
+          },
+          "Values near these at which the engine runs; None where none are found.")
       .def("arena_bytes", [](const Engine& engine, const std::vector<int64_t>& symbols) {
         return engine.arena_bytes(symbols);
       });

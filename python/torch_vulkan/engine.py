@@ -98,7 +98,9 @@ class Engine:
     @staticmethod
     def _activations(part, info, which) -> int | None:
         sizes = [symbol[which] for symbol in info["symbols"]]
-        return None if None in sizes else part.arena_bytes(sizes)
+        if None in sizes or (sizes := part.fulfilling(sizes)) is None:
+            return None
+        return part.arena_bytes(sizes)
 
     def save(self, path: str | os.PathLike, strip_weights: bool = False) -> None:
         """Writes the .vke file, with the weights where they are set and not `strip_weights`. It is

@@ -1,6 +1,6 @@
 #pragma once
-// A small engine with one of everything: a symbol, a weight program, an intermediate, float and
-// expression parameters. Its SPIR-V is only a header.
+// A small engine with one of everything: a symbol, a condition, a weight program, an intermediate,
+// float and expression parameters. Its SPIR-V is only a header.
 
 #include "runtime/engine_spec.h"
 
@@ -14,6 +14,7 @@ inline EngineSpec sample_engine() {
   spec.runs_on = "{}";
   spec.tuned_for = "{\"name\": \"x\"}";
   spec.symbols = {{"batch", 1, 4, 64}};
+  spec.conditions = {{Relation::kMultiple, 8 * n, n, "[Reshape \"rows\"]"}};
   spec.inputs = {{"x", DType::kF32, {n, 8}, {8, 1}}};
   spec.outputs = {{"y", DType::kF16, {n, 8}, {1, n}}};
   spec.weights = {{"w", DType::kF32, {8, 8}, {8, 1}}, {"b", DType::kI64, {3}, {1}}};

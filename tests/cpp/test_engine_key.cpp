@@ -120,6 +120,13 @@ void for_each_change(const Graph& graph, const std::map<ValueId, ValueId>& spare
     changed("symbol's optimum", [&](Graph& g) { g.symbols[s].opt += 1; });
     changed("symbol's maximum", [&](Graph& g) { g.symbols[s].max -= 1; });
   }
+  if (!graph.symbols.empty()) {
+    for (const Relation relation : {Relation::kEqual, Relation::kMultiple}) {
+      changed("a condition", [&](Graph& g) {
+        add_condition(g.conditions, {relation, Expr::symbol(0), 2, {}});
+      });
+    }
+  }
   changed("a symbol more", [](Graph& g) { g.symbols.push_back({"z", 1, 2, 3}); });
   for (size_t o = 0; o < graph.outputs.size(); ++o) {
     changed("layout of a result", [&](Graph& g) { g.outputs[o].strides.push_back(7); });

@@ -50,6 +50,22 @@ TEST(RuntimeBindShapes, SaysWhichValuesAnExpressionTakes) {
   }
 }
 
+TEST(RuntimeBindShapes, NamesTheDimensionsThatBreakACondition) {
+  EngineSpec spec = two_inputs();
+  const Expr n = Expr::symbol(0), s = Expr::symbol(1);
+  spec.conditions = {{Relation::kMultiple, n * s, 4, "[Reshape \"rows\"]"}};
+  EXPECT_EQ(bind_shapes(spec, Shapes{{4, 11}, {4, 23, 7}}), (std::vector<int64_t>{4, 11}));
+  try {
+    bind_shapes(spec, Shapes{{3, 11}, {3, 23, 7}});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kUser);
+    EXPECT_STREQ(e.what(),
+                 "[net] input \"ids\" dimension 0: got 3; input \"ids\" dimension 1: got 11; "
+                 "[Reshape \"rows\"] wants batch*seq to be a multiple of 4, got 33");
+  }
+}
+
 TEST(RuntimeBindShapes, NamesInputDimensionAndRange) {
   EXPECT_EQ(error_of({{17, 11}, {17, 23, 7}}),
             "[net] input \"ids\" dimension 0: got 17, want 1 to 16");

@@ -172,11 +172,16 @@ TEST(Vke, RandomDamageWithItsDigestMadeRight) {
   }
 }
 
-TEST(Vke, NewerFormatSaysWhatToDo) {
+TEST(Vke, AnotherFormatSaysWhatToDo) {
   Bytes bytes = to_vke(sample_engine());
-  bytes[8] = 2;
+  bytes[8] = 3;
   sign(bytes);
   EXPECT_NE(message_of(bytes).find("upgrade torch_vulkan"), std::string::npos);
+  bytes[8] = 1;  // without conditions: sizes that break one would give wrong results
+  sign(bytes);
+  EXPECT_NE(
+      message_of(bytes).find("version 1, this torch_vulkan reads version 2: build the engine"),
+      std::string::npos);
 }
 
 TEST(Vke, OtherFilesAreNamedSo) {

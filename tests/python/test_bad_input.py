@@ -165,8 +165,14 @@ def test_seeds_of_the_fuzz_target_are_engines():
 
 
 def test_file_of_a_newer_version(vke):
-    with pytest.raises(ValueError, match="format version 2.*upgrade torch_vulkan"):
-        tv.Engine(signed(vke[:8] + (2).to_bytes(4, "little") + vke[12:]))
+    with pytest.raises(ValueError, match="format version 3.*upgrade torch_vulkan"):
+        tv.Engine(signed(vke[:8] + (3).to_bytes(4, "little") + vke[12:]))
+
+
+def test_file_of_an_older_version(vke):
+    """It may lack conditions on sizes, without which wrong sizes would not be noticed."""
+    with pytest.raises(ValueError, match="format version 1, .* reads version 2: build the engine"):
+        tv.Engine(signed(vke[:8] + (1).to_bytes(4, "little") + vke[12:]))
 
 
 def test_file_that_is_no_engine(tmp_path):

@@ -202,7 +202,11 @@ std::vector<Tensor> Emitter::nodes(const std::string& op, std::vector<Arg> args,
   for (const auto& [dtype, shape] : outputs) {
     std::vector<int64_t> known;
     for (const Expr& dim : shape) {
-      if (const auto size = dim.constant()) known.push_back(*size);
+      if (const auto size = dim.constant()) {
+        known.push_back(*size);
+      } else {
+        require(dim, Relation::kAtLeast, 0);
+      }
     }
     checked_count(known, "[" + op + "] of " + source_);
     results.push_back(of(graph().add_output(node, dtype, shape)));
@@ -232,6 +236,29 @@ Expr Emitter::same(const Expr& a, const Expr& b) {
   const int32_t sa = symbol_of(a), sb = symbol_of(b);
   if (sa >= 0 && sb >= 0) throw SameSymbol{std::min(sa, sb), std::max(sa, sb)};
   refuse("sizes " + a.str() + " and " + b.str() + " must be equal");
+}
+
+Expr Emitter::equal(const Expr& a, const Expr& b) {
+  const auto is_symbol = [](const Expr& e) {
+    const auto ids = e.symbols();
+    return ids.size() == 1 && e == Expr::symbol(ids[0]);
+  };
+  if (is_symbol(a) && is_symbol(b)) return same(a, b);
+  require(a, Relation::kEqual, b);
+  return a;
+}
+
+void Emitter::require(const Expr& left, Relation relation, const Expr& right) {
+  constexpr size_t kMostConditions = 4096, kMostText = 2000;
+  Condition condition{relation, left, right, source_};
+  const auto decided = condition.decided(graph().symbols);
+  if (decided == true) return;
+  const std::string text = condition_text(condition);
+  if (decided == false) throw Error(ErrorKind::kUser, "sizes do not fit: " + text + " never holds");
+  if (!conditions_.insert(text).second) return;
+  if (text.size() > kMostText) refuse("a condition on sizes of more than 2000 characters");
+  if (conditions_.size() > kMostConditions) refuse("more than 4096 conditions on sizes");
+  add_condition(graph().conditions, std::move(condition));
 }
 
 Shape Emitter::broadcast(const Shape& a, const Shape& b) {

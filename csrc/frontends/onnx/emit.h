@@ -81,12 +81,16 @@ class Emitter {
 
   // --- shapes ---
   Tensor reshape(const Tensor& x, Shape shape);
+  /// Likewise, of as many elements: the caller has required that.
+  Tensor counted_reshape(const Tensor& x, Shape shape);
   Tensor permute(const Tensor& x, const std::vector<int64_t>& dims);
   Tensor transpose(const Tensor& x, int64_t a, int64_t b);
   Tensor expand(const Tensor& x, const Shape& shape);
   Tensor unsqueeze(const Tensor& x, int64_t dim);
   Tensor squeeze(const Tensor& x, int64_t dim);
   Tensor slice(const Tensor& x, int64_t dim, const Expr& start, const Expr& end, int64_t step = 1);
+  /// Likewise, of a range that lies within the dimension whatever its size.
+  Tensor cut(const Tensor& x, int64_t dim, const Expr& start, const Expr& end, int64_t step);
   /// Element `index` of a dimension, which goes.
   Tensor select(const Tensor& x, int64_t dim, const Expr& index);
   Tensor flip(const Tensor& x, const std::vector<int64_t>& dims);
@@ -110,6 +114,11 @@ class Emitter {
 
   /// Sizes that must be equal: symbols are merged, else the node is refused.
   Expr same(const Expr& a, const Expr& b);
+  /// Sizes that must be equal: symbols are merged, else it becomes a condition. Gives the first.
+  Expr equal(const Expr& a, const Expr& b);
+  /// What the node that is translated takes for granted. Conditions that depend on sizes are
+  /// checked when the engine is called; throws Error(kUser) for one that never holds.
+  void require(const Expr& left, Relation relation, const Expr& right);
   Shape broadcast(const Shape& a, const Shape& b);
   /// `dim` in [0, rank); throws Refusal elsewhere.
   static int64_t wrap(int64_t dim, int64_t rank);
@@ -126,7 +135,7 @@ class Emitter {
   ImportedModel& model_;
   bool truncate_;
   std::string name_, source_, module_path_;
-  std::set<std::string> names_;
+  std::set<std::string> names_, conditions_;
   std::map<std::string, int64_t> last_numbers_;  ///< that `unique` gave, by name
   std::map<const void*, ValueId> known_;         ///< of stored and host values
   std::map<const void*, std::shared_ptr<const Host>> read_;

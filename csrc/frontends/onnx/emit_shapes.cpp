@@ -7,6 +7,11 @@
 namespace tv::onnx {
 
 Tensor Emitter::reshape(const Tensor& x, Shape shape) {
+  if (!(x.shape == shape)) require(numel(x), Relation::kEqual, product(shape));
+  return counted_reshape(x, std::move(shape));
+}
+
+Tensor Emitter::counted_reshape(const Tensor& x, Shape shape) {
   if (x.shape == shape) return x;
   return node("aten::reshape", {arg("self", x), attr_arg("shape", std::vector<Expr>(shape))},
               x.dtype, shape);
@@ -29,6 +34,10 @@ Tensor Emitter::transpose(const Tensor& x, int64_t a, int64_t b) {
 
 Tensor Emitter::expand(const Tensor& x, const Shape& shape) {
   if (x.shape == shape) return x;
+  for (size_t d = 0; d < x.shape.size() && d < shape.size(); ++d) {
+    const Expr& own = x.shape[x.shape.size() - 1 - d];
+    if (!(own == Expr(1))) same(own, shape[shape.size() - 1 - d]);
+  }
   return node(
       "aten::expand",
       {arg("self", x), attr_arg("size", std::vector<Expr>(shape)), attr_arg("implicit", false)},
@@ -58,6 +67,13 @@ Tensor Emitter::squeeze(const Tensor& x, int64_t dim) {
 
 Tensor Emitter::slice(const Tensor& x, int64_t dim, const Expr& start, const Expr& end,
                       int64_t step) {
+  require(start, Relation::kAtLeast, 0);
+  require(x.shape[static_cast<size_t>(wrap(dim, x.rank()))], Relation::kAtLeast, end);
+  return cut(x, dim, start, end, step);
+}
+
+Tensor Emitter::cut(const Tensor& x, int64_t dim, const Expr& start, const Expr& end,
+                    int64_t step) {
   const int64_t at = wrap(dim, x.rank());
   Shape shape = x.shape;
   Expr& size = shape[static_cast<size_t>(at)];
@@ -72,6 +88,8 @@ Tensor Emitter::slice(const Tensor& x, int64_t dim, const Expr& start, const Exp
 Tensor Emitter::select(const Tensor& x, int64_t dim, const Expr& index) {
   const int64_t at = wrap(dim, x.rank());
   Shape shape = x.shape;
+  require(index, Relation::kAtLeast, 0);
+  require(shape[static_cast<size_t>(at)], Relation::kAtLeast, index + Expr(1));
   shape.erase(shape.begin() + at);
   return node("aten::select.int",
               {arg("self", x), attr_arg("dim", Expr(at)), attr_arg("index", index)}, x.dtype,

@@ -110,6 +110,7 @@ ImportedModel Importer::import() {
     throw Error(ErrorKind::kUnsupported, text);
   }
   set_outputs(scope);
+  settle_usual_sizes();
   return std::move(result_);
 }
 
@@ -164,6 +165,7 @@ Expr Importer::input_dim(const onnx_proto::ValueInfoProto& value, int index,
       symbols.push_back({name.empty() ? value.name() + "_" + std::to_string(index) : name,
                          given.min, given.opt, given.max});
     }
+    if (range) given_.insert(dynamic_dims_.back());
     made = Expr::symbol(dynamic_dims_.back());
   }
   if (!name.empty()) dims_.emplace(name, made);

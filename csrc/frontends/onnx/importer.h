@@ -52,6 +52,7 @@ class Importer {
                                    const std::vector<Tensor>& inputs);
   void name_value(const Tensor& tensor, const std::string& name);
   void set_outputs(const Scope& scope);
+  void settle_usual_sizes();
   void refused(const onnx_proto::NodeProto& node, const std::string& reason);
 
   std::shared_ptr<const Model> model_;
@@ -62,6 +63,7 @@ class Importer {
   ImportedModel import();
 
   std::vector<int32_t> dynamic_dims_;  ///< the symbol of each dynamic dimension
+  std::set<int32_t> given_;            ///< symbols whose range the caller gave
   std::map<std::string, Expr> dims_;   ///< by dim_param
   std::set<ValueId> named_;            ///< go by a name of the file
   std::vector<std::string> refusals_;

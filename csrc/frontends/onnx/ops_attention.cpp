@@ -78,6 +78,11 @@ Tensor bias_of(OpContext& c, const Problem& p) {
       mask = e.where(mask, none, all);
     }
     const Expr width = dim(mask, -1);
+    const Shape scores = {dim(p.q, 0), dim(p.q, 1), p.query_length};
+    for (int64_t d = 2; d <= mask.rank() && d <= 4; ++d) {
+      const Expr& own = dim(mask, -d);
+      if (!(own == Expr(1))) e.equal(own, scores[static_cast<size_t>(4 - d)]);
+    }
     if (!(width == p.key_length)) {  // a shorter mask leaves out the keys after it
       mask = e.pad(mask, {0, p.key_length - width}, -HUGE_VAL);
     }
@@ -158,6 +163,9 @@ void attention(OpContext& c) {
   c.out(2, p.v);
   p.query_length = dim(p.q, 2);
   p.key_length = dim(p.k, 2);
+  for (const Tensor* t : {&p.k, &p.v}) e.equal(dim(*t, 0), dim(p.q, 0));
+  e.equal(dim(p.v, 2), p.key_length);
+  e.equal(dim(p.k, 3), dim(p.q, 3));
   const auto size = dim(p.q, 3).constant();
   if (!size || *size < 1) refuse("a head of dynamic size");
   const double scale = c.has_attr("scale") ? c.f("scale", 1) : 1 / std::sqrt(double(*size));
@@ -245,6 +253,13 @@ void tensor_scatter(OpContext& c) {
   const int64_t axis = c.axis("axis", -2, past.rank());
   if (axis == 0) throw Error(ErrorKind::kUser, "axis is the batch");
   const Expr length = dim(update, axis), size = dim(past, axis);
+  for (int64_t d = 0; d < past.rank(); ++d) {
+    if (d == Emitter::wrap(axis, past.rank())) {
+      e.require(size, Relation::kAtLeast, length);
+    } else {
+      e.equal(dim(update, d), dim(past, d));
+    }
+  }
   Shape shape(past.shape.size(), Expr(1));
   shape[static_cast<size_t>(axis)] = length;
   Tensor places = e.reshape(e.arange(length, e.held(DType::kI64)), shape);

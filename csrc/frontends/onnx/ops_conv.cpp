@@ -70,7 +70,7 @@ Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bia
   const auto results = weight.shape[0].constant();
   if (!results) refuse("a dynamic number of channels");
   if (*results % p.groups != 0) throw Error(ErrorKind::kUser, "groups");
-  p.shape = window_sizes(w, spatial);
+  p.shape = window_sizes(c.e, w, spatial);
   p.shape.insert(p.shape.begin(), {x.shape[0], weight.shape[0]});
   p.padding = w.before;
   p.output_padding.assign(spatial.size(), 0);

@@ -20,6 +20,8 @@ void grid_sample(OpContext& c) {
   const std::string mode = c.s("mode", "linear"), padding = c.s("padding_mode", "zeros");
   if (!modes.count(mode) || !paddings.count(padding)) throw Error(ErrorKind::kUser, "mode");
   if (x.rank() == 5 && modes.at(mode) == 2) refuse("cubic sampling of volumes");
+  e.equal(x.shape[0], grid.shape[0]);
+  e.equal(grid.shape.back(), x.rank() - 2);
   Shape shape = {x.shape[0], x.shape[1]};
   shape.insert(shape.end(), grid.shape.begin() + 1, grid.shape.end() - 1);
   c.out(0, e.node(x.rank() == 4 ? "aten::grid_sampler_2d" : "aten::grid_sampler_3d",
@@ -61,6 +63,7 @@ void affine_grid(OpContext& c) {
   }
   columns.push_back(e.full(spatial, theta.dtype, 1));
   const Expr count = product(spatial), width = static_cast<int64_t>(rank) + 1;
+  e.equal(theta.shape.at(0), size[0]);
   const Tensor places = e.reshape(e.stack(columns, static_cast<int64_t>(rank)), {count, width});
   const Tensor grid = e.matmul(places, e.transpose(theta, 1, 2));
   Shape shape = {theta.shape.at(0)};
@@ -140,6 +143,8 @@ void compress(OpContext& c) {
   const auto size = x.shape[static_cast<size_t>(axis)].constant();
   if (size && static_cast<int64_t>(chosen.size()) > *size)
     throw Error(ErrorKind::kUser, "condition");
+  if (!places.empty())
+    e.require(x.shape[static_cast<size_t>(axis)], Relation::kAtLeast, places.back() + Expr(1));
   c.out(0, e.index_select(x, axis, e.integers(std::move(places), e.held(DType::kI64))));
 }
 

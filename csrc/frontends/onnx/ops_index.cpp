@@ -10,6 +10,16 @@ namespace {
 
 Expr dim(const Tensor& x, int64_t d) { return x.shape.at(static_cast<size_t>(d)); }
 
+// Known indices lie within a dimension, counted from either end.
+void require_inside(Emitter& e, const Tensor& index, const Expr& size) {
+  const auto host = movable(e, index);
+  if (!host) return;
+  for (const Expr& at : host->ints) {
+    e.require(size, Relation::kAtLeast, at + Expr(1));
+    e.require(at + size, Relation::kAtLeast, 0);
+  }
+}
+
 Tensor size_tensor(Emitter& e, const Expr& size, DType dtype) {
   Host host{.dtype = dtype};
   host.ints = {size};
@@ -49,6 +59,7 @@ void gather(OpContext& c) {
     }
     return c.out(0, pick(e, *host, places->dims, sources));
   }
+  require_inside(e, index, size);
   if (places && places->count() == 1 && places->ints[0].is_constant()) {
     const int64_t at = *places->ints[0].constant();
     const auto extent = size.constant();
@@ -75,6 +86,10 @@ void gather_elements(OpContext& c) {
   const Tensor &x = c.in(0), &index = c.in(1);
   if (index.rank() != x.rank()) throw Error(ErrorKind::kUser, "indices of another rank");
   const int64_t axis = c.axis("axis", 0, x.rank());
+  require_inside(c.e, index, dim(x, axis));
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    if (d != axis) c.e.require(dim(x, d), Relation::kAtLeast, dim(index, d));
+  }
   const Tensor wide = c.e.cast(from_start(c.e, index, dim(x, axis)), DType::kI64);
   c.out(0, c.e.gather(x, axis, wide));
 }
@@ -113,6 +128,7 @@ void gather_nd(OpContext& c) {
   const auto b = static_cast<size_t>(batch), d = static_cast<size_t>(depth);
   const Expr batches = product(dims.first(b)), rest = product(dims.subspan(b + d));
   const Shape covered(x.shape.begin() + batch, x.shape.begin() + batch + depth);
+  for (int64_t k = 0; k < batch; ++k) e.equal(dim(x, k), dim(index, k));
   Tensor places = flat_places(e, index, covered);
   const Expr covered_count = product(covered);
   const Expr each = product(std::span<const Expr>(places.shape).subspan(b));
@@ -159,6 +175,11 @@ void scatter_elements(OpContext& c) {
     throw Error(ErrorKind::kUser, "indices or updates of another rank");
   }
   const int64_t axis = c.axis("axis", 0, x.rank());
+  require_inside(c.e, index, dim(x, axis));
+  for (int64_t d = 0; d < x.rank(); ++d) {
+    if (d != axis) c.e.require(dim(x, d), Relation::kAtLeast, dim(index, d));
+    c.e.equal(dim(index, d), dim(source, d));
+  }
   c.out(0, scatter(c.e, x, axis, from_start(c.e, index, dim(x, axis)), source, reduction_of(c)));
 }
 

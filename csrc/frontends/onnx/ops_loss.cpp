@@ -14,6 +14,10 @@ Loss negative_log_likelihood(OpContext& c, const Tensor& log_probability) {
   Emitter& e = c.e;
   const Tensor wide = e.cast(c.in(1), DType::kI64);
   const DType dtype = log_probability.dtype;
+  const Shape& all = log_probability.shape;
+  if (all.size() != wide.shape.size() + 1) throw Error(ErrorKind::kUser, "targets of another rank");
+  for (size_t d = 0; d < wide.shape.size(); ++d) e.equal(wide.shape[d], all[d == 0 ? 0 : d + 1]);
+  if (c.has(2)) e.equal(c.in(2).shape.at(0), all[1]);
   Tensor target = wide, counted;
   if (c.has_attr("ignore_index")) {
     counted = e.with("ne", wide, static_cast<double>(c.i("ignore_index", 0)));

@@ -20,6 +20,7 @@ void batch_norm(OpContext& c) {
   if (x.rank() < 2) throw Error(ErrorKind::kUser, "want an input of rank 2 or more");
   if (c.i("spatial", 1) == 0) refuse("statistics of each place (spatial = 0)");
   const bool training = c.i("training_mode", 0) != 0;
+  for (size_t i : {1, 2, 3, 4}) c.e.same(c.in(i).shape.at(0), x.shape[1]);
   if (!training && c.in(1).dtype == x.dtype && c.in(3).dtype == x.dtype) {
     const auto y =
         c.e.nodes("aten::_native_batch_norm_legit_no_training",
@@ -76,6 +77,8 @@ void group_norm(OpContext& c) {
     throw Error(ErrorKind::kUser, "num_groups does not divide the channels");
   }
   Tensor weight = c.in(1), bias = c.in(2);
+  const Expr scaled = c.opset() >= 21 ? *channels : groups;
+  for (const Tensor* t : {&weight, &bias}) e.equal(t->shape.at(0), scaled);
   const auto spread = [&](const Tensor& t) {
     if (c.opset() >= 21 || *channels == groups) return t;
     return e.reshape(e.expand(e.unsqueeze(t, 1), {groups, *channels / groups}), {*channels});

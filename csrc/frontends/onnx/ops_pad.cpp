@@ -110,10 +110,12 @@ void depth_to_space(OpContext& c) {
   Emitter& e = c.e;
   const Tensor& x = c.in(0);
   const Expr b = block_of(c), n = dim(x, 0), h = dim(x, 2), w = dim(x, 3);
+  e.require(dim(x, 1), Relation::kMultiple, b * b);
   const Expr depth = floordiv(dim(x, 1), b * b);
   const bool dcr = c.s("mode", "DCR") == "DCR";
-  const Tensor blocks = dcr ? e.permute(e.reshape(x, {n, b, b, depth, h, w}), {0, 3, 4, 1, 5, 2})
-                            : e.permute(e.reshape(x, {n, depth, b, b, h, w}), {0, 1, 4, 2, 5, 3});
+  const Tensor blocks =
+      dcr ? e.permute(e.counted_reshape(x, {n, b, b, depth, h, w}), {0, 3, 4, 1, 5, 2})
+          : e.permute(e.counted_reshape(x, {n, depth, b, b, h, w}), {0, 1, 4, 2, 5, 3});
   c.out(0, e.reshape(blocks, {n, depth, h * b, w * b}));
 }
 
@@ -122,7 +124,8 @@ void space_to_depth(OpContext& c) {
   const Tensor& x = c.in(0);
   const Expr b = block_of(c), n = dim(x, 0), depth = dim(x, 1);
   const Expr h = floordiv(dim(x, 2), b), w = floordiv(dim(x, 3), b);
-  const Tensor blocks = e.reshape(x, {n, depth, h, b, w, b});
+  for (int64_t d : {2, 3}) e.require(dim(x, d), Relation::kMultiple, b);
+  const Tensor blocks = e.counted_reshape(x, {n, depth, h, b, w, b});
   const bool crd = c.s("mode", "DCR") == "CRD";
   const std::vector<int64_t> order =
       crd ? std::vector<int64_t>{0, 1, 3, 5, 2, 4} : std::vector<int64_t>{0, 3, 5, 1, 2, 4};
@@ -147,9 +150,11 @@ void col2im(OpContext& c) {
   }
   Expr block_count = 1;
   for (int64_t b : block) block_count = block_count * Expr(b);
+  e.require(dim(x, 1), Relation::kMultiple, block_count);
   const Expr n = dim(x, 0), channels = floordiv(dim(x, 1), block_count);
   Shape columns = {n * channels, block_count}, weight = {block_count, 1}, full = {n * channels, 1};
   Host ones{.dtype = DType::kF32, .dims = {*block_count.constant(), 1}};
+  Expr places = 1;
   for (size_t d = 0; d < rank; ++d) {
     const int64_t reach = dilations[d] * (block[d] - 1) + 1;
     const int64_t padded = image[d] + pads[d] + pads[d + rank];
@@ -157,10 +162,12 @@ void col2im(OpContext& c) {
       throw Error(ErrorKind::kUser, "block_shape, strides or pads");
     }
     const int64_t count = (padded - reach) / strides[d] + 1;
+    places = places * Expr(count);
     columns.emplace_back(count);
     full.emplace_back((count - 1) * strides[d] + reach);
     ones.dims.push_back(block[d]);
   }
+  e.equal(dim(x, 2), places);
   // Weight k is 1 at place k of the block alone.
   const int64_t blocks = *block_count.constant();
   if (blocks > 4096) refuse("blocks of more than 4096 elements");
@@ -169,7 +176,7 @@ void col2im(OpContext& c) {
   const std::vector<Expr> none(rank);
   Tensor y = e.node(
       "aten::convolution",
-      {e.arg("input", e.reshape(x, columns)),
+      {e.arg("input", e.counted_reshape(x, columns)),
        e.arg("weight", e.cast(e.from_host(std::move(ones)), x.dtype)), tensor_arg("bias", kNoValue),
        attr_arg("stride", exprs(strides)), attr_arg("padding", none),
        attr_arg("dilation", exprs(dilations)), attr_arg("transposed", true),

@@ -47,7 +47,7 @@ bool fits_aten(const Window& w) {
 
 Tensor pad_for(OpContext& c, Flat& flat, double value) {
   Window& w = flat.w;
-  const Shape spatial = spatial_of(flat.x), sizes = window_sizes(w, spatial);
+  const Shape spatial = spatial_of(flat.x), sizes = window_sizes(c.e, w, spatial);
   Window filled = w;
   for (size_t d = 0; d < spatial.size(); ++d) {
     const Expr reach =
@@ -103,7 +103,7 @@ Tensor places(OpContext& c, const Tensor& in_plane, const Shape& padded, const S
 void max_pool(OpContext& c) {
   const Tensor& x = c.in(0);
   Flat flat = lift(c, x, read_window(c, spatial_of(x), {}));
-  const Shape spatial = spatial_of(flat.x), sizes = window_sizes(flat.w, spatial);
+  const Shape spatial = spatial_of(flat.x), sizes = window_sizes(c.e, flat.w, spatial);
   const std::vector<Expr> before = flat.w.before;
   const bool even = fits_aten(flat.w) && is_float(x.dtype);
   const bool as_is = even || (flat.w.symmetric() && before == std::vector<Expr>(before.size()) &&
@@ -162,7 +162,7 @@ Tensor window_sums(OpContext& c, const Tensor& x, const Window& w, const Shape& 
 void average_pool(OpContext& c) {
   const Tensor& x = c.in(0);
   Flat flat = lift(c, x, read_window(c, spatial_of(x), {}));
-  const Shape spatial = spatial_of(flat.x), sizes = window_sizes(flat.w, spatial);
+  const Shape spatial = spatial_of(flat.x), sizes = window_sizes(c.e, flat.w, spatial);
   Shape shape = {x.shape[0], x.shape[1]};
   shape.insert(shape.end(), sizes.begin(), sizes.end());
   const bool with_pads = c.i("count_include_pad", 0) != 0;
@@ -201,7 +201,7 @@ void lp_pool(OpContext& c) {
   const Tensor& x = c.in(0);
   const double p = static_cast<double>(c.i("p", 2));
   Flat flat = lift(c, x, read_window(c, spatial_of(x), {}));
-  const Shape spatial = spatial_of(flat.x), sizes = window_sizes(flat.w, spatial);
+  const Shape spatial = spatial_of(flat.x), sizes = window_sizes(c.e, flat.w, spatial);
   Shape shape = {x.shape[0], x.shape[1]};
   shape.insert(shape.end(), sizes.begin(), sizes.end());
   flat.x = c.e.with("pow", c.e.unary("abs", flat.x), p);

@@ -167,6 +167,7 @@ void top_k(OpContext& c) {
   const Expr k = c.opset() < 10 ? Expr(c.i("k", 1)) : c.known(1).at(0);
   const auto [low, high] = bounds(c.e, x.shape[static_cast<size_t>(axis)] - k);
   if (high < 0) throw Error(ErrorKind::kUser, "k is larger than the dimension");
+  c.e.require(x.shape[static_cast<size_t>(axis)], Relation::kAtLeast, k);
   const auto [values, indices] = c.e.topk(x, k, axis, c.i("largest", 1) != 0);
   c.out(0, values);
   c.out(1, indices);

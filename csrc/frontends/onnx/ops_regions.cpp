@@ -160,7 +160,7 @@ void deform_conv(OpContext& c) {
   const bool kernel = w.kernel == std::vector<int64_t>{*kernel_height, *kernel_width};
   if (!kernel || *channels < 1 || *filters < 1) throw Error(ErrorKind::kUser, "the weight's sizes");
   if (*kernel_height > kMaxTaps / *kernel_width) refuse("a kernel of more than 4096 elements");
-  const Shape sizes = window_sizes(w, {image.height, image.width});
+  const Shape sizes = window_sizes(e, w, {image.height, image.width});
   const auto height = sizes[0].constant(), width = sizes[1].constant();
   const int64_t groups = c.i("group", 1), parts = c.i("offset_group", 1);
   const int64_t taps = w.kernel[0] * w.kernel[1];

@@ -46,7 +46,7 @@ void size(OpContext& c) {
   c.out(0, c.e.from_host(std::move(host)));
 }
 
-// The same elements under another shape.
+// The same elements under another shape, of which there are as many.
 Tensor reshaped(OpContext& c, const Tensor& x, const Shape& shape) {
   const auto known = [](const Expr& e) { return e.is_constant(); };
   if (const auto host = movable(c.e, x); host && std::all_of(shape.begin(), shape.end(), known)) {
@@ -58,7 +58,7 @@ Tensor reshaped(OpContext& c, const Tensor& x, const Shape& shape) {
     }
     return c.e.from_host(std::move(copy));
   }
-  return c.e.reshape(x, shape);
+  return c.e.counted_reshape(x, shape);
 }
 
 void reshape(OpContext& c) {
@@ -82,6 +82,7 @@ void reshape(OpContext& c) {
     if (whole && part && *whole % *part != 0) {
       throw Error(ErrorKind::kUser, total.str() + " elements do not divide by " + others.str());
     }
+    c.e.require(total, Relation::kMultiple, others);
     sizes[static_cast<size_t>(free)] = floordiv(total, others);
   } else if (const Expr made = product(sizes); !(made == total)) {
     if (made.is_constant() && total.is_constant()) {
@@ -108,7 +109,9 @@ void squeeze(OpContext& c) {
   std::vector<int64_t> axes = c.ints_or_input("axes", 1);
   if (axes.empty()) {
     for (int64_t d = 0; d < x.rank(); ++d) {
-      if (x.shape[static_cast<size_t>(d)] == Expr(1)) axes.push_back(d);
+      const Expr& size = x.shape[static_cast<size_t>(d)];
+      if (size == Expr(1)) axes.push_back(d);
+      if (!size.is_constant()) c.e.require(size, Relation::kDiffers, 1);  // it would go
     }
   }
   for (int64_t& axis : axes) axis = Emitter::wrap(axis, x.rank());
@@ -246,11 +249,11 @@ void slice(OpContext& c) {
       continue;
     }
     if (step > 0) {
-      x = c.e.slice(x, axis, cut.start, cut.end, step);
+      x = c.e.cut(x, axis, cut.start, cut.end, step);
     } else {  // backwards: turn around, then forwards
       x = c.e.flip(x, {axis});
       const Expr last = size - Expr(1);
-      x = c.e.slice(x, axis, last - cut.start, max(last - cut.end, last - cut.start), -step);
+      x = c.e.cut(x, axis, last - cut.start, max(last - cut.end, last - cut.start), -step);
     }
   }
   if (!host) return c.out(0, x);
@@ -267,6 +270,7 @@ void split(OpContext& c) {
                             : c.has(1)          ? c.known(1)
                                                 : std::vector<Expr>{};
   const auto count = static_cast<int64_t>(c.output_count());
+  if (sizes.empty() && !c.has_attr("num_outputs")) c.e.require(size, Relation::kMultiple, count);
   if (sizes.empty()) {
     const Expr each = ceil_div(size, c.i("num_outputs", count));
     Expr left = size;
@@ -276,7 +280,9 @@ void split(OpContext& c) {
     }
   }
   if (sizes.size() != c.output_count()) throw Error(ErrorKind::kUser, "as many sizes as outputs");
-  Expr at;
+  Expr at, whole;
+  for (const Expr& part : sizes) whole += part;
+  c.e.require(size, Relation::kEqual, whole);
   for (size_t k = 0; k < sizes.size(); ++k) {
     const auto [low, high] = bounds(c.e, sizes[k]);
     if (high < 0 || (sizes[k].is_constant() && low < 0)) throw Error(ErrorKind::kUser, "size < 0");

@@ -45,7 +45,7 @@ Window read_window(const OpContext& c, const Shape& spatial, std::vector<int64_t
   return w;
 }
 
-Shape window_sizes(const Window& w, const Shape& spatial) {
+Shape window_sizes(Emitter& e, const Window& w, const Shape& spatial) {
   Shape sizes;
   for (size_t d = 0; d < spatial.size(); ++d) {
     const Expr padded = spatial[d] + w.before[d] + w.after[d];
@@ -61,6 +61,7 @@ Shape window_sizes(const Window& w, const Shape& spatial) {
     if (const auto value = size.constant(); value && *value < 1) {
       throw Error(ErrorKind::kUser, "the window is larger than its input");
     }
+    if (!w.ceil_mode) e.require(padded, Relation::kAtLeast, padded - room);
     sizes.push_back(size);
   }
   return sizes;

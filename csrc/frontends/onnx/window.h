@@ -16,7 +16,7 @@ struct Window {
 /// symbolic padding.
 Window read_window(const OpContext& c, const Shape& spatial, std::vector<int64_t> kernel);
 /// Sizes of the result over the (unpadded) spatial sizes.
-Shape window_sizes(const Window& w, const Shape& spatial);
+Shape window_sizes(Emitter& e, const Window& w, const Shape& spatial);
 /// (last dimension first, before and after), as Emitter::pad takes them.
 std::vector<Expr> torch_pads(const Window& w);
 
