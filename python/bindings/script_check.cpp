@@ -6,6 +6,7 @@
 #include <torch/csrc/jit/ir/constants.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/torch_sizes.h"
@@ -122,6 +123,21 @@ at::Tensor carrier(const Excision& excision, const Recording& run) {
   return at::empty(shape, at::TensorOptions(at::kByte).device(at::kMeta));
 }
 
+// The first lines of two traces that differ, for people.
+std::string difference(const Trace& seen, const Trace& wanted) {
+  std::istringstream ours(seen.text), theirs(wanted.text);
+  std::string mine, other;
+  do {
+    mine.clear();
+    other.clear();
+    std::getline(ours, mine);
+    std::getline(theirs, other);
+  } while (mine == other && ours && theirs);
+  if (mine == other) return "their numbers differ";
+  constexpr size_t kMostText = 160;
+  return "got " + mine.substr(0, kMostText) + ", want " + other.substr(0, kMostText);
+}
+
 // What the method does at the sizes of one execution: it has to be what the nodes did.
 Trace checked_trace(const std::shared_ptr<Graph>& graph, const Excision& excision,
                     const EngineCall& call, const std::set<std::string>& whole,
@@ -130,14 +146,16 @@ Trace checked_trace(const std::shared_ptr<Graph>& graph, const Excision& excisio
   for (const Value* value : call.inputs) inputs.push_back(without_data(value, run));
   for (const Value* value : call.weights) weights.push_back(without_data(value, run));
   if (!excision.carried.empty()) inputs.push_back(carrier(excision, run));
+  Trace seen;
   try {
-    Trace seen = trace_without_data(graph, module._ivalue(), inputs, weights, whole);
+    seen = trace_without_data(graph, module._ivalue(), inputs, weights, whole);
     if (seen.text == wanted.text && seen.numbers == wanted.numbers) return seen;
   } catch (const std::exception& error) {
     throw Error(ErrorKind::kUnsupported,
                 std::string("its sizes cannot be checked: ") + error.what());
   }
-  throw Error(ErrorKind::kUnsupported, "its operators on tensors without data are other ones");
+  throw Error(ErrorKind::kUnsupported,
+              "its operators on tensors without data are other ones: " + difference(seen, wanted));
 }
 
 std::set<std::string> composites(const Excision& excision, const Recording& run) {

@@ -110,6 +110,7 @@ class Compilation {
     Sizes sizes(knowledge_.runs.fitted, is_ranged() ? options_.usual : 0);
     knowledge_.sizes = &sizes;
     learn();
+    if (is_ranged()) give_sizes_of_arguments(sizes);
     for (const Region& region : regions(prepared_.graph->block())) compile_region(region);
     note_barriers(prepared_.graph->block());
     torch::jit::EliminateDeadCode(prepared_.graph);
@@ -122,6 +123,16 @@ class Compilation {
   bool is_dry() const { return !options_.dry_run_for.empty(); }
 
   bool is_ranged() const { return options_.fitted > 0; }
+
+  // A node may depend on the size of a tensor that only later ones read.
+  void give_sizes_of_arguments(Sizes& sizes) const {
+    for (const Value* input : prepared_.graph->inputs()) {
+      const Fact* fact = recording_.fact(input);
+      for (size_t i = 0; fact && i < fact->tensors.size(); ++i) {
+        for (const Numbers& size : knowledge_.runs.sizes(input, i)) sizes.given(size);
+      }
+    }
+  }
 
   void record_all(const std::vector<std::vector<c10::IValue>>& examples) {
     recordings_ = {&recording_};

@@ -1,5 +1,7 @@
 #include "python/bindings/torch_trace.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -28,6 +30,14 @@ void add(const IValue& value, Trace& trace) {
     text << value;
     trace.text += text.str() + ',';
   }
+}
+
+// Where an argument that names a device is left out, the recorder names one for the run without
+// data.
+bool is_device(const c10::Argument& argument) {
+  c10::TypePtr type = argument.type();
+  if (type->kind() == c10::TypeKind::OptionalType) type = type->containedType(0);
+  return type->kind() == c10::TypeKind::DeviceObjType;
 }
 
 // Whether there is anything to do depends on strides, which are not the same without data.
@@ -72,8 +82,14 @@ void trace(const torch::jit::Node* node, const Recording& recording, const IsNum
   const auto& calls = recording.recipe(node)->calls;
   if (calls.size() == 1 && only_lays_out(calls[0])) return;
   for (const Call& call : calls) {
+    const auto op = c10::Dispatcher::singleton().findSchema(call.name);
     trace.text += registered_name(call.name) + '(';
-    for (const CallArgument& argument : call.arguments) {
+    for (size_t i = 0; i < call.arguments.size(); ++i) {
+      const CallArgument& argument = call.arguments[i];
+      if (op && is_device(op->schema().arguments().at(i))) {
+        trace.text += "device;";
+        continue;
+      }
       for (const auto& ref : argument.refs) {
         if (ref) add(*ref, node, recording, is_number, trace);
         trace.text += ',';

@@ -55,6 +55,21 @@ def test_traced(name):
     check(source, inputs)
 
 
+def check_range(source, inputs, calls):
+    """One engine takes all of these calls, with eager's results."""
+    compilations.clear()
+    made = tv.compile(source, inputs=inputs, optimization_level=0)
+    (record,) = compilations.compilations()
+    assert len(record.engines) == 1 and record.coverage == 1, record.native
+    for args in calls:
+        with torch.no_grad(), tv.profile(made) as profile:
+            got, want = made(*args), source(*args)
+        assert {layer["engine"] for layer in profile.layers} == {"vulkan_engine_0"}
+        got, want = (v[0] if isinstance(v, tuple) else v for v in (got, want))
+        assert got.shape == want.shape
+        assert (got - want).abs().max() <= 1e-4 * want.abs().max()
+
+
 @pytest.mark.parametrize("name", ["ResNet-50", "ViT-B/16"])
 def test_ranges(name):
     """Any batch from 1 to 4, in one engine."""
@@ -66,13 +81,27 @@ def test_ranges(name):
     shapes = [[(low, *t.shape[1:]) for low in (1, 2, 4)] for t in given[2]]
     inputs = [tv.Input(min_shape=low, opt_shape=opt, max_shape=high, dtype=t.dtype)
               for (low, opt, high), t in zip(shapes, given[2], strict=True)]
-    made = tv.compile(source, inputs=inputs, optimization_level=0)
-    for args in given.values():
-        with torch.no_grad(), tv.profile(made) as profile:
-            got, want = made(*args), source(*args)
-        assert {layer["engine"] for layer in profile.layers} == {"vulkan_engine_0"}
-        got, want = (v[0] if isinstance(v, tuple) else v for v in (got, want))
-        assert (got - want).abs().max() <= 1e-4 * want.abs().max()
+    check_range(source, inputs, given.values())
+
+
+@pytest.mark.parametrize("name", [
+    "BERT-base, mask", "GPT-2", pytest.param("BERT-base", marks=pytest.mark.slow)])
+def test_ranges_of_batches_and_lengths(name):
+    network = NETWORKS[name]
+    example = [*network.inputs(2, True, 1).values()]
+    module = Positional(network.make(True), [*network.inputs(2, True, 0)])
+    with torch.no_grad():
+        source = torch.jit.trace(module, tuple(example), check_trace=False, strict=False)
+    inputs = [tv.Input(min_shape=(1, 5), opt_shape=(2, 32), max_shape=(4, 48), dtype=t.dtype)
+              for t in example]
+
+    def call(batch, length):
+        ids = torch.randint(0, 20, (batch, length), generator=torch.Generator().manual_seed(length))
+        mask = torch.ones(batch, length, dtype=torch.int64)
+        mask[-1, length // 2:] = 0
+        return [ids, mask][:len(example)]
+
+    check_range(source, inputs, [call(*sizes) for sizes in ((1, 5), (2, 32), (3, 17), (4, 48))])
 
 
 def test_scripted_yolo():
