@@ -3,6 +3,8 @@
 
 #include "runtime/engine.h"
 
+#include <map>
+
 #include "python/bindings/py_module.h"
 #include "runtime/error.h"
 #include "runtime/vke_parts.h"
@@ -79,6 +81,14 @@ py::dict spec_info(const EngineSpec& spec) {
   info["modules"] = spec.modules.size();
   info["pipelines"] = spec.pipelines.size();
   return info;
+}
+
+Relation relation_of(const std::string& name) {
+  static const std::map<std::string, Relation> names = {{"equal", Relation::kEqual},
+                                                        {"differs", Relation::kDiffers},
+                                                        {"at_least", Relation::kAtLeast},
+                                                        {"multiple", Relation::kMultiple}};
+  return names.at(name);
 }
 
 std::vector<uint8_t> vke_bytes(const py::bytes& data) {
@@ -175,6 +185,22 @@ void bind_engine(py::module_& m) {
       weights.append(py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
     }
     return weights;
+  });
+  // [("multiple", left, right, source), …] beside those that it has
+  m.def("vke_with_conditions", [](const py::bytes& data, const py::list& conditions) {
+    VkeContents contents = from_vke(vke_bytes(data));
+    for (const py::handle item : conditions) {
+      const auto parts = item.cast<py::tuple>();
+      Condition condition{relation_of(parts[0].cast<std::string>()), to_expr(parts[1]),
+                          to_expr(parts[2]), parts[3].cast<std::string>()};
+      if (condition.decided(contents.spec.symbols) == true) continue;
+      add_condition(contents.spec.conditions, std::move(condition));
+    }
+    std::vector<HostTensor> weights;
+    for (auto& bytes : contents.weights)
+      weights.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
+    const auto bytes = to_vke(contents.spec, weights);
+    return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   });
   m.def(
       "vke_with_weights",

@@ -29,7 +29,7 @@ class Conditions:
     """
 
     def __init__(self, program, names: list[str], in_spec, called: list[str]):
-        self._called = called
+        self.called = called
         paths = _paths(names, in_spec)
         self.trees = []
         for text in dict.fromkeys(compat.guards_of(program)):
@@ -39,19 +39,19 @@ class Conditions:
             else:
                 warnings.warn(f"torch_vulkan: a condition of the capture is not checked: {text}",
                               stacklevel=2)
-        self._places = [_places_in(tree) for tree in self.trees]
+        self.places = [_places_in(tree) for tree in self.trees]
         self._checks = [eval(compile(ast.fix_missing_locations(_as_function(tree)),  # noqa: S307
                                      "<condition>", "eval"), {"__builtins__": {}, **_FUNCTIONS})
                         for tree in self.trees]
 
     def check_named(self, tensors: dict) -> None:
         """As `check`, of those that ask for these arguments alone, which go by their names."""
-        self.check([tensors.get(name) for name in self._called])
+        self.check([tensors.get(name) for name in self.called])
 
     def check(self, flat: list) -> None:
         """Raises ValueError naming the condition and the sizes for flattened arguments that do not
         fulfil one. None: an argument that is not known."""
-        for check, tree, places in zip(self._checks, self.trees, self._places):
+        for check, tree, places in zip(self._checks, self.trees, self.places):
             if any(flat[place] is None for place in places):
                 continue
             if not check(flat):
@@ -67,7 +67,7 @@ class Conditions:
         return self._named(ast.unparse(tree))
 
     def _named(self, code: str) -> str:
-        return _with_places(code, self._called).replace(".size()", ".shape")
+        return _with_places(code, self.called).replace(".size()", ".shape")
 
     @staticmethod
     def is_arithmetic(tree: ast.AST) -> bool:

@@ -4,12 +4,14 @@ import ctypes
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 
 import torch
 
 from . import whole_files
 from ._native import C
+from .stored_conditions import stored
 
 try:
     import numpy
@@ -103,19 +105,33 @@ class Engine:
         return part.arena_bytes(sizes)
 
     def save(self, path: str | os.PathLike, strip_weights: bool = False) -> None:
-        """Writes the .vke file, with the weights where they are set and not `strip_weights`. It is
-        written beside `path` and renamed: a reader never sees half of it."""
+        """Writes the .vke file, with the weights where they are set and not `strip_weights`, and
+        with what sizes have to fulfil. It is written beside `path` and renamed: a reader never sees
+        half of it."""
         addresses = []
         if self._weights is not None and not strip_weights:
             addresses = [_address(t) for t in self._weights[0]]
-        first, *others = split_vke(self._vke)
+        first, *others = self._with_conditions()
         data = C.vke_with_weights(first, addresses) + b"".join(others)
         with whole_files.written(path, "Engine.save") as file:
             file.write(data)
 
+    def _with_conditions(self) -> list[bytes]:
+        """The files of the engine."""
+        files = split_vke(self._vke)
+        if self._conditions is None:
+            return files
+        made = []
+        for part, file in zip(self._parts, files, strict=True):
+            conditions, lost = stored(self._conditions, part.info()["inputs"])
+            made.append(C.vke_with_conditions(file, conditions))
+        for text in lost:
+            warnings.warn(f"torch_vulkan: the file of engine {self.name!r} does not hold that its "
+                          f"sizes have to fulfil {text}: give it no others", stacklevel=3)
+        return made
+
     def set_conditions(self, conditions) -> None:
-        """What the sizes of inputs have to fulfil beside their ranges (conditions.Conditions). It
-        is not part of the file."""
+        """What the sizes of inputs have to fulfil beside their ranges (conditions.Conditions)."""
         self._conditions = conditions
 
     def set_weights(self, weights: Mapping[str, object] | Sequence[object]) -> None:

@@ -146,3 +146,40 @@ def test_wherever_the_arguments_are(nest):
     assert_same(program(*args, **kwargs), Model()(*args, **kwargs))
     args, kwargs = nest(torch.randn(3, 4), torch.randn(4, 4))
     refuses(program, "takes another path", *args, **kwargs)
+
+
+def test_engines_in_files_keep_conditions(tmp_path):
+    def opened(program):
+        (engine,) = tv.engines(program)
+        engine.save(tmp_path / "net.vke")
+        return tv.Engine.load(tmp_path / "net.vke")
+
+    engine = opened(compiled(Parity(), [rows(2, 4, 16, 4)]))
+    x = torch.randn(6, 4)
+    (y,) = engine.run([x]).values()
+    assert_same(y, Parity()(x))
+    with pytest.raises(ValueError, match=r'"x" dimension 0: got 5; the model \(compiled for '
+                                         r"x.shape\[0\] % 2 == 0\) wants .* multiple of 2, got 5"):
+        engine.run([torch.randn(5, 4)])
+
+    inputs = {"x": rows(2, 4, 16, 4), "other": {"y": rows(2, 3, 16, 4)}}
+    engine = opened(compiled(Larger(), inputs))
+    with pytest.raises(ValueError, match=r"dimension 0: got 3; .*compiled for .* got 3 and 5"):
+        engine.run([torch.randn(3, 4) if b["name"] == "x" else torch.randn(4, 4)
+                    for b in engine.info()["inputs"]])
+
+
+def test_what_a_file_cannot_hold_is_said(tmp_path):
+    class Either(nn.Module):
+        def forward(self, x):
+            return torch.relu(x) * (2 if x.shape[0] % 2 == 0 or x.shape[0] % 3 == 0 else 3)
+
+    from torch_vulkan.stored_conditions import stored
+
+    (engine,) = tv.engines(compiled(Either(), [rows(2, 5, 16, 4)]))
+    # What was captured are two conditions, each of which a file can hold.
+    conditions, lost = stored(engine._conditions, engine._parts[0].info()["inputs"])
+    assert len(conditions) == 2 and not lost
+    engine._conditions.trees[0] = __import__("ast").parse("flat[0].size()[0] / 2 == 2", mode="eval")
+    with pytest.warns(UserWarning, match="does not hold that its sizes have to fulfil"):
+        engine.save(tmp_path / "net.vke")
