@@ -62,15 +62,19 @@ def _carry_versions(example_inputs) -> bool:
 
 @functools.cache
 def decompositions() -> dict:
-    """torch's core decompositions, but for operators that have a converter of their own and for
-    random numbers, which must be eager's."""
-    from torch._decomp import core_aten_decompositions
+    """torch's core decompositions and some of its others, but for operators that have a converter of
+    their own and for random numbers, which must be eager's."""
+    from torch._decomp import core_aten_decompositions, get_decompositions
+
+    aten = torch.ops.aten
+    others = get_decompositions([aten.batch_norm_backward, aten.rrelu_with_noise_backward])
 
     def stays(op):
         return isinstance(op, torch._ops.OpOverload) and (
             C.is_registered(op_name(op)) or torch.Tag.nondeterministic_seeded in op.tags)
 
-    return {op: function for op, function in core_aten_decompositions().items() if not stays(op)}
+    known = {**core_aten_decompositions(), **others}
+    return {op: function for op, function in known.items() if not stays(op)}
 
 
 def through_aot(settings: Settings, weights_carry_versions: bool, watch=None):
