@@ -62,8 +62,8 @@ def _carry_versions(example_inputs) -> bool:
 
 @functools.cache
 def decompositions() -> dict:
-    """torch's core decompositions and some of its others, but for operators that have a converter of
-    their own and for random numbers, which must be eager's."""
+    """torch's core decompositions and two of its others, but for operators that have a converter
+    of their own and for random numbers, which must be eager's."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     aten = torch.ops.aten
