@@ -1,11 +1,10 @@
 // Stand-alone engines over host memory: addresses in, addresses out. torch_vulkan/engine.py turns
 // tensors and arrays into addresses.
 
-#include "runtime/engine.h"
-
 #include <map>
 
 #include "python/bindings/py_module.h"
+#include "runtime/engine.h"
 #include "runtime/error.h"
 #include "runtime/vke_parts.h"
 

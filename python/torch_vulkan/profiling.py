@@ -81,7 +81,7 @@ def _engines_of(program) -> Callable[[object], bool]:
     held = None
     if isinstance(program, Program):
         held = program.engine_objects().values()
-    elif script.holds_engines(program):
+    elif script.is_script(program):
         held = [engine for engine, *_ in script.engines_of(program).values()]
     if held is not None:
         files = [engine.vke() for engine in held]

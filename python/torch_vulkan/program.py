@@ -268,7 +268,7 @@ def engines(program: nn.Module) -> list[Engine]:
     Raises:
         ValueError: `program` is none of tv.compile's or tv.load's.
     """
-    if script.holds_engines(program):
+    if script.is_script(program):
         return [script.engine_of(name, *held) for name, held in script.engines_of(program).items()]
     if not isinstance(program, Program):
         raise ValueError(f"tv.engines: got {type(program).__name__}, want what tv.compile or "

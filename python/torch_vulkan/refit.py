@@ -57,7 +57,7 @@ def _engines_of(module: nn.Module) -> list[tuple]:
     """(engine, its weights) of a program; none of a module behind torch.compile."""
     if isinstance(module, Program):
         return module.engines_and_weights()
-    return [*script.engines_of(module).values()] if script.holds_engines(module) else []
+    return [*script.engines_of(module).values()] if script.is_script(module) else []
 
 
 def _assign(changes) -> None:

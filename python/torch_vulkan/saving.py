@@ -48,7 +48,7 @@ def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
         ValueError: `program` is something else, or its inputs or outputs do not fit the format.
         OSError: the file cannot be written.
     """
-    from_script = script.holds_engines(program)
+    from_script = script.is_script(program)
     if not isinstance(program, Program) and not from_script:
         raise ValueError(f"tv.save: got {type(program).__name__}, want what tv.compile or tv.load "
                          "returned")

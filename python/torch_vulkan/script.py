@@ -167,9 +167,10 @@ def _put_engines_on(module, device: str) -> None:
                 engine.vke(), device, state["immutable_weights"], state["truncate"]))
 
 
-def holds_engines(module) -> bool:
-    """True for a ScriptModule that `compile_module` made, or a copy of one that was loaded."""
-    return isinstance(module, torch.jit.ScriptModule) and bool(engines_of(module))
+def is_script(module) -> bool:
+    """True for what `compile_module` makes, or a copy of one that was loaded. Where all of it is
+    native it holds no engine."""
+    return isinstance(module, torch.jit.ScriptModule)
 
 
 def engines_of(module: torch.jit.ScriptModule) -> dict[str, tuple]:

@@ -182,3 +182,19 @@ def test_flops():
         model(x)
     report = tv.dry_run(torch.jit.trace(model, x), [x])
     assert report.data["flops"] == counter.get_total_flops() > 0
+
+
+def test_a_program_without_engines_is_one_too(tmp_path):
+    """A module too small for an engine is saved, loaded and asked like others."""
+    source = torch.jit.script(nn.Linear(3, 2).eval())
+    made = tv.compile(source, inputs=[torch.randn(2, 3)])
+    assert tv.engines(made) == []
+    tv.save(made, tmp_path / "net.pt")
+    x = torch.randn(2, 3)
+    loaded = tv.load(tmp_path / "net.pt")
+    assert torch.equal(loaded(x), source(x)) and tv.engines(loaded) == []
+    with tv.profile(loaded) as profile:
+        loaded(x)
+    assert profile.layers == []
+    tv.refit(loaded, {"bias": torch.ones(2)})
+    assert torch.equal(loaded(x), torch.nn.functional.linear(x, source.weight, torch.ones(2)))
