@@ -52,6 +52,15 @@ def test_edge_pads(mode):
           tensor(2, 3, 7), tensor(2, 3, 5, 7))
 
 
+@pytest.mark.parametrize("shape, pads", [
+    ((2, 3, 7), (2, 3)), ((2, 3, 7), (4, -2)), ((1, 2, 5, 6), (2, 1, 0, 3)),
+    ((1, 2, 5, 6), (-2, 1, 3, -1)), ((1, 2, 1, 2), (2, 1, 2, 3)),
+    ((1, 2, 3, 4, 5), (1, 2, 2, 1, 0, 1))])
+def test_gradients_of_edge_pads(shape, pads):
+    torch._dynamo.reset()
+    check_gradients(lambda x: F.pad(x, pads, mode="replicate"), tensor(*shape))
+
+
 def test_flip_roll_repeat():
     check(lambda x: (x.flip(0), x.flip((1, 2)), x.roll(3, 1), x.roll((1, -2), (0, 2)), x.repeat(2,
         1, 3),
