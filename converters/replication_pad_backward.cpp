@@ -1,5 +1,5 @@
-// Gradients of padding by the nearest element: along each dimension an edge gets the sum of what was
-// copied from it.
+// Gradients of padding by the nearest element: along each dimension an edge gets the sum of what
+// was copied from it.
 
 #include <algorithm>
 
@@ -74,10 +74,10 @@ ValueId folded(Rewriter& r, ValueId grad, size_t dim, const Expr& size, const Pa
     if (last > 0) parts.push_back(summed(r, sliced(r, grad, dim, end, total), dim));
     Shape shape = r.graph().value(grad).shape;
     shape.at(dim) = count;
-    grad = r.add("aten::cat",
-                 {tensor_list_arg("tensors", parts),
-                  attr_arg("dim", Expr(static_cast<int64_t>(dim)))},
-                 DType::kF32, shape);
+    grad =
+        r.add("aten::cat",
+              {tensor_list_arg("tensors", parts), attr_arg("dim", Expr(static_cast<int64_t>(dim)))},
+              DType::kF32, shape);
   }
   return grad;
 }
