@@ -291,3 +291,21 @@ def test_sizes_that_do_not_go_together():
 
     with pytest.raises(tv.UnsupportedError, match="does not run at all sizes"):
         compiled(Sum(), [ranged((2, 4, 8)), ranged((3, 4, 9))])
+
+
+class Rows(nn.Module):
+    def forward(self, x):
+        y = torch.relu(x.reshape(-1, 4)) + 1
+        return torch.tanh(y) * 2
+
+
+def test_sizes_that_a_reshape_does_not_divide():
+    """A range whose sizes do not all run is refused; sizes outside of one that was compiled are
+    PyTorch's, and so is their error."""
+    with pytest.raises(tv.UnsupportedError, match=r"'\[-1, 4\]' is invalid"):
+        compiled(Rows(), [ranged((1, 2, 8), 6)])
+    source, made = compiled(Rows(), [ranged(2, 6)])
+    check(source, made, torch.randn(2, 6))
+    check(source, made, torch.randn(4, 6), engines=0)
+    with pytest.raises(RuntimeError, match=r"'\[-1, 4\]' is invalid for input of size 18"):
+        made(torch.randn(3, 6))
