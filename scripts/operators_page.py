@@ -34,9 +34,13 @@ values (sort, topk, …), and one unit of 8-bit images where eager resizes in fi
 (stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py` says
 what is open there). What errors operators promise is in [accuracy.md](accuracy.md).
 
-The counts below are of lavapipe: every sample at float32; at every other type one of each entry and
+The counts are first of lavapipe: every sample at float32; at every other type one of each entry and
 up to three of some, chosen by hash; of each entry's gradients up to eight. `make test-all` runs all
-of them, 79,600 of other types and 14,000 gradients.
+of them, 79,600 of other types and 14,000 gradients. A sample that was wrong and was mended since is
+in a device's counts when it has run there again: 102 of the H200's have not (ends of `arange` and
+`linspace`, gradients of softmax and of `index_fill`). 1,650 of lavapipe's float32 samples, 2,000 of
+its gradients and 1,050 of 16-bit floats ran under the rule above, the others while a float32 result
+within torch.testing's defaults of float64 counted as right, too; all of the H200's ran under it.
 """
 
 
@@ -104,6 +108,10 @@ KNOWN = {
         "result of the forward pass, which PyTorch computes: the gradient of that result is off by "
         "4.7e-4 when it is computed in float64 from there on, and eager's by up to 7.1e-4 for "
         "arguments that differ in their last bits.",
+    "nn_functional_scaled_dot_product_attention/float32/grad/13":
+        "4 of 384 elements differ from eager's by up to 1.7e-4 where the largest is 61.8 and eager "
+        "is off by 4.5e-5. Products in two float16 pieces have 22 bits: in a simulation these "
+        "alone give 1.0e-4, and exact products whose results are rounded to float32 give 6.1e-5.",
 }
 
 
