@@ -138,7 +138,8 @@ FAMILIES = [
            [Check(lambda x: x.softmax(-1), _lines, _softmax),
             Check(lambda x: x.log_softmax(-1), _lines, _log_sum)]),
     Family("Copies, views and joins",
-           r"cat$|concat|stack|copy|roll|flip|repeat|pad|slice|select|scatter\.(src|value)$|gather"
+           r"cat$|concat|stack|copy|roll|flip|repeat|pad(\dd|_nd)?$|slice|select|gather"
+           r"|scatter\.(src|value)$"
            r"|aten::index\.|_unsafe_index\.|index_select|aten::embedding$|tril$|triu$|tv::(copy|fill)"
            r"|diagonal_scatter|as_strided|arange|eye|iota|masked_scatter|aten::put|aten::index_put$"
            r"|_unsafe_index_put|unfold_copy|unbind",
