@@ -52,7 +52,7 @@ def test_dynamic_shapes():
           dynamic=True)
 
 
-@pytest.mark.parametrize("length", [4, 113, 2053])
+@pytest.mark.parametrize("length", [4, 113, 2053, 50021])
 def test_a_gradient_beside_a_dominant_element(length):
     """g - sum(g y) cancels there: a thousandth of eager's results is left, and of ours all."""
     x = -12 - tensor(5, length).abs()
