@@ -13,13 +13,13 @@ constexpr auto kComposite = c10::DispatchKey::CompositeImplicitAutograd;
 
 thread_local Listener* listening = nullptr;
 
-/// A value with its tensors on another device: zeros where they come from the meta device.
+/// A value with its tensors on another device: zeros, or sizes alone where that is the meta device.
 c10::IValue on(const c10::IValue& value, c10::Device device) {
   const auto moved = [device](const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.device() == device) return tensor;
-    at::Tensor made =
+    const at::Tensor made =
         at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(device));
-    return tensor.is_meta() ? made.zero_() : made;
+    return device.is_meta() ? made : made.zero_();
   };
   if (value.isTensor()) return moved(value.toTensor());
   if (value.isTensorList()) {
@@ -34,10 +34,11 @@ c10::IValue on(const c10::IValue& value, c10::Device device) {
 /// depend on the numbers. PyTorch has such kernels in Python, not all of them in each version.
 bool ran_on_zeros(const c10::OperatorHandle& op, const std::vector<c10::IValue>& inputs,
                   torch::jit::Stack& stack) {
-  if (op.schema().is_mutable() || op.hasTag(at::Tag::dynamic_output_shape) ||
-      op.hasTag(at::Tag::data_dependent_output)) {
-    return false;
+  for (const at::Tag tag : {at::Tag::dynamic_output_shape, at::Tag::data_dependent_output,
+                            at::Tag::nondeterministic_seeded}) {
+    if (op.hasTag(tag)) return false;
   }
+  if (op.schema().is_mutable()) return false;
   torch::jit::Stack made;
   for (const c10::IValue& input : inputs) made.push_back(on(input, c10::kCPU));
   op.callBoxed(&made);

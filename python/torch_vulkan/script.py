@@ -168,8 +168,8 @@ def _put_engines_on(module, device: str) -> None:
 
 
 def is_script(module) -> bool:
-    """True for what `compile_module` makes, or a copy of one that was loaded. Where all of it is
-    native it holds no engine."""
+    """True for what `compile_module` makes, a copy of one that was loaded, and any other
+    ScriptModule: where all of a program is native nothing in it tells."""
     return isinstance(module, torch.jit.ScriptModule)
 
 

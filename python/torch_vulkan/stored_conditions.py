@@ -19,14 +19,18 @@ def stored(conditions, bindings: list[dict]) -> tuple[list[tuple], list[str]]:
 
     Returns:
         (relation, left, right, source) of each, as C.vke_with_conditions takes them; and the text
-        of those that ask for sizes of these inputs and cannot be written so. Those that ask for
-        other inputs, too, are left out.
+        of those that ask for sizes of these inputs and cannot be written so, or for sizes of other
+        inputs, too.
     """
     shapes = {binding["name"]: binding["shape"] for binding in bindings}
     shapes = [shapes.get(name) for name in conditions.called]
     made, lost = [], []
     for tree, places in zip(conditions.trees, conditions.places):
-        if any(shapes[place] is None for place in places):
+        own = [shapes[place] is not None for place in places]
+        if not any(own):
+            continue
+        if not all(own):
+            lost.append(conditions.text(tree))
             continue
         try:
             source = f"the model (compiled for {conditions.text(tree)})"

@@ -1,7 +1,8 @@
 """What counts as equal to eager: torch.testing's defaults, widened by what the entry's own tests
 allow. Results outside of that, 16-bit ones and sums of many terms above all, are compared with
 float64: their error is at most twice eager's, and in float32 small whatever eager's is: a
-thousandth of the largest, or torch.testing's absolute tolerance."""
+thousandth of the largest, or the entry's absolute tolerance. Where eager's is not finite, those of
+the reference count."""
 
 import torch
 from torch.testing._internal.common_device_type import precisionOverride, toleranceOverride

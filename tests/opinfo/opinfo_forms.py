@@ -66,7 +66,8 @@ FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 # Entries that factor or solve: equal columns make a singular matrix, whose pivots are rounding.
-MATRICES = r"linalg|cholesky|^lu|det$|inverse|matrix_exp|^qr|svd|solve"
+MATRICES = r"linalg(?!_(vector_norm|matrix_norm|norm|cross|vecdot|multi_dot|diagonal))" \
+           r"|cholesky|^lu|det$|inverse|matrix_exp|^qr|svd|solve"
 NO_BATCH = r"tensorsolve|tensorinv"
 
 # docs/accuracy.md, "Infinities and NaN": results are no numbers where eager's are none, which ones

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "csrc/frontends/onnx/host_ops.h"
 
@@ -10,14 +11,28 @@ namespace {
 
 Expr dim(const Tensor& x, int64_t d) { return x.shape.at(static_cast<size_t>(d)); }
 
-// Known indices lie within a dimension, counted from either end.
-void require_inside(Emitter& e, const Tensor& index, const Expr& size) {
-  const auto host = movable(e, index);
-  if (!host) return;
-  for (const Expr& at : host->ints) {
+// Known indices lie within a dimension, counted from either end. Of numbers the outermost tell.
+void require_inside(Emitter& e, const std::vector<Expr>& places, const Expr& size) {
+  const auto inside = [&](const Expr& at) {
     e.require(size, Relation::kAtLeast, at + Expr(1));
     e.require(at + size, Relation::kAtLeast, 0);
+  };
+  std::optional<int64_t> least, largest;
+  for (const Expr& at : places) {
+    if (const auto number = at.constant()) {
+      least = std::min(least.value_or(*number), *number);
+      largest = std::max(largest.value_or(*number), *number);
+    } else {
+      inside(at);
+    }
   }
+  if (!least) return;
+  inside(Expr(*least));
+  inside(Expr(*largest));
+}
+
+void require_inside(Emitter& e, const Tensor& index, const Expr& size) {
+  if (const auto host = movable(e, index)) require_inside(e, host->ints, size);
 }
 
 Tensor size_tensor(Emitter& e, const Expr& size, DType dtype) {
@@ -99,8 +114,16 @@ Tensor flat_places(Emitter& e, const Tensor& index, const Shape& covered) {
   const auto depth = static_cast<int64_t>(covered.size());
   Tensor sum;
   const Shape strides = contiguous_strides(covered);
+  const auto host = movable(e, index);
   for (int64_t k = 0; k < depth; ++k) {
     const auto at = static_cast<size_t>(k);
+    if (host) {
+      std::vector<Expr> column;
+      for (size_t i = at; i < host->ints.size(); i += covered.size()) {
+        column.push_back(host->ints[i]);
+      }
+      require_inside(e, column, covered[at]);
+    }
     Tensor part = e.select(index, index.rank() - 1, k);
     part = from_start(e, part, covered[at]);
     part = e.mul(part, size_tensor(e, strides[at], index.dtype));
