@@ -9,6 +9,18 @@ set(public_headers runtime/engine runtime/engine_spec runtime/vke_parts runtime/
     csrc/graph/pointwise_program
     # The compiler for TorchScript modules.
     python/bindings/script)
+set(to_read ${public_headers})
+while(to_read)  # and what these include
+  list(POP_FRONT to_read header)
+  file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${header}.h lines REGEX "^#include \"(runtime|csrc|python)/")
+  foreach(line ${lines})
+    string(REGEX REPLACE "^#include \"([^\"]*)\\.h\".*" "\\1" included ${line})
+    if(NOT included IN_LIST public_headers)
+      list(APPEND public_headers ${included})
+      list(APPEND to_read ${included})
+    endif()
+  endforeach()
+endwhile()
 option(TV_WHEEL "The libraries leave this tree: headers go with them" OFF)
 if(NOT TV_WHEEL)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${config_dir}
