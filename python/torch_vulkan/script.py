@@ -19,6 +19,7 @@ from .settings import Settings
 
 ABOUT = "torch_vulkan_script.json"  # a file that says who wrote the archive
 FORMAT = 1
+_MARK = "torch_vulkan_format"  # an attribute of what was compiled
 NO_CACHE = json.dumps({"reuse_cached_engines": False, "cache_built_engines": False})
 
 
@@ -92,6 +93,7 @@ def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir=""
                 raise
             failure = failure or error
             continue
+        made._register_attribute(_MARK, torch._C.IntType.get(), FORMAT)
         return torch.jit._recursive.wrap_cpp_module(made), json.loads(about)
     raise UnsupportedError(
         "tv.compile: the module does not run at all sizes that were tried between those of "
@@ -168,9 +170,10 @@ def _put_engines_on(module, device: str) -> None:
 
 
 def is_script(module) -> bool:
-    """True for what `compile_module` makes, a copy of one that was loaded, and any other
-    ScriptModule: where all of a program is native nothing in it tells."""
-    return isinstance(module, torch.jit.ScriptModule)
+    """True for a ScriptModule that `compile_module` made, or a copy of one that was loaded, also
+    where all of it is native. What C++ compiled is known by its engines."""
+    return isinstance(module, torch.jit.ScriptModule) and (
+        hasattr(module, _MARK) or bool(engines_of(module)))
 
 
 def engines_of(module: torch.jit.ScriptModule) -> dict[str, tuple]:

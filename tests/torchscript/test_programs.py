@@ -198,3 +198,10 @@ def test_a_program_without_engines_is_one_too(tmp_path):
     assert profile.layers == []
     tv.refit(loaded, {"bias": torch.ones(2)})
     assert torch.equal(loaded(x), torch.nn.functional.linear(x, source.weight, torch.ones(2)))
+
+
+@pytest.mark.parametrize("call", [lambda m, path: tv.save(m, path / "net.pt"),
+                                  lambda m, path: tv.engines(m)])
+def test_a_module_that_was_not_compiled_is_no_program(tmp_path, call):
+    with pytest.raises(ValueError, match="want what tv.compile"):
+        call(torch.jit.script(nn.Linear(3, 2)), tmp_path)

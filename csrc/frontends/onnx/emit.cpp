@@ -152,6 +152,12 @@ Tensor Emitter::number(DType dtype, double value) {
 
 namespace {
 
+/// The symbol that an expression is; -1 where it is another one.
+int32_t symbol_of(const Expr& e) {
+  const auto ids = e.symbols();
+  return ids.size() == 1 && e == Expr::symbol(ids[0]) ? ids[0] : -1;
+}
+
 std::vector<Arg> full_args(const Shape& shape, DType dtype, Attr value) {
   return {attr_arg("size", std::vector<Expr>(shape)),
           attr_arg("fill_value", std::move(value)),
@@ -229,21 +235,13 @@ Arg Emitter::args(std::string name, const std::vector<Tensor>& tensors) {
 
 Expr Emitter::same(const Expr& a, const Expr& b) {
   if (a == b) return a;
-  const auto symbol_of = [](const Expr& e) -> int32_t {
-    const auto ids = e.symbols();
-    return ids.size() == 1 && e == Expr::symbol(ids[0]) ? ids[0] : -1;
-  };
   const int32_t sa = symbol_of(a), sb = symbol_of(b);
   if (sa >= 0 && sb >= 0) throw SameSymbol{std::min(sa, sb), std::max(sa, sb)};
   refuse("sizes " + a.str() + " and " + b.str() + " must be equal");
 }
 
 Expr Emitter::equal(const Expr& a, const Expr& b) {
-  const auto is_symbol = [](const Expr& e) {
-    const auto ids = e.symbols();
-    return ids.size() == 1 && e == Expr::symbol(ids[0]);
-  };
-  if (is_symbol(a) && is_symbol(b)) return same(a, b);
+  if (symbol_of(a) >= 0 && symbol_of(b) >= 0) return same(a, b);
   require(a, Relation::kEqual, b);
   return a;
 }
