@@ -46,6 +46,7 @@ polynomials' degrees that are no numbers, of `multilabel_margin_loss`, which PyT
 what a Cholesky factorisation leaves behind a pivot that is not positive and finite, and of a
 convolution's results whose window reaches the padding, or, transposed, the places between the
 strides, where a weight of their channel is infinite or NaN.
+`polygamma(1, x)` is infinite at whole x below 0, its poles, where PyTorch's sin(πx) is not quite 0.
 
 What is in no table is compared with PyTorch by torch's own op_db (docs/operators.md):
 torch.testing's defaults, or at most twice PyTorch's own error against float64.

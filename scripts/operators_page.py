@@ -22,7 +22,9 @@ Written by `scripts/operators_page.py` from the registry and from runs of torch'
 defaults with the entry's own overrides. A result outside of these counts as right where it is at
 most twice as far from float64 as eager's are at most (float32: and within 1e-3 of the largest or
 torch.testing's absolute tolerance), or one unit in the last place; so do other places of equal
-values (sort, topk, …), and one unit of 8-bit images where eager resizes in fixed point.
+values (sort, topk, …), one unit of 8-bit images where eager resizes in fixed point, and infinity
+from `polygamma(1, x)` at whole x below 0, its poles, where eager gives what rounding left of
+1 / sin(πx)².
 
 - *in an engine*: every node that computes something runs in an engine.
 - *native*: PyTorch runs at least one of them, for the reason given.

@@ -29,6 +29,17 @@ def test_gammas():
     check(lambda x: (torch.lgamma(x), torch.digamma(x), S.erfcx(x)), EDGES)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.int64])
+def test_poles(dtype):
+    """At whole numbers up to 0. PyTorch's polygamma(1, x) is finite below 0: pi x is rounded."""
+    x = torch.tensor([0, -1, -2, -7, -100, 3]).to(dtype)
+    check(lambda x: [torch.polygamma(n, x) for n in (0, 2, 3, 4)] + [torch.lgamma(x)], x)
+    check(lambda x: (S.zeta(2, x.float()), S.zeta(2.5, x.float())), x)
+    trigamma = torch.compile(lambda x: torch.polygamma(1, x), backend="vulkan",
+                             options={"min_block_size": 1})
+    assert (trigamma(x)[:5] == INF).all() and trigamma(x)[5].isfinite()
+
+
 def test_incomplete_gammas():
     a = torch.cat([torch.linspace(0.01, 40, 400), torch.logspace(1.3, 4, 100)])[:, None]
     x = a * torch.tensor([1e-6, 0.01, 0.3, 0.69, 0.71, 0.9, 0.99, 1.0, 1.02, 1.2, 1.29, 1.31, 3.0, 50.0])

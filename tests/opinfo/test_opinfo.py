@@ -4,12 +4,14 @@
 that engines take to build: about 0.3 s a sample on one core, so this takes two minutes on two.
 """
 
+import math
+
 import pytest
 import torch
 
 pytest.importorskip("expecttest", reason="torch's op_db needs it")
 
-from opinfo_compare import _as_good
+from opinfo_compare import _as_good, _at_poles
 from opinfo_forms import FORMS
 from opinfo_results import Results, by_entry
 from opinfo_run import run
@@ -72,6 +74,18 @@ def test_what_counts_as_right():
     assert not good(72.7491, 72.7495, exact=72.7497)
     assert good(5.002, 5.001, exact=5.0)
     assert not good(5.02, 5.5, exact=5.0)
+
+
+def test_infinity_is_right_at_poles_of_trigamma():
+    """Where eager's result is finite there; nowhere else, and no other value."""
+    x = torch.tensor([-8, -8, -8, -8, 6, 0])
+    eager = torch.tensor([2e13, 2e13, 2e13, math.nan, 0.2, math.inf])
+    ours = torch.tensor([math.inf, 1e13, -math.inf, math.inf, math.inf, math.inf])
+    wanted = [math.inf, *eager[1:].tolist()]
+    found = _at_poles(x, ours, eager)
+    torch.testing.assert_close(found, torch.tensor(wanted), rtol=0, atol=0, equal_nan=True)
+    fraction = _at_poles(torch.tensor([-1.5]), ours[:1], eager[:1])
+    assert fraction.item() == eager[0].item()
 
 
 def test_results_are_read_back(tmp_path):
