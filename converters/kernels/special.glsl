@@ -165,12 +165,46 @@ float tv_logit(float x) { return tv_log(tv_div(x, 1.0 - x)); }
 float tv_softplus(float x) { return x > 20.0 ? x : tv_log1p(tv_exp(x)); }
 float tv_log_sigmoid(float x) { return tv_min(x, 0.0) - tv_log1p(tv_exp(-abs(x))); }
 
-float tv_gelu(float x) { return 0.5 * x * (1.0 + tv_erf(x * 0.707106769)); }
-float tv_gelu_tanh(float x) {
-  return 0.5 * x * (1.0 + tv_tanh(0.797884583 * fma(0.044715 * x * x, x, x)));
+/// 2^x for |x| <= 126, 1.5 ULP: what tv_exp2 does beside that is for other x.
+float tv_exp2_near(float x) {
+  // The sum's last bits are x to the nearest whole number.
+  precise float shifted = x + 12582912.0, k = shifted - 12582912.0;
+  const float r = x - k;
+  float p = 1.53458125e-4;
+  p = fma(p, r, 1.33999309e-3);
+  p = fma(p, r, 9.61848907e-3);
+  p = fma(p, r, 5.55032864e-2);
+  p = fma(p, r, 2.40226462e-1);
+  p = fma(p, r, 6.93147182e-1);
+  return intBitsToFloat(floatBitsToInt(fma(p, r, 1.0)) + (floatBitsToInt(shifted) << 23));
 }
+
+/// 1 + erf(x / sqrt(2)), of numbers, within 2^-23: in one piece and without exceptions, as it ends kernels
+/// whose last loop should be short.
+float tv_twice_normal_cdf(float x) {
+  // log2(erfc(a / sqrt(2))) / a, fitted for the error of its power.
+  const float a = abs(x);
+  float q = -2.83491272e-6;
+  q = fma(q, a, 3.93776897e-5);
+  q = fma(q, a, -1.86180230e-4);
+  q = fma(q, a, -1.36936389e-4);
+  q = fma(q, a, 7.06342002e-3);
+  q = fma(q, a, -5.24961799e-2);
+  q = fma(q, a, -4.59208190e-1);
+  q = fma(q, a, -1.15110517);
+  const float tail = a > 5.66 ? 0.0 : tv_exp2_near(q * a);
+  return x < 0.0 ? tail : 2.0 - tail;
+}
+
+float tv_gelu(float x) { return 0.5 * x * tv_twice_normal_cdf(x); }
 float tv_gelu_grad(float x) {
-  return fma(x * 0.398942292, tv_exp(-0.5 * x * x), 0.5 * (1.0 + tv_erf(x * 0.707106769)));
+  return fma(x * 0.398942292, tv_exp(-0.5 * x * x), 0.5 * tv_twice_normal_cdf(x));
+}
+/// (1 + tanh(u)) / 2 is 1 / (1 + e^-2u).
+float tv_gelu_tanh(float x) {
+  const float u = 0.797884583 * fma(0.044715 * x * x, x, x), power = -2.88539004 * u;
+  const float half_sum = 1.0 / (1.0 + tv_exp2_near(clamp(power, -126.0, 120.0)));
+  return x * (power > 120.0 ? 0.0 : half_sum);
 }
 float tv_gelu_tanh_grad(float x) {
   const float t = tv_tanh(0.797884583 * fma(0.044715 * x * x, x, x));
