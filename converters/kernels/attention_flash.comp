@@ -77,14 +77,16 @@ void main() {
   const uint tx = thread % TX, ty = thread / TX;
   heads_WALK(head)
 
-  const float by = SCALE;
   for (uint e = thread; e < BM * D4; e += LOCAL_X) {
     const uint m = e / D4, d4 = e - m * D4, at = q_offset + (m0 + m) * q_m;
     vec4 q = vec4(0.0);
     if (m0 + m < queries) q = FOUR(q, Q4, at, d4, D);
-    q_tile[m * QS + d4] = q * by;
+    q_tile[m * QS + d4] = q;
   }
 
+  // Scores are scaled, not queries: the gradient, which computes them again as a product, then finds
+  // the same numbers that went into the log of their sum.
+  const float by = SCALE;
   vec4 o[RM][RD];
   float most[RM], total[RM];
   [[unroll]] for (uint i = 0u; i < RM; i++) {
@@ -137,6 +139,8 @@ void main() {
       [[unroll]] for (uint j = 0u; j < RN; j++) {
         const uint n = n0 + tx + j * TX;
         bool seen = n < keys && m < queries;
+        precise float score = s[i][j] * by;  // rounded before what follows
+        s[i][j] = score;
 #if CAUSAL
         seen = seen && n <= m;
 #endif

@@ -20,9 +20,11 @@ void main() {
   for (uint n = 0u; n < last; n++) {
     float s = 0.0;
     for (uint d = 0u; d < D; d++) {
-      s = fma(float(q_raw(q_offset + m * q_m + d * q_d)) * by,
+      s = fma(float(q_raw(q_offset + m * q_m + d * q_d)),
               float(k_raw(k_offset + n * k_n + d * k_d)), s);
     }
+    precise float score = s * by;
+    s = score;
 #if MASK == 1
     if (mask_raw(mask_offset + m * mask_m + n * mask_n) == 0) continue;
 #elif MASK == 2

@@ -123,6 +123,21 @@ def test_gradients_with_mask():
     check_gradients(lambda q, k, v: sdpa(q, k, v, attn_mask=mask), *qkv(), length=200)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_gradients_of_large_scores(seed):
+    """The pass computes the scores again: where these are other numbers than those whose sum's log
+    it is given, the probabilities are wrong by as much as scores were rounded."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (4, 4, 3, 8), (4, 4, 6, 8), (4, 4, 6, 8)
+    q, k, v = (18 * torch.rand(shape, generator=generator) - 9 for shape in shapes)
+
+    def of_value(value):
+        like = value.dtype
+        return sdpa(q.to(like), k.to(like), value)
+
+    check_gradients(of_value, v, length=8, double=True)
+
+
 @pytest.fixture
 def kept(monkeypatch):
     """Attention that is traced whole, as it is where tensors are on a GPU."""
