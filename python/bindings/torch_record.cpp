@@ -115,7 +115,7 @@ class Recorder : public Listener {
     }
     if (takes_tensors && !takes_meta) return;  // arithmetic on numbers
     for (size_t i = 0; i < formals.size(); ++i) {
-      if (is_device(*formals[i].type())) stack[first + i] = c10::Device(c10::kMeta);
+      if (names_device(*formals[i].type())) stack[first + i] = c10::Device(c10::kMeta);
     }
   }
 
@@ -179,11 +179,6 @@ class Recorder : public Listener {
     }
     std::erase_if(found, [](const at::Tensor& tensor) { return !tensor.defined(); });
     return found;
-  }
-
-  static bool is_device(const c10::Type& type) {
-    if (type.kind() == c10::TypeKind::OptionalType) return is_device(*type.containedType(0));
-    return type.kind() == c10::TypeKind::DeviceObjType;
   }
 
   // aten::contiguous of what is contiguous gives its argument.

@@ -79,6 +79,9 @@ void record(const std::shared_ptr<torch::jit::Graph>& graph, std::vector<c10::IV
 /// "aten::add.Tensor", as converters are registered.
 std::string registered_name(const c10::OperatorName& name);
 
+/// Whether an argument of this type names a device, or may.
+bool names_device(const c10::Type& type);
+
 /// Sizes, strides and dtype as one text, for comparison.
 std::string text_of(const TensorFact& fact);
 

@@ -32,14 +32,6 @@ void add(const IValue& value, Trace& trace) {
   }
 }
 
-// Where an argument that names a device is left out, the recorder names one for the run without
-// data.
-bool is_device(const c10::Argument& argument) {
-  c10::TypePtr type = argument.type();
-  if (type->kind() == c10::TypeKind::OptionalType) type = type->containedType(0);
-  return type->kind() == c10::TypeKind::DeviceObjType;
-}
-
 // Whether there is anything to do depends on strides, which are not the same without data.
 bool only_lays_out(const Call& call) {
   return call.name.name == "aten::contiguous" || call.name.name == "aten::clone";
@@ -66,6 +58,11 @@ const Recipe* Recording::recipe(const torch::jit::Node* node) const {
   return found == recipes.end() ? nullptr : &found->second;
 }
 
+bool names_device(const c10::Type& type) {
+  if (type.kind() == c10::TypeKind::OptionalType) return names_device(*type.containedType(0));
+  return type.kind() == c10::TypeKind::DeviceObjType;
+}
+
 std::string registered_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
@@ -86,7 +83,8 @@ void trace(const torch::jit::Node* node, const Recording& recording, const IsNum
     trace.text += registered_name(call.name) + '(';
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       const CallArgument& argument = call.arguments[i];
-      if (op && is_device(op->schema().arguments().at(i))) {
+      // The recorder names a device for the run without data where this is left out.
+      if (op && names_device(*op->schema().arguments().at(i).type())) {
         trace.text += "device;";
         continue;
       }

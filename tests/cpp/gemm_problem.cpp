@@ -244,26 +244,38 @@ EngineSpec without_copies(EngineSpec spec, int repeats) {
 double GemmData::time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec) {
   std::vector<HostTensor> leaves = weights();
   for (const HostTensor& t : inputs()) leaves.push_back(t);
-  const auto best = [&](int repeats, int runs) {
-    const auto engine = Engine::create(device, without_copies(spec, repeats));
-    const auto prepared = engine->prepare_weights(leaves);
-    double us = INFINITY, total = 0;
-    // An idle device takes its time to raise its clocks: what it does before it has counts for nothing.
-    constexpr double kWarmUp = 30e3;
-    for (int i = -1; i < runs; i += total < kWarmUp ? 0 : 1) {
-      const auto start = std::chrono::steady_clock::now();
-      engine->run(*prepared, {}, {}, {});
-      const std::chrono::duration<double, std::micro> took =
-          std::chrono::steady_clock::now() - start;
-      total += took.count();
-      us = std::min(us, took.count());
-    }
-    return us;
+  struct Sequence {
+    std::shared_ptr<Engine> engine;
+    std::shared_ptr<const WeightSet> prepared;
+    double best = INFINITY;
   };
-  const double guess = std::max(1.0, best(4, 1) / 4);
+  const auto sequence = [&](int repeats) {
+    Sequence s{.engine = Engine::create(device, without_copies(spec, repeats))};
+    s.prepared = s.engine->prepare_weights(leaves);
+    return s;
+  };
+  const auto run = [](Sequence& s) {
+    const auto start = std::chrono::steady_clock::now();
+    s.engine->run(*s.prepared, {}, {}, {});
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    s.best = std::min(s.best, took.count());
+    return took.count();
+  };
+  Sequence first = sequence(4);
+  run(first);
+  const double guess = std::max(1.0, run(first) / 4);
   const int repeats = static_cast<int>(std::clamp(2000.0 / guess, 3.0, 300.0));
-  const double few = best(repeats, 8), many = best(4 * repeats, 5);
-  return (many - few) / (3 * repeats);
+  // In alternation, and not before an idle device has raised its clocks: else one of the two may see
+  // another device than the other.
+  Sequence few = sequence(repeats), many = sequence(4 * repeats);
+  constexpr double kWarmUp = 50e3;
+  for (double total = 0; total < kWarmUp;) total += run(many);
+  few.best = many.best = INFINITY;
+  for (int i = 0; i < 8; ++i) {
+    run(few);
+    run(many);
+  }
+  return (many.best - few.best) / (3 * repeats);
 }
 
 }  // namespace tv::test
