@@ -1,12 +1,14 @@
 """The conditions of a capture as those of an engine, which its file holds (runtime/condition.h)."""
 
 import ast
+import functools
 import operator
 
 from ._native import C
 
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
                ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
+_MOST_FACTORS = 8  # of a power: sizes of more pass 2^63
 _SWAPPED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE}
 
 
@@ -77,10 +79,15 @@ def _size(node, shapes):
         if isinstance(node.op, (ast.FloorDiv, ast.Mod)) and right == 0:
             raise _Inexpressible
         return _ARITHMETIC[type(node.op)](left, right)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2 and (
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        exponent = _size(node.right, shapes)
+        if type(exponent) is not int or not 1 <= exponent <= _MOST_FACTORS:
+            raise _Inexpressible
+        return functools.reduce(operator.mul, [_size(node.left, shapes)] * exponent)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1 and (
             node.func.id in ("max", "min")):
         function = C.expr_max if node.func.id == "max" else C.expr_min
-        return function(*(_size(arg, shapes) for arg in node.args))
+        return functools.reduce(function, [_size(arg, shapes) for arg in node.args])
     # flat[i].size()[d]
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Call) and (
             isinstance(node.value.func, ast.Attribute) and node.value.func.attr == "size"):
