@@ -257,7 +257,9 @@ std::vector<Pieces> ways(const NodeContext& c) {
     case DType::kBF16:
       return {{.input = DType::kBF16}};
     case DType::kF32:
-      if (!c.settings.disable_tf32) return {{.input = DType::kBF16, .count = 2}};
+      if (!c.settings.disable_tf32) {
+        return {{.input = DType::kBF16, .count = 2}, {.input = DType::kF16, .scaled = true}};
+      }
       return {{.input = DType::kBF16, .count = 3, .promote = 1},
               {.input = DType::kF16, .count = 2, .promote = 2, .scaled = true}};
     default:
@@ -296,7 +298,8 @@ std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Produ
   for (const Candidate& candidate : candidates) {
     const MatrixProblem& q = *candidate.problem;
     const MatrixTile& t = candidate.tile;
-    Tactic tactic{.name = tactic_name(q, t), .refusal = refusal(q, t)};
+    Tactic tactic{
+        .name = tactic_name(q, t), .refusal = refusal(q, t), .error = q.pieces.error()};
     if (tactic.refusal.empty() && kept[&q] == most) tactic.refusal = "expected to be slower";
     if (tactic.refusal.empty()) {
       ++kept[&q];

@@ -75,10 +75,24 @@ const std::vector<MatrixTile>& tiles_scaled() {
   return tiles;
 }
 
+const std::vector<MatrixTile>& tiles_rounded() {
+  static const std::vector<MatrixTile> tiles = {
+      {F::kShared, 64, 256, 64, 64, 32, 1, 2, false, 1},
+      {F::kShared, 64, 256, 64, 64, 64, 1, 1, false, 1},
+      {F::kShared, 64, 128, 64, 64, 32, 1, 2, false, 2},
+      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2},
+      {F::kShared, 64, 64, 64, 32, 32, 1, 2, false, 3},
+      {F::kShared, 128, 128, 32, 64, 32, 1, 0, false, 1},
+      {F::kShared, 64, 64, 32, 32, 32, 1, 0, false, 2},
+  };
+  return tiles;
+}
+
 }  // namespace
 
 const std::vector<MatrixTile>& matrix_tiles(const Pieces& pieces) {
-  return pieces.scaled ? tiles_scaled() : pieces.count > 1 ? tiles_32() : tiles_16();
+  if (pieces.scaled) return pieces.count > 1 ? tiles_scaled() : tiles_rounded();
+  return pieces.count > 1 ? tiles_32() : tiles_16();
 }
 
 // A model of nanoseconds on a device of which one compute unit multiplies 16x16x16 matrices in 1.74

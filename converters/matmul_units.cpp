@@ -35,7 +35,12 @@ Side side_of(const Product& p, bool side_a) {
 
 std::string Pieces::name() const {
   const std::string type = input == DType::kF16 ? "f16" : "bf16";
-  return count == 1 ? type : type + "x" + text(count);
+  return count == 1 && !scaled ? type : type + "x" + text(count);
+}
+
+double Pieces::error() const {
+  if (scaled) return count == 1 ? 0x1p-10 : 0;
+  return count == 2 ? 0x1p-16 : 0;
 }
 
 bool divides(int64_t divisor, const Expr& value) { return mod(value, divisor) == Expr(0); }

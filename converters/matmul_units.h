@@ -18,6 +18,8 @@ struct Pieces {
   int64_t promote = 0;    ///< steps of 16 summed inside of the unit; 0: all
   bool scaled = false;    ///< of the operand over powers of two (matmul_scale)
   std::string name() const;
+  /// Relative to the sizes of the terms, where it is more than fp32's.
+  double error() const;
 };
 
 /// One way to tile a product. Fields are macros of the kernels.
@@ -70,7 +72,8 @@ struct Packing {
 MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing,
                      std::vector<Step>& steps);
 
-/// Tiles that a sweep kept, for 16-bit operands, fp32 in bfloat16 pieces and in scaled pieces.
+/// Tiles that a sweep kept, for 16-bit operands, fp32 in bfloat16 pieces, in two scaled pieces and
+/// rounded to one.
 const std::vector<MatrixTile>& matrix_tiles(const Pieces& pieces);
 /// Time that the rule expects of a tile, about in nanoseconds.
 double expected_time(const MatrixProblem& q, const MatrixTile& t);

@@ -27,7 +27,7 @@ void main() {
   const float up = valid && span < span_count ? inverse_power(scale_raw(z * scale_z + span / 16)) : 0.0;
   FOR(e, 8) v[e] *= up;
 #endif
-#if PIECES > 1
+#if FLOATS
   Chunk c = Chunk(vec4(v[0], v[1], v[2], v[3]), vec4(v[4], v[5], v[6], v[7]));
   FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = peel_chunk(c, p);
 #else

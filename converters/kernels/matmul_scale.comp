@@ -4,7 +4,8 @@
 // two float16 pieces of x / y (matrix.glsl) are not as accurate as fp32: a span whose numbers lie, on
 // the geometric mean, more than 2^9 below the largest of the group, exponents beyond what scaling
 // reaches, infinities, NaN. (Pieces are off by 2^-40 of the largest at most, so with both operands
-// within 2^9 by 2^-22 of the geometric mean of the products.) Zeros do not count; a group of zeros gets 1.
+// within 2^9 by 2^-22 of the geometric mean of the products; one piece alone, beside its rounding to
+// 11 bits, by four times that.) Zeros do not count; a group of zeros gets 1.
 // x: any strides, s_span along the spans, s_k along k; SPANS_NEXT: neighbours in memory are those of
 // several spans, else of one.
 // Grid: (groups, 1, z); local 256: 16 invocations a span.

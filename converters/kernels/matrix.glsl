@@ -6,16 +6,19 @@
 // than PIECES make the product. bfloat16 pieces have fp32's exponents; an infinity, a NaN or a number
 // near fp32's largest has no such pieces: what is not finite in the end is computed again from the
 // operands themselves. SCALED:
-// float16 pieces of the operands over powers of two (matmul_scale.comp); outputs whose powers are 0
-// are left to another kernel. ADAPTIVE: float16 pieces of the operands times powers of two that the
+// float16 pieces of the operands over powers of two (matmul_scale.comp), one where TF32's bits will do;
+// outputs whose powers are 0 are left to another kernel. ADAPTIVE: float16 pieces of the operands times powers of two that the
 // kernel finds on its way (conv_matrix.comp), each further piece times 2^11 once more, so that pieces
 // of all numbers from 2^-29 of the largest on have 11 bits (Ootomo and Yokota 2022, section 3).
 
 #ifndef ADAPTIVE
 #define ADAPTIVE 0
 #endif
+#ifndef SCALED
+#define SCALED 0
+#endif
 // Operands are fp32.
-#define FLOATS (PIECES > 1 || ADAPTIVE == 1)
+#define FLOATS (PIECES > 1 || ADAPTIVE == 1 || SCALED == 1)
 
 #define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
 #define COUNT_M (WM / 16)
@@ -71,7 +74,7 @@ uint peel(inout float x, inout float y, bool last) {
 #elif SCALED
 // The leading 11 bits as two float16.
 uint peel(inout float x, inout float y, bool last) {
-  if (last) return packHalf2x16(vec2(x, y));
+  if (last && PIECES > 1) return packHalf2x16(vec2(x, y));
   const vec2 r = vec2(leading(x, 8193.0), leading(y, 8193.0));
   x -= r.x;
   y -= r.y;

@@ -153,7 +153,7 @@ TEST_P(GemmOf, WhatIsNotFiniteStaysInItsRowAndColumn) {
   data.set_a(0, 3, 64, NAN);
   data.set_a(0, 7, 5, INFINITY);
   data.set_b(0, 0, 50, -INFINITY);
-  for_each_tactic(p, {}, [&](const std::string&, const auto& engine) {
+  const auto check = [&](const std::string&, const auto& engine) {
     data.run(engine, 0);
     for (int64_t m = 0; m < p.m; ++m) {
       for (int64_t n = 0; n < p.n; ++n) {
@@ -169,7 +169,9 @@ TEST_P(GemmOf, WhatIsNotFiniteStaysInItsRowAndColumn) {
         }
       }
     }
-  });
+  };
+  for_each_tactic(p, {}, check);
+  if (dtype_ == DType::kF32) for_each_tactic(p, kFast, check);
 }
 
 TEST_F(Gemm, ScaledPiecesLeaveOutWhatScalingDoesNotReach) {
@@ -180,11 +182,14 @@ TEST_F(Gemm, ScaledPiecesLeaveOutWhatScalingDoesNotReach) {
     data.set_b(0, k, 50, std::ldexp(1.5F - static_cast<float>(k % 5), k % 3 == 0 ? 30 : -50));
     data.set_a(0, 40, k, 0.0F);
   }
-  for (const OfferedTactic& t : offered_tactics(p, {}, profile(*device_))) {
-    if (!t.refusal.empty() || t.name.find("_f16x2_") == t.name.npos) continue;
-    SCOPED_TRACE(t.name);
-    const EngineSpec spec = compile_with_tactic(p.graph(), t.name, {}, profile(*device_));
-    EXPECT_LE(data.run(Engine::create(device_, spec)).products, kFull);
+  for (const auto& [settings, pieces, error] :
+       {std::tuple(Settings{}, "_f16x2_", kFull), {kFast, "_f16x1_", kTf32}}) {
+    for (const OfferedTactic& t : offered_tactics(p, settings, profile(*device_))) {
+      if (!t.refusal.empty() || t.name.find(pieces) == t.name.npos) continue;
+      SCOPED_TRACE(t.name);
+      const EngineSpec spec = compile_with_tactic(p.graph(), t.name, settings, profile(*device_));
+      EXPECT_LE(data.run(Engine::create(device_, spec)).products, error);
+    }
   }
 }
 
