@@ -1,10 +1,12 @@
 """What a user can do about a node that stays native, by the reason that it stays."""
 
+import os
 import re
 
 _RULES = (
     (r"^no converter for",
      "Add one (docs/custom_operators.md), or write it with operators of tv.supported_ops()."),
+    (r"its block has 1 compute node, fewer than min_block_size", "Set min_block_size to 1."),
     (r"compute nodes?, fewer than min_block_size", "Set min_block_size to {size} or less."),
     (r"compute nodes?; the GPU's switch", "Set min_block_size to {size} to build it all the same."),
     (r"^torch_executed_ops lists (\S+)", "Take {0} off torch_executed_ops."),
@@ -40,3 +42,21 @@ def advice(reason: str) -> str:
             block = re.search(r"its block has (\d+)", reason)
             return sentence.format(*found.groups(), size=block.group(1) if block else "1")
     return ""
+
+
+# Where torch.export names the user's line, and where that is all that it names.
+_CALL = re.compile(r'raised this error:\s*File "([^"]+)", line (\d+)')
+_CAUSE = re.compile(r"Caused by: \(([^\s:]+\.py):(\d+)")
+
+
+def export_reason(message: str) -> str:
+    """Why torch.export did not take a model, by its message, which may go on for pages."""
+    if "data-dependent expression" in message:
+        found = _CALL.search(message) or _CAUSE.search(message)
+        at = f"{os.path.basename(found[1])}:{found[2]}: " if found else ""
+        return (f"{at}the code takes a path, a size or a number from the values of a tensor, which "
+                "are not known while it is captured. Choose with torch.where or torch.cond, and "
+                "keep sizes fixed.")
+    lines = [line.strip() for line in message.strip().splitlines()]
+    end = next((i for i, line in enumerate(lines) if i and not line), len(lines))
+    return " ".join(lines[:min(end, 4)])[:400]

@@ -3,7 +3,7 @@
 from html import escape
 from pathlib import Path
 
-from .dry_text import place_text, shape_text
+from .dry_text import place_text, shape_text, size_notes
 from .units import operations, plural, size
 
 
@@ -16,24 +16,38 @@ def render(data: dict) -> str:
     return (f"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
             f"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
             f"<title>torch_vulkan dry run: {title}</title><style>{style}</style></head><body>"
-            f"<main><h1>{title}</h1>{''.join(sections)}"
+            f"<main><h1>{title}</h1>{_introduction(data)}{''.join(sections)}"
             f"<footer>torch_vulkan {escape(data['torch_vulkan'])}, torch {escape(data['torch'])}. "
             f"Nothing was built.</footer></main></body></html>\n")
 
 
+def _introduction(data: dict) -> str:
+    device = escape(data["target"])
+    if data["target"] == "built-in default":
+        device = "the built-in default, a discrete GPU of the middle range,"
+    return (f"<p class=\"intro\">What compiling {escape(data['model'])} for {device} would give: "
+            "which nodes of its graphs run in engines, and why others are left to PyTorch. A "
+            "compute node is an operator that calculates; views are free and not counted.</p>")
+
+
 def _summary(data: dict) -> str:
+    trained = any(graph["kind"] != "inference" for graph in data["graphs"])
+    refused = data["exportable"] is False
     exportable = {True: "yes", False: "no", None: "not tried"}[data["exportable"]]
     cards = (("coverage", f"{data['coverage']:.1%}",
               f"{data['covered_nodes']} of {plural(data['compute_nodes'], 'compute node')}"),
              ("engines", str(data["engines"]), plural(len(data["graphs"]), "graph")),
              ("work", operations(data["flops"]), "products, convolutions, attention"),
-             ("weights", size(data["weight_bytes"]), "in engines"),
+             ("weights", size(data["weight_bytes"]),
+              "in engines; of training graphs, weights are arguments" if trained else "in engines"),
              ("graph breaks", str(len(data["graph_breaks"])),
               plural(len(data["recompilations"]), "recompilation")),
-             ("can be exported", exportable, data["export_reason"]))
+             ("can be exported", exportable, "see below" if refused else data["export_reason"]))
     boxes = "".join(f"<div class=\"card\"><span>{escape(label)}</span><b>{escape(value)}</b>"
                     f"<small>{escape(note)}</small></div>" for label, value, note in cards)
-    return f"<div class=\"cards\">{boxes}</div>{_bar(data['coverage'])}"
+    note = (f"<div class=\"note\"><b>Why it cannot be exported and saved</b>"
+            f"<p>{escape(data['export_reason'])}</p></div>" if refused else "")
+    return f"<div class=\"cards\">{boxes}</div>{note}{_bar(data['coverage'])}"
 
 
 def _bar(share: float) -> str:
@@ -92,16 +106,20 @@ class _Module:
 
     def __init__(self):
         self.children: dict[str, _Module] = {}
+        self.own: _Module | None = None  # of no child
         self.compute = self.covered = self.flops = 0
         self.engines: set[str] = set()
 
-    def add(self, path: list[str], row: dict, graph: int) -> None:
+    def add(self, path: list[str] | None, row: dict, graph: int) -> None:
         self.compute += row["compute_nodes"]
         self.covered += row["covered_nodes"]
         self.flops += row["flops"]
         self.engines |= {f"{graph}:{name}" for name in row["engines"]}
         if path:
             self.children.setdefault(path[0], _Module()).add(path[1:], row, graph)
+        elif row["compute_nodes"] and path is not None:
+            self.own = self.own or _Module()
+            self.own.add(None, row, graph)
 
 
 def _modules(data: dict) -> str:
@@ -111,7 +129,11 @@ def _modules(data: dict) -> str:
             root.add([part for part in row["path"].split(".") if part], row, graph["index"])
     if not root.compute:
         return ""
-    return _section("Modules", f"<div class=\"tree\">{_module('model', root, 2)}</div>")
+    heads = "".join(f"<span{kind}>{name}</span>" for name, kind in (
+        ("module", ""), ("coverage", ""), ("in engines", " class=\"num\""),
+        ("FLOPs", " class=\"num\""), ("", " class=\"num\"")))
+    return _section("Modules", f"<div class=\"tree\"><div class=\"row heads\">{heads}</div>"
+                               f"{_module('model', root, 2)}</div>")
 
 
 def _module(name: str, module: _Module, open_levels: int) -> str:
@@ -128,6 +150,8 @@ def _module(name: str, module: _Module, open_levels: int) -> str:
     if not module.children:
         return f"<div class=\"leaf row\">{line}</div>"
     inner = "".join(_module(child, m, open_levels - 1) for child, m in module.children.items())
+    if module.own:
+        inner += _module("outside of these", module.own, 0)
     shown = " open" if open_levels > 0 else ""
     return (f"<details{shown}><summary class=\"row\">{line}</summary>"
             f"<div class=\"in\">{inner}</div></details>")
@@ -160,15 +184,9 @@ def _folded(lines: str) -> str:
 
 
 def _sizes(data: dict) -> str:
-    best, now = data["recommended_min_block_size"], data["settings"]["min_block_size"]
-    in_force = max((r["min_block_size"] for r in data["min_block_size"]
-                    if r["min_block_size"] <= now), default=1)
-    rows = [[str(r["min_block_size"]), str(r["engines"]), f"{r['coverage']:.1%}",
-             _bar(r["coverage"]),
-             ", ".join(text for text, said in (
-                 ("recommended", r["min_block_size"] == best),
-                 (f"as with {now}, which was asked for", r["min_block_size"] == in_force)) if said)]
-            for r in data["min_block_size"]]
+    rows = [[str(row["min_block_size"]), str(row["engines"]), f"{row['coverage']:.1%}",
+             _bar(row["coverage"]), note]
+            for row, note in zip(data["min_block_size"], size_notes(data))]
     heads = ["min_block_size", "engines", "coverage", "", ""]
     return _section("Effect of min_block_size", _table(heads, rows, {0, 1, 2}))
 

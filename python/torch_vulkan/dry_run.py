@@ -16,6 +16,7 @@ from . import aot, backend, dry_script
 from ._native import C
 from .captures import Breaks, capture_of
 from .device_list import Device
+from .dry_advice import export_reason
 from .dry_report import Report
 from .dry_session import Session, Watch
 from .errors import UnsupportedError
@@ -223,9 +224,9 @@ def _exportable(model, arguments: Arguments) -> tuple[bool, str]:
         with _unchanged(module), _quietly():
             aot.decompose(aot.export(module, arguments))
     except UnsupportedError as error:
-        return False, _first_sentences(str(error.__cause__ or error))
+        return False, export_reason(str(error.__cause__ or error))
     except Exception as error:  # of many types: what decomposing calls raises among them
-        return False, _first_sentences(f"{type(error).__name__}: {error}")
+        return False, export_reason(f"{type(error).__name__}: {error}")
     return True, ""
 
 
@@ -239,10 +240,3 @@ def _quietly():
             yield
     finally:
         logging.disable(disabled)
-
-
-def _first_sentences(message: str) -> str:
-    """Of a message of torch's, which go on for pages."""
-    lines = [line.strip() for line in message.strip().splitlines()]
-    end = next((i for i, line in enumerate(lines) if i and not line), len(lines))
-    return " ".join(lines[:min(end, 4)])[:400]

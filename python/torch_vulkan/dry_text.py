@@ -32,6 +32,25 @@ def shape_text(value: dict) -> str:
     return f"{value['name']} {value['dtype']}[{', '.join(map(str, value['shape']))}]"
 
 
+def _in_force(data: dict) -> int:
+    """The row of the table of sizes that the report's own setting belongs to."""
+    now = data["settings"]["min_block_size"]
+    return max((row["min_block_size"] for row in data["min_block_size"]
+                if row["min_block_size"] <= now), default=1)
+
+
+def size_notes(data: dict) -> list[str]:
+    """What is said of each min_block_size in the table of them: "recommended"."""
+    now, notes = data["settings"]["min_block_size"], []
+    for row in data["min_block_size"]:
+        at = row["min_block_size"]
+        setting = "this report's setting" if at == now else f"the same as this report's, {now}"
+        said = (("recommended", at == data["recommended_min_block_size"]),
+                (setting, at == _in_force(data)))
+        notes.append("; ".join(text for text, true in said if true))
+    return notes
+
+
 class _Text:
     def __init__(self, colour: bool):
         self._colour = colour
@@ -116,13 +135,9 @@ class _Text:
                                "")]
         lines += ["", self._in("bold", "min_block_size  engines  coverage")]
         now, best = data["settings"]["min_block_size"], data["recommended_min_block_size"]
-        in_force = max((row["min_block_size"] for row in data["min_block_size"]
-                        if row["min_block_size"] <= now), default=1)
-        for row in data["min_block_size"]:
-            at = row["min_block_size"]
-            note = ", ".join(text for text, said in (("recommended", at == best), (
-                f"as with {now}, which was asked for", at == in_force)) if said)
-            lines.append(f"{at:14}  {row['engines']:7}  {row['coverage']:8.1%}"
+        in_force = _in_force(data)
+        for row, note in zip(data["min_block_size"], size_notes(data)):
+            lines.append(f"{row['min_block_size']:14}  {row['engines']:7}  {row['coverage']:8.1%}"
                          + (f"  {note}" if note else ""))
         lines.append(f"recommended min_block_size: {best}"
                      + (f" ({now} does the same)" if best == in_force != now else ""))

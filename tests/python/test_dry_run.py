@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import torch_vulkan as tv
 from torch_vulkan.dry_advice import advice
 from torch_vulkan.dry_report import SCHEMA
+from torch_vulkan.dry_text import size_notes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from networks import NETWORKS  # noqa: E402
@@ -93,7 +94,8 @@ def test_module_paths():
 
 
 @pytest.mark.parametrize("reason,said", [
-    ("its block has 4 compute nodes, fewer than min_block_size = 5", "min_block_size to 4"),
+    ("its block has 4 compute nodes, fewer than min_block_size = 5", "min_block_size to 4 or"),
+    ("its block has 1 compute node, fewer than min_block_size = 5", "min_block_size to 1."),
     ("'x': float64 stays native unless truncate_long_and_double computes it as float32", "float32"),
     ("it draws random numbers", "model.eval()"), ("its sizes depend on data", "torch.where"),
     ("its tensors live on several devices", ".to(device)"), ("not an ATen operator", "custom"),
@@ -250,6 +252,74 @@ def test_html(tmp_path):
     assert (tmp_path / "report.html").read_text() == report.to_html()
     report.data["model"] = "<script>"
     assert "<script>" not in report.to_html()
+
+
+class Rows(Page):
+    """The lines of the tree of modules: name, nodes in engines, engines."""
+
+    def __init__(self, text):
+        self.rows, self._row = [], None
+        super().__init__(text)
+
+    def handle_starttag(self, tag, attrs):
+        super().handle_starttag(tag, attrs)
+        if "row" in dict(attrs).get("class", "").split():
+            self._row = []
+            self.rows.append(self._row)
+
+    def handle_data(self, data):
+        super().handle_data(data)
+        if self._row is not None and self.open and self.open[-1] == "span":
+            self._row.append(data)
+
+
+def test_html_of_modules():
+    """Each node is in one line below its module's; those of the module's own code, too."""
+    report = broken(min_block_size=1, torch_executed_ops=("aten::addmm",))
+    heads, *rows = Rows(report.to_html()).rows
+    assert heads == ["module", "coverage", "in engines", "FLOPs"]
+    nodes = {name: tuple(map(int, said.split(" of "))) for name, said, *_ in rows}
+    assert list(nodes) == ["model", "first", "norm", "last", "outside of these"]
+    assert nodes["model"] == (report.data["covered_nodes"], report.data["compute_nodes"])
+    assert [sum(n) for n in zip(*list(nodes.values())[1:])] == list(nodes["model"])
+    assert nodes["first"] == (0, 1) and nodes["norm"] == (1, 1)
+
+
+def test_html_tells_a_newcomer():
+    page = Page(broken().to_html()).text
+    assert "for the built-in default, a discrete GPU of the middle range, would give" in page
+    assert "Why it cannot be exported" not in page and "weights are arguments" not in page
+    sizes = [{"min_block_size": n} for n in (1, 4, 9)]
+    for now, best, notes in ((4, 4, ["", "recommended; this report's setting", ""]),
+                             (5, 1, ["recommended", "the same as this report's, 5", ""])):
+        assert notes == size_notes({"settings": {"min_block_size": now}, "min_block_size": sizes,
+                                    "recommended_min_block_size": best})
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    page = Page(tv.dry_run(model, [torch.randn(2, 4)], min_block_size=1).to_html()).text
+    assert "of training graphs, weights are arguments" in page
+
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x
+
+
+class Chooses(nn.Module):
+    def forward(self, x):
+        y = x[x > 0]
+        return torch.relu(y) if y.shape[0] > 3 else y
+
+
+@pytest.mark.parametrize("model", [Branches(), Chooses()])
+def test_why_it_cannot_be_exported(model):
+    """The user's own line, and what to do; torch's text is of symbols that nobody wrote."""
+    report = tv.dry_run(model, [torch.ones(4)])
+    reason = report.data["export_reason"]
+    assert not report.data["exportable"]
+    assert re.match(r"test_dry_run.py:\d+: the code takes a path, a size or a number", reason)
+    assert "torch.where" in reason and "Eq(" not in reason
+    page = Page(report.to_html()).text
+    assert "Why it cannot be exported and saved" in page and reason in page
 
 
 def test_compile_prints_and_writes(tmp_path, capfd):
