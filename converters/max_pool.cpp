@@ -13,6 +13,7 @@ void forward(const NodeContext& c, Builder& b, int dims) {
             .defines = {{"VALUES", "1"}, {"INDICES", indices ? "1" : "0"}},
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("outputs", out.elements())}};
+  for (auto& define : key_defines(c.dtype("self"))) step.defines.push_back(std::move(define));
   if (indices) step.operands.push_back(dst("idx", c.node.outputs[1]));
   add_plane_params(step, in, out);
   const PoolWindow window = window_of(c.node, dims);
@@ -48,7 +49,7 @@ std::vector<Graph> forward_examples(const std::string& op, int dims) {
   const Shape in = dims == 2 ? Shape{2, 3, 11, 7} : Shape{2, 3, 7};
   const Shape out = dims == 2 ? Shape{2, 3, 6, 4} : Shape{2, 3, 4};
   std::vector<Graph> graphs;
-  for (const DType dtype : {DType::kF32, DType::kF16}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64, DType::kI8}) {
     ExampleGraph g = pool(op, dtype, in, dims);
     g.output(dtype, out);
     if (with_indices) g.output(DType::kI64, out);
@@ -73,8 +74,9 @@ Converter max_pool(std::string op, int dims) {
   return {.op = op,
           .unsupported =
               [dims](const NodeContext& c) {
-                const std::string floats = self_floats(c);
-                return floats.empty() ? loops_too_long(c, window_of(c.node, dims).walk()) : floats;
+                const std::string refusal = numbers_only(c, "self");
+                return refusal.empty() ? loops_too_long(c, window_of(c.node, dims).walk())
+                                       : refusal;
               },
           .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, dims); },
           .epilogue = true,

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "converters/steps.h"
+#include "converters/pool_window.h"
 
 namespace tv {
 namespace {
@@ -100,6 +100,7 @@ void forward(const NodeContext& c, Builder& b, const Form& form) {
             .params = {param("outputs", out.elements())}};
   add_params(step, c, form, in, out);
   step.defines.emplace_back("INDICES", indices ? "1" : "0");
+  for (auto& define : key_defines(c.dtype("self"))) step.defines.push_back(std::move(define));
   if (indices) step.operands.push_back(dst("idx", c.node.outputs[1]));
   step.iterations = walk(window_of(c.node, form), form, in, out, false);
   emit_flat(b, std::move(step), out.elements());
@@ -118,8 +119,9 @@ void backward(const NodeContext& c, Builder& b, const Form& form) {
 }
 
 std::string unsupported(const NodeContext& c, const Form& form, bool is_backward) {
-  const std::string floats = floats_only(c, "self");
-  if (!floats.empty()) return floats;
+  const bool compares = form.max && !is_backward;
+  const std::string refusal = compares ? numbers_only(c, "self") : floats_only(c, "self");
+  if (!refusal.empty()) return refusal;
   const Shape& outputs = is_backward ? c.shape("grad_output") : c.output().shape;
   return loops_too_long(c,
                         walk(window_of(c.node, form), form, volumes_of(c.shape("self"), form.dims),
@@ -140,7 +142,9 @@ Shape example_out(const Form& form) { return form.dims == 2 ? Shape{2, 6, 4} : S
 
 std::vector<Graph> forward_examples(const std::string& op, const Form& form) {
   std::vector<Graph> graphs;
-  for (const DType dtype : {DType::kF32, DType::kF16}) {
+  std::vector<DType> dtypes = {DType::kF32, DType::kF16};
+  if (form.max) dtypes.insert(dtypes.end(), {DType::kI64, DType::kU8});
+  for (const DType dtype : dtypes) {
     ExampleGraph g = example(op, form, dtype);
     if (!form.max) g.attr("count_include_pad", dtype == DType::kF32);
     g.output(dtype, example_out(form));

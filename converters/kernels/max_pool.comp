@@ -2,7 +2,8 @@
 // element (torch's), a nan counting as largest. Padding is never chosen.
 //
 // x: planes × height × width, y and idx: planes × out_height × out_width. One output an invocation.
-// Defines: VALUES, INDICES (whether these results are wanted).
+// Defines: VALUES, INDICES (whether these results are wanted), KEY (what elements are compared as),
+// FLOAT_KEY, LOWEST (of a window without elements).
 
 /// The first coordinate of a window that lies in the input.
 int first(int begin, int dilation) {
@@ -19,7 +20,7 @@ void main() {
   const int top = int(oh * stride_h) - int(pad_h);
   const int left = int(ow * stride_w) - int(pad_w);
 
-  float best = uintBitsToFloat(0xff800000u);
+  KEY best = LOWEST;
   uint best_at = uint(first(top, int(dilation_h))) * width + uint(first(left, int(dilation_w)));
   for (uint kh = 0u; kh < kernel_h; ++kh) {
     const int ih = top + int(kh * dilation_h);
@@ -28,15 +29,20 @@ void main() {
       const int iw = left + int(kw * dilation_w);
       if (iw < 0 || iw >= int(width)) continue;
       const uint at = uint(ih) * width + uint(iw);
-      const float v = x_load(plane + at);
-      if (v > best || tv_isnan(v)) {
+      const KEY v = KEY(x_load(plane + at));
+#if FLOAT_KEY
+      const bool larger = v > best || tv_isnan(v);
+#else
+      const bool larger = v > best;
+#endif
+      if (larger) {
         best = v;
         best_at = at;
       }
     }
   }
 #if VALUES
-  y_store(id, best);
+  y_store(id, y_T(best));
 #endif
 #if INDICES
   idx_store(id, int64_t(best_at));

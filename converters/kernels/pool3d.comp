@@ -4,6 +4,7 @@
 // ceil((o + 1) N / ON)). The mean divides by `divisor` where that is not 0, else by the window's size,
 // clipped to the padded input, or without INCLUDE_PAD to the input. INDICES: idx gets the place of
 // the first largest element in its volume (torch's), a nan counting as largest.
+// KEY: what the largest is compared as; FLOAT_KEY; LOWEST: of a window without elements.
 // x: planes × depth × height × width. One output an invocation.
 
 struct Span {
@@ -38,28 +39,34 @@ void main() {
   const Span d = span_of(od, in_d, out_d, kernel_d, stride_d, pad_d, dilation_d);
   const Span h = span_of(oh, in_h, out_h, kernel_h, stride_h, pad_h, dilation_h);
   const Span w = span_of(ow, in_w, out_w, kernel_w, stride_w, pad_w, dilation_w);
-  float sum = 0.0, best = uintBitsToFloat(0xff800000u);
+  KEY best = LOWEST;
+  float sum = 0.0;
   uint best_at = (uint(d.from) * in_h + uint(h.from)) * in_w + uint(w.from);
   for (int i = d.from; i < d.to; i += d.step) {
     for (int j = h.from; j < h.to; j += h.step) {
       float row = 0.0;
       for (int k = w.from; k < w.to; k += w.step) {
         const uint at = (uint(i) * in_h + uint(j)) * in_w + uint(k);
-        const float v = x_load(plane + at);
 #if MAX
-        if (v > best || tv_isnan(v)) {
+        const KEY v = KEY(x_load(plane + at));
+#if FLOAT_KEY
+        const bool larger = v > best || tv_isnan(v);
+#else
+        const bool larger = v > best;
+#endif
+        if (larger) {
           best = v;
           best_at = at;
         }
 #else
-        row += v;
+        row += x_load(plane + at);
 #endif
       }
       sum += row;
     }
   }
 #if MAX
-  y_store(id, best);
+  y_store(id, y_T(best));
 #if INDICES
   idx_store(id, int64_t(best_at));
 #endif

@@ -1,9 +1,10 @@
 """Pooling: windows, padding, dilation, ceil mode, indices, adaptive forms, gradients."""
 
 import pytest
+import torch
 import torch.nn.functional as F
 
-from parity import FLOATS, check, check_gradients, tensor
+from parity import FLOATS, INTS, check, check_gradients, tensor
 
 WINDOWS = [dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=2),
            dict(kernel_size=(3, 2), stride=(1, 3), padding=(1, 0), ceil_mode=True),
@@ -24,6 +25,21 @@ def test_max_pool2d_nan_and_infinity():
     x = tensor(1, 1, 7, 7)
     x[0, 0, 2, 3], x[0, 0, 5], x[0, 0, :2, :3] = float("nan"), float("-inf"), float("-inf")
     check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x)
+
+
+@pytest.mark.parametrize("dtype", INTS + (torch.int16,))
+def test_max_pools_of_integers(dtype):
+    """Exact, beyond what float32 holds, and with the least of the type, which is the first of its
+    window as any other is."""
+    ends = torch.iinfo(dtype)
+    x = tensor(2, 3, 11, 13, dtype=dtype, low=-100, high=100)
+    x[0, 0, :5, :5] = ends.min
+    x[1, 2, 3:9, 2:9] = ends.max
+    x[1, 2, 4, 4] = ends.max - 1
+    check(lambda x: [F.max_pool2d(x, return_indices=True, **window) for window in WINDOWS], x)
+    check(lambda x: (F.max_pool2d(x, 3, 2, 1, dilation=2),
+                     F.max_pool1d(x[0], 3, 2, 1, return_indices=True)), x)
+    check(lambda x: F.max_pool3d(x, 3, 2, 1, return_indices=True), x)
 
 
 def test_one_dimension():
