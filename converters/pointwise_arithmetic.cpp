@@ -113,6 +113,8 @@ const RegisterPointwise arithmetic({
     two("aten::remainder.Tensor", "remainder"),
     two("aten::remainder.Scalar", "remainder"),
     {.op = "aten::remainder.Scalar_Tensor", .function = "rremainder", .args = {"other", "self"}},
+    two("aten::gcd", "gcd"),
+    two("aten::lcm", "lcm"),
     two("aten::maximum", "maximum"),
     two("aten::minimum", "minimum"),
     two("aten::fmax", "fmax"),

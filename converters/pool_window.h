@@ -38,7 +38,8 @@ void add_plane_params(Step& step, const Planes& in, const Planes& out);
 /// Adds kernel_h, …, pad_w; dilation_h and dilation_w where `dilation`.
 void add_window_params(Step& step, const PoolWindow& window, bool dilation);
 
-/// What a kernel that looks for the largest compares elements of a dtype as: KEY, FLOAT_KEY, LOWEST.
+/// What a kernel that looks for the largest compares elements of a dtype as: KEY, FLOAT_KEY,
+/// LOWEST.
 std::vector<std::pair<std::string, std::string>> key_defines(DType dtype);
 /// Why elements of an input cannot be compared so, or "".
 std::string numbers_only(const NodeContext& c, const std::string& arg);

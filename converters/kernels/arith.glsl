@@ -142,6 +142,20 @@ int tv_div_floor(int a, int b) {
   const int q = tv_div_trunc(a, b);
   return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
+int tv_gcd(int a, int b) {
+  a = abs(a);
+  b = abs(b);
+  while (a != 0) {
+    const int rest = tv_fmod(b, a);
+    b = a;
+    a = rest;
+  }
+  return b;
+}
+int tv_lcm(int a, int b) {
+  const int g = tv_gcd(a, b);
+  return g == 0 ? 0 : abs(tv_div_trunc(a, g) * b);
+}
 
 int64_t tv_div_trunc(int64_t a, int64_t b) { return b == 0L ? 0L : b == -1L ? -a : a / b; }
 int64_t tv_fmod(int64_t a, int64_t b) { return a - tv_div_trunc(a, b) * b; }
@@ -152,4 +166,18 @@ int64_t tv_remainder(int64_t a, int64_t b) {
 int64_t tv_div_floor(int64_t a, int64_t b) {
   const int64_t q = tv_div_trunc(a, b);
   return q * b != a && (a < 0L) != (b < 0L) ? q - 1L : q;
+}
+int64_t tv_gcd(int64_t a, int64_t b) {
+  a = abs(a);
+  b = abs(b);
+  while (a != 0L) {
+    const int64_t rest = tv_fmod(b, a);
+    b = a;
+    a = rest;
+  }
+  return b;
+}
+int64_t tv_lcm(int64_t a, int64_t b) {
+  const int64_t g = tv_gcd(a, b);
+  return g == 0L ? 0L : abs(tv_div_trunc(a, g) * b);
 }

@@ -34,6 +34,8 @@ constexpr PointwiseRow kRows[] = {
     {"fmod", 2, "tv_fmod($0, $1)", "tv_fmod($0, $1)", "tv_fmod($0, $1)"},
     {"remainder", 2, "tv_remainder($0, $1)", "tv_remainder($0, $1)", "tv_remainder($0, $1)"},
     {"rremainder", 2, "tv_remainder($1, $0)", "tv_remainder($1, $0)", "tv_remainder($1, $0)"},
+    {"gcd", 2, nullptr, "tv_gcd($0, $1)", "tv_gcd($0, $1)", nullptr},
+    {"lcm", 2, nullptr, "tv_lcm($0, $1)", "tv_lcm($0, $1)", nullptr},
     {"neg", 1, "tv_neg($0)", "-$0", "-$0", nullptr},
     {"abs", 1, "abs($0)", "abs($0)", "abs($0)", "$0"},
     {"sign", 1, "tv_sign($0)", "sign($0)", "sign($0)", "$0"},
@@ -277,7 +279,7 @@ std::string pointwise_function(const std::string& op) {
 
 int64_t pointwise_iterations(const PointwiseProgram& program) {
   // Functions of arith.glsl and special.glsl with loops: 8 bits of a quotient, one bit of an
-  // exponent an iteration.
+  // exponent, one step of Euclid's an iteration.
   const auto calls = [](const char* text, const char* function) {
     return text != nullptr && std::string_view(text).find(function) != std::string_view::npos;
   };
@@ -287,6 +289,9 @@ int64_t pointwise_iterations(const PointwiseProgram& program) {
     if (row == nullptr) continue;
     for (const char* function : {"tv_fmod(", "tv_remainder(", "tv_div_floor("}) {
       if (calls(row->on_float, function) && is_float(instr.compute)) total += 34;
+    }
+    for (const char* function : {"tv_gcd(", "tv_lcm("}) {
+      if (calls(row->on_int, function)) total += instr.compute == DType::kI64 ? 93 : 48;
     }
     if (calls(row->on_int, "tv_pow(") && !is_float(instr.compute)) total += 64;
     for (const char* function : {"tv_zeta(", "tv_trigamma(", "tv_digamma("}) {

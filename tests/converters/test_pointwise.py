@@ -120,6 +120,22 @@ def test_remainders():
     check(lambda a, b: (torch.floor_divide(a, b), torch.div(a, b, rounding_mode="trunc"), a // 0.3), a, b)
 
 
+@pytest.mark.parametrize("dtype", INTS + (torch.int16,))
+def test_common_divisors_and_multiples(dtype):
+    """Fibonacci's numbers take Euclid's algorithm the most steps; multiples wrap."""
+    def both(a, b):
+        return torch.gcd(a, b), torch.lcm(a, b)
+
+    small = torch.arange(-12 if dtype != torch.uint8 else 0, 13).to(dtype)
+    check(both, small[:, None], small)
+    found = [1, 1]
+    while (following := found[-1] + found[-2]) <= torch.iinfo(dtype).max:
+        found.append(following)
+    fibonacci = torch.tensor(found, dtype=dtype)
+    check(both, fibonacci, torch.cat([fibonacci[1:], fibonacci[:1]]))
+    check(both, tensor(29, 31, dtype=dtype, low=-120, high=120), tensor(31, dtype=dtype, seed=1))
+
+
 @pytest.mark.parametrize("dtype", INTS)
 def test_binary_of_integers(dtype):
     a, b = tensor(500, dtype=dtype, low=-100, high=100), tensor(500, dtype=dtype, low=1, high=9, seed=1)
