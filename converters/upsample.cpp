@@ -51,8 +51,21 @@ std::vector<Axis> axes_of(const NodeContext& c, const Resize& r) {
   return axes;
 }
 
+/// Whether dimensions that keep their size keep their elements, too, whatever scale was given: as
+/// ATen's kernels for CPUs do it, which differ from one to another.
+bool copies(const NodeContext& c, const Resize& r) {
+  if (r.filter != 0) return !r.backward;
+  if (r.mode == "NEAREST") return r.backward || r.dims == 2;
+  if (r.mode != "CUBIC") return r.mode == "LINEAR";
+  const std::vector<Axis> axes = axes_of(c, r);
+  return r.backward &&
+         std::all_of(axes.begin(), axes.end(), [](const Axis& a) { return a.in == a.out; });
+}
+
 std::vector<std::pair<std::string, std::string>> taps(const NodeContext& c, const Resize& r) {
-  return {{"MODE", r.mode}, {"ALIGN", c.node.flag("align_corners") ? "1" : "0"}};
+  return {{"MODE", r.mode},
+          {"ALIGN", c.node.flag("align_corners") ? "1" : "0"},
+          {"COPIES", copies(c, r) ? "1" : "0"}};
 }
 
 void forward(const NodeContext& c, Builder& b, const Resize& r) {

@@ -32,6 +32,9 @@ struct Window {
 Window window_of(uint o, float pace) {
   const float reach = 0.5 * float(FILTER) * max(pace, 1.0);
   Window w;
+#if COPIES
+  if (pace == ITSELF) return Window(o, 1u, float(o) + 0.5, 1.0);
+#endif
   w.centre = pace * (float(o) + 0.5);
   w.shrink = pace >= 1.0 ? tv_div(1.0, pace) : 1.0;
   w.first = uint(max(w.centre - reach + 0.5, 0.0));
@@ -72,6 +75,9 @@ uvec2 outputs_of(uint j, float pace) {
   const float reach = TAPS == 4 ? 2.0 : 1.0;
 #else
   const float reach = 0.5 * float(FILTER) * max(pace, 1.0) + 1.0;
+#endif
+#if COPIES
+  if (pace == ITSELF) return uvec2(j, j);
 #endif
   if (!(pace > 0.0)) return uvec2(0u, out_size - 1u);
   const float most = float(out_size - 1u);

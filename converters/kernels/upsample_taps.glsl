@@ -1,6 +1,8 @@
 // Where output o of one resized dimension looks, and with what weights, in torch's arithmetic.
 //
-// Defines: MODE, ALIGN (corners). Anti-aliased modes widen their filter by the scale: see upsample_dim.comp.
+// Defines: MODE, ALIGN (corners), COPIES (whether an output of as many elements has each element itself,
+// whatever scale was given: scales whose sizes are rounded down to the same ones).
+// Anti-aliased modes widen their filter by the scale: see upsample_dim.comp.
 
 #define NEAREST 0
 #define EXACT 1
@@ -20,8 +22,16 @@ struct Taps {
   float weight[TAPS];
 };
 
+#define ITSELF (-1.0)  // in place of source steps an output
+
 /// Source steps an output: what the caller gave, 0 for nothing, else the ratio of the sizes.
 float step_of(uint from, uint to, float given) {
+#if COPIES
+  if (from == to) return ITSELF;
+#if MODE == NEAREST
+  if (to == 2u * from) return 0.5;
+#endif
+#endif
 #if ALIGN
   return to > 1u ? tv_div(float(from) - 1.0, float(to) - 1.0) : 0.0;
 #else
@@ -46,6 +56,15 @@ float source_of(uint o, float pace) {
 Taps taps_of(uint o, uint size, float pace) {
   const float from = source_of(o, pace), base = floor(from);
   Taps t;
+#if COPIES
+  if (pace == ITSELF) {
+    [[unroll]] for (int k = 0; k < TAPS; ++k) {
+      t.at[k] = o;
+      t.weight[k] = k == 0 ? 1.0 : 0.0;
+    }
+    return t;
+  }
+#endif
 #if MODE == NEAREST || MODE == EXACT
   t.at[0] = min(uint(base), size - 1u);
   t.weight[0] = 1.0;

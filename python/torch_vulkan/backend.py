@@ -63,7 +63,8 @@ def _carry_versions(example_inputs) -> bool:
 @functools.cache
 def decompositions() -> dict:
     """torch's core decompositions and two of its others, but for operators that have a converter
-    of their own and for random numbers, which must be eager's."""
+    of their own, for random numbers, which must be eager's, and for resize_as: torch's takes
+    whatever strides a tensor has for contiguous ones, and gives its elements another order."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     aten = torch.ops.aten
@@ -71,7 +72,8 @@ def decompositions() -> dict:
 
     def stays(op):
         return isinstance(op, torch._ops.OpOverload) and (
-            C.is_registered(op_name(op)) or torch.Tag.nondeterministic_seeded in op.tags)
+            C.is_registered(op_name(op)) or torch.Tag.nondeterministic_seeded in op.tags
+            or op.overloadpacket is aten.resize_as)
 
     known = {**core_aten_decompositions(), **others}
     return {op: function for op, function in known.items() if not stays(op)}

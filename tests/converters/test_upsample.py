@@ -1,5 +1,7 @@
 """Resizing and its gradients: modes, sizes, scale factors, corners, anti-aliasing, 16-bit floats."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -54,6 +56,31 @@ def test_modes(mode, dims):
 @pytest.mark.parametrize("mode, dims", MODES)
 def test_gradients(mode, dims):
     check_gradients(lambda x: resized(x, mode, dims), tensor(*IMAGES[dims]), length=1024)
+
+
+SAME = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3, "nearest-exact": 2, "antialiased": 2}
+
+
+@pytest.mark.parametrize("mode, dims", [*SAME.items(), *(("nearest", d) for d in (1, 2, 3))])
+def test_scales_that_keep_a_size(mode, dims):
+    """floor(1.09 * 10) is 10: some of ATen's operators then take each element as it is, others
+    resize by the scale, and the gradients of some do what their operators do not."""
+    def resize(x):
+        return [F.interpolate(x, scale_factor=scales, mode=mode.replace("antialiased", "bilinear"),
+                              **({"antialias": True} if mode == "antialiased" else {}))
+                for scales in ((1.09,) * dims, (1.09, 1.7, 0.6)[:dims], (2.05, 1.09, 1.09)[:dims])]
+
+    x = tensor(2, 3, *(10, 7, 5)[:dims])
+    check(resize, x, length=16)
+    check_gradients(resize, x, length=64)
+
+
+@pytest.mark.parametrize("ends", [-math.inf, math.nan])
+def test_what_keeps_its_size_keeps_what_is_no_number(ends):
+    x = tensor(1, 2, 10, 7)
+    x[0, 1, 3, 4], x[0, 0, 9, 6] = ends, math.inf
+    check(lambda x: (F.interpolate(x, (20, 7), mode="bilinear", antialias=True),
+                     F.interpolate(x, (10, 3), mode="bicubic", antialias=True)), x, length=16)
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])

@@ -15,7 +15,7 @@ from opinfo_compare import _as_good, _at_poles
 from opinfo_forms import FORMS
 from opinfo_results import Results, by_entry
 from opinfo_run import run
-from opinfo_samples import by_hash, chosen, pairs, samples
+from opinfo_samples import Pair, by_hash, chosen, pairs, samples
 
 SAMPLES, GRADIENTS, PARTS = 560, 140, 14
 OF_A_FORM = 24
@@ -61,6 +61,21 @@ def test_forms(device, form):
             if outcome.kind in ("wrong", "crash"):
                 bad.append(f"{outcome.kind}: {pair.name}/{number}: {outcome.reason}")
     assert not bad, "\n".join(bad)
+
+
+def test_resizing_to_its_own_size_keeps_the_order_of_elements(device):
+    """torch decomposes resize_as as if every tensor were contiguous."""
+    pair = Pair("resize_as_", torch.float32)
+    outcome = run(pair, samples(pair)[0], "transposed")
+    assert outcome.kind == "native", outcome.reason
+
+
+def test_transforms_of_infinities(device):
+    """Complex results, and numbers of eager's beside others that are none."""
+    for entry, number in (("fft_fft2", 0), ("fft_irfft", 1), ("stft", 1)):
+        pair = Pair(entry, torch.float32)
+        outcome = run(pair, samples(pair)[number], "infinite")
+        assert outcome.kind == "engine", outcome.reason
 
 
 def test_what_counts_as_right():
