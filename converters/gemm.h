@@ -23,13 +23,15 @@ LaneTile lane_tile(const DeviceProfile& device);
 std::string lane_refusal(const DeviceProfile& device);
 
 /// c[z][m][n] = Σ_s Σ_k a[z][m][64 s + k] · b[z][segments[s] + k · b_k + n], fp32, where tile t of
-/// columns starts at min(t · b_tile, b_last). Strides in elements.
+/// columns starts at min(t · b_tile, b_last). Without
+/// segments there are `count` of them, and b goes on from each to the next. Strides in elements.
 struct LaneProduct {
   ValueId a = kNoValue, b = kNoValue;
   Expr rows, col_tiles, batch = 1;
   Expr a_m, a_z;
   Expr b_k, b_z, b_tile, b_last;
   std::vector<Expr> segments;
+  size_t count = 0;
   /// Steps of k where that is symbolic: launches past it are skipped, and what passes the segments
   /// is added by a slow loop. a and b are then padded to a multiple of kLaneSymbolicSteps.
   std::optional<Expr> steps;
@@ -41,6 +43,17 @@ struct LaneSums {
   ValueId value = kNoValue;
   Expr c_m, c_z;
 };
+
+/// Where the last launch of a product with `count` segments may write the node's output itself.
+struct LaneTail {
+  Expr
+      cols;  ///< of the output, at least LaneTile::cols(); the last tile is moved back to end there
+};
+/// Whether that launch's parameters have room for the tail of the node.
+bool lane_tail_fits(const NodeContext& context, const Builder& builder);
+/// Appends the launches of a product that ends in its node's output.
+void add_lane_product(const NodeContext& context, Builder& builder, const LaneProduct& product,
+                      const LaneTail& tail, std::vector<Step>& steps);
 
 /// Appends the launches of a product.
 LaneSums add_lane_product(const NodeContext& context, Builder& builder, const LaneProduct& product,
@@ -85,6 +98,7 @@ struct PackLayout {
   int64_t width = 32;                            ///< a multiple of LaneTile::cols()
   int64_t rows_multiple = 1, cols_multiple = 1;  ///< zeros fill up to these
   bool tiled = false;
+  bool moved = false;  ///< the last of the tiles begins at column cols - width >= 0
 };
 ValueId add_pack(const NodeContext& context, Builder& builder, const std::string& name,
                  const PackSource& source, const BatchDims& batch, const Shape& batch_strides,

@@ -1,9 +1,9 @@
 // tv::matmul(a, b): a[..., m, k] · b[..., k, n] with batch dimensions broadcast. Every ATen product
 // of matrices is rewritten into it (matmul_aten.cpp).
 
-#include <algorithm>
-
 #include "converters/matmul.h"
+
+#include <algorithm>
 
 namespace tv {
 namespace {
@@ -63,13 +63,16 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
   if (!tactic.refusal.empty()) return tactic;
 
   const LaneTile tile = lane_tile(c.device);
-  const bool whole = k && *k % kLaneSegment == 0, flat_batch = p.batch.sizes.size() <= 1;
-  const int64_t multiple = k ? kLaneSegment : kLaneSymbolicSteps;
-  const Expr padded_k = round_up(p.k, multiple);
+  const bool flat_batch = p.batch.sizes.size() <= 1;
+  const bool wide = p.n.bounds(c.graph.symbols).first >= tile.cols();
   const ValueId a = c.node.input("a"), w = c.node.input("b");
   LaneProduct lane{.rows = p.m, .col_tiles = ceil_div(p.n, tile.cols()), .batch = p.batch.count()};
 
-  if (whole && flat_batch && c.dtype("a") == DType::kF32 && p.a_k == Expr(1)) {
+  const bool as_it_lies =
+      k && *k % kLaneSegment == 0 && flat_batch && c.dtype("a") == DType::kF32 && p.a_k == Expr(1);
+  const int64_t multiple = k ? kLaneSegment : kLaneSymbolicSteps;
+  const Expr padded_k = round_up(p.k, multiple);
+  if (as_it_lies) {
     lane.a = a;
     lane.a_m = p.a_m;
     lane.a_z = first_or_zero(p.batch.a);
@@ -79,9 +82,11 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
     lane.a_m = padded_k;
     lane.a_z = p.m * padded_k;
   }
-  const bool wide = p.n.bounds(c.graph.symbols).first >= tile.cols();
-  const bool direct = whole && flat_batch && wide && c.dtype("b") == DType::kF32 &&
+  const bool direct = padded_k == p.k && flat_batch && wide && c.dtype("b") == DType::kF32 &&
                       p.b_n == Expr(1) && !b.is_constant(w);
+  // One more parameter, of b as it lies, leaves no room for the tail's.
+  const bool ends_in_output =
+      k && wide && lane_tail_fits(c, b) && (!direct || c.node.epilogue_inputs.empty());
   if (direct) {
     lane.b = w;
     lane.b_k = p.b_k;
@@ -89,17 +94,22 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
     lane.b_tile = tile.cols();
     lane.b_last = p.n - tile.cols();
   } else {
-    lane.b =
-        add_pack(c, b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
-                 {.width = tile.cols(), .rows_multiple = multiple, .tiled = true}, tactic.steps);
+    lane.b = add_pack(
+        c, b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
+        {.width = tile.cols(), .rows_multiple = multiple, .tiled = true, .moved = ends_in_output},
+        tactic.steps);
     lane.b_k = tile.cols();
     lane.b_tile = padded_k * tile.cols();
     lane.b_z = lane.col_tiles * lane.b_tile;
     lane.b_last = (lane.col_tiles - 1) * lane.b_tile;
   }
   if (!k) lane.steps = p.k;
-  const int64_t covered = k ? *padded_k.constant() : kSymbolicSteps;
-  for (int64_t at = 0; at < covered; at += kLaneSegment) lane.segments.push_back(lane.b_k * at);
+  const int64_t covered = k ? *k : kSymbolicSteps;
+  lane.count = static_cast<size_t>((covered + kLaneSegment - 1) / kLaneSegment);
+  if (ends_in_output) {
+    add_lane_product(c, b, lane, LaneTail{p.n}, tactic.steps);
+    return tactic;
+  }
   const LaneSums sums = add_lane_product(c, b, lane, tactic.steps);
   add_lane_finish(c, sums,
                   {.rows = p.m, .batch = lane.batch, .columns = {.count = p.n, .moved = direct}},
@@ -140,19 +150,19 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const Product& p, const Si
   }
   if (p.batch.sizes.size() > kMaxBatchDims) tactic.refusal = "more than 3 batch dimensions";
   if (!tactic.refusal.empty()) return tactic;
-  Step step{.kernel = "matmul_tiled",
-            .defines = {{"BM", text(tile.rows)},
-                        {"BN", text(tile.cols)},
-                        {"BK", text(kTiledSteps)},
-                        {"SPLIT", text(shares)},
-                        {"BLOCK", "64u"},
-                        {"RM", text(tile.per_row)},
-                        {"RN", text(tile.per_col)},
-                        {"A_BY_ROWS", p.a_k == Expr(1) ? "1" : "0"},
-                        {"B_BY_ROWS", p.b_n == Expr(1) ? "1" : "0"}},
-            .grid = {{ceil_div(p.n, tile.cols), ceil_div(p.m, tile.rows),
-                      p.batch.count() * shares}},
-            .local_size = {static_cast<uint32_t>(tile.threads()), 1, 1}};
+  Step step{
+      .kernel = "matmul_tiled",
+      .defines = {{"BM", text(tile.rows)},
+                  {"BN", text(tile.cols)},
+                  {"BK", text(kTiledSteps)},
+                  {"SPLIT", text(shares)},
+                  {"BLOCK", "64u"},
+                  {"RM", text(tile.per_row)},
+                  {"RN", text(tile.per_col)},
+                  {"A_BY_ROWS", p.a_k == Expr(1) ? "1" : "0"},
+                  {"B_BY_ROWS", p.b_n == Expr(1) ? "1" : "0"}},
+      .grid = {{ceil_div(p.n, tile.cols), ceil_div(p.m, tile.rows), p.batch.count() * shares}},
+      .local_size = {static_cast<uint32_t>(tile.threads()), 1, 1}};
   const ValueId sums = shares > 1 ? shares_value(b, p, shares) : c.node.outputs[0];
   add_operands(c, p, sums, step);
   if (shares > 1) {

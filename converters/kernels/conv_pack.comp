@@ -29,7 +29,7 @@ void main() {
       a = mix(a, x[left / 4u][left % 4u], here);
       b = mix(b, x[right / 4u][right % 4u], here);
     }
-    lane_store2(lane_at(y_ptr, to + tap * channels), a, b);
+    lane_release(lane_store2(lane_at(y_ptr, to + tap * channels), a, b));
   }
 }
 
@@ -54,7 +54,8 @@ void main() {
 #if WHOLE
   for (uint i = 0u; i < RUNS; i++) {
     const uint k = min((gl_WorkGroupID.x * RUNS + i) * (2u * LANES), k_padded - 2u * LANES);
-    lane_store2(lane_at(y_ptr, to + k), element(from, k + lane), element(from, k + LANES + lane));
+    lane_release(lane_store2(lane_at(y_ptr, to + k), element(from, k + lane),
+                             element(from, k + LANES + lane)));
   }
 #else
   for (uint k = lane; k < k_padded; k += LANES) y_raw_store(to + k, element(from, k));

@@ -29,6 +29,9 @@ void main() {
 #else
   const uint n = tn * (2u * LANES) + lane, right = n + LANES;
 #endif
+#if WIDE
+  lane_held held[ROWS];
+#endif
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     const uint m = min(tm * ROWS + i, rows - 1u);
     float add = 0.0;
@@ -40,12 +43,16 @@ void main() {
     if (n < cols) y_store(out_row + n, y_T(c_raw(in_row + column_of(n)) + add));
     if (right < cols) y_store(out_row + right, y_T(c_raw(in_row + column_of(right)) + add));
 #elif PITCHED
-    y_lane_store2(out_row + n, y_T(c_raw(in_row + column_of(n + lane)) + add),
-                  y_T(c_raw(in_row + column_of(n + lane + LANES)) + add));
+    held[i] = y_lane_store2(out_row + n, y_T(c_raw(in_row + column_of(n + lane)) + add),
+                            y_T(c_raw(in_row + column_of(n + lane + LANES)) + add));
 #else
     tv_ref_f32 p = lane_at(c_ptr, in_row + (MOVED != 0 ? tn * (2u * LANES) : n));
-    y_lane_store2(out_row + n, y_T(lane_load(p) + add),
-                  y_T(lane_load(lane_at(p, LANES)) + add));
+    held[i] = y_lane_store2(out_row + n, y_T(lane_load(p) + add),
+                            y_T(lane_load(lane_at(p, LANES)) + add));
 #endif
   }
+#if WIDE
+  LANE_WAIT
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_lane_release(held[i]);
+#endif
 }

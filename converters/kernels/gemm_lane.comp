@@ -1,8 +1,10 @@
-// c[z][m][n] (+)= sum over s and k of a[z][m][a_0 + s * SEG + k] * b[z][b_s<s> + k * b_k + n].
+// c[z][m][n] (+)= sum over s and k of a[z][m][a_0 + s * SEG + k] * b[z][b_s<s> + k * B_K + n].
 //
-// One chunk of a product along k: SEGS segments of SEG steps each, unrolled, because lavapipe gives
-// up uniform loads inside of a loop. Longer products are several launches that add into c (the one
-// that starts at a_0 = 0 overwrites it); all sizes share few pipelines.
+// One chunk of a product along k: SEGS segments of SEG steps each, unrolled, because lavapipe gives up uniform loads inside of a loop. Longer products are several launches that
+// add into c (the one that starts at a_0 = 0 overwrites it); all sizes share few pipelines.
+// LAST: the sums, with those of c where ADD, go through the fused tail to y[z][m][n], cols >= 2 LANES
+// wide, whose last tile of columns is moved back to end with the row.
+// B_K: a constant where b is packed: its addresses are then constants beside that of a segment.
 // Rows of a past m_last repeat row m_last; tiles of columns past b_last repeat the last columns.
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
 
@@ -17,7 +19,7 @@ void main() {
   const uint z = UNIFORM(gl_WorkGroupID.z);
 
   tv_ref_f32 pa[ROWS];
-  tv_ref_f32 pz = lane_at(a_ptr, z * a_z + a_0);
+  tv_ref_f32 pz = lane_at(a_ptr, z * a_z + A_0);
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     pa[i] = lane_at(pz, min(tm * ROWS + i, m_last) * a_m);
   }
@@ -29,11 +31,12 @@ void main() {
   LANE_UNROLL for (uint s = 0u; s < SEGS; s++) {
     float part[ROWS][2];  // of a segment: keeps the rounding error of long sums small
     [[unroll]] for (uint i = 0u; i < ROWS; i++) part[i][0] = part[i][1] = 0.0;
+    tv_ref_f32 ps = lane_at(pb, offsets[s]);
     LANE_UNROLL for (uint k4 = 0u; k4 < SEG / 4u; k4++) {
       vec4 a[ROWS];
       [[unroll]] for (uint i = 0u; i < ROWS; i++) a[i] = lane_vec4(pa[i], s * (SEG / 4u) + k4);
       [[unroll]] for (uint k = 0u; k < 4u; k++) {
-        tv_ref_f32 p = lane_at(pb, offsets[s] + (4u * k4 + k) * b_k);
+        tv_ref_f32 p = lane_at(ps, (4u * k4 + k) * B_K);
         const float b0 = lane_load(p), b1 = lane_load(lane_at(p, LANES));
         [[unroll]] for (uint i = 0u; i < ROWS; i++) {
           part[i][0] = fma(a[i][k], b0, part[i][0]);
@@ -46,10 +49,29 @@ void main() {
       acc[i][1] += part[i][1];
     }
   }
+  LANE_WAIT  // loads below, in one block with those above, would become loads of elements
+#if ADD
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    tv_ref_f32 pc = lane_at(c_ptr, z * c_z + (tm * ROWS + i) * c_m + tn * (2u * LANES));
-    const float x = lane_load(pc), y = lane_load(lane_at(pc, LANES));
-    const bool first = a_0 == 0u;
-    lane_store2(pc, acc[i][0] + mix(x, 0.0, first), acc[i][1] + mix(y, 0.0, first));
+    tv_ref_f32 pc = lane_at(c_ptr, z * C_Z + (tm * ROWS + i) * C_M + tn * (2u * LANES));
+    acc[i][0] += mix(lane_load(pc), 0.0, A_0 == 0u);
+    acc[i][1] += mix(lane_load(lane_at(pc, LANES)), 0.0, A_0 == 0u);
   }
+#endif
+  lane_held held[ROWS];
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+#if LAST
+    const uint row = z * (m_last + 1u) + min(tm * ROWS + i, m_last);
+    const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
+    held[i] = y_lane_store2(row * cols + n, y_T(acc[i][0]), y_T(acc[i][1]));
+#else
+    tv_ref_f32 pc = lane_at(c_ptr, z * C_Z + (tm * ROWS + i) * C_M + tn * (2u * LANES));
+    held[i] = lane_store2(pc, acc[i][0], acc[i][1]);
+#endif
+  }
+  LANE_WAIT
+#if LAST
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_lane_release(held[i]);
+#else
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) lane_release(held[i]);
+#endif
 }

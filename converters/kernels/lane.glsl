@@ -71,14 +71,33 @@ float lane_load(tv_ref_f32 p) {
   return r;
 }
 
-/// Lane i stores a to p.v[i] and b to p.v[LANES + i]: two lanes' floats in one 64-bit store, which
+/// A store of 2 LANES floats that is ready: lane i's address and its two floats.
+struct lane_held {
+  uint64_t at, pair;
+};
+
+/// Lane i will store a to p.v[i] and b to p.v[LANES + i]: two lanes' floats in one 64-bit store, which
 /// halves the loop over the lanes.
-void lane_store2(tv_ref_f32 p, float a, float b) {
+lane_held lane_store2(tv_ref_f32 p, float a, float b) {
   const uint lane = gl_SubgroupInvocationID, even = (lane * 2u) & (LANES - 1u);
   const float a0 = subgroupShuffle(a, even), a1 = subgroupShuffle(a, even + 1u);
   const float b0 = subgroupShuffle(b, even), b1 = subgroupShuffle(b, even + 1u);
   const bool low = lane < LANES / 2u;
   const uvec2 pair = floatBitsToUint(vec2(mix(b0, a0, low), mix(b1, a1, low)));
-  const uint64_t at = uint64_t(p) + uint64_t(lane) * 8ul;
-  lane_ref_u64(LANE_CHECKED(at, 8u)).v[0] = packUint2x32(pair);
+  // Through the table the lane's number is no constant, which the loop would keep in a register.
+  const uint64_t at = uint64_t(p) + uint64_t(lane_uniform_small(lane) * 8u);
+  return lane_held(LANE_CHECKED(at, 8u), packUint2x32(pair));
 }
+
+/// Stands between lane_store2 and lane_release, in no loop and no branch.
+///
+/// The loop over the lanes indexes vectors by its counter. LLVM writes a vector that lies in a register
+/// to the stack in every iteration, which takes four times as long as the rest of the loop. A barrier
+/// leaves the invocations' function, with the vectors in memory, where the loop then finds them.
+#if TV_CHECK || LANE_LOOPS
+#define LANE_WAIT
+#else
+#define LANE_WAIT barrier();
+#endif
+
+void lane_release(lane_held h) { lane_ref_u64(h.at).v[0] = h.pair; }

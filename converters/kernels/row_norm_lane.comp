@@ -39,6 +39,7 @@ void main() {
   }
   const float inverse = tv_rsqrt(tv_div(over_lanes(spread), float(count)) + eps);
 
+  lane_held held[BLOCKS];
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     const uint column = b == BLOCKS - 1u ? last : b * WIDE;
     float r = v[b][0] * inverse, s = v[b][1] * inverse;
@@ -50,8 +51,10 @@ void main() {
     r += b_lane(column);
     s += b_lane(column + LANES);
 #endif
-    y_lane_store2(start + column, r, s);
+    held[b] = y_lane_store2(start + column, r, s);
   }
+  LANE_WAIT
+  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) y_lane_release(held[b]);
 
   if (lane == 0u) {
 #if MEAN

@@ -49,8 +49,11 @@ void main() {
   const float scale = tv_div(1.0, sum);
 #define RESULT(e) ((e) * scale)
 #endif
+  lane_held held[BLOCKS];
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     const uint at = start + (b == BLOCKS - 1u ? last : b * WIDE);
-    y_lane_store2(at, y_T(RESULT(v[b][0])), y_T(RESULT(v[b][1])));
+    held[b] = y_lane_store2(at, y_T(RESULT(v[b][0])), y_T(RESULT(v[b][1])));
   }
+  LANE_WAIT
+  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) y_lane_release(held[b]);
 }

@@ -278,11 +278,12 @@ std::string lane_head(const KernelOperand& x, const KernelRequest& request) {
          parameter_list(x, request, "_lane(i)") + "r); return r; }\n";
 }
 
-/// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail.
+/// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail: computed by <name>_lane_store2,
+/// in memory after <name>_lane_release.
 std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
   const std::string type = glsl_type(x.dtype);
-  std::string text = "void " + n + "_lane_store2(uint i, " + n + "_T a, " + n + "_T b) {\n  " + type +
+  std::string text = "lane_held " + n + "_lane_store2(uint i, " + n + "_T a, " + n + "_T b) {\n  " + type +
                      " r, s;\n";
   if (x.program != nullptr) {
     for (const auto& [from, to, at] : {std::array<const char*, 3>{"a", "r", "i"},
@@ -297,11 +298,13 @@ std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
     text += "  r = a; s = b;\n";
   }
   if (x.dtype == DType::kF32 && is_dense(x)) {
-    return text + "  lane_store2(lane_at(" + n + "_ptr, i), r, s);\n}\n";
+    return text + "  return lane_store2(lane_at(" + n + "_ptr, i), r, s);\n}\nvoid " + n +
+           "_lane_release(lane_held h) { lane_release(h); }\n";
   }
   const std::string store = x.program != nullptr ? "_store_result(i + " : "_store(i + ";
   return text + "  " + n + store + "gl_SubgroupInvocationID, r);\n  " + n + store +
-         "LANES + gl_SubgroupInvocationID, s);\n}\n";
+         "LANES + gl_SubgroupInvocationID, s);\n  return lane_held(0ul, 0ul);\n}\nvoid " + n +
+         "_lane_release(lane_held h) {}\n";
 }
 
 }  // namespace

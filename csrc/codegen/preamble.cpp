@@ -209,10 +209,11 @@ std::string pointwise_calls(const KernelRequest& request) {
   return text + stores4 + "}\n" + pointwise_run(request, lanes, comma + outs);
 }
 
-/// tv_pointwise_lanes(i): elements i … i + 2 * LANES - 1 for a uniform i, on CPU drivers.
+/// tv_pointwise_lanes(i, h): elements i … i + 2 * LANES - 1 for a uniform i, on CPU drivers;
+/// tv_pointwise_release(h) stores them.
 std::string pointwise_lanes(const KernelRequest& request) {
   const PointwiseProgram& program = *request.program;
-  std::string locals, first, second, stores;
+  std::string locals, first, second, stores, releases;
   const auto add = [](std::string& list, const std::string& item) {
     list += (list.empty() ? "" : ", ") + item;
   };
@@ -226,10 +227,14 @@ std::string pointwise_lanes(const KernelRequest& request) {
     locals += "  out" + n + "_T r" + n + ", s" + n + ";\n";
     add(first, "r" + n);
     add(second, "s" + n);
-    stores += "  out" + n + "_lane_store2(i, r" + n + ", s" + n + ");\n";
+    stores += "  h[" + n + "] = out" + n + "_lane_store2(i, r" + n + ", s" + n + ");\n";
+    releases += "  out" + n + "_lane_release(h[" + n + "]);\n";
   }
-  return "void tv_pointwise_lanes(uint i) {\n" + locals + "  tv_program(" + first +
-         ");\n  tv_program(" + second + ");\n" + stores + "}\n";
+  const std::string held = "lane_held h[" + std::to_string(program.results.size()) + "]";
+  return "#define TV_HELD " + std::to_string(program.results.size()) +
+         "\nvoid tv_pointwise_lanes(uint i, out " + held + ") {\n" + locals + "  tv_program(" + first +
+         ");\n  tv_program(" + second + ");\n" + stores + "}\nvoid tv_pointwise_release(" + held +
+         ") {\n" + releases + "}\n";
 }
 
 std::string local_size(const Step& step) {
