@@ -280,7 +280,7 @@ std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Produ
   std::vector<MatrixProblem> problems;
   for (const Pieces& pieces : ways(c)) {
     MatrixProblem q = matrix_problem(c, b, p, pieces);
-    if (pieces.count == 1 || q.k >= kShortestSplit) problems.push_back(std::move(q));
+    if (c.dtype("a") != DType::kF32 || q.k >= kShortestSplit) problems.push_back(std::move(q));
   }
   std::vector<Candidate> candidates;
   for (const MatrixProblem& q : problems) {

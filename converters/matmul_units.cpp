@@ -69,10 +69,11 @@ MadeSide add_scales(const MatrixProblem& q, bool side_a, std::vector<Step>& step
   const Expr spans = side_a ? p.m : p.n, groups = ceil_div(spans, kFragment);
   const Expr matrices = side.batched ? p.batch.count() : Expr(1);
   const Expr &s_span = side_a ? p.a_m : p.b_n, &s_k = side_a ? p.a_k : p.b_k;
-  MadeSide made{q.b.scratch(side_a ? "scale_a" : "scale_b", DType::kF32, {matrices, groups}),
-                side.batched ? groups : Expr(0)};
+  MadeSide made{q.b.scratch(side_a ? "scale_a" : "scale_b", DType::kF32, {matrices, groups * 2}),
+                side.batched ? groups * 2 : Expr(0)};
   Step step{.kernel = "matmul_scale",
-            .defines = {{"SPANS_NEXT", s_span == Expr(1) ? "1" : "0"}},
+            .defines = {{"SPANS_NEXT", s_span == Expr(1) ? "1" : "0"},
+                        {"SPREAD", q.pieces.count == 1 ? "24" : "18"}},
             .operands = {src("x", side_a ? q.a : q.w), dst("y", made.value)},
             .params = {param("span_count", spans), param("k_count", p.k), param("groups", groups),
                        param("s_span", s_span), param("s_k", s_k)},

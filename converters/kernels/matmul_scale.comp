@@ -1,11 +1,17 @@
-// Powers of two that bring groups of 16 rows or columns of an fp32 operand into float16's range.
+// Powers of two that bring groups of 16 rows or columns of an fp32 operand into float16's range, and
+// what float16 pieces of them (matrix.glsl) may lose.
 //
-// y[z][g] = 2^e with 2^e * 2^14 <= largest |x| of the group < 2^e * 2^15: x / y fits float16. 0 where
-// two float16 pieces of x / y (matrix.glsl) are not as accurate as fp32: a span whose numbers lie, on
-// the geometric mean, more than 2^9 below the largest of the group, exponents beyond what scaling
-// reaches, infinities, NaN. (Pieces are off by 2^-40 of the largest at most, so with both operands
-// within 2^9 by 2^-22 of the geometric mean of the products; one piece alone, beside its rounding to
-// 11 bits, by four times that.) Zeros do not count; a group of zeros gets 1.
+// y[z][0][g] = 2^e with 2^e * 2^14 <= largest |x| of the group < 2^e * 2^15: x / y fits float16. 0 where
+// scaling does not reach: exponents too large or small, infinities, NaN. A group of zeros gets 1.
+//
+// y[z][1][g]: pieces are off by 2^-40 of the group's largest number at most (one piece alone, beside its
+// rounding to 11 bits: by four times that). So a sum of |S| products whose factors lie 2^d and 2^e below
+// the largest on their geometric means is off by 2^(d + e - 40) of |S| times the geometric mean of its
+// products, which is no more than the sum of their magnitudes. S are the places where neither factor is 0.
+// With D and E the sums of all such distances of a row and a column, of which v and w of k_count numbers
+// are 0, d + e <= (D + E) / (k_count - v - w), and that is at most SPREAD where
+// (D / SPREAD + v) / k_count + (E / SPREAD + w) / k_count <= 1. y has these two terms, the largest of the
+// group's spans that are not all 0; 2 where scaling does not reach.
 // x: any strides, s_span along the spans, s_k along k; SPANS_NEXT: neighbours in memory are those of
 // several spans, else of one.
 // Grid: (groups, 1, z); local 256: 16 invocations a span.
@@ -53,12 +59,14 @@ void main() {
   }
   barrier();
   if (tid != 0u) return;
-  int highest = 0;
+  int highest = 0, lost = 0;
   for (uint r = 0u; r < 16u; r++) highest = max(highest, tops[r][0]);
-  bool fits = highest == 0 || (highest > 60 && highest < 195);
   for (uint r = 0u; r < 16u; r++) {
-    if (counts[r][0] > 0 && highest * counts[r][0] - sums[r][0] > 9 * counts[r][0]) fits = false;
+    const int numbers = counts[r][0], zeros = int(k_count) - numbers;
+    if (numbers > 0) lost = max(lost, highest * numbers - sums[r][0] + SPREAD * zeros);
   }
+  const bool fits = highest == 0 || (highest > 60 && highest < 195);
   const uint e = uint(highest == 0 ? 127 : highest - 14);
-  y_raw_store(z * groups + g, fits ? uintBitsToFloat(e << 23) : 0.0);
+  y_raw_store(z * 2u * groups + g, fits ? uintBitsToFloat(e << 23) : 0.0);
+  y_raw_store(z * 2u * groups + groups + g, fits ? float(lost) / (float(SPREAD) * float(k_count)) : 2.0);
 }

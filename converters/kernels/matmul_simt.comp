@@ -5,14 +5,16 @@
 // column of operands is in registers across it. A_COLS: neighbours in memory are those of a column of
 // a, else of a row; B_COLS likewise; both are loaded four at a time. BLOCK n: every n pairs of tiles
 // the sums are added to a second set, so that rounding grows with the blocks; 0: one set.
-// LEFT_OVER: only groups of 16 rows or columns whose power of two in scale_a or scale_b is 0
-// (matmul_scale.comp). WHOLE_M, WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. GROUP: tile rows walked together.
+// LEFT_OVER: only what a product in float16 pieces leaves out (left_over.glsl). WHOLE_M, WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. GROUP: tile rows walked together.
 // Grid: (tiles of m * tiles of n, 1, z); local (BM / RM) * (BN / RN).
 
 #extension GL_EXT_buffer_reference2 : require
 
 #include "batch.glsl"
 #include "tail.glsl"
+#if LEFT_OVER
+#include "left_over.glsl"
+#endif
 
 #define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_fours { vec4 v; };
@@ -39,16 +41,15 @@ void main() {
 
 #if LEFT_OVER
   // Whether the tile has outputs that the product in float16 pieces left out.
-  bool any_left = false;
+  float most_a = 0.0, most_b = 0.0;
   for (uint g = bm * (BM / 16); g < min((bm + 1) * (BM / 16), (m_count + 15) / 16); g++) {
-    any_left = any_left || scale_a_raw(z * scale_a_z + g) == 0.0;
+    most_a = max(most_a, lost_a(z, g));
   }
   for (uint g = bn * (BN / 16); g < min((bn + 1) * (BN / 16), (n_count + 15) / 16); g++) {
-    any_left = any_left || scale_b_raw(z * scale_b_z + g) == 0.0;
+    most_b = max(most_b, lost_b(z, g));
   }
-  if (!any_left) return;
-#define IS_LEFT(m, n) (scale_a_raw(z * scale_a_z + (m) / 16) == 0.0 || \
-                       scale_b_raw(z * scale_b_z + (n) / 16) == 0.0)
+  if (most_a + most_b <= 1.0) return;
+#define IS_LEFT(m, n) is_left(z, m, n)
 #else
 #define IS_LEFT(m, n) true
 #endif

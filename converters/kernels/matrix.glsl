@@ -7,7 +7,7 @@
 // near fp32's largest has no such pieces: what is not finite in the end is computed again from the
 // operands themselves. SCALED:
 // float16 pieces of the operands over powers of two (matmul_scale.comp), one where TF32's bits will do;
-// outputs whose powers are 0 are left to another kernel. ADAPTIVE: float16 pieces of the operands times powers of two that the
+// outputs that may lose too much by that are left to another kernel (left_over.glsl). ADAPTIVE: float16 pieces of the operands times powers of two that the
 // kernel finds on its way (conv_matrix.comp), each further piece times 2^11 once more, so that pieces
 // of all numbers from 2^-29 of the largest on have 11 bits (Ootomo and Yokota 2022, section 3).
 
@@ -131,6 +131,9 @@ uvec4 peel_chunk(inout Chunk c, uint p) {
 
 #ifdef PATCH
 #include "tail.glsl"
+#if SCALED
+#include "left_over.glsl"
+#endif
 
 // Sums of a subgroup, 16 rows at a time, go through a patch of shared memory to the fused tail.
 #define PATCH_LD (WN / 4 + 1)
@@ -160,9 +163,8 @@ float exactly(uint z, uint m, uint n) {
 void store_four(uint z, uint m, uint n, vec4 v) {
   if (m >= m_count || n >= n_count) return;
 #if SCALED
-  const float by_a = scale_a_raw(z * scale_a_z + m / 16u), by_b = scale_b_raw(z * scale_b_z + n / 16u);
-  if (by_a == 0.0 || by_b == 0.0) return;
-  v = v * by_a * by_b;
+  if (is_left(z, m, n)) return;
+  v = v * scale_a_raw(z * scale_a_z + m / 16u) * scale_b_raw(z * scale_b_z + n / 16u);
 #elif PIECES > 1
   if (any(isnan(v)) || any(isinf(v))) {
     for (uint e = 0u; e < 4u; e++) {
