@@ -47,6 +47,9 @@ what a Cholesky factorisation leaves behind a pivot that is not positive and fin
 convolution's results whose window reaches the padding, or, transposed, the places between the
 strides, where a weight of their channel is infinite or NaN.
 `polygamma(1, x)` is infinite at whole x below 0, its poles, where PyTorch's sin(πx) is not quite 0.
+`gcd` of the least int8 or int16 (-128, -32768) and another number is positive, as divisors are,
+where PyTorch's may be negative (-2 of -128 and 6), as its absolute value is -128 in int8; of the
+least and itself or 0 it wraps in both.
 
 What is in no table is compared with PyTorch by torch's own op_db (docs/operators.md):
 torch.testing's defaults, or at most twice PyTorch's own error against float64.

@@ -36,6 +36,15 @@ void bind_expr(py::module_& m) {
       .def("symbols", &Expr::symbols)
       .def("solve", &Expr::solve, "(symbol, value) where this is linear in one symbol.")
       .def("eval", [](const Expr& e, const std::vector<int64_t>& values) { return e.eval(values); })
+      .def(
+          "bounds",
+          [](const Expr& e, const std::vector<std::pair<int64_t, int64_t>>& ranges) {
+            std::vector<Symbol> symbols;
+            for (const auto& [low, high] : ranges)
+              symbols.push_back({.min = low, .opt = low, .max = high});
+            return e.bounds(symbols);
+          },
+          "(least, largest) value where the symbols are in these ranges; 2^63 - 1 stands for more.")
       .def("__str__", &Expr::str)
       .def("__repr__", [](const Expr& e) { return "Expr(" + e.str() + ")"; })
       .def("__hash__", [](const Expr& e) { return py::hash(py::str(e.str())); })

@@ -121,11 +121,13 @@ class Engine:
         files = split_vke(self._vke)
         if self._conditions is None:
             return files
-        made = []
+        made, lost = [], []
         for part, file in zip(self._parts, files, strict=True):
-            conditions, lost = stored(self._conditions, part.info()["inputs"])
+            info = part.info()
+            conditions, missing = stored(self._conditions, info["inputs"], info["symbols"])
             made.append(C.vke_with_conditions(file, conditions))
-        for text in lost:
+            lost += missing
+        for text in dict.fromkeys(lost):
             warnings.warn(f"torch_vulkan: the file of engine {self.name!r} does not hold that its "
                           f"sizes have to fulfil {text}: give it no others", stacklevel=3)
         return made

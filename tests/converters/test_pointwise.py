@@ -136,6 +136,19 @@ def test_common_divisors_and_multiples(dtype):
     check(both, tensor(29, 31, dtype=dtype, low=-120, high=120), tensor(31, dtype=dtype, seed=1))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16])
+def test_divisors_of_the_least_integer(dtype):
+    """Are positive (docs/accuracy.md), eager's are so but for their sign; multiples are eager's."""
+    least = torch.iinfo(dtype).min
+    others = torch.arange(least, least + 256).to(dtype)
+    given = torch.full_like(others, least), others
+    wanted = [math.gcd(least, other) for other in others.tolist()]
+    divisors = torch.compile(torch.gcd, backend="vulkan", options={"min_block_size": 1})(*given)
+    assert torch.equal(divisors, torch.tensor(wanted).to(dtype))
+    assert torch.equal(divisors.abs(), torch.gcd(*given).abs())
+    check(lambda a, b: (torch.gcd(a, b).abs(), torch.lcm(a, b)), *given)
+
+
 @pytest.mark.parametrize("dtype", INTS)
 def test_binary_of_integers(dtype):
     a, b = tensor(500, dtype=dtype, low=-100, high=100), tensor(500, dtype=dtype, low=1, high=9, seed=1)

@@ -96,14 +96,33 @@ def can_run(form: str, entry: str) -> bool:
     return form != "infinite" or not re.search(NOT_EVEN_EAGER, entry)
 
 
-def unnamed(form: str, entry: str, actual: list[torch.Tensor], expected: list[torch.Tensor]):
+def transformed(entry: str, sample) -> list[int]:
+    """The dimensions of a Fourier transform's result along which every element is a sum of all
+    others' arguments; none of what is no transform."""
+    if entry == "stft":  # frequencies, and the two parts of a complex number
+        batches = sample.input.dim() - 1
+        return [batches] if sample.kwargs["return_complex"] else [batches, batches + 2]
+    if not entry.startswith("fft_") or "shift" in entry:
+        return []
+    assert not sample.args, "sizes and dimensions are expected by name"
+    dims, sizes = sample.kwargs.get("dim"), sample.kwargs.get("s")
+    if dims is not None:
+        return [dims] if isinstance(dims, int) else list(dims)
+    if entry.endswith("n"):
+        return list(range(-(len(sizes) if sizes else sample.input.dim()), 0))
+    return [-2, -1] if entry.endswith("2") else [-1]
+
+
+def unnamed(form: str, entry: str, actual: list[torch.Tensor], expected: list[torch.Tensor],
+            lines: list[int]):
     """Both results with NaN for what is no number, where it is open which of the three they hold;
-    of Fourier transforms also where eager's is a number, beside others of its line that are none:
-    its factor is 0 there, and eager's algorithm leaves some of these products out."""
+    of Fourier transforms also where eager's is a number, beside others of its line, along one of
+    the dimensions `lines`, that are none: its factor is 0 there, and eager's algorithm leaves some
+    of these products out."""
     if form != "infinite" or not re.search(WHICH_IS_OPEN, entry):
         return actual, expected
     return ([_with_nan(a, ~a.isfinite()) for a in actual],
-            [_with_nan(e, ~e.isfinite() | _beside_none(entry, a, e))
+            [_with_nan(e, ~e.isfinite() | _beside_none(a, e, lines))
              for a, e in zip(actual, expected, strict=True)])
 
 
@@ -111,12 +130,13 @@ def _with_nan(t: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return torch.where(places, math.nan, t) if t.is_floating_point() or t.is_complex() else t
 
 
-def _beside_none(entry: str, actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+def _beside_none(actual: torch.Tensor, expected: torch.Tensor, lines: list[int]) -> torch.Tensor:
     none = torch.zeros_like(expected, dtype=torch.bool)
-    if "fft" not in entry and "stft" not in entry or actual.shape != expected.shape:
+    if actual.shape != expected.shape:
         return none
-    for dim in range(expected.dim()):
-        none |= (~expected.isfinite()).any(dim, keepdim=True)
+    for dim in lines:
+        if dim < expected.dim():  # stft's gradient has no parts
+            none |= (~expected.isfinite()).any(dim, keepdim=True)
     return none & ~actual.isfinite()
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 from opinfo_compare import difference
-from opinfo_forms import can_run, either, flushed, in_form, takes_part, unnamed
+from opinfo_forms import can_run, either, flushed, in_form, takes_part, transformed, unnamed
 from opinfo_samples import ENTRIES, UNINITIALISED, Pair
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
@@ -205,7 +205,8 @@ def _run(pair: Pair, sample, form: str) -> Outcome:
         expected = case.either_reading(actual, expected)
     values = pair.entry not in UNINITIALISED and not _random(made)
     if len(actual) == len(expected):
-        actual, expected = unnamed(form, pair.entry, actual, expected)
+        actual, expected = unnamed(form, pair.entry, actual, expected,
+                                   transformed(pair.entry, sample))
     why = difference(case.op, actual, expected, case,
                      values=values and takes_part(form, pair.entry))
     if why and not difference(case.op, actual, _traced(case), case):

@@ -12,10 +12,11 @@ import torch
 pytest.importorskip("expecttest", reason="torch's op_db needs it")
 
 from opinfo_compare import _as_good, _at_poles
-from opinfo_forms import FORMS
+from opinfo_forms import FORMS, transformed, unnamed
 from opinfo_results import Results, by_entry
 from opinfo_run import run
 from opinfo_samples import Pair, by_hash, chosen, pairs, samples
+from torch.testing._internal.opinfo.core import SampleInput
 
 SAMPLES, GRADIENTS, PARTS = 560, 140, 14
 OF_A_FORM = 24
@@ -101,6 +102,41 @@ def test_infinity_is_right_at_poles_of_trigamma():
     torch.testing.assert_close(found, torch.tensor(wanted), rtol=0, atol=0, equal_nan=True)
     fraction = _at_poles(torch.tensor([-1.5]), ours[:1], eager[:1])
     assert fraction.item() == eager[0].item()
+    truths = torch.tensor([False, True])  # what polygamma takes, too
+    assert _at_poles(truths, ours[:2], eager[:2]).equal(eager[:2])
+
+
+def test_what_stands_beside_infinities_of_a_transform():
+    """May be no number along the dimensions that are transformed, and in no other batch."""
+    assert transformed("fft_fft", SampleInput(torch.ones(4, 8))) == [-1]
+    eager = torch.zeros(4, 8)
+    eager[0, 1:] = math.nan
+
+    def accepted(place, value, lines):
+        ours = eager.clone()
+        ours[place] = value
+        (a,), (e,) = unnamed("infinite", "fft_fft", [ours], [eager], lines)
+        return torch.equal(a.isnan(), e.isnan())
+    assert accepted((0, 0), math.inf, [-1])
+    assert not accepted((0, 3), 0.0, [-1])
+    assert not accepted((1,), math.inf, [-1])
+    assert not accepted((2, 5), math.nan, [-1])
+    assert accepted((2, 5), math.nan, [0])
+    assert not accepted((0, 0), math.inf, [])
+
+
+def test_which_dimensions_a_transform_has():
+    x = torch.ones(5, 6, 7)
+
+    def of(entry, given=x, **kwargs):
+        return transformed(entry, SampleInput(given, kwargs=kwargs))
+    assert of("fft_irfft", dim=1) == [1] and of("fft_hfft", n=9) == [-1]
+    assert of("fft_ifft2") == [-2, -1] and of("fft_rfft2", dim=(0, -1)) == [0, -1]
+    assert of("fft_fftn") == [-3, -2, -1] and of("fft_fftn", s=(8,)) == [-1]
+    assert of("fft_fftshift", dim=0) == [] and of("nn_functional_instance_norm") == []
+    signals = torch.ones(3, 100)
+    assert of("stft", signals, return_complex=True) == [1]
+    assert of("stft", signals, return_complex=False) == [1, 3]
 
 
 def test_results_are_read_back(tmp_path):

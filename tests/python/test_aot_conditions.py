@@ -178,7 +178,8 @@ def test_what_a_file_cannot_hold_is_said(tmp_path):
 
     (engine,) = tv.engines(compiled(Either(), [rows(2, 5, 16, 4)]))
     # What was captured are two conditions, each of which a file can hold.
-    conditions, lost = stored(engine._conditions, engine._parts[0].info()["inputs"])
+    info = engine._parts[0].info()
+    conditions, lost = stored(engine._conditions, info["inputs"], info["symbols"])
     assert len(conditions) == 2 and not lost
     engine._conditions.trees[0] = __import__("ast").parse("flat[0].size()[0] / 2 == 2", mode="eval")
     with pytest.warns(UserWarning, match="does not hold that its sizes have to fulfil"):

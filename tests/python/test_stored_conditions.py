@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 import torch_vulkan as tv
 from torch_vulkan import compat
 from torch_vulkan.conditions import Conditions
+from torch_vulkan.stored_conditions import stored
 
 from aot_helpers import compiled, rows
 
@@ -30,7 +31,8 @@ HELD = [
 ]
 # What a file has no words for.
 LOST = ["a < 3 or b < 3", "not a == b", "a / 2 == 3", "a ** b > 99", "max(a, b) / 2 > 1",
-        "a < b and (a < 3 or b < 3)", "a if b > 2 else 3"]
+        "a < b and (a < 3 or b < 3)", "a if b > 2 else 3",
+        f"a < {10**30}", f"3 ** 8 * a < {2**63}", "(1000 * a) ** 8 > 9"]
 
 
 class Two(torch.nn.Module):
@@ -45,18 +47,23 @@ def engine(device):
 
 
 @pytest.fixture
-def conditioned(engine, monkeypatch):
-    """Gives the engine a condition, as if its capture had found it."""
+def give_conditions(monkeypatch):
+    """Gives an engine a condition, as if its capture had found it."""
     spec = pytree.tree_structure(((0, 0), {}))
 
-    def give(text):
+    def give(engine, text):
         for name, argument in (("a", "x"), ("b", "y")):
             text = re.sub(rf"\b{name}\b", f"L['{argument}'].size()[0]", text)
         monkeypatch.setattr(compat, "guards_of", lambda program: [text])
         conditions = Conditions(None, ["x", "y"], spec, ["x", "y"])
         monkeypatch.setattr(engine, "_conditions", conditions)
-        return engine, conditions
+        return conditions
     return give
+
+
+@pytest.fixture
+def conditioned(engine, give_conditions):
+    return lambda text: (engine, give_conditions(engine, text))
 
 
 def holds(text, a, b):
@@ -96,6 +103,30 @@ def test_a_file_cannot_hold(text, conditioned, tmp_path):
         engine.save(tmp_path / "net.vke")
     for a, b in itertools.product(SIZES[:4], SIZES[:4]):
         assert runs(lambda *given: engine.run(list(given)), a, b) == holds(text, a, b), (a, b)
+
+
+@pytest.mark.parametrize(("text", "kept"), [
+    ("a ** 4 > 100", False), ("a ** 3 > 100", True), ("a ** 3 % 3 == 0", True),
+    ("a ** 4 % 3 == 0", False), ("a ** 3 * b ** 3 > 100", False), ("a ** 2 * b > 100", True),
+    ("a ** 8 * 0 == 0", False), ("2 ** 3 < a", True)])
+def test_powers_that_pass_64_bits(text, kept, device, give_conditions):
+    """Python says what is true of 60,000 to the fourth; a file would refuse it as what it cannot
+    compute, so it does not hold that."""
+    (engine,) = tv.engines(compiled(Two(), [rows(2, 4, 60000, 3), rows(2, 6, 60000, 3)]))
+    info = engine._parts[0].info()
+    made, lost = stored(give_conditions(engine, text), info["inputs"], info["symbols"])
+    assert (len(made), len(lost)) == ((1, 0) if kept else (0, 1))
+
+
+def test_a_size_that_a_power_takes_past_64_bits(device, give_conditions, tmp_path):
+    (engine,) = tv.engines(compiled(Two(), [rows(2, 4, 60000, 3), rows(2, 6, 16, 3)]))
+    give_conditions(engine, "a ** 4 > 100")
+    with pytest.warns(UserWarning, match=r"have to fulfil x.shape\[0\] \*\* 4 > 100"):
+        engine.save(tmp_path / "net.vke")
+    x, y = torch.randn(60000, 3), torch.randn(2, 3)
+    for each in (engine, tv.Engine.load(tmp_path / "net.vke")):
+        for got, wanted in zip(each.run([x, y]).values(), Two()(x, y), strict=True):
+            torch.testing.assert_close(got, wanted, rtol=0, atol=0)
 
 
 def test_results_of_what_is_taken(conditioned, tmp_path):
