@@ -32,6 +32,7 @@ struct LaneProduct {
   Expr b_k, b_z, b_tile, b_last;
   std::vector<Expr> segments;
   size_t count = 0;
+  int64_t rest = 0;  ///< steps of the last segment, where it is not whole
   /// Steps of k where that is symbolic: launches past it are skipped, and what passes the segments
   /// is added by a slow loop. a and b are then padded to a multiple of kLaneSymbolicSteps.
   std::optional<Expr> steps;

@@ -68,14 +68,14 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
   const ValueId a = c.node.input("a"), w = c.node.input("b");
   LaneProduct lane{.rows = p.m, .col_tiles = ceil_div(p.n, tile.cols()), .batch = p.batch.count()};
 
-  const bool as_it_lies =
-      k && *k % kLaneSegment == 0 && flat_batch && c.dtype("a") == DType::kF32 && p.a_k == Expr(1);
-  const int64_t multiple = k ? kLaneSegment : kLaneSymbolicSteps;
+  const bool as_it_lies = k && flat_batch && c.dtype("a") == DType::kF32 && p.a_k == Expr(1);
+  const int64_t multiple = as_it_lies ? 1 : k ? kLaneSegment : kLaneSymbolicSteps;
   const Expr padded_k = round_up(p.k, multiple);
   if (as_it_lies) {
     lane.a = a;
     lane.a_m = p.a_m;
     lane.a_z = first_or_zero(p.batch.a);
+    lane.rest = *k % kLaneSegment;
   } else {
     lane.a = add_pack(c, b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, p.batch, p.batch.a,
                       {.width = kLaneSegment, .cols_multiple = multiple}, tactic.steps);

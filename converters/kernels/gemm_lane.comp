@@ -1,7 +1,8 @@
 // c[z][m][n] (+)= sum over s and k of a[z][m][a_0 + s * SEG + k] * b[z][b_s<s> + k * B_K + n].
 //
-// One chunk of a product along k: SEGS segments of SEG steps each, unrolled, because lavapipe gives up uniform loads inside of a loop. Longer products are several launches that
-// add into c (the one that starts at a_0 = 0 overwrites it); all sizes share few pipelines.
+// One chunk of a product along k: SEGS segments of SEG steps each, the last one of REST where that is
+// not 0, unrolled, because lavapipe gives up uniform loads inside of a loop. Longer products are
+// several launches that add into c (the one that starts at a_0 = 0 overwrites it); all sizes share few pipelines.
 // LAST: the sums, with those of c where ADD, go through the fused tail to y[z][m][n], cols >= 2 LANES
 // wide, whose last tile of columns is moved back to end with the row.
 // B_K: a constant where b is packed: its addresses are then constants beside that of a segment.
@@ -28,7 +29,7 @@ void main() {
   float acc[ROWS][2];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i][0] = acc[i][1] = 0.0;
   const uint offsets[SEGS] = uint[SEGS](OFFSETS);
-  LANE_UNROLL for (uint s = 0u; s < SEGS; s++) {
+  LANE_UNROLL for (uint s = 0u; s < SEGS - (REST != 0u ? 1u : 0u); s++) {
     float part[ROWS][2];  // of a segment: keeps the rounding error of long sums small
     [[unroll]] for (uint i = 0u; i < ROWS; i++) part[i][0] = part[i][1] = 0.0;
     tv_ref_f32 ps = lane_at(pb, offsets[s]);
@@ -49,6 +50,18 @@ void main() {
       acc[i][1] += part[i][1];
     }
   }
+#if REST
+  // In a loop of its own: one whose length depends on s stays a loop.
+  tv_ref_f32 pr = lane_at(pb, offsets[SEGS - 1u]);
+  [[unroll]] for (uint k = 0u; k < REST; k++) {
+    const float b0 = lane_load(lane_at(pr, k * B_K)), b1 = lane_load(lane_at(pr, k * B_K + LANES));
+    [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+      const float x = lane_scalar(pa[i], (SEGS - 1u) * SEG + k);
+      acc[i][0] = fma(x, b0, acc[i][0]);
+      acc[i][1] = fma(x, b1, acc[i][1]);
+    }
+  }
+#endif
   LANE_WAIT  // loads below, in one block with those above, would become loads of elements
 #if ADD
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
