@@ -40,7 +40,7 @@ std::string Pieces::name() const {
 
 double Pieces::error() const {
   if (scaled) return count == 1 ? 0x1p-10 : 0;
-  return count == 2 ? 0x1p-16 : 0;
+  return count == 2 ? 0x1p-15 : 0;
 }
 
 bool divides(int64_t divisor, const Expr& value) { return mod(value, divisor) == Expr(0); }

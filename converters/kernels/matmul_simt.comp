@@ -5,7 +5,8 @@
 // column of operands is in registers across it. A_COLS: neighbours in memory are those of a column of
 // a, else of a row; B_COLS likewise; both are loaded four at a time. BLOCK n: every n pairs of tiles
 // the sums are added to a second set, so that rounding grows with the blocks; 0: one set.
-// LEFT_OVER: only what a product in float16 pieces leaves out (left_over.glsl). WHOLE_M, WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. GROUP: tile rows walked together.
+// LEFT_OVER: only what a product in float16 pieces leaves out (left_over.glsl). WHOLE_M, WHOLE_N,
+// WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. GROUP: tile rows walked together.
 // Grid: (tiles of m * tiles of n, 1, z); local (BM / RM) * (BN / RN).
 
 #extension GL_EXT_buffer_reference2 : require

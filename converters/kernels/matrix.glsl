@@ -5,11 +5,11 @@
 // into PIECES 16-bit floats that add up to it; the products of pieces whose orders add up to less
 // than PIECES make the product. bfloat16 pieces have fp32's exponents; an infinity, a NaN or a number
 // near fp32's largest has no such pieces: what is not finite in the end is computed again from the
-// operands themselves. SCALED:
-// float16 pieces of the operands over powers of two (matmul_scale.comp), one where TF32's bits will do;
-// outputs that may lose too much by that are left to another kernel (left_over.glsl). ADAPTIVE: float16 pieces of the operands times powers of two that the
-// kernel finds on its way (conv_matrix.comp), each further piece times 2^11 once more, so that pieces
-// of all numbers from 2^-29 of the largest on have 11 bits (Ootomo and Yokota 2022, section 3).
+// operands themselves. SCALED: float16 pieces of the operands over powers of two (matmul_scale.comp),
+// one where TF32's bits will do; outputs that may lose too much by that are left to another kernel
+// (left_over.glsl). ADAPTIVE: float16 pieces of the operands times powers of two that the kernel
+// finds on its way (conv_matrix.comp), each further piece times 2^11 once more, so that pieces of all
+// numbers from 2^-29 of the largest on have 11 bits (Ootomo and Yokota 2022, section 3).
 
 #ifndef ADAPTIVE
 #define ADAPTIVE 0

@@ -179,7 +179,7 @@ float tv_exp2_near(float x) {
   return intBitsToFloat(floatBitsToInt(fma(p, r, 1.0)) + (floatBitsToInt(shifted) << 23));
 }
 
-/// 1 + erf(x / sqrt(2)), of numbers, within 2^-23: in one piece and without exceptions, as it ends kernels
+/// 1 + erf(x / sqrt(2)), of numbers, within 1.2 * 2^-23: in one piece and without exceptions, as it ends kernels
 /// whose last loop should be short.
 float tv_twice_normal_cdf(float x) {
   // log2(erfc(a / sqrt(2))) / a, fitted for the error of its power.
