@@ -27,7 +27,7 @@ void emit(const NodeContext& c, Builder& b, bool largest, Outputs outputs) {
   const Source x = source_of(c, b, "self");
   const DType dtype = c.dtype("self");
   const ReduceWalk walk = reduce_walk(x, dims_of(c, x.shape));
-  const std::string key = is_float(dtype) ? "float" : dtype == DType::kI64 ? "int64_t" : "int";
+  const std::string key = key_type(dtype);
   const auto flag = [](bool value) { return value ? "1" : "0"; };
   Step base{.kernel = "arg_reduce",
             .defines = {{"KEY", key},

@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kSmallGrid = 512;
 constexpr size_t kOffsets = 8;  // segments of the longest chunk, and of gemm_lane's parameters
-constexpr size_t kLast =
-    4;  // segments of a launch that writes the output: longer ones compile for 20 s
+// Segments of a launch that writes the output: longer ones compile for 20 s.
+constexpr size_t kLast = 4;
 
 std::string text(int64_t value) { return std::to_string(value); }
 

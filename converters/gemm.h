@@ -23,8 +23,8 @@ LaneTile lane_tile(const DeviceProfile& device);
 std::string lane_refusal(const DeviceProfile& device);
 
 /// c[z][m][n] = Σ_s Σ_k a[z][m][64 s + k] · b[z][segments[s] + k · b_k + n], fp32, where tile t of
-/// columns starts at min(t · b_tile, b_last). Without
-/// segments there are `count` of them, and b goes on from each to the next. Strides in elements.
+/// columns starts at min(t · b_tile, b_last). Without segments there are `count` of them, and b goes
+/// on from each to the next. Strides in elements.
 struct LaneProduct {
   ValueId a = kNoValue, b = kNoValue;
   Expr rows, col_tiles, batch = 1;
@@ -47,8 +47,8 @@ struct LaneSums {
 
 /// Where the last launch of a product with `count` segments may write the node's output itself.
 struct LaneTail {
-  Expr
-      cols;  ///< of the output, at least LaneTile::cols(); the last tile is moved back to end there
+  /// Of the output, at least LaneTile::cols(); the last tile is moved back to end there.
+  Expr cols;
 };
 /// Whether that launch's parameters have room for the tail of the node.
 bool lane_tail_fits(const NodeContext& context, const Builder& builder);

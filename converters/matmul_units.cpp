@@ -38,10 +38,7 @@ std::string Pieces::name() const {
   return count == 1 && !scaled ? type : type + "x" + text(count);
 }
 
-double Pieces::error() const {
-  if (scaled) return count == 1 ? 0x1p-10 : 0;
-  return count == 2 ? 0x1p-15 : 0;
-}
+double Pieces::error() const { return scaled && count == 1 ? 0x1p-10 : 0; }
 
 bool divides(int64_t divisor, const Expr& value) { return mod(value, divisor) == Expr(0); }
 

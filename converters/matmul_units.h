@@ -18,7 +18,7 @@ struct Pieces {
   int64_t promote = 0;    ///< steps of 16 summed inside of the unit; 0: all
   bool scaled = false;    ///< of the operand over powers of two (matmul_scale)
   std::string name() const;
-  /// Relative to the sizes of the terms, where it is more than fp32's.
+  /// Relative to the sizes of the terms, where it is more than the tuner's check grants any sum.
   double error() const;
 };
 

@@ -58,17 +58,13 @@ void add_window_params(Step& step, const PoolWindow& window, bool dilation) {
 }
 
 std::vector<std::pair<std::string, std::string>> key_defines(DType dtype) {
-  if (is_float(dtype)) {
-    return {{"KEY", "float"}, {"FLOAT_KEY", "1"}, {"LOWEST", "uintBitsToFloat(0xff800000u)"}};
-  }
-  if (dtype == DType::kI64) {
-    return {{"KEY", "int64_t"}, {"FLOAT_KEY", "0"}, {"LOWEST", "(-9223372036854775807L - 1L)"}};
-  }
-  const char* lowest = dtype == DType::kI32   ? "(-2147483647 - 1)"
+  const char* lowest = is_float(dtype)        ? "uintBitsToFloat(0xff800000u)"
+                       : dtype == DType::kI64 ? "(-9223372036854775807L - 1L)"
+                       : dtype == DType::kI32 ? "(-2147483647 - 1)"
                        : dtype == DType::kI16 ? "-32768"
                        : dtype == DType::kI8  ? "-128"
                                               : "0";
-  return {{"KEY", "int"}, {"FLOAT_KEY", "0"}, {"LOWEST", lowest}};
+  return {{"KEY", key_type(dtype)}, {"FLOAT_KEY", is_float(dtype) ? "1" : "0"}, {"LOWEST", lowest}};
 }
 
 std::string numbers_only(const NodeContext& c, const std::string& arg) {

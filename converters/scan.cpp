@@ -45,7 +45,7 @@ void convert(const NodeContext& c, Builder& b, const Scan& scan) {
   // Extremes compare what is there; sums and products are of the result's type.
   const DType result = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
   const DType dtype = scan.extremes ? c.dtype("self") : result;
-  const std::string key = is_float(dtype) ? "float" : dtype == DType::kI64 ? "int64_t" : "int";
+  const std::string key = key_type(dtype);
   const bool indices = scan.extremes && is_used(c.graph, c.node.outputs.at(1));
   Step base{.kernel = "scan",
             .defines = {{"OP", scan.op},

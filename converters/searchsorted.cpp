@@ -32,7 +32,7 @@ std::string as_key(const std::string& text, bool exact, DType to) {
 
 void convert(const NodeContext& c, Builder& b, const Names& names) {
   const DType dtype = compared(c, names);
-  const std::string key = is_float(dtype) ? "float" : dtype == DType::kI64 ? "int64_t" : "int";
+  const std::string key = key_type(dtype);
   const Shape& boundaries = c.shape(names.boundaries);
   const Expr values = product(c.output().shape);
   const bool right = c.node.flag("right") || (c.node.has("side") && c.node.text("side") == "right");

@@ -153,6 +153,10 @@ std::string loops_too_long(const NodeContext& c, const Expr& iterations) {
          " makes " + std::to_string(most);
 }
 
+std::string key_type(DType dtype) {
+  return is_float(dtype) ? "float" : dtype == DType::kI64 ? "int64_t" : "int";
+}
+
 std::string floats_only(const NodeContext& c, const std::string& arg) {
   if (is_float(c.dtype(arg))) return "";
   return "[" + c.node.op + "] " + arg + " must be of a floating type; got " +

@@ -70,6 +70,8 @@ std::string loops_too_long(const NodeContext& context, const Expr& iterations);
 
 /// "" where both the argument and the output are of a floating type.
 std::string floats_only(const NodeContext& context, const std::string& arg);
+/// The GLSL type that kernels compare elements of a dtype as: "float", "int64_t" or "int".
+std::string key_type(DType dtype);
 
 /// A graph with one node, for Converter::examples.
 class ExampleGraph {

@@ -54,13 +54,19 @@ void main() {
 #if REST
   // In a loop of its own: one whose length depends on s stays a loop.
   tv_ref_f32 pr = lane_at(pb, offsets[SEGS - 1u]);
+  float rest[ROWS][2];
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) rest[i][0] = rest[i][1] = 0.0;
   [[unroll]] for (uint k = 0u; k < REST; k++) {
     const float b0 = lane_load(lane_at(pr, k * B_K)), b1 = lane_load(lane_at(pr, k * B_K + LANES));
     [[unroll]] for (uint i = 0u; i < ROWS; i++) {
       const float x = lane_scalar(pa[i], (SEGS - 1u) * SEG + k);
-      acc[i][0] = fma(x, b0, acc[i][0]);
-      acc[i][1] = fma(x, b1, acc[i][1]);
+      rest[i][0] = fma(x, b0, rest[i][0]);
+      rest[i][1] = fma(x, b1, rest[i][1]);
     }
+  }
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+    acc[i][0] += rest[i][0];
+    acc[i][1] += rest[i][1];
   }
 #endif
   LANE_WAIT  // loads below, in one block with those above, would become loads of elements

@@ -179,6 +179,7 @@ class ScaledPieces : public Gemm {
  protected:
   void expect_close(const GemmProblem& p, GemmData& data) {
     const DeviceProfile device = profile(*device_);
+    if (device.coop_matrices.empty()) GTEST_SKIP() << "this device has no matrix units";
     for (const auto& [settings, pieces, error] :
          {std::tuple(Settings{}, "_f16x2_", kFull), {kFast, "_f16x1_", kTf32}}) {
       size_t found = 0;
@@ -189,9 +190,7 @@ class ScaledPieces : public Gemm {
         EXPECT_LE(data.run(Engine::create(device_, spec)).products, error);
         ++found;
       }
-      if (!device.coop_matrices.empty() && !device.is_cpu()) {
-        EXPECT_GT(found, 0U);
-      }
+      EXPECT_GT(found, 0U);
     }
   }
 };
