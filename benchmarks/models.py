@@ -77,43 +77,57 @@ def check_inference(network, batch, reduced, device, dtype_name):
     return row
 
 
+def gradients_of(module, call, inputs):
+    """The first output, and the parameters' gradients in one fixed random direction of it (the
+    plain sum of normalised outputs has none)."""
+    import torch
+
+    module.zero_grad()
+    out = call(**inputs)[0]
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(2))
+    (out * weights.to(out.device, out.dtype)).sum().backward()
+    found = [p.grad.cpu().double() for p in module.parameters() if p.grad is not None]
+    return out.detach().cpu().double(), found
+
+
+def gradient_error(got, wanted):
+    """The largest error of a gradient, relative to the largest of its parameter."""
+    scale = max(g.abs().max() for g in wanted)
+    return max(((a - b).abs().max() / max(b.abs().max(), 1e-3 * scale)).item()
+               for a, b in zip(got, wanted, strict=True))
+
+
 def check_gradients(network, batch, reduced, device):
     """Largest errors of outputs and gradients through the training path, float32.
 
-    A gradient's error is relative to the largest gradient of its parameter. Eager's own error in
-    float32 on the CPU stands beside it: a rounding that moves a ReLU's switch shows in both.
+    The reference is eager in float64 on the CPU; it may take either side of the switches that
+    float32 cannot tell an activation from (switches.py): `switches` of them were moved for ours.
+    Eager's own error in float32 on the CPU, found in the same way, stands beside it.
     """
     import torch
+    from switches import Switches, nearest
 
     from torch_vulkan import compilations
 
     model = network.make(reduced)
     given = network.inputs(batch, reduced, 0)
-
-    def gradients(module, call, inputs):
-        module.zero_grad()
-        out = call(**inputs)[0]
-        # A fixed random direction: the plain sum of normalised outputs has no gradient.
-        weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(2))
-        (out * weights.to(out.device, out.dtype)).sum().backward()
-        return out.detach(), [p.grad for p in module.parameters() if p.grad is not None]
-
-    def largest_of(got):
-        scale = max(g.abs().max() for g in wanted)
-        return max(((a.cpu().double() - b).abs().max() / max(b.abs().max(), 1e-3 * scale)).item()
-                   for a, b in zip(got, wanted, strict=True))
-
-    eager = [g.clone() for g in gradients(model, model, tensors(given, "cpu", torch.float32))[1]]
-    double = model.double()
-    reference, wanted = gradients(double, double, tensors(given, "cpu", torch.float64))
-    reference, wanted = reference.clone(), [g.clone() for g in wanted]
+    _, eager = gradients_of(model, model, tensors(given, "cpu", torch.float32))
     compilations.clear()
-    model = model.to(device, torch.float32)
+    model = model.to(device)
     fast = torch.compile(model, backend="vulkan")
-    ours, got = gradients(model, fast, tensors(given, device, torch.float32))
+    ours, got = gradients_of(model, fast, tensors(given, device, torch.float32))
     row = summary(compilations.compilations())
-    row["error"] = largest(ours.cpu().double() - reference, reference)
-    row["gradient_error"], row["eager_gradient_error"] = largest_of(got), largest_of(eager)
+
+    model = model.to("cpu", torch.float64)
+    inputs = tensors(given, "cpu", torch.float64)
+    with torch.no_grad():
+        reference = model(**inputs)[0]
+    with Switches(model) as switches:
+        for key, found in (("eager_", eager), ("", got)):
+            row[key + "gradient_error"], row[key + "switches"] = nearest(
+                lambda wanted, found=found: gradient_error(found, wanted), switches,
+                lambda: gradients_of(model, model, inputs)[1], GRADIENT_ERROR)
+    row["error"] = largest(ours - reference, reference)
     row["ok"] = row["error"] <= FP32_ERROR and row["gradient_error"] <= GRADIENT_ERROR
     return row
 
@@ -159,7 +173,8 @@ def print_row(row):
     cells = [f"engines {row['engines']}", f"dispatches {row['dispatches']}",
              f"coverage {row['coverage']:.1%}"]
     for key, form in (("error", ".1e"), ("share_of_change", ".1e"), ("gradient_error", ".1e"),
-                      ("eager_gradient_error", ".1e"), ("build_s", ".1f")):
+                      ("switches", "d"), ("eager_gradient_error", ".1e"), ("eager_switches", "d"),
+                      ("build_s", ".1f")):
         if key in row:
             cells.append(f"{key} {row[key]:{form}}")
     print(f"{name:44} {'ok  ' if row['ok'] else 'FAIL'} {'  '.join(cells)}", flush=True)

@@ -71,6 +71,21 @@ float lane_load(tv_ref_f32 p) {
   return r;
 }
 
+/// The sum and the largest over all lanes. Written out: a shuffle by a constant is one instruction, any
+/// other a loop over the lanes.
+float lane_sum(float v) {
+  if (LANES > 8u) v += subgroupShuffleXor(v, 8u);
+  v += subgroupShuffleXor(v, 4u);
+  v += subgroupShuffleXor(v, 2u);
+  return v + subgroupShuffleXor(v, 1u);
+}
+float lane_max(float v) {
+  if (LANES > 8u) v = max(v, subgroupShuffleXor(v, 8u));
+  v = max(v, subgroupShuffleXor(v, 4u));
+  v = max(v, subgroupShuffleXor(v, 2u));
+  return max(v, subgroupShuffleXor(v, 1u));
+}
+
 /// A store of 2 LANES floats that is ready: lane i's address and its two floats.
 struct lane_held {
   uint64_t at, pair;

@@ -5,11 +5,6 @@
 
 const uint WIDE = 2u * LANES;
 
-float over_lanes(float v) {
-  [[unroll]] for (uint m = LANES / 2u; m > 0u; m >>= 1u) v += subgroupShuffleXor(v, m);
-  return v;
-}
-
 void main() {
   const uint row = lane_uniform(gl_WorkGroupID.x), start = row * count;
   const uint last = count - WIDE, repeated = (BLOCKS - 1u) * WIDE - last;
@@ -26,7 +21,7 @@ void main() {
 #if RMS
   center = 0.0;
 #else
-  center = tv_div(over_lanes(center), float(count));
+  center = tv_div(lane_sum(center), float(count));
 #endif
 
   float spread = 0.0;
@@ -37,7 +32,7 @@ void main() {
       spread = fma(d, d, spread);
     }
   }
-  const float inverse = tv_rsqrt(tv_div(over_lanes(spread), float(count)) + eps);
+  const float inverse = tv_rsqrt(tv_div(lane_sum(spread), float(count)) + eps);
 
   lane_held held[BLOCKS];
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {

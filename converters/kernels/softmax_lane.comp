@@ -5,16 +5,6 @@
 
 const uint WIDE = 2u * LANES;
 
-float over_lanes_max(float v) {
-  [[unroll]] for (uint m = LANES / 2u; m > 0u; m >>= 1u) v = max(v, subgroupShuffleXor(v, m));
-  return v;
-}
-
-float over_lanes_sum(float v) {
-  [[unroll]] for (uint m = LANES / 2u; m > 0u; m >>= 1u) v += subgroupShuffleXor(v, m);
-  return v;
-}
-
 void main() {
   const uint start = lane_uniform(gl_WorkGroupID.x) * count;
   const uint last = count - WIDE, repeated = (BLOCKS - 1u) * WIDE - last;
@@ -26,7 +16,7 @@ void main() {
     v[b][1] = float(x_lane(at + LANES));
     peak = max(peak, max(v[b][0], v[b][1]));
   }
-  peak = over_lanes_max(peak);
+  peak = lane_max(peak);
 
   float sum = 0.0;
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
@@ -41,7 +31,7 @@ void main() {
 #endif
     }
   }
-  sum = over_lanes_sum(sum);
+  sum = lane_sum(sum);
 #if LOG
   const float shift = tv_log(sum);
 #define RESULT(e) ((e) - shift)

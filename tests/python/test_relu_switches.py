@@ -1,0 +1,71 @@
+"""benchmarks/switches.py: gradients where float32 does not tell an activation from a switch."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from models import gradient_error, gradients_of  # noqa: E402
+from switches import Switches, nearest  # noqa: E402
+
+INPUTS = {"input": torch.tensor([[1.0, -2.0, 0.5]], dtype=torch.float64)}
+
+
+def network(activation, offset):
+    """Its activation sees (offset, 1, -2) above the least of its switches."""
+    torch.manual_seed(0)
+    first, last = nn.Linear(3, 3), nn.Linear(3, 4)
+    module = nn.Sequential(first, activation, last).double()
+    with torch.no_grad():
+        first.bias += torch.tensor([offset, 1.0, -2.0]) - first(INPUTS["input"])[0]
+    return module
+
+
+def other_side(module, at):
+    """Gradients as rounding would give them that moves the first activation across `at`."""
+    moved = {"input": INPUTS["input"].clone()}
+    with torch.no_grad():
+        module[0].bias[0] += at
+    found = gradients_of(module, module, moved)[1]
+    with torch.no_grad():
+        module[0].bias[0] -= at
+    return found
+
+
+@pytest.mark.parametrize("activation,offset,step", [
+    (nn.ReLU(), 1e-9, -2e-9), (nn.ReLU(), -1e-9, 2e-9), (nn.ReLU6(), 6 - 1e-9, 2e-9),
+    (nn.ReLU6(), 6 + 1e-9, -2e-9), (nn.ReLU6(), 1e-9, -2e-9)])
+def test_a_place_beside_a_switch_may_be_on_either_side(activation, offset, step):
+    module = network(activation, offset)
+    got = other_side(module, step)
+    with Switches(module) as switches:
+        def gradients():
+            return gradients_of(module, module, INPUTS)[1]
+
+        assert gradient_error(got, gradients()) > 0.1
+        error, moved = nearest(lambda wanted: gradient_error(got, wanted), switches, gradients, 1e-6)
+        assert (error <= 1e-6, moved, len(switches.near)) == (True, 1, 1)
+        same = gradients_of(module, module, INPUTS)[1]  # `moved` holds for this pass too
+        assert gradient_error(got, same) <= 1e-6
+    assert gradient_error(got, gradients()) > 0.1  # no hook is left
+
+
+def test_a_place_that_float32_tells_from_the_switch_stays():
+    module = network(nn.ReLU(), 1e-5)
+    got = other_side(module, -2e-5)
+    with Switches(module) as switches:
+        error, moved = nearest(lambda wanted: gradient_error(got, wanted), switches,
+                               lambda: gradients_of(module, module, INPUTS)[1], 1e-3)
+    assert error > 0.1 and moved == 0 and not switches.near
+
+
+def test_a_wrong_gradient_is_not_explained_by_a_switch():
+    module = network(nn.ReLU(), 1e-9)
+    got = [g * 1.01 for g in gradients_of(module, module, INPUTS)[1]]
+    with Switches(module) as switches:
+        error, moved = nearest(lambda wanted: gradient_error(got, wanted), switches,
+                               lambda: gradients_of(module, module, INPUTS)[1], 1e-3)
+    assert error > 5e-3 and moved == 0
