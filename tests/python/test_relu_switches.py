@@ -20,7 +20,7 @@ def network(activation, offset):
     first, last = nn.Linear(3, 3), nn.Linear(3, 4)
     module = nn.Sequential(first, activation, last).double()
     with torch.no_grad():
-        first.bias += torch.tensor([offset, 1.0, -2.0]) - first(INPUTS["input"])[0]
+        first.bias += INPUTS["input"].new_tensor([offset, 1.0, -2.0]) - first(INPUTS["input"])[0]
     return module
 
 
@@ -48,8 +48,6 @@ def test_a_place_beside_a_switch_may_be_on_either_side(activation, offset, step)
         assert gradient_error(got, gradients()) > 0.1
         error, moved = nearest(lambda wanted: gradient_error(got, wanted), switches, gradients, 1e-6)
         assert (error <= 1e-6, moved, len(switches.near)) == (True, 1, 1)
-        same = gradients_of(module, module, INPUTS)[1]  # `moved` holds for this pass too
-        assert gradient_error(got, same) <= 1e-6
     assert gradient_error(got, gradients()) > 0.1  # no hook is left
 
 
