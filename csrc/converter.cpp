@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "csrc/graph/strided.h"
 #include "csrc/user_code.h"
 #include "runtime/error.h"
 
@@ -18,20 +19,10 @@ std::shared_mutex& registry_mutex() {
   return mutex;
 }
 
-constexpr int64_t kMaxElements = int64_t{1} << 31;  // kernels count elements in 32 bits
-
 /// "aten::add" matches "aten::add" and "aten::add.Tensor"; with an overload only that one matches.
 bool matches(std::string_view op, std::string_view pattern) {
   if (!op.starts_with(pattern)) return false;
   return op.size() == pattern.size() || op[pattern.size()] == '.';
-}
-
-/// The symbols as they bound a size: where there is no upper bound, the size to expect counts.
-std::vector<Symbol> practical(std::vector<Symbol> symbols) {
-  for (Symbol& s : symbols) {
-    if (s.max == kUnbounded) s.max = std::max(s.min, s.opt);
-  }
-  return symbols;
 }
 
 /// Why the device cannot hold a tensor of this type, or "".
@@ -72,12 +63,7 @@ std::string value_refusal(const Value& value, const NodeContext& context) {
     return subject + "rank " + std::to_string(value.shape.size()) + " is above " +
            std::to_string(kMaxRank);
   }
-  const std::vector<Symbol> symbols = practical(context.graph.symbols);
-  // The bounds of the dimensions, not of their product: a product that overflows has no sign.
-  double elements = 1;
-  for (const Expr& dim : value.shape) {
-    elements *= static_cast<double>(std::max<int64_t>(0, dim.bounds(symbols).second));
-  }
+  const double elements = most_elements(value.shape, context.graph.symbols);
   if (elements >= static_cast<double>(kMaxElements)) {
     return subject + "up to " + std::to_string(static_cast<int64_t>(std::min(elements, 9e18))) +
            " elements; engines take fewer than 2^31";

@@ -107,9 +107,10 @@ bool set_grid(const EncodeRequest& request, const Dispatch& dispatch, EncodedDis
   }
   for (int i = 0; i < 3; ++i) {
     if (groups[i] > request.max_grid[i]) {
-      fail(dispatch, "its grid has " + std::to_string(groups[i]) + " workgroups in dimension " +
-                         std::to_string(i) + "; the device allows " +
-                         std::to_string(request.max_grid[i]));
+      throw Error(ErrorKind::kUnsupported,
+                  "[" + dispatch.name + "] its grid has " + std::to_string(groups[i]) +
+                      " workgroups in dimension " + std::to_string(i) + "; the device allows " +
+                      std::to_string(request.max_grid[i]));
     }
     encoded.grid[i] = static_cast<uint32_t>(groups[i]);
   }

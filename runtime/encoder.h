@@ -54,8 +54,8 @@ struct EncodeRequest {
   int64_t max_iterations = std::numeric_limits<int64_t>::max();  ///< of an invocation's loops
 };
 
-/// Throws Error(kInternal) where parameters do not fit the push constants or a grid the device, and
-/// Error(kUnsupported) where the device would end a loop too early.
+/// Throws Error(kInternal) where parameters do not fit the push constants, and Error(kUnsupported) where
+/// a grid does not fit the device or the device would end a loop too early.
 EncodedProgram encode(const EncodeRequest& request);
 
 /// Spreads `count` workgroups on a line over three dimensions; the product may be larger than

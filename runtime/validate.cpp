@@ -236,6 +236,9 @@ int64_t buffer_bytes_at(const EngineSpec& spec, const Buffer& buffer,
   const int64_t bytes = buffer.size_bytes.eval(symbols);
   const Binding* binding = binding_of(spec, buffer);
   const int64_t limit = binding ? bytes_at(*binding, symbols) : kMaxBytes;
+  // Its elements have four bytes, or fewer; larger ones, of int64, are refused at half of the number.
+  if (!binding && bytes >= kMaxElements * 4)
+    fail_too_large("buffer " + quoted(buffer.name) + " has " + std::to_string(bytes) + " bytes");
   if (bytes < 0 || bytes > limit)
     fail("buffer " + quoted(buffer.name) + " has " + std::to_string(bytes) + " bytes, want 0 to " +
          std::to_string(limit));

@@ -17,6 +17,23 @@ bool has_constant_zero(const Shape& shape) {
 
 }  // namespace
 
+std::vector<Symbol> practical(std::vector<Symbol> symbols) {
+  for (Symbol& s : symbols) {
+    if (s.max == kUnbounded) s.max = std::max(s.min, s.opt);
+  }
+  return symbols;
+}
+
+double most_elements(const Shape& shape, const std::vector<Symbol>& symbols) {
+  const std::vector<Symbol> bounded = practical(symbols);
+  // The bounds of the dimensions, not of their product: a product that overflows has no sign.
+  double elements = 1;
+  for (const Expr& dim : shape) {
+    elements *= static_cast<double>(std::max<int64_t>(0, dim.bounds(bounded).second));
+  }
+  return elements;
+}
+
 View layout_of(const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
   if (value.view) return *value.view;

@@ -5,6 +5,14 @@
 
 namespace tv {
 
+constexpr int64_t kMaxElements = int64_t{1} << 31;  ///< kernels count fewer elements, in 32 bits
+
+/// The symbols as they bound a size: where there is no upper bound, the size to expect counts.
+std::vector<Symbol> practical(std::vector<Symbol> symbols);
+
+/// Elements of a shape at most, with symbols as they are in practice.
+double most_elements(const Shape& shape, const std::vector<Symbol>& symbols);
+
 /// The layout of a value in the storage that holds it: its view, else row-major from the start of
 /// its own storage.
 View layout_of(const Graph& graph, ValueId id);

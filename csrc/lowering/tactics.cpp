@@ -35,11 +35,19 @@ class NodeBuilder : public Builder {
   std::vector<Tactic> tactics_;
 };
 
-/// Why the device cannot run a step, or "".
-std::string step_refusal(const Step& step, const DeviceProfile& device) {
+/// Why the device cannot run a step for all sizes, or "".
+std::string step_refusal(const Step& step, const std::vector<Symbol>& symbols,
+                         const DeviceProfile& device) {
   if (step.subgroup_size != 0 && (step.subgroup_size < device.min_subgroup_size ||
                                   step.subgroup_size > device.max_subgroup_size)) {
     return "the device has no subgroups of " + std::to_string(step.subgroup_size);
+  }
+  for (size_t i = 0; !step.grid.flat && i < step.grid.groups.size(); ++i) {
+    const int64_t most = step.grid.groups[i].bounds(symbols).second;
+    if (most > device.max_grid[i]) {
+      return "may launch " + std::to_string(most) + " workgroups in one dimension; " + device.name +
+             " takes " + std::to_string(device.max_grid[i]);
+    }
   }
   return step.matrix ? matrix_refusal(*step.matrix, device) : "";
 }
@@ -48,9 +56,11 @@ std::string step_refusal(const Step& step, const DeviceProfile& device) {
 std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& table,
                     const NodeContext& context) {
   const Settings& settings = context.settings;
+  const std::vector<Symbol> symbols = practical(table.graph().symbols);
   std::set<ValueId> scratch;
   for (const Step& step : tactic.steps) {
-    if (std::string reason = step_refusal(step, context.device); !reason.empty()) return reason;
+    if (std::string reason = step_refusal(step, symbols, context.device);
+        !reason.empty()) return reason;
     const int64_t least = iterations_of(step, node).bounds(table.graph().symbols).first;
     if (least > context.device.max_loop_iterations()) {
       return "makes " + std::to_string(least) + " loop iterations; " + context.device.name +
@@ -66,6 +76,12 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
         return "operand " + operand.name + " is not dense at a multiple of 16 bytes";
       }
       if (table.is_scratch(operand.value)) scratch.insert(operand.value);
+    }
+  }
+  for (ValueId id : scratch) {
+    const Value& value = table.value(id);
+    if (most_elements(value.shape, symbols) >= static_cast<double>(kMaxElements)) {
+      return "its scratch '" + value.name + "' would have 2^31 elements or more; kernels count fewer";
     }
   }
   if (settings.workspace_size > 0) {

@@ -211,6 +211,15 @@ def test_long_symbolic_sums():
     )
 
 
+def test_more_matrices_than_workgroups_in_one_dimension(device):
+    """65,535 are what many devices launch: other tactics take more, and ranges run natively there."""
+    a, b = torch.randn(70001, 3, 4), torch.randn(70001, 4, 33)
+    check(torch.bmm, a, b, length=4)
+    compiled = torch.compile(torch.bmm, backend="vulkan", dynamic=True, options=OPTIONS)
+    torch.testing.assert_close(compiled(a[:9], b[:9]), torch.bmm(a[:9], b[:9]))
+    torch.testing.assert_close(compiled(a, b), torch.bmm(a, b))
+
+
 def test_empty():
     check(torch.mm, tensor(0, 5), tensor(5, 7))
     check(torch.mm, tensor(3, 0), tensor(0, 7))

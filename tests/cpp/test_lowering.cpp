@@ -105,6 +105,39 @@ TEST_F(LoweringTest, WorkspaceSizeRefusesTactics) {
   EXPECT_EQ(chosen(3999).offered[0].refusal, "needs 4000 bytes of scratch, workspace_size is 3999");
 }
 
+TEST_F(LoweringTest, WhatKernelsCannotCountRefusesTactics) {
+  static const RegisterConverter large{{
+      .op = "test::large",
+      .convert =
+          [](const NodeContext& c, Builder& b) {
+            Step fill = copy_step(c.node), finish = copy_step(c.node), wide = copy_step(c.node);
+            const Expr n = c.shape("self")[0];
+            fill.operands[1].value = finish.operands[0].value =
+                b.scratch("sums", DType::kF32, {n, 1 << 16});
+            wide.grid = {{1, 1, n * 2}};
+            b.emit({{"roomy", "", {fill, finish}}, {"wide", "", {wide}}, {"plain", "", {copy_step(c.node)}}});
+          },
+  }};
+  g.output(g.op("test::large", {tensor_arg("self", g.input({4}))}, {4}));
+  const auto offered = [&](int64_t n) {
+    Graph graph = g.graph;
+    graph.values[static_cast<size_t>(graph.inputs[0])].shape = {n};
+    graph.values[static_cast<size_t>(graph.nodes[0].outputs[0])].shape = {n};
+    ValueTable table(graph);
+    DeviceProfile device = test::test_device();
+    device.max_grid[2] = 65535;
+    return convert_node(graph.nodes[0], table, device, Settings{}).offered;
+  };
+  EXPECT_EQ(offered(1 << 14)[0].refusal + offered(1 << 14)[1].refusal, "");
+  EXPECT_EQ(offered((1 << 15) - 1)[0].refusal, "");
+  EXPECT_EQ(offered(1 << 15)[0].refusal,
+            "its scratch '" + g.graph.nodes[0].name + ".sums' would have 2^31 elements or more; kernels count fewer");
+  EXPECT_EQ(offered((1 << 15) - 1)[1].refusal, "");
+  EXPECT_NE(offered(1 << 15)[1].refusal.find("may launch 65536 workgroups in one dimension"),
+            std::string::npos);
+  EXPECT_EQ(offered(1 << 15)[2].refusal, "");
+}
+
 TEST_F(LoweringTest, PointwiseInputsBroadcastAndCollapse) {
   const ValueId x = g.input({2, 3, 5, 7}), bias = g.input({3, 1, 1});
   g.output(g.pointwise("add", {x, bias}));
