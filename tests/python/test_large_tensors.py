@@ -44,7 +44,7 @@ def test_more_than_2_31_bytes(device):
 ROWS, IMAGES, SHORT = (131075, 4099), (4100, 8, 128, 128), (16777300, 33)
 ENDS = 5  # rows at either end that hold numbers other than 0 and are compared
 FIXED = torch.Generator().manual_seed(0)
-WEIGHT, KERNEL = torch.randn(4099, 3, generator=FIXED), torch.randn(8, 8, 3, 3, generator=FIXED)
+WEIGHT, KERNEL = torch.randn(4099, 3, generator=FIXED), torch.randn(8, 64, 3, 3, generator=FIXED)
 VECTOR, CHANNELS = torch.randn(4099, generator=FIXED), torch.rand(8, generator=FIXED) + 0.5
 # Each row of a result is made of the same row of x.
 FAMILIES = {
@@ -58,8 +58,8 @@ FAMILIES = {
     "cat": (ROWS, lambda x: torch.cat((x[:, 7:], x[:, :7]), -1)),
     "gather": (ROWS, lambda x: x.gather(1, torch.arange(4098, -1, -1).expand(ROWS[0], -1)[:len(x)])),
     "sort": (SHORT, lambda x: x.sort(-1)[0]),
-    "convolution": (IMAGES, lambda x: F.conv2d(x, KERNEL, padding=1)),
-    "pointwise convolution": (IMAGES, lambda x: F.conv2d(x, KERNEL[..., :1, :1])),
+    "convolution": ((515, 64, 128, 128), lambda x: F.conv2d(x, KERNEL, padding=1)),
+    "pointwise convolution": (IMAGES, lambda x: F.conv2d(x, KERNEL[:, :8, :1, :1])),
     "depthwise": (IMAGES, lambda x: F.conv2d(x, KERNEL[:, :1], padding=1, groups=8)),
     "max_pool": (IMAGES, lambda x: F.max_pool2d(x, 3, 2, 1)),
     "avg_pool": (IMAGES, lambda x: F.avg_pool2d(x, 3, 1, 1)),
