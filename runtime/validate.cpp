@@ -236,9 +236,6 @@ int64_t buffer_bytes_at(const EngineSpec& spec, const Buffer& buffer,
   const int64_t bytes = buffer.size_bytes.eval(symbols);
   const Binding* binding = binding_of(spec, buffer);
   const int64_t limit = binding ? bytes_at(*binding, symbols) : kMaxBytes;
-  // Its elements have four bytes, or fewer; larger ones, of int64, are refused at half of the number.
-  if (!binding && bytes >= kMaxElements * 4)
-    fail_too_large("buffer " + quoted(buffer.name) + " has " + std::to_string(bytes) + " bytes");
   if (bytes < 0 || bytes > limit)
     fail("buffer " + quoted(buffer.name) + " has " + std::to_string(bytes) + " bytes, want 0 to " +
          std::to_string(limit));
@@ -273,6 +270,10 @@ void check_program_at(const std::vector<Dispatch>& program, const EngineSpec& sp
         fail(where + " touches " + std::to_string(size) + " bytes from " + std::to_string(offset) +
              " of " + quoted(spec.buffers[operand.buffer].name) + ", which has " +
              std::to_string(whole));
+      // Of the engine's own, whose elements have four bytes or fewer; int64 is refused at half the number.
+      const bool own = binding_of(spec, spec.buffers[operand.buffer]) == nullptr;
+      if (own && size >= kMaxElements * 4)
+        fail_too_large(where + " touches " + std::to_string(size) + " bytes");
     }
   }
 }

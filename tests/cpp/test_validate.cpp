@@ -154,6 +154,15 @@ TEST(Validate, TooManyElementsAreUnsupported) {
   const int64_t wraps[] = {int64_t{1} << 26};
   EXPECT_EQ(kind_of(spec, wraps), ErrorKind::kUnsupported);
   EXPECT_NO_THROW(validate(spec));
+  // A scratch that is, where no tensor is.
+  EngineSpec roomy = sample_engine();
+  roomy.symbols[0].max = kUnbounded;
+  roomy.buffers[3].size_bytes = 128 * n;
+  roomy.dispatches[1].operands[0].size_bytes = 128 * n;
+  const int64_t fits[] = {(int64_t{1} << 26) - 1}, passes[] = {int64_t{1} << 26};
+  EXPECT_NO_THROW(validate_at(roomy, fits));
+  EXPECT_EQ(kind_of(roomy, passes), ErrorKind::kUnsupported);
+  EXPECT_NO_THROW(validate(roomy));
 }
 
 TEST(Validate, EmptyGridIsNotRun) {
