@@ -34,7 +34,8 @@ eager gives what rounding left of 1 / sin(πx)².
 - *wrong*: other results than eager's, or an error.
 - *left out*: samples without compute nodes (views, shapes), and those that eager refuses. Checks
   that only raise an error (of singular matrices) compute nothing.
-- *not run*: op_db has them, and the device has not seen them yet.
+- *not run*: op_db has them, and the device has not seen them yet; the H200 those that torch 2.11's
+  op_db, with which it ran, does not have.
 
 `run.py --form` takes the same samples with tensors that are transposed, offset, expanded
 (stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py` says
