@@ -14,7 +14,8 @@ demo:
 build:
 	@scripts/setup.sh
 
-## The test suite, C++ and Python: about 20 minutes on 2 cores, 33 where no compiler has cached anything.
+## The test suite, C++ and Python: at most 25 minutes on 2 cores.
+## (33 were measured where no compiler had cached anything.)
 test:
 	@scripts/setup.sh --tests
 	@scripts/test.sh

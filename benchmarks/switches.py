@@ -13,23 +13,21 @@ _SWITCHES = {torch.nn.ReLU: ((0.0, 0.0, 1.0),),
 
 
 class Switches:
-    """The places of a float64 model's last forward pass that float32 cannot tell from a switch.
+    """The places of a float64 model's activations that float32 cannot tell from a switch.
 
-    Use it as a context around forward and backward passes of `module`.
+    Use it as a context around passes of `module`, with `restart` before each.
 
     Attributes:
-        near: of the passes without moved places: (layer, element, by how much the slope changes),
-            nearest first; an element counts where its distance from the switch is at most `share`
-            (float32's last place) of the layer's largest.
-        moved: those whose other side the next pass takes.
+        near: of the last pass without moved places: (layer, element, by how much the slope
+            changes), nearest first; an element counts where its distance from the switch is at most
+            `share` (float32's last place) of the layer's largest.
     """
 
     def __init__(self, module: torch.nn.Module, share: float = 2**-23):
         self._layers = [m for m in module.modules() if type(m) in _SWITCHES]
         self._share = share
         self._found = []
-        self._calls = 0
-        self.moved = ()
+        self.restart()
 
     @property
     def near(self) -> list[tuple[int, int, float]]:
@@ -44,20 +42,23 @@ class Switches:
             hook.remove()
 
     def restart(self, moved=()) -> None:
-        """Before each forward pass: the places to move in it."""
-        self.moved, self._calls = tuple(moved), 0
+        """Before each forward pass: the places whose other side it takes."""
+        self._moved, self._calls = tuple(moved), 0
         if not moved:
             self._found = []
 
     def _at(self, layer, inputs, output):
         (x,) = inputs
         number, self._calls = self._calls, self._calls + 1
-        if not self.moved:
+        if not self._moved:
             self._look(number, layer, x.detach())
-        change = torch.zeros_like(x)
-        for _, element, by in (place for place in self.moved if place[0] == number):
-            change.view(-1)[element] += by
-        return output + (x - x.detach()) * change if change.any() else output
+        mine = [(element, by) for layer, element, by in self._moved if layer == number]
+        if not mine:
+            return output
+        change = torch.zeros(x.numel(), dtype=x.dtype)
+        for element, by in mine:
+            change[element] = by
+        return output + (x - x.detach()) * change.reshape(x.shape)
 
     def _look(self, number, layer, x):
         flat = x.reshape(-1)
@@ -69,7 +70,7 @@ class Switches:
                 self._found.append((distance[element].item(), (number, element, by)))
 
 
-def nearest(error_of, switches: Switches, gradients, limit: float):
+def nearest(error_of, wanted, switches: Switches, gradients, limit: float):
     """The least error over references with switches on either side, and how many were moved.
 
     A greedy search, nearest first, that keeps each move which lowers the error and ends below
@@ -77,10 +78,10 @@ def nearest(error_of, switches: Switches, gradients, limit: float):
 
     Args:
         error_of: of a list of gradients in float64.
-        gradients: () -> those gradients, by a forward and a backward pass of the model.
+        wanted: these gradients with no place moved, of the pass that `switches` looked at last.
+        gradients: () -> these gradients, by a forward and a backward pass of the model.
     """
-    switches.restart()
-    best, kept = error_of(gradients()), ()
+    best, kept = error_of(wanted), ()
     for place in switches.near:
         if best <= limit:
             break

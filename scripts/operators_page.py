@@ -23,19 +23,17 @@ Written by `scripts/operators_page.py` from the registry and from runs of torch'
 (`tests/opinfo/run.py`) with `min_block_size=1`, each sample compared with eager: torch.testing's
 defaults with the entry's own overrides. A result outside of these counts as right where it is at
 most twice as far from float64 as eager's are at most (float32: and within 1e-3 of the largest or
-torch.testing's absolute tolerance), or one unit in the last place; of gradients, which may begin at
-a rounded result of the forward pass, eager's are also those for arguments that differ in their last
-bits. So do other places of equal values (sort, topk, …), one unit of 8-bit images where eager
-resizes in fixed point, and infinity from `polygamma(1, x)` at whole x below 0, its poles, where
-eager gives what rounding left of 1 / sin(πx)².
+torch.testing's absolute tolerance), or one unit in the last place; so do other places of equal
+values (sort, topk, …), one unit of 8-bit images where eager resizes in fixed point, and infinity
+from `polygamma(1, x)` at whole x below 0, its poles, where eager gives what rounding left of
+1 / sin(πx)².
 
 - *in an engine*: every node that computes something runs in an engine.
 - *native*: PyTorch runs at least one of them, for the reason given.
 - *wrong*: other results than eager's, or an error.
 - *left out*: samples without compute nodes (views, shapes), and those that eager refuses. Checks
   that only raise an error (of singular matrices) compute nothing.
-- *not run*: op_db has them, and the device has not seen them yet; the H200 those that torch 2.11's
-  op_db, with which it ran, does not have.
+- *not run*: op_db has them, and the device has not seen them yet.
 
 `run.py --form` takes the same samples with tensors that are transposed, offset, expanded
 (stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py` says
@@ -122,13 +120,26 @@ def elsewhere(device: str, results: dict) -> str:
     return f"On {device}:\n\n{counts(results)}"
 
 
+# Samples that are outside of the rule, and why that stays so.
+KNOWN = {
+    "linalg_householder_product/float32/grad/7":
+        "off by 3.9e-4 where the largest is 72.7, eager by 1.5e-4. Both start from the float32 "
+        "result of the forward pass, which PyTorch computes: the gradient of that result is off by "
+        "4.7e-4 when it is computed in float64 from there on, and eager's by up to 7.1e-4 for "
+        "arguments that differ in their last bits. Of 60 random matrices of this size the engine "
+        "is more than twice as far from float64 as eager in 7, and eager than the engine in 8; "
+        "their errors' ratio is 1.03 in the geometric mean.",
+}
+
+
 def wrong(runs: dict[str, dict]) -> str:
     """Each wrong sample by name, of the devices' results."""
     lines = []
     for device, results in runs.items():
         for sample, outcome in sorted(results.items()):
             if outcome["kind"] in ("wrong", "crash"):
-                lines.append(f"- `{sample}` ({device}): {outcome.get('reason', '')}")
+                why = KNOWN.get(sample, outcome.get("reason", ""))
+                lines.append(f"- `{sample}` ({device}): {why}")
     return "\n".join(["Wrong by that rule:", "", *lines]) if lines else ""
 
 

@@ -243,7 +243,12 @@ TEST(RuntimeEncoder, FoldsFlatGrids) {
   Program p({0});
   p.step({{0, 0, 64, 'w'}});
   p.spec.dispatches[0].grid = {70000, 1, 1};
-  EXPECT_THROW(p.encode(), Error) << "only a flat grid may be folded";
+  try {
+    p.encode();
+    ADD_FAILURE() << "only a flat grid may be folded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported) << error.what();  // the caller runs it natively
+  }
   p.spec.dispatches[0].flat_grid = true;
   EXPECT_EQ(p.encode().dispatches[0].grid[1], 2U);
 }

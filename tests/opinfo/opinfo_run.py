@@ -1,9 +1,7 @@
 """One sample through the importer, the compiler and the device, without Dynamo."""
 
-import contextlib
 import copy
 import functools
-import math
 import time
 import warnings
 from dataclasses import asdict, dataclass
@@ -122,24 +120,6 @@ class _Sample:
         except RuntimeError:  # 0 is no argument
             return expected
         return [either(*results) for results in zip(actual, expected, zeros, strict=True)]
-
-    def beside(self, count: int = 8) -> list[list[torch.Tensor]]:
-        """Eager's gradients for arguments of which each number is moved to a neighbour or stays; none
-        of other samples."""
-        if not self._gradient:
-            return []
-        numbers = torch.Generator().manual_seed(0)
-
-        def moved(t):
-            if not t.is_floating_point():
-                return t
-            way = torch.randint(-1, 2, t.shape, generator=numbers)
-            return torch.where(way == 0, t, torch.nextafter(t, way.to(t.dtype) * math.inf))
-        found = []
-        for _ in range(count):
-            with contextlib.suppress(RuntimeError):  # a neighbour may be no argument
-                found.append(self.call(self, moved))
-        return found
 
     def in_double(self):
         """The results in float64; None where the entry does not compute in it."""

@@ -45,8 +45,9 @@ def test_a_place_beside_a_switch_may_be_on_either_side(activation, offset, step)
         def gradients():
             return gradients_of(module, module, INPUTS)[1]
 
-        assert gradient_error(got, gradients()) > 0.1
-        error, moved = nearest(lambda wanted: gradient_error(got, wanted), switches, gradients, 1e-6)
+        as_is = gradients()
+        assert gradient_error(got, as_is) > 0.1
+        error, moved = nearest(lambda g: gradient_error(got, g), as_is, switches, gradients, 1e-6)
         assert (error <= 1e-6, moved, len(switches.near)) == (True, 1, 1)
     assert gradient_error(got, gradients()) > 0.1  # no hook is left
 
@@ -55,8 +56,10 @@ def test_a_place_that_float32_tells_from_the_switch_stays():
     module = network(nn.ReLU(), 1e-5)
     got = other_side(module, -2e-5)
     with Switches(module) as switches:
-        error, moved = nearest(lambda wanted: gradient_error(got, wanted), switches,
-                               lambda: gradients_of(module, module, INPUTS)[1], 1e-3)
+        def gradients():
+            return gradients_of(module, module, INPUTS)[1]
+
+        error, moved = nearest(lambda g: gradient_error(got, g), gradients(), switches, gradients, 1e-3)
     assert error > 0.1 and moved == 0 and not switches.near
 
 
@@ -64,6 +67,8 @@ def test_a_wrong_gradient_is_not_explained_by_a_switch():
     module = network(nn.ReLU(), 1e-9)
     got = [g * 1.01 for g in gradients_of(module, module, INPUTS)[1]]
     with Switches(module) as switches:
-        error, moved = nearest(lambda wanted: gradient_error(got, wanted), switches,
-                               lambda: gradients_of(module, module, INPUTS)[1], 1e-3)
+        def gradients():
+            return gradients_of(module, module, INPUTS)[1]
+
+        error, moved = nearest(lambda g: gradient_error(got, g), gradients(), switches, gradients, 1e-3)
     assert error > 5e-3 and moved == 0
