@@ -1,8 +1,9 @@
 // Products on matrix units: 16-bit floats as they are, fp32 in pieces (kernels/matrix.glsl).
 //
-// Three families. "shared": a, and b where it is not packed, pass through shared memory. "rows": b in
-// fragment order, rows of a through a patch of each subgroup's own: for few rows. "packed": both in
-// fragment order, whatever their strides. A constant b is packed once per set of weights.
+// Four families. "shared": a, and b where it is not packed, pass through shared memory. "straight": b
+// in fragment order, rows of a into registers as they lie, on NVIDIA's units. "rows": the same through a
+// patch of each subgroup's own, on any: both for few rows. "packed": both in fragment order, whatever
+// their strides. A constant b is packed once per set of weights.
 
 #include <algorithm>
 #include <map>
@@ -13,6 +14,7 @@
 namespace tv {
 namespace {
 
+constexpr uint32_t kNvidia = 0x10de;  // PCI's number of the vendor
 constexpr size_t kMostTactics = 12;
 constexpr size_t kMostOfTwoWays = 7;  // where operands become matrices in two ways, of each
 
@@ -130,7 +132,27 @@ int64_t row_patches(const MatrixProblem& q, const MatrixTile& t, int64_t unroll)
   return q.pieces.count * t.wm * (unroll * 2 + 1) * t.warps();
 }
 
+/// Of steps that an invocation reads in pairs: as many at once as leave the fewest to pad, all of them
+/// where they are few.
+Share paired_share(const MatrixProblem& q, const MatrixTile& t) {
+  constexpr int64_t kMost = 16, kMostOfPieces = 4;
+  const Expr each = ceil_div(ceil_div(q.p.k, kFragment), t.wk * t.split);
+  Share s{.unroll = 4};
+  if (const auto count = each.constant()) {
+    const auto padded = [&](int64_t unroll) { return (*count + unroll - 1) / unroll * unroll; };
+    s.unroll = t.unroll > 0 ? t.unroll : q.pieces.count > 1 ? kMostOfPieces : kMost;
+    for (int64_t unroll = s.unroll; unroll >= 2; unroll -= 2) {
+      if (padded(unroll) < padded(s.unroll)) s.unroll = unroll;
+    }
+  }
+  s.ring = s.unroll % 4 == 0 && t.wm * t.wn < 2048 && q.pieces.count == 1 ? 4 : 2;
+  s.each = round_up(each, s.unroll);
+  s.k_steps = s.each * (t.wk * t.split);
+  return s;
+}
+
 Share share_of(const MatrixProblem& q, const MatrixTile& t) {
+  if (t.family == MatrixTile::kStraight) return paired_share(q, t);
   const Expr each = ceil_div(ceil_div(q.p.k, kFragment), t.wk * t.split);
   const bool few = t.wm * t.wn >= 2048 || q.pieces.count > 1 ||
                    (t.family == MatrixTile::kRows && t.wm > 32);
@@ -156,15 +178,18 @@ Share share_of(const MatrixProblem& q, const MatrixTile& t) {
 }
 
 void emit_fragments(const MatrixProblem& q, const MatrixTile& t, Tactic& tactic) {
-  const bool pack_a = t.family == MatrixTile::kPacked;
+  const bool pack_a = t.family == MatrixTile::kPacked, straight = t.family == MatrixTile::kStraight;
   const Share s = share_of(q, t);
-  const MadeSide b = add_packing(q, false, {s.k_steps, t.bn, s.ring}, tactic.steps);
+  const MadeSide b =
+      add_packing(q, false, {s.k_steps, t.bn, s.ring, nullptr, straight}, tactic.steps);
   MadeSide a;
   if (pack_a) a = add_packing(q, true, {s.k_steps, t.bm, s.ring}, tactic.steps);
   Step step = product_step(q, t);
   step.kernel = "matmul_fragments";
   const std::pair<std::string, std::string> more[] = {
       {"A_PACKED", flag(pack_a)},
+      {"STRAIGHT", flag(straight)},
+      {"TO_16", q.pieces.input == DType::kF16 ? "tv_to_f16" : "tv_to_bf16"},
       {"PROMOTE", flag(q.pieces.promote > 0)},
       {"UNROLL", text(s.unroll)},
       {"RING", text(s.ring)},
@@ -212,7 +237,15 @@ std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
   if (t.family == MatrixTile::kShared && !q.a_rows && !q.a_cols) {
     return "a is read in chunks of 8; its strides or sizes are no multiples of that";
   }
-  if (t.family == MatrixTile::kRows && !q.a_rows) {
+  if (t.family == MatrixTile::kStraight && device.vendor_id != kNvidia) {
+    return "fragments lie as rows are read on NVIDIA's units alone";
+  }
+  if (t.unroll > 0) {
+    MatrixTile unlimited = t;
+    unlimited.unroll = 0;
+    if (share_of(q, t).unroll == share_of(q, unlimited).unroll) return "as without its limit";
+  }
+  if ((t.family == MatrixTile::kRows || t.family == MatrixTile::kStraight) && !q.a_rows) {
     return "rows of a are read in chunks of 8; its strides or k are no multiples of that";
   }
   if (q.pieces.scaled) {
@@ -232,7 +265,7 @@ std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
 }
 
 std::string tactic_name(const MatrixProblem& q, const MatrixTile& t) {
-  static const char* kFamilies[] = {"shared", "rows", "packed"};
+  static const char* kFamilies[] = {"shared", "rows", "packed", "straight"};
   std::string text_ = "matmul_" + std::string(kFamilies[t.family]) + "_" + q.pieces.name() + "_" +
                       text(t.bm) + "x" + text(t.bn);
   if (t.family == MatrixTile::kShared) text_ += "x" + text(t.bk);
@@ -242,6 +275,7 @@ std::string tactic_name(const MatrixProblem& q, const MatrixTile& t) {
   if (t.ahead) text_ += "_ahead";
   if (t.stages == 1) text_ += "_stage1";
   if (t.group != 8) text_ += "_g" + text(t.group);
+  if (t.unroll > 0) text_ += "_u" + text(t.unroll);
   if (t.split > 1) text_ += "_k" + text(t.split);
   return text_;
 }

@@ -23,6 +23,21 @@ const std::vector<MatrixTile>& tiles_16() {
       {F::kShared, 64, 64, 32, 32, 32, 1, 0, true, 3},
       {F::kShared, 32, 64, 64, 32, 32, 2, 0, false, 3},
       {F::kShared, 32, 32, 128, 32, 32, 4, 0, false, 2},
+      {F::kStraight, 64, 128, 0, 32, 64, 2, 0, false, 1},
+      {F::kStraight, 64, 96, 0, 32, 96, 2, 0, false, 2},
+      {F::kStraight, 64, 96, 0, 32, 48, 1, 0, false, 4},
+      {F::kStraight, 64, 64, 0, 32, 64, 2, 0, false, 3},
+      {F::kStraight, 64, 48, 0, 32, 48, 2, 0, false, 4},
+      {F::kStraight, 64, 48, 0, 32, 48, 3, 0, false, 2},
+      {F::kStraight, 64, 48, 0, 32, 48, 3, 0, false, 2, 2, 1, 8, 8},
+      {F::kStraight, 32, 48, 0, 32, 48, 3, 0, false, 4},
+      {F::kStraight, 32, 48, 0, 32, 48, 3, 0, false, 4, 2, 1, 8, 8},
+      {F::kStraight, 32, 48, 0, 32, 48, 4, 0, false, 2, 2, 1, 8, 6},
+      {F::kStraight, 32, 48, 0, 32, 48, 4, 0, false, 2},
+      {F::kStraight, 32, 48, 0, 32, 48, 8, 0, false, 1},
+      {F::kStraight, 16, 48, 0, 16, 48, 4, 0, false, 4},
+      {F::kStraight, 16, 48, 0, 16, 48, 8, 0, false, 2},
+      {F::kStraight, 16, 16, 0, 16, 16, 8, 0, false, 4},
       {F::kRows, 64, 64, 0, 32, 32, 2, 0, false, 2},
       {F::kRows, 64, 32, 0, 32, 32, 2, 0, false, 3},
       {F::kRows, 64, 64, 0, 32, 64, 2, 0, false, 2},
@@ -51,6 +66,13 @@ const std::vector<MatrixTile>& tiles_32() {
       {F::kShared, 64, 128, 16, 32, 64, 1, 0, false, 1},
       {F::kShared, 64, 64, 32, 32, 32, 1, 0, false, 2},
       {F::kShared, 64, 64, 16, 32, 32, 1, 0, false, 2},
+      {F::kStraight, 64, 64, 0, 32, 32, 2, 0, false, 2},
+      {F::kStraight, 64, 32, 0, 32, 32, 2, 0, false, 2},
+      {F::kStraight, 32, 48, 0, 32, 48, 4, 0, false, 2},
+      {F::kStraight, 32, 32, 0, 32, 32, 4, 0, false, 2},
+      {F::kStraight, 16, 48, 0, 16, 48, 8, 0, false, 2},
+      {F::kStraight, 16, 32, 0, 16, 32, 8, 0, false, 2},
+      {F::kStraight, 16, 16, 0, 16, 16, 8, 0, false, 2},
       {F::kRows, 64, 64, 0, 32, 32, 2, 0, false, 2},
       {F::kRows, 64, 32, 0, 32, 32, 2, 0, false, 2},
       {F::kRows, 32, 32, 0, 32, 32, 4, 0, false, 2},
@@ -122,8 +144,9 @@ double expected_time(const MatrixProblem& q, const MatrixTile& t) {
   const double busy = static_cast<double>(std::min(on_unit, t.per_unit) * t.warps()) *
                       std::sqrt(static_cast<double>(t.wm * t.wn)) / 200.0;
   const double work = static_cast<double>(on_unit) * products * kProduct * feed / std::min(1.0, busy);
-  const double chain = 800 + steps * (t.family == MatrixTile::kShared ? 75 : 60) +
-                       static_cast<double>(t.wk) * 20;
+  double chain = 800 + steps * (t.family == MatrixTile::kShared ? 75 : 60) +
+                 static_cast<double>(t.wk) * 20;
+  if (t.family == MatrixTile::kStraight) chain *= static_cast<double>(up(on_unit, t.per_unit));
   double extra = 0;
   const auto made = [&](int64_t elements, double per_us) {
     extra += kDispatch + static_cast<double>(elements * std::max<int64_t>(q.z, 1)) / per_us;

@@ -94,6 +94,7 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
                 side.batched ? fragments * unit : Expr(0)};
   Step step{.kernel = "matmul_pack",
             .defines = {{"SIDE_A", side_a ? "1" : "0"},
+                        {"PAIRED", packing.paired ? "1" : "0"},
                         {"PIECES", text(q.pieces.count)},
                         {"SCALED", q.pieces.scaled ? "1" : "0"},
                         {"TO_16", q.pieces.input == DType::kF16 ? "tv_to_f16" : "tv_to_bf16"}},

@@ -24,14 +24,15 @@ struct Pieces {
 
 /// One way to tile a product. Fields are macros of the kernels.
 struct MatrixTile {
-  enum Family { kShared, kRows, kPacked } family = kShared;
+  enum Family { kShared, kRows, kPacked, kStraight } family = kShared;
   int64_t bm, bn, bk, wm, wn, wk = 1;
   int64_t ring = 0;        ///< shared: steps of a packed b in flight, 0: not packed
   bool ahead = false;      ///< shared, not packed: fragments a step ahead
   int64_t per_unit = 1;    ///< workgroups that a compute unit holds at once
   int64_t stages = 2;      ///< shared: buffers; 1 for pieces that fill shared memory
-  int64_t split = 1;       ///< rows, packed: workgroups that share the steps of k
+  int64_t split = 1;       ///< all but shared: workgroups that share the steps of k
   int64_t group = 8;       ///< tile rows walked together, for the cache
+  int64_t unroll = 0;      ///< straight: most steps of k written out; 0: the usual number
   int64_t warps() const { return bm / wm * (bn / wn) * wk; }
   int64_t threads() const { return 32 * warps(); }
   bool packs_b() const { return family != kShared || ring > 0; }
@@ -64,10 +65,12 @@ struct MadeSide {
 MadeSide add_scales(const MatrixProblem& q, bool side_a, std::vector<Step>& steps);
 /// Appends the launch that packs an operand: `k_steps` steps of 16, spans padded to `multiple`, and
 /// room for `slack` steps that kernels fetch past the end. `scales`: of that side, where scaled.
+/// `paired`: for rows that are read straight into fragments (kernels/straight.glsl).
 struct Packing {
   Expr k_steps;
   int64_t multiple = 16, slack = 1;
   const MadeSide* scales = nullptr;
+  bool paired = false;
 };
 MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing,
                      std::vector<Step>& steps);

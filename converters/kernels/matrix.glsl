@@ -116,6 +116,9 @@ uvec4 peel_chunk(inout Chunk c, uint p) {
 #define peel_chunk(c, p) (c)
 #endif
 
+// Which of the 32 elements of k of two steps is number kk of step `step` (straight.glsl).
+uint in_pair(uint step, uint kk) { return kk % 8u / 2u * 8u + step * 4u + kk / 8u * 2u + kk % 2u; }
+
 // A fragment of a packed operand (matmul_pack.comp): `words` as this invocation holds them, or, on
 // devices with another count of components an invocation, the 16x16 matrix at `at`.
 #define FRAGMENT(f, words, at, layout_)                              \

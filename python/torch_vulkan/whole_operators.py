@@ -1,6 +1,7 @@
-"""Keeps operators whole that PyTorch takes apart while it traces, below every table of
-decompositions: resizing has one kernel here, and index arithmetic there; attention of a GPU's
-tensors may be traced as its pieces, in float32, which a real call would not run."""
+"""What is traced in place of PyTorch's own, below every table of decompositions. Operators stay whole
+that PyTorch takes apart: resizing has one kernel here, and index arithmetic there; attention of a
+GPU's tensors may be traced as its pieces, in float32, which a real call would not run. Reflectors
+are taken apart before PyTorch's gradient of them is."""
 
 import contextlib
 import threading
@@ -8,6 +9,8 @@ import threading
 import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import upsample_compute_output_size
+
+from . import reflectors
 
 aten = torch.ops.aten
 
@@ -106,6 +109,7 @@ def use_own_attention(module: torch.fx.GraphModule) -> None:
 def _replacements():
     """(overload, keys whose kernels go, what takes their place or None)."""
     yield aten.scaled_dot_product_attention.default, _KEYS, traced_attention
+    yield reflectors.REPLACEMENT
     for name in _RESIZES:
         packet = getattr(aten, name, None)
         if packet is None:
@@ -117,7 +121,7 @@ def _replacements():
 
 @contextlib.contextmanager
 def kept_whole():
-    """While it lasts, tracing leaves the operators above as they are."""
+    """While it lasts, the operators above are traced as they are said to be."""
     with _lock:
         saved = {}
         try:

@@ -17,6 +17,8 @@ class Gemm : public testing::Test {
  protected:
   std::shared_ptr<Device> device_ = open_device("");
 
+  std::string prefix_;  ///< of the tactics that are wanted
+
   /// Calls `f(name, engine)` for tactics that apply, of which there must be one: some for each
   /// problem, in turn, so that every tactic meets many problems without the drivers compiling
   /// thousands of kernels.
@@ -29,7 +31,7 @@ class Gemm : public testing::Test {
     std::erase_if(tactics, [&](const OfferedTactic& t) {
       // A CPU driver takes minutes to compile the largest tiles.
       const bool large = t.name.ends_with("_8x16") || t.name.find("128x128") != t.name.npos;
-      return !t.refusal.empty() || (at_once == 1 && large);
+      return !t.refusal.empty() || (at_once == 1 && large) || !t.name.starts_with(prefix_);
     });
     ASSERT_FALSE(tactics.empty());
     for (size_t i = 0; i < std::min(at_once, tactics.size()); ++i) {
@@ -41,6 +43,14 @@ class Gemm : public testing::Test {
       EXPECT_TRUE(used) << "the engine does not use the tactic";
       f(t.name, Engine::create(device_, spec));
     }
+  }
+
+  /// Whether the device offers a tactic whose name begins so.
+  bool offers(const std::string& prefix, const GemmProblem& problem) {
+    const auto tactics = offered_tactics(problem, {}, as_gpu(profile(*device_)));
+    return std::any_of(tactics.begin(), tactics.end(), [&](const OfferedTactic& t) {
+      return t.refusal.empty() && t.name.starts_with(prefix);
+    });
   }
 
   /// Every tactic within `products` · Σ|a||b| of float64 and, rounded to the result's type, within
@@ -127,6 +137,26 @@ TEST_F(Gemm, LongSums) {
     for (const int64_t m : {1, 4, 16, 65}) {
       expect_close({.m = m, .n = 64, .k = 4104, .dtype = dtype}, kFull);
       expect_close({.m = m, .n = 64, .k = 2051, .dtype = dtype, .positive = 1}, kFull);
+    }
+  }
+}
+
+/// Debug builds gather the rows of every other workgroup, as all do where the driver lays fragments
+/// out in another way.
+TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
+  if (!offers("matmul_straight_", {.m = 72, .n = 104, .k = 136})) {
+    GTEST_SKIP() << "this device's fragments do not lie as rows are read";
+  }
+  prefix_ = "matmul_straight_";
+  for (const bool gathered : {false, true}) {
+    const Settings settings{.check_addresses = gathered};
+    for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+      for (const int64_t k : {8, 72, 136, 768}) {
+        if (dtype == DType::kF32 && k < 64) continue;  // not split into pieces
+        expect_close({.m = 72, .n = 200, .k = k, .dtype = dtype}, kFull, settings);
+      }
+      expect_close({.batch = 2, .m = 33, .n = 100, .k = 264, .dtype = dtype, .shared_b = false,
+                    .tail = true}, kFull, settings);
     }
   }
 }
