@@ -45,11 +45,11 @@ class Gemm : public testing::Test {
     }
   }
 
-  /// Whether the device offers a tactic whose name begins so.
-  bool offers(const std::string& prefix, const GemmProblem& problem) {
+  /// Whether the device offers one of the tactics that are wanted.
+  bool offers(const GemmProblem& problem) {
     const auto tactics = offered_tactics(problem, {}, as_gpu(profile(*device_)));
     return std::any_of(tactics.begin(), tactics.end(), [&](const OfferedTactic& t) {
-      return t.refusal.empty() && t.name.starts_with(prefix);
+      return t.refusal.empty() && t.name.starts_with(prefix_);
     });
   }
 
@@ -142,21 +142,22 @@ TEST_F(Gemm, LongSums) {
 }
 
 /// Debug builds gather the rows of every other workgroup, as all do where the driver lays fragments
-/// out in another way.
+/// out in another way. The validation layer hides bfloat16 matrices, and with them fp32's pieces.
 TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
-  if (!offers("matmul_straight_", {.m = 72, .n = 104, .k = 136})) {
+  prefix_ = "matmul_straight_";
+  if (!offers({.m = 72, .n = 200, .k = 136})) {
     GTEST_SKIP() << "this device's fragments do not lie as rows are read";
   }
-  prefix_ = "matmul_straight_";
   for (const bool gathered : {false, true}) {
     const Settings settings{.check_addresses = gathered};
     for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
       for (const int64_t k : {8, 72, 136, 768}) {
-        if (dtype == DType::kF32 && k < 64) continue;  // not split into pieces
-        expect_close({.m = 72, .n = 200, .k = k, .dtype = dtype}, kFull, settings);
+        const GemmProblem problem{.m = 72, .n = 200, .k = k, .dtype = dtype};
+        if (offers(problem)) expect_close(problem, kFull, settings);
       }
-      expect_close({.batch = 2, .m = 33, .n = 100, .k = 264, .dtype = dtype, .shared_b = false,
-                    .tail = true}, kFull, settings);
+      const GemmProblem problem{.batch = 2, .m = 33, .n = 100, .k = 264, .dtype = dtype,
+                                .shared_b = false, .tail = true};
+      if (offers(problem)) expect_close(problem, kFull, settings);
     }
   }
 }
