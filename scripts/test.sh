@@ -3,7 +3,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 slow=(-m "not slow")
-[ "${1:-}" = --all ] && slow=()
+# lavapipe's vectors are as wide as the CPU's in the C++ tests and in --all. Python's have 8 lanes, as
+# on CPUs without AVX-512: its compiler, which takes most of their time, is a fifth faster then.
+lanes=(env "LP_NATIVE_VECTOR_WIDTH=${LP_NATIVE_VECTOR_WIDTH:-256}")
+[ "${1:-}" = --all ] && slow=() && lanes=()
 
 echo "== C++ tests, validation layer on"
 TORCH_VULKAN_VALIDATION=1 scripts/gtest.sh build/tests/cpp/tv_tests --gtest_brief=1
@@ -18,10 +21,10 @@ echo "== The ONNX importer, fuzzed for 30 s"
 FUZZ=onnx scripts/fuzz.sh 30
 
 echo "== Python tests"  # a file stays in one process, which makes its engines and builds once
-.venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile "${slow[@]}" --durations=15 tests
+"${lanes[@]}" .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile "${slow[@]}" --durations=15 tests
 
 echo "== Accuracy where denormals are 0, as some GPUs have it"
-TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/accuracy tests/opinfo \
+TV_TEST_FLUSH_DENORMALS=1 "${lanes[@]}" .venv/bin/python -m pytest -n 2 --dist loadfile tests/accuracy tests/opinfo \
   -k "accuracy or denormal"
 
 if [ "${1:-}" = --all ]; then

@@ -13,9 +13,11 @@ from models import largest  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
 LIMIT = 1e-2
+FIRST = ("ResNet-50", "MobileNetV2", "EfficientNet-B0", "ViT-B/16", "BERT-base", "GPT-2")
+NAMES = [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in NETWORKS]
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_networks_in_float16(name):
     network = NETWORKS[name]
     model, inputs = network.make(True), network.inputs(1, True, 0)
