@@ -77,7 +77,7 @@ void main() {
   // Those of steps `step` and `step` + 1 behind step `base`; zeros past k.
 #if WHOLE_K
 #define FETCH_A(slot, base, step) FOR(i, COUNT_M) FOR(h, 2) {                                  \
-    tv_chunks q_ = pa + (at_a[i][h] + (base) * 2 + chunk);                               \
+    tv_chunks q_ = pa + (at_a[i][h] + (base) * 2 + chunk);                                     \
     ga[(slot) / 2][i][h] = LOAD_CHUNK(q_[(step) * 2]); }
 #else
 #define FETCH_A(slot, base, step) { const uint n_ = ((base) + (step)) * 2 + chunk;             \

@@ -59,7 +59,7 @@ bool lies_straight(uint corner) {
       }                                                                                        \
     }                                                                                          \
     FOR(p, PIECES) FOR(j, COUNT_N) {                                                           \
-      tv_units at_ = pb - (share - s) * UNIT + (j * LINE + p * 32);                          \
+      tv_units at_ = pb - (share - s) * UNIT + (j * LINE + p * 32);                            \
       FRAGMENT(fb[p][j], at_.v, at_ - lane, gl_CooperativeMatrixLayoutColumnMajor)             \
     }                                                                                          \
     MULTIPLY(fa, fb)                                                                           \
