@@ -119,15 +119,19 @@ uvec4 peel_chunk(inout Chunk c, uint p) {
 // Which of the 32 elements of k of two steps is number kk of step `step` (straight.glsl).
 uint in_pair(uint step, uint kk) { return kk % 8u / 2u * 8u + step * 4u + kk / 8u * 2u + kk % 2u; }
 
+// The eight components of a fragment that an invocation holds.
+#define SET_COMPONENTS(f, words)                                     \
+  FOR(e_, 4) {                                                       \
+    const f16vec2 h_ = unpackFloat2x16((words)[e_]);                 \
+    f[2 * e_] = h_.x;                                                \
+    f[2 * e_ + 1] = h_.y;                                            \
+  }
+
 // A fragment of a packed operand (matmul_pack.comp): `words` as this invocation holds them, or, on
 // devices with another count of components an invocation, the 16x16 matrix at `at`.
 #define FRAGMENT(f, words, at, layout_)                              \
   if (f.length() == 8) {                                             \
-    FOR(e_, 4) {                                                     \
-      const f16vec2 h_ = unpackFloat2x16((words)[e_]);               \
-      f[2 * e_] = h_.x;                                              \
-      f[2 * e_ + 1] = h_.y;                                          \
-    }                                                                \
+    SET_COMPONENTS(f, words)                                         \
   } else {                                                           \
     coopMatLoad(f, tv_ref_u32x4(at).v, 0, 2, layout_);               \
   }

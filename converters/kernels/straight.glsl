@@ -11,11 +11,7 @@
 #define STRAIGHT_FRAGMENT(f, upper, lower, step)                                               \
   if (f.length() == 8) {                                                                       \
     const uvec4 w_ = (step) == 0 ? uvec4((upper).xy, (lower).xy) : uvec4((upper).zw, (lower).zw); \
-    FOR(e_, 4) {                                                                               \
-      const f16vec2 h_ = unpackFloat2x16(w_[e_]);                                              \
-      f[2 * e_] = h_.x;                                                                        \
-      f[2 * e_ + 1] = h_.y;                                                                    \
-    }                                                                                          \
+    SET_COMPONENTS(f, w_)                                                                      \
   }
 
 // Whether components lie as above: those of a matrix of numbers do. `corner`: of 32 units of the subgroup's.
