@@ -49,7 +49,7 @@ Step product_step(const MatrixProblem& q, const MatrixTile& t) {
             .grid = {{tiles, 1, p.batch.count() * t.split}},
             .local_size = {static_cast<uint32_t>(t.threads()), 1, 1},
             .subgroup_size = 32,
-            .matrix = MatrixUnits{.input = q.pieces.input}};
+            .matrix = MatrixUnits{.input = q.pieces.input, .denormals = q.pieces.scaled}};
   if (split) step.params.push_back(fixed("matrices", p.batch.count()));
   return step;
 }

@@ -65,6 +65,7 @@ struct MatrixUnits {
   DType input = DType::kF16, sum = DType::kF32;
   uint32_t m = 16, n = 16, k = 16;
   bool nv2 = false;            ///< also GL_NV_cooperative_matrix2
+  bool denormals = false;      ///< wrong where float16 denormals are taken for 0
 };
 
 /// One kernel launch.

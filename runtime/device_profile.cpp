@@ -30,6 +30,7 @@ void for_each_field(Profile& p, F&& f) {
   f("min_subgroup_size", p.min_subgroup_size);
   f("max_subgroup_size", p.max_subgroup_size);
   f("float16", p.float16);
+  f("float16_controls", p.float16_controls);
   f("int64", p.int64);
   f("int16", p.int16);
   f("int8", p.int8);

@@ -27,6 +27,8 @@ struct DeviceProfile {
 
   uint32_t subgroup_size = 32, min_subgroup_size = 32, max_subgroup_size = 32;
   bool float16 = false;         ///< 16-bit float arithmetic
+  /// Where a kernel says so, float16 numbers are rounded to the nearest and keep denormals.
+  bool float16_controls = false;
   bool int64 = false, int16 = false, int8 = false;
   bool storage16 = false;       ///< 16-bit loads and stores
   bool storage8 = false;

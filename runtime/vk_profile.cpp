@@ -67,6 +67,13 @@ std::string component_name(int32_t type) {
   }
 }
 
+/// Whether a kernel may say so of this width and leave the others as they are.
+bool has_float16_controls(const VkPhysicalDeviceVulkan12Properties& v12) {
+  constexpr auto kNone = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+  return v12.shaderRoundingModeRTEFloat16 && v12.roundingModeIndependence != kNone &&
+         v12.shaderDenormPreserveFloat16 && v12.denormBehaviorIndependence != kNone;
+}
+
 std::vector<CoopMatShape> coop_matrices(const InstanceApi& api, VkPhysicalDevice handle,
                                         bool bfloat16) {
   const auto query = api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR;
@@ -311,6 +318,7 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   p.min_subgroup_size = p.subgroup_size_control ? v13.minSubgroupSize : v11.subgroupSize;
   p.max_subgroup_size = p.subgroup_size_control ? v13.maxSubgroupSize : v11.subgroupSize;
   p.float16 = features.v12.shaderFloat16;
+  p.float16_controls = p.float16 && has_float16_controls(v12);
   p.int64 = features.core.features.shaderInt64;
   p.int16 = features.core.features.shaderInt16;
   p.int8 = features.v12.shaderInt8;

@@ -104,6 +104,7 @@ void write_texts(const ConvProblem& problem, const Settings& settings, DevicePro
                  const std::string& dir) {
   profile = as_gpu(profile);
   profile.max_shared_bytes = 49152;
+  profile.float16_controls = true;
   profile.max_workgroup_invocations = 1024;
   profile.compute_units = 132;
   profile.min_subgroup_size = profile.max_subgroup_size = profile.subgroup_size = 32;

@@ -40,9 +40,15 @@ uint tv_to_bf16(float f) {
 }
 
 vec4 tv_f16x4(uvec2 w) { return vec4(unpackHalf2x16(w.x), unpackHalf2x16(w.y)); }
+#ifdef TV_FLOAT16_CONTROLS
+uvec2 tv_to_f16x4(vec4 f) {
+  return uvec2(packFloat2x16(f16vec2(f.xy)), packFloat2x16(f16vec2(f.zw)));
+}
+#else
 uvec2 tv_to_f16x4(vec4 f) {
   return uvec2(tv_to_f16(f.x) | tv_to_f16(f.y) << 16, tv_to_f16(f.z) | tv_to_f16(f.w) << 16);
 }
+#endif
 vec4 tv_bf16x4(uvec2 w) {
   return uintBitsToFloat(uvec4(w.x << 16, w.x & 0xffff0000u, w.y << 16, w.y & 0xffff0000u));
 }

@@ -10,6 +10,13 @@ namespace {
 constexpr int kFirstGlslang = 14;
 constexpr int kFirstGlslangNv2 = 15;
 
+// DenormPreserve and RoundingModeRTE of 16-bit floats, each with its capability (SPIR-V 1.4).
+constexpr const char* kFloat16Controls =
+    "#extension GL_EXT_spirv_intrinsics : require\n"
+    "spirv_execution_mode(capabilities = [4464], 4459, 16);\n"
+    "spirv_execution_mode(capabilities = [4467], 4462, 16);\n"
+    "#define TV_FLOAT16_CONTROLS 1\n";
+
 std::string component(DType dtype) {
   switch (dtype) {
     case DType::kF16: return "float16";
@@ -29,6 +36,9 @@ std::string matrix_refusal(const MatrixUnits& units, const DeviceProfile& device
     return "the device multiplies no " + std::to_string(units.m) + "x" + std::to_string(units.n) +
            "x" + std::to_string(units.k) + " matrices of " + input + " with sums in " + sum;
   }
+  if (units.denormals && !device.float16_controls) {
+    return "the device does not promise to keep float16's denormals";
+  }
   if (units.nv2 && !device.coop_matrix2) return "the device lacks VK_NV_cooperative_matrix2";
   if (glslang_major() < kFirstGlslang) {
     return "glslang " + std::to_string(glslang_major()) + " has no GL_KHR_cooperative_matrix";
@@ -39,14 +49,18 @@ std::string matrix_refusal(const MatrixUnits& units, const DeviceProfile& device
   return "";
 }
 
-std::string matrix_preamble(const MatrixUnits& units) {
+std::string matrix_preamble(const MatrixUnits& units, const DeviceProfile& device) {
   std::string text =
       "#pragma use_vulkan_memory_model\n"
       "#extension GL_KHR_cooperative_matrix : require\n"
       "#extension GL_KHR_memory_scope_semantics : require\n"
       "#extension GL_EXT_buffer_reference2 : require\n";
   if (units.nv2) text += "#extension GL_NV_cooperative_matrix2 : require\n";
-  if (units.input == DType::kBF16) text += std::string(kBfloat16Pragma) + "\n";
+  if (units.input == DType::kBF16) {
+    text += std::string(kBfloat16Pragma) + "\n";
+  } else if (device.float16_controls) {
+    text += kFloat16Controls;
+  }
   return text;
 }
 

@@ -293,7 +293,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
 
   std::set<std::string> seen;
   std::string extensions = kExtensions, prelude, lanes, body;
-  if (step.matrix) extensions += matrix_preamble(*step.matrix);
+  if (step.matrix) extensions += matrix_preamble(*step.matrix, device);
   expand("tv.glsl", step.kernel, seen, extensions, prelude);
   expand("arith.glsl", step.kernel, seen, extensions, prelude);
   const bool table = step.uniform_table && device.is_cpu();

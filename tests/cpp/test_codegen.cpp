@@ -76,13 +76,17 @@ TEST(MatrixUnits, RefusalsSayWhatIsMissing) {
   EXPECT_EQ(refusal({}, with_matrices("float16")), wanted);
   EXPECT_EQ(refusal({.nv2 = true}, with_matrices("float16")),
             "the device lacks VK_NV_cooperative_matrix2");
+  EXPECT_EQ(refusal({.denormals = true}, with_matrices("float16")),
+            "the device does not promise to keep float16's denormals");
+  DeviceProfile controls = with_matrices("float16");
+  controls.float16_controls = true;
+  EXPECT_EQ(refusal({.denormals = true}, controls), wanted);
 }
 
 TEST(MatrixUnits, PreambleHasWhatTheKernelAsksFor) {
   KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
-  const auto text = [&] {
-    return generate_kernel(request, {}, DeviceProfile::builtin_default()).glsl;
-  };
+  DeviceProfile device = DeviceProfile::builtin_default();
+  const auto text = [&] { return generate_kernel(request, {}, device).glsl; };
   EXPECT_EQ(text().find("cooperative_matrix"), std::string::npos);
   request.step.matrix = MatrixUnits{};
   EXPECT_NE(text().find("#extension GL_KHR_cooperative_matrix"), std::string::npos);
@@ -91,6 +95,11 @@ TEST(MatrixUnits, PreambleHasWhatTheKernelAsksFor) {
   request.step.matrix = MatrixUnits{.input = DType::kBF16, .nv2 = true};
   EXPECT_NE(text().find(kBfloat16Pragma), std::string::npos);
   EXPECT_NE(text().find("#extension GL_NV_cooperative_matrix2"), std::string::npos);
+  const char* kControls = "#define TV_FLOAT16_CONTROLS";
+  device.float16_controls = true;
+  EXPECT_EQ(text().find(kControls), std::string::npos);  // the 16-bit type is bfloat16 in the end
+  request.step.matrix = MatrixUnits{};
+  EXPECT_NE(text().find(kControls), std::string::npos);
 }
 
 TEST(MatrixUnits, Bfloat16ReplacesTheHalfTypeOnly) {

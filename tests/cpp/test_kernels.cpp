@@ -34,6 +34,7 @@ DeviceProfile cpu_profile() {
 DeviceProfile matrix_profile() {
   DeviceProfile p = DeviceProfile::builtin_default();
   p.name = "GPU with matrix units";
+  p.float16_controls = true;
   p.vendor_id = 0x10de;  // some tactics know how NVIDIA's lie
   p.compute_units = 132;
   p.max_shared_bytes = 49152;
