@@ -71,7 +71,8 @@ std::vector<std::vector<double>> TacticRun::outputs(const std::string& tactic) {
   for (size_t k = 0; k < out.size(); ++k) {
     const Binding& b = engine->spec().outputs[k];
     auto& numbers = result.emplace_back();
-    for (int64_t i = 0; i < count_of(b); ++i) numbers.push_back(load_number(out[k], i, b.dtype));
+    const int64_t count = count_of(b);
+    for (int64_t i = 0; i < count; ++i) numbers.push_back(load_number(out[k], i, b.dtype));
   }
   return result;
 }

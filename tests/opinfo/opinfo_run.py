@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import torch
 from opinfo_compare import difference
 from opinfo_forms import can_run, either, flushed, in_form, takes_part, transformed, unnamed
-from opinfo_samples import ENTRIES, UNINITIALISED, Pair
+from opinfo_samples import ENTRIES, UNINITIALISED, Pair, seed_cpu
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -81,7 +81,7 @@ class _Sample:
 
     def call(self, function, convert=lambda t: t) -> list[torch.Tensor]:
         """The results of `function`, eager or compiled, or the gradients of its inputs."""
-        torch.manual_seed(1)
+        seed_cpu(1)
         inputs = [convert(t).detach() for t in copy.deepcopy(self.tensors)]
         if not self._gradient:
             with torch.no_grad():

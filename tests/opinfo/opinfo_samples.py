@@ -6,10 +6,14 @@ and dtype.
 
 import hashlib
 import itertools
+import random
 from dataclasses import dataclass
 
+import numpy
 import torch
+from torch.testing._internal import common_utils
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo import core
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
           torch.int8, torch.uint8, torch.bool)
@@ -17,6 +21,19 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32
 # Values that nobody set.
 UNINITIALISED = {"empty", "empty_like", "new_empty", "empty_strided", "empty_permuted",
                  "new_empty_strided"}
+
+
+def seed_cpu(seed=None):
+    seed = common_utils.SEED if seed is None else seed
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
+
+
+# torch looks through the source of the whole stack for a TestCase, which there is not, and seeds other
+# devices, noting the stack once more: a third of the time of a test.
+common_utils.extract_test_fn = core.extract_test_fn = lambda: None
+common_utils.set_rng_seed = seed_cpu
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,7 @@ def pairs(dtypes=DTYPES, gradient=False) -> list[Pair]:
 
 def samples(pair: Pair) -> list:
     """The inputs that torch tests the pair with."""
-    torch.manual_seed(0)
+    seed_cpu(0)
     return list(ENTRIES[pair.entry].sample_inputs("cpu", pair.dtype))
 
 
