@@ -355,7 +355,8 @@ print("reopened")
 """
 
 
-@pytest.mark.parametrize("submission", [1, 2, 3, 10, 40])
+@pytest.mark.parametrize("submission", [
+    1, pytest.param(2, marks=pytest.mark.slow), 3, 10, pytest.param(40, marks=pytest.mark.slow)])
 def test_lost_device(submission):
     """Wherever the device is lost, the results are eager's; each engine says once that it runs
     natively, and what is compiled afterwards runs on a device that is opened anew."""

@@ -46,13 +46,14 @@ def compile_for_gpu(model, inputs, **options):
         torch.compile(model, backend="vulkan", options=options)(**inputs)
 
 
-# In float16 one network with convolutions and one with attention; the others in `make test-all`.
+# In float16 one network with convolutions and one with attention; the others, and BERT's mask, in
+# `make test-all`.
 FIRST = ("ResNet-50", "BERT-base")
 LIMITS = {"ResNet-50": 60, "BERT-base": 90, "BERT-base, mask": 93, "GPT-2": 110, "ViT-B/16": 92}
 
 
-def slow_but_first(names):
-    return [n if n in FIRST else pytest.param(n, marks=pytest.mark.slow) for n in names]
+def slow_but(first, names):
+    return [n if n in first else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
 def launches(name, dtype, infos):
@@ -63,18 +64,18 @@ def launches(name, dtype, infos):
     assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize("name", slow_but(LIMITS.keys() - {"BERT-base, mask"}, LIMITS))
 def test_launches(name, infos):
     launches(name, torch.float32, infos)
 
 
-@pytest.mark.parametrize("name", slow_but_first(LIMITS))
+@pytest.mark.parametrize("name", slow_but(FIRST, LIMITS))
 def test_launches_of_float16(name, infos):
     launches(name, torch.float16, infos)
 
 
 @pytest.mark.parametrize("name",
-                         slow_but_first(["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"]))
+                         slow_but(FIRST, ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"]))
 def test_enabled_precisions_take_the_tactics_of_float16(name, infos):
     network = NETWORKS[name]
     model, inputs = network.make(False), network.inputs(1, False, 0)

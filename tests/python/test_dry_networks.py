@@ -15,8 +15,8 @@ from torch_vulkan.dry_report import SCHEMA
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from networks import NETWORKS  # noqa: E402
 
-QUICK = ("Whisper", "ConvNeXt", "SegFormer")
-SLOW = ("Llama", "T5", "Swin", "DETR", "UNet")
+QUICK = ("Whisper", "ConvNeXt")
+SLOW = ("Llama", "T5", "Swin", "DETR", "SegFormer", "UNet")
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
