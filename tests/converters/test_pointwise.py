@@ -196,7 +196,8 @@ def test_float_to_integer_truncates():
     check(lambda x: (x.to(torch.int8), x.to(torch.int16)), x[:7])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [
+    pytest.param(d, marks=pytest.mark.slow) if d in (torch.int16, torch.int8) else d for d in DTYPES])
 def test_type_promotion(dtype):
     x = tensor(11, dtype=dtype, low=0, high=9)
     scalar = torch.tensor(3, dtype=dtype)

@@ -13,11 +13,11 @@ from aot_helpers import RUN, Nested, compiled, nested_inputs, network, python, r
 from helpers import assert_same
 
 
-# Loaded by torch alone: the text networks in `make test`, the others in `make test-all`.
-SLOW = pytest.param("ResNet-50", "torch", marks=pytest.mark.slow)
+# Loaded by torch alone: BERT in `make test`, the others in `make test-all`.
+SLOW = [pytest.param(name, "torch", marks=pytest.mark.slow) for name in ("ResNet-50", "GPT-2")]
 
 
-@pytest.mark.parametrize("name, how", [("ResNet-50", "tv"), SLOW, ("GPT-2", "tv"), ("GPT-2", "torch")])
+@pytest.mark.parametrize("name, how", [("ResNet-50", "tv"), ("GPT-2", "tv"), *SLOW])
 def test_saved_networks_run_in_another_process(name, how, tmp_path):
     _, program, inputs = network(name)
     path, cases = saved(program, [((), inputs(batch)) for batch in (1, 2, 4)], tmp_path)
@@ -125,8 +125,8 @@ RUN_SCRIPT = RUN.replace("torch.export.load(path).module()", "torch.jit.load(pat
 
 
 @pytest.mark.parametrize("name, how", [
-    ("ResNet-50", "tv"), SLOW, ("BERT-base, mask", "tv"), ("BERT-base, mask", "torch"),
-    ("GPT-2", "tv"), ("GPT-2", "torch")])
+    ("ResNet-50", "tv"), ("GPT-2", "tv"), ("BERT-base, mask", "tv"), ("BERT-base, mask", "torch"),
+    *SLOW])
 def test_torchscript_networks(name, how, tmp_path):
     _, program, inputs = network(name)
     path, cases = saved(program, [((), inputs(batch)) for batch in (1, 2, 4)], tmp_path,
