@@ -168,8 +168,8 @@ TEST_F(Gemm, Float16ResultsAreRoundedToTheNearestAndKeepDenormals) {
       {1, 0x1p-11F, 1},                             // ties go to the even one
       {1 + 0x1p-10F, 0x1p-11F, 1 + 0x1p-9F},
       {1, 0x1.04p-11F, 1 + 0x1p-10F},
-      {0x1p-14F, -0x1p-15F, 0x1p-15F},              // denormals
-      {0x1p-14F, -0x1.ff8p-15F, 0x1p-24F},          // the least
+      {0x1.8p-14F, -0x1p-14F, 0x1p-15F},            // denormals
+      {0x1.004p-14F, -0x1p-14F, 0x1p-24F},          // the least
       {65504, 15, 65504},                           // the largest
       {65504, 16, INFINITY}};
   constexpr auto kCount = static_cast<int64_t>(std::size(kSums));
