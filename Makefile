@@ -15,7 +15,7 @@ build:
 	@scripts/setup.sh
 
 ## The test suite, C++ and Python: at most 25 minutes on 2 cores.
-## (More than 30 were measured where no compiler had cached anything.)
+## (25 min 25 s were measured where no compiler had cached anything.)
 test:
 	@scripts/setup.sh --tests
 	@scripts/test.sh
