@@ -165,29 +165,26 @@ TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
 /// Sums of two numbers, and what float16 makes of them.
 TEST_F(Gemm, Float16ResultsAreRoundedToTheNearestAndKeepDenormals) {
   constexpr float kSums[][3] = {
-      {1, 0x1p-11F, 1},                             // ties go to the even one
-      {1 + 0x1p-10F, 0x1p-11F, 1 + 0x1p-9F},
+      {1, 0x1p-11F, 1}, {1 + 0x1p-10F, 0x1p-11F, 1 + 0x1p-9F},  // ties go to the even one
       {1, 0x1.04p-11F, 1 + 0x1p-10F},
-      {0x1.8p-14F, -0x1p-14F, 0x1p-15F},            // denormals
-      {0x1.004p-14F, -0x1p-14F, 0x1p-24F},          // the least
-      {65504, 15, 65504},                           // the largest
-      {65504, 16, INFINITY}};
+      {0x1.8p-14F, -0x1p-14F, 0x1p-15F}, {0x1.004p-14F, -0x1p-14F, 0x1p-24F},  // denormals
+      {65504, 15, 65504}, {65504, 16, INFINITY}};
   constexpr auto kCount = static_cast<int64_t>(std::size(kSums));
+  const auto sign = [](int64_t m) { return m / kCount % 2 == 0 ? 1.0F : -1.0F; };
   for (const int64_t rows : {16, 40, 136}) {
     for (const bool constant : {false, true}) {
       const GemmProblem p{.m = rows, .n = 56, .k = 72, .constant_b = constant};
       GemmData data(p);
       for (int64_t k = 0; k < p.k; ++k) {
         for (int64_t m = 0; m < p.m; ++m) {
-          const float sign = m / kCount % 2 == 0 ? 1.0F : -1.0F;
-          data.set_a(0, m, k, k == 3 || k == 70 ? sign * kSums[m % kCount][k == 70] : 0.0F);
+          data.set_a(0, m, k, k == 3 || k == 70 ? sign(m) * kSums[m % kCount][k == 70] : 0.0F);
         }
         for (int64_t n = 0; n < p.n; ++n) data.set_b(0, k, n, k == 3 || k == 70 ? 1.0F : 0.0F);
       }
       for_each_tactic(p, {}, [&](const std::string&, const auto& engine) {
         data.run(engine, 0);
         for (int64_t m = 0; m < p.m; ++m) {
-          const double wanted = (m / kCount % 2 == 0 ? 1 : -1) * double{kSums[m % kCount][2]};
+          const double wanted = sign(m) * kSums[m % kCount][2];
           for (int64_t n = 0; n < p.n; ++n) {
             ASSERT_EQ(data.output(0, m, n), wanted) << "row " << m << ", column " << n;
           }
