@@ -26,4 +26,4 @@ test-all:
 	@scripts/test.sh --all
 
 clean:
-	rm -rf build build-asan build-fuzz dist .setup python/torch_vulkan/lib
+	rm -rf build build-asan dist .setup python/torch_vulkan/lib

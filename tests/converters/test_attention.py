@@ -7,6 +7,7 @@ import torch.nn.functional as F
 import torch_vulkan as tv
 from torch_vulkan import compilations, whole_operators
 
+from marks import slow_but
 from parity import FLOATS, check, check_against_double, check_gradients, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
@@ -145,7 +146,7 @@ def kept(monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [{}, {"is_causal": True}, {"scale": 0.3}])
-@pytest.mark.parametrize("rank", [3, 4])
+@pytest.mark.parametrize("rank", slow_but((3,), [3, 4]))
 def test_kept_whole(kept, arguments, rank):
     operands = [t[0] for t in qkv()] if rank == 3 else qkv()
     check(lambda q, k, v: sdpa(q, k, v, **arguments), *operands, length=93)

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from marks import slow_but
 from parity import FLOATS, INTS, check, check_gradients, tensor
 
 aten = torch.ops.aten
@@ -196,8 +197,8 @@ def test_float_to_integer_truncates():
     check(lambda x: (x.to(torch.int8), x.to(torch.int16)), x[:7])
 
 
-@pytest.mark.parametrize("dtype", [
-    pytest.param(d, marks=pytest.mark.slow) if d in (torch.int16, torch.int8) else d for d in DTYPES])
+@pytest.mark.parametrize("dtype", slow_but(
+    (torch.float32, torch.bfloat16, torch.int32, torch.bool), DTYPES))
 def test_type_promotion(dtype):
     x = tensor(11, dtype=dtype, low=0, high=9)
     scalar = torch.tensor(3, dtype=dtype)
@@ -341,7 +342,7 @@ IDENTITIES = {
 }
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dtype", slow_but((torch.float32, torch.float16), FLOATS))
 def test_identities_that_do_not_hold(dtype):
     x = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.5, 3e4, -3e4, 6e-5], dtype=dtype)
     compiled = torch.compile(lambda x: [f(x) for f in IDENTITIES.values()], backend="vulkan", fullgraph=True,

@@ -15,6 +15,7 @@ from torch_vulkan.engine import Engine
 from torch_vulkan.settings import Settings
 from torch_vulkan.whole_operators import kept_whole
 
+from marks import slow_but
 from parity import PRIMES, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
@@ -124,8 +125,7 @@ def check_size(family: Family, n: int) -> None:
 QUICK = ("softmax", "layer_norm", "sum", "matmul_rows", "transposed")
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FAMILIES])
+@pytest.mark.parametrize("name", slow_but(QUICK, FAMILIES))
 def test_sizes_around_switches(name):
     family = FAMILIES[name]
     around = {n + d for n in switches(family) for d in (-1, 0, 1)}

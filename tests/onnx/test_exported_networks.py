@@ -12,6 +12,7 @@ import torch_vulkan as tv
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
+from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from networks import NETWORKS  # noqa: E402
@@ -24,8 +25,7 @@ NAMES = ["ResNet-50", "MobileNetV2", "EfficientNet-B0", "ViT-B/16", "BERT-base",
 
 def some(*quick):
     """Every network; all but the named ones are slow."""
-    return pytest.mark.parametrize("name", [
-        name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in NAMES])
+    return pytest.mark.parametrize("name", slow_but(quick, NAMES))
 
 
 class Positional(torch.nn.Module):

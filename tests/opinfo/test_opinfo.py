@@ -18,7 +18,7 @@ from opinfo_run import run
 from opinfo_samples import Pair, by_hash, chosen, pairs, samples
 from torch.testing._internal.opinfo.core import SampleInput
 
-SAMPLES, GRADIENTS, PARTS = 420, 112, 14
+SAMPLES, GRADIENTS, PARTS = 350, 98, 14
 OF_A_FORM = 18
 
 

@@ -11,13 +11,15 @@ from torch_vulkan import compilations
 
 from aot_helpers import RUN, Nested, compiled, nested_inputs, network, python, rows, saved
 from helpers import assert_same
+from marks import slow_but
 
 
-# Loaded by torch alone: BERT in `make test`, the others in `make test-all`.
-SLOW = [pytest.param(name, "torch", marks=pytest.mark.slow) for name in ("ResNet-50", "GPT-2")]
+LOADED = [(name, how) for name in ("ResNet-50", "GPT-2", "BERT-base, mask")
+          for how in ("tv", "torch")]
 
 
-@pytest.mark.parametrize("name, how", [("ResNet-50", "tv"), ("GPT-2", "tv"), *SLOW])
+@pytest.mark.parametrize("name, how", slow_but(
+    [("ResNet-50", "tv"), ("GPT-2", "tv")], LOADED, rows=True))
 def test_saved_networks_run_in_another_process(name, how, tmp_path):
     _, program, inputs = network(name)
     path, cases = saved(program, [((), inputs(batch)) for batch in (1, 2, 4)], tmp_path)
@@ -37,18 +39,18 @@ def test_weights_are_stored_once(tmp_path):
     class Tied(nn.Module):
         def __init__(self):
             super().__init__()
-            self.a, self.b = nn.Linear(512, 512), nn.Linear(512, 512)
+            self.a, self.b = nn.Linear(64, 4096), nn.Linear(64, 4096)
             self.b.weight = self.a.weight
 
         def forward(self, x):
-            return self.b(torch.relu(self.a(x)))
+            return self.b(x) * torch.relu(self.a(x))
 
     model = Tied()
-    tv.save(compiled(model, [torch.randn(2, 512)]), tmp_path / "net.pt2")
+    tv.save(compiled(model, [torch.randn(2, 64)]), tmp_path / "net.pt2")
     assert (tmp_path / "net.pt2").stat().st_size < 1.7 * model.a.weight.nbytes
     program = tv.load(tmp_path / "net.pt2")
     assert program.get_parameter("a.weight") is program.get_parameter("b.weight")
-    x = torch.randn(2, 512)
+    x = torch.randn(2, 64)
     assert_same(program(x), model(x).detach())
     with torch.no_grad():
         for weights in (model.a.weight, program.get_parameter("a.weight")):
@@ -124,9 +126,8 @@ def test_a_program_can_be_traced_again():
 RUN_SCRIPT = RUN.replace("torch.export.load(path).module()", "torch.jit.load(path)")
 
 
-@pytest.mark.parametrize("name, how", [
-    ("ResNet-50", "tv"), ("GPT-2", "tv"), ("BERT-base, mask", "tv"), ("BERT-base, mask", "torch"),
-    *SLOW])
+@pytest.mark.parametrize("name, how", slow_but(
+    [("ResNet-50", "tv"), ("GPT-2", "tv"), ("BERT-base, mask", "torch")], LOADED, rows=True))
 def test_torchscript_networks(name, how, tmp_path):
     _, program, inputs = network(name)
     path, cases = saved(program, [((), inputs(batch)) for batch in (1, 2, 4)], tmp_path,

@@ -15,6 +15,7 @@ from torch import nn
 import torch_vulkan as tv
 
 from helpers import assert_same, vulkan
+from marks import slow_but
 
 
 def python(program, **environment):
@@ -355,8 +356,7 @@ print("reopened")
 """
 
 
-@pytest.mark.parametrize("submission", [
-    1, pytest.param(2, marks=pytest.mark.slow), 3, 10, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("submission", slow_but((1, 10), [1, 2, 3, 10, 40]))
 def test_lost_device(submission):
     """Wherever the device is lost, the results are eager's; each engine says once that it runs
     natively, and what is compiled afterwards runs on a device that is opened anew."""

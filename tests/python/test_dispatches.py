@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from marks import slow_but
 from torch_vulkan import backend, engine_call
 from torch_vulkan._native import C
 
@@ -46,14 +47,9 @@ def compile_for_gpu(model, inputs, **options):
         torch.compile(model, backend="vulkan", options=options)(**inputs)
 
 
-# In float16 one network with convolutions and one with attention; the others, and BERT's mask, in
-# `make test-all`.
+# One network with convolutions and one with attention.
 FIRST = ("ResNet-50", "BERT-base")
 LIMITS = {"ResNet-50": 60, "BERT-base": 90, "BERT-base, mask": 93, "GPT-2": 110, "ViT-B/16": 92}
-
-
-def slow_but(first, names):
-    return [n if n in first else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
 def launches(name, dtype, infos):
@@ -64,7 +60,7 @@ def launches(name, dtype, infos):
     assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
 
 
-@pytest.mark.parametrize("name", slow_but(LIMITS.keys() - {"BERT-base, mask"}, LIMITS))
+@pytest.mark.parametrize("name", slow_but((*FIRST, "ViT-B/16"), LIMITS))
 def test_launches(name, infos):
     launches(name, torch.float32, infos)
 
@@ -74,8 +70,8 @@ def test_launches_of_float16(name, infos):
     launches(name, torch.float16, infos)
 
 
-@pytest.mark.parametrize("name",
-                         slow_but(FIRST, ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"]))
+@pytest.mark.parametrize("name", slow_but(
+    ("ResNet-50",), ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"]))
 def test_enabled_precisions_take_the_tactics_of_float16(name, infos):
     network = NETWORKS[name]
     model, inputs = network.make(False), network.inputs(1, False, 0)

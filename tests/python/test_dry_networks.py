@@ -11,15 +11,15 @@ import torch
 import torch_vulkan as tv
 from torch_vulkan import compilations
 from torch_vulkan.dry_report import SCHEMA
+from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from networks import NETWORKS  # noqa: E402
 
-QUICK = ("Whisper", "ConvNeXt")
-SLOW = ("Llama", "T5", "Swin", "DETR", "SegFormer", "UNet")
+NAMES = ("Whisper", "ConvNeXt", "Llama", "T5", "Swin", "DETR", "SegFormer", "UNet")
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)])
+@pytest.mark.parametrize("name", slow_but(NAMES[:2], NAMES))
 def test_engines_are_those_of_a_real_compile(name, device):
     inputs = NETWORKS[name].inputs(1, True, 0)
     settings = {} if name != "Whisper" else {"torch_executed_ops": ("aten::gelu",)}

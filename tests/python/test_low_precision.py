@@ -7,17 +7,17 @@ import pytest
 import torch
 
 from torch_vulkan import compilations
+from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from models import largest  # noqa: E402
 from networks import NETWORKS  # noqa: E402
 
 LIMIT = 1e-2
-FIRST = ("ResNet-50", "MobileNetV2", "EfficientNet-B0", "ViT-B/16", "BERT-base", "GPT-2")
-NAMES = [name if name in FIRST else pytest.param(name, marks=pytest.mark.slow) for name in NETWORKS]
+FIRST = ("ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(FIRST, NETWORKS))
 def test_networks_in_float16(name):
     network = NETWORKS[name]
     model, inputs = network.make(True), network.inputs(1, True, 0)

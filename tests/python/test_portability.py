@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from marks import slow_but
+
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "build/tests/cpp/shader_stats"
 DRIVER = next(iter(Path("/usr/share/vulkan/icd.d").glob("radeon_icd*.json")), None)
@@ -30,7 +32,7 @@ def compile_kernels(family, seconds, cache):
                           env=environment, text=True, capture_output=True)
 
 
-@pytest.mark.parametrize("family", ["vega10", "navi10", "navi21"])
+@pytest.mark.parametrize("family", slow_but(("vega10", "navi21"), ["vega10", "navi10", "navi21"]))
 def test_default_tactics_compile_without_a_spill(family, kernel_cache):
     done = compile_kernels(family, 4, kernel_cache)
     assert done.returncode == 0, done.stdout + done.stderr

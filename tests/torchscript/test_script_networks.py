@@ -9,12 +9,13 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan import compilations
+from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from networks import NETWORKS  # noqa: E402
 
 QUICK = ["ResNet-50", "ViT-B/16", "BERT-base, mask", "GPT-2"]
-SLOW = ["MobileNetV2", "EfficientNet-B0", "BERT-base", "YOLOv5s"]
+NAMES = [*QUICK, "MobileNetV2", "EfficientNet-B0", "BERT-base", "YOLOv5s"]
 
 
 class Positional(nn.Module):
@@ -43,8 +44,7 @@ def check(source, inputs, engines=1, coverage=0.99):
     return made
 
 
-@pytest.mark.parametrize("name", [
-    *QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("name", slow_but(QUICK, NAMES))
 def test_traced(name):
     network = NETWORKS[name]
     inputs = [network.inputs(2, True, seed) for seed in (0, 1)]
@@ -84,8 +84,7 @@ def test_ranges(name):
     check_range(source, inputs, given.values())
 
 
-@pytest.mark.parametrize("name", [
-    "BERT-base, mask", "GPT-2", pytest.param("BERT-base", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", slow_but(QUICK, ["BERT-base, mask", "GPT-2", "BERT-base"]))
 def test_ranges_of_batches_and_lengths(name):
     network = NETWORKS[name]
     example = [*network.inputs(2, True, 1).values()]
