@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from torch_vulkan import reflectors
+
 from marks import slow_but
 from parity import check, check_gradients, tensor
-from torch_vulkan import reflectors
 
 SHAPES = [(1, 1, 1), (5, 4, 3), (6, 5, 5), (5, 5, 1), (7, 5, 4, 2, 3), (33, 17, 13)]
 

@@ -10,9 +10,10 @@ import torch
 
 import torch_vulkan as tv
 
+from marks import slow_but
+
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
-from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from networks import NETWORKS  # noqa: E402

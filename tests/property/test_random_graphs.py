@@ -6,9 +6,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from marks import slow_but
 from random_arguments import Chooser
 from random_graphs import HALVES, check_program, draw_program, operators
+
+from marks import slow_but
 
 BASE = dict(deadline=None, database=None, suppress_health_check=list(HealthCheck),
             phases=(Phase.generate, Phase.shrink), print_blob=False)

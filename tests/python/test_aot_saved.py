@@ -13,7 +13,6 @@ from aot_helpers import RUN, Nested, compiled, nested_inputs, network, python, r
 from helpers import assert_same
 from marks import slow_but
 
-
 LOADED = [(name, how) for name in ("ResNet-50", "GPT-2", "BERT-base, mask")
           for how in ("tv", "torch")]
 

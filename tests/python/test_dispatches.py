@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from marks import slow_but
 from torch_vulkan import backend, engine_call
 from torch_vulkan._native import C
+
+from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from models import tensors  # noqa: E402

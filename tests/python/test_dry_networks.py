@@ -11,6 +11,7 @@ import torch
 import torch_vulkan as tv
 from torch_vulkan import compilations
 from torch_vulkan.dry_report import SCHEMA
+
 from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from torch_vulkan import compilations
+
 from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -9,6 +9,7 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan import compilations
+
 from marks import slow_but
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
