@@ -10,7 +10,7 @@ seconds=${1:-30}
 readers=${FUZZ:-vke onnx}
 command -v clang++ >/dev/null || { echo "fuzz.sh needs clang++ (scripts/setup.sh --tests)" >&2; exit 1; }
 
-[ -f build-asan/build.ninja ] || cmake --preset asan > /dev/null
+cmake --preset asan > /dev/null
 # shellcheck disable=SC2086 # one word a reader
 cmake --build --preset asan --target $(printf 'fuzz_%s ' $readers) -- --quiet
 export ASAN_OPTIONS="detect_leaks=1:detect_stack_use_after_return=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"

@@ -7,7 +7,7 @@ preset=${1:-asan}
 [ $# -gt 0 ] && shift
 case $preset in asan | tsan) ;; *) echo "usage: sanitize.sh [asan|tsan] [arguments]" >&2; exit 2 ;; esac
 
-[ -f "build-$preset/build.ninja" ] || cmake --preset "$preset" > /dev/null
+cmake --preset "$preset" > /dev/null
 cmake --build --preset "$preset" --target tv_tests -- --quiet
 
 suppressions=$PWD/scripts/sanitizer

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from marks import slow_but
 from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 
 
@@ -56,8 +57,9 @@ def test_windows(kernel):
     conv(tensor(1, 3, 32, 37), weight(8, 3, *kernel), stride=2, padding=0)
 
 
-def test_patches():
-    conv(tensor(2, 3, 64, 64), weight(24, 3, 8, 8), tensor(24, seed=2), stride=8)
+@pytest.mark.parametrize("size", slow_but((8,), [8, 16]))
+def test_patches(size):
+    conv(tensor(2, 3, 64, 64), weight(24, 3, size, size), tensor(24, seed=2), stride=size)
 
 
 @pytest.mark.parametrize(

@@ -3,33 +3,26 @@
 import pytest
 import torch
 
+from marks import slow_but
 from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 
 aten = torch.ops.aten
 
 
-@pytest.mark.parametrize(
-    "m,k,n",
-    [
-        (1, 1, 1),
-        (3, 5, 7),
-        (1, 113, 89),
-        (41, 64, 1),
-        (89, 37, 113),
-        (8, 64, 32),
-        (9, 65, 33),
-        (64, 512, 64),
-        (65, 577, 47),
-        (128, 192, 192),
-        (200, 136, 72),
-    ],
-)
+# Each length of a product is a kernel, which lavapipe takes up to 4 s to compile: tests share a few.
+SIZES = [(1, 1, 1), (3, 5, 7), (1, 113, 89), (41, 64, 1), (89, 37, 113), (8, 64, 32), (9, 65, 33), (64, 512, 64),
+         (65, 577, 47), (128, 192, 192), (200, 136, 72)]
+
+
+@pytest.mark.parametrize("m,k,n", slow_but(SIZES, [*SIZES, (128, 256, 192)], rows=True))
 def test_mm(m, k, n):
     check(torch.mm, tensor(m, k), tensor(k, n, seed=1) / 4, length=k)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("m,k,n", [(37, 100, 53), (16, 128, 64), (1, 136, 128), (128, 72, 200)])
+@pytest.mark.parametrize("m,k,n", slow_but(
+    [(37, 100, 53), (16, 128, 64), (1, 136, 128), (128, 72, 200)],
+    [(37, 100, 53), (16, 128, 64), (1, 136, 128), (1, 264, 128), (128, 72, 200)], rows=True))
 def test_mm_dtypes(dtype, m, k, n):
     check(
         torch.mm,
@@ -56,18 +49,12 @@ def test_constant_operands():
     check(lambda x: w.t() @ x, tensor(192, 41), length=192)
 
 
-@pytest.mark.parametrize(
-    "order,k,n",
-    [
-        ("rows", 80, 53),
-        ("rows", 100, 64),
-        ("columns", 192, 96),
-        ("columns", 80, 53),
-        ("columns", 65, 33),
-        ("neither", 192, 96),
-        ("half", 80, 64),
-    ],
-)
+ORDERS = [("rows", 80, 53), ("rows", 100, 64), ("columns", 192, 96), ("columns", 80, 53), ("columns", 65, 33),
+          ("neither", 192, 96), ("half", 80, 64)]
+
+
+@pytest.mark.parametrize("order,k,n", slow_but(
+    ORDERS, [*ORDERS, ("columns", 336, 96), ("neither", 336, 96)], rows=True))
 def test_every_order_of_constants(order, k, n):
     """Blocks are transposed, moved or packed element by element."""
     w = tensor(k, n, seed=2) / 4

@@ -4,6 +4,7 @@ import pytest
 
 from aot_helpers import python
 from helpers import shared_gpu
+from marks import slow_but
 
 LOST = """
 import sys, torch, torch_vulkan as tv
@@ -41,8 +42,9 @@ print("failed", failed)
 """
 
 
-@pytest.mark.parametrize("submission,kind", [
-    (1, "program"), pytest.param(3, "program", marks=pytest.mark.slow), (6, "program"), (6, "pt")])
+@pytest.mark.parametrize("submission,kind", slow_but(
+    [(1, "program"), (6, "program"), (6, "pt")],
+    [(1, "program"), (3, "program"), (6, "program"), (6, "pt")], rows=True))
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not shared_gpu(), reason="no GPU that CUDA and Vulkan share"))])
 def test_the_call_after_a_loss_works(submission, kind, device, tmp_path):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from marks import slow_but
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from models import check_gradients, check_inference  # noqa: E402
 from networks import NETWORKS  # noqa: E402
@@ -29,22 +31,19 @@ def small(name):
     return list(NETWORKS).index(name) >= list(NETWORKS).index("Llama")
 
 
-def rows(*columns):
-    """A parameter for each row; slow where its last column says so."""
-    return [pytest.param(*row, marks=[pytest.mark.slow] if slow else []) for *row, slow in columns]
+ROWS = [(name, dtype) for name in NETWORKS for dtype in ("float32", "float16")]
 
 
-@pytest.mark.parametrize("name,dtype", rows(
-    *((name, dtype, small(name) and dtype == "float16")
-      for name in NETWORKS for dtype in ("float32", "float16"))))
+@pytest.mark.parametrize("name,dtype", slow_but(
+    [row for row in ROWS if not small(row[0]) or row[1] == "float32"], ROWS, rows=True))
 def test_inference(name, dtype):
     batch = 2 if dtype == "float32" else 1
     row = check_inference(NETWORKS[name], batch, True, "cpu", dtype)
     assert row["ok"], row
 
 
-@pytest.mark.parametrize("name", rows(
-    *((name, small(name) and name not in QUICK_GRADIENTS) for name in NETWORKS)))
+@pytest.mark.parametrize("name", slow_but(
+    [name for name in NETWORKS if not small(name) or name in QUICK_GRADIENTS], NETWORKS))
 def test_gradients(name):
     row = check_gradients(NETWORKS[name], 1, True, "cpu")
     assert row["ok"] and row["switches"] == 0, row  # these inputs lie beside none
