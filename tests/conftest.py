@@ -15,6 +15,8 @@ import torch_vulkan as tv
 from torch_vulkan import backend, compilations
 from torch_vulkan._native import C
 
+from seeds import SEED
+
 if os.environ.get("TV_TEST_FLUSH_DENORMALS"):
     # A CPU driver's threads inherit this, so that kernels take denormals for 0 as some GPUs do;
     # torch's own arithmetic keeps them.
@@ -25,6 +27,10 @@ if os.environ.get("TV_TEST_FLUSH_DENORMALS"):
 
 gc.collect()
 gc.freeze()  # what torch's modules hold is not walked through again: 4 % of a test's time
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"TV_TEST_SEED={SEED} draws the same random tests again")
 
 
 @pytest.fixture(autouse=True)
