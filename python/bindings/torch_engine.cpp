@@ -207,6 +207,14 @@ int64_t TorchEngine::weight_sets() {
   return sets;
 }
 
+int64_t TorchEngine::weights_prepared() {
+  const std::lock_guard lock(mutex_);
+  int64_t sets = 0;
+  if (!parts_) return sets;
+  for (const auto& part : *parts_) sets += part->weights.prepared();
+  return sets;
+}
+
 std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
     const std::shared_ptr<const Parts>& parts, const std::vector<at::Tensor>& inputs) {
   auto plan = std::make_shared<ShapePlan>();

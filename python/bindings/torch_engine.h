@@ -56,6 +56,8 @@ class TorchEngine : public torch::CustomClassHolder {
   /// Forgets prepared weights: the next call prepares them again.
   void forget_weights();
   int64_t weight_sets();
+  /// Sets of weights that were prepared since the engine was opened.
+  int64_t weights_prepared();
 
   /// Kernel launches of one call.
   int64_t dispatches();

@@ -82,6 +82,7 @@ TORCH_LIBRARY(torch_vulkan, m) {
       .def("discard", [](const EnginePtr& engine, int64_t staged) { engine->discard(staged); })
       .def("forget_weights", [](const EnginePtr& engine) { engine->forget_weights(); })
       .def("weight_sets", [](const EnginePtr& engine) { return engine->weight_sets(); })
+      .def("weights_prepared", [](const EnginePtr& engine) { return engine->weights_prepared(); })
       .def("dispatches", [](const EnginePtr& engine) { return engine->dispatches(); })
       .def("vke", [](const EnginePtr& engine) { return engine->vke(); })
       .def("device", [](const EnginePtr& engine) { return engine->device(); })

@@ -11,9 +11,6 @@ namespace {
 // Models that share one engine (equal layers compiled one by one) each have a set of their own.
 constexpr size_t kMaxSets = 32;
 
-// At most 2³² - 1 changes are told apart, as autograd itself does.
-uint32_t version_of(const at::Tensor& tensor) { return static_cast<uint32_t>(tensor._version()); }
-
 void check_shape(const Binding& binding, const at::Tensor& weight) {
   const auto is_of = [&](size_t d) { return binding.shape[d].constant() == weight.size(d); };
   bool same = binding.shape.size() == static_cast<size_t>(weight.dim());
@@ -25,11 +22,6 @@ void check_shape(const Binding& binding, const at::Tensor& weight) {
                                     "'; got " + c10::str(weight.sizes()) + ", want [" + want + "]");
 }
 
-bool all_versioned(const std::vector<at::Tensor>& weights) {
-  return std::none_of(weights.begin(), weights.end(),
-                      [](const at::Tensor& w) { return w.is_inference(); });
-}
-
 }  // namespace
 
 std::shared_ptr<const WeightSet> WeightCache::set_of(const EntryPtr& entry) {
@@ -38,40 +30,40 @@ std::shared_ptr<const WeightSet> WeightCache::set_of(const EntryPtr& entry) {
 
 // For the tensor that the key was made of: whether it still has the same elements in the same order.
 // (`weight.data = …` may change where they lie, and the counter then stays.)
-bool WeightCache::same_elements(const Key& key, const at::Tensor& weight) {
-  return key.version == version_of(weight) && key.data == weight.const_data_ptr() &&
-         weight.strides() == at::IntArrayRef(key.strides) &&
-         weight.sizes() == at::IntArrayRef(key.sizes);
+bool WeightCache::same_elements(const Key& key, const StatedWeights& weights, size_t i) {
+  return key.data == weights[i].const_data_ptr() &&
+         weights[i].strides() == at::IntArrayRef(key.strides) &&
+         weights[i].sizes() == at::IntArrayRef(key.sizes) && key.state == weights.state(i);
 }
 
-bool WeightCache::same(const Key& key, const at::Tensor& weight) {
-  return key.impl._unsafe_get_target() == weight.unsafeGetTensorImpl() &&
-         key.dtype == weight.scalar_type() && same_elements(key, weight);
+bool WeightCache::same(const Key& key, const StatedWeights& weights, size_t i) {
+  return key.impl._unsafe_get_target() == weights[i].unsafeGetTensorImpl() &&
+         key.dtype == weights[i].scalar_type() && same_elements(key, weights, i);
 }
 
-bool WeightCache::matches(const Entry& entry, const std::vector<at::Tensor>& weights) {
+bool WeightCache::matches(const Entry& entry, const StatedWeights& weights) {
   if (entry.keys.size() != weights.size()) return false;
   for (size_t i = 0; i < weights.size(); ++i) {
-    if (!same(entry.keys[i], weights[i])) return false;
+    if (!same(entry.keys[i], weights, i)) return false;
   }
   return true;
 }
 
 // A set is of no more use where one of its tensors is gone or has changed since.
-bool WeightCache::is_stale(const Entry& entry, const std::vector<at::Tensor>& weights) {
+bool WeightCache::is_stale(const Entry& entry, const StatedWeights& weights) {
   for (size_t i = 0; i < entry.keys.size(); ++i) {
     const Key& key = entry.keys[i];
     if (key.impl.expired()) return true;
     if (i < weights.size() &&
         key.impl._unsafe_get_target() == weights[i].unsafeGetTensorImpl() &&
-        !same_elements(key, weights[i])) {
+        !same_elements(key, weights, i)) {
       return true;
     }
   }
   return false;
 }
 
-WeightCache::Base WeightCache::nearest(const std::vector<at::Tensor>& weights,
+WeightCache::Base WeightCache::nearest(const StatedWeights& weights,
                                        const std::vector<int64_t>& changed) const {
   Base best;
   for (const EntryPtr& entry : entries_) {
@@ -79,7 +71,7 @@ WeightCache::Base WeightCache::nearest(const std::vector<at::Tensor>& weights,
     Base base{entry, {}};
     for (size_t i = 0; i < weights.size(); ++i) {
       const bool told = std::find(changed.begin(), changed.end(), i) != changed.end();
-      if (told || !same(entry->keys[i], weights[i]))
+      if (told || !same(entry->keys[i], weights, i))
         base.changed.push_back(static_cast<uint32_t>(i));
     }
     const size_t least = best.entry ? best.changed.size() : weights.size();
@@ -125,16 +117,17 @@ WeightCache::Entry WeightCache::prepare(const Engine& engine,
   entry.set = base.entry ? engine.update_weights(*base.entry->set, addresses, base.changed, source)
                          : engine.prepare_weights(addresses, source);
   if (!profile(*engine.device()).host_pointers) entry.kept.clear();
+  ++prepared_;
   return entry;
 }
 
-WeightCache::EntryPtr WeightCache::add(Entry entry, const std::vector<at::Tensor>& weights) {
-  for (const at::Tensor& weight : weights) {
-    if (immutable_ && weight.is_inference()) break;  // never compared
+WeightCache::EntryPtr WeightCache::add(Entry entry, const StatedWeights& weights) {
+  for (size_t i = 0; i < weights.size() && !immutable_; ++i) {
+    const at::Tensor& weight = weights[i];
     entry.keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
                           weight.const_data_ptr(), at::DimVector(weight.sizes()),
                           at::DimVector(weight.strides()), weight.scalar_type(),
-                          version_of(weight)});
+                          weights.state(i)});
   }
   entries_.push_front(std::make_shared<const Entry>(std::move(entry)));
   if (entries_.size() > kMaxSets) entries_.pop_back();
@@ -142,21 +135,21 @@ WeightCache::EntryPtr WeightCache::add(Entry entry, const std::vector<at::Tensor
 }
 
 std::shared_ptr<const WeightSet> WeightCache::get(const Engine& engine,
-                                                  const std::vector<at::Tensor>& weights,
+                                                  const std::vector<at::Tensor>& tensors,
                                                   std::optional<at::Device> cuda) {
   std::lock_guard lock(mutex_);
-  if (immutable_ && !entries_.empty()) return set_of(entries_.front());
-  if (!immutable_ && !all_versioned(weights)) {
-    return set_of(std::make_shared<const Entry>(prepare(engine, weights, {}, cuda)));
+  if (immutable_) {  // never compared
+    const std::vector<at::Tensor> none;
+    if (entries_.empty()) add(prepare(engine, tensors, {}, cuda), StatedWeights(none));
+    return set_of(entries_.front());
   }
-  if (!immutable_) {
-    for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-      if (!matches(**it, weights)) continue;
-      if (it != entries_.begin()) entries_.splice(entries_.begin(), entries_, it);
-      return set_of(entries_.front());
-    }
+  const StatedWeights weights(tensors);
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    if (!matches(**it, weights)) continue;
+    if (it != entries_.begin()) entries_.splice(entries_.begin(), entries_, it);
+    return set_of(entries_.front());
   }
-  Entry entry = prepare(engine, weights, nearest(weights, {}), cuda);
+  Entry entry = prepare(engine, tensors, nearest(weights, {}), cuda);
   entries_.remove_if([&](const EntryPtr& old) { return is_stale(*old, weights); });
   return set_of(add(std::move(entry), weights));
 }
@@ -165,21 +158,22 @@ WeightCache::EntryPtr WeightCache::stage(const Engine& engine,
                                          const std::vector<at::Tensor>& weights,
                                          const WeightChange& change,
                                          std::optional<at::Device> cuda) const {
-  if (!all_versioned(weights)) return nullptr;  // read again for every call
   std::vector<at::Tensor> after = weights;
   for (size_t i = 0; i < change.changed.size(); ++i)
     after.at(change.changed[i]) = change.values.at(i);
   const std::lock_guard lock(mutex_);
   return std::make_shared<const Entry>(
-      prepare(engine, after, nearest(weights, change.changed), cuda));
+      prepare(engine, after, nearest(StatedWeights(weights), change.changed), cuda));
 }
 
 void WeightCache::commit(const Engine& engine, const EntryPtr& staged,
-                         const std::vector<at::Tensor>& weights, std::optional<at::Device> cuda) {
+                         const std::vector<at::Tensor>& tensors,
+                         std::optional<at::Device> cuda) {
   if (!staged) return;
   const std::lock_guard lock(mutex_);
   // Made of the staged set and other addresses: what kernels read in place is now the weights' own.
-  Entry entry = prepare(engine, weights, {staged, {}}, cuda);
+  Entry entry = prepare(engine, tensors, {staged, {}}, cuda);
+  const StatedWeights weights(tensors);
   entries_.remove_if([&](const EntryPtr& old) {
     return matches(*old, weights) || is_stale(*old, weights);
   });
@@ -189,6 +183,11 @@ void WeightCache::commit(const Engine& engine, const EntryPtr& staged,
 void WeightCache::clear() {
   std::lock_guard lock(mutex_);
   entries_.clear();
+}
+
+int64_t WeightCache::prepared() const {
+  std::lock_guard lock(mutex_);
+  return prepared_;
 }
 
 int64_t WeightCache::size() const {

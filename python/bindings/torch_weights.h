@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "python/bindings/torch_weight_state.h"
 #include "runtime/engine.h"
 
 namespace tv::torch_bindings {
@@ -21,15 +22,15 @@ struct WeightChange {
 };
 
 /// Keeps a few WeightSets, most recently used first. A set is used again where every weight is the
-/// same tensor with the same storage address, sizes, strides, dtype and version counter as when it was
-/// made. What changes none of these (writes through `.data` or numpy) cannot be seen. Thread-safe.
+/// same tensor with the same storage address, sizes, strides, dtype and state as when it was made. The
+/// state is its version counter; what changes none of these (writes through `.data` or numpy) cannot be
+/// seen. An inference tensor has no counter: the digest of its bytes stands for it. Thread-safe.
 class WeightCache {
  public:
   WeightCache(bool immutable, bool truncate) : immutable_(immutable), truncate_(truncate) {}
 
   /// The set for `weights`, prepared now where there is none: from the set that differs in the
-  /// fewest weights, where only they and what depends on them are read. Inference tensors carry no
-  /// version: they are prepared again for every call unless the cache is immutable.
+  /// fewest weights, where only they and what depends on them are read.
   std::shared_ptr<const WeightSet> get(const Engine& engine,
                                        const std::vector<at::Tensor>& weights,
                                        std::optional<at::Device> cuda = {});
@@ -44,6 +45,7 @@ class WeightCache {
               std::optional<at::Device> cuda = {});
   void clear();
   int64_t size() const;
+  int64_t prepared() const;  ///< how many sets were made so far
 
  private:
   struct Key {
@@ -51,7 +53,7 @@ class WeightCache {
     const void* data;
     at::DimVector sizes, strides;
     at::ScalarType dtype;
-    uint32_t version;
+    WeightState state;
   };
   /// The entry's set, which keeps the entry, and so the memory that the set reads, alive: another
   /// thread may drop the entry from the list during a call.
@@ -61,17 +63,18 @@ class WeightCache {
     EntryPtr entry;
     std::vector<uint32_t> changed;
   };
-  static bool same(const Key& key, const at::Tensor& weight);
-  static bool same_elements(const Key& key, const at::Tensor& weight);
-  static bool matches(const Entry& entry, const std::vector<at::Tensor>& weights);
-  static bool is_stale(const Entry& entry, const std::vector<at::Tensor>& weights);
-  Base nearest(const std::vector<at::Tensor>& weights, const std::vector<int64_t>& changed) const;
+  static bool same(const Key& key, const StatedWeights& weights, size_t i);
+  static bool same_elements(const Key& key, const StatedWeights& weights, size_t i);
+  static bool matches(const Entry& entry, const StatedWeights& weights);
+  static bool is_stale(const Entry& entry, const StatedWeights& weights);
+  Base nearest(const StatedWeights& weights, const std::vector<int64_t>& changed) const;
   Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights,
                 const Base& base, std::optional<at::Device> cuda) const;
-  EntryPtr add(Entry entry, const std::vector<at::Tensor>& weights);
+  EntryPtr add(Entry entry, const StatedWeights& weights);
 
   const bool immutable_, truncate_;
   mutable std::mutex mutex_;
+  mutable int64_t prepared_ = 0;
   std::list<EntryPtr> entries_;
 };
 

@@ -30,8 +30,7 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
             return module.forward  # what such a class does is known to PyTorch alone
         settings = settings.keyed_by(_held(module, example_inputs))
         # Not inside: PyTorch remembers for good which operators it finds to have decompositions.
-        aot = through_aot(settings, _carry_versions(example_inputs),
-                          dry_session.Watch.of(module, settings))
+        aot = through_aot(settings, dry_session.Watch.of(module, settings))
         with kept_whole():
             return aot(module, example_inputs)
     except (ValueError, C.UnsupportedError, C.DeviceError) as error:
@@ -55,11 +54,6 @@ def _held(module: fx.GraphModule, example_inputs) -> list[torch.Tensor]:
     return [v for v in held if not isinstance(v, FakeTensor)]
 
 
-def _carry_versions(example_inputs) -> bool:
-    """False where a change of a tensor cannot be seen, because it was made in inference mode."""
-    return not any(isinstance(v, torch.Tensor) and v.is_inference() for v in example_inputs)
-
-
 @functools.cache
 def decompositions() -> dict:
     """torch's core decompositions and two of its others, but for operators that have a converter
@@ -79,16 +73,14 @@ def decompositions() -> dict:
     return {op: function for op, function in known.items() if not stays(op)}
 
 
-def through_aot(settings: Settings, weights_carry_versions: bool, watch=None):
+def through_aot(settings: Settings, watch=None):
     """A backend for what Dynamo captures; `watch`: who is told where nothing is built."""
     from torch._dynamo.backends.common import aot_autograd
 
     def compiler(kind):
         def compile_graph(module, example_inputs):
             try:
-                as_weights = kind == "inference" and (
-                    weights_carry_versions or settings.immutable_weights)
-                weights = _weights(module) if as_weights else set()
+                weights = _weights(module) if kind == "inference" else set()
                 return compile_graph_module(module, kind, settings, weights, watch)
             except (ValueError, C.UnsupportedError, C.DeviceError) as error:
                 raise compat.through_dynamo(error) from error.__cause__

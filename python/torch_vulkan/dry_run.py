@@ -110,7 +110,7 @@ def _of_exported(program: ExportedProgram, inputs, kwarg_inputs, session: Sessio
 def _of_calls(model, arguments: Arguments, session: Session) -> None:
     def collect(module, example_inputs):
         watch = Watch(session, capture_of(module))
-        through_aot = backend.through_aot(session.settings, True, watch)
+        through_aot = backend.through_aot(session.settings, watch)
         with kept_whole():
             return through_aot(module, example_inputs)
 

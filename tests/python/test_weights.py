@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import torch_vulkan as tv
 from torch_vulkan import engine_call
 
 from helpers import assert_same, in_threads, vulkan
@@ -106,14 +107,104 @@ def test_immutable_weights():
     assert_same(fast(x), before)
 
 
+def prepared(engine):
+    """How many sets of weights an engine has made so far."""
+    return engine.weights_prepared()
+
+
 def test_inference_tensors():
     with torch.inference_mode():
         model = nn.Linear(8, 5).requires_grad_(False)
+        calls = []
         fast = vulkan(model)
-        for _ in range(2):
+        with engine_call.collected(calls):
             same(model, fast)
-            model.weight.mul_(2)
+        engine = calls[0].engine
+        assert len(calls[0].weight_positions) == 2, "they are weights"
+        for _ in range(3):
+            same(model, fast)
+        assert prepared(engine) == 1
+        for change in range(3):
+            model.weight.view(-1)[-1] += 1  # no counter sees it
+            for _ in range(2):
+                same(model, fast)
+            assert prepared(engine) == change + 2
+        model.weight.data = torch.randn(5, 8)
         same(model, fast)
+    assert engine.weight_sets() == 1, "sets of older contents are freed"
+
+
+def test_weights_stay_weights_where_an_input_is_an_inference_tensor():
+    model = nn.Linear(8, 5).requires_grad_(False)
+    fast, calls = vulkan(model), []
+    with engine_call.collected(calls), torch.inference_mode():
+        for _ in range(3):
+            same(model, fast)
+        (call,) = calls
+        assert len(call.weight_positions) == 2 and prepared(call.engine) == 1
+        model.weight.mul_(2)  # a tensor that carries a version, also when written here
+        same(model, fast)
+        assert prepared(call.engine) == 2
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["compiled outside", "compiled inside"])
+def test_graphs_called_in_inference_mode(inside):
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x):
+            x = self.a(x)
+            torch._dynamo.graph_break()
+            return self.b(x)
+
+    model, calls = Broken().requires_grad_(False), []
+    fast = vulkan(model)
+    with engine_call.collected(calls):
+        with torch.inference_mode(inside):
+            fast(torch.randn(3, 8))
+        with torch.inference_mode():
+            for _ in range(3):
+                assert_same(fast(torch.ones(3, 8)), model(torch.ones(3, 8)))
+    made = calls[-2:]
+    assert [len(call.weight_positions) for call in made] == [2, 2]
+    assert [prepared(call.engine) for call in made] == [1, 1]
+
+
+def test_mixed_weights():
+    """One weight of inference mode among ordinary ones."""
+    model = nn.Linear(8, 5).requires_grad_(False)
+    with torch.inference_mode():
+        model.bias = nn.Parameter(torch.randn(5), requires_grad=False)
+        calls = []
+        fast = vulkan(model)
+        with engine_call.collected(calls):
+            same(model, fast)
+        for _ in range(3):
+            same(model, fast)
+        assert prepared(calls[0].engine) == 1
+        model.bias.add_(1)
+        same(model, fast)
+        model.weight.add_(1)
+        same(model, fast)
+        assert prepared(calls[0].engine) == 3
+
+
+def test_ahead_of_time_in_inference_mode(tmp_path):
+    x = torch.randn(3, 8)
+    calls = []
+    with torch.inference_mode():
+        model = nn.Linear(8, 5).requires_grad_(False)
+        with engine_call.collected(calls):
+            program = tv.compile(model, [x], min_block_size=1)
+        for _ in range(3):
+            assert_same(program(x), model(x))
+        tv.save(program, tmp_path / "linear.pt2")
+        loaded = tv.load(tmp_path / "linear.pt2")
+        for _ in range(2):
+            assert_same(loaded(x), model(x))
+    assert [prepared(call.engine) for call in calls] == [1]
 
 
 def test_tied_and_strided_weights():
