@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "runtime/error.h"
+#include "runtime/file.h"
 #include "runtime/lavapipe.h"
 #include "runtime/store.h"
 
@@ -82,12 +83,9 @@ void set_driver_defaults() {
   const std::string cache = default_cache_dir();
   if (cache.empty() || std::getenv("MESA_SHADER_CACHE_DIR")) return;
   const char* width = std::getenv("LP_NATIVE_VECTOR_WIDTH");
-  const std::filesystem::path dir =
-      std::filesystem::path(cache) / (std::string("mesa-") + (width ? width : "default"));
-  std::error_code error;  // without the directory Mesa compiles each time, which is only slow
-  const bool made = std::filesystem::create_directories(dir, error);
-  if (error) return;
-  if (made) std::filesystem::permissions(cache, std::filesystem::perms::owner_all, error);
+  const std::string dir = cache + "/mesa-" + (width ? width : "default");
+  // Without the directory Mesa compiles each time, which is only slow.
+  if (!make_private_directories(dir)) return;
   setenv("MESA_SHADER_CACHE_DIR", dir.c_str(), /*overwrite=*/0);
 }
 

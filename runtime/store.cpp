@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <tuple>
 
 #include "runtime/env.h"
@@ -20,23 +19,12 @@
 
 namespace tv {
 
-namespace fs = std::filesystem;
-
 namespace {
 
 constexpr int64_t kStaleTemporaryS = 3600;
 constexpr uint64_t kPutsPerScan = 64;
 
 using Bytes = std::span<const uint8_t>;
-
-/// Makes `dir` and what is missing above it, each with mode 0700.
-bool make_directories(const fs::path& dir) {
-  std::error_code error;
-  if (fs::is_directory(dir, error)) return true;
-  if (dir.has_parent_path() && dir.parent_path() != dir && !make_directories(dir.parent_path()))
-    return false;
-  return ::mkdir(dir.c_str(), 0700) == 0 || errno == EEXIST;
-}
 
 /// Marks as used now. The kernel's own marks move in steps of milliseconds, within which the order of
 /// use would be lost.
@@ -150,7 +138,7 @@ bool Store::put(const std::string& key_material, std::span<const uint8_t> value)
   const EntryPieces entry(key_material, value);
   std::string why = "it is larger than the cache may be";
   if (entry.size_bytes() <= max_bytes_) {
-    why = make_directories(dir_ + "/" + kind_)
+    why = make_private_directories(dir_ + "/" + kind_)
               ? write_file_atomically(path_of(key_material), entry.pieces())
               : std::string(std::strerror(errno));
   }

@@ -240,7 +240,7 @@ void write_vke(const std::string& path, const EngineSpec& spec, std::span<const 
   std::vector<Bytes> pieces = {parts.head};
   pieces.insert(pieces.end(), parts.pieces.begin(), parts.pieces.end());
   pieces.emplace_back(digest);
-  const std::string why = write_file_atomically(path, pieces);
+  const std::string why = write_file(path, pieces);
   if (!why.empty()) fail(path + " cannot be written: " + why);
 }
 

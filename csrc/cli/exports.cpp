@@ -15,7 +15,7 @@ using json = nlohmann::ordered_json;
 
 void write_text(const std::string& path, const std::string& text) {
   const std::span<const uint8_t> piece(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-  if (const std::string fault = write_file_atomically(path, {&piece, 1}); !fault.empty()) {
+  if (const std::string fault = write_file(path, {&piece, 1}); !fault.empty()) {
     throw Error(ErrorKind::kUser, "[export] " + path + ": " + fault);
   }
 }
@@ -58,8 +58,8 @@ std::string file_name_of(const std::string& tensor) {
 
 void export_outputs(const std::string& path, const EngineSpec& spec,
                     const std::vector<Tensor>& outputs) {
-  if (path.ends_with('/') || std::filesystem::is_directory(path)) {
-    std::error_code error;
+  std::error_code error;
+  if (path.ends_with('/') || std::filesystem::is_directory(path, error)) {
     std::filesystem::create_directories(path, error);
     for (size_t i = 0; i < outputs.size(); ++i) {
       write_npy(

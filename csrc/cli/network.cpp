@@ -193,7 +193,7 @@ void Network::save(const std::string& path, bool with_weights) const {
     files.push_back(to_vke(engines_[e]->spec(), here ? host_weights() : std::vector<HostTensor>{}));
   }
   const std::vector<std::span<const uint8_t>> pieces(files.begin(), files.end());
-  if (const std::string fault = write_file_atomically(path, pieces); !fault.empty()) {
+  if (const std::string fault = write_file(path, pieces); !fault.empty()) {
     user_error("[save] " + path + ": " + fault);
   }
 }

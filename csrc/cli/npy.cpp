@@ -145,7 +145,7 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   const std::span<const uint8_t> pieces[] = {
       {reinterpret_cast<const uint8_t*>(prefix.data()), prefix.size()},
       {tensor.bytes.data(), static_cast<size_t>(tensor.bytes.size_bytes())}};
-  if (const std::string fault = write_file_atomically(path, pieces); !fault.empty()) {
+  if (const std::string fault = write_file(path, pieces); !fault.empty()) {
     throw Error(ErrorKind::kUser, "[npy] " + path + ": " + fault);
   }
 }

@@ -22,11 +22,14 @@ struct Texts {
 };
 
 std::string is_no_directory(const std::string& path) {
-  return std::filesystem::is_directory(path) ? path + " is a directory, want a file" : "";
+  std::error_code unknown;  // such as a name that is too long, which is told where it is used
+  return std::filesystem::is_directory(path, unknown) ? path + " is a directory, want a file" : "";
 }
 
 std::string is_no_file(const std::string& path) {
-  return std::filesystem::is_regular_file(path) ? path + " is a file, want a directory" : "";
+  std::error_code unknown;
+  return std::filesystem::is_regular_file(path, unknown) ? path + " is a file, want a directory"
+                                                         : "";
 }
 
 void add_model(CLI::App& app, Options& o) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "csrc/tuner/journal.h"
 #include "runtime/error.h"
@@ -32,12 +33,31 @@ int64_t now_ms() {
       .count();
 }
 
+/// Where a file of timings is, or will be; the path itself where it leads to a device or a FIFO.
+std::string file_of(const std::string& path) {
+  const FileTarget target = followed(path);
+  return target.descriptor < 0 ? target.path : path;
+}
+
+bool is_file(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  return !fs::is_character_file(status) && !fs::is_block_file(status) && !fs::is_fifo(status) &&
+         !fs::is_socket(status) && followed(path).descriptor < 0;
+}
+
+/// True for a directory that no other user looks into.
+bool is_closed(const fs::path& dir) {
+  struct stat info = {};
+  return ::stat(dir.empty() ? "." : dir.c_str(), &info) == 0 && (info.st_mode & 0077) == 0;
+}
+
 /// Holds `path`.lock, so that one writer at a time merges. Without it (a read-only directory) the
 /// last writer wins whole.
 class FileLock {
  public:
   explicit FileLock(const std::string& path)
-      : fd_(::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600)) {
+      : fd_(::open((path + ".lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
     while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {}
   }
   ~FileLock() {
@@ -115,8 +135,9 @@ Timing timing_from(const Json::Object& object) {
 
 }  // namespace
 
-TimingCache::TimingCache(std::string path) : path_(std::move(path)) {
-  if (path_.empty()) return;
+TimingCache::TimingCache(std::string path)
+    : path_(path.empty() ? path : file_of(path)), is_file_(path.empty() || is_file(path_)) {
+  if (path_.empty() || !is_file_) return;
   load();
   for (const TimingKey& key : abandoned(path_)) {
     log(LogLevel::kWarn, "[tuner] " + key.tactic +
@@ -232,13 +253,13 @@ void TimingCache::save() {
     dirty_ = false;
     saved_ms_ = now_ms();
   }
-  std::error_code error;
   const fs::path parent = fs::path(path_).parent_path();
-  if (!parent.empty() && fs::create_directories(parent, error)) {
-    fs::permissions(parent, fs::perms::owner_all, error);
+  if (!parent.empty()) make_private_directories(parent);
+  std::optional<FileLock> lock;
+  if (is_file_) {
+    lock.emplace(path_);
+    load();
   }
-  const FileLock lock(path_);
-  load();
   std::string text;
   {
     const std::lock_guard guard(mutex_);
@@ -250,13 +271,17 @@ void TimingCache::save() {
     }
   }
   const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-  const std::string why = write_file_atomically(path_, {&bytes, 1});
+  // In the user's cache, which is closed to others, it is closed too.
+  const bool closed = is_file_ && is_closed(parent);
+  const std::string why =
+      closed ? write_file_atomically(path_, {&bytes, 1}) : write_file(path_, {&bytes, 1});
   if (why.empty() || told_) return;
   told_ = true;
   log(LogLevel::kWarn, "[tuner] timings cannot be written to " + path_ + ": " + why);
 }
 
 void TimingCache::save_sometimes() {
+  if (!is_file_) return;
   {
     const std::lock_guard lock(mutex_);
     if (now_ms() - saved_ms_ < kSaveEveryMs) return;

@@ -46,6 +46,7 @@ struct Timing {
 class TimingCache {
  public:
   /// "": in memory only. Reads the file; takes over what processes that died were timing (journal.h).
+  /// A link is followed; into a device or a FIFO is only written, when all is done.
   explicit TimingCache(std::string path);
   ~TimingCache();  ///< saves
   TimingCache(const TimingCache&) = delete;
@@ -60,14 +61,16 @@ class TimingCache {
   void save();
   /// Saves where the last time was a while ago.
   void save_sometimes();
-  const std::string& path() const { return path_; }
+  /// Where a journal belongs, beside the file; "": nowhere.
+  const std::string& journal_path() const { return is_file_ ? path_ : no_path_; }
 
  private:
   void load();
   void merge(const Json& file);
   Json to_json() const;
 
-  const std::string path_;
+  const std::string path_, no_path_;
+  const bool is_file_;  ///< or will be
   mutable std::mutex mutex_;
   /// By device, problem and tactic; the digest must match too.
   struct Entry {

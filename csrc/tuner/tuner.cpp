@@ -41,7 +41,7 @@ class Tuner : public CostModel {
         cache_(std::move(cache)),
         options_(options),
         level_(tuning_level(options.level)),
-        journal_(cache_->path()) {
+        journal_(cache_->journal_path()) {
     const bool cpu = bench_->profile().is_cpu();
     left_seconds_ = options.seconds >= 0 ? options.seconds
                     : cpu                ? level_.cpu_seconds

@@ -1,15 +1,13 @@
 """The dry-run report: what compiling would do, for people and for tools."""
 
 import json
-import os
-import tempfile
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
 
-from . import dry_html, dry_text
+from . import dry_html, dry_text, whole_files
 from ._native import C
 from .captures import Capture, GraphBreak
 from .dry_advice import advice
@@ -111,14 +109,8 @@ class Report:
 
 def write(path, text: str) -> None:
     """Replaces a file at once, so that nobody reads half of it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-        file.write(text)
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(file.name, 0o666 & ~mask)
-    os.replace(file.name, path)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    whole_files.write_text(path, text, "dry run")
 
 
 def _data(findings: Findings) -> dict:

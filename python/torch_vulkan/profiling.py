@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from . import onnx as tv_onnx
-from . import script
+from . import script, whole_files
 from ._native import C
 from .engine import Engine, run_watchers, tensor_bytes
 from .program import Program
@@ -42,7 +42,7 @@ class Profile:
         to `path` where given."""
         text = C.layer_json(self.layers, self._runs)
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            whole_files.write_text(path, text, "profile")
         return text
 
     def save(self, path) -> None:
@@ -51,7 +51,7 @@ class Profile:
         suffix = Path(path).suffix
         if suffix not in writers:
             raise ValueError(f"profile: got a path that ends in {suffix!r}, want .json or .svg")
-        Path(path).write_text(writers[suffix](self.layers), encoding="utf-8")
+        whole_files.write_text(path, writers[suffix](self.layers), "profile")
 
     def _add(self, layers: list[dict], engine: str) -> None:
         self.layers += [{**layer, "engine": engine, "call": self._calls} for layer in layers]

@@ -1,16 +1,25 @@
 """Files that readers see whole or not at all."""
 
 import contextlib
+import errno
 import os
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+_LONGEST_NAME = 255
+_MOST_LINKS = 40  # as the kernel's
 
 
 @contextlib.contextmanager
 def written(path: str | os.PathLike, who: str) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` when the block ends; on an error `path` is
-    as it was.
+    as it was. As runtime/file.h has it: a symbolic link is followed, and stays; what is no regular
+    file, a device, a FIFO or /dev/stdout, is written into when the block ends; a new file's mode is
+    as the umask says, one that is replaced keeps its own.
 
     Raises:
         IsADirectoryError: `path` is one; the message begins with `who`.
@@ -18,10 +27,56 @@ def written(path: str | os.PathLike, who: str) -> Iterator[BinaryIO]:
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{who}: {path} is a directory, want the name of a file")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target, descriptor = _followed(path)
+    mode = _mode(path)
+    if descriptor is not None or (mode is not None and not stat.S_ISREG(mode)):
+        with tempfile.TemporaryFile() as file:
+            yield file
+            file.seek(0)
+            # Not "wb", which would cut what a descriptor's file holds already.
+            with open(path if descriptor is None else os.dup(descriptor), "wb",
+                      opener=lambda name, flags: os.open(name, os.O_WRONLY)) as there:
+                shutil.copyfileobj(file, there)
+        return
+    unfinished = target.with_name(_unfinished(target.name))
     try:
         with open(unfinished, "wb") as file:
+            if mode is not None:
+                os.chmod(unfinished, stat.S_IMODE(mode))
             yield file
-        os.replace(unfinished, path)
+        os.replace(unfinished, target)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike, text: str, who: str) -> None:
+    """Writes a text, as `written` has it."""
+    with written(path, who) as file:
+        file.write(text.encode())
+
+
+def _unfinished(name: str) -> str:
+    suffix = f".{os.getpid()}.tmp"
+    room = _LONGEST_NAME - len(suffix) - 1
+    return f".{os.fsdecode(os.fsencode(name)[:room])}{suffix}"
+
+
+def _mode(path: Path) -> int | None:
+    """None where there is nothing."""
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _followed(path: Path) -> tuple[Path, int | None]:
+    """What the links in the last place of `path` lead to; or a descriptor of this process, which
+    /dev/stdout and /dev/fd/3 name."""
+    own = os.path.realpath("/proc/self/fd")
+    for _ in range(_MOST_LINKS):
+        if path.name.isdigit() and os.path.realpath(path.parent) == own:
+            return path, int(path.name)
+        if not path.is_symlink():
+            return path, None
+        path = path.parent / os.readlink(path)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
