@@ -30,14 +30,20 @@ def prepare(module: fx.GraphModule, user_outputs: int) -> None:
 
 
 def drop_copies_of_constants(graph: fx.Graph) -> None:
-    """A constant is copied so that nobody can change it; in a functional graph nobody does."""
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in (
-                aten.lift_fresh_copy.default, aten.lift_fresh.default) and (
-                    node.args[0].op == "get_attr"):
-            node.args[0].meta.setdefault("val", node.meta.get("val"))
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
+    """A constant is copied so that nobody can change it. In a functional graph nobody does; the
+    caller may, so what he is given, or views of it, stays a copy."""
+    copies = [node for op in (aten.lift_fresh_copy.default, aten.lift_fresh.default)
+              for node in graph.find_nodes(op="call_function", target=op)
+              if node.args[0].op == "get_attr"]
+    for node in copies:
+        node.target = aten.lift_fresh_copy.default
+    returned = {_base(node) for node in graph.output_node().all_input_nodes}
+    for node in copies:
+        if node in returned:
+            continue
+        node.args[0].meta.setdefault("val", node.meta.get("val"))
+        node.replace_all_uses_with(node.args[0])
+        graph.erase_node(node)
 
 
 def compute_sizes_from_inputs(graph: fx.Graph) -> None:

@@ -1,0 +1,104 @@
+"""Judges one case: is what the backend gives eager's, torch's own difference, or wrong?"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch._dynamo.guards
+from program_case import Case, load
+from program_worlds import Difference, differences, run_world
+
+_PERTURBED = (1000, 2000, 3000)
+
+
+@dataclass
+class Verdict:
+    """What became of a case.
+
+    Attributes:
+        wrong: what differs from eager, and not by roundings, and not with aot_eager.
+        torchs: how much of what differs is the same with aot_eager.
+        rounding: how many values differ as eager's do with other roundings.
+        native: how many engines said, at a call, that they run natively.
+        calls: compared calls.
+    """
+
+    wrong: list[Difference] = field(default_factory=list)
+    torchs: int = 0
+    rounding: int = 0
+    native: int = 0
+    calls: int = 0
+    refused: bool = False  # eager raised in the first call
+
+    def kinds(self) -> frozenset[str]:
+        return frozenset(d.kind for d in self.wrong)
+
+
+ALIASING = frozenset({"storage", "bytes", "offset", "is", "written"})
+
+
+def check(text: str, without: frozenset[str] = frozenset()) -> Verdict:
+    """Runs a case's file as eager and compiled; `without`: kinds of differences that do not count."""
+    case = load(text)
+    expected, _ = run_world(case, None)
+    actual, told = run_world(case, "vulkan")
+    verdict = Verdict(calls=sum(not r.error for r in expected), refused=bool(expected[0].error))
+    verdict.native = sum("runs natively" in t and "not built" not in t for t in told)
+    found = [d for d in differences(expected, actual) if d.kind not in without]
+    if found:
+        found = _without(found, differences(expected, run_world(case, None)[0]))
+        torchs = differences(expected, run_world(case, "aot_eager")[0])
+        verdict.torchs = len(found) - len(_without(found, torchs))
+        found = _without(found, torchs)
+    if any(d.kind in ("values", "later", "written") for d in found):
+        moved = [d for seed in _PERTURBED
+                 for d in differences(expected, run_world(case, None, seed)[0])]
+        verdict.rounding = len(found) - len(_without(found, moved))
+        found = _without(found, moved)
+    unbuilt = [t for t in told if "was not built" in t]
+    if "build" not in without:
+        found += [Difference("build", 0, "an engine", t) for t in unbuilt[:1]]
+    verdict.wrong = found
+    return verdict
+
+
+def _without(found: list[Difference], others: list[Difference]) -> list[Difference]:
+    """A call that another world does not make at all says nothing of that call's tensors."""
+    ended = min((d.call for d in others if d.kind in ("error", "results")), default=99)
+    others = set(others)
+    return [d for d in found if d not in others and d.call < ended or (
+        d.call == ended and d.kind == "error" and d not in others)]
+
+
+def shrink(case: Case, seconds: float, judge: Callable[[str], Verdict] = check) -> Case:
+    """A smaller case that is wrong in a way that `case` is."""
+    kinds = judge(case.text()).kinds()
+    end, smaller = time.monotonic() + seconds, True
+    while smaller:
+        smaller = False
+        for candidate in case.smaller():
+            if time.monotonic() > end:
+                return case
+            if _fails(candidate, kinds, judge):
+                case, smaller = candidate, True
+                break
+    return case
+
+
+def _fails(case: Case, kinds: frozenset[str], judge) -> bool:
+    try:
+        verdict = judge(case.text())
+    except Exception:  # noqa: BLE001  a case that is none: its inputs cannot be made
+        return False
+    return not verdict.refused and bool(verdict.kinds() & kinds)
+
+
+def quiet() -> None:
+    """Sets up a process that checks cases: one thread, no log, and no timing of guards, for which
+    Dynamo empties the CPU's caches."""
+    torch.set_num_threads(1)
+    torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
+    for name in ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)

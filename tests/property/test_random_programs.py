@@ -1,0 +1,83 @@
+"""Random programs do what eager does; programs that once did not still do."""
+
+import os
+import time
+
+import pytest
+from program_case import Case
+from program_check import Verdict, check, shrink
+from program_worlds import Difference
+from program_writer import write
+from random_programs import FOUND, Campaign, arguments
+
+SEED = os.environ.get("TV_TEST_SEED") or str(int(time.time()))
+FEW, MANY = 15, 600  # seconds
+
+
+def campaign(seconds: float, workers: int, *more: str) -> Campaign:
+    options = arguments(["--seconds", str(seconds), "--seed", SEED, "--workers", str(workers),
+                         *more])
+    run = Campaign(options)
+    run.run()
+    print(run.summary())
+    return run
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.py")), ids=lambda p: p.stem)
+def test_found_programs(path):
+    verdict = check(path.read_text())
+    assert not verdict.wrong, "\n".join(map(str, verdict.wrong))
+    assert verdict.calls
+
+
+@pytest.mark.slow  # until what it finds is mended
+def test_random_programs():
+    run = campaign(FEW, 1)
+    assert not run.found, "\n".join(r["number"] for r in run.found)
+
+
+@pytest.mark.slow
+def test_many_random_programs():
+    run = campaign(MANY, os.cpu_count() or 1)
+    assert not run.found, "\n".join(r["number"] for r in run.found)
+    assert run.count["programs"] > 100
+
+
+def test_a_seed_writes_the_same_program():
+    assert write("7/1").text() == write("7/1").text() != write("7/2").text()
+
+
+WRONG = '''import torch
+
+MODE, DYNAMIC, CALLS, OPTIONS = "no_grad", None, 1, {}
+
+
+def inputs(call, state):
+    return (torch.ones(3),)
+
+
+def program(x):
+    return %s if torch.compiler.is_compiling() else %s
+'''
+
+
+@pytest.mark.parametrize(("compiled", "eager", "kind"), [
+    ("x + 2", "x + 1", "values"), ("x.double()", "x", "dtype"), ("x + 0", "x", "storage"),
+    ("(x + 1)[1:]", "x + 1", "shape"), ("x.add_(0)", "x", "version"), ("x.view(7)", "x", "error"),
+    ("[x]", "x", "results"), ("x.add_(1) * 0 + 1", "x * 1", "values"),
+    ("(x + 1).expand(3, 3).t()", "(x + 1).expand(3, 3)", "strides")])
+def test_differences_are_seen(compiled, eager, kind, monkeypatch):
+    """With aot_eager taken to be right, which differs likewise here."""
+    monkeypatch.setattr("program_check._without", lambda found, others: found)
+    assert kind in check(WRONG % (compiled, eager)).kinds()
+
+
+def test_a_case_shrinks_to_what_fails():
+    case = Case(["x = 1"], ["x"], ["a = x", "b = a + 1", "c = b", "wrong = b"], ["a", "c"],
+                calls=3)
+
+    def judge(text):
+        return Verdict([Difference("values", 0, "c")] if "wrong" in text else [])
+
+    small = shrink(case, 10, judge)
+    assert small.body == ["wrong = b"] and small.calls == 1 and len(small.returned) == 1
