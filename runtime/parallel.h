@@ -4,7 +4,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -32,8 +31,9 @@ void for_each_parallel(size_t count, const Task& task, const OnCaller& on_caller
   const size_t wanted = std::min<size_t>(count, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
   try {
+    threads.reserve(wanted);
     for (size_t i = 1; i < wanted; ++i) threads.emplace_back(work, false);
-  } catch (const std::system_error&) {  // a limit on threads: those that there are do the work
+  } catch (const std::exception&) {  // no thread, or no memory for one: those there are do the work
   }
   work(true);
   for (std::thread& t : threads) t.join();

@@ -143,21 +143,24 @@ class Helpers {
           std::atomic<size_t>& next) {
     constexpr unsigned kMost = 3;
     const unsigned cores = std::thread::hardware_concurrency();
-    for (unsigned i = 1; i < std::min(cores, kMost + 1); ++i) {
-      threads_.emplace_back([&device, &spec, &plan, &next] {
-        try {
-          Device own(device.physical());
-          Warmer warmer(own, plan);
-          std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
-          for (size_t i = next++; i < plan.programs.size(); i = next++) {
-            const uint32_t p = plan.pipelines[i];
-            pipelines[p] = create_pipeline(own, spec, p);
-            warmer.run(i, pipelines);
-          }
-        } catch (const Error&) {
-          // The engine's device compiles the same pipelines next and reports what is wrong.
+    const auto work = [&device, &spec, &plan, &next] {
+      try {
+        Device own(device.physical());
+        Warmer warmer(own, plan);
+        std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
+        for (size_t i = next++; i < plan.programs.size(); i = next++) {
+          const uint32_t p = plan.pipelines[i];
+          pipelines[p] = create_pipeline(own, spec, p);
+          warmer.run(i, pipelines);
         }
-      });
+      } catch (const std::exception&) {
+        // The engine's device compiles the same pipelines next and reports what is wrong.
+      }
+    };
+    try {
+      threads_.reserve(kMost);
+      for (unsigned i = 1; i < std::min(cores, kMost + 1); ++i) threads_.emplace_back(work);
+    } catch (const std::exception&) {  // no thread, or no memory for one: it takes longer
     }
   }
   ~Helpers() {

@@ -106,7 +106,14 @@ BenchResult run_bench(const RunInputs& inputs, const Options& options) {
     guarded([&] { measure(stream, inputs.bound, options, start, made); });
   };
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < count; ++i) threads.emplace_back(work, std::ref(*streams[i]));
+  try {
+    threads.reserve(count);
+    for (size_t i = 1; i < count; ++i) threads.emplace_back(work, std::ref(*streams[i]));
+  } catch (...) {  // no thread, or no memory for one: nobody waits for those that are missing
+    const std::lock_guard lock(mutex);
+    failure = std::current_exception();
+    for (size_t i = threads.size() + 1; i < count; ++i) together.arrive_and_drop();
+  }
   work(*streams[0]);
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);

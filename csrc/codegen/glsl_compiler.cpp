@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "csrc/codegen/bfloat16.h"
+#include "csrc/codegen/glslang_memory.h"
 #include "csrc/codegen/kernel.h"
 #include "csrc/counters.h"
 #include "csrc/user_code.h"
@@ -26,6 +27,7 @@ namespace tv {
 namespace {
 
 constexpr uint64_t kMaxCacheBytes = 256ull << 20;
+constexpr size_t kCompilerBytes = size_t{32} << 20;  // several times what a kernel takes
 constexpr uint32_t kSpirvMagic = 0x07230203;
 
 std::vector<std::string> split_lines(const std::string& text) {
@@ -65,23 +67,15 @@ std::string offending_lines(const std::vector<std::string>& lines, const std::st
   return text;
 }
 
-/// glslang keeps process-wide tables from its first use to exit.
-void initialize_glslang() {
-  static const bool done = glslang::InitializeProcess();
-  if (!done) throw Error(ErrorKind::kInternal, "[glslang] the compiler could not be initialised");
-}
-
 std::vector<uint32_t> compile_glsl(const std::string& name, const std::string& source) {
   initialize_glslang();
+  const GlslangMemory memory(kCompilerBytes);
   ++build_counters().glslang;
   glslang::TShader shader(EShLangCompute);
   const char* text = source.c_str();
   const int length = static_cast<int>(source.size());
   shader.setStringsWithLengths(&text, &length, 1);
-  shader.setEnvInput(glslang::EShSourceGlsl, EShLangCompute, glslang::EShClientVulkan, 100);
-  shader.setEnvClient(glslang::EShClientVulkan, glslang::EShTargetVulkan_1_3);
-  shader.setEnvTarget(glslang::EShTargetSpv, glslang::EShTargetSpv_1_6);
-  const auto messages = static_cast<EShMessages>(EShMsgSpvRules | EShMsgVulkanRules);
+  set_environment(shader);
 
   const auto fail = [&](const std::string& stage, const std::string& log) {
     if (find_user_kernel(name) != nullptr) {
@@ -93,12 +87,12 @@ std::vector<uint32_t> compile_glsl(const std::string& name, const std::string& s
     throw Error(ErrorKind::kInternal, "[glslang] kernel " + name + " does not " + stage + ":\n" + log +
                                           offending_lines(split_lines(source), log));
   };
-  if (!shader.parse(GetDefaultResources(), 460, false, messages)) {
+  if (!shader.parse(GetDefaultResources(), 460, false, kGlslangMessages)) {
     fail("compile", shader.getInfoLog());
   }
   glslang::TProgram program;
   program.addShader(&shader);
-  if (!program.link(messages)) fail("link", program.getInfoLog());
+  if (!program.link(kGlslangMessages)) fail("link", program.getInfoLog());
 
   glslang::SpvOptions options;  // the driver optimises; spirv-opt made nothing faster
   std::vector<uint32_t> words;
