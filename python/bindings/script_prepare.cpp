@@ -19,6 +19,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "python/bindings/script_encoder.h"
 #include "runtime/error.h"
 
 namespace tv::script {
@@ -220,7 +221,8 @@ Prepared prepare(const torch::jit::Module& module) {
   made.graph = torch::jit::toGraphFunction(made.module.get_method("forward").function()).graph();
   torch::jit::Inline(*made.graph);
   const Attributes attributes(made.module, *made.graph);
-  simplify(made.graph);
+  simplify(made.graph);  // branches that make nested tensors are gone then, where they can be
+  if (take_encoder_layers_apart(*made.graph)) simplify(made.graph);
   if (!calls_methods(made.graph->block())) remove_methods(made.module, true);
   made.weights = attributes.weights();
   return made;

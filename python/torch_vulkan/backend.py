@@ -9,14 +9,24 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import compat, compilations, cuda_memory, device_list, dry_session, engine_call, report
+from . import (
+    compat,
+    compilations,
+    cuda_memory,
+    device_list,
+    dry_session,
+    encoder_layers,
+    engine_call,
+    graph_breaks,
+    report,
+)
 from ._native import C
 from .compilations import Compilation
 from .complex_values import real_at_border
 from .fx_nodes import has_effect, main_device, op_name
 from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
-from .splitting import split
+from .splitting import record_of, split
 from .whole_operators import kept_whole, use_own_attention
 
 
@@ -28,13 +38,42 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
         settings = Settings.from_options(options)
         if any(map(_is_opaque, example_inputs)):
             return module.forward  # what such a class does is known to PyTorch alone
+        graph_breaks.watch()
+        several = graph_breaks.cause_of_several_graphs(module) if (
+            settings.require_full_compilation) else ""
+        if several and not settings.builds_nothing:
+            raise ValueError(graph_breaks.message(several))
         settings = settings.keyed_by(_held(module, example_inputs))
         # Not inside: PyTorch remembers for good which operators it finds to have decompositions.
         aot = through_aot(settings, dry_session.Watch.of(module, settings))
-        with kept_whole():
-            return aot(module, example_inputs)
     except (ValueError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
+    try:
+        with kept_whole():
+            compiled = aot(module, example_inputs)
+    except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
+        if compat.is_for_dynamo(error) or settings.pass_through_build_failures:
+            raise
+        return _uncompiled(module, settings, error)
+    if several:
+        raise compat.through_dynamo(ValueError(graph_breaks.message(several)))
+    return compiled
+
+
+def _uncompiled(module: fx.GraphModule, settings: Settings, error: Exception):
+    """What runs a graph that PyTorch's own tracing does not take: PyTorch, as it is written.
+
+    Raises:
+        ValueError: require_full_compilation is set.
+    """
+    reason = report.not_traced(error)
+    if settings.require_full_compilation:
+        raise compat.through_dynamo(ValueError(f"require_full_compilation: {reason}")) from error
+    warnings.warn(f"torch_vulkan: {reason}; the graph runs natively", stacklevel=3)
+    calls = [n for n in module.graph.nodes if n.op in ("call_function", "call_method")]
+    compilations.record(Compilation("inference", len(calls), 0, [], [
+        record_of(node, reason) for node in calls]))
+    return module.forward
 
 
 def _is_opaque(value) -> bool:
@@ -56,7 +95,7 @@ def _held(module: fx.GraphModule, example_inputs) -> list[torch.Tensor]:
 
 @functools.cache
 def decompositions() -> dict:
-    """torch's core decompositions and two of its others, but for operators that have a converter
+    """torch's core decompositions, two of its others and ours, but for operators with a converter
     of their own, for random numbers, which must be eager's, and for resize_as: torch's takes
     whatever strides a tensor has for contiguous ones, and gives its elements another order."""
     from torch._decomp import core_aten_decompositions, get_decompositions
@@ -69,7 +108,7 @@ def decompositions() -> dict:
             C.is_registered(op_name(op)) or torch.Tag.nondeterministic_seeded in op.tags
             or op.overloadpacket is aten.resize_as)
 
-    known = {**core_aten_decompositions(), **others}
+    known = {**core_aten_decompositions(), **others, **encoder_layers.DECOMPOSITIONS}
     return {op: function for op, function in known.items() if not stays(op)}
 
 

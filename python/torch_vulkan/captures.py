@@ -62,6 +62,9 @@ def break_of(reason) -> GraphBreak:
     frame = reason.user_stack[-1] if reason.user_stack else None
     source = f"{os.path.basename(frame.filename)}:{frame.lineno}" if frame else ""
     text, hints = _sentences(reason.reason)
+    if frame and frame.name == "_detect_is_causal_mask":  # of nn.TransformerEncoder and Decoder
+        hints = ("Pass is_causal=True or is_causal=False beside the mask: without it PyTorch looks "
+                 "at the mask's values.",)
     return GraphBreak(text, hints, source, (frame.line or "").strip() if frame else "")
 
 
@@ -97,14 +100,15 @@ class Breaks:
     """The graph breaks from its making on, those of frames without any graph included."""
 
     def __init__(self):
-        self._from = len(self._all())
+        self._from = len(self.all())
 
     @staticmethod
-    def _all() -> list:
+    def all() -> list:
+        """Dynamo's records of all breaks so far."""
         from torch._dynamo import output_graph
 
         return getattr(output_graph, "graph_break_reasons", [])
 
     def found(self) -> list[GraphBreak]:
         """Each place once, in the order in which they came up."""
-        return list(dict.fromkeys(break_of(reason) for reason in self._all()[self._from:]))
+        return list(dict.fromkeys(break_of(reason) for reason in self.all()[self._from:]))

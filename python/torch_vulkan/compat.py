@@ -131,6 +131,14 @@ def through_dynamo(error: Exception) -> Exception:
         return error
 
 
+def is_for_dynamo(error: Exception) -> bool:
+    """True for what is raised to reach Dynamo or the user as it is: errors of this package, which
+    `through_dynamo` has made, Dynamo's own, and its demands to trace again."""
+    from torch._dynamo.exc import TensorifyScalarRestartAnalysis, TorchDynamoException
+
+    return isinstance(error, (TorchDynamoException, TensorifyScalarRestartAnalysis))
+
+
 def no_fake_mode():
     """A context in which tensors that are made are real."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily

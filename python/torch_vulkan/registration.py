@@ -1,17 +1,26 @@
-"""Makes `backend="vulkan"` known where the package is used from a source tree.
+"""Makes `backend="vulkan"`, and "torch_vulkan", known where the package is used from a source tree.
 
-An installed package is found through its entry point; then nothing is done here, because importing
+An installed package is found through its entry points; then nothing is done here, because importing
 torch._dynamo costs a second.
 """
 
 from importlib.metadata import entry_points
 
+NAMES = ("vulkan", "torch_vulkan")
+_TARGET = "torch_vulkan.dynamo_backend:vulkan"
+
 
 def register() -> None:
-    if any(point.name == "vulkan" for point in entry_points(group="torch_dynamo_backends")):
+    """Called when the package is imported."""
+    known = {point.name for point in entry_points(group="torch_dynamo_backends")
+             if point.value == _TARGET}
+    missing = [name for name in NAMES if name not in known]
+    if not missing:
         return
-    import torch._dynamo
+    from torch._dynamo.backends import registry
 
-    from .backend import vulkan
+    from .dynamo_backend import vulkan
 
-    torch._dynamo.register_backend(compiler_fn=vulkan, name="vulkan")
+    for name in missing:
+        if name not in registry._COMPILER_FNS:
+            registry.register_backend(compiler_fn=vulkan, name=name)

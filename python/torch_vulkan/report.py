@@ -19,6 +19,12 @@ def in_the_way(parts: Split) -> str:
             + "\n  ".join(dict.fromkeys(lines)))
 
 
+def not_traced(error: Exception) -> str:
+    """The reason of a graph that AOTAutograd gives up on."""
+    text = " ".join(str(error).split())
+    return f"PyTorch's AOTAutograd failed: {type(error).__name__}: {text[:300]}"
+
+
 def failures(parts: Split, failed: dict[str, str]) -> list[NativeRecord]:
     """One record for each block that was not built."""
     return [NativeRecord(name, f"not built: {error} ({parts.compute[name]} nodes)")

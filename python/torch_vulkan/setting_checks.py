@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ._native import C
+
 LOW_PRECISIONS = (torch.float16, torch.bfloat16)
 
 
@@ -72,7 +74,35 @@ def _operator_name(name, item) -> str:
 def _operators(name, value):
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         raise _wrong(name, value, "a collection of operators, e.g. ('aten::relu',)")
-    return tuple(sorted({_operator_name(name, item) for item in value}))
+    operators = tuple(sorted({_operator_name(name, item) for item in value}))
+    for operator in operators:
+        _check_known(name, operator)
+    return operators
+
+
+def _check_known(name, operator: str) -> None:
+    """Raises ValueError for what is no operator of PyTorch's, a library's or this package's."""
+    known = _known_operators()
+    if operator in known:
+        return
+    close = nearest(operator, known)
+    if close is None and "." in operator:
+        close = nearest(operator.partition(".")[0], known)
+    hint = f"; did you mean {close!r}?" if close else ""
+    raise ValueError(f"setting {name}: got {operator!r}, which is no operator of this PyTorch and "
+                     f"the libraries that are loaded{hint}")
+
+
+def _known_operators() -> set[str]:
+    overloads = torch._C._dispatch_get_all_op_names()
+    return {*overloads, *(overload.partition(".")[0] for overload in overloads),
+            *(row["op"] for row in C.supported_ops())}
+
+
+def nearest(text: str, names) -> str | None:
+    """The name that somebody who wrote `text` may have meant; None where no name is near."""
+    close = difflib.get_close_matches(text, names, n=1, cutoff=0.8)
+    return close[0] if close else None
 
 
 def _patterns(name, value):
@@ -219,6 +249,6 @@ def checked(name: str, value: Any) -> Any:
     known = ", ".join(sorted(CHECKS))
     if name in _FOREIGN:
         raise ValueError(f"unknown setting {name!r}, another backend's; here: {_FOREIGN[name]}")
-    near = difflib.get_close_matches(str(name), CHECKS, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(str(name), CHECKS)
+    hint = f"; did you mean {near!r}?" if near else "."
     raise ValueError(f"unknown setting {name!r}{hint} Allowed: {known}")

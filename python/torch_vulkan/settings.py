@@ -100,7 +100,10 @@ class Settings:
         for name in ("enabled_precisions", "autocast_low_precision_type"):
             if name in known:
                 known[name] = _dtypes(known[name])
-        return cls.from_options(known)
+        # Of libraries that need not be loaded here.
+        operators = {name: tuple(known.pop(name)) for name in (
+            "torch_executed_ops", "autocast_excluded_ops") if name in known}
+        return cls.from_options(known).replaced(**operators)
 
     @property
     def low_precision(self) -> torch.dtype | None:

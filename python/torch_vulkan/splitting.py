@@ -66,7 +66,7 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     partition = C.partition(imported.graph, compiler_settings, profile)
     result = Split()
     result.compute_nodes = sum(_does_work(node) for node in imported.nodes if node is not None)
-    native = [(_record(node, imported.refused.get(index, reason)), _does_work(node))
+    native = [(record_of(node, imported.refused.get(index, reason)), _does_work(node))
               for index, reason in partition.native
               if (node := imported.nodes[index]) is not None]
     result.native = [record for record, _ in native]
@@ -93,7 +93,8 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     return result
 
 
-def _record(node: fx.Node, reason: str) -> NativeRecord:
+def record_of(node: fx.Node, reason: str) -> NativeRecord:
+    """Of a node that PyTorch runs."""
     return NativeRecord(fx_nodes.op_name(node.target), reason, fx_nodes.source_of(node),
                         fx_nodes.module_path_of(node))
 

@@ -1,0 +1,108 @@
+"""require_full_compilation: a graph break is an error. Dynamo is told to raise at the first one,
+which it does where no graph reaches the backend, too; the backend looks again at what it is given.
+"""
+
+import functools
+import os
+import sys
+import threading
+
+import torch
+from torch import fx
+
+from .captures import Breaks, GraphBreak, break_of
+
+_TITLE = "require_full_compilation: a graph break leaves part of the model to Python"
+_state = threading.local()
+
+
+def watch() -> None:
+    """From now on Dynamo raises at graph breaks of functions compiled with the setting; to be
+    called again after torch._dynamo.reset()."""
+    handler = torch._dynamo.callback_handler
+    if _begin not in handler.start_callbacks:
+        handler.register_start_callback(_begin)
+        handler.register_end_callback(_end)
+
+
+def message(cause: str) -> str:
+    """What is said of a break."""
+    return f"{_TITLE}\n  {cause}\ntv.dry_run(model, inputs) lists all of them"
+
+
+def _begin(_) -> None:
+    _state.context = None
+    if _wants_one_graph():
+        _state.context = torch._dynamo.error_on_graph_break(True)
+        _state.context.__enter__()
+
+
+def _end(_) -> None:
+    context, _state.context = getattr(_state, "context", None), None
+    if context is None:
+        return
+    error = sys.exception()
+    context.__exit__(None, None, None)
+    if type(error) is torch._dynamo.exc.Unsupported:
+        error.args = (message(str(error)), *error.args[1:])
+        error.__class__ = _unsupported()
+
+
+@functools.cache
+def _unsupported() -> type:
+    """Dynamo's error of a graph break, and a ValueError as what else this setting refuses."""
+    return type("Unsupported", (torch._dynamo.exc.Unsupported, ValueError), {})
+
+
+def _wants_one_graph() -> bool:
+    """Whether what Dynamo compiles now is for this backend, with the setting."""
+    frame = sys._getframe()
+    while frame and not isinstance(frame.f_locals.get("self"),
+                                   torch._dynamo.convert_frame.ConvertFrame):
+        frame = frame.f_back
+    if frame is None:
+        return False
+    backend = torch._dynamo.eval_frame.innermost_backend(frame.f_locals["self"])
+    options = getattr(backend, "kwargs", {}).get("options") or {}
+    function = getattr(backend, "compiler_fn", None)
+    return getattr(function, "__module__", "").startswith(__package__) and (
+        options.get("require_full_compilation") is True and not options.get("dryrun"))
+
+
+def cause_of_several_graphs(module: fx.GraphModule) -> str:
+    """Why a captured graph is not all of the function that the user compiled, and where; "" where
+    it is. Called in the backend, while Dynamo compiles `module`."""
+    reason = getattr(module, "compile_subgraph_reason", None)
+    if reason is not None and reason.graph_break:
+        return _sentence(break_of(reason))
+    if (frame := _frame_outside()) is None:
+        return ""
+    breaks = [r for r in Breaks.all() if any(f.filename == frame.f_code.co_filename
+                                             for f in r.user_stack)]
+    if breaks:
+        return _sentence(break_of(breaks[-1]))
+    path = os.path.basename(frame.f_code.co_filename)
+    return (f"{path}:{frame.f_lineno}: Dynamo captures parts of {frame.f_code.co_name} only; "
+            "torch.compile(…, fullgraph=True) says why")
+
+
+def _sentence(broken: GraphBreak) -> str:
+    code = f" ({broken.code})" if broken.code else ""
+    return f"{broken.source or 'somewhere'}: {broken.reason}{code}"
+
+
+def _frame_outside():
+    """The user's function that runs between torch.compile's wrapper and what is compiled now: a
+    graph break has left its code to Python. None where there is none."""
+    dynamo = os.path.dirname(torch._dynamo.__file__)
+    converting, frame = os.path.join(dynamo, "convert_frame.py"), sys._getframe()
+    while frame and frame.f_code.co_filename != converting:
+        frame = frame.f_back
+    while frame and frame.f_code.co_filename.startswith(dynamo) and (
+            frame.f_code.co_filename != os.path.join(dynamo, "eval_frame.py")):
+        frame = frame.f_back
+    while frame and frame.f_code.co_filename != os.path.join(dynamo, "eval_frame.py"):
+        if not torch._dynamo.trace_rules.check(frame.f_code):
+            return frame
+        frame = frame.f_back
+    return None
