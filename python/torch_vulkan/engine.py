@@ -4,6 +4,7 @@ import ctypes
 import json
 import math
 import os
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -42,6 +43,7 @@ class Engine:
                        for part in split_vke(self._vke)]
         self._info = self._parts[0].info()
         self._weights = None
+        self._refitting = threading.Lock()
         self._conditions = None
         self._partial = [None] * len(self._info["weights"])  # of a stripped engine
         stored = C.vke_weights(split_vke(self._vke)[0])
@@ -143,11 +145,13 @@ class Engine:
             weights = [_named(weights, binding["name"], "weight") for binding in bindings]
         if len(weights) != len(bindings):
             raise ValueError(f"weights: got {len(weights)}, want {len(bindings)}")
-        self._set_weights([_weight(w, binding) for w, binding in zip(weights, bindings)])
+        with self._refitting:
+            self._set_weights([_weight(w, binding) for w, binding in zip(weights, bindings)])
 
     def refit(self, weights: Mapping[str, object]) -> None:
         """Replaces the weights that it names, in time proportional to what they change. A stripped
-        engine may be completed by several calls. On an error nothing has changed.
+        engine may be completed by several calls. On an error nothing has changed; calls in other
+        threads see the weights from before or after it.
 
         Raises:
             ValueError: a name is unknown, or a dtype or shape is not the engine's.
@@ -160,6 +164,10 @@ class Engine:
                              f"{sorted(positions)}")
         changed = {positions[name]: _weight(value, bindings[positions[name]])
                    for name, value in weights.items()}
+        with self._refitting:
+            self._put(changed)
+
+    def _put(self, changed: dict[int, torch.Tensor]) -> None:
         tensors = [changed.get(i, old) for i, old in enumerate(self._tensors())]
         if self._weights is not None:
             prepared = [part.update_weights(old, [_address(t) for t in tensors], sorted(changed))
@@ -189,7 +197,8 @@ class Engine:
             ValueError: an input is missing, or its dtype or shape does not fit.
         """
         arrays, tensors, part, symbols, outputs = self._bound(inputs)
-        self._parts[part].run(self._weights[1][part], symbols, [_address(t) for t in tensors],
+        weights = self._weights  # with the tensors, whose memory is read: another thread may refit
+        self._parts[part].run(weights[1][part], symbols, [_address(t) for t in tensors],
                               [_address(t) for t in outputs.values()])
         for watch in run_watchers:
             watch(self, inputs)
@@ -214,8 +223,8 @@ class Engine:
         if runs < 1:
             raise ValueError(f"runs: got {runs}, want at least 1")
         _, tensors, part, symbols, outputs = self._bound(inputs)
-        engine = self._parts[part]
-        times = engine.profile(self._weights[1][part], symbols, [_address(t) for t in tensors],
+        engine, weights = self._parts[part], self._weights
+        times = engine.profile(weights[1][part], symbols, [_address(t) for t in tensors],
                                [_address(t) for t in outputs.values()], runs)
         return [{**layer, "time_us": median, "mean_us": mean, "bytes": count} for
                 layer, (median, mean, count) in zip(engine.info()["layers"], times, strict=True)]

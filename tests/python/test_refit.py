@@ -1,6 +1,8 @@
 """Weights that change after an engine is built."""
 
+import itertools
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,29 @@ def test_every_weight_is_refitted(name):
             before, want = want, model(**inputs)
             assert_follows(fast(**inputs), before, want, key)
     assert all(call.engine.weight_sets() <= 1 for call in calls)
+
+def test_calls_while_another_thread_refits_see_one_set_of_weights(device):
+    """The device may read weights where the tensors have them: they live as long as a call does."""
+    weights = [torch.full((64, 64), float(i)) for i in range(3)]
+    program = tv.compile(torch.nn.Linear(64, 64, bias=False).eval().requires_grad_(False),
+                         inputs=[tv.Input((2, 64))], min_block_size=1)
+    engine, x = tv.engines(program)[0], torch.ones(2, 64)
+    (name,) = (w["name"] for w in engine.info()["weights"])
+    engine.refit({name: weights[0]})
+    done = threading.Event()
+
+    def refit():
+        for i in itertools.cycle(range(3)):
+            if done.is_set():
+                break
+            engine.refit({name: weights[i]})
+
+    thread = threading.Thread(target=refit)
+    thread.start()
+    try:
+        for _ in range(200):
+            (result,) = engine.run([x]).values()
+            assert result.unique().tolist() in ([0.0], [64.0], [128.0])
+    finally:
+        done.set()
+        thread.join()
