@@ -85,10 +85,14 @@ std::string decimals(const NodeContext& c, PointwiseInstr& instr) {
   return "";
 }
 
-/// The one bound that is there, or both.
+/// The one bound that is there, or both. Of equal zeros PyTorch takes the element where bounds are
+/// numbers, and the bound where they are tensors.
 std::string bounds(const NodeContext& c, PointwiseInstr&) {
   const bool low = c.node.has("min"), high = c.node.has("max");
-  return low && high ? "clamp" : low ? "maximum" : high ? "minimum" : "copy";
+  const bool tensors = c.node.op == "aten::clamp.Tensor";
+  if (low && high) return tensors ? "clamp_tensor" : "clamp";
+  if (!low && !high) return "copy";
+  return std::string(tensors ? "" : "r") + (low ? "maximum" : "minimum");
 }
 
 const RegisterPointwise arithmetic({
@@ -143,9 +147,9 @@ const RegisterPointwise arithmetic({
     {.op = "aten::round.decimals", .function = "round_decimals", .choose = decimals},
     {.op = "aten::clamp", .args = {"self", "min", "max"}, .choose = bounds},
     {.op = "aten::clamp.Tensor", .args = {"self", "min", "max"}, .choose = bounds},
-    {.op = "aten::clamp_min", .function = "maximum", .args = {"self", "min"}},
+    {.op = "aten::clamp_min", .function = "rmaximum", .args = {"self", "min"}},
     {.op = "aten::clamp_min.Tensor", .function = "maximum", .args = {"self", "min"}},
-    {.op = "aten::clamp_max", .function = "minimum", .args = {"self", "max"}},
+    {.op = "aten::clamp_max", .function = "rminimum", .args = {"self", "max"}},
     {.op = "aten::clamp_max.Tensor", .function = "minimum", .args = {"self", "max"}},
     shifted("aten::bitwise_left_shift.Tensor", "shift_left"),
     shifted("aten::bitwise_left_shift.Tensor_Scalar", "shift_left"),

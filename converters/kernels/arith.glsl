@@ -20,7 +20,16 @@ float tv_copysign(float magnitude, float from) {
 /// NaN where either is NaN, as torch's maximum and minimum.
 float tv_max(float a, float b) { return tv_isnan(a) || a > b ? a : b; }
 float tv_min(float a, float b) { return tv_isnan(a) || a < b ? a : b; }
-float tv_sign(float x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0; }
+/// By its bits: drivers make of comparisons what gives -0 for 0 and for NaN. 0 for both, as in torch.
+float tv_sign(float x) {
+  const uint size = floatBitsToUint(x) & 0x7fffffffu;
+  return size == 0u || size > 0x7f800000u ? 0.0 : floatBitsToInt(x) < 0 ? -1.0 : 1.0;
+}
+float tv_softshrink(float x, float limit) {
+  if (x > limit) return x - limit;
+  if (x < -limit) return x + limit;
+  return tv_isnan(x) ? x : tv_copysign(0.0, x);
+}
 
 /// x · 2^k for |k| <= 252.
 float tv_ldexp(float x, int k) {
@@ -116,7 +125,7 @@ float tv_remainder(float a, float b) {
 
 /// floor(a / b), from the exact remainder.
 float tv_div_floor(float a, float b) {
-  if (b == 0.0) return a / b;
+  if (b == 0.0) return tv_div(a, b);
   const float r = tv_fmod(a, b);
   float q = tv_div(a - r, b);
   q = r != 0.0 && (b < 0.0) != (r < 0.0) ? q - 1.0 : q;

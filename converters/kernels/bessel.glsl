@@ -285,7 +285,8 @@ float tv_i0e(float x) {
 }
 float tv_i1e(float x) {
   const float a = abs(x), far = tv_i1e_far(8.0 / a - 1.0) / tv_sqrt(a);
-  return a < 4.0 ? x * tv_i1e_near(0.5 * a - 1.0) : tv_isnan(x) ? x : tv_copysign(far, x);
+  const float y = a < 4.0 ? a * tv_i1e_near(0.5 * a - 1.0) : far;
+  return tv_isnan(x) ? x : x < 0.0 ? -y : y;  // of -0 it is 0, as eager's
 }
 /// e^|x| grows out of range before the result does.
 float tv_grown(float a, float scaled) {

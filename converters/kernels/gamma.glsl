@@ -99,6 +99,7 @@ float tv_ndtri_tail(float t) {
 /// log(gamma(x)) for x > 0: near its zeros by factors, else by Stirling's series.
 float tv_lgamma_positive(float x) {
   if (x < 0.5) return x * tv_lgamma_near_1(2.0 * x) - tv_log(x);  // lgamma(x + 1) - log(x)
+  if (x == 1.0) return 0.0;
   if (x < 1.5) return (x - 1.0) * tv_lgamma_near_1(2.0 * (x - 1.0));
   if (x < 2.5) return (x - 2.0) * tv_lgamma_near_2(2.0 * (x - 2.0));
   if (x < 5.5) return (x - 2.0) * tv_lgamma_middle((x - 4.0) * 0.666666687);
@@ -150,7 +151,8 @@ float tv_zeta_positive(float s, float q) {
     w += 1.0;
   }
   const float last = tv_pow(w, -s), z = 1.0 / w;
-  if (last == 0.0 || tv_isinf(sum)) return sum;
+  if (tv_isinf(sum)) return sum;
+  if (last == 0.0) return sum + tv_div(tv_pow(w, 1.0 - s), s - 1.0);
   // Terms B_2k / (2k)! s (s + 1) … (s + 2k - 2) w^(-s - 2k + 1).
   float term = s * z * last, rest = term * 8.33333358e-2;
   term *= (s + 1.0) * (s + 2.0) * z * z;
@@ -164,13 +166,14 @@ float tv_zeta_positive(float s, float q) {
 
 /// Hurwitz's zeta(s, q). Below 0, for whole s, the terms on either side of it are two such sums.
 float tv_zeta(float s, float q) {
+  // In eager's order, whatever the other argument is.
+  if (s == 1.0) return TV_INF;
+  if (s < 1.0) return TV_NAN;
+  if (q <= 0.0 && q == floor(q)) return TV_INF;
   // At infinity as eager's, whose sums are NaN there.
   if (tv_isnan(s) || tv_isnan(q) || q == TV_INF) return TV_NAN;
   if (s == TV_INF) return q == 1.0 ? 1.0 : q < 1.0 ? TV_INF : TV_NAN;
-  if (s == 1.0) return TV_INF;
-  if (s < 1.0) return TV_NAN;
   if (q > 0.0) return tv_zeta_positive(s, q);
-  if (q == floor(q)) return TV_INF;
   if (s != floor(s)) return TV_NAN;
   const float below = tv_zeta_positive(s, ceil(q) - q) - tv_zeta_positive(s, 1.0 - q);
   return tv_zeta_positive(s, q - floor(q)) + (mod(s, 2.0) == 0.0 ? below : -below);

@@ -17,7 +17,8 @@ float tv_log1p_rest(float mu) {
 /// x^a e^-x / gamma(a + 1).
 float tv_incomplete_factor(float a, float x) {
   if (a < 3.0) {
-    return tv_exp(-x) * tv_exp(fma(a, tv_log(x), -tv_lgamma_positive(a + 1.0)));
+    const float small = tv_exp(-x);  // the other factor may be infinite where this is 0
+    return small == 0.0 ? 0.0 : small * tv_exp(fma(a, tv_log(x), -tv_lgamma_positive(a + 1.0)));
   }
   const float z = 1.0 / a;  // gamma(a + 1) = sqrt(2 pi a) (a / e)^a e^rest
   const float rest = z * fma(z * z, fma(z * z, 7.93650793e-4, -2.77777785e-3), 8.33333358e-2);

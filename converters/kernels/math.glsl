@@ -148,7 +148,7 @@ float tv_tanh(float x) {
   p = fma(p, s, -0.333333284);
   const float small = fma(p * s, x, x);
   const float large = tv_copysign(1.0 - 2.0 / (tv_exp(2.0 * min(a, 20.0)) + 1.0), x);
-  return tv_isnan(x) ? x : a < 0.65 ? small : large;
+  return tv_isnan(x) || x == 0.0 ? x : a < 0.65 ? small : large;
 }
 
 /// 1 / (1 + e^-x). 5 ULP, as GLSL's division has 2.5.

@@ -6,7 +6,8 @@
 // What lavapipe's loops can do; beyond it values outside of [-1, 1] have long overflowed.
 const int kTvMostSteps = 32000;
 
-int tv_degree(float n) { return tv_isfinite(n) ? int(clamp(n, -1.0, 2.1e9)) : -1; }
+/// What is no int64 is the least of them, as on the CPUs that torch runs on.
+int tv_degree(float n) { return abs(n) < 9.22337204e18 ? int(clamp(n, -1.0, 2.1e9)) : -1; }
 bool tv_is_even(int n) { return (n & 1) == 0; }
 
 /// q_0 = 1, q_1 = `first`, q_k = 2 x q_k-1 - q_k-2.

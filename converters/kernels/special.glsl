@@ -239,9 +239,10 @@ float tv_xlogy(float a, float b) { return tv_isnan(b) ? b : a == 0.0 ? 0.0 : a *
 float tv_round_decimals(float x, float scale, bool negative) {
   return negative ? roundEven(tv_div(x, scale)) * scale : tv_div(roundEven(x * scale), scale);
 }
-/// Shift counts outside the type's bits: 0 for the left shift, the sign for the right one.
+/// Shift counts outside the type's bits: 0 for the left shift, the sign for the right one, which of an
+/// unsigned type is 0: a narrow value's bits above its own are its sign.
 int tv_shl(int a, int n, int bits) { return n < 0 || n >= bits ? 0 : a << n; }
-int tv_shr(int a, int n, int bits) { return a >> (n < 0 || n >= bits ? bits - 1 : n); }
+int tv_shr(int a, int n, int bits) { return a >> (n < 0 || n >= bits ? 31 : n); }
 int64_t tv_shl(int64_t a, int64_t n) { return n < 0L || n >= 64L ? 0L : a << n; }
 int64_t tv_shr(int64_t a, int64_t n) { return a >> (n < 0L || n >= 64L ? 63L : n); }
 

@@ -157,6 +157,10 @@ std::string glsl_literal(double value, DType dtype) {
 }
 
 std::string glsl_literal(int64_t value, DType dtype) {
+  // Numbers wrap to the type that they are computed in, as a tensor's elements do.
+  if (dtype == DType::kU8) value = static_cast<uint8_t>(value);
+  if (dtype == DType::kI8) value = static_cast<int8_t>(value);
+  if (dtype == DType::kI16) value = static_cast<int16_t>(value);
   switch (glsl_class(dtype)) {
     case GlslClass::kFloat: return glsl_literal(static_cast<double>(value), dtype);
     case GlslClass::kBool: return value != 0 ? "true" : "false";

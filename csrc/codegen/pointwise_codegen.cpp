@@ -2,7 +2,7 @@
 
 #include <cctype>
 #include <cmath>
-#include <set>
+#include <string_view>
 
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_table.h"
@@ -29,15 +29,14 @@ const char* expression_for(const PointwiseInstr& instr, const PointwiseRow& row)
 }
 
 /// lavapipe's own arithmetic takes x * 0 for 0, x + 0 for x and 0 - x for -x where it sees that the
-/// operand is 0, `precise` or not: a zero that it does not see. Null: the literal will do.
-const char* hidden_zero(const PointwiseInstr& instr, double value, DType dtype) {
-  static const std::set<std::string, std::less<>> kArithmetic = {
-      "add", "sub", "rsub", "mul", "div", "rdiv", "add_scaled", "sub_scaled", "rsub_scaled",
-      "lerp", "addcmul", "addcdiv", "mask_scale"};
-  if (value != 0 || glsl_class(dtype) != GlslClass::kFloat || !kArithmetic.contains(instr.function)) {
-    return nullptr;
-  }
+/// operand is 0, `precise` or not: a zero that it does not see (a lerp's 1, too, from which it makes
+/// one). Null: the literal will do.
+const char* hidden_number(const PointwiseRow& row, double value, DType dtype) {
+  const std::string_view name = row.name, error = row.error;
+  if (glsl_class(dtype) != GlslClass::kFloat || error == "exact") return nullptr;
   // No grid has 2^31 workgroups.
+  if (value == 1 && name == "lerp") return "uintBitsToFloat(gl_NumWorkGroups.x >> 31 | 0x3f800000u)";
+  if (value != 0) return nullptr;
   return std::signbit(value) ? "uintBitsToFloat(gl_NumWorkGroups.x >> 31 | 0x80000000u)"
                              : "uintBitsToFloat(gl_NumWorkGroups.x >> 31)";
 }
@@ -55,11 +54,11 @@ std::string argument(const PointwiseProgram& program, const PointwiseInstr& inst
   if (!instr.integers.empty()) {
     if (at >= instr.integers.size()) fail(instr, "too few operands");
     const auto number = static_cast<double>(instr.integers[at]);
-    if (const char* zero = hidden_zero(instr, number, wanted)) return zero;
+    if (const char* hidden = hidden_number(row, number, wanted)) return hidden;
     return glsl_literal(instr.integers[at], wanted);
   }
   if (at >= instr.scalars.size()) fail(instr, "too few operands");
-  if (const char* zero = hidden_zero(instr, instr.scalars[at], wanted)) return zero;
+  if (const char* hidden = hidden_number(row, instr.scalars[at], wanted)) return hidden;
   return glsl_literal(instr.scalars[at], wanted);
 }
 

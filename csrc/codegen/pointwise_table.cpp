@@ -43,6 +43,9 @@ constexpr PointwiseRow kRows[] = {
     {"square", 1, "$0 * $0", "$0 * $0", "$0 * $0", "$0", 0, false, "0.5"},
     {"maximum", 2, "tv_max($0, $1)", "max($0, $1)", "max($0, $1)", "$0 || $1"},
     {"minimum", 2, "tv_min($0, $1)", "min($0, $1)", "min($0, $1)", "$0 && $1"},
+    // The bound first: of two zeros the second is taken, which with numbers for bounds is the element.
+    {"rmaximum", 2, "tv_max($1, $0)", "max($0, $1)", "max($0, $1)", "$0 || $1"},
+    {"rminimum", 2, "tv_min($1, $0)", "min($0, $1)", "min($0, $1)", "$0 && $1"},
     {"lerp", 3, "tv_lerp($0, $1, $2)", nullptr, nullptr, nullptr, 0, false, "2 of the ends"},
     // self + value * t1 * t2 and self + value * t1 / t2; fourth operand: value.
     {"addcmul", 4, "$0 + $3 * $1 * $2", "$0 + $3 * $1 * $2", "$0 + $3 * $1 * $2", nullptr, 0, false, "2 of the terms"},
@@ -80,7 +83,8 @@ constexpr PointwiseRow kRows[] = {
     {"where_r", 3, "$0 ? $2 : $1", "$0 ? $2 : $1", "$0 ? $2 : $1", "$0 ? $2 : $1", 1},
     {"masked_fill", 3, "$1 ? $2 : $0", "$1 ? $2 : $0", "$1 ? $2 : $0", "$1 ? $2 : $0", 2},
     {"mask_scale", 3, "$0 * ($1 ? $2 : 0.0)", nullptr, nullptr, nullptr, 2, false, "0.5"},
-    {"clamp", 3, "tv_min(tv_max($0, $1), $2)", "min(max($0, $1), $2)", "min(max($0, $1), $2)", nullptr},
+    {"clamp", 3, "tv_min($2, tv_max($1, $0))", "min(max($0, $1), $2)", "min(max($0, $1), $2)", nullptr},
+    {"clamp_tensor", 3, "tv_min(tv_max($0, $1), $2)", "min(max($0, $1), $2)", "min(max($0, $1), $2)", nullptr},
     {"fmax", 2, "tv_isnan($1) || $0 >= $1 ? $0 : $1", "max($0, $1)", "max($0, $1)", "$0 || $1"},
     {"fmin", 2, "tv_isnan($1) || $0 <= $1 ? $0 : $1", "min($0, $1)", "min($0, $1)", "$0 && $1"},
     {"copysign", 2, "tv_copysign($0, $1)", nullptr, nullptr, nullptr},
@@ -196,7 +200,7 @@ constexpr PointwiseRow kRows[] = {
      false, "2 of the larger end"},
 
     // Activations.
-    {"relu", 1, "tv_max($0, 0.0)", "max($0, 0)", "max($0, int64_t(0))", nullptr},
+    {"relu", 1, "$0 < 0.0 ? 0.0 : $0", "max($0, 0)", "max($0, int64_t(0))", nullptr},
     {"sigmoid", 1, "tv_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "5"},
     {"log_sigmoid", 1, "tv_log_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"log_sigmoid_buffer", 1, "tv_exp(-abs($0))", nullptr, nullptr, nullptr, 0, false, "1.5"},
@@ -215,7 +219,7 @@ constexpr PointwiseRow kRows[] = {
     {"softplus", 3, "$0 * $1 > $2 ? $0 : tv_log1p(tv_exp($0 * $1)) / $1", nullptr, nullptr, nullptr, 0,
      false, "6"},
     {"threshold", 3, "$0 <= $1 ? $2 : $0", "$0 <= $1 ? $2 : $0", "$0 <= $1 ? $2 : $0", nullptr},
-    {"softshrink", 2, "$0 > $1 ? $0 - $1 : $0 < -$1 ? $0 + $1 : $0 * 0.0", nullptr, nullptr, nullptr},
+    {"softshrink", 2, "tv_softshrink($0, $1)", nullptr, nullptr, nullptr},
     {"hardshrink", 2, "$0 >= -$1 && $0 <= $1 ? 0.0 : $0", nullptr, nullptr, nullptr},
 
     // Gradients; operands in the order of the aten operator.
@@ -228,7 +232,7 @@ constexpr PointwiseRow kRows[] = {
     {"gelu_backward", 2, "$0 * tv_gelu_grad($1)", nullptr, nullptr, nullptr, 0, false, "8 of the gradient"},
     {"gelu_tanh_backward", 2, "$0 * tv_gelu_tanh_grad($1)", nullptr, nullptr, nullptr, 0, false,
      "32 of the gradient"},
-    {"hardswish_backward", 2, "$1 < -3.0 ? 0.0 : $1 <= 3.0 ? $0 * ($1 / 3.0 + 0.5) : $0", nullptr, nullptr,
+    {"hardswish_backward", 2, "$1 <= -3.0 ? 0.0 : $1 < 3.0 ? $0 * ($1 / 3.0 + 0.5) : $0", nullptr, nullptr,
      nullptr, 0, false, "3 of the gradient"},
     {"hardsigmoid_backward", 2, "$1 > -3.0 && $1 < 3.0 ? $0 / 6.0 : 0.0", nullptr, nullptr, nullptr, 0,
      false, "4"},
