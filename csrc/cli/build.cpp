@@ -50,6 +50,11 @@ std::map<std::string, std::vector<onnx::DimRange>> ranges(const Options& options
                           "': want --minShapes ≤ --optShapes ≤ --maxShapes, got " +
                           shape_text(min) + ", " + shape_text(opt) + ", " + shape_text(max));
         }
+        if (max[d] == 0 && source != &options.shapes) {
+          throw Error(ErrorKind::kUser, "[shapes] '" + name + "': got --maxShapes " +
+                                            shape_text(max) +
+                                            ", of which nothing runs; want sizes of 1 or more");
+        }
         dims.push_back({.min = min[d], .opt = opt[d], .max = max[d]});
       }
       out.emplace(name, std::move(dims));

@@ -32,6 +32,27 @@ std::string is_no_file(const std::string& path) {
                                                          : "";
 }
 
+/// Numbers in a range, which nan is not: every comparison with it is false.
+class Amount : public CLI::Validator {
+ public:
+  explicit Amount(double most) {
+    func_ = [most](const std::string& text) -> std::string {
+      double value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      const bool good = error == std::errc() && end == text.data() + text.size() && value >= 0 &&
+                        value <= most;
+      return good ? "" : "got '" + text + "', want a number from 0 to " + CLI::detail::to_string(most);
+    };
+  }
+};
+
+std::string is_whole(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool good = error == std::errc() && end == text.data() + text.size();
+  return good ? "" : "got '" + text + "', want a whole number from 0 to 2^64 - 1";
+}
+
 void add_model(CLI::App& app, Options& o) {
   const char* group = "Model";
   app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->group(group);
@@ -93,13 +114,16 @@ void add_inference(CLI::App& app, Options& o, Texts& t) {
   app.add_option("--fill", t.fill, "Inputs without a file: random or zero")
       ->check(CLI::IsMember({"random", "zero"}))
       ->group(group);
-  app.add_option("--seed", o.seed, "Of random inputs")->capture_default_str()->group(group);
+  app.add_option("--seed", o.seed, "Of random inputs")
+      ->check(is_whole)
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--iterations", o.iterations, "Run at least so often")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str()
       ->group(group);
   app.add_option("--duration", o.duration_s, "and at least for so many seconds")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(Amount(1e9))
       ->capture_default_str()
       ->group(group);
   app.add_option("--warmUp", o.warm_up_ms, "Run so many milliseconds before measuring")
@@ -168,9 +192,11 @@ void add_compare(CLI::App& app, Options& o, Texts& t) {
   app.add_option("--loadInputs", t.load_inputs, "x:image.npy, where not in the directory")
       ->group(group);
   app.add_option("--atol", o.atol, "Difference that is not counted")
+      ->check(Amount(1e30))
       ->capture_default_str()
       ->group(group);
   app.add_option("--rtol", o.rtol, "and in parts of the reference")
+      ->check(Amount(1e30))
       ->capture_default_str()
       ->group(group);
   app.add_flag("!--outputsOnly", o.layers, "Do not look between the layers")->group(group);

@@ -141,7 +141,7 @@ def _low_precision(name, value):
 def _path(name, value):
     if value is None:
         return None
-    if isinstance(value, (str, os.PathLike)) and str(value):
+    if isinstance(value, (str, os.PathLike)) and str(value) and "\0" not in str(value):
         return str(Path(value).expanduser())
     raise _wrong(name, value, "a path or None")
 
