@@ -1,7 +1,6 @@
 """torch.compile(backend="vulkan")."""
 
 import functools
-import operator
 import tempfile
 import warnings
 
@@ -23,10 +22,11 @@ from . import (
 from ._native import C
 from .compilations import Compilation
 from .complex_values import real_at_border
-from .fx_nodes import has_effect, main_device, op_name
+from .fx_nodes import main_device, op_name
 from .prepare import pass_missing_sizes, prepare
 from .settings import Settings
 from .splitting import record_of, split
+from .whole_graph import whole_graph
 from .whole_operators import kept_whole, use_own_attention
 
 
@@ -49,7 +49,7 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
     except (ValueError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
     try:
-        with kept_whole():
+        with kept_whole(), compat.views_by_their_facts():
             compiled = aot(module, example_inputs)
     except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
         if compat.is_for_dynamo(error) or settings.pass_through_build_failures:
@@ -141,7 +141,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
     """
     calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind),
                                   watch)
-    whole = _whole_graph(module) if len(calls) == 1 and not failed else None
+    whole = whole_graph(module) if len(calls) == 1 and not failed else None
     return whole or _boxed(module.forward)
 
 
@@ -152,7 +152,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     Returns the calls of engines, and name → error of blocks that run natively because they were
     not built. Raises as compile_graph_module does.
     """
-    prepare(module, user_outputs)
+    prepare(module, user_outputs, gradients=kind == "backward")
     tensors_on = main_device(module.graph)
     if settings.builds_nothing:
         dry_session.describe(module, kind, settings, weights, tensors_on, watch)
@@ -229,62 +229,3 @@ def _boxed(function):
     from torch._functorch.aot_autograd import make_boxed_func
 
     return make_boxed_func(function)
-
-
-def _whole_graph(module: fx.GraphModule):
-    """A callable with as little Python as can be, where the graph is one engine and nothing else;
-    None where it is not."""
-    places, constants, call = {}, {}, None
-    for i, node in enumerate(module.graph.find_nodes(op="placeholder")):
-        places[node] = i
-    for node in module.graph.nodes:
-        if node.op == "get_attr":
-            constants[node] = engine_call.constants_of(module, node)
-        elif node.op == "call_module":
-            call = node
-        elif node.op == "call_function" and not (
-                node.target is operator.getitem and node.args[0] is call) and (
-                    node.users or has_effect(node)):
-            return None
-    target = getattr(module, call.target)
-    results = []
-    for value in module.graph.output_node().args[0]:
-        if isinstance(value, fx.Node) and value.op == "call_function":
-            results.append((0, value.args[1]))
-        elif isinstance(value, fx.Node) and value in places:
-            results.append((1, places[value]))
-        elif isinstance(value, fx.Node) and value in constants:
-            results.append((2, constants[value]))
-        else:
-            results.append((2, value))
-    arguments = [places.get(a, -1) if isinstance(a, fx.Node) else -1 for a in call.args]
-    if target.size_positions or any(isinstance(a, (int, float)) for a in call.args):
-        return None
-    values = [constants.get(a) if isinstance(a, fx.Node) else a for a in call.args]
-    return _whole_call(target, arguments, values, results)
-
-
-def _whole_call(target, arguments, constants, results):
-    inputs = [arguments[i] for i in target.input_positions]
-    weights = [arguments[i] for i in target.weight_positions]
-    fixed = [constants[i] for i in target.weight_positions]
-    in_order = results == [(0, i) for i in range(len(results))]
-
-    def all_arguments(args):
-        return [args[a] if a >= 0 else c for a, c in zip(arguments, constants, strict=True)]
-
-    def run(args):
-        given = [args[i] for i in inputs]
-        kept = [args[i] if i >= 0 else c for i, c in zip(weights, fixed)]
-        try:
-            outputs = target.outputs(given, kept)
-        except engine_call.RECOVERABLE as error:
-            outputs = target.run_natively(error, all_arguments(args))
-        if not in_order:
-            outputs = [outputs[v] if kind == 0 else args[v] if kind == 1 else v
-                       for kind, v in results]
-        args.clear()
-        return outputs
-
-    run._boxed_call = True
-    return run

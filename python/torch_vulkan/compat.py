@@ -146,6 +146,15 @@ def no_fake_mode():
     return unset_fake_temporarily()
 
 
+def views_by_their_facts():
+    """A context in which AOTAutograd makes what is a view of an argument, or of another result, by
+    size, strides and offset. Without, it repeats operators, from another base than theirs where
+    arguments overlap or a view was changed in place (torch 2.13): an error, or another view."""
+    from torch._functorch import config
+
+    return config.patch(view_replay_for_aliased_outputs=False)
+
+
 def static_inputs() -> tuple[set[int], set[int]]:
     """Positions of the graph's inputs that are parameters or buffers, and of those that the graph
     changes, of the graph that AOTAutograd hands to the compiler now."""

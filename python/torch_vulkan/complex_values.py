@@ -57,9 +57,11 @@ def _results(graph: fx.Graph, call: fx.Node, body: fx.Graph) -> bool:
             continue
         value = user.meta["val"]
         with graph.inserting_after(user):
-            again = graph.call_function(aten.view_as_complex.default, (user,))
-        again.meta = {**user.meta}
-        user.replace_all_uses_with(again, delete_user_cb=lambda other, own=again: other is not own)
+            viewed = graph.call_function(aten.view_as_complex.default, (user,))
+        with graph.inserting_after(viewed):  # a tensor of its own for callers, no view of pairs
+            again = graph.call_function(aten.detach.default, (viewed,))
+        viewed.meta, again.meta = {**user.meta}, {**user.meta}
+        user.replace_all_uses_with(again, delete_user_cb=lambda other, own=viewed: other is not own)
         user.meta["val"] = _real(value)
     return bool(pairs)
 

@@ -24,6 +24,7 @@ from .fx_nodes import (
 )
 from .placement import runs_on_host
 from .precision import Precision
+from .returned_views import is_kept
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, to_dtype, with_scalar
 from .strides import is_all_of_its_storage, promised
@@ -280,9 +281,7 @@ class Importer:
             return f"it computes on {(*devices, 'cpu')[0]}, engines of its graph on {self._device}"
         if op_name(node.target) in _STRIDED and not is_all_of_its_storage(tensors[0]):
             return "as_strided of a tensor that is not all of its storage, in order"
-        if node.meta.get("torch_vulkan_keep_view"):
-            return "a view that is returned keeps PyTorch's strides"
-        return ""
+        return "a result that keeps PyTorch's strides or memory" if is_kept(node) else ""
 
     def _arguments(self, node: fx.Node):
         target = node.target

@@ -12,7 +12,7 @@ def _order(tensor: torch.Tensor) -> list[int]:
     return sorted(dims, key=lambda d: (-hint(tensor.stride(d)), d))
 
 
-def _same(a, b) -> bool:
+def same(a, b) -> bool:
     """Equality of sizes without a guard."""
     def expr(value):
         return value.node.expr if isinstance(value, torch.SymInt) else value
@@ -22,11 +22,11 @@ def _same(a, b) -> bool:
 
 def is_dense(tensor: torch.Tensor) -> bool:
     """True where the elements fill a block of memory without gap or overlap."""
-    if any(_same(size, 0) for size in tensor.shape):
+    if any(same(size, 0) for size in tensor.shape):
         return True
     expected = 1
     for d in reversed(_order(tensor)):
-        if not _same(tensor.stride(d), expected):
+        if not same(tensor.stride(d), expected):
             return False
         expected = expected * tensor.shape[d]
     return True
@@ -34,9 +34,9 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 def is_all_of_its_storage(tensor: torch.Tensor) -> bool:
     """True where the row-major elements are all that the storage holds, from its start."""
-    if not tensor.is_contiguous() or not _same(tensor.storage_offset(), 0):
+    if not tensor.is_contiguous() or not same(tensor.storage_offset(), 0):
         return False
-    return _same(tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size())
+    return same(tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size())
 
 
 def promised(tensor: torch.Tensor) -> list | None:
@@ -48,7 +48,7 @@ def promised(tensor: torch.Tensor) -> list | None:
         return list(tensor.stride())
     strides, expected = [1] * tensor.dim(), 1
     inner_first = [*reversed(_order(tensor))]
-    if any(_same(tensor.stride(d), 0) for d in inner_first):
+    if any(same(tensor.stride(d), 0) for d in inner_first):
         return None
     for d in inner_first:
         strides[d] = expected

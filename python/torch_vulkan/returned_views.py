@@ -1,0 +1,130 @@
+"""Which results PyTorch makes as views: those that share memory in eager mode share it here, too.
+
+An engine writes each of its outputs into a buffer of its own. So results that are views are made of
+their base, behind all engines, by the program's own view operators (docs/design/0016).
+"""
+
+import torch
+from torch import fx
+
+from . import compat
+from .fx_nodes import is_getitem
+from .strides import is_dense, same
+
+aten = torch.ops.aten
+# What has the strides that the program says, with gaps, too.
+_LAID_OUT = (aten.empty_strided.default, aten.new_empty_strided.default, aten.copy.default)
+_HELD = ("placeholder", "get_attr")  # memory of others
+_KEPT = "torch_vulkan_keep_view"
+
+
+def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool) -> None:
+    """Gives the views among the results nodes of their own, which no engine takes: all among the
+    first `user_outputs`, but for those that nobody can tell from a tensor of their own, and among
+    those that are kept for the backward graph what costs nothing. Of gradients, which share memory
+    with nobody, only those with gaps or overlaps between their elements."""
+    output = graph.output_node()
+    results = list(output.args[0])
+    kept = _kept_gradients(results) if gradients else _kept(results, user_outputs)
+    copies: dict[fx.Node, fx.Node] = {}
+    for i, node in enumerate(results):
+        if node in kept:
+            with graph.inserting_before(output):
+                results[i] = _copy_of_view(graph, node, kept[node], copies)
+    if copies:
+        output.args = (tuple(results),)
+        for node in sorted(copies, key=[*graph.nodes].index, reverse=True):
+            if not node.users:
+                graph.erase_node(node)
+
+
+def base_of(node: fx.Node) -> fx.Node:
+    """The node whose memory a node's result is."""
+    while (viewed := _viewed(node)) is not None:
+        node = viewed
+    return node
+
+
+def is_kept(node: fx.Node) -> bool:
+    """Whether `keep_returned_views` gave a node to PyTorch."""
+    return node.meta.get(_KEPT, False)
+
+
+def _kept_gradients(results) -> dict[fx.Node, fx.Node]:
+    return {node: base for node in results if isinstance(node, fx.Node) and _is_tensor(node)
+            and (base := base_of(node)) is not node
+            and (base.op in _HELD or not is_dense(node.meta["val"]))}
+
+
+def _kept(results, user_outputs: int) -> dict[fx.Node, fx.Node]:
+    """view → the node that it is made of."""
+    tensors = [r for r in results if isinstance(r, fx.Node) and _is_tensor(r)]
+    users = {r for r in results[:user_outputs] if isinstance(r, fx.Node)}
+    of_base: dict[fx.Node, set[fx.Node]] = {}
+    for node in tensors:
+        of_base.setdefault(base_of(node), set()).add(node)
+    kept = {}
+    for base, nodes in of_base.items():
+        shown = nodes & users
+        alone = len(shown) == 1
+        for node in nodes - {base}:
+            if base.op in _HELD or (
+                    node in shown and not (alone and _is_all_of(node, base))):
+                kept[node] = base
+        if shown:
+            _keep_strides(base)
+        if base in nodes or any(node in kept for node in nodes):
+            kept |= {node: base for node in nodes - {base} if _is_all_of(node, base)}
+    return kept
+
+
+def _keep_strides(node: fx.Node) -> None:
+    """Gives PyTorch what lays out a result with gaps, which no engine writes."""
+    while isinstance(node, fx.Node) and node.target in _LAID_OUT and not is_dense(
+            node.meta["val"]):
+        node.meta[_KEPT] = True
+        node = node.args[0]
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def _viewed(node: fx.Node) -> fx.Node | None:
+    """The node that `node` is a view of."""
+    if is_getitem(node):
+        return node.args[0].args[0] if _is_view(node.args[0]) else None
+    return node.args[0] if _is_view(node) else None
+
+
+def _is_view(node: fx.Node) -> bool:
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if node.target is aten._unsafe_view.default:
+        return True  # AOTAutograd hides views from autograd so; the memory is one all the same
+    arguments = node.target._schema.arguments
+    return any(a.alias_info is not None and not a.alias_info.is_write for a in arguments)
+
+
+def _is_all_of(node: fx.Node, base: fx.Node) -> bool:
+    """Whether a view is dense and shows all elements of its base, as they are."""
+    view, whole = node.meta["val"], base.meta["val"]
+    if compat.depends_on_data(view) or compat.depends_on_data(whole):
+        return True  # as eager lays them out, natively
+    return (same(view.numel(), whole.numel()) and is_dense(view) and is_dense(whole)
+            and view.dtype == whole.dtype and view.is_conj() == whole.is_conj()
+            and view.is_neg() == whole.is_neg())
+
+
+def _copy_of_view(graph: fx.Graph, node: fx.Node, base: fx.Node, copies) -> fx.Node:
+    """Copies a chain of views down to its base."""
+    if node is base:
+        return base
+    if node not in copies:
+        viewed = node.args[0]
+        inner = _copy_of_view(graph, viewed, base, copies)
+        copy = graph.node_copy(node, lambda n: inner if n is viewed else n)
+        copy.meta[_KEPT] = True
+        copies[node] = copy
+    return copies[node]

@@ -1,0 +1,146 @@
+"""Which results share memory, with each other and with arguments: where eager mode says so, and
+nowhere else (docs/design/0016-contract-of-a-call.md)."""
+
+import pytest
+import torch
+
+from helpers import flat, vulkan
+
+MODES = {"no_grad": torch.no_grad, "grad": torch.enable_grad, "inference": torch.inference_mode}
+
+
+def after(function):
+    """What the function makes of a tensor that the program computes."""
+    return lambda x: function(x * 2 + 1)
+
+
+def inplace(y):
+    v = y.view(-1)
+    y[0].zero_()
+    v.add_(1)
+    return y, v, y[1:]
+
+
+def swapped(y):
+    y.t_()
+    return y, y[1]
+
+
+def split_rows(y):
+    a, b, c = y.split([1, 1, 4])
+    return c, a, b.add(1)
+
+
+def laid_out(x):
+    out = torch.empty_strided((6, 4), (8, 2))
+    out.copy_(x + 1)
+    return out, out[1:], out.view(-1) if out.is_contiguous() else out.t()
+
+
+# Of one tensor of 6 by 4.
+PROGRAMS = {
+    "view": after(lambda y: (y, y.view(-1))),
+    "view_alone": after(lambda y: y.view(-1)),
+    "same_twice": after(lambda y: (y, y)),
+    "transposed": after(lambda y: (y.t(), y)),
+    "views_of_what_is_not_returned": after(lambda y: (y.t(), y.view(3, 8), y[None])),
+    "sliced": after(lambda y: (y[1:3], y[2:], y[:, 1])),
+    "sliced_alone": after(lambda y: y[1:3]),
+    "expanded": after(lambda y: (y[:1].expand(6, 4), y)),
+    "as_strided": after(lambda y: (y.as_strided((2, 3), (1, 2), 3), y)),
+    "chunks": after(lambda y: y.chunk(2)),
+    "split": after(split_rows),
+    "unbound": after(lambda y: y.unbind(1)),
+    "unfolded": after(lambda y: (y.unfold(0, 3, 2), y)),
+    "diagonal": after(lambda y: (y.diagonal(1), y.diagonal(-1))),
+    "other_type": after(lambda y: (y, y.view(torch.int32), y.view(torch.int16))),
+    "real_and_imaginary": lambda x: (lambda z: (z.real, z.imag))(torch.complex(x + 1, x)),
+    "complex": lambda x: (lambda z: (torch.view_as_real(z), z))(torch.complex(x + 1, x)),
+    "conjugated": lambda x: torch.complex(x + 1, x).conj(),
+    "detached": after(lambda y: (y, y.detach())),
+    "chain": after(lambda y: (y.view(2, 12)[1].view(3, 4).t(), y.permute(1, 0)[None, 1:])),
+    "in_place": after(inplace),
+    "in_place_view": after(swapped),
+    "squeezed": after(lambda y: (y[:, None].squeeze(1), y.unflatten(0, (2, 3)).flatten(0, 1))),
+    "reshaped": after(lambda y: (y, y.reshape(-1), y.t().reshape(-1))),
+    "contiguous": after(lambda y: (y, y.contiguous(), y.t().contiguous())),
+    "clone": lambda x: (x.clone(), x.clone(), x.contiguous()),
+    "computed_twice": lambda x: (x + 1, x + 1),
+    "cast_to_its_own_type": after(lambda y: (y.float(), y.to(torch.float32, copy=True), y)),
+    "laid_out": laid_out,
+    "argument": lambda x: (x, x.view(-1), x[1:], x + 1),
+    "argument_written": lambda x: (x.mul_(2), x.t(), x.sum()),
+    "view_of_argument_written": lambda x: (x[1:].zero_(), x[:, 0]),
+    "two_bases": lambda x: (lambda y, z: (y[1:], z.t(), z, y))(x + 1, x * 2),
+    "of_a_native_part": lambda x: (lambda y: (y.t(), y[1:]))(torch.linalg.inv(
+        x[:4] @ x[:4].t() + torch.eye(4)).exp()),
+    "constant": lambda x: (torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])[1:], x + 1),
+}
+# Where gradients are asked for, AOTAutograd hides from autograd that the views of one operator are
+# views: they share memory, and each has a version of its own.
+SPLIT = ("chunks", "split", "unbound")
+IN_EVERY_MODE = ("view", "chunks", "in_place", "constant", "argument_written")
+
+
+def argument(mode):
+    x = torch.arange(24.0).reshape(6, 4)
+    return x.requires_grad_() * 1 if mode == "grad" else x  # a leaf cannot be written to
+
+
+def results_of(function, arguments):
+    return [*flat(function(*arguments)), *arguments]
+
+
+def facts(tensor):
+    return [tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.dtype, tensor.is_conj(),
+            tensor.untyped_storage().nbytes(), tensor.is_inference(), tensor.requires_grad]
+
+
+def write(tensors, i, versioned):
+    """Who changes, and whose version does, when the tensor `i` is written to."""
+    before = [t.detach().clone() for t in tensors]
+    versions = [_version(t) for t in tensors]
+    with torch.inference_mode() if tensors[i].is_inference() else torch.no_grad():
+        try:
+            tensors[i].copy_(tensors[i] + 1)
+        except RuntimeError:  # elements that lie on each other
+            return "refused"
+    return [(not torch.equal(a, b), versioned and _version(a) - version)
+            for a, b, version in zip(tensors, before, versions, strict=True)]
+
+
+def _version(tensor):
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def compare(function, arguments, mode, dynamic, versions=True):
+    """Eager and compiled agree in values and facts, and in who sees a write into whom; `versions`:
+    in whose version it counts, too."""
+    fast = vulkan(function, dynamic)
+    count = 1
+    for i in range(100):
+        outcomes = []
+        for run in (function, fast):
+            with MODES[mode]():
+                tensors = results_of(run, arguments(mode))
+            told = [[*facts(t), t.detach().clone()] for t in tensors]
+            same = [[a is b for a in tensors] for b in tensors]
+            outcomes.append((told, same, write(tensors, i, versions)))
+            count = len(tensors)
+        (want, *want_writes), (got, *got_writes) = outcomes
+        for a, b in zip(got, want, strict=True):
+            assert a[:-1] == b[:-1]
+            torch.testing.assert_close(a[-1], b[-1])
+        assert got_writes == want_writes
+        if i + 1 == count:
+            return
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("mode, name", [
+    pytest.param(mode, name, id=f"{mode}-{name}", marks=[] if mode == "no_grad" or
+                 name in IN_EVERY_MODE else pytest.mark.slow)
+    for mode in MODES for name in PROGRAMS])
+def test_results(mode, name, dynamic):
+    compare(PROGRAMS[name], lambda mode: [argument(mode)], mode, dynamic,
+            versions=mode != "grad" or name not in SPLIT)
