@@ -140,19 +140,19 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
         DeviceError: there is no Vulkan device.
     """
     calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind),
-                                  watch)
+                                  watch, compat.views_of_arguments(kind, module.graph))
     whole = whole_graph(module) if len(calls) == 1 and not failed else None
     return whole or _boxed(module.forward)
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
-                  user_outputs: int, watch=None):
+                  user_outputs: int, watch=None, of_arguments: dict[int, int] | None = None):
     """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
 
     Returns the calls of engines, and name → error of blocks that run natively because they were
     not built. Raises as compile_graph_module does.
     """
-    prepare(module, user_outputs, gradients=kind == "backward")
+    prepare(module, user_outputs, kind == "backward", of_arguments)
     tensors_on = main_device(module.graph)
     if settings.builds_nothing:
         dry_session.describe(module, kind, settings, weights, tensors_on, watch)

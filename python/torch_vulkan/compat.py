@@ -165,6 +165,24 @@ def static_inputs() -> tuple[set[int], set[int]]:
     return set(metadata.static_input_indices or ()), set(metadata.mutated_inp_runtime_indices)
 
 
+def views_of_arguments(kind: str, graph) -> dict[int, int]:
+    """result → argument, by position, of results that AOTAutograd makes anew as views of arguments,
+    with the strides and the offset that the graph's result has."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None or kind == "backward" or metadata.tokens or any(
+            info.mutates_metadata for info in metadata.input_info):
+        return {}
+    arguments, results = graph.find_nodes(op="placeholder"), graph.output_node().args[0]
+    first = metadata.num_mutated_inp_runtime_indices
+    # Tensors of subclasses are several arguments and results.
+    if len(metadata.input_info) != len(arguments) or (
+            kind == "inference" and metadata.num_forward != len(results)):
+        return {}
+    return {first + i: info.base_idx for i, info in enumerate(metadata.output_info)
+            if info.output_type.name == "alias_of_input"}
+
+
 def user_outputs(kind: str) -> int:
     """How many results of the graph that AOTAutograd compiles now go to the caller; those after
     them are kept for the backward graph."""

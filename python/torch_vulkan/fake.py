@@ -4,6 +4,7 @@ import json
 
 import torch
 
+from . import compat
 from ._native import C
 from .engine import DTYPES
 
@@ -74,6 +75,17 @@ def _evaluate(dim, symbols):
 
 @torch.library.register_fake("torch_vulkan::execute")
 def _execute(inputs, weights, engine):
-    if isinstance(engine, torch.ScriptObject):
-        return FakeEngine.__obj_unflatten__(engine.__obj_flatten__()).results(inputs)
-    return engine.wrapped_obj.results(inputs)
+    if not isinstance(engine, torch.ScriptObject):
+        return engine.wrapped_obj.results(inputs)
+    return _known(engine).results(inputs)
+
+
+@torch.library.register_fake("torch_vulkan::execute_held")
+def _execute_held(inputs, weights, engine):
+    return _known(engine).results(inputs)
+
+
+def _known(engine: torch.ScriptObject) -> FakeEngine:
+    """What a fake tensor's call needs of an engine, whose own file is real."""
+    with compat.no_fake_mode():
+        return FakeEngine.__obj_unflatten__(engine.__obj_flatten__())

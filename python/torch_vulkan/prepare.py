@@ -15,14 +15,16 @@ from .sizes import Sizes
 aten = torch.ops.aten
 
 
-def prepare(module: fx.GraphModule, user_outputs: int, gradients: bool = False) -> None:
+def prepare(module: fx.GraphModule, user_outputs: int, gradients: bool = False,
+            of_arguments: dict[int, int] | None = None) -> None:
     """Runs the rewrites below, in place. The first `user_outputs` results are the caller's, the
-    others are kept for the backward graph; `gradients`: all are gradients."""
+    others are kept for the backward graph; `gradients`: all are gradients; `of_arguments`: those
+    that are views of an argument."""
     drop_copies_of_constants(module.graph)
     forget_random_state(module.graph)
     compute_sizes_from_inputs(module.graph)
     draw_apart(module.graph)
-    keep_returned_views(module.graph, user_outputs, gradients)
+    keep_returned_views(module.graph, user_outputs, gradients, of_arguments or {})
     mark_host_scalars(module.graph)
     make_where_read(module)
     module.graph.lint()

@@ -18,22 +18,31 @@ _HELD = ("placeholder", "get_attr")  # memory of others
 _KEPT = "torch_vulkan_keep_view"
 
 
-def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool) -> None:
+def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
+                        of_arguments: dict[int, int]) -> None:
     """Gives the views among the results nodes of their own, which no engine takes: all among the
     first `user_outputs`, but for those that nobody can tell from a tensor of their own, and among
     those that are kept for the backward graph what costs nothing. Of gradients, which share memory
-    with nobody, only those with gaps or overlaps between their elements."""
+    with nobody, only those with gaps or overlaps between their elements.
+
+    of_arguments: result → the argument that it is a view of, where the graph makes it of the value
+    that the argument is given later on. Made of the argument it has that one's strides and offset.
+    """
     output = graph.output_node()
     results = list(output.args[0])
+    arguments = graph.find_nodes(op="placeholder")
+    copies: dict[tuple, fx.Node] = {}
+    for i, argument in of_arguments.items():
+        if _are_alike(base_of(results[i]), arguments[argument]):
+            results[i] = _copy_of_view(graph, results[i], arguments[argument], copies)
     kept = _kept_gradients(results) if gradients else _kept(results, user_outputs)
-    copies: dict[fx.Node, fx.Node] = {}
     for i, node in enumerate(results):
         if node in kept:
-            with graph.inserting_before(output):
-                results[i] = _copy_of_view(graph, node, kept[node], copies)
+            results[i] = _copy_of_view(graph, node, kept[node], copies)
     if copies:
         output.args = (tuple(results),)
-        for node in sorted(copies, key=[*graph.nodes].index, reverse=True):
+        places = [*graph.nodes]
+        for node in sorted({node for node, _ in copies}, key=places.index, reverse=True):
             if not node.users:
                 graph.erase_node(node)
 
@@ -117,14 +126,21 @@ def _is_all_of(node: fx.Node, base: fx.Node) -> bool:
             and view.is_neg() == whole.is_neg())
 
 
+def _are_alike(node: fx.Node, other: fx.Node) -> bool:
+    one, two = node.meta["val"], other.meta["val"]
+    return one.dtype == two.dtype and one.dim() == two.dim() and all(
+        map(same, one.shape, two.shape))
+
+
 def _copy_of_view(graph: fx.Graph, node: fx.Node, base: fx.Node, copies) -> fx.Node:
-    """Copies a chain of views down to its base."""
-    if node is base:
-        return base
-    if node not in copies:
-        viewed = node.args[0]
+    """Copies a chain of views, as one of `base`."""
+    viewed = _viewed(node) and node.args[0]
+    if node is base or viewed is None or is_kept(node):
+        return base if viewed is None else node
+    if (node, base) not in copies:
         inner = _copy_of_view(graph, viewed, base, copies)
-        copy = graph.node_copy(node, lambda n: inner if n is viewed else n)
+        with graph.inserting_before(graph.output_node()):
+            copy = graph.node_copy(node, lambda n: inner if n is viewed else n)
         copy.meta[_KEPT] = True
-        copies[node] = copy
-    return copies[node]
+        copies[node, base] = copy
+    return copies[node, base]

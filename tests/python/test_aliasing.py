@@ -144,3 +144,103 @@ def compare(function, arguments, mode, dynamic, versions=True):
 def test_results(mode, name, dynamic):
     compare(PROGRAMS[name], lambda mode: [argument(mode)], mode, dynamic,
             versions=mode != "grad" or name not in SPLIT)
+
+
+def overlapping():
+    """Pairs of tensors that share memory, or may seem to, and what else shows it."""
+    def pairs():
+        base = torch.arange(16.0)
+        square = torch.arange(16.0).view(4, 4)
+        return {
+            "same_at_an_offset": (base[1:], base[1:], base),
+            "one_tensor_twice": (base, base),
+            "all_and_a_part": (base, base[3:]),
+            "shifted": (base[1:-1], base[2:], base),
+            "strided": (base[2:8:2], base[2:8], base),
+            "two_shapes": (base[2:12].view(2, 5), base[1:11].view(5, 2).t(), base),
+            "transposed": (square, square.t()),
+            "disjoint": (base[5:], base[:5], base),
+            "a_view_of_what_is_not_passed": (base[1:12:2], torch.arange(3.0), base),
+            "detached": (base[1:].detach(), base[1:].detach(), base),
+            "of_two_types": (base, base.view(torch.int32)[4:]),
+        }
+    return pairs
+
+
+def both_written(x, y):
+    x.add_(1)
+    y.add_(1)
+    return x, y
+
+
+def views_returned(x, y):
+    x.mul_(2)
+    return y[1:], x.view(-1), x[0]
+
+
+def view_written(x, y):
+    y[1:].zero_()
+    return x * 2, y.t() if y.dim() > 1 else y[1:]
+
+
+def none_written(x, y):
+    return x.sum() + y.sum(), y[1:]
+
+
+def slice_of_written(x, y):
+    x.mul_(2)
+    return x[1:], x[:2]
+
+
+FUNCTIONS = (slice_of_written, both_written, views_returned, view_written, none_written)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("mode, kind", [
+    pytest.param(mode, kind, id=f"{mode}-{kind}", marks=[] if mode == "no_grad" else
+                 pytest.mark.slow)
+    for mode in ("no_grad", "inference") for kind in overlapping()()])
+def test_arguments(mode, kind, dynamic):
+    for function in FUNCTIONS:
+        torch._dynamo.reset()  # each starts with no assumptions about sizes
+
+        def call(x, y, *others, function=function):
+            return function(x, y)
+
+        compare(call, lambda _: overlapping()()[kind], mode, dynamic, versions=False)
+
+
+def test_data_of_a_tensor_is_set():
+    def replaced(x, y):
+        x.data = y * 2
+        return x + 1
+
+    for mode in ("no_grad", "grad"):  # (torch 2.13 fails in inference mode, uncompiled graphs too)
+        torch._dynamo.reset()
+        y = torch.arange(3.0)
+        with MODES[mode]():
+            x, other = torch.zeros(3), torch.zeros(3)
+            torch.testing.assert_close(vulkan(replaced)(x, y), replaced(other, y))
+            torch.testing.assert_close(x, other)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_fake_arguments_give_fake_results(dynamic):
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    def work(x):
+        y = torch.relu(x * 2 + 1)
+        return y.t(), y
+
+    fast, layer = vulkan(work, dynamic), vulkan(torch.nn.Linear(4, 3))
+    with torch.no_grad():
+        for _ in range(3):  # the third call hands the weights over as one object
+            fast(torch.ones(6, 4)), layer(torch.ones(6, 4))
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            x = mode.from_tensor(torch.ones(6, 4))
+            view, whole = fast(x)
+            assert isinstance(view, FakeTensor) and view.shape == (4, 6) and view.stride() == (1, 4)
+            assert view.untyped_storage()._cdata == whole.untyped_storage()._cdata
+            assert layer(x).shape == (6, 3)
+        (again, _) = fast(torch.ones(6, 4))
+    torch.testing.assert_close(again, torch.full((4, 6), 3.0))
