@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from . import aot, device_list, graph_file, script, torchscript, whole_files
+from . import aot, device_list, graph_file, script, seal, torchscript, whole_files
 from ._native import C
 from .engine import built_elsewhere
 from .inputs import Input
@@ -63,6 +63,7 @@ def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
             script.save(program, file)
         else:
             _write(program, file, output_format)
+        seal.close(file)
 
 
 def _write(program: Program, file, output_format: str) -> None:
@@ -142,8 +143,8 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
         about = _read_about(path, kind)
         raise ValueError(
             f"{path} cannot be read by torch {torch.__version__}: {error}. It was saved with "
-            f"torch {about.get('torch', '(unknown)')}; save it again with this version, or copy "
-            "the file again if it is damaged") from error
+            f"torch {about.get('torch', '(unknown)')}; save it again with this version, or copy it "
+            "again if it is damaged") from error
     about = _checked(extra[_ABOUT], path)
     settings = Settings.from_json(about["settings"])
     if device is not None:
@@ -172,9 +173,11 @@ def _kind(path: Path) -> str:
             if min((item.header_offset for item in archive.infolist()), default=0) > 0:
                 raise zipfile.BadZipFile("its directory of files is missing")
             names = [name.split("/", 1)[-1] for name in archive.namelist()]
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is no .pt2 or .pt file, or it was cut short ({error}): copy it "
-                         "again, or save the program again") from error
+        if fault := seal.fault(path):
+            raise zipfile.BadZipFile(fault)
+    except Exception as error:  # of many types, for an archive may be damaged in many ways
+        raise ValueError(f"{path} is no .pt2 or .pt file, or it is damaged or was cut short "
+                         f"({error}): copy it again, or save the program again") from error
     if any(name.startswith("extra/" + script.ABOUT) for name in names):
         return "script"
     if any(name.startswith("extra/" + _ABOUT) for name in names):

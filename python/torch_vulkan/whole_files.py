@@ -40,7 +40,7 @@ def written(path: str | os.PathLike, who: str) -> Iterator[BinaryIO]:
         return
     unfinished = target.with_name(_unfinished(target.name))
     try:
-        with open(unfinished, "wb") as file:
+        with open(unfinished, "w+b") as file:
             if mode is not None:
                 os.chmod(unfinished, stat.S_IMODE(mode))
             yield file

@@ -111,6 +111,24 @@ TEST_F(TimingCacheTest, ProcessesMergeWhatTheyMeasured) {
   }
 }
 
+TEST_F(TimingCacheTest, AFlippedBitLosesTimingsAndNothingElse) {
+  const Timing timing{.us = 12.5, .step_us = {10, 2.5F}, .checked = true};
+  { TimingCache(path_).put(key("a"), timing); }
+  const std::string good = text();
+  for (size_t i = 0; i < good.size() * 8; i += 61) {  // 8 and 61 share no factor
+    std::string bad = good;
+    bad[i / 8] = static_cast<char>(bad[i / 8] ^ (1 << i % 8));
+    std::ofstream(path_) << bad;
+    TimingCache cache(path_);
+    if (const auto found = cache.find(key("a"))) {
+      EXPECT_TRUE(found->us >= 0 && found->us < 1e12) << i;
+    }
+    cache.put(key("b"), timing);
+    cache.save();
+    ASSERT_EQ(TimingCache(path_).find(key("b")), timing) << i;
+  }
+}
+
 TEST_F(TimingCacheTest, AnOpenCacheSeesWhatOthersWrote) {
   const auto ours = open_timing_cache(path_);
   EXPECT_EQ(open_timing_cache(path_), ours);
