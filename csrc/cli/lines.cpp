@@ -28,6 +28,8 @@ void write(std::FILE* to, char severity, const std::string& text) {
 
 void say(const std::string& text) { write(stdout, 'I', text); }
 
+void warn(const std::string& text) { write(stderr, 'W', text); }
+
 void complain(const std::string& text) { write(stderr, 'E', text); }
 
 std::string format(const char* pattern, ...) {

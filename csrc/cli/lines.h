@@ -7,7 +7,8 @@ namespace tv::cli {
 
 /// "[11/21/2026-14:05:09] [I] text" on standard output; several lines become several.
 void say(const std::string& text);
-/// The same as "[E]" on standard error.
+/// The same as "[W]" and "[E]" on standard error.
+void warn(const std::string& text);
 void complain(const std::string& text);
 /// printf into a string.
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);

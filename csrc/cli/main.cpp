@@ -41,6 +41,7 @@ int run(int argc, const char* const* argv) {
       std::string("vkexec [v") + kBuilderVersion + "] # " + command_line(argc, argv);
   const bool framed = !command.options.list_devices;
   if (framed) std::printf("&&&& RUNNING %s\n", what.c_str());
+  if (!command.warning.empty()) warn(command.warning);
   bool good = false;
   try {
     good = execute(command.options);

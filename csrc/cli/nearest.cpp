@@ -32,7 +32,7 @@ size_t distance(const std::string& a, const std::string& b) {
 
 std::string nearest(std::string_view text, const std::vector<std::string>& known) {
   const std::string wanted = lower(text);
-  size_t best = std::max<size_t>(2, wanted.size() / 3) + 1;
+  size_t best = std::clamp<size_t>(wanted.size() / 4, 1, 3) + 1;
   std::string found;
   for (const std::string& candidate : known) {
     const size_t away = distance(wanted, lower(candidate));

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include "csrc/cli/command_error.h"
@@ -90,7 +92,8 @@ void add_build(CLI::App& app, Options& o, Texts& t) {
       ->check(CLI::Range(0, 5))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--memPoolSize", t.mem_pool, "workspace:N, in MiB: scratch a kernel may use")
+  app.add_option("--memPoolSize", t.mem_pool,
+                 "workspace:N, in MiB or as 512K, 64M, 1GiB: scratch a kernel may use")
       ->group(group);
   app.add_option("--timingCacheFile", o.timing_cache_file,
                  "File of measured tactics, read and written")
@@ -246,6 +249,28 @@ double number(const std::string& flag, const std::string& text) {
   return value;
 }
 
+/// A size as trtexec takes it: MiB, or with one of B, K, M, G, KiB, MiB, GiB.
+int64_t bytes(const std::string& flag, const std::string& text) {
+  size_t end = text.find_first_not_of("0123456789.");
+  end = std::min(end, text.size());
+  std::string unit = text.substr(end);
+  std::transform(unit.begin(), unit.end(), unit.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (unit.size() == 3 && unit.ends_with("ib")) unit.resize(1);
+  constexpr std::string_view kUnits = "bkmg";
+  const size_t power = unit.empty() ? 2 : unit.size() == 1 ? kUnits.find(unit) : kUnits.npos;
+  if (power == kUnits.npos) {
+    throw CommandError(flag + ": got '" + text +
+                       "', want a number of MiB, or one with a unit: B, "
+                       "K, M, G, KiB, MiB or GiB");
+  }
+  const double size = std::ldexp(number(flag, text.substr(0, end)), static_cast<int>(10 * power));
+  if (!(size >= 0 && size < 0x1p60)) {
+    throw CommandError(flag + ": got '" + text + "', want 0 or more, and less than 2^60 bytes");
+  }
+  return static_cast<int64_t>(size);
+}
+
 void read_texts(Options& o, const Texts& t) {
   const auto shapes = [](const char* flag, const std::string& text, NamedShapes& into) {
     if (!text.empty()) into = parse_shapes(flag, text);
@@ -269,11 +294,10 @@ void read_texts(Options& o, const Texts& t) {
   if (!t.mem_pool.empty()) {
     constexpr std::string_view kPool = "workspace:";
     if (!t.mem_pool.starts_with(kPool)) {
-      throw CommandError("--memPoolSize: got '" + t.mem_pool + "', want workspace:MiB");
+      throw CommandError("--memPoolSize: got '" + t.mem_pool +
+                         "', want workspace:MiB, or with a unit: workspace:1GiB");
     }
-    const double mib = number("--memPoolSize", t.mem_pool.substr(kPool.size()));
-    if (!(mib >= 0 && mib < 1e9)) throw CommandError("--memPoolSize: want 0 MiB or more");
-    o.workspace_bytes = static_cast<int64_t>(mib * (1 << 20));
+    o.workspace_bytes = bytes("--memPoolSize", t.mem_pool.substr(kPool.size()));
   }
 }
 
@@ -336,7 +360,13 @@ Command parse_command(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw CommandError(error.what());
   }
-  if (!app.remaining().empty()) refuse(app, app.remaining().front());
+  for (const std::string& argument : app.remaining()) {
+    const std::string why = why_nothing_changes(argument);
+    if (why.empty()) refuse(app, argument);
+    const std::string flag = argument.substr(0, argument.find('='));
+    command.warning += (command.warning.empty() ? "" : "; ") + flag + ": " + why;
+  }
+  if (!command.warning.empty()) command.warning = "Without effect: " + command.warning;
   if (version) {
     command.text = std::string("vkexec ") + kBuilderVersion + "\n";
     return command;

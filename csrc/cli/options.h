@@ -60,7 +60,8 @@ struct Options {
 /// What the command line asks for: something to do, or a text to print and leave (help, version).
 struct Command {
   Options options;
-  std::string text;  ///< "" : do what the options say
+  std::string text;     ///< "" : do what the options say
+  std::string warning;  ///< of flags that change nothing; "": there are none
 };
 
 /// Throws CommandError naming the flag that is wrong.

@@ -1,6 +1,7 @@
 #include "csrc/cli/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "csrc/cli/lines.h"
@@ -105,6 +106,10 @@ void report_options(const Options& o) {
   say("=== Build Options ===");
   say(std::string("Precision: FP32") + (o.fp16 ? "+FP16" : o.bf16 ? "+BF16" : ""));
   say(format("Builder optimization level: %lld", static_cast<long long>(o.optimization_level)));
+  say("Memory Pools: workspace: " +
+      (o.workspace_bytes
+           ? format("%.12g MiB", std::ldexp(static_cast<double>(o.workspace_bytes), -20))
+           : std::string("no limit")));
   say("Refit: Enabled");
   say("Strip weights: " + on(o.strip_weights));
   say("Timing cache file: " + or_none(o.timing_cache_file));

@@ -1,5 +1,6 @@
 #include "csrc/cli/trtexec_flags.h"
 
+#include <algorithm>
 #include <array>
 
 namespace tv::cli {
@@ -34,8 +35,6 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"fp8", "Vulkan has no 8-bit floats; --fp16 and --bf16 are there"},
     {"best", "it includes --int8, which is not there yet; --fp16 is"},
     {"calib", kInt8},
-    {"stronglyTyped", "it is always so: types are the model's unless --fp16 or --bf16 is given"},
-    {"noTF32", "it is always so: float32 products keep their mantissa"},
     {"precisionConstraints", kPerLayer},
     {"layerPrecisions", kPerLayer},
     {"layerOutputTypes", kPerLayer},
@@ -58,9 +57,7 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"output", "every output of the model is computed"},
     {"batch", kBatch},
     {"maxBatch", kBatch},
-    {"explicitBatch", "it is always so"},
     {"workspace", "want --memPoolSize=workspace:MiB"},
-    {"profilingVerbosity", "it is always detailed"},
     {"sparsity", "structured sparsity is not used"},
     {"versionCompatible", kOneRuntime},
     {"useRuntime", kOneRuntime},
@@ -92,12 +89,7 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"tempfileControls", "no temporary files are made"},
     {"sleepTime", "a call begins at once; --idleTime waits between two"},
     {"exposeDMA", kTransfers},
-    {"noDataTransfers", kTransfers},
     {"useManagedMemory", kTransfers},
-    {"spinWait", kClock},
-    {"useCudaGraph", "it is always so: commands are recorded once for a shape and submitted again"},
-    {"timeDeserialize", "how long loading took is always printed"},
-    {"timeRefit", "how long refitting took is always printed"},
     {"persistentCacheRatio", "Vulkan leaves the L2 cache to the driver"},
     {"allocationStrategy", "the arena is planned for each shape when it is first used"},
     {"allowWeightStreaming", kStreaming},
@@ -106,13 +98,47 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"saveDebugTensors", kDebugTensors},
     {"dumpRawBindingsToFile", "want --exportOutput"},
     {"dumpKernelText", "want --debugDir: the GLSL of every kernel is in it"},
-    {"monitorMemory", "the memory of an engine is always printed"},
     {"stripAllWeights", "want --stripWeights: it leaves out all of them"},
     {"tilingOptimizationLevel", "want --builderOptimizationLevel"},
     {"l2LimitForTiling", "want --builderOptimizationLevel"},
 });
 
+struct Idle {
+  std::string_view flag;
+  std::string_view value;  ///< that changes nothing; "*": any, "": the flag has none
+  const char* reason;
+};
+
+constexpr auto kIdle = std::to_array<Idle>({
+    {"useCudaGraph", "", "commands are recorded once for a shape and submitted again"},
+    {"noDataTransfers", "", kTransfers},
+    {"profilingVerbosity", "*", "layers are always described in detail"},
+    {"sparsity", "disable", "structured sparsity is not used"},
+    {"noTF32", "", "float32 products keep their mantissa"},
+    {"explicitBatch", "", "batches are always explicit"},
+    {"useSpinWait", "", kClock},
+    {"spinWait", "", kClock},
+    {"asyncFileReader", "", "a file is read at once"},
+    {"stronglyTyped", "", "types are the model's unless --fp16 or --bf16 is given"},
+    {"timeDeserialize", "", "how long loading took is always printed"},
+    {"timeRefit", "", "how long refitting took is always printed"},
+    {"monitorMemory", "", "the memory of an engine is always printed"},
+});
+
 }  // namespace
+
+std::string why_nothing_changes(std::string_view argument) {
+  if (!argument.starts_with("--")) return {};
+  argument.remove_prefix(2);
+  const size_t equals = std::min(argument.find('='), argument.size());
+  const std::string_view flag = argument.substr(0, equals);
+  const std::string_view value =
+      equals < argument.size() ? argument.substr(equals + 1) : std::string_view();
+  for (const Idle& idle : kIdle) {
+    if (idle.flag == flag && (idle.value == "*" || idle.value == value)) return idle.reason;
+  }
+  return {};
+}
 
 std::string why_not(std::string_view flag) {
   for (const Absent& absent : kAbsent) {

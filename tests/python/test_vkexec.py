@@ -141,11 +141,36 @@ def test_every_flag_is_in_the_reference_and_the_man_page():
     (["--onnx=x", "--timingCacheFile=/"], "--timingCacheFile: / is a directory, want a file"),
     (["--onnx=x", f"--cacheDir={__file__}"], "is a file, want a directory"),
     (["--onnx=x", "--memPoolSize=tacticSharedMem:1"], "want workspace:MiB"),
+    (["--onnx=x", "--memPoolSize=workspace:1TiB"], "want a number of MiB, or one with a unit"),
+    (["--onnx=x", "--memPoolSize=workspace:GiB"], "--memPoolSize: got '', want a number"),
+    (["--onnx=x", "--sparsity=enable"], "--sparsity is not supported: structured sparsity"),
+    (["--onnx=x", "--useCudaGraph=1"], "unknown flag --useCudaGraph"),
+    (["--onnx=x", "--foo"], "unknown flag --foo; --help lists them"),
     (["compare", "--onnx=x"], "want --ref=DIR"),
     (["compare", "--onnx=x", "--ref=y", "--streams=2"], "unknown flag --streams"),
 ])
 def test_a_bad_command_line(arguments, message):
     assert message in run(*arguments, code=2)
+
+
+IDLE = ("--useCudaGraph", "--noDataTransfers", "--profilingVerbosity=detailed",
+        "--sparsity=disable", "--noTF32", "--explicitBatch", "--useSpinWait", "--asyncFileReader")
+
+
+def test_flags_that_change_nothing_are_one_warning(files):
+    text = run("--loadEngine=missing.vke", *IDLE, code=1)  # with standard error
+    (line,) = [line for line in text.splitlines() if "[W] Without effect" in line]
+    assert all(flag.split("=")[0] + ": " in line for flag in IDLE)
+    assert "[W]" not in run("--loadEngine=missing.vke", code=1)
+    run(f"--loadEngine={files}/net.vke", *ONCE, *IDLE)
+
+
+@pytest.mark.parametrize("text, size", [
+    ("1GiB", 1 << 30), ("1G", 1 << 30), ("0.5g", 1 << 29), ("64", 64 << 20), ("64M", 64 << 20),
+    ("64MiB", 64 << 20), ("512K", 512 << 10), ("512KiB", 512 << 10), ("4096B", 4096)])
+def test_units_of_the_workspace(text, size):
+    said = run("--onnx=missing.onnx", f"--memPoolSize=workspace:{text}", code=1)
+    assert f"Memory Pools: workspace: {size / (1 << 20):.12g} MiB" in said
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -279,6 +304,11 @@ def test_layers(files, tmp_path):
     boxes = picture.findall(".//{http://www.w3.org/2000/svg}rect")
     assert len(boxes) == len(names) + 1 + 2  # and the bindings
     assert (tmp_path / "net.svg").read_text().strip() == engine.picture().strip()
+    for box in picture.findall(".//{http://www.w3.org/2000/svg}g"):
+        lines = [line.text for line in box.findall("{http://www.w3.org/2000/svg}text")]
+        lines = [line for line in lines if line]
+        assert len({*lines}) == len(lines), "no line of a box repeats another"
+        assert len(lines[0]) <= 31 and all(len(line) <= 41 for line in lines[1:])
     for name in ("a.trace.json", "a.svg"):
         run(f"--loadEngine={files}/net.vke", *ONCE, f"--exportProfile={tmp_path}/{name}")
     events = json.loads((tmp_path / "a.trace.json").read_text())["traceEvents"]
