@@ -57,8 +57,8 @@ std::string lower(std::string text) {
 std::string describe_all(const std::vector<PhysicalDevice>& devices) {
   std::string text;
   for (size_t i = 0; i < devices.size(); ++i) {
-    text += (i ? ", " : "") + std::to_string(i) + ": " + devices[i].profile.name + " (uuid " +
-            devices[i].profile.uuid + ")";
+    text += (i ? ", " : "") + ("device " + std::to_string(i)) + ": " + devices[i].profile.name +
+            " (uuid " + devices[i].profile.uuid + ")";
   }
   return text;
 }
@@ -95,12 +95,13 @@ size_t choose(const std::vector<PhysicalDevice>& devices, const std::string& spe
     if (!matches.empty() && same_model) return matches[0];
     if (!matches.empty()) {
       throw Error(ErrorKind::kUser, "[device] \"" + spec +
-                                        "\" names more than one device; there are " +
+                                        "\" names more than one device; this machine has " +
                                         describe_all(devices));
     }
   }
-  throw Error(ErrorKind::kUser,
-              "[device] there is no device \"" + spec + "\"; there are " + describe_all(devices));
+  throw Error(ErrorKind::kUser, "[device] there is no device \"" + spec + "\"; this machine has " +
+                                    describe_all(devices) +
+                                    ". Give a number, a part of a name, or a UUID");
 }
 
 }  // namespace

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <set>
 
 #include "runtime/bind_shapes.h"
 #include "runtime/engine_impl.h"
 #include "runtime/error.h"
 #include "runtime/hazard_check.h"
+#include "runtime/json.h"
 #include "runtime/log.h"
 #include "runtime/process_state.h"
 
@@ -14,6 +16,55 @@ namespace tv {
 namespace {
 
 std::atomic<uint64_t> next_engine_id{1};
+
+/// The fields of a fingerprint (DeviceProfile::runs_on, tuned_for); none where a file has other
+/// text.
+Json::Object fields_of(const std::string& text) {
+  try {
+    const Json json = Json::parse(text, "fingerprint");
+    if (const auto* object = json.get<Json::Object>()) return *object;
+  } catch (const Error&) {  // of a file that something else wrote
+  }
+  return {};
+}
+
+std::string shown(const Json::Object& fields, const std::string& name) {
+  const auto found = fields.find(name);
+  if (found == fields.end()) return "nothing";
+  const auto* list = found->second.get<Json::Array>();
+  return list ? std::to_string(list->size()) + " kinds" : found->second.dump();
+}
+
+/// What differs between two fingerprints: "max_shared_bytes 49152 (here 32768), …".
+std::string difference(const std::string& needed, const std::string& here) {
+  const Json::Object theirs = fields_of(needed), ours = fields_of(here);
+  if (theirs.empty()) return needed;
+  std::set<std::string> names;
+  for (const auto* side : {&theirs, &ours}) {
+    for (const auto& [name, value] : *side) names.insert(name);
+  }
+  std::string text;
+  for (const std::string& name : names) {
+    const auto left = theirs.find(name), right = ours.find(name);
+    if (left != theirs.end() && right != ours.end() && left->second == right->second) continue;
+    const std::string there = shown(theirs, name), now = shown(ours, name);
+    text += (text.empty() ? "" : ", ") + name + " " +
+            (there == now ? "of other kinds" : there + " (here " + now + ")");
+  }
+  return text;
+}
+
+/// "NVIDIA H100, driver NVIDIA 550.54" of DeviceProfile::tuned_for.
+std::string device_text(const std::string& tuned_for) {
+  const Json::Object fields = fields_of(tuned_for);
+  if (fields.empty()) return tuned_for;
+  const auto field = [&](const char* name) -> std::string {
+    const auto found = fields.find(name);
+    const auto* text = found == fields.end() ? nullptr : found->second.get<std::string>();
+    return text ? *text : "";
+  };
+  return field("name") + ", driver " + field("driver_name") + " " + field("driver_info");
+}
 
 }  // namespace
 
@@ -24,14 +75,16 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpe
   const std::string here = device->profile().runs_on();
   if (!spec.runs_on.empty() && spec.runs_on != here) {
     throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) +
-                                      "] was built for another kind of device; it needs " +
-                                      spec.runs_on + ", " + device->profile().name + " is " + here +
+                                      "] was built for another kind of device than " +
+                                      device->profile().name + ": it needs " +
+                                      difference(spec.runs_on, here) +
                                       "; build it again on this device");
   }
   const std::string tuned_here = device->profile().tuned_for();
   if (!spec.tuned_for.empty() && spec.tuned_for != tuned_here) {
     log(LogLevel::kWarn, "[" + (spec.name.empty() ? "engine" : spec.name) + "] was tuned for " +
-                             spec.tuned_for + " and runs on " + tuned_here +
+                             device_text(spec.tuned_for) + " and runs on " +
+                             device_text(tuned_here) +
                              ": its results are right, its kernels may not be the fastest");
   }
   return std::make_shared<EngineImpl>(std::move(device), std::move(spec));
@@ -48,8 +101,8 @@ std::vector<int64_t> EngineImpl::bind_shapes(
   return tv::bind_shapes(parts_.spec, input_shapes);
 }
 
-std::shared_ptr<const WeightSet> EngineImpl::prepare_weights(
-    std::span<const HostTensor> weights, WeightSource source) const {
+std::shared_ptr<const WeightSet> EngineImpl::prepare_weights(std::span<const HostTensor> weights,
+                                                             WeightSource source) const {
   require_vulkan_usable();
   return std::make_shared<const WeightSet>(parts_, weights, source);
 }
@@ -59,9 +112,10 @@ void EngineImpl::check_owner(const WeightSet& weights) const {
   throw Error(ErrorKind::kInternal, "[" + parts_.spec.name + "] the weights are another engine's");
 }
 
-std::shared_ptr<const WeightSet> EngineImpl::update_weights(
-    const WeightSet& old, std::span<const HostTensor> weights,
-    std::span<const uint32_t> changed, WeightSource source) const {
+std::shared_ptr<const WeightSet> EngineImpl::update_weights(const WeightSet& old,
+                                                            std::span<const HostTensor> weights,
+                                                            std::span<const uint32_t> changed,
+                                                            WeightSource source) const {
   require_vulkan_usable();
   check_owner(old);
   return std::make_shared<const WeightSet>(parts_, old, weights, changed, source);
