@@ -120,7 +120,14 @@ const Converter* Registry::find(std::string_view op) const {
 
 std::string unsupported(const NodeContext& context) {
   const Converter* converter = Registry::instance().find(context.node.op);
-  if (!converter) return "no converter for " + context.node.op;
+  if (!converter) {
+    // Importers call operators of complex values so (converters/complex.h).
+    constexpr std::string_view kComplex = "complex::";
+    const std::string& op = context.node.op;
+    return "no converter for " + (op.starts_with(kComplex)
+                                      ? "aten::" + op.substr(kComplex.size()) + " of complex values"
+                                      : op);
+  }
   std::string reason = common_refusal(context);
   if (!reason.empty() || !converter->unsupported) return reason;
   try {

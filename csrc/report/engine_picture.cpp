@@ -11,7 +11,10 @@ namespace tv {
 namespace {
 
 constexpr LayoutSizes kSizes = {.width = 270, .height = 58, .gap_x = 30, .gap_y = 44, .lane = 70};
-constexpr size_t kTitle = 34, kLine = 42;  // characters that fit into a box
+// Widths of characters that are not narrow, in the two sizes of text.
+constexpr double kTitleWidth = 8.2, kLineWidth = 6.2, kMargin = 6;
+constexpr size_t kTitle = static_cast<size_t>((kSizes.width - 2 * kMargin) / kTitleWidth);
+constexpr size_t kLine = static_cast<size_t>((kSizes.width - 2 * kMargin) / kLineWidth);
 
 std::string bytes_text(int64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB"};
@@ -42,20 +45,30 @@ struct Box {
 };
 
 std::string joined_ops(const Dispatch& d) {
-  std::string text;
+  std::string text, last;
   for (const std::string& op : d.ops) {
     const size_t at = op.find("::");
-    text += (text.empty() ? "" : " + ") + (at == std::string::npos ? op : op.substr(at + 2));
+    const std::string name = at == std::string::npos ? op : op.substr(at + 2);
+    if (name == last) continue;  // pieces of one operator
+    last = name;
+    text += (text.empty() ? "" : " + ") + name;
   }
   return text;
 }
 
 Box box_of(const EngineSpec& spec, const EngineGraph::Node& node, size_t kind) {
   if (node.kind == EngineGraph::Kind::kLayer) {
+    // A line for each thing that is known, and none twice.
     const Dispatch& d = spec.dispatches[node.index];
+    std::vector<std::string> lines;
     const std::string ops = joined_ops(d);
-    return {d.name, d.module_path.empty() ? ops : d.module_path, d.tactic.empty() ? ops : d.tactic,
-            colour(kind)};
+    for (const std::string& text : {d.module_path.empty() ? ops : d.module_path, d.tactic, ops}) {
+      const bool said = text.empty() || text == d.name ||
+                        std::find(lines.begin(), lines.end(), text) != lines.end();
+      if (!said && lines.size() < 2) lines.push_back(text);
+    }
+    lines.resize(2);
+    return {d.name, lines[0], lines[1], colour(kind)};
   }
   const bool input = node.kind == EngineGraph::Kind::kInput;
   const Binding& binding = (input ? spec.inputs : spec.outputs)[node.index];
@@ -127,8 +140,7 @@ std::string engine_picture(const EngineSpec& spec) {
       "\" font-family=\"sans-serif\">\n"
       "<style>svg{background:#fff}.t{font-size:12px;font-weight:bold;text-anchor:middle}"
       ".s{font-size:10.5px;fill:#333;text-anchor:middle}.e{fill:none;stroke:#777;"
-      "marker-end:url(#a)}.b{font-size:10px;fill:#555;stroke:#fff;stroke-width:3px;paint-order:"
-      "stroke}</style>\n"
+      "marker-end:url(#a)}.b{font-size:10px;fill:#555}</style>\n"
       "<defs><marker id=\"a\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" "
       "markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" "
       "fill=\"#777\"/></marker></defs>\n";

@@ -1,6 +1,7 @@
 """Times of layers: Engine.profile and tv.profile."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -70,6 +71,11 @@ def test_profile_of_a_program(tmp_path):
     p.save(tmp_path / "layers.svg")
     bars = ET.parse(tmp_path / "layers.svg").getroot().findall("{http://www.w3.org/2000/svg}rect")
     assert len(bars) == count
+    text = (tmp_path / "layers.svg").read_text()
+    assert f"{count} layers, {p.time_us:.1f} µs in all" in text, "a title with the total"
+    ticks = re.findall(r'fill="#555">([0-9.e+-]+)</text>', text)
+    longest = max(layer["time_us"] for layer in p.layers)
+    assert 2 <= len(ticks) <= 11 and float(ticks[0]) == 0 < float(ticks[-1]) <= longest
     with pytest.raises(ValueError, match="want .json or .svg"):
         p.save(tmp_path / "layers.png")
 
