@@ -33,6 +33,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """The public names; the modules behind them are not."""
+    return sorted([*__all__, "cache", "fake", "__version__"])
+
+
 def supported_ops() -> list[dict]:
     """The registry: operator, how it becomes kernels, notes."""
     return _C.supported_ops()

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from . import cache_command, coverage_command
+from . import cache_command, coverage_command, device_list
 from .errors import DeviceError
 
 
@@ -13,6 +13,7 @@ def main(arguments=None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     cache_command.add_parser(commands)
     coverage_command.add_parser(commands)
+    device_list.add_parser(commands)
     args = parser.parse_args(arguments)
     try:
         return args.run(args)

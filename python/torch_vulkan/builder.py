@@ -174,12 +174,16 @@ class Builder:
                                  f"profiles=[tv.Profile({name}=(min, opt, max))] gives their range")
             given = given or Input(value.shape, name=name)
             given.dtype = value.dtype
-            fits = len(given.dims) == len(value.shape) and all(
-                size == -1 or low == high == size
-                for (low, _, high), size in zip(given.dims, value.shape, strict=False))
-            if not fits:
-                raise ValueError(f"[builder] profile of input {name!r}: got "
-                                 f"{given.min_shape} to {given.max_shape}, want {value.shape}")
+            if len(given.dims) != len(value.shape):
+                raise ValueError(f"[builder] profile of input {name!r}: got shapes of "
+                                 f"{len(given.dims)} dimensions, want {len(value.shape)}: "
+                                 f"{value.shape}")
+            for d, ((low, _, high), size) in enumerate(zip(given.dims, value.shape, strict=True)):
+                if size != -1 and not low == high == size:
+                    raise ValueError(
+                        f"[builder] profile of input {name!r}, dimension {d}: got {low} to {high}, "
+                        f"want {size} in each shape: the input is {value.shape}, and only -1 has a "
+                        "range")
             ranges.append(given)
         return ranges
 

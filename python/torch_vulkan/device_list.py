@@ -58,3 +58,24 @@ def spec_for(setting: int | str | None, tensors_on: torch.device) -> str:
         if any(profile.uuid == uuid for profile in C.list_devices()):
             return uuid
     return ""
+
+
+def add_parser(commands) -> None:
+    """Adds `devices` to the sub-commands of python -m torch_vulkan."""
+    parser = commands.add_parser("devices", help="list the Vulkan devices, best first")
+    parser.add_argument("--json", action="store_true",
+                        help="as JSON, with the profile that tv.dry_run takes as a target")
+    parser.set_defaults(run=_print_devices)
+
+
+def _print_devices(args) -> int:
+    found = devices()
+    if args.json:
+        print(json.dumps([{"index": d.index, "name": d.name, "type": d.type, "driver": d.driver,
+                           "uuid": d.uuid, "features": list(d.features),
+                           "profile": json.loads(d.profile())} for d in found], indent=1))
+        return 0
+    for device in found:
+        print(f"{device.index}: {device.name} ({device.type})\n   driver: {device.driver}\n"
+              f"   uuid: {device.uuid}\n   features: {', '.join(device.features) or 'none'}")
+    return 0

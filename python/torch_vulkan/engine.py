@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from . import whole_files
+from . import given_outputs, whole_files
 from ._native import C
 from .stored_conditions import stored
 
@@ -190,23 +190,40 @@ class Engine:
         prepared = [part.prepare_weights([_address(t) for t in tensors]) for part in self._parts]
         self._weights = (tensors, prepared)  # the set may read the tensors' memory
 
-    def run(self, inputs: Mapping[str, object] | Sequence[object]) -> dict[str, object]:
+    def run(self, inputs: Mapping[str, object] | Sequence[object],
+            out: Mapping[str, object] | Sequence[object] | None = None) -> dict[str, object]:
         """Runs on tensors or numpy arrays, by name or in order; returns the same kind by name.
 
+        Args:
+            inputs: by name or in order.
+            out: tensors or arrays that results are written to, by name (some of them) or in order;
+                they are returned in place of new ones.
+
         Raises:
-            ValueError: an input is missing, or its dtype or shape does not fit.
+            ValueError: an input is missing, or the dtype or shape of one, or of one of `out`, does
+                not fit; nothing has run then.
         """
         arrays, tensors, part, symbols, outputs = self._bound(inputs)
+        given_out = given_outputs.checked(out, outputs)
+        for name, (_, tensor) in given_out.items():
+            if given_outputs.is_direct(tensor, outputs[name], tensors):
+                outputs[name] = tensor
         weights = self._weights  # with the tensors, whose memory is read: another thread may refit
         self._parts[part].run(weights[1][part], symbols, [_address(t) for t in tensors],
                               [_address(t) for t in outputs.values()])
         for watch in run_watchers:
             watch(self, inputs)
         if arrays:
-            return {name: t.numpy() for name, t in outputs.items()}
-        given = [*inputs.values()] if isinstance(inputs, Mapping) else inputs
-        device = next((t.device for t in given if not t.is_cpu), None)
-        return {name: t if device is None else t.to(device) for name, t in outputs.items()}
+            results = {name: t.numpy() for name, t in outputs.items()}
+        else:
+            given = [*inputs.values()] if isinstance(inputs, Mapping) else inputs
+            device = next((t.device for t in given if not t.is_cpu), None)
+            results = {name: t if device is None else t.to(device) for name, t in outputs.items()}
+        for name, (value, tensor) in given_out.items():
+            if tensor is not outputs[name]:
+                tensor.copy_(outputs[name])
+            results[name] = value
+        return results
 
     def profile(self, inputs: Mapping[str, object] | Sequence[object], runs: int = 20
                 ) -> list[dict]:
@@ -267,19 +284,22 @@ class Engine:
 
     def _part_for(self, shapes) -> tuple[int, list[int]]:
         """The profile whose usual sizes are nearest, and the values of its symbols."""
-        found, refusal = [], None
+        found, refusals = [], []
         for i, part in enumerate(self._parts):
             try:
                 symbols = part.bind_shapes(shapes)
             except ValueError as error:
-                refusal = refusal or error
+                refusals.append(error)
                 continue
             usual = [symbol["opt"] for symbol in part.info()["symbols"]] if (
                 len(self._parts) > 1) else []
             away = sum(abs(math.log2((size + 1) / (opt + 1))) for size, opt in zip(symbols, usual))
             found.append((away, i, symbols))
+        if not found and len(refusals) > 1:
+            raise ValueError(f"engine {self.name!r}: no profile takes these shapes: " + "; ".join(
+                f"profile {i}: {error}" for i, error in enumerate(refusals)))
         if not found:
-            raise refusal
+            raise refusals[0]
         _, i, symbols = min(found)
         return i, symbols
 
@@ -347,7 +367,11 @@ def _difference(theirs: str, ours: str) -> tuple[str, str]:
     """What differs between two fingerprints, on either side."""
     a, b = json.loads(theirs), json.loads(ours)
     names = [name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name)]
-    return tuple(", ".join(f"{name} {side.get(name)}" for name in names) for side in (a, b))
+
+    def shown(value):
+        return f"{len(value)} kinds" if isinstance(value, list) else json.dumps(value)
+
+    return tuple(", ".join(f"{name} {shown(side.get(name))}" for name in names) for side in (a, b))
 
 
 def _device_name(tuned_for: str) -> str:

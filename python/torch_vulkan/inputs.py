@@ -43,9 +43,15 @@ class Input:
             self.shape = _sizes(self.shape)
             return
         self.min_shape, self.opt_shape, self.max_shape = ranges = tuple(map(_sizes, ranges))
-        if not (len(set(map(len, ranges))) == 1
-                and all(a <= b <= c for a, b, c in zip(*ranges, strict=True))):
-            raise ValueError(f"Input: got {ranges}, want min_shape <= opt_shape <= max_shape")
+        named = dict(zip(("min_shape", "opt_shape", "max_shape"), ranges))
+        if len(set(map(len, ranges))) > 1:
+            text = ", ".join(f"{name} {shape} has {len(shape)}" for name, shape in named.items())
+            raise ValueError(f"Input: the shapes have different numbers of dimensions: {text}; "
+                             "want the same for all three")
+        for d, (low, opt, high) in enumerate(zip(*ranges, strict=True)):
+            if not low <= opt <= high:
+                raise ValueError(f"Input: dimension {d}: got min_shape {low}, opt_shape {opt}, "
+                                 f"max_shape {high}, want min_shape <= opt_shape <= max_shape")
 
     @classmethod
     def of(cls, value) -> "Input":

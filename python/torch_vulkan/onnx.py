@@ -13,6 +13,7 @@ from .backend import debug_directory, device_profile
 from .engine import DTYPES, Engine, numpy
 from .errors import UnsupportedError
 from .inputs import Input
+from .onnx_binding import IOBinding, SessionOptions, check_options  # noqa: F401
 from .progress import progress_for
 from .settings import Settings
 
@@ -111,6 +112,14 @@ class Model:
         results = self.engine.run(given)
         return [self._result(name, results[name], arrays) for name in wanted]
 
+    def io_binding(self) -> IOBinding:
+        """What binds inputs and outputs to memory, for `run_with_iobinding`."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
+        """Runs on what is bound; results are in the bound outputs. Raises ValueError as `run`."""
+        iobinding._run()
+
     def __call__(self, *args, **kwargs):
         """Runs on arrays or tensors, in order or by name; one output, or a tuple of them."""
         names = [name for name, _, _ in self._inputs]
@@ -155,7 +164,7 @@ class Model:
         self.engine.set_weights({name: weights[name] for name in wanted})
 
 
-def compile(model, inputs=None, constants=None, **settings) -> Model:
+def compile(model, inputs=None, constants=None, *, sess_options=None, **settings) -> Model:
     """Compiles an ONNX model as one engine.
 
     Args:
@@ -165,6 +174,8 @@ def compile(model, inputs=None, constants=None, **settings) -> Model:
             then are 1 or more.
         constants: inputs by name whose value (an array) is given now and not when it runs, because
             shapes follow from it.
+        sess_options: a `tv.onnx.SessionOptions`, or ONNX Runtime's: what it holds has no effect
+            here, which one warning says.
         settings: docs/settings.md. There is no native fallback: those of partitioning have no
             effect.
 
@@ -173,6 +184,7 @@ def compile(model, inputs=None, constants=None, **settings) -> Model:
         UnsupportedError: what cannot be converted, all of it, before anything is built.
         DeviceError: there is no Vulkan device.
     """
+    check_options(sess_options)
     checked = Settings.from_options({**settings, "require_full_compilation": True})
     if checked.enable_autocast:
         raise ValueError("tv.onnx.compile: enable_autocast is for PyTorch models; "

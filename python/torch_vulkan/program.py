@@ -1,6 +1,7 @@
 """tv.compile: a module compiled for given inputs, before its first call."""
 
 import copy
+import io
 import warnings
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from . import aot, compat, graph_file, script
+from . import aot, compat, graph_file, script, seal, whole_files
 from .engine import Engine, tensor_bytes
 from .inputs import Arguments, Profile
 from .settings import Settings
@@ -133,6 +134,24 @@ class Program(nn.Module):
         return self._source
 
     # --- what torch does with modules ---
+
+    def save(self, path, _extra_files=None) -> None:
+        """What torch.jit.save(program, path) calls: as tv.save writes a TorchScript module."""
+        data = self.save_to_buffer(_extra_files)
+        with whole_files.written(path, "torch.jit.save") as file:
+            file.write(data)
+
+    def save_to_buffer(self, _extra_files=None) -> bytes:
+        """What torch.jit.save(program, file) calls."""
+        from . import saving
+
+        if _extra_files:
+            raise ValueError("torch.jit.save: a compiled program takes no extra files; "
+                             "tv.save(program, path, output_format='torchscript') writes it")
+        buffer = io.BytesIO()
+        saving.write(self, buffer, "torchscript")
+        seal.close(buffer)
+        return buffer.getvalue()
 
     def _apply(self, fn, recurse=True):
         for tensor in [*self.parameters(), *self.buffers()]:

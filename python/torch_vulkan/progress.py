@@ -1,4 +1,5 @@
-"""A line on standard error that says how far the build of an engine is."""
+"""Standard error says how far the build of an engine is: one line that is drawn anew on a terminal,
+one at the end elsewhere."""
 
 import sys
 import time
@@ -14,8 +15,11 @@ class Progress:
         self._name = name
         self._start = time.monotonic()
         self._shown = 0.0
+        self._redraws = sys.stderr.isatty()  # a log gets one line, when all is done
 
     def __call__(self, stage: str, done: int, total: int) -> None:
+        if not self._redraws:
+            return
         now = time.monotonic()
         if now - self._shown < _INTERVAL_S and done != total:
             return
@@ -27,8 +31,10 @@ class Progress:
 
     def close(self) -> None:
         """Writes how long it took."""
-        self._write(f"{self._name}: built in {time.monotonic() - self._start:.1f} s")
-        sys.stderr.write("\n")
+        text = f"{self._name}: built in {time.monotonic() - self._start:.1f} s"
+        if self._redraws:
+            self._write(text)
+        sys.stderr.write("\n" if self._redraws else f"{text}\n")
         sys.stderr.flush()
 
     def _write(self, text: str) -> None:

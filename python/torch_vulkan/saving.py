@@ -14,11 +14,12 @@ import zlib
 from pathlib import Path
 
 import torch
+from torch.utils import _pytree as pytree
 
 from . import aot, device_list, graph_file, script, seal, torchscript, whole_files
 from ._native import C
 from .engine import built_elsewhere
-from .inputs import Input
+from .inputs import Input, is_leaf
 from .program import Program, compile_source
 from .settings import Settings
 from .signature import Signature
@@ -29,7 +30,7 @@ _VKE_MAGIC = b"\x8aTVKE"
 
 
 def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
-         output_format: str | None = None):
+         output_format: str | None = None, inputs=None, arg_inputs=None, kwarg_inputs=None):
     """Writes a compiled program to a file, with the weights that it has now.
 
     The file is written beside `path` and renamed, so that a reader never sees half of it. Weights
@@ -43,15 +44,22 @@ def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
             (.pt; torch.jit.load reads it too, in C++ without Python), whose inputs and outputs are
             tensors and tuples of tensors. None: the latter for a TorchScript module, which has no
             other, else the former.
+        inputs, arg_inputs, kwarg_inputs: as other backends' `save` takes examples. A program knows
+            its inputs; tensors that are given are checked against them.
 
     Raises:
-        ValueError: `program` is something else, or its inputs or outputs do not fit the format.
+        ValueError: `program` is something else, its inputs or outputs do not fit the format, the
+            examples do not fit the program, or the name is that of another kind of file.
         OSError: the file cannot be written.
     """
     from_script = script.is_script(program)
     if not isinstance(program, Program) and not from_script:
         raise ValueError(f"tv.save: got {type(program).__name__}, want what tv.compile or tv.load "
                          "returned")
+    _check_suffix(path)
+    if inputs is not None and arg_inputs is not None:
+        raise ValueError("tv.save: got inputs and arg_inputs, want one of them")
+    _check_examples(program, arg_inputs if inputs is None else inputs, kwarg_inputs)
     output_format = output_format or ("torchscript" if from_script else "exported_program")
     if output_format not in ("exported_program", "torchscript"):
         raise ValueError(f"output_format: got {output_format!r}, want 'exported_program' or "
@@ -62,11 +70,37 @@ def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
         if from_script:
             script.save(program, file)
         else:
-            _write(program, file, output_format)
+            write(program, file, output_format)
         seal.close(file)
 
 
-def _write(program: Program, file, output_format: str) -> None:
+_OTHER_FILES = {
+    ".onnx": "torch.onnx.export(model, …) writes the model that the program was compiled from, and "
+             "tv.onnx.compile and vkexec read it",
+    ".vke": "tv.engines(program)[0].save(path) writes an engine",
+    ".safetensors": "safetensors.torch.save_file(program.state_dict(), path) writes the weights",
+}
+
+
+def _check_suffix(path) -> None:
+    suffix = Path(path).suffix.lower()
+    if suffix in _OTHER_FILES:
+        raise ValueError(f"tv.save: {os.fspath(path)}: a compiled program is saved as .pt2 or .pt; "
+                         f"{_OTHER_FILES[suffix]}")
+
+
+def _check_examples(program, args, kwargs) -> None:
+    if (args is None and kwargs is None) or not isinstance(program, Program):
+        return
+    args = [args] if isinstance(args, (torch.Tensor, Input)) else [*(args or [])]
+    leaves = pytree.tree_leaves((args, kwargs or {}), is_leaf=is_leaf)
+    if any(isinstance(value, Input) for value in leaves):
+        return  # ranges, which the program has from its compilation
+    program.signature.check(program.signature.flatten(tuple(args), kwargs or {}))
+
+
+def write(program: Program, file, output_format: str) -> None:
+    """Writes a program to a file object. Raises as `save` does."""
     extra = {_ABOUT: json.dumps(_about(program))}
     if (source := program.source_bytes()) is not None:
         extra[_SOURCE] = base64.b64encode(source).decode()

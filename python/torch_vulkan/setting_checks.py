@@ -164,6 +164,14 @@ def _flag_or_path(name, value):
     return value if isinstance(value, bool) else _path(name, value) or False
 
 
+def _report(name, value):
+    path = _flag_or_path(name, value)
+    if isinstance(path, str) and not Path(path).parent.is_dir():
+        raise _wrong(name, value,
+                     f"a file in a folder that exists; there is no {Path(path).parent}")
+    return path
+
+
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "device": _device,
     "min_block_size": _block_size,
@@ -188,7 +196,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "engine_cache_size": _integer(1, None, " (bytes)"),
     "timing_cache_path": _file,
     "immutable_weights": _boolean,
-    "dryrun": _flag_or_path,
+    "dryrun": _report,
     "debug": _flag_or_path,
     "progress": _optional_boolean,
 }
@@ -196,7 +204,6 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
 # Names that other backends use → what to use here.
 _FOREIGN = {
     # Torch-TensorRT
-    "precision": "enabled_precisions",
     "max_aux_streams": "nothing: engines use one queue",
     "num_avg_timing_iters": "optimization_level",
     "enable_experimental_decompositions": "nothing: the decompositions follow from what is "
@@ -238,8 +245,45 @@ _FOREIGN = {
     "providers": "device",
     "enable_profiling": "tv.profile",
     "dynamic": "torch.compile(dynamic=…)",
-    "mode": "optimization_level",
 }
+
+
+# torch.compile's modes → settings. An engine call is one recorded submission in each of them, which
+# is what "reduce-overhead" and CUDA graphs are for.
+MODES = {
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {"optimization_level": 5},
+    "max-autotune-no-cudagraphs": {"optimization_level": 5},
+}
+
+
+def without_aliases(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with `mode` and `precision`, as other backends name them, in this one's words.
+
+    Raises:
+        ValueError: an unknown mode, or what they stand for is given, too, and differs.
+    """
+    options = dict(options)
+    stands_for: dict[str, tuple[str, Any]] = {}
+    if "mode" in options:
+        mode = options.pop("mode")
+        if mode is not None and mode not in MODES:
+            raise _wrong("mode", mode, " or ".join(map(repr, MODES)))
+        stands_for |= {name: ("mode", value) for name, value in MODES.get(mode, {}).items()}
+    if "precision" in options:
+        value = options.pop("precision")
+        dtypes = {value} if isinstance(value, torch.dtype) else value
+        if dtypes is not None:
+            if dtypes not in ({torch.float32}, {torch.float16}, {torch.bfloat16}):
+                dtypes = _precisions("precision", dtypes)
+            stands_for["enabled_precisions"] = ("precision", {torch.float32, *dtypes})
+    for name, (alias, value) in stands_for.items():
+        if name in options and options[name] != value:
+            raise ValueError(f"setting {alias} means {name}={value}; got {name}={options[name]!r} "
+                             "beside it, want one of them")
+        options[name] = value
+    return options
 
 
 def checked(name: str, value: Any) -> Any:

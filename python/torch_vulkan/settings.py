@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ._native import C
-from .setting_checks import CHECKS, LOW_PRECISIONS, checked
+from .setting_checks import CHECKS, LOW_PRECISIONS, checked, without_aliases
 
 # Between kernels of CUDA's an engine costs two switches of the GPU's context, about 300 µs; PyTorch
 # runs a node in about 7.
@@ -53,7 +53,7 @@ class Settings:
     @classmethod
     def from_options(cls, options: Mapping[str, Any] | None) -> "Settings":
         """Raises ValueError for an unknown name or a bad value, saying what is allowed."""
-        options = dict(options or {})
+        options = without_aliases(options or {})
         values = {name: checked(name, value) for name, value in options.items()}
         settings = cls(**values)
         settings._check_together(options)

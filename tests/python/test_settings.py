@@ -50,7 +50,6 @@ def test_the_cost_of_switching_between_cuda_and_vulkan():
 @pytest.mark.parametrize("name, message", [
     ("min_block_sise", "did you mean 'min_block_size'"),
     ("optimisation_level", "did you mean 'optimization_level'"),
-    ("precision", "another backend's; here: enabled_precisions"),
     ("max_autotune", "here: optimization_level=5"),
     ("triton.cudagraphs", "one recorded submission"),
     ("zzz", "Allowed: autocast_excluded_nodes"),
@@ -109,11 +108,6 @@ def test_settings_that_contradict():
                     {"autocast_excluded_ops": ["aten::relu"]}):
         with pytest.raises(ValueError, match="want one|need"):
             Settings.from_options(options)
-
-
-def test_mode_is_refused():
-    with pytest.raises(ValueError, match="'mode'.*optimization_level"):
-        torch.compile(chain, backend="vulkan", mode="reduce-overhead")(torch.randn(3))
 
 
 # --- effects ---
