@@ -1,6 +1,5 @@
 """tv.refit: other weights for a program that is built."""
 
-import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from torch.export import ExportedProgram
 
 from . import script, shared_memory, staging
 from .program import Program
+from .setting_checks import nearest
 
 
 def refit(program: nn.Module, weights) -> None:
@@ -128,8 +128,8 @@ def _checked(tensors, given) -> list[tuple[torch.Tensor, torch.Tensor]]:
     changes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for name, value in given.items():
         if name not in tensors:
-            near = difflib.get_close_matches(str(name), tensors, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(str(name), tensors)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise ValueError(f"tv.refit: the program has no weight {name!r}{hint}")
         tensor, value = tensors[name], _tensor(name, value)
         if value.is_meta or value.layout != torch.strided:

@@ -7,13 +7,11 @@ torch._dynamo costs a second.
 from importlib.metadata import entry_points
 
 NAMES = ("vulkan", "torch_vulkan")
-_TARGET = "torch_vulkan.dynamo_backend:vulkan"
 
 
 def register() -> None:
     """Called when the package is imported."""
-    known = {point.name for point in entry_points(group="torch_dynamo_backends")
-             if point.value == _TARGET}
+    known = {point.name for point in entry_points(group="torch_dynamo_backends")}
     missing = [name for name in NAMES if name not in known]
     if not missing:
         return

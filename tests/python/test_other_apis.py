@@ -44,6 +44,14 @@ def test_both_names_are_one_backend():
     assert len(compilations.compilations()[0].engines) == 1
 
 
+def test_the_backend_is_found_without_an_import():
+    """By the entry points that are installed; those of an older installation, too."""
+    program = ("import torch; f = torch.compile(torch.relu, backend='vulkan', options="
+               "{'min_block_size': 1}); print(f(torch.full((2,), -3.)).sum().item())")
+    done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True)
+    assert done.stdout == "0.0\n", done.stderr
+
+
 @pytest.mark.parametrize("mode, level", [
     ("default", 3), ("reduce-overhead", 3), ("max-autotune", 5), ("max-autotune-no-cudagraphs", 5)])
 def test_mode(mode, level):
