@@ -2,10 +2,10 @@
 which it does where no graph reaches the backend, too; the backend looks again at what it is given.
 """
 
+import contextlib
 import functools
 import os
 import sys
-import threading
 
 import torch
 from torch import fx
@@ -13,7 +13,6 @@ from torch import fx
 from .captures import Breaks, GraphBreak, break_of
 
 _TITLE = "require_full_compilation: a graph break leaves part of the model to Python"
-_state = threading.local()
 
 
 def watch() -> None:
@@ -22,7 +21,6 @@ def watch() -> None:
     handler = torch._dynamo.callback_handler
     if _begin not in handler.start_callbacks:
         handler.register_start_callback(_begin)
-        handler.register_end_callback(_end)
 
 
 def message(cause: str) -> str:
@@ -31,19 +29,15 @@ def message(cause: str) -> str:
 
 
 def _begin(_) -> None:
-    _state.context = None
-    if _wants_one_graph():
-        _state.context = torch._dynamo.error_on_graph_break(True)
-        _state.context.__enter__()
+    """Called when a compilation starts; not while another runs, where the backend alone looks."""
+    stack = _local("stack", contextlib.ExitStack)  # Dynamo unwinds it when this compilation ends
+    if stack is not None and _wants_one_graph():
+        stack.enter_context(torch._dynamo.error_on_graph_break(True))
+        stack.push(_name_the_setting)
 
 
-def _end(_) -> None:
-    context, _state.context = getattr(_state, "context", None), None
-    if context is None:
-        return
-    error = sys.exception()
-    context.__exit__(None, None, None)
-    if type(error) is torch._dynamo.exc.Unsupported:
+def _name_the_setting(kind, error, traceback) -> None:
+    if kind is torch._dynamo.exc.Unsupported:
         error.args = (message(str(error)), *error.args[1:])
         error.__class__ = _unsupported()
 
@@ -56,17 +50,24 @@ def _unsupported() -> type:
 
 def _wants_one_graph() -> bool:
     """Whether what Dynamo compiles now is for this backend, with the setting."""
-    frame = sys._getframe()
-    while frame and not isinstance(frame.f_locals.get("self"),
-                                   torch._dynamo.convert_frame.ConvertFrame):
-        frame = frame.f_back
-    if frame is None:
+    convert = _local("self", torch._dynamo.convert_frame.ConvertFrame)
+    if convert is None:
         return False
-    backend = torch._dynamo.eval_frame.innermost_backend(frame.f_locals["self"])
+    backend = torch._dynamo.eval_frame.innermost_backend(convert)
     options = getattr(backend, "kwargs", {}).get("options") or {}
     function = getattr(backend, "compiler_fn", None)
     return getattr(function, "__module__", "").startswith(__package__) and (
         options.get("require_full_compilation") is True and not options.get("dryrun"))
+
+
+def _local(name: str, kind: type):
+    """A local variable of the function of Dynamo's that compiles now; None where there is none."""
+    frame, converting = sys._getframe(), _file("convert_frame.py")
+    while frame:
+        if frame.f_code.co_filename == converting and isinstance(frame.f_locals.get(name), kind):
+            return frame.f_locals[name]
+        frame = frame.f_back
+    return None
 
 
 def cause_of_several_graphs(module: fx.GraphModule) -> str:
@@ -91,17 +92,21 @@ def _sentence(broken: GraphBreak) -> str:
     return f"{broken.source or 'somewhere'}: {broken.reason}{code}"
 
 
+def _file(name: str) -> str:
+    return os.path.join(os.path.dirname(torch._dynamo.__file__), name)
+
+
 def _frame_outside():
     """The user's function that runs between torch.compile's wrapper and what is compiled now: a
     graph break has left its code to Python. None where there is none."""
-    dynamo = os.path.dirname(torch._dynamo.__file__)
-    converting, frame = os.path.join(dynamo, "convert_frame.py"), sys._getframe()
+    dynamo, frame = os.path.dirname(torch._dynamo.__file__), sys._getframe()
+    converting, wrapper = _file("convert_frame.py"), _file("eval_frame.py")
     while frame and frame.f_code.co_filename != converting:
         frame = frame.f_back
     while frame and frame.f_code.co_filename.startswith(dynamo) and (
-            frame.f_code.co_filename != os.path.join(dynamo, "eval_frame.py")):
+            frame.f_code.co_filename != wrapper):
         frame = frame.f_back
-    while frame and frame.f_code.co_filename != os.path.join(dynamo, "eval_frame.py"):
+    while frame and frame.f_code.co_filename != wrapper:
         if not torch._dynamo.trace_rules.check(frame.f_code):
             return frame
         frame = frame.f_back

@@ -8,7 +8,7 @@ from torch import nn
 
 from torch_vulkan import compilations, graph_breaks, importer, settings
 
-from helpers import assert_same, vulkan
+from helpers import assert_same, in_threads, vulkan
 
 
 def with_print(x):
@@ -105,6 +105,29 @@ def test_nothing_is_said_without_a_break():
         x = torch.randn(n, 4)
         assert_same(caller(x), 2 * inner(x))
         model(x)
+
+
+def test_threads_keep_their_own_rules():
+    """One thread compiles with the setting while others have breaks; nothing is left behind."""
+    torch._dynamo.reset()
+    graph_breaks.watch()
+    x = torch.randn(3, 4)
+
+    def work(i):
+        def strict(x):
+            return torch.relu(x * (i + 2))
+
+        def loose(x):
+            y = torch.relu(x * (i + 2))
+            torch._dynamo.graph_break()
+            return y + i
+
+        for _ in range(2):
+            assert_same(vulkan(strict, require_full_compilation=True)(x), strict(x))
+            assert_same(vulkan(loose)(x), loose(x))
+
+    in_threads(work, 3)
+    work(9)
 
 
 def test_dryrun_reports_before_it_refuses(capfd):
