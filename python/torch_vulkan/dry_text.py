@@ -70,7 +70,8 @@ class _Text:
             f"{operations(data['flops'])}, {size(data['weight_bytes'])} of weights")
         for graph in data["graphs"]:
             lines += self._graph(graph)
-        lines += self._native(data["operators"])
+        lines += self._native(data["operators"]) if data["graphs"] else [
+            "", "No graph was captured: PyTorch runs all of it."]
         lines += self._breaks(data)
         lines += self._advice(data)
         return lines
