@@ -23,6 +23,7 @@ from . import backend, compat, graph_file
 from .conditions import Conditions
 from .errors import UnsupportedError
 from .inputs import Arguments, Input
+from .returned_views import chain_of
 from .settings import Settings
 from .signature import Argument, Signature
 from .whole_operators import kept_whole, traced_attention
@@ -187,9 +188,9 @@ def _take_ranges(name, dims, said: Input, ranges) -> None:
 
 
 def compile_exported(program: ExportedProgram, signature: Signature, settings: Settings,
-                     outputs=(), watch=None) -> ExportedProgram:
-    """`program` (decomposed) with its blocks replaced by calls of engines. Weights stay its
-    parameters and buffers. `outputs`: names for the results, where engines make them; `watch`: who
+                     source: ExportedProgram, outputs=(), watch=None) -> ExportedProgram:
+    """`program` (decomposed from `source`) with its blocks replaced by calls of engines. Weights
+    stay its parameters and buffers. `outputs`: names for the results, where engines make them; `watch`: who
     is told where nothing is built.
 
     Raises as backend.compile_graph_module does.
@@ -210,8 +211,35 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
     for node, name in zip(output.args[0], outputs):
         node.meta["torch_vulkan_name"] = name
     calls, failed = backend.build_engines(module, "inference", settings, weights,
-                                          len(output.args[0]), watch)
+                                          len(output.args[0]), watch, _written(program, module, source))
     return _assemble(program, module, calls, failed, signature)
+
+
+def _written(program: ExportedProgram, module: fx.GraphModule,
+             source: ExportedProgram) -> dict[int, tuple[fx.Node, int]]:
+    """result → the new value that it is, or a view of, and the buffer or argument whose value that
+    is; results and arguments by position. `source` says it, which writes in place: the functional
+    graph has one node for what is copied into a buffer and for the buffer afterwards."""
+    def user_outputs(of):
+        outputs = zip(of.graph_signature.output_specs, of.graph.output_node().args[0])
+        return [node for spec, node in outputs if spec.kind == OutputKind.USER_OUTPUT]
+
+    signature, results = program.graph_signature, module.graph.output_node().args[0]
+    places = {spec.arg.name if spec.kind == InputKind.USER_INPUT else spec.target: i
+              for i, spec in enumerate(signature.input_specs)}
+    given = {spec.target: results[i] for i, spec in enumerate(signature.output_specs)
+             if spec.kind != OutputKind.USER_OUTPUT}
+    targets = {spec.arg.name: spec.arg.name if spec.kind == InputKind.USER_INPUT else spec.target
+               for spec in source.graph_signature.input_specs}
+    own = [i for i, spec in enumerate(signature.output_specs)
+           if spec.kind == OutputKind.USER_OUTPUT]
+    found = {}
+    for i, node in zip(own, user_outputs(source), strict=True):
+        target = isinstance(node, fx.Node) and targets.get(chain_of(node, through_writes=True)[-1].name)
+        if target in given and isinstance(results[i], fx.Node) and (
+                given[target] in chain_of(results[i])):
+            found[i] = given[target], places[target]
+    return found
 
 
 def _name_leaves(module, program, signature) -> None:

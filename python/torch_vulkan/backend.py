@@ -24,6 +24,7 @@ from .compilations import Compilation
 from .complex_values import real_at_border
 from .fx_nodes import main_device, op_name
 from .prepare import pass_missing_sizes, prepare
+from .returned_views import base_of
 from .settings import Settings
 from .splitting import record_of, split
 from .whole_graph import whole_graph
@@ -139,14 +140,17 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
         ValueError: require_full_compilation is set and something stays native.
         DeviceError: there is no Vulkan device.
     """
+    results = module.graph.output_node().args[0]
+    of_arguments = {i: (base_of(results[i]), argument) for i, argument in
+                    compat.views_of_arguments(kind, module.graph).items()}
     calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind),
-                                  watch, compat.views_of_arguments(kind, module.graph))
+                                  watch, of_arguments)
     whole = whole_graph(module) if len(calls) == 1 and not failed else None
     return whole or _boxed(module.forward)
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
-                  user_outputs: int, watch=None, of_arguments: dict[int, int] | None = None):
+                  user_outputs: int, watch=None, of_arguments=None):
     """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
 
     Returns the calls of engines, and name → error of blocks that run natively because they were

@@ -101,9 +101,9 @@ def profile_of(target):
 
 def _of_exported(program: ExportedProgram, inputs, kwarg_inputs, session: Session) -> None:
     arguments = Arguments.of(inputs or [], kwarg_inputs) if inputs or kwarg_inputs else None
-    program = aot.decompose(program)
+    source, program = program, aot.decompose(program)
     signature = aot.signature_of(program, arguments.leaves() if arguments else None)
-    aot.compile_exported(program, signature, session.settings, watch=Watch(session))
+    aot.compile_exported(program, signature, session.settings, source, watch=Watch(session))
     session.findings.exportable = True
 
 

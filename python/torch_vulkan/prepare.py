@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 
 def prepare(module: fx.GraphModule, user_outputs: int, gradients: bool = False,
-            of_arguments: dict[int, int] | None = None) -> None:
+            of_arguments=None) -> None:
     """Runs the rewrites below, in place. The first `user_outputs` results are the caller's, the
     others are kept for the backward graph; `gradients`: all are gradients; `of_arguments`: those
     that are views of an argument."""

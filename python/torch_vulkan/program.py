@@ -276,7 +276,7 @@ def compile_source(source: ExportedProgram, given: list | None, settings: Settin
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = aot.decompose(source)
         signature = aot.signature_of(program, given, choices)
-        compiled = aot.compile_exported(program, signature, settings, outputs)
+        compiled = aot.compile_exported(program, signature, settings, source, outputs)
         return Program(compiled, signature, settings, source)
 
 

@@ -19,26 +19,26 @@ _KEPT = "torch_vulkan_keep_view"
 
 
 def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
-                        of_arguments: dict[int, int]) -> None:
+                        of_arguments: dict[int, tuple[fx.Node, int]]) -> None:
     """Gives the views among the results nodes of their own, which no engine takes: all among the
     first `user_outputs`, but for those that nobody can tell from a tensor of their own, and among
     those that are kept for the backward graph what costs nothing. Of gradients, which share memory
     with nobody, only those with gaps or overlaps between their elements.
 
-    of_arguments: result → the argument that it is a view of, where the graph makes it of the value
-    that the argument is given later on. Made of the argument it has that one's strides and offset.
+    of_arguments: result → what it is a view of, and the argument that it is to be a view of: whose
+    value the former is, or becomes behind the graph. The view has its strides and offset then.
     """
     output = graph.output_node()
     results = list(output.args[0])
     arguments = graph.find_nodes(op="placeholder")
     copies: dict[tuple, fx.Node] = {}
-    for i, argument in of_arguments.items():
-        if _are_alike(base_of(results[i]), arguments[argument]):
-            results[i] = _copy_of_view(graph, results[i], arguments[argument], copies)
+    for i, (value, argument) in of_arguments.items():
+        if _are_alike(value, arguments[argument]):
+            results[i] = _copy_of_view(graph, results[i], value, arguments[argument], copies)
     kept = _kept_gradients(results) if gradients else _kept(results, user_outputs)
     for i, node in enumerate(results):
         if node in kept:
-            results[i] = _copy_of_view(graph, node, kept[node], copies)
+            results[i] = _copy_of_view(graph, node, kept[node], kept[node], copies)
     if copies:
         output.args = (tuple(results),)
         places = [*graph.nodes]
@@ -49,9 +49,16 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
 
 def base_of(node: fx.Node) -> fx.Node:
     """The node whose memory a node's result is."""
-    while (viewed := _viewed(node)) is not None:
-        node = viewed
-    return node
+    return chain_of(node)[-1]
+
+
+def chain_of(node: fx.Node, through_writes: bool = False) -> list[fx.Node]:
+    """A node, what it is a view of, and so on; `through_writes`: in a graph that writes in place,
+    what is written to, too."""
+    chain = [node]
+    while (last := _viewed(chain[-1]) or (_written(chain[-1]) if through_writes else None)):
+        chain.append(last)
+    return chain
 
 
 def is_kept(node: fx.Node) -> bool:
@@ -107,6 +114,15 @@ def _viewed(node: fx.Node) -> fx.Node | None:
     return node.args[0] if _is_view(node) else None
 
 
+def _written(node: fx.Node) -> fx.Node | None:
+    """What an operator that writes in place returns."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return None
+    first = node.target._schema.arguments[:1]
+    writes = first and first[0].alias_info is not None and first[0].alias_info.is_write
+    return node.args[0] if writes else None
+
+
 def _is_view(node: fx.Node) -> bool:
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return False
@@ -129,16 +145,18 @@ def _is_all_of(node: fx.Node, base: fx.Node) -> bool:
 def _are_alike(node: fx.Node, other: fx.Node) -> bool:
     one, two = node.meta["val"], other.meta["val"]
     return one.dtype == two.dtype and one.dim() == two.dim() and all(
-        map(same, one.shape, two.shape))
+        a == b for a, b in zip(one.shape, two.shape) if isinstance(a, int) and isinstance(b, int))
 
 
-def _copy_of_view(graph: fx.Graph, node: fx.Node, base: fx.Node, copies) -> fx.Node:
-    """Copies a chain of views, as one of `base`."""
-    viewed = _viewed(node) and node.args[0]
-    if node is base or viewed is None or is_kept(node):
-        return base if viewed is None else node
+def _copy_of_view(graph: fx.Graph, node: fx.Node, value: fx.Node, base: fx.Node, copies) -> fx.Node:
+    """Copies a chain of views of `value`, as views of `base`."""
+    if node is value:
+        return base
+    if is_kept(node):
+        return node
     if (node, base) not in copies:
-        inner = _copy_of_view(graph, viewed, base, copies)
+        viewed = node.args[0]
+        inner = _copy_of_view(graph, viewed, value, base, copies)
         with graph.inserting_before(graph.output_node()):
             copy = graph.node_copy(node, lambda n: inner if n is viewed else n)
         copy.meta[_KEPT] = True

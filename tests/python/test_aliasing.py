@@ -4,6 +4,8 @@ nowhere else (docs/design/0016-contract-of-a-call.md)."""
 import pytest
 import torch
 
+import torch_vulkan as tv
+
 from helpers import flat, vulkan
 
 MODES = {"no_grad": torch.no_grad, "grad": torch.enable_grad, "inference": torch.inference_mode}
@@ -244,3 +246,50 @@ def test_fake_arguments_give_fake_results(dynamic):
             assert layer(x).shape == (6, 3)
         (again, _) = fast(torch.ones(6, 4))
     torch.testing.assert_close(again, torch.full((4, 6), 3.0))
+
+
+class Counter(torch.nn.Module):
+    """Gives away what it keeps, and writes to what it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.arange(6.0).view(2, 3))
+
+    def forward(self, x):
+        copied = x[:2, :3] * 3
+        self.state.copy_(copied)
+        x.mul_(2)
+        y = x + 1
+        return self.state, self.state.t(), copied, x, x[1:], y.t(), y[0]
+
+
+def compare_programs(program, module):
+    count = 1
+    for i in range(100):
+        outcomes = []
+        for run in (module, program):
+            x = argument("no_grad")
+            with torch.no_grad():
+                tensors = [*flat(run(x)), x, *run.buffers()]
+            values = [t.clone() for t in tensors]
+            outcomes.append(([*map(facts, tensors)], values, write(tensors, i, False)))
+            count = len(tensors)
+        want, got = outcomes
+        assert got[0] == want[0] and got[2] == want[2]
+        torch.testing.assert_close(got[1], want[1])
+        if i + 1 == count:
+            return
+
+
+@pytest.mark.parametrize("form", ["compiled", "pt2", "torchscript"])
+def test_programs(form, tmp_path):
+    """Ahead of time, in memory and in files: as eager mode, buffers and arguments included."""
+    size = tv.Input(min_shape=(2, 4), opt_shape=(6, 4), max_shape=(20, 4))
+    program = tv.compile(Counter(), [size], min_block_size=1)
+    if form == "pt2":
+        tv.save(program, tmp_path / "program.pt2")
+        program = tv.load(tmp_path / "program.pt2")
+    if form == "torchscript":
+        tv.save(program, tmp_path / "program.pt", output_format="torchscript")
+        program = torch.jit.load(tmp_path / "program.pt")
+    compare_programs(program, Counter())
