@@ -28,16 +28,34 @@ Expand plain(const char* a, const char* b) {
   };
 }
 
+/// `value` times the argument, a number that may depend on symbols.
+ValueId times(const NodeContext& c, Rewriter& rw, ValueId value, const char* factor) {
+  const Expr* e = c.node.has(factor) ? std::get_if<Expr>(&c.node.arg(factor).attr) : nullptr;
+  if (e == nullptr || e->is_constant()) {
+    return scaled(rw, value, c.node.has(factor) ? c.node.number(factor) : 1.0);
+  }
+  const Value& v = rw.graph().value(value);
+  return rw.add("aten::mul.Scalar", {tensor_arg("self", value), attr_arg("other", *e)}, v.dtype,
+                v.shape);
+}
+
+/// Whether the argument is 0; throws Error(kUnsupported) where that is not known.
+bool is_zero(const NodeContext& c, const char* factor) {
+  const Expr* e = c.node.has(factor) ? std::get_if<Expr>(&c.node.arg(factor).attr) : nullptr;
+  if (e == nullptr || e->is_constant()) return c.node.has(factor) && c.node.number(factor) == 0;
+  const auto [low, high] = e->bounds(c.graph.symbols);
+  if (low > 0 || high < 0) return false;
+  throw Error(ErrorKind::kUnsupported, "[" + c.node.op + "] " + factor + " may be 0: " + e->str());
+}
+
 /// out = beta · self + alpha · (a · b); beta = 0 leaves self out, nan and all.
 Expand with_self(const char* a, const char* b) {
   return [a, b](const NodeContext& c, Rewriter& rw) {
     const DType dtype = c.output().dtype, sums = sum_dtype(dtype);
-    const double beta = c.node.has("beta") ? c.node.number("beta") : 1.0;
-    const double alpha = c.node.has("alpha") ? c.node.number("alpha") : 1.0;
     ValueId out = matmul_any(rw, c.node.input(a), c.node.input(b), sums, c.output().shape);
-    out = scaled(rw, out, alpha);
-    if (beta != 0.0) {
-      const ValueId self = scaled(rw, rw.cast(c.node.input("self"), sums), beta);
+    out = times(c, rw, out, "alpha");
+    if (!is_zero(c, "beta")) {
+      const ValueId self = times(c, rw, rw.cast(c.node.input("self"), sums), "beta");
       out = rw.pointwise("add", {out, self}, sums);
     }
     rw.replace(0, rw.cast(out, dtype));

@@ -11,9 +11,9 @@ int64_t dim_of(const NodeContext& c) { return c.wrap(c.node.integer("dim"), c.ra
 std::optional<Expr> start_of(const NodeContext& c) {
   const Expr& size = c.shape("self").at(dim_of(c));
   if (c.node.find("index") != nullptr) {
-    return from_front(c.node.expr("index"), size, c.graph.symbols);
+    return from_front(c.node.expr("index"), size, c.graph);
   }
-  return c.node.has("start") ? slice_bound(c.node.expr("start"), size, c.graph.symbols) : Expr(0);
+  return c.node.has("start") ? slice_bound(c.node.expr("start"), size, c.graph) : Expr(0);
 }
 
 std::string unsupported_start(const NodeContext& c) {

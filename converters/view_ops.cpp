@@ -1,30 +1,41 @@
 #include "converters/view_ops.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace tv {
 
-std::optional<Expr> from_front(const Expr& index, const Expr& size,
-                               std::span<const Symbol> symbols) {
-  const auto [low, high] = index.bounds(symbols);
-  if (low >= 0) return index;
-  if (high < 0) return size + index;
+namespace {
+
+/// Whether `value` is 0 or more by the ranges, or because a condition says that a smaller one is.
+bool is_natural(const Expr& value, const Graph& graph) {
+  if (value.bounds(graph.symbols).first >= 0) return true;
+  return std::ranges::any_of(graph.conditions, [&](const Condition& c) {
+    if (c.relation != Relation::kAtLeast) return false;
+    return (value - (c.left - c.right)).bounds(graph.symbols).first >= 0;
+  });
+}
+
+}  // namespace
+
+std::optional<Expr> from_front(const Expr& index, const Expr& size, const Graph& graph) {
+  if (is_natural(index, graph)) return index;
+  if (is_natural(Expr(-1) - index, graph)) return size + index;
   return std::nullopt;
 }
 
-std::optional<Expr> slice_bound(const Expr& index, const Expr& size,
-                                std::span<const Symbol> symbols) {
+std::optional<Expr> slice_bound(const Expr& index, const Expr& size, const Graph& graph) {
   // INT64_MAX says "to the end"; such numbers must not meet arithmetic that could overflow.
   if (const auto c = index.constant()) {
     const auto limit = int64_t{1} << 40;
     if (*c >= limit) return size;
     if (*c <= -limit) return Expr(0);
   }
-  const std::optional<Expr> front = from_front(index, size, symbols);
+  const std::optional<Expr> front = from_front(index, size, graph);
   if (!front) return std::nullopt;
   Expr bound = *front;
-  if (bound.bounds(symbols).first < 0) bound = max(bound, 0);
-  if ((size - bound).bounds(symbols).first < 0) bound = min(bound, size);
+  if (!is_natural(bound, graph)) bound = max(bound, 0);
+  if (!is_natural(size - bound, graph)) bound = min(bound, size);
   return bound;
 }
 

@@ -20,7 +20,7 @@ View without_dim(View view, int64_t dim) {
 
 std::optional<Expr> slice_start(const NodeContext& c) {
   if (!c.node.has("start")) return Expr(0);
-  return slice_bound(c.node.expr("start"), c.shape("self")[dim_of(c)], c.graph.symbols);
+  return slice_bound(c.node.expr("start"), c.shape("self")[dim_of(c)], c.graph);
 }
 
 std::string slice_unsupported(const NodeContext& c) {
@@ -42,21 +42,21 @@ std::optional<View> slice(const NodeContext& c, const View& in, size_t) {
 
 std::string index_unsupported(const NodeContext& c, const char* arg) {
   const Expr index = c.node.expr(arg);
-  if (from_front(index, c.shape("self")[dim_of(c)], c.graph.symbols)) return "";
+  if (from_front(index, c.shape("self")[dim_of(c)], c.graph)) return "";
   return "[" + c.node.op + "] the index may be negative or positive: " + index.str();
 }
 
 std::optional<View> select(const NodeContext& c, const View& in, size_t) {
   const int64_t dim = dim_of(c);
   const Expr index =
-      from_front(c.node.expr("index"), c.shape("self")[dim], c.graph.symbols).value();
+      from_front(c.node.expr("index"), c.shape("self")[dim], c.graph).value();
   return without_dim(shifted(in, dim, index), dim);
 }
 
 std::optional<View> narrow(const NodeContext& c, const View& in, size_t) {
   const int64_t dim = dim_of(c);
   return shifted(in, dim,
-                 from_front(c.node.expr("start"), c.shape("self")[dim], c.graph.symbols).value());
+                 from_front(c.node.expr("start"), c.shape("self")[dim], c.graph).value());
 }
 
 std::optional<View> unbind(const NodeContext& c, const View& in, size_t output) {

@@ -102,6 +102,7 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   LoweringReport report;
   EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});
   dump_files.write_lowering(report, spec);
+  validate(spec);  // before anybody keeps it
   return spec;
 }
 

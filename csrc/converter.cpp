@@ -6,6 +6,7 @@
 #include <shared_mutex>
 
 #include "csrc/graph/strided.h"
+#include "csrc/passes/canonicalise.h"
 #include "csrc/user_code.h"
 #include "runtime/error.h"
 
@@ -87,6 +88,47 @@ std::string common_refusal(const NodeContext& context) {
   return reason.empty() ? check_values(context.node.outputs) : reason;
 }
 
+bool is_symbolic(const Attr& attr) {
+  const auto depends = [](const Expr& e) { return !e.is_constant(); };
+  if (const auto* e = std::get_if<Expr>(&attr)) return depends(*e);
+  const auto* list = std::get_if<std::vector<Expr>>(&attr);
+  return list != nullptr && std::any_of(list->begin(), list->end(), depends);
+}
+
+/// A graph of the node and the values it reads.
+Graph alone(const NodeContext& context) {
+  Graph graph{.symbols = context.graph.symbols, .conditions = context.graph.conditions};
+  Node node = context.node;
+  std::map<ValueId, ValueId> ids;
+  const auto take = [&](ValueId& v, std::vector<ValueId>* list) {
+    if (v == kNoValue) return;
+    const auto [it, fresh] = ids.try_emplace(v, kNoValue);
+    if (fresh) {
+      it->second = graph.add_value(context.graph.value(v));
+      if (list != nullptr) list->push_back(it->second);
+    }
+    v = it->second;
+  };
+  for (Arg& arg : node.args) {
+    for (ValueId& v : arg.values) take(v, &graph.inputs);
+  }
+  for (ValueId& v : node.outputs) {
+    take(v, nullptr);
+    if (v != kNoValue) graph.outputs.push_back({v, graph.value(v).name, {}});
+  }
+  graph.nodes = {std::move(node)};
+  return graph;
+}
+
+/// Tries what will be done with a node whose arguments depend on symbols: converters read arguments
+/// that must be constants in many places, and throw there.
+void try_with_symbols(const NodeContext& context, const Converter& converter) {
+  if (!converter.expand && !converter.pointwise) return;
+  const auto symbolic = [](const Arg& arg) { return is_symbolic(arg.attr); };
+  if (std::ranges::none_of(context.node.args, symbolic)) return;
+  canonicalise(alone(context), context.settings, context.device);
+}
+
 }  // namespace
 
 int64_t NodeContext::wrap(int64_t dim, int64_t rank) const {
@@ -129,9 +171,11 @@ std::string unsupported(const NodeContext& context) {
                                       : op);
   }
   std::string reason = common_refusal(context);
-  if (!reason.empty() || !converter->unsupported) return reason;
+  if (!reason.empty()) return reason;
   try {
-    return converter->unsupported(context);
+    if (converter->unsupported) reason = converter->unsupported(context);
+    if (reason.empty()) try_with_symbols(context, *converter);
+    return reason;
   } catch (const std::exception& e) {
     return e.what();
   }

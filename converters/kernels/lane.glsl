@@ -11,8 +11,12 @@
 uint lane_uniform_small(uint id) {  // id < 512
   return tv_p.table[id & 7u] | tv_p.table[id >> 3 & 7u] << 3 | tv_p.table[id >> 6 & 7u] << 6;
 }
-uint lane_uniform(uint id) {  // id < 2^18
+uint lane_uniform(uint id) {  // id < 2^18; in a part of a larger grid, id < 2^27
+#if LANE_LARGE_GRID
+  return lane_uniform_small(id) | lane_uniform_small(id >> 9) << 9 | lane_uniform_small(id >> 18) << 18;
+#else
   return lane_uniform_small(id) | lane_uniform_small(id >> 9) << 9;
+#endif
 }
 
 // Mesa 23 and later read uniform addresses inside of loops at once, and take minutes to compile what

@@ -275,6 +275,21 @@ std::string pointer_check(const KernelRequest& request, KernelWords& words) {
   return text + "  tv_bad_operand = kTvPointer + 1u;\n  return " + other + ";\n}\n";
 }
 
+/// A kernel that is launched for a part of its grid (csrc/lowering/split_grid.h) takes its place from
+/// the parameters, too.
+std::string in_part_of_grid(std::string body) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"gl_GlobalInvocationID", "(tv_place * gl_WorkGroupSize + gl_LocalInvocationID)"},
+      {"gl_WorkGroupID", "tv_place"},
+      {"gl_NumWorkGroups", "uvec3(tv_groups_x, tv_groups_y, tv_groups_z)"}};
+  for (const auto& [from, to] : kNames) {
+    for (size_t at = body.find(from); at != body.npos; at = body.find(from, at + to.size())) {
+      body.replace(at, from.size(), to);
+    }
+  }
+  return "#define tv_place (gl_WorkGroupID + uvec3(tv_first_x, tv_first_y, tv_first_z))\n" + body;
+}
+
 std::string uniform_function(bool table) {
   if (!table) return "uint tv_uniform(uint id) { return id; }\n";
   return "uint tv_uniform(uint id) {\n"
@@ -297,15 +312,19 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   expand("tv.glsl", step.kernel, seen, extensions, prelude);
   expand("arith.glsl", step.kernel, seen, extensions, prelude);
   const bool table = step.uniform_table && device.is_cpu();
+  const bool is_part = std::ranges::any_of(
+      step.defines, [](const auto& define) { return define.first == "GRID_PART"; });
   const bool check = settings.check_addresses;
   prelude = std::string("#define TV_CHECK ") + (check ? "1" : "0") + "\n" + prelude;
   if (check) expand("check.glsl", step.kernel, seen, extensions, prelude);
   if (table) {
     lanes = "#define LANES " + std::to_string(device.subgroup_size) + "u\n" +
-            "#define LANE_LOOPS " + (lavapipe_wants_loops(device) ? "1" : "0") + "\n";
+            "#define LANE_LOOPS " + (lavapipe_wants_loops(device) ? "1" : "0") + "\n" +
+            "#define LANE_LARGE_GRID " + (is_part ? "1" : "0") + "\n";
     expand("lane.glsl", step.kernel, seen, extensions, lanes);
   }
   expand(step.kernel + ".comp", step.kernel, seen, extensions, body);
+  if (is_part) body = in_part_of_grid(std::move(body));
 
   std::string defines;
   for (const auto& [key, value] : step.defines) defines += "#define " + key + " " + value + "\n";
@@ -320,7 +339,11 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   };
 
   std::string parameters;
-  for (const Param& p : step.params) parameters += parameter(p, words, out.spec_constants);
+  for (const Param& p : step.params) {
+    const bool of_part = is_part && p.name.starts_with("tv_groups_");
+    if (of_part && body.find(p.name) == body.npos) continue;
+    parameters += parameter(p, words, out.spec_constants);
+  }
 
   std::string addresses, raw, elements;
   const auto add_address = [&](const std::string& type, const std::string& name, uint32_t operand) {

@@ -37,8 +37,9 @@ BufferTable::BufferTable(const ValueTable& table, EngineSpec& spec)
   }
   for (const GraphOutput& output : graph.outputs) {
     const View layout = layout_of(graph, output.value);
+    const bool kept = same_strides(graph.value(output.value).shape, layout.strides, output.strides);
     bind(output.value, layout.base, BufferKind::kOutput, spec.outputs,
-         {output.name, {}, {}, layout.strides});
+         {output.name, {}, {}, kept ? output.strides : layout.strides});
     is_output_.at(static_cast<size_t>(layout.base)) = true;
   }
 }

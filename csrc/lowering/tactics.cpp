@@ -8,6 +8,7 @@
 #include "csrc/converter.h"
 #include "csrc/counters.h"
 #include "csrc/graph/strided.h"
+#include "csrc/lowering/split_grid.h"
 #include "runtime/error.h"
 
 namespace tv {
@@ -50,6 +51,15 @@ std::string step_refusal(const Step& step, const std::vector<Symbol>& symbols,
     }
   }
   return step.matrix ? matrix_refusal(*step.matrix, device) : "";
+}
+
+/// The tactic's steps as launches that the device takes.
+void split_grids(Tactic& tactic, const std::vector<Symbol>& symbols, const DeviceProfile& device) {
+  std::vector<Step> steps;
+  for (Step& step : tactic.steps) {
+    for (Step& part : split_grid(std::move(step), symbols, device)) steps.push_back(std::move(part));
+  }
+  tactic.steps = std::move(steps);
 }
 
 /// Why lowering cannot take a tactic that its converter offers, or "".
@@ -147,7 +157,9 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
   const NodeContext context{table.graph(), node, device, settings};
   converter->convert(context, builder);
   NodeTactics result{builder.take(), 0};
+  const std::vector<Symbol> symbols = practical(table.graph().symbols);
   for (Tactic& tactic : result.offered) {
+    split_grids(tactic, symbols, device);
     if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, context);
   }
   result.chosen = choose_tactic(node, result.offered, settings);

@@ -129,7 +129,8 @@ class LayoutChooser {
     const Shape shape = graph_.value(output.value).shape;
     std::vector<int64_t> order = promised_order(shape, output.strides);
     const Shape strides = strides_in_order(shape, order);
-    output.strides = strides;
+    // What was promised may say more: dimensions of size 1 have any stride.
+    if (!same_strides(shape, strides, output.strides)) output.strides = strides;
     if (owns_storage(output.value, strides) &&
         taken_.insert(layout_of(graph_, output.value).base).second) {
       return;

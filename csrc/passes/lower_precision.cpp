@@ -10,9 +10,9 @@ namespace {
 
 constexpr double kFloat16Max = 65504;
 
-/// As in torch.autocast.
+/// As in torch.autocast, and what reads bits.
 constexpr auto kKept = std::to_array<std::string_view>(
-    {"aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p", "aten::log2",
+    {"aten::view.dtype", "aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p", "aten::log2",
      "aten::log10", "aten::reciprocal", "aten::rsqrt", "aten::sum", "aten::prod", "aten::cumsum",
      "aten::var", "aten::var_mean", "aten::linalg_vector_norm"});
 
@@ -99,7 +99,9 @@ class Lowering {
 }  // namespace
 
 bool stays_float32(std::string_view op) {
-  return std::find(kKept.begin(), kKept.end(), op.substr(0, op.find('.'))) != kKept.end();
+  return std::ranges::any_of(kKept, [&](std::string_view kept) {
+    return op == kept || op.substr(0, op.find('.')) == kept;
+  });
 }
 
 bool argument_stays_float32(std::string_view op, std::string_view argument) {

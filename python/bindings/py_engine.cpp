@@ -82,14 +82,6 @@ py::dict spec_info(const EngineSpec& spec) {
   return info;
 }
 
-Relation relation_of(const std::string& name) {
-  static const std::map<std::string, Relation> names = {{"equal", Relation::kEqual},
-                                                        {"differs", Relation::kDiffers},
-                                                        {"at_least", Relation::kAtLeast},
-                                                        {"multiple", Relation::kMultiple}};
-  return names.at(name);
-}
-
 std::vector<uint8_t> vke_bytes(const py::bytes& data) {
   const std::string_view view = data;
   return {view.begin(), view.end()};
@@ -193,6 +185,11 @@ void bind_engine(py::module_& m) {
       Condition condition{relation_of(parts[0].cast<std::string>()), to_expr(parts[1]),
                           to_expr(parts[2]), parts[3].cast<std::string>()};
       if (condition.decided(contents.spec.symbols) == true) continue;
+      // The source of this one says it in the model's terms.
+      std::erase_if(contents.spec.conditions, [&](const Condition& known) {
+        return known.relation == condition.relation && known.left == condition.left &&
+               known.right == condition.right;
+      });
       add_condition(contents.spec.conditions, std::move(condition));
     }
     std::vector<HostTensor> weights;

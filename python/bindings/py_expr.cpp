@@ -27,6 +27,14 @@ py::list from_shape(const Shape& shape) {
   return dims;
 }
 
+Relation relation_of(const std::string& name) {
+  static const std::map<std::string, Relation> names = {{"equal", Relation::kEqual},
+                                                        {"differs", Relation::kDiffers},
+                                                        {"at_least", Relation::kAtLeast},
+                                                        {"multiple", Relation::kMultiple}};
+  return names.at(name);
+}
+
 void bind_expr(py::module_& m) {
   py::class_<Expr>(m, "Expr", "An integer expression over a graph's symbols.")
       .def(py::init<int64_t>())

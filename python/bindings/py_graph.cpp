@@ -124,6 +124,17 @@ void bind_graph(py::module_& m) {
             return Expr::symbol(static_cast<int32_t>(graph.symbols.size()) - 1);
           },
           "A new symbolic dimension; max None: no upper bound.")
+      .def(
+          "add_condition",
+          [](Graph& graph, const std::string& relation, py::handle left, py::handle right,
+             std::string source) {
+            Condition condition{relation_of(relation), to_expr(left), to_expr(right),
+                                std::move(source)};
+            if (condition.decided(graph.symbols)) return;
+            add_condition(graph.conditions, std::move(condition));
+          },
+          py::arg("relation"), py::arg("left"), py::arg("right"), py::arg("source") = "",
+          "What sizes fulfil beside their ranges; nothing where the ranges decide it.")
       .def("add_input",
            [](Graph& graph, std::string name, DType dtype, const py::sequence& shape) {
              return add_leaf(graph, ValueKind::kInput, std::move(name), dtype, shape);

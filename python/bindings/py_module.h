@@ -4,7 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "runtime/expr.h"
+#include "runtime/condition.h"
 
 namespace tv::bindings {
 
@@ -23,6 +23,7 @@ void bind_onnx(py::module_& m);
 /// An Expr from a Python int or `_C.Expr`; throws py::type_error for anything else.
 Expr to_expr(py::handle object);
 Shape to_shape(const py::sequence& dims);
+Relation relation_of(const std::string& name);  ///< "equal", "differs", "at_least", "multiple"
 /// ints where constant, else `_C.Expr`.
 py::list from_shape(const Shape& shape);
 

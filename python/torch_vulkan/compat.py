@@ -73,6 +73,11 @@ def set_guards(program: torch.export.ExportedProgram, guards: list[str]) -> None
     program._guards_code = [*dict.fromkeys(guards)]
 
 
+def has_user_ranges(shape_env) -> bool:
+    """Whether the user said which sizes a graph takes (set_symbol_ranges)."""
+    return bool(getattr(shape_env, "torch_vulkan_ranges", None))
+
+
 def _user_range(shape_env, symbol) -> tuple[int, int, int] | None:
     return getattr(shape_env, "torch_vulkan_ranges", {}).get(symbol)
 

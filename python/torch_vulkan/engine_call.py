@@ -42,6 +42,11 @@ def collected(calls: list):
         _collectors.remove(calls)
 
 
+class UnexpectedInput(RuntimeError):
+    """An argument that the captured graph does not allow, as a size that a check behind nonzero
+    forbids. PyTorch raises RuntimeError there, too."""
+
+
 class BuildError(RuntimeError):
     """The compiler refused a block that the partitioner had given it."""
 
@@ -82,7 +87,7 @@ class EngineCall(nn.Module):
             return self.outputs(inputs, [args[i] for i in self.weight_positions])
         except RECOVERABLE as error:
             return self.run_natively(error, args)
-        except ValueError as error:
+        except UnexpectedInput as error:
             if not self._other_values(args):
                 raise
             return self.run_natively(error, args)
@@ -100,8 +105,11 @@ class EngineCall(nn.Module):
     def outputs(self, inputs, weights):
         """What the engine makes of its own inputs and weights."""
         held = self._held.hold(weights)
-        outputs = (_execute(inputs, weights, self.engine) if held is None else
-                   _execute_held(inputs, held, self.engine))
+        try:
+            outputs = (_execute(inputs, weights, self.engine) if held is None else
+                       _execute_held(inputs, held, self.engine))
+        except ValueError as error:
+            raise UnexpectedInput(str(error)) from error
         if self.casts:
             outputs = [o if d is None else o.to(d)
                        for o, d in zip(outputs, self.casts, strict=True)]

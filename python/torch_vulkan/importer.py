@@ -1,5 +1,6 @@
 """FX graphs of ATen operators as the compiler's Graph."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -99,6 +100,7 @@ class Importer:
                 continue
             elif node.op in ("call_function", "call_module"):
                 self._add_node(node)
+        self._symbols.add_conditions()
         return self._result
 
     # --- what Precision uses ---
@@ -222,6 +224,8 @@ class Importer:
             self._result.refused[len(self._result.nodes)] = reason
         if has_effect(node):
             args, outputs = self._in_order(args, outputs)
+        elif op in _STRIDED:
+            self._stay_inside(args)
         if self._precision and not reason:
             ids = self._precision.add(node, op, args, outputs)
         else:
@@ -229,6 +233,17 @@ class Importer:
         if has_effect(node):
             self._last_effect = ids.pop()
         self._values[node] = ids if many else (ids[0] if ids else None)
+
+    def _stay_inside(self, args) -> None:
+        """PyTorch guards no size of as_strided, whose elements must lie in the storage."""
+        given = {name: value for name, _, value in args}
+        last = given["storage_offset"] or 0
+        if any(isinstance(size, int) and size == 0 for size in given["size"]):
+            return
+        for size, stride in zip(given["size"], given["stride"], strict=True):
+            last = last + (size - 1) * stride
+        elements = math.prod(self._graph.value_shape(given["self"]), start=1)
+        self._graph.add_condition("at_least", elements, last + 1, "as_strided")
 
     @staticmethod
     def _is_unheld(node, i: int, value) -> bool:
@@ -279,6 +294,9 @@ class Importer:
             return "its tensors live on several devices"
         if (devices or {torch.device("cpu")}) != {self._device}:
             return f"it computes on {(*devices, 'cpu')[0]}, engines of its graph on {self._device}"
+        if self._truncate and op_name(node.target) == "aten::view.dtype" and any(
+                isinstance(v, torch.Tensor) and v.element_size() == 8 for v in (*tensors, *outputs)):
+            return "the bytes of a type that truncate_long_and_double holds in 4 of 8"
         if op_name(node.target) in _STRIDED and not is_all_of_its_storage(tensors[0]):
             return "as_strided of a tensor that is not all of its storage, in order"
         return "a result that keeps PyTorch's strides or memory" if is_kept(node) else ""
@@ -288,7 +306,7 @@ class Importer:
         values = self._filled(node)
         numbers = [name for name, kind, value in values
                    if kind == "tensor" and isinstance(self._plain(value), (int, float, bool))]
-        if numbers and len(numbers) == 1 and (scalar := with_scalar(target)) is not None:
+        if len(numbers) == 1 and (scalar := with_scalar(target, numbers[0])) is not None:
             target = scalar
             values = [(name, kind, value) for (name, kind, _), (_, _, value) in
                       zip(argument_kinds(scalar), values, strict=True)]

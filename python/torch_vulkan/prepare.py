@@ -7,6 +7,7 @@ from torch import fx
 from .attention_state import forget_random_state
 from .draws import draw_apart
 from .fx_nodes import is_size_arithmetic
+from .guards import canonical
 from .placement import make_where_read
 from .returned_views import base_of, keep_returned_views
 from .scalars import mark_host_scalars
@@ -51,12 +52,17 @@ def compute_sizes_from_inputs(graph: fx.Graph) -> None:
     """Sizes read off intermediate tensors are computed from the inputs, so that no engine waits for
     another's result only to learn a size."""
     sizes = None
+    by_data = set()
     for node in list(graph.nodes):
         value = node.meta.get("val")
+        if _is_sized_by_data(node) or any(n in by_data for n in node.all_input_nodes):
+            by_data.add(node)
         if not is_size_arithmetic(node) or not isinstance(value, torch.SymInt):
             continue
         if all(n.op == "placeholder" for n in node.all_input_nodes):
             continue
+        if any(n in by_data for n in node.all_input_nodes):
+            continue  # PyTorch checks what it turns out to be
         sizes = sizes or Sizes(graph)
         replacement = sizes.make(value)
         if replacement is None or replacement is node:
@@ -64,6 +70,12 @@ def compute_sizes_from_inputs(graph: fx.Graph) -> None:
         node.replace_all_uses_with(replacement) if isinstance(replacement, fx.Node) else (
             _replace_by_number(node, replacement))
         graph.erase_node(node)
+
+
+def _is_sized_by_data(node: fx.Node) -> bool:
+    """True for nonzero and its like, also where the size was promised to be some number."""
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
 
 
 def _replace_by_number(node: fx.Node, number: int) -> None:
@@ -76,9 +88,9 @@ def pass_missing_sizes(module: fx.GraphModule, name: str) -> None:
     """Gives the sub-module `name` each symbol that it uses and that none of its arguments shows."""
     body = getattr(module, name)
     placeholders = body.graph.find_nodes(op="placeholder")
-    shown = {size.free_symbols.pop() for node in placeholders for size in _sizes_of(node)
-             if len(size.free_symbols) == 1 and (size.is_Symbol or isinstance(
-                 node.meta["val"], torch.Tensor) and sympy.degree(size) == 1)}
+    shown = {symbol for node in placeholders for size in _sizes_of(node)
+             if (symbol := _shown_by(size)) is not None and (
+                 size.is_Symbol or isinstance(node.meta["val"], torch.Tensor))}
     used = {symbol for node in body.graph.nodes for size in _sizes_of(node)
             for symbol in size.free_symbols}
     missing = sorted(used - shown, key=str)
@@ -99,11 +111,18 @@ def pass_missing_sizes(module: fx.GraphModule, name: str) -> None:
     module.recompile()
 
 
+def _shown_by(size: sympy.Expr) -> sympy.Symbol | None:
+    """The symbol n of a size a*n + b, whose value shows that of n."""
+    _, product = size.as_coeff_Add()
+    factor, symbol = product.as_coeff_Mul()
+    return symbol if symbol.is_Symbol and factor.is_Integer else None
+
+
 def _sizes_of(node: fx.Node) -> list[sympy.Expr]:
     """Symbolic sizes of what a node makes."""
     value = node.meta.get("val")
     found = []
     for item in value if isinstance(value, (tuple, list)) else (value,):
         dims = item.shape if isinstance(item, torch.Tensor) else (item,)
-        found += [d.node.expr for d in dims if isinstance(d, torch.SymInt)]
+        found += [canonical(d) for d in dims if isinstance(d, torch.SymInt)]
     return found

@@ -33,10 +33,16 @@ def argument_kinds(target) -> tuple:
     return tuple(kinds)
 
 
-def with_scalar(target):
-    """The overload that takes a number where `target` takes a tensor; None where there is none."""
+def with_scalar(target, argument: str):
+    """The overload that takes a number for this tensor argument of `target` and tensors for the
+    others; None where there is none."""
     overload = target._schema.overload_name
     name = {"Tensor": "Scalar", "Tensor_mode": "Scalar_mode",
             "Tensor_Tensor": "Tensor_Scalar"}.get(overload)
     packet = target.overloadpacket
-    return getattr(packet, name) if name and name in packet.overloads() else None
+    if not name or name not in packet.overloads():
+        return None
+    scalar = getattr(packet, name)
+    changed = [mine[0] for mine, its in zip(argument_kinds(target), argument_kinds(scalar),
+                                            strict=False) if mine[1] != its[1]]
+    return scalar if changed == [argument] else None

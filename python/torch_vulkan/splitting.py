@@ -72,11 +72,13 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     result.native = [record for record, _ in native]
     result.in_the_way = [record for record, works in native if works]
 
-    blocks = []
-    for block in partition.blocks:
-        nodes = [imported.nodes[i] for i in block]
-        count = sum(_does_work(node) for node in nodes if node is not None)
-        result.compute[f"{PREFIX}{len(blocks)}"] = count
+    blocks, name_of = [], {}
+    for number, block in enumerate(partition.blocks):
+        nodes = [node for i in block if (node := imported.nodes[i]) is not None]
+        if not nodes:
+            continue  # numbers that the importer made tensors, and that only native nodes read
+        name_of[number] = f"{PREFIX}{len(blocks)}"
+        result.compute[name_of[number]] = sum(map(_does_work, nodes))
         blocks.append(_with_getitems(nodes))
     if settings.builds_nothing:
         result.details = dry_graph.describe(imported, partition, compiler_settings, profile,
@@ -85,7 +87,7 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
         return result
     if blocks:
         fuse_by_partitions(module, blocks, prefix=PREFIX, always_return_tuple=True)
-        follow(module.graph, partition.schedule, imported.nodes)
+        follow(module.graph, partition.schedule, imported.nodes, name_of)
         module.graph.lint()
         module.recompile()
     result.engines = [node.target for node in module.graph.nodes if node.op == "call_module"
@@ -107,14 +109,13 @@ def _on_cuda(module: fx.GraphModule) -> bool:
 def _with_getitems(nodes) -> dict[fx.Node, int | None]:
     block = {}
     for node in nodes:
-        if node is None:
-            continue
         block[node] = None
         block.update((user, None) for user in node.users if fx_nodes.is_getitem(user))
     return block
 
 
-def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Node | None]) -> None:
+def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Node | None],
+           name_of: dict[int, str]) -> None:
     """Puts a graph whose blocks are calls of `engine_<i>` in the order of Partition.schedule, which
     keeps random numbers in the order of the program and mutation behind earlier readers.
 
@@ -122,7 +123,7 @@ def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Nod
     """
     by_name = {node.name: node for node in graph.nodes}
     engines = {node.target: node for node in graph.find_nodes(op="call_module")}
-    steps = [engines.get(f"{PREFIX}{index}") if is_block
+    steps = [engines.get(name_of.get(index)) if is_block
              else nodes[index] and by_name.get(nodes[index].name)
              for is_block, index in schedule]
     steps = [node for node in steps if node is not None]

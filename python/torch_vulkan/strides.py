@@ -1,23 +1,30 @@
 """Strides that torch.compile promises for what an engine returns."""
 
+import sympy
 import torch
+
+from .guards import canonical
+
+
+def _hint(value) -> int:
+    return value.node.hint if isinstance(value, torch.SymInt) else value
 
 
 def _order(tensor: torch.Tensor) -> list[int]:
     """Dimensions with more than one element, outermost first, as they lie in memory."""
-    def hint(value):
-        return value.node.hint if isinstance(value, torch.SymInt) else value
-
-    dims = [d for d in range(tensor.dim()) if hint(tensor.shape[d]) != 1]
-    return sorted(dims, key=lambda d: (-hint(tensor.stride(d)), d))
+    dims = [d for d in range(tensor.dim()) if _hint(tensor.shape[d]) != 1]
+    return sorted(dims, key=lambda d: (-_hint(tensor.stride(d)), d))
 
 
 def same(a, b) -> bool:
     """Equality of sizes without a guard."""
-    def expr(value):
-        return value.node.expr if isinstance(value, torch.SymInt) else value
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
 
-    return bool(expr(a) == expr(b))
+    def expr(value):
+        return canonical(value) if isinstance(value, torch.SymInt) else value
+
+    return bool(sympy.expand(expr(a) - expr(b)) == 0)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

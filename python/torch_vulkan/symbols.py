@@ -8,6 +8,7 @@ from torch.utils._sympy import functions as sf
 
 from . import compat
 from ._native import C
+from .guards import canonical, guards_of
 
 
 class Inexpressible(Exception):
@@ -25,6 +26,8 @@ class SymbolTable:
     def __init__(self, graph):
         self._graph = graph
         self._known: dict[sympy.Symbol, object] = {}
+        self._ranges: list[tuple[int, int]] = []
+        self._environment = None
 
     @property
     def symbols(self) -> list[sympy.Symbol]:
@@ -36,12 +39,30 @@ class SymbolTable:
         if isinstance(value, torch.SymInt):
             if value.node.is_constant():
                 return int(value)
-            return self._expr(value.node.expr, value.node.shape_env)
+            self._environment = value.node.shape_env
+            return self._expr(canonical(value), value.node.shape_env)
         return int(value)
 
     def shape(self, dims) -> list:
         """The same for each of a tensor's sizes or strides."""
         return [self.dim(dim) for dim in dims]
+
+    def add_conditions(self) -> None:
+        """Tells the graph what the guards say of its symbols."""
+        if self._environment is None:
+            return
+        # Ahead of time sizes of 0 and 1 run the graph of larger ones, which may say "at least 2".
+        user_ranges = compat.has_user_ranges(self._environment)
+        for relation, *sides in guards_of(self._environment).conditions():
+            if user_ranges and relation == "at_least" and any(e.is_number for e in sides):
+                continue
+            if not set().union(*(e.free_symbols for e in sides)) <= self._known.keys():
+                continue
+            try:
+                left, right = (self._expr(e, self._environment) for e in sides)
+            except Inexpressible:
+                continue
+            self._graph.add_condition(relation, left, right, "the captured graph")
 
     def _symbol(self, symbol, shape_env):
         if symbol not in self._known:
@@ -50,7 +71,17 @@ class SymbolTable:
             if hint is None:
                 raise Inexpressible(f"size {symbol} is known only when the graph runs")
             self._known[symbol] = self._graph.add_symbol(str(symbol), low, hint, high)
+            self._ranges.append((low, 2**63 - 1 if high is None else high))
         return self._known[symbol]
+
+    def _larger(self, a, b, smaller: bool):
+        """The larger (or smaller) of two sizes; one of them where the ranges tell which."""
+        difference = a - b
+        low, high = (difference, difference) if isinstance(difference, int) else (
+            difference.bounds(self._ranges))
+        if low >= 0 or high <= 0:
+            return a if (low >= 0) != smaller else b
+        return (C.expr_min if smaller else C.expr_max)(a, b)
 
     def _expr(self, e, env):
         def sub(x):
@@ -59,6 +90,8 @@ class SymbolTable:
         if isinstance(e, sympy.Symbol):
             return self._symbol(e, env)
         if isinstance(e, (sympy.Integer, int)):
+            if abs(int(e)) >= 2**62:
+                raise Inexpressible(f"the number {e} passes 64 bits")
             return int(e)
         if isinstance(e, sympy.Add):
             return sum((sub(x) for x in e.args[1:]), start=sub(e.args[0]))
@@ -80,7 +113,7 @@ class SymbolTable:
             if isinstance(e, kinds):
                 result = sub(e.args[0])
                 for x in e.args[1:]:
-                    result = function(result, sub(x))
+                    result = self._larger(result, sub(x), function is C.expr_min)
                 return result
         scaled = _scaled(e)
         if scaled is not None:
