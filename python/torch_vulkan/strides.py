@@ -53,7 +53,7 @@ def promised(tensor: torch.Tensor) -> list | None:
         return None
     if is_dense(tensor):
         return list(tensor.stride())
-    strides, expected = [1] * tensor.dim(), 1
+    strides, expected = list(tensor.stride()), 1  # of a dimension of size 1 any
     inner_first = [*reversed(_order(tensor))]
     if any(same(tensor.stride(d), 0) for d in inner_first):
         return None

@@ -59,6 +59,7 @@ CASES = {
         of("n", 3, 4), of("n", 3, "m"), of("n", "m", 4)),
     "a channels-last block": (
         lambda x: F.max_pool2d(torch.cat([conv(x), x.relu()], 1), 3, 2, 1), IMAGE),
+    "one image": (lambda x: F.max_pool2d(conv(x), 2), of(1, 4, "n+6", "m+5")),
     "upsampled beside": (
         lambda x: torch.cat([F.interpolate(F.max_pool2d(x, 2), size=x.shape[2:]), x], 1), IMAGE),
 }
