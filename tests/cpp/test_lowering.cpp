@@ -132,10 +132,19 @@ TEST_F(LoweringTest, WhatKernelsCannotCountRefusesTactics) {
   EXPECT_EQ(offered((1 << 15) - 1)[0].refusal, "");
   EXPECT_EQ(offered(1 << 15)[0].refusal,
             "its scratch '" + g.graph.nodes[0].name + ".sums' would have 2^31 elements or more; kernels count fewer");
-  EXPECT_EQ(offered((1 << 15) - 1)[1].refusal, "");
-  EXPECT_NE(offered(1 << 15)[1].refusal.find("may launch 65536 workgroups in one dimension"),
+  EXPECT_EQ(offered(1 << 15)[1].refusal, "");
+  EXPECT_NE(offered(1 << 22)[1].refusal.find("may launch 8388608 workgroups in one dimension"),
             std::string::npos);
-  EXPECT_EQ(offered(1 << 15)[2].refusal, "");
+  EXPECT_EQ(offered(1 << 22)[2].refusal, "");
+  EXPECT_EQ(offered((1 << 15) - 1)[1].steps.size(), 1u);
+  const std::vector<Step> parts = offered(1 << 15)[1].steps;
+  ASSERT_EQ(parts.size(), 2u);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(parts[i].grid.groups[2], Expr(i == 0 ? 65535 : 1));
+    const auto first = std::ranges::find(parts[i].params, "tv_first_z", &Param::name);
+    ASSERT_NE(first, parts[i].params.end());
+    EXPECT_EQ(std::get<Expr>(first->value), Expr(i == 0 ? 0 : 65535));
+  }
 }
 
 TEST_F(LoweringTest, PointwiseInputsBroadcastAndCollapse) {
