@@ -11,7 +11,7 @@ def render(data: dict) -> str:
     """The page."""
     title = escape(f"{data['model']} on {data['target']}")
     style = (Path(__file__).parent / "dry_run.css").read_text(encoding="utf-8")
-    sections = (_summary(data), _modules(data), _reasons(data["operators"]), _support(data),
+    sections = (_summary(data), _modules(data), _reasons(data), _support(data),
                 _breaks(data), _engines(data), _sizes(data))
     return (f"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
             f"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
@@ -72,9 +72,12 @@ def _section(title: str, body: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{body}</section>"
 
 
-def _reasons(operators: list[dict]) -> str:
+def _reasons(data: dict) -> str:
+    operators = data["operators"]
     if not operators:
-        return _section("Left to PyTorch", "<p>Every node that does work is in an engine.</p>")
+        said = ("Every node that does work is in an engine." if data["graphs"] else
+                "No graph was captured: PyTorch runs all of it.")
+        return _section("Left to PyTorch", f"<p>{said}</p>")
     rows = []
     for row in operators:
         places = [escape(place_text(place)) for place in row["places"] if place_text(place)]
