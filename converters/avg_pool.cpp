@@ -8,7 +8,7 @@ namespace {
 
 void add_divisor(Step& step, const Node& node) {
   const Expr divisor = node.has("divisor_override") ? node.expr("divisor_override") : Expr(0);
-  step.params.push_back({.name = "divisor", .value = divisor, .is_signed = true});
+  step.params.push_back({.name = "divisor", .value = divisor, .number = DType::kI32});
 }
 
 std::vector<std::pair<std::string, std::string>> defines(const Node& node, bool adaptive) {

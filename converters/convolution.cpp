@@ -224,7 +224,7 @@ void add_geometry(Step& step, const ConvShape& s, const std::string& dims) {
                         param("in_" + d, s.in[k]),
                         param("out_" + d, s.out[k]),
                         param("stride_" + d, Expr(s.stride[k])),
-                        {.name = "pad_" + d, .value = Expr(s.pad[k]), .is_signed = true},
+                        {.name = "pad_" + d, .value = Expr(s.pad[k]), .number = DType::kI32},
                         fixed("dil_" + d, Expr(s.dilation[k])),
                         fixed("lhs_" + d, Expr(s.lhs[k])),
                         fixed("k_" + d, s.kernel[k])});

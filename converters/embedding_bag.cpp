@@ -22,7 +22,7 @@ void convert(const NodeContext& c, Builder& b) {
                  param("columns", weight.at(1)),
                  param("entries", product(c.shape("indices"))),
                  param("offset_count", product(c.shape("offsets"))),
-                 {.name = "padding", .value = c.node.expr("padding_idx"), .is_signed = true}},
+                 {.name = "padding", .value = c.node.expr("padding_idx"), .number = DType::kI32}},
       .iterations = product(c.shape("indices"))};
   if (weighted) step.operands.push_back(src("samples", c.node.input("per_sample_weights")));
   emit_flat(b, std::move(step), elements);

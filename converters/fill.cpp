@@ -76,6 +76,17 @@ Attr bound(const NodeContext& c, const char* arg, int missing) {
   return Expr(static_cast<int64_t>(*number));
 }
 
+/// Two floats hold a number that is known; a symbol beside one is PyTorch's.
+std::string arange_refusal(const NodeContext& c) {
+  const Attr start = bound(c, "start", 0), step = bound(c, "step", 1);
+  const bool real = std::holds_alternative<double>(start) || std::holds_alternative<double>(step);
+  const auto symbolic = [](const Attr& attr) {
+    const Expr* number = std::get_if<Expr>(&attr);
+    return number != nullptr && !number->is_constant();
+  };
+  return real && (symbolic(start) || symbolic(step)) ? "a float step from a symbol" : "";
+}
+
 void expand_arange(const NodeContext& c, Rewriter& r) {
   r.replace(0, add_fill(r, bound(c, "start", 0), bound(c, "step", 1), c.output().dtype, c.output().shape));
 }
@@ -103,52 +114,73 @@ void expand_linspace(const NodeContext& c, Rewriter& r) {
 }
 
 const RegisterConverter ranges({
-    {.op = "aten::arange", .expand = expand_arange},
-    {.op = "aten::arange.start", .expand = expand_arange},
-    {.op = "aten::arange.start_step", .expand = expand_arange},
-    {.op = "prims::iota", .expand = expand_arange},
+    {.op = "aten::arange", .unsupported = arange_refusal, .expand = expand_arange},
+    {.op = "aten::arange.start", .unsupported = arange_refusal, .expand = expand_arange},
+    {.op = "aten::arange.start_step", .unsupported = arange_refusal, .expand = expand_arange},
+    {.op = "prims::iota", .unsupported = arange_refusal, .expand = expand_arange},
     {.op = "aten::eye", .expand = expand_eye},
     {.op = "aten::eye.m", .expand = expand_eye},
     {.op = "aten::linspace", .unsupported = linspace_refusal, .expand = expand_linspace},
 });
 
-/// Two words of a 64-bit integer, or of a double as the sum of two floats.
-void add_number(Step& step, const std::string& name, const Attr& attr) {
-  const Expr* expr = std::get_if<Expr>(&attr);
-  const bool* flag = std::get_if<bool>(&attr);
-  if (const double* value = std::get_if<double>(&attr)) {
-    const auto high = static_cast<float>(*value);
-    const double rest = std::isfinite(high) ? *value - static_cast<double>(high) : 0;
-    step.params.push_back({.name = name, .value = high});
-    step.params.push_back({.name = name + "_low", .value = static_cast<float>(rest)});
-    return;
-  }
-  const Expr integer = expr != nullptr ? *expr : Expr(flag != nullptr && *flag ? 1 : 0);
-  step.params.push_back({.name = name, .value = integer});
-  step.params.push_back({.name = name + "_high", .value = floordiv(integer, Expr(int64_t{1} << 32))});
+/// A double as the sum of two floats.
+void add_real(Step& step, const std::string& name, double value) {
+  const auto high = static_cast<float>(value);
+  const double rest = std::isfinite(high) ? value - static_cast<double>(high) : 0;
+  step.params.push_back({.name = name, .value = high});
+  step.params.push_back({.name = name + "_low", .value = static_cast<float>(rest)});
 }
 
-/// The arithmetic follows the arguments: a float start or step makes it float.
-void convert_fill(const NodeContext& c, Builder& builder) {
-  Attr start = c.node.arg("start").attr, step_attr = c.node.arg("step").attr;
-  const bool real = std::holds_alternative<double>(start) || std::holds_alternative<double>(step_attr);
-  if (real) {
-    const auto as_double = [&](const char* arg) -> Attr { return c.node.number(arg); };
-    start = as_double("start");
-    step_attr = as_double("step");
-  }
-  const Expr numel = product(c.output().shape);
+Expr whole(const Attr& attr) {
+  const bool* flag = std::get_if<bool>(&attr);
+  return flag != nullptr ? Expr(*flag ? 1 : 0) : std::get<Expr>(attr);
+}
+
+/// Whether start + i * step fits 32 bits for each element.
+bool fits_32_bits(const NodeContext& c, const Expr& start, const Expr& step) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  const auto fits = [&](const Expr& number) {
+    const auto [low, high] = number.bounds(c.graph.symbols);
+    return holds(DType::kI32, low) && holds(DType::kI32, high);
+  };
+  return fits(start) && fits(step) &&
+         fits(start + step * min(product(c.output().shape), Expr(kMost)));
+}
+
+/// How fill.comp counts, and with which numbers. The arithmetic follows the arguments: a float start
+/// or step makes it float.
+void add_numbers(const NodeContext& c, Step& step) {
+  const Attr &start = c.node.arg("start").attr, &by = c.node.arg("step").attr;
   const DType dtype = c.output().dtype;
+  const auto add = [&](const char* kind, DType first, DType second) {
+    step.defines.emplace_back("KIND", kind);
+    step.params.push_back({.name = "start", .value = whole(start), .number = first});
+    step.params.push_back({.name = "step", .value = whole(by), .number = second});
+  };
+  if (std::holds_alternative<double>(start) || std::holds_alternative<double>(by)) {
+    step.defines.emplace_back("KIND", "2");
+    add_real(step, "start", c.node.number("start"));
+    add_real(step, "step", c.node.number("step"));
+  } else if (whole(by) == Expr(0)) {
+    add("3", dtype, DType::kI32);
+  } else if (dtype == DType::kI64) {
+    add("1", DType::kI64, DType::kI64);
+  } else if (is_float(dtype) && c.device.int64 && !fits_32_bits(c, whole(start), whole(by))) {
+    add("1", DType::kI64, DType::kI64);
+  } else {
+    add("0", DType::kI32, DType::kI32);
+  }
+}
+
+void convert_fill(const NodeContext& c, Builder& builder) {
+  const Expr numel = product(c.output().shape);
   Step step;
   step.kernel = "fill";
   const uint32_t unroll = c.device.is_cpu() ? 16 : 1;
   step.local_size = {c.device.is_cpu() ? c.device.subgroup_size : 256, 1, 1};
-  // Integers need 64 bits only where the result has them.
-  step.defines = {{"UNROLL", std::to_string(unroll) + "u"},
-                  {"KIND", real ? "2" : dtype == DType::kI64 ? "1" : "0"}};
+  step.defines = {{"UNROLL", std::to_string(unroll) + "u"}};
   step.params = {{.name = "numel", .value = numel}};
-  add_number(step, "start", start);
-  add_number(step, "step", step_attr);
+  add_numbers(c, step);
   step.operands = {dst("out", c.node.outputs.at(0))};
   step.grid = Grid::flat_groups(ceil_div(numel, Expr(int64_t{step.local_size[0]} * unroll)));
   builder.emit({{.name = "fill", .refusal = {}, .steps = {step}}});

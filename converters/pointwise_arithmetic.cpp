@@ -14,22 +14,15 @@ const Args kTwo = {"self", "other"};
 /// add, sub and rsub: without `alpha` where it is 1.
 std::function<std::string(const NodeContext&, PointwiseInstr&)> with_alpha(std::string function) {
   return [function = std::move(function)](const NodeContext& c, PointwiseInstr& instr) {
-    const Attr& alpha = c.node.arg("alpha").attr;
-    const double value = c.node.number("alpha");
-    if (value == 1) return function;
-    if (const Expr* e = std::get_if<Expr>(&alpha); e != nullptr && !instr.integers.empty()) {
-      instr.integers.push_back(e->constant().value());
-    } else if (is_float(instr.compute)) {
-      instr.scalars.push_back(value);
-    } else {
-      instr.integers.push_back(static_cast<int64_t>(value));
-    }
-    return function + "_scaled";
+    if (c.node.arg("alpha").is_tensor || c.node.number("alpha") != 1) return function + "_scaled";
+    (instr.integers.empty() ? instr.scalars.pop_back() : instr.integers.pop_back());
+    return function;
   };
 }
 
 PointwiseRule scaled(const char* op, const char* function) {
-  return {.op = op, .args = kTwo, .choose = with_alpha(function)};
+  return {.op = op, .args = {"self", "other", "alpha"}, .untyped = {"alpha"},
+          .choose = with_alpha(function)};
 }
 
 PointwiseRule two(const char* op, const char* function, Compute compute = Compute::kPromoted) {
@@ -50,6 +43,7 @@ std::string rounding(const NodeContext& c, PointwiseInstr& instr) {
 
 /// pow with a constant exponent, where a cheaper row gives the same.
 std::string constant_power(const NodeContext& c, PointwiseInstr& instr) {
+  if (c.node.arg("exponent").is_tensor) return "pow";
   const double e = c.node.number("exponent");
   const auto plain = [&](const char* function) {
     instr.scalars.clear();

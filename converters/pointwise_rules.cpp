@@ -106,13 +106,35 @@ void add_immediate(PointwiseInstr& instr, const Attr& attr) {
   }
 }
 
-PointwiseOp make_op(const PointwiseRule& rule, const NodeContext& context) {
+/// Whether the argument becomes a tensor: it is a symbol, or a number before one, because immediates
+/// follow the tensors.
+bool becomes_tensor(const PointwiseRule& rule, const Node& node, const std::string& name) {
+  const auto first = std::ranges::find(rule.args, name);
+  return std::any_of(first, rule.args.end(), [&](const std::string& other) {
+    const Arg* arg = node.find(other);
+    return arg != nullptr && !arg->is_tensor && is_symbolic(arg->attr);
+  });
+}
+
+/// The node with tensors in the place of its symbols; `made` says which tensor for which number.
+Node without_symbols(const PointwiseRule& rule, const Node& node,
+                     const std::function<ValueId(const Attr&)>& made) {
+  Node out = node;
+  for (Arg& arg : out.args) {
+    const bool named = std::ranges::find(rule.args, arg.name) != rule.args.end();
+    if (!named || arg.is_tensor || !node.has(arg.name)) continue;
+    if (becomes_tensor(rule, node, arg.name)) arg = tensor_arg(arg.name, made(arg.attr));
+  }
+  return out;
+}
+
+PointwiseOp make_op(const PointwiseRule& rule, const NodeContext& context, DType compute) {
   const Arguments args = arguments(rule, context.node);
   PointwiseOp out;
   out.operands = args.tensors;
   out.instr.function = rule.function;
   for (size_t k = 0; k < args.tensors.size(); ++k) out.instr.operands.push_back(static_cast<int32_t>(k));
-  out.instr.compute = compute_type(rule, context);
+  out.instr.compute = compute;
   out.instr.result = context.output().dtype;
   for (const Attr* attr : args.scalars) add_immediate(out.instr, *attr);
   if (rule.choose) {
@@ -138,10 +160,16 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
     if (arg == nullptr || arg->is_tensor || !context.node.has(name)) continue;
     if (!is_scalar(arg->attr)) return "argument " + name + " is not a real number";
   }
-  const Arguments args = arguments(rule, context.node);
-  const bool symbolic = std::ranges::any_of(args.scalars, [](const Attr* a) { return is_symbolic(*a); });
-  if (symbolic) return "";  // a 0-dim tensor takes its place
-  const PointwiseOp op = make_op(rule, context);
+  const Node node = without_symbols(rule, context.node,
+                                    [&](const Attr&) { return context.node.outputs.at(0); });
+  const NodeContext expanded{context.graph, node, context.device, context.settings};
+  const PointwiseOp op = make_op(rule, expanded, compute_type(rule, context));
+  for (const int64_t number : op.instr.integers) {
+    // PyTorch wraps it for some operators and raises for others.
+    if (op.instr.compute != DType::kOther && !holds(op.instr.compute, number)) {
+      return "the number " + std::to_string(number) + " does not fit " + std::string(name(op.instr.compute));
+    }
+  }
   const PointwiseRow* row = find_pointwise(op.instr.function);
   if (row == nullptr) return "has no kernel for these arguments (" + op.instr.function + ")";
   // truncate_long_and_double makes int32 and float32 of them before kernels are generated.
@@ -153,23 +181,17 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
   return defined_for(*row, compute) ? "" : "is not defined for " + std::string(name(compute));
 }
 
-/// Puts a 0-dim tensor in the place of each symbolic scalar.
+/// Puts a 0-dim tensor in the place of each symbolic scalar, of the type that eager makes of the
+/// number: 16-bit floats compute in float32.
 void materialise_symbols(const PointwiseRule& rule, const NodeContext& context, Rewriter& rewriter) {
   const Arguments args = arguments(rule, context.node);
   if (std::ranges::none_of(args.scalars, [](const Attr* a) { return is_symbolic(*a); })) return;
-  Node node = context.node;
-  const DType result = context.output().dtype;
   const DType compute = compute_type(rule, context);
-  for (const std::string& name : rule.args) {
-    for (Arg& arg : node.args) {
-      if (arg.name != name || arg.is_tensor || !is_symbolic(arg.attr)) continue;
-      const DType dtype = compute == DType::kBool ? DType::kI64 : compute;
-      const ValueId scalar =
-          rewriter.add("aten::scalar_tensor", {attr_arg("s", arg.attr), attr_arg("dtype", dtype)}, dtype, {});
-      arg = tensor_arg(name, scalar);
-    }
-  }
-  rewriter.replace(0, rewriter.add(node.op, node.args, result, context.output().shape));
+  const DType dtype = is_float(compute) ? DType::kF32 : compute;
+  const Node node = without_symbols(rule, context.node, [&](const Attr& number) {
+    return rewriter.add("aten::scalar_tensor", {attr_arg("s", number), attr_arg("dtype", dtype)}, dtype, {});
+  });
+  rewriter.replace(0, rewriter.add(node.op, node.args, context.output().dtype, context.output().shape));
 }
 
 }  // namespace
@@ -202,7 +224,9 @@ Converter pointwise_converter(PointwiseRule rule) {
   tell_pointwise_function(shared->op, shared->function);
   converter.unsupported = [shared](const NodeContext& c) { return refusal(*shared, c); };
   converter.expand = [shared](const NodeContext& c, Rewriter& r) { materialise_symbols(*shared, c, r); };
-  converter.pointwise = [shared](const NodeContext& c) { return make_op(*shared, c); };
+  converter.pointwise = [shared](const NodeContext& c) {
+    return make_op(*shared, c, compute_type(*shared, c));
+  };
   return converter;
 }
 

@@ -83,7 +83,7 @@ void add_params(Step& step, const NodeContext& c, const Form& form, const Volume
   const bool has = !form.adaptive && c.node.has("divisor_override");
   step.params.push_back({.name = "divisor",
                          .value = has ? c.node.expr("divisor_override") : Expr(0),
-                         .is_signed = true});
+                         .number = DType::kI32});
   const bool include = form.adaptive || c.node.find("count_include_pad") == nullptr ||
                        c.node.flag("count_include_pad");
   step.defines = {{"ADAPTIVE", form.adaptive ? "1" : "0"},

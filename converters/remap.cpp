@@ -26,7 +26,7 @@ void emit(const NodeContext& c, Builder& b, const Remap& remap) {
     if (!last) step.params.push_back(param("out_n" + n, out[i]));
     step.params.push_back(param("in_n" + n, x.shape[i - lead]));
     step.params.push_back(param("stride" + n, x.strides[i - lead]));
-    step.params.push_back({.name = "shift" + n, .value = remap.shifts.at(i), .is_signed = true});
+    step.params.push_back({.name = "shift" + n, .value = remap.shifts.at(i), .number = DType::kI32});
     axes += (last ? "LAST_AXIS(" : "AXIS(out_n" + n + ", ") + "in_n" + n + ", shift" + n +
             ", stride" + n + ") ";
   }
@@ -36,7 +36,7 @@ void emit(const NodeContext& c, Builder& b, const Remap& remap) {
                   {"REMAP_AXES", axes},
                   x.accessor("x")};
   step.params.push_back(param("elements", product(out)));
-  if (remap.constant) step.params.push_back(fill_param("fill", c.node, "value"));
+  if (remap.constant) step.params.push_back(fill_param("fill", c.node, "value", c.dtype("self")));
   emit_flat(b, std::move(step), product(out));
 }
 
@@ -66,6 +66,11 @@ void flip(const NodeContext& c, Builder& b) {
   emit(c, b, {"FLIP", shifts});
 }
 
+/// A shift by any number of places, as one that the kernel can count.
+Expr within(const Expr& shift, const Expr& size) {
+  return shift.constant() && holds(DType::kI32, *shift.constant()) ? shift : mod(shift, max(size, 1));
+}
+
 /// Without dimensions: in row-major order over the whole tensor.
 void roll_flat(const NodeContext& c, Builder& b, const Expr& shift) {
   const Expr elements = product(c.output().shape);
@@ -76,7 +81,7 @@ void roll_flat(const NodeContext& c, Builder& b, const Expr& shift) {
                         {"x_element(i)", "x_load(i)"}},
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("elements", elements),
-                       {.name = "shift", .value = shift, .is_signed = true}}};
+                       {.name = "shift", .value = within(shift, elements), .number = DType::kI32}}};
   emit_flat(b, std::move(step), elements);
 }
 
@@ -87,6 +92,7 @@ void roll(const NodeContext& c, Builder& b) {
   const auto rank = static_cast<int64_t>(c.output().shape.size());
   std::vector<Expr> shifts(rank, Expr(0));
   for (size_t i = 0; i < dims.size(); ++i) shifts.at(c.wrap(dims[i], rank)) += by.at(i);
+  for (size_t d = 0; d < shifts.size(); ++d) shifts[d] = within(shifts[d], c.output().shape[d]);
   emit(c, b, {"WRAP", shifts});
 }
 
@@ -137,7 +143,7 @@ const RegisterConverter movers{
     mover("aten::constant_pad_nd", constant_pad,
           examples("aten::constant_pad_nd", {5, 5, 10},
                    {{"pad", ints({1, 2, 1, 1})}, {"value", 1.5}}),
-          [](const NodeContext& c) { return fill_unsupported(c.node, "value"); }),
+          [](const NodeContext& c) { return fill_unsupported(c.node, "value", c.dtype("self")); }),
     mover("aten::flip", flip, examples("aten::flip", {5, 3, 7}, {{"dims", ints({0, 2})}})),
     mover("aten::roll", roll,
           examples("aten::roll", {5, 3, 7}, {{"shifts", ints({2, -1})}, {"dims", ints({0, 2})}})),

@@ -14,7 +14,7 @@ void convert(const NodeContext& c, Builder& b, bool add) {
 
 std::string unsupported(const NodeContext& c) {
   const Shape& shape = c.shape("index");
-  const std::string fill = fill_unsupported(c.node, "value");
+  const std::string fill = fill_unsupported(c.node, "value", c.output().dtype);
   if (!fill.empty() || shape.empty()) return fill;
   const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(shape.size()));
   return scatter_refusal(c, shape[dim]);

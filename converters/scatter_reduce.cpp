@@ -35,7 +35,7 @@ std::string refusal(const NodeContext& c, const Expr& indices, const std::string
 std::string unsupported(const NodeContext& c) {
   const Shape shape = with_a_dim(c.shape("index"));
   const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(shape.size()));
-  const std::string fill = fill_unsupported(c.node, "value");
+  const std::string fill = fill_unsupported(c.node, "value", c.output().dtype);
   return fill.empty() ? refusal(c, shape.at(dim), c.node.text("reduce")) : fill;
 }
 

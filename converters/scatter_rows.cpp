@@ -42,7 +42,7 @@ Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
   step.operands.push_back(dst("key", key));
   step.params.push_back(param("entries", entries));
   step.params.push_back(param("rows", product(s.row_shape)));
-  step.params.push_back({.name = "dropped", .value = s.dropped, .is_signed = true});
+  step.params.push_back({.name = "dropped", .value = s.dropped, .number = DType::kI32});
   step.defines = {{"INDEX_PICKS", picks}};
   walk.collapse();
   walk.add_to(step, "entry");

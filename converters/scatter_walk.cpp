@@ -32,7 +32,7 @@ Step scatter_step(const NodeContext& c, const Builder& b, const std::string& ker
   if (has_source) {
     step.operands.push_back(src("src", c.node.input("src")));
   } else {
-    step.params.push_back(fill_param("fill", c.node, "value"));
+    step.params.push_back(fill_param("fill", c.node, "value", c.output().dtype));
   }
   std::string axes;
   for (int64_t d = rank; d-- > 0;) {

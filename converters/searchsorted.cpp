@@ -50,7 +50,7 @@ void convert(const NodeContext& c, Builder& b, const Names& names) {
                  param("line_values", max(floordiv(values, max(lines, 1)), 1))},
       .iterations = 33};
   if (names.scalar) {
-    step.params.push_back(fill_param("value", c.node, names.values));
+    step.params.push_back(fill_param("value", c.node, names.values, dtype));
     step.defines.emplace_back("X(i)", as_key("value", false, dtype));
   } else {
     step.operands.push_back(src("x", c.node.input(names.values)));
@@ -62,7 +62,7 @@ void convert(const NodeContext& c, Builder& b, const Names& names) {
 
 std::string unsupported(const NodeContext& c, const Names& names) {
   if (c.shape(names.boundaries).empty()) return "[" + c.node.op + "] boundaries of rank 0";
-  return names.scalar ? fill_unsupported(c.node, names.values) : "";
+  return names.scalar ? fill_unsupported(c.node, names.values, compared(c, names)) : "";
 }
 
 std::vector<Graph> examples(const std::string& op, const Names& names) {

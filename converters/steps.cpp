@@ -1,6 +1,7 @@
 #include "converters/steps.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 namespace tv {
@@ -46,17 +47,20 @@ std::optional<Expr> integer_of(const Node& node, std::string_view arg) {
 
 }  // namespace
 
-Param fill_param(std::string name, const Node& node, std::string_view arg) {
+Param fill_param(std::string name, const Node& node, std::string_view arg, DType dtype) {
   if (const auto e = integer_of(node, arg)) {
-    return {.name = std::move(name), .value = *e, .is_signed = true};
+    return {.name = std::move(name), .value = *e, .number = dtype};
   }
-  return number(std::move(name), node.has(arg) ? node.number(arg) : 0.0);
+  const double value = node.has(arg) ? node.number(arg) : 0.0;
+  if (is_float(dtype) || std::abs(value) >= 0x1p63) return number(std::move(name), value);
+  return {.name = std::move(name), .value = Expr(static_cast<int64_t>(value)), .number = dtype};
 }
 
-std::string fill_unsupported(const Node& node, std::string_view arg) {
+std::string fill_unsupported(const Node& node, std::string_view arg, DType dtype) {
   const auto e = integer_of(node, arg);
-  if (!e || (e->constant() && *e->constant() == static_cast<int32_t>(*e->constant()))) return "";
-  return "[" + node.op + "] " + std::string(arg) + " must fit 32 bits; got " + e->str();
+  if (!e || !e->constant() || holds(dtype, *e->constant())) return "";
+  return "[" + node.op + "] " + std::string(arg) + " must fit " + std::string(tv::name(dtype)) +
+         "; got " + e->str();
 }
 
 Expr product_of(const Shape& shape, size_t first, size_t last) {

@@ -24,10 +24,10 @@ Param param(std::string name, Expr value);
 Param fixed(std::string name, Expr value);  ///< becomes a specialisation constant
 Param number(std::string name, double value);
 
-/// A number of either kind, as an operator's fill value: int in the kernel where it is an integer.
-Param fill_param(std::string name, const Node& node, std::string_view arg);
-/// "" where fill_param can pass the number on exactly.
-std::string fill_unsupported(const Node& node, std::string_view arg);
+/// A number of either kind, as an operator's fill value for elements of `dtype`.
+Param fill_param(std::string name, const Node& node, std::string_view arg, DType dtype);
+/// "" where fill_param can pass the number on, as far as it is known.
+std::string fill_unsupported(const Node& node, std::string_view arg, DType dtype);
 
 Expr product_of(const Shape& shape, size_t first, size_t last);  ///< of dimensions [first, last)
 

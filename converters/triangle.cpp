@@ -8,13 +8,17 @@ namespace {
 void convert(const NodeContext& c, Builder& b, bool lower) {
   const Shape& shape = c.shape("self");
   const Expr elements = product(shape);
+  // Beyond the corners a diagonal changes nothing more.
+  const Expr height = shape.at(shape.size() - 2), width = shape.back();
+  Expr diagonal = c.node.expr("diagonal");
+  if (!diagonal.constant() || !holds(DType::kI32, *diagonal.constant()))
+    diagonal = max(min(diagonal, width), Expr(-1) * height);
   Step step{.kernel = "triangle",
             .defines = {{"LOWER", lower ? "1" : "0"}},
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("elements", elements),
-                       param("height", shape.at(shape.size() - 2)),
-                       param("width", shape.back()),
-                       {.name = "diagonal", .value = c.node.expr("diagonal"), .is_signed = true}}};
+                       param("height", height), param("width", width),
+                       {.name = "diagonal", .value = diagonal, .number = DType::kI32}}};
   emit_flat(b, std::move(step), elements);
 }
 

@@ -42,11 +42,14 @@ struct Operand {
   bool plain = false;          ///< ignore fused head and tail (x_load = storage order of the value)
 };
 
-/// A scalar parameter: in the kernel a `const uint`, `const int` or `const float` called `name`.
+/// A scalar parameter called `name` in the kernel. An expression is a size, stride or offset, a
+/// `uint`, unless `number` says that the kernel computes with it as a number of that type: then it is
+/// an `int` (8 to 32-bit integers, bool), `int64_t` or `float` of the same value, or the call is
+/// refused.
 struct Param {
   std::string name;
   std::variant<Expr, float> value;
-  bool is_signed = false;      ///< int in place of uint
+  DType number = DType::kOther;  ///< kOther: no number
   /// Becomes a specialisation constant where the expression is constant, so that the driver unrolls
   /// and folds; else (and always without this) it is read from the push constants.
   bool specialise = false;

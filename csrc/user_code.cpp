@@ -84,23 +84,23 @@ std::string unsupported(const CustomOp& op, const NodeContext& c) {
 
 void convert(const CustomOp& op, const NodeContext& c, Builder& b) {
   Step step{.kernel = op.name, .local_size = op.local_size};
-  const auto add = [&](const std::string& name, const Expr& value, bool is_signed) {
+  const auto add = [&](const std::string& name, const Expr& value, DType number = DType::kOther) {
     if (!mentions(op.shader, name)) return;  // each one takes room in the push constants
-    step.params.push_back({.name = name, .value = value, .is_signed = is_signed});
+    step.params.push_back({.name = name, .value = value, .number = number});
   };
   for (const auto& [name, value] : tensors_of(op, c.node)) {
     const bool is_input = step.operands.size() < op.inputs.size();
     step.operands.push_back(is_input ? src(name, value) : dst(name, value));
     const Shape& shape = c.graph.value(value).shape;
-    add(name + "_numel", product(shape), false);
+    add(name + "_numel", product(shape));
     for (size_t k = 0; k < shape.size(); ++k) {
-      add(name + "_size_" + std::to_string(k), shape[k], false);
+      add(name + "_size_" + std::to_string(k), shape[k]);
     }
   }
   for (const std::string& name : op.integers) {
     const Attr& attr = c.node.arg(name).attr;
     const bool* flag = std::get_if<bool>(&attr);
-    add(name, flag != nullptr ? Expr(*flag ? 1 : 0) : c.node.expr(name), true);
+    add(name, flag != nullptr ? Expr(*flag ? 1 : 0) : c.node.expr(name), DType::kI32);
   }
   for (const std::string& name : op.floats) {
     if (!mentions(op.shader, name)) continue;

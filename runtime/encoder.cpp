@@ -66,11 +66,7 @@ void append_params(const EncodeRequest& request, const Dispatch& dispatch, Encod
     append<uint64_t>(out.params, 0);
   }
   for (const ParamWord& word : dispatch.words) {
-    if (const Expr* expr = std::get_if<Expr>(&word)) {
-      append<uint32_t>(out.params, static_cast<uint32_t>(expr->eval(request.symbols)));
-    } else {
-      append<float>(out.params, std::get<float>(word));
-    }
+    append<uint32_t>(out.params, word_at(word, request.symbols));
   }
   encoded.params_at = static_cast<uint32_t>(start);
   encoded.params_bytes = static_cast<uint32_t>(out.params.size() - start);

@@ -58,9 +58,22 @@ struct OperandRange {
   bool operator==(const OperandRange&) const = default;
 };
 
-/// A 32-bit word passed to a kernel: an integer expression (truncated to 32 bits, two's
-/// complement) or a float.
-using ParamWord = std::variant<Expr, float>;
+/// A number that a kernel computes with: `value` as `dtype`, which has to hold it. 8 to 32-bit integers
+/// are passed as int, bool as 0 or 1, floats as the nearest float32, int64 in two words.
+struct NumberWord {
+  Expr value;
+  DType dtype = DType::kI32;
+  bool high = false;  ///< of an int64: the upper half
+  bool operator==(const NumberWord&) const = default;
+};
+
+/// A 32-bit word passed to a kernel: a size, stride or offset (modulo 2^32, as addresses count), a
+/// float, or a number.
+using ParamWord = std::variant<Expr, float, NumberWord>;
+/// The expression that a word is computed from; null for a float.
+const Expr* expr_of(const ParamWord& word);
+/// A word's 32 bits at these symbols. Throws Error(kUnsupported) where the value does not fit it.
+uint32_t word_at(const ParamWord& word, std::span<const int64_t> symbols);
 
 struct Pipeline {
   uint32_t module = 0;                     ///< into EngineSpec::modules

@@ -279,19 +279,28 @@ Expr ceil_div(const Expr& a, const Expr& b) { return floordiv(a + b - 1, b); }
 Expr round_up(const Expr& a, int64_t multiple) { return ceil_div(a, multiple) * multiple; }
 
 int64_t Expr::eval(std::span<const int64_t> values) const {
+  try {
+    return ExprAccess::eval(*this, values);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUser) throw;
+    throw Error(ErrorKind::kUnsupported, error.what());
+  }
+}
+
+int64_t ExprAccess::eval(const Expr& expr, std::span<const int64_t> values) {
   int64_t total = 0;
-  for (const auto& [term, c] : ExprAccess::sum(*this)) {
+  for (const auto& [term, c] : sum(expr)) {
     int64_t p = c;
     for (const AtomRef& atom : term) {
       int64_t v;
       if (atom->kind == Kind::kSymbol) {
         if (atom->symbol < 0 || static_cast<size_t>(atom->symbol) >= values.size()) {
           throw Error(ErrorKind::kInternal, "[expr] no value for symbol s" +
-                                                std::to_string(atom->symbol) + " in " + str());
+                                                std::to_string(atom->symbol) + " in " + expr.str());
         }
         v = values[atom->symbol];
       } else {
-        v = apply(atom->kind, atom->a.eval(values), atom->b.eval(values));
+        v = apply(atom->kind, eval(atom->a, values), eval(atom->b, values));
       }
       p = checked_mul(p, v);
     }

@@ -27,6 +27,7 @@ struct ExprAccess {
     atom->b = b;
     return Expr(Expr::Sum{{Expr::Term{std::move(atom)}, 1}});
   }
+  static int64_t eval(const Expr& expr, std::span<const int64_t> values);
   static bool same(const Expr& a, const Expr& b) { return a.sum_ == b.sum_; }
 };
 

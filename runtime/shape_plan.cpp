@@ -15,8 +15,22 @@ int64_t align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 int64_t binding_bytes(const Binding& binding, std::span<const int64_t> symbols) {
   int64_t bytes = size_bytes(binding.dtype);
-  for (const Expr& dim : binding.shape) bytes *= dim.eval(symbols);
+  for (const Expr& dim : binding.shape) {
+    const int64_t size = dim.eval(symbols);
+    if (size == 0) return 0;  // a product with the others might pass 2^63
+    bytes *= size;
+  }
   return bytes;
+}
+
+/// What an engine cannot be run at, though its inputs have the shapes that it wants.
+void check_runs(const EngineSpec& spec, std::span<const int64_t> symbols) {
+  try {
+    validate_at(spec, symbols);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUser || first_broken(spec.conditions, symbols)) throw;
+    throw Error(ErrorKind::kUnsupported, error.what());
+  }
 }
 
 void check_symbols(const EngineSpec& spec, std::span<const int64_t> symbols) {
@@ -73,7 +87,7 @@ void plan_arena(const EngineSpec& spec, std::span<const int64_t> symbols, ShapeP
 ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols) {
   const EngineSpec& spec = parts.spec;
   check_symbols(spec, symbols);
-  validate_at(spec, symbols);
+  check_runs(spec, symbols);
   ShapePlan plan;
   plan.symbols.assign(symbols.begin(), symbols.end());
   plan_arena(spec, symbols, plan);

@@ -65,7 +65,7 @@ bool determines(const Expr& dim, int32_t id, const EngineSpec& spec) {
 void check_symbols(const EngineSpec& spec) {
   for (size_t i = 0; i < spec.symbols.size(); ++i) {
     const Symbol& s = spec.symbols[i];
-    if (s.min < 0 || s.min > s.opt || s.opt > s.max)
+    if (s.min > s.opt || s.opt > s.max)
       fail("symbol " + quoted(s.name) + " has the range " + std::to_string(s.min) + " to " +
            std::to_string(s.max) + " with optimum " + std::to_string(s.opt));
     const bool determined = std::ranges::any_of(spec.inputs, [&](const Binding& input) {
@@ -147,7 +147,7 @@ void check_parameters(const EngineSpec& spec, const Dispatch& dispatch, const st
 void check_constant(const Dispatch& dispatch, const std::string& where) {
   const auto is_symbolic = [](const Expr& expr) { return !expr.is_constant(); };
   const bool words = std::ranges::any_of(dispatch.words, [&](const ParamWord& word) {
-    const Expr* expr = std::get_if<Expr>(&word);
+    const Expr* expr = expr_of(word);
     return expr && is_symbolic(*expr);
   });
   const bool ranges = std::ranges::any_of(dispatch.operands, [&](const OperandRange& operand) {
@@ -165,7 +165,7 @@ void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program,
     check_index(dispatch.pipeline, spec.pipelines.size(), where + ": pipeline");
     check_parameters(spec, dispatch, where);
     for (const ParamWord& word : dispatch.words)
-      if (const Expr* expr = std::get_if<Expr>(&word)) check_symbols_of(*expr, spec, where);
+      if (const Expr* expr = expr_of(word)) check_symbols_of(*expr, spec, where);
     for (const Expr& groups : dispatch.grid) check_symbols_of(groups, spec, where);
     check_symbols_of(dispatch.iterations, spec, where);
     if (for_weights) check_constant(dispatch, where);
@@ -208,16 +208,20 @@ void check_outputs_written(const EngineSpec& spec, const std::vector<bool>& writ
 
 /// Bytes of a dense tensor; checks that the strides are a permutation of the row-major ones.
 int64_t bytes_at(const Binding& binding, std::span<const int64_t> symbols) {
+  std::vector<int64_t> sizes;
+  for (const Expr& dim : binding.shape) {
+    sizes.push_back(dim.eval(symbols));
+    if (sizes.back() < 0)
+      fail(quoted(binding.name) + " has a dimension of size " + std::to_string(sizes.back()));
+  }
+  if (std::ranges::find(sizes, 0) != sizes.end()) return 0;  // whatever the others are
   int64_t bytes = size_bytes(binding.dtype);
   std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size; sizes of 1 have any stride
-  for (size_t i = 0; i < binding.shape.size(); ++i) {
-    const int64_t size = binding.shape[i].eval(symbols);
-    if (size < 0) fail(quoted(binding.name) + " has a dimension of size " + std::to_string(size));
-    if (size != 1) dims.emplace_back(binding.strides[i].eval(symbols), size);
-    if (__builtin_mul_overflow(bytes, size, &bytes) || bytes > kMaxBytes)
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] != 1) dims.emplace_back(binding.strides[i].eval(symbols), sizes[i]);
+    if (__builtin_mul_overflow(bytes, sizes[i], &bytes) || bytes > kMaxBytes)
       fail(quoted(binding.name) + " has more bytes than a device can address");
   }
-  if (bytes == 0) return 0;
   if (bytes / size_bytes(binding.dtype) >= kMaxElements)
     fail_too_large(quoted(binding.name) + " has " + std::to_string(bytes) + " bytes");
   std::sort(dims.begin(), dims.end());
@@ -242,6 +246,17 @@ int64_t buffer_bytes_at(const EngineSpec& spec, const Buffer& buffer,
   return bytes;
 }
 
+void check_words_at(const Dispatch& dispatch, const std::string& where,
+                    std::span<const int64_t> symbols) {
+  for (const ParamWord& word : dispatch.words) {
+    try {
+      word_at(word, symbols);
+    } catch (const Error& error) {
+      throw Error(error.kind(), "[engine] " + where + ": " + error.what());
+    }
+  }
+}
+
 void check_program_at(const std::vector<Dispatch>& program, const EngineSpec& spec,
                       std::span<const int64_t> buffer_bytes, std::span<const int64_t> symbols) {
   for (const Dispatch& dispatch : program) {
@@ -254,14 +269,7 @@ void check_program_at(const std::vector<Dispatch>& program, const EngineSpec& sp
       empty = empty || groups == 0;
     }
     if (empty) continue;  // it is not run
-    for (const ParamWord& word : dispatch.words) {
-      // A constant may be half of a 64-bit number; a size that wraps would be another size.
-      const Expr* expr = std::get_if<Expr>(&word);
-      if (!expr || expr->is_constant()) continue;
-      const int64_t value = expr->eval(symbols);
-      if (value < -kMaxElements || value >= 2 * kMaxElements)
-        fail_too_large(where + " works on " + std::to_string(value) + " elements");
-    }
+    check_words_at(dispatch, where, symbols);
     for (const OperandRange& operand : dispatch.operands) {
       const int64_t offset = operand.offset_bytes.eval(symbols);
       const int64_t size = operand.size_bytes.eval(symbols);
@@ -285,9 +293,12 @@ std::vector<std::vector<int64_t>> samples(const EngineSpec& spec) {
   const size_t count = spec.symbols.size();
   std::vector<int64_t> low, middle, high;
   for (const Symbol& s : spec.symbols) {
-    low.push_back(s.min);
+    const bool is_size = s.min >= 0;  // else a number, of which most are no use as a size
     middle.push_back(s.opt);
-    high.push_back(s.max < kUnbounded / 4 ? s.max : std::min(s.opt, kUnbounded / 4) * 2 + 1);
+    low.push_back(is_size ? s.min : s.opt);
+    high.push_back(!is_size                  ? s.opt
+                   : s.max < kUnbounded / 4 ? s.max
+                                            : std::min(s.opt, kUnbounded / 4) * 2 + 1);
   }
   if (count == 0) return {middle};
   if (count > kMostCombined) return {middle, low, high};

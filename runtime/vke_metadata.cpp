@@ -19,7 +19,8 @@ using google::protobuf::internal::WireFormatLite;
 
 constexpr size_t kMaxExprText = 4096;
 constexpr size_t kMaxRank = 64;
-enum Tag : uint64_t { kConstant = 0, kTable = 1, kFloat = 2 };
+enum Tag : uint64_t { kConstant = 0, kTable = 1, kFloat = 2, kNumber = 3 };
+constexpr int kNumberBits = 5;  // of a number's code: four of the dtype, one of which half
 
 [[noreturn]] void fail(const std::string& what) {
   throw Error(ErrorKind::kUser, "[vke] the metadata is not valid: " + what);
@@ -65,13 +66,27 @@ class Encoder {
   uint64_t code(const Expr& expr) {
     const std::optional<int64_t> constant = expr.constant();
     if (constant && zigzag(*constant) >> 62 == 0) return zigzag(*constant) << 2 | kConstant;
+    return row(expr) << 2 | kTable;
+  }
+
+  /// The number of an expression in the table.
+  uint64_t row(const Expr& expr) {
     const std::string text = expr.str();
     if (text.size() > kMaxExprText)
       throw Error(ErrorKind::kInternal, "[vke] an expression has " + std::to_string(text.size()) +
                                             " characters, want " + std::to_string(kMaxExprText));
     const auto [found, is_new] = table_.try_emplace(text, table_.size());
     if (is_new) engine_.add_exprs(text);
-    return found->second << 2 | kTable;
+    return found->second;
+  }
+
+  uint64_t code(const ParamWord& word) {
+    if (const float* number = std::get_if<float>(&word))
+      return uint64_t{std::bit_cast<uint32_t>(*number)} << 2 | kFloat;
+    const auto* number = std::get_if<NumberWord>(&word);
+    if (number == nullptr) return code(std::get<Expr>(word));
+    const uint64_t kind = static_cast<uint64_t>(number->dtype) << 1 | (number->high ? 1 : 0);
+    return (row(number->value) << kNumberBits | kind) << 2 | kNumber;
   }
 
   void add(const Binding& from, vke::Binding& to) {
@@ -90,11 +105,7 @@ class Encoder {
       to.add_operands(code(operand.size_bytes));
       to.add_operands((operand.read ? 1 : 0) | (operand.write ? 2 : 0));
     }
-    for (const ParamWord& word : from.words) {
-      const float* number = std::get_if<float>(&word);
-      to.add_words(number ? uint64_t{std::bit_cast<uint32_t>(*number)} << 2 | kFloat
-                          : code(std::get<Expr>(word)));
-    }
+    for (const ParamWord& word : from.words) to.add_words(code(word));
     for (const Expr& groups : from.grid) to.add_grid(code(groups));
     to.set_flat_grid(from.flat_grid);
     to.set_tactic(text(from.tactic));
@@ -177,9 +188,17 @@ class Decoder {
 
  private:
   ParamWord word(uint64_t code) const {
+    if ((code & 3) == kNumber) return number(code >> 2);
     if ((code & 3) != kFloat) return expr(code);
     if (code >> 2 > std::numeric_limits<uint32_t>::max()) fail("a parameter is out of range");
     return std::bit_cast<float>(static_cast<uint32_t>(code >> 2));
+  }
+
+  NumberWord number(uint64_t code) const {
+    const uint64_t row = code >> kNumberBits, dtype = code >> 1 & 15;
+    if (row >= exprs_.size()) fail("an expression is unknown");
+    if (dtype == 0 || dtype > static_cast<uint64_t>(DType::kBool)) fail("a dtype is unknown");
+    return {exprs_[row], static_cast<DType>(dtype), (code & 1) != 0};
   }
 
   std::vector<Expr> exprs_;

@@ -1,11 +1,11 @@
-// out[i] = start + i · step. KIND 0: 32-bit integers, 1: 64-bit integers in two words, 2: floats in
-// two parts. Grid: flat; each invocation writes UNROLL elements, one workgroup's width apart.
+// out[i] = start + i · step. KIND 0: 32-bit integers, 1: 64-bit integers, 2: floats in two parts, 3:
+// one number of any type, `step` being 0. Grid: flat; each invocation writes UNROLL elements, one
+// workgroup's width apart.
 
 #if KIND == 1
-int64_t value(uint i) {
-  const int64_t first = int64_t(uint64_t(start) | uint64_t(start_high) << 32);
-  return first + int64_t(i) * int64_t(uint64_t(step) | uint64_t(step_high) << 32);
-}
+int64_t value(uint i) { return start + int64_t(i) * step; }
+#elif KIND == 3
+out_T value(uint i) { return out_T(start); }
 #elif KIND == 2
 float value(uint i) {
   const float n = float(i);
@@ -17,7 +17,7 @@ float value(uint i) {
   return sum + (error + low);
 }
 #else
-int value(uint i) { return int(start + i * step); }
+int value(uint i) { return int(uint(start) + i * uint(step)); }
 #endif
 
 void main() {

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "csrc/codegen/glsl_types.h"
+
 namespace tv {
 
 namespace {
@@ -24,6 +26,14 @@ std::string KernelWords::uint_word(const Expr& value) {
 }
 
 std::string KernelWords::float_word(float value) { return add("float", value); }
+
+std::string KernelWords::number(const Expr& value, DType dtype) {
+  const std::string type = glsl_type(dtype);
+  if (dtype != DType::kI64) return add(type.c_str(), NumberWord{value, dtype});
+  const std::string low = add("uint", NumberWord{value, dtype});
+  const std::string high = add("uint", NumberWord{value, dtype, /*high=*/true});
+  return "int64_t(uint64_t(" + low + ") | uint64_t(" + high + ") << 32)";
+}
 
 std::string KernelWords::division(const std::string& n, const Expr& d) {
   const auto constant = d.constant();

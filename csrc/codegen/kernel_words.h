@@ -18,6 +18,8 @@ class KernelWords {
   std::string float_word(float value);
   /// As uint_word, but a word of its own: a text must not depend on which values happen to be equal.
   std::string own_word(const Expr& value) { return add("uint", value); }
+  /// Text that reads `value` as a number, of glsl_type(dtype).
+  std::string number(const Expr& value, DType dtype);
   /// Text of n / d for n < 2^31: by a multiplication where d is constant.
   std::string division(const std::string& n, const Expr& d);
   /// The number of the dispatch, in the last word: lowering fills it in.

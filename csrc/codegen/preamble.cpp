@@ -117,10 +117,14 @@ bool calls_any(const std::string& text, const Functions& functions) {
 /// Name of a parameter → its declaration; specialisation constants are appended to `out`.
 std::string parameter(const Param& param, KernelWords& words, std::vector<uint32_t>& spec_constants) {
   const bool is_float = std::holds_alternative<float>(param.value);
-  const std::string type = is_float ? "float" : param.is_signed ? "int" : "uint";
   const Expr* expr = std::get_if<Expr>(&param.value);
+  const auto define = [&](const std::string& text) { return "#define " + param.name + " " + text + "\n"; };
+  const bool is_number = param.number != DType::kOther && expr != nullptr;
   const auto constant = expr != nullptr ? expr->constant() : std::nullopt;
-  if (param.specialise && (is_float || constant)) {
+  const bool fits = constant && (!is_number || (glsl_class(param.number) == GlslClass::kInt &&
+                                                holds(param.number, *constant)));
+  const std::string type = is_float ? "float" : is_number ? "int" : "uint";
+  if (param.specialise && (is_float || fits)) {
     const auto id = std::to_string(spec_constants.size());
     uint32_t word = static_cast<uint32_t>(constant.value_or(0));
     if (is_float) word = std::bit_cast<uint32_t>(std::get<float>(param.value));
@@ -128,9 +132,8 @@ std::string parameter(const Param& param, KernelWords& words, std::vector<uint32
     // The default is never used: the same text serves every value.
     return "layout(constant_id = " + id + ") const " + type + " " + param.name + " = " + type + "(1);\n";
   }
-  const std::string word = is_float ? words.float_word(std::get<float>(param.value))
-                                    : words.own_word(*expr);
-  return "#define " + param.name + " " + (param.is_signed && !is_float ? "int(" + word + ")" : word) + "\n";
+  if (is_number) return define(words.number(*expr, param.number));
+  return define(is_float ? words.float_word(std::get<float>(param.value)) : words.own_word(*expr));
 }
 
 /// tv_pointwise_run(first, stride, count): vectors first, first + stride, … of `count`, as many as

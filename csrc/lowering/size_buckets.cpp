@@ -46,6 +46,7 @@ std::vector<SizeBucket> size_buckets(const std::vector<Symbol>& symbols,
   SizeBucket typical;
   double widest = 0;
   for (const int32_t id : used) {
+    if (symbols.at(static_cast<size_t>(id)).min < 0) continue;  // a number, no size
     const Range range(symbols.at(static_cast<size_t>(id)));
     if (range.max < range.opt * kFar && range.opt < range.min * kFar) continue;
     if (range.width() <= widest) continue;

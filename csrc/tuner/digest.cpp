@@ -13,6 +13,9 @@ constexpr size_t kDigits = 32;
 
 std::string text(const ParamWord& word) {
   if (const auto* expr = std::get_if<Expr>(&word)) return expr->str();
+  if (const auto* number = std::get_if<NumberWord>(&word)) {
+    return number->value.str() + std::string(name(number->dtype)) + (number->high ? "h" : "");
+  }
   return "f" + std::to_string(std::bit_cast<uint32_t>(std::get<float>(word)));
 }
 

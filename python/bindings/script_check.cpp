@@ -33,11 +33,11 @@ class Writer {
   std::shared_ptr<Graph> run() {
     Value* inputs = graph_->addInput("inputs")->setType(c10::ListType::ofTensors());
     Value* weights = graph_->addInput("weights")->setType(c10::ListType::ofTensors());
-    take(inputs, call_.inputs, !excision_.carried.empty());
-    take(weights, call_.weights, false);
-    for (size_t i = 0; i < excision_.carried.size(); ++i) {
-      const auto dim = static_cast<int64_t>(i);
-      names_[excision_.carried[i]] = graph_->insert(c10::aten::size, {carrier_, dim});
+    const auto carriers = take(inputs, call_.inputs, excision_.carried.size());
+    take(weights, call_.weights, 0);
+    for (size_t i = 0; i < carriers.size(); ++i) {
+      Value* size = graph_->insert(c10::aten::size, {carriers[i], int64_t{0}});
+      names_[excision_.carried[i]] = graph_->insert(c10::aten::sub, {size, kCarriedBias});
     }
     for (Value* guard : excision_.guards) {
       names_[guard] = graph_->insertConstant(knowledge_.recording.fact(guard)->value);
@@ -55,12 +55,13 @@ class Writer {
   }
 
  private:
-  void take(Value* list, const std::vector<Value*>& values, bool with_carrier) {
-    const size_t count = values.size() + (with_carrier ? 1 : 0);
-    if (count == 0) return;
+  // Names the tensors of a list; returns the `more` that follow them.
+  std::vector<Value*> take(Value* list, const std::vector<Value*>& values, size_t more) {
+    const size_t count = values.size() + more;
+    if (count == 0) return {};
     Node* unpack = graph_->insertNode(graph_->createListUnpack(list, count));
     for (size_t i = 0; i < values.size(); ++i) names_[values[i]] = unpack->output(i);
-    if (with_carrier) carrier_ = unpack->outputs().back();
+    return unpack->outputs().slice(values.size()).vec();
   }
 
   std::vector<Value*> results() {
@@ -92,7 +93,6 @@ class Writer {
   const Knowledge& knowledge_;
   const std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
   std::unordered_map<Value*, Value*> names_;
-  Value* carrier_ = nullptr;
 };
 
 // What was seen of the nodes themselves in one execution.
@@ -116,11 +116,9 @@ at::Tensor without_data(const Value* value, const Recording& run) {
                            at::TensorOptions(fact.dtype).device(at::kMeta));
 }
 
-at::Tensor carrier(const Excision& excision, const Recording& run) {
-  std::vector<int64_t> shape;
-  for (const Value* value : excision.carried) shape.push_back(run.fact(value)->value.toInt());
-  shape.push_back(0);
-  return at::empty(shape, at::TensorOptions(at::kByte).device(at::kMeta));
+at::Tensor carrier(const Value* number, const Recording& run) {
+  return at::empty({run.fact(number)->value.toInt() + kCarriedBias, 0},
+                   at::TensorOptions(at::kByte).device(at::kMeta));
 }
 
 // The first lines of two traces that differ, for people.
@@ -145,7 +143,7 @@ Trace checked_trace(const std::shared_ptr<Graph>& graph, const Excision& excisio
   std::vector<at::Tensor> inputs, weights;
   for (const Value* value : call.inputs) inputs.push_back(without_data(value, run));
   for (const Value* value : call.weights) weights.push_back(without_data(value, run));
-  if (!excision.carried.empty()) inputs.push_back(carrier(excision, run));
+  for (const Value* number : excision.carried) inputs.push_back(carrier(number, run));
   Trace seen;
   try {
     seen = trace_without_data(graph, module._ivalue(), inputs, weights, whole);
@@ -204,7 +202,7 @@ std::string add_check(const Excision& excision, const EngineCall& call, const Kn
   SizeRule rule;
   rule.whole = composites(excision, *runs.all[0]);
   rule.strides = strides_of(call, runs, sizes);
-  if (!excision.carried.empty()) rule.strides.emplace_back();
+  rule.strides.resize(rule.strides.size() + excision.carried.size());
   const std::shared_ptr<Graph> graph = Writer(excision, call, knowledge, module).run();
   std::vector<Numbers> numbers;
   for (size_t k = 0; k < runs.fitted; ++k) {

@@ -249,7 +249,7 @@ class Compilation {
       if (is_ranged()) {
         call.method = name + "_sizes";
         call.rule = add_check(excision, call, knowledge_, sizes, prepared_.module);
-        add_carrier(excision, sizes, imported.graph);
+        add_carriers(excision, sizes, imported.graph);
       }
       call.engine = add_engine(name, imported.graph);
       replace(excision, call, recordings_);
@@ -283,15 +283,15 @@ class Compilation {
     return numbers;
   }
 
-  void add_carrier(const Excision& excision, Sizes& sizes, tv::Graph& graph) const {
-    if (excision.carried.empty()) return;
-    tv::Value value;
-    value.name = "sizes";
-    value.kind = ValueKind::kInput;
-    value.dtype = DType::kU8;
-    for (const Value* size : excision.carried) value.shape.push_back(sizes.given(carried(size)));
-    value.shape.push_back(0);
-    graph.inputs.push_back(graph.add_value(std::move(value)));
+  void add_carriers(const Excision& excision, Sizes& sizes, tv::Graph& graph) const {
+    for (const Value* number : excision.carried) {
+      tv::Value value;
+      value.name = "number_" + std::to_string(graph.inputs.size());
+      value.kind = ValueKind::kInput;
+      value.dtype = DType::kU8;
+      value.shape = {sizes.given(carried(number)) + Expr(kCarriedBias), 0};
+      graph.inputs.push_back(graph.add_value(std::move(value)));
+    }
   }
 
   EngineCall call_of(const Excision& excision, const Imported& imported) const {

@@ -30,9 +30,10 @@ Value* insert_list(Graph& graph, const std::vector<Value*>& values) {
   return graph.insertNode(graph.createList(c10::TensorType::get(), values))->output();
 }
 
-// A tensor without elements whose sizes are these numbers.
-Value* insert_carrier(Graph& graph, std::vector<Value*> sizes) {
-  sizes.push_back(graph.insertConstant(0));
+// A tensor without elements whose size tells the number.
+Value* insert_carrier(Graph& graph, Value* number) {
+  Value* size = graph.insert(c10::aten::add, {number, kCarriedBias});
+  const std::vector<Value*> sizes = {size, graph.insertConstant(0)};
   Value* shape = graph.insertNode(graph.createList(c10::IntType::get(), sizes))->output();
   const auto dtype = static_cast<int64_t>(at::kByte);
   return graph.insert(c10::aten::empty, {shape}, {torch::jit::NamedValue("dtype", dtype)});
@@ -149,7 +150,7 @@ void replace(const Excision& excision, const EngineCall& call,
   Graph& graph = *first->owningGraph();
   const WithInsertPoint at(first);
   std::vector<Value*> inputs = call.inputs;
-  if (!excision.carried.empty()) inputs.push_back(insert_carrier(graph, excision.carried));
+  for (Value* number : excision.carried) inputs.push_back(insert_carrier(graph, number));
   const Tensors tensors{insert_list(graph, inputs), insert_weights(graph, call.weights)};
   Value* fits = insert_condition(graph, excision, call, tensors, recording);
   Node* choice = graph.insertNode(graph.create(prim::If, {fits}, 0));

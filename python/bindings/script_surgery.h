@@ -17,12 +17,15 @@ struct Excision {
   std::vector<torch::jit::Node*> helpers;   ///< of numbers and lists, that they need with them
   std::vector<torch::jit::Value*> inputs;   ///< tensors from outside, weights left out
   std::vector<torch::jit::Value*> guards;   ///< numbers from outside; the engine is made for theirs
-  std::vector<torch::jit::Value*> carried;  ///< sizes from outside that no tensor shows
+  std::vector<torch::jit::Value*> carried;  ///< numbers from outside that no tensor shows
   std::vector<torch::jit::Value*> outputs;  ///< tensors and lists of them that are read outside
   std::vector<torch::jit::Node*> both;      ///< nodes and helpers, in order
   bool names_device = false;  ///< its results depend on the device by more than tensors
   std::string refusal;        ///< why there is none: all else is empty then
 };
+
+/// Added to a number that is carried as the size of a tensor without elements: it may be negative.
+inline constexpr int64_t kCarriedBias = int64_t{1} << 62;
 
 /// One for each of `engines`, sets of nodes of the region.
 std::vector<Excision> excise(const Region& region,
@@ -39,8 +42,7 @@ struct EngineCall {
   std::vector<torch::jit::Value*> inputs, weights;  ///< in the engine's order
   std::vector<std::vector<int>> outputs;  ///< of each of Excision::outputs, positions among results
   std::vector<std::optional<at::ScalarType>> casts;  ///< dtype that a result is converted to
-  /// Of an engine for ranges of sizes, whose last input carries Excision::carried, where there are
-  /// any: the method that a SizeCheck runs, and its rule.
+  /// Of an engine for ranges of sizes, whose last inputs carry Excision::carried: the method that a SizeCheck runs, and its rule.
   std::string method, rule;
   std::optional<c10::Device> only_on;     ///< where tensors have to be; nothing: all on one device
   std::optional<c10::Device> results_on;  ///< where results go, when no argument says it

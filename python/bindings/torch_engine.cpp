@@ -57,8 +57,14 @@ std::vector<at::Tensor> split(const at::Tensor& vke) {
   return files;
 }
 
-// Whether the device makes as many iterations as kernels need at these sizes.
-bool loops_end(Engine& engine, std::span<const int64_t> symbols) {
+// Whether kernels can count at these sizes, and the device makes as many iterations as they need.
+bool runs_at(Engine& engine, std::span<const int64_t> symbols) {
+  try {
+    validate_at(engine.spec(), symbols);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInternal) throw;
+    return false;
+  }
   const int64_t most = profile(*engine.device()).max_loop_iterations();
   const auto& dispatches = engine.spec().dispatches;
   return std::all_of(dispatches.begin(), dispatches.end(), [&](const Dispatch& dispatch) {
@@ -70,6 +76,7 @@ bool loops_end(Engine& engine, std::span<const int64_t> symbols) {
 double distance(const EngineSpec& spec, std::span<const int64_t> symbols) {
   double sum = 0;
   for (size_t i = 0; i < symbols.size(); ++i) {
+    if (spec.symbols[i].min < 0) continue;  // a number, no size
     sum += std::abs(std::log2((static_cast<double>(symbols[i]) + 1) /
                               (static_cast<double>(spec.symbols[i].opt) + 1)));
   }
@@ -143,12 +150,12 @@ bool TorchEngine::fits(const std::vector<at::Tensor>& inputs,
     check_device(inputs, weights, device);
     const auto plan = plan_for(parts(), inputs);
     if (sizes) {
-      const auto runs = [&plan] { return loops_end(*plan->part->engine, plan->symbols); };
+      const auto runs = [&plan] { return runs_at(*plan->part->engine, plan->symbols); };
       size_check(*sizes)->require(sizes->program, inputs, weights, plan->symbols, runs);
     }
     return true;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kUser) rethrow(error);
+    if (error.kind() != ErrorKind::kUser && error.kind() != ErrorKind::kUnsupported) rethrow(error);
     TORCH_WARN_ONCE(
         "torch_vulkan: a part of a TorchScript program runs natively for inputs that it "
         "was not compiled for (compile it for these, too): ",
@@ -239,6 +246,14 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
     plan->output_sizes.push_back(evaluate(output.shape, plan->symbols));
     plan->output_strides.push_back(evaluate(output.strides, plan->symbols));
     plan->output_dtypes.push_back(to_torch(output.dtype));
+  }
+  for (const auto& sizes : plan->output_sizes) {
+    for (const int64_t size : sizes) {
+      if (size < 0) {
+        throw Error(ErrorKind::kUnsupported, "[torch_vulkan::execute] a result has a dimension of size " +
+                                                 std::to_string(size) + " at these sizes");
+      }
+    }
   }
   return plan;
 }

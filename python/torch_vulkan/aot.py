@@ -158,7 +158,7 @@ def signature_of(program: ExportedProgram, given: list | None, choices=(),
             low, high = compat.symbol_range(env, symbol)
             # torch traces with 2 or more and lets 1 through all the same.
             hint = compat.symbol_hint(env, symbol)
-            ranges[symbol] = (1 if low == 2 else low, hint, high)
+            ranges[symbol] = (1 if low == 2 else low or 0, hint, high)
     spec = program.call_spec
     call = program.module_call_graph[0].signature
     names = call.forward_arg_names if call and call.forward_arg_names else [
@@ -306,9 +306,7 @@ def _inline_call(module: fx.GraphModule, call, engine: fx.Node) -> None:
     values = [v.meta["val"] for v in call.native.graph.output_node().args[0]]
     with graph.inserting_before(node):
         inputs = [node.args[i] for i in call.input_positions]
-        if call.size_positions:
-            sizes = [node.args[i] for i in call.size_positions]
-            inputs.append(_empty(graph, sizes))
+        inputs += [_carrier(graph, node.args[i], bias) for i, bias in call.number_positions]
         weights = [node.args[i] for i in call.weight_positions]
         run = graph.call_function(_execute, (inputs, weights, engine))
         casts = call.casts or [None] * len(values)
@@ -343,14 +341,16 @@ def _node(graph: fx.Graph, target, args, value, kwargs=None) -> fx.Node:
     return node
 
 
-def _empty(graph: fx.Graph, sizes) -> fx.Node:
-    """The input that carries sizes which no tensor shows."""
+def _carrier(graph: fx.Graph, number, bias: int) -> fx.Node:
+    """engine_call.carrier as nodes."""
     fake = next(n.meta["val"] for n in graph.nodes
                 if isinstance(n.meta.get("val"), torch._subclasses.FakeTensor)).fake_mode
-    shape = [s.meta["val"] if isinstance(s, fx.Node) else s for s in sizes]
+    value = number.meta["val"] if isinstance(number, fx.Node) else number
+    size = number + bias if not isinstance(number, fx.Node) else (
+        _node(graph, operator.add, (number, bias), value + bias) if bias else number)
     with fake:
-        value = torch.empty([*shape, 0], dtype=torch.uint8)
-    return _node(graph, aten.empty.memory_format, ([*sizes, 0],), value,
+        empty = torch.empty([value + bias, 0], dtype=torch.uint8)
+    return _node(graph, aten.empty.memory_format, ([size, 0],), empty,
                  {"dtype": torch.uint8, "device": torch.device("cpu")})
 
 

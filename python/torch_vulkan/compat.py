@@ -94,14 +94,18 @@ def symbol_hint(shape_env, symbol: sympy.Symbol) -> int | None:
     return None
 
 
-def symbol_range(shape_env, symbol: sympy.Symbol) -> tuple[int, int | None]:
-    """Bounds of a symbol; None: no upper bound."""
+def symbol_range(shape_env, symbol: sympy.Symbol) -> tuple[int | None, int | None]:
+    """Bounds of a symbol; None: no bound. A number that a function takes has no lower one, unless
+    the capture found out that it is not negative."""
     if (given := _user_range(shape_env, symbol)) is not None:
         return given[0], given[2]
     bounds = shape_env.var_to_range.get(symbol)
     if bounds is None:
-        return 0, None
-    return max(0, _finite(bounds.lower) or 0), _finite(bounds.upper)
+        return None, None
+    low = _finite(bounds.lower)
+    if (low is None or low < 0) and shape_env._maybe_evaluate_static(symbol >= 0) is sympy.true:
+        low = 0
+    return low, _finite(bounds.upper)
 
 
 def _finite(bound) -> int | None:

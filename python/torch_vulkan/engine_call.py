@@ -19,6 +19,7 @@ from .progress import progress_for
 from .schema import to_dtype
 from .settings import Settings
 from .strides import promised
+from .symbols import BIAS
 
 compile_graph = C.compile
 _execute = torch.ops.torch_vulkan.execute.default
@@ -67,7 +68,7 @@ class EngineCall(nn.Module):
         positions = {node: i for i, node in enumerate(placeholders)}
         self.input_positions = [positions[node] for node in imported.inputs]
         self.weight_positions = [positions[node] for node in imported.weights]
-        self.size_positions = _positions_of(imported.carried, placeholders)
+        self.number_positions = _positions_of(imported.carried, placeholders)
         self.engine = engine
         self.native = native
         self.record = record
@@ -80,10 +81,8 @@ class EngineCall(nn.Module):
     def forward(self, *args):
         """The outputs of the sub-module, as a list."""
         inputs = [args[i] for i in self.input_positions]
-        if self.size_positions:
-            inputs.append(torch.empty([*(args[i] for i in self.size_positions), 0],
-                                      dtype=torch.uint8))
         try:
+            inputs += [carrier(args[i], bias) for i, bias in self.number_positions]
             return self.outputs(inputs, [args[i] for i in self.weight_positions])
         except RECOVERABLE as error:
             return self.run_natively(error, args)
@@ -133,15 +132,23 @@ def _differs(tensor: torch.Tensor, said: torch.Tensor) -> bool:
         isinstance(s, int) and n != s for n, s in sizes)
 
 
-def _positions_of(symbols, placeholders) -> list[int]:
+def carrier(number: int, bias: int) -> torch.Tensor:
+    """A number as an engine takes it: as the size of a tensor without elements."""
+    if not -BIAS < number < BIAS:
+        raise NotImplementedError(f"a number is {number}; engines take those below 2^62")
+    return torch.empty([number + bias, 0], dtype=torch.uint8)
+
+
+def _positions_of(carried, placeholders) -> list[tuple[int, int]]:
+    """(position among the arguments, bias) of each number."""
     positions = []
-    for symbol in symbols:
+    for symbol, bias in carried:
         found = [i for i, node in enumerate(placeholders)
                  if isinstance(node.meta.get("val"), torch.SymInt)
                  and node.meta["val"].node.expr == symbol]
         if not found:
             raise BuildError(f"no input of the engine determines the size {symbol}")
-        positions.append(found[0])
+        positions.append((found[0], bias))
     return positions
 
 

@@ -47,8 +47,8 @@ class Imported:
         refused: node index → why the importer itself keeps it native.
         inputs, weights: placeholders (or get_attr) in the order of the graph's.
         outputs: FX nodes in the order of the graph's.
-        carried: symbols that no input's shape determines: they are the sizes of one more, empty
-            input.
+        carried: (symbol, bias) of those that no input's shape determines: each is, with the bias
+            added, the size of one more, empty input.
     """
 
     graph: object
@@ -181,7 +181,7 @@ class Importer:
         return None if strides is None else self._symbols.shape(strides)
 
     def carry_symbols(self) -> None:
-        """Adds the input that carries symbols which the shapes of the others do not determine."""
+        """Adds inputs that carry symbols which the shapes of the others do not determine."""
         count = len(self._symbols.symbols)
         determined = set()
         for node in self._result.inputs:
@@ -189,11 +189,12 @@ class Importer:
                 if not isinstance(dim, int) and len(dim.symbols()) == 1:
                     solved = dim.solve(dim.eval([7] * count))
                     determined.update(dim.symbols() if solved else ())
-        missing = [s for s in range(count) if s not in determined]
-        if missing:
-            dims = [C.Expr.symbol(s) for s in missing]
-            self._graph.add_input("sizes", C.DType.uint8, [*dims, 0])
-            self._result.carried = [self._symbols.symbols[s] for s in missing]
+        for s, symbol in enumerate(self._symbols.symbols):
+            if s in determined:
+                continue
+            bias = self._symbols.bias(symbol)
+            self._graph.add_input(f"number_{symbol}", C.DType.uint8, [C.Expr.symbol(s) + bias, 0])
+            self._result.carried.append((symbol, bias))
 
     # --- nodes ---
 

@@ -38,6 +38,7 @@ class Program(nn.Module):
         object.__setattr__(self, "_exported", exported)
         self.signature = signature
         self.settings = settings
+        self._warned = False
         self._source = source  # the graph before compilation, to build from on other devices
         self._bind()
         self._adopt(exported.module(check_guards=False))
@@ -78,12 +79,32 @@ class Program(nn.Module):
         self.signature.check(flat)
         with torch.no_grad():
             held = self._held.values()
-            results = self._run(*held, *flat)
+            try:
+                results = self._run(*held, *flat)
+            except NotImplementedError as error:  # sizes that kernels cannot count
+                return self._run_natively(error, flat)
             for i, j in self._changed:
                 (held + flat)[j].copy_(results[i])
         if self._changed:
             results = [results[i] for i in self._returned]
         return pytree.tree_unflatten(results, self.signature.out_spec)
+
+    def _run_natively(self, error, flat):
+        """The same by PyTorch, from the graph before compilation, with the tensors of now."""
+        source = self._source
+        if source is None:
+            raise error
+        if not self._warned:
+            warnings.warn(f"torch_vulkan: the program runs natively: {error}", stacklevel=4)
+            self._warned = True
+        source = copy.copy(source if isinstance(source, ExportedProgram)
+                           else graph_file.unpack(source))
+        now = self.exported_program()
+        source._state_dict = {name: now.state_dict[name] for name in source.state_dict}
+        source._constants = {name: now.constants.get(name, value)
+                             for name, value in source.constants.items()}
+        args, kwargs = self.signature.tree(flat)
+        return source.module(check_guards=False)(*args, **kwargs)
 
     # --- what the program is made of ---
 
@@ -193,6 +214,7 @@ class Program(nn.Module):
         nn.Module.__init__(twin)
         object.__setattr__(twin, "_exported", self._exported)
         twin.signature, twin.settings, twin._source = self.signature, self.settings, self._source
+        twin._warned = self._warned
         twin._bind()
         twin._adopt(copy.deepcopy(self._graph_module, memo))
         twin.training = False

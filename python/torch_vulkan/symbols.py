@@ -11,6 +11,11 @@ from ._native import C
 from .guards import canonical, guards_of
 
 
+# What is added to a number on its way to an engine, as a size, where it may be negative; the
+# magnitude of such numbers is below it.
+BIAS = 2**62
+
+
 class Inexpressible(Exception):
     """A size that the compiler's expressions cannot hold; the node that needs it stays native."""
 
@@ -27,12 +32,17 @@ class SymbolTable:
         self._graph = graph
         self._known: dict[sympy.Symbol, object] = {}
         self._ranges: list[tuple[int, int]] = []
+        self._may_be_negative: dict[sympy.Symbol, bool] = {}
         self._environment = None
 
     @property
     def symbols(self) -> list[sympy.Symbol]:
         """In the order of the graph's symbols."""
         return list(self._known)
+
+    def bias(self, symbol) -> int:
+        """What to add to a symbol to carry it as a size."""
+        return BIAS if self._may_be_negative[symbol] else 0
 
     def dim(self, value):
         """An int or an Expr for an int or SymInt."""
@@ -70,8 +80,10 @@ class SymbolTable:
             hint = compat.symbol_hint(shape_env, symbol)
             if hint is None:
                 raise Inexpressible(f"size {symbol} is known only when the graph runs")
+            low = 1 - BIAS if low is None else low
             self._known[symbol] = self._graph.add_symbol(str(symbol), low, hint, high)
             self._ranges.append((low, 2**63 - 1 if high is None else high))
+            self._may_be_negative[symbol] = low < 0
         return self._known[symbol]
 
     def _larger(self, a, b, smaller: bool):

@@ -19,7 +19,7 @@ def whole_graph(module: fx.GraphModule):
     where there is more."""
     (call,) = module.graph.find_nodes(op="call_module")
     target = getattr(module, call.target)
-    if target.size_positions or any(isinstance(a, (int, float)) for a in call.args):
+    if target.number_positions or any(isinstance(a, (int, float)) for a in call.args):
         return None
     sources = {node: (_ARGUMENT, i)
                for i, node in enumerate(module.graph.find_nodes(op="placeholder"))}

@@ -98,6 +98,20 @@ TEST(Expr, BadTextIsRefused) {
   EXPECT_THROW(Expr::parse(std::string(1000, '(')), Error);
 }
 
+TEST(Expr, ValuesThatCannotBeComputedAreUnsupported) {
+  const Expr n = Expr::symbol(0);
+  const std::pair<Expr, int64_t> cases[] = {{n * n, int64_t{1} << 32}, {n + (int64_t{1} << 62), int64_t{1} << 62},
+                                            {floordiv(Expr(7), n), 0}, {mod(Expr(7), n), 0},
+                                            {min(n * n * n, 5), int64_t{1} << 22}};
+  for (const auto& [expr, value] : cases) {
+    try {
+      ADD_FAILURE() << expr.str() << " is " << expr.eval(std::span(&value, 1));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnsupported) << error.what();
+    }
+  }
+}
+
 TEST(Expr, OverflowIsAnError) {
   EXPECT_THROW(Expr(int64_t{1} << 62) * Expr(4), Error);
 }

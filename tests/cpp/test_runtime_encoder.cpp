@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 
 #include "runtime/encoder.h"
@@ -218,6 +219,35 @@ TEST(RuntimeEncoder, WritesAddressesThenWords) {
   EXPECT_EQ(address[1], 0x1000U);
   EXPECT_EQ(integer, -21);
   EXPECT_EQ(real, 1.5F);
+}
+
+TEST(RuntimeEncoder, WritesNumbersInTheirType) {
+  const Expr n = Expr::symbol(0);
+  const auto word = [](const ParamWord& w, int64_t value) { return word_at(w, std::span(&value, 1)); };
+  const int64_t large = (int64_t{1} << 53) + 1;
+  EXPECT_EQ(word(NumberWord{n, DType::kI32}, -5), static_cast<uint32_t>(-5));
+  EXPECT_EQ(word(NumberWord{n * n, DType::kI64}, 50000), 2500000000U);
+  EXPECT_EQ(word(NumberWord{n, DType::kI64}, -2), 0xFFFFFFFEU);
+  EXPECT_EQ(word(NumberWord{n, DType::kI64, true}, -2), 0xFFFFFFFFU);
+  EXPECT_EQ(word(NumberWord{n, DType::kI64, true}, int64_t{7} << 32), 7U);
+  EXPECT_EQ(word(NumberWord{n, DType::kF32}, large),
+            std::bit_cast<uint32_t>(static_cast<float>(large)));
+  EXPECT_EQ(word(NumberWord{n, DType::kBool}, int64_t{1} << 32), 1U);
+  EXPECT_EQ(word(n, (int64_t{1} << 32) - 1), 0xFFFFFFFFU);
+  const std::pair<ParamWord, int64_t> unfit[] = {
+      {n, int64_t{1} << 32},       {n, -(int64_t{1} << 31) - 1},
+      {n * n, int64_t{1} << 31},   {NumberWord{n, DType::kI32}, int64_t{1} << 31},
+      {NumberWord{n, DType::kU8}, 256}, {NumberWord{n, DType::kI8}, -129},
+      {NumberWord{n, DType::kF16}, 65505}, {NumberWord{n * n, DType::kI64}, int64_t{1} << 32},
+      {floordiv(Expr(1), n), 0}};
+  for (const auto& [w, value] : unfit) {
+    try {
+      word_at(w, std::span(&value, 1));
+      ADD_FAILURE() << value << " is passed as " << expr_of(w)->str();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnsupported) << error.what();
+    }
+  }
 }
 
 TEST(RuntimeEncoder, RefusesParametersThatDoNotFit) {

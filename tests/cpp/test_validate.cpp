@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "runtime/bind_shapes.h"
 #include "runtime/error.h"
 #include "tests/cpp/sample_engine.h"
 
@@ -49,7 +50,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"SymbolNegative", [](EngineSpec& s) { s.buffers[3].size_bytes = Expr::symbol(-1); },
                 "symbol -1"},
         BadCase{"SymbolRange", [](EngineSpec& s) { s.symbols[0].opt = 65; }, "range 1 to 64"},
-        BadCase{"SymbolNegativeMin", [](EngineSpec& s) { s.symbols[0].min = -1; }, "range"},
         BadCase{"SymbolUndetermined", [](EngineSpec& s) { s.inputs[0].shape[0] = n * n; },
                 "determined by no input"},
         BadCase{"InputIndex", [](EngineSpec& s) { s.buffers[0].index = 1; }, "input 1"},
@@ -163,6 +163,22 @@ TEST(Validate, TooManyElementsAreUnsupported) {
   EXPECT_NO_THROW(validate_at(roomy, fits));
   EXPECT_EQ(kind_of(roomy, passes), ErrorKind::kUnsupported);
   EXPECT_NO_THROW(validate(roomy));
+}
+
+TEST(Validate, NumbersMayBeNegative) {
+  EngineSpec spec = sample_engine();
+  const Expr number = Expr::symbol(1);
+  spec.symbols.push_back({"number", -kUnbounded, -3, kUnbounded});
+  spec.inputs.push_back({"carrier", DType::kU8, {number + (int64_t{1} << 62), 0}, {1, 1}});
+  spec.buffers.push_back({BufferKind::kInput, 1, 0, "carrier"});
+  spec.dispatches[0].words = {n, NumberWord{number, DType::kI32}, NumberWord{n * number, DType::kI64}};
+  EXPECT_NO_THROW(validate(spec));
+  const int64_t small[] = {4, -9}, large[] = {4, int64_t{1} << 31}, negative[] = {-9, 1};
+  EXPECT_NO_THROW(validate_at(spec, small));
+  EXPECT_THROW(validate_at(spec, large), Error);
+  EXPECT_THROW(validate_at(spec, negative), Error);
+  EXPECT_EQ(bind_shapes(spec, std::vector<std::vector<int64_t>>{{4, 8}, {(int64_t{1} << 62) - 9, 0}}),
+            (std::vector<int64_t>{4, -9}));
 }
 
 TEST(Validate, EmptyGridIsNotRun) {

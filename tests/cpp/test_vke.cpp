@@ -94,6 +94,9 @@ TEST(Vke, LargeConstantsAndEqualExpressions) {
   for (const int64_t value : extremes) spec.dispatches[0].words.push_back(Expr(value));
   const Expr n = Expr::symbol(0);
   spec.dispatches[0].words.push_back(floordiv(mod(n * n + 3, n + 1), max(n, 5)) * min(n, 9) - 7);
+  for (const int64_t value : extremes)
+    spec.dispatches[0].words.push_back(NumberWord{value, DType::kI64, value % 2 != 0});
+  spec.dispatches[0].words.push_back(NumberWord{n * n, DType::kF32});
   EXPECT_EQ(from_vke(to_vke(spec)).spec, spec);
 }
 

@@ -5,6 +5,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torch_vulkan as tv
+from torch_vulkan.errors import UnsupportedError
 
 from onnx_models import model, tensor, weight
 
@@ -182,3 +183,21 @@ def test_gathers_of_dynamic_indices():
     check(session, [relu(numpy.take_along_axis(x[:2], i, 1))], x, i)
     with pytest.raises(ValueError, match=r'"wants"\] wants n to be at least m, got 1 and 2'):
         session.run(None, {"x": random(1, 4), "i": i})
+
+
+def test_sizes_as_numbers_beyond_2_31():
+    nodes = [helper.make_node("Shape", ["x"], ["n"]), helper.make_node("Mul", ["n", "n"], ["nn"]),
+             helper.make_node("Cast", ["nn"], ["f"], to=TensorProto.FLOAT),
+             helper.make_node("Mul", ["x", "f"], ["y"]),
+             helper.make_node("Cast", ["x"], ["i"], to=TensorProto.INT64),
+             helper.make_node("Mul", ["nn", "n"], ["nnn"]),
+             helper.make_node("Add", ["i", "nnn"], ["z"])]
+    session = tv.onnx.compile(model(nodes, [tensor("x", ["n"])], [
+        tensor("y", None), helper.make_tensor_value_info("z", TensorProto.INT64, None)]))
+    for n in (7, 50_000, 65_536):
+        x = random(n)
+        y, z = session.run(None, {"x": x})
+        numpy.testing.assert_array_equal(y, x * numpy.float32(n * n))
+        numpy.testing.assert_array_equal(z, x.astype(numpy.int64) + n ** 3)
+    with pytest.raises(UnsupportedError, match="passes 2\\^63"):
+        session.run(None, {"x": random(2_200_000)})
