@@ -50,7 +50,8 @@ void backward_of_largest(const NodeContext& c, Rewriter& r) {
   r.replace(0,
             r.add("aten::scatter_add",
                   {tensor_arg("self", filled(0, dtype, c.output().shape)), attr_arg("dim", Expr(0)),
-                   tensor_arg("index", rows), tensor_arg("src", c.node.input("grad"))},
+                   tensor_arg("index", rows), tensor_arg("src", c.node.input("grad")),
+                   indices_of_nothing()},
                   dtype, c.output().shape));
 }
 

@@ -23,6 +23,7 @@ void gather(const NodeContext& c, Builder& b) {
                          dst("y", c.node.outputs[0])},
             .params = {param("elements", product(out)), param("size", sizes.at(dim)),
                        param("size_stride", strides.at(dim))}};
+  step.defines = {{"PLACE", place_function(c)}};
   others.add_to(step, "others");
   emit_flat(b, std::move(step), product(out));
 }
@@ -63,7 +64,7 @@ void index(const NodeContext& c, Builder& b) {
     picks += "PICK(i" + n + "_raw, i" + n + "_offset, size" + n + ", stride" + n + ") ";
   }
   step.params.push_back(param("elements", product(out)));
-  step.defines = {{"INDEX_PICKS", picks}};
+  step.defines = {{"INDEX_PICKS", picks}, {"PLACE", place_function(c)}};
   all.collapse();
   all.add_to(step, "all");
   emit_flat(b, std::move(step), product(out));

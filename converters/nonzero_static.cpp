@@ -32,7 +32,7 @@ ValueId places(const NodeContext& c, Rewriter& r, const Expr& count, const Expr&
   return r.add("aten::scatter.src",
                {tensor_arg("self", none), attr_arg("dim", Expr(0)),
                 tensor_arg("index", r.pointwise("where", {chosen, row, nowhere}, DType::kI32)),
-                tensor_arg("src", range(r, count))},
+                tensor_arg("src", range(r, count)), indices_of_nothing()},
                DType::kI32, {size});
 }
 

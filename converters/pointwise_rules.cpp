@@ -144,6 +144,16 @@ PointwiseOp make_op(const PointwiseRule& rule, const NodeContext& context, DType
   return out;
 }
 
+/// By a number: kernels look at tensors.
+bool divides_by_zero(const PointwiseInstr& instr) {
+  const int32_t divisor = divisor_of(instr);
+  const auto operands = static_cast<int32_t>(instr.operands.size());
+  if (divisor < operands) return false;
+  const auto at = static_cast<size_t>(divisor - operands);
+  const std::string zero = glsl_literal(int64_t{0}, instr.compute);
+  return at < instr.integers.size() && glsl_literal(instr.integers[at], instr.compute) == zero;
+}
+
 bool defined_for(const PointwiseRow& row, DType compute) {
   switch (glsl_class(compute)) {
     case GlslClass::kFloat: return row.on_float != nullptr;
@@ -172,6 +182,7 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
   }
   const PointwiseRow* row = find_pointwise(op.instr.function);
   if (row == nullptr) return "has no kernel for these arguments (" + op.instr.function + ")";
+  if (divides_by_zero(op.instr)) return "divides integers by 0, which PyTorch refuses";
   // truncate_long_and_double makes int32 and float32 of them before kernels are generated.
   DType compute = op.instr.compute;
   if (compute == DType::kF64 && context.settings.truncate_long_and_double) compute = DType::kF32;

@@ -23,6 +23,7 @@ struct Scatter {
   Shape value_strides;  ///< strides over index_shape, of the values
   Expr dropped = -1;
   bool add = true;
+  bool checked = true;  ///< an index out of range is an error
 };
 
 Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
@@ -43,7 +44,7 @@ Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
   step.params.push_back(param("entries", entries));
   step.params.push_back(param("rows", product(s.row_shape)));
   step.params.push_back({.name = "dropped", .value = s.dropped, .number = DType::kI32});
-  step.defines = {{"INDEX_PICKS", picks}};
+  step.defines = {{"INDEX_PICKS", picks}, {"PLACE", s.checked ? "tv_place" : "tv_near"}};
   walk.collapse();
   walk.add_to(step, "entry");
   step.grid = one_each(entries, 64);
@@ -111,6 +112,7 @@ void embedding_backward(const NodeContext& c, Builder& b) {
   s.rest = {Expr(0), grad.back()};
   s.value_strides.assign(grad.begin(), grad.end() - 1);
   s.dropped = c.node.expr("padding_idx");
+  s.checked = false;  // what was looked up before, as in PyTorch
   emit(c, b, s);
 }
 
@@ -135,6 +137,7 @@ void index_put(const NodeContext& c, Builder& b) {
   s.indices = p.indices;
   s.index_shape = p.index_shape;
   s.add = c.node.flag("accumulate");
+  s.checked = checks_indices(c);
   for (const int64_t d : p.indexed) s.row_shape.push_back(shape[d]);
 
   // values broadcasts to the shape that x[indices] has.

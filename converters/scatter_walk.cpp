@@ -23,7 +23,8 @@ Step scatter_step(const NodeContext& c, const Builder& b, const std::string& ker
                  : Shape(rank, Expr(0));
 
   Step step{.kernel = kernel,
-            .defines = {{"VALUE", has_source ? "0" : "1"}},
+            .defines = {{"VALUE", has_source ? "0" : "1"},
+                        {"BAD_INDEX", checks_indices(c) ? "tv_bad_index" : ""}},
             .operands = {src("x", c.node.input("self")), src("index", index),
                          dst("y", c.node.outputs[0])},
             .params = {param("elements", product(out)), param("depth", reach.at(dim)),

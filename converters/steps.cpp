@@ -134,6 +134,16 @@ void Walk::add_to(Step& step, const std::string& name) const {
   step.defines.emplace_back(name + "_WALK(i)", text);
 }
 
+std::string place_function(const NodeContext& c) {
+  return checks_indices(c) ? "tv_place" : "tv_near";
+}
+
+bool checks_indices(const NodeContext& c) {
+  return c.node.op.find("::_unsafe_") == std::string::npos && c.node.find("indices_of_nothing") == nullptr;
+}
+
+Arg indices_of_nothing() { return attr_arg("indices_of_nothing", true); }
+
 bool is_used(const Graph& graph, ValueId value) {
   if (value == kNoValue) return false;
   // Views of a value are read in its place once layouts are chosen.

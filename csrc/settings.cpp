@@ -93,6 +93,7 @@ const std::map<std::string, Setter>& setters() {
       {"use_fp32_acc", boolean_into(&S::use_fp32_acc)},
       {"disable_tf32", boolean_into(&S::disable_tf32)},
       {"check_addresses", boolean_into(&S::check_addresses)},
+      {"check_indices", boolean_into(&S::check_indices)},
       {"optimization_level", integer_into(&S::optimization_level, 0, 5)},
       {"workspace_size", integer_into(&S::workspace_size, 0, kMax)},
       {"debug_dir", text_into(&S::debug_dir)},

@@ -28,6 +28,8 @@ struct Settings {
   std::vector<std::string> tactics;
   std::string timing_cache_path;                 ///< file of the tuner; "": kept in memory only
   bool check_addresses = false;                  ///< debug kernels: each access checked
+  /// Indices out of range and integer divisors of 0 end a run with a BadValueError.
+  bool check_indices = true;
 
   /// From a JSON object; an unknown field or a wrong type is an Error(kUser).
   static Settings from_json(const std::string& text);

@@ -8,7 +8,24 @@
 namespace tv {
 namespace {
 
-constexpr uint32_t kPointer = 254;  // kTvPointer of kernels/check.glsl
+// As in kernels/report.glsl.
+constexpr uint32_t kPointer = 254, kBadIndex = 253, kZeroDivisor = 252;
+
+std::string place_of(const Dispatch& dispatch) {
+  std::string ops;
+  for (const std::string& op : dispatch.ops) ops += (ops.empty() ? "" : ", ") + op;
+  return "\"" + dispatch.name + "\" (" + ops + (dispatch.source.empty() ? "" : ", " + dispatch.source) + ")";
+}
+
+[[noreturn]] void throw_bad_value(bool index, const std::string& place) {
+  if (index) {
+    throw BadValueError(BadValueError::What::kIndex,
+                        "[check_indices] index out of range in " + place +
+                            "; want indices inside of the dimension that they name");
+  }
+  throw BadValueError(BadValueError::What::kDivisor, "[check_indices] ZeroDivisionError: an integer is divided by 0 in " +
+                                                         place);
+}
 
 }  // namespace
 
@@ -28,12 +45,22 @@ void throw_check_report(const Allocation& buffer, std::span<const Dispatch> prog
   uint32_t words[kCheckWords];
   std::memcpy(words, buffer.host(), sizeof words);
   if (words[0] == 0) return;
-  const std::string name = words[1] < program.size() ? program[words[1]].name : "?";
+  const bool known = words[1] < program.size();
+  if (words[2] == kBadIndex || words[2] == kZeroDivisor) {
+    throw_bad_value(words[2] == kBadIndex, known ? place_of(program[words[1]]) : "a kernel");
+  }
+  const std::string name = known ? program[words[1]].name : "?";
   const std::string what =
       words[2] == kPointer ? "a pointer" : "operand " + std::to_string(words[2]);
   throw Error(ErrorKind::kInternal, "[address check] " + std::to_string(words[0]) +
                                         " invocations left their operands, the first in \"" + name +
                                         "\": " + what);
+}
+
+bool waits_for_check(const EngineSpec& spec) {
+  return std::ranges::any_of(spec.buffers, [](const Buffer& b) {
+    return b.kind == BufferKind::kCheck && b.index == 1;
+  });
 }
 
 }  // namespace tv

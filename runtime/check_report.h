@@ -1,5 +1,6 @@
 #pragma once
-// What kernels built with address checks (Settings::check_addresses) report.
+// What kernels built with address checks or checks of values (Settings::check_addresses, check_indices)
+// report.
 
 #include <span>
 
@@ -12,7 +13,11 @@ namespace tv {
 Allocation make_check_buffer(Device& device, const EngineSpec& spec);
 /// Before a run.
 void clear_check(const Allocation& buffer);
-/// After it: throws Error(kInternal) naming the dispatch of `program` and the operand that it left.
+/// After it: throws, naming the dispatch of `program`, Error(kInternal) with the operand that it left, or
+/// BadValueError.
 void throw_check_report(const Allocation& buffer, std::span<const Dispatch> program);
+
+/// Whether a call waits for what kernels report, wherever its tensors are.
+bool waits_for_check(const EngineSpec& spec);
 
 }  // namespace tv

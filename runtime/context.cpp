@@ -35,12 +35,10 @@ Context::Context(const EngineParts& parts, bool timed)
     : parts_(parts),
       device_(*parts.device),
       pool_(device_.make_command_pool()),
+      check_(make_check_buffer(device_, parts.spec)),
       bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()),
       timed_(timed) {
-  for (const Buffer& buffer : parts.spec.buffers) {
-    if (buffer.kind != BufferKind::kCheck || check_) continue;
-    check_ = Allocation(device_, 4 * kCheckWords, MemoryUse::kReadback);
-  }
+  if (check_) clear_check(check_);
 }
 
 void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
@@ -65,17 +63,14 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   if (recording.poison && device_.host_pointers()) {
     std::memset(arena_.host(), 0xFF, static_cast<size_t>(plan.activation_bytes));
   }
-  if (check_) {
-    std::memset(check_.host(), 0, 4 * kCheckWords);
-    check_.flush();
-  }
+  if (check_) clear_check(check_);
   if (timed_) {
     submit_timed(recording);
   } else {
     submit(recording);
     device_.wait(submission_);
   }
-  if (check_) check_report();
+  if (check_) throw_check_report(check_, parts_.spec.dispatches);
   read_outputs(outputs, plan);
   if (timed_) times_.host_us = us_since_start();
 }
@@ -253,6 +248,7 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   const VkCommandBuffer last = record_parts(recording, /*cut=*/link == nullptr);
   mark(recording, last, 2);
   if (link) {
+    if (check_) record_barrier(device_, last, kShaderWrites, kHostReads);
     link->order().record_end(last);
   } else {
     copy_out(last, plan);
@@ -302,10 +298,6 @@ void Context::check_recording(const Recording& recording) const {
   if (!faults.empty()) throw Error(ErrorKind::kInternal, "[hazard check] " + faults.front());
 }
 
-void Context::check_report() const {
-  throw_check_report(check_, parts_.spec.dispatches);
-}
-
 void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan, bool staged_inputs) {
   const bool poison = debug_modes().poison_arena && plan.activation_bytes > 0;
   if (poison && !device_.host_pointers()) {
@@ -328,6 +320,7 @@ void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan, bool stag
 }
 
 void Context::copy_out(VkCommandBuffer commands, const ShapePlan& plan) {
+  if (check_) record_barrier(device_, commands, kShaderWrites, kHostReads);
   if (device_.host_pointers()) {
     record_barrier(device_, commands, kShaderWrites, kHostReads);
     return;

@@ -125,8 +125,8 @@ class Context {
   void reserve_arena(int64_t bytes);
   void reserve_staging(const ShapePlan& plan);
   void check_recording(const Recording& recording) const;
-  /// Throws Error(kInternal) where a kernel built with address checks reported an access.
-  void check_report() const;
+  /// Throws what kernels reported in a call on CUDA tensors, once.
+  void take_check_report();
 
   ContextKey key_;
   const EngineParts& parts_;

@@ -34,11 +34,13 @@ enum class BufferKind : uint8_t {
   kWeight,      ///< caller's weights, read only; index: into EngineSpec::weights
   kPersistent,  ///< result of the weight program, kept per set of weights
   kArena,       ///< activation; lives from first to last dispatch that names it
-  kCheck,       ///< where kernels built with address checks report (kCheckWords); zero before a run
+  kCheck,       ///< where kernels report (kCheckWords), zero before a run; index: 1 where each call waits
+                ///< for what they say (address checks), else the next one on CUDA tensors may
 };
 
-/// Words of a kCheck buffer: invocations that left an operand, then of the first of them the number
-/// of the dispatch and of the operand.
+/// Words of a kCheck buffer: invocations that found a fault, then of the first of them the number of the
+/// dispatch and what it is: an operand that was left, or a bad value (kernels/report.glsl). Kernels write
+/// them by atomics alone, so dispatches need no order for them.
 inline constexpr int64_t kCheckWords = 3;
 
 struct Buffer {

@@ -31,4 +31,16 @@ class OutOfMemoryError : public Error {
   explicit OutOfMemoryError(const std::string& message) : Error(ErrorKind::kDevice, message) {}
 };
 
+/// A kUser error that a run found in the values of its inputs. Whoever called finds the same where
+/// PyTorch computes: it refuses them, too.
+class BadValueError : public Error {
+ public:
+  enum class What { kIndex, kDivisor };
+  BadValueError(What what, const std::string& message) : Error(ErrorKind::kUser, message), what_(what) {}
+  What reason() const { return what_; }
+
+ private:
+  What what_;
+};
+
 }  // namespace tv

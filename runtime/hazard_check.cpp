@@ -72,6 +72,7 @@ void check_races(const RecordedProgram& r, std::vector<std::string>& faults) {
     const EncodedDispatch& d = r.encoded.dispatches[at];
     if (d.barrier_before) check_stretch(r, touches, faults);
     for (const OperandRange& operand : r.program[d.dispatch].operands) {
+      if (r.spec.buffers[operand.buffer].kind == BufferKind::kCheck) continue;  // atomics alone
       const uint64_t begin =
           r.addresses[operand.buffer] + static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
       const int64_t size = operand.size_bytes.eval(r.symbols);

@@ -112,6 +112,7 @@ void check_buffers(const EngineSpec& spec) {
       case BufferKind::kArena: break;
       case BufferKind::kCheck:
         if (!(buffer.size_bytes == Expr(4 * kCheckWords))) fail(where + " has a wrong size");
+        check_index(buffer.index, 2, where + ": whether calls wait");
         break;
       default: fail(where + " has an unknown kind");
     }

@@ -1,5 +1,38 @@
 // Division, remainder, comparison and rounding as torch defines them.
 
+// Values that an operator refuses. Where they are not checked (Settings::check_indices), an index is taken
+// for the nearest that names something, so that no address lies outside, and x / 0 for 0.
+#if TV_CHECK_VALUES
+void tv_note(bool wrong, uint what) { tv_bad_operand = wrong ? what + 1u : tv_bad_operand; }
+#define TV_NOTE_INDEX(wrong) tv_note(wrong, kTvBadIndex)
+#define TV_NOTE_DIVISOR(wrong) tv_note(wrong, kTvZeroDivisor)
+#else
+#define TV_NOTE_INDEX(wrong)
+#define TV_NOTE_DIVISOR(wrong)
+#endif
+void tv_bad_index(bool wrong) { TV_NOTE_INDEX(wrong); }
+/// The place in 0 … size - 1 nearest to an index, which must be that place; tv_near: need not.
+uint tv_near(int64_t index, uint size) { return uint(clamp(index, int64_t(0), int64_t(size) - int64_t(1))); }
+uint tv_near(int index, uint size) { return uint(clamp(index, 0, int(size - 1u))); }
+uint tv_place(int64_t index, uint size) {
+  const uint place = tv_near(index, size);
+  TV_NOTE_INDEX(int64_t(place) != index);
+  return place;
+}
+uint tv_place(int index, uint size) {
+  const uint place = tv_near(index, size);
+  TV_NOTE_INDEX(int(place) != index);
+  return place;
+}
+int tv_divisor(int b) {
+  TV_NOTE_DIVISOR(b == 0);
+  return b;
+}
+int64_t tv_divisor(int64_t b) {
+  TV_NOTE_DIVISOR(b == 0L);
+  return b;
+}
+
 bool tv_isnan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool tv_isinf(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
 bool tv_isfinite(float x) { return (floatBitsToUint(x) & 0x7f800000u) != 0x7f800000u; }
@@ -140,7 +173,7 @@ float tv_lerp(float a, float b, float w) {
   return abs(w) < 0.5 ? low : high;
 }
 
-// Integers. Division by zero, an error in eager mode, gives 0 here.
+// Integers. Division by zero gives 0; tv_divisor says that it is an error.
 int tv_div_trunc(int a, int b) { return b == 0 ? 0 : b == -1 ? -a : a / b; }
 int tv_fmod(int a, int b) { return a - tv_div_trunc(a, b) * b; }
 int tv_remainder(int a, int b) {

@@ -1,9 +1,8 @@
 // y[b, k] = sum, mean or largest (MODE 0, 1, 2) of weight[i, k] over bag b's indices i, which are
 // indices[offsets[b]] … indices[offsets[b + 1] - 1], the last bag's up to the end. `padding` takes no
-// part; WEIGHTED multiplies each row by its sample's weight. An index out of range reads the nearest
-// row. One element an invocation.
+// part; WEIGHTED multiplies each row by its sample's weight. One element an invocation.
 
-uint place(int64_t offset) { return uint(clamp(offset, int64_t(0), int64_t(entries))); }
+uint place(int64_t offset) { return tv_place(offset, entries + 1u); }
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
@@ -16,7 +15,7 @@ void main() {
   for (uint k = first; k < last; ++k) {
     const int64_t wanted = int64_t(indices_load(k));
     if (wanted == int64_t(padding)) continue;
-    const uint row = uint(clamp(wanted, int64_t(0), int64_t(rows - 1u)));
+    const uint row = tv_place(wanted, rows);
     float v = weight_load(row * columns + column);
 #if WEIGHTED
     v *= samples_load(k);

@@ -3,7 +3,7 @@
 // element k is the largest of bag b, 0 of an empty one. Bags as in embedding_bag.comp. One result an
 // invocation.
 
-uint place(int64_t offset) { return uint(clamp(offset, int64_t(0), int64_t(entries))); }
+uint place(int64_t offset) { return tv_place(offset, entries + 1u); }
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
@@ -28,7 +28,7 @@ void main() {
     const int64_t wanted = int64_t(indices_load(k));
     if (wanted == int64_t(padding)) continue;
 #if PART == 2
-    const int64_t row = clamp(wanted, int64_t(0), int64_t(rows - 1u));
+    const int64_t row = int64_t(tv_place(wanted, rows));
     const float v = weight_load(uint(row) * columns + column);
     if (count == 0u || v > largest) {
       largest = v;

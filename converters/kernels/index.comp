@@ -1,16 +1,14 @@
 // y = x[i0, :, i1, …]: advanced indexing with several index tensors that broadcast together.
 //
 // `all_WALK` gives, for an element of y, the offset in x that the sliced coordinates make and the
-// offset in each index tensor. PICK adds an index's share: negative values count from the end, and
-// a value outside of the dimension is taken for the nearest inside, so that no address lies outside
-// of x. INDEX_PICKS: one PICK per index tensor. One element an invocation.
+// offset in each index tensor. PICK adds an index's share: negative values count from the end. PLACE:
+// the index as a place in the dimension. INDEX_PICKS: one PICK per index tensor. One element an invocation.
 
 #define PICK(raw, at, size, stride)                                              \
   {                                                                              \
     const int64_t v_ = int64_t(raw(at));                                         \
-    const int64_t size_ = int64_t(size);                                         \
-    const int64_t front_ = v_ < int64_t(0) ? v_ + size_ : v_;                    \
-    x_offset += uint(clamp(front_, int64_t(0), size_ - int64_t(1))) * (stride);  \
+    const int64_t front_ = v_ < int64_t(0) ? v_ + int64_t(size) : v_;            \
+    x_offset += PLACE(front_, size) * (stride);                                  \
   }
 
 void main() {

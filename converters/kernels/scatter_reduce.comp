@@ -1,6 +1,7 @@
 // scatter_reduce along one dimension, seen from the result: the sources whose index names the element
 // are joined in ascending order, together with x unless SELF is 0; an element that no index names is
-// x's. An index outside of y matches no element.
+// x's. An index outside of y matches no element;
+// BAD_INDEX says that there is one, unless it may be.
 //
 // JOIN(a, b), START (what nothing joins to), MEAN (divide by how many were joined; integers round
 // down). SCATTER_AXES as in scatter_dim.comp. One element an invocation.
@@ -20,6 +21,7 @@
   {                   \
     TAKE(out_size)    \
     own = c_;         \
+    along = out_size; \
   }
 
 y_T largest(y_T a, y_T b) {
@@ -40,7 +42,7 @@ y_T smallest(y_T a, y_T b) {
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= elements) return;
-  uint rest = id, own = 0u, index_at = 0u, source_at = 0u;
+  uint rest = id, own = 0u, along = 1u, index_at = 0u, source_at = 0u;
   bool inside = true;
   SCATTER_AXES
   const y_T before = y_T(x_load(id));
@@ -48,7 +50,9 @@ void main() {
   uint joined = SELF;
   const uint reach = inside ? depth : 0u;
   for (uint k = 0u; k < reach; ++k) {
-    if (int64_t(index_raw(index_at + k * index_step)) != int64_t(own)) continue;
+    const int64_t named = int64_t(index_raw(index_at + k * index_step));
+    BAD_INDEX(named < int64_t(0) || named >= int64_t(along));
+    if (named != int64_t(own)) continue;
 #if VALUE
     const y_T v = y_T(fill);
 #else

@@ -29,7 +29,8 @@ std::string code_text(const Settings& s) {
                            {"optimization_level", s.optimization_level},
                            {"workspace_size", s.workspace_size},
                            {"tactics", Json::Array(s.tactics.begin(), s.tactics.end())},
-                           {"check_addresses", s.check_addresses}})
+                           {"check_addresses", s.check_addresses},
+                           {"check_indices", s.check_indices}})
       .dump();
 }
 

@@ -87,6 +87,7 @@ Settings settings_of(const Options& options) {
   settings.min_block_size = 1;
   if (options.fp16) settings.enabled_precisions = {DType::kF32, DType::kF16};
   if (options.bf16) settings.enabled_precisions = {DType::kF32, DType::kBF16};
+  settings.check_indices = !options.no_check_indices;
   settings.optimization_level = options.optimization_level;
   settings.workspace_size = options.workspace_bytes;
   settings.debug_dir = options.debug_dir;

@@ -22,7 +22,7 @@ struct Options {
 
   // Build
   NamedShapes min_shapes, opt_shapes, max_shapes, shapes;
-  bool fp16 = false, bf16 = false;
+  bool fp16 = false, bf16 = false, no_check_indices = false;
   int64_t optimization_level = 3;
   int64_t workspace_bytes = 0;
   std::map<std::string, std::string> constants;  ///< files of inputs that are fixed when building

@@ -69,8 +69,14 @@ std::string instruction(const PointwiseProgram& program, const PointwiseInstr& i
     fail(instr, "got " + std::to_string(instr.operands.size()) + " operands, want at most " +
                     std::to_string(row->arity));
   }
-  std::string text = "(";
-  for (const char* p = expression_for(instr, *row); *p != '\0'; ++p) {
+  std::string text = "(", expression = expression_for(instr, *row);
+  // A number is looked at before there is a kernel.
+  const int32_t divisor = divisor_of(instr);
+  if (divisor >= static_cast<int32_t>(instr.operands.size())) {
+    const std::string_view call = "tv_divisor(";
+    expression.erase(expression.find(call), call.size() - 1);
+  }
+  for (const char* p = expression.c_str(); *p != '\0'; ++p) {
     if (*p == '$' && std::isdigit(static_cast<unsigned char>(p[1])) != 0) {
       text += argument(program, instr, *row, static_cast<size_t>(*++p - '0'));
     } else {

@@ -29,11 +29,11 @@ constexpr PointwiseRow kRows[] = {
     {"rsub_scaled", 3, "$1 - $2 * $0", "$1 - $2 * $0", "$1 - $2 * $0", nullptr, 0, false, "1 of the terms"},
     {"div", 2, "tv_div($0, $1)", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"rdiv", 2, "tv_div($1, $0)", nullptr, nullptr, nullptr, 0, false, "0.5"},
-    {"div_floor", 2, "tv_div_floor($0, $1)", "tv_div_floor($0, $1)", "tv_div_floor($0, $1)"},
-    {"div_trunc", 2, "trunc(tv_div($0, $1))", "tv_div_trunc($0, $1)", "tv_div_trunc($0, $1)"},
-    {"fmod", 2, "tv_fmod($0, $1)", "tv_fmod($0, $1)", "tv_fmod($0, $1)"},
-    {"remainder", 2, "tv_remainder($0, $1)", "tv_remainder($0, $1)", "tv_remainder($0, $1)"},
-    {"rremainder", 2, "tv_remainder($1, $0)", "tv_remainder($1, $0)", "tv_remainder($1, $0)"},
+    {"div_floor", 2, "tv_div_floor($0, $1)", "tv_div_floor($0, tv_divisor($1))", "tv_div_floor($0, tv_divisor($1))"},
+    {"div_trunc", 2, "trunc(tv_div($0, $1))", "tv_div_trunc($0, tv_divisor($1))", "tv_div_trunc($0, tv_divisor($1))"},
+    {"fmod", 2, "tv_fmod($0, $1)", "tv_fmod($0, tv_divisor($1))", "tv_fmod($0, tv_divisor($1))"},
+    {"remainder", 2, "tv_remainder($0, $1)", "tv_remainder($0, tv_divisor($1))", "tv_remainder($0, tv_divisor($1))"},
+    {"rremainder", 2, "tv_remainder($1, $0)", "tv_remainder($1, tv_divisor($0))", "tv_remainder($1, tv_divisor($0))"},
     {"gcd", 2, nullptr, "tv_gcd($0, $1)", "tv_gcd($0, $1)", nullptr},
     {"lcm", 2, nullptr, "tv_lcm($0, $1)", "tv_lcm($0, $1)", nullptr},
     {"neg", 1, "tv_neg($0)", "-$0", "-$0", nullptr},
@@ -279,6 +279,21 @@ void tell_pointwise_function(std::string op, std::string function) {
 std::string pointwise_function(const std::string& op) {
   const auto it = told_functions().find(op);
   return it == told_functions().end() ? "" : it->second;
+}
+
+int32_t divisor_of(const PointwiseInstr& instr) {
+  const PointwiseRow* row = find_pointwise(instr.function);
+  if (row == nullptr || row->on_int == nullptr || !is_integer(instr.compute)) return -1;
+  const std::string_view text = row->on_int, call = "tv_divisor($";
+  const size_t at = text.find(call);
+  return at == text.npos ? -1 : text[at + call.size()] - '0';
+}
+
+bool may_divide_by_zero(const PointwiseProgram& program) {
+  return std::ranges::any_of(program.instrs, [](const PointwiseInstr& instr) {
+    const int32_t divisor = divisor_of(instr);
+    return divisor >= 0 && divisor < static_cast<int32_t>(instr.operands.size());
+  });
 }
 
 int64_t pointwise_iterations(const PointwiseProgram& program) {

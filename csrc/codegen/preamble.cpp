@@ -105,6 +105,12 @@ const std::vector<MathLibrary>& math_libraries() {
   return libraries;
 }
 
+/// What kernels call to say that a value is none that the operator takes.
+const Functions& value_checks() {
+  static const Functions functions = {"tv_place", "tv_divisor", "tv_bad_index"};
+  return functions;
+}
+
 bool calls_any(const std::string& text, const Functions& functions) {
   for (size_t at = text.find("tv_"); at != std::string::npos; at = text.find("tv_", at + 1)) {
     size_t end = at;
@@ -318,7 +324,6 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   const bool is_part = std::ranges::any_of(
       step.defines, [](const auto& define) { return define.first == "GRID_PART"; });
   const bool check = settings.check_addresses;
-  prelude = std::string("#define TV_CHECK ") + (check ? "1" : "0") + "\n" + prelude;
   if (check) expand("check.glsl", step.kernel, seen, extensions, prelude);
   if (table) {
     lanes = "#define LANES " + std::to_string(device.subgroup_size) + "u\n" +
@@ -377,7 +382,8 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
     pointers = pointer_check(request, words);
   }
   if (table) words.add_uniform_table();
-  if (check) {
+  const bool values = settings.check_indices && calls_any(elements + defines + body, value_checks());
+  if (check || values) {
     add_address("tv_ref_check", "check", kCheckOperand);
     body = "#define main tv_template_main\n" + body + "#undef main\nvoid main() {\n  tv_template_main();\n" +
            "  tv_check_report(tv_p.a_check, " + words.dispatch_word() + ");\n}\n";
@@ -392,7 +398,11 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   out.words = words.words();
   out.param_block = 8 * out.operands.size() + 4 * out.words.size() > kPushConstantBytes;
 
-  out.glsl = extensions + local_size(step) + prelude + parameter_block(addresses, words, out.param_block) +
+  // Before everything: what arith.glsl has of checks writes to its variable.
+  std::string report = std::string("#define TV_CHECK ") + (check ? "1" : "0") + "\n#define TV_CHECK_VALUES " +
+                       (values ? "1" : "0") + "\n";
+  if (check || values) expand("report.glsl", step.kernel, seen, extensions, report);
+  out.glsl = extensions + local_size(step) + report + prelude + parameter_block(addresses, words, out.param_block) +
              uniform_function(table) + pointers + lanes + parameters + raw + elements + defines + body;
   return out;
 }

@@ -62,11 +62,11 @@ uint32_t BufferTable::buffer_of(ValueId base) {
   return index;
 }
 
-OperandRange BufferTable::check_range() {
+OperandRange BufferTable::check_range(bool waits) {
   const auto is_check = [](const Buffer& b) { return b.kind == BufferKind::kCheck; };
   auto it = std::ranges::find_if(spec_.buffers, is_check);
   if (it == spec_.buffers.end()) {
-    spec_.buffers.push_back({BufferKind::kCheck, 0, Expr(4 * kCheckWords), "address check"});
+    spec_.buffers.push_back({BufferKind::kCheck, waits ? 1u : 0u, Expr(4 * kCheckWords), "check"});
     bases_.push_back(kNoValue);
     it = std::prev(spec_.buffers.end());
   }

@@ -19,7 +19,7 @@ class BufferTable {
   /// The part of the engine's buffers that a value's layout covers.
   OperandRange range_of(ValueId value, const Expr& storage_elements);
   /// The buffer that kernels with address checks report to.
-  OperandRange check_range();
+  OperandRange check_range(bool waits);
   /// True where the base value is the storage of a graph output.
   const std::vector<bool>& is_output() const { return is_output_; }
   /// The base value of each buffer; kNoValue for the check buffer.

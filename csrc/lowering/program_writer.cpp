@@ -50,7 +50,7 @@ Dispatch ProgramWriter::make_dispatch(const Node& node, const StepRequest& reque
   }
   for (uint32_t i : kernel.operands) {
     if (i == kCheckOperand) {
-      dispatch.operands.push_back(parts_.buffers.check_range());
+      dispatch.operands.push_back(parts_.buffers.check_range(parts_.settings.check_addresses));
       continue;
     }
     const KernelOperand& operand = request.kernel.operands.at(i);

@@ -174,6 +174,12 @@ class Fuser {
     return built.inputs.size() <= limits.inputs && built.program->instrs.size() <= limits.instrs;
   }
 
+  /// Whoever computes a program for elements that are padding, or leaves some out, would find other
+  /// divisors of 0 than are there.
+  static bool finds_faults(const ProgramBuilder::Built& built) {
+    return may_divide_by_zero(*built.program);
+  }
+
   /// A program with loops, computed for each element of a row, could pass a CPU driver's limit.
   bool loops_too_much(const ProgramBuilder::Built& built) const {
     return !limits_.loops && pointwise_iterations(*built.program) > 0;
@@ -226,7 +232,7 @@ class Fuser {
     }
     ProgramBuilder::Built built = builder.build(builder.append(*tail.program, operands), result);
     if (!within(built, {limits_.inputs - 1, limits_.instrs / 2})) return false;
-    if (loops_too_much(built)) return false;
+    if (loops_too_much(built) || finds_faults(built)) return false;
 
     Node fused = anchor;
     fused.name = joined_name(anchor, tail);
@@ -273,7 +279,7 @@ class Fuser {
     const std::vector<Ref> operands = input_refs(builder, head);
     ProgramBuilder::Built built = builder.build(builder.append(*head.program, operands));
     if (!within(built, {limits_.inputs - 2, limits_.instrs / 2})) return false;
-    if (loops_too_much(built)) return false;
+    if (loops_too_much(built) || finds_faults(built)) return false;
 
     Node fused = reader;
     fused.name = joined_name(head, reader);

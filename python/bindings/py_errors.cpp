@@ -27,6 +27,9 @@ void bind_errors(py::module_& m) {
   py::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);
+    } catch (const BadValueError& error) {
+      const bool index = error.reason() == BadValueError::What::kIndex;
+      PyErr_SetString(index ? PyExc_IndexError : PyExc_RuntimeError, error.what());
     } catch (const Error& error) {
       switch (error.kind()) {
         case ErrorKind::kUser: PyErr_SetString(PyExc_ValueError, error.what()); break;

@@ -100,6 +100,10 @@ HostTensor host_tensor(const at::Tensor& tensor) {
 
 void rethrow(const Error& error) {
   const std::string text = error.what();
+  if (const auto* bad = dynamic_cast<const tv::BadValueError*>(&error)) {
+    if (bad->reason() == tv::BadValueError::What::kIndex) C10_THROW_ERROR(IndexError, text);
+    C10_THROW_ERROR(Error, text);
+  }
   switch (error.kind()) {
     case ErrorKind::kUser: C10_THROW_ERROR(ValueError, text);
     case ErrorKind::kUnsupported: C10_THROW_ERROR(NotImplementedError, text);

@@ -188,6 +188,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "use_python_runtime": _optional_boolean,
     "use_fp32_acc": _boolean,
     "disable_tf32": _boolean,
+    "check_indices": _boolean,
     "optimization_level": _integer(0, 5),
     "workspace_size": _integer(0, None, " (bytes; 0: no limit)"),
     "cache_built_engines": _boolean,

@@ -38,6 +38,7 @@ class Settings:
     use_python_runtime: bool | None = None
     use_fp32_acc: bool = True
     disable_tf32: bool = True
+    check_indices: bool = True
     optimization_level: int = dataclasses.field(default_factory=lambda: _default_level())
     workspace_size: int = 0
     cache_built_engines: bool = True
@@ -169,6 +170,7 @@ class Settings:
             "truncate_long_and_double": self.truncate_long_and_double,
             "use_fp32_acc": self.use_fp32_acc,
             "disable_tf32": self.disable_tf32,
+            "check_indices": self.check_indices,
             "optimization_level": self.optimization_level,
             "workspace_size": self.workspace_size,
             "cache_dir": self.cache_dir,
@@ -190,7 +192,7 @@ assert set(CHECKS) == set(_FIELDS)
 _KEPT_IN_FILES = ("device", "min_block_size", "torch_executed_ops", "require_full_compilation",
                   "pass_through_build_failures", "truncate_long_and_double", "enabled_precisions",
                   "enable_autocast", "autocast_low_precision_type", "autocast_excluded_nodes",
-                  "autocast_excluded_ops", "use_fp32_acc", "disable_tf32", "optimization_level",
+                  "autocast_excluded_ops", "use_fp32_acc", "disable_tf32", "check_indices", "optimization_level",
                   "workspace_size", "immutable_weights")
 
 

@@ -302,6 +302,7 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
                                                      {"use_fp32_acc", "false"},
                                                      {"disable_tf32", "false"},
                                                      {"check_addresses", "true"},
+                                                     {"check_indices", "false"},
                                                      {"optimization_level", "1"},
                                                      {"workspace_size", "4096"},
                                                      {"tactics", "[\"gemm\"]"},
