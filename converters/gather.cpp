@@ -102,7 +102,7 @@ Converter indexing(std::string op) {
           .reads_views = {"*"},
           .epilogue = true,
           .examples = index_examples,
-          .notes = "an index out of range reads the nearest element"};
+          .notes = "an index out of range, where it is not checked, reads the nearest element"};
 }
 
 const RegisterConverter gathers{
@@ -112,7 +112,7 @@ const RegisterConverter gathers{
      .reads_views = {"*"},
      .epilogue = true,
      .examples = gather_examples,
-     .notes = "an index out of range reads the nearest element"},
+     .notes = "an index out of range, where it is not checked, reads the nearest element"},
     indexing("aten::index.Tensor"),
     indexing("aten::_unsafe_index.Tensor"),
 };

@@ -66,14 +66,14 @@ const RegisterConverter selects{
      .reads_views = {"*"},
      .epilogue = true,
      .examples = embedding_examples,
-     .notes = "an index out of range reads the nearest row"},
+     .notes = "an index out of range, where it is not checked, reads the nearest row"},
     {.op = "aten::index_select",
      .unsupported = [](const NodeContext& c) { return empty_table(c, "self"); },
      .convert = index_select,
      .reads_views = {"*"},
      .epilogue = true,
      .examples = select_examples,
-     .notes = "an index out of range reads the nearest element"},
+     .notes = "an index out of range, where it is not checked, reads the nearest element"},
 };
 
 }  // namespace

@@ -36,12 +36,20 @@ on the device that it runs on.
   tables say of float32, and half a unit in the last place of the 16-bit type. Operators that are
   fused keep float32 between them, where PyTorch rounds after each. Mantissas are shortened only
   where the settings allow it (`enabled_precisions`).
-- **int64, int32, int16, int8, uint8, bool**: exact; integers wrap.
+- **int64, int32, int16, int8, uint8, bool**: exact; integers wrap, and so do numbers that an operator
+  takes beside a tensor of a narrower type. Shifts by less than 0 or by the width and more give 0, and to
+  the right -1 for what is negative.
 - **float64**: runs natively, unless `truncate_long_and_double` computes it as float32.
 
-Infinities and NaN: results are no finite numbers where PyTorch's are none; which of the three they
-are follows, in Fourier transforms, resizing with anti-aliasing, and norms of layers and instances,
-from the order of sums and from factors of 0. Nothing is promised of positions (`grid_sample`) and
+Zeros, infinities and NaN: of functions of one element, results are what PyTorch's on the CPU are,
+with the sign of a zero (`tests/converters/test_special_values.py`, which names the exceptions: what
+`add` and `sub` with an `alpha`, or `lerp`, round and PyTorch does not, `igamma` and `zeta` of the
+largest numbers, polynomials of NaN). Where PyTorch's own loops over vectors and over single
+elements differ in the sign of a zero, it is one of the two. Sums of negative zeros may be 0 or -0,
+and the sign of a largest or smallest value that is 0 is that of any of the equal ones. Of other
+operators, results are no finite numbers where PyTorch's are none; which of the three they are
+follows, in Fourier transforms, resizing with anti-aliasing, and norms of layers and instances, from
+the order of sums and from factors of 0. Nothing is promised of positions (`grid_sample`) and
 polynomials' degrees that are no numbers, of `multilabel_margin_loss`, which PyTorch decomposes, of
 what a Cholesky factorisation leaves behind a pivot that is not positive and finite, and of a
 convolution's results whose window reaches the padding, or, transposed, the places between the
@@ -50,6 +58,21 @@ strides, where a weight of their channel is infinite or NaN.
 `gcd` of the least int8 or int16 (-128, -32768) and another number is positive, as divisors are,
 where PyTorch's may be negative (-2 of -128 and 6), as its absolute value is -128 in int8; of the
 least and itself or 0 it wraps in both.
+
+## Values that are refused
+
+An index that names nothing (`gather`, `scatter`, `index`, `index_put`, `index_select`, `embedding`,
+`embedding_bag`, `take`, `put`, the targets of `cross_entropy`, pivots, sorters, …) and an integer
+that is divided by 0 are errors, as in PyTorch. Kernels that read indices or divide integers note it
+(a comparison an index; a word in memory is written only where one is bad), and the call that
+computed it then runs natively, so that PyTorch raises its own exception; engines without a native
+form (`tv.compile`, TorchScript, ONNX, C++, `vkexec`) raise `IndexError` or `RuntimeError` with the
+operator and its line. On CUDA tensors, whose calls do not wait, the next call of the engine on the
+same stream raises it. `check_indices=False` ([settings.md](settings.md)) leaves the comparisons
+out. Either way no kernel reads or writes outside of its tensors. Not noticed are: indices of
+operators that are `_unsafe_`, `one_hot` of a class past the last (PyTorch makes comparisons of it),
+places of `max_pool` gradients, rows in the gradient of `embedding`, and whatever a graph does not
+compute because nobody reads it.
 
 What is in no table is compared with PyTorch by torch's own op_db (docs/operators.md):
 torch.testing's defaults, or at most twice PyTorch's own error against float64.

@@ -9,7 +9,9 @@ void main() {
   if (id >= elements) return;
   const uint bag = id / columns, column = id - bag * columns;
   const uint first = place(int64_t(offsets_load(bag)));
+  tv_bad_index(bag == 0u && first != 0u);
   const uint last = bag + 1u < offset_count ? place(int64_t(offsets_load(bag + 1u))) : entries;
+  tv_bad_index(last < first);
   float result = 0.0;
   uint count = 0u;
   for (uint k = first; k < last; ++k) {

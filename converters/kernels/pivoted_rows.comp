@@ -9,6 +9,7 @@ void main() {
   for (uint s = 0u; s < exchanges; ++s) {
     const int k = int(INVERSE != 0 ? s : exchanges - 1u - s);
     const int other = x_load(z * exchanges + uint(k)) - 1;
+    tv_bad_index(other < 0 || other >= int(count));
     at = at == k ? other : at == other ? k : at;
   }
   y_store(id, at);

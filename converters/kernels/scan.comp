@@ -72,7 +72,8 @@ State join(State a, State b) {
   // What is infinite would turn its own correction into a nan.
   return State(value, tv_isfinite(value) && tv_isfinite(lost) ? lost : 0.0);
 }
-float result_of(State s) { return s.value + s.lost; }
+// A product that is -0 stays so.
+float result_of(State s) { return OP != SUM && s.lost == 0.0 ? s.value : s.value + s.lost; }
 
 #else
 struct State {

@@ -21,11 +21,15 @@ void main() {
   if (id >= values) return;
   const KEY v = X(id);
   const uint line = id / line_values * count;
+#if SORTER
+  // All of it, once: bisections see a part.
+  for (uint k = id; k < values / line_values * count; k += values) tv_place(int64_t(sorter_load(k)), count);
+#endif
   uint low = 0u, high = count;
   while (low < high) {
     const uint middle = (low + high) >> 1u;
 #if SORTER
-    const uint at = uint(clamp(int(sorter_load(line + middle)), 0, int(count) - 1));
+    const uint at = tv_near(int64_t(sorter_load(line + middle)), count);
 #else
     const uint at = middle;
 #endif

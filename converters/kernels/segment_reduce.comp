@@ -15,8 +15,10 @@ void main() {
   const uint at = o * (segments + 1u) + s;
   const int64_t from = int64_t(bounds_load(at)), to = int64_t(bounds_load(at + 1u));
 #endif
-  const uint first = uint(clamp(from, int64_t(0), int64_t(count)));
-  const uint last = uint(clamp(to, int64_t(0), int64_t(count)));
+  const uint first = tv_place(from, count + 1u), last = tv_place(to, count + 1u);
+#if LENGTHS
+  tv_bad_index(to < from || s + 1u == segments && to != int64_t(count));
+#endif
 #if KIND == 2
   float result = INITIAL != 0 ? start : 1.0;
 #elif KIND == 3

@@ -84,12 +84,12 @@ void add_build(CLI::App& app, Options& o, Texts& t) {
   app.add_option("--constants", t.constants,
                  "k:k.npy: inputs that are fixed here, as those that set shapes must be")
       ->group(group);
-  app.add_flag("--noCheckIndices", o.no_check_indices,
-               "Kernels do not look for indices out of range and integer divisors of 0")
-      ->group(group);
   app.add_flag("--fp16", o.fp16, "Hold float32 tensors as float16; sums stay float32")
       ->group(group);
   app.add_flag("--bf16", o.bf16, "The same as bfloat16")->group(group);
+  app.add_flag("--noCheckIndices", o.no_check_indices,
+               "Kernels do not look for indices out of range and integer divisors of 0")
+      ->group(group);
   app.add_option("--builderOptimizationLevel", o.optimization_level,
                  "0: no timing … 5: everything is timed")
       ->check(CLI::Range(0, 5))

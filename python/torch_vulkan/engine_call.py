@@ -43,6 +43,10 @@ def collected(calls: list):
         _collectors.remove(calls)
 
 
+# How a message begins that says of values in tensors what PyTorch would.
+REFUSED = "[check_indices]"
+
+
 class UnexpectedInput(RuntimeError):
     """An argument that the captured graph does not allow, as a size that a check behind nonzero
     forbids. PyTorch raises RuntimeError there, too."""
@@ -90,6 +94,8 @@ class EngineCall(nn.Module):
             if not self._other_values(args):
                 raise
             return self.run_natively(error, args)
+        except (IndexError, RuntimeError) as error:
+            return self.refuse_natively(error, args)
 
     def _other_values(self, args) -> bool:
         """Whether an operator before gave another dtype or size than its meta kernel says."""
@@ -118,12 +124,25 @@ class EngineCall(nn.Module):
             outputs[i] = outputs[i].as_strided(outputs[i].shape, strides)
         return outputs
 
+    def refuse_natively(self, error, args):
+        """What PyTorch says to values that a kernel refused (`check_indices`), in its own words. On CUDA
+        tensors an error tells of an earlier call, and PyTorch's own would end the process's use of CUDA."""
+        on_cuda = any(isinstance(a, torch.Tensor) and a.is_cuda for a in args)
+        if on_cuda or REFUSED not in str(error):
+            raise error
+        outputs = list(self.native(*args))  # raises, unless PyTorch has a result
+        self._warn(error)
+        return outputs
+
     def run_natively(self, error, args):
         """The same by PyTorch, where the engine could not; warns once."""
-        if not self._warned:
-            warnings.warn(f"torch_vulkan: {self.record.name} runs natively: {error}", stacklevel=2)
-            self._warned = True
+        self._warn(error)
         return list(self.native(*args))
+
+    def _warn(self, error):
+        if not self._warned:
+            warnings.warn(f"torch_vulkan: {self.record.name} runs natively: {error}", stacklevel=4)
+            self._warned = True
 
 
 def _differs(tensor: torch.Tensor, said: torch.Tensor) -> bool:

@@ -139,19 +139,29 @@ def check_gradients(function, *args, length=1, double=False):
 
 def check_operator(operator, *args, length=1, **kwargs):
     """As `check`, for one operator exactly as it is named: no decomposition comes between."""
+    compiled, inputs = compiled_operator(operator, *args, **kwargs)
+    compare(compiled(inputs), operator(*args, **kwargs), length)
+
+
+def compiled_operator(operator, *args, options=None, **kwargs):
+    """One operator as a compiled graph, and what that takes: the tensors among its arguments."""
     graph, mode = fx.Graph(), FakeTensorMode()
-    fakes, nodes, inputs = [], [], []
-    for i, arg in enumerate(args):
-        is_tensor = isinstance(arg, torch.Tensor)
-        node = graph.placeholder(f"x{i}") if is_tensor else arg
-        if is_tensor:
-            node.meta["val"] = mode.from_tensor(arg)
-            inputs.append(arg)
-        fakes.append(node.meta["val"] if is_tensor else arg)
-        nodes.append(node)
-    call = graph.call_function(operator, tuple(nodes), kwargs)
+    inputs = []
+
+    def placeholder(arg):
+        if not isinstance(arg, torch.Tensor):
+            return arg
+        node = graph.placeholder(f"x{len(inputs)}")
+        node.meta["val"] = mode.from_tensor(arg)
+        inputs.append(arg)
+        return node
+
+    nodes = torch.utils._pytree.tree_map(placeholder, (list(args), kwargs))
+    fakes, fake_kwargs = torch.utils._pytree.tree_map(
+        lambda n: n.meta["val"] if isinstance(n, fx.Node) else n, nodes)
+    call = graph.call_function(operator, tuple(nodes[0]), nodes[1])
     with mode:
-        call.meta["val"] = operator(*fakes, **kwargs)
+        call.meta["val"] = operator(*fakes, **fake_kwargs)
     results = [call]
     if isinstance(call.meta["val"], tuple):
         results = [graph.call_function(getitem, (call, i)) for i in range(len(call.meta["val"]))]
@@ -159,5 +169,5 @@ def check_operator(operator, *args, length=1, **kwargs):
             node.meta["val"] = value
     graph.output(tuple(results))
     module = fx.GraphModule({}, graph)
-    compiled = compile_graph_module(module, "inference", Settings.from_options(OPTIONS), set())
-    compare(compiled(inputs), operator(*args, **kwargs), length)
+    settings = Settings.from_options({**OPTIONS, **(options or {})})
+    return compile_graph_module(module, "inference", settings, set()), inputs

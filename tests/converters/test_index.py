@@ -153,9 +153,9 @@ def test_cross_entropy():
 
 
 def test_indices_out_of_range_stay_inside():
-    """Torch raises; an engine reads the nearest element, never outside of the buffer."""
+    """Unchecked, an engine reads the nearest element, never outside of the buffer."""
     function = torch.compile(lambda w, i: F.embedding(i, w) + 0, backend="vulkan",
-                             options={"min_block_size": 1})
+                             options={"min_block_size": 1, "check_indices": False})
     w = tensor(5, 3)
     out = function(w, torch.tensor([0, 4, 1000000, -7]))
     assert torch.equal(out, w[[0, 4, 4, 0]])

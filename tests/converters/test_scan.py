@@ -77,3 +77,9 @@ def test_gradients():
 
 def test_gradient_of_cumprod():
     check_gradients(lambda x: x.cumprod(1), tensor(3, 7), length=64)
+
+
+def test_signs_of_products_that_are_0():
+    x = torch.tensor([-0.0, 3.0, -2.0, 1.0])
+    fast = torch.compile(lambda x: x.cumprod(0), backend="vulkan", options={"min_block_size": 1})
+    assert torch.equal(fast(x).signbit(), x.cumprod(0).signbit())

@@ -246,12 +246,13 @@ TEST(Settings, ReadsEveryField) {
     "min_block_size": 3, "torch_executed_ops": ["aten::relu"], "require_full_compilation": true,
     "truncate_long_and_double": true, "enabled_precisions": ["float16", "float32"],
     "use_fp32_acc": false, "disable_tf32": false, "optimization_level": 5, "workspace_size": 1024,
-    "debug_dir": "d", "cache_dir": "c", "check_addresses": true})");
+    "debug_dir": "d", "cache_dir": "c", "check_addresses": true,
+    "check_indices": false})");
   EXPECT_EQ(s.min_block_size, 3);
   EXPECT_EQ(s.torch_executed_ops, (std::vector<std::string>{"aten::relu"}));
   EXPECT_EQ(s.enabled_precisions, (std::vector<DType>{DType::kF16, DType::kF32}));
   EXPECT_TRUE(s.require_full_compilation && s.truncate_long_and_double && s.check_addresses);
-  EXPECT_FALSE(s.use_fp32_acc || s.disable_tf32);
+  EXPECT_FALSE(s.use_fp32_acc || s.disable_tf32 || s.check_indices);
   EXPECT_EQ(s.optimization_level, 5);
   EXPECT_EQ(s.workspace_size, 1024);
   EXPECT_EQ(s.debug_dir + s.cache_dir, "dc");

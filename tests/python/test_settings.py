@@ -81,6 +81,7 @@ def test_unknown_name(name, message):
     ("use_python_runtime", "yes", "True or False"),
     ("use_fp32_acc", 0, "True or False"),
     ("disable_tf32", 0, "True or False"),
+    ("check_indices", 1, "True or False"),
     ("optimization_level", 6, "an integer from 0 to 5"),
     ("optimization_level", True, "an integer from 0 to 5"),
     ("workspace_size", -1, "an integer from 0 up"),
@@ -248,8 +249,19 @@ def test_use_fp32_acc_and_tf32_reach_the_compiler():
             text["optimization_level"]) == (False, False, 5, 1)
 
 
+def test_indices_are_checked_or_not():
+    def function(x, i):
+        return x.gather(0, i) + 1
+
+    x, i = torch.randn(3, 4), torch.tensor([[0, 7, 1, 2]])
+    with pytest.raises(RuntimeError, match="index 7 is out of bounds"):
+        run(function, x, i, min_block_size=1)
+    got, _ = run(function, x, i, min_block_size=1, check_indices=False)
+    assert got.shape == (1, 4)
+
+
 @pytest.mark.parametrize("options", [
-    {"use_fp32_acc": False}, {"disable_tf32": False}, {"optimization_level": 0},
+    {"use_fp32_acc": False}, {"disable_tf32": False}, {"check_indices": False}, {"optimization_level": 0},
     {"optimization_level": 5}, {"workspace_size": 1 << 20}])
 def test_results_hold_for_every_choice(options):
     model = nn.Linear(16, 8).requires_grad_(False)
