@@ -121,3 +121,14 @@ def test_sums_that_cannot_be_exact_are_refused():
                  [weight("w", integers((1, 1, 17, 17), "uint8", 0))])
     with pytest.raises(tv.UnsupportedError, match='"node".*258'):
         tv.onnx.compile(made)
+
+
+def test_shifts_past_the_width():
+    """By 8 and more nothing is left of 8 bits."""
+    x, n = numpy.array([200, 255, 1, 128], "uint8"), numpy.array([8, 255, 9, 7], "uint8")
+    for direction, expected in (("RIGHT", [0, 0, 0, 1]), ("LEFT", [0, 0, 0, 0])):
+        made = model([helper.make_node("BitShift", ["x", "n"], ["y"], direction=direction)],
+                     [tensor("x", [4], TensorProto.UINT8), tensor("n", [4], TensorProto.UINT8)],
+                     [tensor("y", [4], TensorProto.UINT8)])
+        (y,) = tv.onnx.compile(made, optimization_level=0).run(None, {"x": x, "n": n})
+        assert y.tolist() == expected
