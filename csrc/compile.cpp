@@ -22,6 +22,7 @@
 #include "csrc/passes/recognise_linear.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/passes/truncate.h"
+#include "csrc/passes/write_in_place.h"
 
 namespace tv {
 
@@ -99,6 +100,9 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     after("measure_fusion");
   }
 
+  // No pass before it has to know that memory changes under readers.
+  graph = write_in_place(std::move(graph), settings, device);
+  after("write_in_place");
   LoweringReport report;
   EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});
   dump_files.write_lowering(report, spec);

@@ -15,15 +15,17 @@ namespace {
 
 constexpr size_t kMaxRecordings = 16;
 
-bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan) {
+bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan,
+                       const EngineSpec& spec) {
   const size_t inputs = plan.input_bytes.size();
   const auto end = [&](size_t i) {
     return bound[i] +
            static_cast<uint64_t>(i < inputs ? plan.input_bytes[i] : plan.output_bytes[i - inputs]);
   };
-  for (size_t out = inputs; out < bound.size(); ++out) {
-    for (size_t other = 0; other < out; ++other) {
-      if (bound[other] < end(out) && bound[out] < end(other)) return true;
+  for (size_t out = 0; out < bound.size(); ++out) {
+    if (out < inputs && !spec.inputs[out].written) continue;
+    for (size_t other = 0; other < bound.size(); ++other) {
+      if (other != out && bound[other] < end(out) && bound[out] < end(other)) return true;
     }
   }
   return false;
@@ -57,39 +59,43 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   bind(inputs, outputs, plan);
   if (recording.weights_id != weights.id() || recording.arena_generation != arena_generation_ ||
       recording.bound != bound_) {
-    const bool overlap = device_.host_pointers() && overlaps_external(bound_, plan);
+    const bool overlap = device_.host_pointers() && overlaps_external(bound_, plan, spec);
     record(recording, weights, overlap, nullptr);
   }
   if (recording.poison && device_.host_pointers()) {
     std::memset(arena_.host(), 0xFF, static_cast<size_t>(plan.activation_bytes));
   }
   if (check_) clear_check(check_);
-  if (timed_) {
-    submit_timed(recording);
-  } else {
-    submit(recording);
-    device_.wait(submission_);
-  }
+  submit(recording);
   if (check_) throw_check_report(check_, parts_.spec.dispatches);
-  read_outputs(outputs, plan);
+  read_results(inputs, outputs, plan);
   if (timed_) times_.host_us = us_since_start();
 }
 
-void Context::read_outputs(std::span<const HostTensor> outputs, const ShapePlan& plan) {
-  const size_t inputs = plan.input_bytes.size();
-  if (!device_.host_pointers()) readback_.invalidate();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const size_t bytes = static_cast<size_t>(outputs[i].size_bytes);
-    const size_t slot = inputs + i;
-    if (bytes == 0) continue;
-    if (!device_.host_pointers()) {
-      const int64_t first = plan.copy_offsets[inputs];
-      std::memcpy(outputs[i].data,
-                  static_cast<char*>(readback_.host()) + (plan.copy_offsets[slot] - first), bytes);
-    } else if (bound_[slot] != reinterpret_cast<uint64_t>(outputs[i].data)) {
-      std::memcpy(outputs[i].data, bounces_[slot].host(), bytes);
+void Context::read_results(std::span<const HostTensor> inputs,
+                           std::span<const HostTensor> outputs, const ShapePlan& plan) {
+  const auto tensor = [&](size_t slot) {
+    return slot < inputs.size() ? inputs[slot] : outputs[slot - inputs.size()];
+  };
+  if (!device_.host_pointers()) {
+    readback_.invalidate();
+    for (const ShapePlan::Result& result : plan.results) {
+      std::memcpy(tensor(result.slot).data, static_cast<char*>(readback_.host()) + result.host_at,
+                  static_cast<size_t>(result.bytes));
     }
+    return;
   }
+  for (size_t slot = 0; slot < bound_.size(); ++slot) {
+    const HostTensor to = tensor(slot);
+    if (!is_written(slot) || to.size_bytes == 0) continue;
+    if (bound_[slot] == reinterpret_cast<uint64_t>(to.data)) continue;
+    std::memcpy(to.data, bounces_[slot].host(), static_cast<size_t>(to.size_bytes));
+  }
+}
+
+bool Context::is_written(size_t slot) const {
+  const auto& inputs = parts_.spec.inputs;
+  return slot >= inputs.size() || inputs[slot].written;
 }
 
 Context::~Context() { device_.settle(submission_); }
@@ -190,7 +196,7 @@ void Context::reserve_staging(const ShapePlan& plan) {
   const int64_t first_output =
       inputs < plan.copy_offsets.size() ? plan.copy_offsets[inputs] : plan.arena_bytes;
   const int64_t in_bytes = first_output - plan.activation_bytes;
-  const int64_t out_bytes = plan.arena_bytes - first_output;
+  const int64_t out_bytes = plan.readback_bytes;
   if (!upload_ || upload_.size_bytes() < in_bytes) {
     upload_ = Allocation(device_, in_bytes, MemoryUse::kUpload);
     ++arena_generation_;
@@ -287,6 +293,29 @@ VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {
 }
 
 void Context::submit(Recording& recording) {
+  try {
+    if (timed_) {
+      submit_timed(recording);
+    } else {
+      submit_parts(recording);
+      device_.wait(submission_);
+    }
+  } catch (const Error& error) {
+    rethrow_submitted(error, device_.host_pointers());
+  }
+}
+
+void Context::rethrow_submitted(const Error& error, bool in_place) const {
+  std::string names;
+  for (const Binding& input : parts_.spec.inputs) {
+    if (input.written) names += (names.empty() ? "" : ", ") + input.name;
+  }
+  if (error.kind() != ErrorKind::kDevice || !in_place || names.empty()) throw;
+  throw Error(ErrorKind::kDevice, std::string(error.what()) + "; the engine writes over " + names +
+                                      ", which may hold a part of the result now: set it anew");
+}
+
+void Context::submit_parts(Recording& recording) {
   submission_ = device_.submit(recording.commands);
   for (size_t i = 0; i < recording.parts; ++i) submission_ = device_.submit(recording.more[i]);
 }
@@ -325,14 +354,11 @@ void Context::copy_out(VkCommandBuffer commands, const ShapePlan& plan) {
     record_barrier(device_, commands, kShaderWrites, kHostReads);
     return;
   }
-  const size_t inputs = plan.input_bytes.size();
   std::vector<VkBufferCopy> regions;
-  for (size_t i = 0; i < plan.output_bytes.size(); ++i) {
-    if (plan.output_bytes[i] == 0) continue;
-    const int64_t at = plan.copy_offsets[inputs + i];
-    regions.push_back({static_cast<VkDeviceSize>(at),
-                       static_cast<VkDeviceSize>(at - plan.copy_offsets[inputs]),
-                       static_cast<VkDeviceSize>(plan.output_bytes[i])});
+  for (const ShapePlan::Result& result : plan.results) {
+    regions.push_back({static_cast<VkDeviceSize>(result.arena_at),
+                       static_cast<VkDeviceSize>(result.host_at),
+                       static_cast<VkDeviceSize>(result.bytes)});
   }
   if (regions.empty()) return;
   record_barrier(device_, commands, kShaderWrites, kCopyReads);

@@ -8,6 +8,7 @@
 
 #include "runtime/cuda_link.h"
 #include "runtime/engine.h"
+#include "runtime/error.h"
 #include "runtime/recorder.h"
 #include "runtime/timed_calls.h"
 #include "runtime/timestamps.h"
@@ -21,6 +22,14 @@ struct ShapePlan {
   EncodedProgram program;
   std::vector<Placement> placements;  ///< space 0: the arena
   std::vector<int64_t> input_bytes, output_bytes;
+  /// What a staged device hands back: `bytes` from `arena_at` of the arena, through `host_at` of the
+  /// readback memory, to the tensor of `slot` (inputs, then outputs).
+  struct Result {
+    size_t slot = 0;
+    int64_t arena_at = 0, host_at = 0, bytes = 0;
+  };
+  std::vector<Result> results;
+  int64_t readback_bytes = 0;
   /// Offsets in the arena of the device's copies of inputs, then outputs (staged devices).
   std::vector<int64_t> copy_offsets;
   int64_t activation_bytes = 0;  ///< of the memory plan
@@ -80,7 +89,7 @@ class Context {
     uint64_t weights_id = 0, arena_generation = 0, debug_generation = 0, last_used = 0;
     uint64_t submission = 0;  ///< the last one of `commands`
     bool on_cuda = false;
-    bool external_overlap = false;  ///< an output overlaps another tensor: barriers everywhere
+    bool external_overlap = false;  ///< what is written overlaps another tensor: barriers everywhere
     bool poison = false;
     Allocation param_blocks;
     Timestamps marks;  ///< of a timed context: start, copies in, kernels, copies out
@@ -100,14 +109,21 @@ class Context {
   void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
             const ShapePlan& plan);
   std::vector<uint64_t> addresses_of(const ShapePlan& plan, const WeightSet& weights) const;
-  void read_outputs(std::span<const HostTensor> outputs, const ShapePlan& plan);
+  void read_results(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+                    const ShapePlan& plan);
+  /// True where the engine leaves the result in this tensor (inputs, then outputs).
+  bool is_written(size_t slot) const;
   uint64_t bounce(size_t slot, const HostTensor& tensor);
   void record(Recording& recording, const WeightSet& weights, bool external_overlap,
               CudaLink* link);
   /// Records the dispatches from `recording.commands` on; returns what the last are recorded into.
   VkCommandBuffer record_parts(Recording& recording, bool cut);
-  /// Submits a recording of a call on host tensors.
+  /// Submits a recording of a call on host tensors and waits for it.
   void submit(Recording& recording);
+  void submit_parts(Recording& recording);
+  /// Throws `error`, met when or after kernels were handed over; where these write over inputs in
+  /// place, as one that nobody recovers from, because to compute the call again would write twice.
+  [[noreturn]] void rethrow_submitted(const Error& error, bool in_place) const;
   /// Timestamps of a timed context; without a clock to read they do nothing.
   void start_marks(Recording& recording);
   static void mark(Recording& recording, VkCommandBuffer commands, uint32_t index);

@@ -16,11 +16,17 @@ constexpr size_t kMaxAddressSets = 4;  // recordings that differ in addresses al
 uint64_t address_of(const CudaTensor& tensor) { return reinterpret_cast<uint64_t>(tensor.data); }
 
 /// Addresses of CUDA's, because one memory may have several of Vulkan's.
-bool output_overlaps(std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs) {
+bool output_overlaps(const EngineSpec& spec, std::span<const CudaTensor> inputs,
+                     std::span<const CudaTensor> outputs) {
   const auto overlap = [](const CudaTensor& a, const CudaTensor& b) {
     return address_of(a) < address_of(b) + static_cast<uint64_t>(b.size_bytes) &&
            address_of(b) < address_of(a) + static_cast<uint64_t>(a.size_bytes);
   };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (size_t other = 0; spec.inputs[i].written && other < inputs.size(); ++other) {
+      if (other != i && overlap(inputs[i], inputs[other])) return true;
+    }
+  }
   for (size_t o = 0; o < outputs.size(); ++o) {
     for (const CudaTensor& input : inputs) {
       if (overlap(outputs[o], input)) return true;
@@ -48,7 +54,7 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
   bind_cuda(inputs, outputs, link);
   Recording& recording = recording_of_bound(any);
   last_ = &recording;
-  const bool overlap = output_overlaps(inputs, outputs);
+  const bool overlap = output_overlaps(spec, inputs, outputs);
   if (recording.weights_id != weights->id() || recording.arena_generation != arena_generation_ ||
       recording.external_overlap != overlap || recording.bound != bound_) {
     record(recording, *weights, overlap, &link);
@@ -60,8 +66,17 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
     device_.wait(submission_);  // the last call reads what `using_` may free
     using_ = weights;
   }
-  submission_ = link.order().submit(recording.commands, static_cast<CuStream>(key_.stream));
+  try {
+    submission_ = link.order().submit(recording.commands, static_cast<CuStream>(key_.stream));
+  } catch (const Error& error) {
+    bool in_place = false;
+    for (size_t i = 0; i < inputs.size(); ++i) in_place |= spec.inputs[i].written && staged_at_[i] < 0;
+    rethrow_submitted(error, in_place);
+  }
   recording.submission = submission_;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (is_written(i)) copy_staged(inputs.subspan(i, 1), i, /*to_staging=*/false, link);
+  }
   copy_staged(outputs, inputs.size(), /*to_staging=*/false, link);
   if (waits_for_check(spec)) {
     device_.wait(submission_);

@@ -77,7 +77,7 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
           static_cast<double>(ticks[i + 1] - ticks[i]) * us_per_tick);
     }
   }
-  read_outputs(outputs, plan);
+  read_results(inputs, outputs, plan);
   std::vector<DispatchTime> times(spec.dispatches.size());
   for (size_t d = 0; d < times.size(); ++d) {
     times[d] = {median(samples[d]), mean(samples[d]), operand_bytes(spec.dispatches[d], symbols)};

@@ -24,7 +24,7 @@ void Context::mark(Recording& recording, VkCommandBuffer commands, uint32_t inde
 
 void Context::submit_timed(Recording& recording) {
   const double before = us_since_start();
-  submit(recording);
+  submit_parts(recording);
   times_.queue_us = us_since_start();
   device_.wait(submission_);
   if (!recording.marks.active()) {

@@ -19,17 +19,19 @@
 namespace tv {
 
 /// An input, output or weight tensor. Inputs and weights are dense row-major; an output is dense
-/// in the order that its strides say (a permutation of row-major).
+/// in the order that its strides say (a permutation of row-major). A `written` input is a result, too:
+/// the engine leaves it in the input's memory.
 struct Binding {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;
   Shape strides;  ///< in elements
+  bool written = false;
   bool operator==(const Binding&) const = default;
 };
 
 enum class BufferKind : uint8_t {
-  kInput,       ///< caller's memory, read only;  index: into EngineSpec::inputs
+  kInput,       ///< caller's memory, read only but where the input is `written`;  index: into EngineSpec::inputs
   kOutput,      ///< caller's memory, written;    index: into EngineSpec::outputs
   kWeight,      ///< caller's weights, read only; index: into EngineSpec::weights
   kPersistent,  ///< result of the weight program, kept per set of weights
@@ -122,7 +124,7 @@ struct EngineSpec {
 };
 
 /// Throws Error(kUser) on anything an engine must not have: an index out of range, an operand
-/// outside its buffer at the symbols' bounds, a write to an input or weight, a kWeight size that is
+/// outside its buffer at the symbols' bounds, a write to a weight or to an input that is not `written`, a kWeight size that is
 /// not constant, a symbol that no input shape determines, SPIR-V without its magic number.
 void validate(const EngineSpec& spec);
 

@@ -82,6 +82,18 @@ void plan_arena(const EngineSpec& spec, std::span<const int64_t> symbols, ShapeP
   plan.activation_bytes = memory.total_bytes;
 }
 
+void plan_results(const EngineSpec& spec, ShapePlan& plan) {
+  const size_t inputs = spec.inputs.size();
+  for (size_t slot = 0; slot < plan.copy_offsets.size(); ++slot) {
+    if (slot < inputs && !spec.inputs[slot].written) continue;
+    const int64_t bytes =
+        slot < inputs ? plan.input_bytes[slot] : plan.output_bytes[slot - inputs];
+    if (bytes == 0) continue;
+    plan.results.push_back({slot, plan.copy_offsets[slot], plan.readback_bytes, bytes});
+    plan.readback_bytes += align(bytes);
+  }
+}
+
 }  // namespace
 
 ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols) {
@@ -101,6 +113,7 @@ ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols)
         plan.arena_bytes += align(size);
       }
     }
+    plan_results(spec, plan);
   }
   const DeviceProfile& device = parts.device->profile();
   plan.program = encode({.spec = spec,

@@ -89,6 +89,7 @@ void check_bindings(const EngineSpec& spec, const std::vector<Binding>& bindings
   for (const Binding& binding : bindings) {
     const std::string where = what + " " + quoted(binding.name);
     if (size_bytes(binding.dtype) == 0) fail(where + " has no dtype that an engine can hold");
+    if (binding.written && what != "input") fail(where + " is marked as a written input");
     if (binding.strides.size() != binding.shape.size())
       fail(where + " has " + std::to_string(binding.strides.size()) + " strides for " +
            std::to_string(binding.shape.size()) + " dimensions");
@@ -183,7 +184,8 @@ void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program,
       if (for_weights && !constant)
         fail(where + " of the weight program touches " + quoted(buffer.name) +
              ", which is neither a weight nor made from weights");
-      const bool read_only = buffer.kind == BufferKind::kInput || buffer.kind == BufferKind::kWeight ||
+      const bool read_only = (buffer.kind == BufferKind::kInput && !spec.inputs[buffer.index].written) ||
+                             buffer.kind == BufferKind::kWeight ||
                              (buffer.kind == BufferKind::kPersistent && !for_weights);
       if (operand.write && read_only) fail(where + " writes " + quoted(buffer.name) + ", which is read only");
       const bool made_here = buffer.kind != BufferKind::kInput && buffer.kind != BufferKind::kWeight;

@@ -94,6 +94,7 @@ class Encoder {
     to.set_dtype(static_cast<uint32_t>(from.dtype));
     for (const Expr& dim : from.shape) to.add_shape(code(dim));
     for (const Expr& stride : from.strides) to.add_strides(code(stride));
+    to.set_written(from.written);
   }
 
   void add(const Dispatch& from, vke::Dispatch& to) {
@@ -147,7 +148,7 @@ class Decoder {
   Binding binding(const vke::Binding& from) const {
     if (from.dtype() > static_cast<uint32_t>(DType::kBool)) fail("a dtype is unknown");
     return {text(from.name()), static_cast<DType>(from.dtype()), shape(from.shape()),
-            shape(from.strides())};
+            shape(from.strides()), from.written()};
   }
 
   Buffer buffer(const vke::Buffer& from) const {

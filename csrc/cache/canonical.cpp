@@ -150,6 +150,7 @@ class Canonicaliser {
       out += "output " + number(output.value);
       if (!output.strides.empty()) out += " strides";
       for (const Expr& stride : output.strides) out += " " + stride.str();
+      if (output.over != kNoValue) out += " over " + number(output.over);
       out += "\n";
     }
     return out;

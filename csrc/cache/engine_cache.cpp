@@ -1,5 +1,6 @@
 #include "csrc/cache/engine_cache.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -105,7 +106,9 @@ bool same_tensors(const Graph& graph, const std::vector<ValueId>& values,
 /// An entry of this key was written by us for such a graph; one that was not is not used.
 bool fits(const EngineSpec& spec, const Graph& graph, const Settings& settings,
           const DeviceProfile& device) {
-  if (spec.outputs.size() != graph.outputs.size() || spec.runs_on != device.runs_on()) return false;
+  const auto outputs = std::ranges::count(graph.outputs, kNoValue, &GraphOutput::over);
+  if (static_cast<int64_t>(spec.outputs.size()) != outputs || spec.runs_on != device.runs_on())
+    return false;
   if (settings.truncate_long_and_double) return true;  // the engine's dtypes are others
   return same_tensors(graph, graph.inputs, spec.inputs) &&
          same_tensors(graph, graph.weights, spec.weights);

@@ -17,8 +17,10 @@ class Checker {
     for (const ValueId v : graph_.inputs) define(v, ValueKind::kInput, "graph input");
     for (const ValueId v : graph_.weights) define(v, ValueKind::kWeight, "weight");
     for (const Node& node : graph_.nodes) check_node(node);
-    for (const GraphOutput& out : graph_.outputs)
+    for (const GraphOutput& out : graph_.outputs) {
       read(out.value, "graph output '" + out.name + "'");
+      check_over(out);
+    }
     for (const Value& value : graph_.values) check_value(value);
     for (const Condition& c : graph_.conditions) {
       for (const int32_t id : c.symbols()) {
@@ -55,6 +57,21 @@ class Checker {
     if (!defined_[value.view ? value.view->base : v]) {
       fail(where + " reads '" + value.name + "' before it is made");
     }
+  }
+
+  void check_over(const GraphOutput& out) {
+    const std::string where = "graph output '" + out.name + "'";
+    if (out.over == kNoValue) {
+      if (any_over_) fail(where + " comes behind one that is written over an input");
+      return;
+    }
+    any_over_ = true;
+    check_id(out.over, where);
+    const Value &value = graph_.value(out.value), &over = graph_.value(out.over);
+    if (over.kind != ValueKind::kInput) fail(where + " is written over what is no input");
+    if (!over_.insert(out.over).second) fail(where + " is written over an input like another");
+    if (value.dtype != over.dtype || value.shape != over.shape)
+      fail(where + " is written over an input of another type");
   }
 
   void check_node(const Node& node) {
@@ -111,6 +128,8 @@ class Checker {
   const char* after_;
   std::vector<bool> defined_;
   std::unordered_set<std::string> names_;
+  std::unordered_set<ValueId> over_;
+  bool any_over_ = false;
 };
 
 }  // namespace

@@ -131,7 +131,8 @@ std::string dump(const Graph& graph) {
   for (const Node& node : graph.nodes) out += node_text(graph, node);
   for (const GraphOutput& o : graph.outputs) {
     out += "  output " + id_text(o.value) + " " + o.name +
-           (o.strides.empty() ? "" : " strides " + list_text(o.strides)) + "\n";
+           (o.strides.empty() ? "" : " strides " + list_text(o.strides)) +
+           (o.over == kNoValue ? "" : " over " + id_text(o.over)) + "\n";
   }
   return out;
 }

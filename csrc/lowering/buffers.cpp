@@ -37,6 +37,15 @@ BufferTable::BufferTable(const ValueTable& table, EngineSpec& spec)
   }
   for (const GraphOutput& output : graph.outputs) {
     const View layout = layout_of(graph, output.value);
+    if (output.over != kNoValue) {
+      const auto input = std::ranges::find(graph.inputs, output.over) - graph.inputs.begin();
+      if (layout.base != output.over) {
+        throw Error(ErrorKind::kInternal, "[lower] " + output.name + " does not lie in its input");
+      }
+      spec.inputs.at(static_cast<size_t>(input)).written = true;
+      is_output_.at(static_cast<size_t>(layout.base)) = true;
+      continue;
+    }
     const bool kept = same_strides(graph.value(output.value).shape, layout.strides, output.strides);
     bind(output.value, layout.base, BufferKind::kOutput, spec.outputs,
          {output.name, {}, {}, kept ? output.strides : layout.strides});

@@ -25,7 +25,9 @@ class LayoutChooser {
       if (!reads_every_view(node, converter)) make_readable(node, *converter);
       nodes_.push_back(std::move(node));
     }
-    for (GraphOutput& output : graph_.outputs) settle(output);
+    for (GraphOutput& output : graph_.outputs) {
+      if (output.over == kNoValue) settle(output);  // write_in_place finds the others' places
+    }
     graph_.nodes = std::move(nodes_);
     return std::move(graph_);
   }

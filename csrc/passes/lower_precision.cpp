@@ -14,7 +14,10 @@ constexpr double kFloat16Max = 65504;
 constexpr auto kKept = std::to_array<std::string_view>(
     {"aten::view.dtype", "aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p", "aten::log2",
      "aten::log10", "aten::reciprocal", "aten::rsqrt", "aten::sum", "aten::prod", "aten::cumsum",
-     "aten::var", "aten::var_mean", "aten::linalg_vector_norm"});
+     "aten::var", "aten::var_mean", "aten::linalg_vector_norm",
+     // What stays in a tensor of which a part is replaced stays as it was.
+     "aten::slice_scatter", "aten::select_scatter", "aten::index_put", "aten::_unsafe_index_put",
+     "aten::scatter", "aten::scatter_add"});
 
 class Lowering {
  public:
@@ -28,7 +31,8 @@ class Lowering {
     graph_.nodes.clear();
     for (Node& node : nodes) lower(std::move(node));
     for (GraphOutput& output : graph_.outputs) {
-      output.value = cast(output.value, DType::kF32, Node{});
+      const DType want = output.over == kNoValue ? DType::kF32 : graph_.value(output.over).dtype;
+      output.value = cast(output.value, want, Node{});
     }
     return std::move(graph_);
   }

@@ -32,6 +32,7 @@ py::dict binding_info(const Binding& binding) {
   info["dtype"] = std::string(name(binding.dtype));
   info["shape"] = from_shape(binding.shape);
   info["strides"] = from_shape(binding.strides);
+  info["written"] = binding.written;
   return info;
 }
 
@@ -51,6 +52,7 @@ py::list dispatch_list(const std::vector<Dispatch>& dispatches) {
     info["module_path"] = dispatch.module_path;
     info["source"] = dispatch.source;
     info["time_us"] = dispatch.time_us;
+    info["groups"] = from_shape({dispatch.grid.begin(), dispatch.grid.end()});
     list.append(info);
   }
   return list;

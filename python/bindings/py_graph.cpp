@@ -85,11 +85,12 @@ py::list add_node(Graph& graph, std::string op, std::string name, const py::list
 void set_outputs(Graph& graph, const py::list& outputs) {
   graph.outputs.clear();
   for (py::handle item : outputs) {
-    const auto triple = item.cast<py::tuple>();
+    const auto parts = item.cast<py::tuple>();  // value, name, strides, input it is written over
     GraphOutput output;
-    output.value = triple[0].cast<ValueId>();
-    output.name = triple[1].cast<std::string>();
-    if (!triple[2].is_none()) output.strides = to_shape(triple[2].cast<py::sequence>());
+    output.value = parts[0].cast<ValueId>();
+    output.name = parts[1].cast<std::string>();
+    if (!parts[2].is_none()) output.strides = to_shape(parts[2].cast<py::sequence>());
+    if (parts.size() > 3) output.over = parts[3].cast<ValueId>();
     graph.outputs.push_back(std::move(output));
   }
 }
@@ -146,7 +147,7 @@ void bind_graph(py::module_& m) {
       .def("add_node", &add_node, py::arg("op"), py::arg("name"), py::arg("args"),
            py::arg("outputs"), py::arg("source") = "", py::arg("module_path") = "",
            "Appends a node; returns the ids of its outputs.")
-      .def("set_outputs", &set_outputs, "A list of (value, name, promised strides or None).")
+      .def("set_outputs", &set_outputs, "A list of (value, name, promised strides or None[, input that the value is written over]).")
       .def("value_dtype", [](const Graph& graph, ValueId id) { return graph.value(id).dtype; })
       .def("value_shape",
            [](const Graph& graph, ValueId id) { return from_shape(graph.value(id).shape); })

@@ -10,6 +10,7 @@
 #include "python/bindings/torch_border.h"
 #include "python/bindings/torch_cuda.h"
 #include "python/bindings/torch_profile.h"
+#include "python/bindings/torch_written.h"
 #include "runtime/device_lost.h"
 #include "runtime/vke_parts.h"
 
@@ -70,6 +71,24 @@ bool runs_at(Engine& engine, std::span<const int64_t> symbols) {
   return std::all_of(dispatches.begin(), dispatches.end(), [&](const Dispatch& dispatch) {
     return dispatch.iterations.eval(symbols) <= most;
   });
+}
+
+// The tensors themselves where an engine can read them.
+std::vector<at::Tensor> host_copies(const std::vector<Binding>& bindings,
+                                    const std::vector<at::Tensor>& inputs) {
+  std::vector<at::Tensor> held;
+  held.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    held.push_back(to_host(input, to_torch(bindings[held.size()].dtype)));
+  }
+  return held;
+}
+
+std::vector<HostTensor> host_tensors(const std::vector<at::Tensor>& tensors) {
+  std::vector<HostTensor> memory;
+  memory.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) memory.push_back(host_tensor(tensor));
+  return memory;
 }
 
 // How far sizes are from those that an engine's kernels were chosen for.
@@ -329,18 +348,11 @@ std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan,
   Engine& engine = *plan.part->engine;
   const auto set = plan.part->weights.get(engine, weights);
   const auto& bindings = engine.spec().inputs;
-  std::vector<at::Tensor> held;
-  std::vector<HostTensor> input_memory, output_memory;
-  held.reserve(inputs.size());
-  input_memory.reserve(inputs.size());
-  for (const at::Tensor& input : inputs) {
-    held.push_back(to_host(input, to_torch(bindings[held.size()].dtype)));
-    input_memory.push_back(host_tensor(held.back()));
-  }
+  std::vector<at::Tensor> held = host_copies(bindings, inputs);
+  const WrittenInputs written(bindings, inputs, weights, held);
   std::vector<at::Tensor> outputs = empty_outputs(plan, at::kCPU);
-  output_memory.reserve(outputs.size());
-  for (const at::Tensor& output : outputs) output_memory.push_back(host_tensor(output));
-  engine.run(*set, plan.symbols, input_memory, output_memory);
+  engine.run(*set, plan.symbols, host_tensors(held), host_tensors(outputs));
+  written.write_back(inputs, held);
   if (!device.is_cpu()) {
     for (at::Tensor& output : outputs) output = output.to(device);
   }
@@ -352,16 +364,11 @@ void TorchEngine::time_layers(const ShapePlan& plan, const std::vector<at::Tenso
                               int64_t runs) {
   Engine& engine = *plan.part->engine;
   const auto set = plan.part->weights.get(engine, weights, shared_cuda_device(*plan.parts, device));
-  std::vector<at::Tensor> held;
-  std::vector<HostTensor> input_memory, output_memory;
-  for (const at::Tensor& input : inputs) {
-    held.push_back(to_host(input, to_torch(engine.spec().inputs[held.size()].dtype)));
-    input_memory.push_back(host_tensor(held.back()));
-  }
+  std::vector<at::Tensor> held = host_copies(engine.spec().inputs, inputs);
+  protect_written(engine.spec().inputs, held);
   const std::vector<at::Tensor> outputs = empty_outputs(plan, at::kCPU);
-  for (const at::Tensor& output : outputs) output_memory.push_back(host_tensor(output));
-  add_profile(plan.part->file, engine.profile(*set, plan.symbols, input_memory, output_memory,
-                                              static_cast<int>(runs)));
+  add_profile(plan.part->file, engine.profile(*set, plan.symbols, host_tensors(held),
+                                              host_tensors(outputs), static_cast<int>(runs)));
 }
 
 std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
@@ -379,13 +386,15 @@ std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
   input_memory.reserve(inputs.size());
   for (const at::Tensor& input : inputs) {
     held.push_back(to_cuda(input, to_torch(bindings[held.size()].dtype), device));
-    input_memory.push_back(cuda_tensor(held.back()));
   }
+  const WrittenInputs written(bindings, inputs, weights, held);
+  for (const at::Tensor& input : held) input_memory.push_back(cuda_tensor(input));
   std::vector<at::Tensor> outputs = empty_outputs(plan, device);
   output_memory.reserve(outputs.size());
   for (const at::Tensor& output : outputs) output_memory.push_back(cuda_tensor(output));
   const int copied = engine.run_on_cuda(std::move(set), plan.symbols, input_memory, output_memory,
                                         current_cuda_stream(device.index()));
+  written.write_back(inputs, held);
   if (copied > 0) {
     TORCH_WARN_ONCE(
         "torch_vulkan: ", copied,

@@ -23,6 +23,7 @@ from ._native import C
 from .compilations import Compilation
 from .complex_values import real_at_border
 from .fx_nodes import main_device, op_name
+from .mutation import attach_writes, detach_writes
 from .prepare import pass_missing_sizes, prepare
 from .returned_views import base_of
 from .settings import Settings
@@ -128,7 +129,7 @@ def through_aot(settings: Settings, watch=None):
 
     return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
                         inference_compiler=compiler("inference"),
-                        decompositions=decompositions())
+                        decompositions=decompositions(), keep_inference_input_mutations=True)
 
 
 def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
@@ -156,11 +157,14 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     Returns the calls of engines, and name → error of blocks that run natively because they were
     not built. Raises as compile_graph_module does.
     """
-    prepare(module, user_outputs, kind == "backward", of_arguments)
+    results = len(module.graph.output_node().args[0])
+    written = detach_writes(module)
+    prepare(module, min(user_outputs, results), kind == "backward", of_arguments)
     tensors_on = main_device(module.graph)
     if settings.builds_nothing:
         dry_session.describe(module, kind, settings, weights, tensors_on, watch)
         use_own_attention(module)
+        attach_writes(module, written, [], settings.truncate_long_and_double)
         return [], {}
     device = device_list.spec_for(settings.device, tensors_on)
     if tensors_on.type == "cuda":
@@ -170,6 +174,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     parts = split(module, weights, settings, profile)
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         raise ValueError(report.in_the_way(parts))
+    attach_writes(module, written, parts.engines, settings.truncate_long_and_double)
     calls, failed = [], {}
     for name in parts.engines:
         pass_missing_sizes(module, name)

@@ -171,7 +171,9 @@ def static_inputs() -> tuple[set[int], set[int]]:
     metadata = context.fw_metadata if context is not None else None
     if metadata is None:
         return set(), set()
-    return set(metadata.static_input_indices or ()), set(metadata.mutated_inp_runtime_indices)
+    mutated = {i for i, info in enumerate(metadata.input_info)
+               if info.mutates_data or info.mutates_metadata}
+    return set(metadata.static_input_indices or ()), mutated
 
 
 def views_of_arguments(kind: str, graph) -> dict[int, int]:

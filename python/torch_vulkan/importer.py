@@ -23,11 +23,12 @@ from .fx_nodes import (
     op_name,
     source_of,
 )
+from .mutation import is_write
 from .placement import runs_on_host
 from .precision import Precision
 from .returned_views import is_kept
 from .scalars import is_host_scalar
-from .schema import DTYPES, PARTS, argument_kinds, to_dtype, with_scalar
+from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
 from .strides import is_all_of_its_storage, promised
 from .symbols import Inexpressible, SymbolTable
 
@@ -96,7 +97,7 @@ class Importer:
                 self._values[node] = self._pick(node)
             elif is_size_arithmetic(node) or is_host_scalar(node):
                 continue  # PyTorch's; tensors that an engine reads become inputs when they are read
-            elif is_drawn_into(node):
+            elif is_drawn_into(node) or is_write(node):
                 continue
             elif node.op in ("call_function", "call_module"):
                 self._add_node(node)
@@ -128,7 +129,7 @@ class Importer:
         numbers are held as pairs."""
         pair = [2] if value.dtype in PARTS else []
         dtype = to_dtype(PARTS.get(value.dtype, value.dtype), self._truncate)
-        if value.layout != torch.strided or value.is_quantized or type(value) not in _PLAIN:
+        if value.layout != torch.strided or value.is_quantized or not is_plain(value):
             dtype = C.DType.other
         return dtype, [*self._symbols.shape(value.shape), *pair]
 
@@ -172,6 +173,10 @@ class Importer:
                 strides = None
             outputs.append((ids, _name_of(value), strides))
             self._result.outputs.append(value)
+        for target, value in (n.args for n in self._module.graph.nodes if is_write(n)):
+            ids = self._values[value]
+            ids = self._precision.at_output(ids) if self._precision else ids
+            outputs.append((ids, _name_of(target), None, self._values[target]))
         self._graph.set_outputs(outputs)
 
     def _promised_strides(self, tensor):
@@ -405,13 +410,5 @@ class Importer:
         raise Inexpressible(f"an argument of type {type(value).__name__}")
 
 
-def _plain_tensor_types():
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor}
-
-
 _STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
 """Operators on a tensor's storage, whatever its shape says."""
-
-_PLAIN = _plain_tensor_types()

@@ -110,8 +110,8 @@ def _is_tensor(node: fx.Node) -> bool:
 def _viewed(node: fx.Node) -> fx.Node | None:
     """The node that `node` is a view of."""
     if is_getitem(node):
-        return node.args[0].args[0] if _is_view(node.args[0]) else None
-    return node.args[0] if _is_view(node) else None
+        return node.args[0].args[0] if is_view(node.args[0]) else None
+    return node.args[0] if is_view(node) else None
 
 
 def _written(node: fx.Node) -> fx.Node | None:
@@ -123,7 +123,8 @@ def _written(node: fx.Node) -> fx.Node | None:
     return node.args[0] if writes else None
 
 
-def _is_view(node: fx.Node) -> bool:
+def is_view(node: fx.Node) -> bool:
+    """True for an operator whose results share the memory of its argument."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return False
     if node.target is aten._unsafe_view.default:

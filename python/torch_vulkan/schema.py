@@ -21,6 +21,18 @@ def to_dtype(dtype: torch.dtype, truncate: bool = False):
 
 
 @functools.cache
+def _plain_types() -> set[type]:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer, FakeTensor}
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """True for a tensor of no subclass but PyTorch's own."""
+    return type(tensor) in _plain_types()
+
+
+@functools.cache
 def argument_kinds(target) -> tuple:
     """(name, kind, default) of each argument of an operator's schema."""
     kinds = []

@@ -138,6 +138,27 @@ TEST_F(CudaInterop, MemoryThatCannotBeSharedIsCopiedOnTheStream) {
   expect(y.data(), 4 * 7 + 3);
 }
 
+TEST_F(CudaInterop, AnInputIsWrittenInPlaceOrCopiedBackOnTheStream) {
+  open();
+  SpecBuilder b{Expr(257)};
+  const uint32_t x = b.input("x"), w = b.weight("w");
+  b.step("first", x, x, w, 2).spec.inputs[0].written = true;
+  engine_ = Engine::create(device_, b.spec);
+  n_ = 257;
+  auto* shared = reinterpret_cast<float*>(mock_->map_chunk(kChunk));
+  std::vector<float> plain(257);
+  const CuStream stream = mock_->stream(0);
+  const auto set_of_weights = weights(1);
+  for (float* tensor : {shared, plain.data()}) {
+    set(tensor, 3);
+    const CudaTensor inputs[] = {{tensor, n_ * 4}};
+    EXPECT_EQ(impl(engine_).run_on_cuda(set_of_weights, {}, inputs, {}, *link_, stream),
+              tensor == shared ? 0 : 1);
+    mock_->drain(stream);
+    expect(tensor, 3 * 2 + 1);
+  }
+}
+
 TEST_F(CudaInterop, MemoryThatIsMappedAgainIsImportedAgain) {
   open();
   make_engine(64);
