@@ -293,3 +293,21 @@ def test_programs(form, tmp_path):
         tv.save(program, tmp_path / "program.pt", output_format="torchscript")
         program = torch.jit.load(tmp_path / "program.pt")
     compare_programs(program, Counter())
+
+
+class Scripted(torch.nn.Module):
+    def forward(self, x):
+        y = torch.relu(x * 2 + 1)
+        a, b = torch.relu(x - 5).chunk(2)
+        x.mul_(2)
+        return y, y.view(-1), y.t(), y[1:3], b, a, x, x[1:], y.detach()
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["scripted", "traced"])
+def test_torchscript(script):
+    x = argument("no_grad")
+    module = torch.jit.script(Scripted()) if script else torch.jit.trace(
+        Scripted(), x.clone(), check_trace=False)
+    program = tv.compile(module, [x.clone()], min_block_size=1)
+    assert tv.engines(program)
+    compare_programs(program, Scripted())
