@@ -91,6 +91,11 @@ std::vector<HostTensor> host_tensors(const std::vector<at::Tensor>& tensors) {
   return memory;
 }
 
+// What callers recover from by computing natively.
+[[noreturn]] void no_memory() {
+  rethrow(OutOfMemoryError("[torch_vulkan::Engine] the host is out of memory"));
+}
+
 // How far sizes are from those that an engine's kernels were chosen for.
 double distance(const EngineSpec& spec, std::span<const int64_t> symbols) {
   double sum = 0;
@@ -196,6 +201,8 @@ void TorchEngine::open() {
     parts();
   } catch (const Error& error) {
     rethrow(error);
+  } catch (const std::bad_alloc&) {
+    no_memory();
   }
 }
 
@@ -306,6 +313,8 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
     return outputs;
   } catch (const Error& error) {
     rethrow(error);
+  } catch (const std::bad_alloc&) {
+    no_memory();
   }
 }
 

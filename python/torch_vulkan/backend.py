@@ -48,7 +48,7 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
         settings = settings.keyed_by(_held(module, example_inputs))
         # Not inside: PyTorch remembers for good which operators it finds to have decompositions.
         aot = through_aot(settings, dry_session.Watch.of(module, settings))
-    except (ValueError, C.UnsupportedError, C.DeviceError) as error:
+    except (ValueError, MemoryError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
     try:
         with kept_whole(), compat.views_by_their_facts():
@@ -123,7 +123,7 @@ def through_aot(settings: Settings, watch=None):
             try:
                 weights = _weights(module) if kind == "inference" else set()
                 return compile_graph_module(module, kind, settings, weights, watch)
-            except (ValueError, C.UnsupportedError, C.DeviceError) as error:
+            except (ValueError, MemoryError, C.UnsupportedError, C.DeviceError) as error:
                 raise compat.through_dynamo(error) from error.__cause__
         return compile_graph
 
@@ -184,7 +184,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
             call = engine_call.build(
                 name, body, _weights_of_call(module, name, weights), settings, device, profile,
                 parts.compute[name], debug_dir and f"{debug_dir}/{kind}_{name}")
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, MemoryError) as error:
             if settings.pass_through_build_failures or isinstance(error, C.DeviceError):
                 raise
             warnings.warn(f"torch_vulkan: {name} was not built and runs natively: {error}",

@@ -1,0 +1,138 @@
+"""Faults injected one at a time: memory that runs out on the host, system calls of the cache that
+fail. The call gives eager's result or a typed error, nothing hangs, and the next call is right."""
+
+import errno
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from aot_helpers import python
+from marks import slow_but
+
+SOURCE = Path(__file__).parents[1] / "faults" / "interpose.cpp"
+
+
+@pytest.fixture(scope="module")
+def preload(tmp_path_factory):
+    """The library that makes calls fail."""
+    compiler = os.environ.get("CXX") or shutil.which("c++")
+    if not compiler:
+        pytest.skip("no C++ compiler")
+    library = tmp_path_factory.mktemp("faults") / "interpose.so"
+    subprocess.run([compiler, "-std=c++20", "-O1", "-shared", "-fPIC", SOURCE, "-o", library, "-ldl"],
+                   check=True)
+    return library
+
+
+COMMON = """
+import ctypes, faulthandler, os, sys, warnings
+faulthandler.dump_traceback_later(250, exit=True)  # a hang ends as a failure
+import torch, torch_vulkan as tv
+from torch import nn
+faults = ctypes.CDLL(None)
+warnings.simplefilter("ignore")
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3)).eval().requires_grad_(False)
+x = torch.randn(4, 8)
+want = model(x)
+"""
+
+MEMORY = COMMON + """
+stays, samples, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+options = {"min_block_size": 1, "cache_built_engines": False, "reuse_cached_engines": False}
+(engine,) = tv.engines(tv.compile(model, [x], min_block_size=1))
+shapes = [tuple(w["shape"]) for w in engine.info()["weights"]]
+held = {tuple(p.shape): p for p in model.parameters()}
+engine.set_weights([held[shape] for shape in shapes])
+engine.save(path)
+state = {}
+
+def build():
+    torch._dynamo.reset()
+    return torch.compile(model, backend="vulkan", options=options)(x)
+def load():
+    return next(iter(tv.Engine.load(path).run([x]).values()))
+def refit():
+    engine.set_weights([held[shape] for shape in shapes])
+    return next(iter(engine.run([x]).values()))
+def call():
+    return state["fast"](x)
+
+TYPED = (MemoryError, torch.OutOfMemoryError, tv.DeviceError)
+for name, run, share in (("build", build, 4), ("load", load, 1), ("refit", refit, 1),
+                         ("call", call, 1)):
+    if name == "call":
+        torch._dynamo.reset()
+        state["fast"] = torch.compile(model, backend="vulkan", options=options)
+    torch.testing.assert_close(run(), want)
+    faults.tv_fail_allocation(ctypes.c_long(1 << 40), 0)
+    run()
+    count = faults.tv_counted()
+    faults.tv_fail_allocation(0, 0)
+    assert count > 5, (name, count)
+    step = max(1, count * share // samples)
+    raised = 0
+    for n in range(1, count + 1, step):
+        faults.tv_fail_allocation(n, stays)
+        got = None
+        try:
+            got = run()
+        except Exception as error:
+            faults.tv_fail_allocation(0, 0)
+            typed = isinstance(error, TYPED) or isinstance(error.__cause__, TYPED)
+            assert typed, (name, n, repr(error))
+            raised += 1
+        faults.tv_fail_allocation(0, 0)
+        if got is not None:
+            torch.testing.assert_close(got, want, msg=f"{name} {n}: wrong")
+        torch.testing.assert_close(run(), want, msg=f"after {name} {n}: wrong")
+    print(name, "allocations", count, "tried", len(range(1, count + 1, step)), "raised", raised)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("stays", [0, 1])
+@pytest.mark.parametrize("samples", slow_but([8], [8, 400]))
+def test_no_memory_on_the_host(stays, samples, preload, tmp_path):
+    printed = python(MEMORY, stays, samples, tmp_path / "net.vke", LD_PRELOAD=str(preload))
+    assert "done" in printed
+
+
+STORE = COMMON + """
+folder, error, samples = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def build(number):
+    torch._dynamo.reset()
+    settings = {"min_block_size": 1, "engine_cache_dir": f"{folder}/{number}"}
+    return torch.compile(model, backend="vulkan", options=settings)(x)
+def fail(n, on=0):
+    faults.tv_fail_call(ctypes.c_long(n), on, folder.encode(), error)
+torch.testing.assert_close(build("first"), want)
+fail(1 << 40)
+build("counted"), build("counted")
+count = faults.tv_counted()
+fail(0)
+assert count > 5 if error != -1 else count > 1, count
+for n in range(1, count + 1, max(1, count // samples)):
+    for on in (0, 1):
+        fail(n, on)
+        for _ in range(2):  # writes, then reads
+            torch.testing.assert_close(build(f"{n}_{on}"), want)
+        fail(0)
+        torch.testing.assert_close(build(f"{n}_{on}"), want)
+        bad = tv.cache.verify(f"{folder}/{n}_{on}").bad if os.path.exists(f"{folder}/{n}_{on}") else {}
+        # What cannot be read is set aside; what cannot be removed is removed by a later scan.
+        assert not [path for path in bad if not path.endswith(".bad") and ".tmp." not in path], bad
+print("done, calls", count)
+"""
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINTR, -1],
+                         ids=["EIO", "ENOSPC", "EINTR", "short"])
+@pytest.mark.parametrize("samples", slow_but([1], [1, 1000]))
+def test_calls_of_the_cache_fail(error, samples, preload, tmp_path):
+    folder = tmp_path / "caches"
+    folder.mkdir(mode=0o700)
+    assert "done" in python(STORE, folder, error, samples, LD_PRELOAD=str(preload))
