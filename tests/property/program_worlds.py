@@ -126,7 +126,7 @@ def _describe(record: CallRecord, inputs: dict, outputs: dict, versions: dict) -
         strides = [n for n, size in zip(t.stride(), t.shape) if size != 1]
         record.facts[name] = {
             "shape": list(t.shape), "dtype": t.dtype, "requires_grad": t.requires_grad,
-            "has a grad_fn": t.grad_fn is not None, "inference": t.is_inference(),
+            "has a grad_fn": _has_grad_fn(t), "inference": t.is_inference(),
             "class": type(t).__name__,
             "strides": strides if t.numel() else None,
             "storage": number, "offset": t.storage_offset() if t.numel() else None}
@@ -136,6 +136,13 @@ def _describe(record: CallRecord, inputs: dict, outputs: dict, versions: dict) -
             record.facts[name]["bytes"] = storage.nbytes()
     for name, t in outputs.items():
         record.facts[name]["is"] = next((n for n, i in inputs.items() if i is t), None)
+
+
+def _has_grad_fn(t: torch.Tensor) -> bool | str:
+    try:
+        return t.grad_fn is not None
+    except RuntimeError:  # one of several views, changed in place
+        return "refused"
 
 
 def _gradients(record: CallRecord, outputs, leaves) -> None:

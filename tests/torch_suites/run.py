@@ -1,0 +1,180 @@
+"""torch's own tests of compiled backends, against "vulkan": python tests/torch_suites/run.py
+--results DIR --seconds 600.
+
+A case counts where aot_eager passes it in the same process: torch's tests are of 2.6, and what they
+ask of inductor's code alone fails there. Cases come in an order by the seed; a run that is stopped
+goes on from its results. One that ends its process is a crash, and the others go on. What is in
+known.txt, with its reason, is allowed to fail.
+"""
+
+import argparse
+import collections
+import faulthandler
+import importlib
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
+
+from fetch import tests
+
+FILES = ("functorch/test_aotdispatch.py", "dynamo/test_repros.py", "dynamo/test_subclasses.py",
+         "dynamo/test_functions.py", "dynamo/test_misc.py", "dynamo/test_unspec.py",
+         "inductor/test_torchinductor.py", "inductor/test_torchinductor_dynamic_shapes.py")
+LIMIT = 120  # seconds for a case
+KNOWN = Path(__file__).parent / "known.txt"
+# Thousands of cases of operators one by one, which tests/opinfo has; cases of GPUs.
+LEFT_OUT = ("TestEagerFusionOpInfo", "TestEagerFusionModuleInfo", "GPU", "CUDA", "Triton")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", default=str(int(time.time())))
+    parser.add_argument("--files", nargs="*", default=FILES)
+    parser.add_argument("--case", help="one case, with its error")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def cases(suite) -> list[unittest.TestCase]:
+    """The cases of a suite of suites."""
+    if isinstance(suite, unittest.TestCase):
+        return [suite]
+    return [case for part in suite for case in cases(part)]
+
+
+def load(file: str) -> list[unittest.TestCase]:
+    """Imports a test file, adapted; its cases."""
+    import adapt
+
+    root = tests()
+    adapt.install()
+    folder, name = file.removesuffix(".py").split("/")
+    sys.path[:0] = [str(root / folder), str(root)]
+    sys.argv = [file]
+    module = importlib.import_module(name)
+    for loaded in [m for n, m in sys.modules.items() if n.startswith("test_")]:
+        adapt.adapt_module(loaded)
+    found = cases(unittest.defaultTestLoader.loadTestsFromModule(module))
+    return [c for c in found if not any(word in c.id() for word in LEFT_OUT)]
+
+
+def outcome(case: unittest.TestCase, backend: str) -> tuple[str, str]:
+    """("pass", "wrong", "error" or "skip", why)."""
+    import adapt
+    import torch
+
+    adapt.use(backend)
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    result = unittest.TestResult()
+    type(case)(case._testMethodName).run(result)
+    if result.skipped or result.expectedFailures or result.unexpectedSuccesses:
+        return "skip", ""
+    for _, trace in (*result.failures, *result.errors):
+        trace = trace.split("\n\nTo execute this test")[0]  # torch's own advice
+        return ("wrong" if "AssertionError" in trace else "error"), trace[-1500:]
+    return "pass", ""
+
+
+def work(options) -> None:
+    """One file's cases, here and now, as lines of JSON."""
+    import torch
+
+    torch.set_num_threads(1)
+    results = _results(options, options.work)
+    done = {r["case"] for r in read(results)}
+    found = [c for c in load(options.work) if c.id() not in done]
+    random.Random(options.seed).shuffle(found)
+    end = time.monotonic() + options.seconds
+    with results.open("a") as file:
+        def note(**record):
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+        for case in found:
+            if time.monotonic() > end:
+                return
+            note(case=case.id(), status="crash", reason="the process ended")
+            faulthandler.dump_traceback_later(LIMIT, exit=True)
+            status, reason = outcome(case, "aot_eager")
+            if status == "pass":
+                status, reason = outcome(case, "vulkan")
+            else:
+                status, reason = ("skip" if status == "skip" else "aot_eager"), reason[-200:]
+            faulthandler.cancel_dump_traceback_later()
+            note(case=case.id(), status=status, reason=reason)
+
+
+def read(path: Path) -> list[dict]:
+    """The last record of each case."""
+    if not path.exists():
+        return []
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [*{r["case"]: r for r in records}.values()]
+
+
+def known() -> dict[str, str]:
+    """Case → why it may fail."""
+    lines = KNOWN.read_text().splitlines() if KNOWN.exists() else []
+    return dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
+
+
+def run(options) -> int:
+    """All files, each for its share of the time; prints counts and what failed."""
+    options.results.mkdir(parents=True, exist_ok=True)
+    end, failed = time.monotonic() + options.seconds, []
+    print(f"seed {options.seed}")
+    for i, file in enumerate(options.files):
+        until = time.monotonic() + (end - time.monotonic()) / (len(options.files) - i)
+        while time.monotonic() < until:
+            command = [sys.executable, __file__, "--work", file, "--results", options.results,
+                       "--seed", options.seed, "--seconds", str(until - time.monotonic())]
+            log = options.results / (file.replace("/", "_") + ".log")
+            before = len(read(_results(options, file)))
+            with log.open("a") as out:
+                status = subprocess.run(command, stdout=out, stderr=out, check=False).returncode
+            if status == 0 or len(read(_results(options, file))) == before:
+                break
+        records = read(_results(options, file))
+        counts = collections.Counter(r["status"] for r in records)
+        print(f"{file}: {dict(counts)}" + ("" if records else f" (nothing ran: {log})"), flush=True)
+        failed += [r for r in records if r["status"] in ("wrong", "error", "crash")]
+    allowed = known()
+    for record in failed:
+        why = allowed.get(record["case"])
+        print(f"{record['status']}: {record['case']}: {why or record['reason'][-300:]}")
+    return any(r["case"] not in allowed for r in failed)
+
+
+def _results(options, file: str) -> Path:
+    return options.results / (file.replace("/", "_") + ".jsonl")
+
+
+def one(options) -> int:
+    """--case file.py/Class/test: with either backend."""
+    file, _, rest = options.case.partition(".py/")
+    (case,) = [c for c in load(f"{file}.py") if c.id().endswith(rest.replace("/", "."))]
+    for backend in ("aot_eager", "vulkan"):
+        print(backend, *outcome(case, backend))
+    return 0
+
+
+def main() -> int:
+    options = arguments()
+    options.results = options.results.absolute()
+    if options.work:
+        work(options)
+        return 0
+    return one(options) if options.case else run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
