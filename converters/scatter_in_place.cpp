@@ -33,8 +33,8 @@ Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, 
   step.operands.push_back(dst("key", key));
   step.params.push_back(param("entries", entries));
   step.params.push_back(param("rows", rows));
-  step.params.push_back({.name = "dropped", .value = Expr(-1), .is_signed = true});
-  step.defines = {{"INDEX_PICKS", picks}};
+  step.params.push_back({.name = "dropped", .value = Expr(-1), .number = DType::kI32});
+  step.defines = {{"INDEX_PICKS", picks}, {"PLACE", place_function(c)}};
   walk.collapse();
   walk.add_to(step, "entry");
   step.grid = one_each(entries, 64);
@@ -119,7 +119,9 @@ void scatter(const NodeContext& c, Builder& b, bool add) {
                         {"k", own}}};
   walk.collapse();
   Step step{.kernel = "scatter_dim_in_place",
-            .defines = {{"ADD", add ? "1" : "0"}, {"VALUE", has_source ? "0" : "1"}},
+            .defines = {{"ADD", add ? "1" : "0"},
+                        {"VALUE", has_source ? "0" : "1"},
+                        {"BAD_INDEX", checks_indices(c) ? "tv_bad_index" : ""}},
             .operands = {src("index", index), changed(c)},
             .params = {param("elements", product(reach)), param("depth", reach.at(dim)),
                        param("size", out.at(dim)), param("index_step", of_index.at(dim)),
@@ -128,7 +130,7 @@ void scatter(const NodeContext& c, Builder& b, bool add) {
   if (has_source) {
     step.operands.push_back(src("src", c.node.input("src")));
   } else {
-    step.params.push_back(fill_param("fill", c.node, "value"));
+    step.params.push_back(fill_param("fill", c.node, "value", c.output().dtype));
   }
   walk.add_to(step, "entry");
   emit_flat(b, std::move(step), product(reach));
@@ -136,18 +138,24 @@ void scatter(const NodeContext& c, Builder& b, bool add) {
 
 // --- registration ---
 
-std::vector<Graph> put_examples() {
+/// The graph whose result is written over the first argument.
+Graph written(const ExampleGraph& example) {
+  Graph graph = example.graph();
+  graph.outputs[0].over = graph.inputs[0];
+  return graph;
+}
+
+std::vector<Graph> put_examples(const std::string& op) {
   std::vector<Graph> graphs;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64, DType::kBool}) {
     for (const bool add : {false, true}) {
       if (add && dtype == DType::kBool) continue;
-      graphs.push_back(ExampleGraph("tv::in_place_index_put")
-                           .input("self", dtype, {5, 11, 7})
-                           .inputs("indices", {{DType::kI64, {3, 1}}, {DType::kI64, {4}}})
-                           .input("values", dtype, {7})
-                           .attr("accumulate", add)
-                           .output(dtype, {5, 11, 7})
-                           .graph());
+      graphs.push_back(written(ExampleGraph(op)
+                                   .input("self", dtype, {5, 11, 7})
+                                   .inputs("indices", {{DType::kI64, {3, 1}}, {DType::kI64, {4}}})
+                                   .input("values", dtype, {7})
+                                   .attr("accumulate", add)
+                                   .output(dtype, {5, 11, 7})));
     }
   }
   return graphs;
@@ -165,7 +173,7 @@ std::vector<Graph> scatter_examples(const std::string& op) {
     } else {
       g.input("src", dtype, {5, 3, 7});
     }
-    graphs.push_back(g.output(dtype, {5, 11, 7}).graph());
+    graphs.push_back(written(g.output(dtype, {5, 11, 7})));
   }
   return graphs;
 }
@@ -174,16 +182,15 @@ Converter put(const std::string& name) {
   return {.op = "tv::in_place_" + name,
           .convert = index_put,
           .reads_views = {"*"},
-          .examples = put_examples,
+          .examples = [name] { return put_examples("aten::" + name); },
           .notes = "index_put in the memory of the tensor that it changes"};
 }
 
 Converter scatter_of(const std::string& name, bool add) {
-  const std::string op = "tv::in_place_" + name;
-  return {.op = op,
+  return {.op = "tv::in_place_" + name,
           .convert = [add](const NodeContext& c, Builder& b) { scatter(c, b, add); },
           .reads_views = {"*"},
-          .examples = [op] { return scatter_examples(op); },
+          .examples = [name] { return scatter_examples("aten::" + name); },
           .notes = "scatter in the memory of the tensor that it changes"};
 }
 

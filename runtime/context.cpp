@@ -293,6 +293,7 @@ VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {
 }
 
 void Context::submit(Recording& recording) {
+  const uint64_t before = submission_;
   try {
     if (timed_) {
       submit_timed(recording);
@@ -300,17 +301,20 @@ void Context::submit(Recording& recording) {
       submit_parts(recording);
       device_.wait(submission_);
     }
-  } catch (const Error& error) {
-    rethrow_submitted(error, device_.host_pointers());
+  } catch (const std::exception& error) {
+    const bool handed_over = submission_ != before || device_.lost();
+    if (submission_ != before) device_.settle(submission_);  // it may write to the caller's memory
+    if (handed_over && device_.host_pointers()) refuse_to_repeat(error);
+    throw;
   }
 }
 
-void Context::rethrow_submitted(const Error& error, bool in_place) const {
+void Context::refuse_to_repeat(const std::exception& error) const {
   std::string names;
   for (const Binding& input : parts_.spec.inputs) {
     if (input.written) names += (names.empty() ? "" : ", ") + input.name;
   }
-  if (error.kind() != ErrorKind::kDevice || !in_place || names.empty()) throw;
+  if (names.empty()) return;
   throw Error(ErrorKind::kDevice, std::string(error.what()) + "; the engine writes over " + names +
                                       ", which may hold a part of the result now: set it anew");
 }

@@ -8,7 +8,6 @@
 
 #include "runtime/cuda_link.h"
 #include "runtime/engine.h"
-#include "runtime/error.h"
 #include "runtime/recorder.h"
 #include "runtime/timed_calls.h"
 #include "runtime/timestamps.h"
@@ -121,9 +120,9 @@ class Context {
   /// Submits a recording of a call on host tensors and waits for it.
   void submit(Recording& recording);
   void submit_parts(Recording& recording);
-  /// Throws `error`, met when or after kernels were handed over; where these write over inputs in
-  /// place, as one that nobody recovers from, because to compute the call again would write twice.
-  [[noreturn]] void rethrow_submitted(const Error& error, bool in_place) const;
+  /// After an error behind the submission of kernels: where these write over inputs in place, throws it
+  /// as one that nobody recovers from, because to compute the call again would write twice.
+  void refuse_to_repeat(const std::exception& error) const;
   /// Timestamps of a timed context; without a clock to read they do nothing.
   void start_marks(Recording& recording);
   static void mark(Recording& recording, VkCommandBuffer commands, uint32_t index);

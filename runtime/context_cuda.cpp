@@ -68,10 +68,11 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
   }
   try {
     submission_ = link.order().submit(recording.commands, static_cast<CuStream>(key_.stream));
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     bool in_place = false;
     for (size_t i = 0; i < inputs.size(); ++i) in_place |= spec.inputs[i].written && staged_at_[i] < 0;
-    rethrow_submitted(error, in_place);
+    if (in_place) refuse_to_repeat(error);
+    throw;
   }
   recording.submission = submission_;
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -1,6 +1,6 @@
 // scatter_dim.comp on y itself, which holds x: of the entries of a line that name one element the first
 // adds the sources of all in ascending order (ADD), or stores the last one's. An index outside of y
-// names no element.
+// names no element; BAD_INDEX says that there is one, unless it may be.
 //
 // `entry_WALK` gives the line's offsets in index, source and y, and the entry's number on it (k_offset).
 // One entry an invocation.
@@ -11,7 +11,9 @@ void main() {
   entry_WALK(id)
   const uint own = k_offset;
   const int64_t wanted = int64_t(index_raw(index_offset + own * index_step));
-  if (wanted < int64_t(0) || wanted >= int64_t(size)) return;
+  const bool outside = wanted < int64_t(0) || wanted >= int64_t(size);
+  BAD_INDEX(outside);
+  if (outside) return;
   for (uint k = 0u; k < own; ++k) {
     if (int64_t(index_raw(index_offset + k * index_step)) == wanted) return;
   }

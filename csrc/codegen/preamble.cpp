@@ -288,15 +288,15 @@ std::string pointer_check(const KernelRequest& request, KernelWords& words) {
 /// the parameters, too.
 std::string in_part_of_grid(std::string body) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"gl_GlobalInvocationID", "(tv_place * gl_WorkGroupSize + gl_LocalInvocationID)"},
-      {"gl_WorkGroupID", "tv_place"},
+      {"gl_GlobalInvocationID", "(tv_workgroup * gl_WorkGroupSize + gl_LocalInvocationID)"},
+      {"gl_WorkGroupID", "tv_workgroup"},
       {"gl_NumWorkGroups", "uvec3(tv_groups_x, tv_groups_y, tv_groups_z)"}};
   for (const auto& [from, to] : kNames) {
     for (size_t at = body.find(from); at != body.npos; at = body.find(from, at + to.size())) {
       body.replace(at, from.size(), to);
     }
   }
-  return "#define tv_place (gl_WorkGroupID + uvec3(tv_first_x, tv_first_y, tv_first_z))\n" + body;
+  return "#define tv_workgroup (gl_WorkGroupID + uvec3(tv_first_x, tv_first_y, tv_first_z))\n" + body;
 }
 
 std::string uniform_function(bool table) {

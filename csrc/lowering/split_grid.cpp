@@ -36,8 +36,8 @@ std::vector<Step> split_grid(Step step, std::span<const Symbol> symbols,
       const int64_t most = device.max_grid[d], at = rest % parts[d];
       const std::string name(1, "xyz"[d]);
       rest /= parts[d];
-      part.params.push_back({"tv_first_" + name, Expr(at * most), false, true});
-      part.params.push_back({"tv_groups_" + name, step.grid.groups[d], false, true});
+      part.params.push_back({.name = "tv_first_" + name, .value = Expr(at * most), .specialise = true});
+      part.params.push_back({.name = "tv_groups_" + name, .value = step.grid.groups[d], .specialise = true});
       part.grid.groups[d] = groups_of_part(step.grid.groups[d], at, parts[d], most);
     }
     steps.push_back(std::move(part));

@@ -14,6 +14,7 @@ from .engine import split_vke, tensor_bytes
 from .fx_nodes import attribute
 from .held_weights import HeldWeights
 from .importer import Importer
+from .mutation import is_write
 from .precision import Precision
 from .progress import progress_for
 from .schema import to_dtype
@@ -79,6 +80,7 @@ class EngineCall(nn.Module):
         self.casts = _casts(imported.outputs, settings.truncate_long_and_double)
         self.device = _device_of_results(imported)
         self.strides = _other_strides(imported.outputs, self.vke())
+        self.writes = any(is_write(node) for node in native.graph.nodes)
         self._held = HeldWeights()
         self._warned = False
 
@@ -126,9 +128,10 @@ class EngineCall(nn.Module):
 
     def refuse_natively(self, error, args):
         """What PyTorch says to values that a kernel refused (`check_indices`), in its own words. On CUDA
-        tensors an error tells of an earlier call, and PyTorch's own would end the process's use of CUDA."""
+        tensors an error tells of an earlier call, and PyTorch's own would end the process's use of CUDA;
+        what the engine has written in place is not to be written twice."""
         on_cuda = any(isinstance(a, torch.Tensor) and a.is_cuda for a in args)
-        if on_cuda or REFUSED not in str(error):
+        if on_cuda or self.writes or REFUSED not in str(error):
             raise error
         outputs = list(self.native(*args))  # raises, unless PyTorch has a result
         self._warn(error)

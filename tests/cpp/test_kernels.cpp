@@ -16,6 +16,7 @@
 #include "csrc/lowering/tactics.h"
 #include "csrc/passes/canonicalise.h"
 #include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/write_in_place.h"
 #include "tests/cpp/spirv_check.h"
 
 namespace tv {
@@ -57,6 +58,7 @@ class Kernels {
   std::string problems(Graph graph, const DeviceProfile& device, const Settings& settings) {
     graph = canonicalise(std::move(graph), settings, device);
     graph = choose_layouts(std::move(graph), settings, device);
+    graph = write_in_place(std::move(graph), settings, device);
     ValueTable table(graph);
     std::string text;
     for (const Node& node : graph.nodes) text += problems_of_node(node, table, device, settings);
