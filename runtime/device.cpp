@@ -17,6 +17,10 @@
 namespace tv {
 namespace {
 
+bool is_out_of_memory(VkResult result) {
+  return result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY;
+}
+
 /// Devices that this process opened, by index into Instance::devices().
 struct OpenDevices {
   std::mutex mutex;
@@ -231,7 +235,10 @@ uint64_t Device::submit(VkCommandBuffer commands, TimelineValue before, Timeline
 
 bool Device::finished(uint64_t submission) {
   uint64_t value = 0;
-  check(api_.vkGetSemaphoreCounterValue(api_.device, timeline_.get(), &value), "run");
+  const VkResult result =
+      api_.vkGetSemaphoreCounterValue(api_.device, timeline_.get(), &value);
+  if (is_out_of_memory(result)) return false;  // nobody knows
+  check(result, "run");
   return value >= submission;
 }
 
@@ -247,13 +254,23 @@ void Device::wait(uint64_t submission) {
       }
     } while (std::chrono::steady_clock::now() < end);
   }
-  const VkSemaphore semaphore = timeline_.get();
+  wait_for(timeline_.get(), submission, "run");
+}
+
+void Device::wait_for(VkSemaphore semaphore, uint64_t value, const char* what) {
   VkSemaphoreWaitInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
   info.semaphoreCount = 1;
   info.pSemaphores = &semaphore;
-  info.pValues = &submission;
-  check(api_.vkWaitSemaphores(api_.device, &info, UINT64_MAX), "run");
+  info.pValues = &value;
+  VkResult result = api_.vkWaitSemaphores(api_.device, &info, UINT64_MAX);
+  if (is_out_of_memory(result)) {
+    // What is under way uses memory that callers free behind an error: there is no way around it.
+    const std::lock_guard lock(queue_mutex_);
+    result = api_.vkDeviceWaitIdle(api_.device);
+    if (result != VK_SUCCESS) result = VK_ERROR_DEVICE_LOST;
+  }
+  check(result, what);
 }
 
 void Device::settle(uint64_t submission) noexcept {
@@ -287,12 +304,7 @@ void Device::bind_sparse(VkBuffer buffer, const std::vector<VkSparseMemoryBind>&
     const std::lock_guard lock(queue_mutex_);
     check(api_.vkQueueBindSparse(queue_, 1, &info, VK_NULL_HANDLE), "bind memory");
   }
-  VkSemaphoreWaitInfo wait{};
-  wait.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
-  wait.semaphoreCount = 1;
-  wait.pSemaphores = &semaphore;
-  wait.pValues = &one;
-  check(api_.vkWaitSemaphores(api_.device, &wait, UINT64_MAX), "bind memory");
+  wait_for(semaphore, one, "bind memory");
 }
 
 OwnedSemaphore Device::make_timeline(bool exportable) {
@@ -363,7 +375,7 @@ void Device::check(VkResult result, const char* what) {
         "anew; an engine of your own has to be created again");
   }
   const std::string name = result_name(result);
-  if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY)
+  if (is_out_of_memory(result))
     throw OutOfMemoryError(prefix + profile().name + " is out of memory: " + name);
   throw Error(ErrorKind::kDevice, prefix + profile().name + " failed: " + name);
 }

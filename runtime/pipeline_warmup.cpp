@@ -36,8 +36,12 @@ class Scratch {
   uint64_t address() const {
     return pages_ ? reinterpret_cast<uint64_t>(pages_) : buffer_.address();
   }
+  /// Zeroes what runs before have written: kernels trust the numbers that the engine's own kernels make.
   void record_clear(Device& device, VkCommandBuffer commands) const {
-    if (pages_) return;
+    if (pages_) {
+      madvise(pages_, bytes_, MADV_DONTNEED);
+      return;
+    }
     device.api().vkCmdFillBuffer(commands, buffer_.buffer(), 0, VK_WHOLE_SIZE, 0);
     record_barrier(device, commands, kCopyWrites, kShaderAccess);
   }

@@ -41,8 +41,10 @@ class Device {
   /// the order of submission. The work starts after `before` and ends with `after`, where given.
   /// Thread-safe.
   uint64_t submit(VkCommandBuffer commands, TimelineValue before = {}, TimelineValue after = {});
-  /// Waits for a submission, first by polling: short work ends before a thread could sleep.
+  /// Waits for a submission, first by polling: short work ends before a thread could sleep. Whatever it
+  /// throws, the work is over or the device lost.
   void wait(uint64_t submission);
+  /// False where the driver has no memory to say it.
   bool finished(uint64_t submission);
   /// Waits for all that was submitted so far; cheap where nothing is under way.
   void wait_submitted() { wait(submitted_.load(std::memory_order_acquire)); }
@@ -71,6 +73,8 @@ class Device {
   void mark_lost() { lost_.store(true, std::memory_order_relaxed); }
 
  private:
+  void wait_for(VkSemaphore semaphore, uint64_t value, const char* what);
+
   PhysicalDevice physical_;
   DeviceApi api_;
   VkQueue queue_ = VK_NULL_HANDLE;

@@ -360,7 +360,7 @@ print("reopened")
 """
 
 
-@pytest.mark.parametrize("submission", slow_but((1, 10), [1, 2, 3, 10, 40]))
+@pytest.mark.parametrize("submission", slow_but((1, 10), [*range(1, 25), 40]))
 def test_lost_device(submission):
     """Wherever the device is lost, the results are eager's; each engine says once that it runs
     natively, and what is compiled afterwards runs on a device that is opened anew."""

@@ -8,23 +8,44 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
 
 from aot_helpers import python
 from marks import slow_but
 
-SOURCE = Path(__file__).parents[1] / "faults" / "interpose.cpp"
+FAULTS = Path(__file__).parents[1] / "faults"
+LAYER = """{"file_format_version": "1.2.0", "layer": {"name": "VK_LAYER_TV_faults", "type": "GLOBAL",
+"library_path": "%s", "api_version": "1.3.0", "implementation_version": "1", "description": "faults"}}"""
+
+
+def shared_library(name: str, folder: Path) -> Path:
+    """One of tests/faults, compiled."""
+    compiler = os.environ.get("CXX") or shutil.which("c++")
+    if not compiler:
+        pytest.skip("no C++ compiler")
+    library = folder / f"{name}.so"
+    subprocess.run([compiler, "-std=c++20", "-O1", "-shared", "-fPIC", FAULTS / f"{name}.cpp",
+                    "-o", library, "-ldl"], check=True)
+    return library
 
 
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory):
     """The library that makes calls fail."""
-    compiler = os.environ.get("CXX") or shutil.which("c++")
-    if not compiler:
-        pytest.skip("no C++ compiler")
-    library = tmp_path_factory.mktemp("faults") / "interpose.so"
-    subprocess.run([compiler, "-std=c++20", "-O1", "-shared", "-fPIC", SOURCE, "-o", library, "-ldl"],
-                   check=True)
-    return library
+    return shared_library("interpose", tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory):
+    """Environment and library of the Vulkan layer that refuses calls."""
+    folder = tmp_path_factory.mktemp("layer")
+    library = shared_library("vulkan_layer", folder)
+    (folder / "layer.json").write_text(LAYER % library)
+    return {"VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": "VK_LAYER_TV_faults",
+            "FAULT_LAYER": str(library)}
 
 
 COMMON = """
@@ -32,7 +53,7 @@ import ctypes, faulthandler, os, sys, warnings
 faulthandler.dump_traceback_later(250, exit=True)  # a hang ends as a failure
 import torch, torch_vulkan as tv
 from torch import nn
-faults = ctypes.CDLL(None)
+faults = ctypes.CDLL(os.environ.get("FAULT_LAYER"))
 warnings.simplefilter("ignore")
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3)).eval().requires_grad_(False)
@@ -40,7 +61,19 @@ x = torch.randn(4, 8)
 want = model(x)
 """
 
-MEMORY = COMMON + """
+# How a form of use is made to fail: on the host, or by what the driver says (VkResult).
+HOST = """
+def fail(n, stays=0):
+    faults.tv_fail_allocation(ctypes.c_long(n), stays)
+counted, build_share, least = faults.tv_counted, 4, 6
+"""
+DRIVER = """
+def fail(n, stays=0):
+    faults.tv_refuse_vulkan(ctypes.c_long(n), stays, RESULT)
+counted, build_share, least = faults.tv_counted_vulkan, 1, 2
+"""
+
+FORMS = """
 stays, samples, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 options = {"min_block_size": 1, "cache_built_engines": False, "reuse_cached_engines": False}
 (engine,) = tv.engines(tv.compile(model, [x], min_block_size=1))
@@ -62,30 +95,30 @@ def call():
     return state["fast"](x)
 
 TYPED = (MemoryError, torch.OutOfMemoryError, tv.DeviceError)
-for name, run, share in (("build", build, 4), ("load", load, 1), ("refit", refit, 1),
+for name, run, share in (("build", build, build_share), ("load", load, 1), ("refit", refit, 1),
                          ("call", call, 1)):
     if name == "call":
         torch._dynamo.reset()
         state["fast"] = torch.compile(model, backend="vulkan", options=options)
     torch.testing.assert_close(run(), want)
-    faults.tv_fail_allocation(ctypes.c_long(1 << 40), 0)
+    fail(1 << 40)
     run()
-    count = faults.tv_counted()
-    faults.tv_fail_allocation(0, 0)
-    assert count > 5, (name, count)
+    count = counted()
+    fail(0)
+    assert count >= least, (name, count)
     step = max(1, count * share // samples)
     raised = 0
     for n in range(1, count + 1, step):
-        faults.tv_fail_allocation(n, stays)
+        fail(n, stays)
         got = None
         try:
             got = run()
         except Exception as error:
-            faults.tv_fail_allocation(0, 0)
+            fail(0)
             typed = isinstance(error, TYPED) or isinstance(error.__cause__, TYPED)
             assert typed, (name, n, repr(error))
             raised += 1
-        faults.tv_fail_allocation(0, 0)
+        fail(0)
         if got is not None:
             torch.testing.assert_close(got, want, msg=f"{name} {n}: wrong")
         torch.testing.assert_close(run(), want, msg=f"after {name} {n}: wrong")
@@ -97,7 +130,17 @@ print("done")
 @pytest.mark.parametrize("stays", [0, 1])
 @pytest.mark.parametrize("samples", slow_but([8], [8, 400]))
 def test_no_memory_on_the_host(stays, samples, preload, tmp_path):
-    printed = python(MEMORY, stays, samples, tmp_path / "net.vke", LD_PRELOAD=str(preload))
+    printed = python(COMMON + HOST + FORMS, stays, samples, tmp_path / "net.vke",
+                     LD_PRELOAD=str(preload))
+    assert "done" in printed
+
+
+@pytest.mark.parametrize("result", [-1, -2], ids=["host", "device"])  # VK_ERROR_OUT_OF_…_MEMORY
+@pytest.mark.parametrize("stays", [0, 1])
+def test_no_memory_for_the_driver(stays, result, layer, tmp_path):
+    """Each call of Vulkan's that may say so, once or from then on."""
+    printed = python(f"RESULT = {result}" + COMMON + DRIVER + FORMS, stays, 1000,
+                     tmp_path / "net.vke", **layer)
     assert "done" in printed
 
 
@@ -136,3 +179,25 @@ def test_calls_of_the_cache_fail(error, samples, preload, tmp_path):
     folder = tmp_path / "caches"
     folder.mkdir(mode=0o700)
     assert "done" in python(STORE, folder, error, samples, LD_PRELOAD=str(preload))
+
+
+def vkexec(submission: int, *arguments):
+    """vkexec on a device that is lost at a submission."""
+    done = subprocess.run([Path(tv.__file__).parent / "bin" / "vkexec", *arguments],
+                          capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "TORCH_VULKAN_LOSE_DEVICE": str(submission)})
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_device_is_lost_at_any_submission(tmp_path):
+    """In C++, where nothing stands by: an error at each, until there are as many as are made."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3))
+    (engine,) = tv.engines(tv.compile(model, [torch.randn(4, 8)], min_block_size=1))
+    engine.save(tmp_path / "net.vke")
+    call = (f"--loadEngine={tmp_path / 'net.vke'}", "--iterations=3", "--duration=0", "--warmUp=0")
+    for submission in range(1, 100):
+        status, said = vkexec(submission, *call)
+        if status == 0:
+            break
+        assert status == 1 and "was lost" in said, said
+    assert 3 < submission < 99
