@@ -144,6 +144,52 @@ def test_no_memory_for_the_driver(stays, result, layer, tmp_path):
     assert "done" in printed
 
 
+WRITING = COMMON + DRIVER + """
+def step(cache, row):
+    cache[1] = row * 2
+    return cache.sum()
+cache, row = torch.zeros(4, 8), torch.ones(8)
+want = torch.zeros(4, 8)
+want[1] = 2
+def call():
+    return fast(cache, row)
+def start():
+    global fast
+    torch._dynamo.reset()
+    fast = torch.compile(step, backend="vulkan", options={"min_block_size": 1})
+    call()
+start()
+for RESULT in (-1, -2):  # VK_ERROR_OUT_OF_HOST_MEMORY, VK_ERROR_OUT_OF_DEVICE_MEMORY
+    fail(1 << 40)
+    call()
+    count = counted()
+    for n in range(1, count + 1):
+        cache.zero_()
+        fail(n)
+        got = call()
+        fail(0)
+        torch.testing.assert_close(cache, want)
+        torch.testing.assert_close(got, want.sum())
+RESULT = -4  # VK_ERROR_DEVICE_LOST
+fail(1)
+try:
+    call()
+    raise SystemExit("no error")
+except RuntimeError as error:
+    fail(0)
+    assert "was lost" in str(error) and "set it anew" in str(error), error
+cache.copy_(want)
+start()
+torch.testing.assert_close(call(), want.sum())
+print("done, refused", count)
+"""
+
+
+def test_what_is_written_in_place_is_written_once(layer):
+    """Where memory runs out the write is PyTorch's; where the device is lost nobody knows."""
+    assert "done" in python("RESULT = 0" + WRITING, **layer)
+
+
 STORE = COMMON + """
 folder, error, samples = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 def build(number):
