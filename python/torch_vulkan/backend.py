@@ -25,7 +25,7 @@ from .complex_values import real_at_border
 from .fx_nodes import main_device, op_name
 from .mutation import attach_writes, detach_writes
 from .prepare import pass_missing_sizes, prepare
-from .returned_views import base_of
+from .returned_views import views_of_arguments
 from .settings import Settings
 from .splitting import record_of, split
 from .whole_graph import whole_graph
@@ -120,6 +120,8 @@ def through_aot(settings: Settings, watch=None):
 
     def compiler(kind):
         def compile_graph(module, example_inputs):
+            if kind != "backward":
+                compat.replay_views_where_facts_fail(module.graph)
             try:
                 weights = _weights(module) if kind == "inference" else set()
                 return compile_graph_module(module, kind, settings, weights, watch)
@@ -141,9 +143,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
         ValueError: require_full_compilation is set and something stays native.
         DeviceError: there is no Vulkan device.
     """
-    results = module.graph.output_node().args[0]
-    of_arguments = {i: (base_of(results[i]), argument) for i, argument in
-                    compat.views_of_arguments(kind, module.graph).items()}
+    of_arguments = views_of_arguments(module.graph, *compat.views_of_arguments(kind, module.graph))
     calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind),
                                   watch, of_arguments)
     whole = whole_graph(module) if len(calls) == 1 and not failed else None

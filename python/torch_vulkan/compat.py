@@ -164,6 +164,21 @@ def views_by_their_facts():
     return config.patch(view_replay_for_aliased_outputs=False)
 
 
+def replay_views_where_facts_fail(graph) -> None:
+    """Inside views_by_their_facts: undoes it for the graph that AOTAutograd hands to the compiler
+    now, where its facts are of no use: elements of another type, or an argument whose own sizes and
+    strides the program changes."""
+    from torch._functorch import config
+
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None:
+        return
+    if any(info.mutates_metadata for info in metadata.input_info) or graph.find_nodes(
+            op="call_function", target=torch.ops.aten.view.dtype):
+        config.view_replay_for_aliased_outputs = True
+
+
 def static_inputs() -> tuple[set[int], set[int]]:
     """Positions of the graph's inputs that are parameters or buffers, and of those that the graph
     changes, of the graph that AOTAutograd hands to the compiler now."""
@@ -176,22 +191,24 @@ def static_inputs() -> tuple[set[int], set[int]]:
     return set(metadata.static_input_indices or ()), mutated
 
 
-def views_of_arguments(kind: str, graph) -> dict[int, int]:
-    """result → argument, by position, of results that AOTAutograd makes anew as views of arguments,
-    with the strides and the offset that the graph's result has."""
+def views_of_arguments(kind: str, graph) -> tuple[dict[int, int], dict[int, int]]:
+    """By position: result → argument, of results that AOTAutograd makes anew as views of arguments,
+    with the strides and the offset that the graph's result has; argument → the result that is
+    copied over it behind the graph."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     if metadata is None or kind == "backward" or metadata.tokens or any(
             info.mutates_metadata for info in metadata.input_info):
-        return {}
+        return {}, {}
     arguments, results = graph.find_nodes(op="placeholder"), graph.output_node().args[0]
     first = metadata.num_mutated_inp_runtime_indices
     # Tensors of subclasses are several arguments and results.
     if len(metadata.input_info) != len(arguments) or (
             kind == "inference" and metadata.num_forward != len(results)):
-        return {}
-    return {first + i: info.base_idx for i, info in enumerate(metadata.output_info)
-            if info.output_type.name == "alias_of_input"}
+        return {}, {}
+    views = {first + i: info.base_idx for i, info in enumerate(metadata.output_info)
+             if info.output_type.name == "alias_of_input"}
+    return views, {a: i for i, a in enumerate(metadata.mutated_inp_runtime_indices)}
 
 
 def user_outputs(kind: str) -> int:

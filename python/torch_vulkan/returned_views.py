@@ -35,6 +35,9 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
     for i, (value, argument) in of_arguments.items():
         if _are_alike(value, arguments[argument]):
             results[i] = _copy_of_view(graph, results[i], value, arguments[argument], copies)
+        elif value.op not in _HELD and not _begins_dense(results[i]):
+            raise NotImplementedError(f"result {i} is a view of argument {argument} that cannot be "
+                                      "traced back to it")
     kept = _kept_gradients(results) if gradients else _kept(results, user_outputs)
     for i, node in enumerate(results):
         if node in kept:
@@ -45,6 +48,22 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
         for node in sorted({node for node, _ in copies}, key=places.index, reverse=True):
             if not node.users:
                 graph.erase_node(node)
+
+
+def views_of_arguments(graph: fx.Graph, views: dict[int, int],
+                       copied: dict[int, int]) -> dict[int, tuple[fx.Node, int]]:
+    """What `keep_returned_views` takes as `of_arguments`. views: result → argument; copied: argument →
+    the result that is copied over it; both by position."""
+    results, arguments = graph.output_node().args[0], graph.find_nodes(op="placeholder")
+    last = {arguments[a]: results[i] for a, i in copied.items()}
+    for node in graph.find_nodes(op="call_function", target=aten.copy_.default):
+        last[node.args[0]] = node.args[1]
+    found = {}
+    for i, a in views.items():
+        chain = chain_of(results[i])
+        value = last.get(arguments[a])
+        found[i] = (value if value in chain else chain[-1], a)
+    return found
 
 
 def base_of(node: fx.Node) -> fx.Node:
@@ -141,6 +160,12 @@ def _is_all_of(node: fx.Node, base: fx.Node) -> bool:
     return (same(view.numel(), whole.numel()) and is_dense(view) and is_dense(whole)
             and view.dtype == whole.dtype and view.is_conj() == whole.is_conj()
             and view.is_neg() == whole.is_neg())
+
+
+def _begins_dense(node: fx.Node) -> bool:
+    """Whether a result has the strides and the offset that an engine gives it."""
+    value = node.meta["val"]
+    return is_dense(value) and same(value.storage_offset(), 0)
 
 
 def _are_alike(node: fx.Node, other: fx.Node) -> bool:
