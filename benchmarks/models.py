@@ -106,9 +106,10 @@ def check_gradients(network, batch, reduced, device):
     Eager's own error in float32 on the CPU, found in the same way, stands beside it.
     """
     import torch
-    from switches import Switches, nearest
 
     from torch_vulkan import compilations
+
+    from switches import Switches, nearest
 
     model = network.make(reduced)
     given = network.inputs(batch, reduced, 0)

@@ -18,7 +18,9 @@ void convert(const NodeContext& c, Builder& b) {
             .params = {param("elements", elements),
                        param("entries", entries),
                        param("offset_count", product(c.shape("offsets"))),
-                       {.name = "padding", .value = c.node.expr("padding_idx"), .number = DType::kI32},
+                       {.name = "padding",
+                        .value = c.node.expr("padding_idx"),
+                        .number = DType::kI32},
                        param("bags", c.node.expr("bags")),
                        param("columns", part == kLargest ? out.back() : Expr(1))},
             .iterations = part == kBagOf ? Expr(32) : entries};

@@ -147,8 +147,8 @@ bool fits_32_bits(const NodeContext& c, const Expr& start, const Expr& step) {
          fits(start + step * min(product(c.output().shape), Expr(kMost)));
 }
 
-/// How fill.comp counts, and with which numbers. The arithmetic follows the arguments: a float start
-/// or step makes it float.
+/// How fill.comp counts, and with which numbers. The arithmetic follows the arguments: a float
+/// start or step makes it float.
 void add_numbers(const NodeContext& c, Step& step) {
   const Attr &start = c.node.arg("start").attr, &by = c.node.arg("step").attr;
   const DType dtype = c.output().dtype;

@@ -106,8 +106,8 @@ void add_immediate(PointwiseInstr& instr, const Attr& attr) {
   }
 }
 
-/// Whether the argument becomes a tensor: it is a symbol, or a number before one, because immediates
-/// follow the tensors.
+/// Whether the argument becomes a tensor: it is a symbol, or a number before one, because
+/// immediates follow the tensors.
 bool becomes_tensor(const PointwiseRule& rule, const Node& node, const std::string& name) {
   const auto first = std::ranges::find(rule.args, name);
   return std::any_of(first, rule.args.end(), [&](const std::string& other) {
@@ -177,7 +177,8 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
   for (const int64_t number : op.instr.integers) {
     // PyTorch wraps it for some operators and raises for others.
     if (op.instr.compute != DType::kOther && !holds(op.instr.compute, number)) {
-      return "the number " + std::to_string(number) + " does not fit " + std::string(name(op.instr.compute));
+      return "the number " + std::to_string(number) + " does not fit " +
+             std::string(name(op.instr.compute));
     }
   }
   const PointwiseRow* row = find_pointwise(op.instr.function);
@@ -200,9 +201,11 @@ void materialise_symbols(const PointwiseRule& rule, const NodeContext& context, 
   const DType compute = compute_type(rule, context);
   const DType dtype = is_float(compute) ? DType::kF32 : compute;
   const Node node = without_symbols(rule, context.node, [&](const Attr& number) {
-    return rewriter.add("aten::scalar_tensor", {attr_arg("s", number), attr_arg("dtype", dtype)}, dtype, {});
+    return rewriter.add("aten::scalar_tensor", {attr_arg("s", number), attr_arg("dtype", dtype)},
+                        dtype, {});
   });
-  rewriter.replace(0, rewriter.add(node.op, node.args, context.output().dtype, context.output().shape));
+  rewriter.replace(
+      0, rewriter.add(node.op, node.args, context.output().dtype, context.output().shape));
 }
 
 }  // namespace

@@ -38,8 +38,8 @@ struct PointwiseRule {
 /// scalars, the kind (bool, int, float) deciding between these groups.
 DType result_type(const NodeContext& context, const std::vector<std::string>& args);
 
-/// The converter of a rule. A scalar that is symbolic becomes a 0-dim tensor first, and with it those
-/// before it.
+/// The converter of a rule. A scalar that is symbolic becomes a 0-dim tensor first, and with it
+/// those before it.
 Converter pointwise_converter(PointwiseRule rule);
 
 /// `static const RegisterPointwise unary({{.op = …}, …});`

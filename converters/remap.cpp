@@ -26,7 +26,8 @@ void emit(const NodeContext& c, Builder& b, const Remap& remap) {
     if (!last) step.params.push_back(param("out_n" + n, out[i]));
     step.params.push_back(param("in_n" + n, x.shape[i - lead]));
     step.params.push_back(param("stride" + n, x.strides[i - lead]));
-    step.params.push_back({.name = "shift" + n, .value = remap.shifts.at(i), .number = DType::kI32});
+    step.params.push_back(
+        {.name = "shift" + n, .value = remap.shifts.at(i), .number = DType::kI32});
     axes += (last ? "LAST_AXIS(" : "AXIS(out_n" + n + ", ") + "in_n" + n + ", shift" + n +
             ", stride" + n + ") ";
   }
@@ -68,7 +69,8 @@ void flip(const NodeContext& c, Builder& b) {
 
 /// A shift by any number of places, as one that the kernel can count.
 Expr within(const Expr& shift, const Expr& size) {
-  return shift.constant() && holds(DType::kI32, *shift.constant()) ? shift : mod(shift, max(size, 1));
+  return shift.constant() && holds(DType::kI32, *shift.constant()) ? shift
+                                                                   : mod(shift, max(size, 1));
 }
 
 /// Without dimensions: in row-major order over the whole tensor.

@@ -44,7 +44,9 @@ Converter scatter(std::string op, bool add) {
           .reads_views = {"*"},
           .epilogue = true,
           .examples = [op] { return examples(op); },
-          .notes = "where indices collide the last wins; one out of range, where it is not checked, is ignored"};
+          .notes =
+              "where indices collide the last wins; one out of range, where it is not checked, is "
+              "ignored"};
 }
 
 const RegisterConverter scatters{scatter("aten::scatter.src", false),

@@ -1,5 +1,6 @@
-// index_put and scatter that change the storage of their result, which holds `self` already: the work
-// depends on what is written and not on what it is written into. write_in_place makes these nodes.
+// index_put and scatter that change the storage of their result, which holds `self` already: the
+// work depends on what is written and not on what it is written into. write_in_place makes these
+// nodes.
 
 #include "converters/index_placement.h"
 #include "converters/scalar_dims.h"
@@ -114,9 +115,9 @@ void scatter(const NodeContext& c, Builder& b, bool add) {
   };
   Shape own(out.size(), Expr(0));
   own[dim] = Expr(1);
-  Walk walk{.sizes = reach,
-            .targets = {{"index", line(of_index)}, {"src", line(of_src)}, {"y", line(of_y)},
-                        {"k", own}}};
+  Walk walk{
+      .sizes = reach,
+      .targets = {{"index", line(of_index)}, {"src", line(of_src)}, {"y", line(of_y)}, {"k", own}}};
   walk.collapse();
   Step step{.kernel = "scatter_dim_in_place",
             .defines = {{"ADD", add ? "1" : "0"},
@@ -194,10 +195,9 @@ Converter scatter_of(const std::string& name, bool add) {
           .notes = "scatter in the memory of the tensor that it changes"};
 }
 
-const RegisterConverter in_place{put("index_put"), put("_unsafe_index_put"),
-                                 scatter_of("scatter.src", false),
-                                 scatter_of("scatter.value", false),
-                                 scatter_of("scatter_add", true)};
+const RegisterConverter in_place{
+    put("index_put"), put("_unsafe_index_put"), scatter_of("scatter.src", false),
+    scatter_of("scatter.value", false), scatter_of("scatter_add", true)};
 
 }  // namespace
 }  // namespace tv

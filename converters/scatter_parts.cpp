@@ -45,8 +45,8 @@ void masked_scatter(const NodeContext& c, Rewriter& r) {
             {tensor_arg("self", counted), attr_arg("other", Expr(1)), attr_arg("alpha", Expr(1))},
             DType::kI32, {count});
   // Where nothing is chosen, any; else there must be so many in the source.
-  const ValueId first =
-      r.add("aten::full", {attr_arg("size", Shape{}), attr_arg("fill_value", Expr(0))}, DType::kI32, {});
+  const ValueId first = r.add(
+      "aten::full", {attr_arg("size", Shape{}), attr_arg("fill_value", Expr(0))}, DType::kI32, {});
   const ValueId place = r.pointwise("where", {flat(r, mask), index, first}, DType::kI32);
   const ValueId taken = r.add("aten::gather",
                               {tensor_arg("self", flat(r, c.node.input("source"))),

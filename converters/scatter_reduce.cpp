@@ -96,7 +96,9 @@ Converter scatter(std::string op) {
           .reads_views = {"*"},
           .epilogue = true,
           .examples = [op] { return examples(op); },
-          .notes = "in ascending order of the sources; an index out of range, where it is not checked, is ignored"};
+          .notes =
+              "in ascending order of the sources; an index out of range, where it is not checked, "
+              "is ignored"};
 }
 
 const RegisterConverter scatters{

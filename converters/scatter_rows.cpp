@@ -196,8 +196,8 @@ Converter put(std::string op) {
           .epilogue = true,
           .examples = put_examples,
           .notes =
-              "where entries name one element the last wins; one out of range, where it is not checked, "
-              "goes to the nearest"};
+              "where entries name one element the last wins; one out of range, where it is not "
+              "checked, goes to the nearest"};
 }
 
 const RegisterConverter scatters{

@@ -139,7 +139,8 @@ std::string place_function(const NodeContext& c) {
 }
 
 bool checks_indices(const NodeContext& c) {
-  return c.node.op.find("_unsafe_") == std::string::npos && c.node.find("indices_of_nothing") == nullptr;
+  return c.node.op.find("_unsafe_") == std::string::npos &&
+         c.node.find("indices_of_nothing") == nullptr;
 }
 
 Arg indices_of_nothing() { return attr_arg("indices_of_nothing", true); }

@@ -61,12 +61,12 @@ struct Walk {
   void add_to(Step& step, const std::string& name) const;
 };
 
-/// What kernels make of an index: tv_place, which says where it is out of range, or tv_near of PyTorch's
-/// _unsafe_ operators and of nodes that an expansion made with `indices_of_nothing`.
+/// What kernels make of an index: tv_place, which says where it is out of range, or tv_near of
+/// PyTorch's _unsafe_ operators and of nodes that an expansion made with `indices_of_nothing`.
 std::string place_function(const NodeContext& context);
 bool checks_indices(const NodeContext& context);
-/// Among the arguments of a node: its indices may be out of range, where nothing is read or written that
-/// counts.
+/// Among the arguments of a node: its indices may be out of range, where nothing is read or written
+/// that counts.
 Arg indices_of_nothing();
 
 /// Whether some node or the graph's outputs read the value.

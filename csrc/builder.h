@@ -43,8 +43,8 @@ struct Operand {
 };
 
 /// A scalar parameter called `name` in the kernel. An expression is a size, stride or offset, a
-/// `uint`, unless `number` says that the kernel computes with it as a number of that type: then it is
-/// an `int` (8 to 32-bit integers, bool), `int64_t` or `float` of the same value, or the call is
+/// `uint`, unless `number` says that the kernel computes with it as a number of that type: then it
+/// is an `int` (8 to 32-bit integers, bool), `int64_t` or `float` of the same value, or the call is
 /// refused.
 struct Param {
   std::string name;

@@ -14,7 +14,8 @@ constexpr uint32_t kPointer = 254, kBadIndex = 253, kZeroDivisor = 252;
 std::string place_of(const Dispatch& dispatch) {
   std::string ops;
   for (const std::string& op : dispatch.ops) ops += (ops.empty() ? "" : ", ") + op;
-  return "\"" + dispatch.name + "\" (" + ops + (dispatch.source.empty() ? "" : ", " + dispatch.source) + ")";
+  return "\"" + dispatch.name + "\" (" + ops +
+         (dispatch.source.empty() ? "" : ", " + dispatch.source) + ")";
 }
 
 [[noreturn]] void throw_bad_value(bool index, const std::string& place) {
@@ -23,8 +24,8 @@ std::string place_of(const Dispatch& dispatch) {
                         "[check_indices] index out of range in " + place +
                             "; want indices inside of the dimension that they name");
   }
-  throw BadValueError(BadValueError::What::kDivisor, "[check_indices] ZeroDivisionError: an integer is divided by 0 in " +
-                                                         place);
+  throw BadValueError(BadValueError::What::kDivisor,
+                      "[check_indices] ZeroDivisionError: an integer is divided by 0 in " + place);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// What kernels built with address checks or checks of values (Settings::check_addresses, check_indices)
-// report.
+// What kernels built with address checks or checks of values (Settings::check_addresses,
+// check_indices) report.
 
 #include <span>
 
@@ -13,8 +13,8 @@ namespace tv {
 Allocation make_check_buffer(Device& device, const EngineSpec& spec);
 /// Before a run.
 void clear_check(const Allocation& buffer);
-/// After it: throws, naming the dispatch of `program`, Error(kInternal) with the operand that it left, or
-/// BadValueError.
+/// After it: throws, naming the dispatch of `program`, Error(kInternal) with the operand that it
+/// left, or BadValueError.
 void throw_check_report(const Allocation& buffer, std::span<const Dispatch> program);
 
 /// Whether a call waits for what kernels report, wherever its tensors are.

@@ -21,8 +21,8 @@ struct ShapePlan {
   EncodedProgram program;
   std::vector<Placement> placements;  ///< space 0: the arena
   std::vector<int64_t> input_bytes, output_bytes;
-  /// What a staged device hands back: `bytes` from `arena_at` of the arena, through `host_at` of the
-  /// readback memory, to the tensor of `slot` (inputs, then outputs).
+  /// What a staged device hands back: `bytes` from `arena_at` of the arena, through `host_at` of
+  /// the readback memory, to the tensor of `slot` (inputs, then outputs).
   struct Result {
     size_t slot = 0;
     int64_t arena_at = 0, host_at = 0, bytes = 0;
@@ -88,7 +88,7 @@ class Context {
     uint64_t weights_id = 0, arena_generation = 0, debug_generation = 0, last_used = 0;
     uint64_t submission = 0;  ///< the last one of `commands`
     bool on_cuda = false;
-    bool external_overlap = false;  ///< what is written overlaps another tensor: barriers everywhere
+    bool external_overlap = false;  ///< what is written overlaps others: barriers everywhere
     bool poison = false;
     Allocation param_blocks;
     Timestamps marks;  ///< of a timed context: start, copies in, kernels, copies out
@@ -120,8 +120,9 @@ class Context {
   /// Submits a recording of a call on host tensors and waits for it.
   void submit(Recording& recording);
   void submit_parts(Recording& recording);
-  /// After an error behind the submission of kernels: where these write over inputs in place, throws it
-  /// as one that nobody recovers from, because to compute the call again would write twice.
+  /// After an error behind the submission of kernels: where these write over inputs in place,
+  /// throws it as one that nobody recovers from, because to compute the call again would write
+  /// twice.
   void refuse_to_repeat(const std::exception& error) const;
   /// Timestamps of a timed context; without a clock to read they do nothing.
   void start_marks(Recording& recording);

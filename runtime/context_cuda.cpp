@@ -59,7 +59,8 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
       recording.external_overlap != overlap || recording.bound != bound_) {
     record(recording, *weights, overlap, &link);
   }
-  // What the last call on this context found, where it is over by now: no call waits to say it at once.
+  // What the last call on this context found, where it is over by now: no call waits to say it
+  // at once.
   if (check_ && device_.finished(submission_)) take_check_report();
   copy_staged(inputs, 0, /*to_staging=*/true, link);
   if (using_ != weights) {
@@ -70,7 +71,9 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
     submission_ = link.order().submit(recording.commands, static_cast<CuStream>(key_.stream));
   } catch (const std::exception& error) {
     bool in_place = false;
-    for (size_t i = 0; i < inputs.size(); ++i) in_place |= spec.inputs[i].written && staged_at_[i] < 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      in_place |= spec.inputs[i].written && staged_at_[i] < 0;
+    }
     if (in_place) refuse_to_repeat(error);
     throw;
   }

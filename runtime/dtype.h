@@ -46,8 +46,8 @@ constexpr bool is_integer(DType d) {  // bool is not an integer
          d == DType::kU8;
 }
 
-/// Whether a number can be a value of this type: ints within its range; floats round, but 16-bit ones
-/// end where they do; bool takes any.
+/// Whether a number can be a value of this type: ints within its range; floats round, but 16-bit
+/// ones end where they do; bool takes any.
 bool holds(DType dtype, int64_t number);
 
 /// "float32", "bfloat16", "int64", "bool", …: torch's names.

@@ -98,8 +98,8 @@ class Engine {
                           std::span<const CudaTensor> outputs, void* stream) = 0;
 
   /// Runs `runs` times, each dispatch alone between barriers, and returns what the device's clock
-  /// says of each of EngineSpec::dispatches; inputs that are `written` are written `runs` times. Throws
-  /// Error(kUnsupported) where the device has no timestamps.
+  /// says of each of EngineSpec::dispatches; inputs that are `written` are written `runs` times.
+  /// Throws Error(kUnsupported) where the device has no timestamps.
   virtual std::vector<DispatchTime> profile(const WeightSet& weights,
                                             std::span<const int64_t> symbols,
                                             std::span<const HostTensor> inputs,

@@ -19,8 +19,8 @@
 namespace tv {
 
 /// An input, output or weight tensor. Inputs and weights are dense row-major; an output is dense
-/// in the order that its strides say (a permutation of row-major). A `written` input is a result, too:
-/// the engine leaves it in the input's memory.
+/// in the order that its strides say (a permutation of row-major). A `written` input is a result,
+/// too: the engine leaves it in the input's memory.
 struct Binding {
   std::string name;
   DType dtype = DType::kF32;
@@ -31,18 +31,19 @@ struct Binding {
 };
 
 enum class BufferKind : uint8_t {
-  kInput,       ///< caller's memory, read only but where the input is `written`;  index: into EngineSpec::inputs
+  kInput,       ///< caller's memory, read only but where the input is `written`; index: into
+                ///< EngineSpec::inputs
   kOutput,      ///< caller's memory, written;    index: into EngineSpec::outputs
   kWeight,      ///< caller's weights, read only; index: into EngineSpec::weights
   kPersistent,  ///< result of the weight program, kept per set of weights
   kArena,       ///< activation; lives from first to last dispatch that names it
-  kCheck,       ///< where kernels report (kCheckWords), zero before a run; index: 1 where each call waits
-                ///< for what they say (address checks), else the next one on CUDA tensors may
+  kCheck,       ///< where kernels report (kCheckWords), zero before a run; index: 1 where each call
+                ///< waits for what they say (address checks), else the next one on CUDA tensors may
 };
 
-/// Words of a kCheck buffer: invocations that found a fault, then of the first of them the number of the
-/// dispatch and what it is: an operand that was left, or a bad value (kernels/report.glsl). Kernels write
-/// them by atomics alone, so dispatches need no order for them.
+/// Words of a kCheck buffer: invocations that found a fault, then of the first of them the number
+/// of the dispatch and what it is: an operand that was left, or a bad value (kernels/report.glsl).
+/// Kernels write them by atomics alone, so dispatches need no order for them.
 inline constexpr int64_t kCheckWords = 3;
 
 struct Buffer {
@@ -62,8 +63,8 @@ struct OperandRange {
   bool operator==(const OperandRange&) const = default;
 };
 
-/// A number that a kernel computes with: `value` as `dtype`, which has to hold it. 8 to 32-bit integers
-/// are passed as int, bool as 0 or 1, floats as the nearest float32, int64 in two words.
+/// A number that a kernel computes with: `value` as `dtype`, which has to hold it. 8 to 32-bit
+/// integers are passed as int, bool as 0 or 1, floats as the nearest float32, int64 in two words.
 struct NumberWord {
   Expr value;
   DType dtype = DType::kI32;
@@ -124,8 +125,9 @@ struct EngineSpec {
 };
 
 /// Throws Error(kUser) on anything an engine must not have: an index out of range, an operand
-/// outside its buffer at the symbols' bounds, a write to a weight or to an input that is not `written`, a kWeight size that is
-/// not constant, a symbol that no input shape determines, SPIR-V without its magic number.
+/// outside its buffer at the symbols' bounds, a write to a weight or to an input that is not
+/// `written`, a kWeight size that is not constant, a symbol that no input shape determines, SPIR-V
+/// without its magic number.
 void validate(const EngineSpec& spec);
 
 /// The part of `validate` that depends on the symbols' values: conditions, sizes, ranges and grids

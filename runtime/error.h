@@ -36,7 +36,8 @@ class OutOfMemoryError : public Error {
 class BadValueError : public Error {
  public:
   enum class What { kIndex, kDivisor };
-  BadValueError(What what, const std::string& message) : Error(ErrorKind::kUser, message), what_(what) {}
+  BadValueError(What what, const std::string& message)
+      : Error(ErrorKind::kUser, message), what_(what) {}
   What reason() const { return what_; }
 
  private:

@@ -25,13 +25,13 @@ std::string write_file_atomically(const std::string& path,
                                   std::span<const std::span<const uint8_t>> pieces);
 
 /// The same for a path that a user names: a symbolic link is followed, and stays; what is no
-/// regular file - a device, a FIFO, /dev/stdout - is written into. A new file's mode is as the umask
-/// says, one that is replaced keeps its own.
+/// regular file - a device, a FIFO, /dev/stdout - is written into. A new file's mode is as the
+/// umask says, one that is replaced keeps its own.
 std::string write_file(const std::string& path, std::span<const std::span<const uint8_t>> pieces);
 
 /// What a path leads to.
 struct FileTarget {
-  std::string path;     ///< with links in its last place followed, of which the target may be missing
+  std::string path;  ///< with links in its last place followed, of which the target may be missing
   int descriptor = -1;  ///< of this process, which /dev/stdout and /dev/fd/3 name; -1: none
 };
 FileTarget followed(const std::string& path);

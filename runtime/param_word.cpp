@@ -31,19 +31,28 @@ uint32_t number_word(const NumberWord& word, int64_t value) {
 }  // namespace
 
 bool holds(DType dtype, int64_t number) {
-  const auto within = [number](int64_t low, int64_t high) { return number >= low && number <= high; };
+  const auto within = [number](int64_t low, int64_t high) {
+    return number >= low && number <= high;
+  };
   switch (dtype) {
-    case DType::kI32: return within(-(int64_t{1} << 31), (int64_t{1} << 31) - 1);
-    case DType::kI16: return within(-(1 << 15), (1 << 15) - 1);
-    case DType::kI8: return within(-(1 << 7), (1 << 7) - 1);
-    case DType::kU8: return within(0, (1 << 8) - 1);
-    case DType::kF16: return within(-65504, 65504);
+    case DType::kI32:
+      return within(-(int64_t{1} << 31), (int64_t{1} << 31) - 1);
+    case DType::kI16:
+      return within(-(1 << 15), (1 << 15) - 1);
+    case DType::kI8:
+      return within(-(1 << 7), (1 << 7) - 1);
+    case DType::kU8:
+      return within(0, (1 << 8) - 1);
+    case DType::kF16:
+      return within(-65504, 65504);
     case DType::kF32:
     case DType::kBF16:
     case DType::kF64:
     case DType::kI64:
-    case DType::kBool: return true;
-    case DType::kOther: break;
+    case DType::kBool:
+      return true;
+    case DType::kOther:
+      break;
   }
   return false;
 }

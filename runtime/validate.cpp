@@ -184,9 +184,10 @@ void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program,
       if (for_weights && !constant)
         fail(where + " of the weight program touches " + quoted(buffer.name) +
              ", which is neither a weight nor made from weights");
-      const bool read_only = (buffer.kind == BufferKind::kInput && !spec.inputs[buffer.index].written) ||
-                             buffer.kind == BufferKind::kWeight ||
-                             (buffer.kind == BufferKind::kPersistent && !for_weights);
+      const bool read_only =
+          (buffer.kind == BufferKind::kInput && !spec.inputs[buffer.index].written) ||
+          buffer.kind == BufferKind::kWeight ||
+          (buffer.kind == BufferKind::kPersistent && !for_weights);
       if (operand.write && read_only) fail(where + " writes " + quoted(buffer.name) + ", which is read only");
       const bool made_here = buffer.kind != BufferKind::kInput && buffer.kind != BufferKind::kWeight;
       const bool has_bytes = !(buffer.size_bytes == Expr(0));
@@ -299,7 +300,7 @@ std::vector<std::vector<int64_t>> samples(const EngineSpec& spec) {
     const bool is_size = s.min >= 0;  // else a number, of which most are no use as a size
     middle.push_back(s.opt);
     low.push_back(is_size ? s.min : s.opt);
-    high.push_back(!is_size                  ? s.opt
+    high.push_back(!is_size                 ? s.opt
                    : s.max < kUnbounded / 4 ? s.max
                                             : std::min(s.opt, kUnbounded / 4) * 2 + 1);
   }

@@ -36,9 +36,9 @@ on the device that it runs on.
   tables say of float32, and half a unit in the last place of the 16-bit type. Operators that are
   fused keep float32 between them, where PyTorch rounds after each. Mantissas are shortened only
   where the settings allow it (`enabled_precisions`).
-- **int64, int32, int16, int8, uint8, bool**: exact; integers wrap, and so do numbers that an operator
-  takes beside a tensor of a narrower type. Shifts by less than 0 or by the width and more give 0, and to
-  the right -1 for what is negative.
+- **int64, int32, int16, int8, uint8, bool**: exact; integers wrap, and so do numbers that an
+  operator takes beside a tensor of a narrower type. Shifts by less than 0 or by the width and more
+  give 0, and to the right -1 for what is negative.
 - **float64**: runs natively, unless `truncate_long_and_double` computes it as float32.
 
 Zeros, infinities and NaN: of functions of one element, results are what PyTorch's on the CPU are,

@@ -33,17 +33,18 @@ from `polygamma(1, x)` at whole x below 0, its poles, where eager gives what rou
 - *wrong*: other results than eager's, or an error.
 - *left out*: samples without compute nodes (views, shapes), and those that eager refuses. Checks
   that only raise an error (of singular matrices) compute nothing.
-- *not run*: op_db has them, and the device has not seen them yet; on the H200 those that torch 2.11, which
-  runs there, lacks (1,614 of entries and dtypes that it has not, 140 numbers past its last; it has 8 more).
+- *not run*: op_db has them, and the device has not seen them yet; on the H200 those that torch
+  2.11, which runs there, lacks (1,614 of entries and dtypes that it has not, 140 numbers past its
+  last; it has 8 more).
 
 `run.py --form` takes the same samples with tensors that are transposed, offset, expanded
 (stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py` says
 what is open there). What errors operators promise is in [accuracy.md](accuracy.md).
 
-The counts are first of lavapipe: every sample at float32 and every gradient, in one run on 2026-11-22 on
-vectors of 8 lanes; at every other type one sample of each entry and up to three of some, chosen by
-hash, in earlier runs. `make test-all` runs all of them. A sample that was wrong and was mended since
-is in a device's counts when it has run there again.
+The counts are first of lavapipe: every sample at float32 and every gradient, in one run on
+2026-11-22 on vectors of 8 lanes; at every other type one sample of each entry and up to three of
+some, chosen by hash, in earlier runs. `make test-all` runs all of them. A sample that was wrong and
+was mended since is in a device's counts when it has run there again.
 """
 
 

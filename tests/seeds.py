@@ -1,4 +1,4 @@
-"""The seed of what tests draw at random: another in each run. TV_TEST_SEED names one to draw again."""
+"""The seed of what tests draw at random: another in each run, or what TV_TEST_SEED says."""
 
 import os
 import secrets

@@ -1,7 +1,7 @@
 // Division, remainder, comparison and rounding as torch defines them.
 
-// Values that an operator refuses. Where they are not checked (Settings::check_indices), an index is taken
-// for the nearest that names something, so that no address lies outside, and x / 0 for 0.
+// Values that an operator refuses. Where they are not checked (Settings::check_indices), an index
+// is taken for the nearest that names something, so that no address lies outside, and x / 0 for 0.
 #if TV_CHECK_VALUES
 void tv_note(bool wrong, uint what) { tv_bad_operand = wrong ? what + 1u : tv_bad_operand; }
 #define TV_NOTE_INDEX(wrong) tv_note(wrong, kTvBadIndex)
@@ -12,7 +12,9 @@ void tv_note(bool wrong, uint what) { tv_bad_operand = wrong ? what + 1u : tv_ba
 #endif
 void tv_bad_index(bool wrong) { TV_NOTE_INDEX(wrong); }
 /// The place in 0 … size - 1 nearest to an index, which must be that place; tv_near: need not.
-uint tv_near(int64_t index, uint size) { return uint(clamp(index, int64_t(0), int64_t(size) - int64_t(1))); }
+uint tv_near(int64_t index, uint size) {
+  return uint(clamp(index, int64_t(0), int64_t(size) - int64_t(1)));
+}
 uint tv_near(int index, uint size) { return uint(clamp(index, 0, int(size - 1u))); }
 uint tv_place(int64_t index, uint size) {
   const uint place = tv_near(index, size);
@@ -53,7 +55,8 @@ float tv_copysign(float magnitude, float from) {
 /// NaN where either is NaN, as torch's maximum and minimum.
 float tv_max(float a, float b) { return tv_isnan(a) || a > b ? a : b; }
 float tv_min(float a, float b) { return tv_isnan(a) || a < b ? a : b; }
-/// By its bits: drivers make of comparisons what gives -0 for 0 and for NaN. 0 for both, as in torch.
+/// By its bits: drivers make of comparisons what gives -0 for 0 and for NaN.
+/// 0 for both, as in torch.
 float tv_sign(float x) {
   const uint size = floatBitsToUint(x) & 0x7fffffffu;
   return size == 0u || size > 0x7f800000u ? 0.0 : floatBitsToInt(x) < 0 ? -1.0 : 1.0;
@@ -82,8 +85,8 @@ float tv_product_error(float a, float b, float product) {
   return error;
 }
 
-/// m · 2^e with 1 <= m < 2 for the bits of a positive finite number. By integers: arithmetic flushes
-/// denormals on some devices.
+/// m · 2^e with 1 <= m < 2 for the bits of a positive finite number. By integers: arithmetic
+/// flushes denormals on some devices.
 float tv_normalised(uint bits, out int e) {
   const bool tiny = bits < 0x800000u;
   const uint all = tiny ? floatBitsToUint(float(bits)) : bits;  // x · 2^149

@@ -1,6 +1,6 @@
 // Bessel functions of orders 0 and 1, plain and modified, and Airy's. Polynomials are our own fits
-// (Chebyshev nodes, 30-digit references); forms: Abramowitz and Stegun, chapters 9 and 10. Errors are
-// a few units in the last place, near zeros of the function as many units of its amplitude.
+// (Chebyshev nodes, 30-digit references); forms: Abramowitz and Stegun, chapters 9 and 10. Errors
+// are a few units in the last place, near zeros of the function as many units of its amplitude.
 
 #include "math.glsl"
 

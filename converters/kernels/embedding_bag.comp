@@ -1,6 +1,6 @@
 // y[b, k] = sum, mean or largest (MODE 0, 1, 2) of weight[i, k] over bag b's indices i, which are
-// indices[offsets[b]] … indices[offsets[b + 1] - 1], the last bag's up to the end. `padding` takes no
-// part; WEIGHTED multiplies each row by its sample's weight. One element an invocation.
+// indices[offsets[b]] … indices[offsets[b + 1] - 1], the last bag's up to the end. `padding` takes
+// no part; WEIGHTED multiplies each row by its sample's weight. One element an invocation.
 
 uint place(int64_t offset) { return tv_place(offset, entries + 1u); }
 

@@ -1,7 +1,7 @@
-// What embedding_bag leaves for its gradient. PART 0: y[k] = the bag of index k, one of `bags`; 1: y[b]
-// = how many of bag b's indices count (`padding` does not); 2: y[b, k] = the index of the row whose
-// element k is the largest of bag b, 0 of an empty one. Bags as in embedding_bag.comp. One result an
-// invocation.
+// What embedding_bag leaves for its gradient. PART 0: y[k] = the bag of index k, one of `bags`; 1:
+// y[b] = how many of bag b's indices count (`padding` does not); 2: y[b, k] = the index of the row
+// whose element k is the largest of bag b, 0 of an empty one. Bags as in embedding_bag.comp. One
+// result an invocation.
 
 uint place(int64_t offset) { return tv_place(offset, entries + 1u); }
 

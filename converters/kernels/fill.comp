@@ -1,6 +1,6 @@
-// out[i] = start + i · step. KIND 0: 32-bit integers, 1: 64-bit integers, 2: floats in two parts, 3:
-// one number of any type, `step` being 0. Grid: flat; each invocation writes UNROLL elements, one
-// workgroup's width apart.
+// out[i] = start + i · step. KIND 0: 32-bit integers, 1: 64-bit integers, 2: floats in two parts,
+// 3: one number of any type, `step` being 0. Grid: flat; each invocation writes UNROLL elements,
+// one workgroup's width apart.
 
 #if KIND == 1
 int64_t value(uint i) { return start + int64_t(i) * step; }

@@ -1,5 +1,5 @@
-// The regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 - P. Near x = a and for large a
-// Temme's uniform expansion (1979; DLMF 8.12), else the power series or Legendre's continued
+// The regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 - P. Near x = a and for large
+// a Temme's uniform expansion (1979; DLMF 8.12), else the power series or Legendre's continued
 // fraction, as Cephes chooses. Errors near 1e-6 of the result, absolute ones below 5e-7.
 
 #include "gamma.glsl"

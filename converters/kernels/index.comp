@@ -1,8 +1,9 @@
 // y = x[i0, :, i1, …]: advanced indexing with several index tensors that broadcast together.
 //
 // `all_WALK` gives, for an element of y, the offset in x that the sliced coordinates make and the
-// offset in each index tensor. PICK adds an index's share: negative values count from the end. PLACE:
-// the index as a place in the dimension. INDEX_PICKS: one PICK per index tensor. One element an invocation.
+// offset in each index tensor. PICK adds an index's share: negative values count from the end.
+// PLACE: the index as a place in the dimension. INDEX_PICKS: one PICK per index tensor. One element
+// an invocation.
 
 #define PICK(raw, at, size, stride)                                              \
   {                                                                              \

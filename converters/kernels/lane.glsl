@@ -4,8 +4,8 @@
 // push constants, outside of all control flow. Everything else, and every store, is a loop over the
 // lanes that takes as long as 100 multiplications and additions of whole vectors.
 //
-// No pointer is carried from one iteration of a loop to the next: Mesa 25 (25.0.7, 25.2.8) forgets its
-// steps where loops are nested. Addresses are made from the loops' counters.
+// No pointer is carried from one iteration of a loop to the next: Mesa 25 (25.0.7, 25.2.8) forgets
+// its steps where loops are nested. Addresses are made from the loops' counters.
 
 /// `id`, read through the push constants, so that addresses made from it are uniform.
 uint lane_uniform_small(uint id) {  // id < 512
@@ -13,15 +13,16 @@ uint lane_uniform_small(uint id) {  // id < 512
 }
 uint lane_uniform(uint id) {  // id < 2^18; in a part of a larger grid, id < 2^27
 #if LANE_LARGE_GRID
-  return lane_uniform_small(id) | lane_uniform_small(id >> 9) << 9 | lane_uniform_small(id >> 18) << 18;
+  return lane_uniform_small(id) | lane_uniform_small(id >> 9) << 9 |
+         lane_uniform_small(id >> 18) << 18;
 #else
   return lane_uniform_small(id) | lane_uniform_small(id >> 9) << 9;
 #endif
 }
 
-// Mesa 23 and later read uniform addresses inside of loops at once, and take minutes to compile what
-// is unrolled: loops of many stay loops there. So they do in debug builds, which check each access: a
-// checked address is not uniform.
+// Mesa 23 and later read uniform addresses inside of loops at once, and take minutes to compile
+// what is unrolled: loops of many stay loops there. So they do in debug builds, which check each
+// access: a checked address is not uniform.
 #if TV_CHECK || LANE_LOOPS
 #define LANE_UNROLL
 #else
@@ -75,8 +76,8 @@ float lane_load(tv_ref_f32 p) {
   return r;
 }
 
-/// The sum and the largest over all lanes. Written out: a shuffle by a constant is one instruction, any
-/// other a loop over the lanes.
+/// The sum and the largest over all lanes. Written out: a shuffle by a constant is one instruction,
+/// any other a loop over the lanes.
 float lane_sum(float v) {
   if (LANES > 8u) v += subgroupShuffleXor(v, 8u);
   v += subgroupShuffleXor(v, 4u);
@@ -95,8 +96,8 @@ struct lane_held {
   uint64_t at, pair;
 };
 
-/// Lane i will store a to p.v[i] and b to p.v[LANES + i]: two lanes' floats in one 64-bit store, which
-/// halves the loop over the lanes.
+/// Lane i will store a to p.v[i] and b to p.v[LANES + i]: two lanes' floats in one 64-bit store,
+/// which halves the loop over the lanes.
 lane_held lane_store2(tv_ref_f32 p, float a, float b) {
   const uint lane = gl_SubgroupInvocationID, even = (lane * 2u) & (LANES - 1u);
   const float a0 = subgroupShuffle(a, even), a1 = subgroupShuffle(a, even + 1u);
@@ -110,9 +111,10 @@ lane_held lane_store2(tv_ref_f32 p, float a, float b) {
 
 /// Stands between lane_store2 and lane_release, in no loop and no branch.
 ///
-/// The loop over the lanes indexes vectors by its counter. LLVM writes a vector that lies in a register
-/// to the stack in every iteration, which takes four times as long as the rest of the loop. A barrier
-/// leaves the invocations' function, with the vectors in memory, where the loop then finds them.
+/// The loop over the lanes indexes vectors by its counter. LLVM writes a vector that lies in a
+/// register to the stack in every iteration, which takes four times as long as the rest of the
+/// loop. A barrier leaves the invocations' function, with the vectors in memory, where the loop
+/// then finds them.
 #if TV_CHECK || LANE_LOOPS
 #define LANE_WAIT
 #else

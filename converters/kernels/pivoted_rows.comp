@@ -1,5 +1,5 @@
-// y[z][i]: which row the exchanges of x[z] (from 1 on, one after the other) bring to place i; INVERSE:
-// the place that row i comes to. One result an invocation; x: [matrices, exchanges].
+// y[z][i]: which row the exchanges of x[z] (from 1 on, one after the other) bring to place i;
+// INVERSE: the place that row i comes to. One result an invocation; x: [matrices, exchanges].
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

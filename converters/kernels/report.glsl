@@ -1,5 +1,5 @@
-// What kernels find wrong while they compute is kept in a variable and reported once, at the end: anything
-// more at each place would make the unrolled kernels too large to compile.
+// What kernels find wrong while they compute is kept in a variable and reported once, at the end:
+// anything more at each place would make the unrolled kernels too large to compile.
 
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer tv_ref_check { uint v[]; };
 

@@ -8,7 +8,8 @@
 // LANE: an invocation has a line, UNROLL elements an iteration, because CPU drivers end long loops.
 // Else a workgroup has a line: tiles of LOCAL_X · UNROLL elements, a run of UNROLL each invocation,
 // whose totals are scanned in shared memory (Hillis and Steele 1986). Either order is fixed.
-// Defines: OP, KEY (float, int or int64_t), FLOAT_KEY, TAKEN(v) (v as a KEY), LANE, UNROLL, INDICES.
+// Defines: OP, KEY (float, int or int64_t), FLOAT_KEY, TAKEN(v) (v as a KEY), LANE,
+// UNROLL, INDICES.
 
 #define SUM 0
 #define PRODUCT 1

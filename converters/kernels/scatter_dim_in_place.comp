@@ -1,9 +1,9 @@
-// scatter_dim.comp on y itself, which holds x: of the entries of a line that name one element the first
-// adds the sources of all in ascending order (ADD), or stores the last one's. An index outside of y
-// names no element; BAD_INDEX says that there is one, unless it may be.
+// scatter_dim.comp on y itself, which holds x: of the entries of a line that name one element the
+// first adds the sources of all in ascending order (ADD), or stores the last one's. An index
+// outside of y names no element; BAD_INDEX says that there is one, unless it may be.
 //
-// `entry_WALK` gives the line's offsets in index, source and y, and the entry's number on it (k_offset).
-// One entry an invocation.
+// `entry_WALK` gives the line's offsets in index, source and y, and the entry's number on it
+// (k_offset). One entry an invocation.
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

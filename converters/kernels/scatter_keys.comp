@@ -1,6 +1,7 @@
 // key[i]: which row of the result the i-th entry of the broadcast index tensors names, counted over
 // the indexed dimensions. Negative values count from the end. PLACE: the index as a place in its
-// dimension. An entry equal to `dropped` (embedding's padding_idx) gets `rows`, which is no row. One entry an invocation.
+// dimension. An entry equal to `dropped` (embedding's padding_idx) gets `rows`, which is no row.
+// One entry an invocation.
 
 #define PICK(raw, at, size)                                                      \
   {                                                                              \

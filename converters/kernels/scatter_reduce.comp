@@ -1,7 +1,7 @@
-// scatter_reduce along one dimension, seen from the result: the sources whose index names the element
-// are joined in ascending order, together with x unless SELF is 0; an element that no index names is
-// x's. An index outside of y matches no element;
-// BAD_INDEX says that there is one, unless it may be.
+// scatter_reduce along one dimension, seen from the result: the sources whose index names the
+// element are joined in ascending order, together with x unless SELF is 0; an element that no index
+// names is x's. An index outside of y matches no element; BAD_INDEX says that there is one, unless
+// it may be.
 //
 // JOIN(a, b), START (what nothing joins to), MEAN (divide by how many were joined; integers round
 // down). SCATTER_AXES as in scatter_dim.comp. One element an invocation.

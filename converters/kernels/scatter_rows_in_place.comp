@@ -1,10 +1,10 @@
-// scatter_rows.comp on y itself, which holds x: the values of the entries that name a row are added to
-// it in ascending order (ADD), or the last of them takes its place. The first entry of a row does the
-// work of all.
+// scatter_rows.comp on y itself, which holds x: the values of the entries that name a row are added
+// to it in ascending order (ADD), or the last of them takes its place. The first entry of a row
+// does the work of all.
 //
-// `row_WALK` gives for a row its offset in y, `rest_WALK` for an element of the rest its offset in y
-// (place_offset) and in the values (rest_offset), `value_WALK` the offset that an entry makes there.
-// One element of an entry an invocation.
+// `row_WALK` gives for a row its offset in y, `rest_WALK` for an element of the rest its offset in
+// y (place_offset) and in the values (rest_offset), `value_WALK` the offset that an entry makes
+// there. One element of an entry an invocation.
 
 uint entry_offset(uint i) {
   value_WALK(i)

@@ -1,8 +1,8 @@
-// y[i] = how many boundaries of i's line are smaller than x[i] (RIGHT: or equal), by bisection. As in
-// torch a nan, on either side, counts as a boundary that is smaller.
+// y[i] = how many boundaries of i's line are smaller than x[i] (RIGHT: or equal), by bisection. As
+// in torch a nan, on either side, counts as a boundary that is smaller.
 //
-// boundaries: lines of `count` elements, one for each `line_values` values; with SORTER, in the order
-// that sorter gives. X(i) is the value as a KEY. One value an invocation.
+// boundaries: lines of `count` elements, one for each `line_values` values; with SORTER, in the
+// order that sorter gives. X(i) is the value as a KEY. One value an invocation.
 // Defines: KEY, FLOAT_KEY, X(i), B(v), RIGHT, SORTER.
 
 bool before(KEY boundary, KEY v) {
@@ -23,7 +23,9 @@ void main() {
   const uint line = id / line_values * count;
 #if SORTER
   // All of it, once: bisections see a part.
-  for (uint k = id; k < values / line_values * count; k += values) tv_place(int64_t(sorter_load(k)), count);
+  for (uint k = id; k < values / line_values * count; k += values) {
+    tv_place(int64_t(sorter_load(k)), count);
+  }
 #endif
   uint low = 0u, high = count;
   while (low < high) {

@@ -17,7 +17,8 @@ float tv_erf(float x) {
   p = fma(p, s, 1.12819925e-1);
   p = fma(p, s, -3.76125336e-1);
   p = fma(p, s, 1.28379166e-1);
-  // Below 2^-115 x · 2/sqrt(pi), with no denormal on the way: x · 2^74, of denormals their bits · 2^-75.
+  // Below 2^-115 x · 2/sqrt(pi), with no denormal on the way:
+  // x · 2^74, of denormals their bits · 2^-75.
   const uint bits = floatBitsToUint(x) & 0x7fffffffu;
   precise float grown = bits < 0x800000u ? float(bits) * 2.64697796e-23 : t * 1.88894659e22;
   precise float scaled = 1.12837917 * grown;
@@ -49,7 +50,8 @@ float tv_erfc(float x) {
   return tv_isnan(x) ? x : abs(x) < 0.5 ? 1.0 - tv_erf(x) : y;
 }
 
-/// erfinv(x) / x by w = -log(1 - x²), of at most 16: Giles, Approximating the erfinv function (2011).
+/// erfinv(x) / x by w = -log(1 - x²), of at most 16:
+/// Giles, Approximating the erfinv function (2011).
 float tv_erfinv_part(float w) {
   const float c = w - 2.5;
   float p = 2.81022636e-08;
@@ -179,8 +181,8 @@ float tv_exp2_near(float x) {
   return intBitsToFloat(floatBitsToInt(fma(p, r, 1.0)) + (floatBitsToInt(shifted) << 23));
 }
 
-/// 1 + erf(x / sqrt(2)), of numbers, within 1.2 * 2^-23: in one piece and without exceptions, as it ends kernels
-/// whose last loop should be short.
+/// 1 + erf(x / sqrt(2)), of numbers, within 1.2 * 2^-23: in one piece and without exceptions, as it
+/// ends kernels whose last loop should be short.
 float tv_twice_normal_cdf(float x) {
   // log2(erfc(a / sqrt(2))) / a, fitted for the error of its power.
   const float a = abs(x);
@@ -239,8 +241,8 @@ float tv_xlogy(float a, float b) { return tv_isnan(b) ? b : a == 0.0 ? 0.0 : a *
 float tv_round_decimals(float x, float scale, bool negative) {
   return negative ? roundEven(tv_div(x, scale)) * scale : tv_div(roundEven(x * scale), scale);
 }
-/// Shift counts outside the type's bits: 0 for the left shift, the sign for the right one, which of an
-/// unsigned type is 0: a narrow value's bits above its own are its sign.
+/// Shift counts outside the type's bits: 0 for the left shift, the sign for the right one, which of
+/// an unsigned type is 0: a narrow value's bits above its own are its sign.
 int tv_shl(int a, int n, int bits) { return n < 0 || n >= bits ? 0 : a << n; }
 int tv_shr(int a, int n, int bits) { return a >> (n < 0 || n >= bits ? 31 : n); }
 int64_t tv_shl(int64_t a, int64_t n) { return n < 0L || n >= 64L ? 0L : a << n; }
@@ -260,7 +262,8 @@ float tv_nextafter(float a, float b) {
   if (na == 0) return uintBitsToFloat(nb > 0 ? 1u : 0x80000001u);
   return intBitsToFloat((na < nb) == (na > 0) ? ia + 1 : ia - 1);
 }
-/// x = mantissa · 2^exponent with 0.5 <= |mantissa| < 1; 0, infinities and NaN are their own, times 1.
+/// x = mantissa · 2^exponent with 0.5 <= |mantissa| < 1; 0, infinities and NaN are their own,
+/// times 1.
 float tv_frexp_exponent(float x) {
   const uint bits = floatBitsToUint(x) & 0x7fffffffu;
   if (bits == 0u || bits >= 0x7f800000u) return 0.0;

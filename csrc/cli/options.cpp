@@ -41,9 +41,10 @@ class Amount : public CLI::Validator {
     func_ = [most](const std::string& text) -> std::string {
       double value = 0;
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      const bool good = error == std::errc() && end == text.data() + text.size() && value >= 0 &&
-                        value <= most;
-      return good ? "" : "got '" + text + "', want a number from 0 to " + CLI::detail::to_string(most);
+      const bool good =
+          error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= most;
+      return good ? ""
+                  : "got '" + text + "', want a number from 0 to " + CLI::detail::to_string(most);
     };
   }
 };

@@ -1,6 +1,6 @@
 #pragma once
 // Memory for glslang, which is compiled without exceptions: where it runs out, what its functions
-// hold is lost, and its process-wide lock with it. So what a call takes is set aside before the call.
+// hold is lost, and its process-wide lock with it. So what a call takes is set aside before it.
 
 #include <glslang/Public/ShaderLang.h>
 
@@ -14,8 +14,8 @@ inline constexpr auto kGlslangMessages =
 /// Vulkan 1.3 and SPIR-V 1.6, for which glslang's tables are made.
 void set_environment(glslang::TShader& shader);
 
-/// Address space for what the current thread does in glslang. Where memory runs out meanwhile, it is
-/// given back, and the allocation that failed is tried again.
+/// Address space for what the current thread does in glslang. Where memory runs out meanwhile, it
+/// is given back, and the allocation that failed is tried again.
 class GlslangMemory {
  public:
   /// Throws OutOfMemoryError where there is not as much.

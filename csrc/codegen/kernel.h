@@ -52,8 +52,8 @@ struct KernelRequest {
 };
 
 /// In GeneratedKernel::operands, always the last where there: the engine's check buffer
-/// (BufferKind::kCheck). With settings.check_addresses of every kernel, for accesses outside their operands;
-/// with settings.check_indices of those that read indices or divide integers.
+/// (BufferKind::kCheck). With settings.check_addresses of every kernel, for accesses outside their
+/// operands; with settings.check_indices of those that read indices or divide integers.
 inline constexpr uint32_t kCheckOperand = UINT32_MAX;
 
 struct GeneratedKernel {
@@ -61,8 +61,9 @@ struct GeneratedKernel {
   std::vector<uint32_t> spec_constants;
   std::vector<uint32_t> operands;        ///< into request.operands, or kCheckOperand: whose
                                          ///< addresses are pushed, in order
-  std::vector<ParamWord> words;          ///< after the addresses; where there is a kCheckOperand the
-                                         ///< last is for lowering to fill: the dispatch's number
+  std::vector<ParamWord> words;          ///< after the addresses; where there is a kCheckOperand,
+                                         ///< the last is for lowering to fill: the dispatch's
+                                         ///< number
   bool param_block = false;              ///< addresses and words exceed the push constants
 };
 

@@ -29,13 +29,15 @@ const char* expression_for(const PointwiseInstr& instr, const PointwiseRow& row)
 }
 
 /// lavapipe's own arithmetic takes x * 0 for 0, x + 0 for x and 0 - x for -x where it sees that the
-/// operand is 0, `precise` or not: a zero that it does not see (a lerp's 1, too, from which it makes
-/// one). Null: the literal will do.
+/// operand is 0, `precise` or not: a zero that it does not see (a lerp's 1, too, from which it
+/// makes one). Null: the literal will do.
 const char* hidden_number(const PointwiseRow& row, double value, DType dtype) {
   const std::string_view name = row.name, error = row.error;
   if (glsl_class(dtype) != GlslClass::kFloat || error == "exact") return nullptr;
   // No grid has 2^31 workgroups.
-  if (value == 1 && name == "lerp") return "uintBitsToFloat(gl_NumWorkGroups.x >> 31 | 0x3f800000u)";
+  if (value == 1 && name == "lerp") {
+    return "uintBitsToFloat(gl_NumWorkGroups.x >> 31 | 0x3f800000u)";
+  }
   if (value != 0) return nullptr;
   return std::signbit(value) ? "uintBitsToFloat(gl_NumWorkGroups.x >> 31 | 0x80000000u)"
                              : "uintBitsToFloat(gl_NumWorkGroups.x >> 31)";

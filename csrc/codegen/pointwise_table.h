@@ -42,7 +42,8 @@ std::string pointwise_function(const std::string& op);
 
 /// The operand of an instruction on integers that it divides by, which must not be 0; -1: none.
 int32_t divisor_of(const PointwiseInstr& instr);
-/// Whether an element of a tensor is such an operand: kernels then look at it (Settings::check_indices).
+/// Whether an element of a tensor is such an operand: kernels then look at it
+/// (Settings::check_indices).
 bool may_divide_by_zero(const PointwiseProgram& program);
 
 /// Loop iterations that computing a program once may make.

@@ -124,7 +124,9 @@ bool calls_any(const std::string& text, const Functions& functions) {
 std::string parameter(const Param& param, KernelWords& words, std::vector<uint32_t>& spec_constants) {
   const bool is_float = std::holds_alternative<float>(param.value);
   const Expr* expr = std::get_if<Expr>(&param.value);
-  const auto define = [&](const std::string& text) { return "#define " + param.name + " " + text + "\n"; };
+  const auto define = [&](const std::string& text) {
+    return "#define " + param.name + " " + text + "\n";
+  };
   const bool is_number = param.number != DType::kOther && expr != nullptr;
   const auto constant = expr != nullptr ? expr->constant() : std::nullopt;
   const bool fits = constant && (!is_number || (glsl_class(param.number) == GlslClass::kInt &&
@@ -284,8 +286,8 @@ std::string pointer_check(const KernelRequest& request, KernelWords& words) {
   return text + "  tv_bad_operand = kTvPointer + 1u;\n  return " + other + ";\n}\n";
 }
 
-/// A kernel that is launched for a part of its grid (csrc/lowering/split_grid.h) takes its place from
-/// the parameters, too.
+/// A kernel that is launched for a part of its grid (csrc/lowering/split_grid.h) takes its place
+/// from the parameters, too.
 std::string in_part_of_grid(std::string body) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {"gl_GlobalInvocationID", "(tv_workgroup * gl_WorkGroupSize + gl_LocalInvocationID)"},
@@ -296,7 +298,8 @@ std::string in_part_of_grid(std::string body) {
       body.replace(at, from.size(), to);
     }
   }
-  return "#define tv_workgroup (gl_WorkGroupID + uvec3(tv_first_x, tv_first_y, tv_first_z))\n" + body;
+  return "#define tv_workgroup (gl_WorkGroupID + uvec3(tv_first_x, tv_first_y, tv_first_z))\n" +
+         body;
 }
 
 std::string uniform_function(bool table) {
@@ -382,7 +385,8 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
     pointers = pointer_check(request, words);
   }
   if (table) words.add_uniform_table();
-  const bool values = settings.check_indices && calls_any(elements + defines + body, value_checks());
+  const bool values =
+      settings.check_indices && calls_any(elements + defines + body, value_checks());
   if (check || values) {
     add_address("tv_ref_check", "check", kCheckOperand);
     body = "#define main tv_template_main\n" + body + "#undef main\nvoid main() {\n  tv_template_main();\n" +
@@ -399,11 +403,12 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   out.param_block = 8 * out.operands.size() + 4 * out.words.size() > kPushConstantBytes;
 
   // Before everything: what arith.glsl has of checks writes to its variable.
-  std::string report = std::string("#define TV_CHECK ") + (check ? "1" : "0") + "\n#define TV_CHECK_VALUES " +
-                       (values ? "1" : "0") + "\n";
+  std::string report = std::string("#define TV_CHECK ") + (check ? "1" : "0") +
+                       "\n#define TV_CHECK_VALUES " + (values ? "1" : "0") + "\n";
   if (check || values) expand("report.glsl", step.kernel, seen, extensions, report);
-  out.glsl = extensions + local_size(step) + report + prelude + parameter_block(addresses, words, out.param_block) +
-             uniform_function(table) + pointers + lanes + parameters + raw + elements + defines + body;
+  out.glsl = extensions + local_size(step) + report + prelude +
+             parameter_block(addresses, words, out.param_block) + uniform_function(table) +
+             pointers + lanes + parameters + raw + elements + defines + body;
   return out;
 }
 

@@ -98,8 +98,8 @@ struct GraphOutput {
   ValueId value = kNoValue;
   std::string name;
   Shape strides;  ///< promised strides; empty: row-major
-  /// An input of the same type that the value is written over when all that reads the input is done;
-  /// no output of the engine then. Those come behind the others.
+  /// An input of the same type that the value is written over when all that reads the input is
+  /// done; no output of the engine then. Those come behind the others.
   ValueId over = kNoValue;
 };
 

@@ -6,8 +6,8 @@ namespace {
 
 constexpr int64_t kMostParts = 64;
 
-/// Workgroups of part `i` of `count`. The last one takes all that are left, so that a shape for which
-/// there are too few parts is refused.
+/// Workgroups of part `i` of `count`. The last one takes all that are left, so that a shape for
+/// which there are too few parts is refused.
 Expr groups_of_part(const Expr& groups, int64_t i, int64_t count, int64_t most) {
   const Expr left = groups - Expr(i * most);
   const Expr some = i == 0 ? left : max(left, 0);
@@ -36,8 +36,10 @@ std::vector<Step> split_grid(Step step, std::span<const Symbol> symbols,
       const int64_t most = device.max_grid[d], at = rest % parts[d];
       const std::string name(1, "xyz"[d]);
       rest /= parts[d];
-      part.params.push_back({.name = "tv_first_" + name, .value = Expr(at * most), .specialise = true});
-      part.params.push_back({.name = "tv_groups_" + name, .value = step.grid.groups[d], .specialise = true});
+      part.params.push_back(
+          {.name = "tv_first_" + name, .value = Expr(at * most), .specialise = true});
+      part.params.push_back(
+          {.name = "tv_groups_" + name, .value = step.grid.groups[d], .specialise = true});
       part.grid.groups[d] = groups_of_part(step.grid.groups[d], at, parts[d], most);
     }
     steps.push_back(std::move(part));

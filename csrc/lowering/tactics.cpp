@@ -57,7 +57,9 @@ std::string step_refusal(const Step& step, const std::vector<Symbol>& symbols,
 void split_grids(Tactic& tactic, const std::vector<Symbol>& symbols, const DeviceProfile& device) {
   std::vector<Step> steps;
   for (Step& step : tactic.steps) {
-    for (Step& part : split_grid(std::move(step), symbols, device)) steps.push_back(std::move(part));
+    for (Step& part : split_grid(std::move(step), symbols, device)) {
+      steps.push_back(std::move(part));
+    }
   }
   tactic.steps = std::move(steps);
 }

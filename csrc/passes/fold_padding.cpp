@@ -36,8 +36,9 @@ bool is_nothing(const Pad& pad) {
 bool absorb(const Graph& graph, const Node& node, const Pad& pad, Node& convolution) {
   const Attr& value = node.arg("value").attr;
   const Expr* symbolic = std::get_if<Expr>(&value);
-  const bool zeros = std::holds_alternative<std::monostate>(value) ||
-                     ((symbolic == nullptr || symbolic->is_constant()) && node.number("value") == 0);
+  const bool zeros =
+      std::holds_alternative<std::monostate>(value) ||
+      ((symbolic == nullptr || symbolic->is_constant()) && node.number("value") == 0);
   const size_t rank = pad.before.size();
   if (!zeros || rank < 3 || pad.before[0] || pad.after[0] || pad.before[1] || pad.after[1])
     return false;

@@ -12,9 +12,9 @@ constexpr double kFloat16Max = 65504;
 
 /// As in torch.autocast, and what reads bits.
 constexpr auto kKept = std::to_array<std::string_view>(
-    {"aten::view.dtype", "aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p", "aten::log2",
-     "aten::log10", "aten::reciprocal", "aten::rsqrt", "aten::sum", "aten::prod", "aten::cumsum",
-     "aten::var", "aten::var_mean", "aten::linalg_vector_norm",
+    {"aten::view.dtype", "aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p",
+     "aten::log2", "aten::log10", "aten::reciprocal", "aten::rsqrt", "aten::sum", "aten::prod",
+     "aten::cumsum", "aten::var", "aten::var_mean", "aten::linalg_vector_norm",
      // What stays in a tensor of which a part is replaced stays as it was.
      "aten::slice_scatter", "aten::select_scatter", "aten::index_put", "aten::_unsafe_index_put",
      "aten::scatter", "aten::scatter_add"});

@@ -95,15 +95,17 @@ class Plan {
     const auto moved = moved_.find(layout.base);
     if (moved == moved_.end()) return std::nullopt;
     // What has views lies as it would in a storage of its own.
-    if (graph_.value(id).view) return View{target_, layout.offset + moved->second.offset, layout.strides};
+    if (graph_.value(id).view) {
+      return View{target_, layout.offset + moved->second.offset, layout.strides};
+    }
     return moved->second;
   }
   bool in_target(ValueId id) const {
     return base_of(id) == target_ || moved_.count(base_of(id)) > 0;
   }
 
-  /// Plans that `id` comes to lie at `where`, which holds that part of value `content` until then. In
-  /// its own storage `reader` alone may read it where it is not dense there.
+  /// Plans that `id` comes to lie at `where`, which holds that part of value `content` until then.
+  /// In its own storage `reader` alone may read it where it is not dense there.
   bool place(ValueId id, const View& where, ValueId content, int32_t reader) {
     const Value& value = graph_.value(id);
     if (const auto there = place_of(id)) {
@@ -142,7 +144,8 @@ class Plan {
     const std::string view_op = view_of_part(n.op);
     const Converter* in_place = Registry::instance().find(in_place_name(n.op));
     const NodeContext context{graph_, n, device_, settings_};
-    const bool known = in_place && (!in_place->unsupported || in_place->unsupported(context).empty());
+    const bool known =
+        in_place && (!in_place->unsupported || in_place->unsupported(context).empty());
     if (view_op.empty() ? !known : !has_view(n, view_op)) return false;
     if (!view_op.empty() && graph_.value(n.input("src")).dtype != graph_.value(target_).dtype) {
       return false;
@@ -184,7 +187,8 @@ class Plan {
 
   bool has_view(const Node& n, const std::string& view_op) const {
     const Node view = view_node(n, view_op);
-    return Registry::instance().find(view_op)->unsupported({graph_, view, device_, settings_}).empty();
+    const Converter* converter = Registry::instance().find(view_op);
+    return converter->unsupported({graph_, view, device_, settings_}).empty();
   }
 
   View part_of(const Node& n, const std::string& view_op, const View& where) const {
@@ -209,11 +213,12 @@ class Plan {
   bool stores(int32_t maker, const View& where, ValueId content) {
     const Node& n = node(maker);
     const Converter* converter = Registry::instance().find(n.op);
-    const bool whole = content == target_ && where.offset == Expr(0) &&
-                       is_dense(graph_.value(target_).shape, where.strides) &&
-                       product(graph_.value(target_).shape) == product(graph_.value(n.outputs[0]).shape);
-    const bool by_element = n.op == "tv::pointwise" || n.op == "tv::copy" ||
-                            (converter && converter->epilogue);
+    const bool whole =
+        content == target_ && where.offset == Expr(0) &&
+        is_dense(graph_.value(target_).shape, where.strides) &&
+        product(graph_.value(target_).shape) == product(graph_.value(n.outputs[0]).shape);
+    const bool by_element =
+        n.op == "tv::pointwise" || n.op == "tv::copy" || (converter && converter->epilogue);
     if (!whole || !by_element || n.outputs.size() != 1) return false;
     steps_[maker] = {Step::kStores};
     return true;
@@ -232,7 +237,8 @@ class Plan {
       const auto next = writes.upper_bound(since);
       const auto found = readers_.find(storage);
       if (next == writes.end() || found == readers_.end()) return false;
-      return std::ranges::any_of(found->second, [&](int32_t r) { return r > *next && !steps_.count(r); });
+      return std::ranges::any_of(found->second,
+                                 [&](int32_t r) { return r > *next && !steps_.count(r); });
     };
     if (late(target_, -1)) return false;
     return std::ranges::none_of(moved_, [&](const auto& moved) {

@@ -147,7 +147,9 @@ void bind_graph(py::module_& m) {
       .def("add_node", &add_node, py::arg("op"), py::arg("name"), py::arg("args"),
            py::arg("outputs"), py::arg("source") = "", py::arg("module_path") = "",
            "Appends a node; returns the ids of its outputs.")
-      .def("set_outputs", &set_outputs, "A list of (value, name, promised strides or None[, input that the value is written over]).")
+      .def("set_outputs", &set_outputs,
+           "A list of (value, name, promised strides or None[, input that the value is written "
+           "over]).")
       .def("value_dtype", [](const Graph& graph, ValueId id) { return graph.value(id).dtype; })
       .def("value_shape",
            [](const Graph& graph, ValueId id) { return from_shape(graph.value(id).shape); })

@@ -42,7 +42,8 @@ struct EngineCall {
   std::vector<torch::jit::Value*> inputs, weights;  ///< in the engine's order
   std::vector<std::vector<int>> outputs;  ///< of each of Excision::outputs, positions among results
   std::vector<std::optional<at::ScalarType>> casts;  ///< dtype that a result is converted to
-  /// Of an engine for ranges of sizes, whose last inputs carry Excision::carried: the method that a SizeCheck runs, and its rule.
+  /// Of an engine for ranges of sizes, whose last inputs carry Excision::carried: the method that a
+  /// SizeCheck runs, and its rule.
   std::string method, rule;
   std::optional<c10::Device> only_on;     ///< where tensors have to be; nothing: all on one device
   std::optional<c10::Device> results_on;  ///< where results go, when no argument says it

@@ -276,8 +276,9 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::make_plan(
   for (const auto& sizes : plan->output_sizes) {
     for (const int64_t size : sizes) {
       if (size < 0) {
-        throw Error(ErrorKind::kUnsupported, "[torch_vulkan::execute] a result has a dimension of size " +
-                                                 std::to_string(size) + " at these sizes");
+        throw Error(ErrorKind::kUnsupported,
+                    "[torch_vulkan::execute] a result has a dimension of size " +
+                        std::to_string(size) + " at these sizes");
       }
     }
   }

@@ -22,9 +22,10 @@ struct WeightChange {
 };
 
 /// Keeps a few WeightSets, most recently used first. A set is used again where every weight is the
-/// same tensor with the same storage address, sizes, strides, dtype and state as when it was made. The
-/// state is its version counter; what changes none of these (writes through `.data` or numpy) cannot be
-/// seen. An inference tensor has no counter: the digest of its bytes stands for it. Thread-safe.
+/// same tensor with the same storage address, sizes, strides, dtype and state as when it was made.
+/// The state is its version counter; what changes none of these (writes through `.data` or numpy)
+/// cannot be seen. An inference tensor has no counter: the digest of its bytes stands for it.
+/// Thread-safe.
 class WeightCache {
  public:
   WeightCache(bool immutable, bool truncate) : immutable_(immutable), truncate_(truncate) {}

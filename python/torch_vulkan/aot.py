@@ -190,8 +190,8 @@ def _take_ranges(name, dims, said: Input, ranges) -> None:
 def compile_exported(program: ExportedProgram, signature: Signature, settings: Settings,
                      source: ExportedProgram, outputs=(), watch=None) -> ExportedProgram:
     """`program` (decomposed from `source`) with its blocks replaced by calls of engines. Weights
-    stay its parameters and buffers. `outputs`: names for the results, where engines make them; `watch`: who
-    is told where nothing is built.
+    stay its parameters and buffers. `outputs`: names for the results, where engines make them;
+    `watch`: who is told where nothing is built.
 
     Raises as backend.compile_graph_module does.
     """
@@ -210,8 +210,9 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
     settings = settings.keyed_by([*program.state_dict.values()])
     for node, name in zip(output.args[0], outputs):
         node.meta["torch_vulkan_name"] = name
-    calls, failed = backend.build_engines(module, "inference", settings, weights,
-                                          len(output.args[0]), watch, _written(program, module, source))
+    calls, failed = backend.build_engines(
+        module, "inference", settings, weights, len(output.args[0]), watch,
+        _written(program, module, source))
     return _assemble(program, module, calls, failed, signature)
 
 
@@ -235,7 +236,8 @@ def _written(program: ExportedProgram, module: fx.GraphModule,
            if spec.kind == OutputKind.USER_OUTPUT]
     found = {}
     for i, node in zip(own, user_outputs(source), strict=True):
-        target = isinstance(node, fx.Node) and targets.get(chain_of(node, through_writes=True)[-1].name)
+        target = isinstance(node, fx.Node) and targets.get(
+            chain_of(node, through_writes=True)[-1].name)
         if target in given and isinstance(results[i], fx.Node) and (
                 given[target] in chain_of(results[i])):
             found[i] = given[target], places[target]

@@ -127,9 +127,9 @@ class EngineCall(nn.Module):
         return outputs
 
     def refuse_natively(self, error, args):
-        """What PyTorch says to values that a kernel refused (`check_indices`), in its own words. On CUDA
-        tensors an error tells of an earlier call, and PyTorch's own would end the process's use of CUDA;
-        what the engine has written in place is not to be written twice."""
+        """What PyTorch says to values that a kernel refused (`check_indices`), in its own words. On
+        CUDA tensors an error tells of an earlier call, and PyTorch's own would end the process's
+        use of CUDA; what the engine has written in place is not to be written twice."""
         on_cuda = any(isinstance(a, torch.Tensor) and a.is_cuda for a in args)
         if on_cuda or self.writes or REFUSED not in str(error):
             raise error

@@ -1,8 +1,8 @@
 """Inputs that a graph writes to (docs/design/0017-writing-in-place.md).
 
-AOTAutograd leaves `copy_(input, value)` behind a functional graph. The partitioner sees the values as
-results of the graph; when the engines are known, an engine that computes such a value is given the
-write, too, where nobody reads the input behind it. It then changes the input's memory itself.
+AOTAutograd leaves `copy_(input, value)` behind a functional graph. The partitioner sees the values
+as results of the graph; when the engines are known, an engine that computes such a value is given
+the write, too, where nobody reads the input behind it. It then changes the input's memory itself.
 """
 
 import contextlib
@@ -33,8 +33,8 @@ def is_write(node: fx.Node) -> bool:
 
 
 def detach_writes(module: fx.GraphModule) -> list[str]:
-    """Makes the values that a graph writes over its inputs its last results; returns the names of the
-    inputs, in their order."""
+    """Makes the values that a graph writes over its inputs its last results; returns the names of
+    the inputs, in their order."""
     output = module.graph.output_node()
     writes = [node for node in module.graph.nodes if _is_whole_copy(node)]
     if writes:
@@ -58,8 +58,8 @@ def _is_whole_copy(node: fx.Node) -> bool:
 
 
 def attach_writes(module: fx.GraphModule, names: list[str], engines, truncate: bool) -> None:
-    """Undoes detach_writes in a graph whose blocks are calls of `engines`: what an engine computes it
-    writes itself where it can, the rest PyTorch writes last."""
+    """Undoes detach_writes in a graph whose blocks are calls of `engines`: what an engine computes
+    it writes itself where it can, the rest PyTorch writes last."""
     if not names:
         return
     output = module.graph.output_node()
@@ -135,7 +135,8 @@ def _inner(body: fx.GraphModule, call: fx.Node, target: fx.Node) -> fx.Node:
     return inner
 
 
-def _drop_result(module: fx.GraphModule, body: fx.GraphModule, call: fx.Node, position: int) -> None:
+def _drop_result(module: fx.GraphModule, body: fx.GraphModule, call: fx.Node,
+                 position: int) -> None:
     output = body.graph.output_node()
     results = list(output.args[0])
     del results[position]

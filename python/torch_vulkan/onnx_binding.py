@@ -88,8 +88,8 @@ class IOBinding:
 def _on_cpu(name, device_type) -> None:
     if device_type not in ("cpu", "CPU"):
         raise ValueError(f"tv.onnx: io binding of {name!r}: got device {device_type!r}, want "
-                         "'cpu': bound memory is this process's, and copies to the device are part of a "
-                         "run")
+                         "'cpu': bound memory is this process's, and copies to the device are part "
+                         "of a run")
 
 
 def _at(name, device_type, element_type, shape, address) -> torch.Tensor:

@@ -192,8 +192,8 @@ assert set(CHECKS) == set(_FIELDS)
 _KEPT_IN_FILES = ("device", "min_block_size", "torch_executed_ops", "require_full_compilation",
                   "pass_through_build_failures", "truncate_long_and_double", "enabled_precisions",
                   "enable_autocast", "autocast_low_precision_type", "autocast_excluded_nodes",
-                  "autocast_excluded_ops", "use_fp32_acc", "disable_tf32", "check_indices", "optimization_level",
-                  "workspace_size", "immutable_weights")
+                  "autocast_excluded_ops", "use_fp32_acc", "disable_tf32", "check_indices",
+                  "optimization_level", "workspace_size", "immutable_weights")
 
 
 def _plain_value(value):

@@ -10,7 +10,6 @@ from . import compat
 from ._native import C
 from .guards import canonical, guards_of
 
-
 # What is added to a number on its way to an engine, as a size, where it may be negative; the
 # magnitude of such numbers is below it.
 BIAS = 2**62

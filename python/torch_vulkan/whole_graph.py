@@ -1,4 +1,4 @@
-"""A call with as little Python as can be, for graphs that are one engine and views of its results."""
+"""A call with as little Python as can be, for graphs of one engine and views of its results."""
 
 import operator
 from typing import NamedTuple

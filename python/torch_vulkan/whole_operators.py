@@ -1,7 +1,7 @@
-"""What is traced in place of PyTorch's own, below every table of decompositions. Operators stay whole
-that PyTorch takes apart: resizing has one kernel here, and index arithmetic there; attention of a
-GPU's tensors may be traced as its pieces, in float32, which a real call would not run. Reflectors
-are taken apart before PyTorch's gradient of them is."""
+"""What is traced in place of PyTorch's own, below every table of decompositions. Operators stay
+whole that PyTorch takes apart: resizing has one kernel here, and index arithmetic there; attention
+of a GPU's tensors may be traced as its pieces, in float32, which a real call would not run.
+Reflectors are taken apart before PyTorch's gradient of them is."""
 
 import contextlib
 import threading

@@ -1,12 +1,12 @@
-"""Zeros of both signs, infinities, NaN and the ends of dtypes through every operator of the pointwise table:
-each result is what eager's is, with its sign (docs/accuracy.md)."""
+"""Zeros of both signs, infinities, NaN and the ends of dtypes through every operator of the
+pointwise table: each result is what eager's is, with its sign (docs/accuracy.md)."""
 
 import math
 
 import pytest
 import torch
 
-from special_values import compiled, differences, eager, given, arguments, pointwise_calls
+from special_values import arguments, compiled, differences, eager, given, pointwise_calls
 
 PER_GRAPH = 24
 # The ones that a sign of zero has been wrong in, and what networks are made of.

@@ -106,8 +106,8 @@ void check_case(Case& c) {
   }
 }
 
-/// Calls `body` with the engine of an example; where its samples are no indices, with one that does not
-/// check them.
+/// Calls `body` with the engine of an example; where its samples are no indices, with one that does
+/// not check them.
 void with_example(const Graph& graph, Settings settings, const std::shared_ptr<Device>& device,
                   const std::function<void(Case&)>& body) {
   try {

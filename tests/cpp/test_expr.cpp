@@ -100,8 +100,10 @@ TEST(Expr, BadTextIsRefused) {
 
 TEST(Expr, ValuesThatCannotBeComputedAreUnsupported) {
   const Expr n = Expr::symbol(0);
-  const std::pair<Expr, int64_t> cases[] = {{n * n, int64_t{1} << 32}, {n + (int64_t{1} << 62), int64_t{1} << 62},
-                                            {floordiv(Expr(7), n), 0}, {mod(Expr(7), n), 0},
+  const std::pair<Expr, int64_t> cases[] = {{n * n, int64_t{1} << 32},
+                                            {n + (int64_t{1} << 62), int64_t{1} << 62},
+                                            {floordiv(Expr(7), n), 0},
+                                            {mod(Expr(7), n), 0},
                                             {min(n * n * n, 5), int64_t{1} << 22}};
   for (const auto& [expr, value] : cases) {
     try {

@@ -1,7 +1,5 @@
 // Files that a user names: what they lead to is written, and stays what it is.
 
-#include "runtime/file.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -14,6 +12,7 @@
 
 #include "csrc/tuner/journal.h"
 #include "csrc/tuner/timing_cache.h"
+#include "runtime/file.h"
 
 namespace tv {
 namespace {
@@ -23,9 +22,9 @@ namespace fs = std::filesystem;
 class FileTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    dir_ = fs::temp_directory_path() /
-           ("tv_file_" + std::to_string(::getpid()) + "_" +
-            testing::UnitTest::GetInstance()->current_test_info()->name());
+    dir_ =
+        fs::temp_directory_path() / ("tv_file_" + std::to_string(::getpid()) + "_" +
+                                     testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(dir_);
     fs::create_directories(dir_);
   }
@@ -33,8 +32,8 @@ class FileTest : public ::testing::Test {
   std::string at(const std::string& name) const { return (dir_ / name).string(); }
   static std::string write(const std::string& path, const std::string& text) {
     const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-    const std::span<const uint8_t> halves[] = {{bytes, text.size() / 2},
-                                               {bytes + text.size() / 2, text.size() - text.size() / 2}};
+    const std::span<const uint8_t> halves[] = {
+        {bytes, text.size() / 2}, {bytes + text.size() / 2, text.size() - text.size() / 2}};
     return write_file(path, halves);
   }
   static std::string text(const std::string& path) {
@@ -152,7 +151,9 @@ TEST_F(FileTest, TimingsAreWrittenWhereALinkLeads) {
   const TimingKey key{"device", "problem", "tactic", "digest"};
   for (const bool damaged : {false, true}) {
     if (damaged) std::ofstream(at("there/timings.json")) << "{ damaged";
-    { TimingCache(at("link")).put(key, {.us = 1}); }
+    {
+      TimingCache(at("link")).put(key, {.us = 1});
+    }
     EXPECT_TRUE(fs::is_symlink(at("link")));
     EXPECT_TRUE(TimingCache(at("there/timings.json")).find(key));
   }

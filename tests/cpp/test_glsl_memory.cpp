@@ -89,8 +89,8 @@ TEST(GlslMemory, DISABLED_EveryRoom) {
 TEST(GlslMemory, RunningOutOfMemoryLeavesTheCompilerUsable) {
   if (std::getenv(kChild)) GTEST_SKIP();
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command = std::string("env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX ") + kChild +
-                              "=1 timeout 300 '" + self +
+  const std::string command = std::string("env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX ") +
+                              kChild + "=1 timeout 300 '" + self +
                               "' --gtest_also_run_disabled_tests "
                               "--gtest_filter=GlslMemory.DISABLED_EveryRoom 1>&2";
   EXPECT_EQ(std::system(command.c_str()), 0);

@@ -223,7 +223,9 @@ TEST(RuntimeEncoder, WritesAddressesThenWords) {
 
 TEST(RuntimeEncoder, WritesNumbersInTheirType) {
   const Expr n = Expr::symbol(0);
-  const auto word = [](const ParamWord& w, int64_t value) { return word_at(w, std::span(&value, 1)); };
+  const auto word = [](const ParamWord& w, int64_t value) {
+    return word_at(w, std::span(&value, 1));
+  };
   const int64_t large = (int64_t{1} << 53) + 1;
   EXPECT_EQ(word(NumberWord{n, DType::kI32}, -5), static_cast<uint32_t>(-5));
   EXPECT_EQ(word(NumberWord{n * n, DType::kI64}, 50000), 2500000000U);

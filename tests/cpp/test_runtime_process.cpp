@@ -84,9 +84,9 @@ TEST(RuntimeDevice, SaysWhatThereIs) {
   const std::string name = list_devices()[0].name;
   for (const std::string wanted : {"99", "no such device"}) {
     const std::string text = error_of(ErrorKind::kUser, [&] { open_device(wanted); });
-    EXPECT_NE(text.find("there is no device \"" + wanted + "\"; this machine has device 0: " + name),
-              std::string::npos)
-        << text;
+    const std::string want =
+        "there is no device \"" + wanted + "\"; this machine has device 0: " + name;
+    EXPECT_NE(text.find(want), std::string::npos) << text;
   }
 }
 

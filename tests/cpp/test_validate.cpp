@@ -171,14 +171,16 @@ TEST(Validate, NumbersMayBeNegative) {
   spec.symbols.push_back({"number", -kUnbounded, -3, kUnbounded});
   spec.inputs.push_back({"carrier", DType::kU8, {number + (int64_t{1} << 62), 0}, {1, 1}});
   spec.buffers.push_back({BufferKind::kInput, 1, 0, "carrier"});
-  spec.dispatches[0].words = {n, NumberWord{number, DType::kI32}, NumberWord{n * number, DType::kI64}};
+  spec.dispatches[0].words = {n, NumberWord{number, DType::kI32},
+                              NumberWord{n * number, DType::kI64}};
   EXPECT_NO_THROW(validate(spec));
   const int64_t small[] = {4, -9}, large[] = {4, int64_t{1} << 31}, negative[] = {-9, 1};
   EXPECT_NO_THROW(validate_at(spec, small));
   EXPECT_THROW(validate_at(spec, large), Error);
   EXPECT_THROW(validate_at(spec, negative), Error);
-  EXPECT_EQ(bind_shapes(spec, std::vector<std::vector<int64_t>>{{4, 8}, {(int64_t{1} << 62) - 9, 0}}),
-            (std::vector<int64_t>{4, -9}));
+  EXPECT_EQ(
+      bind_shapes(spec, std::vector<std::vector<int64_t>>{{4, 8}, {(int64_t{1} << 62) - 9, 0}}),
+      (std::vector<int64_t>{4, -9}));
 }
 
 TEST(Validate, EmptyGridIsNotRun) {

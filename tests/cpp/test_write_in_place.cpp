@@ -1,13 +1,12 @@
 // Values that are written over inputs: where they come to lie, and engines that do so.
 
-#include "csrc/passes/write_in_place.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "csrc/compile.h"
 #include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/write_in_place.h"
 #include "runtime/vk_instance.h"
 #include "tests/cpp/graph_eval.h"
 #include "tests/cpp/runtime_fixture.h"
@@ -28,11 +27,11 @@ class WriteInPlace : public testing::Test {
   }
   /// `self` with rows start … end - 1 replaced.
   ValueId put(ValueId self, ValueId part, int64_t start, int64_t end) {
-    return g.op("aten::slice_scatter",
-                {tensor_arg("self", self), tensor_arg("src", part), attr_arg("dim", whole(0)),
-                 attr_arg("start", whole(start)), attr_arg("end", whole(end)),
-                 attr_arg("step", whole(1))},
-                g.graph.value(self).shape);
+    return g.op(
+        "aten::slice_scatter",
+        {tensor_arg("self", self), tensor_arg("src", part), attr_arg("dim", whole(0)),
+         attr_arg("start", whole(start)), attr_arg("end", whole(end)), attr_arg("step", whole(1))},
+        g.graph.value(self).shape);
   }
   ValueId index_put(ValueId self, ValueId index, ValueId part) {
     return g.op("aten::index_put",
@@ -136,8 +135,7 @@ TEST_F(WriteInPlace, TwoInputsAreExchanged) {
   over(b, a);
   over(a, b);
   const auto device = open_device("");
-  const auto engine =
-      Engine::create(device, compile(g.graph, Settings{}, profile(*device)));
+  const auto engine = Engine::create(device, compile(g.graph, Settings{}, profile(*device)));
   auto first = ramp(7), second = ramp(7, 100);
   const HostTensor inputs[] = {host(first), host(second)};
   engine->run(*engine->prepare_weights({}), {}, inputs, {});

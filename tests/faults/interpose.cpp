@@ -69,7 +69,8 @@ void* allocate(size_t size, const void* caller) {
 
 extern "C" {
 
-/// The n-th allocation from now fails, each from then on where `on` is set; n = 0: none; a huge n counts.
+/// The n-th allocation from now fails, each from then on where `on` is set; n = 0: none; a huge n
+/// only counts.
 void tv_fail_allocation(long n, int on) {
   stays = on != 0;
   counted = 0;

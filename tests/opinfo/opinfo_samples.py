@@ -30,8 +30,8 @@ def seed_cpu(seed=None):
     numpy.random.seed(seed)
 
 
-# torch looks through the source of the whole stack for a TestCase, which there is not, and seeds other
-# devices, noting the stack once more: a third of the time of a test.
+# torch looks through the source of the whole stack for a TestCase, which there is not, and seeds
+# other devices, noting the stack once more: a third of the time of a test.
 common_utils.extract_test_fn = core.extract_test_fn = lambda: None
 common_utils.set_rng_seed = seed_cpu
 

@@ -1,5 +1,5 @@
-"""A program under test as text: inputs(call, state) makes the arguments of each call, program(*args)
-is compiled. A case is a Python file of its own, which found/ keeps."""
+"""A program under test as text: inputs(call, state) makes the arguments of each call,
+program(*args) is compiled. A case is a Python file of its own, which found/ keeps."""
 
 import linecache
 from dataclasses import dataclass, field, replace

@@ -40,7 +40,7 @@ ALIASING = frozenset({"storage", "bytes", "offset", "is", "written"})
 
 
 def check(text: str, without: frozenset[str] = frozenset()) -> Verdict:
-    """Runs a case's file as eager and compiled; `without`: kinds of differences that do not count."""
+    """Runs a case's file as eager and compiled; `without`: kinds of differences that count not."""
     case = load(text)
     expected, _ = run_world(case, None)
     actual, told = run_world(case, "vulkan")

@@ -56,7 +56,8 @@ FAMILIES = {
     "broadcast": (ROWS, lambda x: torch.where(x > VECTOR, x * VECTOR, x - 1)),
     "flip": (ROWS, lambda x: x.flip(-1)),
     "cat": (ROWS, lambda x: torch.cat((x[:, 7:], x[:, :7]), -1)),
-    "gather": (ROWS, lambda x: x.gather(1, torch.arange(4098, -1, -1).expand(ROWS[0], -1)[:len(x)])),
+    "gather": (ROWS, lambda x: x.gather(
+        1, torch.arange(4098, -1, -1).expand(ROWS[0], -1)[:len(x)])),
     "sort": (SHORT, lambda x: x.sort(-1)[0]),
     "convolution": ((515, 64, 128, 128), lambda x: F.conv2d(x, KERNEL, padding=1)),
     "pointwise convolution": (IMAGES, lambda x: F.conv2d(x, KERNEL[:, :8, :1, :1])),

@@ -1,5 +1,5 @@
-"""Inputs that a compiled function writes to: eager's values, versions and memory, and work that does
-not grow with what stays as it is."""
+"""Inputs that a compiled function writes to: eager's values, versions and memory, and work that
+does not grow with what stays as it is."""
 
 import copy
 
@@ -151,7 +151,8 @@ CASES = {
     "row": (put_row, lambda: (torch.randn(8, 6), torch.randn(6), 3)),
     "slice": (put_slice, lambda: (torch.randn(8, 6), torch.randn(2, 6))),
     "index_copy": (put_index, lambda: (torch.randn(8, 6), torch.randn(2, 6), long(1, 7))),
-    "index_put": (put_inner, lambda: (torch.randn(2, 3, 8, 5), torch.randn(2, 3, 2, 5), long(1, 6))),
+    "index_put": (
+        put_inner, lambda: (torch.randn(2, 3, 8, 5), torch.randn(2, 3, 2, 5), long(1, 6))),
     "index_put, twice the same": (
         put_inner, lambda: (torch.randn(2, 3, 8, 5), torch.randn(2, 3, 3, 5), long(1, 6, 1))),
     "index_add": (add_index, lambda: (torch.randn(8, 6), torch.randn(3, 6), long(1, 7, 1))),

@@ -59,7 +59,8 @@ def test_a_place_that_float32_tells_from_the_switch_stays():
         def gradients():
             return gradients_of(module, module, INPUTS)[1]
 
-        error, moved = nearest(lambda g: gradient_error(got, g), gradients(), switches, gradients, 1e-3)
+        error, moved = nearest(
+            lambda g: gradient_error(got, g), gradients(), switches, gradients, 1e-3)
     assert error > 0.1 and moved == 0 and not switches.near
 
 
@@ -70,5 +71,6 @@ def test_a_wrong_gradient_is_not_explained_by_a_switch():
         def gradients():
             return gradients_of(module, module, INPUTS)[1]
 
-        error, moved = nearest(lambda g: gradient_error(got, g), gradients(), switches, gradients, 1e-3)
+        error, moved = nearest(
+            lambda g: gradient_error(got, g), gradients(), switches, gradients, 1e-3)
     assert error > 5e-3 and moved == 0

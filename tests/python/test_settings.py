@@ -261,8 +261,8 @@ def test_indices_are_checked_or_not():
 
 
 @pytest.mark.parametrize("options", [
-    {"use_fp32_acc": False}, {"disable_tf32": False}, {"check_indices": False}, {"optimization_level": 0},
-    {"optimization_level": 5}, {"workspace_size": 1 << 20}])
+    {"use_fp32_acc": False}, {"disable_tf32": False}, {"check_indices": False},
+    {"optimization_level": 0}, {"optimization_level": 5}, {"workspace_size": 1 << 20}])
 def test_results_hold_for_every_choice(options):
     model = nn.Linear(16, 8).requires_grad_(False)
     x = torch.randn(4, 16)

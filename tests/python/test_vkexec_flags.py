@@ -55,7 +55,7 @@ def test_a_largest_size_of_0(onnx_file, shapes):
 
 
 def test_names_that_are_too_long(onnx_file, tmp_path):
-    """A cache that cannot be is none; what is to be written is an error; nothing ends in a signal."""
+    """A cache that cannot be is none; what is to be written is an error; no signal ends it."""
     base = (f"--onnx={onnx_file}", "--shapes=x:2x4", "--builderOptimizationLevel=1", *ONCE)
     done = subprocess.run([VKEXEC, *base, f"--cacheDir={tmp_path / LONG}"], capture_output=True,
                           text=True, timeout=120)
