@@ -13,7 +13,6 @@ from .complex_values import is_complex
 from .draws import is_drawn_into
 from .fx_nodes import (
     attribute,
-    draws_random_numbers,
     flat,
     has_effect,
     is_getitem,
@@ -26,10 +25,10 @@ from .fx_nodes import (
 from .mutation import is_write
 from .placement import runs_on_host
 from .precision import Precision
-from .returned_views import is_kept
+from .refusals import STRIDED, refusal
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
-from .strides import is_all_of_its_storage, promised
+from .strides import promised
 from .symbols import Inexpressible, SymbolTable
 
 
@@ -206,7 +205,8 @@ class Importer:
     def _add_node(self, node: fx.Node):
         value = node.meta.get("val")
         many = isinstance(value, (tuple, list))
-        op, reason, args = op_name(node.target), self._refusal(node), []
+        op, args = op_name(node.target), []
+        reason = refusal(node, self._device, self._stays, self._truncate)
         if not reason:
             try:
                 op, args = self._arguments(node)
@@ -230,7 +230,7 @@ class Importer:
             self._result.refused[len(self._result.nodes)] = reason
         if has_effect(node):
             args, outputs = self._in_order(args, outputs)
-        elif op in _STRIDED:
+        elif op in STRIDED:
             self._stay_inside(args)
         if self._precision and not reason:
             ids = self._precision.add(node, op, args, outputs)
@@ -274,38 +274,6 @@ class Importer:
     def _ids(self, node: fx.Node) -> int:
         ids = self._values[node]
         return ids if isinstance(ids, int) else next(i for i in ids if i is not None)
-
-    def _refusal(self, node: fx.Node) -> str:
-        """Why a node cannot be expressed as a node of the Graph; "" where it can."""
-        if not isinstance(node.target, torch._ops.OpOverload):
-            if op_name(node.target) == "torch::with_effects":
-                return f"it has a side effect ({op_name(node.args[1])})"
-            return "not an ATen operator"
-        if has_effect(node):
-            return ("it draws random numbers" if draws_random_numbers(node)
-                    else "it has a side effect")
-        # By the name in the captured graph: a number for a tensor changes the overload.
-        for name in self._stays:
-            if f"{op_name(node.target)}.".startswith(f"{name}."):
-                return f"torch_executed_ops lists {name}"
-        tensors = [n.meta.get("val") for n in node.all_input_nodes]
-        values = node.meta.get("val")
-        outputs = values if isinstance(values, (tuple, list)) else (values,)
-        if any(isinstance(v, (torch.Tensor, torch.SymInt)) and compat.depends_on_data(v)
-               for v in (*tensors, *outputs)):
-            return "its sizes depend on data"
-        devices = {v.device for v in (*tensors, *outputs)
-                   if isinstance(v, torch.Tensor) and (v.dim() or v.device.type != "cpu")}
-        if len(devices) > 1:
-            return "its tensors live on several devices"
-        if (devices or {torch.device("cpu")}) != {self._device}:
-            return f"it computes on {(*devices, 'cpu')[0]}, engines of its graph on {self._device}"
-        if self._truncate and op_name(node.target) == "aten::view.dtype" and any(
-                isinstance(v, torch.Tensor) and v.element_size() == 8 for v in (*tensors, *outputs)):
-            return "the bytes of a type that truncate_long_and_double holds in 4 of 8"
-        if op_name(node.target) in _STRIDED and not is_all_of_its_storage(tensors[0]):
-            return "as_strided of a tensor that is not all of its storage, in order"
-        return "a result that keeps PyTorch's strides or memory" if is_kept(node) else ""
 
     def _arguments(self, node: fx.Node):
         target = node.target
@@ -408,7 +376,3 @@ class Importer:
         if isinstance(value, (list, tuple)):
             return [self._attribute(item) for item in value]
         raise Inexpressible(f"an argument of type {type(value).__name__}")
-
-
-_STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
-"""Operators on a tensor's storage, whatever its shape says."""
