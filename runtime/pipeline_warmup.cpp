@@ -36,7 +36,8 @@ class Scratch {
   uint64_t address() const {
     return pages_ ? reinterpret_cast<uint64_t>(pages_) : buffer_.address();
   }
-  /// Zeroes what runs before have written: kernels trust the numbers that the engine's own kernels make.
+  /// Zeroes what runs before have written: kernels trust the numbers that the engine's own kernels
+  /// make.
   void record_clear(Device& device, VkCommandBuffer commands) const {
     if (pages_) {
       madvise(pages_, bytes_, MADV_DONTNEED);

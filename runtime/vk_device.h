@@ -41,8 +41,8 @@ class Device {
   /// the order of submission. The work starts after `before` and ends with `after`, where given.
   /// Thread-safe.
   uint64_t submit(VkCommandBuffer commands, TimelineValue before = {}, TimelineValue after = {});
-  /// Waits for a submission, first by polling: short work ends before a thread could sleep. Whatever it
-  /// throws, the work is over or the device lost.
+  /// Waits for a submission, first by polling: short work ends before a thread could sleep.
+  /// Whatever it throws, the work is over or the device lost.
   void wait(uint64_t submission);
   /// False where the driver has no memory to say it.
   bool finished(uint64_t submission);

@@ -1,5 +1,5 @@
-// A Vulkan layer for tests/python/test_faults.py: the n-th call that a driver may refuse is refused,
-// before it reaches the driver.
+// A Vulkan layer for tests/python/test_faults.py: the n-th call that a driver may refuse is
+// refused, before it reaches the driver.
 
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
@@ -26,20 +26,20 @@ bool fails() {
 }
 
 // Those that may say that memory ran out.
-#define MEMORY_CALLS(X)          \
-  X(vkAllocateMemory)            \
-  X(vkBindBufferMemory)          \
-  X(vkMapMemory)                 \
-  X(vkFlushMappedMemoryRanges)   \
-  X(vkCreateBuffer)              \
-  X(vkCreateShaderModule)        \
-  X(vkCreatePipelineLayout)      \
-  X(vkCreateComputePipelines)    \
-  X(vkCreateCommandPool)         \
-  X(vkAllocateCommandBuffers)    \
-  X(vkBeginCommandBuffer)        \
-  X(vkEndCommandBuffer)          \
-  X(vkCreateSemaphore)           \
+#define MEMORY_CALLS(X)        \
+  X(vkAllocateMemory)          \
+  X(vkBindBufferMemory)        \
+  X(vkMapMemory)               \
+  X(vkFlushMappedMemoryRanges) \
+  X(vkCreateBuffer)            \
+  X(vkCreateShaderModule)      \
+  X(vkCreatePipelineLayout)    \
+  X(vkCreateComputePipelines)  \
+  X(vkCreateCommandPool)       \
+  X(vkAllocateCommandBuffers)  \
+  X(vkBeginCommandBuffer)      \
+  X(vkEndCommandBuffer)        \
+  X(vkCreateSemaphore)         \
   X(vkCreateQueryPool)
 // Those that may say that the device is lost, too.
 #define DEVICE_CALLS(X) \
@@ -78,18 +78,19 @@ Info* link_info(const void* chain, VkStructureType type) {
 VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo* info,
                                                const VkAllocationCallbacks* memory,
                                                VkInstance* instance) {
-  auto* link = link_info<VkLayerInstanceCreateInfo>(
-      info->pNext, VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
+  auto* link = link_info<VkLayerInstanceCreateInfo>(info->pNext,
+                                                    VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO);
   next_instance_proc = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
   link->u.pLayerInfo = link->u.pLayerInfo->pNext;
-  const auto create =
-      reinterpret_cast<PFN_vkCreateInstance>(next_instance_proc(VK_NULL_HANDLE, "vkCreateInstance"));
+  const auto create = reinterpret_cast<PFN_vkCreateInstance>(
+      next_instance_proc(VK_NULL_HANDLE, "vkCreateInstance"));
   return create(info, memory, instance);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
                                              const VkDeviceCreateInfo* info,
-                                             const VkAllocationCallbacks* memory, VkDevice* device) {
+                                             const VkAllocationCallbacks* memory,
+                                             VkDevice* device) {
   auto* link =
       link_info<VkLayerDeviceCreateInfo>(info->pNext, VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO);
   const auto instance_proc = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
@@ -101,11 +102,11 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
 }
 
 PFN_vkVoidFunction wrapped(VkDevice device, std::string_view name) {
-#define WRAP(function)                                                                             \
-  if (name == #function) {                                                                         \
-    using Wrapper = Call<k_##function, PFN_##function>;                                            \
-    Wrapper::next = reinterpret_cast<PFN_##function>(next_device_proc(device, #function));         \
-    return Wrapper::next ? reinterpret_cast<PFN_vkVoidFunction>(&Wrapper::call) : nullptr;         \
+#define WRAP(function)                                                                     \
+  if (name == #function) {                                                                 \
+    using Wrapper = Call<k_##function, PFN_##function>;                                    \
+    Wrapper::next = reinterpret_cast<PFN_##function>(next_device_proc(device, #function)); \
+    return Wrapper::next ? reinterpret_cast<PFN_vkVoidFunction>(&Wrapper::call) : nullptr; \
   }
   MEMORY_CALLS(WRAP)
   DEVICE_CALLS(WRAP)
@@ -122,7 +123,8 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL device_proc(VkDevice device, const char
 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL instance_proc(VkInstance instance, const char* name) {
   const std::string_view wanted = name;
-  if (wanted == "vkGetInstanceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(&instance_proc);
+  if (wanted == "vkGetInstanceProcAddr")
+    return reinterpret_cast<PFN_vkVoidFunction>(&instance_proc);
   if (wanted == "vkCreateInstance") return reinterpret_cast<PFN_vkVoidFunction>(&create_instance);
   if (wanted == "vkCreateDevice") return reinterpret_cast<PFN_vkVoidFunction>(&create_device);
   if (wanted == "vkGetDeviceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(&device_proc);
@@ -140,8 +142,8 @@ vkNegotiateLoaderLayerInterfaceVersion(VkNegotiateLayerInterface* layer) {
   return VK_SUCCESS;
 }
 
-/// The n-th call from now gives `result`, each from then on where `on` is set; n = 0: none; a huge n
-/// counts. VK_ERROR_DEVICE_LOST is for submissions and waits alone.
+/// The n-th call from now gives `result`, each from then on where `on` is set; n = 0: none; a huge
+/// n only counts. VK_ERROR_DEVICE_LOST is for submissions and waits alone.
 EXPORTED void tv_refuse_vulkan(long n, int on, int result) {
   stays = on != 0;
   refusal = result;

@@ -17,8 +17,9 @@ from aot_helpers import python
 from marks import slow_but
 
 FAULTS = Path(__file__).parents[1] / "faults"
-LAYER = """{"file_format_version": "1.2.0", "layer": {"name": "VK_LAYER_TV_faults", "type": "GLOBAL",
-"library_path": "%s", "api_version": "1.3.0", "implementation_version": "1", "description": "faults"}}"""
+LAYER = """{"file_format_version": "1.2.0", "layer": {
+"name": "VK_LAYER_TV_faults", "type": "GLOBAL", "library_path": "%s", "api_version": "1.3.0",
+"implementation_version": "1", "description": "faults"}}"""
 
 
 def shared_library(name: str, folder: Path) -> Path:
@@ -211,7 +212,8 @@ for n in range(1, count + 1, max(1, count // samples)):
             torch.testing.assert_close(build(f"{n}_{on}"), want)
         fail(0)
         torch.testing.assert_close(build(f"{n}_{on}"), want)
-        bad = tv.cache.verify(f"{folder}/{n}_{on}").bad if os.path.exists(f"{folder}/{n}_{on}") else {}
+        made = f"{folder}/{n}_{on}"
+        bad = tv.cache.verify(made).bad if os.path.exists(made) else {}
         # What cannot be read is set aside; what cannot be removed is removed by a later scan.
         assert not [path for path in bad if not path.endswith(".bad") and ".tmp." not in path], bad
 print("done, calls", count)
