@@ -164,6 +164,19 @@ bool defined_for(const PointwiseRow& row, DType compute) {
   return false;
 }
 
+/// A number in the place of an operand wraps as elements do; of others PyTorch says that they overflow.
+std::string number_that_raises(const PointwiseRule& rule, const Node& node, DType compute) {
+  if (!is_integer(compute)) return "";
+  for (const std::string& name : rule.args) {
+    const Arg* arg = node.find(name);
+    if (arg == nullptr || arg->is_tensor || name == "self" || name == "other") continue;
+    const Expr* number = std::get_if<Expr>(&arg->attr);
+    if (number == nullptr || !number->is_constant() || holds(compute, *number->constant())) continue;
+    return "the number " + number->str() + " does not fit " + std::string(tv::name(compute));
+  }
+  return "";
+}
+
 std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
   for (const std::string& name : rule.args) {
     const Arg* arg = context.node.find(name);
@@ -174,13 +187,8 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
                                     [&](const Attr&) { return context.node.outputs.at(0); });
   const NodeContext expanded{context.graph, node, context.device, context.settings};
   const PointwiseOp op = make_op(rule, expanded, compute_type(rule, context));
-  for (const int64_t number : op.instr.integers) {
-    // PyTorch wraps it for some operators and raises for others.
-    if (op.instr.compute != DType::kOther && !holds(op.instr.compute, number)) {
-      return "the number " + std::to_string(number) + " does not fit " +
-             std::string(name(op.instr.compute));
-    }
-  }
+  const std::string too_large = number_that_raises(rule, node, op.instr.compute);
+  if (!too_large.empty()) return too_large;
   const PointwiseRow* row = find_pointwise(op.instr.function);
   if (row == nullptr) return "has no kernel for these arguments (" + op.instr.function + ")";
   if (divides_by_zero(op.instr)) return "divides integers by 0, which PyTorch refuses";

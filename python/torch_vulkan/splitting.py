@@ -11,6 +11,7 @@ from . import dry_graph, fx_nodes
 from ._native import C
 from .compilations import NativeRecord
 from .importer import Importer
+from .returned_views import is_kept, is_view
 from .settings import Settings
 
 PREFIX = "engine_"
@@ -44,6 +45,8 @@ class Split:
 
 def _does_work(node: fx.Node) -> bool:
     """False for views, and for what only raises an error where its argument says so."""
+    if is_kept(node) and is_view(node):
+        return False
     op = fx_nodes.op_name(node.target)
     if op == "torch::with_effects":
         return fx_nodes.op_name(node.args[1]) not in _CHECKS
