@@ -48,7 +48,10 @@ def excepted(call, values):
 
 
 def calls_for(dtype, common):
-    found = [c for c in pointwise_calls() if c.op != torch.ops.aten.positive.default]  # a view
+    without = {torch.ops.aten.positive.default}  # a view
+    if dtype.itemsize == 2:
+        without.add(torch.ops.aten.nextafter.default)  # native: kernels step by float32's bits
+    found = [c for c in pointwise_calls() if c.op not in without]
     names = [str(c.op).split(".")[1] for c in found]
     found = [c for c, name in zip(found, names, strict=True) if not common or name in COMMON]
     return [c for c in found if eager(c, given(c, arguments(len(c.tensors), dtype))) is not None]
