@@ -16,8 +16,10 @@ TORCH_VULKAN_VALIDATION=1 scripts/gtest.sh build/tests/cpp/tv_tests --gtest_brie
 echo "== C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 scripts/sanitize.sh asan "${sanitized[@]}"
 
-echo "== The .vke reader and the ONNX importer, fuzzed for 30 s"
-scripts/fuzz.sh 30
+fuzzed=10
+[ "${1:-}" = --all ] && fuzzed=120
+echo "== Readers of files, fuzzed for $fuzzed s each"
+scripts/fuzz.sh "$fuzzed"
 
 # A file stays in one process, which makes its engines and builds once. In their order: xdist would leave
 # those with few tests, which take long, to the end.

@@ -31,6 +31,15 @@ std::vector<int64_t> integers(const Json* json) {
   return out;
 }
 
+/// Bytes of a tensor; -1 where there is no such tensor.
+int64_t bytes_of(DType dtype, const std::vector<int64_t>& shape) {
+  int64_t bytes = size_bytes(dtype);
+  for (const int64_t size : shape) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return -1;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 NewWeights read_safetensors(const std::string& path) {
@@ -65,7 +74,7 @@ NewWeights read_safetensors(const std::string& path) {
     const std::vector<int64_t> offsets = integers(field("data_offsets"));
     const bool inside = offsets.size() == 2 && offsets[0] >= 0 && offsets[1] >= offsets[0] &&
                         offsets[1] <= static_cast<int64_t>(data.size());
-    if (!inside || numel_of(weight.shape) != (offsets[1] - offsets[0]) / size_bytes(weight.dtype)) {
+    if (!inside || bytes_of(weight.dtype, weight.shape) != offsets[1] - offsets[0]) {
       throw bad("'" + name + "' has wrong offsets");
     }
     weight.bytes = {

@@ -39,12 +39,25 @@ EXCEPTIONS = {
     "polygamma": lambda x: x < 0,
 }
 
+# The same of 16 bits, where eager's CPU code rounds, flushes or chooses in between.
+EXCEPTIONS_OF_16_BITS = {
+    # Its 2^other overflows, or is 0.
+    "ldexp.Tensor": lambda x, n: abs(n) > 14,
+    # Its grad * (1 - output) overflows.
+    "sigmoid_backward": lambda grad, output: abs(grad) > 2**15,
+    "erf": lambda x: 0 < abs(x) < 1e-37,
+    # Of two zeros it takes the other, which IEEE 754 leaves open.
+    "fmax": lambda a, b: a == b == 0,
+    "fmin": lambda a, b: a == b == 0,
+}
 
-def excepted(call, values):
+
+def excepted(call, values, dtype):
     if "polynomial" in call.op._schema.name and any(math.isnan(v) for v in values):
         return True  # eager returns what was never written
     name = str(call.op).removeprefix("aten.").removesuffix(".default")
-    return name in EXCEPTIONS and EXCEPTIONS[name](*values)
+    known = [EXCEPTIONS] + [EXCEPTIONS_OF_16_BITS] * (dtype.itemsize == 2)
+    return any(name in some and some[name](*values) for some in known)
 
 
 def calls_for(dtype, common):
@@ -62,7 +75,7 @@ def check(calls, dtype):
     for at in range(0, len(calls), PER_GRAPH):
         part = calls[at:at + PER_GRAPH]
         for call, got in zip(part, compiled(part, dtype), strict=True):
-            found = [d for d in differences(call, got, dtype) if not excepted(call, d[0])]
+            found = [d for d in differences(call, got, dtype) if not excepted(call, d[0], dtype)]
             wrong += [f"{call} of {v}: {g}, eager {w}" for v, g, w, _ in found[:3]]
     assert not wrong, "\n".join(wrong)
 
