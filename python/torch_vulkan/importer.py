@@ -25,7 +25,7 @@ from .fx_nodes import (
 from .mutation import is_write
 from .placement import runs_on_host
 from .precision import Precision
-from .refusals import STRIDED, refusal
+from .refusals import STRIDED, read_by_place, refusal
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
 from .strides import promised
@@ -84,6 +84,7 @@ class Importer:
         self._result = Imported(self._graph)
         self._last_effect = None  # value that orders random numbers and side effects
         self._device = main_device(module.graph)
+        self._by_place = read_by_place(module.graph)
 
     def run(self) -> Imported:
         """Raises Inexpressible where an input's shape cannot be expressed."""
@@ -206,7 +207,7 @@ class Importer:
         value = node.meta.get("val")
         many = isinstance(value, (tuple, list))
         op, args = op_name(node.target), []
-        reason = refusal(node, self._device, self._stays, self._truncate)
+        reason = refusal(node, self._by_place, self._device, self._stays, self._truncate)
         if not reason:
             try:
                 op, args = self._arguments(node)

@@ -14,16 +14,35 @@ STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatte
 """Operators on a tensor's storage, whatever its shape says."""
 
 
-def refusal(node: fx.Node, device: torch.device, stays: Sequence[str], truncate: bool) -> str:
+def read_by_place(graph: fx.Graph) -> set[fx.Node]:
+    """What as_strided and its like read where it lies in its storage, with gaps. Engines lay their
+    results out without."""
+    found = set()
+    for reader in graph.nodes:
+        if reader.op != "call_function" or op_name(reader.target) not in STRIDED:
+            continue
+        node = reader.args[0]
+        while node.op == "call_function" and not is_all_of_its_storage(node.meta["val"]):
+            found.add(node)
+            node = node.args[0]
+            if not isinstance(node, fx.Node):
+                break
+    return found
+
+
+def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device, stays: Sequence[str],
+            truncate: bool) -> str:
     """Why a node stays native; "" where it can be expressed.
 
     Args:
+        by_place: `read_by_place` of its graph.
         device: where the engines of its graph compute.
         stays: operators (with or without overload) that stay native.
         truncate: int64 and float64 are held as int32 and float32.
     """
     return _of_operator(node, stays) or _of_values(node, device, truncate) or (
-        "a result that keeps PyTorch's strides or memory" if is_kept(node) else "")
+        "a result that keeps PyTorch's strides or memory"
+        if is_kept(node) or node in by_place else "")
 
 
 def _of_operator(node: fx.Node, stays: Sequence[str]) -> str:

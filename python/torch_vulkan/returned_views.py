@@ -52,8 +52,8 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
 
 def views_of_arguments(graph: fx.Graph, views: dict[int, int],
                        copied: dict[int, int]) -> dict[int, tuple[fx.Node, int]]:
-    """What `keep_returned_views` takes as `of_arguments`. views: result → argument; copied: argument →
-    the result that is copied over it; both by position."""
+    """What `keep_returned_views` takes as `of_arguments`. views: result → argument; copied:
+    argument → the result that is copied over it; both by position."""
     results, arguments = graph.output_node().args[0], graph.find_nodes(op="placeholder")
     last = {arguments[a]: results[i] for a, i in copied.items()}
     for node in graph.find_nodes(op="call_function", target=aten.copy_.default):

@@ -191,7 +191,11 @@ Graph shuffled(const Graph& graph, std::mt19937& random) {
   };
   map(out.inputs);
   map(out.weights);
-  for (GraphOutput& output : out.outputs) output = {to[output.value], "o", output.strides};
+  for (GraphOutput& output : out.outputs) {
+    output.value = to[output.value];
+    output.name = "o";
+    if (output.over != kNoValue) output.over = to[output.over];
+  }
   for (Symbol& symbol : out.symbols) symbol.name += "x";
   std::vector<Node> waiting = std::move(out.nodes);
   for (Node& node : waiting) {

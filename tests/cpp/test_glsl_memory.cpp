@@ -87,6 +87,13 @@ TEST(GlslMemory, DISABLED_EveryRoom) {
   EXPECT_GT(ran_out, 1) << "the limit was to be met";
 }
 TEST(GlslMemory, RunningOutOfMemoryLeavesTheCompilerUsable) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // gcc's; clang's has features
+  GTEST_SKIP() << "sanitizers need the address space that this test takes away";
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "sanitizers need the address space that this test takes away";
+#endif
+#endif
   if (std::getenv(kChild)) GTEST_SKIP();
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command = std::string("env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX ") +
