@@ -19,8 +19,15 @@ def watch() -> None:
     """From now on Dynamo raises at graph breaks of functions compiled with the setting; to be
     called again after torch._dynamo.reset()."""
     handler = torch._dynamo.callback_handler
-    if _begin not in handler.start_callbacks:
-        handler.register_start_callback(_begin)
+    if _callback() not in handler.start_callbacks:
+        handler.register_start_callback(_callback())
+
+
+@functools.cache
+def _callback():
+    """`_begin`, which Dynamo does not trace itself: it would where a compiled function calls
+    backward(), whose graph is compiled then, and wait for the lock that it holds."""
+    return torch._dynamo.disable(_begin)
 
 
 def message(cause: str) -> str:

@@ -114,3 +114,15 @@ def test_double_use_and_detach():
     vulkan(function)(x).sum().backward()
     function(x2).sum().backward()
     assert_same(x.grad, x2.grad)
+
+
+def test_backward_in_a_compiled_function():
+    """Its graph is compiled while Dynamo looks at what runs: a callback of ours was traced, and
+    waited for ever."""
+    def step(a, b):
+        (3 * a**3 - b**2).backward(gradient=torch.ones(2))
+        return a.grad, b.grad
+
+    a, b = (torch.tensor(v, requires_grad=True) for v in ([2.0, 3.0], [6.0, 4.0]))
+    got = torch.compile(step, backend="vulkan", options={"min_block_size": 1})(a, b)
+    torch.testing.assert_close(got, (torch.tensor([36.0, 81.0]), torch.tensor([-12.0, -8.0])))
