@@ -90,14 +90,14 @@ class EngineCall(nn.Module):
         try:
             inputs += [carrier(args[i], bias) for i, bias in self.number_positions]
             return self.outputs(inputs, [args[i] for i in self.weight_positions])
-        except RECOVERABLE as error:
-            return self.run_natively(error, args)
-        except UnexpectedInput as error:
-            if not self._other_values(args):
-                raise
-            return self.run_natively(error, args)
         except (IndexError, RuntimeError) as error:
-            return self.refuse_natively(error, args)
+            return self.instead(error, args)
+
+    def instead(self, error, args):
+        """What PyTorch makes of arguments for which the engine raised `error`."""
+        recovers = isinstance(error, RECOVERABLE) or (
+            isinstance(error, UnexpectedInput) and self._other_values(args))
+        return self.run_natively(error, args) if recovers else self.refuse_natively(error, args)
 
     def _other_values(self, args) -> bool:
         """Whether an operator before gave another dtype or size than its meta kernel says."""

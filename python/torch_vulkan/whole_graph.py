@@ -110,10 +110,8 @@ def _whole_call(target, arguments, views, results):
         kept = [args[i] if i >= 0 else c for i, c in weights]
         try:
             made = target.outputs(given, kept)
-        except engine_call.RECOVERABLE as error:
-            made = target.run_natively(error, all_arguments(args))
         except (IndexError, RuntimeError) as error:
-            made = target.refuse_natively(error, all_arguments(args))
+            made = target.instead(error, all_arguments(args))
         if not in_order:
             for view in views:
                 made.append(view(made, args))

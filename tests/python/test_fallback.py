@@ -1,5 +1,7 @@
 """Any graph compiles and gives eager's result; what has no kernel runs natively."""
 
+import random
+
 import pytest
 import torch
 from torch import nn
@@ -271,3 +273,14 @@ def test_engines_between_random_numbers_keep_their_order():
         want = function(x)
         torch.manual_seed(3)
         torch.testing.assert_close(fast(x), want)
+
+
+def test_an_argument_of_another_dtype_than_captured():
+    """Dynamo says float32 of what a random.Random draws, and hands over float64."""
+    def draw(x, source):
+        return x + source.random()
+
+    x, source = torch.ones(3), random.Random(1)
+    with pytest.warns(UserWarning, match="runs natively: .*got Double, want float32"):
+        got = torch.compile(draw, backend="vulkan", options={"min_block_size": 1})(x, source)
+    torch.testing.assert_close(got, draw(x, random.Random(1)))
