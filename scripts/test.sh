@@ -39,4 +39,7 @@ if [ "${1:-}" = --all ]; then
     .venv/bin/python tests/opinfo/run.py --results "build/opinfo_$form" --form "$form" \
       --dtypes float32 --most 1
   done
+
+  echo "== PyTorch's own tests of compiled backends, fetched; a run that is stopped goes on"
+  .venv/bin/python tests/torch_suites/run.py --results build/torch_suites --seconds 600
 fi
