@@ -193,6 +193,7 @@ def test_what_is_written_in_place_is_written_once(layer):
 
 STORE = COMMON + """
 import errno
+warnings.filterwarnings("error", message="torch_vulkan")  # an engine is built, whatever the cache
 folder, error, samples = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 def build(number):
     torch._dynamo.reset()
