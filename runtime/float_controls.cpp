@@ -7,24 +7,29 @@ constexpr size_t kHeaderWords = 5;
 constexpr uint32_t kSpirv14 = 0x00010400;  // float controls are part of SPIR-V since then
 constexpr uint32_t kOpEntryPoint = 15, kOpExecutionMode = 16, kOpCapability = 17;
 constexpr uint32_t kCapabilityDenormPreserve = 4464, kModeDenormPreserve = 4459;
+constexpr uint32_t kCapabilitySpecialPreserve = 4466, kModeSpecialPreserve = 4461;
 
 uint32_t instruction(uint32_t op, uint32_t words) { return words << 16 | op; }
 
 }  // namespace
 
-bool offers_denormals(const Device& device) {
-  VkPhysicalDeviceFloatControlsProperties controls{};
-  controls.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
+FloatControls offered_float_controls(const Device& device) {
+  VkPhysicalDeviceFloatControlsProperties offered{};
+  offered.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES;
   VkPhysicalDeviceProperties2 properties{};
   properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &controls;
+  properties.pNext = &offered;
   Instance::get().api().vkGetPhysicalDeviceProperties2(device.physical().handle, &properties);
-  // NONE: the other widths would have to be set, too.
-  return controls.shaderDenormPreserveFloat32 == VK_TRUE &&
-         controls.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+  return {
+      // NONE: the other widths would have to be set, too.
+      .denormals = offered.shaderDenormPreserveFloat32 == VK_TRUE &&
+                   offered.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE,
+      .special_values = offered.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE,
+  };
 }
 
-std::vector<uint32_t> keeping_denormals(std::span<const uint32_t> module) {
+std::vector<uint32_t> with_float_controls(std::span<const uint32_t> module,
+                                          FloatControls controls) {
   std::vector<uint32_t> result(module.begin(), module.end());
   if (module.size() < kHeaderWords || module[1] < kSpirv14) return result;
   size_t end = 0;  // behind the entry point
@@ -40,10 +45,15 @@ std::vector<uint32_t> keeping_denormals(std::span<const uint32_t> module) {
     at += words;
   }
   if (end == 0) return result;
-  const uint32_t mode[] = {instruction(kOpExecutionMode, 4), entry, kModeDenormPreserve, 32};
-  const uint32_t capability[] = {instruction(kOpCapability, 2), kCapabilityDenormPreserve};
-  result.insert(result.begin() + static_cast<ptrdiff_t>(end), std::begin(mode), std::end(mode));
-  result.insert(result.begin() + kHeaderWords, std::begin(capability), std::end(capability));
+  const auto ask = [&](uint32_t capability, uint32_t mode) {
+    const uint32_t modes[] = {instruction(kOpExecutionMode, 4), entry, mode, 32};
+    const uint32_t capabilities[] = {instruction(kOpCapability, 2), capability};
+    result.insert(result.begin() + static_cast<ptrdiff_t>(end), std::begin(modes), std::end(modes));
+    result.insert(result.begin() + kHeaderWords, std::begin(capabilities), std::end(capabilities));
+    end += std::size(capabilities);
+  };
+  if (controls.denormals) ask(kCapabilityDenormPreserve, kModeDenormPreserve);
+  if (controls.special_values) ask(kCapabilitySpecialPreserve, kModeSpecialPreserve);
   return result;
 }
 

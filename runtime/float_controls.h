@@ -1,5 +1,5 @@
 #pragma once
-// How a device's float controls are set for kernels, so that results are those of IEEE 754 and torch.
+// What kernels ask of a device's float32 arithmetic, so that results are those of IEEE 754 and torch.
 
 #include <cstdint>
 #include <span>
@@ -9,11 +9,19 @@
 
 namespace tv {
 
-/// True where the device flushes float32 denormals at will but keeps them on demand.
-bool offers_denormals(const Device& device);
+/// What a device does with float32 numbers where a module asks for it.
+struct FloatControls {
+  bool denormals = false;       ///< keeps them, which it flushes at will otherwise
+  bool special_values = false;  ///< keeps zeros' signs, infinities and NaN, which it may take for
+                                ///< absent otherwise: of x < 0 ? 0 : x it may make max(x, 0)
 
-/// `module` with the execution mode DenormPreserve for float32. Engines do not hold it, as it is the
-/// device's to offer. What is not SPIR-V 1.4 or later with one entry point comes back as it is.
-std::vector<uint32_t> keeping_denormals(std::span<const uint32_t> module);
+  bool operator==(const FloatControls&) const = default;
+};
+
+FloatControls offered_float_controls(const Device& device);
+
+/// `module` with the execution modes that ask for `controls`. Engines do not hold them, as they are
+/// the device's to offer. What is not SPIR-V 1.4 or later with one entry point comes back as it is.
+std::vector<uint32_t> with_float_controls(std::span<const uint32_t> module, FloatControls controls);
 
 }  // namespace tv

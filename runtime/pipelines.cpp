@@ -66,7 +66,7 @@ OwnedPipeline create_from_module(Device& device, const EngineSpec& spec, uint32_
 }
 
 OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& code) {
-  const std::vector<uint32_t> words = offers_denormals(device) ? keeping_denormals(code) : code;
+  const std::vector<uint32_t> words = with_float_controls(code, offered_float_controls(device));
   VkShaderModuleCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   info.codeSize = words.size() * 4;

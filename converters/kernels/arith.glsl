@@ -13,9 +13,9 @@ void tv_note(bool wrong, uint what) { tv_bad_operand = wrong ? what + 1u : tv_ba
 void tv_bad_index(bool wrong) { TV_NOTE_INDEX(wrong); }
 /// The place in 0 … size - 1 nearest to an index, which must be that place; tv_near: need not.
 uint tv_near(int64_t index, uint size) {
-  return uint(clamp(index, int64_t(0), int64_t(size) - int64_t(1)));
+  return uint(max(min(index, int64_t(size) - int64_t(1)), int64_t(0)));
 }
-uint tv_near(int index, uint size) { return uint(clamp(index, 0, int(size - 1u))); }
+uint tv_near(int index, uint size) { return uint(max(min(index, int(size) - 1), 0)); }
 uint tv_place(int64_t index, uint size) {
   const uint place = tv_near(index, size);
   TV_NOTE_INDEX(int64_t(place) != index);
@@ -55,6 +55,16 @@ float tv_copysign(float magnitude, float from) {
 /// NaN where either is NaN, as torch's maximum and minimum.
 float tv_max(float a, float b) { return tv_isnan(a) || a > b ? a : b; }
 float tv_min(float a, float b) { return tv_isnan(a) || a < b ? a : b; }
+/// The same with a number for a bound; of two zeros x. A comparison alone would not do: of
+/// low > x ? low : x drivers make what gives low for NaN.
+float tv_at_least(float x, float low) {
+  return tv_isnan(low) || (low > x && !tv_isnan(x)) ? low : x;
+}
+float tv_at_most(float x, float high) {
+  return tv_isnan(high) || (high < x && !tv_isnan(x)) ? high : x;
+}
+/// 0 for the bits of numbers from -denormal to -infinity.
+float tv_relu(float x) { return floatBitsToUint(x) - 0x80000001u < 0x7f800000u ? 0.0 : x; }
 /// By its bits: drivers make of comparisons what gives -0 for 0 and for NaN.
 /// 0 for both, as in torch.
 float tv_sign(float x) {

@@ -49,8 +49,8 @@ constexpr PointwiseRow kRows[] = {
     {"minimum", 2, "tv_min($0, $1)", "min($0, $1)", "min($0, $1)", "$0 && $1"},
     // The bound first: of two zeros the second is taken, which is the element where bounds are
     // numbers.
-    {"rmaximum", 2, "tv_max($1, $0)", "max($0, $1)", "max($0, $1)", "$0 || $1"},
-    {"rminimum", 2, "tv_min($1, $0)", "min($0, $1)", "min($0, $1)", "$0 && $1"},
+    {"rmaximum", 2, "tv_at_least($0, $1)", "max($0, $1)", "max($0, $1)", "$0 || $1"},
+    {"rminimum", 2, "tv_at_most($0, $1)", "min($0, $1)", "min($0, $1)", "$0 && $1"},
     {"lerp", 3, "tv_lerp($0, $1, $2)", nullptr, nullptr, nullptr, 0, false, "2 of the ends"},
     // self + value * t1 * t2 and self + value * t1 / t2; fourth operand: value.
     {"addcmul", 4, "$0 + $3 * $1 * $2", "$0 + $3 * $1 * $2", "$0 + $3 * $1 * $2", nullptr, 0, false, "2 of the terms"},
@@ -88,7 +88,7 @@ constexpr PointwiseRow kRows[] = {
     {"where_r", 3, "$0 ? $2 : $1", "$0 ? $2 : $1", "$0 ? $2 : $1", "$0 ? $2 : $1", 1},
     {"masked_fill", 3, "$1 ? $2 : $0", "$1 ? $2 : $0", "$1 ? $2 : $0", "$1 ? $2 : $0", 2},
     {"mask_scale", 3, "$0 * ($1 ? $2 : 0.0)", nullptr, nullptr, nullptr, 2, false, "0.5"},
-    {"clamp", 3, "tv_min($2, tv_max($1, $0))", "min(max($0, $1), $2)", "min(max($0, $1), $2)",
+    {"clamp", 3, "tv_at_most(tv_at_least($0, $1), $2)", "min(max($0, $1), $2)", "min(max($0, $1), $2)",
      nullptr},
     {"clamp_tensor", 3, "tv_min(tv_max($0, $1), $2)", "min(max($0, $1), $2)",
      "min(max($0, $1), $2)", nullptr},
@@ -207,7 +207,7 @@ constexpr PointwiseRow kRows[] = {
      false, "2 of the larger end"},
 
     // Activations.
-    {"relu", 1, "$0 < 0.0 ? 0.0 : $0", "max($0, 0)", "max($0, int64_t(0))", nullptr},
+    {"relu", 1, "tv_relu($0)", "max($0, 0)", "max($0, int64_t(0))", nullptr},
     {"sigmoid", 1, "tv_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "5"},
     {"log_sigmoid", 1, "tv_log_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"log_sigmoid_buffer", 1, "tv_exp(-abs($0))", nullptr, nullptr, nullptr, 0, false, "1.5"},
@@ -225,7 +225,7 @@ constexpr PointwiseRow kRows[] = {
     {"leaky_relu", 2, "$0 > 0.0 ? $0 : $0 * $1", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"softplus", 3, "$0 * $1 > $2 ? $0 : tv_log1p(tv_exp($0 * $1)) / $1", nullptr, nullptr, nullptr, 0,
      false, "6"},
-    {"threshold", 3, "$0 <= $1 ? $2 : $0", "$0 <= $1 ? $2 : $0", "$0 <= $1 ? $2 : $0", nullptr},
+    {"threshold", 3, "$0 <= $1 && !tv_isnan($0) ? $2 : $0", "$0 <= $1 ? $2 : $0", "$0 <= $1 ? $2 : $0", nullptr},
     {"softshrink", 2, "tv_softshrink($0, $1)", nullptr, nullptr, nullptr},
     {"hardshrink", 2, "$0 >= -$1 && $0 <= $1 ? 0.0 : $0", nullptr, nullptr, nullptr},
 

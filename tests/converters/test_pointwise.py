@@ -230,6 +230,28 @@ def test_clamp():
     check(lambda x: (x.clamp(-3, 5), x.clamp(min=1), x.clamp(-1.5, 2.5)), tensor(37, dtype=torch.int64))
 
 
+CHOICES = {
+    "relu": torch.relu,
+    "relu6": F.relu6,
+    "clamp_min": lambda x: x.clamp(min=0),
+    "clamp_max": lambda x: x.clamp(max=1),
+    "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "threshold": lambda x: F.threshold(x, 0.5, 0.5),
+    "hardtanh": F.hardtanh,
+    "where_less": lambda x: torch.where(x < 0, 0, x),
+    "where_not_less": lambda x: torch.where(x >= 0, x, 0),
+    "where_greater": lambda x: torch.where(x > 1, 1, x),
+    "where_not_greater": lambda x: torch.where(x <= 1, x, 1),
+    "where_tensor": lambda x: torch.where(x < x.flip(0), x.flip(0), x),
+}
+
+
+def test_choices_between_what_is_compared():
+    """Drivers make minima and maxima of them, which know no NaN: alone, and with more behind."""
+    check(lambda x: [tail(f(x)) for f in CHOICES.values()
+                     for tail in (torch.Tensor.clone, lambda y: y * 2 + 1, lambda y: 1 / y)], SPECIAL)
+
+
 def test_three_operands():
     a, b, c = (tensor(5, 7, seed=k) for k in range(3))
     check(lambda a, b, c: (torch.lerp(a, b, 0.3), torch.lerp(a, b, c), torch.addcmul(a, b, c, value=0.7),

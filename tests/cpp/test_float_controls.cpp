@@ -1,4 +1,4 @@
-// Denormals: the execution mode that the runtime adds to modules.
+// Float controls: the execution modes that the runtime adds to modules.
 
 #include <algorithm>
 
@@ -11,28 +11,38 @@ namespace {
 
 using namespace test;  // NOLINT
 
-constexpr uint32_t kMode[] = {4 << 16 | 16, 0, 4459, 32};  // OpExecutionMode … DenormPreserve 32
+/// Whether a module has the mode, an OpExecutionMode of a number, for float32.
+bool has_mode(const std::vector<uint32_t>& module, uint32_t mode) {
+  const uint32_t tail[] = {mode, 32};
+  const auto at = std::search(module.begin(), module.end(), std::begin(tail), std::end(tail));
+  return at != module.end() && *(at - 2) == (4 << 16 | 16);
+}
 
-TEST(FloatControls, DenormalsAreAskedFor) {
+TEST(FloatControls, WhatADeviceOffersIsAskedFor) {
+  constexpr uint32_t kDenormPreserve = 4459, kSignedZeroInfNanPreserve = 4461;
   const std::vector<uint32_t> module = compile(kMulAdd);
-  const std::vector<uint32_t> kept = keeping_denormals(module);
-  EXPECT_EQ(kept.size(), module.size() + 6);
-  EXPECT_EQ(spirv_problem(kept), "");
-  const auto at = std::search(kept.begin(), kept.end(), kMode + 2, kMode + 4);
-  ASSERT_NE(at, kept.end());
-  EXPECT_EQ(*(at - 2), kMode[0]);
+  for (const bool denormals : {false, true}) {
+    for (const bool special_values : {false, true}) {
+      const std::vector<uint32_t> asked = with_float_controls(module, {denormals, special_values});
+      EXPECT_EQ(asked.size(), module.size() + (denormals ? 6 : 0) + (special_values ? 6 : 0));
+      EXPECT_EQ(spirv_problem(asked), "");
+      EXPECT_EQ(has_mode(asked, kDenormPreserve), denormals);
+      EXPECT_EQ(has_mode(asked, kSignedZeroInfNanPreserve), special_values);
+    }
+  }
 }
 
 TEST(FloatControls, WhatIsNoModuleStaysAsItIs) {
+  constexpr FloatControls kAll = {.denormals = true, .special_values = true};
   std::vector<uint32_t> module = compile(kMulAdd);
   module[1] = 0x00010300;  // before float controls
-  EXPECT_EQ(keeping_denormals(module), module);
+  EXPECT_EQ(with_float_controls(module, kAll), module);
   module[1] = 0x00010600;
   module[5] = 0xFFFF0011;  // an instruction past the end
-  EXPECT_EQ(keeping_denormals(module), module);
+  EXPECT_EQ(with_float_controls(module, kAll), module);
   module[5] = 0x00000011;  // one without words
-  EXPECT_EQ(keeping_denormals(module), module);
-  EXPECT_TRUE(keeping_denormals({}).empty());
+  EXPECT_EQ(with_float_controls(module, kAll), module);
+  EXPECT_TRUE(with_float_controls({}, kAll).empty());
 }
 
 }  // namespace
