@@ -23,6 +23,8 @@ from . import backend, compat, graph_file
 from .conditions import Conditions
 from .errors import UnsupportedError
 from .inputs import Arguments, Input
+from .mutation import refuse_overlaps
+from .refusals import WholeGraph
 from .returned_views import chain_of
 from .settings import Settings
 from .signature import Argument, Signature
@@ -205,6 +207,10 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
                if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
                and spec.target not in mutated}
     _name_leaves(module, program, signature)
+    try:
+        refuse_overlaps(module.graph, set())  # arguments and buffers are looked at in each call
+    except WholeGraph as error:
+        raise UnsupportedError(f"{error}: torch.compile(backend='vulkan') runs it") from None
     output = module.graph.output_node()
     output.args = (tuple(output.args[0]),)
     settings = settings.keyed_by([*program.state_dict.values()])

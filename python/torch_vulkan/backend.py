@@ -23,7 +23,7 @@ from ._native import C
 from .compilations import Compilation
 from .complex_values import real_at_border
 from .fx_nodes import main_device, op_name
-from .mutation import attach_writes, detach_writes
+from .mutation import attach_writes, detach_writes, refuse_overlaps
 from .prepare import pass_missing_sizes, prepare
 from .returned_views import views_of_arguments
 from .settings import Settings
@@ -122,6 +122,7 @@ def through_aot(settings: Settings, watch=None):
         def compile_graph(module, example_inputs):
             if kind != "backward":
                 compat.replay_views_where_facts_fail(module.graph)
+                refuse_overlaps(module.graph, compat.static_inputs()[1])
             try:
                 weights = _weights(module) if kind == "inference" else set()
                 return compile_graph_module(module, kind, settings, weights, watch)

@@ -12,10 +12,13 @@ import torch
 from torch import fx
 
 from .fx_nodes import is_getitem
+from .refusals import WholeGraph
 from .returned_views import is_view
 from .schema import DTYPES, is_plain, to_dtype
+from .strides import may_overlap
 
 _COPY = torch.ops.aten.copy_.default
+_SCATTER_BY_PLACE = torch.ops.aten.as_strided_scatter.default
 
 
 @fx.node.has_side_effect
@@ -25,6 +28,33 @@ def write_over(tensor: torch.Tensor, value: torch.Tensor) -> None:
         torch.autograd._unsafe_preserve_version_counter(tensor))
     with torch.no_grad(), uncounted:
         tensor.copy_(value)
+
+
+def refuse_overlaps(graph: fx.Graph, written: set[int]) -> None:
+    """A write into a tensor of which several elements are one number in memory changes what the
+    program did not name. The functional graph of it is right where each operator keeps the overlap,
+    which engines, that read and write dense tensors, do not.
+
+    Args:
+        written: positions of the arguments that the graph changes.
+
+    Raises:
+        WholeGraph: the graph has such a write.
+    """
+    refuse_overlapping(node.meta.get("val") for i, node in enumerate(
+        graph.find_nodes(op="placeholder")) if i in written)
+    for node in graph.find_nodes(op="call_function", target=_SCATTER_BY_PLACE):
+        sizes, strides = fx.node.map_arg(node.args[2:4], lambda n: n.meta["val"])
+        if may_overlap(sizes, strides):
+            raise WholeGraph("a view that is written has elements that overlap in memory")
+
+
+def refuse_overlapping(written) -> None:
+    """The same of tensors that a graph changes; other values are passed over."""
+    for value in written:
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided and may_overlap(
+                value.shape, value.stride()):
+            raise WholeGraph("an argument that is written has elements that overlap in memory")
 
 
 def is_write(node: fx.Node) -> bool:

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from . import aot, compat, graph_file, script, seal, whole_files
 from .engine import Engine, tensor_bytes
 from .inputs import Arguments, Profile
+from .mutation import refuse_overlapping
 from .settings import Settings
 from .signature import Signature
 
@@ -78,13 +79,14 @@ class Program(nn.Module):
         flat = self.signature.flatten(args, kwargs)
         self.signature.check(flat)
         with torch.no_grad():
-            held = self._held.values()
+            given = [*self._held.values(), *flat]
             try:
-                results = self._run(*held, *flat)
-            except NotImplementedError as error:  # sizes that kernels cannot count
+                refuse_overlapping(given[j] for _, j in self._changed)
+                results = self._run(*given)
+            except NotImplementedError as error:  # sizes that kernels cannot count, too
                 return self._run_natively(error, flat)
             for i, j in self._changed:
-                (held + flat)[j].copy_(results[i])
+                given[j].copy_(results[i])
         if self._changed:
             results = [results[i] for i in self._returned]
         return pytree.tree_unflatten(results, self.signature.out_spec)

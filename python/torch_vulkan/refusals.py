@@ -10,6 +10,12 @@ from .fx_nodes import draws_random_numbers, has_effect, op_name
 from .returned_views import is_kept
 from .strides import is_all_of_its_storage
 
+
+class WholeGraph(NotImplementedError):
+    """A graph that stays PyTorch's as a whole, as it was before AOTAutograd; the message says why.
+    """
+
+
 STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
 """Operators on a tensor's storage, whatever its shape says."""
 

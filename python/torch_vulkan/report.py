@@ -1,6 +1,7 @@
 """What the partition left to PyTorch, in messages and records."""
 
 from .compilations import NativeRecord
+from .refusals import WholeGraph
 from .splitting import Split
 
 
@@ -20,8 +21,10 @@ def in_the_way(parts: Split) -> str:
 
 
 def not_traced(error: Exception) -> str:
-    """The reason of a graph that AOTAutograd gives up on."""
+    """The reason of a graph that AOTAutograd gives up on, or that is not for it."""
     text = " ".join(str(error).split())
+    if isinstance(error, WholeGraph):
+        return text
     return f"PyTorch's AOTAutograd failed: {type(error).__name__}: {text[:300]}"
 
 

@@ -13,7 +13,9 @@ from .strides import is_dense, same
 
 aten = torch.ops.aten
 # What has the strides that the program says, with gaps, too.
-_LAID_OUT = (aten.empty_strided.default, aten.new_empty_strided.default, aten.copy.default)
+_LAID_OUT = (aten.empty_strided.default, aten.new_empty_strided.default, aten.copy.default,
+             aten.slice_scatter.default, aten.select_scatter.default, aten.diagonal_scatter.default,
+             aten.as_strided_scatter.default)
 _HELD = ("placeholder", "get_attr")  # memory of others
 _KEPT = "torch_vulkan_keep_view"
 
@@ -115,8 +117,8 @@ def _kept(results, user_outputs: int) -> dict[fx.Node, fx.Node]:
 
 def _keep_strides(node: fx.Node) -> None:
     """Gives PyTorch what lays out a result with gaps, which no engine writes."""
-    while isinstance(node, fx.Node) and node.target in _LAID_OUT and not is_dense(
-            node.meta["val"]):
+    while isinstance(node, fx.Node) and (node.target in _LAID_OUT or is_view(node)) and not (
+            is_dense(node.meta["val"])):
         node.meta[_KEPT] = True
         node = node.args[0]
 

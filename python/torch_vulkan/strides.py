@@ -3,6 +3,7 @@
 import sympy
 import torch
 
+from . import compat
 from .guards import canonical
 
 
@@ -37,6 +38,24 @@ def is_dense(tensor: torch.Tensor) -> bool:
             return False
         expected = expected * tensor.shape[d]
     return True
+
+
+def may_overlap(sizes, strides) -> bool:
+    """Whether two elements of a tensor may be one number in memory; False only where it is sure.
+    What depends on symbols becomes a guard: other sizes are captured anew."""
+    if any(same(size, 0) for size in sizes):
+        return False
+    if any(isinstance(value, torch.SymInt) and compat.depends_on_data(value)
+           for value in (*sizes, *strides)):
+        return True
+    reach = 1
+    for stride, size in sorted(zip(strides, sizes, strict=True), key=lambda pair: _hint(pair[0])):
+        if size == 1:
+            continue
+        if stride < reach:
+            return True
+        reach = reach + stride * (size - 1)
+    return False
 
 
 def is_all_of_its_storage(tensor: torch.Tensor) -> bool:

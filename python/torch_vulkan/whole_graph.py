@@ -9,6 +9,7 @@ from torch import fx
 from . import engine_call
 from .fx_nodes import has_effect
 from .returned_views import base_of, is_kept
+from .strides import is_dense
 
 # Where a value comes from: the engine's results and the views of them, the arguments, neither.
 _MADE, _ARGUMENT, _FIXED = range(3)
@@ -86,7 +87,7 @@ def _as_strided(node: fx.Node):
     """Size, stride and offset of a view in a buffer that an engine has filled; None where they are
     not all of it, or not known."""
     value, base = node.meta["val"], base_of(node).meta["val"]
-    if not isinstance(value, torch.Tensor) or value.dtype != base.dtype or (
+    if not isinstance(value, torch.Tensor) or value.dtype != base.dtype or not is_dense(base) or (
             value.is_conj() != base.is_conj() or value.is_neg() != base.is_neg()):
         return None
     shown = tuple(value.shape), tuple(value.stride()), value.storage_offset()

@@ -39,6 +39,13 @@ def laid_out(x):
     return out, out[1:], out.view(-1) if out.is_contiguous() else out.t()
 
 
+def laid_out_and_written(x):
+    out = torch.empty_strided((6, 4), (1, 8)).copy_(x + 1)
+    out.t()[1].sin_()
+    out[1:3].zero_()
+    return out[1:2], out.t()
+
+
 # Of one tensor of 6 by 4.
 PROGRAMS = {
     "view": after(lambda y: (y, y.view(-1))),
@@ -70,6 +77,7 @@ PROGRAMS = {
     "computed_twice": lambda x: (x + 1, x + 1),
     "cast_to_its_own_type": after(lambda y: (y.float(), y.to(torch.float32, copy=True), y)),
     "laid_out": laid_out,
+    "laid_out_and_written": laid_out_and_written,
     "argument": lambda x: (x, x.view(-1), x[1:], x + 1),
     "argument_written": lambda x: (x.mul_(2), x.t(), x.sum()),
     "view_of_argument_written": lambda x: (x[1:].zero_(), x[:, 0]),

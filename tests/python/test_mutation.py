@@ -403,8 +403,8 @@ def test_running_statistics_in_training():
     fast = vulkan(model)
     for _ in range(3):
         x = torch.randn(5, 6)
-        fast(x).square().sum().backward()
-        other(x).square().sum().backward()
+        fast(x).sin().sum().backward()  # (of squares of a batch norm gradients cancel to nearly 0)
+        other(x).sin().sum().backward()
         assert_same([*model.buffers()], [*other.buffers()])
         assert_same([p.grad for p in model.parameters()], [p.grad for p in other.parameters()])
 
