@@ -20,30 +20,13 @@ std::string unsupported(const NodeContext& c) {
   return scatter_refusal(c, shape[dim]);
 }
 
-std::vector<Graph> examples(const std::string& op) {
-  std::vector<Graph> graphs;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64}) {
-    ExampleGraph g(op);
-    g.input("self", dtype, {5, 11, 7})
-        .attr("dim", integer(1))
-        .input("index", DType::kI64, {5, 3, 7});
-    if (op == "aten::scatter.value") {
-      g.attr("value", 1.5);
-    } else {
-      g.input("src", dtype, {5, 3, 7});
-    }
-    graphs.push_back(g.output(dtype, {5, 11, 7}).graph());
-  }
-  return graphs;
-}
-
 Converter scatter(std::string op, bool add) {
   return {.op = op,
           .unsupported = unsupported,
           .convert = [add](const NodeContext& c, Builder& b) { convert(c, b, add); },
           .reads_views = {"*"},
           .epilogue = true,
-          .examples = [op] { return examples(op); },
+          .examples = [op] { return scatter_examples(op); },
           .notes =
               "where indices collide the last wins; one out of range, where it is not checked, is "
               "ignored"};

@@ -4,6 +4,7 @@
 
 #include "converters/index_placement.h"
 #include "converters/scalar_dims.h"
+#include "converters/scatter_walk.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -139,11 +140,10 @@ void scatter(const NodeContext& c, Builder& b, bool add) {
 
 // --- registration ---
 
-/// The graph whose result is written over the first argument.
-Graph written(const ExampleGraph& example) {
-  Graph graph = example.graph();
-  graph.outputs[0].over = graph.inputs[0];
-  return graph;
+/// The graphs, whose results are written over their first arguments.
+std::vector<Graph> written(std::vector<Graph> graphs) {
+  for (Graph& graph : graphs) graph.outputs[0].over = graph.inputs[0];
+  return graphs;
 }
 
 std::vector<Graph> put_examples(const std::string& op) {
@@ -151,32 +151,16 @@ std::vector<Graph> put_examples(const std::string& op) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64, DType::kBool}) {
     for (const bool add : {false, true}) {
       if (add && dtype == DType::kBool) continue;
-      graphs.push_back(written(ExampleGraph(op)
-                                   .input("self", dtype, {5, 11, 7})
-                                   .inputs("indices", {{DType::kI64, {3, 1}}, {DType::kI64, {4}}})
-                                   .input("values", dtype, {7})
-                                   .attr("accumulate", add)
-                                   .output(dtype, {5, 11, 7})));
+      graphs.push_back(ExampleGraph(op)
+                           .input("self", dtype, {5, 11, 7})
+                           .inputs("indices", {{DType::kI64, {3, 1}}, {DType::kI64, {4}}})
+                           .input("values", dtype, {7})
+                           .attr("accumulate", add)
+                           .output(dtype, {5, 11, 7})
+                           .graph());
     }
   }
-  return graphs;
-}
-
-std::vector<Graph> scatter_examples(const std::string& op) {
-  std::vector<Graph> graphs;
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64}) {
-    ExampleGraph g(op);
-    g.input("self", dtype, {5, 11, 7})
-        .attr("dim", integer(1))
-        .input("index", DType::kI64, {5, 3, 7});
-    if (op.ends_with(".value")) {
-      g.attr("value", 1.5);
-    } else {
-      g.input("src", dtype, {5, 3, 7});
-    }
-    graphs.push_back(written(g.output(dtype, {5, 11, 7})));
-  }
-  return graphs;
+  return written(std::move(graphs));
 }
 
 Converter put(const std::string& name) {
@@ -191,7 +175,7 @@ Converter scatter_of(const std::string& name, bool add) {
   return {.op = "tv::in_place_" + name,
           .convert = [add](const NodeContext& c, Builder& b) { scatter(c, b, add); },
           .reads_views = {"*"},
-          .examples = [name] { return scatter_examples("aten::" + name); },
+          .examples = [name] { return written(scatter_examples("aten::" + name)); },
           .notes = "scatter in the memory of the tensor that it changes"};
 }
 

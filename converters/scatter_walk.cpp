@@ -60,4 +60,21 @@ std::string scatter_refusal(const NodeContext& c, const Expr& indices) {
          "deterministic scatter looks through at most " + std::to_string(kMostIndices);
 }
 
+std::vector<Graph> scatter_examples(const std::string& op) {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64}) {
+    ExampleGraph g(op);
+    g.input("self", dtype, {5, 11, 7})
+        .attr("dim", integer(1))
+        .input("index", DType::kI64, {5, 3, 7});
+    if (op.ends_with(".value")) {
+      g.attr("value", 1.5);
+    } else {
+      g.input("src", dtype, {5, 3, 7});
+    }
+    graphs.push_back(g.output(dtype, {5, 11, 7}).graph());
+  }
+  return graphs;
+}
+
 }  // namespace tv

@@ -3,6 +3,7 @@
 // name it, so that the order is fixed. Long dimensions of indices stay native.
 
 #include <string>
+#include <vector>
 
 #include "converters/steps.h"
 
@@ -14,5 +15,8 @@ Step scatter_step(const NodeContext& context, const Builder& builder, const std:
 
 /// Why so many indices along the dimension are not looked through, or "".
 std::string scatter_refusal(const NodeContext& context, const Expr& indices);
+
+/// Small graphs of one such operator, of several dtypes.
+std::vector<Graph> scatter_examples(const std::string& op);
 
 }  // namespace tv

@@ -1,16 +1,25 @@
 #pragma once
-// An input of a fuzz target as a file in memory, for readers that take a path.
+// What fuzz targets share: an input as a file in memory, digests and headers that are put right again.
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "runtime/sha256.h"
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace tv::fuzz {
 
+using Bytes = std::vector<uint8_t>;
+
+/// For readers that take a path.
 class MemoryFile {
  public:
   explicit MemoryFile(std::span<const uint8_t> bytes) : fd_(::memfd_create("input", MFD_CLOEXEC)) {
@@ -27,5 +36,38 @@ class MemoryFile {
  private:
   int fd_;
 };
+
+/// libFuzzer's mutation of a part of an input, which may grow by `room` bytes.
+inline void mutate(Bytes& part, size_t room) {
+  const size_t size = part.size();
+  part.resize(size + room);
+  part.resize(LLVMFuzzerMutate(part.data(), size, part.size()));
+}
+
+constexpr size_t kDigestBytes = 32;
+
+/// Makes the last bytes the digest of those before them.
+inline void sign(Bytes& bytes) {
+  if (bytes.size() < kDigestBytes) return;
+  const auto digest = Sha256().update(std::span(bytes).first(bytes.size() - kDigestBytes)).finish();
+  std::copy(digest.begin(), digest.end(), bytes.end() - kDigestBytes);
+}
+
+/// A header's new length, and its input's new size.
+struct MutatedHeader {
+  size_t length, size;
+};
+/// Mutates the header at `at`; what follows it stays. Zeros, and nothing is changed, where it would
+/// pass max_size.
+inline MutatedHeader mutate_header(uint8_t* data, size_t size, size_t max_size, size_t at,
+                                   size_t length) {
+  Bytes header(data + at, data + at + length);
+  const Bytes rest(data + at + length, data + size);
+  mutate(header, 64);
+  const size_t made = at + header.size() + rest.size();
+  if (made > max_size) return {0, 0};
+  std::copy(rest.begin(), rest.end(), std::copy(header.begin(), header.end(), data + at));
+  return {header.size(), made};
+}
 
 }  // namespace tv::fuzz

@@ -3,13 +3,10 @@
 
 #include <algorithm>
 #include <random>
-#include <vector>
 
 #include "csrc/cli/npy.h"
 #include "runtime/error.h"
 #include "tests/fuzz/fuzz_file.h"
-
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace {
 
@@ -37,14 +34,10 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (std::minstd_rand(seed)() % 8 == 0 || length == 0 || length > size - kHeaderAt) {
     return LLVMFuzzerMutate(data, size, max_size);
   }
-  std::vector<uint8_t> header(data + kHeaderAt, data + kHeaderAt + length);
-  const std::vector<uint8_t> rest(data + kHeaderAt + length, data + size);
-  header.resize(length + 64);
-  header.resize(LLVMFuzzerMutate(header.data(), length, header.size()));
-  const size_t made = kHeaderAt + header.size() + rest.size();
-  if (made > max_size || header.size() > 0xFFFF) return LLVMFuzzerMutate(data, size, max_size);
-  data[8] = static_cast<uint8_t>(header.size());
-  data[9] = static_cast<uint8_t>(header.size() >> 8);
-  std::copy(rest.begin(), rest.end(), std::copy(header.begin(), header.end(), data + kHeaderAt));
-  return made;
+  const auto made = tv::fuzz::mutate_header(data, size, std::min(max_size, kHeaderAt + 0xFFFF),
+                                            kHeaderAt, length);
+  if (made.size == 0) return LLVMFuzzerMutate(data, size, max_size);
+  data[8] = static_cast<uint8_t>(made.length);
+  data[9] = static_cast<uint8_t>(made.length >> 8);
+  return made.size;
 }

@@ -1,16 +1,12 @@
 // libFuzzer target over the .safetensors reader; mutations are made in the header, whose length is put
 // right, or in the data.
 
-#include <algorithm>
 #include <cstring>
 #include <random>
-#include <vector>
 
 #include "csrc/cli/safetensors.h"
 #include "runtime/error.h"
 #include "tests/fuzz/fuzz_file.h"
-
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 namespace {
 
@@ -43,15 +39,9 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (std::minstd_rand(seed)() % 8 == 0 || length == 0 || length > size - kLengthBytes) {
     return LLVMFuzzerMutate(data, size, max_size);
   }
-  std::vector<uint8_t> header(data + kLengthBytes, data + kLengthBytes + length);
-  const std::vector<uint8_t> rest(data + kLengthBytes + length, data + size);
-  header.resize(length + 64);
-  header.resize(LLVMFuzzerMutate(header.data(), length, header.size()));
-  const size_t made = kLengthBytes + header.size() + rest.size();
-  if (made > max_size) return LLVMFuzzerMutate(data, size, max_size);
-  length = header.size();
+  const auto made = tv::fuzz::mutate_header(data, size, max_size, kLengthBytes, length);
+  if (made.size == 0) return LLVMFuzzerMutate(data, size, max_size);
+  length = made.length;
   std::memcpy(data, &length, kLengthBytes);
-  std::copy(rest.begin(), rest.end(),
-            std::copy(header.begin(), header.end(), data + kLengthBytes));
-  return made;
+  return made.size;
 }

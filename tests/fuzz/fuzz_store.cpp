@@ -3,26 +3,14 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <random>
 
-#include "runtime/sha256.h"
 #include "runtime/store_entry.h"
-
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+#include "tests/fuzz/fuzz_file.h"
 
 namespace {
 
-using Bytes = std::vector<uint8_t>;
-
-constexpr size_t kDigestBytes = 32;
-
-void sign(Bytes& bytes) {
-  if (bytes.size() < kDigestBytes) return;
-  const auto digest =
-      tv::Sha256().update(std::span(bytes).first(bytes.size() - kDigestBytes)).finish();
-  std::copy(digest.begin(), digest.end(), bytes.end() - kDigestBytes);
-}
+using tv::fuzz::Bytes;
 
 void use(const Bytes& bytes) {
   tv::StoreEntry entry;
@@ -43,7 +31,7 @@ void use(const Bytes& bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Bytes bytes(data, data + size);
   use(bytes);
-  sign(bytes);
+  tv::fuzz::sign(bytes);
   use(bytes);
   return 0;
 }
@@ -58,9 +46,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   const bool of_key = seed % 2 != 0;
   Bytes part(of_key ? entry.key.begin() : entry.value.begin(),
              of_key ? entry.key.end() : entry.value.end());
-  const size_t old_size = part.size();
-  part.resize(old_size + 64);
-  part.resize(LLVMFuzzerMutate(part.data(), old_size, part.size()));
+  tv::fuzz::mutate(part, 64);
   const std::string key = of_key ? std::string(part.begin(), part.end())
                                  : std::string(entry.key.begin(), entry.key.end());
   const tv::EntryPieces pieces(key, of_key ? entry.value : std::span<const uint8_t>(part));

@@ -16,17 +16,15 @@
 #include "runtime/encoder.h"
 #include "runtime/engine.h"
 #include "runtime/error.h"
-#include "runtime/sha256.h"
 #include "runtime/weight_plan.h"
 #include "tests/cpp/spirv_check.h"
-
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+#include "tests/fuzz/fuzz_file.h"
 
 namespace {
 
-using Bytes = std::vector<uint8_t>;
+using tv::fuzz::Bytes, tv::fuzz::kDigestBytes;
 
-constexpr size_t kHeaderBytes = 64, kDigestBytes = 32;
+constexpr size_t kHeaderBytes = 64;
 constexpr uint64_t kPage = 4096;
 
 /// The header's numbers behind the magic and the versions.
@@ -40,9 +38,7 @@ void sign(Bytes& bytes) {
   if (bytes.size() < kHeaderBytes + kDigestBytes) return;
   const uint64_t size = bytes.size();
   std::memcpy(bytes.data() + 16, &size, sizeof size);
-  const auto digest =
-      tv::Sha256().update(std::span(bytes).first(bytes.size() - kDigestBytes)).finish();
-  std::copy(digest.begin(), digest.end(), bytes.end() - kDigestBytes);
+  tv::fuzz::sign(bytes);
 }
 
 /// The sections of a file whose header is right; false for any other.
@@ -154,9 +150,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   if (random() % 16 == 0 || !split(file, sections)) return LLVMFuzzerMutate(data, size, max_size);
   const unsigned pick = random() % 16;
   Bytes& section = sections[pick < 12 ? 0 : pick < 14 ? 1 : 2];
-  const size_t old_size = section.size();
-  section.resize(old_size + 256);
-  section.resize(LLVMFuzzerMutate(section.data(), old_size, section.size()));
+  tv::fuzz::mutate(section, 256);
   const Bytes result = join(file, sections);
   if (result.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
   std::copy(result.begin(), result.end(), data);
