@@ -4,6 +4,8 @@ import sys
 
 import sympy
 import torch
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 
 def set_symbol_ranges(shape_env, ranges: dict[sympy.Symbol, tuple[int, int, int]],
@@ -73,13 +75,34 @@ def set_guards(program: torch.export.ExportedProgram, guards: list[str]) -> None
     program._guards_code = [*dict.fromkeys(guards)]
 
 
-def has_user_ranges(shape_env) -> bool:
-    """Whether the user said which sizes a graph takes (set_symbol_ranges)."""
-    return bool(getattr(shape_env, "torch_vulkan_ranges", None))
+def user_ranges(shape_env) -> dict[sympy.Symbol, tuple[int, int, int]] | None:
+    """What the user said which sizes a graph takes (set_symbol_ranges)."""
+    return getattr(shape_env, "torch_vulkan_ranges", None) or None
 
 
 def _user_range(shape_env, symbol) -> tuple[int, int, int] | None:
-    return getattr(shape_env, "torch_vulkan_ranges", {}).get(symbol)
+    return (user_ranges(shape_env) or {}).get(symbol)
+
+
+def only_value(shape_env, expr: sympy.Expr) -> sympy.Expr | None:
+    """The number that an expression of symbols is for all sizes that a graph takes; None where
+    there is none, or none is found."""
+    hints = {symbol: symbol_hint(shape_env, symbol) for symbol in expr.free_symbols}
+    if None in hints.values():
+        return None
+    number = expr.xreplace(hints)
+    if not number.is_Integer:
+        return None
+    if user_ranges(shape_env) is None:
+        return number if shape_env._maybe_evaluate_static(
+            sympy.Eq(expr, number)) is sympy.true else None
+    bounds = bound_sympy(expr, {symbol: _value_range(shape_env, symbol) for symbol in hints})
+    return number if bounds.is_singleton() else None
+
+
+def _value_range(shape_env, symbol: sympy.Symbol) -> ValueRanges:
+    low, high = symbol_range(shape_env, symbol)
+    return ValueRanges(-int_oo if low is None else low, int_oo if high is None else high)
 
 
 def symbol_hint(shape_env, symbol: sympy.Symbol) -> int | None:

@@ -12,6 +12,7 @@ from ._native import C
 from .compilations import EngineRecord
 from .engine import split_vke, tensor_bytes
 from .fx_nodes import attribute
+from .guards import canonical
 from .held_weights import HeldWeights
 from .importer import Importer
 from .mutation import is_write
@@ -167,7 +168,7 @@ def _positions_of(carried, placeholders) -> list[tuple[int, int]]:
     for symbol, bias in carried:
         found = [i for i, node in enumerate(placeholders)
                  if isinstance(node.meta.get("val"), torch.SymInt)
-                 and node.meta["val"].node.expr == symbol]
+                 and canonical(node.meta["val"]) == symbol]
         if not found:
             raise BuildError(f"no input of the engine determines the size {symbol}")
         positions.append((found[0], bias))

@@ -5,6 +5,8 @@ import sympy
 import torch
 from torch.utils._sympy import functions as sf
 
+from . import compat
+
 _REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)
 _MOST_STEPS = 8  # of replacements inside of each other
 
@@ -13,27 +15,50 @@ class Guards:
     """The guards of one environment of symbols, as far as they were made by now."""
 
     def __init__(self, shape_env):
+        self._environment = shape_env
+        self._numbers: dict[sympy.Expr, sympy.Expr | None] = {}
         self.relations = [g.expr for g in getattr(shape_env, "guards", ()) if not g.size_oblivious]
         self._simpler: dict[sympy.Expr, sympy.Expr] = {}
         for relation in self.relations:
             if isinstance(relation, sympy.Eq):
-                self._learn(self.canonical(relation.lhs), self.canonical(relation.rhs))
+                self._learn(self._simplified(relation.lhs), self._simplified(relation.rhs))
 
     def _learn(self, a, b) -> None:
         simple, other = sorted((a, b), key=lambda e: (e.count_ops(), e.sort_key()))
         # A name stays: what it stands for is looked for in the inputs' sizes.
         if simple != other and not other.is_Symbol:
             self._simpler[other] = simple
+        # Of n - (n + 1)//2 = 1: (n + 1)//2 is n - 1.
+        terms = sympy.Add.make_args(sympy.expand(a - b))
+        for factor, term in sorted((t.as_coeff_Mul() for t in terms),
+                                   key=lambda pair: -pair[1].count_ops()):
+            rest = sympy.expand(term - (a - b) / factor)
+            if isinstance(term, sympy.Function) and abs(factor) == 1 and not rest.has(term):
+                self._simpler.setdefault(term, rest)
+                break
 
     def canonical(self, expr):
         """One expression for all that the guards say are equal: "(n + 1)//2" and "n//2" where n is
-        even."""
+        even; a number where they leave but one."""
+        expr = self._simplified(expr)
+        number = self._number(expr)
+        return expr if number is None else number
+
+    def _simplified(self, expr):
         for _ in range(_MOST_STEPS if self._simpler else 0):
             simpler = expr.xreplace(self._simpler)
             if simpler == expr:
                 break
             expr = simpler
         return expr
+
+    def _number(self, expr):
+        """The number that an expression always is; None where it may be several."""
+        if expr.is_Symbol or expr.is_number:  # (a name stays, as above)
+            return None
+        if expr not in self._numbers:
+            self._numbers[expr] = compat.only_value(self._environment, expr)
+        return self._numbers[expr]
 
     def conditions(self):
         """(relation, left, right) of each guard that leaves room to other sizes, as conditions of
@@ -56,12 +81,12 @@ class Guards:
 
 
 def guards_of(shape_env) -> Guards:
-    """The guards until now; made anew where there are others."""
-    count = len(getattr(shape_env, "guards", ()))
+    """The guards until now; made anew where there are others, or other ranges."""
+    count, ranges = len(getattr(shape_env, "guards", ())), compat.user_ranges(shape_env)
     known = getattr(shape_env, "torch_vulkan_guards", None)
-    if known is None or known[0] != count:
-        known = shape_env.torch_vulkan_guards = count, Guards(shape_env)
-    return known[1]
+    if known is None or known[0] != count or known[1] is not ranges:
+        known = shape_env.torch_vulkan_guards = count, ranges, Guards(shape_env)
+    return known[2]
 
 
 def canonical(size: torch.SymInt) -> sympy.Expr:

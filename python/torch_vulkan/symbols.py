@@ -61,7 +61,7 @@ class SymbolTable:
         if self._environment is None:
             return
         # Ahead of time sizes of 0 and 1 run the graph of larger ones, which may say "at least 2".
-        user_ranges = compat.has_user_ranges(self._environment)
+        user_ranges = compat.user_ranges(self._environment) is not None
         for relation, *sides in guards_of(self._environment).conditions():
             if user_ranges and relation == "at_least" and any(e.is_number for e in sides):
                 continue
