@@ -16,6 +16,7 @@ from . import (
     dry_session,
     encoder_layers,
     engine_call,
+    filled_places,
     graph_breaks,
     report,
 )
@@ -97,7 +98,7 @@ def _held(module: fx.GraphModule, example_inputs) -> list[torch.Tensor]:
 
 @functools.cache
 def decompositions() -> dict:
-    """torch's core decompositions, two of its others and ours, but for operators with a converter
+    """torch's core decompositions, some of its others and ours, but for operators with a converter
     of their own, for random numbers, which must be eager's, and for resize_as: torch's takes
     whatever strides a tensor has for contiguous ones, and gives its elements another order."""
     from torch._decomp import core_aten_decompositions, get_decompositions
@@ -110,7 +111,8 @@ def decompositions() -> dict:
             C.is_registered(op_name(op)) or torch.Tag.nondeterministic_seeded in op.tags
             or op.overloadpacket is aten.resize_as)
 
-    known = {**core_aten_decompositions(), **others, **encoder_layers.DECOMPOSITIONS}
+    known = {**core_aten_decompositions(), **others, **encoder_layers.DECOMPOSITIONS,
+             **filled_places.DECOMPOSITIONS}
     return {op: function for op, function in known.items() if not stays(op)}
 
 

@@ -8,6 +8,7 @@ import torch
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float16, torch.bfloat16, torch.float64)
 INTS = (torch.int64, torch.int64, torch.int32, torch.uint8, torch.int16, torch.int8)
 MOST_ELEMENTS = 1 << 17
+MOST_PARTS = 64
 
 
 class Scope:
@@ -126,6 +127,8 @@ def split(s: Scope) -> str:
     size = s.values[x].shape[d]
     form = s.one(f"chunk(2, {d})", f"split({s.one(1, 2, 3)}, {d})", f"unbind({d})",
                  f"tensor_split(2, {d})", f"split([1, {x}.shape[{d}] - 1], {d})")
+    if size not in range(1, MOST_PARTS) and form.startswith(("unbind", "split(")):
+        raise IndexError("no parts, or more than a program has time for")
     if s.rng.random() < 0.3:
         return f"{s.new()} = {x}.{form}[{s.one(0, -1)}]"
     if form.startswith("unbind"):

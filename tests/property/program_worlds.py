@@ -155,7 +155,7 @@ def _gradients(record: CallRecord, outputs, leaves) -> None:
     try:
         found = torch.autograd.grad(wanted, leaves, seeds, allow_unused=True)
     except Exception as error:  # noqa: BLE001
-        record.facts["gradients"] = {"error": type(error).__name__}
+        record.facts["gradients"] = {"autograd": type(error).__name__}
         return
     for i, grad in enumerate(found):
         record.facts[f"gradient {i}"] = {"gradient": grad is not None}
