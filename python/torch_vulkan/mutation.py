@@ -71,12 +71,15 @@ def detach_writes(module: fx.GraphModule) -> list[str]:
         output.args = ((*output.args[0], *(node.args[1] for node in writes)),)
     names = [node.args[0].name for node in writes]
     for node in writes:
+        node.replace_all_uses_with(node.args[0])  # results that are the input itself
         module.graph.erase_node(node)
     return names
 
 
 def _is_whole_copy(node: fx.Node) -> bool:
-    if node.target is not _COPY or node.users or node.kwargs or len(node.args) != 2:
+    if node.target is not _COPY or node.kwargs or len(node.args) != 2:
+        return False
+    if any(user.op != "output" for user in node.users):
         return False
     if not all(isinstance(n, fx.Node) for n in node.args) or node.args[0].op != "placeholder":
         return False

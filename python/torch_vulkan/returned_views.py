@@ -58,10 +58,12 @@ def views_of_arguments(graph: fx.Graph, views: dict[int, int],
     argument → the result that is copied over it; both by position."""
     results, arguments = graph.output_node().args[0], graph.find_nodes(op="placeholder")
     last = {arguments[a]: results[i] for a, i in copied.items()}
-    for node in graph.find_nodes(op="call_function", target=aten.copy_.default):
-        last[node.args[0]] = node.args[1]
+    copies = graph.find_nodes(op="call_function", target=aten.copy_.default)
+    last |= {node.args[0]: node.args[1] for node in copies}
     found = {}
     for i, a in views.items():
+        if results[i] in copies:
+            continue  # it is the argument
         chain = chain_of(results[i])
         value = last.get(arguments[a])
         found[i] = (value if value in chain else chain[-1], a)

@@ -167,3 +167,23 @@ def test_dynamic_shapes():
     check(function, tensor(11, 13), indices(3, 5, size=11),
           more=[(tensor(29, 13), indices(2, 7, size=13)), (tensor(5, 13), indices(4, 4, size=5))],
           dynamic=True)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_no_indices(dynamic):
+    """Out of place and in place: there is nothing to write, and no row to take a value from."""
+    def function(x, i, rows):
+        taken = rows[:, 0]
+        return (x.index_put((i,), rows), x.index_put((i,), rows, accumulate=True),
+                x.index_add(0, i, rows), x.index_copy(0, i, rows), x.index_fill(0, i, 3.0),
+                x[:, 0].scatter(0, i, taken), x[:, 0].scatter_add(0, i, taken),
+                x[:, 0].scatter_reduce(0, i, taken, "amax"), x[i] * 2, x[:, 0].gather(0, i) + 1,
+                F.embedding(i, x) * 2)
+
+    def writes(x, i, rows):
+        x.index_put_((i,), rows).mul_(2)
+        return x.index_copy_(0, i, rows).scatter_(0, i[:, None], rows)
+
+    none = torch.empty(0, dtype=torch.int64)
+    for f in (function, writes):
+        check(f, torch.randn(3, 4), none, torch.empty(0, 4), dynamic=dynamic)

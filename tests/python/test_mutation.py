@@ -84,6 +84,10 @@ def returned_view(cache, k):
     return cache[3], cache
 
 
+def returned_alone(cache, k):
+    return cache.index_copy_(0, torch.tensor([2, 5]), k)
+
+
 def returned_copy(cache, k):
     cache[2:4] = k
     return cache.clone()
@@ -163,8 +167,8 @@ CASES = {
     "masked": (masked, lambda: (torch.randn(8, 6), K)),
     "nested": (nested, lambda: (torch.randn(3, 7, 6), torch.randn(7, 2))),
     **{f.__name__: (f, lambda: (torch.randn(8, 6), torch.randn(2, 6))) for f in (
-        two_parts, read_before, read_after, read_both, returned_view, returned_copy, overwritten,
-        zeroed_then_put, added, shifted, reversed_rows, transposed, doubled_part, old_and_new,
+        two_parts, read_before, read_after, read_both, returned_view, returned_alone, returned_copy,
+        overwritten, zeroed_then_put, added, shifted, reversed_rows, transposed, doubled_part, old_and_new,
         masked_fill)},
 }
 MEMORY = {
@@ -247,6 +251,7 @@ GROWING = {
         [torch.arange(6), torch.arange(6) % 5 + 2]))),
     "nested": (nested, lambda n: (torch.randn(3, n, 6), torch.randn(n, 2))),
     "two_parts": (two_parts, lambda n: (torch.randn(n, 6), torch.randn(2, 6))),
+    "returned_alone": (returned_alone, lambda n: (torch.randn(n, 6), torch.randn(2, 6))),
 }
 
 
