@@ -64,7 +64,8 @@ const RegisterPointwise numbers({
     number("aten::empty.memory_format", 0), number("aten::empty_like", 0),
     number("aten::new_empty", 0), number("aten::empty_strided", 0),
     number("aten::new_empty_strided", 0), number("aten::empty_permuted", 0),
-    {.op = "aten::fill.Tensor", .function = "cast", .args = {"value"}, .compute = Compute::kSelf},
+    {.op = "aten::fill.Tensor", .function = "cast", .args = {"value"}, .compute = Compute::kSelf,
+     .number = "value"},
 });
 
 /// A start or step of arange: the attribute, or what torch takes where it is left out. torch rounds

@@ -68,7 +68,7 @@ const RegisterPointwise selection({
     {.op = "aten::masked_fill.Scalar", .function = "masked_fill", .args = {"self", "mask", "value"},
      .compute = Compute::kOutput},
     {.op = "aten::masked_fill.Tensor", .function = "masked_fill", .args = {"self", "mask", "value"},
-     .compute = Compute::kOutput},
+     .compute = Compute::kOutput, .number = "value"},
     {.op = "aten::nan_to_num", .args = {"self"}, .choose = replacements},
 });
 

@@ -183,6 +183,10 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
     if (arg == nullptr || arg->is_tensor || !context.node.has(name)) continue;
     if (!is_scalar(arg->attr)) return "argument " + name + " is not a real number";
   }
+  if (const Arg* arg = context.node.find(rule.number);
+      arg != nullptr && arg->is_tensor && context.rank(rule.number) != 0) {
+    return "PyTorch wants " + rule.number + " to be of rank 0";
+  }
   const Node node = without_symbols(rule, context.node,
                                     [&](const Attr&) { return context.node.outputs.at(0); });
   const NodeContext expanded{context.graph, node, context.device, context.settings};

@@ -29,6 +29,8 @@ struct PointwiseRule {
   Compute compute = Compute::kPromoted;
   /// Arguments that take no part in the choice of the compute type (masks, conditions).
   std::vector<std::string> untyped = {};
+  /// An argument that PyTorch wants to be of rank 0, where it is a tensor; it raises otherwise.
+  std::string number = {};
   /// Picks the row by the node's attributes and may change the immediates' values.
   std::function<std::string(const NodeContext&, PointwiseInstr&)> choose = nullptr;
   std::string notes = {};

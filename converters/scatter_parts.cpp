@@ -77,6 +77,11 @@ std::string nowhere_to_put(const NodeContext& c) {
   return "[" + c.node.op + "] self may be empty";
 }
 
+std::string put_unsupported(const NodeContext& c) {
+  const bool casts = c.value("source").dtype != c.value("self").dtype;
+  return casts ? "PyTorch wants a source of self's type" : nowhere_to_put(c);
+}
+
 /// Where row + offset = column the value is the diagonal's, which stands along the shorter side.
 void diagonal_scatter(const NodeContext& c, Rewriter& r) {
   const Shape shape = c.shape("self");
@@ -147,14 +152,15 @@ void as_strided_scatter(const NodeContext& c, Rewriter& r) {
       r.add("aten::index_put",
             {tensor_arg("self", flat(r, c.node.input("self"))),
              tensor_list_arg("indices", {flat(r, index)}),
-             tensor_arg("values", flat(r, c.node.input("src"))), attr_arg("accumulate", false)},
+             tensor_arg("values", flat(r, r.cast(c.node.input("src"), c.output().dtype))),
+             attr_arg("accumulate", false)},
             c.output().dtype, {product(shape)});
   r.replace(0, r.reshape(placed, shape));
 }
 
 const RegisterConverter parts{
     {.op = "aten::masked_scatter", .unsupported = empty_source, .expand = masked_scatter},
-    {.op = "aten::put", .unsupported = nowhere_to_put, .expand = put},
+    {.op = "aten::put", .unsupported = put_unsupported, .expand = put},
     {.op = "aten::diagonal_scatter", .expand = diagonal_scatter},
     {.op = "aten::as_strided_scatter",
      .unsupported = nowhere_to_put,

@@ -4,6 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from torch_vulkan._native import C
+from torch_vulkan.settings import Settings
+
 from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 
 aten = torch.ops.aten
@@ -187,3 +190,30 @@ def test_no_indices(dynamic):
     none = torch.empty(0, dtype=torch.int64)
     for f in (function, writes):
         check(f, torch.randn(3, 4), none, torch.empty(0, 4), dynamic=dynamic)
+
+
+@pytest.mark.parametrize("write", [
+    lambda x, i, y: x.index_put((i,), y), lambda x, i, y: x.index_add(0, i, y),
+    lambda x, i, y: x.index_copy(0, i, y), lambda x, i, y: x.put(i, y[0, :2])])
+def test_values_of_another_type_are_refused_as_by_eager(write):
+    """The meta kernels of PyTorch do not ask."""
+    x, i, y = tensor(5, 7), torch.tensor([0, 3]), tensor(2, 7, dtype=torch.int32)
+    for function in (write, torch.compile(write, backend="vulkan", options={"min_block_size": 1})):
+        with pytest.raises(RuntimeError, match="dtype|type"):
+            function(x, i, y)
+
+
+@pytest.mark.parametrize("op", ["fill", "masked_fill"])
+def test_a_number_with_dimensions_stays_native(op):
+    """PyTorch raises; its meta kernels do so from 2.12 on."""
+    f32 = C.DType.float32
+    operands = {"self": f32, **({"mask": C.DType.bool} if op == "masked_fill" else {}), "value": f32}
+    for shape, reasons in (([3], ["PyTorch wants value to be of rank 0"]), ([], [])):
+        graph = C.Graph(op)
+        given = [(name, "tensor", graph.add_input(name, dtype, shape if name == "value" else [3]))
+                 for name, dtype in operands.items()]
+        (made,) = graph.add_node(f"aten::{op}.Tensor", "made", given, [(f32, [3])])
+        graph.set_outputs([(made, "made", None)])
+        partition = C.partition(graph, Settings.from_options(OPTIONS).compiler_json(),
+                                C.device_profile(""))
+        assert [reason for _, reason in partition.native] == reasons
