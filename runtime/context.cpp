@@ -38,6 +38,7 @@ Context::Context(const EngineParts& parts, bool timed)
       device_(*parts.device),
       pool_(device_.make_command_pool()),
       check_(make_check_buffer(device_, parts.spec)),
+      guard_(make_guard_memory(device_, parts.guard.on(), parts.spec.dispatches.size())),
       bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()),
       timed_(timed) {
   if (check_) clear_check(check_);
@@ -66,7 +67,9 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
     std::memset(arena_.host(), 0xFF, static_cast<size_t>(plan.activation_bytes));
   }
   if (check_) clear_check(check_);
+  if (guard_) clear_guard(guard_);
   submit(recording);
+  if (guard_) throw_guard_report(guard_, parts_.spec.dispatches);
   if (check_) throw_check_report(check_, parts_.spec.dispatches);
   read_results(inputs, outputs, plan);
   if (timed_) times_.host_us = us_since_start();
@@ -236,7 +239,13 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
     modes.full_barriers = modes.full_barriers || overlap;
     const auto& g = device_.profile().max_grid;
     plan.program =
-        encode({spec, spec.dispatches, plan.symbols, plan.placements, {g[0], g[1], g[2]}, modes});
+        encode({.spec = spec,
+                .program = spec.dispatches,
+                .symbols = plan.symbols,
+                .placements = plan.placements,
+                .max_grid = {g[0], g[1], g[2]},
+                .modes = modes,
+                .guard_ranges = parts_.guard.ranges});
     recording.external_overlap = overlap;
   }
   recording.addresses = addresses_of(plan, weights);
@@ -246,6 +255,7 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   if (block_bytes > recording.param_blocks.size_bytes()) {
     recording.param_blocks = Allocation(device_, block_bytes, MemoryUse::kParams);
   }
+  if (guard_) patch_guards(plan.program, recording.param_blocks.address(), guard_);
   begin_commands(device_, recording.commands, /*resubmit=*/link != nullptr);
   if (link) link->order().record_begin(recording.commands);
   if (timed_) start_marks(recording);
@@ -254,7 +264,7 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   const VkCommandBuffer last = record_parts(recording, /*cut=*/link == nullptr);
   mark(recording, last, 2);
   if (link) {
-    if (check_) record_barrier(device_, last, kShaderWrites, kHostReads);
+    if (check_ || guard_) record_barrier(device_, last, kShaderWrites, kHostReads);
     link->order().record_end(last);
   } else {
     copy_out(last, plan);
@@ -353,7 +363,7 @@ void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan, bool stag
 }
 
 void Context::copy_out(VkCommandBuffer commands, const ShapePlan& plan) {
-  if (check_) record_barrier(device_, commands, kShaderWrites, kHostReads);
+  if (check_ || guard_) record_barrier(device_, commands, kShaderWrites, kHostReads);
   if (device_.host_pointers()) {
     record_barrier(device_, commands, kShaderWrites, kHostReads);
     return;

@@ -150,6 +150,7 @@ class Context {
   OwnedCommandPool pool_;
   Allocation arena_, upload_, readback_;
   Allocation check_;  ///< the kCheck buffer, where the engine has one
+  GuardMemory guard_;     ///< where kernels that are not trusted report
   uint64_t arena_generation_ = 0;  ///< also counts changes of the staging memory
   std::vector<Allocation>
       bounces_;                  ///< aligned stand-ins of caller's tensors, by input then output

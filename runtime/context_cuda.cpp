@@ -62,6 +62,7 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
   // What the last call on this context found, where it is over by now: no call waits to say it
   // at once.
   if (check_ && device_.finished(submission_)) take_check_report();
+  if (guard_) clear_guard(guard_);  // the last call has waited
   copy_staged(inputs, 0, /*to_staging=*/true, link);
   if (using_ != weights) {
     device_.wait(submission_);  // the last call reads what `using_` may free
@@ -82,6 +83,10 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
     if (is_written(i)) copy_staged(inputs.subspan(i, 1), i, /*to_staging=*/false, link);
   }
   copy_staged(outputs, inputs.size(), /*to_staging=*/false, link);
+  if (guard_) {
+    device_.wait(submission_);
+    throw_guard_report(guard_, spec.dispatches);
+  }
   if (waits_for_check(spec)) {
     device_.wait(submission_);
     take_check_report();

@@ -43,7 +43,13 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
   modes.full_barriers = true;
   const auto& g = device_.profile().max_grid;
   plan.program =
-      encode({spec, spec.dispatches, plan.symbols, plan.placements, {g[0], g[1], g[2]}, modes});
+      encode({.spec = spec,
+              .program = spec.dispatches,
+              .symbols = plan.symbols,
+              .placements = plan.placements,
+              .max_grid = {g[0], g[1], g[2]},
+              .modes = modes,
+              .guard_ranges = parts_.guard.ranges});
   reserve_arena(plan.arena_bytes);
   if (!device_.host_pointers()) reserve_staging(plan);
   bind(inputs, outputs, plan);
@@ -51,6 +57,10 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
   Allocation blocks;
   if (const int64_t bytes = param_block_bytes(plan.program)) {
     blocks = Allocation(device_, bytes, MemoryUse::kParams);
+  }
+  if (guard_) {
+    clear_guard(guard_);
+    patch_guards(plan.program, blocks.address(), guard_);
   }
   const auto queries = static_cast<uint32_t>(plan.program.dispatches.size()) + 1;
   const OwnedQueryPool timestamps = device_.make_timestamps(queries);
@@ -77,6 +87,7 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
           static_cast<double>(ticks[i + 1] - ticks[i]) * us_per_tick);
     }
   }
+  if (guard_) throw_guard_report(guard_, spec.dispatches);
   read_results(inputs, outputs, plan);
   std::vector<DispatchTime> times(spec.dispatches.size());
   for (size_t d = 0; d < times.size(); ++d) {

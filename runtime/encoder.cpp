@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/error.h"
+#include "runtime/guard_blocks.h"
 
 namespace tv {
 namespace {
@@ -150,6 +151,7 @@ EncodedProgram encode(const EncodeRequest& request) {
     if (!set_grid(request, dispatch, encoded)) continue;
     check_iterations(request, dispatch);
     append_params(request, dispatch, out, encoded);
+    if (!request.guard_ranges.empty()) append_guard(request, dispatch, out, encoded);
     const std::vector<Access> accesses = accesses_of(request, dispatch);
     const bool forced = request.modes.full_barriers && !out.dispatches.empty();
     if (forced || pending.conflicts(accesses)) {

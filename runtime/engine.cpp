@@ -68,7 +68,8 @@ std::string device_text(const std::string& tuned_for) {
 
 }  // namespace
 
-std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpec spec) {
+std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpec spec,
+                                       EngineOptions options) {
   require_vulkan_usable();
   if (!device) throw Error(ErrorKind::kInternal, "[engine] no device");
   validate(spec);
@@ -87,13 +88,14 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpe
                              device_text(tuned_here) +
                              ": its results are right, its kernels may not be the fastest");
   }
-  return std::make_shared<EngineImpl>(std::move(device), std::move(spec));
+  return std::make_shared<EngineImpl>(std::move(device), std::move(spec), options);
 }
 
-EngineImpl::EngineImpl(std::shared_ptr<Device> device, EngineSpec spec)
-    : parts_{std::move(device), std::move(spec), {}, next_engine_id++} {
-  parts_.pipelines = create_pipelines(*parts_.device, parts_.spec);
-  warm_pipelines(*parts_.device, parts_.spec, parts_.pipelines);
+EngineImpl::EngineImpl(std::shared_ptr<Device> device, EngineSpec spec, EngineOptions options)
+    : parts_{std::move(device), std::move(spec), {}, {}, next_engine_id++} {
+  if (options.check_addresses) parts_.guard = plan_guards(parts_.spec, options.max_iterations);
+  parts_.pipelines = create_pipelines(*parts_.device, parts_.spec, parts_.guard);
+  warm_pipelines(*parts_.device, parts_.spec, parts_.pipelines, parts_.guard);
 }
 
 std::vector<int64_t> EngineImpl::bind_shapes(

@@ -53,11 +53,23 @@ struct WeightSource {
 /// and everything the weight program made from them. Immutable, shared between threads.
 class WeightSet;
 
+/// How an engine is loaded.
+struct EngineOptions {
+  /// For files of unknown origin: kernels are rewritten so that they touch no memory but the operands
+  /// of their dispatches; a call in which one tried throws Error(kUser). Kernels that cannot be bounded
+  /// so are refused (docs/deployment.md, "What to trust").
+  bool check_addresses = false;
+  /// With `check_addresses`: rounds of all loops of one invocation; beyond, loops end and the call
+  /// throws.
+  uint32_t max_iterations = 1 << 26;
+};
+
 class Engine {
  public:
   /// Creates pipelines (and warms them up, so that no compilation is left for the first call).
   /// Throws Error(kUser) where `spec.runs_on` does not match the device.
-  static std::shared_ptr<Engine> create(std::shared_ptr<Device> device, EngineSpec spec);
+  static std::shared_ptr<Engine> create(std::shared_ptr<Device> device, EngineSpec spec,
+                                        EngineOptions options = {});
   virtual ~Engine() = default;
 
   virtual const EngineSpec& spec() const = 0;

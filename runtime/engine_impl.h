@@ -9,7 +9,7 @@ namespace tv {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(std::shared_ptr<Device> device, EngineSpec spec);
+  EngineImpl(std::shared_ptr<Device> device, EngineSpec spec, EngineOptions options = {});
   ~EngineImpl() override = default;
 
   const EngineSpec& spec() const override { return parts_.spec; }

@@ -59,13 +59,16 @@ struct WarmupPlan {
   std::vector<uint32_t> pipelines;       ///< of each program
   std::vector<std::string> names;        ///< of each program, for the log
   int64_t scratch_bytes = 0;
+  bool guarded = false;
 };
 
-WarmupPlan plan_warmup(const EngineSpec& spec, const DeviceProfile& profile) {
+WarmupPlan plan_warmup(const EngineSpec& spec, const DeviceProfile& profile,
+                       const GuardPlan& guard) {
   constexpr int64_t kRoom = 1 << 20;  // kernels may load past a range that is empty or short
   std::vector<int64_t> symbols;
   for (const Symbol& s : spec.symbols) symbols.push_back(std::max<int64_t>({s.min, s.opt, 1}));
   WarmupPlan plan;
+  plan.guarded = guard.on();
   std::vector<bool> seen(spec.pipelines.size(), false);
   EngineSpec one;
   one.pipelines = spec.pipelines;
@@ -90,7 +93,8 @@ WarmupPlan plan_warmup(const EngineSpec& spec, const DeviceProfile& profile) {
                   .symbols = symbols,
                   .placements = {&place, 1},
                   .max_grid = {profile.max_grid[0], profile.max_grid[1], profile.max_grid[2]},
-                  .modes = {}}));
+                  .modes = {},
+                  .guard_ranges = guard.ranges}));
       plan.pipelines.push_back(dispatch.pipeline);
       plan.names.push_back(dispatch.name + " by " + dispatch.tactic);
     }
@@ -105,6 +109,7 @@ class Warmer {
       : device_(device),
         plan_(plan),
         scratch_(device, plan.scratch_bytes),
+        guard_(make_guard_memory(device, plan.guarded, 1)),
         pool_(device.make_command_pool()),
         commands_(allocate_commands(device, pool_.get())) {}
 
@@ -119,6 +124,7 @@ class Warmer {
     if (const int64_t bytes = param_block_bytes(program)) {
       blocks = Allocation(device_, bytes, MemoryUse::kUpload);
     }
+    if (plan_.guarded) patch_guards(program, blocks.address(), guard_);
     begin_commands(device_, commands_);
     scratch_.record_clear(device_, commands_);
     record_dispatches(device_, commands_, program, pipelines, blocks);
@@ -136,6 +142,7 @@ class Warmer {
   Device& device_;
   const WarmupPlan& plan_;
   Scratch scratch_;
+  GuardMemory guard_;
   OwnedCommandPool pool_;
   VkCommandBuffer commands_;
 };
@@ -145,17 +152,17 @@ class Warmer {
 class Helpers {
  public:
   Helpers(const Device& device, const EngineSpec& spec, const WarmupPlan& plan,
-          std::atomic<size_t>& next) {
+          const GuardPlan& guard, std::atomic<size_t>& next) {
     constexpr unsigned kMost = 3;
     const unsigned cores = std::thread::hardware_concurrency();
-    const auto work = [&device, &spec, &plan, &next] {
+    const auto work = [&device, &spec, &plan, &guard, &next] {
       try {
         Device own(device.physical());
         Warmer warmer(own, plan);
         std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
         for (size_t i = next++; i < plan.programs.size(); i = next++) {
           const uint32_t p = plan.pipelines[i];
-          pipelines[p] = create_pipeline(own, spec, p);
+          pipelines[p] = create_pipeline(own, spec, p, guard);
           warmer.run(i, pipelines);
         }
       } catch (const std::exception&) {
@@ -180,9 +187,9 @@ class Helpers {
 }  // namespace
 
 void warm_pipelines(Device& device, const EngineSpec& spec,
-                    const std::vector<OwnedPipeline>& pipelines) {
+                    const std::vector<OwnedPipeline>& pipelines, const GuardPlan& guard) {
   if (!device.profile().is_cpu()) return;  // GPU drivers compile when a pipeline is made
-  const WarmupPlan plan = plan_warmup(spec, device.profile());
+  const WarmupPlan plan = plan_warmup(spec, device.profile(), guard);
   if (plan.programs.empty()) return;
   std::vector<bool> warm(plan.programs.size(), false);
   std::atomic<size_t> next{0};
@@ -193,7 +200,7 @@ void warm_pipelines(Device& device, const EngineSpec& spec,
       const bool compiled = warmer.run(i, pipelines);
       warm[i] = true;
       if (compiled && !helpers && next + 1 < plan.programs.size()) {
-        helpers.emplace(device, spec, plan, next);
+        helpers.emplace(device, spec, plan, guard, next);
       }
     }
   }

@@ -3,6 +3,7 @@
 #include "runtime/error.h"
 #include "runtime/float_controls.h"
 #include "runtime/parallel.h"
+#include "runtime/spirv_guard.h"
 
 namespace tv {
 namespace {
@@ -65,6 +66,23 @@ OwnedPipeline create_from_module(Device& device, const EngineSpec& spec, uint32_
   return {api, pipeline};
 }
 
+/// The kernel of a pipeline, bounded to its operands.
+std::vector<uint32_t> guarded(Device& device, const EngineSpec& spec, uint32_t index,
+                              const GuardPlan& guard) {
+  const DeviceProfile& profile = device.profile();
+  SpirvLimits limits;
+  limits.shared_bytes = static_cast<uint64_t>(profile.max_shared_bytes);
+  limits.invocations = static_cast<uint64_t>(profile.max_workgroup_invocations);
+  try {
+    return guard_spirv(spec.modules.at(spec.pipelines.at(index).module),
+                       {.ranges = guard.ranges.at(index),
+                        .max_iterations = guard.max_iterations,
+                        .limits = limits});
+  } catch (const Error& error) {
+    throw Error(error.kind(), "[" + first_user(spec, index) + "] " + error.what());
+  }
+}
+
 OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& code) {
   const std::vector<uint32_t> words = with_float_controls(code, offered_float_controls(device));
   VkShaderModuleCreateInfo info{};
@@ -79,19 +97,26 @@ OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& cod
 
 }  // namespace
 
-OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index) {
+OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
+                              const GuardPlan& guard) {
+  const std::vector<uint32_t>& code = spec.modules.at(spec.pipelines.at(index).module);
   const OwnedShaderModule module =
-      create_module(device, spec.modules.at(spec.pipelines.at(index).module));
+      create_module(device, guard.on() ? guarded(device, spec, index, guard) : code);
   return create_from_module(device, spec, index, module.get());
 }
 
-std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec) {
+std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec,
+                                            const GuardPlan& guard) {
   std::vector<OwnedShaderModule> modules;
-  for (const auto& words : spec.modules) modules.push_back(create_module(device, words));
+  for (const auto& words : spec.modules) {
+    if (!guard.on()) modules.push_back(create_module(device, words));
+  }
   std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
   for_each_parallel(pipelines.size(), [&](size_t i) {
-    pipelines[i] = create_from_module(device, spec, static_cast<uint32_t>(i),
-                                      modules.at(spec.pipelines[i].module).get());
+    const auto index = static_cast<uint32_t>(i);
+    pipelines[i] = guard.on() ? create_pipeline(device, spec, index, guard)
+                              : create_from_module(device, spec, index,
+                                                   modules.at(spec.pipelines[i].module).get());
   });
   return pipelines;
 }

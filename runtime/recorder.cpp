@@ -14,7 +14,7 @@ void patch_addresses(EncodedProgram& program, std::span<const uint64_t> buffer_a
 
 int64_t param_block_bytes(const EncodedProgram& program) {
   for (const EncodedDispatch& d : program.dispatches) {
-    if (d.param_block) return static_cast<int64_t>(program.params.size());
+    if (d.param_block || d.guarded) return static_cast<int64_t>(program.params.size());
   }
   return 0;
 }
@@ -44,8 +44,8 @@ void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedPr
       api.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
       bound = pipeline;
     }
-    if (d.param_block) {
-      const uint64_t address = param_blocks.address() + d.params_at;
+    if (d.param_block || d.guarded) {
+      const uint64_t address = param_blocks.address() + (d.guarded ? d.guard_at : d.params_at);
       api.vkCmdPushConstants(commands, device.pipeline_layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                              sizeof(address), &address);
     } else if (d.params_bytes > 0) {

@@ -122,7 +122,8 @@ ShapePlan plan_shape(const EngineParts& parts, std::span<const int64_t> symbols)
                          .placements = plan.placements,
                          .max_grid = std::to_array(device.max_grid),
                          .modes = debug_modes(),
-                         .max_iterations = device.max_loop_iterations()});
+                         .max_iterations = device.max_loop_iterations(),
+                         .guard_ranges = parts.guard.ranges});
   return plan;
 }
 

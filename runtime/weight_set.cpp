@@ -204,7 +204,8 @@ void WeightSet::run_program(const EngineParts& engine, const Making& making) con
                                    .symbols = {},
                                    .placements = placements,
                                    .max_grid = {max_grid[0], max_grid[1], max_grid[2]},
-                                   .modes = debug_modes()});
+                                   .modes = debug_modes(),
+                                   .guard_ranges = engine.guard.ranges});
   if (program.dispatches.empty()) return;
   std::vector<uint64_t> addresses = addresses_;
   Allocation check = make_check_buffer(*device_, spec);
@@ -217,11 +218,14 @@ void WeightSet::run_program(const EngineParts& engine, const Making& making) con
   if (const int64_t bytes = param_block_bytes(program)) {
     blocks = Allocation(*device_, bytes, MemoryUse::kUpload);
   }
+  const GuardMemory guard = make_guard_memory(*device_, engine.guard.on(), steps.size());
+  if (guard) patch_guards(program, blocks.address(), guard);
   run_once(*device_, [&](VkCommandBuffer commands) {
     record_dispatches(*device_, commands, program, engine.pipelines, blocks);
     record_barrier(*device_, commands, kShaderWrites, kShaderAccess);
-    if (check) record_barrier(*device_, commands, kShaderWrites, kHostReads);
+    if (check || guard) record_barrier(*device_, commands, kShaderWrites, kHostReads);
   });
+  if (guard) throw_guard_report(guard, steps);
   if (check) throw_check_report(check, spec.weight_program);
 }
 

@@ -16,6 +16,7 @@ struct EngineParts {
   std::shared_ptr<Device> device;
   EngineSpec spec;
   std::vector<OwnedPipeline> pipelines;
+  GuardPlan guard;  ///< of kernels that are not trusted
   uint64_t id = 0;  ///< unique in the process
 };
 

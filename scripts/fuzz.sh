@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Fuzzes what reads files, with ASan and UBSan, in build-asan/: .vke files, ONNX models, entries of the
+# Fuzzes what reads files, with ASan and UBSan, in build-asan/: .vke files, their kernels, ONNX models, entries of the
 # on-disk store, timings, .npy and .safetensors files; or those that FUZZ names. New inputs stay in
 # build-asan/fuzz/; an input that fails is written to build-asan/fuzz/findings/.
-# Usage: [FUZZ="vke onnx store timings npy safetensors"] fuzz.sh [SECONDS of each] [arguments of libFuzzer]
+# Usage: [FUZZ="vke spirv onnx store timings npy safetensors"] fuzz.sh [SECONDS of each] [arguments of libFuzzer]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export SECONDS_EACH=${1:-30}
 [ $# -gt 0 ] && shift
-readers=${FUZZ:-vke onnx store timings npy safetensors}
+readers=${FUZZ:-vke spirv onnx store timings npy safetensors}
 command -v clang++ >/dev/null || { echo "fuzz.sh needs clang++ (scripts/setup.sh --tests)" >&2; exit 1; }
 
 cmake --preset asan > /dev/null

@@ -61,9 +61,11 @@ double distance(const EngineSpec& spec, std::span<const int64_t> symbols) {
 }  // namespace
 
 Network::Network(std::shared_ptr<Device> device, std::vector<EngineSpec> specs,
-                 std::vector<WeightBytes> weights)
+                 std::vector<WeightBytes> weights, EngineOptions options)
     : weights_(std::move(weights)) {
-  for (EngineSpec& spec : specs) engines_.push_back(Engine::create(device, std::move(spec)));
+  for (EngineSpec& spec : specs) {
+    engines_.push_back(Engine::create(device, std::move(spec), options));
+  }
   const size_t count = spec().weights.size();
   if (weights_.empty()) weights_.resize(count);
   if (weights_.size() != count) {
@@ -73,7 +75,8 @@ Network::Network(std::shared_ptr<Device> device, std::vector<EngineSpec> specs,
   prepare();
 }
 
-Network Network::load(std::shared_ptr<Device> device, const std::string& path) {
+Network Network::load(std::shared_ptr<Device> device, const std::string& path,
+                      EngineOptions options) {
   const std::vector<uint8_t> file = read_file(path, std::numeric_limits<int64_t>::max());
   std::vector<EngineSpec> specs;
   std::vector<WeightBytes> weights;
@@ -89,7 +92,7 @@ Network Network::load(std::shared_ptr<Device> device, const std::string& path) {
     throw Error(error.kind(), std::string(error.what()) + " (in " + path + ")");
   }
   if (specs.empty()) user_error("[vke] " + path + " is empty");
-  return {std::move(device), std::move(specs), std::move(weights)};
+  return {std::move(device), std::move(specs), std::move(weights), options};
 }
 
 std::vector<HostTensor> Network::host_weights() const {

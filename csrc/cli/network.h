@@ -40,9 +40,10 @@ class Network {
  public:
   /// `weights` in the order of the specification; empty: to come by `refit`.
   Network(std::shared_ptr<Device> device, std::vector<EngineSpec> specs,
-          std::vector<WeightBytes> weights);
+          std::vector<WeightBytes> weights, EngineOptions options = {});
   /// Reads a .vke file with one or several profiles. Throws Error(kUser).
-  static Network load(std::shared_ptr<Device> device, const std::string& path);
+  static Network load(std::shared_ptr<Device> device, const std::string& path,
+                      EngineOptions options = {});
 
   const EngineSpec& spec() const { return engines_.front()->spec(); }
   size_t profiles() const { return engines_.size(); }

@@ -61,6 +61,10 @@ void add_model(CLI::App& app, Options& o) {
   app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->group(group);
   app.add_option("--loadEngine", o.load_engine, "Load an engine (.vke) in place of building one")
       ->group(group);
+  app.add_flag("--checkAddresses", o.check_addresses,
+               "With --loadEngine: a file that you do not trust; its kernels touch their operands alone, "
+               "and take longer")
+      ->group(group);
   app.add_option("--saveEngine", o.save_engine, "Write the engine, with its weights")->group(group);
   app.add_flag("--stripWeights", o.strip_weights, "Write the engine without its weights")
       ->group(group);
@@ -322,6 +326,7 @@ void check(const Options& o) {
        "got --onnx and --loadEngine: with --refit the weights of the first go into the second");
   need(loads || o.refit_from_onnx.empty(), "--refitFromOnnx needs --loadEngine");
   need(loads || o.weights.empty(), "--weights needs --loadEngine");
+  need(loads || !o.check_addresses, "--checkAddresses needs --loadEngine");
   need(o.weights.empty() || o.refit_from_onnx.empty(),
        "got --weights and --refitFromOnnx, want one");
   need(!(o.fp16 && o.bf16), "got --fp16 and --bf16, want one of them");

@@ -15,6 +15,7 @@ enum class Fill : uint8_t { kRandom, kZero };
 struct Options {
   // Model
   std::string onnx, load_engine, save_engine;
+  bool check_addresses = false;  ///< of a loaded engine
   std::string weights;  ///< .safetensors
   std::string refit_from_onnx;
   bool refit = false, strip_weights = false;

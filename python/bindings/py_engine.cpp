@@ -157,12 +157,13 @@ void bind_engine(py::module_& m) {
       });
   m.def(
       "load_engine",
-      [](const py::bytes& data, const std::string& device) {
+      [](const py::bytes& data, const std::string& device, bool check_addresses) {
         const auto bytes = vke_bytes(data);
         py::gil_scoped_release no_gil;
-        return Engine::create(open_device(device), from_vke(bytes).spec);
+        return Engine::create(open_device(device), from_vke(bytes).spec,
+                              {.check_addresses = check_addresses});
       },
-      py::arg("vke"), py::arg("device") = "");
+      py::arg("vke"), py::arg("device") = "", py::arg("check_addresses") = false);
   m.def("split_vke", [](const py::bytes& data) {
     const auto bytes = vke_bytes(data);
     py::list files;

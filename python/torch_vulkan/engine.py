@@ -32,14 +32,18 @@ class Engine:
     """An engine that is loaded on a device.
 
     Args:
-        vke: the bytes of a .vke file. Load trusted files only: an engine is code.
+        vke: the bytes of a .vke file. An engine is code: a file that you do not trust needs
+            `check_addresses`.
         device: index, part of a name or UUID; None: the best device.
+        check_addresses: rewrites the kernels so that they touch no memory but their operands and
+            their loops end, which takes longer. A call in which a kernel tried raises ValueError,
+            and so does loading one that cannot be bounded (docs/deployment.md, "What to trust").
     """
 
-    def __init__(self, vke: bytes, device: int | str | None = None):
+    def __init__(self, vke: bytes, device: int | str | None = None, check_addresses: bool = False):
         self._vke = bytes(vke)
         # One for each profile of shapes; the first part of the file has the weights.
-        self._parts = [C.load_engine(part, "" if device is None else str(device))
+        self._parts = [C.load_engine(part, "" if device is None else str(device), check_addresses)
                        for part in split_vke(self._vke)]
         self._info = self._parts[0].info()
         self._weights = None
@@ -60,15 +64,16 @@ class Engine:
                 f"{text(self._info['outputs'])}; {len(self._info['layers'])} layers)")
 
     @classmethod
-    def load(cls, path: str | os.PathLike, device: int | str | None = None) -> "Engine":
-        """Reads a .vke file. Raises ValueError where it is not one, or is damaged, OSError where it
+    def load(cls, path: str | os.PathLike, device: int | str | None = None,
+             check_addresses: bool = False) -> "Engine":
+        """Reads a .vke file; the arguments are those of `Engine`. Raises ValueError where it is not one, or is damaged, OSError where it
         cannot be read."""
         if os.path.isdir(path):
             raise IsADirectoryError(f"{os.fspath(path)} is a directory, want a .vke file")
         with open(path, "rb") as file:
             data = file.read()
         try:
-            return cls(data, device)
+            return cls(data, device, check_addresses)
         except ValueError as error:
             hint = ": tv.load reads programs" if data[:2] == b"PK" else ""
             raise ValueError(f"{error} (in {os.fspath(path)}){hint}") from None
