@@ -58,6 +58,7 @@ class Rules {
     }
     check_sizes();
     check_calls(m_, facts_.entry, limits_.instructions);
+    check_scopes(m_, facts_);
     return std::move(facts_);
   }
 

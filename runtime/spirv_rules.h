@@ -37,6 +37,10 @@ SpirvFacts check_spirv(const SpirvModule& module, const SpirvLimits& limits);
 /// than `most` instructions with its calls expanded, as drivers do.
 void check_calls(const SpirvModule& module, uint32_t entry, uint64_t most);
 
+/// Throws Error(kUser) where a value is used that some path to there, which may leave each loop at
+/// its back edge, too, has not computed.
+void check_scopes(const SpirvModule& module, const SpirvFacts& facts);
+
 /// The type that a chain of indices leads to from `type`; throws where an index is wrong.
 uint32_t chain_step(const SpirvModule& module, uint32_t type, uint32_t index);
 

@@ -138,6 +138,17 @@ TEST(Guard, UnsetVariablesAreZero) {
   EXPECT_EQ(results(spec, kChecked, 1)[0], 0);
 }
 
+TEST(Guard, DivisionsThatOverflow) {
+  const EngineSpec spec = with_kernel(std::string(kBlock) +
+                                      "void main() { int one = int(n) - 256, low = one << 31; "
+                                      "int64_t one64 = int64_t(one), low64 = one64 << 63;\n"
+                                      "y.v[0] = float(low / -one) + float(low % -one) + float(low "
+                                      "/ (one - 1)) + float(low % (one - 1));\n"
+                                      "y.v[1] = float(low64 / -one64) + float(low64 % (one64 - "
+                                      "1l)) + float(uint(low) % uint(one - 1)); }");
+  results(spec, kChecked, 1);  // what comes of it is undefined, but the process goes on
+}
+
 TEST(Guard, EndlessLoops) {
   const char* bodies[] = {
       "void main() { while (true) { while (true) { y.v[0] += 1.0; } } }",
