@@ -10,7 +10,7 @@
 namespace tv {
 namespace {
 
-constexpr uint32_t kAlignedOperand = 2;
+constexpr uint32_t kAlignedOperand = 2, kUnroll = 1, kDontUnroll = 2;
 
 class Guard {
  public:
@@ -146,6 +146,9 @@ void Guard::emit_plain(const SpirvInstruction& i) {
   if (i.op == spv::kAccessChain || i.op == spv::kInBoundsAccessChain) return emit_chain(i);
   if (i.op == spv::kVectorExtractDynamic || i.op == spv::kVectorInsertDynamic)
     return emit_dynamic(i);
+  if (i.op == spv::kLoopMerge && i.operand(2) == kUnroll) {  // each access is long now
+    return w_.inside(i.op, {i.operand(0), i.operand(1), kDontUnroll});
+  }
   if (i.op == spv::kUnreachable) return emit_end();
   if (i.op == spv::kUndef) return w_.inside(spv::kCopyObject, {i.type, i.result, zero(i.type)});
   w_.copy(i);

@@ -196,6 +196,23 @@ void main() {
 })");
 }
 
+TEST(Guard, RefusesValuesOfOtherPaths) {
+  // The second of two functions returns what the first computed.
+  std::vector<uint32_t> words =
+      compile(std::string(kBlock) +
+              "float f(float x) { return x * 3.0; } float g(float x) { return x * 5.0; }\n"
+              "void main() { y.v[0] = f(factor) + g(factor); }");
+  std::vector<size_t> returns;
+  for (size_t at = 5; at < words.size(); at += words[at] >> 16) {
+    if ((words[at] & 0xFFFFU) == spv::kReturnValue) returns.push_back(at);
+  }
+  ASSERT_EQ(returns.size(), 2U);
+  guard_spirv(words, {.ranges = 4});
+  words[returns[1] + 1] = words[returns[0] + 1];
+  EXPECT_TRUE(has(error_of(ErrorKind::kUser, [&] { guard_spirv(words, {.ranges = 4}); }),
+                  "need not be defined"));
+}
+
 TEST(Guard, RewrittenModulesAreValid) {
   const std::vector<uint32_t> made = guard_spirv(busy_module(), {.ranges = 4});
   EXPECT_EQ(spirv_problem(made), "");
