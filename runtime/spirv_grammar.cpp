@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <string_view>
 
 #include "runtime/spirv_module.h"
 
@@ -162,6 +163,31 @@ std::string spirv_name(uint32_t op) {
 
 bool spirv_allows_capability(uint32_t capability) {
   return std::ranges::find(kCapabilities, capability) != std::end(kCapabilities);
+}
+
+bool spirv_allows_extension(const std::string& name) {
+  constexpr std::string_view kNames[] = {"SPV_KHR_physical_storage_buffer",
+                                         "SPV_KHR_16bit_storage",
+                                         "SPV_KHR_8bit_storage",
+                                         "SPV_KHR_float_controls",
+                                         "SPV_KHR_storage_buffer_storage_class",
+                                         "SPV_EXT_shader_atomic_float_add",
+                                         "SPV_EXT_physical_storage_buffer"};
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+void check_spirv_decoration(const SpirvInstruction& i) {
+  const size_t skip = i.op == spv::kMemberDecorate ? 2 : 1;
+  const uint32_t what = i.words[skip];
+  // Descriptors, locations, other builtins' places.
+  if (what == 33 || what == 34 || what == 30 || what == 31) {
+    refuse_spirv("a module uses a descriptor (a buffer or image by set and binding)");
+  }
+  if (what != spv::kBuiltIn) return;
+  const uint32_t builtin = i.words.size() > skip + 1 ? i.words[skip + 1] : 0;
+  const bool known = (builtin >= 24 && builtin <= 29) || (builtin >= 36 && builtin <= 41) ||
+                     (builtin >= 4416 && builtin <= 4420);
+  if (!known || skip == 2) refuse_spirv("a module uses the builtin " + std::to_string(builtin));
 }
 
 }  // namespace tv

@@ -181,5 +181,8 @@ bool spirv_in_function(uint32_t op);
 /// Its name, for messages: "OpImageRead (98)".
 std::string spirv_name(uint32_t op);
 bool spirv_allows_capability(uint32_t capability);
+bool spirv_allows_extension(const std::string& name);
+/// Throws Error(kUser) on descriptors and on builtins that kernels do not need.
+void check_spirv_decoration(const SpirvInstruction& i);
 
 }  // namespace tv

@@ -2,41 +2,17 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "runtime/spirv_types.h"
 
 namespace tv {
 namespace {
 
+constexpr uint32_t kWorkgroupSize = 25;  // a builtin
+
 bool ends_block(uint32_t op) {
   return (op >= spv::kBranch && op <= spv::kSwitch) ||
          (op >= spv::kReturn && op <= spv::kUnreachable);
-}
-
-bool allows_extension(const std::string& name) {
-  constexpr std::string_view kNames[] = {"SPV_KHR_physical_storage_buffer",
-                                         "SPV_KHR_16bit_storage",
-                                         "SPV_KHR_8bit_storage",
-                                         "SPV_KHR_float_controls",
-                                         "SPV_KHR_storage_buffer_storage_class",
-                                         "SPV_EXT_shader_atomic_float_add",
-                                         "SPV_EXT_physical_storage_buffer"};
-  return std::ranges::find(kNames, name) != std::end(kNames);
-}
-
-void check_decoration(const SpirvInstruction& i) {
-  const size_t skip = i.op == spv::kMemberDecorate ? 2 : 1;
-  const uint32_t what = i.words[skip];
-  // Descriptors, locations, other builtins' places.
-  if (what == 33 || what == 34 || what == 30 || what == 31) {
-    refuse_spirv("a module uses a descriptor (a buffer or image by set and binding)");
-  }
-  if (what != spv::kBuiltIn) return;
-  const uint32_t builtin = i.words.size() > skip + 1 ? i.words[skip + 1] : 0;
-  const bool known = (builtin >= 24 && builtin <= 29) || (builtin >= 36 && builtin <= 41) ||
-                     (builtin >= 4416 && builtin <= 4420);
-  if (!known || skip == 2) refuse_spirv("a module uses the builtin " + std::to_string(builtin));
 }
 
 /// The checker of one module; facts are filled on the way.
@@ -81,7 +57,8 @@ class Rules {
         check_mode(i);
         break;
       case 10:  // OpExtension
-        if (!allows_extension(text_of(i.words))) refuse_spirv("a module uses " + text_of(i.words));
+        if (!spirv_allows_extension(text_of(i.words)))
+          refuse_spirv("a module uses " + text_of(i.words));
         break;
       case spv::kExtInstImport:
         if (text_of(i.operands()) != "GLSL.std.450")
@@ -89,7 +66,7 @@ class Rules {
         break;
       case spv::kDecorate:
       case spv::kMemberDecorate:
-        check_decoration(i);
+        check_spirv_decoration(i);
         break;
       case spv::kTypePointer:
         check_storage(i.operand(0));
@@ -134,6 +111,7 @@ class Rules {
     if (!local_size && !floats)
       refuse_spirv("a module has the execution mode " + std::to_string(mode));
     if (!local_size) return;
+    has_size_ = true;
     uint64_t invocations = 1;
     for (size_t k = 2; k < 5; ++k) {
       uint32_t size = i.operand(k);
@@ -224,7 +202,7 @@ class Rules {
   const SpirvModule& m_;
   const SpirvLimits& limits_;
   SpirvFacts facts_;
-  bool has_model_ = false;
+  bool has_model_ = false, has_size_ = false;
   uint64_t shared_bytes_ = 0, private_bytes_ = 0;
   std::vector<uint32_t> sizes_;  ///< of the workgroup, as constants
   // Of the function that is being read.
@@ -371,15 +349,31 @@ void Rules::check_branch(size_t at, uint32_t target) {
   facts_.back_edges.push_back({at, before, target, exit});
 }
 
+/// Of the workgroup: the builtin constant goes before the execution mode.
 void Rules::check_sizes() const {
-  uint64_t invocations = 1;
-  for (const uint32_t size : sizes_) {
-    uint32_t value = 0;
-    if (!m_.constant(size, value))
+  const auto check = [&](std::span<const uint32_t> sizes) {
+    uint64_t invocations = 1;
+    for (const uint32_t size : sizes) {
+      uint32_t value = 0;
+      if (!m_.constant(size, value)) {
+        refuse_spirv("a module's workgroup has a size that is no constant");
+      }
+      invocations = std::min<uint64_t>(invocations * value, UINT32_MAX);
+    }
+    check_invocations(invocations);
+  };
+  if (!has_size_) refuse_spirv("a module's workgroup has no size");
+  if (!sizes_.empty()) check(sizes_);
+  for (size_t at = 0; at < m_.first_function(); ++at) {
+    const SpirvInstruction& i = m_.instructions()[at];
+    if (i.op != spv::kDecorate || i.words[1] != spv::kBuiltIn || i.operand(2) != kWorkgroupSize)
+      continue;
+    const SpirvInstruction& sizes = m_.definition(i.words[0]);
+    if (sizes.op != spv::kConstantComposite) {
       refuse_spirv("a module's workgroup has a size that is no constant");
-    invocations = std::min<uint64_t>(invocations * value, UINT32_MAX);
+    }
+    check(sizes.operands());
   }
-  if (!sizes_.empty()) check_invocations(invocations);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Engines of unknown origin: what their kernels touch is bounded (EngineOptions::check_addresses).
 
-#include <chrono>
+#include <atomic>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "runtime/spirv_guard.h"
 #include "runtime/vk_device.h"
@@ -69,6 +70,67 @@ TEST(Guard, SameResults) {
     }
     EXPECT_EQ(results(b.spec, kChecked, 2), results(b.spec, {}, 2));
   }
+}
+
+/// y = a + (3 w) by a weight program; `kernel` computes that.
+EngineSpec with_weights(const std::string& kernel) {
+  SpecBuilder b{static_cast<int64_t>(kN)};
+  const uint32_t a = b.input("a"), w = b.weight("w"), p = b.persistent("p"), y = b.output("y");
+  b.spec.modules.push_back(compile(kernel));
+  b.spec.pipelines.push_back(Pipeline{.module = 1});
+  b.spec.weight_program = {b.mul_add("packed", p, w, w, 2)};
+  b.spec.weight_program[0].pipeline = 1;
+  b.step("sum", y, a, p, 1);
+  return b.spec;
+}
+
+TEST(Guard, WeightProgramsAndProfiles) {
+  std::vector<float> w = ramp(kN, 2), a = ramp(kN), y(kN), want(kN);
+  const auto checked = Engine::create(open_device(""), with_weights(kMulAdd), kChecked);
+  const auto plain = Engine::create(open_device(""), with_weights(kMulAdd));
+  plain->run(*plain->prepare_weights(std::vector{host(w)}), {}, std::vector{host(a)},
+             std::vector{host(want)});
+  const auto weights = checked->prepare_weights(std::vector{host(w)});
+  checked->run(*weights, {}, std::vector{host(a)}, std::vector{host(y)});
+  EXPECT_EQ(y, want);
+  EXPECT_EQ(checked->profile(*weights, {}, std::vector{host(a)}, std::vector{host(y)}, 2).size(),
+            1U);
+  EXPECT_EQ(y, want);
+  const std::vector<float> before = w;
+  const auto hostile = Engine::create(
+      open_device(""),
+      with_weights(std::string(kBlock) + "void main() { a.v[0] = 5.0; y.v[0] = 1.0; }"), kChecked);
+  const std::string said =
+      error_of(ErrorKind::kUser, [&] { hostile->prepare_weights(std::vector{host(w)}); });
+  EXPECT_TRUE(has(said, "\"packed\" wrote outside")) << said;
+  EXPECT_EQ(w, before);
+}
+
+TEST(Guard, ManyCallsAtOnce) {
+  // Contexts have ranges and reports of their own: a call that is refused does not disturb others.
+  const auto engine = Engine::create(
+      open_device(""),
+      with_kernel(std::string(kBlock) + "void main() { uint i = gl_LocalInvocationID.x;"
+                                        " y.v[i] = a.v[i] < 0.0 ? a.v[n + i] : a.v[i] * 2.0; }"),
+      kChecked);
+  const auto weights = engine->prepare_weights({});
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<float> a = ramp(kN, t % 2 == 0 ? 1.0F : -1.0F), y(kN);
+      for (int call = 0; call < 50; ++call) {
+        try {
+          engine->run(*weights, {}, std::vector{host(a)}, std::vector{host(y)});
+          wrong += t % 2 != 0 || y[7] != a[7] * 2;
+        } catch (const Error&) {
+          wrong += t % 2 == 0;
+        }
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Guard, AddressOutOfThinAir) {
@@ -173,6 +235,12 @@ TEST(Guard, RefusesWhatItCannotBound) {
       "void main() { float v[1000000]; v[gl_WorkGroupID.x] = 1.0; Floats at = Floats(0ul); at.v[0] "
       "= v[gl_LocalInvocationID.x]; }";
   EXPECT_TRUE(has(refused_at_load(large), "variables")) << refused_at_load(large);
+  std::vector<uint32_t> wide = compile(std::string(kBlock) + "void main() { y.v[0] = 1.0; }");
+  for (size_t at = 5; at < wide.size(); at += wide[at] >> 16) {  // the 64 invocations
+    if ((wide[at] & 0xFFFFU) == spv::kConstant && wide[at + 3] == 64) wide[at + 3] = 1 << 20;
+  }
+  const std::string said = error_of(ErrorKind::kUser, [&] { guard_spirv(wide, {.ranges = 4}); });
+  EXPECT_TRUE(has(said, "1048576 invocations")) << said;
   const std::string push =
       "layout(push_constant, scalar) uniform P { uvec4 v[9]; Floats y; }; void main() { y.v[0] = "
       "float(v[8].x); }";
