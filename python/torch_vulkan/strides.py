@@ -1,5 +1,7 @@
 """Strides that torch.compile promises for what an engine returns."""
 
+import math
+
 import sympy
 import torch
 
@@ -70,9 +72,13 @@ def promised(tensor: torch.Tensor) -> list | None:
     the same order of dimensions. None: row-major."""
     if tensor.layout != torch.strided:
         return None
+    # Of a dimension of size 1 any stride will do, but none that no size of the tensor tells.
+    strides = [math.prod(tensor.shape[d + 1:]) if isinstance(stride, torch.SymInt) and same(size, 1)
+               else stride for d, (size, stride) in enumerate(zip(
+                   tensor.shape, tensor.stride(), strict=True))]
     if is_dense(tensor):
-        return list(tensor.stride())
-    strides, expected = list(tensor.stride()), 1  # of a dimension of size 1 any
+        return strides
+    expected = 1
     inner_first = [*reversed(_order(tensor))]
     if any(same(tensor.stride(d), 0) for d in inner_first):
         return None
