@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "csrc/builder.h"
 #include "csrc/graph/strided.h"
 #include "csrc/passes/canonicalise.h"
 #include "csrc/user_code.h"
@@ -120,13 +121,40 @@ Graph alone(const NodeContext& context) {
   return graph;
 }
 
+/// Takes what a converter emits, for nobody.
+class Trial : public Builder {
+ public:
+  explicit Trial(const Graph& graph) : graph_(graph) {}
+
+  ValueId scratch(const std::string&, DType, Shape shape) override {
+    scratch_.push_back(std::move(shape));
+    return static_cast<ValueId>(graph_.values.size() + scratch_.size() - 1);
+  }
+  Shape strides_of(ValueId value) const override {
+    const auto id = static_cast<size_t>(value);
+    const size_t count = graph_.values.size();
+    return id < count ? layout_of(graph_, value).strides : contiguous_strides(scratch_[id - count]);
+  }
+  bool is_constant(ValueId) const override { return false; }
+  void emit(std::vector<Tactic>) override {}
+
+ private:
+  const Graph& graph_;
+  std::vector<Shape> scratch_;
+};
+
 /// Tries what will be done with a node whose arguments depend on symbols: converters read arguments
 /// that must be constants in many places, and throw there.
-void try_with_symbols(const NodeContext& context, const Converter& converter) {
-  if (!converter.expand && !converter.pointwise) return;
+void try_with_symbols(const NodeContext& context) {
   const auto symbolic = [](const Arg& arg) { return is_symbolic(arg.attr); };
   if (std::ranges::none_of(context.node.args, symbolic)) return;
-  canonicalise(alone(context), context.settings, context.device);
+  const Graph graph = canonicalise(alone(context), context.settings, context.device);
+  for (const Node& node : graph.nodes) {
+    const Converter* converter = Registry::instance().find(node.op);
+    if (converter == nullptr || !converter->convert) continue;
+    Trial trial(graph);
+    converter->convert({graph, node, context.device, context.settings}, trial);
+  }
 }
 
 }  // namespace
@@ -174,7 +202,7 @@ std::string unsupported(const NodeContext& context) {
   if (!reason.empty()) return reason;
   try {
     if (converter->unsupported) reason = converter->unsupported(context);
-    if (reason.empty()) try_with_symbols(context, *converter);
+    if (reason.empty()) try_with_symbols(context);
     return reason;
   } catch (const std::exception& e) {
     return e.what();

@@ -24,9 +24,11 @@ class Guards:
                 self._learn(self._simplified(relation.lhs), self._simplified(relation.rhs))
 
     def _learn(self, a, b) -> None:
-        simple, other = sorted((a, b), key=lambda e: (e.count_ops(), e.sort_key()))
+        # Numbers first: -1 counts as an operation on 1.
+        simple, other = sorted((a, b), key=lambda e: (
+            not e.is_number, e.count_ops(), e.sort_key()))
         # A name stays: what it stands for is looked for in the inputs' sizes.
-        if simple != other and not other.is_Symbol:
+        if simple != other and not other.is_Symbol and not other.is_number:
             self._simpler[other] = simple
         # Of n - (n + 1)//2 = 1: (n + 1)//2 is n - 1.
         terms = sympy.Add.make_args(sympy.expand(a - b))

@@ -11,7 +11,7 @@ import torch_vulkan
 from torch_vulkan import compilations
 from torch_vulkan._native import C
 
-from helpers import assert_same, check, vulkan
+from helpers import assert_same, check, engines, vulkan
 
 CL = torch.channels_last
 
@@ -78,6 +78,32 @@ def test_what_is_accepted_is_built(name):
             assert_same(fast(*args), function(*args))
     made = compilations.compilations()
     assert made and all(c.native == [] for c in made)
+
+
+def test_a_number_that_is_specialised():
+    """-1, an argument, is no symbol's other name."""
+    def function(x, y, dim, count):
+        return torch._chunk_cat([x, y], dim, count)
+
+    fast = vulkan(function, dynamic=True, optimization_level=0)
+    x, y = torch.randn(2, 3, 7), torch.randn(2, 3, 7)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="torch_vulkan")
+        assert_same(fast(x, y, -1, 5), function(x, y, -1, 5))
+    assert engines(compilations.compilations()) == 1
+
+
+def test_a_number_that_converters_read():
+    """What must be known when an engine is built is known to be refused before."""
+    def function(x, lengths, initial):
+        return torch.segment_reduce(x, "sum", lengths=lengths, initial=initial) * 2
+
+    fast = vulkan(function, dynamic=True, optimization_level=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="torch_vulkan")
+        for initial in (0, 3, 2.5):
+            args = torch.arange(6.0), torch.tensor([2, 1, 3]), initial
+            assert_same(fast(*args), function(*args))
 
 
 def test_as_strided_out_of_its_storage():
