@@ -31,10 +31,8 @@ class Guards:
         if simple != other and not other.is_Symbol and not other.is_number:
             self._simpler[other] = simple
         # Of n - (n + 1)//2 = 1: (n + 1)//2 is n - 1.
-        terms = sympy.Add.make_args(sympy.expand(a - b))
-        for factor, term in sorted((t.as_coeff_Mul() for t in terms),
-                                   key=lambda pair: -pair[1].count_ops()):
-            rest = sympy.expand(term - (a - b) / factor)
+        for factor, term in (t.as_coeff_Mul() for t in sympy.Add.make_args(other)):
+            rest = sympy.expand(term - (other - simple) / factor)
             if isinstance(term, sympy.Function) and abs(factor) == 1 and not rest.has(term):
                 self._simpler.setdefault(term, rest)
                 break

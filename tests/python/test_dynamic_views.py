@@ -59,6 +59,9 @@ CASES = {
         of("n", 3, 4), of("n", 3, "m"), of("n", "m", 4)),
     "a size that is always 1": (
         lambda x: x.new_zeros(torch.sym_min(x.shape[1], 3) // 2).cos() + x * 2, NM),
+    "every other element of two kinds": (
+        lambda x, w: F.conv1d(x, w, stride=2, padding=1) + x[..., ::2], of(2, 3, "n+4"),
+        of(3, 3, 3)),
     "a channels-last block": (
         lambda x: F.max_pool2d(torch.cat([conv(x), x.relu()], 1), 3, 2, 1), IMAGE),
     "one image": (lambda x: F.max_pool2d(conv(x), 2), of(1, 4, "n+6", "m+5")),
