@@ -13,7 +13,6 @@ import statistics
 import warnings
 
 import torch
-
 from timing import per_call_us
 
 
@@ -52,12 +51,13 @@ def measured(function, options, rows):
     """Eager mode's and the compiled function's µs a call: (minimum, median) of each."""
     row = torch.randn(1, options.width, device=options.device)
     position = torch.tensor([7], device=options.device)
-    fast = compiled(function, torch.zeros(rows, options.width, device=options.device), row, position)
+    zeros = torch.zeros(rows, options.width, device=options.device)
+    fast = compiled(function, zeros, row, position)
     wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
     times = {"eager": [], "vulkan": []}
     for _ in range(options.rounds):
         for name, call in (("eager", function), ("vulkan", fast)):
-            cache = torch.zeros(rows, options.width, device=options.device)
+            cache = zeros.clone()
 
             def waited(call=call, cache=cache):
                 call(cache, row, position)
@@ -80,7 +80,8 @@ def main():
     if options.device == "cuda":
         from torch_vulkan import cuda_memory
         cuda_memory.allocate_shareable()
-    print("µs a call, minimum/median; caches of", *options.rows, "rows of", 4 * options.width, "bytes")
+    print("µs a call, minimum/median; caches of", *options.rows, "rows of", 4 * options.width,
+          "bytes")
     for form, function in FORMS.items():
         results = [measured(function, options, rows) for rows in options.rows]
         for name in ("eager", "vulkan"):

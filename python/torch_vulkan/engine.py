@@ -66,8 +66,8 @@ class Engine:
     @classmethod
     def load(cls, path: str | os.PathLike, device: int | str | None = None,
              check_addresses: bool = False) -> "Engine":
-        """Reads a .vke file; the arguments are those of `Engine`. Raises ValueError where it is not one, or is damaged, OSError where it
-        cannot be read."""
+        """Reads a .vke file; the arguments are those of `Engine`. Raises ValueError where it is not
+        one, or is damaged, OSError where it cannot be read."""
         if os.path.isdir(path):
             raise IsADirectoryError(f"{os.fspath(path)} is a directory, want a .vke file")
         with open(path, "rb") as file:

@@ -57,8 +57,7 @@ from torch import nn
 faults = ctypes.CDLL(os.environ.get("FAULT_LAYER"))
 warnings.simplefilter("ignore")
 torch.manual_seed(0)
-def what_was_made():
-    """What was compiled, and how often Dynamo did what: why a build was not counted."""
+def what_was_made():  # and how often Dynamo did what: why a build was not counted
     return tv.compilations.compilations(), torch._dynamo.utils.counters
 model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3)).eval().requires_grad_(False)
 x = torch.randn(4, 8)

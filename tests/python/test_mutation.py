@@ -168,8 +168,8 @@ CASES = {
     "nested": (nested, lambda: (torch.randn(3, 7, 6), torch.randn(7, 2))),
     **{f.__name__: (f, lambda: (torch.randn(8, 6), torch.randn(2, 6))) for f in (
         two_parts, read_before, read_after, read_both, returned_view, returned_alone, returned_copy,
-        overwritten, zeroed_then_put, added, shifted, reversed_rows, transposed, doubled_part, old_and_new,
-        masked_fill)},
+        overwritten, zeroed_then_put, added, shifted, reversed_rows, transposed, doubled_part,
+        old_and_new, masked_fill)},
 }
 MEMORY = {
     "dense": lambda t: t.clone(),

@@ -44,9 +44,9 @@ def engine_file(tmp_path_factory):
 
 def inputs_of(engine):
     generator = torch.Generator().manual_seed(3)
-    return [torch.randint(0, 11, b["shape_now"], generator=generator) if b["dtype"] == "int64" else
-            torch.randn(b["shape_now"], generator=generator)
-            for b in ({**b, "shape_now": [int(d) for d in b["shape"]]} for b in engine.info()["inputs"])]
+    shapes = [([int(d) for d in b["shape"]], b["dtype"]) for b in engine.info()["inputs"]]
+    return [torch.randint(0, 11, shape, generator=generator) if dtype == "int64" else
+            torch.randn(shape, generator=generator) for shape, dtype in shapes]
 
 
 def test_same_bits(engine_file):
@@ -60,11 +60,14 @@ def test_same_bits(engine_file):
             assert torch.equal(value, got[name]), name
 
 
+def vkexec(*arguments):
+    return subprocess.run([Path(tv.__file__).parent / "bin" / "vkexec", *arguments],
+                          capture_output=True, text=True, timeout=300)
+
+
 def test_vkexec_takes_the_flag(engine_file):
-    vkexec = Path(tv.__file__).parent / "bin" / "vkexec"
-    run = subprocess.run([vkexec, f"--loadEngine={engine_file}", "--checkAddresses", "--iterations=1",
-                          "--duration=0", "--warmUp=0"], capture_output=True, text=True, timeout=300)
+    run = vkexec(f"--loadEngine={engine_file}", "--checkAddresses", "--iterations=1",
+                 "--duration=0", "--warmUp=0")
     assert run.returncode == 0, run.stderr
-    wrong = subprocess.run([vkexec, "--onnx=net.onnx", "--checkAddresses"], capture_output=True, text=True,
-                           timeout=60)
+    wrong = vkexec("--onnx=net.onnx", "--checkAddresses")
     assert wrong.returncode == 2 and "--checkAddresses needs --loadEngine" in wrong.stderr
