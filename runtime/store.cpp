@@ -21,7 +21,7 @@ namespace tv {
 
 namespace {
 
-constexpr int64_t kStaleTemporaryS = 3600;
+constexpr int64_t kHourNs = 3600 * int64_t{1000000000};
 constexpr uint64_t kPutsPerScan = 64;
 
 using Bytes = std::span<const uint8_t>;
@@ -161,10 +161,14 @@ void Store::evict_over_limit(uint64_t written_bytes) const {
   if (puts_.fetch_add(1) % kPutsPerScan != 0 && known_bytes <= max_bytes_) return;
   std::vector<StoreFile> files = list_store(dir_, kind_);
   uint64_t total_bytes = 0;
-  const int64_t now = std::time(nullptr);
+  const int64_t now_ns = std::time(nullptr) * int64_t{1000000000};
+  // What comes from the future was used before the clock was set back, nobody knows when.
+  for (StoreFile& file : files) {
+    if (file.used_ns > now_ns + kHourNs) file.used_ns = 0;
+  }
   std::erase_if(files, [&](const StoreFile& file) {
     if (!file.temporary) return false;
-    if (now - file.used_ns / 1000000000 > kStaleTemporaryS) ::unlink(file.path.c_str());
+    if (now_ns - file.used_ns > kHourNs) ::unlink(file.path.c_str());
     return true;
   });
   for (const StoreFile& file : files) total_bytes += file.size_bytes;

@@ -182,6 +182,39 @@ TEST_F(StoreTest, TheLeastRecentlyUsedGoesFirst) {
   EXPECT_EQ(store.stats().failed_writes, 1u);
 }
 
+TEST_F(StoreTest, TheClockIsSetBack) {
+  const uint64_t entry_bytes = 32 + 1 + 1000 + 32;
+  const Store store(dir(), "spirv", 3 * entry_bytes);
+  const auto in_a_year = fs::file_time_type::clock::now() + std::chrono::hours(24 * 365);
+  for (const char* key : {"a", "b", "c"}) ASSERT_TRUE(store.put(key, value_for(1)));
+  const fs::path half = dir() + "/spirv/abc.tmp.1.0";
+  std::ofstream(half) << "half";
+  fs::last_write_time(half, in_a_year);
+  fs::last_write_time(dir() + "/spirv/" + sha256_hex(std::string("b")), in_a_year);
+  ASSERT_TRUE(store.put("d", value_for(1)));
+  EXPECT_FALSE(store.get("b")) << "else it would outlive all others for a year";
+  for (const char* key : {"a", "c", "d"}) EXPECT_TRUE(store.get(key)) << key;
+  EXPECT_FALSE(fs::exists(half));
+}
+
+TEST_F(StoreTest, TheDirectoryIsRemovedOrReplacedMeanwhile) {
+  const Store store(dir(), "spirv", kPlenty);
+  ASSERT_TRUE(store.put("k", value_for(1)));
+  fs::remove_all(dir());
+  EXPECT_FALSE(store.get("k"));
+  EXPECT_TRUE(store.put("k", value_for(2))) << "it is made again";
+  EXPECT_EQ(store.get("k"), value_for(2));
+  fs::rename(dir() + "/spirv", root_ / "aside");
+  std::ofstream(dir() + "/spirv") << "not a directory";
+  EXPECT_FALSE(store.get("k"));
+  EXPECT_FALSE(store.put("k", value_for(3)));
+  EXPECT_EQ(store.stats().failed_writes, 1u);
+  fs::remove(dir() + "/spirv");
+  fs::create_directory_symlink(root_ / "aside", dir() + "/spirv");
+  EXPECT_EQ(store.get("k"), value_for(2)) << "moved by its owner, who left a link";
+  EXPECT_EQ(store.stats().bad, 0u);
+}
+
 TEST_F(StoreTest, WhatACrashLeftIsRemoved) {
   Store(dir(), "spirv", kPlenty).put("k", value_for(1));
   const fs::path old_one = dir() + "/spirv/abc.tmp.1.0", new_one = dir() + "/spirv/abc.tmp.2.0";
