@@ -109,6 +109,7 @@ def shapes():
 
     options = {"min_block_size": 1}
     fast = torch.compile(_net(), backend="vulkan", dynamic=True, options=options)
+    torch.ones(1 << 20).add_(1)  # PyTorch starts its own threads at the first large tensor
 
     def once(i):
         with torch.no_grad():
