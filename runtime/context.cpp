@@ -228,24 +228,26 @@ std::vector<uint64_t> Context::addresses_of(const ShapePlan& plan,
   return addresses;
 }
 
+EncodedProgram Context::encoded(const ShapePlan& plan, const DebugModes& modes) const {
+  const auto& g = device_.profile().max_grid;
+  return encode({.spec = parts_.spec,
+                 .program = parts_.spec.dispatches,
+                 .symbols = plan.symbols,
+                 .placements = plan.placements,
+                 .max_grid = {g[0], g[1], g[2]},
+                 .modes = modes,
+                 .guard_ranges = parts_.guard.ranges});
+}
+
 void Context::record(Recording& recording, const WeightSet& weights, bool overlap,
                      CudaLink* link) {
-  const EngineSpec& spec = parts_.spec;
   ShapePlan& plan = recording.plan;
   recording.weights_id = 0;  // stale until the end, should something throw
   device_.wait(recording.submission);
   if (overlap != recording.external_overlap) {
     DebugModes modes = debug_modes();
     modes.full_barriers = modes.full_barriers || overlap;
-    const auto& g = device_.profile().max_grid;
-    plan.program =
-        encode({.spec = spec,
-                .program = spec.dispatches,
-                .symbols = plan.symbols,
-                .placements = plan.placements,
-                .max_grid = {g[0], g[1], g[2]},
-                .modes = modes,
-                .guard_ranges = parts_.guard.ranges});
+    plan.program = encoded(plan, modes);
     recording.external_overlap = overlap;
   }
   recording.addresses = addresses_of(plan, weights);

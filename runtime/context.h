@@ -107,6 +107,7 @@ class Context {
   Recording& add_recording(std::unique_ptr<Recording> fresh);
   void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
             const ShapePlan& plan);
+  EncodedProgram encoded(const ShapePlan& plan, const DebugModes& modes) const;
   std::vector<uint64_t> addresses_of(const ShapePlan& plan, const WeightSet& weights) const;
   void read_results(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
                     const ShapePlan& plan);

@@ -41,15 +41,7 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
   check_tensors<HostTensor>(spec, spec.outputs, "output", outputs, plan.output_bytes);
   DebugModes modes = debug_modes();
   modes.full_barriers = true;
-  const auto& g = device_.profile().max_grid;
-  plan.program =
-      encode({.spec = spec,
-              .program = spec.dispatches,
-              .symbols = plan.symbols,
-              .placements = plan.placements,
-              .max_grid = {g[0], g[1], g[2]},
-              .modes = modes,
-              .guard_ranges = parts_.guard.ranges});
+  plan.program = encoded(plan, modes);
   reserve_arena(plan.arena_bytes);
   if (!device_.host_pointers()) reserve_staging(plan);
   bind(inputs, outputs, plan);
