@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes what reads files, with ASan and UBSan, in build-asan/: .vke files, their kernels, ONNX models, entries of the
-# on-disk store, timings, .npy and .safetensors files; or those that FUZZ names. New inputs stay in
-# build-asan/fuzz/; an input that fails is written to build-asan/fuzz/findings/.
-# Usage: [FUZZ="vke spirv onnx store timings npy safetensors"] fuzz.sh [SECONDS of each] [arguments of libFuzzer]
+# Fuzzes what reads files, with ASan and UBSan, in build-asan/: .vke files, their kernels, ONNX
+# models, entries of the on-disk store, timings, .npy and .safetensors files; or those that FUZZ
+# names. New inputs stay in build-asan/fuzz/; an input that fails is written to
+# build-asan/fuzz/findings/.
+# Usage: [FUZZ="vke spirv onnx store timings npy safetensors"] fuzz.sh [SECONDS] [libFuzzer's arguments]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export SECONDS_EACH=${1:-30}

@@ -48,34 +48,46 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
             raise ValueError(graph_breaks.message(several))
         settings = settings.keyed_by(_held(module, example_inputs))
         # Not inside: PyTorch remembers for good which operators it finds to have decompositions.
-        aot = through_aot(settings, dry_session.Watch.of(module, settings))
+        watch = dry_session.Watch.of(module, settings)
+        aot = through_aot(settings, watch)
     except (ValueError, MemoryError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
-    try:
-        with kept_whole(), compat.views_by_their_facts():
-            compiled = aot(module, example_inputs)
-    except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
-        if compat.is_for_dynamo(error) or settings.pass_through_build_failures:
-            raise
-        return _uncompiled(module, settings, error)
+    compiled = compile_captured(aot, module, example_inputs, settings, watch)
     if several:
         raise compat.through_dynamo(ValueError(graph_breaks.message(several)))
     return compiled
 
 
-def _uncompiled(module: fx.GraphModule, settings: Settings, error: Exception):
+def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Settings, watch=None):
+    """What Dynamo captured, through `aot` (see through_aot); by PyTorch where that gives up."""
+    try:
+        with kept_whole(), compat.views_by_their_facts():
+            return aot(module, example_inputs)
+    except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
+        if compat.is_for_dynamo(error) or settings.pass_through_build_failures:
+            raise
+        return _uncompiled(module, settings, error, watch)
+
+
+def _uncompiled(module: fx.GraphModule, settings: Settings, error: Exception, watch):
     """What runs a graph that PyTorch's own tracing does not take: PyTorch, as it is written.
 
     Raises:
         ValueError: require_full_compilation is set.
     """
     reason = report.not_traced(error)
-    if settings.require_full_compilation:
-        raise compat.through_dynamo(ValueError(f"require_full_compilation: {reason}")) from error
-    warnings.warn(f"torch_vulkan: {reason}; the graph runs natively", stacklevel=3)
     calls = [n for n in module.graph.nodes if n.op in ("call_function", "call_method")]
-    compilations.record(Compilation("inference", len(calls), 0, [], [
-        record_of(node, reason) for node in calls]))
+    records = [record_of(node, reason) for node in calls]
+    if settings.builds_nothing:
+        try:
+            dry_session.describe_native(calls, records, reason, settings, watch)
+        except ValueError as refused:
+            raise compat.through_dynamo(refused) from error
+    elif settings.require_full_compilation:
+        raise compat.through_dynamo(ValueError(f"require_full_compilation: {reason}")) from error
+    else:
+        warnings.warn(f"torch_vulkan: {reason}; the graph runs natively", stacklevel=4)
+    compilations.record(Compilation("inference", len(calls), 0, [], records))
     return module.forward
 
 

@@ -51,8 +51,7 @@ def describe(imported, partition, settings: str, profile, does_work, native) -> 
         "coverage": covered / len(work) if work else 1.0,
         "flops": sum(map(flops.flops_of, work)),
         "engines": engines,
-        "native": [{"operator": r.op, "reason": r.reason, "source": r.source,
-                    "module_path": r.module_path, "does_work": counts} for r, counts in native],
+        "native": [_native(record, counts) for record, counts in native],
         "modules": _modules(work, block_of),
     }
     by_size = json.loads(C.block_sizes_report(partition.candidate_sizes, len(work)))
@@ -74,6 +73,24 @@ def describe(imported, partition, settings: str, profile, does_work, native) -> 
                if (node := imported.nodes[index]) is not None and does_work(node)
                and is_missing(index, node)}
     return GraphDetails(data, list(partition.candidate_sizes), missing, if_supported)
+
+
+def describe_native(nodes: list[fx.Node], records) -> GraphDetails:
+    """Of a graph that stays PyTorch's as a whole, as Dynamo captured it: no converter helps."""
+    data = {
+        "nodes": len(nodes), "compute_nodes": len(nodes), "covered_nodes": 0,
+        "coverage": 0.0 if nodes else 1.0, "flops": sum(map(flops.flops_of, nodes)),
+        "engines": [],
+        "native": [_native(record, True) for record in records],
+        "modules": _modules(nodes, {}),
+    }
+    data |= json.loads(C.block_sizes_report([], len(nodes)))
+    return GraphDetails(data, [], set(), lambda operators: (0, 0))
+
+
+def _native(record, counts: bool) -> dict:
+    return {"operator": record.op, "reason": record.reason, "source": record.source,
+            "module_path": record.module_path, "does_work": counts}
 
 
 def _engine(name: str, dry: dict, block: list[fx.Node], does_work) -> dict:

@@ -22,7 +22,6 @@ from .dry_session import Session, Watch
 from .errors import UnsupportedError
 from .inputs import Arguments, Input, is_leaf
 from .settings import Settings
-from .whole_operators import kept_whole
 
 aten = torch.ops.aten
 
@@ -110,9 +109,8 @@ def _of_exported(program: ExportedProgram, inputs, kwarg_inputs, session: Sessio
 def _of_calls(model, arguments: Arguments, session: Session) -> None:
     def collect(module, example_inputs):
         watch = Watch(session, capture_of(module))
-        through_aot = backend.through_aot(session.settings, watch)
-        with kept_whole():
-            return through_aot(module, example_inputs)
+        aot = backend.through_aot(session.settings, watch)
+        return backend.compile_captured(aot, module, example_inputs, session.settings, watch)
 
     torch._dynamo.reset()
     breaks = Breaks()

@@ -4,9 +4,10 @@ import math
 import threading
 from dataclasses import dataclass, field
 
+import torch
 from torch import fx
 
-from . import compilations, device_list, report
+from . import compilations, device_list, dry_graph, report
 from ._native import C
 from .captures import Capture, capture_of
 from .compilations import Compilation
@@ -133,6 +134,17 @@ def describe(module: fx.GraphModule, kind: str, settings: Settings, weights: set
     session.add(Graph(kind, parts.details, watch and watch.capture))
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         session.refuse(report.in_the_way(parts))
+
+
+def describe_native(nodes: list[fx.Node], records, reason: str, settings: Settings,
+                    watch: Watch | None) -> None:
+    """Tells the session of a graph that PyTorch runs as a whole. Raises as describe does."""
+    session = watch.session if watch else session_for(settings)
+    session.profile_for(torch.device("cpu"))
+    session.add(Graph("inference", dry_graph.describe_native(nodes, records),
+                      watch and watch.capture))
+    if settings.require_full_compilation:
+        session.refuse(f"require_full_compilation: {reason}")
 
 
 def _profile(settings: Settings, tensors_on):

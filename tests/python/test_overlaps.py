@@ -95,6 +95,18 @@ def test_the_reason_is_told():
     assert all("overlap in memory" in node.reason for node in record.native)
 
 
+def test_the_dry_run_tells_it():
+    class Part(nn.Module):
+        def forward(self, x):
+            return part(x)[0]
+
+    (graph,) = tv.dry_run(Part(), [windows()]).data["graphs"]
+    assert graph["engines"] == [] and graph["coverage"] == 0
+    assert all("overlap in memory" in node["reason"] for node in graph["native"])
+    with torch.no_grad(), pytest.raises(ValueError, match="require_full_compilation: .*overlap"):
+        vulkan(part, dryrun=True, require_full_compilation=True)(windows())
+
+
 def test_sizes_that_overlap_later():
     """The strides of both calls are the same, and so are the symbols of their sizes."""
     fast = vulkan(part, dynamic=True)
