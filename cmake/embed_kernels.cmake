@@ -1,6 +1,15 @@
-# Writes OUT: a function that returns the text of each kernel in DIR by file name.
-file(GLOB files ${DIR}/*.comp ${DIR}/*.glsl)
+# Writes OUT: a function that returns the text of each kernel below DIR by file name.
+file(GLOB_RECURSE files ${DIR}/*.comp ${DIR}/*.glsl)
+list(TRANSFORM files REPLACE ".*/" "" OUTPUT_VARIABLE names)
 list(SORT files)
+list(SORT names)
+set(last "")
+foreach(name ${names})
+  if(name STREQUAL last)
+    message(FATAL_ERROR "two kernels are called ${name}; they are found by their name alone")
+  endif()
+  set(last ${name})
+endforeach()
 set(text "#include \"csrc/codegen/kernel_source.h\"\n\nnamespace tv {\n\n")
 string(APPEND text "const std::map<std::string, std::string, std::less<>>& kernel_sources() {\n")
 string(APPEND text "  static const std::map<std::string, std::string, std::less<>> sources = {\n")

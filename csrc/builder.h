@@ -73,7 +73,7 @@ struct MatrixUnits {
 
 /// One kernel launch.
 struct Step {
-  std::string kernel;          ///< template: converters/kernels/<kernel>.comp
+  std::string kernel;          ///< template: <kernel>.comp below converters/
   std::vector<std::pair<std::string, std::string>> defines = {};
   std::vector<Operand> operands = {};
   std::vector<Param> params = {};
@@ -90,7 +90,7 @@ struct Step {
   /// from a shape or an argument. Lowering refuses what the device cannot make
   /// (DeviceProfile::max_loop_iterations); a symbolic number is compared when a shape is bound.
   Expr iterations;
-  /// Kernels for CPU drivers (kernels/lane.glsl, with uniform_table): <name>_lane and
+  /// Kernels for CPU drivers (lane.glsl, with uniform_table): <name>_lane and
   /// <name>_lane_store2 touch runs of neighbours that do not cross a multiple of `lane_row`.
   Expr lane_row;
 };

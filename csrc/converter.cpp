@@ -191,7 +191,7 @@ const Converter* Registry::find(std::string_view op) const {
 std::string unsupported(const NodeContext& context) {
   const Converter* converter = Registry::instance().find(context.node.op);
   if (!converter) {
-    // Importers call operators of complex values so (converters/complex.h).
+    // Importers call operators of complex values so (converters/complex/complex.h).
     constexpr std::string_view kComplex = "complex::";
     const std::string& op = context.node.op;
     return "no converter for " + (op.starts_with(kComplex)

@@ -11,7 +11,7 @@
 
 namespace tv {
 
-/// Adds a kernel template: `Step::kernel` finds it by `name`, before those of converters/kernels/.
+/// Adds a kernel template: `Step::kernel` finds it by `name`, before those of converters/.
 /// Messages of the GLSL compiler name lines of `text`. Throws Error(kUser) where the name is taken.
 void add_kernel(const std::string& name, const std::string& text);
 

@@ -8,7 +8,7 @@
 namespace tv {
 namespace {
 
-// As in kernels/report.glsl.
+// As in report.glsl.
 constexpr uint32_t kPointer = 254, kBadIndex = 253, kZeroDivisor = 252;
 
 std::string place_of(const Dispatch& dispatch) {

@@ -42,7 +42,7 @@ enum class BufferKind : uint8_t {
 };
 
 /// Words of a kCheck buffer: invocations that found a fault, then of the first of them the number
-/// of the dispatch and what it is: an operand that was left, or a bad value (kernels/report.glsl).
+/// of the dispatch and what it is: an operand that was left, or a bad value (report.glsl).
 /// Kernels write them by atomics alone, so dispatches need no order for them.
 inline constexpr int64_t kCheckWords = 3;
 

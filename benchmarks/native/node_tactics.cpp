@@ -15,7 +15,7 @@
 #include <functional>
 #include <sstream>
 
-#include "converters/steps.h"
+#include "converters/kit/steps.h"
 #include "runtime/dtype.h"
 #include "runtime/json.h"
 #include "tests/cpp/tactic_run.h"

@@ -1,7 +1,7 @@
 #pragma once
 // bfloat16 matrices with a glslang that has no GL_EXT_bfloat16 (15.1): the kernel is written and
 // compiled with float16_t, and the module's 16-bit float type is then rewritten. Kernels touch that
-// type only to fill matrices with bits; 16-bit storage is integers (kernels/tv.glsl).
+// type only to fill matrices with bits; 16-bit storage is integers (tv.glsl).
 
 #include <cstdint>
 #include <vector>

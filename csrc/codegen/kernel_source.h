@@ -7,7 +7,7 @@
 
 namespace tv {
 
-/// File name in converters/kernels/ → text.
+/// Kernel's file name, without the folder below converters/ → text.
 const std::map<std::string, std::string, std::less<>>& kernel_sources();
 
 }  // namespace tv

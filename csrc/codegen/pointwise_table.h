@@ -1,6 +1,6 @@
 #pragma once
 // The pointwise functions that programs are made of: one row each. A new unary operator is one row
-// here (if its formula is new) and one in converters/pointwise_unary.cpp.
+// here (if its formula is new) and one in converters/pointwise/pointwise_unary.cpp.
 
 #include <cstdint>
 #include <span>

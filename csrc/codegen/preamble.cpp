@@ -43,7 +43,7 @@ const std::string& kernel_file(const std::string& file, const std::string& wante
   const auto it = sources.find(file);
   if (it == sources.end()) {
     throw Error(ErrorKind::kInternal,
-                "[codegen] " + wanted_by + ": there is no converters/kernels/" + file);
+                "[codegen] " + wanted_by + ": there is no kernel file " + file);
   }
   return it->second;
 }

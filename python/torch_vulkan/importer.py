@@ -291,7 +291,7 @@ class Importer:
         complexes = self._complexes(node, values)
         if not complexes:
             return op_name(target), args
-        # csrc knows no complex numbers: converters/complex.h.
+        # csrc knows no complex numbers: converters/complex/complex.h.
         return (op_name(target).replace("aten::", "complex::", 1),
                 [*args, ("complex", "attr", " ".join(complexes))])
 

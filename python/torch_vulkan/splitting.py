@@ -50,7 +50,7 @@ def _does_work(node: fx.Node) -> bool:
     op = fx_nodes.op_name(node.target)
     if op == "torch::with_effects":
         return fx_nodes.op_name(node.args[1]) not in _CHECKS
-    # Of complex values, which the importer calls by other names (converters/complex.h).
+    # Of complex values, which the importer calls by other names (converters/complex/complex.h).
     return not C.is_free(op) and not C.is_free(op.replace("aten::", "complex::"))
 
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "converters/steps.h"
+#include "converters/kit/steps.h"
 #include "csrc/codegen/kernel.h"
 #include "csrc/compile.h"
 #include "csrc/lowering/requests.h"

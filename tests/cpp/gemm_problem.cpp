@@ -7,7 +7,7 @@
 #include <cstring>
 #include <random>
 
-#include "converters/steps.h"
+#include "converters/kit/steps.h"
 #include "csrc/compile.h"
 #include "csrc/lowering/tactics.h"
 #include "csrc/passes/canonicalise.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "converters/steps.h"
+#include "converters/kit/steps.h"
 #include "csrc/lowering/lower.h"
 #include "csrc/lowering/node_times.h"
 #include "csrc/passes/canonicalise.h"

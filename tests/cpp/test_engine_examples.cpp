@@ -8,7 +8,7 @@
 #include <functional>
 #include <string_view>
 
-#include "converters/steps.h"
+#include "converters/kit/steps.h"
 #include "csrc/compile.h"
 #include "csrc/converter.h"
 #include "runtime/error.h"

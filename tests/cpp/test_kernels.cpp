@@ -1,5 +1,5 @@
 // Every converter's examples × every tactic that applies × a CPU and GPUs with and without matrix units: the kernels compile
-// and pass spirv-val, and together they cover every template in converters/kernels.
+// and pass spirv-val, and together they cover every template in converters/.
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <sstream>
 
-#include "converters/steps.h"
+#include "converters/kit/steps.h"
 #include "csrc/compile.h"
 #include "csrc/tuner/tuner.h"
 

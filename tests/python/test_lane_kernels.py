@@ -1,4 +1,4 @@
-"""What the kernels for CPU drivers (converters/kernels/lane.glsl) must keep to."""
+"""What the kernels for CPU drivers (converters/kit/glsl/lane.glsl) must keep to."""
 
 import re
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 
 def test_lane_kernels_carry_no_pointer():
     """Mesa 25 forgets the steps of a pointer that goes from one iteration to the next."""
-    kernels = Path(__file__).resolve().parents[2] / "converters/kernels"
-    texts = {path.name: path.read_text() for path in kernels.iterdir()}
+    files = (Path(__file__).resolve().parents[2] / "converters").rglob("*")
+    texts = {path.name: path.read_text() for path in files if path.suffix in (".comp", ".glsl")}
     of_lanes = {name: text for name, text in texts.items() if "lane_" in text}
     assert {"gemm_lane.comp", "gemm_pack.comp"} <= of_lanes.keys()
     carried = {name: found for name, text in of_lanes.items()

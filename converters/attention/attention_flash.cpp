@@ -1,0 +1,163 @@
+// tv::attention: scaled dot-product attention as one launch. Made by attention.cpp on devices whose
+// workgroups share memory:
+//   out[, log_sum_exp] = tv::attention(query, key, value, mask?, factor?, is_causal, scale, rows)
+// query [..., m, d], key [..., n, d], value [..., n, e], mask broadcast to [..., m, n], bool or added;
+// keys and values may have fewer heads (dimension -3), which queries then share in order. `factor` is
+// one element, times the scale. `rows`: a row whose every score is -inf gives "zeros", or what is not a
+// number ("softmax"); or zeros, as any row that is not a number does ("nan_is_zero"). Head sizes are
+// constant. Operands are read through strides, so that a merged product needs no copies.
+
+#include <algorithm>
+
+#include "converters/attention/attention_problem.h"
+
+namespace tv {
+
+namespace {
+
+/// Queries and keys of a workgroup's tile, invocations that share a row, rows of an invocation.
+struct SimtTile {
+  int64_t queries, keys, lanes, rows;
+  int64_t threads() const { return queries / rows * lanes; }
+  int64_t shared_bytes(int64_t d, int64_t e, bool shuffle) const {
+    const int64_t d4 = ceil_div(d, 4) + 1, e4 = ceil_div(e, 4) + 1;
+    return 16 * (queries * d4 + keys * (d4 + e4) + queries * (keys / 4 + 1)) +
+           (shuffle ? 0 : 4 * queries * lanes);
+  }
+  /// Of an invocation for each tile of keys.
+  int64_t iterations(int64_t d, int64_t e) const {
+    const int64_t d4 = ceil_div(d, 4), e4 = ceil_div(e, 4);
+    return 1 + ceil_div(keys * d4, threads()) + ceil_div(keys * e4, threads()) + d4 + keys / 4;
+  }
+
+ private:
+  static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+};
+
+/// Text that reads elements i … i + 3 of an operand's storage by one access.
+std::string four(const std::string& operand, DType dtype) {
+  if (dtype == DType::kF32) return "tv_ref_f32x4(" + operand + "_ptr).v[(i) >> 2]";
+  const std::string from = dtype == DType::kF16 ? "tv_f16x4" : "tv_bf16x4";
+  return from + "(tv_ref_u32x2(" + operand + "_ptr).v[(i) >> 2])";
+}
+
+Tactic simt_tactic(const NodeContext& c, const Builder& b, const AttentionProblem& p, const SimtTile& tile) {
+  Tactic tactic{.name = "attention_flash_" + std::to_string(tile.queries) + "x" +
+                        std::to_string(tile.keys) + "_" + std::to_string(tile.threads())};
+  const uint32_t width = c.device.subgroup_size;
+  const auto threads = static_cast<uint32_t>(tile.threads());
+  const bool shuffle = c.device.subgroup_size_control && width >= tile.lanes && threads % width == 0;
+  const int64_t shared = tile.shared_bytes(p.d, p.e, shuffle);
+  if (shared > c.device.max_shared_bytes) {
+    tactic.refusal = "it needs " + std::to_string(shared) + " bytes of shared memory";
+  } else if (threads > std::min(c.device.max_workgroup_invocations, c.device.max_workgroup_size[0])) {
+    tactic.refusal = "workgroups of " + std::to_string(threads) + " invocations are not possible";
+  }
+  if (!tactic.refusal.empty()) return tactic;
+  Step step = attention_step(c, b, p, "attention_flash");
+  const auto define = [&](const char* name, const std::string& text) {
+    step.defines.emplace_back(name, text);
+  };
+  define("BM", std::to_string(tile.queries));
+  define("BN", std::to_string(tile.keys));
+  define("TX", std::to_string(tile.lanes));
+  define("SHUFFLE", shuffle ? "1" : "0");
+  define("VECTOR", reads_side_by_side(c, b, 4) ? "1" : "0");
+  define("Q4(i)", four("q", c.dtype("query")));
+  define("K4(i)", four("k", c.dtype("key")));
+  define("V4(i)", four("v", c.dtype("value")));
+  step.local_size = {threads, 1, 1};
+  step.subgroup_size = shuffle ? width : 0;
+  step.grid = Grid::flat_groups(ceil_div(p.queries, tile.queries) * p.heads.count());
+  step.iterations = ceil_div(p.keys, tile.keys) * tile.iterations(p.d, p.e);
+  tactic.steps.push_back(std::move(step));
+  return tactic;
+}
+
+Tactic reference_tactic(const NodeContext& c, const Builder& b, const AttentionProblem& p) {
+  Step step = attention_step(c, b, p, "attention_reference");
+  step.grid = one_each(p.heads.count() * p.queries, 64);
+  step.iterations = p.keys * (1 + p.d + p.e) + 2 * p.e;
+  return {.name = "attention_reference", .steps = {std::move(step)}};
+}
+
+/// Tiles, best first: as many queries as still give every processor of a large GPU a workgroup, for
+/// a key is then read from memory least often.
+std::vector<SimtTile> simt_tiles(const NodeContext& c, const AttentionProblem& p) {
+  const int64_t work = typical(c.graph, p.heads.count()) * typical(c.graph, p.queries);
+  const bool narrow = std::max(p.d, p.e) <= 32;
+  std::vector<SimtTile> tiles;
+  if (narrow) {
+    tiles = {{64, 32, 8, 4}, {32, 32, 8, 2}, {16, 32, 8, 1}};
+  } else {
+    tiles = {{64, 32, 16, 4}, {32, 32, 16, 4}, {16, 32, 16, 2}};
+  }
+  constexpr int64_t kGroups = 128;
+  const auto first = std::find_if(tiles.begin(), tiles.end(), [&](const SimtTile& tile) {
+    return work / tile.queries >= kGroups;
+  });
+  std::rotate(tiles.begin(), first == tiles.end() ? std::prev(tiles.end()) : first, tiles.end());
+  // For large heads in little shared memory.
+  tiles.push_back({16, 16, 16, 2});
+  tiles.push_back({8, 16, 16, 4});
+  return tiles;
+}
+
+void convert(const NodeContext& c, Builder& b) {
+  const AttentionProblem p = attention_problem(c, b);
+  std::vector<Tactic> tactics = matrix_attention(c, b, p);
+  for (const SimtTile& tile : simt_tiles(c, p)) tactics.push_back(simt_tactic(c, b, p, tile));
+  tactics.push_back(reference_tactic(c, b, p));
+  b.emit(std::move(tactics));
+}
+
+struct Example {
+  DType dtype = DType::kF32;
+  Shape query = {2, 3, 37, 64}, key = {2, 3, 41, 64}, value = {2, 3, 41, 64}, mask = {};
+  DType mask_dtype = DType::kBool;
+  bool causal = false, lse = false, factor = false;
+  std::string rows = "zeros";
+};
+
+Graph example(const Example& e) {
+  ExampleGraph g("tv::attention");
+  g.input("query", e.dtype, e.query).input("key", e.dtype, e.key).input("value", e.dtype, e.value);
+  e.mask.empty() ? g.none("mask") : g.input("mask", e.mask_dtype, e.mask);
+  e.factor ? g.input("factor", e.dtype, {}) : g.none("factor");
+  g.attr("is_causal", e.causal).attr("scale", 0.125).attr("rows", e.rows);
+  Shape out = e.query, lse(e.query.begin(), e.query.end() - 1);
+  out.back() = e.value.back();
+  g.output(e.dtype, out);
+  if (e.lse) g.output(DType::kF32, lse);
+  return g.graph();
+}
+
+std::vector<Graph> examples() {
+  const auto sizes = [](int64_t d) { return Shape{1, 2, 41, d}; };
+  std::vector<Graph> graphs = {
+      example({}),
+      example({.dtype = DType::kF16, .causal = true, .lse = true}),
+      example({.dtype = DType::kBF16, .mask = {41}}),
+      example({.mask = {2, 1, 37, 41}, .mask_dtype = DType::kF32}),
+      example({.dtype = DType::kF16, .mask = {37, 41}, .mask_dtype = DType::kF16}),
+      example({.query = {2, 6, 37, 64}}),
+      example({.mask = {37, 41}, .mask_dtype = DType::kF32, .factor = true, .rows = "softmax"}),
+      example({.dtype = DType::kF16, .causal = true, .factor = true, .rows = "nan_is_zero"}),
+      example({.query = sizes(11), .key = sizes(11), .value = sizes(7)}),
+      example({.query = sizes(256), .key = sizes(256), .value = sizes(256)}),
+  };
+  const Expr m = Expr::symbol(0);
+  graphs.push_back(example({.query = {2, m, 80}, .key = {2, m, 80}, .value = {2, m, 80}}));
+  graphs.back().symbols = {{.name = "m", .min = 1, .opt = 300}};
+  return graphs;
+}
+
+const RegisterConverter attention{{.op = "tv::attention",
+                                   .convert = convert,
+                                   .reads_views = {"*"},
+                                   .epilogue = true,
+                                   .examples = examples}};
+
+}  // namespace
+
+}  // namespace tv

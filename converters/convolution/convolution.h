@@ -1,0 +1,50 @@
+#pragma once
+// A convolution as its kernels see it.
+
+#include <array>
+
+#include "converters/matmul/gemm.h"
+
+namespace tv {
+
+/// Spatial dimensions are (d, h, w), the outer ones 1 where the convolution has fewer. A transposed
+/// convolution is one with stride 1 of an input spread out `lhs` apart, with flipped weights.
+struct ConvShape {
+  Expr n, groups;
+  Expr ic, oc;  ///< of one group
+  std::array<Expr, 3> in, out;
+  std::array<int64_t, 3> stride, pad, dilation, lhs;
+  std::array<Expr, 3> kernel;
+  Expr x_n, x_c;  ///< strides of the input
+  std::array<Expr, 3> x_at;
+  Expr w_0, w_g, w_oc, w_ic;  ///< first element and strides of the weight
+  std::array<Expr, 3> w_at;
+  ValueId x = kNoValue, w = kNoValue, bias = kNoValue;
+
+  Expr pixels() const { return out[0] * out[1] * out[2]; }
+  Expr taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  /// Loop iterations of conv_reference: four nested loops.
+  Expr iterations() const { return ic * (1 + kernel[0] * (1 + kernel[1] * (1 + kernel[2]))); }
+};
+
+ConvShape conv_shape(const NodeContext& context, const Builder& builder);
+
+/// Adds what conv_geometry.glsl and the kernels read: strides of the input, sizes, the window.
+void add_geometry(Step& step, const ConvShape& shape, const std::string& dims);
+/// Adds the strides of the weight.
+void add_weight(Step& step, const ConvShape& shape, const std::string& dims);
+
+/// Tactics for CPU drivers (convolution_lane.cpp).
+Tactic conv_lane_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
+Tactic conv_depthwise_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
+
+/// Tactics for the device's matrix units, best first by rule; none where there are none or the dtype
+/// has no such product (convolution_matrix.cpp).
+std::vector<Tactic> conv_matrix_tactics(const NodeContext& context, Builder& builder,
+                                        const ConvShape& shape);
+
+/// Tactics of GPUs where each group has one input channel (convolution_depthwise.cpp).
+std::vector<Tactic> conv_depthwise_tactics(const NodeContext& context, const Builder& builder,
+                                           const ConvShape& shape);
+
+}  // namespace tv

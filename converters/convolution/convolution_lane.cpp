@@ -1,0 +1,273 @@
+// Convolutions on CPU drivers: products of a packed weight with the input as it is (1x1), with a
+// padded copy whose rows are shifted for each tap, or, for few channels, with the unfolded input.
+
+#include <algorithm>
+
+#include "converters/convolution/convolution.h"
+
+namespace tv {
+
+namespace {
+
+constexpr int64_t kSmallPlane = 1 << 21;
+constexpr int64_t kMaxTaps = 256;
+
+std::string text(int64_t value) { return std::to_string(value); }
+
+int64_t padded(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// The padded copy: one plane for each phase of the stride, all with the same pitch.
+struct Plane {
+  std::array<int64_t, 2> phases, reach;   ///< reach: rows and columns that taps go past the outputs
+  Expr height, pitch, phase_size, plane;  ///< plane: elements of one channel, a multiple of 2
+
+  /// Where tap (kh, kw) of output pixel (0, 0) lies in a channel.
+  Expr offset(const ConvShape& s, int64_t kh, int64_t kw) const {
+    const int64_t h = kh * s.dilation[1], w = kw * s.dilation[2];
+    const int64_t phase = h % s.stride[1] * phases[1] + w % s.stride[2];
+    return phase_size * phase + pitch * (h / s.stride[1]) + Expr(w / s.stride[2]);
+  }
+};
+
+Plane plane_of(const ConvShape& s, int64_t tile) {
+  Plane p;
+  for (size_t k = 0; k < 2; ++k) {
+    p.phases[k] = 1;
+    p.reach[k] = 0;
+    for (int64_t t = 0; t < *s.kernel[k + 1].constant(); ++t) {
+      p.phases[k] = std::max(p.phases[k], t * s.dilation[k + 1] % s.stride[k + 1] + 1);
+      p.reach[k] = std::max(p.reach[k], t * s.dilation[k + 1] / s.stride[k + 1]);
+    }
+  }
+  p.height = s.out[1] + p.reach[0];
+  p.pitch = s.out[2] + p.reach[1];
+  p.phase_size = p.height * p.pitch;
+  // The last tile of columns reads past the last row; what it reads there is no output.
+  p.plane = round_up(p.phase_size * (p.phases[0] * p.phases[1]) + tile, 2);
+  return p;
+}
+
+ValueId add_pad(const NodeContext& c, Builder& b, const ConvShape& s, const Plane& p,
+                const Expr& channels, std::vector<Step>& steps) {
+  const Expr planes = s.n * s.groups;
+  const ValueId y = b.scratch("padded", DType::kF32, {planes, channels, p.plane});
+  const Expr pairs = floordiv(p.plane, 2);
+  const bool small = p.plane.bounds(c.graph.symbols).second < kSmallPlane;
+  Step step{.kernel = "conv_pad",
+            .defines = {{"PHASES", p.phases[0] * p.phases[1] > 1 ? "1" : "0"},
+                        {"SMALL_PLANE", small ? "1" : "0"}},
+            .operands = {src("x", s.x), dst("y", y)},
+            .grid = {{ceil_div(pairs, 64), channels, planes}},
+            .local_size = {64, 1, 1}};
+  add_geometry(step, s, "hw");
+  step.params.insert(
+      step.params.end(),
+      {param("x_z", s.groups == Expr(1) ? s.x_n : s.x_c * s.ic), param("count", pairs),
+       param("plane", p.plane), param("phase_size", p.phase_size),
+       param("phases_w", Expr(p.phases[1])), param("pitch", p.pitch)});
+  steps.push_back(std::move(step));
+  return y;
+}
+
+/// Rows of a product: how the weight of an output channel is laid out for the steps of k.
+struct PackedRows {
+  int64_t channels, k;
+  bool taps_first;  ///< k = tap · channels + ic, else ic · taps + tap
+};
+
+/// Whether the weight is fp32 and the elements of a window, and then the windows of the input
+/// channels, are neighbours.
+bool is_dense(const NodeContext& c, const ConvShape& s) {
+  const bool windows = s.taps() == Expr(1) || (s.w_at[2] == Expr(1) && s.w_at[1] == s.kernel[2]);
+  return c.dtype("weight") == DType::kF32 && windows && (s.ic == Expr(1) || s.w_ic == s.taps());
+}
+
+/// Whether the weight's own storage is laid out so.
+bool is_packed(const NodeContext& c, const ConvShape& s, const PackedRows& rows) {
+  const bool same_order = !rows.taps_first || s.taps() == Expr(1) || s.ic == Expr(1);
+  return is_dense(c, s) && same_order && s.ic * s.taps() == Expr(rows.k) &&
+         s.w_oc == Expr(rows.k) && (s.groups == Expr(1) || s.w_g == s.oc * rows.k);
+}
+
+/// The weight as PackedRows, in fp32: itself where it lies so.
+ValueId pack_weight(const NodeContext& c, Builder& b, const ConvShape& s, const PackedRows& rows,
+                    std::vector<Step>& steps) {
+  if (is_packed(c, s, rows)) return s.w;
+  const ValueId y = b.scratch("weight", DType::kF32, {s.groups * s.oc, rows.k});
+  const LaneTile tile = lane_tile(c.device);
+  constexpr int64_t kRuns = 16, kMostTransposed = 25;
+  const int64_t ic = *s.ic.constant(), taps = *s.taps().constant();
+  const bool whole = rows.k % tile.cols() == 0;
+  const bool transposed = rows.taps_first && is_dense(c, s) && ic % tile.cols() == 0 &&
+                          rows.channels % tile.cols() == 0 && taps <= kMostTransposed;
+  const int64_t runs = transposed ? rows.channels / tile.cols()
+                       : whole    ? (rows.k - 1) / (kRuns * tile.cols()) + 1
+                                  : 1;
+  Step step{.kernel = "conv_pack",
+            .defines = {{"TAPS_FIRST", rows.taps_first ? "1" : "0"},
+                        {"SMALL_PLANE", rows.k < kSmallPlane ? "1" : "0"},
+                        {"TAPS", transposed ? text(taps) : "0"},
+                        {"WHOLE", whole ? "1" : "0"},
+                        {"RUNS", text(kRuns) + "u"}},
+            .operands = {src("w", s.w), dst("y", y)},
+            .params = {param("k_padded", Expr(rows.k)), param("channels", Expr(rows.channels)),
+                       param("oc_count", s.oc), param("ic_count", s.ic), fixed("k_h", s.kernel[1]),
+                       fixed("k_w", s.kernel[2])},
+            .grid = {{Expr(runs), s.oc, s.groups}},
+            .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
+            .uniform_table = true};
+  add_weight(step, s, "hw");
+  steps.push_back(std::move(step));
+  return y;
+}
+
+/// The input as it is: one tap, no padding, planes dense.
+bool is_direct(const NodeContext& c, const ConvShape& s, int64_t ic, int64_t tile) {
+  return ic % kLaneSegment == 0 && s.taps() == Expr(1) && s.stride[1] == 1 && s.stride[2] == 1 &&
+         s.pad[1] == 0 && s.pad[2] == 0 && s.lhs[1] == 1 && s.lhs[2] == 1 &&
+         c.dtype("input") == DType::kF32 && s.x_at[2] == Expr(1) && s.x_at[1] == s.in[2] &&
+         (s.groups == Expr(1) || s.x_n == s.x_c * s.ic * s.groups) &&
+         s.pixels().bounds(c.graph.symbols).first >= tile;
+}
+
+/// What the lane style can't take, or "".
+std::string common_refusal(const NodeContext& c, const ConvShape& s) {
+  const std::string refusal = lane_refusal(c.device);
+  if (!refusal.empty()) return refusal;
+  if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1)))
+    return "three dimensions";
+  // The window of a weight's gradient is an image.
+  if (s.taps().constant().value_or(0) > kMaxTaps) return "a window of more than 256 elements";
+  if (!s.ic.constant() || !s.oc.constant() || !s.taps().constant() || !s.groups.constant()) {
+    return "channels or the window are symbolic";
+  }
+  if (!(s.groups == Expr(1)) && !(s.n == Expr(1)) && !(s.x_n == s.x_c * s.ic * s.groups)) {
+    return "images of several groups do not follow each other";
+  }
+  return "";
+}
+
+}  // namespace
+
+Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
+  Tactic tactic{.name = "conv_lane"};
+  tactic.refusal = common_refusal(c, s);
+  if (tactic.refusal.empty() && !(s.groups == Expr(1)) && !(s.n == Expr(1))) {
+    tactic.refusal = "several groups and several images";
+  }
+  if (!tactic.refusal.empty()) return tactic;
+
+  const int64_t tile = lane_tile(c.device).cols();
+  const int64_t ic = *s.ic.constant(), oc = *s.oc.constant(), taps = *s.taps().constant();
+  const int64_t kh = *s.kernel[1].constant(), kw = *s.kernel[2].constant();
+  std::vector<Step>& steps = tactic.steps;
+  LaneProduct p{.rows = s.oc, .batch = s.n * s.groups};
+  LaneOutput out{.rows = s.oc,
+                 .batch = p.batch,
+                 .columns = {.count = s.pixels()},
+                 .bias = s.bias,
+                 .groups = s.groups};
+  // Moving an element takes as long as 350 products of whole vectors: unfolding moves one a tap,
+  // padding one a phase of the stride.
+  constexpr int64_t kMove = 350;
+  const int64_t by_taps = taps * padded(ic, kLaneSegment),
+                unfolded = padded(taps * ic, kLaneSegment);
+  const int64_t phases = taps > 1 ? s.stride[1] * s.stride[2] : 1;
+  const bool unfold = taps > 1 && by_taps * oc + padded(ic, kLaneSegment) * phases * kMove >
+                                      unfolded * (oc + kMove);
+  const int64_t k = unfold ? unfolded : by_taps;
+  p.a = pack_weight(c, b, s, {unfold ? ic : padded(ic, kLaneSegment), k, !unfold}, steps);
+  p.a_m = k;
+  p.a_z = s.groups == Expr(1) ? Expr(0) : s.oc * k;
+
+  if (is_direct(c, s, ic, tile)) {
+    p.b = s.x;
+    p.b_k = s.x_c;
+    p.b_z = s.groups == Expr(1) ? s.x_n : s.x_c * s.ic;
+    p.b_tile = tile;
+    p.b_last = s.pixels() - tile;
+    p.col_tiles = ceil_div(s.pixels(), tile);
+    for (int64_t at = 0; at < k; at += kLaneSegment) p.segments.push_back(s.x_c * at);
+    out.columns.moved = true;
+  } else if (unfold) {
+    p.col_tiles = ceil_div(s.pixels(), tile);
+    const Expr pitch = p.col_tiles * tile;
+    p.b = b.scratch("unfolded", DType::kF32, {p.batch, Expr(k), pitch});
+    const bool small = pitch.bounds(c.graph.symbols).second < kSmallPlane;
+    Step step{.kernel = "conv_unfold",
+              .defines = {{"SMALL_PLANE", small ? "1" : "0"}},
+              .operands = {src("x", s.x), dst("y", p.b)},
+              .grid = {{ceil_div(pitch, 128), Expr(k), p.batch}},
+              .local_size = {64, 1, 1}};
+    add_geometry(step, s, "hw");
+    step.params.insert(step.params.end(),
+                       {param("x_z", s.groups == Expr(1) ? s.x_n : s.x_c * s.ic),
+                        param("pitch", pitch), param("k_count", Expr(taps * ic))});
+    steps.push_back(std::move(step));
+    p.b_k = pitch;
+    p.b_z = pitch * k;
+    p.b_tile = tile;
+    p.b_last = pitch - tile;
+    for (int64_t at = 0; at < k; at += kLaneSegment) p.segments.push_back(pitch * at);
+  } else {
+    const Plane plane = plane_of(s, tile);
+    const int64_t channels = padded(ic, kLaneSegment);
+    p.b = add_pad(c, b, s, plane, channels, steps);
+    p.b_k = plane.plane;
+    p.b_z = plane.plane * channels;
+    p.b_tile = tile;
+    const Expr columns = (s.out[1] - 1) * plane.pitch + s.out[2];
+    p.col_tiles = ceil_div(columns, tile);
+    p.b_last = p.col_tiles * tile;
+    for (int64_t h = 0; h < kh; ++h) {
+      for (int64_t w = 0; w < kw; ++w) {
+        for (int64_t at = 0; at < channels; at += kLaneSegment) {
+          p.segments.push_back(plane.offset(s, h, w) + plane.plane * at);
+        }
+      }
+    }
+    out.columns.width = s.out[2];
+    out.columns.gap = plane.reach[1];
+  }
+  const LaneSums sums = add_lane_product(c, b, p, steps);
+  add_lane_finish(c, sums, out, steps);
+  return tactic;
+}
+
+Tactic conv_depthwise_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
+  Tactic tactic{.name = "conv_depthwise_lane"};
+  tactic.refusal = common_refusal(c, s);
+  if (tactic.refusal.empty() && !(s.ic == Expr(1) && !(s.groups == Expr(1)))) {
+    tactic.refusal = "not depthwise";
+  }
+  if (tactic.refusal.empty() && *s.taps().constant() > 128) tactic.refusal = "more than 128 taps";
+  if (!tactic.refusal.empty()) return tactic;
+
+  const int64_t tile = lane_tile(c.device).cols(), taps = *s.taps().constant();
+  const Plane plane = plane_of(s, tile);
+  const ValueId w = pack_weight(c, b, s, {1, taps, true}, tactic.steps);
+  const ValueId x = add_pad(c, b, s, plane, 1, tactic.steps);
+  const Expr columns = (s.out[1] - 1) * plane.pitch + s.out[2], channels = s.groups * s.oc;
+  Step step{.kernel = "conv_depthwise_lane",
+            .defines = {{"KH", s.kernel[1].str()},
+                        {"KW", s.kernel[2].str()},
+                        {"STRIDE_H", text(s.stride[1]) + "u"},
+                        {"STRIDE_W", text(s.stride[2]) + "u"},
+                        {"BIAS", s.bias != kNoValue ? "1" : "0"}},
+            .operands = {src("x", x), src("w", w), dst("y", c.node.outputs[0])},
+            .params = {param("oc_count", channels), param("multiplier", s.oc),
+                       param("plane", plane.plane), param("phase_size", plane.phase_size),
+                       param("phases_w", Expr(plane.phases[1])), param("pitch", plane.pitch),
+                       param("out_h", s.out[1]), param("out_w", s.out[2]),
+                       fixed("dil_h", Expr(s.dilation[1])), fixed("dil_w", Expr(s.dilation[2]))},
+            .grid = {{ceil_div(columns, tile), s.n * channels, 1}},
+            .local_size = {static_cast<uint32_t>(tile / 2), 1, 1},
+            .uniform_table = true};
+  if (s.bias != kNoValue) step.operands.push_back(src("bias", s.bias));
+  tactic.steps.push_back(std::move(step));
+  return tactic;
+}
+
+}  // namespace tv

@@ -1,0 +1,117 @@
+// cat and stack. GPUs read up to eight inputs in one launch, since each launch that writes the same
+// tensor waits for the one before; on a CPU a launch for each input saves the search.
+
+#include <algorithm>
+
+#include "converters/kit/steps.h"
+
+namespace tv {
+namespace {
+
+constexpr size_t kInputsPerLaunch = 8;
+
+/// The inputs that have elements, each with the size of its share of an output slab.
+struct Parts {
+  std::vector<ValueId> inputs;
+  std::vector<Expr> slabs;
+  Expr outer = 1, out_slab = 0;
+};
+
+Parts parts_of(const NodeContext& c, bool stack) {
+  const Shape& out = c.output().shape;
+  const auto rank = static_cast<int64_t>(out.size());
+  const int64_t dim = c.wrap(c.node.integer("dim"), rank);
+  const DimSplit split = split_at(out, dim);
+  Parts parts{
+      .inputs = {}, .slabs = {}, .outer = split.outer, .out_slab = split.size * split.inner};
+  for (const ValueId id : c.node.inputs("tensors")) {
+    const Shape& shape = c.graph.value(id).shape;
+    // torch lets an empty one-dimensional tensor stand among others.
+    if (!stack && shape.size() == 1 && shape[0] == Expr(0)) continue;
+    parts.inputs.push_back(id);
+    parts.slabs.push_back(stack ? split.inner : shape.at(dim) * split.inner);
+  }
+  return parts;
+}
+
+Tactic separate(const NodeContext& c, const Parts& parts) {
+  Tactic tactic{.name = "cat_part"};
+  Expr from = 0;
+  for (size_t i = 0; i < parts.inputs.size(); ++i) {
+    const Expr elements = parts.outer * parts.slabs[i];
+    tactic.steps.push_back({.kernel = "cat_part",
+                            .operands = {src("x", parts.inputs[i]), dst("y", c.node.outputs[0])},
+                            .params = {param("elements", elements), param("slab", parts.slabs[i]),
+                                       param("out_slab", parts.out_slab), param("from", from)},
+                            .grid = one_each(elements, 64)});
+    from += parts.slabs[i];
+  }
+  return tactic;
+}
+
+Tactic joined(const NodeContext& c, const Parts& parts) {
+  Tactic tactic{.name = "cat"};
+  Expr base = 0;
+  for (size_t first = 0; first < parts.inputs.size(); first += kInputsPerLaunch) {
+    const size_t count = std::min(kInputsPerLaunch, parts.inputs.size() - first);
+    Step step{.kernel = "cat"};
+    std::string text;
+    Expr share = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const std::string n = std::to_string(i);
+      share += parts.slabs[first + i];
+      step.operands.push_back(src("x" + n, parts.inputs[first + i]));
+      step.params.push_back(param("end" + n, share));
+      text += "PART(x" + n + "_load, end" + n + ") ";
+    }
+    step.operands.push_back(dst("y", c.node.outputs[0]));
+    step.defines = {{"CAT_PARTS", text}};
+    const Expr elements = parts.outer * share;
+    for (Param p : {param("elements", elements), param("share", share), param("base", base),
+                    param("out_slab", parts.out_slab)}) {
+      step.params.push_back(std::move(p));
+    }
+    step.grid = one_each(elements, 64);
+    tactic.steps.push_back(std::move(step));
+    base += share;
+  }
+  return tactic;
+}
+
+void convert(const NodeContext& c, Builder& b, bool stack) {
+  const Parts parts = parts_of(c, stack);
+  std::vector<Tactic> tactics;
+  if (!c.device.is_cpu()) tactics.push_back(joined(c, parts));
+  tactics.push_back(separate(c, parts));
+  b.emit(std::move(tactics));
+}
+
+std::vector<Graph> examples(const std::string& op, bool stack) {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64, DType::kBool}) {
+    for (const size_t count : {2, 3}) {
+      const Shape in = {5, 3, 7};
+      const auto total = static_cast<int64_t>(count);
+      graphs.push_back(ExampleGraph(op)
+                           .inputs("tensors", std::vector(count, std::pair(dtype, in)))
+                           .attr("dim", integer(1))
+                           .output(dtype, stack ? Shape{5, total, 3, 7} : Shape{5, total * 3, 7})
+                           .graph());
+    }
+  }
+  return graphs;
+}
+
+Converter joiner(std::string op, bool stack) {
+  return {.op = op,
+          .convert = [stack](const NodeContext& c, Builder& b) { convert(c, b, stack); },
+          .reads_views = {"*"},
+          .epilogue = true,
+          .examples = [op, stack] { return examples(op, stack); }};
+}
+
+const RegisterConverter joiners{joiner("aten::cat", false), joiner("aten::concat", false),
+                                joiner("aten::stack", true)};
+
+}  // namespace
+}  // namespace tv

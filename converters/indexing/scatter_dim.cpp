@@ -1,0 +1,40 @@
+// scatter and scatter_add along one dimension.
+
+#include "converters/indexing/scatter_walk.h"
+#include "converters/kit/scalar_dims.h"
+
+namespace tv {
+namespace {
+
+void convert(const NodeContext& c, Builder& b, bool add) {
+  Step step = scatter_step(c, b, "scatter_dim");
+  step.defines.emplace_back("ADD", add ? "1" : "0");
+  emit_flat(b, std::move(step), product(with_a_dim(c.output().shape)));
+}
+
+std::string unsupported(const NodeContext& c) {
+  const Shape& shape = c.shape("index");
+  const std::string fill = fill_unsupported(c.node, "value", c.output().dtype);
+  if (!fill.empty() || shape.empty()) return fill;
+  const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(shape.size()));
+  return scatter_refusal(c, shape[dim]);
+}
+
+Converter scatter(std::string op, bool add) {
+  return {.op = op,
+          .unsupported = unsupported,
+          .convert = [add](const NodeContext& c, Builder& b) { convert(c, b, add); },
+          .reads_views = {"*"},
+          .epilogue = true,
+          .examples = [op] { return scatter_examples(op); },
+          .notes =
+              "where indices collide the last wins; one out of range, where it is not checked, is "
+              "ignored"};
+}
+
+const RegisterConverter scatters{scatter("aten::scatter.src", false),
+                                 scatter("aten::scatter.value", false),
+                                 scatter("aten::scatter_add", true)};
+
+}  // namespace
+}  // namespace tv

@@ -1,0 +1,187 @@
+// index_put and scatter that change the storage of their result, which holds `self` already: the
+// work depends on what is written and not on what it is written into. write_in_place makes these
+// nodes.
+
+#include "converters/indexing/index_placement.h"
+#include "converters/indexing/scatter_walk.h"
+#include "converters/kit/scalar_dims.h"
+#include "csrc/graph/strided.h"
+
+namespace tv {
+namespace {
+
+Operand changed(const NodeContext& c) {
+  return {.name = "y", .value = c.node.outputs[0], .write = true, .read_write = true};
+}
+
+// --- index_put ---
+
+Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, ValueId key) {
+  Step step{.kernel = "scatter_keys"};
+  Walk walk{.sizes = p.index_shape};
+  std::string picks;
+  Expr rows = 1;
+  for (size_t k = 0; k < p.indices.size(); ++k) {
+    const std::string n = std::to_string(k);
+    const ValueId id = p.indices[k];
+    walk.targets.emplace_back(
+        "i" + n, broadcast_strides(c.graph.value(id).shape, b.strides_of(id), p.index_shape));
+    step.operands.push_back(src("i" + n, id));
+    step.params.push_back(param("size" + n, c.shape("self").at(p.indexed[k])));
+    picks += "PICK(i" + n + "_raw, i" + n + "_offset, size" + n + ") ";
+    rows *= c.shape("self").at(p.indexed[k]);
+  }
+  const Expr entries = product(p.index_shape);
+  step.operands.push_back(dst("key", key));
+  step.params.push_back(param("entries", entries));
+  step.params.push_back(param("rows", rows));
+  step.params.push_back({.name = "dropped", .value = Expr(-1), .number = DType::kI32});
+  step.defines = {{"INDEX_PICKS", picks}, {"PLACE", place_function(c)}};
+  walk.collapse();
+  walk.add_to(step, "entry");
+  step.grid = one_each(entries, 64);
+  return step;
+}
+
+void index_put(const NodeContext& c, Builder& b) {
+  const IndexPlacement p = index_placement(c);
+  const Shape& shape = c.shape("self");
+  const ValueId values = c.node.input("values");
+  const Expr entries = product(p.index_shape);
+  const ValueId key = b.scratch("key", DType::kI32, {entries});
+  const ValueId next = b.scratch("next", DType::kI32, {entries});
+  const ValueId first = b.scratch("first", DType::kI32, {entries});
+  Tactic tactic{.name = "scatter_rows_in_place", .steps = {keys_step(c, b, p, key)}};
+  tactic.steps.push_back({.kernel = "scatter_links",
+                          .operands = {src("key", key), dst("next", next), dst("first", first)},
+                          .params = {param("entries", entries)},
+                          .grid = one_each(entries, 64),
+                          .iterations = entries * 2});
+
+  // values broadcasts to the shape that x[indices] has.
+  Shape target(p.result_rank(), Expr(1));
+  std::copy(p.index_shape.begin(), p.index_shape.end(), target.begin() + p.index_at);
+  for (size_t k = 0; k < p.sliced.size(); ++k) target[p.position(k)] = shape[p.sliced[k]];
+  const Shape from = broadcast_strides(c.graph.value(values).shape, b.strides_of(values), target);
+  const Shape to = b.strides_of(c.node.outputs[0]);
+  Walk rest{.targets = {{"place", {}}, {"rest", {}}}}, row{.targets = {{"row", {}}}};
+  for (size_t k = 0; k < p.sliced.size(); ++k) {
+    rest.sizes.push_back(shape[p.sliced[k]]);
+    rest.targets[0].second.push_back(to[p.sliced[k]]);
+    rest.targets[1].second.push_back(from[p.position(k)]);
+  }
+  for (const int64_t d : p.indexed) {
+    row.sizes.push_back(shape[d]);
+    row.targets[0].second.push_back(to[d]);
+  }
+  const Expr rests = rest.count();
+  Step apply{.kernel = "scatter_rows_in_place",
+             .defines = {{"ADD", c.node.flag("accumulate") ? "1" : "0"}},
+             .operands = {src("key", key), src("next", next), src("first", first), src("v", values),
+                          changed(c)},
+             .params = {param("elements", entries * rests), param("entries", entries),
+                        param("rests", rests)},
+             .grid = one_each(entries * rests, 64),
+             .iterations = entries};
+  rest.collapse();
+  rest.add_to(apply, "rest");
+  row.collapse();
+  row.add_to(apply, "row");
+  Walk value{.sizes = p.index_shape,
+             .targets = {{"v", Shape(from.begin() + p.index_at,
+                                     from.begin() + p.index_at + p.index_shape.size())}}};
+  value.collapse();
+  value.add_to(apply, "value");
+  tactic.steps.push_back(std::move(apply));
+  b.emit({std::move(tactic)});
+}
+
+// --- scatter ---
+
+void scatter(const NodeContext& c, Builder& b, bool add) {
+  const Shape out = with_a_dim(c.output().shape);
+  const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(out.size()));
+  const bool has_source = c.node.find("src") != nullptr;
+  const ValueId index = c.node.input("index");
+  const Shape reach = with_a_dim(c.shape("index"), out.size());
+  const Shape of_index = strides_with_a_dim(b.strides_of(index), out.size());
+  const Shape of_src = has_source
+                           ? strides_with_a_dim(b.strides_of(c.node.input("src")), out.size())
+                           : Shape(out.size(), Expr(0));
+  const Shape of_y = strides_with_a_dim(b.strides_of(c.node.outputs[0]), out.size());
+  // Lines along `dim`, and on them the entry `k`.
+  const auto line = [&](Shape strides) {
+    strides[dim] = Expr(0);
+    return strides;
+  };
+  Shape own(out.size(), Expr(0));
+  own[dim] = Expr(1);
+  Walk walk{
+      .sizes = reach,
+      .targets = {{"index", line(of_index)}, {"src", line(of_src)}, {"y", line(of_y)}, {"k", own}}};
+  walk.collapse();
+  Step step{.kernel = "scatter_dim_in_place",
+            .defines = {{"ADD", add ? "1" : "0"},
+                        {"VALUE", has_source ? "0" : "1"},
+                        {"BAD_INDEX", checks_indices(c) ? "tv_bad_index" : ""}},
+            .operands = {src("index", index), changed(c)},
+            .params = {param("elements", product(reach)), param("depth", reach.at(dim)),
+                       param("size", out.at(dim)), param("index_step", of_index.at(dim)),
+                       param("src_step", of_src.at(dim)), param("y_step", of_y.at(dim))},
+            .iterations = reach.at(dim) * 2};
+  if (has_source) {
+    step.operands.push_back(src("src", c.node.input("src")));
+  } else {
+    step.params.push_back(fill_param("fill", c.node, "value", c.output().dtype));
+  }
+  walk.add_to(step, "entry");
+  emit_flat(b, std::move(step), product(reach));
+}
+
+// --- registration ---
+
+/// The graphs, whose results are written over their first arguments.
+std::vector<Graph> written(std::vector<Graph> graphs) {
+  for (Graph& graph : graphs) graph.outputs[0].over = graph.inputs[0];
+  return graphs;
+}
+
+std::vector<Graph> put_examples(const std::string& op) {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64, DType::kBool}) {
+    for (const bool add : {false, true}) {
+      if (add && dtype == DType::kBool) continue;
+      graphs.push_back(ExampleGraph(op)
+                           .input("self", dtype, {5, 11, 7})
+                           .inputs("indices", {{DType::kI64, {3, 1}}, {DType::kI64, {4}}})
+                           .input("values", dtype, {7})
+                           .attr("accumulate", add)
+                           .output(dtype, {5, 11, 7})
+                           .graph());
+    }
+  }
+  return written(std::move(graphs));
+}
+
+Converter put(const std::string& name) {
+  return {.op = "tv::in_place_" + name,
+          .convert = index_put,
+          .reads_views = {"*"},
+          .examples = [name] { return put_examples("aten::" + name); },
+          .notes = "index_put in the memory of the tensor that it changes"};
+}
+
+Converter scatter_of(const std::string& name, bool add) {
+  return {.op = "tv::in_place_" + name,
+          .convert = [add](const NodeContext& c, Builder& b) { scatter(c, b, add); },
+          .reads_views = {"*"},
+          .examples = [name] { return written(scatter_examples("aten::" + name)); },
+          .notes = "scatter in the memory of the tensor that it changes"};
+}
+
+const RegisterConverter in_place{
+    put("index_put"), put("_unsafe_index_put"), scatter_of("scatter.src", false),
+    scatter_of("scatter.value", false), scatter_of("scatter_add", true)};
+
+}  // namespace
+}  // namespace tv

@@ -1,0 +1,216 @@
+// index_put, index_add and the gradient of embedding: rows of a tensor named by indices get values
+// added or replaced, in a fixed order also where several entries name one row.
+
+#include <algorithm>
+
+#include "converters/indexing/index_placement.h"
+#include "converters/kit/rows.h"
+#include "csrc/graph/strided.h"
+
+namespace tv {
+namespace {
+
+// Finding the entries of each row compares each row with each entry.
+constexpr int64_t kMostComparisons = int64_t{1} << 31;
+
+/// What is scattered where, in one form for all operators.
+struct Scatter {
+  ValueId base = kNoValue, values = kNoValue;
+  std::vector<ValueId> indices;
+  Shape row_shape;      ///< sizes of the indexed dimensions
+  Shape index_shape;    ///< of the broadcast indices
+  Shape row_of, rest;   ///< strides over the output: of the row, of the values
+  Shape value_strides;  ///< strides over index_shape, of the values
+  Expr dropped = -1;
+  bool add = true;
+  bool checked = true;  ///< an index out of range is an error
+};
+
+Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
+  Step step{.kernel = "scatter_keys"};
+  Walk walk{.sizes = s.index_shape};
+  std::string picks;
+  for (size_t k = 0; k < s.indices.size(); ++k) {
+    const std::string n = std::to_string(k);
+    const ValueId id = s.indices[k];
+    walk.targets.emplace_back(
+        "i" + n, broadcast_strides(graph.value(id).shape, b.strides_of(id), s.index_shape));
+    step.operands.push_back(src("i" + n, id));
+    step.params.push_back(param("size" + n, s.row_shape.at(k)));
+    picks += "PICK(i" + n + "_raw, i" + n + "_offset, size" + n + ") ";
+  }
+  const Expr entries = product(s.index_shape);
+  step.operands.push_back(dst("key", key));
+  step.params.push_back(param("entries", entries));
+  step.params.push_back(param("rows", product(s.row_shape)));
+  step.params.push_back({.name = "dropped", .value = s.dropped, .number = DType::kI32});
+  step.defines = {{"INDEX_PICKS", picks}, {"PLACE", s.checked ? "tv_place" : "tv_near"}};
+  walk.collapse();
+  walk.add_to(step, "entry");
+  step.grid = one_each(entries, 64);
+  return step;
+}
+
+void emit(const NodeContext& c, Builder& b, const Scatter& s) {
+  const Expr rows = product(s.row_shape), entries = product(s.index_shape);
+  const Shape& out = c.output().shape;
+  const ValueId key = b.scratch("key", DType::kI32, {entries});
+  const ValueId head = b.scratch("head", DType::kI32, {rows});
+  const ValueId next = b.scratch("next", DType::kI32, {entries});
+
+  Tactic tactic{.name = "scatter_rows", .steps = {keys(s, c.graph, b, key)}};
+  tactic.steps.push_back({.kernel = "scatter_chain",
+                          .operands = {src("key", key), dst("head", head), dst("next", next)},
+                          .params = {param("rows", rows), param("entries", entries)},
+                          .grid = one_each(rows + entries, 64),
+                          .iterations = entries});
+  Step apply{.kernel = "scatter_rows",
+             .defines = {{"ADD", s.add ? "1" : "0"}, {"BASE", s.base == kNoValue ? "0" : "1"}},
+             .operands = {src("head", head), src("next", next), src("v", s.values),
+                          dst("y", c.node.outputs[0])},
+             .params = {param("elements", product(out)), param("entries", entries)},
+             .grid = one_each(product(out), 64),
+             .iterations = entries};
+  if (s.base != kNoValue) apply.operands.push_back(src("x", s.base));
+  Walk of_y{.sizes = out, .targets = {{"row", s.row_of}, {"rest", s.rest}}};
+  of_y.collapse();
+  of_y.add_to(apply, "y");
+  Walk of_value{.sizes = s.index_shape, .targets = {{"v", s.value_strides}}};
+  of_value.collapse();
+  of_value.add_to(apply, "value");
+  tactic.steps.push_back(std::move(apply));
+  b.emit({std::move(tactic)});
+}
+
+std::string too_many(const NodeContext& c, const Expr& rows, const Expr& entries) {
+  if (entries.bounds(c.graph.symbols).first > c.device.max_loop_iterations()) {
+    return "[" + c.node.op + "] " + entries.str() + " entries; this device takes " +
+           std::to_string(c.device.max_loop_iterations());
+  }
+  const int64_t comparisons = typical(c.graph, rows) * typical(c.graph, entries);
+  if (comparisons <= kMostComparisons) return "";
+  return "[" + c.node.op + "] " + std::to_string(comparisons) +
+         " comparisons of rows with entries, more than a deterministic scatter should make";
+}
+
+// --- embedding_dense_backward ---
+
+std::string embedding_unsupported(const NodeContext& c) {
+  if (c.node.flag("scale_grad_by_freq")) return "[" + c.node.op + "] scale_grad_by_freq";
+  return too_many(c, c.output().shape.at(0), product(c.shape("indices")));
+}
+
+void embedding_backward(const NodeContext& c, Builder& b) {
+  const Shape& index_shape = c.shape("indices");
+  const Shape grad = b.strides_of(c.node.input("grad_output"));
+  Scatter s;
+  s.values = c.node.input("grad_output");
+  s.indices = {c.node.input("indices")};
+  s.row_shape = {c.output().shape.at(0)};
+  s.index_shape = index_shape;
+  s.row_of = {Expr(1), Expr(0)};
+  s.rest = {Expr(0), grad.back()};
+  s.value_strides.assign(grad.begin(), grad.end() - 1);
+  s.dropped = c.node.expr("padding_idx");
+  s.checked = false;  // what was looked up before, as in PyTorch
+  emit(c, b, s);
+}
+
+// --- index_put ---
+
+std::string put_unsupported(const NodeContext& c) {
+  const std::string masks = indices_unsupported(c);
+  if (!masks.empty()) return masks;
+  if (c.value("values").dtype != c.value("self").dtype) return "PyTorch wants values of self's type";
+  const IndexPlacement p = index_placement(c);
+  Expr rows = 1;
+  for (const int64_t d : p.indexed) rows *= c.shape("self").at(d);
+  if (rows.bounds(c.graph.symbols).first < 1) return "[" + c.node.op + "] self may be empty";
+  return too_many(c, rows, product(p.index_shape));
+}
+
+void index_put(const NodeContext& c, Builder& b) {
+  const Shape& shape = c.shape("self");
+  const IndexPlacement p = index_placement(c);
+  Scatter s;
+  s.base = c.node.input("self");
+  s.values = c.node.input("values");
+  s.indices = p.indices;
+  s.index_shape = p.index_shape;
+  s.add = c.node.flag("accumulate");
+  s.checked = checks_indices(c);
+  for (const int64_t d : p.indexed) s.row_shape.push_back(shape[d]);
+
+  // values broadcasts to the shape that x[indices] has.
+  Shape target(p.result_rank(), Expr(1));
+  std::copy(p.index_shape.begin(), p.index_shape.end(), target.begin() + p.index_at);
+  for (size_t k = 0; k < p.sliced.size(); ++k) target[p.position(k)] = shape[p.sliced[k]];
+  const Shape strides =
+      broadcast_strides(c.graph.value(s.values).shape, b.strides_of(s.values), target);
+  s.value_strides.assign(strides.begin() + p.index_at,
+                         strides.begin() + p.index_at + p.index_shape.size());
+
+  s.row_of.assign(shape.size(), Expr(0));
+  s.rest.assign(shape.size(), Expr(0));
+  const Shape row_strides = contiguous_strides(s.row_shape);
+  for (size_t k = 0; k < p.indexed.size(); ++k) s.row_of[p.indexed[k]] = row_strides[k];
+  for (size_t k = 0; k < p.sliced.size(); ++k) s.rest[p.sliced[k]] = strides[p.position(k)];
+  emit(c, b, s);
+}
+
+std::vector<Graph> embedding_examples() {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    graphs.push_back(ExampleGraph("aten::embedding_dense_backward")
+                         .input("grad_output", dtype, {3, 5, 11})
+                         .input("indices", DType::kI64, {3, 5})
+                         .attr("num_weights", integer(37))
+                         .attr("padding_idx", integer(-1))
+                         .attr("scale_grad_by_freq", false)
+                         .output(dtype, {37, 11})
+                         .graph());
+  }
+  return graphs;
+}
+
+std::vector<Graph> put_examples() {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64}) {
+    for (const bool add : {false, true}) {
+      graphs.push_back(ExampleGraph("aten::index_put")
+                           .input("self", dtype, {5, 11, 7})
+                           .inputs("indices", {{DType::kI64, {3, 1}}, {DType::kI64, {4}}})
+                           .input("values", dtype, {7})
+                           .attr("accumulate", add)
+                           .output(dtype, {5, 11, 7})
+                           .graph());
+    }
+  }
+  return graphs;
+}
+
+Converter put(std::string op) {
+  return {.op = std::move(op),
+          .unsupported = put_unsupported,
+          .convert = index_put,
+          .reads_views = {"*"},
+          .epilogue = true,
+          .examples = put_examples,
+          .notes =
+              "where entries name one element the last wins; one out of range, where it is not "
+              "checked, goes to the nearest"};
+}
+
+const RegisterConverter scatters{
+    {.op = "aten::embedding_dense_backward",
+     .unsupported = embedding_unsupported,
+     .convert = embedding_backward,
+     .reads_views = {"*"},
+     .epilogue = true,
+     .examples = embedding_examples},
+    put("aten::index_put"),
+    put("aten::_unsafe_index_put"),
+};
+
+}  // namespace
+}  // namespace tv

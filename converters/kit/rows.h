@@ -1,0 +1,53 @@
+#pragma once
+// How kernels that walk rows (reductions, softmax, norms) share a row between invocations.
+
+#include <string>
+#include <vector>
+
+#include "converters/kit/steps.h"
+
+namespace tv {
+
+/// One of: a row per invocation; a row per workgroup, combined through shared memory (by subgroups
+/// first where their size is known); a row per subgroup, combined by shuffles.
+struct RowStrategy {
+  enum class Kind { kLane, kGroup, kSubgroup };
+  Kind kind = Kind::kLane;
+  uint32_t local = 64;
+  uint32_t subgroup = 0;
+  uint32_t keep = 0;           ///< vectors of its row that an invocation keeps in registers; 0: none
+
+  uint32_t rows() const { return kind == Kind::kSubgroup ? local / subgroup : 1; }  ///< a workgroup
+  uint32_t row_lanes() const { return kind == Kind::kSubgroup ? subgroup : local; }
+  std::string suffix() const;  ///< for tactic names: "lane", "group256_keep1", "subgroup16"
+  /// Sets the workgroup, the grid for `rows` rows, the loop iterations for `walked` elements (of all
+  /// passes over a row), and the defines LANE, SUBGROUP, HYBRID, ROWS, ROW_LANES and KEEP.
+  void apply(Step& step, const Expr& rows, const Expr& walked) const;
+};
+
+/// What decides: rows and length at typical sizes.
+struct RowShape {
+  int64_t rows = 1, length = 1;
+  int64_t longest = 1;     ///< upper bound of the length; kUnbounded: none
+  int64_t passes = 1;      ///< how often a kernel walks the row
+  bool contiguous = true;  ///< a row's elements lie side by side
+  bool shuffles = true;    ///< the kernel's state is of 32-bit words, as shuffles need
+  int64_t vectors = 0;     ///< of four elements in every row, for kernels that can keep them; else 0
+};
+
+/// Vectors of four in a row of `length` neighbours; 0 where that is not a fixed whole number.
+int64_t whole_vectors(const Expr& length);
+
+/// "" where rows of `length` elements, walked `passes` times by a workgroup of those that
+/// row_strategies() gives, stay within what the device's loops can do.
+std::string row_too_long(const NodeContext& context, const Expr& length, int64_t passes);
+
+/// Adds what <kernel>_lane wants to a step that walks rows of `length` neighbours with a row-per-invocation
+/// kernel's operands and parameters: a row per subgroup of a CPU driver. "" or why it does not apply.
+std::string make_row_lane(const NodeContext& context, const RowShape& shape, const Expr& rows,
+                          const Expr& length, Step& step);
+
+/// Candidates, best first; the last is the reference, a row per invocation.
+std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowShape& shape);
+
+}  // namespace tv

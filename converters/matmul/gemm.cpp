@@ -1,0 +1,300 @@
+#include "converters/matmul/gemm.h"
+
+#include <algorithm>
+
+#include "csrc/graph/strided.h"
+
+namespace tv {
+
+namespace {
+
+constexpr int64_t kSmallGrid = 512;
+constexpr size_t kOffsets = 8;  // segments of the longest chunk, and of gemm_lane's parameters
+// Segments of a launch that writes the output: longer ones compile for 20 s.
+constexpr size_t kLast = 4;
+
+std::string text(int64_t value) { return std::to_string(value); }
+
+/// Segments that the next launch takes: few sizes, so that few pipelines are compiled.
+size_t chunk_of(size_t left) { return left >= kOffsets ? kOffsets : left >= 4 ? 4 : 1; }
+
+bool is_small(const NodeContext& c, const std::array<Expr, 3>& groups) {
+  return std::all_of(groups.begin(), groups.end(),
+                     [&](const Expr& g) { return g.bounds(c.graph.symbols).second < kSmallGrid; });
+}
+
+/// 1 where value > limit, else 0.
+Expr more_than(const Expr& value, int64_t limit) {
+  return min(Expr(1), max(Expr(0), value - limit));
+}
+
+/// Adds the steps of k past the last segment.
+void add_rest(const LaneProduct& p, const LaneTile& tile, const LaneSums& sums,
+              std::vector<Step>& steps) {
+  const int64_t covered = static_cast<int64_t>(p.count) * kLaneSegment;
+  const Expr left = max(Expr(0), *p.steps - covered);
+  const Expr total = p.batch * p.rows * sums.c_m * more_than(*p.steps, covered);
+  steps.push_back(
+      {.kernel = "gemm_rest",
+       .defines = {{"TILE", text(tile.cols())}},
+       .operands = {src("a", p.a),
+                    src("b", p.b),
+                    {.name = "c", .value = sums.value, .write = true, .read_write = true}},
+       .params = {param("total", total), param("rows", p.rows), param("k_first", covered),
+                  param("k_count", *p.steps), param("a_m", p.a_m), param("a_z", p.a_z),
+                  param("b_k", p.b_k), param("b_z", p.b_z), param("b_tile", p.b_tile),
+                  param("c_m", sums.c_m), param("c_z", sums.c_z)},
+       .grid = one_each(total, 64),
+       .local_size = {64, 1, 1},
+       .iterations = left + ceil_div(left, 32)});
+}
+
+}  // namespace
+
+LaneTile lane_tile(const DeviceProfile& device) {
+  if (device.subgroup_size == 8) return {8, 6};
+  return {16, 8};
+}
+
+std::string lane_refusal(const DeviceProfile& device) {
+  if (!device.is_cpu()) return "the device is not a CPU";
+  if (!device.int64) return "the device has no 64-bit integers";
+  if (device.subgroup_size != 8 && device.subgroup_size != 16) {
+    return "subgroups of " + text(device.subgroup_size) + " lanes; 8 or 16 are wanted";
+  }
+  return "";
+}
+
+namespace {
+
+/// One launch of a product: `count` segments from `first` on.
+struct LaneChunk {
+  size_t first = 0, count = 0;
+  const LaneTail* tail = nullptr;  ///< writes the output, else the sums
+};
+
+Step lane_step(const NodeContext& c, const LaneProduct& p, const LaneSums& sums,
+               const LaneChunk& chunk) {
+  const LaneTile tile = lane_tile(c.device);
+  const bool packed = p.b_k == Expr(tile.cols());
+  const bool add = chunk.tail == nullptr || chunk.first > 0;
+  Step step{.kernel = "gemm_lane",
+            .defines = {{"ROWS", text(tile.rows)},
+                        {"SEG", text(kLaneSegment)},
+                        {"SEGS", text(static_cast<int64_t>(chunk.count))},
+                        {"REST", text(chunk.first + chunk.count == p.count ? p.rest : 0)},
+                        {"LAST", chunk.tail != nullptr ? "1" : "0"},
+                        {"ADD", add ? "1" : "0"},
+                        {"A_0", add ? "a_0" : "0u"},
+                        {"B_K", packed ? "(2u * LANES)" : "b_k"}},
+            .operands = {src("a", p.a), src("b", p.b)},
+            .params = {param("a_m", p.a_m), param("a_z", p.a_z), param("m_last", p.rows - 1),
+                       param("b_z", p.b_z), param("b_tile", p.b_tile), param("b_last", p.b_last)},
+            .grid = {{ceil_div(p.rows, tile.rows), p.col_tiles, p.batch}},
+            .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
+            .uniform_table = true};
+  if (!packed) step.params.push_back(param("b_k", p.b_k));
+  std::string offsets;
+  for (size_t s = 0; s < chunk.count; ++s) {
+    const std::string n = std::to_string(s);
+    offsets += s != 0 ? ", " : "";
+    if (p.segments.empty()) {
+      offsets += "(A_0 + " + n + " * SEG) * B_K";
+    } else {
+      offsets += "b_s" + n;
+      step.params.push_back(param("b_s" + n, p.segments[chunk.first + s]));
+    }
+  }
+  step.defines.emplace_back("OFFSETS", offsets);
+  step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
+  if (add) {
+    step.params.push_back(param("a_0", Expr(static_cast<int64_t>(chunk.first) * kLaneSegment)));
+    step.operands.push_back({.name = "c",
+                             .value = sums.value,
+                             .write = chunk.tail == nullptr,
+                             .read_write = chunk.tail == nullptr});
+  }
+  if (chunk.tail == nullptr) {
+    step.defines.emplace_back("C_M", "c_m");
+    step.defines.emplace_back("C_Z", "c_z");
+    step.params.push_back(param("c_m", sums.c_m));
+    step.params.push_back(param("c_z", sums.c_z));
+    return step;
+  }
+  // What the parameters need not say leaves room for those of the tail.
+  step.defines.emplace_back("C_M", "((cols + 2u * LANES - 1u) / (2u * LANES) * (2u * LANES))");
+  step.defines.emplace_back("C_Z", "((m_last + ROWS) / ROWS * ROWS * C_M)");
+  step.operands.push_back(dst("y", c.node.outputs[0]));
+  step.params.push_back(param("cols", chunk.tail->cols));
+  step.lane_row = chunk.tail->cols;
+  return step;
+}
+
+LaneSums lane_sums(const NodeContext& c, Builder& b, const LaneProduct& p) {
+  const LaneTile tile = lane_tile(c.device);
+  const Expr rows = ceil_div(p.rows, tile.rows) * tile.rows;
+  LaneSums sums;
+  sums.c_m = p.col_tiles * tile.cols();
+  sums.c_z = rows * sums.c_m;
+  sums.value = b.scratch("sums", DType::kF32, {p.batch, rows, sums.c_m});
+  return sums;
+}
+
+}  // namespace
+
+bool lane_tail_fits(const NodeContext& c, const Builder& b) {
+  const Shape& out = c.output().shape;
+  const auto is_moved = [&](ValueId id) {
+    const auto& view = c.graph.value(id).view;
+    return view && !(view->offset == Expr(0));
+  };
+  if (c.output().dtype != DType::kF32 || is_moved(c.node.outputs[0]) ||
+      !is_dense(out, b.strides_of(c.node.outputs[0]))) {
+    return false;
+  }
+  constexpr size_t kAddress = 8, kWord = 4, kTable = 8, kRemainder = 3, kMost = 128;
+  size_t bytes = 4 * kAddress + (kTable + 8) * kWord;
+  for (const ValueId id : c.node.epilogue_inputs) {
+    const Value& value = c.graph.value(id);
+    const Shape strides = b.strides_of(id);
+    const bool whole = value.shape == out && is_dense(value.shape, strides);
+    const bool row = !strides.empty() && strides.back() == Expr(1) &&
+                     std::all_of(strides.begin(), std::prev(strides.end()),
+                                 [](const Expr& stride) { return stride == Expr(0); });
+    if (value.dtype != DType::kF32 || is_moved(id) || (!whole && !row)) return false;
+    bytes += kAddress + (whole ? 0 : kRemainder * kWord);
+  }
+  return bytes <= kMost;
+}
+
+void add_lane_product(const NodeContext& c, Builder& b, const LaneProduct& p, const LaneTail& tail,
+                      std::vector<Step>& steps) {
+  const LaneSums sums = p.count <= kLast ? LaneSums{} : lane_sums(c, b, p);
+  for (size_t first = 0; first < p.count;) {
+    const size_t left = p.count - first;
+    const size_t count = left <= kLast ? left : chunk_of(left - kLast);
+    steps.push_back(lane_step(
+        c, p, sums, {.first = first, .count = count, .tail = left <= kLast ? &tail : nullptr}));
+    first += count;
+  }
+}
+
+LaneSums add_lane_product(const NodeContext& c, Builder& b, const LaneProduct& p,
+                          std::vector<Step>& steps) {
+  const LaneSums sums = lane_sums(c, b, p);
+  const size_t all = p.segments.empty() ? p.count : p.segments.size();
+  for (size_t first = 0; first < all;) {
+    const size_t count = p.steps ? kLaneSymbolicSteps / kLaneSegment : chunk_of(all - first);
+    Step step = lane_step(c, p, sums, {.first = first, .count = count});
+    if (p.steps) {
+      step.grid.groups[0] *= more_than(*p.steps, static_cast<int64_t>(first) * kLaneSegment);
+    }
+    steps.push_back(std::move(step));
+    first += count;
+  }
+  if (p.steps) add_rest(p, lane_tile(c.device), sums, steps);
+  return sums;
+}
+
+void add_lane_finish(const NodeContext& c, const LaneSums& sums, const LaneOutput& out,
+                     std::vector<Step>& steps) {
+  const LaneTile tile = lane_tile(c.device);
+  const LaneColumns& columns = out.columns;
+  const bool pitched = !(columns.gap == Expr(0));
+  const bool wide = columns.count.bounds(c.graph.symbols).first >= tile.cols();
+  Step step{
+      .kernel = "gemm_finish",
+      .defines = {{"ROWS", text(tile.rows)},
+                  {"PITCHED", pitched ? "1" : "0"},
+                  {"MOVED", columns.moved ? "1" : "0"},
+                  {"WIDE", wide ? "1" : "0"}},
+      .operands = {src("c", sums.value), dst("y", c.node.outputs[0])},
+      .params = {param("rows", out.rows), param("cols", columns.count), param("c_m", sums.c_m),
+                 param("c_z", sums.c_z)},
+      .grid = {{ceil_div(out.rows, tile.rows), ceil_div(columns.count, tile.cols()), out.batch}},
+      .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
+      .uniform_table = true,
+      .lane_row = columns.count};
+  step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
+  step.defines.emplace_back("BIAS", out.bias != kNoValue ? "1" : "0");
+  if (out.bias != kNoValue) {
+    step.operands.push_back(src("bias", out.bias));
+    step.params.push_back(param("groups", out.groups));
+  }
+  if (pitched) {
+    step.params.push_back(param("width", columns.width));
+    step.params.push_back(param("gap", columns.gap));
+  }
+  steps.push_back(std::move(step));
+}
+
+void BatchDims::collapse() {
+  BatchDims out;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == Expr(1)) continue;
+    if (!out.sizes.empty() && out.a.back() == a[i] * sizes[i] && out.b.back() == b[i] * sizes[i]) {
+      out.sizes.back() *= sizes[i];
+      out.a.back() = a[i];
+      out.b.back() = b[i];
+    } else {
+      out.sizes.push_back(sizes[i]);
+      out.a.push_back(a[i]);
+      out.b.push_back(b[i]);
+    }
+  }
+  *this = std::move(out);
+}
+
+void add_batch(Step& step, const BatchDims& batch, const Shape& strides,
+               const std::string& prefix) {
+  for (size_t i = 0; i < strides.size(); ++i) {
+    step.params.push_back(param(prefix + std::to_string(i), strides[i]));
+  }
+  for (const auto& [key, value] : step.defines) {
+    if (key == "BATCH_DIMS") return;
+  }
+  step.defines.emplace_back("BATCH_DIMS", std::to_string(batch.sizes.size()));
+  if (batch.sizes.size() > 1) {
+    step.params.push_back(param("n1", product_of(batch.sizes, 1, batch.sizes.size())));
+  }
+  if (batch.sizes.size() > 2) step.params.push_back(param("n2", batch.sizes[2]));
+}
+
+ValueId add_pack(const NodeContext& c, Builder& b, const std::string& name,
+                 const PackSource& source, const BatchDims& batch, const Shape& batch_strides,
+                 const PackLayout& layout, std::vector<Step>& steps) {
+  const Expr rows = round_up(source.rows, layout.rows_multiple);
+  const Expr tiles = ceil_div(round_up(source.cols, layout.cols_multiple), layout.width);
+  const Expr y_r = layout.tiled ? Expr(layout.width) : tiles * layout.width;
+  const Expr y_t = layout.tiled ? rows * layout.width : Expr(layout.width);
+  const Expr y_z = rows * tiles * layout.width;
+  const ValueId packed = b.scratch(name, DType::kF32, {batch.count(), rows * tiles * layout.width});
+  constexpr int64_t kRuns = 16;
+  const bool is_f32 = c.graph.value(source.value).dtype == DType::kF32;
+  const auto goes_in = [](const Expr& size, int64_t run) {
+    return size.constant().value_or(1) % run == 0;
+  };
+  const bool by_rows = is_f32 && source.row_stride == Expr(1) && goes_in(source.rows, kRuns);
+  const bool moved = layout.moved && !(mod(source.cols, layout.width) == Expr(0));
+  const bool by_cols = is_f32 && source.col_stride == Expr(1) && goes_in(source.cols, layout.width);
+  Step step{
+      .kernel = "gemm_pack",
+      .defines = {{"WIDTH", text(layout.width) + "u"},
+                  {"RUNS", text(kRuns) + "u"},
+                  {"BY_ROWS", by_rows ? "1" : "0"},
+                  {"BY_COLS", by_cols ? "1" : "0"},
+                  {"MOVED", moved ? "1" : "0"}},
+      .operands = {src("x", source.value), dst("y", packed)},
+      .params = {param("rows", source.rows), param("cols", source.cols), param("rows_padded", rows),
+                 param("s_row", source.row_stride), param("s_col", source.col_stride),
+                 param("y_r", y_r), param("y_t", y_t), param("y_z", y_z)},
+      .grid = {{tiles, ceil_div(rows, kRuns), batch.count()}},
+      .local_size = {static_cast<uint32_t>(lane_tile(c.device).lanes), 1, 1},
+      .uniform_table = true};
+  if (by_rows) std::swap(step.grid.groups[0], step.grid.groups[1]);
+  add_batch(step, batch, batch_strides, "s");
+  steps.push_back(std::move(step));
+  return packed;
+}
+
+}  // namespace tv

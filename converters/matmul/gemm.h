@@ -1,0 +1,108 @@
+#pragma once
+// What matmul and convolution share: batched operands, and products in the lane style of CPU
+// drivers (lane.glsl says why it looks as it does).
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "converters/kit/steps.h"
+
+namespace tv {
+
+/// Steps of k that one segment of gemm_lane takes; operands are padded to a multiple.
+inline constexpr int64_t kLaneSegment = 64;
+
+/// Output tile of one subgroup.
+struct LaneTile {
+  int64_t lanes = 16, rows = 8;
+  int64_t cols() const { return 2 * lanes; }
+};
+LaneTile lane_tile(const DeviceProfile& device);
+/// Why the lane style does not apply to a device, or "".
+std::string lane_refusal(const DeviceProfile& device);
+
+/// c[z][m][n] = Σ_s Σ_k a[z][m][64 s + k] · b[z][segments[s] + k · b_k + n], fp32, where tile t of
+/// columns starts at min(t · b_tile, b_last). Without segments there are `count` of them, and b goes
+/// on from each to the next. Strides in elements.
+struct LaneProduct {
+  ValueId a = kNoValue, b = kNoValue;
+  Expr rows, col_tiles, batch = 1;
+  Expr a_m, a_z;
+  Expr b_k, b_z, b_tile, b_last;
+  std::vector<Expr> segments;
+  size_t count = 0;
+  int64_t rest = 0;  ///< steps of the last segment, where it is not whole
+  /// Steps of k where that is symbolic: launches past it are skipped, and what passes the segments
+  /// is added by a slow loop. a and b are then padded to a multiple of kLaneSymbolicSteps.
+  std::optional<Expr> steps;
+};
+inline constexpr int64_t kLaneSymbolicSteps = 4 * kLaneSegment;
+
+/// Sums of a product; tile t of columns begins at column t · LaneTile::cols().
+struct LaneSums {
+  ValueId value = kNoValue;
+  Expr c_m, c_z;
+};
+
+/// Where the last launch of a product with `count` segments may write the node's output itself.
+struct LaneTail {
+  /// Of the output, at least LaneTile::cols(); the last tile is moved back to end there.
+  Expr cols;
+};
+/// Whether that launch's parameters have room for the tail of the node.
+bool lane_tail_fits(const NodeContext& context, const Builder& builder);
+/// Appends the launches of a product that ends in its node's output.
+void add_lane_product(const NodeContext& context, Builder& builder, const LaneProduct& product,
+                      const LaneTail& tail, std::vector<Step>& steps);
+
+/// Appends the launches of a product.
+LaneSums add_lane_product(const NodeContext& context, Builder& builder, const LaneProduct& product,
+                          std::vector<Step>& steps);
+
+/// Where gemm_finish finds the columns of an output among the sums.
+struct LaneColumns {
+  Expr count;               ///< columns of the output
+  bool moved = false;       ///< the last tile was moved back to end at `count`
+  Expr width = 1, gap = 0;  ///< pixels of images whose rows lie width + gap apart
+};
+/// What gemm_finish makes of the sums: rows × columns outputs for each matrix of the batch.
+struct LaneOutput {
+  Expr rows, batch = 1;
+  LaneColumns columns;
+  ValueId bias = kNoValue;  ///< one a row, of `groups` matrices in turn
+  Expr groups = 1;
+};
+/// Appends the launch that writes the node's output from the sums, through the fused tail.
+void add_lane_finish(const NodeContext& context, const LaneSums& sums, const LaneOutput& output,
+                     std::vector<Step>& steps);
+
+/// Dimensions that a batch of matrices runs over, outermost first, with the strides of two
+/// operands.
+struct BatchDims {
+  Shape sizes, a, b;
+  Expr count() const { return product(sizes); }
+  void collapse();  ///< drops sizes of 1, joins neighbours that both walk as one
+};
+inline constexpr size_t kMaxBatchDims = 3;
+/// Adds n1, n2 and the strides of `strides` as <prefix>0 … to a step, and BATCH_DIMS.
+void add_batch(Step& step, const BatchDims& batch, const Shape& strides, const std::string& prefix);
+
+/// A matrix of an operand: element (z, row, col) of `value`.
+struct PackSource {
+  ValueId value = kNoValue;
+  Expr rows, cols, row_stride, col_stride;
+};
+/// y[z][t][r][c] = source[z][r][t · width + c] in fp32, zero outside; r < rows_padded. `tiled`:
+/// tiles of `width` columns one after another, else whole rows of a multiple of `width` columns.
+struct PackLayout {
+  int64_t width = 32;                            ///< a multiple of LaneTile::cols()
+  int64_t rows_multiple = 1, cols_multiple = 1;  ///< zeros fill up to these
+  bool tiled = false;
+  bool moved = false;  ///< the last of the tiles begins at column cols - width >= 0
+};
+ValueId add_pack(const NodeContext& context, Builder& builder, const std::string& name,
+                 const PackSource& source, const BatchDims& batch, const Shape& batch_strides,
+                 const PackLayout& layout, std::vector<Step>& steps);
+
+}  // namespace tv

@@ -1,0 +1,40 @@
+#pragma once
+// tv::matmul's problem as every family of its tactics sees it.
+
+#include <string>
+#include <vector>
+
+#include "converters/matmul/gemm.h"
+
+namespace tv {
+
+/// y[z][m][n] = Σ_k a[z][m][k] · b[z][k][n] with the batch dimensions collapsed. Strides in elements.
+struct Product {
+  Expr m, n, k;
+  Expr a_m, a_k, b_k, b_n;
+  BatchDims batch;
+};
+
+/// Tactics for the device's matrix units, best first by rule; none where the operands' dtype has no
+/// such product (matmul_matrix.cpp).
+std::vector<Tactic> matrix_tactics(const NodeContext& context, Builder& builder, const Product& p);
+
+/// Tactics for fp32 without matrix units, best first by rule; none for other dtypes
+/// (matmul_simt.cpp).
+std::vector<Tactic> simt_tactics(const NodeContext& context, const Product& p);
+
+/// How many workgroups should share the steps of k of one tile of outputs; 1: tiles fill the device,
+/// or sums are short.
+int64_t shares_of(const NodeContext& context, const Product& p, int64_t tile_rows, int64_t tile_cols);
+/// The same as what a SIMT kernel offers, best first by rule: one workgroup a tile, because the second
+/// launch costs as much as it saves, but for very long sums.
+std::vector<int64_t> offered_shares(const NodeContext& context, const Product& p,
+                                    int64_t tile_rows, int64_t tile_cols);
+/// Why a product cannot be shared, or "".
+std::string shares_refusal(const NodeContext& context, const Product& p, int64_t shares);
+/// Scratch of the sums: [shares][z][m][n] in fp32.
+ValueId shares_value(Builder& builder, const Product& p, int64_t shares);
+/// The launch that adds them and writes the node's output.
+Step shares_step(const NodeContext& context, const Product& p, ValueId shares_value, int64_t shares);
+
+}  // namespace tv

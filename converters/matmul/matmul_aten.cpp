@@ -1,0 +1,111 @@
+// ATen's products of matrices and vectors, as tv::matmul and pointwise nodes.
+
+#include "converters/kit/product.h"
+#include "converters/kit/steps.h"
+
+namespace tv {
+namespace {
+
+using Expand = decltype(Converter::expand);
+
+ValueId as_row(Rewriter& rw, ValueId v) { return rw.reshape(v, {1, rw.graph().value(v).shape[0]}); }
+ValueId as_column(Rewriter& rw, ValueId v) {
+  return rw.reshape(v, {rw.graph().value(v).shape[0], 1});
+}
+
+/// torch.matmul's rules: vectors become a row or a column whose dimension is dropped again.
+ValueId matmul_any(Rewriter& rw, ValueId a, ValueId b, DType dtype, const Shape& out) {
+  if (rw.graph().rank(a) == 1) a = as_row(rw, a);
+  if (rw.graph().rank(b) == 1) b = as_column(rw, b);
+  return rw.reshape(matmul_of(rw, a, b, dtype), out);
+}
+
+/// out = a · b for the named arguments.
+Expand plain(const char* a, const char* b) {
+  return [a, b](const NodeContext& c, Rewriter& rw) {
+    rw.replace(
+        0, matmul_any(rw, c.node.input(a), c.node.input(b), c.output().dtype, c.output().shape));
+  };
+}
+
+/// `value` times the argument, a number that may depend on symbols.
+ValueId times(const NodeContext& c, Rewriter& rw, ValueId value, const char* factor) {
+  const Expr* e = c.node.has(factor) ? std::get_if<Expr>(&c.node.arg(factor).attr) : nullptr;
+  if (e == nullptr || e->is_constant()) {
+    return scaled(rw, value, c.node.has(factor) ? c.node.number(factor) : 1.0);
+  }
+  const Value& v = rw.graph().value(value);
+  return rw.add("aten::mul.Scalar", {tensor_arg("self", value), attr_arg("other", *e)}, v.dtype,
+                v.shape);
+}
+
+/// Whether the argument is 0; throws Error(kUnsupported) where that is not known.
+bool is_zero(const NodeContext& c, const char* factor) {
+  const Expr* e = c.node.has(factor) ? std::get_if<Expr>(&c.node.arg(factor).attr) : nullptr;
+  if (e == nullptr || e->is_constant()) return c.node.has(factor) && c.node.number(factor) == 0;
+  const auto [low, high] = e->bounds(c.graph.symbols);
+  if (low > 0 || high < 0) return false;
+  throw Error(ErrorKind::kUnsupported, "[" + c.node.op + "] " + factor + " may be 0: " + e->str());
+}
+
+/// out = beta · self + alpha · (a · b); beta = 0 leaves self out, nan and all.
+Expand with_self(const char* a, const char* b) {
+  return [a, b](const NodeContext& c, Rewriter& rw) {
+    const DType dtype = c.output().dtype, sums = sum_dtype(dtype);
+    ValueId out = matmul_any(rw, c.node.input(a), c.node.input(b), sums, c.output().shape);
+    out = times(c, rw, out, "alpha");
+    if (!is_zero(c, "beta")) {
+      const ValueId self = times(c, rw, rw.cast(c.node.input("self"), sums), "beta");
+      out = rw.pointwise("add", {out, self}, sums);
+    }
+    rw.replace(0, rw.cast(out, dtype));
+  };
+}
+
+void linear(const NodeContext& c, Rewriter& rw) {
+  const DType dtype = c.output().dtype;
+  const ValueId input = c.node.input("input"), weight = c.node.input("weight");
+  const bool has_bias = c.node.has("bias");
+  const ValueId columns = rw.graph().rank(weight) == 1 ? weight : transposed(rw, weight);
+  ValueId out =
+      matmul_any(rw, input, columns, has_bias ? sum_dtype(dtype) : dtype, c.output().shape);
+  if (has_bias) {
+    out = rw.pointwise("add", {out, rw.cast(c.node.input("bias"), sum_dtype(dtype))},
+                       sum_dtype(dtype));
+  }
+  rw.replace(0, rw.cast(out, dtype));
+}
+
+std::string one_dtype(const NodeContext& c) {
+  DType first = DType::kOther;
+  for (const Arg& arg : c.node.args) {
+    if (!arg.is_tensor || arg.values.empty() || arg.values[0] == kNoValue) continue;
+    const DType dtype = c.graph.value(arg.values[0]).dtype;
+    if (dtype == DType::kBool || (first != DType::kOther && dtype != first)) {
+      return "[" + c.node.op + "] operands must have one numeric dtype; got " +
+             std::string(name(dtype)) + " for " + arg.name;
+    }
+    first = dtype;
+  }
+  return c.output().shape.size() > 5 ? "[" + c.node.op + "] more than 3 batch dimensions" : "";
+}
+
+Converter product(std::string op, Expand expand) {
+  return {.op = std::move(op), .unsupported = one_dtype, .expand = std::move(expand)};
+}
+
+const RegisterConverter products{
+    product("aten::mm", plain("self", "mat2")),
+    product("aten::bmm", plain("self", "mat2")),
+    product("aten::matmul", plain("self", "other")),
+    product("aten::mv", plain("self", "vec")),
+    product("aten::dot", plain("self", "tensor")),
+    product("aten::vdot", plain("self", "other")),
+    product("aten::addmm", with_self("mat1", "mat2")),
+    product("aten::baddbmm", with_self("batch1", "batch2")),
+    product("aten::addmv", with_self("mat", "vec")),
+    product("aten::linear", linear),
+};
+
+}  // namespace
+}  // namespace tv

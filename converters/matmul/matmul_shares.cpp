@@ -1,0 +1,70 @@
+// Products, convolutions among them, whose steps of k are shared by workgroups: for few and small
+// outputs with long sums, which leave most of a GPU idle. Each share goes to memory in fp32; a second
+// launch adds them in order, so that a result has the same bits at every call, and sends them through
+// the fused tail.
+
+#include <algorithm>
+
+#include "converters/matmul/matmul.h"
+#include "csrc/graph/strided.h"
+
+namespace tv {
+
+namespace {
+
+constexpr int64_t kMostShares = 16;
+constexpr int64_t kShortestShare = 256;  // steps of k that are worth the second launch
+constexpr int64_t kVeryLong = 8192;      // steps of k from which the rule takes it
+
+}  // namespace
+
+int64_t shares_of(const NodeContext& c, const Product& p, int64_t tile_rows, int64_t tile_cols) {
+  const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  const int64_t tiles = up(typical(c.graph, p.m), tile_rows) * up(typical(c.graph, p.n), tile_cols) *
+                        typical(c.graph, p.batch.count());
+  const int64_t units = c.device.compute_units > 0 ? c.device.compute_units : 64;
+  const int64_t most = std::min(kMostShares, typical(c.graph, p.k) / kShortestShare);
+  int64_t shares = 1;
+  while (shares * 2 <= most && shares * 2 * tiles <= units + units / 8) shares *= 2;
+  return shares;
+}
+
+std::vector<int64_t> offered_shares(const NodeContext& c, const Product& p, int64_t tile_rows,
+                                    int64_t tile_cols) {
+  const int64_t shares = shares_of(c, p, tile_rows, tile_cols);
+  if (shares == 1) return {1};
+  if (typical(c.graph, p.k) >= kVeryLong) return {shares, 1};
+  return {1, shares};
+}
+
+std::string shares_refusal(const NodeContext& c, const Product& p, int64_t shares) {
+  const int64_t most = p.batch.count().bounds(c.graph.symbols).second;
+  if (most > c.device.max_grid[2] / shares) {
+    return "more than " + std::to_string(c.device.max_grid[2] / shares) + " matrices";
+  }
+  const Expr elements = p.batch.count() * p.m * p.n * shares;
+  if (elements.bounds(c.graph.symbols).second >= int64_t{1} << 32) {
+    return "sums of all shares pass 2^32 elements";
+  }
+  return "";
+}
+
+ValueId shares_value(Builder& b, const Product& p, int64_t shares) {
+  return b.scratch("shares", DType::kF32, {p.batch.count() * p.m * p.n * shares});
+}
+
+Step shares_step(const NodeContext& c, const Product& p, ValueId shares_value, int64_t shares) {
+  const ValueId y = c.node.outputs[0];
+  const Expr total = p.batch.count() * p.m * p.n;
+  const bool fours = mod(total, 4) == Expr(0);
+  Operand part = src("part", shares_value), result = dst("y", y);
+  part.vec4 = fours;
+  return {.kernel = "matmul_shares",
+          .defines = {{"SPLIT", std::to_string(shares)}, {"FOURS", fours ? "1" : "0"}},
+          .operands = {part, result},
+          .params = {param("total", total)},
+          .grid = one_each(fours ? floordiv(total, 4) : total, 128),
+          .local_size = {128, 1, 1}};
+}
+
+}  // namespace tv

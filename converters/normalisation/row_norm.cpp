@@ -1,0 +1,189 @@
+// Norms of rows: layer, group and RMS norm, with the statistics that a backward pass reads.
+
+#include <limits>
+
+#include "converters/kit/rows.h"
+
+namespace tv {
+namespace {
+
+constexpr int64_t kPasses = 4;  // mean, spread, result; each a little more than its elements
+
+struct Norm {
+  Expr rows, count;
+  double eps = 0;
+  bool rms = false;
+  ValueId mean = kNoValue, rstd = kNoValue;  // outputs; kNoValue: not wanted
+  std::optional<Expr> groups = {};           // group norm: per image
+  Expr group_channels = {}, spatial = {};
+};
+
+void emit(const NodeContext& c, Builder& b, const Norm& norm) {
+  Step base{.kernel = "row_norm"};
+  base.operands = {src("x", c.node.input("input")), dst("y", c.node.outputs[0])};
+  base.params = {param("rows", norm.rows), param("count", norm.count), number("eps", norm.eps)};
+  const auto define = [&](const char* name, bool value) {
+    base.defines.emplace_back(name, value ? "1" : "0");
+  };
+  define("RMS", norm.rms);
+  define("CHANNELS", norm.groups.has_value());
+  define("WEIGHT", c.node.has("weight"));
+  define("BIAS", c.node.has("bias"));
+  define("MEAN", norm.mean != kNoValue);
+  define("RSTD", norm.rstd != kNoValue);
+  if (c.node.has("weight")) base.operands.push_back(src("w", c.node.input("weight")));
+  if (c.node.has("bias")) base.operands.push_back(src("b", c.node.input("bias")));
+  if (norm.mean != kNoValue) base.operands.push_back(dst("mean", norm.mean));
+  if (norm.rstd != kNoValue) base.operands.push_back(dst("rstd", norm.rstd));
+  if (norm.groups) {
+    base.params.push_back(param("groups", *norm.groups));
+    base.params.push_back(param("group_channels", norm.group_channels));
+    base.params.push_back(param("spatial", norm.spatial));
+  }
+
+  std::vector<Tactic> tactics;
+  const bool fours = !norm.groups || mod(norm.spatial, 4) == Expr(0);
+  const RowShape shape{.rows = typical(c.graph, norm.rows),
+                       .length = typical(c.graph, norm.count),
+                       .longest = norm.count.bounds(c.graph.symbols).second,
+                       .passes = kPasses,
+                       .vectors = fours ? whole_vectors(norm.count) : 0};
+  Step step = base;
+  Tactic lane{.name = "row_norm_rows_lane"};
+  lane.refusal = norm.groups ? "weights are per channel"
+                             : make_row_lane(c, shape, norm.rows, norm.count, step);
+  lane.steps = {step};
+  tactics.push_back(std::move(lane));
+  for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
+    Step step = base;
+    strategy.apply(step, norm.rows, norm.count * kPasses);
+    tactics.push_back({.name = "row_norm_" + strategy.suffix(), .steps = {step}});
+  }
+  b.emit(std::move(tactics));
+}
+
+ValueId wanted(const NodeContext& c, size_t output) {
+  if (output >= c.node.outputs.size()) return kNoValue;
+  return is_used(c.graph, c.node.outputs[output]) ? c.node.outputs[output] : kNoValue;
+}
+
+/// Rows and columns of a norm over the last dimensions.
+Norm trailing(const NodeContext& c) {
+  const Shape& shape = c.shape("input");
+  const size_t lead = shape.size() - c.node.exprs("normalized_shape").size();
+  return {.rows = product_of(shape, 0, lead), .count = product_of(shape, lead, shape.size())};
+}
+
+void layer_norm(const NodeContext& c, Builder& b) {
+  Norm norm = trailing(c);
+  norm.eps = c.node.number("eps");
+  norm.mean = wanted(c, 1);
+  norm.rstd = wanted(c, 2);
+  emit(c, b, norm);
+}
+
+void rms_norm(const NodeContext& c, Builder& b) {
+  Norm norm = trailing(c);
+  norm.rms = true;
+  norm.rstd = wanted(c, 1);
+  // torch's default: the epsilon of the type that it computes in.
+  norm.eps = c.node.has("eps") ? c.node.number("eps") : std::numeric_limits<float>::epsilon();
+  emit(c, b, norm);
+}
+
+/// Rows and columns of a norm over groups of channels.
+Norm grouping(const NodeContext& c) {
+  const Shape& shape = c.shape("input");
+  const bool native = c.node.op == "aten::native_group_norm";
+  const int64_t groups = c.node.integer(native ? "group" : "num_groups");
+  Norm norm;
+  norm.spatial = product_of(shape, 2, shape.size());
+  norm.group_channels = floordiv(shape[1], groups);
+  norm.groups = groups;
+  norm.rows = shape[0] * groups;
+  norm.count = norm.group_channels * norm.spatial;
+  return norm;
+}
+
+void group_norm(const NodeContext& c, Builder& b) {
+  Norm norm = grouping(c);
+  norm.eps = c.node.number("eps");
+  norm.mean = wanted(c, 1);
+  norm.rstd = wanted(c, 2);
+  emit(c, b, norm);
+}
+
+std::string unsupported(const NodeContext& c) {
+  const bool grouped = c.node.find("normalized_shape") == nullptr;
+  const Expr length = (grouped ? grouping(c) : trailing(c)).count;
+  std::string floats = floats_only(c, "input");
+  for (const char* affine : {"weight", "bias"}) {
+    if (floats.empty() && c.node.has(affine)) floats = floats_only(c, affine);
+  }
+  return floats.empty() ? row_too_long(c, length, kPasses) : floats;
+}
+
+/// A norm of the last dimension of (7, length), with every output used.
+Graph trailing_example(const std::string& op, DType dtype, int64_t length, bool affine) {
+  ExampleGraph g(op);
+  g.input("input", dtype, {7, length}).attr("normalized_shape", ints({length}));
+  affine ? g.input("weight", dtype, {length}) : g.none("weight");
+  if (op.find("rms") == std::string::npos) {
+    affine ? g.input("bias", dtype, {length}) : g.none("bias");
+  }
+  g.attr("eps", 1e-5).output(dtype, {7, length});
+  const bool native = op == "aten::native_layer_norm";
+  if (native || op == "aten::_fused_rms_norm") g.output(DType::kF32, {7, 1});
+  if (native) g.output(DType::kF32, {7, 1});
+  return g.graph();
+}
+
+std::vector<Graph> trailing_examples(const std::string& op) {
+  return {
+      trailing_example(op, DType::kF32, 768, true), trailing_example(op, DType::kF16, 768, true),
+      trailing_example(op, DType::kBF16, 37, true), trailing_example(op, DType::kF32, 37, false)};
+}
+
+Graph group_example(const std::string& op, DType dtype) {
+  ExampleGraph g(op);
+  g.input("input", dtype, {3, 6, 11, 7}).input("weight", dtype, {6}).input("bias", dtype, {6});
+  g.attr("N", integer(3)).attr("C", integer(6)).attr("HxW", integer(77));
+  g.attr("group", integer(2)).attr("num_groups", integer(2)).attr("eps", 1e-5);
+  g.output(dtype, {3, 6, 11, 7});
+  if (op == "aten::native_group_norm") g.output(dtype, {3, 2}).output(dtype, {3, 2});
+  return g.graph();
+}
+
+using Examples = decltype(Converter::examples);
+
+Converter norm(std::string op, decltype(Converter::convert) convert, Examples examples) {
+  return {.op = std::move(op),
+          .unsupported = unsupported,
+          .convert = std::move(convert),
+          .reads_views = {"weight", "bias"},
+          .prologue_arg = "input",
+          .epilogue = true,
+          .examples = std::move(examples)};
+}
+
+Converter trailing_norm(std::string op, decltype(Converter::convert) convert) {
+  return norm(op, std::move(convert), [op] { return trailing_examples(op); });
+}
+
+Converter grouped_norm(std::string op) {
+  return norm(op, group_norm, [op] {
+    return std::vector<Graph>{group_example(op, DType::kF32), group_example(op, DType::kF16)};
+  });
+}
+
+const RegisterConverter norms{
+    trailing_norm("aten::native_layer_norm", layer_norm),
+    trailing_norm("aten::layer_norm", layer_norm),
+    trailing_norm("aten::rms_norm", rms_norm),
+    trailing_norm("aten::_fused_rms_norm", rms_norm),
+    grouped_norm("aten::native_group_norm"),
+    grouped_norm("aten::group_norm"),
+};
+
+}  // namespace
+}  // namespace tv

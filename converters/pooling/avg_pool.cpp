@@ -1,0 +1,176 @@
+// Average pooling in one and two dimensions, its adaptive form, and their gradients.
+
+#include "converters/pooling/pool_window.h"
+#include "converters/reduction/reduce.h"
+
+namespace tv {
+namespace {
+
+void add_divisor(Step& step, const Node& node) {
+  const Expr divisor = node.has("divisor_override") ? node.expr("divisor_override") : Expr(0);
+  step.params.push_back({.name = "divisor", .value = divisor, .number = DType::kI32});
+}
+
+std::vector<std::pair<std::string, std::string>> defines(const Node& node, bool adaptive) {
+  const bool include =
+      adaptive || node.find("count_include_pad") == nullptr || node.flag("count_include_pad");
+  return {{"ADAPTIVE", adaptive ? "1" : "0"}, {"INCLUDE_PAD", include ? "1" : "0"}};
+}
+
+struct Form {
+  int dims = 2;
+  bool adaptive = false;
+};
+
+void forward(const NodeContext& c, Builder& b, Form form) {
+  const Planes in = planes_of(c.shape("self"), form.dims);
+  const Planes out = planes_of(c.output().shape, form.dims);
+  Step step{.kernel = "avg_pool",
+            .defines = defines(c.node, form.adaptive),
+            .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
+            .params = {param("outputs", out.elements())}};
+  add_plane_params(step, in, out);
+  step.iterations = adaptive_walk(in, out);
+  if (!form.adaptive) {
+    const PoolWindow window = window_of(c.node, form.dims);
+    step.iterations = clipped_walk(window, in);
+    add_window_params(step, window, false);
+    add_divisor(step, c.node);
+  }
+  emit_flat(b, std::move(step), out.elements());
+}
+
+void backward(const NodeContext& c, Builder& b, Form form) {
+  const Planes in = planes_of(c.output().shape, form.dims);
+  const Planes out = planes_of(c.shape("grad_output"), form.dims);
+  Step step{.kernel = "avg_pool_backward",
+            .defines = defines(c.node, form.adaptive),
+            .operands = {src("g", c.node.input("grad_output")), dst("gx", c.node.outputs[0])},
+            .params = {param("elements", in.elements())}};
+  add_plane_params(step, in, out);
+  step.iterations = adaptive_walk(out, in);
+  if (!form.adaptive) {
+    const PoolWindow window = window_of(c.node, form.dims);
+    step.iterations = window.reverse_walk();
+    add_window_params(step, window, false);
+    add_divisor(step, c.node);
+  }
+  emit_flat(b, std::move(step), in.elements());
+}
+
+/// One output per plane is a mean, which has better kernels.
+void adaptive_expand(const NodeContext& c, Rewriter& r, int dims) {
+  const auto rank = static_cast<int64_t>(c.shape("self").size());
+  Reduction reduction{.kind = "sum", .dims = {}, .keepdim = true};
+  bool single = true;
+  for (int64_t d = rank - dims; d < rank; ++d) {
+    reduction.dims.push_back(d);
+    single = single && c.output().shape.at(d) == Expr(1);
+  }
+  if (single) {
+    reduction.divisor = count_in(c.shape("self"), reduction.dims);
+    r.replace(0, add_reduce(r, c.node.input("self"), reduction, c.output().dtype));
+    return;
+  }
+  r.replace(0, r.add("tv::adaptive_avg_pool",
+                     {tensor_arg("self", c.node.input("self")), attr_arg("dims", Expr(dims))},
+                     c.output().dtype, c.output().shape));
+}
+
+ExampleGraph window(const std::string& op, int dims) {
+  ExampleGraph g(op);
+  const std::vector<int64_t> three(dims, 3), two(dims, 2), one(dims, 1);
+  g.attr("kernel_size", ints(three)).attr("stride", ints(two)).attr("padding", ints(one));
+  return g;
+}
+
+std::vector<Graph> forward_examples(const std::string& op, int dims) {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kF16}) {
+    for (const bool include : {false, true}) {
+      ExampleGraph g = window(op, dims);
+      g.input("self", dtype, dims == 2 ? Shape{2, 3, 11, 7} : Shape{2, 3, 7});
+      g.attr("count_include_pad", include);
+      graphs.push_back(g.output(dtype, dims == 2 ? Shape{2, 3, 6, 4} : Shape{2, 3, 4}).graph());
+    }
+  }
+  return graphs;
+}
+
+std::vector<Graph> backward_examples() {
+  std::vector<Graph> graphs;
+  for (const bool include : {false, true}) {
+    ExampleGraph g = window("aten::avg_pool2d_backward", 2);
+    g.input("grad_output", DType::kF32, {2, 3, 6, 4}).input("self", DType::kF32, {2, 3, 11, 7});
+    g.attr("count_include_pad", include);
+    graphs.push_back(g.output(DType::kF32, {2, 3, 11, 7}).graph());
+  }
+  return graphs;
+}
+
+std::vector<Graph> adaptive_examples() {
+  return {ExampleGraph("tv::adaptive_avg_pool")
+              .input("self", DType::kF32, {2, 3, 11, 7})
+              .attr("dims", integer(2))
+              .output(DType::kF32, {2, 3, 5, 3})
+              .graph()};
+}
+
+std::vector<Graph> adaptive_backward_examples() {
+  return {ExampleGraph("aten::_adaptive_avg_pool2d_backward")
+              .input("grad_output", DType::kF32, {2, 3, 5, 3})
+              .input("self", DType::kF32, {2, 3, 11, 7})
+              .output(DType::kF32, {2, 3, 11, 7})
+              .graph()};
+}
+
+std::string self_floats(const NodeContext& c) { return floats_only(c, "self"); }
+
+Converter pool(std::string op, int dims) {
+  return {.op = op,
+          .unsupported =
+              [dims](const NodeContext& c) {
+                const std::string floats = self_floats(c);
+                return floats.empty()
+                           ? loops_too_long(c, clipped_walk(window_of(c.node, dims),
+                                                            planes_of(c.shape("self"), dims)))
+                           : floats;
+              },
+          .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, {.dims = dims}); },
+          .epilogue = true,
+          .examples = [op, dims] { return forward_examples(op, dims); }};
+}
+
+Converter adaptive(std::string op, int dims) {
+  return {.op = std::move(op),
+          .unsupported = self_floats,
+          .expand = [dims](const NodeContext& c, Rewriter& r) { adaptive_expand(c, r, dims); }};
+}
+
+const RegisterConverter avg_pools{
+    pool("aten::avg_pool2d", 2),
+    pool("aten::avg_pool1d", 1),
+    adaptive("aten::_adaptive_avg_pool2d", 2),
+    adaptive("aten::adaptive_avg_pool2d", 2),
+    adaptive("aten::adaptive_avg_pool1d", 1),
+    {.op = "tv::adaptive_avg_pool",
+     .convert =
+         [](const NodeContext& c, Builder& b) {
+           forward(c, b, {.dims = static_cast<int>(c.node.integer("dims")), .adaptive = true});
+         },
+     .epilogue = true,
+     .examples = adaptive_examples},
+    {.op = "aten::avg_pool2d_backward",
+     .unsupported = self_floats,
+     .convert = [](const NodeContext& c, Builder& b) { backward(c, b, {}); },
+     .epilogue = true,
+     .examples = backward_examples},
+    {.op = "aten::_adaptive_avg_pool2d_backward",
+     .unsupported = self_floats,
+     .convert = [](const NodeContext& c, Builder& b) { backward(c, b, {.adaptive = true}); },
+     .epilogue = true,
+     .examples = adaptive_backward_examples},
+};
+
+}  // namespace
+}  // namespace tv

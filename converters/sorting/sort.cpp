@@ -1,0 +1,137 @@
+// sort, topk, and single elements of sorted lines: kthvalue, median, nanmedian, mode.
+
+#include "converters/sorting/sort_lines.h"
+
+namespace tv {
+namespace {
+
+/// The values' and, where somebody reads them, the positions' output.
+ValueId indices_of(const NodeContext& c) {
+  const auto& outputs = c.node.outputs;
+  return outputs.size() > 1 && is_used(c.graph, outputs[1]) ? outputs[1] : kNoValue;
+}
+
+void convert_sort(const NodeContext& c, Builder& b) {
+  SortLines lines = sort_lines(c);
+  const bool topk = c.node.find("k") != nullptr;
+  lines.descending = topk ? c.node.flag("largest") : c.node.flag("descending");
+  if (topk) lines.limit = c.shape("self").empty() ? product(c.output().shape) : c.node.expr("k");
+  const ValueId y = c.node.outputs[0], indices = indices_of(c);
+  if (is_one_tile(c, lines)) {
+    b.emit({{.name = "sort_tile", .steps = {sort_directly(c, lines, y, indices)}}});
+    return;
+  }
+  std::vector<Step> steps;
+  const SortedLines sorted = sort(c, b, lines, steps);
+  const Expr outputs = lines.lines() * lines.limit;
+  Step emit{.kernel = "sort_emit",
+            .defines = {{"INDICES", indices == kNoValue ? "0" : "1"}},
+            .operands = {src("x", lines.x.value), src("at", sorted.at), dst("y", y)},
+            .params = {param("outputs", outputs), param("count", lines.split.size),
+                       param("inner", lines.split.inner), param("limit", lines.limit),
+                       param("from", sorted.from)},
+            .grid = one_each(outputs, 64)};
+  if (indices != kNoValue) emit.operands.push_back(dst("idx", indices));
+  steps.push_back(std::move(emit));
+  b.emit({{.name = "sort_merge", .steps = std::move(steps)}});
+}
+
+void convert_pick(const NodeContext& c, Builder& b, const std::string& rule) {
+  SortLines lines = sort_lines(c);
+  const bool nans = is_float(c.dtype("self"));
+  if (rule == "KTH") lines.limit = c.node.expr("k");
+  if (rule != "KTH" && rule != "MODE" && !nans) lines.limit = floordiv(lines.split.size + 1, 2);
+  std::vector<Step> steps;
+  const SortedLines sorted = sort(c, b, lines, steps);
+  const ValueId indices = indices_of(c);
+  Step step{.kernel = "sort_pick",
+            .defines = {{"INDICES", indices == kNoValue ? "0" : "1"}},
+            .operands = {src("x", lines.x.value), dst("y", c.node.outputs[0])}};
+  if (indices != kNoValue) step.operands.push_back(dst("idx", indices));
+  sorted.add_to(step, lines);
+  if (rule == "MODE") {
+    step.kernel = "sort_mode";
+    step.grid = Grid::flat_groups(lines.lines());
+    step.iterations = ceil_div(lines.split.size, 64) * 33 + 8;
+  } else {
+    step.defines.emplace_back("RULE", rule);
+    if (rule == "KTH") step.params.push_back(param("wanted", lines.limit - 1));
+    step.grid = one_each(lines.lines(), 64);
+    step.iterations = 33;
+  }
+  steps.push_back(std::move(step));
+  b.emit({{.name = "sort_pick", .steps = std::move(steps)}});
+}
+
+std::string pick_unsupported(const NodeContext& c, const std::string& rule) {
+  const Expr size = sort_lines(c).split.size;
+  if (size == Expr(0)) return "[" + c.node.op + "] of an empty line";
+  return rule == "MODE" ? loops_too_long(c, ceil_div(size, 64)) : "";
+}
+
+std::vector<Graph> sort_examples(const std::string& op) {
+  std::vector<Graph> graphs;
+  const bool topk = op == "aten::topk";
+  for (const DType dtype : {DType::kF32, DType::kI64, DType::kU8}) {
+    for (const int64_t length : {int64_t{60}, int64_t{1100}}) {
+      const int64_t kept = topk ? 3 : length;
+      ExampleGraph g(op);
+      g.input("self", dtype, {3, length, 2}).attr("dim", integer(1));
+      g.attr(topk ? "largest" : "descending", dtype == DType::kF32);
+      if (topk) g.attr("k", integer(kept));
+      g.output(dtype, {3, kept, 2}).output(DType::kI64, {3, kept, 2});
+      graphs.push_back(g.graph());
+    }
+  }
+  return graphs;
+}
+
+std::vector<Graph> pick_examples(const std::string& op, const std::string& rule, bool along) {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kI64, DType::kU8}) {
+    ExampleGraph g(op);
+    g.input("self", dtype, {3, 1100, 2});
+    if (rule == "KTH") g.attr("k", integer(2));
+    if (along) {
+      g.attr("dim", integer(1)).output(dtype, {3, 2}).output(DType::kI64, {3, 2});
+    } else {
+      g.output(dtype, {});
+    }
+    graphs.push_back(g.graph());
+  }
+  return graphs;
+}
+
+Converter sorted(std::string op) {
+  return {.op = op,
+          .convert = convert_sort,
+          .reads_views = {"self"},
+          .epilogue = true,
+          .examples = [op] { return sort_examples(op); },
+          .notes = "always stable"};
+}
+
+Converter picked(std::string op, std::string rule, bool along) {
+  return {.op = op,
+          .unsupported = [rule](const NodeContext& c) { return pick_unsupported(c, rule); },
+          .convert = [rule](const NodeContext& c, Builder& b) { convert_pick(c, b, rule); },
+          .reads_views = {"self"},
+          .epilogue = true,
+          .examples = [op, rule, along] { return pick_examples(op, rule, along); },
+          .notes = "of equal elements the first in order, of a mode the last"};
+}
+
+const RegisterConverter sorts{
+    sorted("aten::sort"),
+    sorted("aten::sort.stable"),
+    sorted("aten::topk"),
+    picked("aten::kthvalue", "KTH", true),
+    picked("aten::median", "MEDIAN", false),
+    picked("aten::median.dim", "MEDIAN", true),
+    picked("aten::nanmedian", "NANMEDIAN", false),
+    picked("aten::nanmedian.dim", "NANMEDIAN", true),
+    picked("aten::mode", "MODE", true),
+};
+
+}  // namespace
+}  // namespace tv
