@@ -29,7 +29,7 @@ echo "== Python tests"
 
 echo "== Accuracy where denormals are 0, as some GPUs have it"
 TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/accuracy tests/opinfo \
-  -k "accuracy or denormal"
+  tests/converters/test_special_values.py "${slow[@]}" -k "accuracy or denormal or special_values"
 
 if [ "${1:-}" = --all ]; then
   echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"

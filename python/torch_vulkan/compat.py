@@ -189,8 +189,9 @@ def views_by_their_facts():
 
 def replay_views_where_facts_fail(graph) -> None:
     """Inside views_by_their_facts: undoes it for the graph that AOTAutograd hands to the compiler
-    now, where its facts are of no use: elements of another type, or an argument whose own sizes and
-    strides the program changes."""
+    now, where its facts are of no use: elements of another type; an argument whose own sizes and
+    strides the program changes; one that has gradients and elements in one place (expanded), as
+    as_strided's backward gives each of those the mean of their gradients."""
     from torch._functorch import config
 
     context = torch._guards.TracingContext.try_get()
@@ -198,8 +199,15 @@ def replay_views_where_facts_fail(graph) -> None:
     if metadata is None:
         return
     if any(info.mutates_metadata for info in metadata.input_info) or graph.find_nodes(
-            op="call_function", target=torch.ops.aten.view.dtype):
+            op="call_function", target=torch.ops.aten.view.dtype) or (
+            any(info.requires_grad for info in metadata.input_info)
+            and any(_is_expanded(n.meta["val"]) for n in graph.find_nodes(op="placeholder"))):
         config.view_replay_for_aliased_outputs = True
+
+
+def _is_expanded(value) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided and any(
+        isinstance(stride, int) and stride == 0 for stride in value.stride())
 
 
 def static_inputs() -> tuple[set[int], set[int]]:

@@ -25,7 +25,7 @@ from .fx_nodes import (
 from .mutation import is_write
 from .placement import runs_on_host
 from .precision import Precision
-from .refusals import STRIDED, read_by_place, refusal
+from .refusals import OF_SOMETHING, STRIDED, read_by_place, refusal
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
 from .strides import promised
@@ -233,6 +233,8 @@ class Importer:
             args, outputs = self._in_order(args, outputs)
         elif op in STRIDED:
             self._stay_inside(args)
+        elif op in OF_SOMETHING:
+            self._have_elements(op, args)
         if self._precision and not reason:
             ids = self._precision.add(node, op, args, outputs)
         else:
@@ -251,6 +253,16 @@ class Importer:
             last = last + (size - 1) * stride
         elements = math.prod(self._graph.value_shape(given["self"]), start=1)
         self._graph.add_condition("at_least", elements, last + 1, "as_strided")
+
+    def _have_elements(self, op: str, args) -> None:
+        """Nor a size of what has to have elements."""
+        given = {name: value for name, _, value in args}
+        sizes = self._graph.value_shape(given["self"])
+        dims = given.get("dim")
+        dims = range(len(sizes)) if dims is None or dims == [] else dims
+        for d in [dims] if isinstance(dims, int) else dims:
+            if sizes and not isinstance(sizes[d], int):
+                self._graph.add_condition("at_least", sizes[d], 1, op.removeprefix("aten::"))
 
     @staticmethod
     def _is_unheld(node, i: int, value) -> bool:

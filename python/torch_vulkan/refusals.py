@@ -8,7 +8,7 @@ from torch import fx
 from . import compat
 from .fx_nodes import draws_random_numbers, has_effect, op_name
 from .returned_views import is_kept
-from .strides import is_all_of_its_storage
+from .strides import is_all_of_its_storage, same
 
 
 class WholeGraph(NotImplementedError):
@@ -18,6 +18,9 @@ class WholeGraph(NotImplementedError):
 
 STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
 """Operators on a tensor's storage, whatever its shape says."""
+OF_SOMETHING = {"aten::max", "aten::min", "aten::max.dim", "aten::min.dim", "aten::amax", "aten::amin",
+                "aten::aminmax", "aten::argmax", "aten::argmin"}
+"""What has no result for no elements: PyTorch looks when it runs, and not always when it traces."""
 
 
 def read_by_place(graph: fx.Graph) -> set[fx.Node]:
@@ -81,6 +84,8 @@ def _of_values(node: fx.Node, device: torch.device, truncate: bool) -> str:
     if truncate and op_name(node.target) == "aten::view.dtype" and any(
             v.element_size() == 8 for v in tensors):
         return "the bytes of a type that truncate_long_and_double holds in 4 of 8"
+    if op_name(node.target) in OF_SOMETHING and any(same(n, 0) for n in inputs[0].shape):
+        return "it may be of no elements, which PyTorch refuses"
     if op_name(node.target) in STRIDED and not is_all_of_its_storage(inputs[0]):
         return "as_strided of a tensor that is not all of its storage, in order"
     return ""

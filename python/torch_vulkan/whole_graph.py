@@ -16,8 +16,8 @@ _MADE, _ARGUMENT, _FIXED = range(3)
 
 
 def whole_graph(module: fx.GraphModule):
-    """A callable that does what a graph does which is one engine and views that PyTorch makes; None
-    where there is more."""
+    """A callable that does what a graph does which is one engine and, behind it, views that PyTorch
+    makes; None where there is more."""
     (call,) = module.graph.find_nodes(op="call_module")
     target = getattr(module, call.target)
     if target.number_positions or any(isinstance(a, (int, float)) for a in call.args):
@@ -31,9 +31,13 @@ def whole_graph(module: fx.GraphModule):
             sources[node] = _MADE, node.args[1]
         elif node.op == "call_function" and not is_kept(node) and (node.users or has_effect(node)):
             return None
+    given = [sources.get(a, (_FIXED, a)) for a in call.args]
+    if any(isinstance(a, fx.Node) and a not in sources for a in call.args) or any(
+            given[i][0] != _ARGUMENT for i in target.input_positions):
+        return None  # PyTorch makes it first
     views = _Views(sources, len(target.native.graph.output_node().args[0]))
     results = [views.source(value) for value in module.graph.output_node().args[0]]
-    return _whole_call(target, [views.source(a) for a in call.args], views.made, results)
+    return _whole_call(target, given, views.made, results)
 
 
 class _Views:

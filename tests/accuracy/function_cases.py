@@ -231,12 +231,6 @@ def arguments(case: Case) -> list[torch.Tensor]:
 RIGHT_FOR_DENORMALS = {"div", "reciprocal", "sqrt", "rsqrt", "log", "log2", "log10", "erf", "atan2"}
 
 
-def flushes_denormals() -> bool:
-    """Whether the device takes float32 denormals for 0."""
-    half = torch.compile(lambda x: x * 0.5, backend="vulkan", options={"min_block_size": 1})
-    return not half(torch.full((5,), 2.0**-126)).any()
-
-
 def readings(row: str, args, flushes: bool) -> list[list[torch.Tensor]]:
     """The arguments in float64, and once more with 0 for denormals where the device may do so."""
     doubles = [a.double() for a in args]

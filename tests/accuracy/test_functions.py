@@ -2,17 +2,11 @@
 
 import pytest
 import torch
-from function_cases import (
-    FUNCTIONS,
-    arguments,
-    errors,
-    errors_of_16_bits,
-    flushes_denormals,
-    least_error,
-)
+from function_cases import FUNCTIONS, arguments, errors, errors_of_16_bits, least_error
 
 from torch_vulkan import _C
 
+from denormals import flushes_denormals
 from marks import slow_but
 
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True, "optimization_level": 0}

@@ -1,6 +1,7 @@
 """Every operator of the pointwise table on zeros of both signs, infinities, NaN and numbers at the ends of a
 dtype: where results differ from eager in what they are (a NaN, an infinity, a zero and its sign)."""
 
+import functools
 import itertools
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ import torch_vulkan as tv
 from torch_vulkan.backend import compile_graph_module
 from torch_vulkan.settings import Settings
 
+from denormals import flushes_denormals
 from parity import OPTIONS
 
 # Numbers for arguments that are no tensors, by name; else NUMBERS.
@@ -158,21 +160,39 @@ def kinds(t):
     return torch.where(t.isnan(), 4, torch.where(t.signbit(), -size, size))
 
 
+def one_by_one(call, values):
+    elements = zip(*[v.flatten() for v in values], strict=True)
+    return torch.stack([eager(call, v) for v in elements]).view(values[0].shape)
+
+
+def alike(got, want, tiny):
+    """Where two results are the same kind of number, and near; a denormal one may be flushed, with its sign."""
+    near = (want.abs() <= tiny) & (got.abs() <= tiny) & (want.signbit() == got.signbit())
+    close = torch.isclose(got.float(), want.float(), rtol=1e-2, atol=1e-6, equal_nan=True)
+    return (kinds(got) == kinds(want)) & close | near
+
+
+def any_of(masks):
+    return functools.reduce(torch.logical_or, masks)
+
+
 def differences(call, got, dtype):
     """(arguments, got, wanted) where what the result is differs from eager, be that computed in vectors
-    or one element at a time."""
+    or one element at a time, and of denormal arguments or of 0, where the device takes them for that."""
     values = given(call, arguments(len(call.tensors), dtype))
     want = eager(call, values)
     if want is None or not want.dtype.is_floating_point:
         return []
-    one = torch.stack([eager(call, v) for v in zip(*[v.flatten() for v in values], strict=True)]).view(want.shape)
+    one = one_by_one(call, values)
     tiny = torch.finfo(want.dtype).tiny
-    same = torch.zeros(want.shape, dtype=torch.bool)
-    for w in (want, one):
-        # A denormal result may be flushed, with its sign.
-        near = (w.abs() <= tiny) & (got.abs() <= tiny) & (w.signbit() == got.signbit())
-        close = torch.isclose(got.float(), w.float(), rtol=1e-2, atol=1e-6, equal_nan=True)
-        same |= (kinds(got) == kinds(w)) & close | near
+    same = alike(got, want, tiny) | alike(got, one, tiny)
+    if flushes_denormals():
+        flushed = [torch.where(v.abs() < torch.finfo(v.dtype).tiny, v * 0, v) if v.is_floating_point() else v
+                   for v in values]
+        for w in (eager(call, flushed), one_by_one(call, flushed)):
+            # Of what is taken for a zero, a result may be any: with the one's sign or the other's.
+            is_zero = (w == 0) & (got.abs() <= tiny)
+            same |= (alike(got, w, tiny) | is_zero) & any_of(f != v for f, v in zip(flushed, values, strict=True))
     bad = (~same).nonzero()
     return [([v[tuple(b)].item() for v in values], got[tuple(b)].item(), want[tuple(b)].item(), one[tuple(b)].item())
             for b in bad]

@@ -7,6 +7,7 @@ import warnings
 from dataclasses import asdict, dataclass
 
 import torch
+from denormals import flushes_denormals
 from opinfo_compare import difference
 from opinfo_forms import can_run, either, flushed, in_form, takes_part, transformed, unnamed
 from opinfo_samples import ENTRIES, UNINITIALISED, Pair, seed_cpu
@@ -45,13 +46,6 @@ class Outcome:
     def record(self) -> dict:
         """As JSON-able data, without what is empty."""
         return {k: v for k, v in asdict(self).items() if v}
-
-
-@functools.cache
-def flushes_denormals() -> bool:
-    """Whether the device takes float32 denormals for 0."""
-    double = torch.compile(lambda x: x * 2, backend="vulkan", options={"min_block_size": 1})
-    return not double(torch.full((5,), 1e-40)).any()
 
 
 class _Sample:

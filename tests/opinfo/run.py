@@ -18,6 +18,7 @@ import warnings
 from pathlib import Path
 
 os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # denormals
 
 import torch
 from opinfo_forms import FORMS

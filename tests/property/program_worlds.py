@@ -121,8 +121,9 @@ def _describe(record: CallRecord, inputs: dict, outputs: dict, versions: dict) -
     """Everything but values; storages are numbered as they first appear."""
     storages: dict[int, int] = {}
     for name, t in (*inputs.items(), *outputs.items()):
-        storage = t.untyped_storage()
-        number = storages.setdefault(storage._cdata, len(storages))
+        # What has no elements shares none (dropout gives such an argument back, in eager alone).
+        storage = t.untyped_storage() if t.numel() else None
+        number = storage and storages.setdefault(storage._cdata, len(storages))
         strides = [n for n, size in zip(t.stride(), t.shape) if size != 1]
         record.facts[name] = {
             "shape": list(t.shape), "dtype": t.dtype, "requires_grad": t.requires_grad,
@@ -133,7 +134,7 @@ def _describe(record: CallRecord, inputs: dict, outputs: dict, versions: dict) -
         if name in versions:
             record.facts[name]["version"] = _version(t) > versions[name]
         else:
-            record.facts[name]["bytes"] = storage.nbytes()
+            record.facts[name]["bytes"] = storage and storage.nbytes()
     for name, t in outputs.items():
         record.facts[name]["is"] = next((n for n, i in inputs.items() if i is t), None)
 
