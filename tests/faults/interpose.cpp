@@ -19,7 +19,7 @@ namespace {
 
 std::atomic<long> allocations_left{0}, calls_left{0};
 std::atomic<bool> stays{false};
-std::atomic<long> counted{0};
+std::atomic<long> counted{0}, of_others{0};
 char folder[PATH_MAX] = "";
 int fault = 0;  // an errno; -1: writes are short
 
@@ -56,7 +56,9 @@ F real(F, const char* name) {
 }
 
 void* allocate(size_t size, const void* caller) {
-  if (allocations_left.load() != 0 && is_ours(caller) && fails(allocations_left)) {
+  const bool asked = allocations_left.load() != 0, ours = asked && is_ours(caller);
+  if (asked && !ours) ++of_others;
+  if (ours && fails(allocations_left)) {
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr || stays) throw std::bad_alloc();
     handler();  // gives memory back, or throws
@@ -73,7 +75,7 @@ extern "C" {
 /// only counts.
 void tv_fail_allocation(long n, int on) {
   stays = on != 0;
-  counted = 0;
+  counted = of_others = 0;
   allocations_left = n;
 }
 
@@ -87,6 +89,9 @@ void tv_fail_call(long n, int on, const char* dir, int error) {
 }
 
 long tv_counted() { return counted.load(); }
+
+/// Allocations that other libraries made while ours were counted.
+long tv_counted_of_others() { return of_others.load(); }
 
 int open(const char* path, int flags, ...) {
   va_list list;

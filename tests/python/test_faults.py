@@ -58,7 +58,9 @@ faults = ctypes.CDLL(os.environ.get("FAULT_LAYER"))
 warnings.simplefilter("ignore")
 torch.manual_seed(0)
 def what_was_made():  # and how often Dynamo did what: why a build was not counted
-    return tv.compilations.compilations(), torch._dynamo.utils.counters
+    others = getattr(faults, "tv_counted_of_others", lambda: "not counted")()
+    libraries = {line.split()[-1] for line in open("/proc/self/maps") if "torch_vulkan" in line}
+    return tv.compilations.compilations(), torch._dynamo.utils.counters, others, libraries
 model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 3)).eval().requires_grad_(False)
 x = torch.randn(4, 8)
 want = model(x)
