@@ -18,8 +18,8 @@ class WholeGraph(NotImplementedError):
 
 STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
 """Operators on a tensor's storage, whatever its shape says."""
-OF_SOMETHING = {"aten::max", "aten::min", "aten::max.dim", "aten::min.dim", "aten::amax", "aten::amin",
-                "aten::aminmax", "aten::argmax", "aten::argmin"}
+OF_SOMETHING = {"aten::max", "aten::min", "aten::max.dim", "aten::min.dim", "aten::amax",
+                "aten::amin", "aten::aminmax", "aten::argmax", "aten::argmin"}
 """What has no result for no elements: PyTorch looks when it runs, and not always when it traces."""
 
 
