@@ -7,7 +7,6 @@ import warnings
 from dataclasses import asdict, dataclass
 
 import torch
-from denormals import flushes_denormals
 from opinfo_compare import difference
 from opinfo_forms import can_run, either, flushed, in_form, takes_part, transformed, unnamed
 from opinfo_samples import ENTRIES, UNINITIALISED, Pair, seed_cpu
@@ -17,6 +16,8 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch_vulkan import backend, compilations
 from torch_vulkan.settings import Settings
 from torch_vulkan.whole_operators import kept_whole
+
+from denormals import flushes_denormals
 
 OPTIONS = {"min_block_size": 1, "pass_through_build_failures": True, "optimization_level": 0,
            "cache_built_engines": False, "reuse_cached_engines": False}

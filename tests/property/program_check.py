@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import torch
 import torch._dynamo.guards
-from denormals import flushes_denormals
 from program_case import Case, load
 from program_worlds import Difference, differences, run_world
+
+from denormals import flushes_denormals
 
 _PERTURBED = (1000, 2000, 3000)
 

@@ -19,7 +19,8 @@ import traceback
 from pathlib import Path
 
 os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[1]))
 
 from program_check import check, quiet, shrink
 from program_writer import write
