@@ -9,10 +9,13 @@ set(public_headers runtime/engine runtime/engine_spec runtime/vke_parts runtime/
     csrc/graph/pointwise_program
     # The compiler for TorchScript modules.
     python/bindings/script)
+file(GLOB kit CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} converters/kit/*.h)
+list(TRANSFORM kit REPLACE "\\.h$" "")
+list(APPEND public_headers ${kit})
 set(to_read ${public_headers})
 while(to_read)  # and what these include
   list(POP_FRONT to_read header)
-  file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${header}.h lines REGEX "^#include \"(runtime|csrc|python)/")
+  file(STRINGS ${CMAKE_CURRENT_SOURCE_DIR}/${header}.h lines REGEX "^#include \"(runtime|csrc|converters|python)/")
   foreach(line ${lines})
     string(REGEX REPLACE "^#include \"([^\"]*)\\.h\".*" "\\1" included ${line})
     if(NOT included IN_LIST public_headers)

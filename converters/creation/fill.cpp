@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "converters/pointwise/pointwise_rules.h"
+#include "converters/kit/pointwise_rules.h"
 #include "csrc/builder.h"
 #include "csrc/rewriter.h"
 

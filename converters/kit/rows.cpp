@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/matmul/gemm.h"
+#include "converters/kit/lane.h"
 
 namespace tv {
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the converters of this folder share: pieces of Steps, and example graphs.
+// What converters share: pieces of Steps, and example graphs.
 
 #include <string>
 #include <utility>

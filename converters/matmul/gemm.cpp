@@ -56,15 +56,6 @@ LaneTile lane_tile(const DeviceProfile& device) {
   return {16, 8};
 }
 
-std::string lane_refusal(const DeviceProfile& device) {
-  if (!device.is_cpu()) return "the device is not a CPU";
-  if (!device.int64) return "the device has no 64-bit integers";
-  if (device.subgroup_size != 8 && device.subgroup_size != 16) {
-    return "subgroups of " + text(device.subgroup_size) + " lanes; 8 or 16 are wanted";
-  }
-  return "";
-}
-
 namespace {
 
 /// One launch of a product: `count` segments from `first` on.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "converters/kit/lane.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -19,8 +20,6 @@ struct LaneTile {
   int64_t cols() const { return 2 * lanes; }
 };
 LaneTile lane_tile(const DeviceProfile& device);
-/// Why the lane style does not apply to a device, or "".
-std::string lane_refusal(const DeviceProfile& device);
 
 /// c[z][m][n] = Σ_s Σ_k a[z][m][64 s + k] · b[z][segments[s] + k · b_k + n], fp32, where tile t of
 /// columns starts at min(t · b_tile, b_last). Without segments there are `count` of them, and b goes

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "converters/kit/steps.h"
-#include "converters/reduction/reduce.h"
+#include "converters/kit/reduction.h"
 
 namespace tv {
 namespace {

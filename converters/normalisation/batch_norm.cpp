@@ -2,7 +2,7 @@
 // before it where there is one (csrc/passes/fold_batch_norm.cpp), so what arrives here is the rest.
 
 #include "converters/kit/steps.h"
-#include "converters/reduction/reduce.h"
+#include "converters/kit/reduction.h"
 
 namespace tv {
 namespace {

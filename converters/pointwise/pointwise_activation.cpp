@@ -1,6 +1,6 @@
 // Activations and the gradients that AOTAutograd leaves whole.
 
-#include "converters/pointwise/pointwise_rules.h"
+#include "converters/kit/pointwise_rules.h"
 #include "csrc/rewriter.h"
 
 namespace tv {

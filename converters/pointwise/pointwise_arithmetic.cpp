@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "converters/pointwise/pointwise_rules.h"
+#include "converters/kit/pointwise_rules.h"
 #include "csrc/codegen/glsl_types.h"
 
 namespace tv {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/matmul/gemm.h"
+#include "converters/kit/lane.h"
 #include "csrc/builder.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "runtime/error.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "converters/pointwise/pointwise_rules.h"
+#include "converters/kit/pointwise_rules.h"
 
 namespace tv {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "converters/kit/steps.h"
-#include "converters/pointwise/pointwise_rules.h"
+#include "converters/kit/pointwise_rules.h"
 
 namespace tv {
 namespace {

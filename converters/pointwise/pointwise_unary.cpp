@@ -1,6 +1,6 @@
 // Operators of one tensor without arguments: one row each.
 
-#include "converters/pointwise/pointwise_rules.h"
+#include "converters/kit/pointwise_rules.h"
 
 namespace tv {
 namespace {

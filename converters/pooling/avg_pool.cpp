@@ -1,7 +1,7 @@
 // Average pooling in one and two dimensions, its adaptive form, and their gradients.
 
 #include "converters/pooling/pool_window.h"
-#include "converters/reduction/reduce.h"
+#include "converters/kit/reduction.h"
 
 namespace tv {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "converters/reduction/reduce.h"
+#include "converters/kit/reduction.h"
 #include "converters/reduction/reduce_walk.h"
 
 namespace tv {

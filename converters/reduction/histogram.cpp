@@ -1,9 +1,9 @@
 // histc: how many elements fall in each of equal bins. Every bin counts its own, so nothing is
 // added in an order that changes.
 
-#include "converters/creation/number_lines.h"
+#include "converters/kit/number_lines.h"
 #include "converters/kit/steps.h"
-#include "converters/reduction/reduce.h"
+#include "converters/kit/reduction.h"
 
 namespace tv {
 namespace {

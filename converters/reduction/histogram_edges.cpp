@@ -1,9 +1,9 @@
 // histogram and histogramdd: how many points, or what weight of them, lie between edges, along one
 // dimension or several. Every bin adds up its own, so nothing is added in an order that changes.
 
-#include "converters/creation/number_lines.h"
+#include "converters/kit/number_lines.h"
 #include "converters/kit/steps.h"
-#include "converters/reduction/reduce.h"
+#include "converters/kit/reduction.h"
 
 namespace tv {
 namespace {

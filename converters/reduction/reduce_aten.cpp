@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "converters/kit/steps.h"
-#include "converters/reduction/reduce.h"
+#include "converters/kit/reduction.h"
 
 namespace tv {
 namespace {

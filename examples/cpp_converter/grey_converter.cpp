@@ -2,6 +2,7 @@
 // pixel, encoded with a gamma of 2.2 on request. Python defines the operator (run.py); this library
 // says how engines compute it.
 
+#include <converters/kit/steps.h>  // what the project's own converters share
 #include <csrc/builder.h>
 #include <csrc/user_code.h>
 
@@ -36,8 +37,8 @@ void convert(const tv::NodeContext& c, tv::Builder& b) {
       .kernel = "images_grey",
       .defines = {{"GAMMA", c.node.flag("gamma") ? "1" : "0"}},
       .operands = {tv::src("image", c.node.input("image")), tv::dst("grey", c.node.outputs[0])},
-      .params = {{.name = "images", .value = shape[0]}, {.name = "pixels", .value = pixels}}};
-  step.grid = tv::Grid::flat_groups(tv::ceil_div(shape[0] * pixels, 64));
+      .params = {tv::param("images", shape[0]), tv::param("pixels", pixels)},
+      .grid = tv::one_each(shape[0] * pixels, 64)};
   b.emit({{.name = "grey_pixel", .steps = {step}}});
 }
 

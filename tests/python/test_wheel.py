@@ -110,3 +110,16 @@ def test_applications_build_against_it(installed, tmp_path):
     assert done.returncode == 1 and "missing.vke" in done.stderr
     libraries = subprocess.run(["ldd", tmp_path / "run_engine"], capture_output=True, text=True)
     assert str(installed) in libraries.stdout and "not found" not in libraries.stdout
+
+
+def test_converters_build_against_it(installed, tmp_path):
+    """A user's converter, which includes a header of converters/kit, is built and loaded."""
+    source = ROOT / "examples" / "cpp_converter"
+    for command in (["cmake", "-S", source, "-B", tmp_path,
+                     f"-DCMAKE_PREFIX_PATH={installed / 'torch_vulkan'}"],
+                    ["cmake", "--build", tmp_path]):
+        subprocess.run(command, check=True, capture_output=True)
+    program = (source / "run.py").read_text() + f"\nmain({str(tmp_path / 'grey_converter.so')!r})\n"
+    done = run_elsewhere(installed, program.replace('__name__ == "__main__"', "False"))
+    assert done.returncode == 0, done.stderr
+    assert "operators added: images::grey" in done.stdout

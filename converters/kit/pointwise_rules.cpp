@@ -1,4 +1,4 @@
-#include "converters/pointwise/pointwise_rules.h"
+#include "converters/kit/pointwise_rules.h"
 
 #include <algorithm>
 #include <memory>

@@ -1,0 +1,14 @@
+#include "converters/kit/lane.h"
+
+namespace tv {
+
+std::string lane_refusal(const DeviceProfile& device) {
+  if (!device.is_cpu()) return "the device is not a CPU";
+  if (!device.int64) return "the device has no 64-bit integers";
+  if (device.subgroup_size != 8 && device.subgroup_size != 16) {
+    return "subgroups of " + std::to_string(device.subgroup_size) + " lanes; 8 or 16 are wanted";
+  }
+  return "";
+}
+
+}  // namespace tv

@@ -1,0 +1,13 @@
+#pragma once
+// The style of kernels for CPU drivers (lane.glsl says why they look as they do).
+
+#include <string>
+
+#include "runtime/device_profile.h"
+
+namespace tv {
+
+/// Why the lane style does not apply to a device, or "".
+std::string lane_refusal(const DeviceProfile& device);
+
+}  // namespace tv
