@@ -1,5 +1,5 @@
 // Geometry of a convolution, also of a transposed one: that is a convolution with stride 1 of the
-// input spread out `lhs_*` apart. Parameters come from add_geometry in converters/convolution.h.
+// input spread out `lhs_*` apart. Parameters come from add_geometry in convolution.h.
 
 /// Where input coordinate `at` (spread out, may be outside) reads; false: padding or a gap.
 bool conv_source(int at, uint lhs, uint size, out uint source) {

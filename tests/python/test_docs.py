@@ -48,6 +48,36 @@ def test_the_example_of_the_dry_run(tmp_path, monkeypatch):
     assert {*part.splitlines()} <= {*shown.splitlines()}
 
 
+def test_the_listings_of_adding_an_operator():
+    """They are lines of the files that the page names, as they stand there."""
+    page = (DOCS / "adding_an_operator.md").read_text()
+    named = ["converters/data_movement/triangle.cpp", "converters/data_movement/triangle.comp",
+             "converters/normalisation/softmax.cpp", "tests/converters/test_join.py"]
+    texts = {name: (DOCS.parent / name).read_text() for name in named}
+    listings = re.findall(r"```(cpp|glsl|python)\n(.*?)```", page, re.S)
+    assert [kind for kind, _ in listings] == ["cpp", "cpp", "cpp", "glsl", "python"]
+    for name in named:
+        assert name.split("/")[-1] in page
+    for kind, listing in listings:
+        assert any(listing in text for text in texts.values()), listing
+
+
+def test_files_that_pages_and_comments_name_exist():
+    """`converters/…`, wherever a text of the repository names a file or folder below it."""
+    root = DOCS.parent
+    kinds = {".md", ".h", ".cpp", ".py", ".sh", ".cmake", ".txt", ".comp", ".glsl"}
+    texts = [path for folder in ("docs", "runtime", "csrc", "converters", "python", "tests",
+                                 "benchmarks", "examples", "scripts", "cmake")
+             for path in (root / folder).rglob("*") if path.suffix in kinds]
+    assert len(texts) > 500
+    missing = [f"{path.relative_to(root)}: {name}"
+               for path in [*texts, root / "README.md", root / "CONTRIBUTING.md"]
+               for name in re.findall(r"(?<![\w/])converters/[\w/]+(?:\.\w+)?(?![\w*])",
+                                      path.read_text(errors="replace"))
+               if not (root / name).exists() and path.name != "test_include_direction.py"]
+    assert missing == []
+
+
 def test_deployment(tmp_path, monkeypatch):
     """Its Python blocks, one after another, in an empty folder."""
     monkeypatch.chdir(tmp_path)
