@@ -77,7 +77,7 @@ def test_cat_of_types():
 
 
 @pytest.mark.parametrize("diagonal", [0, 2, -3])
-def test_triangles(diagonal):
+def test_tril_triu(diagonal):
     check(lambda x: (x.triu(diagonal), x.tril(diagonal)), tensor(3, 5, 7))
     check(lambda x: (x.t().triu(diagonal), x.tril(diagonal) + 1), tensor(5, 7, dtype=torch.int64))
 

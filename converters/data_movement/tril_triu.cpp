@@ -13,7 +13,7 @@ void convert(const NodeContext& c, Builder& b, bool lower) {
   Expr diagonal = c.node.expr("diagonal");
   if (!diagonal.constant() || !holds(DType::kI32, *diagonal.constant()))
     diagonal = max(min(diagonal, width), Expr(-1) * height);
-  Step step{.kernel = "triangle",
+  Step step{.kernel = "tril_triu",
             .defines = {{"LOWER", lower ? "1" : "0"}},
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("elements", elements),
@@ -22,7 +22,7 @@ void convert(const NodeContext& c, Builder& b, bool lower) {
   emit_flat(b, std::move(step), elements);
 }
 
-Converter triangle(std::string op, bool lower) {
+Converter tril_triu(std::string op, bool lower) {
   const auto examples = [op] {
     std::vector<Graph> graphs;
     for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64, DType::kBool}) {
@@ -42,7 +42,7 @@ Converter triangle(std::string op, bool lower) {
           .examples = examples};
 }
 
-const RegisterConverter triangles{triangle("aten::triu", false), triangle("aten::tril", true)};
+const RegisterConverter both{tril_triu("aten::triu", false), tril_triu("aten::tril", true)};
 
 }  // namespace
 }  // namespace tv
