@@ -19,7 +19,7 @@ void convert(const NodeContext& c, Builder& b, bool rows) {
   const double p = c.node.number("p");
   const Expr elements = product(c.output().shape);
   const size_t rank = first.size();
-  Step step{.kernel = "pair_distance",
+  Step step{.kernel = "cdist",
             .defines = {{"ROWS", rows ? "1" : "0"}, {"ORDER", std::to_string(form_of(p))}},
             .operands = {src("x1", x1), dst("y", c.node.outputs[0])},
             .params = {param("elements", elements), param("rows1", first.at(rank - 2)),

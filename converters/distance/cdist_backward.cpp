@@ -20,7 +20,7 @@ void convert(const NodeContext& c, Builder& b, bool rows) {
   const double p = c.node.number("p");
   const Expr elements = product(c.output().shape);
   Step step{
-      .kernel = "pair_distance_backward",
+      .kernel = "cdist_backward",
       .defines = {{"ROWS", rows ? "1" : "0"}, {"ORDER", std::to_string(form_of(p))}},
       .operands = {src("g", c.node.input("grad")), src("x1", x1),
                    src("d", c.node.input(rows ? "pdist" : "cdist")), dst("y", c.node.outputs[0])},
