@@ -1,7 +1,7 @@
 // histc: how many elements fall in each of equal bins. Every bin counts its own, so nothing is
 // added in an order that changes.
 
-#include "converters/kit/number_lines.h"
+#include "converters/kit/linspace.h"
 #include "converters/kit/steps.h"
 #include "converters/kit/reduction.h"
 

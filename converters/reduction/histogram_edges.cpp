@@ -1,7 +1,7 @@
 // histogram and histogramdd: how many points, or what weight of them, lie between edges, along one
 // dimension or several. Every bin adds up its own, so nothing is added in an order that changes.
 
-#include "converters/kit/number_lines.h"
+#include "converters/kit/linspace.h"
 #include "converters/kit/steps.h"
 #include "converters/kit/reduction.h"
 
@@ -46,12 +46,12 @@ ValueId edges_of(Rewriter& r, ValueId x, int64_t bins, double low, double high, 
     const ValueId alike = r.pointwise("eq", {least, most}, DType::kBool);
     const ValueId below = r.pointwise("sub", {least}, DType::kF32, {0.5});
     const ValueId above = r.pointwise("add", {most}, DType::kF32, {0.5});
-    return line_between(r, r.pointwise("where", {alike, below, least}, DType::kF32),
+    return linspace_of(r, r.pointwise("where", {alike, below, least}, DType::kF32),
                         r.pointwise("where", {alike, above, most}, DType::kF32), bins + 1);
   }
   if (!given) high = 1;
   const double apart = low == high ? 0.5 : 0;
-  return line_between(r, float_number(r, low - apart), float_number(r, high + apart), bins + 1);
+  return linspace_of(r, float_number(r, low - apart), float_number(r, high + apart), bins + 1);
 }
 
 /// int32: the bin of each element; -1 outside. The last bin holds its upper edge.

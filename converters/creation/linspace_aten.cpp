@@ -1,7 +1,7 @@
 // linspace between tensors, and logspace: a number to the powers of a linspace. In float32 from the
 // nearer end, as torch does.
 
-#include "converters/kit/number_lines.h"
+#include "converters/kit/linspace.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -17,7 +17,7 @@ ValueId line(const NodeContext& c, Rewriter& r, Kind kind) {
     if (!is_tensor) return float_number(r, c.node.number(arg));
     return r.reshape(r.cast(c.node.input(arg), DType::kF32), {});
   };
-  return line_between(r, bound("start", kind.start), bound("end", kind.end),
+  return linspace_of(r, bound("start", kind.start), bound("end", kind.end),
                       c.node.integer("steps"));
 }
 

@@ -1,8 +1,8 @@
-#include "converters/kit/number_lines.h"
+#include "converters/kit/linspace.h"
 
 namespace tv {
 
-ValueId line_between(Rewriter& r, ValueId start, ValueId end, int64_t count) {
+ValueId linspace_of(Rewriter& r, ValueId start, ValueId end, int64_t count) {
   const auto f32 = [&](const char* function, std::vector<ValueId> operands,
                        std::vector<double> scalars = {}) {
     return r.pointwise(function, std::move(operands), DType::kF32, std::move(scalars));

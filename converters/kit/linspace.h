@@ -7,7 +7,7 @@ namespace tv {
 
 /// `count` float32 numbers from `start` to `end`, 0-dim float32 values, each computed from the
 /// nearer of them, as torch.linspace does.
-ValueId line_between(Rewriter& rewriter, ValueId start, ValueId end, int64_t count);
+ValueId linspace_of(Rewriter& rewriter, ValueId start, ValueId end, int64_t count);
 
 /// A 0-dim float32 value.
 ValueId float_number(Rewriter& rewriter, double value);
