@@ -8,17 +8,17 @@ namespace tv {
 namespace {
 
 /// `map` is the kernel's rule; one shift per dimension of the output.
-struct Remap {
+struct AxisMap {
   std::string map;
   std::vector<Expr> shifts;
   bool constant = false;  ///< outside of the source the value is the argument `value`
 };
 
-void emit(const NodeContext& c, Builder& b, const Remap& remap) {
+void emit(const NodeContext& c, Builder& b, const AxisMap& axes_map) {
   const Shape& out = c.output().shape;
   const Source x = source_of(c, b, "self");
   const size_t lead = out.size() - x.shape.size();  // repeat may add dimensions
-  Step step{.kernel = "remap"};
+  Step step{.kernel = "pad_flip_roll"};
   std::string axes;
   for (size_t i = out.size(); i-- > lead;) {
     const std::string n = std::to_string(i);
@@ -27,17 +27,17 @@ void emit(const NodeContext& c, Builder& b, const Remap& remap) {
     step.params.push_back(param("in_n" + n, x.shape[i - lead]));
     step.params.push_back(param("stride" + n, x.strides[i - lead]));
     step.params.push_back(
-        {.name = "shift" + n, .value = remap.shifts.at(i), .number = DType::kI32});
+        {.name = "shift" + n, .value = axes_map.shifts.at(i), .number = DType::kI32});
     axes += (last ? "LAST_AXIS(" : "AXIS(out_n" + n + ", ") + "in_n" + n + ", shift" + n +
             ", stride" + n + ") ";
   }
   step.operands = {src("x", x.value), dst("y", c.node.outputs[0])};
-  step.defines = {{"MAP", remap.map},
-                  {"CONSTANT", remap.constant ? "1" : "0"},
-                  {"REMAP_AXES", axes},
+  step.defines = {{"MAP", axes_map.map},
+                  {"CONSTANT", axes_map.constant ? "1" : "0"},
+                  {"AXES", axes},
                   x.accessor("x")};
   step.params.push_back(param("elements", product(out)));
-  if (remap.constant) step.params.push_back(fill_param("fill", c.node, "value", c.dtype("self")));
+  if (axes_map.constant) step.params.push_back(fill_param("fill", c.node, "value", c.dtype("self")));
   emit_flat(b, std::move(step), product(out));
 }
 
@@ -76,10 +76,10 @@ Expr within(const Expr& shift, const Expr& size) {
 /// Without dimensions: in row-major order over the whole tensor.
 void roll_flat(const NodeContext& c, Builder& b, const Expr& shift) {
   const Expr elements = product(c.output().shape);
-  Step step{.kernel = "remap",
+  Step step{.kernel = "pad_flip_roll",
             .defines = {{"MAP", "WRAP"},
                         {"CONSTANT", "0"},
-                        {"REMAP_AXES", "LAST_AXIS(elements, shift, 1u)"},
+                        {"AXES", "LAST_AXIS(elements, shift, 1u)"},
                         {"x_element(i)", "x_load(i)"}},
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("elements", elements),
@@ -102,7 +102,7 @@ void repeat(const NodeContext& c, Builder& b) {
   emit(c, b, {"WRAP", std::vector<Expr>(c.output().shape.size(), Expr(0))});
 }
 
-ExampleGraph remapped(const std::string& op, DType dtype, Shape out) {
+ExampleGraph example_of(const std::string& op, DType dtype, Shape out) {
   ExampleGraph g(op);
   g.input("self", dtype, {5, 3, 7}).output(dtype, std::move(out));
   return g;
@@ -115,7 +115,7 @@ decltype(Converter::examples) examples(const std::string& op, const Shape& out,
   return [=] {
     std::vector<Graph> graphs;
     for (const DType dtype : kTypes) {
-      ExampleGraph g = remapped(op, dtype, out);
+      ExampleGraph g = example_of(op, dtype, out);
       for (const auto& [name, value] : attrs) g.attr(name, value);
       graphs.push_back(g.graph());
     }

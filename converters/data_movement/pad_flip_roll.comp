@@ -2,7 +2,7 @@
 //
 // MAP(c, size, shift) gives the source coordinate as an int from a coordinate c of y, the source's
 // size and the axis's shift; with CONSTANT, one outside of the source means `fill`.
-// REMAP_AXES: AXIS(…) for each dimension, innermost first, LAST_AXIS for the outermost.
+// AXES: AXIS(…) for each dimension, innermost first, LAST_AXIS for the outermost.
 
 #define CLAMP_PAD(c, size, shift) clamp(int(c) - (shift), 0, int(size) - 1)
 #define SHIFT(c, size, shift) (int(c) - (shift))
@@ -38,7 +38,7 @@ void main() {
   if (id >= elements) return;
   uint rest = id, at = 0u;
   bool outside = false;
-  REMAP_AXES
+  AXES
 #if CONSTANT
   // A branch, not a select: an address outside of x must not be read.
   y_T v = y_T(fill);
