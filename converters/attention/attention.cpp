@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "converters/attention/attention_problem.h"
-#include "converters/kit/product.h"
+#include "converters/kit/matmul_nodes.h"
 #include "converters/kit/steps.h"
 
 namespace tv {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "converters/kit/product.h"
+#include "converters/kit/matmul_nodes.h"
 #include "converters/kit/steps.h"
 
 namespace tv {

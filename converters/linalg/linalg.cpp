@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/kit/product.h"
+#include "converters/kit/matmul_nodes.h"
 
 namespace tv {
 namespace {

@@ -1,7 +1,7 @@
 // Factorisations of square and other matrices, and what is made of them: solutions, inverses and
 // determinants. A workgroup factors one matrix.
 
-#include "converters/kit/product.h"
+#include "converters/kit/matmul_nodes.h"
 #include "converters/linalg/linalg.h"
 
 namespace tv {

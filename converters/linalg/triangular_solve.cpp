@@ -1,6 +1,6 @@
 // Systems of equations with a triangular matrix.
 
-#include "converters/kit/product.h"
+#include "converters/kit/matmul_nodes.h"
 #include "converters/linalg/linalg.h"
 
 namespace tv {

@@ -1,6 +1,6 @@
 // ATen's products of matrices and vectors, as tv::matmul and pointwise nodes.
 
-#include "converters/kit/product.h"
+#include "converters/kit/matmul_nodes.h"
 #include "converters/kit/steps.h"
 
 namespace tv {

@@ -1,4 +1,4 @@
-#include "converters/kit/product.h"
+#include "converters/kit/matmul_nodes.h"
 
 #include <algorithm>
 #include <numeric>
