@@ -48,7 +48,7 @@ struct TacticProblem {
   std::vector<Offer> offers;  ///< as the converter emitted them; the last one is the reference
   /// Small differences of the operands can make large ones of the result: the fused programs
   /// compare, round or convert to integers.
-  bool jumps = false;
+  bool discontinuous = false;
   /// Integer operands below this are valid indices into any dimension of any operand.
   int64_t least_dimension = 1;
   std::function<TacticProgram(size_t offer)> program;  ///< of one that applies

@@ -40,7 +40,7 @@ std::string value_text(ValueId id, const ValueTable& table, Numbering& number,
   return type_text(value) + (table.is_constant(id) ? " constant" : "");
 }
 
-bool jumps(const PointwiseProgram* program) {
+bool is_discontinuous(const PointwiseProgram* program) {
   static const std::set<std::string> kSteps = {
       "div_floor", "div_trunc", "fmod", "remainder", "rremainder",     "sign",       "floor",
       "ceil",      "trunc",     "round", "frac",     "round_decimals", "heaviside",  "threshold",
@@ -144,8 +144,9 @@ TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
   for (const Tactic& tactic : tactics.offered) {
     problem.offers.push_back({tactic.name, tactic.refusal, tactic.error});
   }
-  problem.jumps = jumps(node.program.get()) || jumps(node.prologue.get()) ||
-                  jumps(node.epilogue.get());
+  problem.discontinuous = is_discontinuous(node.program.get()) ||
+                          is_discontinuous(node.prologue.get()) ||
+                          is_discontinuous(node.epilogue.get());
   problem.least_dimension = least_dimension(node, parts.table);
   problem.program = [&node, &tactics, parts](size_t offer) {
     return make_program(node, tactics.offered.at(offer), parts);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kFloatEpsilon = 0x1p-24;
 constexpr double kSafety = 8;
-constexpr double kMayJump = 1e-3;
+constexpr double kMayDiffer = 1e-3;
 
 double rounding(DType dtype) {
   if (dtype == DType::kF16) return 0x1p-10;  // one result may round up, the other down
@@ -63,7 +63,8 @@ std::string difference(DType dtype, std::span<const uint8_t> got, std::span<cons
     }
     if (wrong++ == 0) first = i;
   }
-  const double allowed = tolerance.jumps ? std::ceil(kMayJump * static_cast<double>(count)) : 0;
+  const double allowed =
+      tolerance.discontinuous ? std::ceil(kMayDiffer * static_cast<double>(count)) : 0;
   if (static_cast<double>(wrong) <= allowed) return "";
   char text[160];
   std::snprintf(text, sizeof text,

@@ -12,7 +12,8 @@ namespace tv {
 struct Tolerance {
   double terms = 1;        ///< how many terms one element adds, about
   double error = 0;        ///< Tactic::error
-  bool jumps = false;      ///< TacticProblem::jumps: one element in a thousand may differ freely
+  /// TacticProblem::discontinuous: one element in a thousand may differ freely.
+  bool discontinuous = false;
   bool partial = false;    ///< where `want` still holds kUnwritten, anything goes
 };
 

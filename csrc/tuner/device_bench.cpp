@@ -136,7 +136,7 @@ class DeviceTrials : public BenchTrials {
         const Tolerance tolerance{
             .terms = reduction_terms(programs_.at(reference), memory_.symbols()[s]),
             .error = problem_.offers.at(offer).error,
-            .jumps = problem_.jumps,
+            .discontinuous = problem_.discontinuous,
             .partial = partial};
         for (size_t i = 0; i < want.size(); ++i) {
           const std::string text =

@@ -211,9 +211,9 @@ TEST(Compare, ReorderedSumsAreEqualAndWrongElementsAreNot) {
   got[3] *= 1.001F;
   EXPECT_NE(differ({.terms = 1024}), "");
   EXPECT_EQ(differ({.terms = 1024, .error = 1e-3}), "") << "the tactic states its error";
-  EXPECT_EQ(differ({.terms = 1024, .jumps = true}), "") << "one in a thousand";
+  EXPECT_EQ(differ({.terms = 1024, .discontinuous = true}), "") << "one in a thousand";
   got[4] = NAN;
-  EXPECT_NE(differ({.terms = 1024, .jumps = true}), "");
+  EXPECT_NE(differ({.terms = 1024, .discontinuous = true}), "");
   want[3] = got[3];
   want[4] = NAN;
   EXPECT_EQ(differ({}), "") << "nan is what the reference gives";
