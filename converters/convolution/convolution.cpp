@@ -186,7 +186,7 @@ ConvShape conv_shape(const NodeContext& c, const Builder& b) {
   s.oc = floordiv(y[1], s.groups);
   s.in = s.out = s.kernel = {Expr(1), Expr(1), Expr(1)};
   s.stride = spatial(c.node, "stride", rank, 1);
-  s.pad = spatial(c.node, "padding", rank, 0);
+  std::ranges::copy(spatial(c.node, "padding", rank, 0), s.pad.begin());
   s.dilation = spatial(c.node, "dilation", rank, 1);
   s.lhs = {1, 1, 1};
   s.x_n = x_strides[0];
@@ -203,7 +203,7 @@ ConvShape conv_shape(const NodeContext& c, const Builder& b) {
     s.x_at[k] = x_strides[2 + i];
     s.w_at[k] = w_strides[2 + i];
     if (!transposed) continue;
-    const int64_t last = s.kernel[k].constant().value_or(1) - 1;
+    const Expr last = s.kernel[k] - 1;
     s.w_0 += s.w_at[k] * last;
     s.w_at[k] = s.w_at[k] * -1;
     s.lhs[k] = s.stride[k];
@@ -224,7 +224,7 @@ void add_geometry(Step& step, const ConvShape& s, const std::string& dims) {
                         param("in_" + d, s.in[k]),
                         param("out_" + d, s.out[k]),
                         param("stride_" + d, Expr(s.stride[k])),
-                        {.name = "pad_" + d, .value = Expr(s.pad[k]), .number = DType::kI32},
+                        {.name = "pad_" + d, .value = s.pad[k], .number = DType::kI32},
                         fixed("dil_" + d, Expr(s.dilation[k])),
                         fixed("lhs_" + d, Expr(s.lhs[k])),
                         fixed("k_" + d, s.kernel[k])});

@@ -13,8 +13,8 @@ struct ConvShape {
   Expr n, groups;
   Expr ic, oc;  ///< of one group
   std::array<Expr, 3> in, out;
-  std::array<int64_t, 3> stride, pad, dilation, lhs;
-  std::array<Expr, 3> kernel;
+  std::array<int64_t, 3> stride, dilation, lhs;
+  std::array<Expr, 3> kernel, pad;
   Expr x_n, x_c;  ///< strides of the input
   std::array<Expr, 3> x_at;
   Expr w_0, w_g, w_oc, w_ic;  ///< first element and strides of the weight

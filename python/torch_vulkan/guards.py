@@ -11,13 +11,20 @@ _REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)
 _MOST_STEPS = 8  # of replacements inside of each other
 
 
+def _parts(guard) -> tuple:
+    """What a guard says, one by one: "0 <= a" and "a <= b" of "0 <= a <= b"."""
+    guard = sympy.to_nnf(guard, simplify=False)
+    return guard.args if isinstance(guard, sympy.And) else (guard,)
+
+
 class Guards:
     """The guards of one environment of symbols, as far as they were made by now."""
 
     def __init__(self, shape_env):
         self._environment = shape_env
         self._numbers: dict[sympy.Expr, sympy.Expr | None] = {}
-        self.relations = [g.expr for g in getattr(shape_env, "guards", ()) if not g.size_oblivious]
+        self.relations = [relation for g in getattr(shape_env, "guards", ())
+                          if not g.size_oblivious for relation in _parts(g.expr)]
         self._simpler: dict[sympy.Expr, sympy.Expr] = {}
         for relation in self.relations:
             if isinstance(relation, sympy.Eq):
@@ -78,6 +85,18 @@ class Guards:
                 yield "at_least", b, a
             elif isinstance(guard, sympy.Lt):
                 yield "at_least", b, a + 1
+
+    def narrowed(self, symbol, low: int | None, high: int | None) -> tuple[int | None, int | None]:
+        """Bounds of a symbol (None: none) and what the guards say of it alone: PyTorch's own ranges
+        hold nothing of "0 <= a and a <= b"."""
+        for relation, a, b in self.conditions():
+            if relation == "at_least" and a == symbol and b.is_Integer:
+                low = int(b) if low is None else max(low, int(b))
+            elif relation == "at_least" and b == symbol and a.is_Integer:
+                high = int(a) if high is None else min(high, int(a))
+        while low is not None and sympy.Ne(symbol, low) in self.relations:
+            low += 1
+        return low, high
 
 
 def guards_of(shape_env) -> Guards:

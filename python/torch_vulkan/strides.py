@@ -67,14 +67,20 @@ def is_all_of_its_storage(tensor: torch.Tensor) -> bool:
     return same(tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size())
 
 
+def _row_major(tensor: torch.Tensor, d: int):
+    return math.prod(size for size in tensor.shape[d + 1:] if not same(size, 0))
+
+
 def promised(tensor: torch.Tensor) -> list | None:
     """The strides an output is made with: the tensor's own where they are dense, else dense ones in
     the same order of dimensions. None: row-major."""
     if tensor.layout != torch.strided:
         return None
-    # Of a dimension of size 1 any stride will do, but none that no size of the tensor tells.
-    strides = [math.prod(tensor.shape[d + 1:]) if isinstance(stride, torch.SymInt) and same(size, 1)
-               else stride for d, (size, stride) in enumerate(zip(
+    # Where it means nothing any stride will do, but none that no size of the tensor tells.
+    is_empty = any(same(size, 0) for size in tensor.shape)
+    strides = [_row_major(tensor, d)
+               if isinstance(stride, torch.SymInt) and (is_empty or same(size, 1)) else stride
+               for d, (size, stride) in enumerate(zip(
                    tensor.shape, tensor.stride(), strict=True))]
     if is_dense(tensor):
         return strides

@@ -76,6 +76,8 @@ class SymbolTable:
     def _symbol(self, symbol, shape_env):
         if symbol not in self._known:
             low, high = compat.symbol_range(shape_env, symbol)
+            if compat.user_ranges(shape_env) is None:
+                low, high = guards_of(shape_env).narrowed(symbol, low, high)
             hint = compat.symbol_hint(shape_env, symbol)
             if hint is None:
                 raise Inexpressible(f"size {symbol} is known only when the graph runs")

@@ -48,6 +48,9 @@ CASES = {
     "halves": (lambda x: (lambda a, b: a * b.sigmoid())(*(x + 1).chunk(2, -1)), EVEN),
     "as many rows as the other": (lambda x, y: x[:y.shape[0]] + y, of("n+2", "m"), NM),
     "the last rows": (lambda x, y: x[x.shape[0] - y.shape[0]:] + y, of("n+2", "m"), NM),
+    "changed up to a number": (
+        lambda x, k: (lambda v: (v[:k].add_(1), v[k // 2:k].mul_(3), v))(x * 2)[-1],
+        of("n+2", "m"), symbols),
     "split by the other": (
         lambda x, y: [s * 2 for s in (x + 1).split([y.shape[0], x.shape[0] - y.shape[0]])],
         of("n+2", "m"), NM),
@@ -64,6 +67,9 @@ CASES = {
         of(3, 3, 3)),
     "a channels-last block": (
         lambda x: F.max_pool2d(torch.cat([conv(x), x.relu()], 1), 3, 2, 1), IMAGE),
+    "a transposed window of any size": (
+        lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1) * 2,
+        of(2, 3, "n", "m+1"), of(3, 4, "m", "n")),
     "one image": (lambda x: F.max_pool2d(conv(x), 2), of(1, 4, "n+6", "m+5")),
     "upsampled beside": (
         lambda x: torch.cat([F.interpolate(F.max_pool2d(x, 2), size=x.shape[2:]), x], 1), IMAGE),
