@@ -7,12 +7,12 @@
 // Defines: RMS, CHANNELS, WEIGHT, BIAS, MEAN and RSTD (whether these results are wanted).
 // KEEP: an invocation keeps so many vectors of its row in registers (count and spatial are multiples
 // of 4), else 0.
-// Grid: as tree.glsl shares `rows` rows out.
+// Grid: as workgroup_reduction.glsl shares `rows` rows out.
 
-#include "tree.glsl"
+#include "workgroup_reduction.glsl"
 
 #if !LANE && !SUBGROUP
-shared float tree_[LOCAL_X];
+shared float partial_[LOCAL_X];
 #endif
 
 float plus(float a, float b) { return a + b; }
@@ -46,7 +46,7 @@ void main() {
   }
 #endif
 #if !LANE
-  TV_TREE(tree_, center, plus)
+  TV_WORKGROUP_REDUCE(partial_, center, plus)
 #endif
   center = tv_div(center, float(count));
 #endif
@@ -71,7 +71,7 @@ void main() {
   }
 #endif
 #if !LANE
-  TV_TREE(tree_, spread, plus)
+  TV_WORKGROUP_REDUCE(partial_, spread, plus)
 #endif
   const float inverse = tv_rsqrt(tv_div(spread, float(count)) + eps);
 

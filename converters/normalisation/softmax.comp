@@ -3,12 +3,12 @@
 //
 // x: any type, taken as float; y: of x's shape. Rows are numbered (outer, inner). KEEP: an invocation
 // keeps so many vectors of its row in registers (inner is 1, count a multiple of 4), else 0.
-// Grid: as tree.glsl shares `rows` rows out.
+// Grid: as workgroup_reduction.glsl shares `rows` rows out.
 
-#include "tree.glsl"
+#include "workgroup_reduction.glsl"
 
 #if !LANE && !SUBGROUP
-shared float tree_[LOCAL_X];
+shared float partial_[LOCAL_X];
 #endif
 
 float larger(float a, float b) { return a > b ? a : b; }
@@ -27,7 +27,7 @@ void main() {
     if (c < count) kept[k] = vec4(x_load4(base + c));
     peak = larger(peak, larger(larger(kept[k].x, kept[k].y), larger(kept[k].z, kept[k].w)));
   }
-  TV_TREE(tree_, peak, larger)
+  TV_WORKGROUP_REDUCE(partial_, peak, larger)
   float weight = 0.0;
   [[unroll]] for (uint k = 0u; k < KEEP; k++) {
     if (4u * (first + k * step) < count) {
@@ -39,7 +39,7 @@ void main() {
 #endif
     }
   }
-  TV_TREE(tree_, weight, plus)
+  TV_WORKGROUP_REDUCE(partial_, weight, plus)
 #if LOG
   const float offset = -tv_log(weight);
 #else
@@ -62,7 +62,7 @@ void main() {
   float most = uintBitsToFloat(0xff800000u);
   for (uint c = first; c < count; c += step) most = larger(most, float(x_load(start + c * inner)));
 #if !LANE
-  TV_TREE(tree_, most, larger)
+  TV_WORKGROUP_REDUCE(partial_, most, larger)
 #endif
 
   // Blocks of 64 keep the rounding error of a long sum small.
@@ -74,7 +74,7 @@ void main() {
     sum += block;
   }
 #if !LANE
-  TV_TREE(tree_, sum, plus)
+  TV_WORKGROUP_REDUCE(partial_, sum, plus)
 #endif
 
 #if LOG

@@ -5,9 +5,9 @@
 // variances are: what the first leaves, sum((g - first) y), is small and nearly exact. That needs a y
 // whose sum is 1 but for rounding; any other has the plain formula.
 //
-// Grid: as tree.glsl shares rows out, `rows` of them, numbered (outer, inner).
+// Grid: as workgroup_reduction.glsl shares rows out, `rows` of them, numbered (outer, inner).
 
-#include "tree.glsl"
+#include "workgroup_reduction.glsl"
 
 #if LOG
 #define sum_T float
@@ -16,7 +16,7 @@
 #endif
 
 #if !LANE && !SUBGROUP
-shared sum_T tree_[LOCAL_X];
+shared sum_T partial_[LOCAL_X];
 #endif
 
 sum_T plus(sum_T a, sum_T b) { return a + b; }
@@ -47,7 +47,7 @@ void main() {
     sum += block;
   }
 #if !LANE
-  TV_TREE(tree_, sum, plus)
+  TV_WORKGROUP_REDUCE(partial_, sum, plus)
 #endif
 
 #if !LOG
@@ -62,7 +62,7 @@ void main() {
     rest.x += block;
   }
 #if !LANE
-  TV_TREE(tree_, rest, plus)
+  TV_WORKGROUP_REDUCE(partial_, rest, plus)
 #endif
   if (!(abs(sum.y - 1.0) <= kRounding && tv_isfinite(rest.x))) rest.x = 0.0;
 #endif

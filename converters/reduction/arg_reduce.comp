@@ -9,7 +9,7 @@
 
 #define TV_SHUFFLE(v, mask) \
   Best(subgroupShuffleXor((v).key, mask), subgroupShuffleXor((v).at, mask))
-#include "tree.glsl"
+#include "workgroup_reduction.glsl"
 
 struct Best {
   KEY key;
@@ -17,7 +17,7 @@ struct Best {
 };
 
 #if !LANE && !SUBGROUP
-shared Best tree_[LOCAL_X];
+shared Best partial_[LOCAL_X];
 #endif
 
 #if FLOAT_KEY
@@ -82,7 +82,7 @@ void main() {
     }
   }
 #if !LANE
-  TV_TREE(tree_, best, better)
+  TV_WORKGROUP_REDUCE(partial_, best, better)
   if (gl_LocalInvocationID.x != 0u) return;
 #endif
 #if VALUES

@@ -7,7 +7,7 @@
 // length / 64 and not with length.
 // Defines: OP, ACC (type of the state), FLOAT_ACC, DIVIDE (by `divisor`, at the end), and FOURS: an
 // output's elements are whole vectors of neighbours, read as such; `length` and `part` count vectors.
-// Grid: as tree.glsl shares chunks × outputs out.
+// Grid: as workgroup_reduction.glsl shares chunks × outputs out.
 
 #define OP_SUM 0
 #define OP_PROD 1
@@ -16,10 +16,10 @@
 #define OP_ANY 4
 #define OP_ALL 5
 
-#include "tree.glsl"
+#include "workgroup_reduction.glsl"
 
 #if !LANE && !SUBGROUP
-shared ACC tree_[LOCAL_X];
+shared ACC partial_[LOCAL_X];
 #endif
 
 #if FLOAT_ACC
@@ -128,7 +128,7 @@ void main() {
   ACC acc = reduce_part(id - chunk * outputs, begin, end, 1u);
 #else
   ACC acc = reduce_part(id - chunk * outputs, begin + first, end, step);
-  TV_TREE(tree_, acc, combine)
+  TV_WORKGROUP_REDUCE(partial_, acc, combine)
   if (first != 0u) return;
 #endif
 #if DIVIDE

@@ -4,7 +4,7 @@
 //
 // LANE: an invocation has a row. SUBGROUP: a subgroup of ROW_LANES invocations has one, ROWS of them a
 // workgroup; values go through shuffles. Else the workgroup has one, LOCAL_X a power of two. HYBRID: it
-// is several full subgroups, whose results meet in shared memory. TV_TREE's store is
+// is several full subgroups, whose results meet in shared memory. TV_WORKGROUP_REDUCE's store is
 // `shared T name[LOCAL_X]`, which SUBGROUP does not need. A kernel whose values are structs defines
 // TV_SHUFFLE(v, mask).
 
@@ -25,10 +25,10 @@
 #endif
 
 #if SUBGROUP
-#define TV_TREE(store, v, COMBINE)                                                              \
+#define TV_WORKGROUP_REDUCE(store, v, COMBINE)                                                  \
   for (uint m_ = ROW_LANES / 2u; m_ > 0u; m_ >>= 1u) v = COMBINE(v, TV_SHUFFLE(v, m_));
 #elif HYBRID
-#define TV_TREE(store, v, COMBINE)                                                              \
+#define TV_WORKGROUP_REDUCE(store, v, COMBINE)                                                  \
   {                                                                                             \
     for (uint m_ = gl_SubgroupSize / 2u; m_ > 0u; m_ >>= 1u) v = COMBINE(v, TV_SHUFFLE(v, m_)); \
     if (gl_SubgroupInvocationID == 0u) store[gl_SubgroupID] = v;                                \
@@ -38,7 +38,7 @@
     barrier();                                                                                  \
   }
 #else
-#define TV_TREE(store, v, COMBINE)                                                              \
+#define TV_WORKGROUP_REDUCE(store, v, COMBINE)                                                  \
   {                                                                                             \
     const uint t_ = gl_LocalInvocationID.x;                                                     \
     store[t_] = v;                                                                              \
