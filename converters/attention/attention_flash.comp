@@ -2,12 +2,12 @@
 // "FlashAttention" (2022), in fp32 throughout.
 //
 // A workgroup takes BM queries of one head and walks its keys BN at a time. Invocation (ty, tx) has
-// the queries ty + i TY, the keys tx + j TX of a tile, and the columns tx + c TX (of four values) of
-// the result. A row whose every key is masked gives zeros.
-// heads_WALK gives the offsets of a head's q, k, v and mask. Defines: D, DV (head sizes), Q4, K4, V4
-// (element i … i + 3 of the storage by one access; else VECTOR is 0), CAUSAL, MASK (0 none, 1 bool,
-// 2 added), LSE (whether log Σ exp is wanted), SHUFFLE (TX lanes of a subgroup hold a row).
-// Grid: flat, (ceil(queries / BM) · heads).
+// the queries ty + i TY, the keys tx + j TX of a tile, and the columns tx + c TX (of four values)
+// of the result. A row whose every key is masked gives zeros. heads_OFFSETS gives the offsets of a
+// head's q, k, v and mask. Defines: D, DV (head sizes), Q4, K4, V4 (element i … i + 3 of the
+// storage by one access; else VECTOR is 0), CAUSAL, MASK (0 none, 1 bool, 2 added), LSE (whether
+// log Σ exp is wanted), SHUFFLE (TX lanes of a subgroup hold a row). Grid: flat, (ceil(queries /
+// BM) · heads).
 
 const uint TY = LOCAL_X / TX, RM = BM / TY, RN = BN / TX;
 const uint D4 = (D + 3) / 4, DV4 = (DV + 3) / 4, RD = (DV4 + TX - 1) / TX;
@@ -75,7 +75,7 @@ void main() {
   const uint thread = gl_LocalInvocationID.x;
 #endif
   const uint tx = thread % TX, ty = thread / TX;
-  heads_WALK(head)
+  heads_OFFSETS(head)
 
   for (uint e = thread; e < BM * D4; e += LOCAL_X) {
     const uint m = e / D4, d4 = e - m * D4, at = q_offset + (m0 + m) * q_m;

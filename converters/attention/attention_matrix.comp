@@ -90,7 +90,7 @@ void main() {
   const uint lane = gl_SubgroupInvocationID, warp = gl_SubgroupID, wq = warp % WQ, wk = warp / WQ;
   const uint m0 = tile * BM, row0 = m0 + wq * (16u * RB);
   const uint corner = PATCH_AT + warp * PATCH;
-  heads_WALK(head)
+  heads_OFFSETS(head)
 
   // 16 row + column of each element of a matrix.
   for (uint e = thread; e < 64u; e += LOCAL_X) {

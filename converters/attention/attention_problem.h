@@ -13,7 +13,7 @@ inline constexpr int64_t kMaxFlashHead = 256;
 bool fits_flash(const NodeContext& context);
 
 struct AttentionProblem {
-  Walk heads;                  ///< targets q, k, v and mask
+  LoopNest heads;                  ///< targets q, k, v and mask
   Expr queries, keys;
   int64_t d = 0, e = 0;        ///< head sizes of queries and values
   ValueId mask = kNoValue;

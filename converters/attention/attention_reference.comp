@@ -6,7 +6,7 @@ void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= heads * queries) return;
   const uint head = id / queries, m = id - head * queries;
-  heads_WALK(head)
+  heads_OFFSETS(head)
 
   const float minus_inf = uintBitsToFloat(0xff800000u);
   float o[DV], most = minus_inf, total = 0.0;

@@ -15,7 +15,7 @@ void gather(const NodeContext& c, Builder& b) {
   const Shape sizes = with_a_dim(x.shape, out.size());
   const Shape strides = strides_with_a_dim(x.strides, out.size());
   const int64_t dim = c.wrap(c.node.integer("dim"), static_cast<int64_t>(out.size()));
-  Walk others{.sizes = out, .targets = {{"x", strides}}};
+  LoopNest others{.sizes = out, .targets = {{"x", strides}}};
   others.targets[0].second.at(dim) = Expr(0);
   others.collapse();
   Step step{.kernel = "gather",
@@ -45,7 +45,7 @@ void index(const NodeContext& c, Builder& b) {
   const Shape& out = c.output().shape;
   Step step{.kernel = "index", .operands = {src("x", x.value), dst("y", c.node.outputs[0])}};
 
-  Walk all{.sizes = out, .targets = {{"x", Shape(out.size(), Expr(0))}}};
+  LoopNest all{.sizes = out, .targets = {{"x", Shape(out.size(), Expr(0))}}};
   for (size_t k = 0; k < p.sliced.size(); ++k) {
     all.targets[0].second.at(p.position(k)) = x.strides.at(p.sliced[k]);
   }

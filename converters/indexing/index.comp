@@ -1,7 +1,7 @@
 // y = x[i0, :, i1, …]: advanced indexing with several index tensors that broadcast together.
 //
-// `all_WALK` gives, for an element of y, the offset in x that the sliced coordinates make and the
-// offset in each index tensor. PICK adds an index's share: negative values count from the end.
+// `all_OFFSETS` gives, for an element of y, the offset in x that the sliced coordinates make and
+// the offset in each index tensor. PICK adds an index's share: negative values count from the end.
 // PLACE: the index as a place in the dimension. INDEX_PICKS: one PICK per index tensor. One element
 // an invocation.
 
@@ -15,7 +15,7 @@
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= elements) return;
-  all_WALK(id)
+  all_OFFSETS(id)
   INDEX_PICKS
   y_store(id, y_T(x_raw(x_offset)));
 }

@@ -1,6 +1,6 @@
 // scatter and scatter_add along one dimension.
 
-#include "converters/indexing/scatter_walk.h"
+#include "converters/indexing/scatter_step.h"
 #include "converters/kit/scalar_dims.h"
 
 namespace tv {

@@ -2,13 +2,13 @@
 // first adds the sources of all in ascending order (ADD), or stores the last one's. An index
 // outside of y names no element; BAD_INDEX says that there is one, unless it may be.
 //
-// `entry_WALK` gives the line's offsets in index, source and y, and the entry's number on it
+// `entry_OFFSETS` gives the line's offsets in index, source and y, and the entry's number on it
 // (k_offset). One entry an invocation.
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= elements) return;
-  entry_WALK(id)
+  entry_OFFSETS(id)
   const uint own = k_offset;
   const int64_t wanted = int64_t(index_raw(index_offset + own * index_step));
   const bool outside = wanted < int64_t(0) || wanted >= int64_t(size);

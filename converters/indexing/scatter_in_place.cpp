@@ -3,7 +3,7 @@
 // nodes.
 
 #include "converters/indexing/index_placement.h"
-#include "converters/indexing/scatter_walk.h"
+#include "converters/indexing/scatter_step.h"
 #include "converters/kit/scalar_dims.h"
 #include "csrc/graph/strided.h"
 
@@ -18,13 +18,13 @@ Operand changed(const NodeContext& c) {
 
 Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, ValueId key) {
   Step step{.kernel = "scatter_keys"};
-  Walk walk{.sizes = p.index_shape};
+  LoopNest loops{.sizes = p.index_shape};
   std::string picks;
   Expr rows = 1;
   for (size_t k = 0; k < p.indices.size(); ++k) {
     const std::string n = std::to_string(k);
     const ValueId id = p.indices[k];
-    walk.targets.emplace_back(
+    loops.targets.emplace_back(
         "i" + n, broadcast_strides(c.graph.value(id).shape, b.strides_of(id), p.index_shape));
     step.operands.push_back(src("i" + n, id));
     step.params.push_back(param("size" + n, c.shape("self").at(p.indexed[k])));
@@ -37,8 +37,8 @@ Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, 
   step.params.push_back(param("rows", rows));
   step.params.push_back({.name = "dropped", .value = Expr(-1), .number = DType::kI32});
   step.defines = {{"INDEX_PICKS", picks}, {"PLACE", place_function(c)}};
-  walk.collapse();
-  walk.add_to(step, "entry");
+  loops.collapse();
+  loops.add_to(step, "entry");
   step.grid = one_each(entries, 64);
   return step;
 }
@@ -64,7 +64,7 @@ void index_put(const NodeContext& c, Builder& b) {
   for (size_t k = 0; k < p.sliced.size(); ++k) target[p.position(k)] = shape[p.sliced[k]];
   const Shape from = broadcast_strides(c.graph.value(values).shape, b.strides_of(values), target);
   const Shape to = b.strides_of(c.node.outputs[0]);
-  Walk rest{.targets = {{"place", {}}, {"rest", {}}}}, row{.targets = {{"row", {}}}};
+  LoopNest rest{.targets = {{"place", {}}, {"rest", {}}}}, row{.targets = {{"row", {}}}};
   for (size_t k = 0; k < p.sliced.size(); ++k) {
     rest.sizes.push_back(shape[p.sliced[k]]);
     rest.targets[0].second.push_back(to[p.sliced[k]]);
@@ -87,7 +87,7 @@ void index_put(const NodeContext& c, Builder& b) {
   rest.add_to(apply, "rest");
   row.collapse();
   row.add_to(apply, "row");
-  Walk value{.sizes = p.index_shape,
+  LoopNest value{.sizes = p.index_shape,
              .targets = {{"v", Shape(from.begin() + p.index_at,
                                      from.begin() + p.index_at + p.index_shape.size())}}};
   value.collapse();
@@ -116,10 +116,10 @@ void scatter(const NodeContext& c, Builder& b, bool add) {
   };
   Shape own(out.size(), Expr(0));
   own[dim] = Expr(1);
-  Walk walk{
+  LoopNest loops{
       .sizes = reach,
       .targets = {{"index", line(of_index)}, {"src", line(of_src)}, {"y", line(of_y)}, {"k", own}}};
-  walk.collapse();
+  loops.collapse();
   Step step{.kernel = "scatter_dim_in_place",
             .defines = {{"ADD", add ? "1" : "0"},
                         {"VALUE", has_source ? "0" : "1"},
@@ -134,7 +134,7 @@ void scatter(const NodeContext& c, Builder& b, bool add) {
   } else {
     step.params.push_back(fill_param("fill", c.node, "value", c.output().dtype));
   }
-  walk.add_to(step, "entry");
+  loops.add_to(step, "entry");
   emit_flat(b, std::move(step), product(reach));
 }
 

@@ -13,7 +13,7 @@
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= entries) return;
-  entry_WALK(id)
+  entry_OFFSETS(id)
   uint row = 0u;
   INDEX_PICKS
   key_store(id, int(int(row) == dropped ? rows : row));

@@ -1,7 +1,7 @@
 // scatter_reduce in every mode, scatter with a `reduce` argument, and index_reduce. As in
 // scatter_dim.cpp each element of the result looks through the indices that could name it.
 
-#include "converters/indexing/scatter_walk.h"
+#include "converters/indexing/scatter_step.h"
 #include "converters/kit/scalar_dims.h"
 
 namespace tv {

@@ -1,18 +1,19 @@
 // y = x, with the values of the entries that name a row added to it in ascending order (ADD), or
 // with the last of them in its place. BASE: whether there is an x; else y begins as 0.
 //
-// `y_WALK` gives for an element of y its row (row_offset) and its offset in the values without the
-// entry (rest_offset); `value_WALK` the offset that an entry makes. One element an invocation.
+// `y_OFFSETS` gives for an element of y its row (row_offset) and its offset in the values without
+// the entry (rest_offset); `value_OFFSETS` the offset that an entry makes. One element an
+// invocation.
 
 uint entry_offset(uint i) {
-  value_WALK(i)
+  value_OFFSETS(i)
   return v_offset;
 }
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= elements) return;
-  y_WALK(id)
+  y_OFFSETS(id)
 #if BASE
   y_T result = y_T(x_load(id));
 #else

@@ -28,12 +28,12 @@ struct Scatter {
 
 Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
   Step step{.kernel = "scatter_keys"};
-  Walk walk{.sizes = s.index_shape};
+  LoopNest loops{.sizes = s.index_shape};
   std::string picks;
   for (size_t k = 0; k < s.indices.size(); ++k) {
     const std::string n = std::to_string(k);
     const ValueId id = s.indices[k];
-    walk.targets.emplace_back(
+    loops.targets.emplace_back(
         "i" + n, broadcast_strides(graph.value(id).shape, b.strides_of(id), s.index_shape));
     step.operands.push_back(src("i" + n, id));
     step.params.push_back(param("size" + n, s.row_shape.at(k)));
@@ -45,8 +45,8 @@ Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
   step.params.push_back(param("rows", product(s.row_shape)));
   step.params.push_back({.name = "dropped", .value = s.dropped, .number = DType::kI32});
   step.defines = {{"INDEX_PICKS", picks}, {"PLACE", s.checked ? "tv_place" : "tv_near"}};
-  walk.collapse();
-  walk.add_to(step, "entry");
+  loops.collapse();
+  loops.add_to(step, "entry");
   step.grid = one_each(entries, 64);
   return step;
 }
@@ -72,10 +72,10 @@ void emit(const NodeContext& c, Builder& b, const Scatter& s) {
              .grid = one_each(product(out), 64),
              .iterations = entries};
   if (s.base != kNoValue) apply.operands.push_back(src("x", s.base));
-  Walk of_y{.sizes = out, .targets = {{"row", s.row_of}, {"rest", s.rest}}};
+  LoopNest of_y{.sizes = out, .targets = {{"row", s.row_of}, {"rest", s.rest}}};
   of_y.collapse();
   of_y.add_to(apply, "y");
-  Walk of_value{.sizes = s.index_shape, .targets = {{"v", s.value_strides}}};
+  LoopNest of_value{.sizes = s.index_shape, .targets = {{"v", s.value_strides}}};
   of_value.collapse();
   of_value.add_to(apply, "value");
   tactic.steps.push_back(std::move(apply));

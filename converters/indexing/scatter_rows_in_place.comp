@@ -2,17 +2,17 @@
 // to it in ascending order (ADD), or the last of them takes its place. The first entry of a row
 // does the work of all.
 //
-// `row_WALK` gives for a row its offset in y, `rest_WALK` for an element of the rest its offset in
-// y (place_offset) and in the values (rest_offset), `value_WALK` the offset that an entry makes
-// there. One element of an entry an invocation.
+// `row_OFFSETS` gives for a row its offset in y, `rest_OFFSETS` for an element of the rest its
+// offset in y (place_offset) and in the values (rest_offset), `value_OFFSETS` the offset that an
+// entry makes there. One element of an entry an invocation.
 
 uint entry_offset(uint i) {
-  value_WALK(i)
+  value_OFFSETS(i)
   return v_offset;
 }
 
 uint row_place(uint row) {
-  row_WALK(row)
+  row_OFFSETS(row)
   return row_offset;
 }
 
@@ -21,7 +21,7 @@ void main() {
   if (id >= elements) return;
   const uint entry = id / rests;
   if (first_load(entry) == 0) return;
-  rest_WALK(id - entry * rests)
+  rest_OFFSETS(id - entry * rests)
   const uint at = row_place(uint(key_load(entry))) + place_offset;
 #if ADD
   y_T result = y_raw(at);

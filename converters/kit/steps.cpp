@@ -86,8 +86,8 @@ Source source_of(const NodeContext& c, const Builder& builder, const std::string
   return s;
 }
 
-void Walk::collapse() {
-  Walk out;
+void LoopNest::collapse() {
+  LoopNest out;
   for (const auto& [name, strides] : targets) out.targets.emplace_back(name, Shape{});
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == Expr(1)) continue;
@@ -109,7 +109,7 @@ void Walk::collapse() {
   *this = std::move(out);
 }
 
-void Walk::add_to(Step& step, const std::string& name) const {
+void LoopNest::add_to(Step& step, const std::string& name) const {
   std::string text = "uint " + name + "_i = (i)";
   for (const auto& [target, strides] : targets) text += ", " + target + "_offset = 0u";
   text += ";";
@@ -131,7 +131,7 @@ void Walk::add_to(Step& step, const std::string& name) const {
     }
     if (i > 0) text += " }";
   }
-  step.defines.emplace_back(name + "_WALK(i)", text);
+  step.defines.emplace_back(name + "_OFFSETS(i)", text);
 }
 
 std::string place_function(const NodeContext& c) {

@@ -50,7 +50,7 @@ struct Source {
 Source source_of(const NodeContext& context, const Builder& builder, const std::string& arg);
 
 /// Coordinates walked together: `sizes` outermost first, one list of strides per target.
-struct Walk {
+struct LoopNest {
   Shape sizes = {};
   std::vector<std::pair<std::string, Shape>> targets = {};
   /// Joins neighbours that every target steps through like one, drops sizes of 1.

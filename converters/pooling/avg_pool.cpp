@@ -30,10 +30,10 @@ void forward(const NodeContext& c, Builder& b, Form form) {
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("outputs", out.elements())}};
   add_plane_params(step, in, out);
-  step.iterations = adaptive_walk(in, out);
+  step.iterations = adaptive_iterations(in, out);
   if (!form.adaptive) {
     const PoolWindow window = window_of(c.node, form.dims);
-    step.iterations = clipped_walk(window, in);
+    step.iterations = clipped_iterations(window, in);
     add_window_params(step, window, false);
     add_divisor(step, c.node);
   }
@@ -48,10 +48,10 @@ void backward(const NodeContext& c, Builder& b, Form form) {
             .operands = {src("g", c.node.input("grad_output")), dst("gx", c.node.outputs[0])},
             .params = {param("elements", in.elements())}};
   add_plane_params(step, in, out);
-  step.iterations = adaptive_walk(out, in);
+  step.iterations = adaptive_iterations(out, in);
   if (!form.adaptive) {
     const PoolWindow window = window_of(c.node, form.dims);
-    step.iterations = window.reverse_walk();
+    step.iterations = window.reverse_iterations();
     add_window_params(step, window, false);
     add_divisor(step, c.node);
   }
@@ -132,7 +132,7 @@ Converter pool(std::string op, int dims) {
               [dims](const NodeContext& c) {
                 const std::string floats = self_floats(c);
                 return floats.empty()
-                           ? loops_too_long(c, clipped_walk(window_of(c.node, dims),
+                           ? loops_too_long(c, clipped_iterations(window_of(c.node, dims),
                                                             planes_of(c.shape("self"), dims)))
                            : floats;
               },

@@ -17,7 +17,7 @@ void forward(const NodeContext& c, Builder& b, int dims) {
   if (indices) step.operands.push_back(dst("idx", c.node.outputs[1]));
   add_plane_params(step, in, out);
   const PoolWindow window = window_of(c.node, dims);
-  step.iterations = window.walk();
+  step.iterations = window.iterations();
   add_window_params(step, window, true);
   emit_flat(b, std::move(step), out.elements());
 }
@@ -31,7 +31,7 @@ void backward(const NodeContext& c, Builder& b) {
             .params = {param("elements", in.elements())}};
   add_plane_params(step, in, out);
   const PoolWindow window = window_of(c.node, 2);
-  step.iterations = window.reverse_walk();
+  step.iterations = window.reverse_iterations();
   add_window_params(step, window, true);
   emit_flat(b, std::move(step), in.elements());
 }
@@ -75,7 +75,7 @@ Converter max_pool(std::string op, int dims) {
           .unsupported =
               [dims](const NodeContext& c) {
                 const std::string refusal = numbers_only(c, "self");
-                return refusal.empty() ? loops_too_long(c, window_of(c.node, dims).walk())
+                return refusal.empty() ? loops_too_long(c, window_of(c.node, dims).iterations())
                                        : refusal;
               },
           .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, dims); },

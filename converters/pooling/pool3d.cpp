@@ -51,7 +51,8 @@ Window window_of(const Node& node, const Form& form) {
 }
 
 /// Loop iterations of an output, and of an element of the gradient.
-Expr walk(const Window& w, const Form& form, const Volumes& in, const Volumes& out, bool backward) {
+Expr iterations(const Window& w, const Form& form, const Volumes& in, const Volumes& out,
+                bool backward) {
   Expr steps[3];
   for (int i = 0; i < 3; ++i) {
     const Expr& from = backward ? out.size[i] : in.size[i];
@@ -102,7 +103,7 @@ void forward(const NodeContext& c, Builder& b, const Form& form) {
   step.defines.emplace_back("INDICES", indices ? "1" : "0");
   for (auto& define : key_defines(c.dtype("self"))) step.defines.push_back(std::move(define));
   if (indices) step.operands.push_back(dst("idx", c.node.outputs[1]));
-  step.iterations = walk(window_of(c.node, form), form, in, out, false);
+  step.iterations = iterations(window_of(c.node, form), form, in, out, false);
   emit_flat(b, std::move(step), out.elements());
 }
 
@@ -114,7 +115,7 @@ void backward(const NodeContext& c, Builder& b, const Form& form) {
             .params = {param("elements", in.elements())}};
   if (form.max) step.operands.push_back(src("idx", c.node.input("indices")));
   add_params(step, c, form, in, out);
-  step.iterations = walk(window_of(c.node, form), form, in, out, true);
+  step.iterations = iterations(window_of(c.node, form), form, in, out, true);
   emit_flat(b, std::move(step), in.elements());
 }
 
@@ -123,9 +124,9 @@ std::string unsupported(const NodeContext& c, const Form& form, bool is_backward
   const std::string refusal = compares ? numbers_only(c, "self") : floats_only(c, "self");
   if (!refusal.empty()) return refusal;
   const Shape& outputs = is_backward ? c.shape("grad_output") : c.output().shape;
-  return loops_too_long(c,
-                        walk(window_of(c.node, form), form, volumes_of(c.shape("self"), form.dims),
-                             volumes_of(outputs, form.dims), is_backward));
+  return loops_too_long(
+      c, iterations(window_of(c.node, form), form, volumes_of(c.shape("self"), form.dims),
+                    volumes_of(outputs, form.dims), is_backward));
 }
 
 ExampleGraph example(const std::string& op, const Form& form, DType dtype) {

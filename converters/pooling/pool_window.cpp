@@ -30,11 +30,11 @@ Planes planes_of(const Shape& shape, int dims) {
           .width = shape.back()};
 }
 
-Expr clipped_walk(const PoolWindow& window, const Planes& in) {
+Expr clipped_iterations(const PoolWindow& window, const Planes& in) {
   return min(window.kernel[0], in.height) * (min(window.kernel[1], in.width) + 1);
 }
 
-Expr adaptive_walk(const Planes& from, const Planes& to) {
+Expr adaptive_iterations(const Planes& from, const Planes& to) {
   const auto span = [](const Expr& a, const Expr& b) { return floordiv(a, max(b, Expr(1))) + 2; };
   return span(from.height, to.height) * (span(from.width, to.width) + 1);
 }

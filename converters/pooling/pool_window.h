@@ -11,8 +11,8 @@ struct PoolWindow {
 
   /// Loop iterations of an output that walks its window, and of an element that asks each output
   /// whose window can hold it.
-  Expr walk() const { return kernel[0] * (kernel[1] + 1); }
-  Expr reverse_walk() const {
+  Expr iterations() const { return kernel[0] * (kernel[1] + 1); }
+  Expr reverse_iterations() const {
     return (ceil_div((kernel[0] - 1) * dilation[0], stride[0]) + 2) *
            (ceil_div((kernel[1] - 1) * dilation[1], stride[1]) + 3);
   }
@@ -27,9 +27,9 @@ struct Planes {
   Expr elements() const { return count * height * width; }
 };
 /// Loop iterations of an output that walks the part of its window that lies in the input.
-Expr clipped_walk(const PoolWindow& window, const Planes& in);
+Expr clipped_iterations(const PoolWindow& window, const Planes& in);
 /// Loop iterations of an element of `to` that walks the adaptive window in `from`.
-Expr adaptive_walk(const Planes& from, const Planes& to);
+Expr adaptive_iterations(const Planes& from, const Planes& to);
 
 Planes planes_of(const Shape& shape, int dims);
 

@@ -1,11 +1,10 @@
 // idx[k] = position of the first extreme over the reduced elements of output k, y[k] the extreme
 // itself; a nan counts as the extreme (torch's rule).
 //
-// x is walked as in reduce.comp: `kept_WALK`, `rows_WALK`, runs of `run` elements `run_stride`
-// apart.
-// Elements are compared as KEY: floats as themselves, everything else as int64 or int.
-// Defines: KEY, FLOAT_KEY, LARGEST, VALUES, INDICES, LANE, SUBGROUP, SINGLE_RUN.
-// Grid: LANE: an invocation, else a workgroup, for each of `outputs`.
+// x is walked as in reduce.comp: `kept_OFFSETS`, `rows_OFFSETS`, runs of `run` elements
+// `run_stride` apart. Elements are compared as KEY: floats as themselves, everything else as int64
+// or int. Defines: KEY, FLOAT_KEY, LARGEST, VALUES, INDICES, LANE, SUBGROUP, SINGLE_RUN. Grid:
+// LANE: an invocation, else a workgroup, for each of `outputs`.
 
 #define TV_SHUFFLE(v, mask) \
   Best(subgroupShuffleXor((v).key, mask), subgroupShuffleXor((v).at, mask))
@@ -48,12 +47,12 @@ Best better(Best a, Best b) {
 }
 
 uint kept_offset(uint i) {
-  kept_WALK(i)
+  kept_OFFSETS(i)
   return x_offset;
 }
 
 uint row_offset(uint i) {
-  rows_WALK(i)
+  rows_OFFSETS(i)
   return x_offset;
 }
 

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "converters/kit/reduction.h"
-#include "converters/reduction/reduce_walk.h"
+#include "converters/reduction/reduce_loops.h"
 
 namespace tv {
 namespace {
@@ -26,7 +26,7 @@ std::vector<int64_t> dims_of(const NodeContext& c, const Shape& shape) {
 void emit(const NodeContext& c, Builder& b, bool largest, Outputs outputs) {
   const Source x = source_of(c, b, "self");
   const DType dtype = c.dtype("self");
-  const ReduceWalk walk = reduce_walk(x, dims_of(c, x.shape));
+  const ReduceLoops loops = reduce_loops(x, dims_of(c, x.shape));
   const std::string key = key_type(dtype);
   const auto flag = [](bool value) { return value ? "1" : "0"; };
   Step base{.kernel = "arg_reduce",
@@ -39,14 +39,14 @@ void emit(const NodeContext& c, Builder& b, bool largest, Outputs outputs) {
             .operands = {src("x", x.value)}};
   if (outputs.values != kNoValue) base.operands.push_back(dst("y", outputs.values));
   if (outputs.indices != kNoValue) base.operands.push_back(dst("idx", outputs.indices));
-  walk.add_to(base);
+  loops.add_to(base);
 
-  RowShape shape = walk.row_shape(c.graph);
+  RowShape shape = loops.row_shape(c.graph);
   shape.shuffles = key != "int64_t";
   std::vector<Tactic> tactics;
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
-    strategy.apply(step, walk.outputs(), walk.length());
+    strategy.apply(step, loops.outputs(), loops.length());
     tactics.push_back({.name = "arg_reduce_" + strategy.suffix(), .steps = {step}});
   }
   b.emit(std::move(tactics));

@@ -1,13 +1,13 @@
 // y[k] = finish(combine over r of x[k, r]): sum, product, extremes, any, all.
 //
-// x is walked by strides: `kept_WALK` gives the offset of output k, `rows_WALK` that of each run of
-// `run` elements, `run_stride` apart; r counts through runs in order. A long reduction is cut into
-// `chunks` parts of `part` elements: then y is a scratch of chunks × outputs partial results, which
-// a second step combines. Sums are kept in blocks of 64, so that the rounding error grows with
-// length / 64 and not with length.
-// Defines: OP, ACC (type of the state), FLOAT_ACC, DIVIDE (by `divisor`, at the end), and FOURS: an
-// output's elements are whole vectors of neighbours, read as such; `length` and `part` count vectors.
-// Grid: as workgroup_reduction.glsl shares chunks × outputs out.
+// x is walked by strides: `kept_OFFSETS` gives the offset of output k, `rows_OFFSETS` that of each
+// run of `run` elements, `run_stride` apart; r counts through runs in order. A long reduction is
+// cut into `chunks` parts of `part` elements: then y is a scratch of chunks × outputs partial
+// results, which a second step combines. Sums are kept in blocks of 64, so that the rounding error
+// grows with length / 64 and not with length. Defines: OP, ACC (type of the state), FLOAT_ACC,
+// DIVIDE (by `divisor`, at the end), and FOURS: an output's elements are whole vectors of
+// neighbours, read as such; `length` and `part` count vectors. Grid: as workgroup_reduction.glsl
+// shares chunks × outputs out.
 
 #define OP_SUM 0
 #define OP_PROD 1
@@ -49,12 +49,12 @@ ACC read(uint i) { return ACC(x_element(i)); }
 #endif
 
 uint kept_offset(uint i) {
-  kept_WALK(i)
+  kept_OFFSETS(i)
   return x_offset;
 }
 
 uint row_offset(uint i) {
-  rows_WALK(i)
+  rows_OFFSETS(i)
   return x_offset;
 }
 

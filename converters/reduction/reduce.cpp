@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/reduction/reduce_walk.h"
+#include "converters/reduction/reduce_loops.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -42,7 +42,7 @@ struct Pass {
   ValueId from = kNoValue, to = kNoValue;
   std::pair<std::string, std::string> accessor;
   std::string four = {};  ///< text that reads elements i … i + 3; "" where they are no neighbours
-  ReduceWalk walk = {};
+  ReduceLoops loops = {};
   Expr chunks = 1;
   std::optional<Expr> divisor = {};
 };
@@ -58,20 +58,20 @@ Step step_of(const Pass& pass, const State& state, const RowStrategy& strategy) 
   step.defines.emplace_back("FOURS", pass.four.empty() ? "0" : "1");
   if (!pass.four.empty()) step.defines.emplace_back("x_four(i)", pass.four);
   step.operands = {src("x", pass.from), dst("y", pass.to)};
-  const Expr length = pass.four.empty() ? pass.walk.length() : floordiv(pass.walk.length(), 4);
+  const Expr length = pass.four.empty() ? pass.loops.length() : floordiv(pass.loops.length(), 4);
   step.params = {param("chunks", pass.chunks), param("part", ceil_div(length, pass.chunks))};
   if (pass.divisor) step.params.push_back(param("divisor", *pass.divisor));
-  pass.walk.add_to(step, length);
-  strategy.apply(step, pass.walk.outputs() * pass.chunks, ceil_div(length, pass.chunks) * kPasses);
+  pass.loops.add_to(step, length);
+  strategy.apply(step, pass.loops.outputs() * pass.chunks, ceil_div(length, pass.chunks) * kPasses);
   return step;
 }
 
 /// Into how many parts to cut each output's elements: so that few outputs still fill the device,
 /// and no invocation of a CPU driver runs out of iterations.
-Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceWalk& walk) {
+Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceLoops& loops) {
   const bool lane = strategy.kind == RowStrategy::Kind::kLane;
   const bool cpu = c.device.is_cpu();
-  const RowShape shape = walk.row_shape(c.graph);
+  const RowShape shape = loops.row_shape(c.graph);
   const int64_t want = cpu ? 8 : lane ? 65536 : 512;     // invocations or workgroups to make
   const int64_t least = cpu ? 16384 : lane ? 64 : 4096;  // elements that a part must have
   const int64_t by_rows = want / std::max<int64_t>(shape.rows, 1);
@@ -79,28 +79,30 @@ Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceW
   if (!cpu) return wanted;
   const int64_t most = (lane ? 1 : strategy.local) * (c.device.max_loop_iterations() / kPasses);
   if (shape.longest <= most) return wanted;
-  return max(wanted, ceil_div(walk.length(), most));
+  return max(wanted, ceil_div(loops.length(), most));
 }
 
 /// Partial results in a scratch, then their combination.
 std::vector<Step> split(Builder& b, const Pass& whole, const State& state,
                         const RowStrategy& strategy, const RowStrategy& lane) {
-  const Expr outputs = whole.walk.outputs();
+  const Expr outputs = whole.loops.outputs();
   Pass first = whole;
   first.divisor = std::nullopt;
   first.to = b.scratch("partial", state.stored, {whole.chunks, outputs});
   Pass second{.from = first.to, .to = whole.to, .accessor = {"x_element(i)", "x_raw(i)"}};
-  second.walk = reduce_walk({.shape = {whole.chunks, outputs}, .strides = {outputs, Expr(1)}}, {0});
+  second.loops =
+      reduce_loops({.shape = {whole.chunks, outputs}, .strides = {outputs, Expr(1)}}, {0});
   second.divisor = whole.divisor;
   return {step_of(first, state, strategy), step_of(second, state, lane)};
 }
 
 /// Whether an output's elements are whole vectors of neighbours, at multiples of four elements.
-bool in_fours(const NodeContext& c, const Source& x, const ReduceWalk& walk) {
+bool in_fours(const NodeContext& c, const Source& x, const ReduceLoops& loops) {
   const auto divides = [](const Expr& e) { return mod(e, 4) == Expr(0); };
   const Value& value = c.graph.value(x.value);
   if (x.raw && value.view && !divides(value.view->offset)) return false;
-  if (!walk.rows.sizes.empty() || !(walk.run_stride == Expr(1)) || !divides(walk.run)) return false;
+  if (!loops.rows.sizes.empty() || !(loops.run_stride == Expr(1)) || !divides(loops.run))
+    return false;
   if (x.raw) {  // as lowering sees it, which makes x_vec4
     Shape shape = x.shape, strides = x.strides;
     collapse(shape, strides);
@@ -108,23 +110,23 @@ bool in_fours(const NodeContext& c, const Source& x, const ReduceWalk& walk) {
     if (shape.size() > 1 && !divides(shape.back())) return false;
     if (!std::all_of(strides.begin(), strides.end() - 1, divides)) return false;
   }
-  const Shape& kept = walk.kept.targets[0].second;
+  const Shape& kept = loops.kept.targets[0].second;
   return std::all_of(kept.begin(), kept.end(), divides);
 }
 
 void convert(const NodeContext& c, Builder& b) {
   const Source x = source_of(c, b, "self");
   Pass pass{.from = x.value, .to = c.node.outputs[0], .accessor = x.accessor("x")};
-  pass.walk = reduce_walk(x, c.node.integers("dims"));
+  pass.loops = reduce_loops(x, c.node.integers("dims"));
   if (c.node.has("divisor")) pass.divisor = c.node.expr("divisor");
 
   const DType result = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
-  if (!c.device.is_cpu() && in_fours(c, x, pass.walk)) {
+  if (!c.device.is_cpu() && in_fours(c, x, pass.loops)) {
     pass.four = x.raw ? "x_vec4(i)" : "x_load4(i)";
   }
   const std::string kind = c.node.text("kind");
   const State state = state_of(kind, c.dtype("self"), result);
-  RowShape shape = pass.walk.row_shape(c.graph);
+  RowShape shape = pass.loops.row_shape(c.graph);
   shape.shuffles = state.type != "int64_t";
   shape.longest = 1;  // chunks_for keeps rows short
 
@@ -132,7 +134,7 @@ void convert(const NodeContext& c, Builder& b) {
   const std::vector<RowStrategy> strategies = row_strategies(c.device, shape);
   for (const RowStrategy& strategy : strategies) {
     Tactic tactic{.name = "reduce_" + kind + "_" + strategy.suffix()};
-    pass.chunks = chunks_for(c, strategy, pass.walk);
+    pass.chunks = chunks_for(c, strategy, pass.loops);
     if (pass.chunks == Expr(1)) {
       tactic.steps = {step_of(pass, state, strategy)};
     } else {

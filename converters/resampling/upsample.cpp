@@ -88,13 +88,13 @@ void forward(const NodeContext& c, Builder& b, const Resize& r) {
 }
 
 /// Iterations of a gradient's loop over the outputs that look at one source element.
-Expr reverse_walk(const Axis& a, const Resize& r) {
+Expr reverse_iterations(const Axis& a, const Resize& r) {
   const Expr each = ceil_div(a.out, max(a.in - 1, 1));
   return min(a.out, each * int64_t{std::max(r.filter, 4) + 2} + int64_t{r.filter + 10});
 }
 
 /// Iterations of the loops over the source elements of one output, twice for the total.
-Expr filter_walk(const Axis& a, const Resize& r) {
+Expr filter_iterations(const Axis& a, const Resize& r) {
   return (ceil_div(a.in, a.out) + 2) * int64_t{2 * (r.filter + 2)};
 }
 
@@ -115,7 +115,7 @@ Step totals(const NodeContext& c, const Resize& r, const Axis& a, ValueId to) {
   step.defines.insert(step.defines.end(), {{"TRANSPOSED", "0"}, {"TOTALS", "1"}});
   step.operands = {dst("y", to)};
   step.params.push_back(param("inner", 1));
-  step.iterations = filter_walk(a, r);
+  step.iterations = filter_iterations(a, r);
   return step;
 }
 
@@ -136,7 +136,7 @@ void by_dimensions(const NodeContext& c, Builder& b, const Resize& r) {
     step.params.push_back(param("inner", product_of(shape, d + 1, shape.size())));
     step.defines.insert(step.defines.end(),
                         {{"TRANSPOSED", r.backward ? "1" : "0"}, {"TOTALS", "0"}});
-    step.iterations = r.backward ? reverse_walk(a, r) : filter_walk(a, r);
+    step.iterations = r.backward ? reverse_iterations(a, r) : filter_iterations(a, r);
     if (r.backward && r.filter != 0) {
       const ValueId sums = b.scratch("totals_" + n, DType::kF32, {a.out});
       steps.push_back(totals(c, r, a, sums));
@@ -154,8 +154,8 @@ std::string unsupported(const NodeContext& c, const Resize& r) {
   if (!reason.empty()) return reason;
   if (!r.backward && r.filter == 0) return "";
   for (const Axis& a : axes_of(c, r)) {
-    std::string too_long = r.backward ? loops_too_long(c, reverse_walk(a, r)) : "";
-    if (too_long.empty() && r.filter != 0) too_long = loops_too_long(c, filter_walk(a, r));
+    std::string too_long = r.backward ? loops_too_long(c, reverse_iterations(a, r)) : "";
+    if (too_long.empty() && r.filter != 0) too_long = loops_too_long(c, filter_iterations(a, r));
     if (!too_long.empty()) return too_long;
   }
   return "";

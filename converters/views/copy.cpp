@@ -52,7 +52,7 @@ Tactic tiled_tactic(const NodeContext& c, const Builder& builder) {
     return tactic;
   }
   const Shape dense = contiguous_strides(shape);
-  Walk outer{.targets = {{"src", {}}, {"dst", {}}}};
+  LoopNest outer{.targets = {{"src", {}}, {"dst", {}}}};
   for (size_t i = 0; i < last; ++i) {
     if (i == r) continue;
     outer.sizes.push_back(shape[i]);

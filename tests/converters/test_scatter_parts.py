@@ -74,8 +74,8 @@ WALK = """
 #define BASE 1
 #define elements y_numel
 #define entries v_numel
-#define y_WALK(id) const uint row_offset = id, rest_offset = 0u;
-#define value_WALK(i) const uint v_offset = i;
+#define y_OFFSETS(id) const uint row_offset = id, rest_offset = 0u;
+#define value_OFFSETS(i) const uint v_offset = i;
 #include "scatter_rows.comp"
 """
 

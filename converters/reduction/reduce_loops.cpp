@@ -1,36 +1,36 @@
-#include "converters/reduction/reduce_walk.h"
+#include "converters/reduction/reduce_loops.h"
 
 namespace tv {
 
-ReduceWalk reduce_walk(const Source& source, const std::vector<int64_t>& dims) {
+ReduceLoops reduce_loops(const Source& source, const std::vector<int64_t>& dims) {
   std::vector<bool> reduced(source.shape.size(), false);
   for (const int64_t d : dims) reduced.at(d) = true;
-  ReduceWalk walk;
-  walk.kept.targets = walk.rows.targets = {{"x", {}}};
+  ReduceLoops loops;
+  loops.kept.targets = loops.rows.targets = {{"x", {}}};
   for (size_t i = 0; i < reduced.size(); ++i) {
-    Walk& part = reduced[i] ? walk.rows : walk.kept;
+    LoopNest& part = reduced[i] ? loops.rows : loops.kept;
     part.sizes.push_back(source.shape[i]);
     part.targets[0].second.push_back(source.strides[i]);
   }
-  walk.kept.collapse();
-  walk.rows.collapse();
-  if (!walk.rows.sizes.empty()) {
-    walk.run = walk.rows.sizes.back();
-    walk.run_stride = walk.rows.targets[0].second.back();
-    walk.rows.sizes.pop_back();
-    walk.rows.targets[0].second.pop_back();
+  loops.kept.collapse();
+  loops.rows.collapse();
+  if (!loops.rows.sizes.empty()) {
+    loops.run = loops.rows.sizes.back();
+    loops.run_stride = loops.rows.targets[0].second.back();
+    loops.rows.sizes.pop_back();
+    loops.rows.targets[0].second.pop_back();
   }
-  return walk;
+  return loops;
 }
 
-RowShape ReduceWalk::row_shape(const Graph& graph) const {
+RowShape ReduceLoops::row_shape(const Graph& graph) const {
   return {.rows = typical(graph, outputs()),
           .length = typical(graph, length()),
           .longest = length().bounds(graph.symbols).second,
           .contiguous = run_stride == Expr(1) || outputs() == Expr(1)};
 }
 
-void ReduceWalk::add_to(Step& step, const Expr& counted) const {
+void ReduceLoops::add_to(Step& step, const Expr& counted) const {
   step.defines.emplace_back("SINGLE_RUN", rows.sizes.empty() ? "1" : "0");
   for (Param p : {param("outputs", outputs()), param("length", counted), param("run", run),
                   param("run_stride", run_stride)}) {

@@ -7,8 +7,8 @@ namespace tv {
 
 /// Kept dimensions number the outputs; the reduced ones are `rows` of runs of `run` elements,
 /// `run_stride` apart. Both walks have the target "x".
-struct ReduceWalk {
-  Walk kept = {}, rows = {};
+struct ReduceLoops {
+  LoopNest kept = {}, rows = {};
   Expr run = 1, run_stride = 0;
 
   Expr outputs() const { return kept.count(); }
@@ -19,6 +19,6 @@ struct ReduceWalk {
   void add_to(Step& step, const Expr& counted) const;  ///< `counted`: length in what kernels step by
 };
 
-ReduceWalk reduce_walk(const Source& source, const std::vector<int64_t>& dims);
+ReduceLoops reduce_loops(const Source& source, const std::vector<int64_t>& dims);
 
 }  // namespace tv

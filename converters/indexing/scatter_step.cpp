@@ -1,4 +1,4 @@
-#include "converters/indexing/scatter_walk.h"
+#include "converters/indexing/scatter_step.h"
 
 #include "converters/kit/scalar_dims.h"
 
