@@ -2,12 +2,11 @@
 // pixels, k runs over (input channel, kh, kw); the matrix of pixels is never stored.
 //
 // Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
-// shared memory; each invocation loads one column of pixels. x, w: any strides. Sums are fp32, kept in
-// blocks of BLOCK steps of k: the rounding error grows with k / BLOCK and not with k. SPLIT workgroups
-// share the steps of k of a tile, k_share each, a multiple of BK; y is then [SPLIT][n * groups][…] of
-// sums (matmul_shares.comp), the first with the bias.
-// Grid: (ceil(pixels / BN), ceil(oc_count / BM), SPLIT * n * groups); local (BM / RM) * (BN / RN), a
-// multiple of BN.
+// shared memory; each invocation loads one column of pixels. x, w: any strides. Sums are fp32, kept
+// in blocks of BLOCK steps of k: the rounding error grows with k / BLOCK and not with k. SPLIT
+// workgroups share the steps of k of a tile, k_per_split each, a multiple of BK; y is then
+// [SPLIT][n * groups][…] of sums (matmul_split_k.comp), the first with the bias. Grid: (ceil(pixels
+// / BN), ceil(oc_count / BM), SPLIT * n * groups); local (BM / RM) * (BN / RN), a multiple of BN.
 
 #include "conv_geometry.glsl"
 #include "tail.glsl"
@@ -20,13 +19,13 @@ void main() {
   const uint thread = gl_LocalInvocationID.x, tx = thread % THREADS_N, ty = thread / THREADS_N;
   const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN;
 #if SPLIT > 1
-  const uint z = gl_WorkGroupID.z % planes, k_first = gl_WorkGroupID.z / planes * k_share;
+  const uint z = gl_WorkGroupID.z % planes, k_first = gl_WorkGroupID.z / planes * k_per_split;
 #else
   const uint z = gl_WorkGroupID.z, k_first = 0u;
 #endif
   const uint g = z % groups, n = z / groups, pixels = out_h * out_w, taps = k_h * k_w;
 #if SPLIT > 1
-  const uint k_count = min(ic_count * taps, k_first + k_share);
+  const uint k_count = min(ic_count * taps, k_first + k_per_split);
 #else
   const uint k_count = ic_count * taps;
 #endif

@@ -30,13 +30,13 @@ Product product_of(const ConvShape& s) {
 constexpr int64_t kRows = 64, kCols = 64;  ///< of a tile of conv_tiled
 
 /// `shares`: workgroups that share the steps of k of a tile.
-Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_t shares) {
+Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_t splits) {
   constexpr int64_t kThreads = 256, kPer = 4, kSteps = 16;
   Tactic tactic{.name = "conv_tiled_64x64"};
   const Product p = product_of(s);
-  if (shares > 1) {
-    tactic.name += "_k" + std::to_string(shares);
-    tactic.refusal = shares_refusal(c, p, shares);
+  if (splits > 1) {
+    tactic.name += "_k" + std::to_string(splits);
+    tactic.refusal = split_k_refusal(c, p, splits);
   }
   if (c.device.is_cpu()) tactic.refusal = "workgroups that share memory are slow on a CPU";
   if (kThreads > c.device.max_workgroup_invocations) {
@@ -53,25 +53,25 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_
             .defines = {{"BM", std::to_string(kRows)},
                         {"BN", std::to_string(kCols)},
                         {"BK", std::to_string(kSteps)},
-                        {"SPLIT", std::to_string(shares)},
+                        {"SPLIT", std::to_string(splits)},
                         {"BLOCK", "64u"},
                         {"RM", std::to_string(kPer)},
                         {"RN", std::to_string(kPer)},
                         {"BIAS", s.bias != kNoValue ? "1" : "0"}},
             .operands = {src("x", s.x), src("w", s.w)},
-            .grid = {{ceil_div(s.pixels(), kCols), ceil_div(s.oc, kRows), s.n * s.groups * shares}},
+            .grid = {{ceil_div(s.pixels(), kCols), ceil_div(s.oc, kRows), s.n * s.groups * splits}},
             .local_size = {kThreads, 1, 1}};
-  const ValueId sums = shares > 1 ? shares_value(b, p, shares) : c.node.outputs[0];
+  const ValueId sums = splits > 1 ? split_k_sums(b, p, splits) : c.node.outputs[0];
   step.operands.push_back(dst("y", sums));
   if (s.bias != kNoValue) step.operands.push_back(src("bias", s.bias));
   add_geometry(step, s, "hw");
   add_weight(step, s, "hw");
-  if (shares > 1) {
-    step.params.push_back(param("k_share", round_up(ceil_div(p.k, shares), kSteps)));
+  if (splits > 1) {
+    step.params.push_back(param("k_per_split", round_up(ceil_div(p.k, splits), kSteps)));
     step.params.push_back(param("planes", s.n * s.groups));
   }
   tactic.steps.push_back(std::move(step));
-  if (shares > 1) tactic.steps.push_back(shares_step(c, p, sums, shares));
+  if (splits > 1) tactic.steps.push_back(split_k_step(c, p, sums, splits));
   return tactic;
 }
 
@@ -94,8 +94,8 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s)};
   for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
-  for (const int64_t shares : offered_shares(c, product_of(s), kRows, kCols)) {
-    tactics.push_back(tiled_tactic(c, b, s, shares));
+  for (const int64_t splits : offered_split_k(c, product_of(s), kRows, kCols)) {
+    tactics.push_back(tiled_tactic(c, b, s, splits));
   }
   tactics.push_back(reference_tactic(c, s));
   b.emit(std::move(tactics));

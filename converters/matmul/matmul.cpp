@@ -137,11 +137,11 @@ constexpr int64_t kTiledSteps = 16;  ///< of k, which matmul_tiled takes at once
 
 /// `shares`: workgroups that share the steps of k of a tile.
 Tactic tiled_tactic(const NodeContext& c, Builder& b, const Product& p, const SimtTile& tile,
-                    int64_t shares) {
+                    int64_t splits) {
   Tactic tactic{.name = "matmul_tiled_" + text(tile.rows) + "x" + text(tile.cols)};
-  if (shares > 1) {
-    tactic.name += "_k" + text(shares);
-    tactic.refusal = shares_refusal(c, p, shares);
+  if (splits > 1) {
+    tactic.name += "_k" + text(splits);
+    tactic.refusal = split_k_refusal(c, p, splits);
   }
   if (c.device.is_cpu()) tactic.refusal = "workgroups that share memory are slow on a CPU";
   if (!is_float(c.dtype("a"))) tactic.refusal = "the operands are not floats";
@@ -155,22 +155,22 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const Product& p, const Si
       .defines = {{"BM", text(tile.rows)},
                   {"BN", text(tile.cols)},
                   {"BK", text(kTiledSteps)},
-                  {"SPLIT", text(shares)},
+                  {"SPLIT", text(splits)},
                   {"BLOCK", "64u"},
                   {"RM", text(tile.per_row)},
                   {"RN", text(tile.per_col)},
                   {"A_BY_ROWS", p.a_k == Expr(1) ? "1" : "0"},
                   {"B_BY_ROWS", p.b_n == Expr(1) ? "1" : "0"}},
-      .grid = {{ceil_div(p.n, tile.cols), ceil_div(p.m, tile.rows), p.batch.count() * shares}},
+      .grid = {{ceil_div(p.n, tile.cols), ceil_div(p.m, tile.rows), p.batch.count() * splits}},
       .local_size = {static_cast<uint32_t>(tile.threads()), 1, 1}};
-  const ValueId sums = shares > 1 ? shares_value(b, p, shares) : c.node.outputs[0];
+  const ValueId sums = splits > 1 ? split_k_sums(b, p, splits) : c.node.outputs[0];
   add_operands(c, p, sums, step);
-  if (shares > 1) {
-    step.params.push_back(param("k_share", round_up(ceil_div(p.k, shares), kTiledSteps)));
+  if (splits > 1) {
+    step.params.push_back(param("k_per_split", round_up(ceil_div(p.k, splits), kTiledSteps)));
     step.params.push_back(param("matrices", p.batch.count()));
   }
   tactic.steps.push_back(std::move(step));
-  if (shares > 1) tactic.steps.push_back(shares_step(c, p, sums, shares));
+  if (splits > 1) tactic.steps.push_back(split_k_step(c, p, sums, splits));
   return tactic;
 }
 
@@ -202,8 +202,8 @@ void convert(const NodeContext& c, Builder& b) {
   for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (const SimtTile& tile : tiles) {
-    for (const int64_t shares : offered_shares(c, p, tile.rows, tile.cols)) {
-      tactics.push_back(tiled_tactic(c, b, p, tile, shares));
+    for (const int64_t splits : offered_split_k(c, p, tile.rows, tile.cols)) {
+      tactics.push_back(tiled_tactic(c, b, p, tile, splits));
     }
   }
   tactics.push_back(reference_tactic(c, p));

@@ -25,16 +25,18 @@ std::vector<Tactic> simt_tactics(const NodeContext& context, const Product& p);
 
 /// How many workgroups should share the steps of k of one tile of outputs; 1: tiles fill the device,
 /// or sums are short.
-int64_t shares_of(const NodeContext& context, const Product& p, int64_t tile_rows, int64_t tile_cols);
+int64_t split_k_of(const NodeContext& context, const Product& p, int64_t tile_rows,
+                   int64_t tile_cols);
 /// The same as what a SIMT kernel offers, best first by rule: one workgroup a tile, because the second
 /// launch costs as much as it saves, but for very long sums.
-std::vector<int64_t> offered_shares(const NodeContext& context, const Product& p,
+std::vector<int64_t> offered_split_k(const NodeContext& context, const Product& p,
                                     int64_t tile_rows, int64_t tile_cols);
 /// Why a product cannot be shared, or "".
-std::string shares_refusal(const NodeContext& context, const Product& p, int64_t shares);
+std::string split_k_refusal(const NodeContext& context, const Product& p, int64_t splits);
 /// Scratch of the sums: [shares][z][m][n] in fp32.
-ValueId shares_value(Builder& builder, const Product& p, int64_t shares);
+ValueId split_k_sums(Builder& builder, const Product& p, int64_t splits);
 /// The launch that adds them and writes the node's output.
-Step shares_step(const NodeContext& context, const Product& p, ValueId shares_value, int64_t shares);
+Step split_k_step(const NodeContext& context, const Product& p, ValueId split_k_sums,
+                  int64_t splits);
 
 }  // namespace tv

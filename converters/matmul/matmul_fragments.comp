@@ -6,7 +6,7 @@
 // of shared memory of the subgroup's own, UNROLL steps at a time. Tiles of BM x BN outputs a workgroup
 // and WM x WN a subgroup; WK subgroups share the steps of k, `share` each (a multiple of UNROLL), and
 // add up in order, STRIP rows of fragments at a time; SPLIT workgroups share the steps before that, and
-// write sums for matmul_shares.comp. RING steps of operands that come straight are in flight; it
+// write sums for matmul_split_k.comp. RING steps of operands that come straight are in flight; it
 // divides UNROLL, and is even where STRAIGHT.
 // PIECES > 1: operands are fp32 in pieces (matrix.glsl); PROMOTE: each step's sum is added outside
 // the units, with rounding. WHOLE_M, WHOLE_K: m is a multiple of BM, k of 16 WK SPLIT UNROLL.

@@ -27,7 +27,7 @@ Step product_step(const MatrixProblem& q, const MatrixTile& t) {
   const Product& p = q.p;
   const Expr tiles = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn);
   const bool by_fours = divides(4, p.n), split = t.split > 1;
-  Operand result = dst("y", split ? shares_value(q.b, p, t.split) : q.y);
+  Operand result = dst("y", split ? split_k_sums(q.b, p, t.split) : q.y);
   result.vec4 = by_fours && (split || (is_dense(q.c.graph.value(q.y).shape,
                                                 layout_of(q.c.graph, q.y).strides) &&
                                        is_aligned(q.c, q.y)));
@@ -203,7 +203,7 @@ void emit_fragments(const MatrixProblem& q, const MatrixTile& t, Tactic& tactic)
   step.params.push_back(fixed("share", s.each));
   const ValueId sums = step.operands.front().value;
   tactic.steps.push_back(std::move(step));
-  if (t.split > 1) tactic.steps.push_back(shares_step(q.c, q.p, sums, t.split));
+  if (t.split > 1) tactic.steps.push_back(split_k_step(q.c, q.p, sums, t.split));
 }
 
 /// Bytes of shared memory, as the kernels declare it.
@@ -232,7 +232,7 @@ std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
   }
   if (p.k.bounds(q.c.graph.symbols).first < 1) return "k may be 0";
   if (t.split > 1) {
-    if (std::string reason = shares_refusal(q.c, p, t.split); !reason.empty()) return reason;
+    if (std::string reason = split_k_refusal(q.c, p, t.split); !reason.empty()) return reason;
   }
   if (t.family == MatrixTile::kShared && !q.a_rows && !q.a_cols) {
     return "a is read in chunks of 8; its strides or sizes are no multiples of that";
@@ -320,7 +320,7 @@ std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Produ
   for (const MatrixProblem& q : problems) {
     for (const MatrixTile& t : matrix_tiles(q.pieces)) {
       candidates.push_back({&q, t, expected_time(q, t)});
-      const MatrixTile split = shared_out(q, t);
+      const MatrixTile split = with_split_k(q, t);
       if (split.split > 1) candidates.push_back({&q, split, expected_time(q, split)});
     }
   }

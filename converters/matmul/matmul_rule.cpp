@@ -165,9 +165,9 @@ double expected_time(const MatrixProblem& q, const MatrixTile& t) {
   return std::max(work, chain) + 0.3 * std::min(work, chain) + extra;
 }
 
-MatrixTile shared_out(const MatrixProblem& q, MatrixTile t) {
+MatrixTile with_split_k(const MatrixProblem& q, MatrixTile t) {
   if (t.family == MatrixTile::kShared || q.pieces.scaled) return t;
-  t.split = shares_of(q.c, q.p, t.bm, t.bn);
+  t.split = split_k_of(q.c, q.p, t.bm, t.bn);
   // Each subgroup keeps a few steps of its own.
   while (t.split > 1 && q.k < 3 * kFragment * t.wk * t.split) t.split /= 2;
   return t;

@@ -2,10 +2,11 @@
 //
 // Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
 // shared memory; sums are kept in blocks of BLOCK steps of k, so that the rounding error grows with
-// k / BLOCK and not with k. a, b: any strides; A_BY_ROWS (B_BY_ROWS): neighbours in a row are neighbours in
-// memory, else those in a column, so that the loads coalesce. SPLIT workgroups share the steps of k
-// of a tile, k_share each, a multiple of BK; y is then [SPLIT][z][m][n] of sums (matmul_shares.comp).
-// Grid: (ceil(n_count / BN), ceil(m_count / BM), SPLIT * z); local (BM / RM) * (BN / RN).
+// k / BLOCK and not with k. a, b: any strides; A_BY_ROWS (B_BY_ROWS): neighbours in a row are
+// neighbours in memory, else those in a column, so that the loads coalesce. SPLIT workgroups share
+// the steps of k of a tile, k_per_split each, a multiple of BK; y is then [SPLIT][z][m][n] of sums
+// (matmul_split_k.comp). Grid: (ceil(n_count / BN), ceil(m_count / BM), SPLIT * z); local (BM / RM)
+// * (BN / RN).
 
 #include "batch.glsl"
 #include "tail.glsl"
@@ -18,8 +19,8 @@ void main() {
   const uint thread = gl_LocalInvocationID.x, tx = thread % THREADS_N, ty = thread / THREADS_N;
   const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN;
 #if SPLIT > 1
-  const uint z = gl_WorkGroupID.z % matrices, k_first = gl_WorkGroupID.z / matrices * k_share;
-  const uint k_end = min(k_count, k_first + k_share);
+  const uint z = gl_WorkGroupID.z % matrices, k_first = gl_WorkGroupID.z / matrices * k_per_split;
+  const uint k_end = min(k_count, k_first + k_per_split);
 #else
   const uint z = gl_WorkGroupID.z, k_first = 0u, k_end = k_count;
 #endif

@@ -81,7 +81,7 @@ const std::vector<MatrixTile>& matrix_tiles(const Pieces& pieces);
 /// Time that the rule expects of a tile, about in nanoseconds.
 double expected_time(const MatrixProblem& q, const MatrixTile& t);
 /// `t` with its steps of k shared by as many workgroups as the rule would have; itself where none.
-MatrixTile shared_out(const MatrixProblem& q, MatrixTile t);
+MatrixTile with_split_k(const MatrixProblem& q, MatrixTile t);
 /// Rows of fragments of a subgroup whose sums pass through shared memory together where `wk` > 1.
 int64_t strip_of(const MatrixTile& t, int64_t max_shared_bytes);
 

@@ -147,7 +147,7 @@ uint in_pair(uint step, uint kk) { return kk % 8u / 2u * 8u + step * 4u + kk / 8
 
 #if SPLIT > 1
 // Workgroups share the steps of k: tv_share is the number of this one's share, whose sums make one of
-// SPLIT results (matmul_shares.comp).
+// SPLIT results (matmul_split_k.comp).
 uint tv_share;
 #define FIRST_K min(k_count, tv_share * K_OF_SHARE)
 #define END_K min(k_count, (tv_share + 1u) * K_OF_SHARE)
@@ -200,7 +200,7 @@ void store_patch(uint z, uint m0, uint n0, uint corner) {
 #define SHARES_LD (BN / 4 + 1)
 #define STRIP_ROWS (STRIP * 16)
 #define SHARE_ROWS (BM / WM * STRIP_ROWS)
-void store_shares(uint z, uint m0, uint n0) {
+void store_split_k(uint z, uint m0, uint n0) {
   for (uint c = gl_LocalInvocationID.x; c < SHARE_ROWS * BN / 4; c += LOCAL_X) {
     const uint row = c / (BN / 4), col = c % (BN / 4);
     vec4 v = uintBitsToFloat(sh[row * SHARES_LD + col]);
@@ -229,7 +229,7 @@ void store_shares(uint z, uint m0, uint n0) {
         (wk * SHARE_ROWS + wm * STRIP_ROWS + i * 16u) * SHARES_LD + wn * (WN / 4) + j * 4u,        \
         SHARES_LD, gl_CooperativeMatrixLayoutRowMajor))                                            \
     barrier();                                                                                     \
-    store_shares(z, (m0) + t * STRIP_ROWS, n0);                                                    \
+    store_split_k(z, (m0) + t * STRIP_ROWS, n0);                                                   \
   }
 #else
 #define STORE_TILE(z, m0, n0)                                                                      \

@@ -18,49 +18,49 @@ constexpr int64_t kVeryLong = 8192;      // steps of k from which the rule takes
 
 }  // namespace
 
-int64_t shares_of(const NodeContext& c, const Product& p, int64_t tile_rows, int64_t tile_cols) {
+int64_t split_k_of(const NodeContext& c, const Product& p, int64_t tile_rows, int64_t tile_cols) {
   const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   const int64_t tiles = up(typical(c.graph, p.m), tile_rows) * up(typical(c.graph, p.n), tile_cols) *
                         typical(c.graph, p.batch.count());
   const int64_t units = c.device.compute_units > 0 ? c.device.compute_units : 64;
   const int64_t most = std::min(kMostShares, typical(c.graph, p.k) / kShortestShare);
-  int64_t shares = 1;
-  while (shares * 2 <= most && shares * 2 * tiles <= units + units / 8) shares *= 2;
-  return shares;
+  int64_t splits = 1;
+  while (splits * 2 <= most && splits * 2 * tiles <= units + units / 8) splits *= 2;
+  return splits;
 }
 
-std::vector<int64_t> offered_shares(const NodeContext& c, const Product& p, int64_t tile_rows,
+std::vector<int64_t> offered_split_k(const NodeContext& c, const Product& p, int64_t tile_rows,
                                     int64_t tile_cols) {
-  const int64_t shares = shares_of(c, p, tile_rows, tile_cols);
-  if (shares == 1) return {1};
-  if (typical(c.graph, p.k) >= kVeryLong) return {shares, 1};
-  return {1, shares};
+  const int64_t splits = split_k_of(c, p, tile_rows, tile_cols);
+  if (splits == 1) return {1};
+  if (typical(c.graph, p.k) >= kVeryLong) return {splits, 1};
+  return {1, splits};
 }
 
-std::string shares_refusal(const NodeContext& c, const Product& p, int64_t shares) {
+std::string split_k_refusal(const NodeContext& c, const Product& p, int64_t splits) {
   const int64_t most = p.batch.count().bounds(c.graph.symbols).second;
-  if (most > c.device.max_grid[2] / shares) {
-    return "more than " + std::to_string(c.device.max_grid[2] / shares) + " matrices";
+  if (most > c.device.max_grid[2] / splits) {
+    return "more than " + std::to_string(c.device.max_grid[2] / splits) + " matrices";
   }
-  const Expr elements = p.batch.count() * p.m * p.n * shares;
+  const Expr elements = p.batch.count() * p.m * p.n * splits;
   if (elements.bounds(c.graph.symbols).second >= int64_t{1} << 32) {
-    return "sums of all shares pass 2^32 elements";
+    return "sums of all splits pass 2^32 elements";
   }
   return "";
 }
 
-ValueId shares_value(Builder& b, const Product& p, int64_t shares) {
-  return b.scratch("shares", DType::kF32, {p.batch.count() * p.m * p.n * shares});
+ValueId split_k_sums(Builder& b, const Product& p, int64_t splits) {
+  return b.scratch("splits", DType::kF32, {p.batch.count() * p.m * p.n * splits});
 }
 
-Step shares_step(const NodeContext& c, const Product& p, ValueId shares_value, int64_t shares) {
+Step split_k_step(const NodeContext& c, const Product& p, ValueId split_k_sums, int64_t splits) {
   const ValueId y = c.node.outputs[0];
   const Expr total = p.batch.count() * p.m * p.n;
   const bool fours = mod(total, 4) == Expr(0);
-  Operand part = src("part", shares_value), result = dst("y", y);
+  Operand part = src("part", split_k_sums), result = dst("y", y);
   part.vec4 = fours;
-  return {.kernel = "matmul_shares",
-          .defines = {{"SPLIT", std::to_string(shares)}, {"FOURS", fours ? "1" : "0"}},
+  return {.kernel = "matmul_split_k",
+          .defines = {{"SPLIT", std::to_string(splits)}, {"FOURS", fours ? "1" : "0"}},
           .operands = {part, result},
           .params = {param("total", total)},
           .grid = one_each(fours ? floordiv(total, 4) : total, 128),
