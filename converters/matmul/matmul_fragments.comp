@@ -1,22 +1,22 @@
 // y[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] on matrix units, operands straight from memory
 // into registers: for products too small to share loads through a workgroup.
 //
-// b comes in fragment order (matmul_pack.comp); so does a where A_PACKED. Else its rows are read: where
-// STRAIGHT into fragments as they are (straight.glsl), two steps of k at a time, else through a patch
-// of shared memory of the subgroup's own, UNROLL steps at a time. Tiles of BM x BN outputs a workgroup
-// and WM x WN a subgroup; WK subgroups share the steps of k, `share` each (a multiple of UNROLL), and
-// add up in order, STRIP rows of fragments at a time; SPLIT workgroups share the steps before that, and
-// write sums for matmul_split_k.comp. RING steps of operands that come straight are in flight; it
-// divides UNROLL, and is even where STRAIGHT.
-// PIECES > 1: operands are fp32 in pieces (matrix.glsl); PROMOTE: each step's sum is added outside
-// the units, with rounding. WHOLE_M, WHOLE_K: m is a multiple of BM, k of 16 WK SPLIT UNROLL.
-// Grid: (tiles of m * tiles of n, 1, SPLIT * z); local 32 * (BM / WM) * (BN / WN) * WK.
+// b comes in fragment order (matmul_pack.comp); so does a where A_PACKED. Else its rows are read:
+// where DIRECT into fragments as they are (direct_load.glsl), two steps of k at a time, else
+// through a patch of shared memory of the subgroup's own, UNROLL steps at a time. Tiles of BM x BN
+// outputs a workgroup and WM x WN a subgroup; WK subgroups share the steps of k, `share` each (a
+// multiple of UNROLL), and add up in order, STRIP rows of fragments at a time; SPLIT workgroups
+// share the steps before that, and write sums for matmul_split_k.comp. RING steps of operands that
+// come straight are in flight; it divides UNROLL, and is even where DIRECT. PIECES > 1: operands
+// are fp32 in pieces (matrix.glsl); PROMOTE: each step's sum is added outside the units, with
+// rounding. WHOLE_M, WHOLE_K: m is a multiple of BM, k of 16 WK SPLIT UNROLL. Grid: (tiles of m *
+// tiles of n, 1, SPLIT * z); local 32 * (BM / WM) * (BN / WN) * WK.
 
 #include "batch.glsl"
 
 const uint WARPS_M = BM / WM, WARPS_N = BN / WN;
 // Rows of the patch are an odd number of units apart.
-const uint LDA = UNROLL * 2 + 1, PIECE_A = A_PACKED == 1 || STRAIGHT == 1 ? 0 : WM * LDA;
+const uint LDA = UNROLL * 2 + 1, PIECE_A = A_PACKED == 1 || DIRECT == 1 ? 0 : WM * LDA;
 const uint ROWS = PIECES * PIECE_A * WARPS_M * WARPS_N * WK;
 const uint SPACE = WK > 1 ? WK * WARPS_M * STRIP * 16 * (BN / 4 + 1) : WARPS_M * WARPS_N * 16 * (WN / 4 + 1);
 shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
@@ -24,8 +24,8 @@ shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
 #define PATCH 1
 #define K_OF_SHARE (share * (WK * 16))
 #include "matrix.glsl"
-#if STRAIGHT
-#include "straight.glsl"
+#if DIRECT
+#include "direct_load.glsl"
 #endif
 
 // Lines of 16 rows or columns: [k / 16][PIECES][32] units.
@@ -66,7 +66,7 @@ void main() {
     FRAGMENT(fa[p][i], ga[(u) % RING][p][i], pa + ((u) * UNIT + i * LINE + p * 32) - lane,     \
              gl_CooperativeMatrixLayoutRowMajor) }
   FOR(r, RING) { FETCH_A(r, r) }
-#elif STRAIGHT
+#elif DIRECT
   // Invocation (row, chunk) has this chunk of rows `row` and `row` + 8 of each fragment of two steps.
   const uint row = lane / 4, chunk = lane % 4;
   tv_chunks pa = tv_chunks(a_ptr) + (BATCH_OFFSET(z, az) / 8);
@@ -134,11 +134,11 @@ void main() {
     END(j)                                                                                     \
   }
 
-#if STRAIGHT
-  const bool straight = lies_straight(warp * 32u);  // asked for at the end: no load waits for it
+#if DIRECT
+  const bool direct = lies_as_loaded(warp * 32u);  // asked for at the end: no load waits for it
 #endif
   for (uint s = 0u; s < share; s += UNROLL) {
-#if STRAIGHT
+#if DIRECT
     const uint here = FIRST_STEP + s, next = min(here + UNROLL, k_steps - UNROLL);
 #elif !A_PACKED
     FOR(i, NA) {
@@ -160,7 +160,7 @@ void main() {
       FETCH_B(u % RING, u + RING)
 #if A_PACKED
       FETCH_A(u % RING, u + RING)
-#elif STRAIGHT
+#elif DIRECT
       if (u % 2 == 1) {
         if (u - 1 + RING < UNROLL) { FETCH_A(u % RING, here, u - 1 + RING) }
         else { FETCH_A(u % RING, next, u - 1 + RING - UNROLL) }
@@ -171,13 +171,13 @@ void main() {
     pb += UNROLL * UNIT;
 #if A_PACKED
     pa += UNROLL * UNIT;
-#elif !STRAIGHT
+#elif !DIRECT
     subgroupBarrier();
 #endif
   }
 
-#if STRAIGHT
-  if (!straight) { SUM_GATHERED }
+#if DIRECT
+  if (!direct) { SUM_GATHERED }
 #endif
   STORE_TILE(z, bm * BM, bn * BN)
 }

@@ -152,7 +152,7 @@ Share paired_share(const MatrixProblem& q, const MatrixTile& t) {
 }
 
 Share share_of(const MatrixProblem& q, const MatrixTile& t) {
-  if (t.family == MatrixTile::kStraight) return paired_share(q, t);
+  if (t.family == MatrixTile::kDirect) return paired_share(q, t);
   const Expr each = ceil_div(ceil_div(q.p.k, kFragment), t.wk * t.split);
   const bool few = t.wm * t.wn >= 2048 || q.pieces.count > 1 ||
                    (t.family == MatrixTile::kRows && t.wm > 32);
@@ -178,17 +178,17 @@ Share share_of(const MatrixProblem& q, const MatrixTile& t) {
 }
 
 void emit_fragments(const MatrixProblem& q, const MatrixTile& t, Tactic& tactic) {
-  const bool pack_a = t.family == MatrixTile::kPacked, straight = t.family == MatrixTile::kStraight;
+  const bool pack_a = t.family == MatrixTile::kPacked, direct = t.family == MatrixTile::kDirect;
   const Share s = share_of(q, t);
   const MadeSide b =
-      add_packing(q, false, {s.k_steps, t.bn, s.ring, nullptr, straight}, tactic.steps);
+      add_packing(q, false, {s.k_steps, t.bn, s.ring, nullptr, direct}, tactic.steps);
   MadeSide a;
   if (pack_a) a = add_packing(q, true, {s.k_steps, t.bm, s.ring}, tactic.steps);
   Step step = product_step(q, t);
   step.kernel = "matmul_fragments";
   const std::pair<std::string, std::string> more[] = {
       {"A_PACKED", flag(pack_a)},
-      {"STRAIGHT", flag(straight)},
+      {"DIRECT", flag(direct)},
       {"TO_16", q.pieces.input == DType::kF16 ? "tv_to_f16" : "tv_to_bf16"},
       {"PROMOTE", flag(q.pieces.promote > 0)},
       {"UNROLL", text(s.unroll)},
@@ -237,7 +237,7 @@ std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
   if (t.family == MatrixTile::kShared && !q.a_rows && !q.a_cols) {
     return "a is read in chunks of 8; its strides or sizes are no multiples of that";
   }
-  if (t.family == MatrixTile::kStraight && device.vendor_id != kNvidia) {
+  if (t.family == MatrixTile::kDirect && device.vendor_id != kNvidia) {
     return "fragments lie as rows are read on NVIDIA's units alone";
   }
   if (t.unroll > 0) {
@@ -245,7 +245,7 @@ std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
     unlimited.unroll = 0;
     if (share_of(q, t).unroll == share_of(q, unlimited).unroll) return "as without its limit";
   }
-  if ((t.family == MatrixTile::kRows || t.family == MatrixTile::kStraight) && !q.a_rows) {
+  if ((t.family == MatrixTile::kRows || t.family == MatrixTile::kDirect) && !q.a_rows) {
     return "rows of a are read in chunks of 8; its strides or k are no multiples of that";
   }
   if (q.pieces.scaled) {
@@ -265,7 +265,7 @@ std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
 }
 
 std::string tactic_name(const MatrixProblem& q, const MatrixTile& t) {
-  static const char* kFamilies[] = {"shared", "rows", "packed", "straight"};
+  static const char* kFamilies[] = {"shared", "rows", "packed", "direct"};
   std::string text_ = "matmul_" + std::string(kFamilies[t.family]) + "_" + q.pieces.name() + "_" +
                       text(t.bm) + "x" + text(t.bn);
   if (t.family == MatrixTile::kShared) text_ += "x" + text(t.bk);

@@ -24,7 +24,7 @@ struct Pieces {
 
 /// One way to tile a product. Fields are macros of the kernels.
 struct MatrixTile {
-  enum Family { kShared, kRows, kPacked, kStraight } family = kShared;
+  enum Family { kShared, kRows, kPacked, kDirect } family = kShared;
   int64_t bm, bn, bk, wm, wn, wk = 1;
   int64_t ring = 0;        ///< shared: steps of a packed b in flight, 0: not packed
   bool ahead = false;      ///< shared, not packed: fragments a step ahead
@@ -65,7 +65,7 @@ struct MadeSide {
 MadeSide add_scales(const MatrixProblem& q, bool side_a, std::vector<Step>& steps);
 /// Appends the launch that packs an operand: `k_steps` steps of 16, spans padded to `multiple`, and
 /// room for `slack` steps that kernels fetch past the end. `scales`: of that side, where scaled.
-/// `paired`: for rows that are read straight into fragments (straight.glsl).
+/// `paired`: for rows that are read straight into fragments (direct_load.glsl).
 struct Packing {
   Expr k_steps;
   int64_t multiple = 16, slack = 1;

@@ -116,7 +116,7 @@ uvec4 peel_chunk(inout Chunk c, uint p) {
 #define peel_chunk(c, p) (c)
 #endif
 
-// Which of the 32 elements of k of two steps is number kk of step `step` (straight.glsl).
+// Which of the 32 elements of k of two steps is number kk of step `step` (direct_load.glsl).
 uint in_pair(uint step, uint kk) { return kk % 8u / 2u * 8u + step * 4u + kk / 8u * 2u + kk % 2u; }
 
 // The eight components of a fragment that an invocation holds.

@@ -144,7 +144,7 @@ TEST_F(Gemm, LongSums) {
 /// Debug builds gather the rows of every other workgroup, as all do where the driver lays fragments
 /// out in another way. Beside the validation layer there is no bfloat16, and so are no pieces of fp32.
 TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
-  prefix_ = "matmul_straight_";
+  prefix_ = "matmul_direct_";
   if (!offers({.m = 72, .n = 200, .k = 136})) {
     GTEST_SKIP() << "this device's fragments do not lie as rows are read";
   }

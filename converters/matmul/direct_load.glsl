@@ -15,7 +15,7 @@
   }
 
 // Whether components lie as above: those of a matrix of numbers do. `corner`: of 32 units of the subgroup's.
-bool lies_straight(uint corner) {
+bool lies_as_loaded(uint corner) {
   if (TV_CHECK == 1 && gl_WorkGroupID.x % 2u == 1u) return false;
   const uint kNumbers = 0x40004000u;  // 2 and a little more, as float16 and as bfloat16
   const uint lane = gl_SubgroupInvocationID;
