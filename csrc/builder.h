@@ -64,7 +64,7 @@ struct Grid {
 /// The product of matrices that a kernel leaves to the device's matrix units (subgroup scope). Its
 /// template then has GL_KHR_cooperative_matrix, and writes float16_t whatever `input` is: for kBF16
 /// every 16-bit float type of the module becomes bfloat16 (csrc/codegen/bfloat16.h).
-struct MatrixUnits {
+struct CooperativeMatrix {
   DType input = DType::kF16, sum = DType::kF32;
   uint32_t m = 16, n = 16, k = 16;
   bool nv2 = false;            ///< also GL_NV_cooperative_matrix2
@@ -81,7 +81,7 @@ struct Step {
   std::array<uint32_t, 3> local_size = {64, 1, 1};  ///< LOCAL_X, LOCAL_Y, LOCAL_Z in the kernel
   uint32_t subgroup_size = 0;  ///< required; 0: any
   /// Lowering refuses the tactic, with a reason, where the device or glslang lacks them.
-  std::optional<MatrixUnits> matrix = {};
+  std::optional<CooperativeMatrix> matrix = {};
   /// The kernel may call tv_uniform(uint id), which equals `id` but is read through a table in the
   /// push constants: lavapipe 22-25 takes only constants and push constants for uniform, so an
   /// address made from it becomes one scalar load. `id` must be below 32768.

@@ -74,7 +74,7 @@ Tactic tactic_of(const NodeContext& c, const Builder& b, const AttentionProblem&
   define("RB", tile.blocks);
   define("BN", tile.keys);
   define("ROUND", bfloat16 ? 1 : 0);
-  step.matrix = MatrixUnits{.input = c.dtype("query"), .nv2 = nv2};
+  step.matrix = CooperativeMatrix{.input = c.dtype("query"), .nv2 = nv2};
   step.local_size = {static_cast<uint32_t>(tile.threads()), 1, 1};
   step.subgroup_size = kInvocations;
   step.grid = Grid::flat_groups(ceil_div(p.queries, tile.queries()) * p.heads.count());

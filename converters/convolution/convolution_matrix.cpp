@@ -175,7 +175,7 @@ Step pack_step(const Problem& q, ValueId packed, ValueId rows, const Expr& lines
             .grid = Grid::flat_groups(ceil_div(fragments, 8)),
             .local_size = {256, 1, 1},
             .subgroup_size = 32,
-            .matrix = MatrixUnits{.input = q.pieces.input, .denormals = q.pieces.adaptive}};
+            .matrix = CooperativeMatrix{.input = q.pieces.input, .denormals = q.pieces.adaptive}};
   if (q.pieces.adaptive) step.operands.push_back(src("rows", rows));
   add_weight(step, s, "hw");
   return step;
@@ -246,7 +246,7 @@ Tactic tactic_of(const Problem& q, const Tile& t) {
             .grid = {{ceil_div(q.columns, t.bn), ceil_div(s.oc, t.bm), s.groups}},
             .local_size = {static_cast<uint32_t>(t.threads()), 1, 1},
             .subgroup_size = 32,
-            .matrix = MatrixUnits{.input = q.pieces.input, .denormals = q.pieces.adaptive}};
+            .matrix = CooperativeMatrix{.input = q.pieces.input, .denormals = q.pieces.adaptive}};
   if (q.pieces.of_floats()) step.operands.push_back(src("w", s.w));
   if (q.pieces.adaptive) {
     step.operands.push_back(src("rows", rows));

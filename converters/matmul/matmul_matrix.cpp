@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <map>
 
-#include "converters/matmul/matmul_units.h"
+#include "converters/matmul/matmul_coopmat.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -49,7 +49,7 @@ Step product_step(const MatrixProblem& q, const MatrixTile& t) {
             .grid = {{tiles, 1, p.batch.count() * t.split}},
             .local_size = {static_cast<uint32_t>(t.threads()), 1, 1},
             .subgroup_size = 32,
-            .matrix = MatrixUnits{.input = q.pieces.input, .denormals = q.pieces.scaled}};
+            .matrix = CooperativeMatrix{.input = q.pieces.input, .denormals = q.pieces.scaled}};
   if (split) step.params.push_back(fixed("matrices", p.batch.count()));
   return step;
 }

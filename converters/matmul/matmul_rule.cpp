@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "converters/matmul/matmul_units.h"
+#include "converters/matmul/matmul_coopmat.h"
 
 namespace tv {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/matmul/matmul_units.h"
+#include "converters/matmul/matmul_coopmat.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {

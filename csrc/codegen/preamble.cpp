@@ -11,7 +11,7 @@
 #include "csrc/codegen/kernel.h"
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/codegen/kernel_words.h"
-#include "csrc/codegen/matrix_units.h"
+#include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "csrc/user_code.h"
 #include "runtime/error.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "csrc/codegen/matrix_units.h"
+#include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
 #include "csrc/counters.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "csrc/codegen/matrix_units.h"
+#include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -71,7 +71,7 @@ class Chooser {
 }  // namespace
 
 bool wants_channels_last(const DeviceProfile& device) {
-  return !device.is_cpu() && matrix_refusal(MatrixUnits{}, device).empty();
+  return !device.is_cpu() && matrix_refusal(CooperativeMatrix{}, device).empty();
 }
 
 bool is_plane_convolution(const Graph& graph, const Node& node) {

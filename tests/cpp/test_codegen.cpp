@@ -7,7 +7,7 @@
 #include "csrc/codegen/glsl_compiler.h"
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/kernel.h"
-#include "csrc/codegen/matrix_units.h"
+#include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "runtime/error.h"
@@ -62,8 +62,8 @@ DeviceProfile with_matrices(const std::string& input) {
   return p;
 }
 
-TEST(MatrixUnits, RefusalsSayWhatIsMissing) {
-  const auto refusal = [](const MatrixUnits& units, const DeviceProfile& device) {
+TEST(CooperativeMatrix, RefusalsSayWhatIsMissing) {
+  const auto refusal = [](const CooperativeMatrix& units, const DeviceProfile& device) {
     return matrix_refusal(units, device);
   };
   EXPECT_EQ(refusal({}, DeviceProfile::builtin_default()),
@@ -83,26 +83,26 @@ TEST(MatrixUnits, RefusalsSayWhatIsMissing) {
   EXPECT_EQ(refusal({.denormals = true}, controls), wanted);
 }
 
-TEST(MatrixUnits, PreambleHasWhatTheKernelAsksFor) {
+TEST(CooperativeMatrix, PreambleHasWhatTheKernelAsksFor) {
   KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
   DeviceProfile device = DeviceProfile::builtin_default();
   const auto text = [&] { return generate_kernel(request, {}, device).glsl; };
   EXPECT_EQ(text().find("cooperative_matrix"), std::string::npos);
-  request.step.matrix = MatrixUnits{};
+  request.step.matrix = CooperativeMatrix{};
   EXPECT_NE(text().find("#extension GL_KHR_cooperative_matrix"), std::string::npos);
   EXPECT_NE(text().find("#pragma use_vulkan_memory_model"), std::string::npos);
   EXPECT_EQ(text().find(kBfloat16Pragma), std::string::npos);
-  request.step.matrix = MatrixUnits{.input = DType::kBF16, .nv2 = true};
+  request.step.matrix = CooperativeMatrix{.input = DType::kBF16, .nv2 = true};
   EXPECT_NE(text().find(kBfloat16Pragma), std::string::npos);
   EXPECT_NE(text().find("#extension GL_NV_cooperative_matrix2"), std::string::npos);
   const char* kControls = "#define TV_FLOAT16_CONTROLS";
   device.float16_controls = true;
   EXPECT_EQ(text().find(kControls), std::string::npos);  // the 16-bit type is bfloat16 in the end
-  request.step.matrix = MatrixUnits{};
+  request.step.matrix = CooperativeMatrix{};
   EXPECT_NE(text().find(kControls), std::string::npos);
 }
 
-TEST(MatrixUnits, Bfloat16ReplacesTheHalfTypeOnly) {
+TEST(CooperativeMatrix, Bfloat16ReplacesTheHalfTypeOnly) {
   const auto op = [](uint32_t size, uint32_t code) { return size << 16 | code; };
   const std::vector<uint32_t> module = {0x07230203, 0x00010600, 0, 9, 0,  //
                                         op(2, 17), 1,                     // OpCapability Shader

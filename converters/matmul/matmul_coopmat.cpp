@@ -1,4 +1,4 @@
-#include "converters/matmul/matmul_units.h"
+#include "converters/matmul/matmul_coopmat.h"
 
 #include <algorithm>
 
@@ -106,7 +106,7 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
             .grid = {{ceil_div(fragments, 8), 1, matrices}},
             .local_size = {256, 1, 1},
             .subgroup_size = 32,
-            .matrix = MatrixUnits{.input = q.pieces.input, .denormals = q.pieces.scaled}};
+            .matrix = CooperativeMatrix{.input = q.pieces.input, .denormals = q.pieces.scaled}};
   if (packing.scales != nullptr) {
     step.operands.push_back(src("scale", packing.scales->value));
     step.params.push_back(param("scale_z", packing.scales->z_step));

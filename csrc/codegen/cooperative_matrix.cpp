@@ -1,4 +1,4 @@
-#include "csrc/codegen/matrix_units.h"
+#include "csrc/codegen/cooperative_matrix.h"
 
 #include "csrc/codegen/bfloat16.h"
 #include "csrc/codegen/glsl_compiler.h"
@@ -30,7 +30,7 @@ std::string component(DType dtype) {
 
 }  // namespace
 
-std::string matrix_refusal(const MatrixUnits& units, const DeviceProfile& device) {
+std::string matrix_refusal(const CooperativeMatrix& units, const DeviceProfile& device) {
   const std::string input = component(units.input), sum = component(units.sum);
   if (!device.multiplies(units.m, units.n, units.k, input, sum)) {
     return "the device multiplies no " + std::to_string(units.m) + "x" + std::to_string(units.n) +
@@ -49,7 +49,7 @@ std::string matrix_refusal(const MatrixUnits& units, const DeviceProfile& device
   return "";
 }
 
-std::string matrix_preamble(const MatrixUnits& units, const DeviceProfile& device) {
+std::string matrix_preamble(const CooperativeMatrix& units, const DeviceProfile& device) {
   std::string text =
       "#pragma use_vulkan_memory_model\n"
       "#extension GL_KHR_cooperative_matrix : require\n"
