@@ -90,9 +90,9 @@ struct Step {
   /// from a shape or an argument. Lowering refuses what the device cannot make
   /// (DeviceProfile::max_loop_iterations); a symbolic number is compared when a shape is bound.
   Expr iterations;
-  /// Kernels for CPU drivers (lane.glsl, with uniform_table): <name>_lane and
-  /// <name>_lane_store2 touch runs of neighbours that do not cross a multiple of `lane_row`.
-  Expr lane_row;
+  /// Kernels for CPU drivers (simd.glsl, with uniform_table): <name>_lane and
+  /// <name>_lane_store2 touch runs of neighbours that do not cross a multiple of `simd_row`.
+  Expr simd_row;
 };
 
 /// One way to compute a node. `refusal` says why it cannot apply (then `steps` is ignored).

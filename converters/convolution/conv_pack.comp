@@ -1,5 +1,5 @@
 // y[g][m][k] = the weight of output channel m of group g for step k, zero past the end, in fp32, on
-// CPU drivers (lane.glsl).
+// CPU drivers (simd.glsl).
 //
 // TAPS_FIRST: k = tap * channels + ic, else k = ic * taps + tap. w: strides may be negative.
 // TAPS > 0: the window's elements and then the input channels are neighbours in w, in fp32, channels

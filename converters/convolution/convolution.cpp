@@ -91,7 +91,7 @@ Tactic reference_tactic(const NodeContext& c, const ConvShape& s) {
 
 void convert(const NodeContext& c, Builder& b) {
   const ConvShape s = conv_shape(c, b);
-  std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_lane_tactic(c, b, s)};
+  std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_simd_tactic(c, b, s)};
   for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (const int64_t splits : offered_split_k(c, product_of(s), kRows, kCols)) {

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "converters/matmul/gemm.h"
+#include "converters/matmul/matmul_simd.h"
 
 namespace tv {
 
@@ -34,8 +34,8 @@ void add_geometry(Step& step, const ConvShape& shape, const std::string& dims);
 /// Adds the strides of the weight.
 void add_weight(Step& step, const ConvShape& shape, const std::string& dims);
 
-/// Tactics for CPU drivers (convolution_lane.cpp).
-Tactic conv_lane_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
+/// Tactics for CPU drivers (convolution_simd.cpp).
+Tactic conv_simd_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
 Tactic conv_depthwise_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
 
 /// Tactics for the device's matrix units, best first by rule; none where there are none or the dtype

@@ -13,7 +13,7 @@ constexpr uint32_t kThreads = 128;
 constexpr int64_t kMostTaps = 128;  // of a window, which is unrolled
 
 std::string refusal_of(const NodeContext& c, const ConvShape& s) {
-  if (c.device.is_cpu()) return "CPU drivers have conv_depthwise_lane";
+  if (c.device.is_cpu()) return "CPU drivers have conv_depthwise_simd";
   if (!(s.ic == Expr(1)) || s.groups == Expr(1)) return "not depthwise";
   if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1))) {
     return "three dimensions";

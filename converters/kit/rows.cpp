@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/kit/lane.h"
+#include "converters/kit/simd.h"
 
 namespace tv {
 
@@ -124,25 +124,25 @@ std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowSh
   return result;
 }
 
-std::string make_row_lane(const NodeContext& c, const RowShape& shape, const Expr& rows,
+std::string make_row_simd(const NodeContext& c, const RowShape& shape, const Expr& rows,
                           const Expr& length, Step& step) {
   constexpr int64_t kMostVectors = 96;  // that LLVM keeps in straight-line code
   constexpr int64_t kMostRows = 65535;  // of the grid
-  std::string refusal = lane_refusal(c.device);
+  std::string refusal = simd_refusal(c.device);
   if (!refusal.empty()) return refusal;
   const int64_t lanes = c.device.subgroup_size;
   const auto count = length.constant();
   if (!count || !shape.contiguous) return "rows are not of one length, or not of neighbours";
   if (*count < 2 * lanes || *count > kMostVectors * lanes) return "rows are too short or too long";
   if (rows.bounds(c.graph.symbols).second > kMostRows) return "there may be more than 65535 rows";
-  step.kernel += "_lane";
+  step.kernel += "_simd";
   step.defines.emplace_back("BLOCKS", std::to_string((*count + 2 * lanes - 1) / (2 * lanes)) + "u");
   for (Param& p : step.params) p.specialise = p.name == "count";
   step.local_size = {static_cast<uint32_t>(lanes), 1, 1};
   step.subgroup_size = static_cast<uint32_t>(lanes);
   step.grid = {{rows, 1, 1}};
   step.uniform_table = true;
-  step.lane_row = length;
+  step.simd_row = length;
   return "";
 }
 

@@ -44,7 +44,7 @@ std::string row_too_long(const NodeContext& context, const Expr& length, int64_t
 
 /// Adds what <kernel>_lane wants to a step that walks rows of `length` neighbours with a row-per-invocation
 /// kernel's operands and parameters: a row per subgroup of a CPU driver. "" or why it does not apply.
-std::string make_row_lane(const NodeContext& context, const RowShape& shape, const Expr& rows,
+std::string make_row_simd(const NodeContext& context, const RowShape& shape, const Expr& rows,
                           const Expr& length, Step& step);
 
 /// Candidates, best first; the last is the reference, a row per invocation.

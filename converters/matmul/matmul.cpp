@@ -50,9 +50,9 @@ std::string text(int64_t value) { return std::to_string(value); }
 
 Expr first_or_zero(const Shape& strides) { return strides.empty() ? Expr(0) : strides[0]; }
 
-Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
-  Tactic tactic{.name = "matmul_lane"};
-  tactic.refusal = lane_refusal(c.device);
+Tactic simd_tactic(const NodeContext& c, Builder& b, const Product& p) {
+  Tactic tactic{.name = "matmul_simd"};
+  tactic.refusal = simd_refusal(c.device);
   if (!tactic.refusal.empty()) return tactic;
   const auto k = p.k.constant();
   if (p.k.bounds(c.graph.symbols).first < 1) tactic.refusal = "k may be 0";
@@ -62,23 +62,23 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
   if (typical(c.graph, work) < 32 * 1024) tactic.refusal = "the product is small";
   if (!tactic.refusal.empty()) return tactic;
 
-  const LaneTile tile = lane_tile(c.device);
+  const SimdTile tile = simd_tile(c.device);
   const bool flat_batch = p.batch.sizes.size() <= 1;
   const bool wide = p.n.bounds(c.graph.symbols).first >= tile.cols();
   const ValueId a = c.node.input("a"), w = c.node.input("b");
-  LaneProduct lane{.rows = p.m, .col_tiles = ceil_div(p.n, tile.cols()), .batch = p.batch.count()};
+  SimdProduct lane{.rows = p.m, .col_tiles = ceil_div(p.n, tile.cols()), .batch = p.batch.count()};
 
   const bool as_it_lies = k && flat_batch && c.dtype("a") == DType::kF32 && p.a_k == Expr(1);
-  const int64_t multiple = as_it_lies ? 1 : k ? kLaneSegment : kLaneSymbolicSteps;
+  const int64_t multiple = as_it_lies ? 1 : k ? kSimdSegment : kSimdSymbolicSteps;
   const Expr padded_k = round_up(p.k, multiple);
   if (as_it_lies) {
     lane.a = a;
     lane.a_m = p.a_m;
     lane.a_z = first_or_zero(p.batch.a);
-    lane.rest = *k % kLaneSegment;
+    lane.rest = *k % kSimdSegment;
   } else {
     lane.a = add_pack(c, b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, p.batch, p.batch.a,
-                      {.width = kLaneSegment, .cols_multiple = multiple}, tactic.steps);
+                      {.width = kSimdSegment, .cols_multiple = multiple}, tactic.steps);
     lane.a_m = padded_k;
     lane.a_z = p.m * padded_k;
   }
@@ -86,7 +86,7 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
                       p.b_n == Expr(1) && !b.is_constant(w);
   // One more parameter, of b as it lies, leaves no room for the tail's.
   const bool ends_in_output =
-      k && wide && lane_tail_fits(c, b) && (!direct || c.node.epilogue_inputs.empty());
+      k && wide && simd_tail_fits(c, b) && (!direct || c.node.epilogue_inputs.empty());
   if (direct) {
     lane.b = w;
     lane.b_k = p.b_k;
@@ -105,13 +105,13 @@ Tactic lane_tactic(const NodeContext& c, Builder& b, const Product& p) {
   }
   if (!k) lane.steps = p.k;
   const int64_t covered = k ? *k : kSymbolicSteps;
-  lane.count = static_cast<size_t>((covered + kLaneSegment - 1) / kLaneSegment);
+  lane.count = static_cast<size_t>((covered + kSimdSegment - 1) / kSimdSegment);
   if (ends_in_output) {
-    add_lane_product(c, b, lane, LaneTail{p.n}, tactic.steps);
+    add_simd_product(c, b, lane, SimdTail{p.n}, tactic.steps);
     return tactic;
   }
-  const LaneSums sums = add_lane_product(c, b, lane, tactic.steps);
-  add_lane_finish(c, sums,
+  const SimdSums sums = add_simd_product(c, b, lane, tactic.steps);
+  add_simd_finish(c, sums,
                   {.rows = p.m, .batch = lane.batch, .columns = {.count = p.n, .moved = direct}},
                   tactic.steps);
   return tactic;
@@ -198,7 +198,7 @@ void convert(const NodeContext& c, Builder& b) {
   if (groups < 64) std::rotate(tiles.begin(), tiles.begin() + 1, tiles.end());
   if (m <= 16) std::rotate(tiles.begin(), std::prev(tiles.end(), groups < 64 ? 2 : 1), tiles.end());
 
-  std::vector<Tactic> tactics = {lane_tactic(c, b, p)};
+  std::vector<Tactic> tactics = {simd_tactic(c, b, p)};
   for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (const SimtTile& tile : tiles) {

@@ -49,9 +49,9 @@ void emit(const NodeContext& c, Builder& b, const Norm& norm) {
                        .passes = kPasses,
                        .vectors = fours ? whole_vectors(norm.count) : 0};
   Step step = base;
-  Tactic lane{.name = "row_norm_rows_lane"};
+  Tactic lane{.name = "row_norm_simd"};
   lane.refusal = norm.groups ? "weights are per channel"
-                             : make_row_lane(c, shape, norm.rows, norm.count, step);
+                             : make_row_simd(c, shape, norm.rows, norm.count, step);
   lane.steps = {step};
   tactics.push_back(std::move(lane));
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {

@@ -31,8 +31,8 @@ void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& b
   std::vector<Tactic> tactics;
   if (base.kernel == "softmax") {
     Step step = base;
-    Tactic lane{.name = "softmax_rows_lane"};
-    lane.refusal = make_row_lane(c, shape, rows, split.size, step);
+    Tactic lane{.name = "softmax_simd"};
+    lane.refusal = make_row_simd(c, shape, rows, split.size, step);
     lane.steps = {step};
     tactics.push_back(std::move(lane));
   }

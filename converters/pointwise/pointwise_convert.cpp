@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "converters/kit/lane.h"
+#include "converters/kit/simd.h"
 #include "csrc/builder.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "runtime/error.h"
@@ -54,8 +54,8 @@ Step pointwise_step(const NodeContext& c, bool vec4, uint32_t run = 1) {
 }
 
 /// For CPU drivers: whole vectors of floats, from uniform addresses.
-Tactic lane_tactic(const NodeContext& c) {
-  Tactic tactic{.name = "pointwise_lane", .refusal = lane_refusal(c.device), .steps = {}};
+Tactic simd_tactic(const NodeContext& c) {
+  Tactic tactic{.name = "pointwise_simd", .refusal = simd_refusal(c.device), .steps = {}};
   if (!tactic.refusal.empty()) return tactic;
   constexpr int64_t kGroups = 32768;
   const int64_t wide = 2 * int64_t{c.device.subgroup_size};
@@ -77,12 +77,12 @@ Tactic lane_tactic(const NodeContext& c) {
   }
   if (!tactic.refusal.empty()) return tactic;
   Step step = pointwise_step(c, false);
-  step.kernel = "pointwise_lane";
+  step.kernel = "pointwise_simd";
   step.defines = {{"RUNS", std::to_string(*run) + "u"}};
   step.grid = {{Expr((*count + *run * wide - 1) / (*run * wide)), 1, 1}};
   step.subgroup_size = c.device.subgroup_size;
   step.uniform_table = true;
-  step.lane_row = Expr(wide);
+  step.simd_row = Expr(wide);
   tactic.steps = {std::move(step)};
   return tactic;
 }
@@ -109,7 +109,7 @@ std::vector<uint32_t> runs_of(const NodeContext& c) {
 }
 
 void convert_pointwise(const NodeContext& c, Builder& builder) {
-  std::vector<Tactic> tactics = {lane_tactic(c)};
+  std::vector<Tactic> tactics = {simd_tactic(c)};
   for (const uint32_t run : runs_of(c)) {
     Tactic vector{.name = "pointwise_vec4", .refusal = {}, .steps = {}};
     if (!c.device.is_cpu()) vector.name += "_run" + std::to_string(run);

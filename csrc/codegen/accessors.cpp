@@ -257,11 +257,11 @@ std::string element_accessors(const KernelOperand& x, const KernelRequest& reque
 namespace {
 
 /// Elements i … i + LANES - 1 for a uniform i, where they lie in one run of the storage.
-std::string lane_load(const KernelOperand& x, const Expr& lane_row) {
+std::string lane_load(const KernelOperand& x, const Expr& simd_row) {
   const std::string& n = x.name;
   std::string text = n + "_T " + n + "_lane(uint i) { return ";
   const bool constant = x.shape.empty() || x.strides.back() == Expr(0);
-  const bool whole_runs = x.shape.empty() || mod(x.shape.back(), lane_row) == Expr(0);
+  const bool whole_runs = x.shape.empty() || mod(x.shape.back(), simd_row) == Expr(0);
   if (x.dtype == DType::kF32 && whole_runs && constant) {
     text += n + "_raw(" + n + "_index(i))";
   } else if (x.dtype == DType::kF32 && whole_runs && x.strides.back() == Expr(1)) {
@@ -310,12 +310,12 @@ std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
 }  // namespace
 
 std::string lane_accessors(const KernelOperand& x, const KernelRequest& request) {
-  const Expr& lane_row = request.step.lane_row;
-  if (lane_row == Expr(0)) return "";
+  const Expr& simd_row = request.step.simd_row;
+  if (simd_row == Expr(0)) return "";
   std::string text;
   const bool is_head = x.program != nullptr && !x.write;
   if (is_head) text += lane_head(x, request);
-  if (x.read && x.stored && !is_head) text += lane_load(x, lane_row);
+  if (x.read && x.stored && !is_head) text += lane_load(x, simd_row);
   if (x.write) text += lane_store(x, request);
   return text;
 }

@@ -24,7 +24,7 @@ std::string raw_accessors(const KernelOperand& operand, KernelWords& words,
 /// The operands that the program reads must have been written before.
 std::string element_accessors(const KernelOperand& operand, const KernelRequest& request);
 
-/// <name>_lane, <name>_lane_store2: neighbours, one a lane, for kernels that include lane.glsl.
+/// <name>_lane, <name>_lane_store2: neighbours, one a lane, for kernels that include simd.glsl.
 std::string lane_accessors(const KernelOperand& operand, const KernelRequest& request);
 
 }  // namespace tv

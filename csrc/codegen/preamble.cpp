@@ -332,7 +332,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
     lanes = "#define LANES " + std::to_string(device.subgroup_size) + "u\n" +
             "#define LANE_LOOPS " + (lavapipe_wants_loops(device) ? "1" : "0") + "\n" +
             "#define LANE_LARGE_GRID " + (is_part ? "1" : "0") + "\n";
-    expand("lane.glsl", step.kernel, seen, extensions, lanes);
+    expand("simd.glsl", step.kernel, seen, extensions, lanes);
   }
   expand(step.kernel + ".comp", step.kernel, seen, extensions, body);
   if (is_part) body = in_part_of_grid(std::move(body));

@@ -242,7 +242,7 @@ TEST(EngineExamples, PointersThatLeaveTheirOperandsAreReported) {
   if (!profile(*device).is_cpu()) GTEST_SKIP() << "its kernels take no pointers here";
   EngineSpec spec = compile(product_with_weight(), {.check_addresses = true}, profile(*device));
   const auto lane = std::ranges::find_if(
-      spec.dispatches, [](const Dispatch& d) { return d.name.ends_with("/gemm_lane"); });
+      spec.dispatches, [](const Dispatch& d) { return d.name.ends_with("/matmul_simd"); });
   if (lane == spec.dispatches.end()) GTEST_SKIP() << "no product in the lane style";
   for (ParamWord& word : lane->words) {
     const Expr* e = std::get_if<Expr>(&word);

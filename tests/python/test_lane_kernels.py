@@ -1,4 +1,4 @@
-"""What the kernels for CPU drivers (converters/kit/glsl/lane.glsl) must keep to."""
+"""What the kernels for CPU drivers (converters/kit/glsl/simd.glsl) must keep to."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ def test_lane_kernels_carry_no_pointer():
     files = (Path(__file__).resolve().parents[2] / "converters").rglob("*")
     texts = {path.name: path.read_text() for path in files if path.suffix in (".comp", ".glsl")}
     of_lanes = {name: text for name, text in texts.items() if "lane_" in text}
-    assert {"gemm_lane.comp", "gemm_pack.comp"} <= of_lanes.keys()
+    assert {"matmul_simd.comp", "matmul_simd_pack.comp"} <= of_lanes.keys()
     carried = {name: found for name, text in of_lanes.items()
                if (found := re.findall(r"\b(\w+) = lane_at\(\1\b", text))}
     assert not carried

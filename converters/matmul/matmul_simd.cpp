@@ -1,4 +1,4 @@
-#include "converters/matmul/gemm.h"
+#include "converters/matmul/matmul_simd.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ namespace tv {
 namespace {
 
 constexpr int64_t kSmallGrid = 512;
-constexpr size_t kOffsets = 8;  // segments of the longest chunk, and of gemm_lane's parameters
+constexpr size_t kOffsets = 8;  // segments of the longest chunk, and of matmul_simd's parameters
 // Segments of a launch that writes the output: longer ones compile for 20 s.
 constexpr size_t kLast = 4;
 
@@ -29,13 +29,13 @@ Expr more_than(const Expr& value, int64_t limit) {
 }
 
 /// Adds the steps of k past the last segment.
-void add_rest(const LaneProduct& p, const LaneTile& tile, const LaneSums& sums,
+void add_rest(const SimdProduct& p, const SimdTile& tile, const SimdSums& sums,
               std::vector<Step>& steps) {
-  const int64_t covered = static_cast<int64_t>(p.count) * kLaneSegment;
+  const int64_t covered = static_cast<int64_t>(p.count) * kSimdSegment;
   const Expr left = max(Expr(0), *p.steps - covered);
   const Expr total = p.batch * p.rows * sums.c_m * more_than(*p.steps, covered);
   steps.push_back(
-      {.kernel = "gemm_rest",
+      {.kernel = "matmul_simd_rest",
        .defines = {{"TILE", text(tile.cols())}},
        .operands = {src("a", p.a),
                     src("b", p.b),
@@ -51,7 +51,7 @@ void add_rest(const LaneProduct& p, const LaneTile& tile, const LaneSums& sums,
 
 }  // namespace
 
-LaneTile lane_tile(const DeviceProfile& device) {
+SimdTile simd_tile(const DeviceProfile& device) {
   if (device.subgroup_size == 8) return {8, 6};
   return {16, 8};
 }
@@ -59,19 +59,19 @@ LaneTile lane_tile(const DeviceProfile& device) {
 namespace {
 
 /// One launch of a product: `count` segments from `first` on.
-struct LaneChunk {
+struct SimdChunk {
   size_t first = 0, count = 0;
-  const LaneTail* tail = nullptr;  ///< writes the output, else the sums
+  const SimdTail* tail = nullptr;  ///< writes the output, else the sums
 };
 
-Step lane_step(const NodeContext& c, const LaneProduct& p, const LaneSums& sums,
-               const LaneChunk& chunk) {
-  const LaneTile tile = lane_tile(c.device);
+Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
+               const SimdChunk& chunk) {
+  const SimdTile tile = simd_tile(c.device);
   const bool packed = p.b_k == Expr(tile.cols());
   const bool add = chunk.tail == nullptr || chunk.first > 0;
-  Step step{.kernel = "gemm_lane",
+  Step step{.kernel = "matmul_simd",
             .defines = {{"ROWS", text(tile.rows)},
-                        {"SEG", text(kLaneSegment)},
+                        {"SEG", text(kSimdSegment)},
                         {"SEGS", text(static_cast<int64_t>(chunk.count))},
                         {"REST", text(chunk.first + chunk.count == p.count ? p.rest : 0)},
                         {"LAST", chunk.tail != nullptr ? "1" : "0"},
@@ -99,7 +99,7 @@ Step lane_step(const NodeContext& c, const LaneProduct& p, const LaneSums& sums,
   step.defines.emplace_back("OFFSETS", offsets);
   step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
   if (add) {
-    step.params.push_back(param("a_0", Expr(static_cast<int64_t>(chunk.first) * kLaneSegment)));
+    step.params.push_back(param("a_0", Expr(static_cast<int64_t>(chunk.first) * kSimdSegment)));
     step.operands.push_back({.name = "c",
                              .value = sums.value,
                              .write = chunk.tail == nullptr,
@@ -117,14 +117,14 @@ Step lane_step(const NodeContext& c, const LaneProduct& p, const LaneSums& sums,
   step.defines.emplace_back("C_Z", "((m_last + ROWS) / ROWS * ROWS * C_M)");
   step.operands.push_back(dst("y", c.node.outputs[0]));
   step.params.push_back(param("cols", chunk.tail->cols));
-  step.lane_row = chunk.tail->cols;
+  step.simd_row = chunk.tail->cols;
   return step;
 }
 
-LaneSums lane_sums(const NodeContext& c, Builder& b, const LaneProduct& p) {
-  const LaneTile tile = lane_tile(c.device);
+SimdSums simd_sums(const NodeContext& c, Builder& b, const SimdProduct& p) {
+  const SimdTile tile = simd_tile(c.device);
   const Expr rows = ceil_div(p.rows, tile.rows) * tile.rows;
-  LaneSums sums;
+  SimdSums sums;
   sums.c_m = p.col_tiles * tile.cols();
   sums.c_z = rows * sums.c_m;
   sums.value = b.scratch("sums", DType::kF32, {p.batch, rows, sums.c_m});
@@ -133,7 +133,7 @@ LaneSums lane_sums(const NodeContext& c, Builder& b, const LaneProduct& p) {
 
 }  // namespace
 
-bool lane_tail_fits(const NodeContext& c, const Builder& b) {
+bool simd_tail_fits(const NodeContext& c, const Builder& b) {
   const Shape& out = c.output().shape;
   const auto is_moved = [&](ValueId id) {
     const auto& view = c.graph.value(id).view;
@@ -158,43 +158,43 @@ bool lane_tail_fits(const NodeContext& c, const Builder& b) {
   return bytes <= kMost;
 }
 
-void add_lane_product(const NodeContext& c, Builder& b, const LaneProduct& p, const LaneTail& tail,
+void add_simd_product(const NodeContext& c, Builder& b, const SimdProduct& p, const SimdTail& tail,
                       std::vector<Step>& steps) {
-  const LaneSums sums = p.count <= kLast ? LaneSums{} : lane_sums(c, b, p);
+  const SimdSums sums = p.count <= kLast ? SimdSums{} : simd_sums(c, b, p);
   for (size_t first = 0; first < p.count;) {
     const size_t left = p.count - first;
     const size_t count = left <= kLast ? left : chunk_of(left - kLast);
-    steps.push_back(lane_step(
+    steps.push_back(simd_step(
         c, p, sums, {.first = first, .count = count, .tail = left <= kLast ? &tail : nullptr}));
     first += count;
   }
 }
 
-LaneSums add_lane_product(const NodeContext& c, Builder& b, const LaneProduct& p,
+SimdSums add_simd_product(const NodeContext& c, Builder& b, const SimdProduct& p,
                           std::vector<Step>& steps) {
-  const LaneSums sums = lane_sums(c, b, p);
+  const SimdSums sums = simd_sums(c, b, p);
   const size_t all = p.segments.empty() ? p.count : p.segments.size();
   for (size_t first = 0; first < all;) {
-    const size_t count = p.steps ? kLaneSymbolicSteps / kLaneSegment : chunk_of(all - first);
-    Step step = lane_step(c, p, sums, {.first = first, .count = count});
+    const size_t count = p.steps ? kSimdSymbolicSteps / kSimdSegment : chunk_of(all - first);
+    Step step = simd_step(c, p, sums, {.first = first, .count = count});
     if (p.steps) {
-      step.grid.groups[0] *= more_than(*p.steps, static_cast<int64_t>(first) * kLaneSegment);
+      step.grid.groups[0] *= more_than(*p.steps, static_cast<int64_t>(first) * kSimdSegment);
     }
     steps.push_back(std::move(step));
     first += count;
   }
-  if (p.steps) add_rest(p, lane_tile(c.device), sums, steps);
+  if (p.steps) add_rest(p, simd_tile(c.device), sums, steps);
   return sums;
 }
 
-void add_lane_finish(const NodeContext& c, const LaneSums& sums, const LaneOutput& out,
+void add_simd_finish(const NodeContext& c, const SimdSums& sums, const SimdOutput& out,
                      std::vector<Step>& steps) {
-  const LaneTile tile = lane_tile(c.device);
-  const LaneColumns& columns = out.columns;
+  const SimdTile tile = simd_tile(c.device);
+  const SimdColumns& columns = out.columns;
   const bool pitched = !(columns.gap == Expr(0));
   const bool wide = columns.count.bounds(c.graph.symbols).first >= tile.cols();
   Step step{
-      .kernel = "gemm_finish",
+      .kernel = "matmul_simd_finish",
       .defines = {{"ROWS", text(tile.rows)},
                   {"PITCHED", pitched ? "1" : "0"},
                   {"MOVED", columns.moved ? "1" : "0"},
@@ -205,7 +205,7 @@ void add_lane_finish(const NodeContext& c, const LaneSums& sums, const LaneOutpu
       .grid = {{ceil_div(out.rows, tile.rows), ceil_div(columns.count, tile.cols()), out.batch}},
       .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
       .uniform_table = true,
-      .lane_row = columns.count};
+      .simd_row = columns.count};
   step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
   step.defines.emplace_back("BIAS", out.bias != kNoValue ? "1" : "0");
   if (out.bias != kNoValue) {
@@ -269,7 +269,7 @@ ValueId add_pack(const NodeContext& c, Builder& b, const std::string& name,
   const bool moved = layout.moved && !(mod(source.cols, layout.width) == Expr(0));
   const bool by_cols = is_f32 && source.col_stride == Expr(1) && goes_in(source.cols, layout.width);
   Step step{
-      .kernel = "gemm_pack",
+      .kernel = "matmul_simd_pack",
       .defines = {{"WIDTH", text(layout.width) + "u"},
                   {"RUNS", text(kRuns) + "u"},
                   {"BY_ROWS", by_rows ? "1" : "0"},
@@ -280,7 +280,7 @@ ValueId add_pack(const NodeContext& c, Builder& b, const std::string& name,
                  param("s_row", source.row_stride), param("s_col", source.col_stride),
                  param("y_r", y_r), param("y_t", y_t), param("y_z", y_z)},
       .grid = {{tiles, ceil_div(rows, kRuns), batch.count()}},
-      .local_size = {static_cast<uint32_t>(lane_tile(c.device).lanes), 1, 1},
+      .local_size = {static_cast<uint32_t>(simd_tile(c.device).lanes), 1, 1},
       .uniform_table = true};
   if (by_rows) std::swap(step.grid.groups[0], step.grid.groups[1]);
   add_batch(step, batch, batch_strides, "s");

@@ -1,4 +1,4 @@
-// y[z][m][n] = c[z * c_z + m * c_m + column(n)] + bias[z % groups][m]: the sums of gemm_lane
+// y[z][m][n] = c[z * c_z + m * c_m + column(n)] + bias[z % groups][m]: the sums of matmul_simd
 // through the fused tail.
 //
 // MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of

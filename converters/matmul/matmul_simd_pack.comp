@@ -1,5 +1,5 @@
 // y[z][t][r][c] = x[z][r][t * WIDTH + c], zero where r >= rows or t * WIDTH + c >= cols: an operand of
-// a matrix product in the order that gemm_lane reads, on CPU drivers (lane.glsl).
+// a matrix product in the order that matmul_simd reads, on CPU drivers (simd.glsl).
 //
 // y: element (z, t, r, c) at z * y_z + t * y_t + r * y_r + c; WIDTH is a multiple of 2 LANES.
 // BY_ROWS: x is fp32, its rows are neighbours (s_row = 1) and go in RUNS, a multiple of 4: blocks are

@@ -1,8 +1,8 @@
-#include "converters/kit/lane.h"
+#include "converters/kit/simd.h"
 
 namespace tv {
 
-std::string lane_refusal(const DeviceProfile& device) {
+std::string simd_refusal(const DeviceProfile& device) {
   if (!device.is_cpu()) return "the device is not a CPU";
   if (!device.int64) return "the device has no 64-bit integers";
   if (device.subgroup_size != 8 && device.subgroup_size != 16) {

@@ -1,30 +1,30 @@
 #pragma once
 // What matmul and convolution share: batched operands, and products in the lane style of CPU
-// drivers (lane.glsl says why it looks as it does).
+// drivers (simd.glsl says why it looks as it does).
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "converters/kit/lane.h"
+#include "converters/kit/simd.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
 
-/// Steps of k that one segment of gemm_lane takes; operands are padded to a multiple.
-inline constexpr int64_t kLaneSegment = 64;
+/// Steps of k that one segment of matmul_simd takes; operands are padded to a multiple.
+inline constexpr int64_t kSimdSegment = 64;
 
 /// Output tile of one subgroup.
-struct LaneTile {
+struct SimdTile {
   int64_t lanes = 16, rows = 8;
   int64_t cols() const { return 2 * lanes; }
 };
-LaneTile lane_tile(const DeviceProfile& device);
+SimdTile simd_tile(const DeviceProfile& device);
 
 /// c[z][m][n] = Σ_s Σ_k a[z][m][64 s + k] · b[z][segments[s] + k · b_k + n], fp32, where tile t of
 /// columns starts at min(t · b_tile, b_last). Without segments there are `count` of them, and b goes
 /// on from each to the next. Strides in elements.
-struct LaneProduct {
+struct SimdProduct {
   ValueId a = kNoValue, b = kNoValue;
   Expr rows, col_tiles, batch = 1;
   Expr a_m, a_z;
@@ -33,47 +33,47 @@ struct LaneProduct {
   size_t count = 0;
   int64_t rest = 0;  ///< steps of the last segment, where it is not whole
   /// Steps of k where that is symbolic: launches past it are skipped, and what passes the segments
-  /// is added by a slow loop. a and b are then padded to a multiple of kLaneSymbolicSteps.
+  /// is added by a slow loop. a and b are then padded to a multiple of kSimdSymbolicSteps.
   std::optional<Expr> steps;
 };
-inline constexpr int64_t kLaneSymbolicSteps = 4 * kLaneSegment;
+inline constexpr int64_t kSimdSymbolicSteps = 4 * kSimdSegment;
 
-/// Sums of a product; tile t of columns begins at column t · LaneTile::cols().
-struct LaneSums {
+/// Sums of a product; tile t of columns begins at column t · SimdTile::cols().
+struct SimdSums {
   ValueId value = kNoValue;
   Expr c_m, c_z;
 };
 
 /// Where the last launch of a product with `count` segments may write the node's output itself.
-struct LaneTail {
-  /// Of the output, at least LaneTile::cols(); the last tile is moved back to end there.
+struct SimdTail {
+  /// Of the output, at least SimdTile::cols(); the last tile is moved back to end there.
   Expr cols;
 };
 /// Whether that launch's parameters have room for the tail of the node.
-bool lane_tail_fits(const NodeContext& context, const Builder& builder);
+bool simd_tail_fits(const NodeContext& context, const Builder& builder);
 /// Appends the launches of a product that ends in its node's output.
-void add_lane_product(const NodeContext& context, Builder& builder, const LaneProduct& product,
-                      const LaneTail& tail, std::vector<Step>& steps);
+void add_simd_product(const NodeContext& context, Builder& builder, const SimdProduct& product,
+                      const SimdTail& tail, std::vector<Step>& steps);
 
 /// Appends the launches of a product.
-LaneSums add_lane_product(const NodeContext& context, Builder& builder, const LaneProduct& product,
+SimdSums add_simd_product(const NodeContext& context, Builder& builder, const SimdProduct& product,
                           std::vector<Step>& steps);
 
-/// Where gemm_finish finds the columns of an output among the sums.
-struct LaneColumns {
+/// Where matmul_simd_finish finds the columns of an output among the sums.
+struct SimdColumns {
   Expr count;               ///< columns of the output
   bool moved = false;       ///< the last tile was moved back to end at `count`
   Expr width = 1, gap = 0;  ///< pixels of images whose rows lie width + gap apart
 };
-/// What gemm_finish makes of the sums: rows × columns outputs for each matrix of the batch.
-struct LaneOutput {
+/// What matmul_simd_finish makes of the sums: rows × columns outputs for each matrix of the batch.
+struct SimdOutput {
   Expr rows, batch = 1;
-  LaneColumns columns;
+  SimdColumns columns;
   ValueId bias = kNoValue;  ///< one a row, of `groups` matrices in turn
   Expr groups = 1;
 };
 /// Appends the launch that writes the node's output from the sums, through the fused tail.
-void add_lane_finish(const NodeContext& context, const LaneSums& sums, const LaneOutput& output,
+void add_simd_finish(const NodeContext& context, const SimdSums& sums, const SimdOutput& output,
                      std::vector<Step>& steps);
 
 /// Dimensions that a batch of matrices runs over, outermost first, with the strides of two
@@ -95,7 +95,7 @@ struct PackSource {
 /// y[z][t][r][c] = source[z][r][t · width + c] in fp32, zero outside; r < rows_padded. `tiled`:
 /// tiles of `width` columns one after another, else whole rows of a multiple of `width` columns.
 struct PackLayout {
-  int64_t width = 32;                            ///< a multiple of LaneTile::cols()
+  int64_t width = 32;                            ///< a multiple of SimdTile::cols()
   int64_t rows_multiple = 1, cols_multiple = 1;  ///< zeros fill up to these
   bool tiled = false;
   bool moved = false;  ///< the last of the tiles begins at column cols - width >= 0

@@ -1,7 +1,6 @@
-// row_norm.comp for rows of `count` neighbours on CPU drivers (lane.glsl): a row per workgroup, lanes
-// along it, in BLOCKS blocks of 2 LANES. The last block moves back to the row's end and repeats some
-// of the one before.
-// Grid: (rows, 1, 1).
+// row_norm.comp for rows of `count` neighbours on CPU drivers (simd.glsl): a row per workgroup,
+// lanes along it, in BLOCKS blocks of 2 LANES. The last block moves back to the row's end and
+// repeats some of the one before. Grid: (rows, 1, 1).
 
 const uint WIDE = 2u * LANES;
 

@@ -1,7 +1,6 @@
 // out_k[i] = program_k(in_0[i], in_1[i], …) over `numel` elements, a multiple of 2 LANES, on CPU
-// drivers (lane.glsl). A workgroup computes RUNS times 2 LANES neighbours; the last one moves back to
-// the end.
-// Grid: (ceil(numel / (2 LANES RUNS)), 1, 1).
+// drivers (simd.glsl). A workgroup computes RUNS times 2 LANES neighbours; the last one moves back
+// to the end. Grid: (ceil(numel / (2 LANES RUNS)), 1, 1).
 
 const uint HELD = min(RUNS, 8u);  // stores that wait together
 

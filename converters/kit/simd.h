@@ -1,5 +1,5 @@
 #pragma once
-// The style of kernels for CPU drivers (lane.glsl says why they look as they do).
+// The style of kernels for CPU drivers (simd.glsl says why they look as they do).
 
 #include <string>
 
@@ -8,6 +8,6 @@
 namespace tv {
 
 /// Why the lane style does not apply to a device, or "".
-std::string lane_refusal(const DeviceProfile& device);
+std::string simd_refusal(const DeviceProfile& device);
 
 }  // namespace tv

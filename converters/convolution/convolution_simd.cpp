@@ -96,7 +96,7 @@ ValueId pack_weight(const NodeContext& c, Builder& b, const ConvShape& s, const 
                     std::vector<Step>& steps) {
   if (is_packed(c, s, rows)) return s.w;
   const ValueId y = b.scratch("weight", DType::kF32, {s.groups * s.oc, rows.k});
-  const LaneTile tile = lane_tile(c.device);
+  const SimdTile tile = simd_tile(c.device);
   constexpr int64_t kRuns = 16, kMostTransposed = 25;
   const int64_t ic = *s.ic.constant(), taps = *s.taps().constant();
   const bool whole = rows.k % tile.cols() == 0;
@@ -125,7 +125,7 @@ ValueId pack_weight(const NodeContext& c, Builder& b, const ConvShape& s, const 
 
 /// The input as it is: one tap, no padding, planes dense.
 bool is_direct(const NodeContext& c, const ConvShape& s, int64_t ic, int64_t tile) {
-  return ic % kLaneSegment == 0 && s.taps() == Expr(1) && s.stride[1] == 1 && s.stride[2] == 1 &&
+  return ic % kSimdSegment == 0 && s.taps() == Expr(1) && s.stride[1] == 1 && s.stride[2] == 1 &&
          s.pad[1] == 0 && s.pad[2] == 0 && s.lhs[1] == 1 && s.lhs[2] == 1 &&
          c.dtype("input") == DType::kF32 && s.x_at[2] == Expr(1) && s.x_at[1] == s.in[2] &&
          (s.groups == Expr(1) || s.x_n == s.x_c * s.ic * s.groups) &&
@@ -134,7 +134,7 @@ bool is_direct(const NodeContext& c, const ConvShape& s, int64_t ic, int64_t til
 
 /// What the lane style can't take, or "".
 std::string common_refusal(const NodeContext& c, const ConvShape& s) {
-  const std::string refusal = lane_refusal(c.device);
+  const std::string refusal = simd_refusal(c.device);
   if (!refusal.empty()) return refusal;
   if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1)))
     return "three dimensions";
@@ -151,20 +151,20 @@ std::string common_refusal(const NodeContext& c, const ConvShape& s) {
 
 }  // namespace
 
-Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
-  Tactic tactic{.name = "conv_lane"};
+Tactic conv_simd_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
+  Tactic tactic{.name = "conv_simd"};
   tactic.refusal = common_refusal(c, s);
   if (tactic.refusal.empty() && !(s.groups == Expr(1)) && !(s.n == Expr(1))) {
     tactic.refusal = "several groups and several images";
   }
   if (!tactic.refusal.empty()) return tactic;
 
-  const int64_t tile = lane_tile(c.device).cols();
+  const int64_t tile = simd_tile(c.device).cols();
   const int64_t ic = *s.ic.constant(), oc = *s.oc.constant(), taps = *s.taps().constant();
   const int64_t kh = *s.kernel[1].constant(), kw = *s.kernel[2].constant();
   std::vector<Step>& steps = tactic.steps;
-  LaneProduct p{.rows = s.oc, .batch = s.n * s.groups};
-  LaneOutput out{.rows = s.oc,
+  SimdProduct p{.rows = s.oc, .batch = s.n * s.groups};
+  SimdOutput out{.rows = s.oc,
                  .batch = p.batch,
                  .columns = {.count = s.pixels()},
                  .bias = s.bias,
@@ -172,13 +172,13 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
   // Moving an element takes as long as 350 products of whole vectors: unfolding moves one a tap,
   // padding one a phase of the stride.
   constexpr int64_t kMove = 350;
-  const int64_t by_taps = taps * padded(ic, kLaneSegment),
-                unfolded = padded(taps * ic, kLaneSegment);
+  const int64_t by_taps = taps * padded(ic, kSimdSegment),
+                unfolded = padded(taps * ic, kSimdSegment);
   const int64_t phases = taps > 1 ? s.stride[1] * s.stride[2] : 1;
-  const bool unfold = taps > 1 && by_taps * oc + padded(ic, kLaneSegment) * phases * kMove >
+  const bool unfold = taps > 1 && by_taps * oc + padded(ic, kSimdSegment) * phases * kMove >
                                       unfolded * (oc + kMove);
   const int64_t k = unfold ? unfolded : by_taps;
-  p.a = pack_weight(c, b, s, {unfold ? ic : padded(ic, kLaneSegment), k, !unfold}, steps);
+  p.a = pack_weight(c, b, s, {unfold ? ic : padded(ic, kSimdSegment), k, !unfold}, steps);
   p.a_m = k;
   p.a_z = s.groups == Expr(1) ? Expr(0) : s.oc * k;
 
@@ -189,7 +189,7 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
     p.b_tile = tile;
     p.b_last = s.pixels() - tile;
     p.col_tiles = ceil_div(s.pixels(), tile);
-    for (int64_t at = 0; at < k; at += kLaneSegment) p.segments.push_back(s.x_c * at);
+    for (int64_t at = 0; at < k; at += kSimdSegment) p.segments.push_back(s.x_c * at);
     out.columns.moved = true;
   } else if (unfold) {
     p.col_tiles = ceil_div(s.pixels(), tile);
@@ -210,10 +210,10 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
     p.b_z = pitch * k;
     p.b_tile = tile;
     p.b_last = pitch - tile;
-    for (int64_t at = 0; at < k; at += kLaneSegment) p.segments.push_back(pitch * at);
+    for (int64_t at = 0; at < k; at += kSimdSegment) p.segments.push_back(pitch * at);
   } else {
     const Plane plane = plane_of(s, tile);
-    const int64_t channels = padded(ic, kLaneSegment);
+    const int64_t channels = padded(ic, kSimdSegment);
     p.b = add_pad(c, b, s, plane, channels, steps);
     p.b_k = plane.plane;
     p.b_z = plane.plane * channels;
@@ -223,7 +223,7 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
     p.b_last = p.col_tiles * tile;
     for (int64_t h = 0; h < kh; ++h) {
       for (int64_t w = 0; w < kw; ++w) {
-        for (int64_t at = 0; at < channels; at += kLaneSegment) {
+        for (int64_t at = 0; at < channels; at += kSimdSegment) {
           p.segments.push_back(plane.offset(s, h, w) + plane.plane * at);
         }
       }
@@ -231,13 +231,13 @@ Tactic conv_lane_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
     out.columns.width = s.out[2];
     out.columns.gap = plane.reach[1];
   }
-  const LaneSums sums = add_lane_product(c, b, p, steps);
-  add_lane_finish(c, sums, out, steps);
+  const SimdSums sums = add_simd_product(c, b, p, steps);
+  add_simd_finish(c, sums, out, steps);
   return tactic;
 }
 
 Tactic conv_depthwise_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
-  Tactic tactic{.name = "conv_depthwise_lane"};
+  Tactic tactic{.name = "conv_depthwise_simd"};
   tactic.refusal = common_refusal(c, s);
   if (tactic.refusal.empty() && !(s.ic == Expr(1) && !(s.groups == Expr(1)))) {
     tactic.refusal = "not depthwise";
@@ -245,12 +245,12 @@ Tactic conv_depthwise_tactic(const NodeContext& c, Builder& b, const ConvShape& 
   if (tactic.refusal.empty() && *s.taps().constant() > 128) tactic.refusal = "more than 128 taps";
   if (!tactic.refusal.empty()) return tactic;
 
-  const int64_t tile = lane_tile(c.device).cols(), taps = *s.taps().constant();
+  const int64_t tile = simd_tile(c.device).cols(), taps = *s.taps().constant();
   const Plane plane = plane_of(s, tile);
   const ValueId w = pack_weight(c, b, s, {1, taps, true}, tactic.steps);
   const ValueId x = add_pad(c, b, s, plane, 1, tactic.steps);
   const Expr columns = (s.out[1] - 1) * plane.pitch + s.out[2], channels = s.groups * s.oc;
-  Step step{.kernel = "conv_depthwise_lane",
+  Step step{.kernel = "conv_depthwise_simd",
             .defines = {{"KH", s.kernel[1].str()},
                         {"KW", s.kernel[2].str()},
                         {"STRIDE_H", text(s.stride[1]) + "u"},

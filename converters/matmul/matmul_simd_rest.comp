@@ -1,5 +1,5 @@
 // c[z][m][n] += sum over k from k_first on of a[z][m][k] * b[z][n / TILE][k][n % TILE]: what the
-// unrolled launches of gemm_lane leave of a product whose k is symbolic.
+// unrolled launches of matmul_simd leave of a product whose k is symbolic.
 //
 // Grid: one invocation for each of `total` = z * rows * c_m sums.
 
