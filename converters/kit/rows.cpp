@@ -53,8 +53,8 @@ int64_t whole_vectors(const Expr& length) {
 std::string RowStrategy::suffix() const {
   const std::string kept = keep > 0 ? "_keep" + std::to_string(keep) : "";
   switch (kind) {
-    case Kind::kLane:
-      return "lane";
+    case Kind::kInvocation:
+      return "invocation";
     case Kind::kGroup:
       return "group" + std::to_string(local) + kept;
     case Kind::kSubgroup:
@@ -66,13 +66,13 @@ std::string RowStrategy::suffix() const {
 void RowStrategy::apply(Step& step, const Expr& rows, const Expr& walked) const {
   step.local_size = {local, 1, 1};
   step.subgroup_size = subgroup;
-  step.iterations = kind == Kind::kLane
+  step.iterations = kind == Kind::kInvocation
                         ? walked
                         : ceil_div(walked, static_cast<int64_t>(row_lanes()));
-  step.grid = kind == Kind::kLane
+  step.grid = kind == Kind::kInvocation
                   ? one_each(rows, local)
                   : Grid::flat_groups(ceil_div(rows, static_cast<int64_t>(this->rows())));
-  step.defines.emplace_back("LANE", kind == Kind::kLane ? "1" : "0");
+  step.defines.emplace_back("PER_INVOCATION", kind == Kind::kInvocation ? "1" : "0");
   step.defines.emplace_back("SUBGROUP", kind == Kind::kSubgroup ? "1" : "0");
   step.defines.emplace_back("HYBRID", kind == Kind::kGroup && subgroup != 0 ? "1" : "0");
   step.defines.emplace_back("ROWS", std::to_string(this->rows()) + "u");
@@ -90,7 +90,7 @@ std::string row_too_long(const NodeContext& c, const Expr& length, int64_t passe
 
 std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowShape& shape) {
   const uint32_t width = std::max(device.subgroup_size, 1u);
-  const RowStrategy lane{.kind = Kind::kLane, .local = device.is_cpu() ? width : 64};
+  const RowStrategy per_invocation{.kind = Kind::kInvocation, .local = device.is_cpu() ? width : 64};
   std::vector<RowStrategy> result;
   if (device.is_cpu()) {
     // A row per lane needs enough rows for both cores' lanes, and few enough iterations.
@@ -120,7 +120,7 @@ std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowSh
       }
     }
   }
-  result.push_back(lane);
+  result.push_back(per_invocation);
   return result;
 }
 

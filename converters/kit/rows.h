@@ -11,17 +11,18 @@ namespace tv {
 /// One of: a row per invocation; a row per workgroup, combined through shared memory (by subgroups
 /// first where their size is known); a row per subgroup, combined by shuffles.
 struct RowStrategy {
-  enum class Kind { kLane, kGroup, kSubgroup };
-  Kind kind = Kind::kLane;
+  enum class Kind { kInvocation, kGroup, kSubgroup };
+  Kind kind = Kind::kInvocation;
   uint32_t local = 64;
   uint32_t subgroup = 0;
   uint32_t keep = 0;           ///< vectors of its row that an invocation keeps in registers; 0: none
 
   uint32_t rows() const { return kind == Kind::kSubgroup ? local / subgroup : 1; }  ///< a workgroup
   uint32_t row_lanes() const { return kind == Kind::kSubgroup ? subgroup : local; }
-  std::string suffix() const;  ///< for tactic names: "lane", "group256_keep1", "subgroup16"
-  /// Sets the workgroup, the grid for `rows` rows, the loop iterations for `walked` elements (of all
-  /// passes over a row), and the defines LANE, SUBGROUP, HYBRID, ROWS, ROW_LANES and KEEP.
+  std::string suffix() const;  ///< for tactic names: "invocation", "group256_keep1", "subgroup16"
+  /// Sets the workgroup, the grid for `rows` rows, the loop iterations for `walked` elements (of
+  /// all passes over a row), and the defines PER_INVOCATION, SUBGROUP, HYBRID, ROWS, ROW_LANES and
+  /// KEEP.
   void apply(Step& step, const Expr& rows, const Expr& walked) const;
 };
 

@@ -11,7 +11,7 @@
 
 #include "workgroup_reduction.glsl"
 
-#if !LANE && !SUBGROUP
+#if !PER_INVOCATION && !SUBGROUP
 shared float partial_[LOCAL_X];
 #endif
 
@@ -45,7 +45,7 @@ void main() {
     center += block;
   }
 #endif
-#if !LANE
+#if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, center, plus)
 #endif
   center = tv_div(center, float(count));
@@ -70,7 +70,7 @@ void main() {
     spread += block;
   }
 #endif
-#if !LANE
+#if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, spread, plus)
 #endif
   const float inverse = tv_rsqrt(tv_div(spread, float(count)) + eps);

@@ -7,7 +7,7 @@
 
 #include "workgroup_reduction.glsl"
 
-#if !LANE && !SUBGROUP
+#if !PER_INVOCATION && !SUBGROUP
 shared float partial_[LOCAL_X];
 #endif
 
@@ -61,7 +61,7 @@ void main() {
 
   float most = uintBitsToFloat(0xff800000u);
   for (uint c = first; c < count; c += step) most = larger(most, float(x_load(start + c * inner)));
-#if !LANE
+#if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, most, larger)
 #endif
 
@@ -73,7 +73,7 @@ void main() {
     for (; c < stop; c += step) block += tv_exp(float(x_load(start + c * inner)) - most);
     sum += block;
   }
-#if !LANE
+#if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, sum, plus)
 #endif
 

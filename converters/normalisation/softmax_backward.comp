@@ -15,7 +15,7 @@
 #define sum_T vec2  // of g y, and of y
 #endif
 
-#if !LANE && !SUBGROUP
+#if !PER_INVOCATION && !SUBGROUP
 shared sum_T partial_[LOCAL_X];
 #endif
 
@@ -46,7 +46,7 @@ void main() {
     }
     sum += block;
   }
-#if !LANE
+#if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, sum, plus)
 #endif
 
@@ -61,7 +61,7 @@ void main() {
     }
     rest.x += block;
   }
-#if !LANE
+#if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, rest, plus)
 #endif
   if (!(abs(sum.y - 1.0) <= kRounding && tv_isfinite(rest.x))) rest.x = 0.0;

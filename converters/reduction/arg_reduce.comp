@@ -3,8 +3,8 @@
 //
 // x is walked as in reduce.comp: `kept_OFFSETS`, `rows_OFFSETS`, runs of `run` elements
 // `run_stride` apart. Elements are compared as KEY: floats as themselves, everything else as int64
-// or int. Defines: KEY, FLOAT_KEY, LARGEST, VALUES, INDICES, LANE, SUBGROUP, SINGLE_RUN. Grid:
-// LANE: an invocation, else a workgroup, for each of `outputs`.
+// or int. Defines: KEY, FLOAT_KEY, LARGEST, VALUES, INDICES, PER_INVOCATION, SUBGROUP, SINGLE_RUN.
+// Grid: PER_INVOCATION: an invocation, else a workgroup, for each of `outputs`.
 
 #define TV_SHUFFLE(v, mask) \
   Best(subgroupShuffleXor((v).key, mask), subgroupShuffleXor((v).at, mask))
@@ -15,7 +15,7 @@ struct Best {
   uint at;  // `length`: none yet
 };
 
-#if !LANE && !SUBGROUP
+#if !PER_INVOCATION && !SUBGROUP
 shared Best partial_[LOCAL_X];
 #endif
 
@@ -57,7 +57,7 @@ uint row_offset(uint i) {
 }
 
 void main() {
-#if LANE
+#if PER_INVOCATION
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   const uint first = 0u, step = 1u;
 #else
@@ -80,7 +80,7 @@ void main() {
       best = Best(key, r);
     }
   }
-#if !LANE
+#if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, best, better)
   if (gl_LocalInvocationID.x != 0u) return;
 #endif

@@ -18,7 +18,7 @@
 
 #include "workgroup_reduction.glsl"
 
-#if !LANE && !SUBGROUP
+#if !PER_INVOCATION && !SUBGROUP
 shared ACC partial_[LOCAL_X];
 #endif
 
@@ -88,7 +88,7 @@ ACC reduce_part(uint k, uint first, uint last, uint step) {
     for (; r < stop; r += step) block = combine(block, read(base + r * run_stride));
     acc = combine(acc, block);
   }
-#elif LANE
+#elif PER_INVOCATION
   uint row = first / run;
   uint at = first - row * run;
   for (uint r = first; r < last; ++row) {
@@ -124,7 +124,7 @@ void main() {
   const uint chunk = id / outputs;
   const uint begin = chunk * part;
   const uint end = min(length, begin + part);
-#if LANE
+#if PER_INVOCATION
   ACC acc = reduce_part(id - chunk * outputs, begin, end, 1u);
 #else
   ACC acc = reduce_part(id - chunk * outputs, begin + first, end, step);

@@ -69,7 +69,7 @@ Step step_of(const Pass& pass, const State& state, const RowStrategy& strategy) 
 /// Into how many parts to cut each output's elements: so that few outputs still fill the device,
 /// and no invocation of a CPU driver runs out of iterations.
 Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceLoops& loops) {
-  const bool lane = strategy.kind == RowStrategy::Kind::kLane;
+  const bool lane = strategy.kind == RowStrategy::Kind::kInvocation;
   const bool cpu = c.device.is_cpu();
   const RowShape shape = loops.row_shape(c.graph);
   const int64_t want = cpu ? 8 : lane ? 65536 : 512;     // invocations or workgroups to make

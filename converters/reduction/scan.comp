@@ -5,11 +5,11 @@
 // round off, so that the error does not grow with the length. log Σ exp is kept as a maximum and
 // Σ exp(x - maximum). Extremes follow torch: of equals the last, a nan before everything.
 //
-// LANE: an invocation has a line, UNROLL elements an iteration, because CPU drivers end long loops.
-// Else a workgroup has a line: tiles of LOCAL_X · UNROLL elements, a run of UNROLL each invocation,
-// whose totals are scanned in shared memory (Hillis and Steele 1986). Either order is fixed.
-// Defines: OP, KEY (float, int or int64_t), FLOAT_KEY, TAKEN(v) (v as a KEY), LANE,
-// UNROLL, INDICES.
+// PER_INVOCATION: an invocation has a line, UNROLL elements an iteration, because CPU drivers end
+// long loops. Else a workgroup has a line: tiles of LOCAL_X · UNROLL elements, a run of UNROLL each
+// invocation, whose totals are scanned in shared memory (Hillis and Steele 1986). Either order is
+// fixed. Defines: OP, KEY (float, int or int64_t), FLOAT_KEY, TAKEN(v) (v as a KEY),
+// PER_INVOCATION, UNROLL, INDICES.
 
 #define SUM 0
 #define PRODUCT 1
@@ -104,7 +104,7 @@ uint line_start(uint row) {
   return outer * count * inner + (row - outer * inner);
 }
 
-#if LANE
+#if PER_INVOCATION
 void take(uint start, uint c, inout State s) {
   const uint at = start + c * inner;
   s = join(s, state_of(TAKEN(x_load(at)), c));

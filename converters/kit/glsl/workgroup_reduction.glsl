@@ -2,18 +2,18 @@
 // each into one, in a fixed order; each of them gets the result. To be called in uniform control
 // flow.
 //
-// LANE: an invocation has a row. SUBGROUP: a subgroup of ROW_LANES invocations has one, ROWS of them a
-// workgroup; values go through shuffles. Else the workgroup has one, LOCAL_X a power of two. HYBRID: it
-// is several full subgroups, whose results meet in shared memory. TV_WORKGROUP_REDUCE's store is
-// `shared T name[LOCAL_X]`, which SUBGROUP does not need. A kernel whose values are structs defines
-// TV_SHUFFLE(v, mask).
+// PER_INVOCATION: an invocation has a row. SUBGROUP: a subgroup of ROW_LANES invocations has one,
+// ROWS of them a workgroup; values go through shuffles. Else the workgroup has one, LOCAL_X a power
+// of two. HYBRID: it is several full subgroups, whose results meet in shared memory.
+// TV_WORKGROUP_REDUCE's store is `shared T name[LOCAL_X]`, which SUBGROUP does not need. A kernel
+// whose values are structs defines TV_SHUFFLE(v, mask).
 
 #ifndef TV_SHUFFLE
 #define TV_SHUFFLE(v, mask) subgroupShuffleXor(v, mask)
 #endif
 
 // Declares the row, and that this invocation has its elements first, first + step, ….
-#if LANE
+#if PER_INVOCATION
 #define TV_ROW                                                                     \
   const uint row = tv_group() * LOCAL_X + gl_LocalInvocationID.x, first = 0u, step = 1u;
 #elif SUBGROUP
