@@ -1,22 +1,23 @@
-// y[n][g][m][p] = bias[g][m] + sum over k of w[g][m][k] * x(n, g, k, p) on matrix units (coopmat): rows
-// are output channels, columns the output pixels of all images, k runs over chunks of 8 input channels
-// of one tap (FLAT: over (ic, kh, kw) as they come, for few channels). The matrix of pixels is gathered
-// into shared memory and never stored; the weight comes in fragment order (conv_matrix_pack.comp).
+// y[n][g][m][p] = bias[g][m] + sum over k of w[g][m][k] * x(n, g, k, p) on matrix units (coopmat):
+// rows are output channels, columns the output pixels of all images, k runs over chunks of 8 input
+// channels of one tap (FLAT: over (ic, kh, kw) as they come, for few channels). The matrix of
+// pixels is gathered into shared memory and never stored; the weight comes in fragment order
+// (conv_matrix_pack.comp).
 //
-// Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage. WK groups of
-// subgroups share the stages of k, `share` each, and their sums are added in order. A group keeps two
-// stages of pixels in shared memory, or one where it is a single subgroup, which needs no barrier.
-// PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside of the
-// units, with rounding. x: any strides; X_LAST: the channels of a pixel are neighbours and chunks lie at
-// multiples of a chunk. WHOLE_IC: ic_count is a multiple of 8. Y_LAST: stores run along channels, P4:
-// along pixels, in fours.
+// Tiles of BM x BN outputs a workgroup and WM x WN a subgroup, KS steps of 16 k a stage. WK groups
+// of subgroups share the stages of k, `share` each, and their sums are added in order. A group
+// keeps two stages of pixels in shared memory, or one where it is a single subgroup, which needs no
+// barrier. PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside
+// of the units, with rounding. x: any strides; X_LAST: the channels of a pixel are neighbours and
+// chunks lie at multiples of a chunk. WHOLE_IC: ic_count is a multiple of 8. Y_LAST: stores run
+// along channels, P4: along pixels, in fours.
 //
-// ADAPTIVE: operands are fp32 in float16 pieces. A group multiplies its pixels by the power of two that
-// brings the largest so far below 2^15, and its sums with them where a larger one comes, as an online
-// softmax does; the weight comes multiplied (conv_matrix_rows.comp). What float16 loses of numbers below
-// 2^-29 of the largest is bounded for each output in the end; one that is not large beside the
-// bound, or not finite, is computed again from the operands.
-// Grid: (ceil(columns / BN), ceil(oc_count / BM), groups); local 32 * (BM / WM) * (BN / WN) * WK.
+// DYNAMIC_SCALE: operands are fp32 in float16 pieces. A group multiplies its pixels by the power of
+// two that brings the largest so far below 2^15, and its sums with them where a larger one comes,
+// as an online softmax does; the weight comes multiplied (conv_matrix_rows.comp). What float16
+// loses of numbers below 2^-29 of the largest is bounded for each output in the end; one that is
+// not large beside the bound, or not finite, is computed again from the operands. Grid:
+// (ceil(columns / BN), ceil(oc_count / BM), groups); local 32 * (BM / WM) * (BN / WN) * WK.
 
 #include "conv_geometry.glsl"
 #include "tail.glsl"
@@ -35,7 +36,7 @@ shared uvec4 sh[TILES > SUMS ? TILES : SUMS];
 
 #include "matrix.glsl"
 
-#if ADAPTIVE
+#if DYNAMIC_SCALE
 const uint WARPS = WARPS_M * WARPS_N * WK;
 shared uint tops[WARPS], leasts[WARPS];
 #endif
@@ -159,10 +160,10 @@ Chunk chunk_of(Gathered r) {
 
 /// Writes a chunk's pieces to shared memory.
 void stash(uint at, Chunk c) {
-  FOR(p, PIECES) sh[at + p * PIECE] = peel_chunk(c, p);
+  FOR(p, PIECES) sh[at + p * PIECE] = split_chunk(c, p);
 }
 
-#if ADAPTIVE
+#if DYNAMIC_SCALE
 /// The largest |x|, and of those other than 0 the least (twice its bits, less one).
 void measure(Chunk c, inout float largest, inout uint least) {
   FOR(e, 4) {
@@ -200,7 +201,7 @@ void main() {
   Gathered raw[PX][NC];
   uvec4 gw[KS][PIECES][COUNT_M];
 #define FETCH_X(t) FOR(i, PX) FOR(c, NC) raw[i][c] = gather(first_chunk + (t) * CHUNKS + c * EACH, column[i]);
-#if ADAPTIVE
+#if DYNAMIC_SCALE
   uint top = 17u, least = 0xffffffffu;  // exponent of the largest pixel, and measure()'s least
 #if STAGES == 1
 #define SHARE_TOP(now)
@@ -260,7 +261,7 @@ void main() {
     acc[i][j] += high + low;                                                                    \
   }
 #endif
-#if ADAPTIVE
+#if DYNAMIC_SCALE
 #define UNSTEPPED(low) (low * (1.0 / PIECE_STEP))
 #else
 #define UNSTEPPED(low) low
@@ -302,7 +303,7 @@ void main() {
   COMPUTE(t, from + (STAGES == 2 ? t & 1u : 0u) * STAGE, )
 
   Range x;
-#if ADAPTIVE
+#if DYNAMIC_SCALE
   least = subgroupMin(least);
   if (lane == 0u) {
     tops[warp] = top;
@@ -310,7 +311,7 @@ void main() {
   }
 #endif
   barrier();
-#if ADAPTIVE
+#if DYNAMIC_SCALE
   uint highest = tops[0];
   FOR(w, WARPS) {
     highest = max(highest, tops[w]);

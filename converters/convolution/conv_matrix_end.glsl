@@ -48,7 +48,7 @@ struct Range {
   bool any, small;  ///< pixels other than 0; such below 2^-14 once multiplied
 };
 
-#if ADAPTIVE
+#if DYNAMIC_SCALE
 // float16 loses at most 2^-24 of a pixel below 2^-14, and of such a weight 2^-25, or 2^-36 of two pieces
 // (LEAST_PIECES). Results may hold 2^-14 of themselves of it, or 2^-22.
 const float LOST_X = PIECES == 1 ? 1.0 / 1024.0 : 1.0 / 4.0;

@@ -1,11 +1,10 @@
-// The weight of a convolution in the order in which a subgroup holds its 16x16 fragments (coopmat), for
-// conv_matrix.comp: y[g][m / 16][k_steps][PIECES][32] units of 16 bytes, zeros past oc_count and past
-// the last k.
+// The weight of a convolution in the order in which a subgroup holds its 16x16 fragments (coopmat),
+// for conv_matrix.comp: y[g][m / 16][k_steps][PIECES][32] units of 16 bytes, zeros past oc_count
+// and past the last k.
 //
-// k runs over chunks of 8 input channels of one tap, FLAT: over (ic, kh, kw). w: any strides. ADAPTIVE:
-// times the power of two of its output channel (conv_matrix_rows.comp). With
-// another count of components an invocation than 8 a fragment is its 16x16 matrix. One subgroup a
-// fragment.
+// k runs over chunks of 8 input channels of one tap, FLAT: over (ic, kh, kw). w: any strides.
+// DYNAMIC_SCALE: times the power of two of its output channel (conv_matrix_rows.comp). With another
+// count of components an invocation than 8 a fragment is its 16x16 matrix. One subgroup a fragment.
 // Grid: ceil(fragments / 8); local 256.
 
 shared uvec4 sh[8][PIECES][32];
@@ -34,13 +33,13 @@ void main() {
     v[e] = 0.0;
     if (valid) v[e] = weight(g, m, k + e);
   }
-#if ADAPTIVE
+#if DYNAMIC_SCALE
   const float up = valid && m < oc_count ? rows_raw((g * oc_count + m) * 4u + 3u) : 0.0;
   FOR(e, 8) v[e] *= up;
 #endif
 #if FLOATS
   Chunk c = Chunk(vec4(v[0], v[1], v[2], v[3]), vec4(v[4], v[5], v[6], v[7]));
-  FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = peel_chunk(c, p);
+  FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = split_chunk(c, p);
 #else
   uvec4 c;
   FOR(e, 4) c[e] = TO_16(v[2 * e]) | TO_16(v[2 * e + 1]) << 16;

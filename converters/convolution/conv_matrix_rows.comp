@@ -1,9 +1,9 @@
-// What the numbers of an output channel are like in the weight, for conv_matrix.comp (coopmat), ADAPTIVE:
-// y[g][m] = (1 / s, sum of |s w|, least, s), where the power of two s brings the largest |w| to between
-// 2^14 and 2^15. least: 0, or count * 2^15 where an |s w| other than 0 is below 2^-14, float16's least
-// normal number: no sum of products of what float16 loses with numbers below 2^15 is larger in units of
-// that loss.
-// w: any strides. Grid: flat, one subgroup of 32 an output channel.
+// What the numbers of an output channel are like in the weight, for conv_matrix.comp (coopmat),
+// DYNAMIC_SCALE: y[g][m] = (1 / s, sum of |s w|, least, s), where the power of two s brings the
+// largest |w| to between 2^14 and 2^15. least: 0, or count * 2^15 where an |s w| other than 0 is
+// below 2^-14, float16's least normal number: no sum of products of what float16 loses with numbers
+// below 2^15 is larger in units of that loss. w: any strides. Grid: flat, one subgroup of 32 an
+// output channel.
 
 void main() {
   const uint row = tv_group(), lane = gl_SubgroupInvocationID;

@@ -16,22 +16,23 @@ namespace {
 
 constexpr int64_t kChunk = 8;  // elements that are gathered together
 constexpr size_t kMostTactics = 10;
-constexpr size_t kMostOfAdaptive = 6, kMostBeside = 2;  // where fp32 becomes matrices in two ways
+constexpr size_t kMostOfDynamicScale = 6,
+                 kMostBeside = 2;  // where fp32 becomes matrices in two ways
 
 /// How operands become what the matrix units multiply.
-struct Pieces {
+struct SplitPrecision {
   DType input = DType::kF16;
   int64_t count = 1;      ///< 16-bit pieces of an fp32 operand
-  bool adaptive = false;  ///< float16 pieces, scaled as the kernel goes
-  bool of_floats() const { return count > 1 || adaptive; }
+  bool dynamic_scale = false;  ///< float16 pieces, scaled as the kernel goes
+  bool of_floats() const { return count > 1 || dynamic_scale; }
   std::string name() const {
     const std::string type = input == DType::kF16 ? "f16" : "bf16";
     return of_floats() ? type + "x" + std::to_string(count) : type;
   }
   /// Relative to the sizes of the terms, where it is more than fp32's.
   double error() const {
-    if (!of_floats() || count == (adaptive ? 2 : 3)) return 0;
-    return adaptive ? 0x1p-10 : 0x1p-16;
+    if (!of_floats() || count == (dynamic_scale ? 2 : 3)) return 0;
+    return dynamic_scale ? 0x1p-10 : 0x1p-16;
   }
   /// Products of two matrices that one product of operands takes.
   int64_t products() const { return count * (count + 1) / 2; }
@@ -42,16 +43,16 @@ struct Tile {
   int64_t bm, bn, wm, wn, wk, ks;
   int64_t sharers() const { return 32 * (bm / wm) * (bn / wn); }
   int64_t threads() const { return sharers() * wk; }
-  std::string name(const Pieces& pieces) const {
+  std::string name(const SplitPrecision& pieces) const {
     const auto text = [](int64_t v) { return std::to_string(v); };
     return "conv_matrix_" + pieces.name() + "_" + text(bm) + "x" + text(bn) + "_w" + text(wm) +
            "x" + text(wn) + (wk > 1 ? "x" + text(wk) : "") + "_s" + text(ks);
   }
-  int64_t shared_bytes(const Pieces& pieces) const {
+  int64_t shared_bytes(const SplitPrecision& pieces) const {
     const int64_t stages = bm == wm && bn == wn ? 1 : 2;
     const int64_t tiles = stages * wk * pieces.count * bn * (ks * 2 + 1);
     const int64_t sums = wk * (bm / wm) * 16 * (bn / 4 + 1);
-    return 16 * std::max(tiles, sums) + (pieces.adaptive ? threads() / 32 * 8 : 0);
+    return 16 * std::max(tiles, sums) + (pieces.dynamic_scale ? threads() / 32 * 8 : 0);
   }
 };
 
@@ -60,7 +61,7 @@ struct Problem {
   const NodeContext& c;
   Builder& b;
   const ConvShape& s;
-  Pieces pieces;
+  SplitPrecision pieces;
   int64_t ic, oc, taps;
   bool flat;          ///< k runs over (ic, kh, kw) as they come
   int64_t ic_chunks;  ///< of a tap
@@ -76,7 +77,8 @@ struct Problem {
 std::string text(int64_t value) { return std::to_string(value); }
 std::string flag(bool value) { return value ? "1" : "0"; }
 
-Problem problem_of(const NodeContext& c, Builder& b, const ConvShape& s, const Pieces& pieces) {
+Problem problem_of(const NodeContext& c, Builder& b, const ConvShape& s,
+                   const SplitPrecision& pieces) {
   Problem q{.c = c,
             .b = b,
             .s = s,
@@ -112,7 +114,7 @@ double stage_clocks(const Problem& q, const Tile& t, bool last) {
   const auto pixels = static_cast<double>(t.bn) * ks;
   const double wide = q.pieces.of_floats() ? 2.0 : 1.0;  // bytes of an element, in units of 16 bits
   const double gather = pixels * (last ? 0.25 * wide : 1.7);
-  const double split = q.pieces.adaptive    ? (0.4 + 0.4 * pieces) * pixels
+  const double split = q.pieces.dynamic_scale    ? (0.4 + 0.4 * pieces) * pixels
                        : q.pieces.count > 1 ? 0.8 * pieces * pixels
                                             : 0.0;
   const double warps = static_cast<double>(t.sharers()) / 32.0;
@@ -162,21 +164,22 @@ Step rows_step(const Problem& q, ValueId rows) {
 Step pack_step(const Problem& q, ValueId packed, ValueId rows, const Expr& lines, int64_t k_steps) {
   const ConvShape& s = q.s;
   const Expr fragments = s.groups * lines * k_steps;
-  Step step{.kernel = "conv_matrix_pack",
-            .defines = {{"PIECES", text(q.pieces.count)},
-                        {"FLAT", flag(q.flat)},
-                        {"ADAPTIVE", flag(q.pieces.adaptive)},
-                        {"TO_16", q.pieces.input == DType::kF16 ? "tv_to_f16" : "tv_to_bf16"}},
-            .operands = {src("w", s.w), dst("y", packed)},
-            .params = {param("fragments", fragments), param("k_steps", Expr(k_steps)),
-                       param("m_lines", lines), param("oc_count", s.oc), param("ic_count", s.ic),
-                       param("ic_chunks", Expr(q.ic_chunks)), fixed("k_h", s.kernel[1]),
-                       fixed("k_w", s.kernel[2])},
-            .grid = Grid::flat_groups(ceil_div(fragments, 8)),
-            .local_size = {256, 1, 1},
-            .subgroup_size = 32,
-            .matrix = CooperativeMatrix{.input = q.pieces.input, .denormals = q.pieces.adaptive}};
-  if (q.pieces.adaptive) step.operands.push_back(src("rows", rows));
+  Step step{
+      .kernel = "conv_matrix_pack",
+      .defines = {{"PIECES", text(q.pieces.count)},
+                  {"FLAT", flag(q.flat)},
+                  {"DYNAMIC_SCALE", flag(q.pieces.dynamic_scale)},
+                  {"TO_16", q.pieces.input == DType::kF16 ? "tv_to_f16" : "tv_to_bf16"}},
+      .operands = {src("w", s.w), dst("y", packed)},
+      .params = {param("fragments", fragments), param("k_steps", Expr(k_steps)),
+                 param("m_lines", lines), param("oc_count", s.oc), param("ic_count", s.ic),
+                 param("ic_chunks", Expr(q.ic_chunks)), fixed("k_h", s.kernel[1]),
+                 fixed("k_w", s.kernel[2])},
+      .grid = Grid::flat_groups(ceil_div(fragments, 8)),
+      .local_size = {256, 1, 1},
+      .subgroup_size = 32,
+      .matrix = CooperativeMatrix{.input = q.pieces.input, .denormals = q.pieces.dynamic_scale}};
+  if (q.pieces.dynamic_scale) step.operands.push_back(src("rows", rows));
   add_weight(step, s, "hw");
   return step;
 }
@@ -215,7 +218,7 @@ Tactic tactic_of(const Problem& q, const Tile& t) {
   const ValueId packed =
       q.b.scratch("packed", DType::kI32, {s.groups * lines * (k_steps * q.pieces.count * 32 * 4)});
   ValueId rows = kNoValue;
-  if (q.pieces.adaptive) {
+  if (q.pieces.dynamic_scale) {
     rows = q.b.scratch("rows", DType::kF32, {s.groups * s.oc * 4});
     tactic.steps.push_back(rows_step(q, rows));
   }
@@ -225,30 +228,31 @@ Tactic tactic_of(const Problem& q, const Tile& t) {
   Operand result = dst("y", y);
   result.vec4 =
       by_fours(q) && is_dense(q.c.output().shape, q.b.strides_of(y)) && starts_chunk(q.c.graph, y);
-  Step step{.kernel = "conv_matrix",
-            .defines = {{"BM", text(t.bm)},
-                        {"BN", text(t.bn)},
-                        {"WM", text(t.wm)},
-                        {"WN", text(t.wn)},
-                        {"WK", text(t.wk)},
-                        {"KS", text(t.ks)},
-                        {"PIECES", text(q.pieces.count)},
-                        {"ADAPTIVE", flag(q.pieces.adaptive)},
-                        {"FLAT", flag(q.flat)},
-                        {"WHOLE_IC", flag(q.ic % kChunk == 0)},
-                        {"P4", flag(by_fours(q))},
-                        {"X_LAST", flag(has_chunks(q))},
-                        {"Y_LAST", flag(q.b.strides_of(y)[1] == Expr(1))},
-                        {"BIAS", flag(s.bias != kNoValue)}},
-            .operands = {src("x", s.x), src("packed", packed), result},
-            .params = {param("share", Expr(share)), param("k_steps", Expr(k_steps)),
-                       param("m_lines", lines)},
-            .grid = {{ceil_div(q.columns, t.bn), ceil_div(s.oc, t.bm), s.groups}},
-            .local_size = {static_cast<uint32_t>(t.threads()), 1, 1},
-            .subgroup_size = 32,
-            .matrix = CooperativeMatrix{.input = q.pieces.input, .denormals = q.pieces.adaptive}};
+  Step step{
+      .kernel = "conv_matrix",
+      .defines = {{"BM", text(t.bm)},
+                  {"BN", text(t.bn)},
+                  {"WM", text(t.wm)},
+                  {"WN", text(t.wn)},
+                  {"WK", text(t.wk)},
+                  {"KS", text(t.ks)},
+                  {"PIECES", text(q.pieces.count)},
+                  {"DYNAMIC_SCALE", flag(q.pieces.dynamic_scale)},
+                  {"FLAT", flag(q.flat)},
+                  {"WHOLE_IC", flag(q.ic % kChunk == 0)},
+                  {"P4", flag(by_fours(q))},
+                  {"X_LAST", flag(has_chunks(q))},
+                  {"Y_LAST", flag(q.b.strides_of(y)[1] == Expr(1))},
+                  {"BIAS", flag(s.bias != kNoValue)}},
+      .operands = {src("x", s.x), src("packed", packed), result},
+      .params = {param("share", Expr(share)), param("k_steps", Expr(k_steps)),
+                 param("m_lines", lines)},
+      .grid = {{ceil_div(q.columns, t.bn), ceil_div(s.oc, t.bm), s.groups}},
+      .local_size = {static_cast<uint32_t>(t.threads()), 1, 1},
+      .subgroup_size = 32,
+      .matrix = CooperativeMatrix{.input = q.pieces.input, .denormals = q.pieces.dynamic_scale}};
   if (q.pieces.of_floats()) step.operands.push_back(src("w", s.w));
-  if (q.pieces.adaptive) {
+  if (q.pieces.dynamic_scale) {
     step.operands.push_back(src("rows", rows));
     step.operands.back().vec4 = true;
   }
@@ -295,9 +299,9 @@ std::vector<Tile> tiles_two_pieces() {
           {128, 64, 32, 32, 1, 2}, {128, 64, 64, 32, 1, 2}, {128, 32, 32, 32, 1, 2}};
 }
 
-std::vector<Tile> tiles_of(const Pieces& pieces) {
+std::vector<Tile> tiles_of(const SplitPrecision& pieces) {
   if (!pieces.of_floats()) return tiles_16();
-  if (!pieces.adaptive) return tiles_32();
+  if (!pieces.dynamic_scale) return tiles_32();
   return pieces.count == 1 ? tiles_one_piece() : tiles_two_pieces();
 }
 
@@ -305,7 +309,7 @@ std::vector<Tile> tiles_of(const Pieces& pieces) {
 constexpr int64_t kShortestSplit = 16;
 
 /// Ways to make matrices of the operands' dtype; none where the units have no such product.
-std::vector<Pieces> ways(const NodeContext& c) {
+std::vector<SplitPrecision> ways(const NodeContext& c) {
   const int64_t more = c.settings.disable_tf32 ? 1 : 0;  // pieces
   switch (c.dtype("input")) {
     case DType::kF16:
@@ -345,7 +349,7 @@ std::vector<Tactic> conv_matrix_tactics(const NodeContext& c, Builder& b, const 
   const bool known = s.ic.constant() && s.oc.constant() && s.taps().constant();
   if (!plane || !known || c.device.coop_matrices.empty()) return {};
   std::vector<Problem> problems;
-  for (const Pieces& pieces : ways(c)) {
+  for (const SplitPrecision& pieces : ways(c)) {
     const Problem q = problem_of(c, b, s, pieces);
     if (q.oc < 8 || q.ic < 3 || (pieces.of_floats() && q.ic * q.taps < kShortestSplit)) continue;
     problems.push_back(q);
@@ -355,7 +359,7 @@ std::vector<Tactic> conv_matrix_tactics(const NodeContext& c, Builder& b, const 
   for (const Candidate& candidate : candidates_of(problems)) {
     const Problem& q = *candidate.problem;
     const size_t most = problems.size() == 1 ? kMostTactics
-                        : q.pieces.adaptive  ? kMostOfAdaptive
+                        : q.pieces.dynamic_scale  ? kMostOfDynamicScale
                                              : kMostBeside;
     if (kept[&q] == most) {
       tactics.push_back(

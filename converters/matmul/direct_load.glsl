@@ -48,7 +48,7 @@ bool lies_as_loaded(uint corner) {
       Chunk c_ = gathered(BATCH_OFFSET(z, az) + min(m0 + i * 16 + lane / 2, m_count - 1) * a_ld, \
                           FIRST_STEP + s, lane % 2 * 8);                                       \
       FOR(p, PIECES) {                                                                         \
-        sh[warp * 32u + lane] = peel_chunk(c_, p);                                             \
+        sh[warp * 32u + lane] = split_chunk(c_, p);                                            \
         subgroupBarrier();                                                                     \
         coopMatLoad(fa[p][i], sh, warp * 32u, 2, gl_CooperativeMatrixLayoutRowMajor);          \
         subgroupBarrier();                                                                     \

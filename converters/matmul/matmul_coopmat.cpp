@@ -33,12 +33,12 @@ Side side_of(const Product& p, bool side_a) {
 
 }  // namespace
 
-std::string Pieces::name() const {
+std::string SplitPrecision::name() const {
   const std::string type = input == DType::kF16 ? "f16" : "bf16";
   return count == 1 && !scaled ? type : type + "x" + text(count);
 }
 
-double Pieces::error() const { return scaled && count == 1 ? 0x1p-10 : 0; }
+double SplitPrecision::error() const { return scaled && count == 1 ? 0x1p-10 : 0; }
 
 bool divides(int64_t divisor, const Expr& value) { return mod(value, divisor) == Expr(0); }
 
@@ -46,7 +46,8 @@ bool is_aligned(const NodeContext& c, ValueId id) {
   return divides(16, layout_of(c.graph, id).offset * Expr(size_bytes(c.graph.value(id).dtype)));
 }
 
-MatrixProblem matrix_problem(const NodeContext& c, Builder& b, const Product& p, const Pieces& pieces) {
+MatrixProblem matrix_problem(const NodeContext& c, Builder& b, const Product& p,
+                             const SplitPrecision& pieces) {
   MatrixProblem q{.c = c, .b = b, .p = p, .pieces = pieces, .a = c.node.input("a"),
             .w = c.node.input("b"), .y = c.node.outputs[0]};
   q.m = typical(c.graph, p.m);

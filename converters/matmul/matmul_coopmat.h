@@ -12,7 +12,7 @@ inline constexpr int64_t kFragment = 16;  ///< rows, columns and steps of k of o
 inline constexpr int64_t kChunk = 8;      ///< elements that a kernel loads at once
 
 /// How operands become what the matrix units multiply (matrix.glsl).
-struct Pieces {
+struct SplitPrecision {
   DType input = DType::kF16;
   int64_t count = 1;      ///< 16-bit pieces of an fp32 operand
   int64_t promote = 0;    ///< steps of 16 summed inside of the unit; 0: all
@@ -43,14 +43,14 @@ struct MatrixProblem {
   const NodeContext& c;
   Builder& b;
   const Product& p;
-  Pieces pieces;
+  SplitPrecision pieces;
   ValueId a, w, y;
   int64_t m, n, k, z;      ///< typical sizes
   bool a_rows, a_cols;     ///< chunks along k, along m can be loaded
   bool b_rows, b_cols;     ///< chunks along n, along k can be loaded
 };
 MatrixProblem matrix_problem(const NodeContext& c, Builder& b, const Product& p,
-                             const Pieces& pieces);
+                             const SplitPrecision& pieces);
 
 bool divides(int64_t divisor, const Expr& value);
 /// Whether the value's first element lies at a multiple of 16 bytes.
@@ -77,7 +77,7 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
 
 /// Tiles that a sweep kept, for 16-bit operands, fp32 in bfloat16 pieces, in two scaled pieces and
 /// rounded to one.
-const std::vector<MatrixTile>& matrix_tiles(const Pieces& pieces);
+const std::vector<MatrixTile>& matrix_tiles(const SplitPrecision& pieces);
 /// Time that the rule expects of a tile, about in nanoseconds.
 double expected_time(const MatrixProblem& q, const MatrixTile& t);
 /// `t` with its steps of k shared by as many workgroups as the rule would have; itself where none.
@@ -86,9 +86,9 @@ MatrixTile with_split_k(const MatrixProblem& q, MatrixTile t);
 int64_t strip_of(const MatrixTile& t, int64_t max_shared_bytes);
 
 /// The launch of simt_tactics' kernel for outputs that a scaled product leaves out.
-Step left_over_step(const NodeContext& c, const Product& p, const MadeSide& scales_a,
+Step fallback_step(const NodeContext& c, const Product& p, const MadeSide& scales_a,
                     const MadeSide& scales_b);
 /// Why there is no such launch, or "".
-std::string left_over_refusal(const NodeContext& c, const Product& p);
+std::string fallback_refusal(const NodeContext& c, const Product& p);
 
 }  // namespace tv

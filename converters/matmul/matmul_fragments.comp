@@ -88,7 +88,7 @@ void main() {
 #define LOAD_A(u) {                                                                            \
     if ((u) % 2 == 0) FOR(i, COUNT_M) FOR(h, 2) {                                              \
       Chunk c_ = ga[(u) % RING / 2][i][h];                                                     \
-      FOR(p, PIECES) words[p][i][h] = peel_chunk(c_, p); }                                     \
+      FOR(p, PIECES) words[p][i][h] = split_chunk(c_, p); }                                    \
     FOR(p, PIECES) FOR(i, COUNT_M)                                                             \
       STRAIGHT_FRAGMENT(fa[p][i], words[p][i][0], words[p][i][1], (u) % 2) }
   FOR(r, RING / 2) { FETCH_A(2 * r, FIRST_STEP, 2 * r) }
@@ -144,7 +144,7 @@ void main() {
     FOR(i, NA) {
       const uint c = i * 32 + lane;
       const uint at = patch_a + c / (UNROLL * 2) * LDA + c % (UNROLL * 2);
-      FOR(p, PIECES) sh[at + p * PIECE_A] = peel_chunk(ra[i], p);
+      FOR(p, PIECES) sh[at + p * PIECE_A] = split_chunk(ra[i], p);
     }
     subgroupBarrier();
     FETCH_ROWS(s + UNROLL)

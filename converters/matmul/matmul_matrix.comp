@@ -159,9 +159,9 @@ void main() {
 #define SCALE_B
 #endif
 #define STASH_A(stage) FOR(i, NA) { SCALE_A FOR(p, PIECES) \
-    sh[(stage) * STAGE + p * PIECE_A + dst_a + i * STEP_A * LDA] = peel_chunk(ra[i], p); }
+    sh[(stage) * STAGE + p * PIECE_A + dst_a + i * STEP_A * LDA] = split_chunk(ra[i], p); }
 #define STASH_B(stage) FOR(i, NB) { SCALE_B FOR(p, PIECES) \
-    sh[(stage) * STAGE + p * PIECE_B + dst_b + i * STEP_B * LDB] = peel_chunk(rb[i], p); }
+    sh[(stage) * STAGE + p * PIECE_B + dst_b + i * STEP_B * LDB] = split_chunk(rb[i], p); }
 #if PACKED
 #define FETCH(t) { const uint at = TILE_AT(t); tv_chunks qa = pa + at * A_NEXT; FETCH_A }
 #define STASH(stage) { STASH_A(stage) }

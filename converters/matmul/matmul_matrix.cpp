@@ -118,7 +118,7 @@ void emit_shared(const MatrixProblem& q, const MatrixTile& t, Tactic& tactic) {
     add_made(scale_b, "scale_b", step);
   }
   tactic.steps.push_back(std::move(step));
-  if (q.pieces.scaled) tactic.steps.push_back(left_over_step(q.c, p, scale_a, scale_b));
+  if (q.pieces.scaled) tactic.steps.push_back(fallback_step(q.c, p, scale_a, scale_b));
 }
 
 /// Steps of k that the subgroups of a fragments kernel take, and how many at once.
@@ -249,7 +249,7 @@ std::string refusal(const MatrixProblem& q, const MatrixTile& t) {
     return "rows of a are read in chunks of 8; its strides or k are no multiples of that";
   }
   if (q.pieces.scaled) {
-    if (std::string reason = left_over_refusal(q.c, p); !reason.empty()) return reason;
+    if (std::string reason = fallback_refusal(q.c, p); !reason.empty()) return reason;
   }
   if (!t.packs_b() && !q.b_rows && !q.b_cols) {
     return "b is read in chunks of 8; its strides or sizes are no multiples of that";
@@ -284,7 +284,7 @@ std::string tactic_name(const MatrixProblem& q, const MatrixTile& t) {
 constexpr int64_t kShortestSplit = 64;
 
 /// Ways to make matrices of the operands' dtype; none where the units have no such product.
-std::vector<Pieces> ways(const NodeContext& c) {
+std::vector<SplitPrecision> ways(const NodeContext& c) {
   switch (c.dtype("a")) {
     case DType::kF16:
       return {{.input = DType::kF16}};
@@ -312,7 +312,7 @@ struct Candidate {
 std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Product& p) {
   if (c.device.is_cpu() || c.device.coop_matrices.empty()) return {};
   std::vector<MatrixProblem> problems;
-  for (const Pieces& pieces : ways(c)) {
+  for (const SplitPrecision& pieces : ways(c)) {
     MatrixProblem q = matrix_problem(c, b, p, pieces);
     if (c.dtype("a") != DType::kF32 || q.k >= kShortestSplit) problems.push_back(std::move(q));
   }

@@ -35,7 +35,7 @@ void main() {
 #endif
 #if FLOATS
   Chunk c = Chunk(vec4(v[0], v[1], v[2], v[3]), vec4(v[4], v[5], v[6], v[7]));
-  FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = peel_chunk(c, p);
+  FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = split_chunk(c, p);
 #else
   uvec4 c;
   FOR(e, 4) c[e] = TO_16(v[2 * e]) | TO_16(v[2 * e + 1]) << 16;

@@ -112,7 +112,7 @@ const std::vector<MatrixTile>& tiles_rounded() {
 
 }  // namespace
 
-const std::vector<MatrixTile>& matrix_tiles(const Pieces& pieces) {
+const std::vector<MatrixTile>& matrix_tiles(const SplitPrecision& pieces) {
   if (pieces.scaled) return pieces.count > 1 ? tiles_scaled() : tiles_rounded();
   return pieces.count > 1 ? tiles_32() : tiles_16();
 }

@@ -5,7 +5,7 @@
 // column of operands is in registers across it. A_COLS: neighbours in memory are those of a column of
 // a, else of a row; B_COLS likewise; both are loaded four at a time. BLOCK n: every n pairs of tiles
 // the sums are added to a second set, so that rounding grows with the blocks; 0: one set.
-// LEFT_OVER: only what a product in float16 pieces leaves out (left_over.glsl). WHOLE_M, WHOLE_N,
+// FALLBACK: only what a product in float16 pieces leaves out (fallback.glsl). WHOLE_M, WHOLE_N,
 // WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. GROUP: tile rows walked together.
 // Grid: (tiles of m * tiles of n, 1, z); local (BM / RM) * (BN / RN).
 
@@ -13,8 +13,8 @@
 
 #include "batch.glsl"
 #include "tail.glsl"
-#if LEFT_OVER
-#include "left_over.glsl"
+#if FALLBACK
+#include "fallback.glsl"
 #endif
 
 #define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
@@ -40,7 +40,7 @@ void main() {
   const uint TX = BN / RN, warp = tid / 32, lane = tid % 32;
   const uint tx = lane % 8 + warp % (TX / 8) * 8, ty = lane / 8 + warp / (TX / 8) * 4;
 
-#if LEFT_OVER
+#if FALLBACK
   // Whether the tile has outputs that the product in float16 pieces left out.
   float most_a = 0.0, most_b = 0.0;
   for (uint g = bm * (BM / 16); g < min((bm + 1) * (BM / 16), (m_count + 15) / 16); g++) {
@@ -50,9 +50,9 @@ void main() {
     most_b = max(most_b, lost_b(z, g));
   }
   if (most_a + most_b <= 1.0) return;
-#define IS_LEFT(m, n) is_left(z, m, n)
+#define NEEDS_FALLBACK(m, n) needs_fallback(z, m, n)
 #else
-#define IS_LEFT(m, n) true
+#define NEEDS_FALLBACK(m, n) true
 #endif
 
   const uint row_a = tid / (LINE_A / 4), col_a = tid % (LINE_A / 4);
@@ -170,7 +170,7 @@ void main() {
 #else
     PICK(q, r, RM * RN / 4, v = acc[q / (RN / 4)][q % (RN / 4)])
 #endif
-    if (m < m_count && n < n_count && IS_LEFT(m, n)) {
+    if (m < m_count && n < n_count && NEEDS_FALLBACK(m, n)) {
       const uint at = (z * m_count + m) * n_count + n;
 #if N4
       y_store4(at, v);

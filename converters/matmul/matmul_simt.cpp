@@ -71,7 +71,7 @@ Step step_of(const NodeContext& c, const Product& p, const SimtTile& t, const Si
                         {"RM", text(t.rm)},
                         {"RN", text(t.rn)},
                         {"BLOCK", text(t.block)},
-                        {"LEFT_OVER", "0"},
+                        {"FALLBACK", "0"},
                         {"GROUP", "8u"},
                         {"A_COLS", flag(a_cols)},
                         {"B_COLS", flag(b_cols)},
@@ -89,20 +89,20 @@ Step step_of(const NodeContext& c, const Product& p, const SimtTile& t, const Si
   return step;
 }
 
-/// The tile of left_over_step: the most accurate, and as it rarely runs, not the fastest.
+/// The tile of fallback_step: the most accurate, and as it rarely runs, not the fastest.
 constexpr const SimtTile& kLeftOverTile = kTiles[1];
 
 }  // namespace
 
-std::string left_over_refusal(const NodeContext& c, const Product& p) {
+std::string fallback_refusal(const NodeContext& c, const Product& p) {
   return refusal(c, p, kLeftOverTile, sides_of(c, p));
 }
 
-Step left_over_step(const NodeContext& c, const Product& p, const MadeSide& scales_a,
+Step fallback_step(const NodeContext& c, const Product& p, const MadeSide& scales_a,
                     const MadeSide& scales_b) {
   Step step = step_of(c, p, kLeftOverTile, sides_of(c, p));
   for (auto& [key, value] : step.defines) {
-    if (key == "LEFT_OVER") value = "1";
+    if (key == "FALLBACK") value = "1";
   }
   for (const auto& [name, side] : {std::pair("scale_a", &scales_a), {"scale_b", &scales_b}}) {
     step.operands.push_back(src(name, side->value));

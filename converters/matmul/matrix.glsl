@@ -3,22 +3,23 @@
 //
 // Operands in 8 elements at a time ("chunks"): 16 bytes of 16-bit floats, 32 of fp32. fp32 is split
 // into PIECES 16-bit floats that add up to it; the products of pieces whose orders add up to less
-// than PIECES make the product. bfloat16 pieces have fp32's exponents; an infinity, a NaN or a number
-// near fp32's largest has no such pieces: what is not finite in the end is computed again from the
-// operands themselves. SCALED: float16 pieces of the operands over powers of two (matmul_scale.comp),
-// one where TF32's bits will do; outputs that may lose too much by that are left to another kernel
-// (left_over.glsl). ADAPTIVE: float16 pieces of the operands times powers of two that the kernel
-// finds on its way (conv_matrix.comp), each further piece times 2^11 once more, so that pieces of all
-// numbers from 2^-29 of the largest on have 11 bits (Ootomo and Yokota 2022, section 3).
+// than PIECES make the product. bfloat16 pieces have fp32's exponents; an infinity, a NaN or a
+// number near fp32's largest has no such pieces: what is not finite in the end is computed again
+// from the operands themselves. SCALED: float16 pieces of the operands over powers of two
+// (matmul_scale.comp), one where TF32's bits will do; outputs that may lose too much by that are
+// left to another kernel (fallback.glsl). DYNAMIC_SCALE: float16 pieces of the operands times
+// powers of two that the kernel finds on its way (conv_matrix.comp), each further piece times 2^11
+// once more, so that pieces of all numbers from 2^-29 of the largest on have 11 bits (Ootomo and
+// Yokota 2022, section 3).
 
-#ifndef ADAPTIVE
-#define ADAPTIVE 0
+#ifndef DYNAMIC_SCALE
+#define DYNAMIC_SCALE 0
 #endif
 #ifndef SCALED
 #define SCALED 0
 #endif
 // Operands are fp32.
-#define FLOATS (PIECES > 1 || ADAPTIVE == 1 || SCALED == 1)
+#define FLOATS (PIECES > 1 || DYNAMIC_SCALE == 1 || SCALED == 1)
 
 #define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
 #define COUNT_M (WM / 16)
@@ -46,9 +47,10 @@ float leading(float x, float split) {
   return r;
 }
 
-// peel(x, y, last): the leading 16-bit piece of x and y in one word; x and y become what remains. The
-// last piece is not rounded where it holds all that remains, or where its conversion rounds it.
-#if ADAPTIVE
+// split_off(x, y, last): the leading 16-bit piece of x and y in one word; x and y become what
+// remains. The last piece is not rounded where it holds all that remains, or where its conversion
+// rounds it.
+#if DYNAMIC_SCALE
 #define PIECE_STEP 2048.0
 #ifdef LEAST_PIECES
 // x to 11 bits, to the nearest, and to a multiple of 2^-24, float16's least number, so that what
@@ -64,7 +66,7 @@ float leading_16(float x) {
 #define leading_16(x) leading(x, 8193.0)
 #endif
 // The leading 11 bits as two float16; what remains becomes 2^11 times as large.
-uint peel(inout float x, inout float y, bool last) {
+uint split_off(inout float x, inout float y, bool last) {
   if (last && PIECES > 1) return packHalf2x16(vec2(x, y));
   const vec2 r = vec2(leading_16(x), leading_16(y));
   x = (x - r.x) * PIECE_STEP;
@@ -73,7 +75,7 @@ uint peel(inout float x, inout float y, bool last) {
 }
 #elif SCALED
 // The leading 11 bits as two float16.
-uint peel(inout float x, inout float y, bool last) {
+uint split_off(inout float x, inout float y, bool last) {
   if (last && PIECES > 1) return packHalf2x16(vec2(x, y));
   const vec2 r = vec2(leading(x, 8193.0), leading(y, 8193.0));
   x -= r.x;
@@ -88,7 +90,7 @@ float inverse_power(float y) {
 // To the nearest: what remains then has either sign, and what the units cut from sums does not make
 // every result smaller. Infinities, NaN and numbers above 5e33 have NaN as pieces. Three pieces hold
 // all 24 bits.
-uint peel(inout float x, inout float y, bool last) {
+uint split_off(inout float x, inout float y, bool last) {
   vec2 r = vec2(x, y);
   if (!last || PIECES < 3) {
     r = vec2(leading(x, 65537.0), leading(y, 65537.0));
@@ -99,13 +101,13 @@ uint peel(inout float x, inout float y, bool last) {
 }
 #endif
 // Piece p of a chunk that has lost those before.
-uvec4 peel_chunk(inout Chunk c, uint p) {
+uvec4 split_chunk(inout Chunk c, uint p) {
   const bool last = p + 1u == PIECES;
   uvec4 r;
-  r.x = peel(c.lo.x, c.lo.y, last);
-  r.y = peel(c.lo.z, c.lo.w, last);
-  r.z = peel(c.hi.x, c.hi.y, last);
-  r.w = peel(c.hi.z, c.hi.w, last);
+  r.x = split_off(c.lo.x, c.lo.y, last);
+  r.y = split_off(c.lo.z, c.lo.w, last);
+  r.z = split_off(c.hi.x, c.hi.y, last);
+  r.w = split_off(c.hi.z, c.hi.w, last);
   return r;
 }
 #else
@@ -113,7 +115,7 @@ uvec4 peel_chunk(inout Chunk c, uint p) {
 #define tv_chunks tv_units
 #define LOAD_CHUNK(p) (p).v
 #define NO_CHUNK uvec4(0u)
-#define peel_chunk(c, p) (c)
+#define split_chunk(c, p) (c)
 #endif
 
 // Which of the 32 elements of k of two steps is number kk of step `step` (direct_load.glsl).
@@ -139,7 +141,7 @@ uint in_pair(uint step, uint kk) { return kk % 8u / 2u * 8u + step * 4u + kk / 8
 #ifdef PATCH
 #include "tail.glsl"
 #if SCALED
-#include "left_over.glsl"
+#include "fallback.glsl"
 #endif
 
 // Sums of a subgroup, 16 rows at a time, go through a patch of shared memory to the fused tail.
@@ -170,7 +172,7 @@ float exactly(uint z, uint m, uint n) {
 void store_four(uint z, uint m, uint n, vec4 v) {
   if (m >= m_count || n >= n_count) return;
 #if SCALED
-  if (is_left(z, m, n)) return;
+  if (needs_fallback(z, m, n)) return;
   v = v * scale_a_raw(z * scale_a_z + m / 16u) * scale_b_raw(z * scale_b_z + n / 16u);
 #elif PIECES > 1
   if (any(isnan(v)) || any(isinf(v))) {

@@ -3,4 +3,6 @@
 
 float lost_a(uint z, uint group) { return scale_a_raw(z * scale_a_z + (m_count + 15u) / 16u + group); }
 float lost_b(uint z, uint group) { return scale_b_raw(z * scale_b_z + (n_count + 15u) / 16u + group); }
-bool is_left(uint z, uint m, uint n) { return lost_a(z, m / 16u) + lost_b(z, n / 16u) > 1.0; }
+bool needs_fallback(uint z, uint m, uint n) {
+  return lost_a(z, m / 16u) + lost_b(z, n / 16u) > 1.0;
+}
