@@ -29,7 +29,7 @@ Product product_of(const ConvShape& s) {
 
 constexpr int64_t kRows = 64, kCols = 64;  ///< of a tile of conv_tiled
 
-/// `shares`: workgroups that share the steps of k of a tile.
+/// `splits`: workgroups that share the steps of k of a tile.
 Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_t splits) {
   constexpr int64_t kThreads = 256, kPer = 4, kSteps = 16;
   Tactic tactic{.name = "conv_tiled_64x64"};

@@ -132,7 +132,7 @@ bool is_direct(const NodeContext& c, const ConvShape& s, int64_t ic, int64_t til
          s.pixels().bounds(c.graph.symbols).first >= tile;
 }
 
-/// What the lane style can't take, or "".
+/// What the SIMD kernels can't take, or "".
 std::string common_refusal(const NodeContext& c, const ConvShape& s) {
   const std::string refusal = simd_refusal(c.device);
   if (!refusal.empty()) return refusal;

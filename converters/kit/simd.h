@@ -1,5 +1,6 @@
 #pragma once
-// The style of kernels for CPU drivers (simd.glsl says why they look as they do).
+// SIMD kernels, those for CPU drivers: a subgroup is a vector register (simd.glsl says why they look
+// as they do).
 
 #include <string>
 
@@ -7,7 +8,7 @@
 
 namespace tv {
 
-/// Why the lane style does not apply to a device, or "".
+/// Why SIMD kernels do not apply to a device, or "".
 std::string simd_refusal(const DeviceProfile& device);
 
 }  // namespace tv

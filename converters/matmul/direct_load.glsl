@@ -1,4 +1,4 @@
-// Rows of a straight into fragments (matmul_fragments.comp).
+// Direct fragment loads: rows of a into fragments as they lie (matmul_fragments.comp).
 //
 // On NVIDIA's units invocation (g, c) = (lane / 4, lane % 4) holds elements 2c, 2c + 1, 2c + 8 and
 // 2c + 9 of rows g and g + 8 of a fragment (PTX ISA, mma.m16n8k16: matrix fragments), in this order.

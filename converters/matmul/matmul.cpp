@@ -135,7 +135,7 @@ struct SimtTile {
 
 constexpr int64_t kTiledSteps = 16;  ///< of k, which matmul_tiled takes at once
 
-/// `shares`: workgroups that share the steps of k of a tile.
+/// `splits`: workgroups that share the steps of k of a tile.
 Tactic tiled_tactic(const NodeContext& c, Builder& b, const Product& p, const SimtTile& tile,
                     int64_t splits) {
   Tactic tactic{.name = "matmul_tiled_" + text(tile.rows) + "x" + text(tile.cols)};

@@ -31,9 +31,9 @@ int64_t split_k_of(const NodeContext& context, const Product& p, int64_t tile_ro
 /// launch costs as much as it saves, but for very long sums.
 std::vector<int64_t> offered_split_k(const NodeContext& context, const Product& p,
                                     int64_t tile_rows, int64_t tile_cols);
-/// Why a product cannot be shared, or "".
+/// Why split-K does not apply, or "".
 std::string split_k_refusal(const NodeContext& context, const Product& p, int64_t splits);
-/// Scratch of the sums: [shares][z][m][n] in fp32.
+/// Scratch of the sums: [splits][z][m][n] in fp32.
 ValueId split_k_sums(Builder& builder, const Product& p, int64_t splits);
 /// The launch that adds them and writes the node's output.
 Step split_k_step(const NodeContext& context, const Product& p, ValueId split_k_sums,

@@ -32,7 +32,7 @@ struct MatrixTile {
   int64_t stages = 2;      ///< shared: buffers; 1 for pieces that fill shared memory
   int64_t split = 1;       ///< all but shared: workgroups that share the steps of k
   int64_t group = 8;       ///< tile rows walked together, for the cache
-  int64_t unroll = 0;      ///< straight: most steps of k written out; 0: the usual number
+  int64_t unroll = 0;      ///< direct: most steps of k written out; 0: the usual number
   int64_t warps() const { return bm / wm * (bn / wn) * wk; }
   int64_t threads() const { return 32 * warps(); }
   bool packs_b() const { return family != kShared || ring > 0; }
@@ -65,7 +65,7 @@ struct MadeSide {
 MadeSide add_scales(const MatrixProblem& q, bool side_a, std::vector<Step>& steps);
 /// Appends the launch that packs an operand: `k_steps` steps of 16, spans padded to `multiple`, and
 /// room for `slack` steps that kernels fetch past the end. `scales`: of that side, where scaled.
-/// `paired`: for rows that are read straight into fragments (direct_load.glsl).
+/// `paired`: for rows that are loaded directly into fragments (direct_load.glsl).
 struct Packing {
   Expr k_steps;
   int64_t multiple = 16, slack = 1;

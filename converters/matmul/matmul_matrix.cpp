@@ -1,6 +1,6 @@
 // Products on matrix units: 16-bit floats as they are, fp32 in pieces (matrix.glsl).
 //
-// Four families. "shared": a, and b where it is not packed, pass through shared memory. "straight": b
+// Four families. "shared": a, and b where it is not packed, pass through shared memory. "direct": b
 // in fragment order, rows of a into registers as they lie, on NVIDIA's units. "rows": the same through a
 // patch of each subgroup's own, on any: both for few rows. "packed": both in fragment order, whatever
 // their strides. A constant b is packed once per set of weights.

@@ -1,6 +1,6 @@
 #pragma once
-// What matmul and convolution share: batched operands, and products in the lane style of CPU
-// drivers (simd.glsl says why it looks as it does).
+// What matmul and convolution share: batched operands, and products by SIMD kernels, on CPU
+// drivers (simd.glsl says why they look as they do).
 
 #include <optional>
 #include <string>

@@ -1,4 +1,4 @@
-// Products, convolutions among them, whose steps of k are shared by workgroups: for few and small
+// Split-K: products, convolutions among them, whose steps of k workgroups share: for few and small
 // outputs with long sums, which leave most of a GPU idle. Each share goes to memory in fp32; a second
 // launch adds them in order, so that a result has the same bits at every call, and sends them through
 // the fused tail.
@@ -12,8 +12,8 @@ namespace tv {
 
 namespace {
 
-constexpr int64_t kMostShares = 16;
-constexpr int64_t kShortestShare = 256;  // steps of k that are worth the second launch
+constexpr int64_t kMostSplits = 16;
+constexpr int64_t kShortestSplit = 256;  // steps of k that are worth the second launch
 constexpr int64_t kVeryLong = 8192;      // steps of k from which the rule takes it
 
 }  // namespace
@@ -23,7 +23,7 @@ int64_t split_k_of(const NodeContext& c, const Product& p, int64_t tile_rows, in
   const int64_t tiles = up(typical(c.graph, p.m), tile_rows) * up(typical(c.graph, p.n), tile_cols) *
                         typical(c.graph, p.batch.count());
   const int64_t units = c.device.compute_units > 0 ? c.device.compute_units : 64;
-  const int64_t most = std::min(kMostShares, typical(c.graph, p.k) / kShortestShare);
+  const int64_t most = std::min(kMostSplits, typical(c.graph, p.k) / kShortestSplit);
   int64_t splits = 1;
   while (splits * 2 <= most && splits * 2 * tiles <= units + units / 8) splits *= 2;
   return splits;

@@ -243,7 +243,7 @@ TEST(EngineExamples, PointersThatLeaveTheirOperandsAreReported) {
   EngineSpec spec = compile(product_with_weight(), {.check_addresses = true}, profile(*device));
   const auto lane = std::ranges::find_if(
       spec.dispatches, [](const Dispatch& d) { return d.name.ends_with("/matmul_simd"); });
-  if (lane == spec.dispatches.end()) GTEST_SKIP() << "no product in the lane style";
+  if (lane == spec.dispatches.end()) GTEST_SKIP() << "no product by SIMD kernels";
   for (ParamWord& word : lane->words) {
     const Expr* e = std::get_if<Expr>(&word);
     if (e && e->constant() == 37 * 64) word = Expr(100);  // elements of a
