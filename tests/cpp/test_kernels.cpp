@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <regex>
 #include <set>
 
 #include "csrc/builder.h"
@@ -51,6 +52,16 @@ bool is_too_new(const std::string& text) {
   return glslang_major() < 14 && matrices;
 }
 
+/// Names of tactics, as docs/kernels.md says: family, form, precision, tiles, options.
+bool is_tactic_name(const std::string& name) {
+  static const std::regex grammar(
+      "[a-z]+(3d)?(_([a-z]{2,}|matrix2|vec4))*(_(sub)?group\\d+)?"
+      "(_b?f16(x[123])?)?"
+      "(_\\d+(x\\d+){0,2})*(_w\\d+x\\d+(x\\d+)?)?"
+      "(_((ring|stage|s|g|u|k|keep|run|split)\\d+|ahead|split))*");
+  return std::regex_match(name, grammar);
+}
+
 /// What kernel texts of all examples say, each compiled once.
 class Kernels {
  public:
@@ -73,6 +84,7 @@ class Kernels {
                                const Settings& settings) {
     std::string text;
     for (const Tactic& tactic : convert_node(node, table, device, settings).offered) {
+      if (!is_tactic_name(tactic.name)) text += tactic.name + ": no name as in docs/kernels.md\n";
       if (!tactic.refusal.empty()) continue;
       for (const Step& step : tactic.steps) {
         templates_.insert(step.kernel + ".comp");
@@ -126,6 +138,19 @@ TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
     EXPECT_TRUE(kernels.templates().contains(file)) << file << " is compiled by no example";
   }
   RecordProperty("kernels", static_cast<int>(kernels.count()));
+}
+
+TEST(Kernels, NamesOfTacticsFollowTheirGrammar) {
+  for (const char* name :
+       {"matmul_reference", "pool3d", "matmul_simt_128x128_8x8", "copy_vec4", "softmax_invocation",
+        "matmul_shared_bf16x3_64x128x32_w64x32_ring2_stage1", "reduce_sum_subgroup16_split",
+        "conv_matrix_f16_16x16_w16x16x18_s4", "attention_flash_8x16_32"}) {
+    EXPECT_TRUE(is_tactic_name(name)) << name;
+  }
+  for (const char* name : {"Matmul", "matmul__simt", "matmul_k4_64x64", "matmul_shared_64x64_f16",
+                           "conv_tiled_64x64_q3", "reduce_sum_16group", ""}) {
+    EXPECT_FALSE(is_tactic_name(name)) << name;
+  }
 }
 
 TEST(Kernels, DebugBuildsCheckEveryAddressAndCompile) {
