@@ -2,7 +2,7 @@
 # <prefix> is the folder of the Python package.
 set(config_dir ${TV_LIB_DIR}/cmake/torch_vulkan)
 set(TV_CONFIG_TO_LIB ../..)
-set(public_headers runtime/engine runtime/engine_spec runtime/vke_parts runtime/device
+set(public_headers runtime/engine runtime/engine_spec runtime/vke runtime/vke_parts runtime/device
     runtime/device_profile runtime/dtype runtime/expr runtime/error runtime/timed_calls
     # What converters of a user's own include.
     csrc/builder csrc/converter csrc/rewriter csrc/settings csrc/user_code csrc/graph/graph

@@ -2,7 +2,7 @@
 // What a converter emits: tactics, each a list of kernel launches over named operands.
 //
 // The GLSL that a kernel template sees of its operands, parameters and workgroup size is generated
-// from the Step (csrc/codegen/preamble.h), so a template declares none of them and no second list
+// from the Step (csrc/codegen/preamble.cpp), so a template declares none of them and no second list
 // can disagree. docs/adding_an_operator.md shows both sides.
 
 #include <array>

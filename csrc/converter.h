@@ -98,8 +98,4 @@ struct RegisterConverter {
   }
 };
 
-/// Why `node` cannot be in an engine, or "". The one place that asks: registry, common checks,
-/// settings (torch_executed_ops, truncate_long_and_double), then the converter.
-std::string unsupported(const NodeContext& context);
-
 }  // namespace tv

@@ -42,4 +42,8 @@ class CudaLink {
   std::unique_ptr<CudaOrder> order_;
 };
 
+/// The link to the same GPU's CUDA device, made at the first call; null where there is none, and
+/// `cuda_report` (cuda_device.h) says why. The device owns it.
+CudaLink* cuda_link(Device& device);
+
 }  // namespace tv

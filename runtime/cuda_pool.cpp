@@ -21,7 +21,7 @@ CudaLink* link_of(int ordinal) {
     return nullptr;
   }
   try {
-    return open_device(uuid_text(uuid))->cuda_link();
+    return cuda_link(*open_device(uuid_text(uuid)));
   } catch (const Error&) {
     return nullptr;
   }

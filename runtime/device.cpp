@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <map>
 
-#include "runtime/cuda_link.h"
 #include "runtime/debug.h"
 #include "runtime/device_lost.h"
 #include "runtime/env.h"
@@ -134,21 +133,6 @@ std::shared_ptr<Device> open_device(const std::string& named) {
 const DeviceProfile& profile(const Device& device) { return device.profile(); }
 
 bool is_lost(const Device& device) { return device.lost(); }
-std::vector<std::string> cuda_report(Device& device) { return device.cuda_report(); }
-
-bool cuda_finds(Device& device, uint64_t address, int64_t size_bytes) {
-  CudaLink* link = device.cuda_link();
-  if (!link) return false;
-  const CudaScope scope(link->cuda(), link->context());
-  return link->imports_memory() && link->imports().find(address, size_bytes) != 0;
-}
-
-CudaCounts cuda_counts(Device& device) {
-  CudaLink* link = device.cuda_link();
-  if (!link) return {};
-  const CudaOrder::Counts order = link->order().counts();
-  return {order.idle, order.polled, order.semaphores, link->imports().chunks()};
-}
 
 Device::Device(const PhysicalDevice& physical) : physical_(physical) {
   const InstanceApi& instance = Instance::get().api();
@@ -191,7 +175,7 @@ Device::Device(const PhysicalDevice& physical) : physical_(physical) {
 Device::~Device() {
   if (!api_.device || !vulkan_usable()) return;
   wait_idle();
-  cuda_link_.reset();
+  companion_.reset();
   timeline_.reset();
   layout_.reset();
   api_.vkDestroyDevice(api_.device, nullptr);
@@ -323,22 +307,10 @@ OwnedSemaphore Device::make_timeline(bool exportable) {
   return {api_, semaphore};
 }
 
-CudaLink* Device::cuda_link() {
-  std::call_once(cuda_once_, [this] {
-    std::string reason;
-    const CudaApi* cuda = cuda_api(&reason);
-    if (cuda) {
-      cuda_link_ = CudaLink::open(*this, *cuda, cuda_report_);
-    } else {
-      cuda_report_.push_back(reason);
-    }
-  });
-  return cuda_link_.get();
-}
-
-const std::vector<std::string>& Device::cuda_report() {
-  cuda_link();
-  return cuda_report_;
+DeviceCompanion& Device::companion(
+    const std::function<std::unique_ptr<DeviceCompanion>()>& make) {
+  std::call_once(companion_once_, [&] { companion_ = make(); });
+  return *companion_;
 }
 
 OwnedCommandPool Device::make_command_pool() {

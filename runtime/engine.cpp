@@ -161,7 +161,7 @@ std::vector<DispatchTime> EngineImpl::profile(const WeightSet& weights,
 
 int EngineImpl::cuda_device() {
   require_vulkan_usable();
-  const CudaLink* link = parts_.device->cuda_link();
+  const CudaLink* link = cuda_link(*parts_.device);
   return link ? link->ordinal() : -1;
 }
 
@@ -169,7 +169,7 @@ int EngineImpl::run_on_cuda(std::shared_ptr<const WeightSet> weights,
                             std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
                             std::span<const CudaTensor> outputs, void* stream) {
   require_vulkan_usable();
-  CudaLink* link = parts_.device->cuda_link();
+  CudaLink* link = cuda_link(*parts_.device);
   if (!link) {
     throw Error(ErrorKind::kDevice, "[" + parts_.spec.name + "] CUDA does not share memory with " +
                                         parts_.device->profile().name);

@@ -10,15 +10,10 @@
 
 #include "runtime/device.h"
 #include "runtime/engine_spec.h"
+#include "runtime/tensor.h"
+#include "runtime/vke.h"
 
 namespace tv {
-
-/// Host memory of one dense tensor. Must stay valid until the call that takes it returns (for
-/// weights on a host-pointer device: as long as the WeightSet lives).
-struct HostTensor {
-  void* data = nullptr;
-  int64_t size_bytes = 0;
-};
 
 /// What one dispatch took: 0 where its grid is empty.
 struct DispatchTime {
@@ -32,12 +27,6 @@ struct EngineStats {
   uint64_t contexts = 0;    ///< made: the most calls that ran at one time
   uint64_t recordings = 0;  ///< command buffers recorded: one for each new shape or new memory
   double recording_us = 0;  ///< of the calls that recorded, from their start to the submission
-};
-
-/// CUDA memory of one dense tensor.
-struct CudaTensor {
-  void* data = nullptr;
-  int64_t size_bytes = 0;
 };
 
 class CudaLink;  // internals: runtime/cuda_link.h
@@ -123,17 +112,5 @@ class Engine {
   /// Bytes of activation arena that `symbols` need.
   virtual int64_t arena_bytes(std::span<const int64_t> symbols) const = 0;
 };
-
-/// The .vke format. `weights`, where given (spec order, bytes), are stored in aligned sections.
-std::vector<uint8_t> to_vke(const EngineSpec& spec, std::span<const HostTensor> weights = {});
-
-struct VkeContents {
-  EngineSpec spec;
-  std::vector<std::vector<uint8_t>> weights;  ///< empty where the file is stripped
-};
-/// Bounded, checked parsing: throws Error(kUser) on anything truncated, altered or out of range.
-VkeContents from_vke(std::span<const uint8_t> bytes);
-VkeContents read_vke(const std::string& path);
-void write_vke(const std::string& path, const EngineSpec& spec, std::span<const HostTensor> weights);
 
 }  // namespace tv

@@ -1,5 +1,5 @@
 #pragma once
-// The one place that reads environment variables.
+// The environment variables that torch_vulkan defines, and the one place that reads them.
 
 #include <span>
 #include <string>
@@ -19,16 +19,11 @@ std::string env(std::string_view name);
 /// True where it is set to anything but "", "0", "false" or "off".
 bool env_flag(std::string_view name);
 
-/// The variables that drivers read and that change which kernels are right or fast, with their
-/// values, as text.
-std::string driver_environment();
+/// $XDG_CACHE_HOME/torch_vulkan, else ~/.cache/torch_vulkan; "" where there is no home. Never /tmp.
+std::string default_cache_dir();
 
 /// Where caches shipped in an image are looked for: $TORCH_VULKAN_SYSTEM_CACHE, else
 /// /usr/share/torch_vulkan/cache.
 std::string system_cache_dir();
-
-/// Sets the variables that drivers read, never over a user's own value. Call it before the Vulkan
-/// loader is opened and before threads read the environment.
-void set_driver_defaults();
 
 }  // namespace tv

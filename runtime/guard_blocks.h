@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/encoder.h"
+#include "runtime/encoded_program.h"
 #include "runtime/vk_memory.h"
 
 namespace tv {

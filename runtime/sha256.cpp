@@ -4,8 +4,6 @@
 #include <bit>
 #include <cstring>
 
-#include "runtime/store.h"
-
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #define TV_SHA_NI 1

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace tv {
 
@@ -22,5 +23,9 @@ class Sha256 {
   size_t pending_bytes_ = 0;
   uint64_t total_bytes_ = 0;
 };
+
+/// SHA-256 of `bytes`, as 64 hexadecimal digits.
+std::string sha256_hex(std::span<const uint8_t> bytes);
+std::string sha256_hex(const std::string& bytes);
 
 }  // namespace tv

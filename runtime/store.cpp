@@ -10,10 +10,10 @@
 #include <ctime>
 #include <tuple>
 
-#include "runtime/env.h"
 #include "runtime/error.h"
 #include "runtime/file.h"
 #include "runtime/log.h"
+#include "runtime/sha256.h"
 #include "runtime/store_entry.h"
 #include "runtime/store_files.h"
 
@@ -42,13 +42,6 @@ bool is_same(const struct stat& a, const struct stat& b) {
 }
 
 }  // namespace
-
-std::string default_cache_dir() {
-  const std::string xdg = env("XDG_CACHE_HOME");
-  if (!xdg.empty() && xdg.front() == '/') return xdg + "/torch_vulkan";
-  const std::string home = env("HOME");
-  return !home.empty() && home.front() == '/' ? home + "/.cache/torch_vulkan" : "";
-}
 
 std::string why_unsafe_cache(const std::string& dir, bool is_system) {
   struct stat info = {};

@@ -14,13 +14,6 @@
 
 namespace tv {
 
-/// SHA-256 of `bytes`, as 64 hexadecimal digits.
-std::string sha256_hex(std::span<const uint8_t> bytes);
-std::string sha256_hex(const std::string& bytes);
-
-/// $XDG_CACHE_HOME/torch_vulkan, else ~/.cache/torch_vulkan; "" where there is no home. Never /tmp.
-std::string default_cache_dir();
-
 /// Why a cache directory is not used, or "" (also where it does not exist). The user's own must
 /// belong to the user and be closed to all others, because an entry is code that runs on the device
 /// and tells what was compiled; a system directory must be such that no other user can write it.

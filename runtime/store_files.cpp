@@ -11,6 +11,7 @@
 
 #include "runtime/error.h"
 #include "runtime/file.h"
+#include "runtime/sha256.h"
 #include "runtime/store.h"
 #include "runtime/store_entry.h"
 

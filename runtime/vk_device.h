@@ -2,8 +2,10 @@
 // Internals of Device: the logical device, its queue and what hangs on it.
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <mutex>
-#include <string>
+#include <vector>
 
 #include "runtime/device.h"
 #include "runtime/vk_handle.h"
@@ -12,8 +14,6 @@
 
 namespace tv {
 
-class CudaLink;
-
 /// Push constants that every device offers; longer parameters go to a parameter block.
 inline constexpr uint32_t kPushBytes = 128;
 
@@ -21,6 +21,12 @@ inline constexpr uint32_t kPushBytes = 128;
 struct TimelineValue {
   VkSemaphore semaphore = VK_NULL_HANDLE;
   uint64_t value = 0;
+};
+
+/// What another interface keeps with a device.
+class DeviceCompanion {
+ public:
+  virtual ~DeviceCompanion() = default;
 };
 
 class Device {
@@ -62,10 +68,8 @@ class Device {
   /// Throws Error(kUnsupported) where the queue has no timestamps.
   OwnedQueryPool make_timestamps(uint32_t count);
 
-  /// The link to the same GPU's CUDA device, made at the first call; null where there is none, and
-  /// `cuda_report` says why.
-  CudaLink* cuda_link();
-  const std::vector<std::string>& cuda_report();
+  /// What `make` returned at the first call; it goes before the device does. Thread-safe.
+  DeviceCompanion& companion(const std::function<std::unique_ptr<DeviceCompanion>()>& make);
 
   /// Throws Error(kDevice) "[what] …" unless `result` is a success; remembers a lost device.
   void check(VkResult result, const char* what);
@@ -82,9 +86,8 @@ class Device {
   OwnedSemaphore timeline_;  ///< reaches n when submission n is done
   std::atomic<uint64_t> submitted_{0};
   OwnedPipelineLayout layout_;
-  std::once_flag cuda_once_;
-  std::unique_ptr<CudaLink> cuda_link_;
-  std::vector<std::string> cuda_report_;
+  std::once_flag companion_once_;
+  std::unique_ptr<DeviceCompanion> companion_;
   std::atomic<bool> lost_{false};
 };
 

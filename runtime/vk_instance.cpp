@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "runtime/debug.h"
+#include "runtime/driver_environment.h"
 #include "runtime/env.h"
 #include "runtime/error.h"
 #include "runtime/process_state.h"

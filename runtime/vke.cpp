@@ -7,13 +7,14 @@
 // A digest is not trust: whoever can write the file can write its digest. So nothing in the file is
 // believed before it is checked, and validate() has the last word.
 
+#include "runtime/vke.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstring>
 #include <limits>
 
-#include "runtime/engine.h"
 #include "runtime/error.h"
 #include "runtime/file.h"
 #include "runtime/sha256.h"

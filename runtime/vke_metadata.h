@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine.h"
 #include "runtime/engine_spec.h"
+#include "runtime/tensor.h"
 
 namespace tv {
 

@@ -15,7 +15,7 @@ constexpr int64_t kStagingBytes = 32 << 20;
 
 WeightUpload::WeightUpload(Device& device, WeightSource source) : device_(device) {
   if (!source.on_cuda) return;
-  link_ = source.link ? source.link : device.cuda_link();
+  link_ = source.link ? source.link : cuda_link(device);
   stream_ = static_cast<CuStream>(source.stream);
   if (!link_) throw Error(ErrorKind::kDevice, "[weights] CUDA's memory is not to be reached");
 }

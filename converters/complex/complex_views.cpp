@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "converters/complex/complex.h"
+#include "csrc/partition/unsupported.h"
 
 namespace tv {
 namespace {

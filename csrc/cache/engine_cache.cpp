@@ -15,6 +15,7 @@
 #include "runtime/error.h"
 #include "runtime/log.h"
 #include "runtime/store.h"
+#include "runtime/vke.h"
 
 namespace tv {
 

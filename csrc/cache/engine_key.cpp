@@ -3,9 +3,9 @@
 #include "csrc/codegen/glsl_compiler.h"
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/version.h"
-#include "runtime/env.h"
+#include "runtime/driver_environment.h"
 #include "runtime/json.h"
-#include "runtime/store.h"
+#include "runtime/sha256.h"
 
 namespace tv {
 

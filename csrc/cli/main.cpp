@@ -9,7 +9,7 @@
 #include "csrc/cli/options.h"
 #include "csrc/cli/run.h"
 #include "csrc/version.h"
-#include "runtime/env.h"
+#include "runtime/driver_environment.h"
 #include "runtime/error.h"
 
 namespace tv::cli {

@@ -8,6 +8,7 @@
 #include "csrc/cli/nearest.h"
 #include "runtime/error.h"
 #include "runtime/file.h"
+#include "runtime/vke.h"
 #include "runtime/vke_parts.h"
 
 namespace tv::cli {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "csrc/compile.h"
+#include "csrc/partition/partition.h"
 #include "csrc/partition/symbols.h"
 #include "runtime/error.h"
 

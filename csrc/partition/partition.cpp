@@ -1,13 +1,14 @@
+#include "csrc/partition/partition.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
-#include "csrc/compile.h"
-#include "csrc/converter.h"
 #include "csrc/partition/dependencies.h"
 #include "csrc/partition/merge.h"
 #include "csrc/partition/symbols.h"
+#include "csrc/partition/unsupported.h"
 #include "csrc/partition/what_if.h"
 #include "csrc/passes/truncate.h"
 #include "runtime/error.h"

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "csrc/compile.h"
+#include "csrc/partition/partition.h"
 
 namespace tv {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/compile.h"
+#include "csrc/partition/partition.h"
 
 namespace tv {
 

@@ -3,9 +3,12 @@
 #include <map>
 
 #include "csrc/cache/engine_cache.h"
+#include "csrc/codegen/custom_op.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/compile.h"
 #include "csrc/converter.h"
+#include "csrc/partition/partition.h"
+#include "csrc/partition/unsupported.h"
 #include "csrc/partition/what_if.h"
 #include "csrc/passes/lower_precision.h"
 #include "csrc/report/dry_run.h"
@@ -13,6 +16,7 @@
 #include "csrc/user_code.h"
 #include "python/bindings/py_module.h"
 #include "runtime/engine.h"
+#include "runtime/vke.h"
 
 namespace tv::bindings {
 namespace {

@@ -1,9 +1,9 @@
 // Devices and their profiles.
 
 #include "python/bindings/py_module.h"
+#include "runtime/cuda_device.h"
 #include "runtime/device.h"
 #include "runtime/env.h"
-#include "runtime/store.h"
 
 namespace tv::bindings {
 

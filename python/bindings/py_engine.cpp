@@ -6,6 +6,7 @@
 #include "python/bindings/py_module.h"
 #include "runtime/engine.h"
 #include "runtime/error.h"
+#include "runtime/vke.h"
 #include "runtime/vke_parts.h"
 
 namespace tv::bindings {

@@ -4,6 +4,7 @@
 #include "csrc/report/layer_times.h"
 #include "python/bindings/py_module.h"
 #include "runtime/engine.h"
+#include "runtime/vke.h"
 
 namespace tv::bindings {
 namespace {

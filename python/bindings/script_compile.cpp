@@ -27,6 +27,7 @@
 #include "python/bindings/torch_engine.h"
 #include "runtime/device.h"
 #include "runtime/error.h"
+#include "runtime/vke.h"
 
 namespace tv::script {
 namespace {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "csrc/converter.h"
+#include "csrc/partition/unsupported.h"
 #include "python/bindings/script_nodes.h"
 
 namespace tv::script {

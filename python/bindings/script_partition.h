@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/compile.h"
+#include "csrc/partition/partition.h"
 #include "python/bindings/script_import.h"
 
 namespace tv::script {

@@ -12,6 +12,7 @@
 #include "python/bindings/torch_profile.h"
 #include "python/bindings/torch_written.h"
 #include "runtime/device_lost.h"
+#include "runtime/vke.h"
 #include "runtime/vke_parts.h"
 
 namespace tv::torch_bindings {

@@ -12,7 +12,7 @@ from torch import fx
 
 from ._native import C
 
-GRID = "tv_grid"  # csrc/user_code.h
+GRID = "tv_grid"  # csrc/codegen/custom_op.h
 _ENGINES = 32  # of one operator called without torch.compile, by shapes
 _DTYPES = {getattr(torch, name): getattr(C.DType, name)
            for name in ("float32", "float16", "bfloat16", "int64", "int32", "int16", "int8",

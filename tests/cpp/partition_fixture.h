@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/compile.h"
+#include "csrc/partition/partition.h"
 #include "tests/cpp/graph_builder.h"
 
 namespace tv::test {

@@ -5,6 +5,7 @@
 #include "csrc/cache/canonical.h"
 #include "csrc/cache/names.h"
 #include "csrc/compile.h"
+#include "csrc/partition/partition.h"
 #include "runtime/condition.h"
 #include "runtime/error.h"
 #include "tests/cpp/graph_eval.h"

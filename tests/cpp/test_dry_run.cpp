@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "csrc/partition/partition.h"
 #include "csrc/partition/what_if.h"
 #include "csrc/report/dry_run.h"
 #include "tests/cpp/graph_builder.h"

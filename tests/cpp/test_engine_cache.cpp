@@ -17,7 +17,9 @@
 #include "csrc/counters.h"
 #include "runtime/engine.h"
 #include "runtime/error.h"
+#include "runtime/sha256.h"
 #include "runtime/store.h"
+#include "runtime/vke.h"
 #include "tests/cpp/graph_eval.h"
 
 namespace tv {

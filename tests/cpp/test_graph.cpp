@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "csrc/partition/unsupported.h"
 #include "csrc/settings.h"
 #include "runtime/error.h"
 #include "tests/cpp/graph_builder.h"

@@ -7,6 +7,7 @@
 
 #include "runtime/spirv_guard.h"
 #include "runtime/vk_device.h"
+#include "runtime/vke.h"
 #include "tests/cpp/runtime_fixture.h"
 #include "tests/cpp/spirv_check.h"
 

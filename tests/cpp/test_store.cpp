@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/env.h"
 #include "runtime/sha256.h"
 #include "runtime/store.h"
 

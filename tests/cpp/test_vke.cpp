@@ -10,6 +10,7 @@
 #include "runtime/engine.h"
 #include "runtime/error.h"
 #include "runtime/sha256.h"
+#include "runtime/vke.h"
 #include "runtime/vke_parts.h"
 #include "tests/cpp/sample_engine.h"
 

@@ -8,6 +8,7 @@
 #include "csrc/passes/choose_layouts.h"
 #include "csrc/passes/write_in_place.h"
 #include "runtime/vk_instance.h"
+#include "runtime/vke.h"
 #include "tests/cpp/graph_eval.h"
 #include "tests/cpp/runtime_fixture.h"
 

@@ -16,6 +16,7 @@
 #include "runtime/encoder.h"
 #include "runtime/engine.h"
 #include "runtime/error.h"
+#include "runtime/vke.h"
 #include "runtime/weight_plan.h"
 #include "tests/cpp/spirv_check.h"
 #include "tests/fuzz/fuzz_file.h"

@@ -1,7 +1,7 @@
 // What of an imported graph the converters refuse: apart, because it needs all of the compiler.
 
-#include "csrc/converter.h"
 #include "csrc/frontends/onnx/onnx_import.h"
+#include "csrc/partition/unsupported.h"
 
 namespace tv::onnx {
 

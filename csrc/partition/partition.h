@@ -1,0 +1,51 @@
+#pragma once
+// Which nodes of a Graph run in which engine.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/settings.h"
+#include "runtime/device_profile.h"
+
+namespace tv {
+
+struct NativeNode {
+  int32_t node = 0;  ///< index into Graph::nodes
+  std::string reason;
+};
+
+/// One thing to run: an engine or a native node.
+struct PartitionStep {
+  bool is_block = false;
+  int32_t index = 0;  ///< into Partition::blocks, or Graph::nodes
+};
+
+struct Partition {
+  std::vector<std::vector<int32_t>> blocks;  ///< node indices of each engine, ascending
+  std::vector<NativeNode> native;            ///< ascending
+  std::vector<PartitionStep> schedule;  ///< an order that respects data, mutation and randomness
+  int64_t compute_nodes = 0, covered_nodes = 0;  ///< nodes that do work; those inside engines
+  /// Compute nodes of every block that min_block_size = 1 would make, largest first.
+  std::vector<int64_t> candidate_sizes;
+};
+
+/// Splits the graph: acyclic, largest first. Needs no device. Throws Error(kUser) listing what is
+/// in the way where settings.require_full_compilation and a node that does work stays native;
+/// blocks of any size count then. A view of a graph input that is itself a graph output stays
+/// native, so that eager's aliasing holds; so do views that only native nodes read.
+Partition partition(const Graph& graph, const Settings& settings, const DeviceProfile& device);
+
+/// The sub-graph of one block: values made outside become inputs (weights stay weights), values
+/// read outside become outputs. `inputs`/`outputs` name the values of `graph` they stand for.
+/// Inputs come in order of first use; after them may come graph inputs that only determine symbols
+/// (no node reads them). GraphOutput::strides are set for outputs of `graph` alone: who knows the
+/// strides that native readers expect of the others sets them.
+struct Block {
+  Graph graph;
+  std::vector<ValueId> inputs, weights, outputs;  ///< ids in the graph it was cut from
+};
+Block extract(const Graph& graph, const std::vector<int32_t>& nodes);
+
+}  // namespace tv
