@@ -21,9 +21,9 @@ find_library(TV_PROTOBUF_LITE NAMES libprotobuf-lite.so libprotobuf.so REQUIRED)
 find_program(TV_PROTOC protoc REQUIRED)
 
 function(tv_protobuf target proto)
-  get_filename_component(stem ${proto} NAME_WE)
-  file(RELATIVE_PATH dir ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-  set(out ${CMAKE_BINARY_DIR}/${dir}/${stem}.pb)
+  file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/${proto})
+  string(REGEX REPLACE "[.]proto$" ".pb" path ${path})
+  set(out ${CMAKE_BINARY_DIR}/${path})
   add_custom_command(
     OUTPUT ${out}.cc ${out}.h
     COMMAND ${TV_PROTOC} --cpp_out=${CMAKE_BINARY_DIR} -I${CMAKE_SOURCE_DIR}

@@ -4,7 +4,7 @@
 #include <shared_mutex>
 
 #include "csrc/user_code.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 namespace {

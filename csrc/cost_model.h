@@ -10,7 +10,7 @@
 
 #include "csrc/graph/graph.h"
 #include "csrc/progress.h"
-#include "runtime/engine_spec.h"
+#include "runtime/spec/engine_spec.h"
 
 namespace tv {
 

@@ -4,8 +4,8 @@
 #include <limits>
 #include <map>
 
-#include "runtime/error.h"
-#include "runtime/json.h"
+#include "runtime/base/error.h"
+#include "runtime/base/json.h"
 
 namespace tv {
 namespace {

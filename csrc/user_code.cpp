@@ -11,8 +11,8 @@
 #include <shared_mutex>
 
 #include "csrc/converter.h"
-#include "runtime/error.h"
-#include "runtime/sha256.h"
+#include "runtime/base/error.h"
+#include "runtime/base/sha256.h"
 
 namespace tv {
 namespace {

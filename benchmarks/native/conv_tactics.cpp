@@ -14,9 +14,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "runtime/dtype.h"
-#include "runtime/json.h"
-#include "tests/cpp/conv_problem.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/json.h"
+#include "workloads/conv_problem.h"
 
 namespace {
 

@@ -15,9 +15,9 @@
 #include <sstream>
 #include <thread>
 
-#include "runtime/dtype.h"
-#include "runtime/json.h"
-#include "tests/cpp/gemm_problem.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/json.h"
+#include "workloads/gemm_problem.h"
 
 namespace {
 

@@ -16,9 +16,9 @@
 #include <sstream>
 
 #include "converters/kit/steps.h"
-#include "runtime/dtype.h"
-#include "runtime/json.h"
-#include "tests/cpp/tactic_run.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/json.h"
+#include "workloads/tactic_run.h"
 
 namespace {
 

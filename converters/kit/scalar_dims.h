@@ -3,7 +3,7 @@
 // side: gather of a scalar by a list of one index, and the other way round. An empty list of
 // indices may have any rank.
 
-#include "runtime/expr.h"
+#include "runtime/base/expr.h"
 
 namespace tv {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

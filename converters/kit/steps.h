@@ -7,7 +7,7 @@
 
 #include "csrc/builder.h"
 #include "csrc/rewriter.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

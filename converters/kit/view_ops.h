@@ -5,7 +5,7 @@
 #include <span>
 
 #include "csrc/converter.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

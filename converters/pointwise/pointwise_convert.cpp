@@ -5,7 +5,7 @@
 #include "converters/kit/simd.h"
 #include "csrc/builder.h"
 #include "csrc/codegen/pointwise_codegen.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 namespace {

@@ -1,7 +1,7 @@
 #include "csrc/cache/cache_settings.h"
 
-#include "runtime/error.h"
-#include "runtime/json.h"
+#include "runtime/base/error.h"
+#include "runtime/base/json.h"
 
 namespace tv {
 namespace {

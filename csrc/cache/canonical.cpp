@@ -3,7 +3,7 @@
 #include <set>
 #include <tuple>
 
-#include "runtime/sha256.h"
+#include "runtime/base/sha256.h"
 
 namespace tv {
 namespace {

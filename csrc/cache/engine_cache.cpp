@@ -10,12 +10,12 @@
 #include "csrc/cache/engine_key.h"
 #include "csrc/cache/names.h"
 #include "csrc/user_code.h"
-#include "runtime/engine.h"
-#include "runtime/env.h"
-#include "runtime/error.h"
-#include "runtime/log.h"
-#include "runtime/store.h"
-#include "runtime/vke.h"
+#include "runtime/base/env.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/engine/engine.h"
+#include "runtime/spec/vke.h"
+#include "runtime/store/store.h"
 
 namespace tv {
 

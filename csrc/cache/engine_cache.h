@@ -8,7 +8,7 @@
 #include <string>
 
 #include "csrc/cache/cache_settings.h"
-#include "csrc/compile.h"
+#include "csrc/compile/compile.h"
 #include "csrc/cost_model.h"
 
 namespace tv {

@@ -3,9 +3,9 @@
 #include "csrc/codegen/glsl_compiler.h"
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/version.h"
-#include "runtime/driver_environment.h"
-#include "runtime/json.h"
-#include "runtime/sha256.h"
+#include "runtime/base/json.h"
+#include "runtime/base/sha256.h"
+#include "runtime/vulkan/driver_environment.h"
 
 namespace tv {
 

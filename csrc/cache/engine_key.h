@@ -5,7 +5,7 @@
 
 #include "csrc/cache/canonical.h"
 #include "csrc/settings.h"
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

@@ -3,7 +3,7 @@
 // names of the graph it was built from, and gets those of the graph it is loaded for.
 
 #include "csrc/cache/canonical.h"
-#include "runtime/engine_spec.h"
+#include "runtime/spec/engine_spec.h"
 
 namespace tv {
 

@@ -5,7 +5,7 @@
 
 #include "csrc/cli/inputs.h"
 #include "csrc/cli/options.h"
-#include "runtime/timed_calls.h"
+#include "runtime/engine/timed_calls.h"
 
 namespace tv::cli {
 

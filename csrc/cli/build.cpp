@@ -8,8 +8,8 @@
 #include "csrc/cli/npy.h"
 #include "csrc/cli/progress_bar.h"
 #include "csrc/tuner/tuner.h"
-#include "runtime/env.h"
-#include "runtime/error.h"
+#include "runtime/base/env.h"
+#include "runtime/base/error.h"
 
 namespace tv::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "csrc/cli/lines.h"
 #include "csrc/cli/npy.h"
 #include "csrc/cli/tensor_text.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::cli {
 namespace {

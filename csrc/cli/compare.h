@@ -1,7 +1,7 @@
 #pragma once
 
 #include "csrc/cli/options.h"
-#include "runtime/device.h"
+#include "runtime/vulkan/device.h"
 
 namespace tv::cli {
 

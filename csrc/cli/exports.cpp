@@ -6,8 +6,8 @@
 
 #include "csrc/cli/npy.h"
 #include "csrc/cli/tensor_text.h"
-#include "runtime/error.h"
-#include "runtime/file.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace tv::cli {
 

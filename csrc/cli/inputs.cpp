@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "csrc/cli/npy.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include "csrc/cli/options.h"
 #include "csrc/cli/run.h"
 #include "csrc/version.h"
-#include "runtime/driver_environment.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
+#include "runtime/vulkan/driver_environment.h"
 
 namespace tv::cli {
 namespace {

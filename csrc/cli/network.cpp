@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "csrc/cli/nearest.h"
-#include "runtime/error.h"
-#include "runtime/file.h"
-#include "runtime/vke.h"
-#include "runtime/vke_parts.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/spec/vke.h"
+#include "runtime/spec/vke_parts.h"
 
 namespace tv::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "csrc/cli/shapes.h"
 #include "csrc/cli/tensor.h"
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace tv::cli {
 

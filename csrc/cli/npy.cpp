@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
-#include "runtime/error.h"
-#include "runtime/file.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace tv::cli {
 namespace {

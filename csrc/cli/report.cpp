@@ -7,7 +7,7 @@
 #include "csrc/cli/lines.h"
 #include "csrc/cli/statistics.h"
 #include "csrc/cli/tensor_text.h"
-#include "runtime/device.h"
+#include "runtime/vulkan/device.h"
 
 namespace tv::cli {
 namespace {

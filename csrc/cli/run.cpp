@@ -10,8 +10,8 @@
 #include "csrc/cli/report.h"
 #include "csrc/cli/safetensors.h"
 #include "csrc/report/engine_graph.h"
-#include "runtime/device.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
+#include "runtime/vulkan/device.h"
 
 namespace tv::cli {
 namespace {

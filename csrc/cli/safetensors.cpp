@@ -2,9 +2,9 @@
 
 #include <limits>
 
-#include "runtime/error.h"
-#include "runtime/file.h"
-#include "runtime/json.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace tv::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <new>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::cli {
 namespace {

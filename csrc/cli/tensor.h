@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/dtype.h"
-#include "runtime/engine.h"
+#include "runtime/base/dtype.h"
+#include "runtime/engine/engine.h"
 
 namespace tv::cli {
 

@@ -4,7 +4,7 @@
 
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_codegen.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

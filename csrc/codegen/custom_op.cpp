@@ -7,8 +7,8 @@
 #include "csrc/codegen/kernel.h"
 #include "csrc/converter.h"
 #include "csrc/user_code.h"
-#include "runtime/error.h"
-#include "runtime/sha256.h"
+#include "runtime/base/error.h"
+#include "runtime/base/sha256.h"
 
 namespace tv {
 namespace {

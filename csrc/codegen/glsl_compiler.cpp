@@ -19,8 +19,8 @@
 #include "csrc/codegen/kernel.h"
 #include "csrc/counters.h"
 #include "csrc/user_code.h"
-#include "runtime/error.h"
-#include "runtime/store.h"
+#include "runtime/base/error.h"
+#include "runtime/store/store.h"
 
 namespace tv {
 

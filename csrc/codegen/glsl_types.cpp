@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <limits>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/dtype.h"
+#include "runtime/base/dtype.h"
 
 namespace tv {
 

@@ -8,7 +8,7 @@
 #include <new>
 #include <string>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

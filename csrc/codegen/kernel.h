@@ -9,8 +9,8 @@
 
 #include "csrc/builder.h"
 #include "csrc/settings.h"
-#include "runtime/device_profile.h"
-#include "runtime/engine_spec.h"
+#include "runtime/spec/engine_spec.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

@@ -6,7 +6,7 @@
 
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_table.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

@@ -7,15 +7,15 @@
 #include <sstream>
 
 #include "csrc/codegen/accessors.h"
+#include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/kernel.h"
 #include "csrc/codegen/kernel_source.h"
 #include "csrc/codegen/kernel_words.h"
-#include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "csrc/user_code.h"
-#include "runtime/error.h"
-#include "runtime/lavapipe.h"
+#include "runtime/base/error.h"
+#include "runtime/vulkan/lavapipe.h"
 
 namespace tv {
 

@@ -3,7 +3,7 @@
 #include <unordered_set>
 
 #include "csrc/graph/graph.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 namespace {

@@ -1,6 +1,6 @@
 #include "csrc/graph/graph.h"
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "csrc/graph/pointwise_program.h"
-#include "runtime/condition.h"
-#include "runtime/dtype.h"
-#include "runtime/expr.h"
+#include "runtime/base/condition.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/expr.h"
 
 namespace tv {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/dtype.h"
+#include "runtime/base/dtype.h"
 
 namespace tv {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "csrc/lowering/value_table.h"
-#include "runtime/engine_spec.h"
+#include "runtime/spec/engine_spec.h"
 
 namespace tv {
 

@@ -7,7 +7,7 @@
 #include "csrc/lowering/size_buckets.h"
 #include "csrc/lowering/tactic_problem.h"
 #include "csrc/version.h"
-#include "runtime/parallel.h"
+#include "runtime/base/parallel.h"
 
 namespace tv {
 

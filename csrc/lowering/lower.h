@@ -6,7 +6,7 @@
 #include "csrc/cost_model.h"
 #include "csrc/graph/graph.h"
 #include "csrc/settings.h"
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

@@ -1,7 +1,7 @@
 #include "csrc/lowering/node_times.h"
 
+#include "csrc/graph/edit.h"
 #include "csrc/lowering/tactic_problem.h"
-#include "csrc/passes/edit.h"
 
 namespace tv {
 

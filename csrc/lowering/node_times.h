@@ -10,7 +10,7 @@
 #include "csrc/graph/graph.h"
 #include "csrc/lowering/program_writer.h"
 #include "csrc/settings.h"
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "csrc/builder.h"
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

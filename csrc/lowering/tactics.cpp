@@ -9,7 +9,7 @@
 #include "csrc/counters.h"
 #include "csrc/graph/strided.h"
 #include "csrc/lowering/split_grid.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

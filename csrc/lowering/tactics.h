@@ -6,7 +6,7 @@
 #include "csrc/builder.h"
 #include "csrc/lowering/value_table.h"
 #include "csrc/settings.h"
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

@@ -3,7 +3,7 @@
 
 #include "csrc/partition/partition.h"
 #include "csrc/partition/symbols.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 namespace {

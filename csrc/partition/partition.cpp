@@ -11,7 +11,7 @@
 #include "csrc/partition/unsupported.h"
 #include "csrc/partition/what_if.h"
 #include "csrc/passes/truncate.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 namespace {

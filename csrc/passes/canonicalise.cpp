@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "csrc/converter.h"
-#include "csrc/passes/edit.h"
+#include "csrc/graph/edit.h"
 #include "csrc/rewriter.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 namespace {

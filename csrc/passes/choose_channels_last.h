@@ -1,7 +1,7 @@
 #pragma once
 
 #include "csrc/graph/graph.h"
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

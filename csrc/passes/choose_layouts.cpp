@@ -5,7 +5,7 @@
 
 #include "csrc/converter.h"
 #include "csrc/graph/strided.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "csrc/passes/edit.h"
+#include "csrc/graph/edit.h"
 
 namespace tv {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 
-#include "csrc/passes/edit.h"
+#include "csrc/graph/edit.h"
 #include "csrc/rewriter.h"
 
 namespace tv {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "csrc/passes/edit.h"
+#include "csrc/graph/edit.h"
 
 namespace tv {
 

@@ -1,7 +1,7 @@
 #include "csrc/passes/fusion_graph.h"
 
+#include "csrc/graph/edit.h"
 #include "csrc/graph/strided.h"
-#include "csrc/passes/edit.h"
 
 namespace tv {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "csrc/passes/edit.h"
+#include "csrc/graph/edit.h"
 
 namespace tv {
 

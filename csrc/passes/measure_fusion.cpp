@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "csrc/graph/edit.h"
 #include "csrc/graph/strided.h"
 #include "csrc/passes/choose_channels_last.h"
-#include "csrc/passes/edit.h"
 
 namespace tv {
 

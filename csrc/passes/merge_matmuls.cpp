@@ -5,8 +5,8 @@
 #include <optional>
 #include <tuple>
 
+#include "csrc/graph/edit.h"
 #include "csrc/graph/provenance.h"
-#include "csrc/passes/edit.h"
 
 namespace tv {
 

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "csrc/converter.h"
+#include "csrc/graph/edit.h"
 #include "csrc/graph/strided.h"
 #include "csrc/lowering/tactics.h"
-#include "csrc/passes/edit.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include "csrc/graph/edit.h"
 #include "csrc/graph/provenance.h"
-#include "csrc/passes/edit.h"
 #include "csrc/passes/simplify.h"
 
 namespace tv {

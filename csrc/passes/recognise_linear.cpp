@@ -3,8 +3,8 @@
 #include <map>
 #include <optional>
 
+#include "csrc/graph/edit.h"
 #include "csrc/graph/provenance.h"
-#include "csrc/passes/edit.h"
 
 namespace tv {
 namespace {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "csrc/converter.h"
+#include "csrc/graph/edit.h"
 #include "csrc/graph/strided.h"
-#include "csrc/passes/edit.h"
 
 namespace tv {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "csrc/cost_model.h"
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/dtype.h"
+#include "runtime/base/dtype.h"
 
 namespace tv {
 

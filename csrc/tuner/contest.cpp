@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "csrc/tuner/digest.h"
-#include "runtime/error.h"
-#include "runtime/log.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 namespace tv {
 

@@ -8,8 +8,8 @@
 #include "csrc/codegen/kernel.h"
 #include "csrc/tuner/compare.h"
 #include "csrc/tuner/trial_memory.h"
-#include "runtime/error.h"
-#include "runtime/parallel.h"
+#include "runtime/base/error.h"
+#include "runtime/base/parallel.h"
 
 namespace tv {
 

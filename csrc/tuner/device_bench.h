@@ -4,7 +4,7 @@
 
 #include "csrc/settings.h"
 #include "csrc/tuner/bench.h"
-#include "runtime/device.h"
+#include "runtime/vulkan/device.h"
 
 namespace tv {
 

@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "csrc/codegen/glsl_compiler.h"
-#include "runtime/sha256.h"
+#include "runtime/base/sha256.h"
 
 namespace tv {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "csrc/cost_model.h"
-#include "runtime/device_profile.h"
+#include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 

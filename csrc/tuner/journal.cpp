@@ -8,8 +8,8 @@
 #include <atomic>
 #include <filesystem>
 
-#include "runtime/error.h"
-#include "runtime/file.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace tv {
 

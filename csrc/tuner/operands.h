@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/dtype.h"
+#include "runtime/base/dtype.h"
 
 namespace tv {
 

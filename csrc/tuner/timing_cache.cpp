@@ -11,9 +11,9 @@
 #include <optional>
 
 #include "csrc/tuner/journal.h"
-#include "runtime/error.h"
-#include "runtime/file.h"
-#include "runtime/log.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/log.h"
 
 namespace tv {
 

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/json.h"
+#include "runtime/base/json.h"
 
 namespace tv {
 

@@ -5,7 +5,7 @@
 
 #include "csrc/tuner/compare.h"
 #include "csrc/tuner/operands.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 

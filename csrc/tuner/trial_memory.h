@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "csrc/cost_model.h"
-#include "runtime/trial.h"
+#include "runtime/commands/trial.h"
 
 namespace tv {
 

@@ -9,8 +9,8 @@
 #include "csrc/tuner/device_bench.h"
 #include "csrc/tuner/digest.h"
 #include "csrc/tuner/level.h"
-#include "runtime/error.h"
-#include "runtime/log.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 namespace tv {
 

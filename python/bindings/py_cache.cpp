@@ -4,10 +4,10 @@
 #include "csrc/cache/engine_key.h"
 #include "csrc/counters.h"
 #include "python/bindings/py_module.h"
-#include "runtime/env.h"
-#include "runtime/file.h"
-#include "runtime/store.h"
-#include "runtime/store_files.h"
+#include "runtime/base/env.h"
+#include "runtime/base/file.h"
+#include "runtime/store/store.h"
+#include "runtime/store/store_files.h"
 
 namespace tv::bindings {
 namespace {

@@ -5,7 +5,7 @@
 #include "csrc/cache/engine_cache.h"
 #include "csrc/codegen/custom_op.h"
 #include "csrc/codegen/pointwise_table.h"
-#include "csrc/compile.h"
+#include "csrc/compile/compile.h"
 #include "csrc/converter.h"
 #include "csrc/partition/partition.h"
 #include "csrc/partition/unsupported.h"
@@ -15,8 +15,8 @@
 #include "csrc/tuner/tuner.h"
 #include "csrc/user_code.h"
 #include "python/bindings/py_module.h"
-#include "runtime/engine.h"
-#include "runtime/vke.h"
+#include "runtime/engine/engine.h"
+#include "runtime/spec/vke.h"
 
 namespace tv::bindings {
 namespace {

@@ -1,9 +1,9 @@
 // Devices and their profiles.
 
 #include "python/bindings/py_module.h"
-#include "runtime/cuda_device.h"
-#include "runtime/device.h"
-#include "runtime/env.h"
+#include "runtime/base/env.h"
+#include "runtime/cuda/device.h"
+#include "runtime/vulkan/device.h"
 
 namespace tv::bindings {
 
@@ -59,7 +59,7 @@ void bind_device(py::module_& m) {
       "True where engines use these bytes of CUDA's in place.");
   m.def("default_cache_dir", &default_cache_dir);
   m.def("env", [](const std::string& name) { return env(name); },
-        "A variable of runtime/env.cpp's list; \"\" where it is not set.");
+        "A variable of runtime/base/env.cpp's list; \"\" where it is not set.");
 }
 
 }  // namespace tv::bindings

@@ -4,10 +4,10 @@
 #include <map>
 
 #include "python/bindings/py_module.h"
-#include "runtime/engine.h"
-#include "runtime/error.h"
-#include "runtime/vke.h"
-#include "runtime/vke_parts.h"
+#include "runtime/base/error.h"
+#include "runtime/engine/engine.h"
+#include "runtime/spec/vke.h"
+#include "runtime/spec/vke_parts.h"
 
 namespace tv::bindings {
 namespace {

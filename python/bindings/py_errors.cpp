@@ -1,7 +1,7 @@
 // Error kinds as Python exceptions.
 
 #include "python/bindings/py_module.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::bindings {
 namespace {

@@ -3,7 +3,7 @@
 #include "csrc/graph/graph.h"
 
 #include "python/bindings/py_module.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::bindings {
 namespace {

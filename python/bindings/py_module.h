@@ -4,7 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "runtime/condition.h"
+#include "runtime/base/condition.h"
 
 namespace tv::bindings {
 

@@ -2,7 +2,7 @@
 
 #include "csrc/frontends/onnx/onnx_import.h"
 #include "python/bindings/py_module.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::bindings {
 namespace {

@@ -3,8 +3,8 @@
 #include "csrc/report/engine_graph.h"
 #include "csrc/report/layer_times.h"
 #include "python/bindings/py_module.h"
-#include "runtime/engine.h"
-#include "runtime/vke.h"
+#include "runtime/engine/engine.h"
+#include "runtime/spec/vke.h"
 
 namespace tv::bindings {
 namespace {

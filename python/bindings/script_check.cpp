@@ -10,7 +10,7 @@
 
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/torch_sizes.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::script {
 namespace {

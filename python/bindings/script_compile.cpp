@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "csrc/cache/engine_cache.h"
-#include "csrc/compile.h"
+#include "csrc/compile/compile.h"
 #include "csrc/converter.h"
 #include "csrc/partition/dependencies.h"
 #include "csrc/passes/lower_precision.h"
@@ -25,9 +25,9 @@
 #include "python/bindings/script_surgery.h"
 #include "python/bindings/torch_border.h"
 #include "python/bindings/torch_engine.h"
-#include "runtime/device.h"
-#include "runtime/error.h"
-#include "runtime/vke.h"
+#include "runtime/base/error.h"
+#include "runtime/spec/vke.h"
+#include "runtime/vulkan/device.h"
 
 namespace tv::script {
 namespace {

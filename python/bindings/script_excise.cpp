@@ -6,7 +6,7 @@
 
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/script_surgery.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::script {
 namespace {

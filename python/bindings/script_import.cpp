@@ -9,7 +9,7 @@
 #include "csrc/converter.h"
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/script_types.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::script {
 namespace {

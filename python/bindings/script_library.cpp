@@ -6,7 +6,7 @@
 
 #include "python/bindings/script.h"
 #include "python/bindings/torch_border.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include <unordered_map>
 
 #include "python/bindings/script_encoder.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::script {
 namespace {

@@ -7,7 +7,7 @@
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/script_types.h"
 #include "python/bindings/torch_trace.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::script {
 namespace {

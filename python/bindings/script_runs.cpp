@@ -2,7 +2,7 @@
 
 #include "python/bindings/script_import.h"
 #include "python/bindings/torch_trace.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::script {
 namespace {

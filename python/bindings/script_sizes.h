@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/expr.h"
+#include "runtime/base/expr.h"
 
 namespace tv::script {
 

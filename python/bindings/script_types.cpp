@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "python/bindings/torch_border.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::script {
 namespace {

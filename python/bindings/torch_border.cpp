@@ -2,7 +2,7 @@
 
 #include <ATen/Functions.h>
 
-#include "runtime/device_lost.h"
+#include "runtime/vulkan/device_lost.h"
 
 
 namespace tv::torch_bindings {

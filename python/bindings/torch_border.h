@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/engine.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
+#include "runtime/engine/engine.h"
 
 namespace tv::torch_bindings {
 

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace tv::torch_bindings {
 

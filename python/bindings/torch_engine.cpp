@@ -11,9 +11,9 @@
 #include "python/bindings/torch_cuda.h"
 #include "python/bindings/torch_profile.h"
 #include "python/bindings/torch_written.h"
-#include "runtime/device_lost.h"
-#include "runtime/vke.h"
-#include "runtime/vke_parts.h"
+#include "runtime/spec/vke.h"
+#include "runtime/spec/vke_parts.h"
+#include "runtime/vulkan/device_lost.h"
 
 namespace tv::torch_bindings {
 namespace {

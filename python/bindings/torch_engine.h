@@ -15,7 +15,7 @@
 
 #include "python/bindings/torch_sizes.h"
 #include "python/bindings/torch_weights.h"
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace tv::torch_bindings {
 

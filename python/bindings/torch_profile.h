@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace tv::torch_bindings {
 

@@ -6,8 +6,8 @@
 
 #include <sstream>
 
-#include "runtime/error.h"
-#include "runtime/sha256.h"
+#include "runtime/base/error.h"
+#include "runtime/base/sha256.h"
 
 namespace tv::script {
 namespace {

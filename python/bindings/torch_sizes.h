@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "python/bindings/torch_trace.h"
-#include "runtime/expr.h"
+#include "runtime/base/expr.h"
 
 namespace tv::script {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "python/bindings/torch_weight_state.h"
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 
 namespace tv::torch_bindings {
 

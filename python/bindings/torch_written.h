@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "runtime/engine_spec.h"
+#include "runtime/spec/engine_spec.h"
 
 namespace tv::torch_bindings {
 

@@ -310,7 +310,7 @@ class Engine:
 
 
 def split_vke(data: bytes) -> list[bytes]:
-    """The files in a .vke: one for each profile of shapes (runtime/vke_parts.h)."""
+    """The files in a .vke: one for each profile of shapes (runtime/spec/vke_parts.h)."""
     return C.split_vke(data)
 
 

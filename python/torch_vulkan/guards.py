@@ -69,7 +69,7 @@ class Guards:
 
     def conditions(self):
         """(relation, left, right) of each guard that leaves room to other sizes, as conditions of
-        an engine (runtime/condition.h) name them."""
+        an engine (runtime/base/condition.h) name them."""
         for guard in self.relations:
             a, b = guard.args if isinstance(guard, sympy.core.relational.Relational) else (0, 0)
             if isinstance(guard, sympy.Eq):

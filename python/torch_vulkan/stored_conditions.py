@@ -1,4 +1,4 @@
-"""The conditions of a capture as those of an engine, which its file holds (runtime/condition.h)."""
+"""The conditions of a capture as those of an engine, which its file holds (runtime/base/condition.h)."""
 
 import ast
 import functools

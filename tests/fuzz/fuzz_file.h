@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/sha256.h"
+#include "runtime/base/sha256.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "csrc/cli/npy.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 #include "tests/fuzz/fuzz_file.h"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "csrc/frontends/onnx/onnx_import.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace {
 

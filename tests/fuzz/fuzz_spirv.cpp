@@ -1,12 +1,12 @@
-// libFuzzer target over what reads kernels of unknown origin (runtime/spirv_guard.h). What it accepts and
+// libFuzzer target over what reads kernels of unknown origin (runtime/spirv/guard.h). What it accepts and
 // rewrites, it accepts again in the parts that a reader can see: the result is a module with every
 // length right.
 
 #include <cstdlib>
 #include <cstring>
 
-#include "runtime/error.h"
-#include "runtime/spirv_guard.h"
+#include "runtime/base/error.h"
+#include "runtime/spirv/guard.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<uint32_t> words(size / 4);

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "runtime/store_entry.h"
+#include "runtime/store/store_entry.h"
 #include "tests/fuzz/fuzz_file.h"
 
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "csrc/tuner/timing_cache.h"
-#include "runtime/error.h"
-#include "runtime/log.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
 
 namespace {
 

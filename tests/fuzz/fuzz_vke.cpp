@@ -11,14 +11,14 @@
 #include <cstring>
 #include <random>
 
-#include "runtime/bind_shapes.h"
-#include "runtime/device.h"
-#include "runtime/encoder.h"
-#include "runtime/engine.h"
-#include "runtime/error.h"
-#include "runtime/vke.h"
-#include "runtime/weight_plan.h"
-#include "tests/cpp/spirv_check.h"
+#include "runtime/base/error.h"
+#include "runtime/commands/encoder.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/weight_plan.h"
+#include "runtime/spec/bind_shapes.h"
+#include "runtime/spec/vke.h"
+#include "runtime/vulkan/device.h"
+#include "tests/cpp/kit/spirv_check.h"
 #include "tests/fuzz/fuzz_file.h"
 
 namespace {

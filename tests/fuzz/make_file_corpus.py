@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 
 def entry(key: bytes, value: bytes) -> bytes:
-    """An entry of the on-disk store (runtime/store_entry.h)."""
+    """An entry of the on-disk store (runtime/store/store_entry.h)."""
     data = b"TVSTORE\n" + struct.pack("<IIQQ", 1, 0, len(key), len(value)) + key + value
     return data + hashlib.sha256(data).digest()
 

@@ -1,6 +1,6 @@
 """Flipped bits in each kind of file that is written: the results are right, or an error says that
 the file is damaged. Never wrong numbers, never a crash.
-(Timings: tests/cpp/test_timing_cache.cpp.)"""
+(Timings: tests/cpp/csrc/tuner/test_timing_cache.cpp.)"""
 
 import pytest
 

@@ -111,14 +111,14 @@ def test_every_layer_has_sources():
 @pytest.mark.parametrize(
     "file, line",
     [
-        ("runtime/a.cpp", '#include "csrc/compile.h"'),
+        ("runtime/a.cpp", '#include "csrc/compile/compile.h"'),
         ("runtime/a.h", "#include <glslang/Public/ShaderLang.h>"),
         ("csrc/deep/a.cpp", '#  include "converters/kit/rows.h"'),
         ("csrc/a.cpp", "#include <torch/torch.h>"),
         ("converters/a.cpp", '#include "python/bindings/a.h"'),
         ("python/bindings/a.cpp", '#include "converters/a.h"'),
         ("csrc/a.h", '#include "../python/a.h"'),
-        ("runtime/a.cpp", '#include "tests/cpp/sample_engine.h"'),
+        ("runtime/a.cpp", '#include "tests/cpp/kit/sample_engine.h"'),
     ],
 )
 def test_an_upward_include_is_found(tmp_path, file, line):

@@ -42,7 +42,7 @@ def writers(program):
 # What vkexec writes, by flag.
 FLAGS = {"--saveEngine": "net.vke", "--exportTimes": "times.json", "--exportOutput": "out.json",
          "--exportProfile": "profile.svg", "--exportLayerInfo": "layers.json",
-         "--exportGraph": "graph.svg"}  # --timingCacheFile: tests/cpp/test_file.cpp
+         "--exportGraph": "graph.svg"}  # --timingCacheFile: tests/cpp/runtime/base/test_file.cpp
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
 """Engines loaded with check_addresses: the same bits, and hostile ones are refused by ValueError.
-(Kernels: tests/cpp/test_guard.cpp.)"""
+(Kernels: tests/cpp/runtime/spirv/test_guard.cpp.)"""
 
 import subprocess
 from pathlib import Path

@@ -97,7 +97,7 @@ def test_cmake_installs_it(tmp_path):
     listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     assert f"{tmp_path}/bin/../lib/libvk_compiler.so" in listing
     assert subprocess.run([program, "--version"], capture_output=True).returncode == 0
-    for file in ("share/man/man1/vkexec.1", "include/runtime/timed_calls.h",
+    for file in ("share/man/man1/vkexec.1", "include/runtime/engine/timed_calls.h",
                  "lib/cmake/torch_vulkan/torch_vulkanConfig.cmake"):
         assert (tmp_path / file).exists(), file
 

@@ -2,7 +2,7 @@
 //
 // "n ULP" is the largest error; tests/accuracy measures it.
 // Infinities and NaN follow IEEE 754. Denormal results are right where the device keeps denormals,
-// as the runtime asks it to (runtime/float_controls.h); denormal arguments whose results are normal
+// as the runtime asks it to (runtime/vulkan/float_controls.h); denormal arguments whose results are normal
 // numbers are taken apart as integers, so that they are right everywhere. Polynomials: minimax
 // fits, evaluated by Horner's rule.
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "csrc/frontends/onnx/tensor.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::onnx {
 

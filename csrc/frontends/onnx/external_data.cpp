@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::onnx {
 namespace {

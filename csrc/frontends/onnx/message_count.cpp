@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::onnx {
 namespace {

@@ -8,7 +8,7 @@
 #include "csrc/frontends/onnx/external_data.h"
 #include "csrc/frontends/onnx/message_count.h"
 #include "csrc/frontends/onnx/tensor.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::onnx {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "csrc/frontends/onnx/tensor.h"
-#include "runtime/error.h"
+#include "runtime/base/error.h"
 
 namespace tv::onnx {
 namespace {

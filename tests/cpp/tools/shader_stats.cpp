@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "csrc/codegen/kernel.h"
-#include "csrc/compile.h"
+#include "csrc/compile/compile.h"
 #include "csrc/converter.h"
 #include "csrc/tuner/digest.h"
-#include "runtime/error.h"
-#include "runtime/vk_device.h"
+#include "runtime/base/error.h"
+#include "runtime/vulkan/device_impl.h"
 
 namespace tv {
 namespace {

@@ -1,0 +1,113 @@
+#include "csrc/compile/compile.h"
+
+#include "csrc/compile/debug_dump.h"
+#include "csrc/counters.h"
+#include "csrc/lowering/lower.h"
+#include "csrc/lowering/node_times.h"
+#include "csrc/passes/canonicalise.h"
+#include "csrc/passes/choose_channels_last.h"
+#include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/fold.h"
+#include "csrc/passes/fold_batch_norm.h"
+#include "csrc/passes/fold_padding.h"
+#include "csrc/passes/fuse.h"
+#include "csrc/passes/gather_siblings.h"
+#include "csrc/passes/hoist_scales.h"
+#include "csrc/passes/lower_precision.h"
+#include "csrc/passes/measure_fusion.h"
+#include "csrc/passes/measure_layouts.h"
+#include "csrc/passes/merge_matmuls.h"
+#include "csrc/passes/place_outputs.h"
+#include "csrc/passes/recognise_attention.h"
+#include "csrc/passes/recognise_linear.h"
+#include "csrc/passes/simplify.h"
+#include "csrc/passes/truncate.h"
+#include "csrc/passes/write_in_place.h"
+
+namespace tv {
+
+namespace {
+
+/// From which optimization_level on decisions between graphs are measured: layouts and what is
+/// fused before a node, and what behind it.
+constexpr int64_t kMeasuredFromLevel = 4, kTailsFromLevel = 5;
+
+}  // namespace
+
+EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
+                   const Progress& progress, CostModel* costs) {
+  ++build_counters().engines;
+  const DebugDump dump_files(settings, graph.name);
+  const auto after = [&](const char* pass) {
+    check(graph, pass);
+    dump_files.write_graph(pass, graph);
+    if (progress) progress(pass, 0, 0);
+  };
+  after("import");
+  if (settings.truncate_long_and_double) {
+    graph = truncate_long_and_double(std::move(graph));
+    after("truncate");
+  }
+  // Before its pieces become 16-bit ones.
+  graph = recognise_attention(std::move(graph));
+  after("recognise_attention");
+  if (const DType low = low_precision(settings); low != DType::kOther) {
+    graph = lower_precision(std::move(graph), low);
+    after("lower_precision");
+  }
+  graph = recognise_linear(std::move(graph));
+  after("recognise_linear");
+  graph = hoist_scales(std::move(graph));
+  after("hoist_scales");
+  graph = fold_padding(std::move(graph));
+  after("fold_padding");
+  // Before canonicalise takes batch norms apart.
+  graph = fold_batch_norm(std::move(graph));
+  after("fold_batch_norm");
+  // Equal inputs must be one value to be seen as such.
+  graph = merge_matmuls(simplify(std::move(graph)));
+  after("merge_matmuls");
+  graph = canonicalise(std::move(graph), settings, device);
+  after("canonicalise");
+  graph = fold(std::move(graph));
+  after("fold");
+  graph = simplify(std::move(graph));
+  after("simplify");
+  graph = gather_siblings(std::move(graph));
+  after("gather_siblings");
+  // Fusion comes after layouts: a view between two operators is gone by then.
+  graph = choose_layouts(std::move(graph), settings, device);
+  after("choose_layouts");
+  graph = fuse(std::move(graph), device);
+  after("fuse");
+  graph = place_outputs(std::move(graph), settings, device);
+  after("place_outputs");
+  if (wants_channels_last(device)) {
+    graph = choose_channels_last(std::move(graph));
+    after("choose_channels_last");
+  }
+
+  if (costs && settings.optimization_level >= kMeasuredFromLevel) {
+    NodeTimes times(settings, device, *costs, progress);
+    const NodesUs us = [&](const Graph& g, std::span<const size_t> nodes) {
+      return times.us(g, nodes);
+    };
+    if (wants_channels_last(device)) {
+      graph = measure_layouts(std::move(graph), us);
+      after("measure_layouts");
+    }
+    graph = measure_fusion(std::move(graph), us, settings.optimization_level >= kTailsFromLevel);
+    after("measure_fusion");
+  }
+
+  // No pass before it has to know that memory changes under readers.
+  graph = write_in_place(std::move(graph), settings, device);
+  after("write_in_place");
+  LoweringReport report;
+  EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});
+  dump_files.write_lowering(report, spec);
+  validate(spec);  // before anybody keeps it
+  return spec;
+}
+
+}  // namespace tv

@@ -1,0 +1,19 @@
+#pragma once
+// From a Graph to an engine.
+
+#include "csrc/cost_model.h"
+#include "csrc/graph/graph.h"
+#include "csrc/progress.h"
+#include "csrc/settings.h"
+#include "runtime/spec/engine_spec.h"
+#include "runtime/vulkan/device_profile.h"
+
+namespace tv {
+
+/// Runs the passes, converters and code generation. Deterministic: the same graph, settings, profile
+/// and choices of `costs` give the same bytes. Without a cost model the first tactic that applies is
+/// taken. Throws Error.
+EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
+                   const Progress& progress = nullptr, CostModel* costs = nullptr);
+
+}  // namespace tv

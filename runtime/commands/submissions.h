@@ -1,0 +1,26 @@
+#pragma once
+// Long engines are handed to the queue in parts, so that no watchdog of the system takes the device
+// for hung: it counts the time of one submission.
+
+#include <vector>
+
+#include "runtime/commands/encoder.h"
+#include "runtime/vulkan/device_profile.h"
+
+namespace tv {
+
+/// Microseconds that one submission may be predicted to take; 0: any time. A CPU driver has no
+/// watchdog. DebugModes::submit_us goes before.
+double submission_limit_us(const DeviceProfile& profile, const DebugModes& modes);
+
+/// Microseconds that a dispatch takes at `symbols`: as the tuner measured it, scaled by the bytes
+/// that its operands have gained since, or else guessed from the bytes.
+double predicted_us(const EngineSpec& spec, const Dispatch& dispatch,
+                    std::span<const int64_t> symbols);
+
+/// Indices into `program.dispatches` that begin another submission, in ascending order. A pure
+/// function; a dispatch that alone takes longer than `limit_us` has a submission of its own.
+std::vector<size_t> submission_starts(const EngineSpec& spec, const EncodedProgram& program,
+                                      std::span<const int64_t> symbols, double limit_us);
+
+}  // namespace tv

@@ -1,0 +1,67 @@
+#include "runtime/engine/check_report.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+
+namespace tv {
+namespace {
+
+// As in report.glsl.
+constexpr uint32_t kPointer = 254, kBadIndex = 253, kZeroDivisor = 252;
+
+std::string place_of(const Dispatch& dispatch) {
+  std::string ops;
+  for (const std::string& op : dispatch.ops) ops += (ops.empty() ? "" : ", ") + op;
+  return "\"" + dispatch.name + "\" (" + ops +
+         (dispatch.source.empty() ? "" : ", " + dispatch.source) + ")";
+}
+
+[[noreturn]] void throw_bad_value(bool index, const std::string& place) {
+  if (index) {
+    throw BadValueError(BadValueError::What::kIndex,
+                        "[check_indices] index out of range in " + place +
+                            "; want indices inside of the dimension that they name");
+  }
+  throw BadValueError(BadValueError::What::kDivisor,
+                      "[check_indices] ZeroDivisionError: an integer is divided by 0 in " + place);
+}
+
+}  // namespace
+
+Allocation make_check_buffer(Device& device, const EngineSpec& spec) {
+  const bool wanted = std::ranges::any_of(
+      spec.buffers, [](const Buffer& b) { return b.kind == BufferKind::kCheck; });
+  return wanted ? Allocation(device, 4 * kCheckWords, MemoryUse::kReadback) : Allocation();
+}
+
+void clear_check(const Allocation& buffer) {
+  std::memset(buffer.host(), 0, 4 * kCheckWords);
+  buffer.flush();
+}
+
+void throw_check_report(const Allocation& buffer, std::span<const Dispatch> program) {
+  buffer.invalidate();
+  uint32_t words[kCheckWords];
+  std::memcpy(words, buffer.host(), sizeof words);
+  if (words[0] == 0) return;
+  const bool known = words[1] < program.size();
+  if (words[2] == kBadIndex || words[2] == kZeroDivisor) {
+    throw_bad_value(words[2] == kBadIndex, known ? place_of(program[words[1]]) : "a kernel");
+  }
+  const std::string name = known ? program[words[1]].name : "?";
+  const std::string what =
+      words[2] == kPointer ? "a pointer" : "operand " + std::to_string(words[2]);
+  throw Error(ErrorKind::kInternal, "[address check] " + std::to_string(words[0]) +
+                                        " invocations left their operands, the first in \"" + name +
+                                        "\": " + what);
+}
+
+bool waits_for_check(const EngineSpec& spec) {
+  return std::ranges::any_of(spec.buffers, [](const Buffer& b) {
+    return b.kind == BufferKind::kCheck && b.index == 1;
+  });
+}
+
+}  // namespace tv

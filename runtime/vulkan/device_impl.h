@@ -1,0 +1,94 @@
+#pragma once
+// Internals of Device: the logical device, its queue and what hangs on it.
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/vulkan/device.h"
+#include "runtime/vulkan/handle.h"
+#include "runtime/vulkan/instance.h"
+#include "runtime/vulkan/memory.h"
+
+namespace tv {
+
+/// Push constants that every device offers; longer parameters go to a parameter block.
+inline constexpr uint32_t kPushBytes = 128;
+
+/// A value that a timeline semaphore has from some time on.
+struct TimelineValue {
+  VkSemaphore semaphore = VK_NULL_HANDLE;
+  uint64_t value = 0;
+};
+
+/// What another interface keeps with a device.
+class DeviceCompanion {
+ public:
+  virtual ~DeviceCompanion() = default;
+};
+
+class Device {
+ public:
+  /// Throws Error(kDevice).
+  explicit Device(const PhysicalDevice& physical);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceApi& api() const { return api_; }
+  const DeviceProfile& profile() const { return physical_.profile; }
+  const PhysicalDevice& physical() const { return physical_; }
+  VkPipelineLayout pipeline_layout() const { return layout_.get(); }
+  bool host_pointers() const { return physical_.profile.host_pointers; }
+
+  /// Hands `commands` to the queue and returns the number that `wait` takes; numbers are given in
+  /// the order of submission. The work starts after `before` and ends with `after`, where given.
+  /// Thread-safe.
+  uint64_t submit(VkCommandBuffer commands, TimelineValue before = {}, TimelineValue after = {});
+  /// Waits for a submission, first by polling: short work ends before a thread could sleep.
+  /// Whatever it throws, the work is over or the device lost.
+  void wait(uint64_t submission);
+  /// False where the driver has no memory to say it.
+  bool finished(uint64_t submission);
+  /// Waits for all that was submitted so far; cheap where nothing is under way.
+  void wait_submitted() { wait(submitted_.load(std::memory_order_acquire)); }
+  /// The same where nothing may be thrown: what a lost device was doing is over.
+  void settle(uint64_t submission) noexcept;
+  void settle() noexcept { settle(submitted_.load(std::memory_order_acquire)); }
+  void wait_idle();
+  /// Binds memory to the sparse buffer, and waits. Only where `sparse_binding()`.
+  void bind_sparse(VkBuffer buffer, const std::vector<VkSparseMemoryBind>& binds);
+  bool sparse_binding() const { return physical_.sparse_binding; }
+
+  /// A timeline semaphore at 0; `exportable` where vkGetSemaphoreFdKHR is to take it.
+  OwnedSemaphore make_timeline(bool exportable = false);
+  OwnedCommandPool make_command_pool();
+  /// Throws Error(kUnsupported) where the queue has no timestamps.
+  OwnedQueryPool make_timestamps(uint32_t count);
+
+  /// What `make` returned at the first call; it goes before the device does. Thread-safe.
+  DeviceCompanion& companion(const std::function<std::unique_ptr<DeviceCompanion>()>& make);
+
+  /// Throws Error(kDevice) "[what] …" unless `result` is a success; remembers a lost device.
+  void check(VkResult result, const char* what);
+  bool lost() const { return lost_.load(std::memory_order_relaxed); }
+  void mark_lost() { lost_.store(true, std::memory_order_relaxed); }
+
+ private:
+  void wait_for(VkSemaphore semaphore, uint64_t value, const char* what);
+
+  PhysicalDevice physical_;
+  DeviceApi api_;
+  VkQueue queue_ = VK_NULL_HANDLE;
+  std::mutex queue_mutex_;
+  OwnedSemaphore timeline_;  ///< reaches n when submission n is done
+  std::atomic<uint64_t> submitted_{0};
+  OwnedPipelineLayout layout_;
+  std::once_flag companion_once_;
+  std::unique_ptr<DeviceCompanion> companion_;
+  std::atomic<bool> lost_{false};
+};
+
+}  // namespace tv

@@ -1,0 +1,177 @@
+#include "runtime/vulkan/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/error.h"
+#include "runtime/vulkan/device_impl.h"
+
+namespace tv {
+namespace {
+
+std::string mebibytes(uint64_t bytes) {
+  return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB";
+}
+
+[[noreturn]] void out_of_memory(const Device& device, uint64_t bytes, const std::string& why) {
+  throw OutOfMemoryError("[memory] " + device.profile().name + " is out of memory: it has no " +
+                         mebibytes(bytes) + " left (" + why + "; its memory is " +
+                         mebibytes(device.profile().memory_bytes) + ")");
+}
+
+}  // namespace
+
+uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFlags must,
+                     VkMemoryPropertyFlags wish) {
+  const VkPhysicalDeviceMemoryProperties& memory = device.physical().memory;
+  for (const VkMemoryPropertyFlags flags : {must | wish, must}) {
+    for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+      const bool fits = (allowed >> i) & 1;
+      if (fits && (memory.memoryTypes[i].propertyFlags & flags) == flags) return i;
+    }
+  }
+  throw Error(ErrorKind::kDevice, "[memory] " + device.profile().name +
+                                      " has no memory type with properties " +
+                                      std::to_string(must));
+}
+
+Allocation::Allocation(Device& device, int64_t size_bytes, MemoryUse use)
+    : api_(&device.api()), size_bytes_(std::max<int64_t>(size_bytes, 16)) {
+  if (!device.host_pointers()) {
+    allocate_buffer(device, use);
+    return;
+  }
+  void* pages = mmap(nullptr, static_cast<size_t>(size_bytes_), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) {
+    out_of_memory(device, static_cast<uint64_t>(size_bytes_), "mmap failed");
+  }
+  constexpr int64_t kHugePage = 2 << 20;
+  if (size_bytes_ >= 2 * kHugePage) madvise(pages, static_cast<size_t>(size_bytes_), MADV_HUGEPAGE);
+  host_ = pages;
+  mapped_pages_ = true;
+  address_ = reinterpret_cast<uint64_t>(pages);
+}
+
+void Allocation::allocate_buffer(Device& device, MemoryUse use) {
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = static_cast<VkDeviceSize>(size_bytes_ + 3) & ~VkDeviceSize{3};
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  VkExternalMemoryBufferCreateInfo shared{};
+  shared.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
+  shared.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (use == MemoryUse::kShared) info.pNext = &shared;
+  if (info.size > device.physical().max_buffer_bytes) {
+    out_of_memory(device, info.size, "larger than any buffer there may be");
+  }
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkResult result = api_->vkCreateBuffer(api_->device, &info, nullptr, &buffer);
+  if (result != VK_SUCCESS) out_of_memory(device, info.size, result_name(result));
+  buffer_ = OwnedBuffer(*api_, buffer);
+
+  VkMemoryRequirements needs{};
+  api_->vkGetBufferMemoryRequirements(api_->device, buffer, &needs);
+  const bool on_host = use != MemoryUse::kDevice && use != MemoryUse::kShared;
+  const uint32_t type = memory_type(
+      device, needs.memoryTypeBits,
+      on_host ? VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+      use == MemoryUse::kReadback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT
+      : use == MemoryUse::kParams
+          ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+      : on_host                   ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+                                  : 0);
+  VkMemoryAllocateFlagsInfo flags{};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkExportMemoryAllocateInfo exported{};
+  exported.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO;
+  exported.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (use == MemoryUse::kShared) flags.pNext = &exported;
+  VkMemoryAllocateInfo allocate{};
+  allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  allocate.pNext = &flags;
+  allocate.allocationSize = needs.size;
+  allocate.memoryTypeIndex = type;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  result = api_->vkAllocateMemory(api_->device, &allocate, nullptr, &memory);
+  if (result == VK_ERROR_DEVICE_LOST) device.check(result, "memory");
+  if (result != VK_SUCCESS) out_of_memory(device, needs.size, result_name(result));
+  memory_ = OwnedMemory(*api_, memory);
+  memory_bytes_ = static_cast<int64_t>(needs.size);
+  device.check(api_->vkBindBufferMemory(api_->device, buffer, memory, 0), "memory");
+
+  VkBufferDeviceAddressInfo query{};
+  query.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
+  query.buffer = buffer;
+  address_ = api_->vkGetBufferDeviceAddress(api_->device, &query);
+  if (on_host) {
+    device.check(api_->vkMapMemory(api_->device, memory, 0, VK_WHOLE_SIZE, 0, &host_), "memory");
+    coherent_ = device.physical().memory.memoryTypes[type].propertyFlags &
+                VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  }
+}
+
+Allocation::Allocation(Allocation&& other) noexcept { *this = std::move(other); }
+
+Allocation& Allocation::operator=(Allocation&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  api_ = other.api_;
+  size_bytes_ = std::exchange(other.size_bytes_, 0);
+  memory_bytes_ = std::exchange(other.memory_bytes_, 0);
+  address_ = std::exchange(other.address_, 0);
+  host_ = std::exchange(other.host_, nullptr);
+  mapped_pages_ = std::exchange(other.mapped_pages_, false);
+  coherent_ = other.coherent_;
+  memory_ = std::move(other.memory_);
+  buffer_ = std::move(other.buffer_);
+  return *this;
+}
+
+Allocation::~Allocation() { release(); }
+
+void Allocation::release() noexcept {
+  if (mapped_pages_) munmap(host_, static_cast<size_t>(size_bytes_));
+  mapped_pages_ = false;
+  host_ = nullptr;
+  address_ = 0;
+  buffer_.reset();
+  memory_.reset();
+}
+
+int Allocation::export_fd(Device& device) const {
+  if (!api_->vkGetMemoryFdKHR || !memory_) {
+    throw Error(ErrorKind::kDevice, "[memory] " + device.profile().name + " cannot share memory");
+  }
+  VkMemoryGetFdInfoKHR info{};
+  info.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR;
+  info.memory = memory_.get();
+  info.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  int fd = -1;
+  device.check(api_->vkGetMemoryFdKHR(api_->device, &info, &fd), "share memory");
+  return fd;
+}
+
+void Allocation::flush() const {
+  if (coherent_) return;
+  VkMappedMemoryRange range{};
+  range.sType = VK_STRUCTURE_TYPE_MAPPED_MEMORY_RANGE;
+  range.memory = memory_.get();
+  range.size = VK_WHOLE_SIZE;
+  api_->vkFlushMappedMemoryRanges(api_->device, 1, &range);
+}
+
+void Allocation::invalidate() const {
+  if (coherent_) return;
+  VkMappedMemoryRange range{};
+  range.sType = VK_STRUCTURE_TYPE_MAPPED_MEMORY_RANGE;
+  range.memory = memory_.get();
+  range.size = VK_WHOLE_SIZE;
+  api_->vkInvalidateMappedMemoryRanges(api_->device, 1, &range);
+}
+
+}  // namespace tv

@@ -1,0 +1,62 @@
+#pragma once
+// Device memory: one allocation with its address.
+
+#include <cstdint>
+
+#include "runtime/vulkan/handle.h"
+
+namespace tv {
+
+class Device;
+
+enum class MemoryUse : uint8_t {
+  kDevice,    ///< arena, weights: fast for the device; not mapped on a discrete GPU
+  kUpload,    ///< written by the host in order, read by the device
+  kReadback,  ///< written by the device, read by the host
+  kParams,    ///< written by the host once, read by the device often: on the device where it can be
+  kShared,    ///< as kDevice, and `export_fd` hands it to other interfaces
+};
+
+/// Owns memory that shaders reach by address. On a host-pointer device it is anonymous memory of
+/// the process, elsewhere a buffer with memory of its own. Starts at a page's border. Movable.
+class Allocation {
+ public:
+  Allocation() = default;
+  /// Throws Error(kDevice) with the sizes where the memory cannot be had. `device` must outlive it.
+  Allocation(Device& device, int64_t size_bytes, MemoryUse use);
+  Allocation(Allocation&& other) noexcept;
+  Allocation& operator=(Allocation&& other) noexcept;
+  ~Allocation();
+
+  int64_t size_bytes() const { return size_bytes_; }
+  uint64_t address() const { return address_; }
+  /// Null where the host cannot reach it.
+  void* host() const { return host_; }
+  VkBuffer buffer() const { return buffer_.get(); }  ///< null on a host-pointer device
+  void flush() const;       ///< makes the host's writes visible to the device
+  void invalidate() const;  ///< makes the device's writes visible to the host
+  /// A new file descriptor of kShared memory, the caller's to close. Throws Error(kDevice).
+  int export_fd(Device& device) const;
+  int64_t memory_bytes() const { return memory_bytes_; }  ///< of the memory behind the buffer
+  explicit operator bool() const { return address_ != 0; }
+
+ private:
+  void allocate_buffer(Device& device, MemoryUse use);
+  void release() noexcept;
+
+  const DeviceApi* api_ = nullptr;
+  int64_t size_bytes_ = 0, memory_bytes_ = 0;
+  uint64_t address_ = 0;
+  void* host_ = nullptr;
+  bool mapped_pages_ = false;  ///< host_ came from mmap
+  bool coherent_ = true;
+  OwnedMemory memory_;  // freed after the buffer
+  OwnedBuffer buffer_;
+};
+
+/// The first memory type with all of `must` and, if there is one, all of `wish`. Throws
+/// Error(kDevice).
+uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFlags must,
+                     VkMemoryPropertyFlags wish);
+
+}  // namespace tv

@@ -1,0 +1,191 @@
+// Every converter's examples × every tactic that applies × a CPU and GPUs with and without matrix units: the kernels compile
+// and pass spirv-val, and together they cover every template in converters/.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <set>
+
+#include "csrc/builder.h"
+#include "csrc/codegen/bfloat16.h"
+#include "csrc/codegen/glsl_compiler.h"
+#include "csrc/codegen/kernel.h"
+#include "csrc/codegen/kernel_source.h"
+#include "csrc/converter.h"
+#include "csrc/lowering/requests.h"
+#include "csrc/lowering/tactics.h"
+#include "csrc/passes/canonicalise.h"
+#include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/write_in_place.h"
+#include "tests/cpp/kit/spirv_check.h"
+
+namespace tv {
+namespace {
+
+DeviceProfile cpu_profile() {
+  DeviceProfile p = DeviceProfile::builtin_default();
+  p.name = "CPU";
+  p.type = DeviceType::kCpu;
+  p.subgroup_size = p.min_subgroup_size = p.max_subgroup_size = 16;
+  p.host_pointers = true;
+  return p;
+}
+
+/// A GPU with every matrix shape that kernels ask for.
+DeviceProfile matrix_profile() {
+  DeviceProfile p = DeviceProfile::builtin_default();
+  p.name = "GPU with matrix units";
+  p.float16_controls = true;
+  p.vendor_id = 0x10de;  // some tactics know how NVIDIA's lie
+  p.compute_units = 132;
+  p.max_shared_bytes = 49152;
+  for (const char* input : {"float16", "bfloat16"}) {
+    p.coop_matrices.push_back({16, 16, 16, input, input, "float32", "float32"});
+  }
+  return p;
+}
+
+/// Whether a template's text needs what the linked glslang does not have.
+bool is_too_new(const std::string& text) {
+  const bool matrices = text.find("coopmat") != text.npos || text.find("matrix.glsl") != text.npos;
+  return glslang_major() < 14 && matrices;
+}
+
+/// Names of tactics, as docs/kernels.md says: family, form, precision, tiles, options.
+bool is_tactic_name(const std::string& name) {
+  static const std::regex grammar(
+      "[a-z]+(3d)?(_([a-z]{2,}|matrix2|vec4))*(_(sub)?group\\d+)?"
+      "(_b?f16(x[123])?)?"
+      "(_\\d+(x\\d+){0,2})*(_w\\d+x\\d+(x\\d+)?)?"
+      "(_((ring|stage|s|g|u|k|keep|run|split)\\d+|ahead|split))*");
+  return std::regex_match(name, grammar);
+}
+
+/// What kernel texts of all examples say, each compiled once.
+class Kernels {
+ public:
+  /// Problems of the kernels that `graph` takes on `device`, all tactics; "" where there is none.
+  std::string problems(Graph graph, const DeviceProfile& device, const Settings& settings) {
+    graph = canonicalise(std::move(graph), settings, device);
+    graph = choose_layouts(std::move(graph), settings, device);
+    graph = write_in_place(std::move(graph), settings, device);
+    ValueTable table(graph);
+    std::string text;
+    for (const Node& node : graph.nodes) text += problems_of_node(node, table, device, settings);
+    return text;
+  }
+
+  const std::set<std::string>& templates() const { return templates_; }
+  size_t count() const { return compiled_.size(); }
+
+ private:
+  std::string problems_of_node(const Node& node, ValueTable& table, const DeviceProfile& device,
+                               const Settings& settings) {
+    std::string text;
+    for (const Tactic& tactic : convert_node(node, table, device, settings).offered) {
+      if (!is_tactic_name(tactic.name)) text += tactic.name + ": no name as in docs/kernels.md\n";
+      if (!tactic.refusal.empty()) continue;
+      for (const Step& step : tactic.steps) {
+        templates_.insert(step.kernel + ".comp");
+        const auto kernel = generate_kernel(make_request(node, step, table).kernel, settings, device);
+        if (!compiled_.insert(kernel.glsl).second) continue;
+        const std::string problem = compile_problem(step.kernel, kernel.glsl, settings);
+        if (!problem.empty()) text += tactic.name + ": " + problem + "\n";
+      }
+    }
+    return text;
+  }
+
+  static std::string compile_problem(const std::string& name, const std::string& glsl,
+                                     const Settings& settings) {
+    try {
+      const std::vector<uint32_t> words = compile_kernel(name, glsl, settings);
+      // Validators of 2024 do not know bfloat16; the text's float16 twin is validated.
+      if (glsl.find(kBfloat16Pragma) != std::string::npos) return "";
+      const std::string problem = spirv_problem(words);
+      return problem.empty() ? "" : name + ": " + problem + numbered(glsl);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+  }
+
+  std::set<std::string> templates_, compiled_;
+};
+
+TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
+  Kernels kernels;
+  size_t converters = 0;
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (!converter.convert || op.starts_with("test::")) continue;
+    ++converters;
+    ASSERT_TRUE(converter.examples) << op << " has no examples";
+    const std::vector<Graph> examples = converter.examples();
+    ASSERT_FALSE(examples.empty()) << op << " has no examples";
+    for (size_t k = 0; k < examples.size(); ++k) {
+      for (const DeviceProfile& device : {cpu_profile(), DeviceProfile::builtin_default(), matrix_profile()}) {
+        SCOPED_TRACE(op + ", example " + std::to_string(k) + ", " + device.name);
+        std::string problems;
+        ASSERT_NO_THROW(problems = kernels.problems(examples[k], device, {}))
+            << op << ", example " << k << ", " << device.name;
+        EXPECT_EQ(problems, "");
+      }
+    }
+  }
+  EXPECT_GT(converters, 0u);
+  for (const auto& [file, text] : kernel_sources()) {
+    if (!file.ends_with(".comp") || is_too_new(text)) continue;
+    EXPECT_TRUE(kernels.templates().contains(file)) << file << " is compiled by no example";
+  }
+  RecordProperty("kernels", static_cast<int>(kernels.count()));
+}
+
+TEST(Kernels, NamesOfTacticsFollowTheirGrammar) {
+  for (const char* name :
+       {"matmul_reference", "pool3d", "matmul_simt_128x128_8x8", "copy_vec4", "softmax_invocation",
+        "matmul_shared_bf16x3_64x128x32_w64x32_ring2_stage1", "reduce_sum_subgroup16_split",
+        "conv_matrix_f16_16x16_w16x16x18_s4", "attention_flash_8x16_32"}) {
+    EXPECT_TRUE(is_tactic_name(name)) << name;
+  }
+  for (const char* name : {"Matmul", "matmul__simt", "matmul_k4_64x64", "matmul_shared_64x64_f16",
+                           "conv_tiled_64x64_q3", "reduce_sum_16group", ""}) {
+    EXPECT_FALSE(is_tactic_name(name)) << name;
+  }
+}
+
+TEST(Kernels, DebugBuildsCheckEveryAddressAndCompile) {
+  Kernels kernels;
+  const Settings settings{.check_addresses = true};
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (!converter.convert || !converter.examples) continue;
+    // Checks do not depend on sizes: the first example of each converter has every accessor.
+    SCOPED_TRACE(op);
+    const std::vector<Graph> examples = converter.examples();
+    if (examples.empty()) continue;
+    EXPECT_EQ(kernels.problems(examples.front(), cpu_profile(), settings), "");
+  }
+}
+
+TEST(Registry, HoldsTheOperatorsOfEveryKind) {
+  const auto& all = Registry::instance().all();
+  EXPECT_GT(all.size(), 200u);
+  size_t expanded = 0, pointwise = 0, views = 0, converted = 0;
+  for (const auto& [op, converter] : all) {
+    expanded += converter.expand != nullptr;
+    pointwise += converter.pointwise != nullptr;
+    views += converter.view != nullptr;
+    converted += converter.convert != nullptr;
+    if (op.starts_with("t::")) continue;  // of other tests
+    // One that always refuses is there for its reason.
+    EXPECT_TRUE(converter.expand || converter.pointwise || converter.view || converter.convert ||
+                converter.unsupported)
+        << op << " has no way to become kernels";
+  }
+  EXPECT_GT(pointwise, 100u);
+  EXPECT_GT(expanded, 0u);
+  EXPECT_GT(views, 0u);
+  EXPECT_GT(converted, 0u);
+}
+
+}  // namespace
+}  // namespace tv

@@ -1,0 +1,74 @@
+// Every tactic of these operators gives what the last one, the plain reference kernel, gives: all of
+// them on the device itself, and on a CPU driver those of a GPU with its features too.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "csrc/converter.h"
+#include "runtime/base/error.h"
+#include "workloads/tactic_run.h"
+
+namespace tv::test {
+namespace {
+
+double limit_of(const Graph& graph) {
+  for (const Value& value : graph.values) {
+    if (value.dtype == DType::kBF16) return 2e-2;
+    if (value.dtype == DType::kF16) return 3e-3;
+  }
+  return 2e-6;
+}
+
+void check_tactics(const Graph& graph, const std::shared_ptr<Device>& device,
+                   const DeviceProfile& profile, int64_t& compared) {
+  TacticRun run(graph, device, profile);
+  const auto tactics = run.tactics();
+  const auto wanted = run.outputs(tactics.back().name);
+  for (size_t t = 0; t + 1 < tactics.size(); ++t) {
+    if (!tactics[t].refusal.empty()) continue;
+    const auto got = run.outputs(tactics[t].name);
+    for (size_t k = 0; k < wanted.size(); ++k) {
+      EXPECT_LE(largest_error(got[k], wanted[k]), limit_of(graph))
+          << tactics[t].name << ", output " << k;
+    }
+    ++compared;
+  }
+}
+
+class Tactics : public testing::TestWithParam<const char*> {};
+
+TEST_P(Tactics, AgreeWithTheReference) {
+  const auto device = open_device("");
+  const DeviceProfile own = profile(*device);
+  std::vector<DeviceProfile> profiles = {own};
+  if (own.is_cpu()) {
+    profiles.push_back(own);
+    profiles.back().type = DeviceType::kDiscrete;
+  }
+  int64_t compared = 0;
+  for (const DeviceProfile& p : profiles) {
+    int example = 0;
+    for (const Graph& graph : Registry::instance().find(GetParam())->examples()) {
+      SCOPED_TRACE((p.is_cpu() ? "CPU" : "GPU") + std::string(", example ") + std::to_string(example++));
+      check_tactics(graph, device, p, compared);
+    }
+  }
+  EXPECT_GT(compared, 0) << "no example has two tactics";
+}
+
+std::string label(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, Tactics,
+                         testing::Values("tv::attention", "tv::pointwise", "tv::copy", "tv::reduce",
+                                         "aten::_softmax", "aten::native_layer_norm",
+                                         "aten::group_norm"),
+                         label);
+
+}  // namespace
+}  // namespace tv::test

@@ -1,0 +1,213 @@
+// Values that are written over inputs: where they come to lie, and engines that do so.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "csrc/compile/compile.h"
+#include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/write_in_place.h"
+#include "runtime/spec/vke.h"
+#include "runtime/vulkan/instance.h"
+#include "tests/cpp/kit/graph_eval.h"
+#include "tests/cpp/kit/runtime_fixture.h"
+
+namespace tv {
+namespace {
+
+using namespace test;  // NOLINT
+
+Attr whole(int64_t value) { return Expr(value); }
+
+class WriteInPlace : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { register_test_operators(); }
+
+  void over(ValueId value, ValueId input) {
+    g.graph.outputs.push_back({.value = value, .name = "written", .strides = {}, .over = input});
+  }
+  /// `self` with rows start … end - 1 replaced.
+  ValueId put(ValueId self, ValueId part, int64_t start, int64_t end) {
+    return g.op(
+        "aten::slice_scatter",
+        {tensor_arg("self", self), tensor_arg("src", part), attr_arg("dim", whole(0)),
+         attr_arg("start", whole(start)), attr_arg("end", whole(end)), attr_arg("step", whole(1))},
+        g.graph.value(self).shape);
+  }
+  ValueId index_put(ValueId self, ValueId index, ValueId part) {
+    return g.op("aten::index_put",
+                {tensor_arg("self", self), tensor_list_arg("indices", {index}),
+                 tensor_arg("values", part), attr_arg("accumulate", false)},
+                g.graph.value(self).shape);
+  }
+  Graph run() {
+    Graph graph = choose_layouts(g.graph, Settings{}, test_device());
+    graph = write_in_place(std::move(graph), Settings{}, test_device());
+    check(graph, "write_in_place");
+    return graph;
+  }
+  static std::vector<std::string> ops(const Graph& graph) {
+    std::vector<std::string> found;
+    for (const Node& node : graph.nodes) found.push_back(node.op);
+    return found;
+  }
+  /// Elements that the engine's invocations are for, at most; and checks what it writes.
+  static int64_t invocations(const EngineSpec& spec) {
+    int64_t sum = 0;
+    for (const Dispatch& d : spec.dispatches) {
+      sum += d.grid[0].eval({}) * d.grid[1].eval({}) * d.grid[2].eval({});
+    }
+    return sum;
+  }
+
+  GraphMaker g;
+  using Ops = std::vector<std::string>;
+};
+
+TEST_F(WriteInPlace, APartIsCopiedIntoItsPlace) {
+  const ValueId cache = g.input({8, 5}), row = g.input({1, 5});
+  over(put(cache, row, 3, 4), cache);
+  const Graph after = run();
+  EXPECT_EQ(ops(after), Ops{"tv::copy"});
+  const auto& view = after.value(after.nodes[0].outputs[0]).view;
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->base, cache);
+  EXPECT_EQ(view->offset, Expr(15));
+}
+
+TEST_F(WriteInPlace, EntriesAreStoredWhereTheyBelong) {
+  const ValueId cache = g.input({8, 5}), index = g.input({2}, DType::kI64), rows = g.input({2, 5});
+  over(index_put(cache, index, rows), cache);
+  EXPECT_EQ(ops(run()), Ops{"tv::in_place_index_put"});
+}
+
+TEST_F(WriteInPlace, SeveralPartsOneAfterTheOther) {
+  const ValueId cache = g.input({8, 5}), row = g.input({1, 5});
+  const ValueId first = put(cache, row, 3, 4);
+  const ValueId between = g.pointwise("neg", {first});
+  over(put(first, row, 4, 5), cache);
+  g.graph.outputs.insert(g.graph.outputs.begin(), {.value = between, .name = "between"});
+  EXPECT_EQ(ops(run()), (Ops{"tv::copy", "tv::pointwise", "tv::copy"}));
+}
+
+TEST_F(WriteInPlace, WhoReadsTheOldContentsComesFirstOrACopyIsMade) {
+  const ValueId cache = g.input({8, 5}), row = g.input({1, 5});
+  const ValueId written = put(cache, row, 3, 4);
+  g.output(g.pointwise("add", {cache, written}));
+  over(written, cache);
+  EXPECT_EQ(ops(run()), (Ops{"aten::slice_scatter", "tv::pointwise", "tv::copy"}));
+}
+
+TEST_F(WriteInPlace, WhatReadsWhereItWritesIsCopied) {
+  const ValueId cache = g.input({8, 5});
+  over(put(cache, g.slice(cache, 0, 1, 8), 0, 7), cache);
+  EXPECT_EQ(ops(run()), (Ops{"aten::slice_scatter", "tv::copy"}));
+}
+
+TEST_F(WriteInPlace, AResultIsNotMovedIntoAnInput) {
+  const ValueId cache = g.input({8, 5}), row = g.input({1, 5});
+  const ValueId written = put(cache, row, 3, 4);
+  g.output(written);
+  over(written, cache);
+  EXPECT_EQ(ops(run()), (Ops{"aten::slice_scatter", "tv::copy"}));
+}
+
+TEST_F(WriteInPlace, WhatIsMadeWithoutTheInputIsStoredThere) {
+  const ValueId cache = g.input({8, 5}), other = g.input({8, 5});
+  over(g.pointwise("neg", {other}), cache);
+  EXPECT_EQ(ops(run()), Ops{"tv::pointwise"});
+}
+
+TEST_F(WriteInPlace, WhatIsMadeOfTheInputIsNot) {
+  const ValueId cache = g.input({5, 5});
+  over(g.pointwise("add", {cache, g.permute(cache, {1, 0})}), cache);
+  EXPECT_EQ(ops(run()), (Ops{"tv::pointwise", "tv::copy"}));
+}
+
+TEST_F(WriteInPlace, TheSameContentsAreLeftAlone) {
+  const ValueId cache = g.input({5, 5});
+  g.output(g.pointwise("neg", {cache}));
+  over(cache, cache);
+  EXPECT_EQ(ops(run()), Ops{"tv::pointwise"});
+}
+
+TEST_F(WriteInPlace, TwoInputsAreExchanged) {
+  const ValueId a = g.input({7}), b = g.input({7});
+  over(b, a);
+  over(a, b);
+  const auto device = open_device("");
+  const auto engine = Engine::create(device, compile(g.graph, Settings{}, profile(*device)));
+  auto first = ramp(7), second = ramp(7, 100);
+  const HostTensor inputs[] = {host(first), host(second)};
+  engine->run(*engine->prepare_weights({}), {}, inputs, {});
+  EXPECT_EQ(first, ramp(7, 100));
+  EXPECT_EQ(second, ramp(7));
+}
+
+TEST_F(WriteInPlace, TheWorkDoesNotGrowWithWhatStays) {
+  const auto device = open_device("");
+  std::vector<int64_t> counts;
+  for (const int64_t rows : {16, 16384}) {
+    g = {};
+    const ValueId cache = g.input({rows, 5}), index = g.input({2}, DType::kI64);
+    const ValueId row = g.input({1, 5}), entries = g.input({2, 5});
+    over(index_put(put(cache, row, 3, 4), index, entries), cache);
+    const EngineSpec spec = compile(g.graph, Settings{}, profile(*device));
+    counts.push_back(invocations(spec));
+    EXPECT_TRUE(spec.outputs.empty());
+    EXPECT_TRUE(spec.inputs[0].written);
+    EXPECT_FALSE(spec.inputs[1].written);
+  }
+  EXPECT_EQ(counts[0], counts[1]);
+}
+
+/// x = x * 2 + w over n floats, in place.
+EngineSpec doubling(int64_t n) {
+  SpecBuilder b{Expr(n)};
+  const uint32_t x = b.input("x"), w = b.weight("w");
+  b.step("first", x, x, w, 2);
+  b.spec.inputs[0].written = true;
+  return b.spec;
+}
+
+void expect_doubled(const std::shared_ptr<Device>& device, size_t skip) {
+  const auto engine = Engine::create(device, doubling(257));
+  auto ws = ramp(257, 5), xs = ramp(257 + skip);
+  const HostTensor weights[] = {host(ws)}, inputs[] = {{xs.data() + skip, 257 * 4}};
+  const auto set = engine->prepare_weights(weights);
+  for (int run = 0; run < 2; ++run) {
+    auto want = xs;
+    for (size_t i = 0; i < 257; ++i) want[i + skip] = xs[i + skip] * 2 + ws[i];
+    engine->run(*set, {}, inputs, {});
+    EXPECT_EQ(xs, want) << run;
+  }
+}
+
+TEST(WrittenInput, HoldsTheResult) { expect_doubled(open_device(""), 0); }
+
+TEST(WrittenInput, HoldsTheResultWhereItIsNotAligned) { expect_doubled(open_device(""), 1); }
+
+TEST(WrittenInput, IsCopiedBackFromAStagedDevice) {
+  PhysicalDevice physical = Instance::get().devices().back();
+  physical.profile.host_pointers = false;
+  expect_doubled(std::make_shared<Device>(physical), 1);
+}
+
+TEST(WrittenInput, MustSaySo) {
+  EngineSpec spec = doubling(8);
+  spec.inputs[0].written = false;
+  EXPECT_NE(error_of(ErrorKind::kUser, [&] { validate(spec); }).find("read only"),
+            std::string::npos);
+  spec = doubling(8);
+  spec.weights[0].written = true;
+  EXPECT_NE(error_of(ErrorKind::kUser, [&] { validate(spec); }).find("written input"),
+            std::string::npos);
+}
+
+TEST(WrittenInput, IsInTheFile) {
+  const EngineSpec spec = doubling(8);
+  EXPECT_EQ(from_vke(to_vke(spec)).spec, spec);
+}
+
+}  // namespace
+}  // namespace tv

@@ -1,0 +1,302 @@
+#include "workloads/conv_problem.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "converters/kit/steps.h"
+#include "csrc/codegen/kernel.h"
+#include "csrc/compile/compile.h"
+#include "csrc/lowering/requests.h"
+#include "csrc/lowering/tactics.h"
+
+namespace tv::test {
+
+namespace {
+
+/// The best of `runs` calls, in microseconds.
+double best_us(Engine& engine, const WeightSet& weights, const std::vector<HostTensor>& inputs,
+               const std::vector<HostTensor>& outputs, int runs) {
+  double best = INFINITY;
+  for (int i = 0; i < runs; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    engine.run(weights, {}, inputs, outputs);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    best = std::min(best, took.count());
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string ConvProblem::str() const {
+  return std::to_string(n) + "x" + std::to_string(ic) + "x" + std::to_string(h) + "x" +
+         std::to_string(w) + " -> " + std::to_string(oc) + " k" + std::to_string(kh) + "x" +
+         std::to_string(kw) + " s" + std::to_string(stride) + " p" + std::to_string(pad) +
+         (dilation > 1 ? " d" + std::to_string(dilation) : "") +
+         (groups > 1 ? " g" + std::to_string(groups) : "") + " " + std::string(name(dtype)) +
+         (residual ? " +residual" : "") + (relu ? " +relu" : "") + (silu ? " +silu" : "") +
+         (constant_weight ? "" : " dynamic weight") + (last ? " channels last" : "") +
+         (spread > 0 ? " spread " + std::to_string(spread) : "");
+}
+
+Graph ConvProblem::graph() const {
+  Graph g;
+  g.name = "conv";
+  const auto leaf = [&](std::vector<ValueId>& list, const char* name, Shape shape, ValueKind kind) {
+    const ValueId id = g.add_value({.name = name,
+                                    .dtype = dtype,
+                                    .shape = std::move(shape),
+                                    .kind = kind,
+                                    .view = std::nullopt});
+    list.push_back(id);
+    return id;
+  };
+  const ValueKind weight_kind = constant_weight ? ValueKind::kWeight : ValueKind::kInput;
+  auto& weight_list = constant_weight ? g.weights : g.inputs;
+  ValueId x =
+      leaf(g.inputs, "x", last ? Shape{n, h, w, ic} : Shape{n, ic, h, w}, ValueKind::kInput);
+  if (last) {
+    x = g.add_value({.name = "x_view",
+                     .dtype = dtype,
+                     .shape = {n, ic, h, w},
+                     .kind = ValueKind::kNode,
+                     .view = View{x, Expr(0), {h * w * ic, 1, w * ic, ic}}});
+  }
+  const ValueId wt = leaf(weight_list, "w", {oc, ic / groups, kh, kw}, weight_kind);
+  const ValueId b = bias ? leaf(weight_list, "b", {oc}, weight_kind) : kNoValue;
+  const ValueId r =
+      residual ? leaf(g.inputs, "r", {n, oc, oh(), ow()}, ValueKind::kInput) : kNoValue;
+  Node conv;
+  conv.op = "aten::convolution";
+  conv.name = "conv";
+  conv.args = {tensor_arg("input", x),
+               tensor_arg("weight", wt),
+               tensor_arg("bias", b),
+               attr_arg("stride", ints({stride, stride})),
+               attr_arg("padding", ints({pad, pad})),
+               attr_arg("dilation", ints({dilation, dilation})),
+               attr_arg("transposed", false),
+               attr_arg("output_padding", ints({0, 0})),
+               attr_arg("groups", integer(groups))};
+  const Shape out{n, oc, oh(), ow()};
+  ValueId y = g.add_output(conv, dtype, out);
+  g.nodes.push_back(std::move(conv));
+  const auto add = [&](const char* op, std::vector<Arg> args) {
+    Node node;
+    node.op = op;
+    node.name = op;
+    node.args = std::move(args);
+    y = g.add_output(node, dtype, out);
+    g.nodes.push_back(std::move(node));
+  };
+  if (residual) {
+    add("aten::add.Tensor",
+        {tensor_arg("self", y), tensor_arg("other", r), attr_arg("alpha", integer(1))});
+  }
+  if (silu) add("aten::silu", {tensor_arg("self", y)});
+  if (relu) add("aten::relu", {tensor_arg("self", y)});
+  g.outputs.push_back({.value = y, .name = "y", .strides = {}});
+  return g;
+}
+
+std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
+                                           const DeviceProfile& profile) {
+  const Graph graph = problem.graph();
+  return tactics_of(graph, graph.nodes[0], settings, profile);
+}
+
+std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem& problem,
+                                                              const Settings& settings,
+                                                              const DeviceProfile& profile) {
+  const Graph graph = problem.graph();
+  ValueTable table(graph);
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (const Tactic& t : convert_node(graph.nodes[0], table, profile, settings).offered) {
+    for (size_t i = 0; i < t.steps.size(); ++i) {
+      const StepRequest request = make_request(graph.nodes[0], t.steps[i], table);
+      texts.emplace_back(t.name + "." + std::to_string(i),
+                         generate_kernel(request.kernel, settings, profile).glsl);
+    }
+  }
+  return texts;
+}
+
+std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_ptr<Device>& device,
+                                  const Settings& settings, const DeviceProfile& profile,
+                                  const std::vector<std::string>& prefixes, size_t first) {
+  std::vector<Candidate> list;
+  for (const OfferedTactic& t : offered_tactics(problem, settings, profile)) {
+    const bool wanted = prefixes.empty() ||
+                        std::any_of(prefixes.begin(), prefixes.end(),
+                                    [&](const std::string& p) { return t.name.starts_with(p); });
+    if (!wanted) continue;
+    if (t.refusal.empty() && first-- == 0) break;
+    list.push_back({.name = t.name, .problem = t.refusal});
+  }
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < list.size(); i = next++) {
+      Candidate& c = list[i];
+      if (!c.problem.empty()) continue;
+      try {
+        c.spec = compile_with_tactic(problem.graph(), c.name, settings, profile);
+        c.engine = Engine::create(device, c.spec);
+      } catch (const std::exception& e) {
+        c.problem = e.what();
+        c.failed = true;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  for (std::thread& t : threads) t.join();
+  return list;
+}
+
+ConvData::ConvData(const ConvProblem& problem, uint32_t seed) : p_(problem) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::uniform_int_distribution<int> power(-p_.spread, p_.spread);
+  const auto fill = [&](std::vector<uint8_t>& bytes, int64_t count, double scale) {
+    bytes.resize(static_cast<size_t>(count * size_bytes(p_.dtype)));
+    for (int64_t i = 0; i < count; ++i) {
+      const double v = normal(random) * scale + p_.positive * scale;
+      store_number(bytes, i, p_.spread > 0 ? std::ldexp(v, power(random)) : v, p_.dtype);
+    }
+  };
+  const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
+  fill(x_, p_.n * p_.ic * p_.h * p_.w, 1);
+  fill(w_, p_.oc * p_.k(), 1 / std::sqrt(static_cast<double>(p_.k())));
+  if (p_.bias) fill(bias_, p_.oc, 0.5);
+  if (p_.residual) fill(residual_, outputs, 1);
+  y_.resize(static_cast<size_t>(outputs * size_bytes(p_.dtype)));
+}
+
+double ConvData::element(const std::vector<uint8_t>& bytes, int64_t index) const {
+  return load_number(bytes, index, p_.dtype);
+}
+
+int64_t ConvData::x_index(int64_t n, int64_t c, int64_t h, int64_t w) const {
+  return p_.last ? ((n * p_.h + h) * p_.w + w) * p_.ic + c
+                 : ((n * p_.ic + c) * p_.h + h) * p_.w + w;
+}
+
+template <typename T, bool kSizes>
+T ConvData::sum_of(int64_t index) const {
+  const auto term = [](T v) { return kSizes ? std::abs(v) : v; };
+  const int64_t ow = index % p_.ow(), oh = index / p_.ow() % p_.oh();
+  const int64_t oc = index / (p_.ow() * p_.oh()) % p_.oc, n = index / (p_.ow() * p_.oh() * p_.oc);
+  const int64_t ic_count = p_.ic / p_.groups, first = oc / (p_.oc / p_.groups) * ic_count;
+  T sum = p_.bias ? term(static_cast<T>(element(bias_, oc))) : T{0};
+  for (int64_t ic = 0; ic < ic_count; ++ic) {
+    for (int64_t kh = 0; kh < p_.kh; ++kh) {
+      const int64_t ih = oh * p_.stride - p_.pad + kh * p_.dilation;
+      if (ih < 0 || ih >= p_.h) continue;
+      for (int64_t kw = 0; kw < p_.kw; ++kw) {
+        const int64_t iw = ow * p_.stride - p_.pad + kw * p_.dilation;
+        if (iw < 0 || iw >= p_.w) continue;
+        sum += term(static_cast<T>(element(x_, x_index(n, first + ic, ih, iw))) *
+                    static_cast<T>(element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw)));
+      }
+    }
+  }
+  if (p_.residual) sum += term(static_cast<T>(element(residual_, index)));
+  if (p_.silu) sum /= T{1} + std::exp(-sum);
+  return p_.relu ? std::max(sum, T{0}) : sum;
+}
+
+double ConvData::plain_error() const {
+  double error = 0, all = 0;
+  for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
+    const double want = reference(i), off = static_cast<double>(sum_of<float>(i)) - want;
+    error += off * off;
+    all += want * want;
+  }
+  return std::sqrt(error / all);
+}
+
+std::vector<HostTensor> ConvData::inputs() {
+  std::vector<HostTensor> list = {host_tensor(x_)};
+  if (!p_.constant_weight) list.push_back(host_tensor(w_));
+  if (!p_.constant_weight && p_.bias) list.push_back(host_tensor(bias_));
+  if (p_.residual) list.push_back(host_tensor(residual_));
+  return list;
+}
+
+std::vector<HostTensor> ConvData::weights() {
+  std::vector<HostTensor> list;
+  if (p_.constant_weight) list.push_back(host_tensor(w_));
+  if (p_.constant_weight && p_.bias) list.push_back(host_tensor(bias_));
+  return list;
+}
+
+void ConvData::set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value) {
+  store_number(x_, x_index(n, c, h, w), value, p_.dtype);
+}
+
+void ConvData::call(Engine& engine) {
+  std::fill(y_.begin(), y_.end(), uint8_t{0xff});  // NaN, where something is left out
+  const auto prepared = engine.prepare_weights(weights());
+  engine.run(*prepared, {}, inputs(), std::vector<HostTensor>{host_tensor(y_)});
+}
+
+int64_t ConvData::not_finite(const std::shared_ptr<Engine>& engine) {
+  call(*engine);
+  int64_t count = 0;
+  for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
+    if (!std::isfinite(element(y_, i))) ++count;
+  }
+  return count;
+}
+
+ConvData::Errors ConvData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
+  call(*engine);
+  const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
+  Errors e;
+  e.samples = std::min(samples, outputs);
+  double largest = 0, error_sum = 0, sum = 0, worst = 0;
+  for (int64_t s = 0; s < e.samples; ++s) {
+    // Steps that no tile divides; every output where that many are wanted.
+    const int64_t index = e.samples == outputs ? s : s * 1000003 % outputs;
+    const double want = reference(index), error = std::abs(element(y_, index) - want);
+    worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
+    largest = std::max(largest, std::abs(want));
+    error_sum += error * error;
+    sum += want * want;
+    if (error > 0) e.of_terms = std::max(e.of_terms, error / sum_of<double, true>(index));
+  }
+  e.largest = worst / largest;
+  e.norm = std::sqrt(error_sum / sum);
+  // Every output is written: what is not keeps its NaN.
+  for (int64_t i = 0; i < outputs; ++i) {
+    if (!std::isfinite(element(y_, i))) e.largest = e.norm = e.of_terms = INFINITY;
+  }
+  return e;
+}
+
+double ConvData::time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec) {
+  const auto timed = [&](int repeats, int runs) {
+    EngineSpec repeated = spec;
+    repeated.dispatches.clear();
+    for (int i = 0; i < repeats; ++i) {
+      repeated.dispatches.insert(repeated.dispatches.end(), spec.dispatches.begin(),
+                                 spec.dispatches.end());
+    }
+    const auto engine = Engine::create(device, std::move(repeated));
+    const auto prepared = engine->prepare_weights(weights());
+    const std::vector<HostTensor> in = inputs(), out = {host_tensor(y_)};
+    engine->run(*prepared, {}, in, out);
+    return best_us(*engine, *prepared, in, out, runs);
+  };
+  const int repeats = profile(*device).is_cpu() ? 4 : 100;
+  const double one = timed(1, 10);
+  return (timed(1 + repeats, 5) - one) / repeats;
+}
+
+}  // namespace tv::test

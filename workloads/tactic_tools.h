@@ -1,0 +1,38 @@
+#pragma once
+// What the graphs of one node share that are run by each of their tactics: for tests and for
+// benchmarks/native.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/settings.h"
+#include "runtime/engine/engine.h"
+#include "runtime/vulkan/device_profile.h"
+
+namespace tv::test {
+
+/// Numbers of every floating type, as stored, and back.
+void store_number(std::vector<uint8_t>& bytes, int64_t index, double value, DType dtype);
+double load_number(const std::vector<uint8_t>& bytes, int64_t index, DType dtype);
+
+HostTensor host_tensor(std::vector<uint8_t>& bytes);
+
+/// A tactic's name, and why it does not apply, or "".
+struct OfferedTactic {
+  std::string name, refusal;
+};
+/// What the converter of one node of `graph` offers a device, in order.
+std::vector<OfferedTactic> tactics_of(const Graph& graph, const Node& node,
+                                      const Settings& settings, const DeviceProfile& profile);
+
+/// The engine description of a graph with one tactic forced. The profile may differ from the device
+/// that runs it (GPU tactics on a CPU driver): the fingerprints are left out.
+EngineSpec compile_with_tactic(const Graph& graph, const std::string& tactic, Settings settings,
+                               const DeviceProfile& profile);
+
+/// `profile` as that of a GPU: a CPU driver runs the tactics of GPUs too, slowly.
+DeviceProfile as_gpu(DeviceProfile profile);
+
+}  // namespace tv::test
