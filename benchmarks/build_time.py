@@ -19,11 +19,11 @@ from pathlib import Path
 PHASES = ("cold", "timings", "warm")
 PROGRAM = """
 import json, sys, time, warnings
-sys.path.insert(0, {here!r})
+sys.path.insert(0, {root!r})
 warnings.filterwarnings("ignore")
 import torch
 import torch_vulkan
-from networks import NETWORKS
+from workloads.networks import NETWORKS
 network = NETWORKS[{name!r}]
 model, inputs = network.make({reduced}), network.inputs(1, {reduced}, 0)
 fast = torch.compile(model, backend={backend!r}, options={options!r} or None)
@@ -43,8 +43,8 @@ def first_call(name, backend, cache, reduced, **options):
     """Seconds until the first result, in a fresh process that uses `cache`, and what the tuner
     counted."""
     environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
-    program = PROGRAM.format(here=str(Path(__file__).parent), name=name, backend=backend,
-                             reduced=reduced, options=options)
+    program = PROGRAM.format(root=str(Path(__file__).resolve().parents[1]), name=name,
+                             backend=backend, reduced=reduced, options=options)
     done = subprocess.run([sys.executable, "-c", program], env=environment, text=True,
                           capture_output=True)
     if done.returncode:

@@ -23,10 +23,10 @@ from pathlib import Path
 
 PROGRAM = """
 import json, sys, time, warnings
-sys.path.insert(0, {here!r})
+sys.path.insert(0, {root!r})
 warnings.filterwarnings("ignore")
 import torch
-from networks import NETWORKS
+from workloads.networks import NETWORKS
 network = NETWORKS[{name!r}]
 model, inputs = network.make({reduced}), network.inputs(1, {reduced}, 0)
 other = {{name: w * 1.01 if w.is_floating_point() else w for name, w in model.state_dict().items()}}
@@ -62,8 +62,9 @@ def process(name, backend, cache, reduced, refitted=False, options=None):
     """What a fresh process that uses the caches under `cache` measured."""
     environment = os.environ | {"XDG_CACHE_HOME": cache,
                                 "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor"}
-    program = PROGRAM.format(here=str(Path(__file__).parent), name=name, backend=backend,
-                             reduced=reduced, refitted=refitted, options=options or {})
+    program = PROGRAM.format(root=str(Path(__file__).resolve().parents[1]), name=name,
+                             backend=backend, reduced=reduced, refitted=refitted,
+                             options=options or {})
     done = subprocess.run([sys.executable, "-c", program], env=environment, text=True,
                           capture_output=True)
     if done.returncode:

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch_vulkan  # noqa: E402, F401  sets what drivers read before another program does
 
-from networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS  # noqa: E402
 
 
 class _Plain(torch.nn.Module):

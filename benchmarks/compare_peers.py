@@ -23,7 +23,7 @@ import time
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(folder) for folder in Path(__file__).resolve().parents[:2]]
 
 NAMES = ("ResNet-50", "MobileNetV2", "ViT-B/16")
 WAYS = ("vulkan fp32", "vulkan tf32", "vulkan fp16", "ncnn fp32", "ncnn fp16", "webgpu fp32")
@@ -37,7 +37,7 @@ def module_and_input(name):
     """The network as one tensor in, one tensor out, and its input at batch 1."""
     from compare_ncnn import _Plain
 
-    from networks import NETWORKS
+    from workloads.networks import NETWORKS
 
     (key, x), = NETWORKS[name].inputs(1, False, 0).items()
     return _Plain(NETWORKS[name].make(False), key).eval(), x
@@ -78,7 +78,7 @@ def by_vulkan(name, precision, options):
 
     import torch_vulkan
 
-    from networks import NETWORKS
+    from workloads.networks import NETWORKS
 
     settings = {"device": options["device"], "reduced": False, "level": options["level"],
                 "ways": ["vulkan"]}

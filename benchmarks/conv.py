@@ -21,15 +21,15 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-sys.path.insert(0, str(Path(__file__).parent))
-import operators
+sys.path[:0] = [str(folder) for folder in Path(__file__).resolve().parents[:2]]
+import operators  # noqa: E402
 
 NAMES = ("ResNet-50", "MobileNetV2", "EfficientNet-B0", "ViT-B/16")
 
 
 def convolutions(name):
     """Counter of (ic, h, w, oc, k, stride, pad, groups) in one network at its full size."""
-    from networks import NETWORKS
+    from workloads.networks import NETWORKS
 
     found = Counter()
 

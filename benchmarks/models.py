@@ -16,128 +16,17 @@ import time
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(folder) for folder in Path(__file__).resolve().parents[:2]]
 
-FP32_ERROR, FP32_SHARE_OF_CHANGE, FP16_ERROR, GRADIENT_ERROR = 1e-4, 1e-2, 1e-2, 1e-3
-MIN_COVERAGE = 0.99
 # Latencies of these are measured where --only has the word.
 ASKED_FOR_BY = {"BERT-base, mask": "mask", "YOLOv5s": "yolo"}
-
-
-def tensors(inputs, device, dtype):
-    """Inputs on the device, floating ones in dtype."""
-    return {k: v.to(device, dtype if v.is_floating_point() else None) for k, v in inputs.items()}
-
-
-def largest(error, reference):
-    """max |error| / max |reference|."""
-    return (error.abs().max() / reference.abs().max()).item()
-
-
-def summary(records):
-    """Engines, dispatches, coverage and native operators of the compiled graphs."""
-    covered = sum(r.covered_nodes for r in records)
-    total = sum(r.compute_nodes for r in records)
-    engines = [e for r in records for e in r.engines]
-    return {
-        "engines": len(engines),
-        "dispatches": sum(e.dispatches for e in engines),
-        "build_s": round(sum(e.build_s for e in engines), 1),
-        "coverage": covered / total if total else 1.0,
-        "native": sorted({f"{n.op}: {n.reason}" for r in records for n in r.native}),
-    }
-
-
-def check_inference(network, batch, reduced, device, dtype_name):
-    """Largest errors of one network against eager in float64 on the CPU, with the same weights and
-    inputs: for 16-bit dtypes those that were rounded."""
-    import torch
-
-    from torch_vulkan import compilations
-
-    dtype = getattr(torch, dtype_name)
-    model = network.make(reduced).to(dtype)
-    first, second = (tensors(network.inputs(batch, reduced, seed), "cpu", dtype) for seed in (0, 1))
-    compilations.clear()
-    with torch.no_grad():
-        double = model.double()
-        reference = double(**tensors(first, "cpu", torch.float64))[0]
-        change = (double(**tensors(second, "cpu", torch.float64))[0] - reference).abs().max()
-        model = model.to(device, dtype)  # exactly the weights from before double()
-        fast = torch.compile(model, backend="vulkan")
-        ours = fast(**tensors(first, device, dtype))[0].cpu().double()
-    row = summary(compilations.compilations())
-    row["error"] = largest(ours - reference, reference)
-    row["share_of_change"] = ((ours - reference).abs().max() / change).item()
-    limit = FP32_ERROR if dtype_name == "float32" else FP16_ERROR
-    row["ok"] = row["error"] <= limit and row["coverage"] >= MIN_COVERAGE
-    row["ok"] &= row["engines"] <= network.max_engines
-    if dtype_name == "float32":
-        row["ok"] &= row["share_of_change"] <= FP32_SHARE_OF_CHANGE
-    return row
-
-
-def gradients_of(module, call, inputs):
-    """The first output, and the parameters' gradients in one fixed random direction of it (the
-    plain sum of normalised outputs has none)."""
-    import torch
-
-    module.zero_grad()
-    out = call(**inputs)[0]
-    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(2))
-    (out * weights.to(out.device, out.dtype)).sum().backward()
-    found = [p.grad.cpu().double() for p in module.parameters() if p.grad is not None]
-    return out.detach().cpu().double(), found
-
-
-def gradient_error(got, wanted):
-    """The largest error of a gradient, relative to the largest of its parameter."""
-    scale = max(g.abs().max() for g in wanted)
-    return max(((a - b).abs().max() / max(b.abs().max(), 1e-3 * scale)).item()
-               for a, b in zip(got, wanted, strict=True))
-
-
-def check_gradients(network, batch, reduced, device):
-    """Largest errors of outputs and gradients through the training path, float32.
-
-    The reference is eager in float64 on the CPU; it may take either side of the switches that
-    float32 cannot tell an activation from (switches.py): `switches` of them were moved for ours;
-    `unmoved_error` is its error with none moved.
-    Eager's own error in float32 on the CPU, found in the same way, stands beside it.
-    """
-    import torch
-
-    from torch_vulkan import compilations
-
-    from switches import Switches, nearest
-
-    model = network.make(reduced)
-    given = network.inputs(batch, reduced, 0)
-    _, eager = gradients_of(model, model, tensors(given, "cpu", torch.float32))
-    compilations.clear()
-    model = model.to(device)
-    fast = torch.compile(model, backend="vulkan")
-    ours, got = gradients_of(model, fast, tensors(given, device, torch.float32))
-    row = summary(compilations.compilations())
-
-    model = model.to("cpu", torch.float64)
-    inputs = tensors(given, "cpu", torch.float64)
-    with Switches(model) as switches:
-        reference, wanted = gradients_of(model, model, inputs)
-        row["unmoved_error"] = gradient_error(got, wanted)
-        for key, found in (("eager_", eager), ("", got)):
-            row[key + "gradient_error"], row[key + "switches"] = nearest(
-                lambda g, found=found: gradient_error(found, g), wanted, switches,
-                lambda: gradients_of(model, model, inputs)[1], GRADIENT_ERROR)
-    row["error"] = largest(ours - reference, reference)
-    row["ok"] = row["error"] <= FP32_ERROR and row["gradient_error"] <= GRADIENT_ERROR
-    return row
 
 
 def work(job, queue):
     """One row, in a process of its own."""
     warnings.filterwarnings("ignore")
-    from networks import NETWORKS
+    from workloads.checks import check_gradients, check_inference
+    from workloads.networks import NETWORKS
 
     network = NETWORKS[job["network"]]
     common = (network, job["batch"], job["reduced"], job["device"])
@@ -187,7 +76,7 @@ def print_row(row):
 
 def chosen(options):
     """The networks that the command line asks for."""
-    from networks import NETWORKS
+    from workloads.networks import NETWORKS
 
     return {name: network for name, network in NETWORKS.items()
             if not options.only or any(part.lower() in name.lower() for part in options.only)}

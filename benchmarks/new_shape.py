@@ -7,14 +7,17 @@ recording of commands, growth of the arena), and calls of a batch size that was 
 
 import argparse
 import statistics
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import torch
 
 import torch_vulkan as tv
 
-from networks import NETWORKS
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from workloads.networks import NETWORKS  # noqa: E402
 
 
 def main():

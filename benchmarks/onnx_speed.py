@@ -20,7 +20,8 @@ import torch
 
 import torch_vulkan as tv
 
-from networks import NETWORKS
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from workloads.networks import NETWORKS  # noqa: E402
 
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
 NAMES = ["ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2", "YOLOv5s"]

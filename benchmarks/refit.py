@@ -19,8 +19,8 @@ import torch
 
 import torch_vulkan as tv
 
-sys.path.insert(0, str(Path(__file__).parent))
-from networks import NETWORKS  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from workloads.networks import NETWORKS  # noqa: E402
 
 
 def least(function, runs):

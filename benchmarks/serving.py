@@ -171,7 +171,7 @@ def work(case, options, pipe):
 
     import torch_vulkan
 
-    from networks import NETWORKS
+    from workloads.networks import NETWORKS
 
     name, batch, precision = case
 

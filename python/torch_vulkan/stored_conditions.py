@@ -1,4 +1,5 @@
-"""The conditions of a capture as those of an engine, which its file holds (runtime/base/condition.h)."""
+"""The conditions of a capture as those of an engine, which its file holds
+(runtime/base/condition.h)."""
 
 import ast
 import functools

@@ -17,9 +17,9 @@ _MOST_LINKS = 40  # as the kernel's
 @contextlib.contextmanager
 def written(path: str | os.PathLike, who: str) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of `path` when the block ends; on an error `path` is
-    as it was. As runtime/base/file.h has it: a symbolic link is followed, and stays; what is no regular
-    file, a device, a FIFO or /dev/stdout, is written into when the block ends; a new file's mode is
-    as the umask says, one that is replaced keeps its own.
+    as it was. As runtime/base/file.h has it: a symbolic link is followed, and stays; what is no
+    regular file, a device, a FIFO or /dev/stdout, is written into when the block ends; a new file's
+    mode is as the umask says, one that is replaced keeps its own.
 
     Raises:
         IsADirectoryError: `path` is one; the message begins with `who`.

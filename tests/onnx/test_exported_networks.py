@@ -1,8 +1,6 @@
 """Networks that torch.onnx exports, against eager and ONNX Runtime."""
 
-import sys
 import warnings
-from pathlib import Path
 
 import numpy
 import pytest
@@ -15,8 +13,7 @@ from marks import slow_but
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS  # noqa: E402
 
 # Float32 through tens of layers, summed in other orders: as docs/models.md compares with eager.
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}

@@ -10,9 +10,9 @@ from torch import nn
 
 import torch_vulkan as tv
 
+from workloads.networks import NETWORKS
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-from networks import NETWORKS  # noqa: E402
 
 
 def rows(low, opt, high, *rest, dtype=torch.float32):

@@ -2,9 +2,7 @@
 are compiled for a GPU's profile, and PyTorch runs them."""
 
 import json
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,10 +11,8 @@ from torch_vulkan import backend, engine_call
 from torch_vulkan._native import C
 
 from marks import slow_but
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from models import tensors  # noqa: E402
-from networks import NETWORKS  # noqa: E402
+from workloads.checks import tensors
+from workloads.networks import NETWORKS
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """The dry run of networks announces the engines that a compilation then builds."""
 
 import json
-import sys
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -13,9 +11,7 @@ from torch_vulkan import compilations
 from torch_vulkan.dry_report import SCHEMA
 
 from marks import slow_but
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS
 
 NAMES = ("Whisper", "ConvNeXt", "Llama", "T5", "Swin", "DETR", "SegFormer", "UNet")
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -20,8 +19,7 @@ from torch_vulkan.dry_advice import advice
 from torch_vulkan.dry_report import SCHEMA
 from torch_vulkan.dry_text import size_notes
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS
 
 
 class Broken(nn.Module):

@@ -255,8 +255,7 @@ def test_yolo_with_dynamic_images():
 
 @pytest.mark.parametrize("name", ["ResNet-50", "GPT-2"])
 def test_networks_with_a_dynamic_batch(name):
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-    from networks import NETWORKS
+    from workloads.networks import NETWORKS
 
     model = NETWORKS[name].make(True)
     fast = torch.compile(model, backend="vulkan", dynamic=True)

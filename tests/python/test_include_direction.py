@@ -1,4 +1,4 @@
-"""Each folder is a layer; includes only go down (docs/ARCHITECTURE.md)."""
+"""Folders are layers, and their rooms too: includes only go down (docs/ARCHITECTURE.md)."""
 
 import re
 from pathlib import Path
@@ -6,43 +6,115 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ["runtime", "csrc", "converters", "python"]
+# Lowest first: a file includes its own folder and those above it in this list. A folder that is not
+# named has the place of the one that it is in.
+ORDER = [
+    "runtime/base",      # errors, expressions, files, the environment
+    "runtime/store",     # caches on disk
+    "runtime/vulkan",    # devices and their memory
+    "runtime/spirv",     # kernels of unknown origin
+    "runtime/spec",      # an engine as plain data, and its file
+    "runtime/commands",  # from dispatches to command buffers
+    "runtime/cuda",      # CUDA's tensors and streams
+    "runtime/engine",    # engines, contexts, weights
+    "runtime",           # what applications include
+    "csrc/graph",
+    "csrc",              # what converters and passes are written with
+    "csrc/codegen",
+    "csrc/lowering",
+    "csrc/passes",
+    "csrc/compile",
+    "csrc/partition",
+    "csrc/frontends",
+    "csrc/tuner",
+    "csrc/cache",
+    "csrc/report",
+    "csrc/cli",
+    "converters",
+    "python",
+    "workloads",         # what tests and benchmarks share
+    "benchmarks",
+    "tests/cpp/kit",
+    "tests",
+]
+LAYERS = ["runtime", "csrc", "converters", "python"]  # what is shipped
 SUFFIXES = {".h", ".cpp", ".hpp", ".cc", ".inc"}
-INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]', re.MULTILINE)
 # Below converters/ each folder knows kit/ and itself; what else one builds on stands here, and not
 # the other way round. A kernel's includes and the kernels that a converter names count as well.
 BUILDS_ON = {"convolution": {"matmul"}, "resampling": {"sorting"}}
 KERNELS = {".comp", ".glsl"}
 KERNEL_NAME = re.compile(r'\bkernel = "(\w+)"')
-# Libraries that a layer, and with it all above, may know.
-FROM_LAYER = {"torch/": "python", "ATen/": "python", "c10/": "python", "pybind11/": "python",
-              "Python.h": "python",
-              "glslang/": "csrc", "SPIRV/": "csrc"}
+# Libraries that a folder, and with it all below it in ORDER, may know.
+FROM_FOLDER = {"torch/": "python", "ATen/": "python", "c10/": "python", "pybind11/": "python",
+               "Python.h": "python", "vulkan/": "runtime/vulkan", "spdlog/": "runtime/base",
+               "glslang/": "csrc/codegen", "SPIRV/": "csrc/codegen"}
+
+
+def level_of(folder: str) -> int | None:
+    """Where `folder`, or the nearest one above it that ORDER names, stands."""
+    while folder:
+        if folder in ORDER:
+            return ORDER.index(folder)
+        folder = folder.rpartition("/")[0]
+    return None
+
+
+def sources(root: Path):
+    """The C++ files of the project, and their text."""
+    for top in dict.fromkeys(folder.split("/")[0] for folder in ORDER):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix in SUFFIXES and "torch_vulkan" not in path.parts:
+                yield path.relative_to(root), path.read_text()
+
+
+def includes(root: Path):
+    """Each include below `root`: file, line, what is included."""
+    for path, text in sources(root):
+        for match in INCLUDE.finditer(text):
+            yield path, text.count("\n", 0, match.start(2)) + 1, match[2]
 
 
 def violations(root: Path) -> list[str]:
     """Every upward include below `root`, as "file:line: why"."""
     found = []
-    for level, layer in enumerate(LAYERS):
-        for path in sorted((root / layer).rglob("*")):
-            if path.suffix not in SUFFIXES:
-                continue
-            text = path.read_text()
-            for match in INCLUDE.finditer(text):
-                included = match[2]
-                where = f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start(2)) + 1}"
-                top = included.split("/")[0]
-                if top in LAYERS[level + 1 :] or top == "tests":
-                    found.append(f"{where}: {layer}/ includes {included}")
-                elif top == "converters" and layer != "converters":
-                    found.append(f"{where}: converters register themselves; nothing includes them")
-                elif included.startswith(".."):
-                    found.append(f"{where}: write the path from the root, not {included}")
-                for library, lowest in FROM_LAYER.items():
-                    if included.startswith(library) and LAYERS.index(lowest) > level:
-                        found.append(
-                            f"{where}: {layer}/ includes {included}, known from {lowest}/ up")
+    for path, line, included in includes(root):
+        where, folder = f"{path}:{line}", str(path.parent)
+        level = level_of(folder)
+        if level is None:
+            found.append(f"{where}: {folder}/ has no place in ORDER")
+            continue
+        target = level_of(included.rpartition("/")[0])
+        if included.startswith(".."):
+            found.append(f"{where}: write the path from the root, not {included}")
+        elif target is not None and target > level:
+            found.append(f"{where}: {folder}/ includes {included}")
+        elif (included.startswith("converters/") and path.parts[0] in LAYERS
+              and path.parts[0] != "converters"):
+            found.append(f"{where}: converters register themselves; nothing includes them")
+        for library, lowest in FROM_FOLDER.items():
+            if included.startswith(library) and ORDER.index(lowest) > level:
+                found.append(f"{where}: {folder}/ includes {included}, known from {lowest}/ on")
     return found
+
+
+def cycles(root: Path) -> list[str]:
+    """Includes between folders that reach each other, as "a/ <-> b/: file:line includes …"."""
+    examples, reached = {}, {}
+    for path, line, included in includes(root):
+        folder, other = str(path.parent), included.rpartition("/")[0]
+        if other != folder and level_of(other) is not None and (root / included).exists():
+            examples.setdefault((folder, other), f"{path}:{line} includes {included}")
+            reached.setdefault(folder, set()).add(other)
+    grown = True
+    while grown:
+        grown = False
+        for others in reached.values():
+            more = set().union(*(reached.get(other, set()) for other in others)) - others
+            grown |= bool(more)
+            others |= more
+    return [f"{a}/ <-> {b}/: {why}" for (a, b), why in sorted(examples.items())
+            if a in reached.get(b, set())]
 
 
 def strangers(root: Path) -> list[str]:
@@ -62,6 +134,66 @@ def strangers(root: Path) -> list[str]:
         found += [f"{path.relative_to(root)}: {name} of {room[name]}/" for name in used
                   if name in room and room[name] not in allowed]
     return found
+
+
+def test_includes_only_go_down():
+    assert violations(ROOT) == []
+
+
+def test_no_two_folders_include_each_other():
+    assert cycles(ROOT) == []
+
+
+def test_every_room_has_sources():
+    with_sources = {str(parent) for path, _ in sources(ROOT) for parent in path.parents}
+    assert [folder for folder in ORDER if folder not in with_sources] == []
+
+
+def test_tests_and_benchmarks_share_workloads_alone():
+    """Neither imports the other: what both need is in workloads/."""
+    wrong = []
+    for top, other in (("tests", "benchmarks"), ("benchmarks", "tests")):
+        imports = re.compile(rf'sys\.path.*"{other}"|^\s*(from|import) {other}\b', re.MULTILINE)
+        wrong += [p for p in (ROOT / top).rglob("*.py") if imports.search(p.read_text())]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "file, line",
+    [
+        ("runtime/engine/a.cpp", '#include "csrc/compile/compile.h"'),
+        ("runtime/base/a.h", "#include <glslang/Public/ShaderLang.h>"),
+        ("runtime/base/a.h", '#include "runtime/spec/vke.h"'),
+        ("runtime/engine/a.h", '#include "runtime/engine.h"'),
+        ("runtime/base/a.h", "#include <vulkan/vulkan.h>"),
+        ("csrc/deep/a.cpp", '#  include "converters/kit/rows.h"'),
+        ("csrc/a.cpp", "#include <torch/torch.h>"),
+        ("csrc/graph/a.h", '#include "csrc/settings.h"'),
+        ("csrc/lowering/a.h", '#include "csrc/passes/fuse.h"'),
+        ("converters/a.cpp", '#include "python/bindings/a.h"'),
+        ("python/bindings/a.cpp", '#include "converters/a.h"'),
+        ("csrc/a.h", '#include "../python/a.h"'),
+        ("runtime/base/a.cpp", '#include "tests/cpp/kit/sample_engine.h"'),
+        ("benchmarks/native/a.cpp", '#include "tests/cpp/kit/sample_engine.h"'),
+        ("workloads/a.cpp", '#include "benchmarks/native/a.h"'),
+    ],
+)
+def test_an_upward_include_is_found(tmp_path, file, line):
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f"// text\n{line}\n")
+    assert len(violations(tmp_path)) == 1 and violations(tmp_path)[0].startswith(f"{file}:2:")
+
+
+def test_a_cycle_of_unnamed_folders_is_found(tmp_path):
+    for folder, included in (("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")):
+        path = tmp_path / "converters" / folder / "x.h"
+        path.parent.mkdir(parents=True)
+        path.write_text(f'#include "converters/{included}/x.h"\n')
+    assert violations(tmp_path) == []
+    assert [cycle.split(":")[0] for cycle in cycles(tmp_path)] == [
+        "converters/a/ <-> converters/b/", "converters/b/ <-> converters/c/",
+        "converters/c/ <-> converters/a/"]
 
 
 def test_families_of_converters_know_the_kit_alone():
@@ -97,32 +229,3 @@ def test_a_use_of_another_family_is_found(tmp_path, file, line):
     path.parent.mkdir(exist_ok=True)
     path.write_text(f'#include "converters/kit/f.h"\n{line}\n')
     assert len(strangers(tmp_path)) == 1 and strangers(tmp_path)[0].startswith(f"converters/{file}")
-
-
-def test_includes_only_go_down():
-    assert violations(ROOT) == []
-
-
-def test_every_layer_has_sources():
-    for layer in LAYERS:
-        assert any(p.suffix in SUFFIXES for p in (ROOT / layer).rglob("*")), layer
-
-
-@pytest.mark.parametrize(
-    "file, line",
-    [
-        ("runtime/a.cpp", '#include "csrc/compile/compile.h"'),
-        ("runtime/a.h", "#include <glslang/Public/ShaderLang.h>"),
-        ("csrc/deep/a.cpp", '#  include "converters/kit/rows.h"'),
-        ("csrc/a.cpp", "#include <torch/torch.h>"),
-        ("converters/a.cpp", '#include "python/bindings/a.h"'),
-        ("python/bindings/a.cpp", '#include "converters/a.h"'),
-        ("csrc/a.h", '#include "../python/a.h"'),
-        ("runtime/a.cpp", '#include "tests/cpp/kit/sample_engine.h"'),
-    ],
-)
-def test_an_upward_include_is_found(tmp_path, file, line):
-    path = tmp_path / file
-    path.parent.mkdir(parents=True)
-    path.write_text(f"// text\n{line}\n")
-    assert len(violations(tmp_path)) == 1 and violations(tmp_path)[0].startswith(f"{file}:2:")

@@ -1,7 +1,5 @@
 """enabled_precisions on float32 networks: outputs stay float32 and within 1e-2 of max |ref|."""
 
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,10 +7,8 @@ import torch
 from torch_vulkan import compilations
 
 from marks import slow_but
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from models import largest  # noqa: E402
-from networks import NETWORKS  # noqa: E402
+from workloads.checks import largest
+from workloads.networks import NETWORKS
 
 LIMIT = 1e-2
 FIRST = ("ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2")

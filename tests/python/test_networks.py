@@ -3,17 +3,13 @@
 `benchmarks/models.py --check` runs the full sizes.
 """
 
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from marks import slow_but
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from models import check_gradients, check_inference  # noqa: E402
-from networks import NETWORKS  # noqa: E402
+from workloads.checks import check_gradients, check_inference
+from workloads.networks import NETWORKS
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +23,7 @@ QUICK_GRADIENTS = ("Llama",)
 
 
 def small(name):
-    """True for the networks of benchmarks/small_networks.py."""
+    """True for the networks of workloads/small_networks.py."""
     return list(NETWORKS).index(name) >= list(NETWORKS).index("Llama")
 
 

@@ -1,9 +1,7 @@
 """Weights that change after an engine is built."""
 
 import itertools
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +11,7 @@ import torch_vulkan as tv
 from torch_vulkan import engine_call
 
 from helpers import assert_follows, assert_same, vulkan
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS
 
 
 class TwoLayers(nn.Module):

@@ -1,15 +1,12 @@
-"""benchmarks/switches.py: gradients where float32 does not tell an activation from a switch."""
+"""workloads/switches.py: gradients where float32 does not tell an activation from a switch."""
 
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from models import gradient_error, gradients_of  # noqa: E402
-from switches import Switches, nearest  # noqa: E402
+from workloads.checks import gradient_error, gradients_of
+from workloads.switches import Switches, nearest
 
 INPUTS = {"input": torch.tensor([[1.0, -2.0, 0.5]], dtype=torch.float64)}
 

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -18,8 +17,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS  # noqa: E402
 
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
 ONCE = ("--iterations=1", "--duration=0", "--warmUp=0", "--builderOptimizationLevel=0")

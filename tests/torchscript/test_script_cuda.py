@@ -16,10 +16,9 @@ from torch import nn
 
 import torch_vulkan as tv
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "python"),
-                str(Path(__file__).resolve().parents[2] / "benchmarks")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 from helpers import exact_products, in_threads, shared_gpu  # noqa: E402
-from networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS
 
 on_gpu = pytest.mark.skipif(not shared_gpu(), reason="no GPU that CUDA and Vulkan share")
 

@@ -1,7 +1,5 @@
 """The networks of docs/models.md as TorchScript, reduced: one engine, eager's results."""
 
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +9,7 @@ import torch_vulkan as tv
 from torch_vulkan import compilations
 
 from marks import slow_but
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS
 
 QUICK = ["ResNet-50", "ViT-B/16", "BERT-base, mask", "GPT-2"]
 NAMES = [*QUICK, "MobileNetV2", "EfficientNet-B0", "BERT-base", "YOLOv5s"]

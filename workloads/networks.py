@@ -14,7 +14,7 @@ import torch
 import transformers as tf
 from torch import nn
 
-import small_networks as small
+from workloads import small_networks as small
 
 
 @dataclass(frozen=True)
