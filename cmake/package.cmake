@@ -2,10 +2,11 @@
 # <prefix> is the folder of the Python package.
 set(config_dir ${TV_LIB_DIR}/cmake/torch_vulkan)
 set(TV_CONFIG_TO_LIB ../..)
-set(public_headers runtime/engine runtime/error  # what applications include; and by itself:
-    runtime/spec/vke_parts runtime/engine/timed_calls
+set(public_headers
+    # What applications include.
+    runtime/engine runtime/error runtime/engine/timed_calls
     # What converters of a user's own include.
-    csrc/builder csrc/converter csrc/rewriter csrc/settings csrc/user_code csrc/graph/graph
+    csrc/builder csrc/converter csrc/rewriter csrc/settings csrc/user_code csrc/partition/unsupported csrc/graph/graph
     csrc/graph/pointwise_program
     # The compiler for TorchScript modules.
     python/bindings/script)

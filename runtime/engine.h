@@ -5,3 +5,4 @@
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
 #include "runtime/spec/vke.h"
+#include "runtime/spec/vke_parts.h"
