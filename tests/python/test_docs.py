@@ -58,7 +58,7 @@ def test_the_listings_of_adding_an_operator():
     assert [kind for kind, _ in listings] == ["cpp", "cpp", "cpp", "glsl", "python"]
     for name in named:
         assert name.split("/")[-1] in page
-    for kind, listing in listings:
+    for _, listing in listings:
         assert any(listing in text for text in texts.values()), listing
 
 
