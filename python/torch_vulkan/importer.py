@@ -1,13 +1,12 @@
 """FX graphs of ATen operators as the compiler's Graph."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import fx
 
-from . import attention_state, compat, custom
+from . import attention_state, compat, custom, demands
 from ._native import C
 from .complex_values import is_complex
 from .draws import is_drawn_into
@@ -25,7 +24,7 @@ from .fx_nodes import (
 from .mutation import is_write
 from .placement import runs_on_host
 from .precision import Precision
-from .refusals import OF_SOMETHING, STRIDED, read_by_place, refusal
+from .refusals import read_by_place, refusal
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
 from .strides import promised
@@ -85,9 +84,12 @@ class Importer:
         self._last_effect = None  # value that orders random numbers and side effects
         self._device = main_device(module.graph)
         self._by_place = read_by_place(module.graph)
+        self._broken: dict[fx.Node, str] = {}
 
     def run(self) -> Imported:
         """Raises Inexpressible where an input's shape cannot be expressed."""
+        # First of all: the guards that it makes say which sizes have one name.
+        self._broken = {node: demands.broken(node) for node in self._module.graph.nodes}
         for node in self._module.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
                 self._add_leaf(node)
@@ -207,7 +209,8 @@ class Importer:
         value = node.meta.get("val")
         many = isinstance(value, (tuple, list))
         op, args = op_name(node.target), []
-        reason = refusal(node, self._by_place, self._device, self._stays, self._truncate)
+        reason = self._broken[node] or refusal(node, self._by_place, self._device, self._stays,
+                                               self._truncate)
         if not reason:
             try:
                 op, args = self._arguments(node)
@@ -231,10 +234,8 @@ class Importer:
             self._result.refused[len(self._result.nodes)] = reason
         if has_effect(node):
             args, outputs = self._in_order(args, outputs)
-        elif op in STRIDED:
-            self._stay_inside(args)
-        elif op in OF_SOMETHING:
-            self._have_elements(op, args)
+        elif not reason:
+            demands.add_conditions(self._graph, op, args)
         if self._precision and not reason:
             ids = self._precision.add(node, op, args, outputs)
         else:
@@ -242,27 +243,6 @@ class Importer:
         if has_effect(node):
             self._last_effect = ids.pop()
         self._values[node] = ids if many else (ids[0] if ids else None)
-
-    def _stay_inside(self, args) -> None:
-        """PyTorch guards no size of as_strided, whose elements must lie in the storage."""
-        given = {name: value for name, _, value in args}
-        last = given["storage_offset"] or 0
-        if any(isinstance(size, int) and size == 0 for size in given["size"]):
-            return
-        for size, stride in zip(given["size"], given["stride"], strict=True):
-            last = last + (size - 1) * stride
-        elements = math.prod(self._graph.value_shape(given["self"]), start=1)
-        self._graph.add_condition("at_least", elements, last + 1, "as_strided")
-
-    def _have_elements(self, op: str, args) -> None:
-        """Nor a size of what has to have elements."""
-        given = {name: value for name, _, value in args}
-        sizes = self._graph.value_shape(given["self"])
-        dims = given.get("dim")
-        dims = range(len(sizes)) if dims is None or dims == [] else dims
-        for d in [dims] if isinstance(dims, int) else dims:
-            if sizes and not isinstance(sizes[d], int):
-                self._graph.add_condition("at_least", sizes[d], 1, op.removeprefix("aten::"))
 
     @staticmethod
     def _is_unheld(node, i: int, value) -> bool:
