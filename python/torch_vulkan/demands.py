@@ -1,5 +1,5 @@
-"""What operators demand of sizes and PyTorch looks at only when it runs: where it traces them it makes
-no guard, so that an engine would read and write beside what is meant."""
+"""What operators demand of sizes and PyTorch looks at only when it runs: its captures have no guard
+of it, so that an engine would read and write beside what is meant."""
 
 import math
 
@@ -18,35 +18,39 @@ _REPLACED = {"aten::slice_scatter": _aten.slice.Tensor, "aten::select_scatter": 
              "aten::diagonal_scatter": _aten.diagonal.default}
 _ADDED = {"aten::index_add", "aten::index_reduce"}
 _PUT = {"aten::index_put", "aten::_unsafe_index_put"}
+_DEMANDING = _SELECTS | _ADDED | _PUT | {"aten::put"} | _REPLACED.keys()
 
 
 def broken(node: fx.Node) -> str:
     """Why PyTorch refuses a node when it runs; "" where it does not. What that depends on becomes a
     guard: other sizes are captured anew."""
-    if node.op != "call_function":
+    op = op_name(node.target) if node.op == "call_function" else ""
+    if op not in _DEMANDING or _depends_on_data(node):
         return ""
-    op = op_name(node.target)
-    args = fx.map_arg(node.args, lambda n: n.meta.get("val"))
-    kwargs = fx.map_arg(node.kwargs, lambda n: n.meta.get("val"))
-    if op not in _SELECTS | _ADDED | _PUT | _REPLACED.keys() or _depends_on_data(node):
-        return ""
+    given = dict(zip((a.name for a in node.target._schema.arguments), node.args)) | node.kwargs
+    given = {name: fx.map_arg(value, lambda n: n.meta.get("val")) for name, value in given.items()}
+    tensor = given.pop("self")
     if op in _SELECTS:
-        dim, index = args[2:4] if op == "aten::select_scatter" else args[1:3]
-        if not -args[0].shape[dim] <= index or not index < args[0].shape[dim]:
+        size, index = tensor.shape[given["dim"]], given["index"]
+        if not -size <= index or not index < size:
             return f"{op}: an index out of range"
     if op in _REPLACED:
-        part = _REPLACED[op](args[0], *args[2:], **kwargs).shape
-        return "" if _equal(part, args[1].shape) else f"{op}: another size than that of the part"
-    if op in _ADDED and args[0].dim() and args[3].dim():
-        want = [*args[0].shape]
-        want[args[1]] = args[2].numel()
-        return "" if _equal(want, args[3].shape) else f"{op}: another size than that of the index"
+        src = given.pop("src")
+        part = _REPLACED[op](tensor, **given)
+        return "" if _equal(part.shape, src.shape) else f"{op}: a size other than the part's"
+    if op in _ADDED and tensor.dim() and given["source"].dim():
+        want = [*tensor.shape]
+        want[given["dim"]] = given["index"].numel()
+        return "" if _equal(want, given["source"].shape) else f"{op}: a size other than the index's"
+    if op == "aten::put":
+        return "" if _equal([given["index"].numel()], [given["source"].numel()]) else (
+            f"{op}: not as many values as indices")
     if op in _PUT and not any(i is not None and i.dtype in (torch.bool, torch.uint8)
-                              for i in args[1]):
-        part, values = _aten.index.Tensor(args[0], args[1]).shape, args[2].shape
+                              for i in given["indices"]):
+        part, values = _aten.index.Tensor(tensor, given["indices"]).shape, given["values"].shape
         fits = len(values) <= len(part) and all(
             same(v, p) or v == 1 or v == p for v, p in zip(values[::-1], part[::-1]))
-        return "" if fits else f"{op}: values of another size than the indices"
+        return "" if fits else f"{op}: a size other than the indices'"
     return ""
 
 

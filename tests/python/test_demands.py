@@ -33,6 +33,8 @@ CASES = {
                   (rand(5, 3), places(4), rand(4, 3)), (rand(5, 3), places(4), rand(4, 2))),
     "index_put": (lambda x, i, y: x.index_put((i,), y) * 2,
                   (rand(5, 3), places(4), rand(4, 3)), (rand(5, 3), places(4), rand(3, 3))),
+    "put": (lambda x, i, y: x.put(i, y) * 2,
+            (rand(5, 4), places(6), rand(6)), (rand(5, 4), places(6), rand(5))),
 }
 
 
