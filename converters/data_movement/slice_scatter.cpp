@@ -1,7 +1,7 @@
 // A tensor with one part replaced: slice_scatter and select_scatter.
 
 #include "converters/kit/steps.h"
-#include "converters/kit/view_ops.h"
+#include "converters/kit/view_strides.h"
 
 namespace tv {
 namespace {

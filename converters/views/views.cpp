@@ -1,7 +1,7 @@
 // Views that reorder, split off or add dimensions: the result names elements of its input's
 // storage, and no kernel runs unless a consumer needs the elements packed.
 
-#include "converters/kit/view_ops.h"
+#include "converters/kit/view_strides.h"
 
 namespace tv {
 namespace {

@@ -1,6 +1,6 @@
 // Views of a part: slice, select, narrow, and the operators that cut a tensor into several.
 
-#include "converters/kit/view_ops.h"
+#include "converters/kit/view_strides.h"
 
 namespace tv {
 namespace {

@@ -1,4 +1,4 @@
-#include "converters/kit/view_ops.h"
+#include "converters/kit/view_strides.h"
 
 #include <algorithm>
 #include <limits>

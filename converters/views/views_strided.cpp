@@ -1,4 +1,4 @@
-// Copies of views, and the view of sliding windows.
+// Sliding windows, as_strided, and copies of views.
 
 #include "converters/kit/steps.h"
 
