@@ -43,8 +43,9 @@ int64_t whole_vectors(const Expr& length);
 /// row_strategies() gives, stay within what the device's loops can do.
 std::string row_too_long(const NodeContext& context, const Expr& length, int64_t passes);
 
-/// Adds what <kernel>_lane wants to a step that walks rows of `length` neighbours with a row-per-invocation
-/// kernel's operands and parameters: a row per subgroup of a CPU driver. "" or why it does not apply.
+/// Adds what <kernel>_simd wants to a step that walks rows of `length` neighbours with a
+/// row-per-invocation kernel's operands and parameters: a row per subgroup of a CPU driver. "" or
+/// why it does not apply.
 std::string make_row_simd(const NodeContext& context, const RowShape& shape, const Expr& rows,
                           const Expr& length, Step& step);
 

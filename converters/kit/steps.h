@@ -49,15 +49,15 @@ struct Source {
 };
 Source source_of(const NodeContext& context, const Builder& builder, const std::string& arg);
 
-/// Coordinates walked together: `sizes` outermost first, one list of strides per target.
+/// Nested loops over coordinates: `sizes` outermost first, one list of strides per target.
 struct LoopNest {
   Shape sizes = {};
   std::vector<std::pair<std::string, Shape>> targets = {};
   /// Joins neighbours that every target steps through like one, drops sizes of 1.
   void collapse();
   Expr count() const { return product(sizes); }
-  /// Adds the sizes and strides as parameters and a define NAME_WALK(i): declares <target>_offset,
-  /// the offset of the i-th element of the walk, for each target.
+  /// Adds the sizes and strides as parameters and a define NAME_OFFSETS(i), which
+  /// declares <target>_offset, the offset at iteration i, for each target.
   void add_to(Step& step, const std::string& name) const;
 };
 
