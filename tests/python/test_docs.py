@@ -75,6 +75,15 @@ def test_files_that_pages_and_comments_name_exist():
                for name in re.findall(r"(?<![\w/])converters/[\w/]+(?:\.\w+)?(?![\w*])",
                                       path.read_text(errors="replace"))
                if not (root / name).exists() and path.name != "test_include_direction.py"]
+    # Kernels go by their name alone, in pages and in comments.
+    kernels = {path.name for path in texts if path.suffix in {".comp", ".glsl"}}
+    for path in texts:
+        text = path.read_text(errors="replace")
+        if path.suffix != ".md":
+            text = "\n".join(re.findall(r"(?:#|//) .*", text))
+        missing += [f"{path.relative_to(root)}: {name}"
+                    for name in re.findall(r"(?<![\w/>*.])[a-z]\w+\.(?:comp|glsl)\b", text)
+                    if name not in kernels]
     assert missing == []
 
 
