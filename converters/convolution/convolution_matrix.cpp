@@ -74,9 +74,6 @@ struct Problem {
   }
 };
 
-std::string text(int64_t value) { return std::to_string(value); }
-std::string flag(bool value) { return value ? "1" : "0"; }
-
 Problem problem_of(const NodeContext& c, Builder& b, const ConvShape& s,
                    const SplitPrecision& pieces) {
   Problem q{.c = c,

@@ -12,8 +12,6 @@ namespace {
 constexpr int64_t kSmallPlane = 1 << 21;
 constexpr int64_t kMaxTaps = 256;
 
-std::string text(int64_t value) { return std::to_string(value); }
-
 int64_t padded(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

@@ -36,6 +36,9 @@ Param number(std::string name, double value) {
   return {.name = std::move(name), .value = static_cast<float>(value)};
 }
 
+std::string text(int64_t value) { return std::to_string(value); }
+std::string flag(bool value) { return value ? "1" : "0"; }
+
 namespace {
 
 /// The integer that an argument holds; nullopt where it is absent or no integer.

@@ -24,6 +24,9 @@ Param param(std::string name, Expr value);
 Param fixed(std::string name, Expr value);  ///< becomes a specialisation constant
 Param number(std::string name, double value);
 
+std::string text(int64_t value);  ///< what a define says
+std::string flag(bool value);     ///< "1" or "0"
+
 /// A number of either kind, as an operator's fill value for elements of `dtype`.
 Param fill_param(std::string name, const Node& node, std::string_view arg, DType dtype);
 /// "" where fill_param can pass the number on, as far as it is known.

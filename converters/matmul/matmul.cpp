@@ -46,8 +46,6 @@ Product product_of_node(const NodeContext& c, const Builder& b) {
   return p;
 }
 
-std::string text(int64_t value) { return std::to_string(value); }
-
 Expr first_or_zero(const Shape& strides) { return strides.empty() ? Expr(0) : strides[0]; }
 
 Tactic simd_tactic(const NodeContext& c, Builder& b, const Product& p) {

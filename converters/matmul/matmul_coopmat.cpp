@@ -10,8 +10,6 @@ namespace {
 
 constexpr int64_t kUnitWords = 4;  // 32-bit words of a unit of 16 bytes
 
-std::string text(int64_t value) { return std::to_string(value); }
-
 /// Whether chunks of neighbours along a dimension of `count` elements and stride `along` lie at
 /// multiples of a chunk.
 bool has_chunks(const Expr& count, const Expr& along, const Expr& across, const Shape& batch) {

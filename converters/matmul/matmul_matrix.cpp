@@ -18,10 +18,6 @@ constexpr uint32_t kNvidia = 0x10de;  // PCI's number of the vendor
 constexpr size_t kMostTactics = 12;
 constexpr size_t kMostOfTwoWays = 7;  // where operands become matrices in two ways, of each
 
-std::string text(int64_t value) { return std::to_string(value); }
-
-std::string flag(bool value) { return value ? "1" : "0"; }
-
 /// What every product kernel gets.
 Step product_step(const MatrixProblem& q, const MatrixTile& t) {
   const Product& p = q.p;

@@ -13,8 +13,6 @@ constexpr size_t kOffsets = 8;  // segments of the longest chunk, and of matmul_
 // Segments of a launch that writes the output: longer ones compile for 20 s.
 constexpr size_t kLast = 4;
 
-std::string text(int64_t value) { return std::to_string(value); }
-
 /// Segments that the next launch takes: few sizes, so that few pipelines are compiled.
 size_t chunk_of(size_t left) { return left >= kOffsets ? kOffsets : left >= 4 ? 4 : 1; }
 

@@ -21,9 +21,6 @@ constexpr SimtTile kTiles[] = {
     {32, 64, 16, 4, 4, 2, 2.2},   {32, 32, 16, 4, 4, 2, 2.6},
 };
 
-std::string text(int64_t value) { return std::to_string(value); }
-std::string flag(bool value) { return value ? "1" : "0"; }
-
 /// Whether neighbours along a dimension of `count` elements and stride `along` load four at a time.
 bool has_fours(const Expr& count, const Expr& along, const Expr& across, const Shape& batch) {
   return along == Expr(1) && divides(4, count) && divides(4, across) &&

@@ -28,7 +28,6 @@ void emit(const NodeContext& c, Builder& b, bool largest, Outputs outputs) {
   const DType dtype = c.dtype("self");
   const ReduceLoops loops = reduce_loops(x, dims_of(c, x.shape));
   const std::string key = key_type(dtype);
-  const auto flag = [](bool value) { return value ? "1" : "0"; };
   Step base{.kernel = "arg_reduce",
             .defines = {{"KEY", key},
                         {"FLOAT_KEY", flag(key == "float")},
