@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <numeric>
 
 #include "runtime/base/error.h"
 #include "runtime/commands/hazard_check.h"
@@ -12,8 +13,6 @@
 
 namespace tv {
 namespace {
-
-constexpr size_t kMaxRecordings = 16;
 
 bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan,
                        const EngineSpec& spec) {
@@ -31,35 +30,81 @@ bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan
   return false;
 }
 
+uint64_t address_of(const CudaTensor& tensor) { return reinterpret_cast<uint64_t>(tensor.data); }
+
+/// Addresses of CUDA's, because one memory may have several of Vulkan's.
+bool output_overlaps(const EngineSpec& spec, std::span<const CudaTensor> inputs,
+                     std::span<const CudaTensor> outputs) {
+  const auto overlap = [](const CudaTensor& a, const CudaTensor& b) {
+    return address_of(a) < address_of(b) + static_cast<uint64_t>(b.size_bytes) &&
+           address_of(b) < address_of(a) + static_cast<uint64_t>(a.size_bytes);
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (size_t other = 0; spec.inputs[i].written && other < inputs.size(); ++other) {
+      if (other != i && overlap(inputs[i], inputs[other])) return true;
+    }
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    for (const CudaTensor& input : inputs) {
+      if (overlap(outputs[o], input)) return true;
+    }
+    for (size_t other = 0; other < o; ++other) {
+      if (overlap(outputs[o], outputs[other])) return true;
+    }
+  }
+  return false;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+int64_t operand_bytes(const Dispatch& dispatch, std::span<const int64_t> symbols) {
+  int64_t bytes = 0;
+  for (const OperandRange& operand : dispatch.operands) {
+    bytes += std::max<int64_t>(operand.size_bytes.eval(symbols), 0);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Context::Context(const EngineParts& parts, bool timed)
     : parts_(parts),
       device_(*parts.device),
-      pool_(device_.make_command_pool()),
+      recordings_(parts),
+      clock_(device_, timed),
+      host_(parts),
+      cuda_(device_),
       check_(make_check_buffer(device_, parts.spec)),
-      guard_(make_guard_memory(device_, parts.guard.on(), parts.spec.dispatches.size())),
-      bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()),
-      timed_(timed) {
+      guard_(make_guard_memory(device_, parts.guard.on(), parts.spec.dispatches.size())) {
   if (check_) clear_check(check_);
 }
 
+Context::~Context() { device_.settle(submission_); }
+
+bool Context::idle() const { return !cuda_.copied_out() && device_.finished(submission_); }
+
 void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
                   std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
-  started_ = std::chrono::steady_clock::now();
-  times_ = {};
-  Recording& recording = recording_for(symbols, /*on_cuda=*/false);
+  clock_.start();
+  Recording& recording = recordings_.find(symbols, /*on_cuda=*/false);
   const ShapePlan& plan = recording.plan;
   const EngineSpec& spec = parts_.spec;
   check_tensors<HostTensor>(spec, spec.inputs, "input", inputs, plan.input_bytes);
   check_tensors<HostTensor>(spec, spec.outputs, "output", outputs, plan.output_bytes);
-  last_ = &recording;
+  recordings_.mark_last(recording);
   if (plan.program.dispatches.empty()) return;
-  reserve_arena(plan.arena_bytes);
-  if (!device_.host_pointers()) reserve_staging(plan);
   bind(inputs, outputs, plan);
-  if (recording.weights_id != weights.id() || recording.arena_generation != arena_generation_ ||
-      recording.bound != bound_) {
+  if (is_stale(recording, weights)) {
     const bool overlap = device_.host_pointers() && overlaps_external(bound_, plan, spec);
     record(recording, weights, overlap, nullptr);
   }
@@ -69,121 +114,135 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   if (check_) clear_check(check_);
   if (guard_) clear_guard(guard_);
   submit(recording);
-  if (guard_) throw_guard_report(guard_, parts_.spec.dispatches);
-  if (check_) throw_check_report(check_, parts_.spec.dispatches);
-  read_results(inputs, outputs, plan);
-  if (timed_) times_.host_us = us_since_start();
+  if (guard_) throw_guard_report(guard_, spec.dispatches);
+  if (check_) throw_check_report(check_, spec.dispatches);
+  host_.read_results(inputs, outputs, plan, bound_);
+  clock_.ended();
 }
 
-void Context::read_results(std::span<const HostTensor> inputs,
-                           std::span<const HostTensor> outputs, const ShapePlan& plan) {
-  const auto tensor = [&](size_t slot) {
-    return slot < inputs.size() ? inputs[slot] : outputs[slot - inputs.size()];
-  };
-  if (!device_.host_pointers()) {
-    readback_.invalidate();
-    for (const ShapePlan::Result& result : plan.results) {
-      std::memcpy(tensor(result.slot).data, static_cast<char*>(readback_.host()) + result.host_at,
-                  static_cast<size_t>(result.bytes));
+int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
+                         std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
+                         std::span<const CudaTensor> outputs, CudaLink& link) {
+  clock_.start();
+  Recording& any = recordings_.find(symbols, /*on_cuda=*/true);
+  const EngineSpec& spec = parts_.spec;
+  check_tensors<CudaTensor>(spec, spec.inputs, "input", inputs, any.plan.input_bytes);
+  check_tensors<CudaTensor>(spec, spec.outputs, "output", outputs, any.plan.output_bytes);
+  recordings_.mark_last(any);
+  if (any.plan.program.dispatches.empty()) return 0;
+  reserve_arena(any.plan.activation_bytes);
+  cuda_.bind(inputs, outputs, link, submission_, bound_);
+  Recording& recording = recordings_.find_bound(any, bound_);
+  recordings_.mark_last(recording);
+  const bool overlap = output_overlaps(spec, inputs, outputs);
+  if (is_stale(recording, *weights) || recording.external_overlap != overlap) {
+    record(recording, *weights, overlap, &link);
+  }
+  // What the last call on this context found, where it is over by now: no call waits to say it
+  // at once.
+  if (check_ && device_.finished(submission_)) take_check_report();
+  if (guard_) clear_guard(guard_);  // the last call has waited
+  const auto stream = static_cast<CuStream>(key_.stream);
+  cuda_.copy_in(inputs, 0, link, stream);
+  if (using_ != weights) {
+    device_.wait(submission_);  // the last call reads what `using_` may free
+    using_ = weights;
+  }
+  try {
+    submission_ = link.order().submit(recording.commands, stream);
+  } catch (const std::exception& error) {
+    bool in_place = false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      in_place |= spec.inputs[i].written && !cuda_.is_staged(i);
     }
-    return;
+    if (in_place) refuse_to_repeat(error);
+    throw;
   }
-  for (size_t slot = 0; slot < bound_.size(); ++slot) {
-    const HostTensor to = tensor(slot);
-    if (!is_written(slot) || to.size_bytes == 0) continue;
-    if (bound_[slot] == reinterpret_cast<uint64_t>(to.data)) continue;
-    std::memcpy(to.data, bounces_[slot].host(), static_cast<size_t>(to.size_bytes));
+  recording.submission = submission_;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (is_written(spec, i)) cuda_.copy_out(inputs.subspan(i, 1), i, link, stream);
+  }
+  cuda_.copy_out(outputs, inputs.size(), link, stream);
+  if (guard_) {
+    device_.wait(submission_);
+    throw_guard_report(guard_, spec.dispatches);
+  }
+  if (waits_for_check(spec)) {
+    device_.wait(submission_);
+    take_check_report();
+  }
+  return cuda_.count_staged();
+}
+
+void Context::take_check_report() {
+  try {
+    throw_check_report(check_, parts_.spec.dispatches);
+  } catch (const Error&) {
+    clear_check(check_);
+    throw;
   }
 }
 
-bool Context::is_written(size_t slot) const {
-  const auto& inputs = parts_.spec.inputs;
-  return slot >= inputs.size() || inputs[slot].written;
-}
+std::vector<DispatchTime> Context::profile(const WeightSet& weights,
+                                           std::span<const int64_t> symbols,
+                                           std::span<const HostTensor> inputs,
+                                           std::span<const HostTensor> outputs, int runs) {
+  const EngineSpec& spec = parts_.spec;
+  ShapePlan plan = plan_shape(parts_, symbols);
+  check_tensors<HostTensor>(spec, spec.inputs, "input", inputs, plan.input_bytes);
+  check_tensors<HostTensor>(spec, spec.outputs, "output", outputs, plan.output_bytes);
+  DebugModes modes = debug_modes();
+  modes.full_barriers = true;
+  plan.program = encoded(plan, modes);
+  bind(inputs, outputs, plan);
+  patch_addresses(plan.program, addresses_of(plan, weights));
+  Allocation blocks;
+  if (const int64_t bytes = param_block_bytes(plan.program)) {
+    blocks = Allocation(device_, bytes, MemoryUse::kParams);
+  }
+  if (guard_) {
+    clear_guard(guard_);
+    patch_guards(plan.program, blocks.address(), guard_);
+  }
+  const auto queries = static_cast<uint32_t>(plan.program.dispatches.size()) + 1;
+  const OwnedQueryPool timestamps = device_.make_timestamps(queries);
+  const VkCommandBuffer commands = recordings_.new_commands();
+  begin_commands(device_, commands);
+  device_.api().vkCmdResetQueryPool(commands, timestamps.get(), 0, queries);
+  record_begin(commands, plan, /*staged_inputs=*/true);
+  record_dispatches(device_, commands, plan.program, parts_.pipelines, blocks, timestamps.get());
+  record_end(commands, plan);
+  end_commands(device_, commands);
 
-Context::~Context() { device_.settle(submission_); }
-
-bool Context::idle() const { return !staged_outputs_ && device_.finished(submission_); }
-
-Context::Recording& Context::recording_for(std::span<const int64_t> symbols, bool on_cuda) {
-  ++clock_;
-  const uint64_t generation = debug_generation();
-  for (const auto& r : recordings_) {
-    if (r->on_cuda != on_cuda) continue;
-    if (!std::equal(r->plan.symbols.begin(), r->plan.symbols.end(), symbols.begin(),
-                    symbols.end())) {
-      continue;
+  std::vector<std::vector<double>> samples(spec.dispatches.size());
+  std::vector<uint64_t> ticks(queries);
+  const double us_per_tick = static_cast<double>(device_.physical().timestamp_period_ns) / 1e3;
+  for (int run = 0; run < runs; ++run) {
+    submission_ = device_.submit(commands);
+    device_.wait(submission_);
+    device_.check(device_.api().vkGetQueryPoolResults(
+                      device_.api().device, timestamps.get(), 0, queries, queries * 8, ticks.data(),
+                      8, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
+                  "profile");
+    for (size_t i = 0; i < plan.program.dispatches.size(); ++i) {
+      samples[plan.program.dispatches[i].dispatch].push_back(
+          static_cast<double>(ticks[i + 1] - ticks[i]) * us_per_tick);
     }
-    if (r->debug_generation != generation) {
-      r->plan = plan_shape(parts_, symbols);
-      r->debug_generation = generation;
-      r->weights_id = 0;
-    }
-    r->last_used = clock_;
-    return *r;
   }
-  auto fresh = std::make_unique<Recording>();
-  fresh->plan = plan_shape(parts_, symbols);
-  fresh->debug_generation = generation;
-  fresh->on_cuda = on_cuda;
-  return add_recording(std::move(fresh));
-}
-
-Context::Recording& Context::add_recording(std::unique_ptr<Recording> fresh) {
-  fresh->last_used = clock_;
-  if (recordings_.size() < kMaxRecordings) {
-    fresh->commands = allocate_commands(device_, pool_.get());
-    recordings_.push_back(std::move(fresh));
-    return *recordings_.back();
+  if (guard_) throw_guard_report(guard_, spec.dispatches);
+  host_.read_results(inputs, outputs, plan, bound_);
+  std::vector<DispatchTime> times(spec.dispatches.size());
+  for (size_t d = 0; d < times.size(); ++d) {
+    times[d] = {median(samples[d]), mean(samples[d]), operand_bytes(spec.dispatches[d], symbols)};
   }
-  auto& oldest = *std::min_element(recordings_.begin(), recordings_.end(),
-                                   [](auto& a, auto& b) { return a->last_used < b->last_used; });
-  device_.wait(oldest->submission);
-  fresh->commands = oldest->commands;
-  fresh->more = std::move(oldest->more);
-  if (last_ == oldest.get()) last_ = nullptr;
-  oldest = std::move(fresh);
-  return *oldest;
+  return times;
 }
 
 void Context::bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
                    const ShapePlan& plan) {
-  bound_.clear();
-  if (!device_.host_pointers()) {
-    const int64_t first = plan.copy_offsets.empty() ? 0 : plan.copy_offsets[0];
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].size_bytes == 0) continue;
-      std::memcpy(static_cast<char*>(upload_.host()) + (plan.copy_offsets[i] - first),
-                  inputs[i].data, static_cast<size_t>(inputs[i].size_bytes));
-    }
-    upload_.flush();
-    for (const int64_t offset : plan.copy_offsets) {
-      bound_.push_back(arena_.address() + static_cast<uint64_t>(offset));
-    }
-    return;
-  }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const uint64_t address = host_address(inputs[i]);
-    if (address % kTensorAlignment == 0) {
-      bound_.push_back(address);
-      continue;
-    }
-    bound_.push_back(bounce(i, inputs[i]));
-    std::memcpy(bounces_[i].host(), inputs[i].data, static_cast<size_t>(inputs[i].size_bytes));
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    const uint64_t address = host_address(outputs[i]);
-    bound_.push_back(address % kTensorAlignment == 0 ? address
-                                                     : bounce(inputs.size() + i, outputs[i]));
-  }
-}
-
-uint64_t Context::bounce(size_t slot, const HostTensor& tensor) {
-  Allocation& memory = bounces_[slot];
-  if (memory.size_bytes() < tensor.size_bytes) {
-    memory = Allocation(device_, tensor.size_bytes, MemoryUse::kDevice);
-  }
-  return memory.address();
+  reserve_arena(plan.arena_bytes);
+  host_.reserve(plan);
+  host_.bind(inputs, outputs, plan, arena_.address(), bound_);
 }
 
 void Context::reserve_arena(int64_t bytes) {
@@ -194,24 +253,12 @@ void Context::reserve_arena(int64_t bytes) {
   ++arena_generation_;
 }
 
-void Context::reserve_staging(const ShapePlan& plan) {
-  const size_t inputs = plan.input_bytes.size();
-  const int64_t first_output =
-      inputs < plan.copy_offsets.size() ? plan.copy_offsets[inputs] : plan.arena_bytes;
-  const int64_t in_bytes = first_output - plan.activation_bytes;
-  const int64_t out_bytes = plan.readback_bytes;
-  if (!upload_ || upload_.size_bytes() < in_bytes) {
-    upload_ = Allocation(device_, in_bytes, MemoryUse::kUpload);
-    ++arena_generation_;
-  }
-  if (!readback_ || readback_.size_bytes() < out_bytes) {
-    readback_ = Allocation(device_, out_bytes, MemoryUse::kReadback);
-    ++arena_generation_;
-  }
+bool Context::is_stale(const Recording& recording, const WeightSet& weights) const {
+  return recording.weights_id != weights.id() || recording.generation != generation() ||
+         recording.bound != bound_;
 }
 
-std::vector<uint64_t> Context::addresses_of(const ShapePlan& plan,
-                                            const WeightSet& weights) const {
+std::vector<uint64_t> Context::addresses_of(const ShapePlan& plan, const WeightSet& weights) const {
   const EngineSpec& spec = parts_.spec;
   std::vector<uint64_t> addresses(weights.addresses().begin(), weights.addresses().end());
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
@@ -239,8 +286,7 @@ EncodedProgram Context::encoded(const ShapePlan& plan, const DebugModes& modes) 
                  .guard_ranges = parts_.guard.ranges});
 }
 
-void Context::record(Recording& recording, const WeightSet& weights, bool overlap,
-                     CudaLink* link) {
+void Context::record(Recording& recording, const WeightSet& weights, bool overlap, CudaLink* link) {
   ShapePlan& plan = recording.plan;
   recording.weights_id = 0;  // stale until the end, should something throw
   device_.wait(recording.submission);
@@ -260,25 +306,25 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   if (guard_) patch_guards(plan.program, recording.param_blocks.address(), guard_);
   begin_commands(device_, recording.commands, /*resubmit=*/link != nullptr);
   if (link) link->order().record_begin(recording.commands);
-  if (timed_) start_marks(recording);
-  copy_in(recording.commands, plan, link == nullptr);
-  mark(recording, recording.commands, 1);
+  clock_.begin(recording);
+  record_begin(recording.commands, plan, link == nullptr);
+  CallClock::mark(recording, recording.commands, 1);
   const VkCommandBuffer last = record_parts(recording, /*cut=*/link == nullptr);
-  mark(recording, last, 2);
+  CallClock::mark(recording, last, 2);
   if (link) {
     if (check_ || guard_) record_barrier(device_, last, kShaderWrites, kHostReads);
     link->order().record_end(last);
   } else {
-    copy_out(last, plan);
+    record_end(last, plan);
   }
-  mark(recording, last, 3);
+  CallClock::mark(recording, last, 3);
   end_commands(device_, last);
   recording.poison = debug_modes().poison_arena;
   recording.weights_id = weights.id();
-  recording.arena_generation = arena_generation_;
+  recording.generation = generation();
   recording.bound = bound_;
   ++recorded_;
-  recording_us_ += us_since_start();
+  recording_us_ += clock_.us_since_start();
 }
 
 VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {
@@ -294,7 +340,7 @@ VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {
     if (i == starts.size()) break;
     end_commands(device_, commands);
     if (recording.more.size() == i) {
-      recording.more.push_back(allocate_commands(device_, pool_.get()));
+      recording.more.push_back(recordings_.new_commands());
     }
     commands = recording.more[i];
     begin_commands(device_, commands);
@@ -304,15 +350,38 @@ VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {
   return commands;
 }
 
+void Context::record_begin(VkCommandBuffer commands, const ShapePlan& plan, bool staged_inputs) {
+  if (device_.host_pointers()) return;
+  const bool poison = debug_modes().poison_arena && plan.activation_bytes > 0;
+  if (poison) {
+    device_.api().vkCmdFillBuffer(commands, arena_.buffer(), 0,
+                                  static_cast<VkDeviceSize>(plan.activation_bytes), 0xFFFFFFFFU);
+  }
+  const bool copied = staged_inputs && host_.record_copies_in(commands, plan, arena_);
+  if (copied || poison) record_barrier(device_, commands, kCopyWrites, kShaderAccess);
+}
+
+void Context::record_end(VkCommandBuffer commands, const ShapePlan& plan) {
+  if (check_ || guard_) record_barrier(device_, commands, kShaderWrites, kHostReads);
+  host_.record_copies_out(commands, plan, arena_);
+}
+
+void Context::check_recording(const Recording& recording) const {
+  const std::vector<std::string> faults =
+      find_faults({parts_.spec, parts_.spec.dispatches, recording.plan.symbols, recording.addresses,
+                   recording.plan.program});
+  if (!faults.empty()) throw Error(ErrorKind::kInternal, "[hazard check] " + faults.front());
+}
+
 void Context::submit(Recording& recording) {
   const uint64_t before = submission_;
   try {
-    if (timed_) {
-      submit_timed(recording);
-    } else {
-      submit_parts(recording);
-      device_.wait(submission_);
-    }
+    clock_.submitting();
+    submission_ = device_.submit(recording.commands);
+    for (size_t i = 0; i < recording.parts; ++i) submission_ = device_.submit(recording.more[i]);
+    clock_.submitted();
+    device_.wait(submission_);
+    clock_.computed(recording);
   } catch (const std::exception& error) {
     const bool handed_over = submission_ != before || device_.lost();
     if (submission_ != before) device_.settle(submission_);  // it may write to the caller's memory
@@ -329,58 +398,6 @@ void Context::refuse_to_repeat(const std::exception& error) const {
   if (names.empty()) return;
   throw Error(ErrorKind::kDevice, std::string(error.what()) + "; the engine writes over " + names +
                                       ", which may hold a part of the result now: set it anew");
-}
-
-void Context::submit_parts(Recording& recording) {
-  submission_ = device_.submit(recording.commands);
-  for (size_t i = 0; i < recording.parts; ++i) submission_ = device_.submit(recording.more[i]);
-}
-
-void Context::check_recording(const Recording& recording) const {
-  const std::vector<std::string> faults =
-      find_faults({parts_.spec, parts_.spec.dispatches, recording.plan.symbols, recording.addresses,
-                   recording.plan.program});
-  if (!faults.empty()) throw Error(ErrorKind::kInternal, "[hazard check] " + faults.front());
-}
-
-void Context::copy_in(VkCommandBuffer commands, const ShapePlan& plan, bool staged_inputs) {
-  const bool poison = debug_modes().poison_arena && plan.activation_bytes > 0;
-  if (poison && !device_.host_pointers()) {
-    device_.api().vkCmdFillBuffer(commands, arena_.buffer(), 0,
-                                  static_cast<VkDeviceSize>(plan.activation_bytes), 0xFFFFFFFFU);
-  }
-  if (device_.host_pointers()) return;
-  std::vector<VkBufferCopy> regions;
-  for (size_t i = 0; staged_inputs && i < plan.input_bytes.size(); ++i) {
-    if (plan.input_bytes[i] == 0) continue;
-    regions.push_back({static_cast<VkDeviceSize>(plan.copy_offsets[i] - plan.copy_offsets[0]),
-                       static_cast<VkDeviceSize>(plan.copy_offsets[i]),
-                       static_cast<VkDeviceSize>(plan.input_bytes[i])});
-  }
-  if (!regions.empty()) {
-    device_.api().vkCmdCopyBuffer(commands, upload_.buffer(), arena_.buffer(),
-                                  static_cast<uint32_t>(regions.size()), regions.data());
-  }
-  if (!regions.empty() || poison) record_barrier(device_, commands, kCopyWrites, kShaderAccess);
-}
-
-void Context::copy_out(VkCommandBuffer commands, const ShapePlan& plan) {
-  if (check_ || guard_) record_barrier(device_, commands, kShaderWrites, kHostReads);
-  if (device_.host_pointers()) {
-    record_barrier(device_, commands, kShaderWrites, kHostReads);
-    return;
-  }
-  std::vector<VkBufferCopy> regions;
-  for (const ShapePlan::Result& result : plan.results) {
-    regions.push_back({static_cast<VkDeviceSize>(result.arena_at),
-                       static_cast<VkDeviceSize>(result.host_at),
-                       static_cast<VkDeviceSize>(result.bytes)});
-  }
-  if (regions.empty()) return;
-  record_barrier(device_, commands, kShaderWrites, kCopyReads);
-  device_.api().vkCmdCopyBuffer(commands, arena_.buffer(), readback_.buffer(),
-                                static_cast<uint32_t>(regions.size()), regions.data());
-  record_barrier(device_, commands, kCopyWrites, kHostReads);
 }
 
 }  // namespace tv

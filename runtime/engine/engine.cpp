@@ -238,7 +238,7 @@ EngineStats EngineImpl::stats() const {
 
 std::vector<std::string> EngineImpl::faults_of_last_recording() const {
   const std::lock_guard lock(mutex_);
-  const Context::Recording* last = idle_.empty() ? nullptr : idle_.back()->last();
+  const Recording* last = idle_.empty() ? nullptr : idle_.back()->last();
   if (!last) throw Error(ErrorKind::kInternal, "[engine] nothing was recorded yet");
   return find_faults({parts_.spec, parts_.spec.dispatches, last->plan.symbols, last->addresses,
                       last->plan.program});
@@ -246,7 +246,7 @@ std::vector<std::string> EngineImpl::faults_of_last_recording() const {
 
 size_t EngineImpl::submissions_of_last_recording() const {
   const std::lock_guard lock(mutex_);
-  const Context::Recording* last = idle_.empty() ? nullptr : idle_.back()->last();
+  const Recording* last = idle_.empty() ? nullptr : idle_.back()->last();
   if (!last) throw Error(ErrorKind::kInternal, "[engine] nothing was recorded yet");
   return last->parts + 1;
 }

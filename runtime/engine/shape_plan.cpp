@@ -1,9 +1,8 @@
-// What a context needs for one set of symbol values.
+#include "runtime/engine/shape_plan.h"
 
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/engine/context.h"
 #include "runtime/engine/memory_plan.h"
 
 namespace tv {

@@ -24,6 +24,11 @@ inline uint64_t host_address(const HostTensor& tensor) {
   return reinterpret_cast<uint64_t>(tensor.size_bytes == 0 ? nothing.data() : tensor.data);
 }
 
+/// True where an engine leaves a result in this tensor (inputs, then outputs).
+inline bool is_written(const EngineSpec& spec, size_t slot) {
+  return slot >= spec.inputs.size() || spec.inputs[slot].written;
+}
+
 /// Throws Error(kUser) naming the binding unless each tensor (HostTensor, CudaTensor) has the bytes
 /// that `want` says, and memory for them.
 template <typename Tensor>

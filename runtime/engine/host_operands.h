@@ -1,0 +1,42 @@
+#pragma once
+// A caller's tensors in host memory, as kernels reach them.
+
+#include <span>
+#include <vector>
+
+#include "runtime/engine/shape_plan.h"
+
+namespace tv {
+
+/// Where a host pointer is a device address, tensors are used in place, or through an aligned stand-in
+/// (a bounce). Elsewhere they go through staging memory to copies in the arena, and results back.
+class HostOperands {
+ public:
+  explicit HostOperands(const EngineParts& parts);
+
+  /// Makes room for staging, where there is any.
+  void reserve(const ShapePlan& plan);
+  /// Counts changes of the staging memory, so that a recording knows that it is stale.
+  uint64_t generation() const { return generation_; }
+  /// Copies what kernels cannot read in place; `bound` becomes the addresses of inputs, then outputs.
+  void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+            const ShapePlan& plan, uint64_t arena, std::vector<uint64_t>& bound);
+  /// Records the copies from staging memory to the arena; false where there are none.
+  bool record_copies_in(VkCommandBuffer commands, const ShapePlan& plan, const Allocation& arena);
+  /// Records the copies back and what makes results visible to the host.
+  void record_copies_out(VkCommandBuffer commands, const ShapePlan& plan, const Allocation& arena);
+  /// After the run: hands the caller what is not in its memory yet.
+  void read_results(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+                    const ShapePlan& plan, std::span<const uint64_t> bound);
+
+ private:
+  uint64_t bounce(size_t slot, const HostTensor& tensor);
+
+  const EngineParts& parts_;
+  Device& device_;
+  Allocation upload_, readback_;
+  uint64_t generation_ = 0;
+  std::vector<Allocation> bounces_;  ///< by input then output
+};
+
+}  // namespace tv
