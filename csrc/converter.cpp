@@ -17,6 +17,12 @@ std::shared_mutex& registry_mutex() {
 
 }  // namespace
 
+Value NodeContext::output(size_t i) const {
+  Value value = graph.value(node.outputs.at(i));
+  if (i == 0 && node.epilogue && node.anchor_dtype != DType::kOther) value.dtype = node.anchor_dtype;
+  return value;
+}
+
 int64_t NodeContext::wrap(int64_t dim, int64_t rank) const {
   const int64_t range = std::max<int64_t>(rank, 1);  // torch lets 0 and -1 name a scalar's dim
   if (dim < -range || dim >= range) {

@@ -120,7 +120,7 @@ void convert(const NodeContext& c, Builder& b) {
   pass.loops = reduce_loops(x, c.node.integers("dims"));
   if (c.node.has("divisor")) pass.divisor = c.node.expr("divisor");
 
-  const DType result = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
+  const DType result = c.output().dtype;
   if (!c.device.is_cpu() && in_fours(c, x, pass.loops)) {
     pass.four = x.raw ? "x_vec4(i)" : "x_load4(i)";
   }

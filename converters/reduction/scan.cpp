@@ -43,7 +43,7 @@ void convert(const NodeContext& c, Builder& b, const Scan& scan) {
   const DimSplit at = split(c);
   const Expr lines = at.outer * at.inner;
   // Extremes compare what is there; sums and products are of the result's type.
-  const DType result = c.node.epilogue ? c.node.anchor_dtype : c.output().dtype;
+  const DType result = c.output().dtype;
   const DType dtype = scan.extremes ? c.dtype("self") : result;
   const std::string key = key_type(dtype);
   const bool indices = scan.extremes && is_used(c.graph, c.node.outputs.at(1));

@@ -163,6 +163,11 @@ def through_dynamo(error: Exception) -> Exception:
         return error
 
 
+def range_of(size: torch.SymInt):
+    """What values a captured size has by the guards of its capture; `in` asks."""
+    return size.node.shape_env.bound_sympy(size.node.expr)
+
+
 def is_for_dynamo(error: Exception) -> bool:
     """True for what is raised to reach Dynamo or the user as it is: errors of this package, which
     `through_dynamo` has made, Dynamo's own, and its demands to trace again."""

@@ -101,7 +101,8 @@ class EngineCall(nn.Module):
         return self.run_natively(error, args) if recovers else self.refuse_natively(error, args)
 
     def _other_values(self, args) -> bool:
-        """Whether an operator before gave another dtype or size than its meta kernel says."""
+        """Whether an operator before gave another dtype or size than its meta kernel says, or a
+        guard is missing: Dynamo's on an argument whose `.data` the program replaces."""
         placeholders = self.native.graph.find_nodes(op="placeholder")
         return any(isinstance(arg, torch.Tensor) and _differs(arg, node.meta["val"])
                    for arg, node in zip(args, placeholders, strict=True))
@@ -124,7 +125,7 @@ class EngineCall(nn.Module):
         if self.device is not None:
             outputs = [o.to(self.device) for o in outputs]
         for i, strides in self.strides:
-            outputs[i] = outputs[i].as_strided(outputs[i].shape, strides)
+            outputs[i].as_strided_(outputs[i].shape, strides)  # no view: those are not written to
         return outputs
 
     def refuse_natively(self, error, args):
@@ -152,7 +153,7 @@ class EngineCall(nn.Module):
 def _differs(tensor: torch.Tensor, said: torch.Tensor) -> bool:
     sizes = zip(tensor.shape, said.shape, strict=False)
     return tensor.dtype != said.dtype or tensor.dim() != said.dim() or any(
-        isinstance(s, int) and n != s for n, s in sizes)
+        n != s if isinstance(s, int) else n not in compat.range_of(s) for n, s in sizes)
 
 
 def carrier(number: int, bias: int) -> torch.Tensor:

@@ -46,6 +46,16 @@ def test_nan_infinities_and_nothing():
           tensor(5), torch.tensor(0), tensor(2))
 
 
+def test_results_of_another_type():
+    """What reads the result is computed where it is written, and of its type, not the kernel's."""
+    source = torch.tensor([math.nan, -2.0, 1.0, -math.inf])
+    check(lambda x, i, s: [x.scatter_reduce(0, i, s, m).isnan() for m in MODES]
+          + [x.scatter_reduce(0, i, s, m, include_self=False) > -1.5 for m in MODES],
+          tensor(5), torch.tensor([0, 1, 1, 4]), source)
+    check(lambda x, i, s: [x.scatter_reduce(0, i, s, m).float() + 0.5 for m in ("sum", "amax")],
+          tensor(5, dtype=torch.int64), torch.tensor([0, 1, 1, 4]), torch.tensor([2**40 + 1, -3, 7, 5]))
+
+
 def test_index_reduce():
     def function(x, i, s, t):
         modes = ("prod", "mean", "amax", "amin")

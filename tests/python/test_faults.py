@@ -110,6 +110,9 @@ for name, run, share in (("build", build, build_share), ("load", load, 1), ("ref
     run()
     count = counted()
     fail(0)
+    if count == 0 == getattr(faults, "tv_counted_of_others", lambda: 1)():
+        print("no allocation is seen")
+        sys.exit()
     assert count >= least, (name, count, what_was_made())
     step = max(1, count * share // samples)
     raised = 0
@@ -137,6 +140,8 @@ print("done")
 def test_no_memory_on_the_host(stays, samples, preload, tmp_path):
     printed = python(COMMON + HOST + FORMS, stays, samples, tmp_path / "net.vke",
                      LD_PRELOAD=str(preload))
+    if "no allocation is seen" in printed:
+        pytest.skip("the libraries were linked with an operator new of their own")
     assert "done" in printed
 
 
