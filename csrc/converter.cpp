@@ -17,10 +17,10 @@ std::shared_mutex& registry_mutex() {
 
 }  // namespace
 
-Value NodeContext::output(size_t i) const {
-  Value value = graph.value(node.outputs.at(i));
-  if (i == 0 && node.epilogue && node.anchor_dtype != DType::kOther) value.dtype = node.anchor_dtype;
-  return value;
+NodeContext::Result NodeContext::output(size_t i) const {
+  const Value& value = graph.value(node.outputs.at(i));
+  const bool changed = i == 0 && node.epilogue && node.anchor_dtype != DType::kOther;
+  return {value.shape, changed ? node.anchor_dtype : value.dtype};
 }
 
 int64_t NodeContext::wrap(int64_t dim, int64_t rank) const {

@@ -34,8 +34,12 @@ struct NodeContext {
   const Value& value(std::string_view arg) const { return graph.value(node.input(arg)); }
   const Shape& shape(std::string_view arg) const { return value(arg).shape; }
   DType dtype(std::string_view arg) const { return value(arg).dtype; }
+  struct Result {
+    const Shape& shape;
+    DType dtype;
+  };
   /// What the operator itself computes: of the type that it has before a fused tail changes it.
-  Value output(size_t i = 0) const;
+  Result output(size_t i = 0) const;
   int64_t rank(std::string_view arg) const { return graph.rank(node.input(arg)); }
   /// `dim` wrapped into [0, rank); throws Error(kUser) out of range.
   int64_t wrap(int64_t dim, int64_t rank) const;

@@ -61,7 +61,7 @@ std::pair<ValueId, ValueId> normalise(const NodeContext& c, Rewriter& r, ValueId
 /// Says that output `index`, where there is one, is `value` in that output's shape and dtype.
 void replace(const NodeContext& c, Rewriter& r, size_t index, ValueId value) {
   if (index >= c.node.outputs.size() || c.node.outputs[index] == kNoValue) return;
-  const Value out = c.output(index);
+  const Value out = c.graph.value(c.node.outputs.at(index));
   r.replace(index, r.cast(r.reshape(value, out.shape), out.dtype));
 }
 
@@ -99,7 +99,7 @@ void training(const NodeContext& c, Rewriter& r, size_t first_running) {
   replace(c, r, first_running + 1, running(c, r, "running_var", s.variance, count / (count - 1)));
   // Reserved space of the form that has it: nothing is kept there.
   if (first_running == 4 && is_used(c.graph, c.node.outputs.at(3))) {
-    const Value& out = c.output(3);
+    const Value out = c.graph.value(c.node.outputs.at(3));
     r.replace(3, r.add("aten::full", {attr_arg("size", out.shape), attr_arg("fill_value", 0.0)},
                        out.dtype, out.shape));
   }
@@ -115,7 +115,7 @@ void evaluation(const NodeContext& c, Rewriter& r, size_t first_running) {
   r.replace(0, y);
   for (size_t i = 1; i < first_running; ++i) {
     if (c.node.outputs.at(i) == kNoValue) continue;
-    const Value out = c.output(i);
+    const Value out = c.graph.value(c.node.outputs.at(i));
     if (out.shape == Shape{shape.at(1)} && i < 3) {
       replace(c, r, i, i == 1 ? s.mean : rstd);
     } else {

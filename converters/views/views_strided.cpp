@@ -47,7 +47,7 @@ void narrow_copy(const NodeContext& c, Rewriter& r) {
 void unbind_copy(const NodeContext& c, Rewriter& r) {
   for (size_t i = 0; i < c.node.outputs.size(); ++i) {
     if (c.node.outputs[i] == kNoValue) continue;
-    const Value out = c.output(i);
+    const Value out = c.graph.value(c.node.outputs.at(i));
     r.replace(
         i, r.add("aten::select.int",
                  {tensor_arg("self", c.node.input("self")), attr_arg("dim", c.node.arg("dim").attr),

@@ -64,7 +64,7 @@ VALUES = {
     "masked_fill": lambda x, s: x.masked_fill(x > 1, s),
     "full": lambda x, s: torch.full_like(x, s) + x,
     "full_compared": lambda x, s: torch.zeros(4, dtype=x.dtype).add_(s) <= 2,
-    "full_cast": lambda x, s: torch.full_like(x, s).to(torch.int32) + 1,
+    "full_cast": lambda x, s: torch.full_like(x, s).to(torch.bool),
     "alpha": lambda x, s: x.add(x + 1, alpha=s),
     "alpha_of_a_number": lambda x, s: x.sub(3, alpha=s),
     "pad": lambda x, s: F.pad(x, (1, 2), value=s) + 1,
