@@ -158,7 +158,9 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
         ValueError: require_full_compilation is set and something stays native.
         DeviceError: there is no Vulkan device.
     """
-    of_arguments = views_of_arguments(module.graph, *compat.views_of_arguments(kind, module.graph))
+    graph = module.graph
+    of_arguments = views_of_arguments(graph, *compat.views_of_arguments(kind, graph),
+                                      compat.views_laid_out_otherwise(kind, graph))
     calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind),
                                   watch, of_arguments)
     whole = whole_graph(module) if len(calls) == 1 and not failed else None

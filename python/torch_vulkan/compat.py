@@ -231,20 +231,53 @@ def views_of_arguments(kind: str, graph) -> tuple[dict[int, int], dict[int, int]
     """By position: result → argument, of results that AOTAutograd makes anew as views of arguments,
     with the strides and the offset that the graph's result has; argument → the result that is
     copied over it behind the graph."""
-    context = torch._guards.TracingContext.try_get()
-    metadata = context.fw_metadata if context is not None else None
-    if metadata is None or kind == "backward" or metadata.tokens or any(
-            info.mutates_metadata for info in metadata.input_info):
-        return {}, {}
-    arguments, results = graph.find_nodes(op="placeholder"), graph.output_node().args[0]
-    first = metadata.num_mutated_inp_runtime_indices
-    # Tensors of subclasses are several arguments and results.
-    if len(metadata.input_info) != len(arguments) or (
-            kind == "inference" and metadata.num_forward != len(results)):
+    metadata, first = _outputs_in_order(kind, graph)
+    if metadata is None:
         return {}, {}
     views = {first + i: info.base_idx for i, info in enumerate(metadata.output_info)
              if info.output_type.name == "alias_of_input"}
     return views, {a: i for i, a in enumerate(metadata.mutated_inp_runtime_indices)}
+
+
+def views_laid_out_otherwise(kind: str, graph) -> set[int]:
+    """Positions of results that AOTAutograd makes anew as views, by the strides and the offset that
+    the graph's result has, which are not those that the view has in the program."""
+    metadata, first = _outputs_in_order(kind, graph)
+    results = graph.output_node().args[0]
+    found = set()
+    for i, info in enumerate(metadata.output_info if metadata is not None else ()):
+        said = getattr(info, "view_meta_sequence", None)
+        value = getattr(results[first + i], "meta", {}).get("val")
+        if said is None or said.metadata.stride is None or not isinstance(value, torch.Tensor):
+            continue
+        sides = [(s.val, stride) for s, stride, size in zip(
+            said.metadata.stride, value.stride(), value.shape, strict=True)
+            if not (isinstance(size, int) and size < 2)]
+        if info.output_type.name == "alias_of_input":
+            sides.append((said.metadata.storage_offset.val, value.storage_offset()))
+        else:  # of a base with the strides that its operator has in this graph
+            sides = [side for side in sides if any(isinstance(s, int) and s == 0 for s in side)
+                     or side[0] == 0]
+        if any(sympy.expand(a - (b.node.expr if isinstance(b, torch.SymInt) else b)) != 0
+               for a, b in sides):
+            found.add(first + i)
+    return found
+
+
+def _outputs_in_order(kind: str, graph):
+    """AOTAutograd's metadata of the graph that it hands to the compiler now, and the position of
+    the program's first result; None where arguments and results are not those of the program."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    if metadata is None or kind == "backward" or metadata.tokens or any(
+            info.mutates_metadata for info in metadata.input_info):
+        return None, 0
+    arguments, results = graph.find_nodes(op="placeholder"), graph.output_node().args[0]
+    # Tensors of subclasses are several arguments and results.
+    if len(metadata.input_info) != len(arguments) or (
+            kind == "inference" and metadata.num_forward != len(results)):
+        return None, 0
+    return metadata, metadata.num_mutated_inp_runtime_indices
 
 
 def user_outputs(kind: str) -> int:

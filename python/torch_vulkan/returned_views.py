@@ -52,10 +52,15 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
                 graph.erase_node(node)
 
 
-def views_of_arguments(graph: fx.Graph, views: dict[int, int],
-                       copied: dict[int, int]) -> dict[int, tuple[fx.Node, int]]:
+def views_of_arguments(graph: fx.Graph, views: dict[int, int], copied: dict[int, int],
+                       otherwise: set[int]) -> dict[int, tuple[fx.Node, int]]:
     """What `keep_returned_views` takes as `of_arguments`. views: result → argument; copied:
-    argument → the result that is copied over it; both by position."""
+    argument → the result that is copied over it; otherwise: results that lie in the graph otherwise
+    than in the program; all by position.
+
+    Raises:
+        NotImplementedError: such a result is computed, and not a view of what tells how it lies.
+    """
     results, arguments = graph.output_node().args[0], graph.find_nodes(op="placeholder")
     last = {arguments[a]: results[i] for a, i in copied.items()}
     copies = graph.find_nodes(op="call_function", target=aten.copy_.default)
@@ -66,7 +71,14 @@ def views_of_arguments(graph: fx.Graph, views: dict[int, int],
             continue  # it is the argument
         chain = chain_of(results[i])
         value = last.get(arguments[a])
+        if value not in chain and chain[-1].op not in _HELD and i in otherwise:
+            raise NotImplementedError(f"result {i} is a view of argument {a} that cannot be traced "
+                                      "back to it")
         found[i] = (value if value in chain else chain[-1], a)
+    untraced = otherwise - views.keys()
+    if untraced:
+        raise NotImplementedError(f"result {min(untraced)} is a view that cannot be traced back to "
+                                  "what it is a view of")
     return found
 
 
