@@ -199,12 +199,14 @@ class Plan {
     return part;
   }
 
-  /// Of symbolic sizes a condition says so, which a program that eager runs fulfils.
+  /// Of symbolic sizes a condition says so, which a program that eager runs fulfils; a part without
+  /// elements lies anywhere.
   bool lies_inside(const Node& n, const Shape& shape, const View& part) {
-    Condition inside{Relation::kAtLeast, product(graph_.value(target_).shape),
-                     part.offset + span_elements(shape, part.strides, graph_.symbols),
-                     "[" + n.op + "]"};
+    const Expr room = product(graph_.value(target_).shape) - part.offset -
+                      span_elements(shape, part.strides, graph_.symbols);
+    Condition inside{Relation::kAtLeast, room, Expr(0), "[" + n.op + "]"};
     const std::optional<bool> decided = inside.decided(graph_.symbols);
+    inside.left = min(product(shape), Expr(1)) * room;
     if (!decided) conditions_.push_back(std::move(inside));
     return decided.value_or(true);
   }

@@ -96,9 +96,13 @@ class EngineCall(nn.Module):
 
     def instead(self, error, args):
         """What PyTorch makes of arguments for which the engine raised `error`."""
-        recovers = isinstance(error, RECOVERABLE) or (
-            isinstance(error, UnexpectedInput) and self._other_values(args))
-        return self.run_natively(error, args) if recovers else self.refuse_natively(error, args)
+        if isinstance(error, UnexpectedInput):  # before anything was computed or written
+            expected = not self._other_values(args)
+            return self.run_natively(f"{error} (a bug in torch_vulkan: please report it)"
+                                     if expected else error, args)
+        if isinstance(error, RECOVERABLE):
+            return self.run_natively(error, args)
+        return self.refuse_natively(error, args)
 
     def _other_values(self, args) -> bool:
         """Whether an operator before gave another dtype or size than its meta kernel says, or a

@@ -1,5 +1,5 @@
-"""index_fill with a number in a tensor of another type, which eager casts. PyTorch's own
-decomposition writes it as it is."""
+"""index_fill as eager computes it, where PyTorch's own decomposition does not: a number in a tensor
+of another type is cast, and a tensor without elements stays as it is, whatever the index."""
 
 import torch
 
@@ -8,6 +8,9 @@ aten = torch.ops.aten
 
 def index_fill(x, dim, index, value):
     """Of aten::index_fill.int_Tensor."""
+    others = [size for d, size in enumerate(x.shape) if d != dim % x.dim()] if x.dim() else []
+    if any(isinstance(size, int) and size == 0 for size in others):
+        return x.clone()
     return torch._refs.index_fill(x, dim, index, value.to(x.dtype))
 
 
