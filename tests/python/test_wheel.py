@@ -99,7 +99,7 @@ def test_vkexec_is_a_command(installed):
 def test_applications_build_against_it(installed, tmp_path):
     """find_package(torch_vulkan) finds headers and libraries in the wheel."""
     examples = ROOT / "examples" / "cpp"
-    headers = installed / "torch_vulkan" / "include" / "runtime"
+    headers = installed / "torch_vulkan" / "include" / "runtime" / "spec"
     assert (headers / "vke_parts.h").exists(), "docs/deployment.md names it"
     for command in (["cmake", "-S", examples, "-B", tmp_path, "-DWITH_TORCH=OFF",
                      f"-DCMAKE_PREFIX_PATH={installed / 'torch_vulkan'}"],
