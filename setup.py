@@ -1,16 +1,32 @@
-"""Builds the native libraries with CMake; everything else is in setup.cfg."""
+"""Builds the native libraries with CMake. Metadata are in setup.cfg, but for what is known elsewhere: the
+version (CMakeLists.txt) and the torch that the libraries are built against."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
+
+
+def project_version():
+    text = (ROOT / "CMakeLists.txt").read_text()
+    return re.search(r"^project\(\S+ VERSION (\S+)", text, re.MULTILINE)[1]
+
+
+def torch_requirement():
+    """The minor version that is here: the libraries run with no other."""
+    try:
+        major, minor = version("torch").split(".")[:2]
+    except PackageNotFoundError:  # `egg_info` alone: nothing is built without torch
+        return "torch"
+    return f"torch=={major}.{minor}.*"
 
 
 class CMakeBuild(build_ext):
@@ -62,6 +78,8 @@ class BinaryDistribution(Distribution):
 
 
 setup(
+    version=project_version(),
+    install_requires=[torch_requirement()],
     cmdclass={"build_ext": CMakeBuild},
     distclass=BinaryDistribution,
     ext_modules=[Extension("torch_vulkan.lib._C", sources=[])],

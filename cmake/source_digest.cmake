@@ -1,4 +1,4 @@
-# Writes OUT: the digest of the sources in the folders DIRS of ROOT, so that engines in the cache are
+# Writes OUT: VERSION, and the digest of the sources in the folders DIRS of ROOT, so that engines in the cache are
 # those of this program and of no other version of it.
 set(all "")
 foreach(dir ${DIRS})
@@ -13,4 +13,5 @@ foreach(dir ${DIRS})
 endforeach()
 string(SHA256 digest "${all}")
 file(WRITE ${OUT} "#include \"csrc/version.h\"\n\nnamespace tv {\n\n")
+file(APPEND ${OUT} "const char* const kBuilderVersion = \"${VERSION}\";\n")
 file(APPEND ${OUT} "const char* const kSourceDigest =\n    \"${digest}\";\n\n}  // namespace tv\n")

@@ -66,7 +66,7 @@ install_python_packages() {
 
 build() {
   local stamp
-  stamp=$(digest setup.cfg setup.py pyproject.toml)
+  stamp=$(digest setup.cfg setup.py pyproject.toml <(grep '^project(' CMakeLists.txt))
   if ! [ -f build/build.ninja ]; then
     say "Building torch_vulkan"
     cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release \

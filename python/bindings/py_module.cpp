@@ -2,7 +2,11 @@
 
 #include "python/bindings/py_module.h"
 
+#include "csrc/version.h"
+
 PYBIND11_MODULE(_C, m) {
+  m.attr("version") = tv::kBuilderVersion;
+  m.attr("torch_version") = tv::bindings::kTorchVersion;
   m.doc() = "torch_vulkan's compiler and runtime.";
   tv::bindings::bind_errors(m);
   tv::bindings::bind_expr(m);

@@ -10,6 +10,8 @@ namespace tv::bindings {
 
 namespace py = pybind11;
 
+extern const char* const kTorchVersion;  ///< of the headers that libtorch_vulkan is compiled with
+
 void bind_errors(py::module_& m);
 void bind_expr(py::module_& m);
 void bind_graph(py::module_& m);

@@ -5,8 +5,10 @@
 
 from pathlib import Path
 
+from ._native import C as _C  # first: it refuses a torch that the libraries were not built against
+
+# isort: split
 from . import cache, compilations, fake, onnx  # noqa: F401
-from ._native import C as _C
 from .builder import Builder
 from .cuda_memory import mem_pool
 from .custom import custom_op, load_library
@@ -22,7 +24,7 @@ from .registration import register
 from .saving import load, save
 from .settings import Settings
 
-__version__ = "0.1.0"
+__version__: str = _C.version
 # For CMAKE_PREFIX_PATH: find_package(torch_vulkan) finds the libraries and headers of this package.
 cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [

@@ -9,6 +9,19 @@ import torch
 LIB = Path(__file__).parent / "lib"
 
 
+def _check_torch(module):
+    """Of another minor version, torch's C++ classes lie otherwise in memory, under the same names."""
+    built, here = (v.split(".")[:2] for v in (module.torch_version, torch.__version__))
+    if built == here:
+        return
+    tree = LIB.parents[2]
+    remedy = (f"build it again (`ninja -C build` in {tree})" if (tree / "CMakeLists.txt").exists()
+              else f"install a torch_vulkan built against torch {'.'.join(here)}")
+    raise ImportError(
+        f"torch_vulkan {module.version} is built against torch {module.torch_version}, and torch "
+        f"{torch.__version__} is here: {remedy}, or install torch=={'.'.join(built)}.*")
+
+
 def _load():
     if not LIB.is_dir():
         raise ImportError(
@@ -17,6 +30,7 @@ def _load():
     # The runtime first: its protobuf must not bind to the one that torch exports.
     ctypes.CDLL(str(LIB / "libvk_runtime.so"))
     module = importlib.import_module("torch_vulkan.lib._C")
+    _check_torch(module)
     torch.ops.load_library(str(LIB / "libtorch_vulkan.so"))
     return module
 
