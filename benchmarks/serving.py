@@ -77,7 +77,7 @@ class Row:
     def _compile(self, name):
         import torch
 
-        from torch_vulkan import engine_call
+        from torch_vulkan._fx import engine_call
 
         if name == "eager":
             return self.model

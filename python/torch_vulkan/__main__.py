@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from . import cache_command, coverage_command, device_list
+from . import device_list
+from ._cli import cache, coverage
 from .errors import DeviceError
 
 
@@ -11,8 +12,8 @@ def main(arguments=None) -> int:
     """Runs a command; returns the exit status: 0, 1 (failed), 2 (bad command line)."""
     parser = argparse.ArgumentParser(prog="python -m torch_vulkan", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    cache_command.add_parser(commands)
-    coverage_command.add_parser(commands)
+    cache.add_parser(commands)
+    coverage.add_parser(commands)
     device_list.add_parser(commands)
     args = parser.parse_args(arguments)
     try:

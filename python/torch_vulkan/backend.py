@@ -8,29 +8,21 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import (
-    compat,
-    compilations,
-    cuda_memory,
-    device_list,
-    dry_session,
-    encoder_layers,
-    engine_call,
-    filled_places,
-    graph_breaks,
-    report,
-)
+from . import compilations, cuda_memory, device_list
+from ._dry_run import sessions
+from ._fx import engine_call, report
+from ._fx.complex_values import real_at_border
+from ._fx.fx_nodes import main_device, op_name
+from ._fx.mutation import attach_writes, detach_writes, refuse_overlaps
+from ._fx.prepare import pass_missing_sizes, prepare
+from ._fx.returned_views import views_of_arguments
+from ._fx.splitting import record_of, split
+from ._fx.whole_graph import whole_graph
 from ._native import C
+from ._torch import compat, encoder_layers, filled_places, graph_breaks
+from ._torch.whole_operators import kept_whole, use_own_attention
 from .compilations import Compilation
-from .complex_values import real_at_border
-from .fx_nodes import main_device, op_name
-from .mutation import attach_writes, detach_writes, refuse_overlaps
-from .prepare import pass_missing_sizes, prepare
-from .returned_views import views_of_arguments
 from .settings import Settings
-from .splitting import record_of, split
-from .whole_graph import whole_graph
-from .whole_operators import kept_whole, use_own_attention
 
 
 def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
@@ -48,7 +40,7 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
             raise ValueError(graph_breaks.message(several))
         settings = settings.keyed_by(_held(module, example_inputs))
         # Not inside: PyTorch remembers for good which operators it finds to have decompositions.
-        watch = dry_session.Watch.of(module, settings)
+        watch = sessions.Watch.of(module, settings)
         aot = through_aot(settings, watch)
     except (ValueError, MemoryError, C.UnsupportedError, C.DeviceError) as error:
         raise compat.through_dynamo(error) from error.__cause__
@@ -80,7 +72,7 @@ def _uncompiled(module: fx.GraphModule, settings: Settings, error: Exception, wa
     records = [record_of(node, reason) for node in calls]
     if settings.builds_nothing:
         try:
-            dry_session.describe_native(calls, records, reason, settings, watch)
+            sessions.describe_native(calls, records, reason, settings, watch)
         except ValueError as refused:
             raise compat.through_dynamo(refused) from error
     elif settings.require_full_compilation:
@@ -179,7 +171,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     prepare(module, min(user_outputs, results), kind == "backward", of_arguments)
     tensors_on = main_device(module.graph)
     if settings.builds_nothing:
-        dry_session.describe(module, kind, settings, weights, tensors_on, watch)
+        sessions.describe(module, kind, settings, weights, tensors_on, watch)
         use_own_attention(module)
         attach_writes(module, written, [], settings.truncate_long_and_double)
         return [], {}

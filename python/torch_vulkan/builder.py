@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from . import aot
+from ._aot import exporting
 from .engine import Engine, tensor_bytes
 from .inputs import Arguments, Input, Profile
 from .program import compile_source
@@ -150,7 +150,7 @@ class Builder:
         choices = [self._ranges(profile) for profile in profiles or [Profile()]]
         module = _Network(self)
         union = _union(choices)
-        source = aot.export(module, Arguments(tuple(union), {}))
+        source = exporting.export(module, Arguments(tuple(union), {}))
         program = compile_source(source, union, checked, choices, [*self._outputs])
         engines = list(program.engine_objects().values())
         if len(engines) != 1:

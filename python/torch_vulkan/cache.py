@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import whole_files
+from ._base import whole_files
 from ._native import C
 
 _MEMBER = re.compile(r"([a-z_]{1,32})/([0-9a-f]{64})")

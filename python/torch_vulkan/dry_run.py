@@ -12,13 +12,15 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from . import aot, backend, dry_script
+from . import backend
+from ._aot import exporting
+from ._dry_run import script
+from ._dry_run.advice import export_reason
+from ._dry_run.report import Report
+from ._dry_run.sessions import Session, Watch
 from ._native import C
-from .captures import Breaks, capture_of
+from ._torch.captures import Breaks, capture_of
 from .device_list import Device
-from .dry_advice import export_reason
-from .dry_report import Report
-from .dry_session import Session, Watch
 from .errors import UnsupportedError
 from .inputs import Arguments, Input, is_leaf
 from .settings import Settings
@@ -61,7 +63,7 @@ def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callab
         _of_exported(model, inputs, kwarg_inputs, session)
     elif isinstance(model, torch.jit.ScriptModule):
         arguments = Arguments.of(inputs if inputs is not None else [], kwarg_inputs)
-        dry_script.describe(model, arguments, checked, session)
+        script.describe(model, arguments, checked, session)
         findings.model = model.original_name
         findings.exportable = True
     elif not callable(model):
@@ -100,9 +102,9 @@ def profile_of(target):
 
 def _of_exported(program: ExportedProgram, inputs, kwarg_inputs, session: Session) -> None:
     arguments = Arguments.of(inputs or [], kwarg_inputs) if inputs or kwarg_inputs else None
-    source, program = program, aot.decompose(program)
-    signature = aot.signature_of(program, arguments.leaves() if arguments else None)
-    aot.compile_exported(program, signature, session.settings, source, watch=Watch(session))
+    source, program = program, exporting.decompose(program)
+    signature = exporting.signature_of(program, arguments.leaves() if arguments else None)
+    exporting.compile_exported(program, signature, session.settings, source, watch=Watch(session))
     session.findings.exportable = True
 
 
@@ -220,7 +222,7 @@ def _exportable(model, arguments: Arguments) -> tuple[bool, str]:
     module = model if isinstance(model, nn.Module) else _Function(model)
     try:
         with _unchanged(module), _quietly():
-            aot.decompose(aot.export(module, arguments))
+            exporting.decompose(exporting.export(module, arguments))
     except UnsupportedError as error:
         return False, export_reason(str(error.__cause__ or error))
     except Exception as error:  # of many types: what decomposing calls raises among them

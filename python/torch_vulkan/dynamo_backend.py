@@ -1,6 +1,6 @@
 """What the entry points name: loaded when torch.compile first looks for the backend."""
 
-from . import graph_breaks
+from ._torch import graph_breaks
 from .backend import vulkan  # noqa: F401
 
 graph_breaks.watch()

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from . import given_outputs, whole_files
+from ._base import given_outputs, whole_files
+from ._base.stored_conditions import stored
 from ._native import C
-from .stored_conditions import stored
 
 try:
     import numpy

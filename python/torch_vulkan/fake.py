@@ -4,8 +4,8 @@ import json
 
 import torch
 
-from . import compat
 from ._native import C
+from ._torch import compat
 from .engine import DTYPES
 
 

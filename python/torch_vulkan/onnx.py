@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from . import device_list
+from ._base.progress import progress_for
 from ._native import C
+from ._onnx.binding import IOBinding, SessionOptions, check_options  # noqa: F401
 from .backend import debug_directory, device_profile
 from .engine import DTYPES, Engine, numpy
 from .errors import UnsupportedError
 from .inputs import Input
-from .onnx_binding import IOBinding, SessionOptions, check_options  # noqa: F401
-from .progress import progress_for
 from .settings import Settings
 
 _RUNTIME_TYPES = {"float32": "float", "float64": "double"}  # ONNX Runtime's names; the rest as here

@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 
 from . import onnx as tv_onnx
-from . import script, whole_files
+from ._base import whole_files
 from ._native import C
+from ._script import programs
 from .engine import Engine, run_watchers, tensor_bytes
 from .program import Program
 
@@ -81,8 +82,8 @@ def _engines_of(program) -> Callable[[object], bool]:
     held = None
     if isinstance(program, Program):
         held = program.engine_objects().values()
-    elif script.is_script(program):
-        held = [engine for engine, *_ in script.engines_of(program).values()]
+    elif programs.is_script(program):
+        held = [engine for engine, *_ in programs.engines_of(program).values()]
     if held is not None:
         files = [engine.vke() for engine in held]
         return lambda called: isinstance(called, torch.Tensor) and any(

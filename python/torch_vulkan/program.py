@@ -11,12 +11,15 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from . import aot, compat, graph_file, script, seal, whole_files
+from ._aot import exporting, graph_file, seal
+from ._aot.signature import Signature
+from ._base import whole_files
+from ._fx.mutation import refuse_overlapping
+from ._script import programs
+from ._torch import compat
 from .engine import Engine, tensor_bytes
 from .inputs import Arguments, Profile
-from .mutation import refuse_overlapping
 from .settings import Settings
-from .signature import Signature
 
 
 class Program(nn.Module):
@@ -277,7 +280,7 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
     if isinstance(module, torch.jit.ScriptModule):
         if profiles:
             raise ValueError("profiles: a TorchScript module is compiled for the sizes of `inputs`")
-        return script.compile_module(module, arguments, checked)
+        return programs.compile_module(module, arguments, checked)
     if isinstance(module, ExportedProgram):
         source = module
     elif not isinstance(module, nn.Module):
@@ -286,9 +289,9 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
     elif arguments is None:
         raise ValueError("tv.compile: inputs are missing: a list of tv.Input or tensors")
     else:
-        source = aot.export(module, arguments)
+        source = exporting.export(module, arguments)
     given = arguments.leaves() if arguments else None
-    choices = [profile.divide(aot.signature_of(source, given)) for profile in profiles]
+    choices = [profile.divide(exporting.signature_of(source, given)) for profile in profiles]
     return compile_source(source, given, checked, choices)
 
 
@@ -298,9 +301,9 @@ def compile_source(source: ExportedProgram, given: list | None, settings: Settin
     profile in `choices`; `outputs`: names for what engines return."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
-        program = aot.decompose(source)
-        signature = aot.signature_of(program, given, choices)
-        compiled = aot.compile_exported(program, signature, settings, source, outputs)
+        program = exporting.decompose(source)
+        signature = exporting.signature_of(program, given, choices)
+        compiled = exporting.compile_exported(program, signature, settings, source, outputs)
         return Program(compiled, signature, settings, source)
 
 
@@ -311,8 +314,9 @@ def engines(program: nn.Module) -> list[Engine]:
     Raises:
         ValueError: `program` is none of tv.compile's or tv.load's.
     """
-    if script.is_script(program):
-        return [script.engine_of(name, *held) for name, held in script.engines_of(program).items()]
+    if programs.is_script(program):
+        return [programs.engine_of(name, *held)
+                for name, held in programs.engines_of(program).items()]
     if not isinstance(program, Program):
         raise ValueError(f"tv.engines: got {type(program).__name__}, want what tv.compile or "
                          "tv.load returned")

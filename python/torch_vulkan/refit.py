@@ -8,9 +8,11 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from . import script, shared_memory, staging
+from ._aot import staging
+from ._base.setting_checks import nearest
+from ._script import programs
+from ._torch import shared_memory
 from .program import Program
-from .setting_checks import nearest
 
 
 def refit(program: nn.Module, weights) -> None:
@@ -57,7 +59,7 @@ def _engines_of(module: nn.Module) -> list[tuple]:
     """(engine, its weights) of a program; none of a module behind torch.compile."""
     if isinstance(module, Program):
         return module.engines_and_weights()
-    return [*script.engines_of(module).values()] if script.is_script(module) else []
+    return [*programs.engines_of(module).values()] if programs.is_script(module) else []
 
 
 def _assign(changes) -> None:

@@ -16,13 +16,16 @@ from pathlib import Path
 import torch
 from torch.utils import _pytree as pytree
 
-from . import aot, device_list, graph_file, script, seal, torchscript, whole_files
+from . import device_list
+from ._aot import exporting, graph_file, seal, torchscript
+from ._aot.signature import Signature
+from ._base import whole_files
 from ._native import C
+from ._script import programs
 from .engine import built_elsewhere
 from .inputs import Input, is_leaf
 from .program import Program, compile_source
 from .settings import Settings
-from .signature import Signature
 
 FORMAT = 1
 _ABOUT, _SOURCE = "torch_vulkan.json", "torch_vulkan_source"
@@ -52,7 +55,7 @@ def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
             examples do not fit the program, or the name is that of another kind of file.
         OSError: the file cannot be written.
     """
-    from_script = script.is_script(program)
+    from_script = programs.is_script(program)
     if not isinstance(program, Program) and not from_script:
         raise ValueError(f"tv.save: got {type(program).__name__}, want what tv.compile or tv.load "
                          "returned")
@@ -68,7 +71,7 @@ def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
         raise ValueError("output_format: a TorchScript module is saved as 'torchscript'")
     with whole_files.written(path, "tv.save") as file:
         if from_script:
-            script.save(program, file)
+            programs.save(program, file)
         else:
             write(program, file, output_format)
         seal.close(file)
@@ -166,7 +169,7 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
     path = Path(path)
     kind = _kind(path)
     if kind == "script":
-        return script.load(path, device)
+        return programs.load(path, device)
     extra = {_ABOUT: "", _SOURCE: ""}
     try:
         if kind == "torchscript":
@@ -212,7 +215,7 @@ def _kind(path: Path) -> str:
     except Exception as error:  # of many types, for an archive may be damaged in many ways
         raise ValueError(f"{path} is no .pt2 or .pt file, or it is damaged or was cut short "
                          f"({error}): copy it again, or save the program again") from error
-    if any(name.startswith("extra/" + script.ABOUT) for name in names):
+    if any(name.startswith("extra/" + programs.ABOUT) for name in names):
         return "script"
     if any(name.startswith("extra/" + _ABOUT) for name in names):
         is_script = any(name.startswith("code/") for name in names)
@@ -265,7 +268,7 @@ def _input(argument: dict | None) -> Input | None:
 def _opened(exported, given, choices, settings, source, path, on_mismatch,
             other_device) -> Program:
     exported._state_dict = _retied(exported.state_dict)
-    signature = aot.signature_of(exported, given, choices)
+    signature = exporting.signature_of(exported, given, choices)
     engines = [value for value in exported.constants.values()
                if isinstance(value, torch.ScriptObject)]
     profile = C.device_profile(device_list.spec_for(settings.device, torch.device("cpu")))

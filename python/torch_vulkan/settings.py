@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from ._base.setting_checks import CHECKS, LOW_PRECISIONS, checked, without_aliases
 from ._native import C
-from .setting_checks import CHECKS, LOW_PRECISIONS, checked, without_aliases
 
 # Between kernels of CUDA's an engine costs two switches of the GPU's context, about 300 µs; PyTorch
 # runs a node in about 7.

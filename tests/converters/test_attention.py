@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 
 import torch_vulkan as tv
-from torch_vulkan import compilations, whole_operators
+from torch_vulkan import compilations
+from torch_vulkan._torch import whole_operators
 
 from marks import slow_but
 from parity import FLOATS, check, check_against_double, check_gradients, tensor

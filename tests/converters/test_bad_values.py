@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import torch_vulkan as tv
-from torch_vulkan.engine_call import REFUSED, EngineCall
+from torch_vulkan._fx.engine_call import REFUSED, EngineCall
 
 from marks import slow_but
 from parity import OPTIONS, compare, compiled_operator, tensor

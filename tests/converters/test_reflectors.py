@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_vulkan import reflectors
+from torch_vulkan._torch import reflectors
 
 from marks import slow_but
 from parity import check, check_gradients, tensor

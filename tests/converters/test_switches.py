@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torch_vulkan import backend, engine_call
+from torch_vulkan import backend
+from torch_vulkan._fx import engine_call
+from torch_vulkan._torch.whole_operators import kept_whole
 from torch_vulkan.engine import Engine
 from torch_vulkan.settings import Settings
-from torch_vulkan.whole_operators import kept_whole
 
 from marks import slow_but
 from parity import PRIMES, tensor

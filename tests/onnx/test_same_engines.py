@@ -9,8 +9,9 @@ import pytest
 import torch
 from test_exported_networks import export, some
 
-from torch_vulkan import backend, engine_call
+from torch_vulkan import backend
 from torch_vulkan import onnx as tv_onnx
+from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 from torch_vulkan.settings import Settings
 

@@ -14,8 +14,8 @@ from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from torch_vulkan import backend, compilations
+from torch_vulkan._torch.whole_operators import kept_whole
 from torch_vulkan.settings import Settings
-from torch_vulkan.whole_operators import kept_whole
 
 from denormals import flushes_denormals
 

@@ -174,7 +174,7 @@ def test_what_a_file_cannot_hold_is_said(tmp_path):
         def forward(self, x):
             return torch.relu(x) * (2 if x.shape[0] % 2 == 0 or x.shape[0] % 3 == 0 else 3)
 
-    from torch_vulkan.stored_conditions import stored
+    from torch_vulkan._base.stored_conditions import stored
 
     (engine,) = tv.engines(compiled(Either(), [rows(2, 5, 16, 4)]))
     # What was captured are two conditions, each of which a file can hold.

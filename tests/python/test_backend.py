@@ -202,7 +202,7 @@ def test_fake_tensors_know_the_results():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     import torch_vulkan.fake as fake
-    from torch_vulkan import engine_call
+    from torch_vulkan._fx import engine_call
 
     calls = []
     with engine_call.collected(calls), torch.no_grad():

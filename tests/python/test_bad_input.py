@@ -280,7 +280,7 @@ def test_dtype_changed_between_calls():
 OUT_OF_MEMORY = """
 import resource, warnings
 import torch, torch_vulkan as tv
-from torch_vulkan import engine_call
+from torch_vulkan._fx import engine_call
 
 def function(x, y):
     # In an engine, a product that is never whole in eager's memory twice.

@@ -79,7 +79,7 @@ def test_outputs_that_are_views():
 
 
 def test_direct_call_checks_its_arguments():
-    from torch_vulkan import engine_call
+    from torch_vulkan._fx import engine_call
 
     calls = []
     with engine_call.collected(calls), torch.no_grad():
@@ -107,7 +107,7 @@ def test_pickle_and_deepcopy_of_an_engine():
     import copy
     import io
 
-    from torch_vulkan import engine_call
+    from torch_vulkan._fx import engine_call
 
     calls = []
     with engine_call.collected(calls), torch.no_grad():

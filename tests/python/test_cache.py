@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan import engine_call
 from torch_vulkan.__main__ import main
+from torch_vulkan._fx import engine_call
 
 from helpers import assert_same, vulkan
 

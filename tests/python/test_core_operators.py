@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from torch_vulkan._fx.fx_nodes import op_name
 from torch_vulkan._native import C
 from torch_vulkan.backend import decompositions
-from torch_vulkan.fx_nodes import op_name
 
 NATIVE = {
     "draws random numbers": ["native_dropout", "rand", "randn", "randperm"],

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 
 import torch_vulkan as tv
-from torch_vulkan import compilations, cuda_memory, device_list, engine_call
+from torch_vulkan import compilations, cuda_memory, device_list
+from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 
 from helpers import in_threads

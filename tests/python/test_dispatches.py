@@ -7,7 +7,8 @@ import warnings
 import pytest
 import torch
 
-from torch_vulkan import backend, engine_call
+from torch_vulkan import backend
+from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 
 from marks import slow_but

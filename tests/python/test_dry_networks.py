@@ -8,7 +8,7 @@ import torch
 
 import torch_vulkan as tv
 from torch_vulkan import compilations
-from torch_vulkan.dry_report import SCHEMA
+from torch_vulkan._dry_run.report import SCHEMA
 
 from marks import slow_but
 from workloads.networks import NETWORKS

@@ -15,9 +15,9 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import torch_vulkan as tv
-from torch_vulkan.dry_advice import advice
-from torch_vulkan.dry_report import SCHEMA
-from torch_vulkan.dry_text import size_notes
+from torch_vulkan._dry_run.advice import advice
+from torch_vulkan._dry_run.report import SCHEMA
+from torch_vulkan._dry_run.text_page import size_notes
 
 from workloads.networks import NETWORKS
 

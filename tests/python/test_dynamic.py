@@ -45,7 +45,7 @@ def test_mark_dynamic_with_a_range():
 
 
 def test_range_reaches_the_engine():
-    from torch_vulkan import engine_call
+    from torch_vulkan._fx import engine_call
     from torch_vulkan.engine import Engine
 
     calls = []

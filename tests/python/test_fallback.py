@@ -222,7 +222,7 @@ def test_sparse_input():
 
 
 def test_out_of_memory_runs_natively(monkeypatch):
-    from torch_vulkan import engine_call
+    from torch_vulkan._fx import engine_call
 
     calls = []
     x = torch.randn(4, 5)
@@ -241,7 +241,7 @@ def test_out_of_memory_runs_natively(monkeypatch):
 
 
 def test_failed_build(monkeypatch):
-    from torch_vulkan import engine_call
+    from torch_vulkan._fx import engine_call
 
     def refuses(*_):
         raise RuntimeError("the kernel does not compile")

@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from torch_vulkan import compilations, graph_breaks, importer, settings
+from torch_vulkan import compilations, settings
+from torch_vulkan._fx import importer
+from torch_vulkan._torch import graph_breaks
 
 from helpers import assert_same, in_threads, vulkan
 

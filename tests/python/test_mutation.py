@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan import engine_call
+from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 from torch_vulkan.engine import split_vke
 

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan import compilations, progress, registration
+from torch_vulkan import compilations, registration
+from torch_vulkan._base import progress
 from torch_vulkan.settings import Settings
 
 from helpers import assert_same

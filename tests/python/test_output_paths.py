@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan import whole_files
+from torch_vulkan._base import whole_files
 from torch_vulkan.profiling import Profile
 
 from test_vkexec import ONCE, run

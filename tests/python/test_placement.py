@@ -6,9 +6,9 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from torch_vulkan import splitting
+from torch_vulkan._fx import splitting
+from torch_vulkan._fx.prepare import prepare
 from torch_vulkan._native import C
-from torch_vulkan.prepare import prepare
 from torch_vulkan.settings import Settings
 
 aten = torch.ops.aten

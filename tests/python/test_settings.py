@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan import compilations, engine_call
+from torch_vulkan import compilations
+from torch_vulkan._fx import engine_call
 from torch_vulkan.settings import Settings
 
 from helpers import assert_same, check, engines, vulkan

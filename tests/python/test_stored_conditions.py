@@ -9,9 +9,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 import torch_vulkan as tv
-from torch_vulkan import compat
-from torch_vulkan.conditions import Conditions
-from torch_vulkan.stored_conditions import stored
+from torch_vulkan._aot.conditions import Conditions
+from torch_vulkan._base.stored_conditions import stored
+from torch_vulkan._torch import compat
 
 from aot_helpers import compiled, rows
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from torch_vulkan import engine_call
+from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 from torch_vulkan.settings import Settings
 

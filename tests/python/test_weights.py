@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan import engine_call
+from torch_vulkan._fx import engine_call
 
 from helpers import assert_same, in_threads, vulkan
 

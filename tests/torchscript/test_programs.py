@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import torch_vulkan as tv
-from torch_vulkan.dry_report import SCHEMA
+from torch_vulkan._dry_run.report import SCHEMA
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from test_modules import Loop, Mlp, compiled, engines  # noqa: E402

@@ -1,0 +1,1 @@
+"""Programs compiled before their first call: capture, signature, files."""

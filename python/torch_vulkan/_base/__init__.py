@@ -1,0 +1,1 @@
+"""What needs neither a graph nor a capture: files, amounts, checks."""

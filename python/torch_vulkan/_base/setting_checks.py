@@ -1,0 +1,299 @@
+"""Checks of settings one by one: what each takes, and what other backends call it."""
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._native import C
+
+LOW_PRECISIONS = (torch.float16, torch.bfloat16)
+
+
+def _wrong(name: str, value: Any, want: str) -> ValueError:
+    return ValueError(f"setting {name}: got {value!r}, want {want}")
+
+
+def _boolean(name, value):
+    if isinstance(value, bool):
+        return value
+    raise _wrong(name, value, "True or False")
+
+
+def _optional_boolean(name, value):
+    return None if value is None else _boolean(name, value)
+
+
+def _integer(low: int, high: int | None, unit: str = "") -> Callable[[str, Any], int]:
+    def check(name, value):
+        in_range = isinstance(value, int) and not isinstance(value, bool) and value >= low and (
+            high is None or value <= high)
+        if in_range:
+            return value
+        upper = "up" if high is None else f"to {high}"
+        raise _wrong(name, value, f"an integer from {low} {upper}{unit}")
+    return check
+
+
+def _device(name, value):
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise _wrong(name, value, "an index into tv.devices(), part of a name, a UUID, or None")
+
+
+def _block_size(name, value):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and value >= 1 and (math.isinf(value) or value == int(value)):
+        return value
+    raise _wrong(name, value, "an integer from 1 up, or math.inf to build nothing")
+
+
+def _operator_name(name, item) -> str:
+    if isinstance(item, torch._ops.OpOverload):
+        schema = item._schema
+        return schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+    if isinstance(item, torch._ops.OpOverloadPacket):
+        return item._qualified_op_name
+    if isinstance(item, str) and item:
+        text = item.removeprefix("torch.ops.").replace("::", ".").removesuffix(".default")
+        parts = text.split(".")
+        if len(parts) == 1:
+            return f"aten::{parts[0]}"
+        return f"{parts[0]}::{'.'.join(parts[1:])}"
+    raise _wrong(name, item, "operators: torch.ops.aten.relu, torch.ops.aten.add.Tensor, "
+                             "'aten::relu' or 'aten.add.Tensor'")
+
+
+def _operators(name, value):
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise _wrong(name, value, "a collection of operators, e.g. ('aten::relu',)")
+    operators = tuple(sorted({_operator_name(name, item) for item in value}))
+    for operator in operators:
+        _check_known(name, operator)
+    return operators
+
+
+def _check_known(name, operator: str) -> None:
+    """Raises ValueError for what is no operator of PyTorch's, a library's or this package's."""
+    known = _known_operators()
+    if operator in known:
+        return
+    close = nearest(operator, known)
+    if close is None and "." in operator:
+        close = nearest(operator.partition(".")[0], known)
+    hint = f"; did you mean {close!r}?" if close else ""
+    raise ValueError(f"setting {name}: got {operator!r}, which is no operator of this PyTorch and "
+                     f"the libraries that are loaded{hint}")
+
+
+def _known_operators() -> set[str]:
+    overloads = torch._C._dispatch_get_all_op_names()
+    return {*overloads, *(overload.partition(".")[0] for overload in overloads),
+            *(row["op"] for row in C.supported_ops())}
+
+
+def nearest(text: str, names) -> str | None:
+    """The name that somebody who wrote `text` may have meant; None where no name is near."""
+    close = difflib.get_close_matches(text, names, n=1, cutoff=0.8)
+    return close[0] if close else None
+
+
+def _patterns(name, value):
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise _wrong(name, value, "a collection of regular expressions, e.g. ('layer4',)")
+    patterns = tuple(value)
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except (re.error, TypeError) as error:
+            raise _wrong(name, pattern, f"a regular expression ({error})") from None
+    return patterns
+
+
+def _precisions(name, value):
+    if value is None:
+        return None
+    want = "a set of torch.float32, torch.float16 and torch.bfloat16"
+    if isinstance(value, (str, torch.dtype)) or not hasattr(value, "__iter__"):
+        raise _wrong(name, value, want)
+    dtypes = frozenset(value)
+    if torch.int8 in dtypes or "int8" in dtypes:
+        raise _wrong(name, value, f"{want}; int8 needs a calibrated or quantised model, and "
+                                  "quantised operators have no kernels yet")
+    if not dtypes or not dtypes <= {torch.float32, *LOW_PRECISIONS}:
+        raise _wrong(name, value, want)
+    return dtypes
+
+
+def _low_precision(name, value):
+    if value is None or value in LOW_PRECISIONS:
+        return value
+    raise _wrong(name, value, "torch.float16, torch.bfloat16 or None")
+
+
+def _path(name, value):
+    if value is None:
+        return None
+    if isinstance(value, (str, os.PathLike)) and str(value) and "\0" not in str(value):
+        return str(Path(value).expanduser())
+    raise _wrong(name, value, "a path or None")
+
+
+def _file(name, value):
+    path = _path(name, value)
+    if path is not None and os.path.isdir(path):
+        raise _wrong(name, value, "the path of a file, not of a directory")
+    return path
+
+
+def _directory(name, value):
+    path = _path(name, value)
+    if path is not None and os.path.exists(path) and not os.path.isdir(path):
+        raise _wrong(name, value, "the path of a directory, not of a file")
+    return path
+
+
+def _flag_or_path(name, value):
+    return value if isinstance(value, bool) else _path(name, value) or False
+
+
+def _report(name, value):
+    path = _flag_or_path(name, value)
+    if isinstance(path, str) and not Path(path).parent.is_dir():
+        raise _wrong(name, value,
+                     f"a file in a folder that exists; there is no {Path(path).parent}")
+    return path
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "device": _device,
+    "min_block_size": _block_size,
+    "torch_executed_ops": _operators,
+    "require_full_compilation": _boolean,
+    "pass_through_build_failures": _boolean,
+    "truncate_long_and_double": _boolean,
+    "enabled_precisions": _precisions,
+    "enable_autocast": _boolean,
+    "autocast_low_precision_type": _low_precision,
+    "autocast_excluded_nodes": _patterns,
+    "autocast_excluded_ops": _operators,
+    "use_explicit_typing": _boolean,
+    "use_python_runtime": _optional_boolean,
+    "use_fp32_acc": _boolean,
+    "disable_tf32": _boolean,
+    "check_indices": _boolean,
+    "optimization_level": _integer(0, 5),
+    "workspace_size": _integer(0, None, " (bytes; 0: no limit)"),
+    "cache_built_engines": _boolean,
+    "reuse_cached_engines": _boolean,
+    "engine_cache_dir": _directory,
+    "engine_cache_size": _integer(1, None, " (bytes)"),
+    "timing_cache_path": _file,
+    "immutable_weights": _boolean,
+    "dryrun": _report,
+    "debug": _flag_or_path,
+    "progress": _optional_boolean,
+}
+
+# Names that other backends use → what to use here.
+_FOREIGN = {
+    # Torch-TensorRT
+    "max_aux_streams": "nothing: engines use one queue",
+    "num_avg_timing_iters": "optimization_level",
+    "enable_experimental_decompositions": "nothing: the decompositions follow from what is "
+                                          "supported",
+    "make_refittable": "nothing: engines are always refittable (immutable_weights=True undoes it)",
+    "immutable_weights_engine": "immutable_weights",
+    "version_compatible": "nothing: engines check the device they run on",
+    "hardware_compatible": "nothing: engines check the device they run on",
+    "timing_cache_path_prefix": "timing_cache_path",
+    "lazy_engine_init": "nothing: engines are opened when they are built or first called",
+    "use_fast_partitioner": "nothing: there is one partitioner",
+    "enable_weight_streaming": "workspace_size",
+    "enable_cross_compile_for_windows": "nothing: a .vke file does not depend on the system",
+    "dla_sram_size": "nothing: there is no DLA",
+    "sparse_weights": "nothing: sparsity is not used",
+    "refit_identical_engine_weights": "nothing: weights are passed at each call",
+    "strip_engine_weights": "nothing: engines hold no weights",
+    "assume_dynamic_shape_support": "nothing: every operator takes dynamic shapes",
+    "opset_version": "nothing: graphs do not pass through ONNX",
+    "enable_tf32": "disable_tf32=False",
+    "engine_capability": "nothing",
+    "custom_engine_cache": "engine_cache_dir",
+    # inductor
+    "max_autotune": "optimization_level=5",
+    "epilogue_fusion": "nothing: epilogues are always fused",
+    "triton.cudagraphs": "nothing: an engine call is one recorded submission",
+    "shape_padding": "nothing",
+    "fallback_random": "nothing: random numbers are always PyTorch's",
+    "freezing": "immutable_weights",
+    "trace.enabled": "debug",
+    "trace.graph_diagram": "debug",
+    "force_disable_caches": "cache_built_engines=False, reuse_cached_engines=False",
+    # OpenVINO and ONNX Runtime
+    "cache_dir": "engine_cache_dir",
+    "model_caching": "cache_built_engines",
+    "aot_autograd": "nothing: it is always used",
+    "config": "the settings themselves",
+    "device_id": "device",
+    "providers": "device",
+    "enable_profiling": "tv.profile",
+    "dynamic": "torch.compile(dynamic=…)",
+}
+
+
+# torch.compile's modes → settings. An engine call is one recorded submission in each of them, which
+# is what "reduce-overhead" and CUDA graphs are for.
+MODES = {
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {"optimization_level": 5},
+    "max-autotune-no-cudagraphs": {"optimization_level": 5},
+}
+
+
+def without_aliases(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with `mode` and `precision`, as other backends name them, in this one's words.
+
+    Raises:
+        ValueError: an unknown mode, or what they stand for is given, too, and differs.
+    """
+    options = dict(options)
+    stands_for: dict[str, tuple[str, Any]] = {}
+    if "mode" in options:
+        mode = options.pop("mode")
+        if mode is not None and mode not in MODES:
+            raise _wrong("mode", mode, " or ".join(map(repr, MODES)))
+        stands_for |= {name: ("mode", value) for name, value in MODES.get(mode, {}).items()}
+    if "precision" in options:
+        value = options.pop("precision")
+        dtypes = {value} if isinstance(value, torch.dtype) else value
+        if dtypes is not None:
+            if dtypes not in ({torch.float32}, {torch.float16}, {torch.bfloat16}):
+                dtypes = _precisions("precision", dtypes)
+            stands_for["enabled_precisions"] = ("precision", {torch.float32, *dtypes})
+    for name, (alias, value) in stands_for.items():
+        if name in options and options[name] != value:
+            raise ValueError(f"setting {alias} means {name}={value}; got {name}={options[name]!r} "
+                             "beside it, want one of them")
+        options[name] = value
+    return options
+
+
+def checked(name: str, value: Any) -> Any:
+    """The value as Settings holds it. Raises ValueError, saying what is allowed."""
+    if name in CHECKS:
+        return CHECKS[name](name, value)
+    known = ", ".join(sorted(CHECKS))
+    if name in _FOREIGN:
+        raise ValueError(f"unknown setting {name!r}, another backend's; here: {_FOREIGN[name]}")
+    near = nearest(str(name), CHECKS)
+    hint = f"; did you mean {near!r}?" if near else "."
+    raise ValueError(f"unknown setting {name!r}{hint} Allowed: {known}")

@@ -1,0 +1,87 @@
+"""TorchScript modules in the dry-run report: each stretch of straight-line code is a graph."""
+
+import json
+from math import prod
+
+import torch
+
+from .._fx.graph_details import GraphDetails
+from .._native import C
+from .._torch.captures import Capture
+from . import sessions
+from .report import Graph
+
+_ATTENTION = "scaled_dot_product"
+_PRODUCTS = ("aten::mm", "aten::bmm", "aten::matmul", "aten::addmm", "aten::baddbmm", "aten::mv",
+             "aten::dot")
+
+
+def describe(module, arguments, settings, session=None) -> None:
+    """Tells the session what would be built of the module; without one, that of the settings."""
+    from .._script import programs
+
+    session = session or sessions.session_for(settings)
+    settings = sessions.described(settings)
+    tensors = [*module.parameters(), *module.buffers()]
+    profile = session.profile_for(next((t.device for t in tensors), torch.device("cpu")))
+    for found in programs.reports(module, arguments, settings.replaced(dryrun=True),
+                                profile.to_json()):
+        if not found["nodes"]:
+            continue
+        session.add(Graph("torchscript", _details(found), Capture(found["place"],
+                                                                  found["source"])))
+
+
+def _details(found: dict) -> GraphDetails:
+    work = found["work"]
+    engines = [{**engine, "name": f"engine_{i}",
+                "flops": sum(_flops(w) for w in work if w["engine"] == i),
+                "modules": [*dict.fromkeys(w["module_path"] for w in work
+                                           if w["engine"] == i and w["module_path"])]}
+               for i, engine in enumerate(found["engines"])]
+    native = [{key: node[key] for key in ("operator", "reason", "source", "module_path",
+                                          "does_work")} for node in found["native"]]
+    data = {
+        "nodes": found["nodes"], "compute_nodes": found["compute_nodes"],
+        "covered_nodes": found["covered_nodes"], "coverage": found["coverage"],
+        "flops": sum(map(_flops, work)), "engines": engines, "native": native,
+        "modules": _modules(work),
+        **json.loads(C.block_sizes_report(found["sizes"], found["compute_nodes"])),
+    }
+    state = len(engines), found["covered_nodes"]
+    return GraphDetails(data, found["sizes"], set(), lambda operators: state)
+
+
+def _modules(work: list[dict]) -> list[dict]:
+    rows: dict[str, dict] = {}
+    for node in work:
+        row = rows.setdefault(node["module_path"], {
+            "path": node["module_path"], "compute_nodes": 0, "covered_nodes": 0, "flops": 0,
+            "engines": []})
+        row["compute_nodes"] += 1
+        row["flops"] += _flops(node)
+        name = f"engine_{node['engine']}"
+        if node["engine"] >= 0:
+            row["covered_nodes"] += 1
+            row["engines"] += [] if name in row["engines"] else [name]
+    return [*rows.values()]
+
+
+def _flops(node: dict) -> int:
+    """As flops.py counts them: of products, convolutions and attention."""
+    operator, shapes = node["operator"].removeprefix("native::"), node["inputs"]
+    results = node["outputs"]
+    if not shapes or not results:
+        return 0
+    if "conv" in operator and len(shapes) > 1:
+        side = shapes[0] if "transpose" in operator or node["transposed"] else results[0]
+        return 2 * prod(side) * prod(shapes[1][1:])
+    if operator == "aten::linear":
+        return 2 * prod(results[0]) * shapes[1][-1]
+    if operator in _PRODUCTS:
+        first = shapes[1] if operator.startswith(("aten::add", "aten::badd")) else shapes[0]
+        return 2 * prod(results[0]) * (first[-1] if first else 1)
+    if _ATTENTION in operator and len(shapes) > 2:
+        query, key, value = shapes[:3]
+        return 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+    return 0

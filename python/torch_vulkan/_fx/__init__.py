@@ -1,0 +1,1 @@
+"""Captured FX graphs: prepared, imported, split, and called as engines."""

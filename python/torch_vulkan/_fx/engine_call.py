@@ -1,0 +1,253 @@
+"""The part of a compiled graph that one engine runs."""
+
+import contextlib
+import time
+import warnings
+
+import torch
+from torch import fx, nn
+
+from .._base.progress import progress_for
+from .._native import C
+from .._torch import compat
+from .._torch.guards import canonical
+from .._torch.strides import promised
+from ..compilations import EngineRecord
+from ..engine import split_vke, tensor_bytes
+from ..settings import Settings
+from .fx_nodes import attribute
+from .held_weights import HeldWeights
+from .importer import Importer
+from .mutation import is_write
+from .precision import Precision
+from .schema import to_dtype
+from .symbols import BIAS
+
+compile_graph = C.compile
+_execute = torch.ops.torch_vulkan.execute.default
+_execute_held = torch.ops.torch_vulkan.execute_held.default
+
+# What a call recovers from by running natively: no memory on the device, a device that was lost,
+# a shape that kernels cannot take.
+RECOVERABLE = (torch.OutOfMemoryError, torch.AcceleratorError, NotImplementedError)
+
+
+_collectors: list[list] = []
+
+
+@contextlib.contextmanager
+def collected(calls: list):
+    """Appends every EngineCall that is built inside to `calls`."""
+    _collectors.append(calls)
+    try:
+        yield
+    finally:
+        _collectors.remove(calls)
+
+
+# How a message begins that says of values in tensors what PyTorch would.
+REFUSED = "[check_indices]"
+
+
+class UnexpectedInput(RuntimeError):
+    """An argument that the captured graph does not allow, as a size that a check behind nonzero
+    forbids. PyTorch raises RuntimeError there, too."""
+
+
+class BuildError(RuntimeError):
+    """The compiler refused a block that the partitioner had given it."""
+
+
+class EngineCall(nn.Module):
+    """Calls an engine with the arguments of the sub-module that it was made from.
+
+    Attributes:
+        engine: the torch custom class.
+        native: the sub-module itself, for when the device fails.
+        record: name, size and build time.
+    """
+
+    def __init__(self, native: fx.GraphModule, imported, engine, settings: Settings,
+                 record: EngineRecord):
+        super().__init__()
+        placeholders = native.graph.find_nodes(op="placeholder")
+        positions = {node: i for i, node in enumerate(placeholders)}
+        self.input_positions = [positions[node] for node in imported.inputs]
+        self.weight_positions = [positions[node] for node in imported.weights]
+        self.number_positions = _positions_of(imported.carried, placeholders)
+        self.engine = engine
+        self.native = native
+        self.record = record
+        self.casts = _casts(imported.outputs, settings.truncate_long_and_double)
+        self.device = _device_of_results(imported)
+        self.strides = _other_strides(imported.outputs, self.vke())
+        self.writes = any(is_write(node) for node in native.graph.nodes)
+        self._held = HeldWeights()
+        self._warned = False
+
+    def forward(self, *args):
+        """The outputs of the sub-module, as a list."""
+        inputs = [args[i] for i in self.input_positions]
+        try:
+            inputs += [carrier(args[i], bias) for i, bias in self.number_positions]
+            return self.outputs(inputs, [args[i] for i in self.weight_positions])
+        except (IndexError, RuntimeError) as error:
+            return self.instead(error, args)
+
+    def instead(self, error, args):
+        """What PyTorch makes of arguments for which the engine raised `error`."""
+        if isinstance(error, UnexpectedInput):  # before anything was computed or written
+            expected = not self._other_values(args)
+            return self.run_natively(f"{error} (a bug in torch_vulkan: please report it)"
+                                     if expected else error, args)
+        if isinstance(error, RECOVERABLE):
+            return self.run_natively(error, args)
+        return self.refuse_natively(error, args)
+
+    def _other_values(self, args) -> bool:
+        """Whether an operator before gave another dtype or size than its meta kernel says, or a
+        guard is missing: Dynamo's on an argument whose `.data` the program replaces."""
+        placeholders = self.native.graph.find_nodes(op="placeholder")
+        return any(isinstance(arg, torch.Tensor) and _differs(arg, node.meta["val"])
+                   for arg, node in zip(args, placeholders, strict=True))
+
+    def vke(self) -> bytes:
+        """The engine's file, without weights."""
+        return tensor_bytes(self.engine.vke())
+
+    def outputs(self, inputs, weights):
+        """What the engine makes of its own inputs and weights."""
+        held = self._held.hold(weights)
+        try:
+            outputs = (_execute(inputs, weights, self.engine) if held is None else
+                       _execute_held(inputs, held, self.engine))
+        except ValueError as error:
+            raise UnexpectedInput(str(error)) from error
+        if self.casts:
+            outputs = [o if d is None else o.to(d)
+                       for o, d in zip(outputs, self.casts, strict=True)]
+        if self.device is not None:
+            outputs = [o.to(self.device) for o in outputs]
+        for i, strides in self.strides:
+            outputs[i].as_strided_(outputs[i].shape, strides)  # no view: those are not written to
+        return outputs
+
+    def refuse_natively(self, error, args):
+        """What PyTorch says to values that a kernel refused (`check_indices`), in its own words. On
+        CUDA tensors an error tells of an earlier call, and PyTorch's own would end the process's
+        use of CUDA; what the engine has written in place is not to be written twice."""
+        on_cuda = any(isinstance(a, torch.Tensor) and a.is_cuda for a in args)
+        if on_cuda or self.writes or REFUSED not in str(error):
+            raise error
+        outputs = list(self.native(*args))  # raises, unless PyTorch has a result
+        self._warn(error)
+        return outputs
+
+    def run_natively(self, error, args):
+        """The same by PyTorch, where the engine could not; warns once."""
+        self._warn(error)
+        return list(self.native(*args))
+
+    def _warn(self, error):
+        if not self._warned:
+            warnings.warn(f"torch_vulkan: {self.record.name} runs natively: {error}", stacklevel=4)
+            self._warned = True
+
+
+def _differs(tensor: torch.Tensor, said: torch.Tensor) -> bool:
+    sizes = zip(tensor.shape, said.shape, strict=False)
+    return tensor.dtype != said.dtype or tensor.dim() != said.dim() or any(
+        n != s if isinstance(s, int) else n not in compat.range_of(s) for n, s in sizes)
+
+
+def carrier(number: int, bias: int) -> torch.Tensor:
+    """A number as an engine takes it: as the size of a tensor without elements."""
+    if not -BIAS < number < BIAS:
+        raise NotImplementedError(f"a number is {number}; engines take those below 2^62")
+    return torch.empty([number + bias, 0], dtype=torch.uint8)
+
+
+def _positions_of(carried, placeholders) -> list[tuple[int, int]]:
+    """(position among the arguments, bias) of each number."""
+    positions = []
+    for symbol, bias in carried:
+        found = [i for i, node in enumerate(placeholders)
+                 if isinstance(node.meta.get("val"), torch.SymInt)
+                 and canonical(node.meta["val"]) == symbol]
+        if not found:
+            raise BuildError(f"no input of the engine determines the size {symbol}")
+        positions.append((found[0], bias))
+    return positions
+
+
+def _casts(outputs, truncate: bool):
+    """dtypes to cast results back to; None where nothing was truncated."""
+    dtypes = [node.meta["val"].dtype for node in outputs] if truncate else []
+    casts = [d if to_dtype(d) != to_dtype(d, True) else None for d in dtypes]
+    return casts if any(casts) else None
+
+
+def _device_of_results(imported) -> torch.device | None:
+    """Where results go when no argument says it."""
+    if imported.inputs or imported.weights or not imported.outputs:
+        return None
+    device = imported.outputs[0].meta["val"].device
+    return None if device.type == "cpu" else device
+
+
+def _other_strides(outputs, vke: bytes) -> list[tuple[int, list[int]]]:
+    """Outputs of fixed shape whose strides PyTorch writes otherwise than the engine does, though
+    they mean the same: dimensions of size 1 and empty tensors."""
+    found = []
+    bindings = C.vke_info(split_vke(vke)[0])["outputs"]
+    for i, (node, binding) in enumerate(zip(outputs, bindings, strict=True)):
+        want = promised(node.meta["val"])
+        want = list(torch.empty(node.meta["val"].shape, device="meta").stride()) if (
+            want is None) else want
+        fixed = all(isinstance(v, int) for v in (*want, *binding["strides"]))
+        if fixed and want != binding["strides"]:
+            found.append((i, want))
+    return found
+
+
+def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settings, device: str,
+          profile, compute_nodes: int, debug_dir: str = "") -> EngineCall:
+    """Compiles the sub-module `native` and opens the engine.
+
+    Raises:
+        BuildError: the importer or the compiler refused it.
+    """
+    start = time.perf_counter()
+    low = settings.low_precision
+    precision = Precision(to_dtype(low), settings.autocast_excluded_nodes,
+                          settings.autocast_excluded_ops) if low else None
+    files = []
+    for _ in compat.each_profile(native):
+        importer = Importer(native, weights, truncate=settings.truncate_long_and_double,
+                            precision=precision, name=name)
+        imported = importer.run()
+        if imported.refused:
+            raise BuildError("; ".join(imported.refused.values()))
+        importer.carry_symbols()
+        progress = progress_for(name, settings.progress)
+        files.append(compile_graph(imported.graph, settings.compiler_json(debug_dir), profile,
+                                   progress, settings.cache_json()))
+        if progress:
+            progress.close()
+    vke = b"".join(dict.fromkeys(files))  # profiles may differ in symbols that are not in here
+    with compat.no_fake_mode():
+        data = torch.frombuffer(bytearray(vke), dtype=torch.uint8)
+        engine = torch.classes.torch_vulkan.Engine(
+            data, device, settings.immutable_weights, settings.truncate_long_and_double)
+        engine.open()
+    dispatches = engine.dispatches()
+    record = EngineRecord(name, compute_nodes, dispatches, time.perf_counter() - start)
+    call = EngineCall(native, imported, engine, settings, record)
+    for calls in _collectors:
+        calls.append(call)
+    return call
+
+
+def constants_of(module: fx.GraphModule, node: fx.Node):
+    """The tensor of a get_attr node."""
+    return attribute(module, node.target)

@@ -1,0 +1,127 @@
+"""What compiling one captured graph would do: its entry in the dry-run report."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from torch import fx
+
+from .._native import C
+from . import flops, fx_nodes
+
+
+@dataclass
+class GraphDetails:
+    """One graph of a dry run.
+
+    Attributes:
+        data: its entry in the report (_dry_run/report.schema.json, "graph").
+        block_sizes: compute nodes of each block that min_block_size = 1 would make.
+        missing: operators that could be in an engine if they had a converter that took them.
+        if_supported: operators → (engines, covered nodes), were they supported.
+    """
+
+    data: dict
+    block_sizes: list[int]
+    missing: set[str]
+    if_supported: Callable[[Collection[str]], tuple[int, int]]
+
+
+def describe(imported, partition, settings: str, profile, does_work, native) -> GraphDetails:
+    """Args:
+        imported: the importer's result.
+        partition: of its graph.
+        settings: the compiler's, as JSON text.
+        does_work: FX node → whether it counts.
+        native: records of what stays with PyTorch, views included.
+    """
+    dry = json.loads(C.dry_run(imported.graph, settings, profile))
+    blocks = [[imported.nodes[i] for i in block] for block in partition.blocks]
+    blocks = [[node for node in block if node is not None] for block in blocks]
+    work = [node for node in imported.nodes if node is not None and does_work(node)]
+    block_of = {node: i for i, block in enumerate(blocks) for node in block}
+    covered = sum(node in block_of for node in work)
+    engines = [_engine(f"engine_{i}", engine, block, does_work)
+               for i, (engine, block) in enumerate(zip(dry["engines"], blocks, strict=True))]
+    data = {
+        "nodes": sum(node is not None for node in imported.nodes),
+        "compute_nodes": len(work),
+        "covered_nodes": covered,
+        "coverage": covered / len(work) if work else 1.0,
+        "flops": sum(map(flops.flops_of, work)),
+        "engines": engines,
+        "native": [_native(record, counts) for record, counts in native],
+        "modules": _modules(work, block_of),
+    }
+    by_size = json.loads(C.block_sizes_report(partition.candidate_sizes, len(work)))
+    data |= by_size
+
+    def if_supported(operators):
+        # Nodes that the importer could not express go by a name of their own.
+        names = {name for op in operators for name in (op, f"native::{op}")}
+        as_if = C.partition_as_if(imported.graph, settings, profile, names)
+        inside = (imported.nodes[i] for block in as_if.blocks for i in block)
+        return len(as_if.blocks), sum(n is not None and does_work(n) for n in inside)
+
+    def is_missing(index, node):
+        if index in imported.refused:
+            return not fx_nodes.has_effect(node)
+        return bool(C.unsupported(imported.graph, index, settings, profile))
+
+    missing = {fx_nodes.op_name(node.target) for index, _ in partition.native
+               if (node := imported.nodes[index]) is not None and does_work(node)
+               and is_missing(index, node)}
+    return GraphDetails(data, list(partition.candidate_sizes), missing, if_supported)
+
+
+def describe_native(nodes: list[fx.Node], records) -> GraphDetails:
+    """Of a graph that stays PyTorch's as a whole, as Dynamo captured it: no converter helps."""
+    data = {
+        "nodes": len(nodes), "compute_nodes": len(nodes), "covered_nodes": 0,
+        "coverage": 0.0 if nodes else 1.0, "flops": sum(map(flops.flops_of, nodes)),
+        "engines": [],
+        "native": [_native(record, True) for record in records],
+        "modules": _modules(nodes, {}),
+    }
+    data |= json.loads(C.block_sizes_report([], len(nodes)))
+    return GraphDetails(data, [], set(), lambda operators: (0, 0))
+
+
+def _native(record, counts: bool) -> dict:
+    return {"operator": record.op, "reason": record.reason, "source": record.source,
+            "module_path": record.module_path, "does_work": counts}
+
+
+def _engine(name: str, dry: dict, block: list[fx.Node], does_work) -> dict:
+    work = [node for node in block if does_work(node)]
+    operators = Counter(fx_nodes.op_name(node.target) for node in block)
+    modules = dict.fromkeys(fx_nodes.module_path_of(node) for node in work)
+    return {
+        "name": name,
+        "nodes": len(block),
+        "compute_nodes": len(work),
+        "operators": dict(operators.most_common()),
+        "inputs": dry["inputs"],
+        "outputs": dry["outputs"],
+        "flops": sum(map(flops.flops_of, work)),
+        "weights": dry["weights"],
+        "weight_bytes": dry["weight_bytes"],
+        "modules": [path for path in modules if path],
+    }
+
+
+def _modules(work: list[fx.Node], block_of: dict[fx.Node, int]) -> list[dict]:
+    """By innermost module, in the order of the graph."""
+    rows: dict[str, dict] = {}
+    for node in work:
+        path = fx_nodes.module_path_of(node)
+        row = rows.setdefault(path, {"path": path, "compute_nodes": 0, "covered_nodes": 0,
+                                     "flops": 0, "engines": set()})
+        row["compute_nodes"] += 1
+        row["flops"] += flops.flops_of(node)
+        if node in block_of:
+            row["covered_nodes"] += 1
+            row["engines"].add(block_of[node])
+    return [row | {"engines": [f"engine_{i}" for i in sorted(row["engines"])]}
+            for row in rows.values()]

@@ -1,0 +1,373 @@
+"""FX graphs of ATen operators as the compiler's Graph."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx
+
+from .. import custom
+from .._native import C
+from .._torch import compat
+from .._torch.strides import promised
+from . import attention_state, demands
+from .complex_values import is_complex
+from .draws import is_drawn_into
+from .fx_nodes import (
+    attribute,
+    flat,
+    has_effect,
+    is_getitem,
+    is_size_arithmetic,
+    main_device,
+    module_path_of,
+    op_name,
+    source_of,
+)
+from .mutation import is_write
+from .placement import runs_on_host
+from .precision import Precision
+from .refusals import read_by_place, refusal
+from .scalars import is_host_scalar
+from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
+from .symbols import Inexpressible, SymbolTable
+
+
+def _name_of(node: fx.Node) -> str:
+    """What messages and files call an input, a weight or an output."""
+    return node.meta.get("torch_vulkan_name") or node.name
+
+
+@dataclass
+class Imported:
+    """A Graph and what its parts stand for.
+
+    Attributes:
+        graph: the compiler's Graph.
+        nodes: the FX node of each of its nodes (None for one that the importer added).
+        refused: node index → why the importer itself keeps it native.
+        inputs, weights: placeholders (or get_attr) in the order of the graph's.
+        outputs: FX nodes in the order of the graph's.
+        carried: (symbol, bias) of those that no input's shape determines: each is, with the bias
+            added, the size of one more, empty input.
+    """
+
+    graph: object
+    nodes: list[fx.Node | None] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    inputs: list[fx.Node] = field(default_factory=list)
+    weights: list[fx.Node] = field(default_factory=list)
+    outputs: list[fx.Node] = field(default_factory=list)
+    carried: list = field(default_factory=list)
+
+
+class Importer:
+    """Imports one FX graph: a whole captured graph to be partitioned, or the body of one engine.
+
+    Args:
+        module: owner of the graph, with its get_attr constants.
+        weights: placeholders that become weights.
+        truncate: hold int64 and float64 as int32 and float32.
+        precision: what is stored in 16 bits; None: nothing is changed.
+        stays: operators (with or without overload) that stay native.
+    """
+
+    def __init__(self, module: fx.GraphModule, weights: set[str], *, truncate: bool = False,
+                 precision: Precision | None = None, name: str = "", stays: Sequence[str] = ()):
+        self._module = module
+        self._weight_names = weights
+        self._truncate = truncate
+        self._stays = stays
+        self._graph = C.Graph(name)
+        self._symbols = SymbolTable(self._graph)
+        self._precision = precision and precision.bind(self)
+        self._values: dict[fx.Node, object] = {}  # id, list of ids, or None
+        self._result = Imported(self._graph)
+        self._last_effect = None  # value that orders random numbers and side effects
+        self._device = main_device(module.graph)
+        self._by_place = read_by_place(module.graph)
+        self._broken: dict[fx.Node, str] = {}
+
+    def run(self) -> Imported:
+        """Raises Inexpressible where an input's shape cannot be expressed."""
+        # First of all: the guards that it makes say which sizes have one name.
+        self._broken = {node: demands.broken(node) for node in self._module.graph.nodes}
+        for node in self._module.graph.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                self._add_leaf(node)
+            elif node.op == "output":
+                self._set_outputs(node)
+            elif is_getitem(node):
+                self._values[node] = self._pick(node)
+            elif is_size_arithmetic(node) or is_host_scalar(node):
+                continue  # PyTorch's; tensors that an engine reads become inputs when they are read
+            elif is_drawn_into(node) or is_write(node):
+                continue
+            elif node.op in ("call_function", "call_module"):
+                self._add_node(node)
+        self._symbols.add_conditions()
+        return self._result
+
+    # --- what Precision uses ---
+
+    @property
+    def graph(self):
+        return self._graph
+
+    def append(self, op, name, args, outputs, like: fx.Node | None = None) -> list:
+        """Adds a node; returns the ids of its outputs."""
+        self._result.nodes.append(like)
+        source, path = (source_of(like), module_path_of(like)) if like is not None else ("", "")
+        return self._graph.add_node(op, name, args, outputs, source, path)
+
+    # --- leaves and outputs ---
+
+    def _tensor(self, node: fx.Node):
+        value = node.meta.get("val")
+        if value is None and node.op == "get_attr":
+            value = attribute(self._module, node.target)
+        return value
+
+    def _type(self, value):
+        """(dtype, shape) of a tensor; dtype `other` where an engine could not hold it. Complex
+        numbers are held as pairs."""
+        pair = [2] if value.dtype in PARTS else []
+        dtype = to_dtype(PARTS.get(value.dtype, value.dtype), self._truncate)
+        if value.layout != torch.strided or value.is_quantized or not is_plain(value):
+            dtype = C.DType.other
+        return dtype, [*self._symbols.shape(value.shape), *pair]
+
+    def _add_leaf(self, node: fx.Node):
+        value = self._tensor(node)
+        if not isinstance(value, torch.Tensor):
+            return
+        try:
+            dtype, shape = self._type(value)
+        except Inexpressible:
+            dtype, shape = C.DType.other, []
+        static = all(isinstance(dim, int) for dim in shape)
+        if node.op == "get_attr" or (node.name in self._weight_names and static):
+            self._values[node] = self._graph.add_weight(_name_of(node), dtype, shape)
+            self._result.weights.append(node)
+        else:
+            self._values[node] = self._graph.add_input(_name_of(node), dtype, shape)
+            self._result.inputs.append(node)
+            if self._precision:
+                self._precision.add_input(self._values[node])
+
+    def _pick(self, node: fx.Node):
+        ids = self._values.get(node.args[0])
+        return ids[node.args[1]] if isinstance(ids, list) else None
+
+    def _set_outputs(self, node: fx.Node):
+        outputs, seen = [], set()
+        for value in flat(node.args[0]):
+            if not isinstance(value, fx.Node) or value in seen:
+                continue
+            seen.add(value)
+            ids = self._values.get(value)
+            if not isinstance(ids, int) or is_host_scalar(value):
+                continue
+            tensor = self._tensor(value)
+            if self._precision:
+                ids = self._precision.at_output(ids)
+            try:
+                strides = self._promised_strides(tensor)
+            except Inexpressible:
+                strides = None
+            outputs.append((ids, _name_of(value), strides))
+            self._result.outputs.append(value)
+        for target, value in (n.args for n in self._module.graph.nodes if is_write(n)):
+            ids = self._values[value]
+            ids = self._precision.at_output(ids) if self._precision else ids
+            outputs.append((ids, _name_of(target), None, self._values[target]))
+        self._graph.set_outputs(outputs)
+
+    def _promised_strides(self, tensor):
+        if not isinstance(tensor, torch.Tensor) or compat.depends_on_data(tensor):
+            return None
+        strides = promised(tensor)
+        return None if strides is None else self._symbols.shape(strides)
+
+    def carry_symbols(self) -> None:
+        """Adds inputs that carry symbols which the shapes of the others do not determine."""
+        count = len(self._symbols.symbols)
+        determined = set()
+        for node in self._result.inputs:
+            for dim in self._graph.value_shape(self._values[node]):
+                if not isinstance(dim, int) and len(dim.symbols()) == 1:
+                    solved = dim.solve(dim.eval([7] * count))
+                    determined.update(dim.symbols() if solved else ())
+        for s, symbol in enumerate(self._symbols.symbols):
+            if s in determined:
+                continue
+            bias = self._symbols.bias(symbol)
+            self._graph.add_input(f"number_{symbol}", C.DType.uint8, [C.Expr.symbol(s) + bias, 0])
+            self._result.carried.append((symbol, bias))
+
+    # --- nodes ---
+
+    def _add_node(self, node: fx.Node):
+        value = node.meta.get("val")
+        many = isinstance(value, (tuple, list))
+        op, args = op_name(node.target), []
+        reason = self._broken[node] or refusal(node, self._by_place, self._device, self._stays,
+                                               self._truncate)
+        if not reason:
+            try:
+                op, args = self._arguments(node)
+            except Inexpressible as inexpressible:
+                reason = str(inexpressible)
+        outputs = []
+        for i, item in enumerate(value if many else (value,)):
+            if not isinstance(item, torch.Tensor) or many and self._is_unheld(node, i, item):
+                outputs.append(None)
+                continue
+            try:
+                outputs.append(self._type(item))
+            except Inexpressible as inexpressible:
+                outputs.append((C.DType.other, []))
+                reason = reason or str(inexpressible)
+        if reason:
+            # Dataflow only: the partitioner has to see who waits for whom.
+            args = [("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)]),
+                    ("host", "attr", self._device.type != "cpu" and runs_on_host(node))]
+            op = f"native::{op}"
+            self._result.refused[len(self._result.nodes)] = reason
+        if has_effect(node):
+            args, outputs = self._in_order(args, outputs)
+        elif not reason:
+            demands.add_conditions(self._graph, op, args)
+        if self._precision and not reason:
+            ids = self._precision.add(node, op, args, outputs)
+        else:
+            ids = self.append(op, node.name, args, outputs, like=node)
+        if has_effect(node):
+            self._last_effect = ids.pop()
+        self._values[node] = ids if many else (ids[0] if ids else None)
+
+    @staticmethod
+    def _is_unheld(node, i: int, value) -> bool:
+        """Whether it is a result that nobody reads, of a type that engines do not hold."""
+        return (value.dtype not in DTYPES and value.dtype not in PARTS
+                and not any(is_getitem(user) and user.args[1] == i for user in node.users))
+
+    def _in_order(self, args, outputs):
+        before = [("order", "tensor", self._last_effect)] if self._last_effect is not None else []
+        return [*args, *before], [*outputs, (C.DType.other, [])]
+
+    def _tensor_nodes(self, node: fx.Node):
+        """The tensors that a node reads, those that its sizes come from included."""
+        found, waiting = {}, list(node.all_input_nodes)
+        for n in waiting:
+            if isinstance(self._values.get(n), (int, list)):
+                found[n] = None
+            elif is_size_arithmetic(n) or is_host_scalar(n):
+                waiting.extend(n.all_input_nodes)
+        return list(found)
+
+    def _ids(self, node: fx.Node) -> int:
+        ids = self._values[node]
+        return ids if isinstance(ids, int) else next(i for i in ids if i is not None)
+
+    def _arguments(self, node: fx.Node):
+        target = node.target
+        values = self._filled(node)
+        numbers = [name for name, kind, value in values
+                   if kind == "tensor" and isinstance(self._plain(value), (int, float, bool))]
+        if len(numbers) == 1 and (scalar := with_scalar(target, numbers[0])) is not None:
+            target = scalar
+            values = [(name, kind, value) for (name, kind, _), (_, _, value) in
+                      zip(argument_kinds(scalar), values, strict=True)]
+        args = [self._argument(node, *item) for item in values]
+        if (grid := custom.grid_of(node)) is not None:
+            args.append((custom.GRID, "attr", self._attribute(grid)))
+        complexes = self._complexes(node, values)
+        if not complexes:
+            return op_name(target), args
+        # csrc knows no complex numbers: converters/complex/complex.h.
+        return (op_name(target).replace("aten::", "complex::", 1),
+                [*args, ("complex", "attr", " ".join(complexes))])
+
+    @staticmethod
+    def _complexes(node, values) -> list[str]:
+        """Names of the complex tensor arguments of a node, and "result" where it gives such."""
+        names = [name for name, kind, value in values if kind != "attr"
+                 and any(isinstance(v, complex) or isinstance(v, fx.Node) and is_complex(v)
+                         for v in flat(value))]
+        return [*names, "result"] if is_complex(node) else names
+
+    def _filled(self, node: fx.Node):
+        """(name, kind, value) of each argument, defaults filled in."""
+        values = []
+        for i, (name, kind, default) in enumerate(argument_kinds(node.target)):
+            value = node.args[i] if i < len(node.args) else node.kwargs.get(name, default)
+            values.append((name, kind, value))
+        if op_name(node.target) in attention_state.GRADIENTS:
+            values = [v for v in values if v[0] not in attention_state.ARGUMENTS]
+        return values
+
+    @staticmethod
+    def _plain(value):
+        """The number that an FX argument is, a SymInt counting as one; else None."""
+        if isinstance(value, fx.Node):
+            value = value.meta.get("val")
+            return 0 if isinstance(value, (torch.SymInt, int)) else None
+        return value
+
+    def _argument(self, node, name, kind, value):
+        if kind == "tensor":
+            return name, "tensor", self._tensor_id(node, value)
+        if kind == "tensors":
+            return name, "tensors", [self._tensor_id(node, item) for item in value or ()]
+        return name, "attr", self._attribute(value)
+
+    def _tensor_id(self, node, value):
+        if value is None:
+            return None
+        if isinstance(value, fx.Node) and is_host_scalar(value) and value not in self._values:
+            self._add_leaf(value)
+        if isinstance(value, fx.Node) and isinstance(self._values.get(value), int):
+            return self._values[value]
+        if isinstance(self._plain(value), (int, float)):
+            return self._scalar_tensor(node, value)
+        if isinstance(value, complex):
+            return self._complex_scalar(node, value)
+        raise Inexpressible("one of its arguments is not a tensor that the compiler knows")
+
+    def _scalar_tensor(self, node, value):
+        """A number where the operator wants a tensor: a scalar of the type it promotes to."""
+        result = node.meta["val"]
+        result = result[0] if isinstance(result, (tuple, list)) else result
+        dtype = to_dtype(result.dtype, self._truncate)
+        if result.dtype == torch.bool:
+            dtype = C.DType.float32 if isinstance(value, float) else C.DType.int32
+        args = [("size", "attr", []), ("fill_value", "attr", self._attribute(value)),
+                ("dtype", "attr", dtype), ("layout", "attr", None), ("device", "attr", None),
+                ("pin_memory", "attr", None)]
+        name = f"{node.name}_scalar_{len(self._result.nodes)}"
+        return self.append("aten::full", name, args, [(dtype, [])])[0]
+
+    def _complex_scalar(self, node, value: complex):
+        dtype = to_dtype(PARTS[node.meta["val"].dtype], self._truncate)
+        args = [("real", "attr", value.real), ("imag", "attr", value.imag),
+                ("complex", "attr", "result")]
+        name = f"{node.name}_scalar_{len(self._result.nodes)}"
+        return self.append("complex::scalar", name, args, [(dtype, [2])])[0]
+
+    def _attribute(self, value):
+        if isinstance(value, fx.Node):
+            value = value.meta.get("val")
+        if value is None or isinstance(value, (bool, float, str)):
+            return value
+        if isinstance(value, (int, torch.SymInt)):
+            return self._symbols.dim(value)
+        if isinstance(value, complex):
+            return [value.real, value.imag]
+        if isinstance(value, torch.dtype):
+            return to_dtype(value, self._truncate)
+        if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
+            return str(value).removeprefix("torch.")
+        if isinstance(value, (list, tuple)):
+            return [self._attribute(item) for item in value]
+        raise Inexpressible(f"an argument of type {type(value).__name__}")

@@ -1,0 +1,181 @@
+"""Inputs that a graph writes to (docs/design/0017-writing-in-place.md).
+
+AOTAutograd leaves `copy_(input, value)` behind a functional graph. The partitioner sees the values
+as results of the graph; when the engines are known, an engine that computes such a value is given
+the write, too, where nobody reads the input behind it. It then changes the input's memory itself.
+"""
+
+import contextlib
+import operator
+
+import torch
+from torch import fx
+
+from .._torch.strides import may_overlap
+from .fx_nodes import is_getitem
+from .refusals import WholeGraph
+from .returned_views import is_view
+from .schema import DTYPES, is_plain, to_dtype
+
+_COPY = torch.ops.aten.copy_.default
+_SCATTER_BY_PLACE = torch.ops.aten.as_strided_scatter.default
+
+
+@fx.node.has_side_effect
+def write_over(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Writes, uncounted: AOTAutograd counts what its graph writes, once."""
+    uncounted = contextlib.nullcontext() if tensor.is_inference() else (
+        torch.autograd._unsafe_preserve_version_counter(tensor))
+    with torch.no_grad(), uncounted:
+        tensor.copy_(value)
+
+
+def refuse_overlaps(graph: fx.Graph, written: set[int]) -> None:
+    """A write into a tensor of which several elements are one number in memory changes what the
+    program did not name. The functional graph of it is right where each operator keeps the overlap,
+    which engines, that read and write dense tensors, do not.
+
+    Args:
+        written: positions of the arguments that the graph changes.
+
+    Raises:
+        WholeGraph: the graph has such a write.
+    """
+    refuse_overlapping(node.meta.get("val") for i, node in enumerate(
+        graph.find_nodes(op="placeholder")) if i in written)
+    for node in graph.find_nodes(op="call_function", target=_SCATTER_BY_PLACE):
+        sizes, strides = fx.node.map_arg(node.args[2:4], lambda n: n.meta["val"])
+        if may_overlap(sizes, strides):
+            raise WholeGraph("a view that is written has elements that overlap in memory")
+
+
+def refuse_overlapping(written) -> None:
+    """The same of tensors that a graph changes; other values are passed over."""
+    for value in written:
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided and may_overlap(
+                value.shape, value.stride()):
+            raise WholeGraph("an argument that is written has elements that overlap in memory")
+
+
+def is_write(node: fx.Node) -> bool:
+    """True for a node that writes a value over an input."""
+    return node.op == "call_function" and node.target is write_over
+
+
+def detach_writes(module: fx.GraphModule) -> list[str]:
+    """Makes the values that a graph writes over its inputs its last results; returns the names of
+    the inputs, in their order."""
+    output = module.graph.output_node()
+    writes = [node for node in module.graph.nodes if _is_whole_copy(node)]
+    if writes:
+        output.args = ((*output.args[0], *(node.args[1] for node in writes)),)
+    names = [node.args[0].name for node in writes]
+    for node in writes:
+        node.replace_all_uses_with(node.args[0])  # results that are the input itself
+        module.graph.erase_node(node)
+    return names
+
+
+def _is_whole_copy(node: fx.Node) -> bool:
+    if node.target is not _COPY or node.kwargs or len(node.args) != 2:
+        return False
+    if any(user.op != "output" for user in node.users):
+        return False
+    if not all(isinstance(n, fx.Node) for n in node.args) or node.args[0].op != "placeholder":
+        return False
+    target, value = (n.meta.get("val") for n in node.args)
+    if not all(isinstance(v, torch.Tensor) for v in (target, value)):
+        return False
+    return target.shape == value.shape and target.dtype == value.dtype and (
+        target.device == value.device)
+
+
+def attach_writes(module: fx.GraphModule, names: list[str], engines, truncate: bool) -> None:
+    """Undoes detach_writes in a graph whose blocks are calls of `engines`: what an engine computes
+    it writes itself where it can, the rest PyTorch writes last."""
+    if not names:
+        return
+    output = module.graph.output_node()
+    results = list(output.args[0])
+    kept, values = results[:-len(names)], results[-len(names):]
+    output.args = (tuple(kept),)
+    inputs = {node.name: node for node in module.graph.find_nodes(op="placeholder")}
+    with module.graph.inserting_before(output):
+        writes = [module.graph.call_function(write_over, (inputs[name], value))
+                  for name, value in zip(names, values, strict=True)]
+    for node in writes:
+        if _fits(node.args[0].meta["val"], truncate):
+            _into_engine(module, node, engines)
+    module.graph.lint()
+    module.recompile()
+
+
+def _fits(tensor: torch.Tensor, truncate: bool) -> bool:
+    """Whether an engine holds the tensor's elements as they are."""
+    return (is_plain(tensor) and tensor.layout == torch.strided and tensor.dim() > 0
+            and tensor.dtype in DTYPES
+            and to_dtype(tensor.dtype, truncate) == to_dtype(tensor.dtype))
+
+
+def _into_engine(module: fx.GraphModule, write: fx.Node, engines) -> None:
+    target, value = write.args
+    if not isinstance(value, fx.Node) or value.target is not operator.getitem:
+        return
+    call, position = value.args
+    if call.op != "call_module" or call.target not in engines:
+        return
+    if call.args.count(target) > 1 or _read_behind(target, call, write):
+        return
+    body = getattr(module, call.target)
+    results = list(body.graph.output_node().args[0])
+    inner_value = results[position]
+    if not isinstance(inner_value, fx.Node) or inner_value.op == "placeholder":
+        return
+    with body.graph.inserting_before(body.graph.output_node()):
+        body.graph.call_function(write_over, (_inner(body, call, target), inner_value))
+    module.graph.erase_node(write)
+    if not value.users:
+        _drop_result(module, body, call, position)
+    body.graph.lint()
+    body.recompile()
+
+
+def _read_behind(target: fx.Node, call: fx.Node, write: fx.Node) -> bool:
+    """Whether the input, or a view of it, is read behind `call` or handed to it as a view."""
+    order = {node: i for i, node in enumerate(call.graph.nodes)}
+    waiting = [target]
+    for alias in waiting:
+        for user in alias.users:
+            if user is write or user.op == "output" or (user is call and alias is target):
+                continue
+            if is_view(user) or is_getitem(user):
+                waiting.append(user)
+            elif order[user] >= order[call]:
+                return True
+    return False
+
+
+def _inner(body: fx.GraphModule, call: fx.Node, target: fx.Node) -> fx.Node:
+    """The placeholder of a sub-module that is given `target`; a new one where there is none."""
+    placeholders = body.graph.find_nodes(op="placeholder")
+    if target in call.args:
+        return placeholders[call.args.index(target)]
+    with body.graph.inserting_after(placeholders[-1]) if placeholders else (
+            body.graph.inserting_before(next(iter(body.graph.nodes)))):
+        inner = body.graph.placeholder(f"written_{target.name}")
+    inner.meta.update(target.meta)
+    call.args = (*call.args, target)
+    return inner
+
+
+def _drop_result(module: fx.GraphModule, body: fx.GraphModule, call: fx.Node,
+                 position: int) -> None:
+    output = body.graph.output_node()
+    results = list(output.args[0])
+    del results[position]
+    output.args = (tuple(results),)
+    for getitem in list(call.users):
+        if getitem.args[1] == position:
+            module.graph.erase_node(getitem)
+        elif getitem.args[1] > position:
+            getitem.args = (call, getitem.args[1] - 1)

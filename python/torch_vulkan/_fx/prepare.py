@@ -1,0 +1,128 @@
+"""Rewrites of a captured graph before it is partitioned. None changes what it computes."""
+
+import sympy
+import torch
+from torch import fx
+
+from .._torch.guards import canonical
+from .._torch.sizes import Sizes
+from .attention_state import forget_random_state
+from .draws import draw_apart
+from .fx_nodes import is_size_arithmetic
+from .placement import make_where_read
+from .returned_views import base_of, keep_returned_views
+from .scalars import mark_host_scalars
+
+aten = torch.ops.aten
+
+
+def prepare(module: fx.GraphModule, user_outputs: int, gradients: bool = False,
+            of_arguments=None) -> None:
+    """Runs the rewrites below, in place. The first `user_outputs` results are the caller's, the
+    others are kept for the backward graph; `gradients`: all are gradients; `of_arguments`: those
+    that are views of an argument."""
+    drop_copies_of_constants(module.graph)
+    forget_random_state(module.graph)
+    compute_sizes_from_inputs(module.graph)
+    draw_apart(module.graph)
+    keep_returned_views(module.graph, user_outputs, gradients, of_arguments or {})
+    mark_host_scalars(module.graph)
+    make_where_read(module)
+    module.graph.lint()
+
+
+def drop_copies_of_constants(graph: fx.Graph) -> None:
+    """A constant is copied so that nobody can change it. In a functional graph nobody does; the
+    caller may, so what he is given, or views of it, stays a copy."""
+    copies = [node for op in (aten.lift_fresh_copy.default, aten.lift_fresh.default)
+              for node in graph.find_nodes(op="call_function", target=op)
+              if node.args[0].op == "get_attr"]
+    for node in copies:
+        node.target = aten.lift_fresh_copy.default
+    returned = {base_of(node) for node in graph.output_node().all_input_nodes}
+    for node in copies:
+        if node in returned:
+            continue
+        node.args[0].meta.setdefault("val", node.meta.get("val"))
+        node.replace_all_uses_with(node.args[0])
+        graph.erase_node(node)
+
+
+def compute_sizes_from_inputs(graph: fx.Graph) -> None:
+    """Sizes read off intermediate tensors are computed from the inputs, so that no engine waits for
+    another's result only to learn a size."""
+    sizes = None
+    by_data = set()
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if _is_sized_by_data(node) or any(n in by_data for n in node.all_input_nodes):
+            by_data.add(node)
+        if not is_size_arithmetic(node) or not isinstance(value, torch.SymInt):
+            continue
+        if all(n.op == "placeholder" for n in node.all_input_nodes):
+            continue
+        if any(n in by_data for n in node.all_input_nodes):
+            continue  # PyTorch checks what it turns out to be
+        sizes = sizes or Sizes(graph)
+        replacement = sizes.make(value)
+        if replacement is None or replacement is node:
+            continue
+        node.replace_all_uses_with(replacement) if isinstance(replacement, fx.Node) else (
+            _replace_by_number(node, replacement))
+        graph.erase_node(node)
+
+
+def _is_sized_by_data(node: fx.Node) -> bool:
+    """True for nonzero and its like, also where the size was promised to be some number."""
+    tags = getattr(node.target, "tags", ())
+    return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
+
+
+def _replace_by_number(node: fx.Node, number: int) -> None:
+    for user in list(node.users):
+        user.args = fx.node.map_arg(user.args, lambda n: number if n is node else n)
+        user.kwargs = fx.node.map_arg(user.kwargs, lambda n: number if n is node else n)
+
+
+def pass_missing_sizes(module: fx.GraphModule, name: str) -> None:
+    """Gives the sub-module `name` each symbol that it uses and that none of its arguments shows."""
+    body = getattr(module, name)
+    placeholders = body.graph.find_nodes(op="placeholder")
+    shown = {symbol for node in placeholders for size in _sizes_of(node)
+             if (symbol := _shown_by(size)) is not None and (
+                 size.is_Symbol or isinstance(node.meta["val"], torch.Tensor))}
+    used = {symbol for node in body.graph.nodes for size in _sizes_of(node)
+            for symbol in size.free_symbols}
+    missing = sorted(used - shown, key=str)
+    if not missing:
+        return
+    (call,) = (n for n in module.graph.find_nodes(op="call_module") if n.target == name)
+    sizes = Sizes(module.graph)
+    for symbol in missing:
+        outer = sizes.make_symbol(symbol)
+        if outer is None:
+            continue
+        with body.graph.inserting_after(placeholders[-1]):
+            inner = body.graph.placeholder(f"size_{symbol}")
+        inner.meta["val"] = outer.meta["val"]
+        placeholders.append(inner)
+        call.args = (*call.args, outer)
+    body.recompile()
+    module.recompile()
+
+
+def _shown_by(size: sympy.Expr) -> sympy.Symbol | None:
+    """The symbol n of a size a*n + b, whose value shows that of n."""
+    _, product = size.as_coeff_Add()
+    factor, symbol = product.as_coeff_Mul()
+    return symbol if symbol.is_Symbol and factor.is_Integer else None
+
+
+def _sizes_of(node: fx.Node) -> list[sympy.Expr]:
+    """Symbolic sizes of what a node makes."""
+    value = node.meta.get("val")
+    found = []
+    for item in value if isinstance(value, (tuple, list)) else (value,):
+        dims = item.shape if isinstance(item, torch.Tensor) else (item,)
+        found += [canonical(d) for d in dims if isinstance(d, torch.SymInt)]
+    return found

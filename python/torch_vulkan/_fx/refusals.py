@@ -1,0 +1,91 @@
+"""Why a node of a captured graph cannot be one of the compiler's Graph, whatever converters say."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+
+from .._torch import compat
+from .._torch.strides import is_all_of_its_storage, same
+from .fx_nodes import draws_random_numbers, has_effect, op_name
+from .returned_views import is_kept
+
+
+class WholeGraph(NotImplementedError):
+    """A graph that stays PyTorch's as a whole, as it was before AOTAutograd; the message says why.
+    """
+
+
+STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
+"""Operators on a tensor's storage, whatever its shape says."""
+OF_SOMETHING = {"aten::max", "aten::min", "aten::max.dim", "aten::min.dim", "aten::amax",
+                "aten::amin", "aten::aminmax", "aten::argmax", "aten::argmin"}
+"""What has no result for no elements: PyTorch looks when it runs, and not always when it traces."""
+
+
+def read_by_place(graph: fx.Graph) -> set[fx.Node]:
+    """What as_strided and its like read where it lies in its storage, with gaps. Engines lay their
+    results out without."""
+    found = set()
+    for reader in graph.nodes:
+        if reader.op != "call_function" or op_name(reader.target) not in STRIDED:
+            continue
+        node = reader.args[0]
+        while node.op == "call_function" and not is_all_of_its_storage(node.meta["val"]):
+            found.add(node)
+            node = node.args[0]
+            if not isinstance(node, fx.Node):
+                break
+    return found
+
+
+def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device, stays: Sequence[str],
+            truncate: bool) -> str:
+    """Why a node stays native; "" where it can be expressed.
+
+    Args:
+        by_place: `read_by_place` of its graph.
+        device: where the engines of its graph compute.
+        stays: operators (with or without overload) that stay native.
+        truncate: int64 and float64 are held as int32 and float32.
+    """
+    return _of_operator(node, stays) or _of_values(node, device, truncate) or (
+        "a result that keeps PyTorch's strides or memory"
+        if is_kept(node) or node in by_place else "")
+
+
+def _of_operator(node: fx.Node, stays: Sequence[str]) -> str:
+    if not isinstance(node.target, torch._ops.OpOverload):
+        if op_name(node.target) == "torch::with_effects":
+            return f"it has a side effect ({op_name(node.args[1])})"
+        return "not an ATen operator"
+    if has_effect(node):
+        return "it draws random numbers" if draws_random_numbers(node) else "it has a side effect"
+    # By the name in the captured graph: a number for a tensor changes the overload.
+    for name in stays:
+        if f"{op_name(node.target)}.".startswith(f"{name}."):
+            return f"torch_executed_ops lists {name}"
+    return ""
+
+
+def _of_values(node: fx.Node, device: torch.device, truncate: bool) -> str:
+    inputs = [n.meta.get("val") for n in node.all_input_nodes]
+    results = node.meta.get("val")
+    values = (*inputs, *(results if isinstance(results, (tuple, list)) else (results,)))
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    if any(isinstance(v, (torch.Tensor, torch.SymInt)) and compat.depends_on_data(v)
+           for v in values):
+        return "its sizes depend on data"
+    devices = {v.device for v in tensors if v.dim() or v.device.type != "cpu"}
+    if len(devices) > 1:
+        return "its tensors live on several devices"
+    if (devices or {torch.device("cpu")}) != {device}:
+        return f"it computes on {(*devices, 'cpu')[0]}, engines of its graph on {device}"
+    if truncate and op_name(node.target) == "aten::view.dtype" and any(
+            v.element_size() == 8 for v in tensors):
+        return "the bytes of a type that truncate_long_and_double holds in 4 of 8"
+    if op_name(node.target) in OF_SOMETHING and any(same(n, 0) for n in inputs[0].shape):
+        return "it may be of no elements, which PyTorch refuses"
+    if op_name(node.target) in STRIDED and not is_all_of_its_storage(inputs[0]):
+        return "as_strided of a tensor that is not all of its storage, in order"
+    return ""

@@ -1,0 +1,34 @@
+"""What the partition left to PyTorch, in messages and records."""
+
+from ..compilations import NativeRecord
+from .refusals import WholeGraph
+from .splitting import Split
+
+
+def _line(record: NativeRecord) -> str:
+    where = " ".join(part for part in (record.source, record.module_path) if part)
+    return f"{record.op}: {record.reason}" + (f" ({where})" if where else "")
+
+
+def in_the_way(parts: Split) -> str:
+    """The message of require_full_compilation."""
+    lines = [_line(record) for record in parts.in_the_way]
+    if not lines:
+        lines = [f"blocks smaller than min_block_size hold "
+                 f"{parts.compute_nodes - parts.covered_nodes} nodes"]
+    return ("require_full_compilation: these nodes are in no engine\n  "
+            + "\n  ".join(dict.fromkeys(lines)))
+
+
+def not_traced(error: Exception) -> str:
+    """The reason of a graph that AOTAutograd gives up on, or that is not for it."""
+    text = " ".join(str(error).split())
+    if isinstance(error, WholeGraph):
+        return text
+    return f"PyTorch's AOTAutograd failed: {type(error).__name__}: {text[:300]}"
+
+
+def failures(parts: Split, failed: dict[str, str]) -> list[NativeRecord]:
+    """One record for each block that was not built."""
+    return [NativeRecord(name, f"not built: {error} ({parts.compute[name]} nodes)")
+            for name, error in failed.items()]

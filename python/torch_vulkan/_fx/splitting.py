@@ -1,0 +1,161 @@
+"""Cuts a captured graph into the parts that become engines and the rest that PyTorch runs."""
+
+import heapq
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx
+from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
+
+from .._native import C
+from ..compilations import NativeRecord
+from ..settings import Settings
+from . import fx_nodes, graph_details
+from .importer import Importer
+from .returned_views import is_kept, is_view
+
+PREFIX = "engine_"
+
+
+@dataclass
+class Split:
+    """The partition of one graph.
+
+    Attributes:
+        engines: names of the sub-modules that become engines, in order of execution.
+        compute: name → number of compute nodes in it.
+        compute_nodes: nodes of the whole graph that do work.
+        native: what stays with PyTorch and why, views included.
+        in_the_way: those of `native` that do work.
+        details: what the dry-run report says of the graph, where nothing is built.
+    """
+
+    engines: list[str] = field(default_factory=list)
+    compute: dict[str, int] = field(default_factory=dict)
+    compute_nodes: int = 0
+    native: list[NativeRecord] = field(default_factory=list)
+    in_the_way: list[NativeRecord] = field(default_factory=list)
+    details: graph_details.GraphDetails | None = None
+
+    @property
+    def covered_nodes(self) -> int:
+        """Compute nodes inside engines."""
+        return sum(self.compute.values())
+
+
+def _does_work(node: fx.Node) -> bool:
+    """False for views, and for what only raises an error where its argument says so."""
+    if is_kept(node) and is_view(node):
+        return False
+    op = fx_nodes.op_name(node.target)
+    if op == "torch::with_effects":
+        return fx_nodes.op_name(node.args[1]) not in _CHECKS
+    # Of complex values, which the importer calls by other names (converters/complex/complex.h).
+    return not C.is_free(op) and not C.is_free(op.replace("aten::", "complex::"))
+
+
+_CHECKS = {"aten::_linalg_check_errors"}
+
+
+def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
+    """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place; where
+    nothing is built the module stays as it is."""
+    importer = Importer(module, weights, truncate=settings.truncate_long_and_double,
+                        stays=settings.torch_executed_ops)
+    imported = importer.run()
+    # Sizes that are numbers among the inputs can be handed to an engine.
+    importer.carry_symbols()
+    compiler_settings = settings.compiler_json(on_cuda=_on_cuda(module))
+    partition = C.partition(imported.graph, compiler_settings, profile)
+    result = Split()
+    result.compute_nodes = sum(_does_work(node) for node in imported.nodes if node is not None)
+    native = [(record_of(node, imported.refused.get(index, reason)), _does_work(node))
+              for index, reason in partition.native
+              if (node := imported.nodes[index]) is not None]
+    result.native = [record for record, _ in native]
+    result.in_the_way = [record for record, works in native if works]
+
+    blocks, name_of = [], {}
+    for number, block in enumerate(partition.blocks):
+        nodes = [node for i in block if (node := imported.nodes[i]) is not None]
+        if not nodes:
+            continue  # numbers that the importer made tensors, and that only native nodes read
+        name_of[number] = f"{PREFIX}{len(blocks)}"
+        result.compute[name_of[number]] = sum(map(_does_work, nodes))
+        blocks.append(_with_getitems(nodes))
+    if settings.builds_nothing:
+        result.details = graph_details.describe(imported, partition, compiler_settings, profile,
+                                            _does_work, native)
+        result.engines = list(result.compute)
+        return result
+    if blocks:
+        fuse_by_partitions(module, blocks, prefix=PREFIX, always_return_tuple=True)
+        follow(module.graph, partition.schedule, imported.nodes, name_of)
+        module.graph.lint()
+        module.recompile()
+    result.engines = [node.target for node in module.graph.nodes if node.op == "call_module"
+                      and node.target in result.compute]
+    return result
+
+
+def record_of(node: fx.Node, reason: str) -> NativeRecord:
+    """Of a node that PyTorch runs."""
+    return NativeRecord(fx_nodes.op_name(node.target), reason, fx_nodes.source_of(node),
+                        fx_nodes.module_path_of(node))
+
+
+def _on_cuda(module: fx.GraphModule) -> bool:
+    values = (node.meta.get("val") for node in module.graph.nodes)
+    return any(isinstance(v, torch.Tensor) and v.device.type == "cuda" for v in values)
+
+
+def _with_getitems(nodes) -> dict[fx.Node, int | None]:
+    block = {}
+    for node in nodes:
+        block[node] = None
+        block.update((user, None) for user in node.users if fx_nodes.is_getitem(user))
+    return block
+
+
+def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Node | None],
+           name_of: dict[int, str]) -> None:
+    """Puts a graph whose blocks are calls of `engine_<i>` in the order of Partition.schedule, which
+    keeps random numbers in the order of the program and mutation behind earlier readers.
+
+    Nodes are found by name: the split has copied the graph.
+    """
+    by_name = {node.name: node for node in graph.nodes}
+    engines = {node.target: node for node in graph.find_nodes(op="call_module")}
+    steps = [engines.get(name_of.get(index)) if is_block
+             else nodes[index] and by_name.get(nodes[index].name)
+             for is_block, index in schedule]
+    steps = [node for node in steps if node is not None]
+    # The compiler does not see who makes a size that another node takes.
+    order = _ordered(graph, steps) or _ordered(graph, [n for n in steps if fx_nodes.has_effect(n)])
+    last = graph._root
+    for node in order:
+        last.append(node)
+        last = node
+
+
+def _ordered(graph: fx.Graph, steps: list[fx.Node]) -> list[fx.Node]:
+    """The nodes in topological order, `steps` in theirs; empty where that cannot be."""
+    position = {node: i for i, node in enumerate(graph.nodes)}
+    after = {node: set(node.users) for node in graph.nodes}
+    for first, second in zip(steps, [*steps[1:], graph.output_node()]):
+        after[first].add(second)
+    waiting = dict.fromkeys(graph.nodes, 0)
+    for node in graph.nodes:
+        for user in after[node]:
+            waiting[user] += 1
+    ready = [(position[node], node) for node, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, node = heapq.heappop(ready)
+        order.append(node)
+        for user in after[node]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, (position[user], user))
+    return order if len(order) == len(position) else []

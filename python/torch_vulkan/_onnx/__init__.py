@@ -1,0 +1,1 @@
+"""What tv.onnx needs beside an engine."""

@@ -1,0 +1,1 @@
+"""What PyTorch does of its own, and where its versions differ; nothing here knows the compiler."""
