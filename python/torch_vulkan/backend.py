@@ -1,7 +1,6 @@
 """torch.compile(backend="vulkan")."""
 
 import functools
-import tempfile
 import warnings
 
 import torch
@@ -9,6 +8,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import compilations, cuda_memory, device_list
+from ._base.dumps import debug_directory
 from ._dry_run import sessions
 from ._fx import engine_call, report
 from ._fx.complex_values import real_at_border
@@ -229,18 +229,6 @@ def _weights_of_call(module, name, weights) -> set[str]:
 def device_profile(device: str):
     """The profile of a device. Raises DeviceError where there is none."""
     return C.device_profile(device)
-
-
-def debug_directory(settings: Settings) -> str:
-    """Where the setting `debug` wants dumps, made and printed; "" where it does not."""
-    if not settings.debug:
-        return ""
-    if isinstance(settings.debug, str):
-        directory = settings.debug
-    else:
-        directory = tempfile.mkdtemp(prefix="torch_vulkan_debug_")
-    print(f"torch_vulkan: graphs and kernels are dumped under {directory}")
-    return directory
 
 
 def _boxed(function):

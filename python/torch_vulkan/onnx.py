@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from . import device_list
+from ._base.dumps import debug_directory
 from ._base.progress import progress_for
 from ._native import C
 from ._onnx.binding import IOBinding, SessionOptions, check_options  # noqa: F401
-from .backend import debug_directory, device_profile
+from .backend import device_profile
 from .engine import DTYPES, Engine, numpy
 from .errors import UnsupportedError
 from .inputs import Input

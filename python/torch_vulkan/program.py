@@ -11,9 +11,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from ._aot import exporting, graph_file, seal
+from ._aot import archive, exporting, graph_file, seal
 from ._aot.signature import Signature
 from ._base import whole_files
+from ._dry_run.script import describe as describe_script
 from ._fx.mutation import refuse_overlapping
 from ._script import programs
 from ._torch import compat
@@ -169,13 +170,11 @@ class Program(nn.Module):
 
     def save_to_buffer(self, _extra_files=None) -> bytes:
         """What torch.jit.save(program, file) calls."""
-        from . import saving
-
         if _extra_files:
             raise ValueError("torch.jit.save: a compiled program takes no extra files; "
                              "tv.save(program, path, output_format='torchscript') writes it")
         buffer = io.BytesIO()
-        saving.write(self, buffer, "torchscript")
+        archive.write(self, buffer, "torchscript")
         seal.close(buffer)
         return buffer.getvalue()
 
@@ -280,6 +279,9 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
     if isinstance(module, torch.jit.ScriptModule):
         if profiles:
             raise ValueError("profiles: a TorchScript module is compiled for the sizes of `inputs`")
+        if checked.builds_nothing:
+            describe_script(module, arguments, checked)
+            return module
         return programs.compile_module(module, arguments, checked)
     if isinstance(module, ExportedProgram):
         source = module

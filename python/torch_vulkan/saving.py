@@ -17,8 +17,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import device_list
-from ._aot import exporting, graph_file, seal, torchscript
-from ._aot.signature import Signature
+from ._aot import archive, exporting, graph_file, seal, torchscript
+from ._aot.archive import ABOUT, FORMAT, SOURCE, portable
 from ._base import whole_files
 from ._native import C
 from ._script import programs
@@ -27,8 +27,6 @@ from .inputs import Input, is_leaf
 from .program import Program, compile_source
 from .settings import Settings
 
-FORMAT = 1
-_ABOUT, _SOURCE = "torch_vulkan.json", "torch_vulkan_source"
 _VKE_MAGIC = b"\x8aTVKE"
 
 
@@ -73,7 +71,7 @@ def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
         if from_script:
             programs.save(program, file)
         else:
-            write(program, file, output_format)
+            archive.write(program, file, output_format)
         seal.close(file)
 
 
@@ -102,49 +100,6 @@ def _check_examples(program, args, kwargs) -> None:
     program.signature.check(program.signature.flatten(tuple(args), kwargs or {}))
 
 
-def write(program: Program, file, output_format: str) -> None:
-    """Writes a program to a file object. Raises as `save` does."""
-    extra = {_ABOUT: json.dumps(_about(program))}
-    if (source := program.source_bytes()) is not None:
-        extra[_SOURCE] = base64.b64encode(source).decode()
-    exported = program.exported_program()
-    exported._constants = {name: _portable(value, program.settings)
-                           for name, value in exported.constants.items()}
-    if output_format == "torchscript":
-        torchscript.save(exported, program.signature, file, extra)
-    else:
-        torch.export.save(exported, file, extra_files=extra)
-
-
-def _about(program: Program) -> dict:
-    signature = program.signature
-    profiles = [_described(signature, {**signature.ranges, **profile})
-                for profile in signature.profiles]
-    return {"format": FORMAT, "torch": torch.__version__, "settings": program.settings.to_json(),
-            "arguments": _described(signature, signature.ranges), "profiles": profiles}
-
-
-def _described(signature: Signature, ranges) -> list[dict | None]:
-    """What Inputs say of the arguments, JSON-able; None for a plain value."""
-    described = []
-    for argument in signature.arguments:
-        dims = [[dim] * 3 if isinstance(dim, int) else list(ranges.get(dim, [None] * 3))
-                for dim in argument.dims]
-        known = all(isinstance(size, int) for dim in dims for size in dim)
-        described.append(argument.dtype and {"name": argument.name, "dtype": str(argument.dtype),
-                                             "dims": dims if known else None})
-    return described
-
-
-def _portable(value, settings: Settings):
-    """An engine without the name of the device that this machine runs it on."""
-    if not isinstance(value, torch.ScriptObject):
-        return value
-    return torch.classes.torch_vulkan.Engine(value.vke(), str(settings.device or ""),
-                                             settings.immutable_weights,
-                                             settings.truncate_long_and_double)
-
-
 def load(path: str | os.PathLike, *, device: int | str | None = None,
          on_mismatch: str = "rebuild") -> Program | torch.jit.ScriptModule:
     """Reads a program that `tv.save` wrote, of either format; what was a TorchScript module is one.
@@ -170,7 +125,7 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
     kind = _kind(path)
     if kind == "script":
         return programs.load(path, device)
-    extra = {_ABOUT: "", _SOURCE: ""}
+    extra = {ABOUT: "", SOURCE: ""}
     try:
         if kind == "torchscript":
             exported = torchscript.load(path, extra)
@@ -182,11 +137,11 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
             f"{path} cannot be read by torch {torch.__version__}: {error}. It was saved with "
             f"torch {about.get('torch', '(unknown)')}; save it again with this version, or copy it "
             "again if it is damaged") from error
-    about = _checked(extra[_ABOUT], path)
+    about = _checked(extra[ABOUT], path)
     settings = Settings.from_json(about["settings"])
     if device is not None:
         settings = settings.replaced(device=Settings.from_options({"device": device}).device)
-    source = _unpacked(extra[_SOURCE])
+    source = _unpacked(extra[SOURCE])
     given = [_input(argument) for argument in about["arguments"]]
     choices = [[_input(argument) for argument in choice] for choice in about["profiles"]]
     return _opened(exported, given, choices, settings, source, path, on_mismatch,
@@ -217,7 +172,7 @@ def _kind(path: Path) -> str:
                          f"({error}): copy it again, or save the program again") from error
     if any(name.startswith("extra/" + programs.ABOUT) for name in names):
         return "script"
-    if any(name.startswith("extra/" + _ABOUT) for name in names):
+    if any(name.startswith("extra/" + ABOUT) for name in names):
         is_script = any(name.startswith("code/") for name in names)
         return "torchscript" if is_script else "exported_program"
     if any(name.startswith("models/") or name == "serialized_exported_program.json"
@@ -237,7 +192,7 @@ def _read_about(path: Path, kind: str) -> dict:
     """What a file that torch cannot read says of itself; raises where it is of a later format."""
     try:
         with zipfile.ZipFile(path) as archive:
-            name = next(n for n in archive.namelist() if n.endswith("extra/" + _ABOUT))
+            name = next(n for n in archive.namelist() if n.endswith("extra/" + ABOUT))
             return _checked(archive.read(name).decode(), path)
     except (zipfile.BadZipFile, zlib.error, UnicodeDecodeError):
         return {}
@@ -275,7 +230,7 @@ def _opened(exported, given, choices, settings, source, path, on_mismatch,
     wrong = built_elsewhere(engines, profile)
     if wrong is None:
         if other_device:
-            exported._constants = {name: _portable(value, settings)
+            exported._constants = {name: portable(value, settings)
                                    for name, value in exported.constants.items()}
         return Program(exported, signature, settings, source)
     sides = f"{path} {wrong}"

@@ -7,6 +7,7 @@ import torch
 
 from .._fx.graph_details import GraphDetails
 from .._native import C
+from .._script import programs
 from .._torch.captures import Capture
 from . import sessions
 from .report import Graph
@@ -18,8 +19,6 @@ _PRODUCTS = ("aten::mm", "aten::bmm", "aten::matmul", "aten::addmm", "aten::badd
 
 def describe(module, arguments, settings, session=None) -> None:
     """Tells the session what would be built of the module; without one, that of the settings."""
-    from .._script import programs
-
     session = session or sessions.session_for(settings)
     settings = sessions.described(settings)
     tensors = [*module.parameters(), *module.buffers()]

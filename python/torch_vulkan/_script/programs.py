@@ -8,8 +8,8 @@ import warnings
 
 import torch
 
-from .. import backend, compilations, cuda_memory, device_list
-from .._dry_run import script
+from .. import compilations, cuda_memory, device_list
+from .._base.dumps import debug_directory
 from .._native import LIB, C
 from ..compilations import Compilation, EngineRecord, NativeRecord
 from ..engine import Engine, built_elsewhere, tensor_bytes
@@ -36,15 +36,12 @@ def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
         DeviceError: there is no Vulkan device.
     """
     settings = settings.keyed_by([*module.parameters(), *module.buffers()])
-    if settings.builds_nothing:
-        script.describe(module, arguments, settings)
-        return module
     tensors_on = _device_of(module, arguments)
     device = device_list.spec_for(settings.device, tensors_on)
     if tensors_on.type == "cuda":
         cuda_memory.allocate_shareable()
     made, about = _run(module, arguments, settings, device=device, cache=settings.cache_json(),
-                       debug_dir=backend.debug_directory(settings))
+                       debug_dir=debug_directory(settings))
     native = [NativeRecord(n["op"], n["reason"], n["source"], n["module_path"])
               for n in about["native"]]
     if settings.require_full_compilation and about["covered_nodes"] < about["compute_nodes"]:
