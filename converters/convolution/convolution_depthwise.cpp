@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "converters/convolution/convolution.h"
+#include "converters/matmul/matrix_units.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -63,9 +64,8 @@ std::vector<Tactic> conv_depthwise_tactics(const NodeContext& c, const Builder& 
                                            const ConvShape& s) {
   // Few outputs an invocation where there are few.
   const int64_t outputs = typical(c.graph, product(c.output().shape));
-  const int64_t units = c.device.compute_units > 0 ? c.device.compute_units : 64;
   std::vector<int64_t> widths = {4, 2, 1};
-  if (outputs < units * 1024) widths = {1, 2, 4};
+  if (outputs < compute_units(c.device) * 1024) widths = {1, 2, 4};
   std::vector<Tactic> tactics;
   for (const int64_t wide : widths) tactics.push_back(wide_tactic(c, b, s, wide));
   return tactics;

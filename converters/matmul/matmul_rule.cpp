@@ -1,4 +1,5 @@
-// Which tile for which product: the shapes that are offered, and the time that each should take.
+// Which tile for which product on matrix units: those that are offered, and the time that each
+// should take.
 
 #include <algorithm>
 #include <cmath>
@@ -9,174 +10,206 @@ namespace tv {
 
 namespace {
 
-using F = MatrixTile;
+using enum ProductTile::Family;
 
-const std::vector<MatrixTile>& tiles_16() {
-  static const std::vector<MatrixTile> tiles = {
-      {F::kShared, 64, 256, 128, 64, 64, 1, 2, false, 1},
-      {F::kShared, 64, 256, 64, 64, 64, 1, 1, false, 2},
-      {F::kShared, 64, 128, 64, 64, 32, 1, 2, false, 2},
-      {F::kShared, 64, 128, 64, 64, 32, 1, 2, false, 2, 2, 1, 2},
-      {F::kShared, 64, 64, 64, 32, 32, 1, 2, false, 3},
-      {F::kShared, 128, 128, 32, 64, 64, 1, 0, true, 1},
-      {F::kShared, 128, 64, 32, 64, 32, 1, 0, true, 2},
-      {F::kShared, 64, 64, 32, 32, 32, 1, 0, true, 3},
-      {F::kShared, 32, 64, 64, 32, 32, 2, 0, false, 3},
-      {F::kShared, 32, 32, 128, 32, 32, 4, 0, false, 2},
-      {F::kDirect, 64, 128, 0, 32, 64, 2, 0, false, 1},
-      {F::kDirect, 64, 96, 0, 32, 96, 2, 0, false, 2},
-      {F::kDirect, 64, 96, 0, 32, 48, 1, 0, false, 4},
-      {F::kDirect, 64, 64, 0, 32, 64, 2, 0, false, 3},
-      {F::kDirect, 64, 48, 0, 32, 48, 2, 0, false, 4},
-      {F::kDirect, 64, 48, 0, 32, 48, 3, 0, false, 2},
-      {F::kDirect, 64, 48, 0, 32, 48, 3, 0, false, 2, 2, 1, 8, 8},
-      {F::kDirect, 32, 48, 0, 32, 48, 3, 0, false, 4},
-      {F::kDirect, 32, 48, 0, 32, 48, 3, 0, false, 4, 2, 1, 8, 8},
-      {F::kDirect, 32, 48, 0, 32, 48, 4, 0, false, 2, 2, 1, 8, 6},
-      {F::kDirect, 32, 48, 0, 32, 48, 4, 0, false, 2},
-      {F::kDirect, 32, 48, 0, 32, 48, 8, 0, false, 1},
-      {F::kDirect, 16, 48, 0, 16, 48, 4, 0, false, 4},
-      {F::kDirect, 16, 48, 0, 16, 48, 8, 0, false, 2},
-      {F::kDirect, 16, 16, 0, 16, 16, 8, 0, false, 4},
-      {F::kRows, 64, 64, 0, 32, 32, 2, 0, false, 2},
-      {F::kRows, 64, 32, 0, 32, 32, 2, 0, false, 3},
-      {F::kRows, 64, 64, 0, 32, 64, 2, 0, false, 2},
-      {F::kRows, 32, 64, 0, 32, 64, 4, 0, false, 2},
-      {F::kRows, 32, 48, 0, 32, 48, 4, 0, false, 3},
-      {F::kRows, 32, 32, 0, 32, 32, 4, 0, false, 3},
-      {F::kRows, 16, 32, 0, 16, 32, 8, 0, false, 2},
-      {F::kRows, 16, 16, 0, 16, 16, 8, 0, false, 3},
-      {F::kRows, 16, 16, 0, 16, 16, 16, 0, false, 2},
-      {F::kRows, 32, 48, 0, 32, 48, 8, 0, false, 2},
-      {F::kPacked, 64, 128, 0, 32, 32, 2, 0, false, 1},
-      {F::kPacked, 32, 48, 0, 32, 48, 4, 0, false, 3},
-      {F::kPacked, 16, 16, 0, 16, 16, 8, 0, false, 3},
+const std::vector<ProductTile>& tiles_16() {
+  static const std::vector<ProductTile> tiles = {
+      {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 128, .ring = 2},
+      {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 64, .ring = 1, .per_unit = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .per_unit = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .per_unit = 2,
+       .group = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .ring = 2, .per_unit = 3},
+      {.family = kShared, .tile = "128x128_w64x64"_tile, .bk = 32, .ahead = true},
+      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .per_unit = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .per_unit = 3},
+      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .per_unit = 3},
+      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .per_unit = 2},
+      {.family = kDirect, .tile = "64x128_w32x64x2"_tile},
+      {.family = kDirect, .tile = "64x96_w32x96x2"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "64x96_w32x48"_tile, .per_unit = 4},
+      {.family = kDirect, .tile = "64x64_w32x64x2"_tile, .per_unit = 3},
+      {.family = kDirect, .tile = "64x48_w32x48x2"_tile, .per_unit = 4},
+      {.family = kDirect, .tile = "64x48_w32x48x3"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "64x48_w32x48x3"_tile, .per_unit = 2, .unroll = 8},
+      {.family = kDirect, .tile = "32x48_w32x48x3"_tile, .per_unit = 4},
+      {.family = kDirect, .tile = "32x48_w32x48x3"_tile, .per_unit = 4, .unroll = 8},
+      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .per_unit = 2, .unroll = 6},
+      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "32x48_w32x48x8"_tile},
+      {.family = kDirect, .tile = "16x48_w16x48x4"_tile, .per_unit = 4},
+      {.family = kDirect, .tile = "16x48_w16x48x8"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "16x16_w16x16x8"_tile, .per_unit = 4},
+      {.family = kRows, .tile = "64x64_w32x32x2"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "64x32_w32x32x2"_tile, .per_unit = 3},
+      {.family = kRows, .tile = "64x64_w32x64x2"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "32x64_w32x64x4"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "32x48_w32x48x4"_tile, .per_unit = 3},
+      {.family = kRows, .tile = "32x32_w32x32x4"_tile, .per_unit = 3},
+      {.family = kRows, .tile = "16x32_w16x32x8"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "16x16_w16x16x8"_tile, .per_unit = 3},
+      {.family = kRows, .tile = "16x16_w16x16x16"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "32x48_w32x48x8"_tile, .per_unit = 2},
+      {.family = kPacked, .tile = "64x128_w32x32x2"_tile},
+      {.family = kPacked, .tile = "32x48_w32x48x4"_tile, .per_unit = 3},
+      {.family = kPacked, .tile = "16x16_w16x16x8"_tile, .per_unit = 3},
   };
   return tiles;
 }
 
-const std::vector<MatrixTile>& tiles_32() {
-  static const std::vector<MatrixTile> tiles = {
-      {F::kShared, 64, 256, 16, 64, 64, 1, 1, false, 1},
-      {F::kShared, 64, 256, 32, 64, 32, 1, 2, false, 1},
-      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2},
-      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2, 1},
-      {F::kShared, 64, 64, 32, 32, 32, 1, 2, false, 3},
-      {F::kShared, 64, 128, 32, 32, 32, 1, 0, false, 1},
-      {F::kShared, 64, 128, 16, 32, 64, 1, 0, false, 1},
-      {F::kShared, 64, 64, 32, 32, 32, 1, 0, false, 2},
-      {F::kShared, 64, 64, 16, 32, 32, 1, 0, false, 2},
-      {F::kDirect, 64, 64, 0, 32, 32, 2, 0, false, 2},
-      {F::kDirect, 64, 32, 0, 32, 32, 2, 0, false, 2},
-      {F::kDirect, 32, 48, 0, 32, 48, 4, 0, false, 2},
-      {F::kDirect, 32, 32, 0, 32, 32, 4, 0, false, 2},
-      {F::kDirect, 16, 48, 0, 16, 48, 8, 0, false, 2},
-      {F::kDirect, 16, 32, 0, 16, 32, 8, 0, false, 2},
-      {F::kDirect, 16, 16, 0, 16, 16, 8, 0, false, 2},
-      {F::kRows, 64, 64, 0, 32, 32, 2, 0, false, 2},
-      {F::kRows, 64, 32, 0, 32, 32, 2, 0, false, 2},
-      {F::kRows, 32, 32, 0, 32, 32, 4, 0, false, 2},
-      {F::kRows, 16, 32, 0, 16, 32, 8, 0, false, 2},
-      {F::kRows, 16, 16, 0, 16, 16, 8, 0, false, 2},
-      {F::kPacked, 128, 64, 0, 32, 64, 1, 0, false, 1},
-      {F::kPacked, 32, 32, 0, 32, 32, 4, 0, false, 2},
+const std::vector<ProductTile>& tiles_32() {
+  static const std::vector<ProductTile> tiles = {
+      {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 16, .ring = 1},
+      {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 32, .ring = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2,
+       .stages = 1},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ring = 2, .per_unit = 3},
+      {.family = kShared, .tile = "64x128_w32x32"_tile, .bk = 32},
+      {.family = kShared, .tile = "64x128_w32x64"_tile, .bk = 16},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .per_unit = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 16, .per_unit = 2},
+      {.family = kDirect, .tile = "64x64_w32x32x2"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "64x32_w32x32x2"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "32x32_w32x32x4"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "16x48_w16x48x8"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "16x32_w16x32x8"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "16x16_w16x16x8"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "64x64_w32x32x2"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "64x32_w32x32x2"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "32x32_w32x32x4"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "16x32_w16x32x8"_tile, .per_unit = 2},
+      {.family = kRows, .tile = "16x16_w16x16x8"_tile, .per_unit = 2},
+      {.family = kPacked, .tile = "128x64_w32x64"_tile},
+      {.family = kPacked, .tile = "32x32_w32x32x4"_tile, .per_unit = 2},
   };
   return tiles;
 }
 
-const std::vector<MatrixTile>& tiles_scaled() {
-  static const std::vector<MatrixTile> tiles = {
-      {F::kShared, 64, 256, 32, 64, 32, 1, 2, false, 1},
-      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2},
-      {F::kShared, 64, 256, 32, 64, 32, 1, 2, false, 1, 1},
-      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2, 1},
-      {F::kShared, 64, 128, 32, 64, 32, 1, 1, false, 2, 1},
-      {F::kShared, 128, 128, 32, 64, 32, 1, 0, false, 1, 1},
-      {F::kShared, 64, 128, 32, 64, 32, 1, 0, false, 1, 1},
+const std::vector<ProductTile>& tiles_scaled() {
+  static const std::vector<ProductTile> tiles = {
+      {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 32, .ring = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2},
+      {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 32, .ring = 2, .stages = 1},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2,
+       .stages = 1},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 1, .per_unit = 2,
+       .stages = 1},
+      {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32, .stages = 1},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .stages = 1},
   };
   return tiles;
 }
 
-const std::vector<MatrixTile>& tiles_rounded() {
-  static const std::vector<MatrixTile> tiles = {
-      {F::kShared, 64, 256, 64, 64, 32, 1, 2, false, 1},
-      {F::kShared, 64, 256, 64, 64, 64, 1, 1, false, 1},
-      {F::kShared, 64, 128, 64, 64, 32, 1, 2, false, 2},
-      {F::kShared, 64, 128, 32, 64, 32, 1, 2, false, 2},
-      {F::kShared, 64, 64, 64, 32, 32, 1, 2, false, 3},
-      {F::kShared, 128, 128, 32, 64, 32, 1, 0, false, 1},
-      {F::kShared, 64, 64, 32, 32, 32, 1, 0, false, 2},
+const std::vector<ProductTile>& tiles_rounded() {
+  static const std::vector<ProductTile> tiles = {
+      {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 64, .ring = 2},
+      {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 64, .ring = 1},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .per_unit = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .ring = 2, .per_unit = 3},
+      {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .per_unit = 2},
   };
   return tiles;
+}
+
+// A model of nanoseconds on an H200, whose numbers these are: measured, or fitted to what the tuner
+// found. Other devices differ in the unit, hardly in the order.
+constexpr double kProduct = 1.74;     // of one compute unit for a product of two fragments
+constexpr double kDispatch = 2200;    // of a launch more
+constexpr double kFirstStep = 800;    // until the first step of k is loaded
+constexpr double kStepShared = 75, kStepDirect = 60;  // that no other work hides, of a step of k
+constexpr double kShare = 20;         // of the subgroups that share k, each, when they add up
+constexpr double kSplitSums = 5000, kSplitSumsOfPieces = 10000;  // of split-K's launch
+constexpr double kPackedPerNs = 600, kScaledPerNs = 500, kSplitPerNs = 250;  // elements
+
+double work_ns(const MatrixProblem& q, const ProductTile& t, int64_t on_unit, double steps) {
+  const MatrixTile& tile = t.tile;
+  const auto reuse = [](int64_t m, int64_t n) {
+    return static_cast<double>(m * n) / static_cast<double>(m + n);
+  };
+  const auto pieces = static_cast<double>(q.precision.pieces);
+  const double products = static_cast<double>(tile.bm * tile.bn * tile.wk) /
+                          static_cast<double>(kFragment * kFragment) * steps * pieces *
+                          (pieces + 1) / 2;
+  // What loads add: those of a subgroup from shared memory or the first cache, those of a workgroup
+  // from the second; pieces are multiplied more often than loaded.
+  double feed = 0.9 + (8.0 / reuse(tile.wm, tile.wn) + 22.0 / reuse(tile.bm, tile.bn)) * 2.0 /
+                          (pieces + 1);
+  if (t.family == kShared && t.ring == 0) feed += 0.45;
+  if (t.family == kRows) feed += 0.6;
+  // So many registers of sums leave few for rows on their way.
+  if (t.family == kRows && tile.sums() >= 128) feed += 0.4;
+  if (q.precision.promote > 0) feed += 0.15;
+  // Small tiles need more subgroups at once to keep the unit busy.
+  const double busy = static_cast<double>(std::min(on_unit, t.per_unit) * tile.subgroups()) *
+                      std::sqrt(static_cast<double>(tile.wm * tile.wn)) / 200.0;
+  return static_cast<double>(on_unit) * products * kProduct * feed / std::min(1.0, busy);
+}
+
+/// Of one workgroup after the other: loads that wait for what was loaded before.
+double chain_ns(const ProductTile& t, int64_t on_unit, double steps) {
+  const double chain = kFirstStep + steps * (t.family == kShared ? kStepShared : kStepDirect) +
+                       static_cast<double>(t.tile.wk) * kShare;
+  return t.family == kDirect ? chain * static_cast<double>(div_up(on_unit, t.per_unit)) : chain;
+}
+
+/// Of the launches besides the product's.
+double extra_ns(const MatrixProblem& q, const ProductTile& t) {
+  double extra = 0;
+  const auto launch = [&](int64_t elements, double per_ns) {
+    extra += kDispatch + static_cast<double>(elements * std::max<int64_t>(q.z, 1)) / per_ns;
+  };
+  if (t.packs_b() && !q.b.is_constant(q.w)) launch(q.n * q.k, kPackedPerNs);
+  if (t.family == kPacked && !q.b.is_constant(q.a)) launch(q.m * q.k, kPackedPerNs);
+  if (t.split > 1) {
+    // The sums of all shares are written, and read by a launch of their own. Measured, it takes
+    // longer than launches do otherwise, and subgroups that share k within a workgroup gain most of
+    // the same.
+    launch(q.m * q.n * t.split, kSplitPerNs);
+    extra += q.precision.pieces > 1 ? kSplitSumsOfPieces : kSplitSums;
+  }
+  if (q.is_scaled()) {
+    if (!q.b.is_constant(q.w)) launch(q.n * q.k, kScaledPerNs);
+    if (!q.b.is_constant(q.a)) launch(q.m * q.k, kScaledPerNs);
+    extra += kDispatch;  // the fallback's
+  }
+  return extra;
 }
 
 }  // namespace
 
-const std::vector<MatrixTile>& matrix_tiles(const SplitPrecision& pieces) {
-  if (pieces.scaled) return pieces.count > 1 ? tiles_scaled() : tiles_rounded();
-  return pieces.count > 1 ? tiles_32() : tiles_16();
+const std::vector<ProductTile>& product_tiles(const SplitPrecision& precision) {
+  const bool several = precision.pieces > 1;
+  if (precision.scale == SplitPrecision::kGroups) return several ? tiles_scaled() : tiles_rounded();
+  return several ? tiles_32() : tiles_16();
 }
 
-// A model of nanoseconds on a device of which one compute unit multiplies 16x16x16 matrices in 1.74
-// (measured on an H200); other devices differ in the unit, hardly in the order.
-double expected_time(const MatrixProblem& q, const MatrixTile& t) {
-  constexpr double kProduct = 1.74, kDispatch = 2200;
-  const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const auto reuse = [](int64_t m, int64_t n) {
-    return static_cast<double>(m * n) / static_cast<double>(m + n);
-  };
-  const int64_t units = q.c.device.compute_units > 0 ? q.c.device.compute_units : 64;
-  const int64_t groups = up(q.m, t.bm) * up(q.n, t.bn) * std::max<int64_t>(q.z, 1) * t.split;
-  const int64_t on_unit = up(groups, units);
-  const auto pieces = static_cast<double>(q.pieces.count);
-  const double steps = static_cast<double>(up(up(q.k, kFragment), t.wk * t.split));
-  const double products = static_cast<double>(t.bm * t.bn * t.wk) / 256.0 * steps * pieces *
-                          (pieces + 1) / 2;
-  // What loads add: those of a subgroup from shared memory or the first cache, those of a workgroup
-  // from the second; pieces are multiplied more often than loaded.
-  double feed = 0.9 + (8.0 / reuse(t.wm, t.wn) + 22.0 / reuse(t.bm, t.bn)) * 2.0 / (pieces + 1);
-  if (t.family == MatrixTile::kShared && t.ring == 0) feed += 0.45;
-  if (t.family == MatrixTile::kRows) feed += 0.6;
-  // 128 registers of sums leave few for rows on their way.
-  if (t.family == MatrixTile::kRows && t.wm * t.wn >= 4096) feed += 0.4;
-  if (q.pieces.promote > 0) feed += 0.15;
-  // Small tiles need more subgroups at once to keep the unit busy.
-  const double busy = static_cast<double>(std::min(on_unit, t.per_unit) * t.warps()) *
-                      std::sqrt(static_cast<double>(t.wm * t.wn)) / 200.0;
-  const double work = static_cast<double>(on_unit) * products * kProduct * feed / std::min(1.0, busy);
-  double chain = 800 + steps * (t.family == MatrixTile::kShared ? 75 : 60) +
-                 static_cast<double>(t.wk) * 20;
-  if (t.family == MatrixTile::kDirect) chain *= static_cast<double>(up(on_unit, t.per_unit));
-  double extra = 0;
-  const auto made = [&](int64_t elements, double per_us) {
-    extra += kDispatch + static_cast<double>(elements * std::max<int64_t>(q.z, 1)) / per_us;
-  };
-  if (t.packs_b() && !q.b.is_constant(q.w)) made(q.n * q.k, 600);
-  if (t.family == MatrixTile::kPacked && !q.b.is_constant(q.a)) made(q.m * q.k, 600);
-  // The sums of all shares are written, and read by a launch of their own. Measured, it takes longer
-  // than launches do otherwise, and subgroups that share k within a workgroup gain most of the same.
-  if (t.split > 1) made(q.m * q.n * t.split, 250);
-  if (t.split > 1) extra += q.pieces.count > 1 ? 10000 : 5000;
-  if (q.pieces.scaled) {
-    if (!q.b.is_constant(q.w)) made(q.n * q.k, 500);
-    if (!q.b.is_constant(q.a)) made(q.m * q.k, 500);
-    extra += kDispatch;  // what is left over
-  }
-  return std::max(work, chain) + 0.3 * std::min(work, chain) + extra;
+double expected_ns(const MatrixProblem& q, const ProductTile& t) {
+  const int64_t groups = div_up(q.m, t.tile.bm) * div_up(q.n, t.tile.bn) *
+                         std::max<int64_t>(q.z, 1) * t.split;
+  const int64_t on_unit = div_up(groups, compute_units(q.c.device));
+  const auto steps = static_cast<double>(div_up(div_up(q.k, kFragment), t.tile.wk * t.split));
+  return overlapped(work_ns(q, t, on_unit, steps), chain_ns(t, on_unit, steps)) + extra_ns(q, t);
 }
 
-MatrixTile with_split_k(const MatrixProblem& q, MatrixTile t) {
-  if (t.family == MatrixTile::kShared || q.pieces.scaled) return t;
-  t.split = split_k_of(q.c, q.p, t.bm, t.bn);
-  // Each subgroup keeps a few steps of its own.
-  while (t.split > 1 && q.k < 3 * kFragment * t.wk * t.split) t.split /= 2;
+ProductTile with_split_k(const MatrixProblem& q, ProductTile t) {
+  constexpr int64_t kFewestSteps = 3;  // of 16 that a subgroup keeps
+  if (t.family == kShared || q.is_scaled()) return t;
+  t.split = split_k_of(q.c, q.p, t.tile.bm, t.tile.bn);
+  while (t.split > 1 && q.k < kFewestSteps * kFragment * t.tile.wk * t.split) t.split /= 2;
   return t;
 }
 
-int64_t strip_of(const MatrixTile& t, int64_t max_shared_bytes) {
-  int64_t strip = t.wm / kFragment;
-  const int64_t bytes = t.wk * (t.bm / t.wm) * kFragment * (t.bn / 4 + 1) * 16;  // of one row each
-  while (strip > 1 && (strip * bytes > max_shared_bytes || t.wm / kFragment % strip != 0)) --strip;
+int64_t strip_of(const MatrixTile& tile, int64_t max_shared_bytes) {
+  const int64_t most = tile.wm / kFragment;
+  int64_t strip = most;
+  while (strip > 1 && (tile.sum_units(strip * kFragment) * kUnitBytes > max_shared_bytes ||
+                       most % strip != 0)) {
+    --strip;
+  }
   return strip;
 }
 

@@ -21,12 +21,6 @@ constexpr SimtTile kTiles[] = {
     {32, 64, 16, 4, 4, 2, 2.2},   {32, 32, 16, 4, 4, 2, 2.6},
 };
 
-/// Whether neighbours along a dimension of `count` elements and stride `along` load four at a time.
-bool has_fours(const Expr& count, const Expr& along, const Expr& across, const Shape& batch) {
-  return along == Expr(1) && divides(4, count) && divides(4, across) &&
-         std::all_of(batch.begin(), batch.end(), [](const Expr& s) { return divides(4, s); });
-}
-
 /// Neighbours in memory of each operand.
 struct Sides {
   bool a_rows, a_cols, b_rows, b_cols;
@@ -34,8 +28,10 @@ struct Sides {
 
 Sides sides_of(const NodeContext& c, const Product& p) {
   const bool a = is_aligned(c, c.node.input("a")), b = is_aligned(c, c.node.input("b"));
-  return {a && has_fours(p.k, p.a_k, p.a_m, p.batch.a), a && has_fours(p.m, p.a_m, p.a_k, p.batch.a),
-          b && has_fours(p.n, p.b_n, p.b_k, p.batch.b), b && has_fours(p.k, p.b_k, p.b_n, p.batch.b)};
+  return {a && loads_runs(4, p.k, p.a_k, p.a_m, p.batch.a),
+          a && loads_runs(4, p.m, p.a_m, p.a_k, p.batch.a),
+          b && loads_runs(4, p.n, p.b_n, p.b_k, p.batch.b),
+          b && loads_runs(4, p.k, p.b_k, p.b_n, p.batch.b)};
 }
 
 std::string refusal(const NodeContext& c, const Product& p, const SimtTile& t, const Sides& s) {
@@ -112,10 +108,10 @@ std::vector<Tactic> simt_tactics(const NodeContext& c, const Product& p) {
   if (c.dtype("a") != DType::kF32) return {};
   const int64_t m = typical(c.graph, p.m), n = typical(c.graph, p.n);
   const int64_t z = typical(c.graph, p.batch.count());
-  const int64_t units = c.device.compute_units > 0 ? c.device.compute_units : 64;
+  const int64_t units = compute_units(c.device);
   const auto expected = [&](const SimtTile& t) {
-    const int64_t groups = (m + t.bm - 1) / t.bm * ((n + t.bn - 1) / t.bn) * z;
-    return static_cast<double>((groups + units - 1) / units * t.bm * t.bn) * t.cost;
+    const int64_t groups = div_up(m, t.bm) * div_up(n, t.bn) * z;
+    return static_cast<double>(div_up(groups, units) * t.bm * t.bn) * t.cost;
   };
   std::vector<SimtTile> tiles(std::begin(kTiles), std::end(kTiles));
   std::stable_sort(tiles.begin(), tiles.end(), [&](const SimtTile& s, const SimtTile& t) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "converters/matmul/matmul.h"
+#include "converters/matmul/matrix_units.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -19,10 +20,10 @@ constexpr int64_t kVeryLong = 8192;      // steps of k from which the rule takes
 }  // namespace
 
 int64_t split_k_of(const NodeContext& c, const Product& p, int64_t tile_rows, int64_t tile_cols) {
-  const auto up = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const int64_t tiles = up(typical(c.graph, p.m), tile_rows) * up(typical(c.graph, p.n), tile_cols) *
+  const int64_t tiles = div_up(typical(c.graph, p.m), tile_rows) *
+                        div_up(typical(c.graph, p.n), tile_cols) *
                         typical(c.graph, p.batch.count());
-  const int64_t units = c.device.compute_units > 0 ? c.device.compute_units : 64;
+  const int64_t units = compute_units(c.device);
   const int64_t most = std::min(kMostSplits, typical(c.graph, p.k) / kShortestSplit);
   int64_t splits = 1;
   while (splits * 2 <= most && splits * 2 * tiles <= units + units / 8) splits *= 2;
