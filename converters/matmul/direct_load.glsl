@@ -1,11 +1,12 @@
 // Direct fragment loads: rows of a into fragments as they lie (matmul_fragments.comp).
 //
-// On NVIDIA's units invocation (g, c) = (lane / 4, lane % 4) holds elements 2c, 2c + 1, 2c + 8 and
-// 2c + 9 of rows g and g + 8 of a fragment (PTX ISA, mma.m16n8k16: matrix fragments), in this order.
-// Which elements of k a step multiplies does not matter as long as both operands agree; so those of two
-// steps are dealt out (in_pair, matrix.glsl) such that an invocation's eight of a row are neighbours in
-// memory, one load of 16 bytes, and b is packed in that order. Where components lie otherwise the rows
-// are gathered, slowly, and loaded as matrices; debug builds do so in every other workgroup.
+// On units that multiply 16x8x16 matrices invocation (g, c) = (lane / 4, lane % 4) holds elements 2c,
+// 2c + 1, 2c + 8 and 2c + 9 of rows g and g + 8 of a fragment, in this order (PTX ISA, mma.m16n8k16:
+// matrix fragments). Which elements of k a step multiplies does not matter as long as both operands
+// agree; so those of two steps are dealt out (in_pair, matrix.glsl) such that an invocation's eight of
+// a row are neighbours in memory, one load of 16 bytes, and b is packed in that order. Where components
+// lie otherwise the rows are gathered, slowly, and loaded as matrices; debug builds do so in every
+// other workgroup.
 
 // The fragment of step `step` (0, 1) of a pair from both rows' chunks.
 #define STRAIGHT_FRAGMENT(f, upper, lower, step)                                               \

@@ -13,7 +13,6 @@
 namespace tv {
 namespace {
 
-constexpr uint32_t kNvidia = 0x10de;  // PCI's number of the vendor
 using enum ProductTile::Family;
 
 constexpr size_t kMostTactics = 12;
@@ -237,6 +236,13 @@ int64_t shared_bytes(const MatrixProblem& q, const ProductTile& t) {
   return units * kUnitBytes;
 }
 
+/// Whether rows lie in fragments as direct_load.glsl says, which is how 16x8x16 products have them: a
+/// device that offers these makes its 16x16x16 products of two. That is what the rule goes by; the
+/// kernel looks where its components lie, and gathers rows where this is wrong.
+bool loads_rows_directly(const DeviceProfile& device) {
+  return device.multiplies(kFragment, kFragment / 2, kFragment, "float16", "float32");
+}
+
 std::string refusal(const MatrixProblem& q, const ProductTile& t) {
   const DeviceProfile& device = q.c.device;
   const Product& p = q.p;
@@ -251,8 +257,8 @@ std::string refusal(const MatrixProblem& q, const ProductTile& t) {
   if (t.family == kShared && !q.a_rows && !q.a_cols) {
     return "a is read in chunks of 8; its strides or sizes are no multiples of that";
   }
-  if (t.family == kDirect && device.vendor_id != kNvidia) {
-    return "fragments lie as rows are read on NVIDIA's units alone";
+  if (t.family == kDirect && !loads_rows_directly(device)) {
+    return "no 16x8x16 matrices are multiplied, in whose fragments rows lie as they are read";
   }
   if (t.unroll > 0) {
     ProductTile unlimited = t;

@@ -37,11 +37,12 @@ DeviceProfile matrix_profile() {
   DeviceProfile p = DeviceProfile::builtin_default();
   p.name = "GPU with matrix units";
   p.float16_controls = true;
-  p.vendor_id = 0x10de;  // some tactics know how NVIDIA's lie
   p.compute_units = 132;
   p.max_shared_bytes = 49152;
   for (const char* input : {"float16", "bfloat16"}) {
-    p.coop_matrices.push_back({16, 16, 16, input, input, "float32", "float32"});
+    for (const uint32_t n : {16, 8}) {
+      p.coop_matrices.push_back({16, n, 16, input, input, "float32", "float32"});
+    }
   }
   return p;
 }
