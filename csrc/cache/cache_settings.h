@@ -1,20 +1,29 @@
 #pragma once
-// What the engine cache reads of the user's settings.
+// What the engine cache reads of the user's settings, made of the rows of settings_table.h.
 
-#include <cstdint>
+#include <concepts>
 #include <string>
+#include <type_traits>
+
+#include "csrc/setting_rows.h"
 
 namespace tv {
 
 struct CacheSettings {
-  std::string dir;                       ///< engine_cache_dir; "": none
-  bool read = true, write = true;        ///< reuse_cached_engines, cache_built_engines
-  int64_t max_bytes = int64_t{5} << 30;  ///< engine_cache_size
-  std::string weights_digest;            ///< of immutable weights; "" for others
+#define TV_CACHE_SETTING(kind, name, standard, ...) \
+  SettingValue<SettingKind::kind> name = standard;
+#include "csrc/settings_table.h"
 
-  /// From a JSON object with the names of the settings; an unknown one or a wrong type is an
-  /// Error(kUser).
+  /// From a JSON object; an unknown field or a wrong type is an Error(kUser).
   static CacheSettings from_json(const std::string& text);
 };
+
+/// Calls f(row, member) for each of them; `settings` may be const.
+template <typename S, typename F>
+  requires std::same_as<std::remove_const_t<S>, CacheSettings>
+void each_setting(S& settings, F&& f) {
+#define TV_CACHE_SETTING(kind, name, ...) f(setting_row(#name), settings.name);
+#include "csrc/settings_table.h"
+}
 
 }  // namespace tv

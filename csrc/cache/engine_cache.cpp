@@ -51,12 +51,13 @@ class Stores {
  public:
   std::shared_ptr<const Store> user(const CacheSettings& cache) {
     const std::lock_guard lock(mutex_);
-    auto& store = users_[{cache.dir, cache.max_bytes}];
+    auto& store = users_[{cache.engine_cache_dir, cache.engine_cache_size}];
     // A directory that was refused may have been put right since.
-    const bool try_again = store && !store->refusal().empty() && is_safe(cache.dir);
+    const bool try_again = store && !store->refusal().empty() && is_safe(cache.engine_cache_dir);
     if (!store || try_again) {
       store =
-          std::make_shared<const Store>(cache.dir, kKind, static_cast<uint64_t>(cache.max_bytes));
+          std::make_shared<const Store>(cache.engine_cache_dir, kKind,
+                                        static_cast<uint64_t>(cache.engine_cache_size));
     }
     return store;
   }
@@ -89,7 +90,9 @@ Stores& stores() {
 
 /// Why the cache has no part in this build; "" where it has.
 std::string why_bypassed(const Settings& settings, const CacheSettings& cache) {
-  if (!cache.read && !cache.write) return "cache_built_engines and reuse_cached_engines are off";
+  if (!cache.reuse_cached_engines && !cache.cache_built_engines) {
+    return "cache_built_engines and reuse_cached_engines are off";
+  }
   if (!settings.debug_dir.empty()) return "debug dumps are of a build";
   return "";
 }
@@ -142,7 +145,7 @@ class CachedBuild {
     } catch (const Error&) {  // the message should tell real names
       return compile(graph_, settings_, device_, progress, costs.get());
     }
-    if (cache_.write) write(spec);
+    if (cache_.cache_built_engines) write(spec);
     restore_names(spec, graph_, canonical_);
     return spec;
   }
@@ -154,7 +157,7 @@ class CachedBuild {
   }
 
   std::optional<EngineSpec> look_up(std::string& why) {
-    if (!cache_.read) {
+    if (!cache_.reuse_cached_engines) {
       why = "reuse_cached_engines is off";
       return std::nullopt;
     }

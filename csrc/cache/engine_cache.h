@@ -25,9 +25,9 @@ EngineCacheStats engine_cache_stats();
 /// Makes the cost model of a build; may give null, as for a device that is not of this machine.
 using MakeCostModel = std::function<std::unique_ptr<CostModel>()>;
 
-/// As compile(), but an engine of an equal graph, settings, device and program is taken from
-/// `cache.dir`, or else from the system's directory ($TORCH_VULKAN_SYSTEM_CACHE), and one
-/// that was built is kept. Whatever is wrong with the cache, the engine is right: at worst it is
+/// As compile(), but an engine of an equal graph, settings, device and program is taken from the
+/// cache's directory, or else from the system's ($TORCH_VULKAN_SYSTEM_CACHE), and one that was
+/// built is kept. Whatever is wrong with the cache, the engine is right: at worst it is
 /// built. Dumps (settings.debug_dir) are of a build, so they bypass the cache. Thread-safe.
 EngineSpec compile_cached(const Graph& graph, const Settings& settings, const DeviceProfile& device,
                           const CacheSettings& cache, const Progress& progress = nullptr,

@@ -2,6 +2,7 @@
 
 #include "csrc/codegen/glsl_compiler.h"
 #include "csrc/codegen/kernel_source.h"
+#include "csrc/setting_values.h"
 #include "csrc/version.h"
 #include "runtime/base/json.h"
 #include "runtime/base/sha256.h"
@@ -19,19 +20,12 @@ const std::string& builder_digest() {
   return digest;
 }
 
-std::string code_text(const Settings& s) {
-  Json::Array precisions;
-  for (const DType dtype : s.enabled_precisions) precisions.push_back(std::string(name(dtype)));
-  return Json(Json::Object{{"truncate_long_and_double", s.truncate_long_and_double},
-                           {"enabled_precisions", precisions},
-                           {"use_fp32_acc", s.use_fp32_acc},
-                           {"disable_tf32", s.disable_tf32},
-                           {"optimization_level", s.optimization_level},
-                           {"workspace_size", s.workspace_size},
-                           {"tactics", Json::Array(s.tactics.begin(), s.tactics.end())},
-                           {"check_addresses", s.check_addresses},
-                           {"check_indices", s.check_indices}})
-      .dump();
+std::string code_text(const Settings& settings) {
+  Json::Object code;
+  each_setting(settings, [&](const SettingRow& row, const auto& value) {
+    if (row.in_key) code.emplace(row.name, setting_json(value));
+  });
+  return Json(code).dump();
 }
 
 namespace {

@@ -12,10 +12,9 @@ namespace tv {
 /// Digest of the program that builds engines: its sources, its kernels, the version of glslang.
 const std::string& builder_digest();
 
-/// The settings that the code of an engine depends on; equal text, equal code. Those that are left
-/// out change what is built, or where: min_block_size, torch_executed_ops and
-/// require_full_compilation, switch_nodes (the graph says what became of them), debug_dir, cache_dir,
-/// timing_cache_path.
+/// The settings that the code of an engine depends on; equal text, equal code. Rows of
+/// settings_table.h that are left out change what is built, or where: the graph says what became of
+/// the partition's, paths change nothing.
 std::string code_text(const Settings& settings);
 
 /// Key material. Two equal texts stand for engines with equal code. `timed`: a cost model picks the

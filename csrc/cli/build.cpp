@@ -76,23 +76,18 @@ onnx::ConstantInput constant_input(const Tensor& tensor) {
   return constant;
 }
 
-std::string cache_dir(const Options& options) {
-  if (options.no_cache) return {};
-  return options.cache_dir.empty() ? default_cache_dir() : options.cache_dir;
+/// Where engines and kernels are kept; "": nowhere.
+std::string cache_dir(const CacheSettings& cache) {
+  if (!cache.cache_built_engines && !cache.reuse_cached_engines) return {};
+  return cache.engine_cache_dir.empty() ? default_cache_dir() : cache.engine_cache_dir;
 }
 
+/// The flags' settings, with what is always so here and what follows from others.
 Settings settings_of(const Options& options) {
-  Settings settings;
+  Settings settings = options.settings;
   settings.require_full_compilation = true;
   settings.min_block_size = 1;
-  if (options.fp16) settings.enabled_precisions = {DType::kF32, DType::kF16};
-  if (options.bf16) settings.enabled_precisions = {DType::kF32, DType::kBF16};
-  settings.check_indices = !options.no_check_indices;
-  settings.optimization_level = options.optimization_level;
-  settings.workspace_size = options.workspace_bytes;
-  settings.debug_dir = options.debug_dir;
-  settings.cache_dir = cache_dir(options);
-  settings.timing_cache_path = options.timing_cache_file;
+  settings.cache_dir = cache_dir(options.cache);
   if (settings.timing_cache_path.empty() && !settings.cache_dir.empty()) {
     settings.timing_cache_path = settings.cache_dir + "/timings.json";
   }
@@ -153,8 +148,8 @@ Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel&
     for (const std::string& line : refused) message += "\n  " + line;
     throw Error(ErrorKind::kUnsupported, message);
   }
-  const CacheSettings cache{
-      .dir = cache_dir(options), .read = !options.no_cache, .write = !options.no_cache};
+  CacheSettings cache = options.cache;
+  cache.engine_cache_dir = settings.cache_dir;
   const auto start = Clock::now();
   const uint64_t hits = engine_cache_stats().hits;
   std::vector<EngineSpec> specs;

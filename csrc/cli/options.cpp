@@ -2,14 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cctype>
 #include <charconv>
-#include <cmath>
-#include <filesystem>
 
 #include "csrc/cli/command_error.h"
 #include "csrc/cli/help.h"
 #include "csrc/cli/nearest.h"
+#include "csrc/cli/setting_flags.h"
 #include "csrc/cli/trtexec_flags.h"
 #include "csrc/version.h"
 
@@ -18,21 +16,10 @@ namespace {
 
 /// Flags whose text has a grammar of its own.
 struct Texts {
-  std::string shapes, min_shapes, opt_shapes, max_shapes, load_inputs, constants, mem_pool,
-      percentile, fill;
+  std::string shapes, min_shapes, opt_shapes, max_shapes, load_inputs, constants, percentile, fill;
+  SettingTexts settings;
   bool always = false;  ///< flags that change nothing
 };
-
-std::string is_no_directory(const std::string& path) {
-  std::error_code unknown;  // such as a name that is too long, which is told where it is used
-  return std::filesystem::is_directory(path, unknown) ? path + " is a directory, want a file" : "";
-}
-
-std::string is_no_file(const std::string& path) {
-  std::error_code unknown;
-  return std::filesystem::is_regular_file(path, unknown) ? path + " is a file, want a directory"
-                                                         : "";
-}
 
 /// Numbers in a range, which nan is not: every comparison with it is false.
 class Amount : public CLI::Validator {
@@ -89,31 +76,7 @@ void add_build(CLI::App& app, Options& o, Texts& t) {
   app.add_option("--constants", t.constants,
                  "k:k.npy: inputs that are fixed here, as those that set shapes must be")
       ->group(group);
-  app.add_flag("--fp16", o.fp16, "Hold float32 tensors as float16; sums stay float32")
-      ->group(group);
-  app.add_flag("--bf16", o.bf16, "The same as bfloat16")->group(group);
-  app.add_flag("--noCheckIndices", o.no_check_indices,
-               "Kernels do not look for indices out of range and integer divisors of 0")
-      ->group(group);
-  app.add_option("--builderOptimizationLevel", o.optimization_level,
-                 "0: no timing … 5: everything is timed")
-      ->check(CLI::Range(0, 5))
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--memPoolSize", t.mem_pool,
-                 "workspace:N, in MiB or as 512K, 64M, 1GiB: scratch a kernel may use")
-      ->group(group);
-  app.add_option("--timingCacheFile", o.timing_cache_file,
-                 "File of measured tactics, read and written")
-      ->check(is_no_directory)
-      ->group(group);
-  app.add_option("--cacheDir", o.cache_dir, "Directory of built engines; default: the user's cache")
-      ->check(is_no_file)
-      ->group(group);
-  app.add_flag("--noCache", o.no_cache, "Neither read nor write the cache of engines and kernels")
-      ->group(group);
-  app.add_option("--debugDir", o.debug_dir, "Write graphs, tactics and kernels there")
-      ->group(group);
+  add_setting_flags(app, group, o.settings, o.cache, t.settings);
 }
 
 void add_inference(CLI::App& app, Options& o, Texts& t) {
@@ -211,16 +174,10 @@ void add_compare(CLI::App& app, Options& o, Texts& t) {
       ->capture_default_str()
       ->group(group);
   app.add_flag("!--outputsOnly", o.layers, "Do not look between the layers")->group(group);
-  app.add_flag("--fp16", o.fp16, "As when building")->group(group);
-  app.add_flag("--bf16", o.bf16, "As when building")->group(group);
-  app.add_option("--builderOptimizationLevel", o.optimization_level, "As when building")
-      ->check(CLI::Range(0, 5))
-      ->capture_default_str()
-      ->group(group);
-  app.add_flag("--noCache", o.no_cache, "Neither read nor write the cache")->group(group);
   app.add_flag("--verbose", o.verbose, "Log more")->group(group);
   app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
       ->group(group);
+  add_setting_flags(app, "Build", o.settings, o.cache, t.settings);
 }
 
 std::vector<std::string> names_of(const CLI::App& app) {
@@ -248,37 +205,6 @@ std::vector<std::string> names_of(const CLI::App& app) {
                      (near.empty() ? "; --help lists them" : "; did you mean " + near + "?"));
 }
 
-double number(const std::string& flag, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw CommandError(flag + ": got '" + text + "', want a number");
-  }
-  return value;
-}
-
-/// A size as trtexec takes it: MiB, or with one of B, K, M, G, KiB, MiB, GiB.
-int64_t bytes(const std::string& flag, const std::string& text) {
-  size_t end = text.find_first_not_of("0123456789.");
-  end = std::min(end, text.size());
-  std::string unit = text.substr(end);
-  std::transform(unit.begin(), unit.end(), unit.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (unit.size() == 3 && unit.ends_with("ib")) unit.resize(1);
-  constexpr std::string_view kUnits = "bkmg";
-  const size_t power = unit.empty() ? 2 : unit.size() == 1 ? kUnits.find(unit) : kUnits.npos;
-  if (power == kUnits.npos) {
-    throw CommandError(flag + ": got '" + text +
-                       "', want a number of MiB, or one with a unit: B, "
-                       "K, M, G, KiB, MiB or GiB");
-  }
-  const double size = std::ldexp(number(flag, text.substr(0, end)), static_cast<int>(10 * power));
-  if (!(size >= 0 && size < 0x1p60)) {
-    throw CommandError(flag + ": got '" + text + "', want 0 or more, and less than 2^60 bytes");
-  }
-  return static_cast<int64_t>(size);
-}
-
 void read_texts(Options& o, const Texts& t) {
   const auto shapes = [](const char* flag, const std::string& text, NamedShapes& into) {
     if (!text.empty()) into = parse_shapes(flag, text);
@@ -299,14 +225,7 @@ void read_texts(Options& o, const Texts& t) {
       }
     }
   }
-  if (!t.mem_pool.empty()) {
-    constexpr std::string_view kPool = "workspace:";
-    if (!t.mem_pool.starts_with(kPool)) {
-      throw CommandError("--memPoolSize: got '" + t.mem_pool +
-                         "', want workspace:MiB, or with a unit: workspace:1GiB");
-    }
-    o.workspace_bytes = bytes("--memPoolSize", t.mem_pool.substr(kPool.size()));
-  }
+  read_setting_flags(t.settings, o.settings, o.cache);
 }
 
 /// What does not go together.
@@ -329,8 +248,8 @@ void check(const Options& o) {
   need(loads || !o.check_addresses, "--checkAddresses needs --loadEngine");
   need(o.weights.empty() || o.refit_from_onnx.empty(),
        "got --weights and --refitFromOnnx, want one");
-  need(!(o.fp16 && o.bf16), "got --fp16 and --bf16, want one of them");
-  need(!loads || !(o.fp16 || o.bf16), "--fp16 and --bf16 are chosen when an engine is built");
+  need(!loads || o.settings.enabled_precisions.empty(),
+       "--fp16 and --bf16 are chosen when an engine is built");
   need(!loads || o.constants.empty(), "--constants is chosen when an engine is built");
   need(!loads || (o.min_shapes.empty() && o.opt_shapes.empty() && o.max_shapes.empty()),
        "--minShapes, --optShapes and --maxShapes are chosen when an engine is built; --shapes says "

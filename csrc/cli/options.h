@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "csrc/cache/cache_settings.h"
 #include "csrc/cli/shapes.h"
+#include "csrc/settings.h"
 
 namespace tv::cli {
 
@@ -23,12 +25,9 @@ struct Options {
 
   // Build
   NamedShapes min_shapes, opt_shapes, max_shapes, shapes;
-  bool fp16 = false, bf16 = false, no_check_indices = false;
-  int64_t optimization_level = 3;
-  int64_t workspace_bytes = 0;
+  Settings settings;    ///< as the flags say
+  CacheSettings cache;
   std::map<std::string, std::string> constants;  ///< files of inputs that are fixed when building
-  std::string timing_cache_file, cache_dir, debug_dir;
-  bool no_cache = false;
 
   // Inference
   int64_t iterations = 10, warm_up_ms = 200, idle_ms = 0, streams = 1;

@@ -104,15 +104,22 @@ void report_options(const Options& o) {
   say("Model: " + (o.load_engine.empty() ? o.onnx : o.load_engine));
   say("");
   say("=== Build Options ===");
-  say(std::string("Precision: FP32") + (o.fp16 ? "+FP16" : o.bf16 ? "+BF16" : ""));
-  say(format("Builder optimization level: %lld", static_cast<long long>(o.optimization_level)));
+  const Settings& settings = o.settings;
+  const auto holds = [&](DType dtype) {
+    return std::ranges::find(settings.enabled_precisions, dtype) !=
+           settings.enabled_precisions.end();
+  };
+  say(std::string("Precision: FP32") +
+      (holds(DType::kF16) ? "+FP16" : holds(DType::kBF16) ? "+BF16" : ""));
+  say(format("Builder optimization level: %lld",
+             static_cast<long long>(settings.optimization_level)));
   say("Memory Pools: workspace: " +
-      (o.workspace_bytes
-           ? format("%.12g MiB", std::ldexp(static_cast<double>(o.workspace_bytes), -20))
+      (settings.workspace_size
+           ? format("%.12g MiB", std::ldexp(static_cast<double>(settings.workspace_size), -20))
            : std::string("no limit")));
   say("Refit: Enabled");
   say("Strip weights: " + on(o.strip_weights));
-  say("Timing cache file: " + or_none(o.timing_cache_file));
+  say("Timing cache file: " + or_none(settings.timing_cache_path));
   say("Min shapes: " + shapes_text(o.min_shapes));
   say("Opt shapes: " + shapes_text(o.opt_shapes));
   say("Max shapes: " + shapes_text(o.max_shapes));

@@ -25,6 +25,34 @@ py::bytes to_bytes(const std::vector<uint8_t>& bytes) {
   return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+py::list setting_dicts() {
+  py::list out;
+  for (const SettingRow& row : setting_rows()) {
+    py::list flags;
+    for (const SettingFlag& flag : row.flags) flags.append(flag.name);
+    py::dict dict;
+    dict["name"] = row.name;
+    dict["kind"] = row.kind;
+    dict["scope"] = row.scope == SettingScope::kCompiler ? "compiler"
+                    : row.scope == SettingScope::kCache  ? "cache"
+                                                         : "python";
+    dict["default"] = row.standard;
+    dict["low"] = row.low;
+    dict["high"] = row.high;
+    dict["unit"] = row.unit;
+    dict["of_user"] = row.of_user;
+    dict["in_key"] = row.scope == SettingScope::kCompiler && row.in_key;
+    dict["saved"] = row.saved;
+    dict["variable"] = row.variable;
+    dict["section"] = row.section;
+    dict["shown"] = row.shown;
+    dict["help"] = row.help;
+    dict["flags"] = flags;
+    out.append(dict);
+  }
+  return out;
+}
+
 // The callback runs with the GIL; an exception in it, or Ctrl-C, stops the compilation.
 Progress to_progress(const py::object& callback) {
   return [&callback](const std::string& stage, int64_t done, int64_t total) {
@@ -128,6 +156,7 @@ void bind_compile(py::module_& m) {
         return unsupported(NodeContext{graph, graph.nodes.at(node), device, parsed});
       },
       "Why a node cannot be in an engine, or \"\".");
+  m.def("setting_rows", &setting_dicts, "The rows of csrc/settings_table.h.");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
   m.def("compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
         py::arg("progress") = py::none(),

@@ -6,12 +6,13 @@ import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ._base.setting_checks import CHECKS, LOW_PRECISIONS, checked, without_aliases
+from ._base.setting_checks import (LOW_PRECISIONS, ROWS, checked, of_environment,
+                                   without_aliases)
 from ._native import C
 
 # Between kernels of CUDA's an engine costs two switches of the GPU's context, about 300 µs; PyTorch
@@ -23,6 +24,8 @@ SWITCH_NODES = 40
 class Settings:
     """Checked settings; `from_options` makes them. docs/settings.md says what each one does."""
 
+    # Of csrc/settings_table.h, as text for type checkers: scripts/settings_page.py writes them.
+    # --- fields ---
     device: int | str | None = None
     min_block_size: float = 5
     torch_executed_ops: tuple[str, ...] = ()
@@ -39,17 +42,18 @@ class Settings:
     use_fp32_acc: bool = True
     disable_tf32: bool = True
     check_indices: bool = True
-    optimization_level: int = dataclasses.field(default_factory=lambda: _default_level())
+    optimization_level: int = dataclasses.field(default_factory=lambda: of_environment("optimization_level"))
     workspace_size: int = 0
     cache_built_engines: bool = True
     reuse_cached_engines: bool = True
     engine_cache_dir: str | None = None
-    engine_cache_size: int = 5 << 30
+    engine_cache_size: int = 5368709120
     timing_cache_path: str | None = None
     immutable_weights: bool = False
     dryrun: bool | str = False
     debug: bool | str = False
     progress: bool | None = None
+    # --- end of fields ---
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any] | None) -> "Settings":
@@ -89,21 +93,23 @@ class Settings:
     def to_json(self) -> dict:
         """What changes the program that is compiled, JSON-able: paths and what is printed are this
         machine's and left out."""
-        kept = {name: getattr(self, name) for name in _KEPT_IN_FILES}
+        kept = {name: getattr(self, name) for name, row in ROWS.items() if row.saved}
+        # A default of the environment's is this machine's: its value is written.
         kept = {name: value for name, value in kept.items()
-                if value != _FIELDS[name].default}
+                if ROWS[name].variable or value != ROWS[name].default}
         return {name: _plain_value(value) for name, value in kept.items()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Settings":
         """The inverse; names that this version does not know are left out."""
-        known = {name: value for name, value in values.items() if name in _KEPT_IN_FILES}
-        for name in ("enabled_precisions", "autocast_low_precision_type"):
-            if name in known:
+        known = {name: value for name, value in values.items()
+                 if name in ROWS and ROWS[name].saved}
+        for name in known:
+            if ROWS[name].kind in ("Precisions", "LowPrecision"):
                 known[name] = _dtypes(known[name])
         # Of libraries that need not be loaded here.
-        operators = {name: tuple(known.pop(name)) for name in (
-            "torch_executed_ops", "autocast_excluded_ops") if name in known}
+        operators = {name: tuple(known.pop(name)) for name in [*known]
+                     if ROWS[name].kind == "Operators"}
         return cls.from_options(known).replaced(**operators)
 
     @property
@@ -125,11 +131,8 @@ class Settings:
 
     def cache_json(self) -> str:
         """What the engine cache reads, as JSON."""
-        return json.dumps({
+        return json.dumps(self._given("cache") | {
             "engine_cache_dir": self.engine_cache_dir or C.default_cache_dir(),
-            "reuse_cached_engines": self.reuse_cached_engines,
-            "cache_built_engines": self.cache_built_engines,
-            "engine_cache_size": self.engine_cache_size,
             "weights_digest": getattr(self, "_weights_digest", ""),
         })
 
@@ -162,38 +165,26 @@ class Settings:
         """What the compiler reads, as JSON; `on_cuda`: the graph's tensors live there."""
         # Whole-graph compilation takes blocks of any size: what is in the way is something else.
         size = 1 if self.require_full_compilation else self.min_block_size
-        return json.dumps({
+        given = self._given("compiler")
+        for name in _DONE_BEFORE:
+            del given[name]
+        return json.dumps(given | {
             "min_block_size": "inf" if math.isinf(size) else size,
             # A size that the user chose stands for itself.
             "switch_nodes": SWITCH_NODES if on_cuda and size == Settings.min_block_size else 1,
-            "torch_executed_ops": list(self.torch_executed_ops),
-            "truncate_long_and_double": self.truncate_long_and_double,
-            "use_fp32_acc": self.use_fp32_acc,
-            "disable_tf32": self.disable_tf32,
-            "check_indices": self.check_indices,
-            "optimization_level": self.optimization_level,
-            "workspace_size": self.workspace_size,
             "cache_dir": self.cache_dir,
             "timing_cache_path": self.timing_file,
             "debug_dir": debug_dir,
         })
 
-
-def _default_level() -> int:
-    variable = "TORCH_VULKAN_OPTIMIZATION_LEVEL"
-    text = C.env(variable) or "3"
-    if text not in {"0", "1", "2", "3", "4", "5"}:
-        raise ValueError(f"environment variable {variable}: got {text!r}, want 0 to 5")
-    return int(text)
+    def _given(self, scope: str) -> dict[str, Any]:
+        """The settings that the compiler or the cache reads."""
+        return {name: list(value) if isinstance(value := getattr(self, name), tuple) else value
+                for name, row in ROWS.items() if row.scope == scope}
 
 
-_FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
-assert set(CHECKS) == set(_FIELDS)
-_KEPT_IN_FILES = ("device", "min_block_size", "torch_executed_ops", "require_full_compilation",
-                  "pass_through_build_failures", "truncate_long_and_double", "enabled_precisions",
-                  "enable_autocast", "autocast_low_precision_type", "autocast_excluded_nodes",
-                  "autocast_excluded_ops", "use_fp32_acc", "disable_tf32", "check_indices",
-                  "optimization_level", "workspace_size", "immutable_weights")
+# What of the compiler's settings this package does itself, before the compiler sees a graph.
+_DONE_BEFORE = ("require_full_compilation", "enabled_precisions")
 
 
 def _plain_value(value):

@@ -1,8 +1,11 @@
 """Every setting: what it does, and what is said about a bad one."""
 
+import dataclasses
+import importlib.util
 import json
 import math
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +13,9 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan import compilations
+from torch_vulkan._base.setting_checks import ROWS
 from torch_vulkan._fx import engine_call
+from torch_vulkan._native import C
 from torch_vulkan.settings import Settings
 
 from helpers import assert_same, check, engines, vulkan
@@ -347,6 +352,50 @@ def test_progress(capfd):
     torch._dynamo.reset()
     run(chain, torch.randn(3), min_block_size=1)
     assert "engine_0" not in capfd.readouterr().err
+
+
+def test_pages_and_fields_are_the_table_s():
+    """`scripts/settings_page.py` writes them."""
+    path = Path(__file__).parents[2] / "scripts" / "settings_page.py"
+    spec = importlib.util.spec_from_file_location("settings_page", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for file, made in script.WRITTEN:
+        assert made(file.read_text()) == file.read_text(), f"run {path.name}"
+    # What it compares is there: every setting once in the page, and as an attribute.
+    page = script.PAGE.read_text()
+    for name, row in ROWS.items():
+        assert page.count(f"\n| `{name}` |") == 1, name
+        assert getattr(Settings(), name) == row.default or row.variable, name
+    assert [field.name for field in dataclasses.fields(Settings)] == [*ROWS]
+
+
+def test_every_setting_is_asked_for_a_bad_value():
+    (cases,) = [mark.args[1] for mark in test_bad_value.pytestmark if mark.name == "parametrize"]
+    assert {name for name, _, _ in cases} == {*ROWS}
+
+
+def test_the_environment_s_default(monkeypatch):
+    monkeypatch.setenv("TORCH_VULKAN_OPTIMIZATION_LEVEL", "1")
+    assert Settings.from_options({}).optimization_level == 1
+    assert Settings.from_options({"optimization_level": 4}).optimization_level == 4
+    for text in ("6", "-1", "three", "²"):
+        monkeypatch.setenv("TORCH_VULKAN_OPTIMIZATION_LEVEL", text)
+        with pytest.raises(ValueError, match=f"_LEVEL: got '{text}', want 0 to 5"):
+            Settings.from_options({})
+
+
+def test_the_compiler_gets_what_it_reads():
+    """Its rows and the cache's, but for what this package does itself."""
+    settings = Settings.from_options({"torch_executed_ops": ["aten::relu"], "min_block_size": 2})
+    text = json.loads(settings.compiler_json())
+    own = {"require_full_compilation", "enabled_precisions", "tactics", "check_addresses"}
+    rows = C.setting_rows()
+    assert {*text} == {row["name"] for row in rows if row["scope"] == "compiler"} - own
+    assert text["torch_executed_ops"] == ["aten::relu"] and text["min_block_size"] == 2
+    assert {*json.loads(settings.cache_json())} == {
+        row["name"] for row in rows if row["scope"] == "cache"}
+    C.check_settings(settings.compiler_json())
 
 
 def test_defaults_are_documented():

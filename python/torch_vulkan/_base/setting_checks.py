@@ -1,4 +1,5 @@
-"""Checks of settings one by one: what each takes, and what other backends call it."""
+"""Settings one by one: the rows of csrc/settings_table.h, what each takes, and what other backends
+call it."""
 
 import difflib
 import math
@@ -6,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,14 +30,13 @@ def _optional_boolean(name, value):
     return None if value is None else _boolean(name, value)
 
 
-def _integer(low: int, high: int | None, unit: str = "") -> Callable[[str, Any], int]:
+def _integer(row: "Row") -> "Check":
     def check(name, value):
-        in_range = isinstance(value, int) and not isinstance(value, bool) and value >= low and (
-            high is None or value <= high)
+        in_range = isinstance(value, int) and not isinstance(value, bool) and (
+            row.low <= value <= row.high)
         if in_range:
             return value
-        upper = "up" if high is None else f"to {high}"
-        raise _wrong(name, value, f"an integer from {low} {upper}{unit}")
+        raise _wrong(name, value, f"an integer {row.range}")
     return check
 
 
@@ -172,35 +172,92 @@ def _report(name, value):
     return path
 
 
-CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "device": _device,
-    "min_block_size": _block_size,
-    "torch_executed_ops": _operators,
-    "require_full_compilation": _boolean,
-    "pass_through_build_failures": _boolean,
-    "truncate_long_and_double": _boolean,
-    "enabled_precisions": _precisions,
-    "enable_autocast": _boolean,
-    "autocast_low_precision_type": _low_precision,
-    "autocast_excluded_nodes": _patterns,
-    "autocast_excluded_ops": _operators,
-    "use_explicit_typing": _boolean,
-    "use_python_runtime": _optional_boolean,
-    "use_fp32_acc": _boolean,
-    "disable_tf32": _boolean,
-    "check_indices": _boolean,
-    "optimization_level": _integer(0, 5),
-    "workspace_size": _integer(0, None, " (bytes; 0: no limit)"),
-    "cache_built_engines": _boolean,
-    "reuse_cached_engines": _boolean,
-    "engine_cache_dir": _directory,
-    "engine_cache_size": _integer(1, None, " (bytes)"),
-    "timing_cache_path": _file,
-    "immutable_weights": _boolean,
-    "dryrun": _report,
-    "debug": _flag_or_path,
-    "progress": _optional_boolean,
+Check = Callable[[str, Any], Any]
+
+
+class Row(NamedTuple):
+    """What csrc/setting_rows.h says of a setting."""
+
+    name: str
+    kind: str
+    scope: str  # "compiler", "cache" or "python"
+    default: Any
+    low: int
+    high: int
+    unit: str
+    of_user: bool
+    in_key: bool
+    saved: bool
+    variable: str
+    section: str
+    shown: str
+    help: str
+    flags: list[str]
+
+    @property
+    def range(self) -> str:
+        """"from 0 to 5"; of integers."""
+        upper = "up" if self.high == 2**63 - 1 else f"to {self.high}"
+        return f"from {self.low} {upper}" + (f" ({self.unit})" if self.unit else "")
+
+
+class Kind(NamedTuple):
+    """What Python makes of a kind of settings."""
+
+    annotation: str
+    check: Callable[[Row], Check]
+    none: Any = None  # the default where the row has none
+
+
+def _always(check: Check) -> Callable[[Row], Check]:
+    return lambda row: check
+
+
+KINDS = {
+    "Bool": Kind("bool", _always(_boolean)),
+    "OptionalBool": Kind("bool | None", _always(_optional_boolean)),
+    "Integer": Kind("int", _integer),
+    "Bytes": Kind("int", _integer),
+    "Nodes": Kind("float", _always(_block_size)),
+    "Device": Kind("int | str | None", _always(_device)),
+    "Operators": Kind("tuple[str, ...]", _always(_operators), ()),
+    "Patterns": Kind("tuple[str, ...]", _always(_patterns), ()),
+    "Precisions": Kind("frozenset[torch.dtype] | None", _always(_precisions)),
+    "LowPrecision": Kind("torch.dtype | None", _always(_low_precision)),
+    "File": Kind("str | None", _always(_file)),
+    "Directory": Kind("str | None", _always(_directory)),
+    "FlagOrPath": Kind("bool | str", _always(_flag_or_path)),
+    "Report": Kind("bool | str", _always(_report)),
 }
+
+
+def _row(fields: dict[str, Any]) -> Row:
+    row = Row(**fields)
+    default = row.default
+    if default is None:
+        default = KINDS[row.kind].none
+    elif isinstance(default, float) and default.is_integer():
+        default = int(default)
+    return row._replace(default=default)
+
+
+# Users' settings, in the table's order.
+ROWS = {fields["name"]: _row(fields) for fields in C.setting_rows() if fields["of_user"]}
+CHECKS: dict[str, Check] = {name: KINDS[row.kind].check(row) for name, row in ROWS.items()}
+
+
+def of_environment(name: str) -> int:
+    """The default of a setting that a variable of the environment may give; ValueError where that
+    is no value of its."""
+    row = ROWS[name]
+    text = C.env(row.variable)
+    if not text:
+        return row.default
+    if not text.isascii() or not text.isdecimal() or not row.low <= int(text) <= row.high:
+        raise ValueError(f"environment variable {row.variable}: got {text!r}, want {row.low} to "
+                         f"{row.high}")
+    return int(text)
+
 
 # Names that other backends use → what to use here.
 _FOREIGN = {

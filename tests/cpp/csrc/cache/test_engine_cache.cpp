@@ -50,7 +50,7 @@ class EngineCache : public ::testing::Test {
     fs::remove_all(root_);
     fs::create_directories(root_);
     fs::permissions(root_, fs::perms::owner_all);
-    cache_.dir = (root_ / "cache").string();
+    cache_.engine_cache_dir = (root_ / "cache").string();
   }
   void TearDown() override {
     ::unsetenv("TORCH_VULKAN_SYSTEM_CACHE");
@@ -124,17 +124,17 @@ TEST_F(EngineCache, AnEntryTellsNoNames) {
 TEST_F(EngineCache, SwitchesAndDebugDumpsBypassIt) {
   const Graph graph = softmax_of(3);
   const EngineSpec want = compile(graph, {}, test::test_device());
-  cache_.write = false;
+  cache_.cache_built_engines = false;
   EXPECT_EQ(outcome(graph, want), "miss ");
   EXPECT_TRUE(entries().empty());
-  cache_.write = true;
-  cache_.read = false;
+  cache_.cache_built_engines = true;
+  cache_.reuse_cached_engines = false;
   EXPECT_EQ(outcome(graph, want), "miss ");
   EXPECT_EQ(entries().size(), 1u);
   EXPECT_EQ(outcome(graph, want), "miss ");
-  cache_.write = false;
+  cache_.cache_built_engines = false;
   EXPECT_EQ(outcome(graph, want), "bypass ");
-  cache_.read = true;
+  cache_.reuse_cached_engines = true;
   EXPECT_EQ(outcome(graph, want), "hit ");
   settings_.debug_dir = (root_ / "dump").string();
   EXPECT_EQ(outcome(graph, want), "bypass ");
@@ -161,7 +161,7 @@ TEST_F(EngineCache, AWholeEntryWithAnotherEngineIsNotUsed) {
   const Graph graph = softmax_of(3);
   const EngineSpec want = build(graph);
   const std::string key = engine_key(canonical_form(graph), settings_, test::test_device());
-  const Store store(cache_.dir, "engines", 1 << 30);
+  const Store store(cache_.engine_cache_dir, "engines", 1 << 30);
   store.put(key, to_vke(compile(softmax_of(7), {}, test::test_device())));
   EXPECT_EQ(outcome(graph, want), "bad miss ");
   const std::string text = "not an engine";
@@ -185,7 +185,7 @@ TEST_F(EngineCache, TwoVersionsOfTheProgramShareADirectory) {
   const Graph graph = softmax_of(3);
   const std::string theirs =
       engine_key_of("version 9.9.9", canonical_form(graph), settings_, test::test_device(), false);
-  const Store store(cache_.dir, "engines", 1 << 30);
+  const Store store(cache_.engine_cache_dir, "engines", 1 << 30);
   const std::string text = "an engine of a format that this version does not know";
   store.put(theirs, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   const EngineSpec want = compile(graph, {}, test::test_device());
@@ -203,19 +203,19 @@ TEST_F(EngineCache, AnUnusableDirectoryIsBypassed) {
     }
     return false;
   };
-  cache_.dir = "";
+  cache_.engine_cache_dir = "";
   EXPECT_EQ(outcome(graph, want), "bypass ");
   EXPECT_TRUE(reason_of("there is no cache directory"));
-  cache_.dir = (root_ / "open").string();
-  fs::create_directory(cache_.dir);
-  ::chmod(cache_.dir.c_str(), 0755);
+  cache_.engine_cache_dir = (root_ / "open").string();
+  fs::create_directory(cache_.engine_cache_dir);
+  ::chmod(cache_.engine_cache_dir.c_str(), 0755);
   EXPECT_EQ(outcome(graph, want), "bypass ");
   EXPECT_TRUE(reason_of("close it with chmod 700"));
-  ::chmod(cache_.dir.c_str(), 0700);
+  ::chmod(cache_.engine_cache_dir.c_str(), 0700);
   EXPECT_EQ(outcome(graph, want), "miss ");
   EXPECT_EQ(outcome(graph, want), "hit ");
   write(root_ / "file", "x");
-  cache_.dir = (root_ / "file").string();
+  cache_.engine_cache_dir = (root_ / "file").string();
   EXPECT_EQ(outcome(graph, want), "bypass ");
 }
 
@@ -346,7 +346,7 @@ TEST_F(EngineCache, TheLeastRecentlyUsedIsEvictedUnlessItIsRead) {
   const uint64_t size = fs::file_size(entries().at(0));
   build(graphs[1]);
   build(graphs[0]);  // touched
-  cache_.max_bytes = static_cast<int64_t>(2 * size + size / 2);
+  cache_.engine_cache_size = static_cast<int64_t>(2 * size + size / 2);
   build(graphs[2]);
   EXPECT_EQ(entries().size(), 2u);
   EXPECT_EQ(outcome(graphs[0], compile(graphs[0], {}, test::test_device())), "hit ");
@@ -356,7 +356,8 @@ TEST_F(EngineCache, TheLeastRecentlyUsedIsEvictedUnlessItIsRead) {
   const int fd = ::open(oldest.c_str(), O_RDONLY);
   ASSERT_GE(fd, 0);
   ASSERT_EQ(::flock(fd, LOCK_SH), 0);
-  const Store store(cache_.dir, "engines", static_cast<uint64_t>(cache_.max_bytes));
+  const Store store(cache_.engine_cache_dir, "engines",
+                    static_cast<uint64_t>(cache_.engine_cache_size));
   const std::string value(size, 'x');
   store.put("more", {reinterpret_cast<const uint8_t*>(value.data()), value.size()});
   EXPECT_TRUE(fs::exists(oldest)) << "it is being read";

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "csrc/cache/cache_settings.h"
 #include "csrc/partition/unsupported.h"
 #include "csrc/settings.h"
 #include "runtime/base/error.h"
@@ -259,6 +260,37 @@ TEST(Settings, ReadsEveryField) {
   EXPECT_EQ(s.debug_dir + s.cache_dir, "dc");
   EXPECT_TRUE(std::isinf(Settings::from_json(R"({"min_block_size": "inf"})").min_block_size));
   EXPECT_EQ(Settings::from_json("{}").min_block_size, 5);
+}
+
+TEST(Settings, EveryRowIsWhole) {
+  std::set<std::string> names;
+  for (const SettingRow& row : setting_rows()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name << " is there twice";
+    EXPECT_LE(row.low, row.high) << row.name;
+    EXPECT_EQ(&setting_row(row.name), &row);
+    if (const auto* standard = std::get_if<int64_t>(&row.standard)) {
+      EXPECT_TRUE(*standard >= row.low && *standard <= row.high) << row.name;
+    }
+    EXPECT_EQ(row.of_user, *row.help && *row.section) << row.name;
+    for (const SettingFlag& flag : row.flags) {
+      EXPECT_TRUE(std::string(flag.name).starts_with("--") && *flag.help) << row.name;
+    }
+  }
+  EXPECT_GE(names.size(), 30u);
+}
+
+TEST(Settings, ChecksFollowTheRows) {
+  const auto refusal = [](const std::string& text) {
+    return message_of(ErrorKind::kUser, [&] { CacheSettings::from_json(text); });
+  };
+  EXPECT_TRUE(contains(refusal(R"({"engine_cache_size": 0})"),
+                       "engine_cache_size: got 0, want an integer from 1 up (bytes)"));
+  EXPECT_TRUE(contains(refusal(R"({"cache_built_engines": 1})"), "true or false"));
+  EXPECT_TRUE(contains(refusal(R"({"workspace_size": 1})"), "want one of cache_built_engines"));
+  EXPECT_EQ(CacheSettings::from_json("{}").engine_cache_size, int64_t{5} << 30);
+  EXPECT_TRUE(contains(message_of(ErrorKind::kUser,
+                                  [] { Settings::from_json(R"({"optimization_level": 6})"); }),
+                       "an integer from 0 to 5"));
 }
 
 TEST(Settings, RefusesWhatItDoesNotKnow) {

@@ -1,0 +1,141 @@
+#include "csrc/cli/setting_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "csrc/cli/command_error.h"
+#include "csrc/setting_values.h"
+
+namespace tv::cli {
+namespace {
+
+/// A size as trtexec takes it: MiB, or with one of B, K, M, G, KiB, MiB, GiB.
+int64_t bytes(const std::string& flag, const std::string& text) {
+  size_t end = text.find_first_not_of("0123456789.");
+  end = std::min(end, text.size());
+  std::string unit = text.substr(end);
+  std::transform(unit.begin(), unit.end(), unit.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (unit.size() == 3 && unit.ends_with("ib")) unit.resize(1);
+  constexpr std::string_view kUnits = "bkmg";
+  const size_t power = unit.empty() ? 2 : unit.size() == 1 ? kUnits.find(unit) : kUnits.npos;
+  if (power == kUnits.npos) {
+    throw CommandError(flag + ": got '" + text +
+                       "', want a number of MiB, or one with a unit: B, "
+                       "K, M, G, KiB, MiB or GiB");
+  }
+  const double size = std::ldexp(number(flag, text.substr(0, end)), static_cast<int>(10 * power));
+  if (!(size >= 0 && size < 0x1p60)) {
+    throw CommandError(flag + ": got '" + text + "', want 0 or more, and less than 2^60 bytes");
+  }
+  return static_cast<int64_t>(size);
+}
+
+bool is(const SettingRow& row, const char* kind) { return std::string_view(row.kind) == kind; }
+
+/// A flag that takes its setting's value.
+void add_value(CLI::App& app, const SettingRow& row, const SettingFlag& flag, int64_t& value,
+               const char* group, SettingTexts& texts) {
+  if (is(row, "Bytes")) {
+    app.add_option(flag.name, texts.sizes[flag.name], flag.help)->group(group);
+  } else {
+    app.add_option(flag.name, value, flag.help)
+        ->check(CLI::Range(row.low, row.high))
+        ->capture_default_str()
+        ->group(group);
+  }
+}
+
+void add_value(CLI::App& app, const SettingRow& row, const SettingFlag& flag, std::string& value,
+               const char* group, SettingTexts&) {
+  CLI::Option* option = app.add_option(flag.name, value, flag.help)->group(group);
+  if (is(row, "File")) option->check(is_no_directory);
+  if (is(row, "Directory")) option->check(is_no_file);
+}
+
+template <typename T>
+void add_value(CLI::App&, const SettingRow& row, const SettingFlag& flag, T&, const char*,
+               SettingTexts&) {
+  throw Error(ErrorKind::kInternal, std::string("[vkexec] ") + flag.name + ": a setting of kind " +
+                                        row.kind + " takes no text; its row says what it sets");
+}
+
+/// A size with the pool that trtexec names.
+void read_size(const SettingRow& row, const SettingFlag& flag, const std::string& text,
+               int64_t& value) {
+  constexpr std::string_view kPool = "workspace:";
+  const bool pool = std::string_view(flag.name) == "--memPoolSize";
+  if (pool && !text.starts_with(kPool)) {
+    throw CommandError("--memPoolSize: got '" + text +
+                       "', want workspace:MiB, or with a unit: workspace:1GiB");
+  }
+  const int64_t size = bytes(flag.name, pool ? text.substr(kPool.size()) : text);
+  read_setting(row, size, value);
+}
+
+}  // namespace
+
+void add_setting_flags(CLI::App& app, const char* group, Settings& settings, CacheSettings& cache,
+                       SettingTexts& texts) {
+  const auto add = [&](const SettingRow& row, auto& value) {
+    for (const SettingFlag& flag : row.flags) {
+      if (!*flag.sets) {
+        add_value(app, row, flag, value, group, texts);
+      } else if (!app.get_option_no_throw(flag.name)) {  // one may set several
+        app.add_flag(flag.name, texts.switches[flag.name], flag.help)->group(group);
+      }
+    }
+  };
+  each_setting(settings, add);
+  each_setting(cache, add);
+}
+
+void read_setting_flags(const SettingTexts& texts, Settings& settings, CacheSettings& cache) {
+  const auto read = [&](const SettingRow& row, auto& value) {
+    std::string given;
+    for (const SettingFlag& flag : row.flags) {
+      const auto found = texts.switches.find(flag.name);
+      if (found != texts.switches.end() && found->second) {
+        if (!given.empty()) {
+          throw CommandError("got " + given + " and " + flag.name + ", want one of them");
+        }
+        given = flag.name;
+        read_setting(row, Json::parse(flag.sets, flag.name), value);
+      }
+      if constexpr (std::is_same_v<decltype(value), int64_t&>) {
+        const auto size = texts.sizes.find(flag.name);
+        if (size != texts.sizes.end() && !size->second.empty()) {
+          read_size(row, flag, size->second, value);
+        }
+      }
+    }
+  };
+  each_setting(settings, read);
+  each_setting(cache, read);
+}
+
+std::string is_no_directory(const std::string& path) {
+  std::error_code unknown;  // such as a name that is too long, which is told where it is used
+  return std::filesystem::is_directory(path, unknown) ? path + " is a directory, want a file" : "";
+}
+
+std::string is_no_file(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::is_regular_file(path, unknown) ? path + " is a file, want a directory"
+                                                         : "";
+}
+
+double number(const std::string& flag, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw CommandError(flag + ": got '" + text + "', want a number");
+  }
+  return value;
+}
+
+}  // namespace tv::cli

@@ -1,0 +1,37 @@
+#pragma once
+// Flags of settings, by the rows of csrc/settings_table.h.
+
+#include <map>
+#include <string>
+
+#include "csrc/cache/cache_settings.h"
+#include "csrc/settings.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tv::cli {
+
+/// What the settings' flags said, until they are read.
+struct SettingTexts {
+  std::map<std::string, bool> switches;      ///< "--fp16"
+  std::map<std::string, std::string> sizes;  ///< "--memPoolSize"
+};
+
+/// Adds every setting's flags; parsing writes into `settings`, `cache` and `texts`, which outlive
+/// the parse.
+void add_setting_flags(CLI::App& app, const char* group, Settings& settings, CacheSettings& cache,
+                       SettingTexts& texts);
+
+/// What the flags that have a grammar of their own said. Throws CommandError.
+void read_setting_flags(const SettingTexts& texts, Settings& settings, CacheSettings& cache);
+
+/// Validators: "" for a path that is none of them.
+std::string is_no_directory(const std::string& path);
+std::string is_no_file(const std::string& path);
+
+/// Throws CommandError for a text that is no number.
+double number(const std::string& flag, const std::string& text);
+
+}  // namespace tv::cli

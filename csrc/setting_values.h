@@ -1,0 +1,52 @@
+#pragma once
+// Values of settings from JSON and back, by their rows.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "csrc/setting_rows.h"
+#include "runtime/base/error.h"
+#include "runtime/base/json.h"
+
+namespace tv {
+
+/// Each throws Error(kUser) with the row's name and what it takes.
+void read_setting(const SettingRow& row, const Json& json, bool& into);
+void read_setting(const SettingRow& row, const Json& json, int64_t& into);
+void read_setting(const SettingRow& row, const Json& json, double& into);
+void read_setting(const SettingRow& row, const Json& json, std::string& into);
+void read_setting(const SettingRow& row, const Json& json, std::vector<std::string>& into);
+void read_setting(const SettingRow& row, const Json& json, std::vector<DType>& into);
+
+template <typename T>
+Json setting_json(const T& value) {
+  return value;
+}
+inline Json setting_json(const std::vector<std::string>& value) {
+  return Json::Array(value.begin(), value.end());
+}
+Json setting_json(const std::vector<DType>& value);
+
+/// The fields of a JSON object. Throws Error(kUser).
+Json::Object settings_object(const std::string& text, const std::string& what);
+
+/// Settings or CacheSettings, `what` in messages; a field that they have not, or a wrong value, is
+/// an Error(kUser).
+template <typename S>
+S settings_from_json(const std::string& text, const std::string& what) {
+  Json::Object fields = settings_object(text, what);
+  S settings;
+  std::string names;
+  each_setting(settings, [&](const SettingRow& row, auto& member) {
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+    if (const auto field = fields.extract(row.name)) read_setting(row, field.mapped(), member);
+  });
+  if (!fields.empty()) {
+    throw Error(ErrorKind::kUser, "[" + what + "] unknown field '" + fields.begin()->first +
+                                      "'; want one of " + names);
+  }
+  return settings;
+}
+
+}  // namespace tv

@@ -1,0 +1,197 @@
+// Every setting, once. What follows from a row: the member of Settings or CacheSettings and its
+// check, its part of an engine's key, vkexec's flag, the attribute of Python's Settings and its
+// check, and the tables of docs/settings.md (scripts/settings_page.py writes the last two).
+//
+// A row is SETTING(kind, name, default, …), where … are other facts of SettingRow (setting_rows.h).
+// Whoever includes this file defines the macros of the scopes that it wants:
+//   TV_COMPILER_SETTING  read by the compiler; part of an engine's key unless the row says otherwise
+//   TV_CACHE_SETTING     read by the engine cache
+//   TV_PYTHON_SETTING    read by the Python package alone
+// Included more than once: no #pragma once.
+
+#ifndef TV_COMPILER_SETTING
+#define TV_COMPILER_SETTING(...)
+#endif
+#ifndef TV_CACHE_SETTING
+#define TV_CACHE_SETTING(...)
+#endif
+#ifndef TV_PYTHON_SETTING
+#define TV_PYTHON_SETTING(...)
+#endif
+
+// clang-format off: a row is read as a paragraph.
+
+TV_PYTHON_SETTING(kDevice, device, {},
+  .saved = true, .section = "Where and what",
+  .help = "index into `tv.devices()`, part of a name, or UUID; None: the device the inputs live on, "
+          "else the best one")
+
+// The partition's, as the three below: the graph of an engine says what became of it.
+TV_COMPILER_SETTING(kNodes, min_block_size, 5,
+  .in_key = false, .saved = true, .section = "Where and what",
+  .help = "fewest compute nodes worth an engine; `math.inf`: nothing is built, the dry-run report is "
+          "printed. Left at 5, an engine on CUDA tensors that is not the whole graph needs 40: "
+          "between CUDA's kernels it costs two switches of the GPU's context")
+
+// On CUDA tensors: compute nodes that take PyTorch as long as the GPU's switch to an engine between
+// its own kernels and back; a smaller engine is not worth it. 0: no such cost.
+TV_COMPILER_SETTING(kNodes, switch_nodes, 0, .of_user = false, .in_key = false)
+
+TV_COMPILER_SETTING(kOperators, torch_executed_ops, {},
+  .in_key = false, .saved = true, .section = "Where and what",
+  .help = "operators that stay native: `torch.ops.aten.relu`, `\"aten::relu\"` (every overload) or "
+          "`\"aten::add.Tensor\"`. A name that no operator has is an error that proposes the nearest")
+
+TV_COMPILER_SETTING(kBool, require_full_compilation, false,
+  .in_key = false, .saved = true, .section = "Where and what",
+  .help = "an error that lists what is in the way, unless everything is in engines. A graph break is "
+          "in the way, too: the error names its reason and place")
+
+TV_PYTHON_SETTING(kBool, pass_through_build_failures, false,
+  .saved = true, .section = "Where and what",
+  .help = "True: a failed build raises; False: that block runs natively, with a warning. So does a "
+          "graph that PyTorch's own AOTAutograd does not take, as it was written")
+
+TV_COMPILER_SETTING(kBool, truncate_long_and_double, false,
+  .saved = true, .section = "Precision",
+  .help = "int64 and float64 inputs and weights are computed as int32 and float32 and cast back")
+
+TV_COMPILER_SETTING(kPrecisions, enabled_precisions, {},
+  .saved = true, .section = "Precision", .shown = "the model's own",
+  .help = "dtypes the compiler may compute in. `{torch.float32, torch.float16}`: float32 graphs run "
+          "in float16 storage with float32 accumulation; inputs and outputs stay float32. int8 is "
+          "refused for now, with the reason",
+  .flags = {{"--fp16", "Hold float32 tensors as float16; sums stay float32",
+             R"(["float32", "float16"])"},
+            {"--bf16", "The same as bfloat16", R"(["float32", "bfloat16"])"}})
+
+TV_PYTHON_SETTING(kBool, enable_autocast, false,
+  .saved = true, .section = "Precision",
+  .help = "the same choice node by node")
+
+TV_PYTHON_SETTING(kLowPrecision, autocast_low_precision_type, {},
+  .saved = true, .section = "Precision",
+  .help = "the 16-bit dtype of `enable_autocast`; None: float16")
+
+TV_PYTHON_SETTING(kPatterns, autocast_excluded_nodes, {},
+  .saved = true, .section = "Precision",
+  .help = "names of nodes (regular expressions) that stay float32")
+
+TV_PYTHON_SETTING(kOperators, autocast_excluded_ops, {},
+  .saved = true, .section = "Precision",
+  .help = "operators that stay float32")
+
+TV_PYTHON_SETTING(kBool, use_explicit_typing, true,
+  .section = "Precision",
+  .help = "dtypes are the graph's; False needs `enabled_precisions`")
+
+TV_PYTHON_SETTING(kOptionalBool, use_python_runtime, {},
+  .section = "Where and what",
+  .help = "accepted for scripts written for other backends; one warning, no effect")
+
+TV_COMPILER_SETTING(kBool, use_fp32_acc, true,
+  .saved = true, .section = "Precision",
+  .help = "sums of 16-bit products are float32. False permits 16-bit sums; no kernel uses the "
+          "permission yet")
+
+TV_COMPILER_SETTING(kBool, disable_tf32, true,
+  .saved = true, .section = "Precision",
+  .help = "False permits reduced-mantissa products for float32 matmul and convolution where torch's "
+          "own switches would: matrix units then multiply two bfloat16 pieces of each number, with "
+          "an error below 2^-15 of the sum of the products' magnitudes, or the leading 11 bits alone, "
+          "as TF32 does: 2^-10")
+
+TV_COMPILER_SETTING(kBool, check_indices, true,
+  .saved = true, .section = "Building",
+  .help = "indices out of range and integers divided by 0 are an error, as in PyTorch "
+          "([accuracy.md](accuracy.md#values-that-are-refused)). False: kernels do not look; an "
+          "index is taken for the nearest that names something, scatters leave it out, and x / 0 is 0",
+  .flags = {{"--noCheckIndices",
+             "Kernels do not look for indices out of range and integer divisors of 0", "false"}})
+
+TV_COMPILER_SETTING(kInteger, optimization_level, 3,
+  .low = 0, .high = 5, .saved = true, .variable = "TORCH_VULKAN_OPTIMIZATION_LEVEL",
+  .section = "Building",
+  .help = "0: the first applicable tactic, nothing is timed. 1 to 4: a growing share of the tactics "
+          "is timed on the device, for at most 5, 15, 40, 180 s an engine (3, 6, 15, 60 s on CPU "
+          "drivers). 5: all of them. From 4 on layouts and fusions that conflict are compared, too "
+          "([0004](design/0004-tuner.md)). Level 1 and above check each winner against a reference "
+          "kernel",
+  .flags = {{"--builderOptimizationLevel", "0: no timing … 5: everything is timed"}})
+
+TV_COMPILER_SETTING(kBytes, workspace_size, 0,
+  .low = 0, .unit = "bytes; 0: no limit", .saved = true, .section = "Building",
+  .help = "bytes of scratch that one tactic may use; tactics that need more are refused; 0: no limit",
+  .flags = {{"--memPoolSize",
+             "workspace:N, in MiB or as 512K, 64M, 1GiB: scratch a kernel may use"}})
+
+// Beginnings of names of tactics that are taken before the rule's choice where they apply.
+TV_COMPILER_SETTING(kNames, tactics, {}, .of_user = false)
+
+// Debug kernels: each access is checked.
+TV_COMPILER_SETTING(kBool, check_addresses, false, .of_user = false)
+
+TV_CACHE_SETTING(kBool, cache_built_engines, true,
+  .section = "Building",
+  .help = "engines and compiled kernels are written to the cache on disk "
+          "([deployment.md](deployment.md))",
+  .flags = {{"--noCache", "Neither read nor write the cache of engines and kernels", "false"}})
+
+TV_CACHE_SETTING(kBool, reuse_cached_engines, true,
+  .section = "Building",
+  .help = "engines and compiled kernels are read from that cache",
+  .flags = {{"--noCache", "Neither read nor write the cache of engines and kernels", "false"}})
+
+TV_CACHE_SETTING(kDirectory, engine_cache_dir, {},
+  .section = "Building", .shown = "per user",
+  .help = "directory of that cache; default `$XDG_CACHE_HOME/torch_vulkan` or `~/.cache/torch_vulkan`",
+  .flags = {{"--cacheDir", "Directory of built engines; default: the user's cache"}})
+
+TV_CACHE_SETTING(kBytes, engine_cache_size, int64_t{5} << 30,
+  .low = 1, .unit = "bytes", .section = "Building", .shown = "5 GiB",
+  .help = "bytes of engines kept; past it the least recently used go")
+
+// The contents of immutable weights; "": of none.
+TV_CACHE_SETTING(kText, weights_digest, {}, .of_user = false)
+
+TV_COMPILER_SETTING(kFile, timing_cache_path, {},
+  .in_key = false, .section = "Building", .shown = "in the cache",
+  .help = "JSON file of the tuner's timings; default `timings.json` in `engine_cache_dir`. What is in "
+          "it is not timed again. Several processes may share it",
+  .flags = {{"--timingCacheFile", "File of measured tactics, read and written"}})
+
+// Of compiled SPIR-V; "": none.
+TV_COMPILER_SETTING(kDirectory, cache_dir, {}, .of_user = false, .in_key = false)
+
+// Of dumps; "": none.
+TV_COMPILER_SETTING(kDirectory, debug_dir, {},
+  .of_user = false, .in_key = false,
+  .flags = {{"--debugDir", "Write graphs, tactics and kernels there"}})
+
+TV_PYTHON_SETTING(kBool, immutable_weights, false,
+  .saved = true, .section = "Building",
+  .help = "True: weights are never checked for changes and cannot be refitted, and their contents are "
+          "part of the cache's key. Without it a change is seen by a weight's version counter; a "
+          "weight that was made in `torch.inference_mode()` has none, so its bytes are read at each "
+          "call (CUDA: it is prepared again at each call)")
+
+TV_PYTHON_SETTING(kReport, dryrun, false,
+  .section = "Where and what",
+  .help = "True, or a file for the report (.json, .html, .txt): stop after partitioning, print or "
+          "write what would be built and why the rest would not, run natively "
+          "([dry_run.md](dry_run.md))")
+
+TV_PYTHON_SETTING(kFlagOrPath, debug, false,
+  .section = "Where and what",
+  .help = "True, or a directory: dump the graph after each pass, kernels, and tactics with the reason "
+          "for each refusal")
+
+TV_PYTHON_SETTING(kOptionalBool, progress, {},
+  .section = "Where and what",
+  .help = "show a progress bar while engines are built; None: where standard error is a terminal")
+
+// clang-format on
+
+#undef TV_COMPILER_SETTING
+#undef TV_CACHE_SETTING
+#undef TV_PYTHON_SETTING
