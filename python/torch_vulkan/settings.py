@@ -42,7 +42,7 @@ class Settings:
     use_fp32_acc: bool = True
     disable_tf32: bool = True
     check_indices: bool = True
-    optimization_level: int = dataclasses.field(default_factory=lambda: of_environment("optimization_level"))
+    optimization_level: int = field(default_factory=lambda: of_environment("optimization_level"))
     workspace_size: int = 0
     cache_built_engines: bool = True
     reuse_cached_engines: bool = True
