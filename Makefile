@@ -2,7 +2,7 @@
 
 PYTHON := .venv/bin/python
 
-.PHONY: demo build test test-all clean
+.PHONY: demo build test test-all wheel clean
 .DEFAULT_GOAL := build
 
 ## ResNet-50 through torch.compile(model, backend="vulkan") on the best Vulkan device.
@@ -25,5 +25,10 @@ test-all:
 	@scripts/setup.sh --tests
 	@scripts/test.sh --all
 
+## A wheel for other machines: dist/torch_vulkan-*-manylinux*.whl.
+wheel:
+	@scripts/setup.sh
+	@$(PYTHON) scripts/make_wheel.py
+
 clean:
-	rm -rf build build-asan dist .setup python/torch_vulkan/lib
+	rm -rf build build-asan build-wheel dist .setup python/torch_vulkan/lib

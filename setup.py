@@ -50,8 +50,6 @@ class CMakeBuild(build_ext):
         targets = ["--target", "_C", "torch_vulkan", "torch_vulkan_script", "vkexec"]
         jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
         subprocess.run(["cmake", "--build", build_dir, "-j", jobs, *targets], check=True)
-        if not self.inplace:
-            bundle(lib_dir)
 
     def get_outputs(self):
         package = Path(self.build_lib) / "torch_vulkan"
@@ -59,15 +57,6 @@ class CMakeBuild(build_ext):
 
     def copy_extensions_to_source(self):
         pass
-
-
-def bundle(lib_dir):
-    """Copies protobuf's lite runtime, the one library a target machine may lack, beside ours."""
-    for library in list(lib_dir.glob("*.so")):
-        listing = subprocess.run(["ldd", library], capture_output=True, text=True).stdout
-        for name, path in re.findall(r"(libprotobuf(?:-lite)?\.so\S*) => (\S+)", listing):
-            if Path(path).parent != lib_dir:
-                shutil.copy(path, lib_dir / name)
 
 
 class BinaryDistribution(Distribution):

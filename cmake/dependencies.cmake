@@ -15,7 +15,7 @@ target_compile_definitions(tv_spdlog INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ON
 target_link_libraries(tv_spdlog INTERFACE Threads::Threads)
 
 # Debian's static libprotobuf is not position independent: the shared lite runtime is linked, and
-# the wheel carries a copy.
+# scripts/make_wheel.py takes it into the wheel under private names.
 find_path(TV_PROTOBUF_INCLUDE google/protobuf/message_lite.h REQUIRED)
 find_library(TV_PROTOBUF_LITE NAMES libprotobuf-lite.so libprotobuf.so REQUIRED)
 find_program(TV_PROTOC protoc REQUIRED)
