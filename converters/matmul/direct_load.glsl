@@ -9,7 +9,7 @@
 // other workgroup.
 
 // The fragment of step `step` (0, 1) of a pair from both rows' chunks.
-#define STRAIGHT_FRAGMENT(f, upper, lower, step)                                               \
+#define DIRECT_FRAGMENT(f, upper, lower, step)                                               \
   if (f.length() == 8) {                                                                       \
     const uvec4 w_ = (step) == 0 ? uvec4((upper).xy, (lower).xy) : uvec4((upper).zw, (lower).zw); \
     SET_COMPONENTS(f, w_)                                                                      \
@@ -38,20 +38,22 @@ bool lies_as_loaded(uint corner) {
   return subgroupAll(same);
 }
 
-// The subgroup's sums from rows that are gathered.
-#define SUM_GATHERED                                                                           \
+// The subgroup's sums acc of its `share` steps from `step0` on, from rows m0 … of the matrix of a at
+// `from`, which are gathered; pb: b behind the last step of this invocation (`lane`), corner: of 32
+// units of the subgroup's.
+#define SUM_GATHERED(acc, from, m0, step0, pb, corner, lane)                                   \
   EACH_TILE acc[i][j] = Sums(0.0);                                                             \
   subgroupBarrier();                                                                           \
   for (uint s = 0u; s < share; s++) {                                                          \
     FragA fa[PIECES][COUNT_M];                                                                 \
     FragB fb[PIECES][COUNT_N];                                                                 \
     FOR(i, COUNT_M) {                                                                          \
-      Chunk c_ = gathered(BATCH_OFFSET(z, az) + min(m0 + i * 16 + lane / 2, m_count - 1) * a_ld, \
-                          FIRST_STEP + s, lane % 2 * 8);                                       \
+      Chunk c_ = gathered(from + min(m0 + i * 16 + lane / 2, m_count - 1) * a_ld,              \
+                          step0 + s, lane % 2 * 8);                                            \
       FOR(p, PIECES) {                                                                         \
-        sh[warp * 32u + lane] = split_chunk(c_, p);                                            \
+        sh[corner + lane] = split_chunk(c_, p);                                                \
         subgroupBarrier();                                                                     \
-        coopMatLoad(fa[p][i], sh, warp * 32u, 2, gl_CooperativeMatrixLayoutRowMajor);          \
+        coopMatLoad(fa[p][i], sh, corner, 2, gl_CooperativeMatrixLayoutRowMajor);              \
         subgroupBarrier();                                                                     \
       }                                                                                        \
     }                                                                                          \
@@ -59,7 +61,7 @@ bool lies_as_loaded(uint corner) {
       tv_units at_ = pb - (share - s) * UNIT + (j * LINE + p * 32);                            \
       FRAGMENT(fb[p][j], at_.v, at_ - lane, gl_CooperativeMatrixLayoutColumnMajor)             \
     }                                                                                          \
-    MULTIPLY(fa, fb)                                                                           \
+    MULTIPLY(acc, fa, fb)                                                                      \
   }
 
 // Elements kk … kk + 7 of step `step` of the row that begins at `from`; zeros past k.

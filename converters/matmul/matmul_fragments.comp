@@ -24,13 +24,33 @@ shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
 #define PATCH 1
 #define K_OF_SHARE (share * (WK * 16))
 #include "matrix.glsl"
-#if DIRECT
-#include "direct_load.glsl"
-#endif
 
 // Lines of 16 rows or columns: [k / 16][PIECES][32] units.
 #define UNIT (PIECES * 32)
 #define LINE (k_steps * UNIT)
+
+// Units gb[slot] of step `step` behind pb.
+#define FETCH_B(gb, pb, slot, step) FOR(p, PIECES) FOR(j, COUNT_N) \
+    gb[slot][p][j] = pb[(step) * UNIT + j * LINE + p * 32].v;
+
+// Adds the products of pieces fa, fb, column by column, to acc; PROMOTE: to sums that start at 0, which
+// are added outside of the units.
+#define ADD_PIECES(to, fa, fb, i, j)                                                           \
+    [[unroll]] for (int order = PIECES - 1; order >= 0; order--)                               \
+      [[unroll]] for (int p = 0; p <= order; p++)                                              \
+        FOR(i, COUNT_M) to = coopMatMulAdd(fa[p][i], fb[order - p][j], to);
+#if PROMOTE
+#define MULTIPLY(acc, fa, fb) FOR(j, COUNT_N) {                                                \
+    Sums sum[COUNT_M]; FOR(i, COUNT_M) sum[i] = Sums(0.0);                                     \
+    ADD_PIECES(sum[i], fa, fb, i, j)                                                           \
+    FOR(i, COUNT_M) acc[i][j] += sum[i];                                                       \
+  }
+#else
+#define MULTIPLY(acc, fa, fb) FOR(j, COUNT_N) { ADD_PIECES(acc[i][j], fa, fb, i, j) }
+#endif
+#if DIRECT
+#include "direct_load.glsl"
+#endif
 
 void main() {
   const uint tiles_m = (m_count + BM - 1) / BM, tiles_n = (n_count + BN - 1) / BN;
@@ -53,131 +73,33 @@ void main() {
   Sums acc[COUNT_M][COUNT_N];
   EACH_TILE acc[i][j] = Sums(0.0);
   uvec4 gb[RING][PIECES][COUNT_N];
-#define FETCH_B(slot, step) FOR(p, PIECES) FOR(j, COUNT_N) \
-    gb[slot][p][j] = pb[(step) * UNIT + j * LINE + p * 32].v;
-  FOR(r, RING) { FETCH_B(r, r) }
+  FOR(r, RING) { FETCH_B(gb, pb, r, r) }
 
-#if A_PACKED
-  tv_units pa = tv_units(packed_a_ptr) + (z * packed_a_z + m0 / 16 * LINE + FIRST_STEP * UNIT + lane);
-  uvec4 ga[RING][PIECES][COUNT_M];
-#define FETCH_A(slot, step) FOR(p, PIECES) FOR(i, COUNT_M) \
-    ga[slot][p][i] = pa[(step) * UNIT + i * LINE + p * 32].v;
-#define LOAD_A(u) FOR(p, PIECES) FOR(i, COUNT_M) {                                             \
-    FRAGMENT(fa[p][i], ga[(u) % RING][p][i], pa + ((u) * UNIT + i * LINE + p * 32) - lane,     \
-             gl_CooperativeMatrixLayoutRowMajor) }
-  FOR(r, RING) { FETCH_A(r, r) }
-#elif DIRECT
-  // Invocation (row, chunk) has this chunk of rows `row` and `row` + 8 of each fragment of two steps.
-  const uint row = lane / 4, chunk = lane % 4;
-  tv_chunks pa = tv_chunks(a_ptr) + (BATCH_OFFSET(z, az) / 8);
-  uint at_a[COUNT_M][2];
-  FOR(i, COUNT_M) FOR(h, 2) at_a[i][h] = min(m0 + i * 16 + h * 8 + row, m_count - 1) * (a_ld / 8);
-  Chunk ga[RING / 2][COUNT_M][2];
-  uvec4 words[PIECES][COUNT_M][2];
-  // Those of steps `step` and `step` + 1 behind step `base`; zeros past k.
-#if WHOLE_K
-#define FETCH_A(slot, base, step) FOR(i, COUNT_M) FOR(h, 2) {                                  \
-    tv_chunks q_ = pa + (at_a[i][h] + (base) * 2 + chunk);                                     \
-    ga[(slot) / 2][i][h] = LOAD_CHUNK(q_[(step) * 2]); }
-#else
-#define FETCH_A(slot, base, step) { const uint n_ = ((base) + (step)) * 2 + chunk;             \
-    FOR(i, COUNT_M) FOR(h, 2) {                                                                \
-      ga[(slot) / 2][i][h] = LOAD_CHUNK(pa[at_a[i][h] + min(n_, k_count / 8 - 1)]);            \
-      if (n_ * 8 >= k_count) ga[(slot) / 2][i][h] = NO_CHUNK; } }
-#endif
-#define LOAD_A(u) {                                                                            \
-    if ((u) % 2 == 0) FOR(i, COUNT_M) FOR(h, 2) {                                              \
-      Chunk c_ = ga[(u) % RING / 2][i][h];                                                     \
-      FOR(p, PIECES) words[p][i][h] = split_chunk(c_, p); }                                    \
-    FOR(p, PIECES) FOR(i, COUNT_M)                                                             \
-      STRAIGHT_FRAGMENT(fa[p][i], words[p][i][0], words[p][i][1], (u) % 2) }
-  FOR(r, RING / 2) { FETCH_A(2 * r, FIRST_STEP, 2 * r) }
-#else
-  const uint patch_a = warp * (PIECES * PIECE_A);
-  const uint NA = WM * UNROLL / 16;  // chunks of an invocation
-  Chunk ra[NA];
-  tv_chunks pa = tv_chunks(a_ptr) + (BATCH_OFFSET(z, az) / 8);
-  uint at_a[NA];
-  FOR(i, NA) {
-    const uint c = i * 32 + lane, m = m0 + c / (UNROLL * 2);
-    at_a[i] = min(m, m_count - 1) * (a_ld / 8) + c % (UNROLL * 2);
-  }
-  // Rows of the block of UNROLL steps that begins at `step`; zeros past k.
-#if WHOLE_K
-#define FETCH_ROWS(step) { const uint k2 = min(FIRST_STEP + (step), k_steps - UNROLL) * 2; \
-    FOR(i, NA) ra[i] = LOAD_CHUNK(pa[k2 + at_a[i]]); }
-#else
-#define FETCH_ROWS(step) { const uint k2 = (FIRST_STEP + (step)) * 2;                      \
-    FOR(i, NA) { ra[i] = NO_CHUNK;                                                         \
-      if ((k2 + (i * 32 + lane) % (UNROLL * 2)) * 8 < k_count) ra[i] = LOAD_CHUNK(pa[k2 + at_a[i]]); } }
-#endif
-#define LOAD_A(u) FOR(p, PIECES) FOR(i, COUNT_M) coopMatLoad(fa[p][i], sh, \
-    patch_a + p * PIECE_A + i * 16 * LDA + (u) * 2, LDA, gl_CooperativeMatrixLayoutRowMajor);
-  FETCH_ROWS(0u)
-#endif
-
-#if PROMOTE
-#define BEGIN Sums sum[COUNT_M]; FOR(i, COUNT_M) sum[i] = Sums(0.0);
-#define SUM(i, j) sum[i]
-#define END(j) FOR(i, COUNT_M) acc[i][j] += sum[i];
-#else
-#define BEGIN
-#define SUM(i, j) acc[i][j]
-#define END(j)
-#endif
-
-#define MULTIPLY(fa, fb) FOR(j, COUNT_N) {                                                     \
-    BEGIN                                                                                      \
-    [[unroll]] for (int order = PIECES - 1; order >= 0; order--)                               \
-      [[unroll]] for (int p = 0; p <= order; p++)                                              \
-        FOR(i, COUNT_M) SUM(i, j) = coopMatMulAdd(fa[p][i], fb[order - p][j], SUM(i, j));      \
-    END(j)                                                                                     \
-  }
+#include "matmul_fragments_a.glsl"
 
 #if DIRECT
   const bool direct = lies_as_loaded(warp * 32u);  // asked for at the end: no load waits for it
 #endif
   for (uint s = 0u; s < share; s += UNROLL) {
-#if DIRECT
-    const uint here = FIRST_STEP + s, next = min(here + UNROLL, k_steps - UNROLL);
-#elif !A_PACKED
-    FOR(i, NA) {
-      const uint c = i * 32 + lane;
-      const uint at = patch_a + c / (UNROLL * 2) * LDA + c % (UNROLL * 2);
-      FOR(p, PIECES) sh[at + p * PIECE_A] = split_chunk(ra[i], p);
-    }
-    subgroupBarrier();
-    FETCH_ROWS(s + UNROLL)
-#endif
+    BEGIN_BLOCK(s)
     FOR(u, UNROLL) {
       FragA fa[PIECES][COUNT_M];
       FragB fb[PIECES][COUNT_N];
-      LOAD_A(u)
+      LOAD_A(fa, u)
       FOR(p, PIECES) FOR(j, COUNT_N) {
         FRAGMENT(fb[p][j], gb[u % RING][p][j], pb + (u * UNIT + j * LINE + p * 32) - lane,
                  gl_CooperativeMatrixLayoutColumnMajor)
       }
-      FETCH_B(u % RING, u + RING)
-#if A_PACKED
-      FETCH_A(u % RING, u + RING)
-#elif DIRECT
-      if (u % 2 == 1) {
-        if (u - 1 + RING < UNROLL) { FETCH_A(u % RING, here, u - 1 + RING) }
-        else { FETCH_A(u % RING, next, u - 1 + RING - UNROLL) }
-      }
-#endif
-      MULTIPLY(fa, fb)
+      FETCH_B(gb, pb, u % RING, u + RING)
+      NEXT_A(u)
+      MULTIPLY(acc, fa, fb)
     }
     pb += UNROLL * UNIT;
-#if A_PACKED
-    pa += UNROLL * UNIT;
-#elif !DIRECT
-    subgroupBarrier();
-#endif
+    END_BLOCK
   }
 
 #if DIRECT
-  if (!direct) { SUM_GATHERED }
+  if (!direct) { SUM_GATHERED(acc, BATCH_OFFSET(z, az), m0, FIRST_STEP, pb, warp * 32u, lane) }
 #endif
-  STORE_TILE(z, bm * BM, bn * BN)
+  STORE_TILE(acc, z, bm * BM, bn * BN, wm, wn, wk)
 }

@@ -212,7 +212,7 @@ void store_split_k(uint z, uint m0, uint n0) {
 }
 
 // Writes the subgroup's tile acc[COUNT_M][COUNT_N] at (m0, n0) of matrix z.
-#define STORE_SUMS(z, m0, n0, corner)                                                               \
+#define STORE_SUMS(acc, z, m0, n0, corner)                                                         \
   EACH_STORE(i, COUNT_M) {                                                                         \
     PICK(q, i, COUNT_M, FOR(j, COUNT_N) coopMatStore(                                              \
         acc[q][j], sh, (corner) + j * 4u, PATCH_LD, gl_CooperativeMatrixLayoutRowMajor))           \
@@ -221,9 +221,9 @@ void store_split_k(uint z, uint m0, uint n0) {
     subgroupBarrier();                                                                             \
   }
 
-// Writes the workgroup's tile at (m0, n0) of matrix z from the sums of subgroup (wm, wn, wk).
+// Writes the workgroup's tile at (m0, n0) of matrix z from the sums `acc` of subgroup (wm, wn, wk).
 #if WK > 1
-#define STORE_TILE(z, m0, n0)                                                                      \
+#define STORE_TILE(acc, z, m0, n0, wm, wn, wk)                                                     \
   EACH_STORE(t, COUNT_M / STRIP) {                                                                 \
     barrier();                                                                                     \
     PICK(q, t, COUNT_M / STRIP, FOR(i, STRIP) FOR(j, COUNT_N) coopMatStore(                        \
@@ -234,8 +234,8 @@ void store_split_k(uint z, uint m0, uint n0) {
     store_split_k(z, (m0) + t * STRIP_ROWS, n0);                                                   \
   }
 #else
-#define STORE_TILE(z, m0, n0)                                                                      \
+#define STORE_TILE(acc, z, m0, n0, wm, wn, wk)                                                     \
   barrier();                                                                                       \
-  STORE_SUMS(z, (m0) + wm * WM, (n0) + wn * WN, gl_SubgroupID * (16 * PATCH_LD))
+  STORE_SUMS(acc, z, (m0) + wm * WM, (n0) + wn * WN, gl_SubgroupID * (16 * PATCH_LD))
 #endif
 #endif

@@ -1,0 +1,23 @@
+// Of scaled operands (matmul_scale.comp), in the main of matmul_matrix.comp: up_a, up_b, what the chunks
+// that an invocation loads are multiplied by before they are split, by groups of 16 rows or columns.
+
+#if SCALED
+  float up_a[NA];
+#if A_COLS
+  FOR(i, NA) up_a[i] = inverse_power(scale_a_raw(
+      z * scale_a_z + min((bm * BM + col_a * 8) / 16, (m_count - 1) / 16)));
+#else
+  FOR(i, NA) up_a[i] = inverse_power(scale_a_raw(
+      z * scale_a_z + min(bm * BM + row_a + i * STEP_A, m_count - 1) / 16));
+#endif
+#if !PACKED
+  float up_b[NB];
+#if B_COLS
+  FOR(i, NB) up_b[i] = inverse_power(scale_b_raw(
+      z * scale_b_z + min(bn * BN + row_b + i * STEP_B, n_count - 1) / 16));
+#else
+  FOR(i, NB) up_b[i] = inverse_power(scale_b_raw(
+      z * scale_b_z + min((bn * BN + col_b * 8) / 16, (n_count - 1) / 16)));
+#endif
+#endif
+#endif
