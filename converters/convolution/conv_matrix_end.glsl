@@ -160,3 +160,50 @@ void redo(uint g, uint m0, uint c0, uint again) {
   }
 }
 #endif
+
+// What all sums of the workgroup are to be multiplied by, and what the pixels were like: brings the sums
+// acc of every group of subgroups (`top`, `least`: conv_matrix_stash.glsl) to one power of two.
+#if DYNAMIC_SCALE
+#define FIND_RANGE(x, acc, top, least, warp, lane)                                              \
+  least = subgroupMin(least);                                                                   \
+  if (lane == 0u) {                                                                             \
+    tops[warp] = top;                                                                           \
+    leasts[warp] = least;                                                                       \
+  }                                                                                             \
+  barrier();                                                                                    \
+  uint highest = tops[0];                                                                       \
+  FOR(w, WARPS) {                                                                               \
+    highest = max(highest, tops[w]);                                                            \
+    least = min(least, leasts[w]);                                                              \
+  }                                                                                             \
+  const float ratio = ratio_of(top, highest);                                                   \
+  EACH_TILE acc[i][j] = acc[i][j] * ratio;                                                      \
+  x.down = uintBitsToFloat((highest - 14u) << 23);                                              \
+  x.any = least != 0xffffffffu;                                                                 \
+  x.small = least < (max(highest, 28u) - 28u) << 24;
+#else
+#define FIND_RANGE(x, acc, top, least, warp, lane) barrier();
+#endif
+
+// Writes the workgroup's tile at (m0, c0) of group g from the sums acc of subgroup (wm, wn, wk), 16 rows
+// of each subgroup at a time; then what is to be computed again.
+#if FLOATS
+#define REDO(again, g, m0, c0)                                                                  \
+  FOR(i, COUNT_M) {                                                                             \
+    if (subgroupAny(again[i] != 0u)) redo(g, m0 + i * 16, c0, again[i]);                        \
+  }
+#else
+#define REDO(again, g, m0, c0)
+#endif
+#define STORE_TILE(acc, g, m0, c0, x, wm, wn, wk)                                               \
+  uint again[COUNT_M];                                                                          \
+  EACH_STORE(i, COUNT_M) {                                                                      \
+    PICK(q, i, COUNT_M, FOR(j, COUNT_N) coopMatStore(                                           \
+        acc[q][j], sh, (wk * WARPS_M + wm) * 16 * SUM_LD + wn * (WN / 4) + j * 4, SUM_LD,       \
+        gl_CooperativeMatrixLayoutRowMajor))                                                    \
+    barrier();                                                                                  \
+    const uint left = finish(g, m0 + i * 16, c0, x);                                            \
+    PICK(q, i, COUNT_M, again[q] = left)                                                        \
+    barrier();                                                                                  \
+  }                                                                                             \
+  REDO(again, g, m0, c0)

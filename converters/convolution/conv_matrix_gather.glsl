@@ -1,0 +1,138 @@
+// Pixels of conv_matrix.comp: which an invocation gathers, how, and how they become chunks of operands.
+
+// Each sharer of a stage gathers PX columns, PX_STEP apart, and of each NC of the stage's chunks of 8
+// k, EACH apart. Neighbouring invocations take what lies side by side: columns, or chunks (X_LAST).
+const uint CHUNKS = KS * 2;
+#if X_LAST
+const uint EACH = 1, NC = 1, PX = BN * CHUNKS / SHARERS, PX_STEP = SHARERS / CHUNKS;
+#define FIRST_COLUMN (sharer / CHUNKS)
+#define FIRST_CHUNK (sharer % CHUNKS)
+#else
+const uint EACH = SHARERS > BN ? SHARERS / BN : 1, NC = CHUNKS / EACH;
+const uint PX = SHARERS > BN ? 1 : BN / SHARERS, PX_STEP = SHARERS;
+#define FIRST_COLUMN (sharer % BN)
+#define FIRST_CHUNK (sharer / BN)
+#endif
+
+/// What one invocation has loaded of 8 k of a column, and which of it counts.
+struct Gathered {
+#if X_LAST
+  Chunk chunk;
+#elif FLOATS
+  vec4 lo, hi;
+#else
+  uvec4 lo, hi;
+#endif
+  uint mask;
+};
+
+#if FLOATS
+#define ELEMENT(at) x_raw(at)
+#else
+#define ELEMENT(at) uint(x_ptr.v[at])
+#endif
+
+/// Where the window of a column begins.
+struct Column {
+  uint base;
+  int ih, iw;
+  bool valid;
+};
+
+Column column_of(uint g, uint c) {
+  Column r;
+  const uint pixels = out_h * out_w, image = c / pixels, p = c - image * pixels, oh = p / out_w;
+  r.valid = c < columns;
+  r.ih = int(oh * stride_h) - pad_h;
+  r.iw = int((p - oh * out_w) * stride_w) - pad_w;
+  r.base = image * x_n + g * ic_count * x_c;
+  return r;
+}
+
+/// Chunk q of k for a column. Without branches, so that all loads are in flight together: what does
+/// not count is loaded from element 0 and masked when it is stored.
+Gathered gather(uint q, Column c) {
+  Gathered r;
+  uint ih, iw;
+#if FLAT
+  uint at[8];
+  r.mask = 0u;
+  FOR(e, 8) {
+    const uint k = q * 8 + e, ic = k / (k_h * k_w), tap = k - ic * (k_h * k_w), kh = tap / k_w;
+    const bool rows = conv_source(c.ih + int(kh * dil_h), lhs_h, in_h, ih);
+    const bool cols = conv_source(c.iw + int((tap - kh * k_w) * dil_w), lhs_w, in_w, iw);
+    const bool counts = rows && cols && c.valid && ic < ic_count;
+    r.mask |= counts ? 1u << e : 0u;
+    at[e] = counts ? c.base + ic * x_c + ih * x_h + iw * x_w : 0u;
+  }
+  FOR(e, 4) r.lo[e] = ELEMENT(at[e]);
+  FOR(e, 4) r.hi[e] = ELEMENT(at[e + 4]);
+#else
+  const uint tap = q / ic_chunks, ic = (q - tap * ic_chunks) * 8, kh = tap / k_w;
+  const bool rows = conv_source(c.ih + int(kh * dil_h), lhs_h, in_h, ih);
+  const bool cols = conv_source(c.iw + int((tap - kh * k_w) * dil_w), lhs_w, in_w, iw);
+  const bool counts = rows && cols && c.valid && kh < k_h;
+  const uint at = counts ? c.base + ic * x_c + ih * x_h + iw * x_w : 0u;
+  r.mask = counts ? 0xffu : 0u;
+#if X_LAST
+  tv_chunks p = tv_chunks(x_ptr) + at / 8;
+  r.chunk = LOAD_CHUNK(p);
+#else
+#if WHOLE_IC
+  FOR(e, 4) r.lo[e] = ELEMENT(at + e * x_c);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + (e + 4) * x_c);
+#else
+  const uint last = min(7u, ic_count - 1u - (counts ? ic : 0u));  // of the channels that exist
+  r.mask &= (2u << last) - 1u;
+  FOR(e, 4) r.lo[e] = ELEMENT(at + min(e, last) * x_c);
+  FOR(e, 4) r.hi[e] = ELEMENT(at + min(e + 4, last) * x_c);
+#endif
+#endif
+#endif
+  return r;
+}
+
+/// What was gathered, with zeros for what does not count.
+Chunk chunk_of(Gathered r) {
+#if X_LAST
+  Chunk c = r.chunk;
+  if (r.mask == 0u) c = NO_CHUNK;
+#else
+#if FLAT || !WHOLE_IC
+  FOR(e, 4) {
+    r.lo[e] = (r.mask >> e & 1u) != 0u ? r.lo[e] : 0;
+    r.hi[e] = (r.mask >> (e + 4) & 1u) != 0u ? r.hi[e] : 0;
+  }
+#endif
+#if FLOATS
+  Chunk c = Chunk(r.lo, r.hi);
+#else
+  Chunk c = Chunk(r.lo.x | r.lo.y << 16, r.lo.z | r.lo.w << 16, r.hi.x | r.hi.y << 16,
+                  r.hi.z | r.hi.w << 16);
+#endif
+#if !FLAT && WHOLE_IC
+  if (r.mask == 0u) c = NO_CHUNK;
+#endif
+#endif
+  return c;
+}
+
+/// Writes a chunk's pieces to shared memory.
+void stash(uint at, Chunk c) {
+  FOR(p, PIECES) sh[at + p * PIECE] = split_chunk(c, p);
+}
+
+#if DYNAMIC_SCALE
+/// The largest |x|, and of those other than 0 the least (twice its bits, less one).
+void measure(Chunk c, inout float largest, inout uint least) {
+  FOR(e, 4) {
+    largest = max(largest, max(abs(c.lo[e]), abs(c.hi[e])));
+    least = min(least, min((floatBitsToUint(c.lo[e]) << 1) - 1u, (floatBitsToUint(c.hi[e]) << 1) - 1u));
+  }
+}
+
+/// 2^(from - to) for exponents as fp32 has them.
+float ratio_of(uint from, uint to) {
+  return uintBitsToFloat(uint(max(127 + int(from) - int(to), 0)) << 23);
+}
+#endif
