@@ -31,50 +31,10 @@ shared uvec4 sh[PATCH_AT + (NV2 == 1 ? 0 : WQ * WK * PATCH)];
 const float LOWEST = -1.0e30;  // of no key yet: finite, so that differences are numbers
 const float LOG2_E = 1.44269504, LN_2 = 0.693147181;
 
-float larger(const in float a, const in float b) { return a > b ? a : b; }
-float plus(const in float a, const in float b) { return a + b; }
-
-#if NV2
-#define REDUCE(m, f) { Sums r_; coopMatReduceNV(r_, m, gl_CooperativeMatrixReduceRowNV, f); m = r_; }
-#define PROBABILITIES(a, s, j) a = FragA(s);
-#else
-// Through the patch at `corner`: each row's result takes the place of all of its elements.
-#define REDUCE(m, f)                                                                              \
-  {                                                                                               \
-    coopMatStore(m, sh, corner, 5, gl_CooperativeMatrixLayoutRowMajor);                           \
-    subgroupBarrier();                                                                            \
-    for (uint t_ = gl_SubgroupInvocationID; t_ < 16u; t_ += gl_SubgroupSize) {                    \
-      float v_ = uintBitsToFloat(sh[corner + t_ * 5u].x);                                         \
-      FOR(e_, 15) v_ = f(v_, uintBitsToFloat(sh[corner + t_ * 5u + (e_ + 1u) / 4u][(e_ + 1u) % 4u])); \
-      FOR(e_, 4) sh[corner + t_ * 5u + e_] = uvec4(floatBitsToUint(v_));                          \
-    }                                                                                             \
-    subgroupBarrier();                                                                            \
-    coopMatLoad(m, sh, corner, 5, gl_CooperativeMatrixLayoutRowMajor);                            \
-    subgroupBarrier();                                                                            \
-  }
-#define PROBABILITIES(a, s, j)                                                                    \
-  {                                                                                               \
-    const Halves h_ = Halves(s);                                                                  \
-    coopMatStore(h_, sh, corner + j * 2u, LDP, gl_CooperativeMatrixLayoutRowMajor);               \
-    subgroupBarrier();                                                                            \
-    coopMatLoad(a, sh, corner + j * 2u, LDP, gl_CooperativeMatrixLayoutRowMajor);                 \
-    subgroupBarrier();                                                                            \
-  }
-#endif
-
-#if ROUND
-float rounded(float f) {
-  const uint u = floatBitsToUint(f);
-  return uintBitsToFloat((u + 0x7fffu + (u >> 16 & 1u)) & 0xffff0000u);
-}
-#else
-#define rounded(f) (f)
-#endif
-
-// 8 elements of row `row`, column 8 c, of an operand whose head begins at `first`.
-#define CHUNK(x, first, row, ld, c) tv_ref_u32x4(x##_ptr).v[((first) + (row) * (ld)) / 8u + (c)]
-
-const uint NK = KEYS * (D / 8) / LOCAL_X, NV = KEYS * (DV / 8) / LOCAL_X;  // chunks an invocation
+#include "attention_matrix_rows.glsl"
+#include "attention_matrix_load.glsl"
+#include "attention_matrix_tile.glsl"
+#include "attention_matrix_end.glsl"
 
 void main() {
   const uint tiles = (queries + BM - 1u) / BM, group = tv_group();
@@ -98,17 +58,7 @@ void main() {
   }
 
   FragA q[RB][D / 16];
-  FOR(r, RB) {
-    for (uint e = lane; e < 16u * (D / 8); e += gl_SubgroupSize) {
-      const uint m = min(row0 + r * 16u + e / (D / 8), queries - 1u), c = e % (D / 8);
-      sh[warp * (16u * LDK) + e / (D / 8) * LDK + c] = CHUNK(q, q_offset, m, q_m, c);
-    }
-    subgroupBarrier();
-    FOR(c, D / 16) {
-      coopMatLoad(q[r][c], sh, warp * (16u * LDK) + c * 2u, LDK, gl_CooperativeMatrixLayoutRowMajor);
-    }
-    subgroupBarrier();
-  }
+  LOAD_QUERIES(q, q_offset, row0, warp * (16u * LDK), lane)
 
   const float by = SCALE * LOG2_E;
   Sums o[RB][DV / 16], most[RB], total[RB];
@@ -125,181 +75,30 @@ void main() {
 #endif
   // A tile waits in registers while the one before it is used.
   uvec4 next_k[NK], next_v[NV];
-#define FETCH(n0)                                                                                 \
-  FOR(i, NK) {                                                                                    \
-    const uint e = thread + i * LOCAL_X, n = (n0) + e / (D / 8), c = e % (D / 8);                 \
-    next_k[i] = n < keys ? CHUNK(k, k_offset, n, k_n, c) : uvec4(0u);                             \
-  }                                                                                               \
-  FOR(i, NV) {                                                                                    \
-    const uint e = thread + i * LOCAL_X, n = (n0) + e / (DV / 8), c = e % (DV / 8);               \
-    next_v[i] = n < keys ? CHUNK(v, v_offset, n, v_n, c) : uvec4(0u);                             \
-  }
-  FETCH(0u)
+  FETCH(next_k, next_v, k_offset, v_offset, thread, 0u)
   for (uint n0 = 0u; n0 < last; n0 += KEYS) {
     barrier();
-    FOR(i, NK) {
-      const uint e = thread + i * LOCAL_X;
-      sh[e / (D / 8) * LDK + e % (D / 8)] = next_k[i];
-    }
-    FOR(i, NV) {
-      const uint e = thread + i * LOCAL_X;
-      sh[V_AT + e / (DV / 8) * LDV + e % (DV / 8)] = next_v[i];
-    }
+    STASH(next_k, next_v, thread)
     barrier();
-    if (n0 + KEYS < last) { FETCH(n0 + KEYS) }
+    if (n0 + KEYS < last) { FETCH(next_k, next_v, k_offset, v_offset, thread, n0 + KEYS) }
 
     const uint n1 = n0 + wk * BN;
     Sums s[RB][BN / 16];
     FOR(r, RB) FOR(j, BN / 16) s[r][j] = Sums(0.0);
-    FOR(c, D / 16) FOR(j, BN / 16) {
-      FragB k;
-      coopMatLoad(k, sh, (wk * BN + j * 16u) * LDK + c * 2u, LDK,
-                  gl_CooperativeMatrixLayoutColumnMajor);
-      FOR(r, RB) s[r][j] = coopMatMulAdd(q[r][c], k, s[r][j]);
-    }
-
+    ADD_SCORES(s, q, wk * BN)
     FOR(r, RB) FOR(j, BN / 16) s[r][j] *= by;
-#if MASK == 0 && CAUSAL
-    if (n1 + BN > min(keys, row0 + 1u)) {
-#elif MASK == 0
-    if (n1 + BN > keys) {
-#endif
-      Sums places;
-      coopMatLoad(places, sh, PLACES_AT, 4, gl_CooperativeMatrixLayoutRowMajor);
-      FOR(r, RB) FOR(j, BN / 16) {
-        FOR(e, places.length()) {  // a dynamic index would put the scores into memory
-          const uint place = uint(places[e]);
-          const uint m = row0 + r * 16u + place / 16u, n = n1 + j * 16u + place % 16u;
-          bool seen = n < keys;
-#if CAUSAL
-          seen = seen && n <= m;
-#endif
-#if MASK == 1
-          if (seen && m < queries) seen = mask_raw(mask_offset + m * mask_m + n * mask_n) != 0;
-#elif MASK == 2
-          if (seen && m < queries) {
-            s[r][j][e] += float(mask_raw(mask_offset + m * mask_m + n * mask_n)) * LOG2_E;
-          }
-#endif
-          if (!seen) s[r][j][e] = uintBitsToFloat(0xff800000u);
-        }
-      }
-#if MASK == 0
-    }
-#endif
-
-    FOR(r, RB) {
-      Sums largest = s[r][0];
-      FOR(j, BN / 16 - 1) FOR(e, largest.length()) {
-        largest[e] = max(largest[e], s[r][j + 1u][e]);
-      }
-      REDUCE(largest, larger)
-      Sums shrink;
-      FOR(e, largest.length()) {
-        largest[e] = max(largest[e], most[r][e]);
-        shrink[e] = exp2(most[r][e] - largest[e]);
-        total[r][e] *= shrink[e];
-      }
-      most[r] = largest;
-      FOR(c, DV / 16) FOR(e, largest.length()) o[r][c][e] *= shrink[e];
-      FOR(j, BN / 16) {
-        FOR(e, largest.length()) {
-          const float p = exp2(s[r][j][e] - largest[e]);
-          total[r][e] += p;
-          s[r][j][e] = rounded(p);
-        }
-      }
-    }
-    FOR(j, BN / 16) {
-      FragA p[RB];
-      FOR(r, RB) { PROBABILITIES(p[r], s[r][j], j) }
-      FOR(c, DV / 16) {
-        FragB v;
-        coopMatLoad(v, sh, V_AT + (wk * BN + j * 16u) * LDV + c * 2u, LDV,
-                    gl_CooperativeMatrixLayoutRowMajor);
-        FOR(r, RB) o[r][c] = coopMatMulAdd(p[r], v, o[r][c]);
-      }
-    }
+    MASK_SCORES(s, mask_offset, row0, n1)
+    SOFTMAX(s, o, most, total, corner)
+    ADD_VALUES(o, s, wk * BN, corner)
   }
 
-  FOR(r, RB) { REDUCE(total[r], plus) }
+  FOR(r, RB) { REDUCE(total[r], plus, corner) }
   barrier();
 #if WK > 1
-  // Subgroups past the first leave what they have, the first adds it to its own, in order.
-#define LEFT(part, r) ((((part) * WQ + wq) * RB + (r)) * MERGE)
-  if (wk > 0u) {
-    FOR(r, RB) {
-      FOR(c, DV / 16) {
-        coopMatStore(o[r][c], sh, LEFT(wk - 1u, r) + c * 64u, 4, gl_CooperativeMatrixLayoutRowMajor);
-      }
-      coopMatStore(most[r], sh, LEFT(wk - 1u, r) + DV * 4, 4, gl_CooperativeMatrixLayoutRowMajor);
-      coopMatStore(total[r], sh, LEFT(wk - 1u, r) + DV * 4 + 64u, 4,
-                   gl_CooperativeMatrixLayoutRowMajor);
-    }
-  }
-  barrier();
-  if (wk == 0u) {
-    for (uint part = 0u; part < WK - 1u; part++) FOR(r, RB) {
-      Sums other, mine, theirs;
-      coopMatLoad(other, sh, LEFT(part, r) + DV * 4, 4, gl_CooperativeMatrixLayoutRowMajor);
-      FOR(e, other.length()) {
-        const float largest = max(most[r][e], other[e]);
-        mine[e] = exp2(most[r][e] - largest);
-        theirs[e] = exp2(other[e] - largest);
-        most[r][e] = largest;
-      }
-      coopMatLoad(other, sh, LEFT(part, r) + DV * 4 + 64u, 4, gl_CooperativeMatrixLayoutRowMajor);
-      FOR(e, other.length()) total[r][e] = total[r][e] * mine[e] + other[e] * theirs[e];
-      FOR(c, DV / 16) {
-        coopMatLoad(other, sh, LEFT(part, r) + c * 64u, 4, gl_CooperativeMatrixLayoutRowMajor);
-        FOR(e, other.length()) o[r][c][e] = o[r][c][e] * mine[e] + other[e] * theirs[e];
-      }
-    }
-  }
+  MERGE_SHARES(o, most, total, wq, wk)
   barrier();
   if (wk > 0u) return;
 #endif
-
-  // 64 columns at a time through a patch, to the fused tail.
   const uint spot = wq * PATCH;
-  FOR(r, RB) {
-    FOR(e, total[r].length()) {
-      const float sum = total[r][e];
-      total[r][e] = INVERSE(sum);
-    }
-    FOR(c4, (DV + 63) / 64) {
-      FOR(c, 4) {
-        if (c4 * 4u + c < DV / 16u) {
-          FOR(e, total[r].length()) {
-            o[r][c4 * 4u + c][e] = RESULT(float, o[r][c4 * 4u + c][e], total[r][e]);
-          }
-          coopMatStore(o[r][c4 * 4u + c], sh, spot + c * 4u, PATCH_LD,
-                       gl_CooperativeMatrixLayoutRowMajor);
-        }
-      }
-      subgroupBarrier();
-      for (uint e = lane; e < 256u; e += gl_SubgroupSize) {
-        const uint m = row0 + r * 16u + e / 16u, d = c4 * 64u + e % 16u * 4u;
-        if (m < queries && d < DV) {
-          y_store4((head * queries + m) * DV + d,
-                   uintBitsToFloat(sh[spot + e / 16u * PATCH_LD + e % 16u]));
-        }
-      }
-      subgroupBarrier();
-    }
-#if LSE
-    coopMatStore(most[r], sh, spot, 4, gl_CooperativeMatrixLayoutRowMajor);
-    coopMatStore(total[r], sh, spot + 64u, 4, gl_CooperativeMatrixLayoutRowMajor);
-    subgroupBarrier();
-    for (uint e = lane; e < 16u; e += gl_SubgroupSize) {
-      const uint m = row0 + r * 16u + e;
-      const float inverse = uintBitsToFloat(sh[spot + 64u + e * 4u].x);
-      const float largest = uintBitsToFloat(sh[spot + e * 4u].x);
-      // A row of no key has no sum, and its largest is no score.
-      const float sums = inverse == 0.0 ? uintBitsToFloat(0xff800000u) : largest * LN_2 - tv_log(inverse);
-      if (m < queries) lse_store(head * queries + m, sums);
-    }
-    subgroupBarrier();
-#endif
-  }
+  STORE_TILE(o, most, total, head, row0, spot, lane)
 }
