@@ -243,6 +243,13 @@ DType result_type(const NodeContext& context, const std::vector<std::string>& ar
 }
 
 Converter pointwise_converter(PointwiseRule rule) {
+  if (rule.formula) {
+    if (rule.function.empty()) {
+      const size_t start = rule.op.find("::") + 2;
+      rule.function = rule.op.substr(start, rule.op.find('.') - start);
+    }
+    add_pointwise(rule.function, *rule.formula);
+  }
   const auto shared = std::make_shared<const PointwiseRule>(std::move(rule));
   Converter converter;
   converter.op = shared->op;

@@ -7,10 +7,14 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/error.h"
+
 namespace tv {
 
 namespace {
 
+// Rows of operators with several arguments or forms; those of one tensor stand with their operators
+// (converters/pointwise/pointwise_unary.cpp).
 // name, arity, float, int, int64, bool, bool operands, gives bool, error.
 // math.glsl holds the tv_ functions; tests/accuracy measures their errors.
 constexpr PointwiseRow kRows[] = {
@@ -40,11 +44,6 @@ constexpr PointwiseRow kRows[] = {
      "tv_remainder($1, tv_divisor($0))"},
     {"gcd", 2, nullptr, "tv_gcd($0, $1)", "tv_gcd($0, $1)", nullptr},
     {"lcm", 2, nullptr, "tv_lcm($0, $1)", "tv_lcm($0, $1)", nullptr},
-    {"neg", 1, "tv_neg($0)", "-$0", "-$0", nullptr},
-    {"abs", 1, "abs($0)", "abs($0)", "abs($0)", "$0"},
-    {"sign", 1, "tv_sign($0)", "sign($0)", "sign($0)", "$0"},
-    {"reciprocal", 1, "tv_div(1.0, $0)", nullptr, nullptr, nullptr, 0, false, "0.5"},
-    {"square", 1, "$0 * $0", "$0 * $0", "$0 * $0", "$0", 0, false, "0.5"},
     {"maximum", 2, "tv_max($0, $1)", "max($0, $1)", "max($0, $1)", "$0 || $1"},
     {"minimum", 2, "tv_min($0, $1)", "min($0, $1)", "min($0, $1)", "$0 && $1"},
     // The bound first: of two zeros the second is taken, which is the element where bounds are
@@ -63,17 +62,11 @@ constexpr PointwiseRow kRows[] = {
     {"le", 2, "$0 <= $1", "$0 <= $1", "$0 <= $1", "!$0 || $1", 0, true},
     {"gt", 2, "$0 > $1", "$0 > $1", "$0 > $1", "$0 && !$1", 0, true},
     {"ge", 2, "$0 >= $1", "$0 >= $1", "$0 >= $1", "$0 || !$1", 0, true},
-    {"isnan", 1, "tv_isnan($0)", "false", "false", "false", 0, true},
-    {"isinf", 1, "tv_isinf($0)", "false", "false", "false", 0, true},
-    {"isfinite", 1, "tv_isfinite($0)", "true", "true", "true", 0, true},
-    {"signbit", 1, "floatBitsToInt($0) < 0", "$0 < 0", "$0 < 0", "false", 0, true},
 
     // Logic on truth values, bits.
-    {"logical_not", 1, "$0 == 0.0", "$0 == 0", "$0 == 0", "!$0", 0, true},
     {"logical_and", 2, nullptr, nullptr, nullptr, "$0 && $1", 0, true},
     {"logical_or", 2, nullptr, nullptr, nullptr, "$0 || $1", 0, true},
     {"logical_xor", 2, nullptr, nullptr, nullptr, "$0 != $1", 0, true},
-    {"bitwise_not", 1, nullptr, "~$0", "~$0", "!$0"},
     {"bitwise_and", 2, nullptr, "$0 & $1", "$0 & $1", "$0 && $1"},
     {"bitwise_or", 2, nullptr, "$0 | $1", "$0 | $1", "$0 || $1"},
     {"bitwise_xor", 2, nullptr, "$0 ^ $1", "$0 ^ $1", "$0 != $1"},
@@ -100,39 +93,10 @@ constexpr PointwiseRow kRows[] = {
     {"nan_to_num", 4, "tv_isnan($0) ? $1 : tv_isinf($0) ? ($0 > 0.0 ? $2 : $3) : $0", "$0", "$0", "$0"},
 
     // Rounding. round_decimals: 10^|decimals|, 1 where decimals < 0.
-    {"floor", 1, "floor($0)", "$0", "$0", nullptr},
-    {"ceil", 1, "ceil($0)", "$0", "$0", nullptr},
-    {"trunc", 1, "trunc($0)", "$0", "$0", nullptr},
-    {"round", 1, "roundEven($0)", "$0", "$0", nullptr},
     {"round_decimals", 3, "tv_round_decimals($0, $1, $2 != 0.0)", "$0", "$0", nullptr, 0, false, "1"},
-    {"frac", 1, "$0 - trunc($0)", nullptr, nullptr, nullptr},
 
     // Elementary functions.
-    {"sqrt", 1, "tv_sqrt($0)", nullptr, nullptr, nullptr, 0, false, "1"},
-    {"rsqrt", 1, "tv_rsqrt($0)", nullptr, nullptr, nullptr, 0, false, "1"},
-    {"exp", 1, "tv_exp($0)", nullptr, nullptr, nullptr, 0, false, "1.5"},
-    {"exp2", 1, "tv_exp2($0)", nullptr, nullptr, nullptr, 0, false, "1.5"},
-    {"expm1", 1, "tv_expm1($0)", nullptr, nullptr, nullptr, 0, false, "2"},
-    {"log", 1, "tv_log($0)", nullptr, nullptr, nullptr, 0, false, "1"},
-    {"log2", 1, "tv_log2($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"log10", 1, "tv_log10($0)", nullptr, nullptr, nullptr, 0, false, "4"},
-    {"log1p", 1, "tv_log1p($0)", nullptr, nullptr, nullptr, 0, false, "2"},
-    {"sin", 1, "tv_sin($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"cos", 1, "tv_cos($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"tan", 1, "tv_tan($0)", nullptr, nullptr, nullptr, 0, false, "4"},
-    {"sinh", 1, "tv_sinh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"cosh", 1, "tv_cosh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"tanh", 1, "tv_tanh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"asin", 1, "tv_asin($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"acos", 1, "tv_acos($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"atan", 1, "tv_atan($0)", nullptr, nullptr, nullptr, 0, false, "2"},
     {"atan2", 2, "tv_atan2($0, $1)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"asinh", 1, "tv_asinh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"acosh", 1, "tv_acosh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"atanh", 1, "tv_atanh($0)", nullptr, nullptr, nullptr, 0, false, "3"},
-    {"erf", 1, "tv_erf($0)", nullptr, nullptr, nullptr, 0, false, "2"},
-    {"erfc", 1, "tv_erfc($0)", nullptr, nullptr, nullptr, 0, false, "4"},
-    {"erfinv", 1, "tv_erfinv($0)", nullptr, nullptr, nullptr, 0, false, "4"},
     {"pow", 2, "tv_pow($0, $1)", "tv_pow($0, $1)", "tv_pow($0, $1)", nullptr, 0, false, "2"},
     {"rpow", 2, "tv_pow($1, $0)", "tv_pow($1, $0)", "tv_pow($1, $0)", nullptr, 0, false, "2"},
     {"cube", 1, "$0 * $0 * $0", "$0 * $0 * $0", "$0 * $0 * $0", nullptr, 0, false, "2"},
@@ -208,8 +172,6 @@ constexpr PointwiseRow kRows[] = {
 
     // Activations.
     {"relu", 1, "tv_relu($0)", "max($0, 0)", "max($0, int64_t(0))", nullptr},
-    {"sigmoid", 1, "tv_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "5"},
-    {"log_sigmoid", 1, "tv_log_sigmoid($0)", nullptr, nullptr, nullptr, 0, false, "3"},
     {"log_sigmoid_buffer", 1, "tv_exp(-abs($0))", nullptr, nullptr, nullptr, 0, false, "1.5"},
     {"silu", 1, "tv_silu($0)", nullptr, nullptr, nullptr, 0, false, "6 of 2^-100"},
     {"gelu", 1, "tv_gelu($0)", nullptr, nullptr, nullptr, 0, false, "4 of x"},
@@ -263,7 +225,13 @@ constexpr PointwiseRow kRows[] = {
 
 namespace {
 
-/// Filled while converters register themselves.
+/// Rows that came with their operators; filled while converters register themselves.
+std::map<std::string, PointwiseRow, std::less<>>& added_rows() {
+  static std::map<std::string, PointwiseRow, std::less<>> rows;
+  return rows;
+}
+
+/// The same.
 std::map<std::string, std::string>& told_functions() {
   static std::map<std::string, std::string> functions;
   return functions;
@@ -271,13 +239,27 @@ std::map<std::string, std::string>& told_functions() {
 
 }  // namespace
 
+void add_pointwise(const std::string& name, PointwiseRow row) {
+  if (find_pointwise(name) != nullptr) {
+    throw Error(ErrorKind::kInternal, "[pointwise] two rows are called " + name);
+  }
+  const auto added = added_rows().emplace(name, row).first;
+  added->second.name = added->first.c_str();
+}
+
 const PointwiseRow* find_pointwise(std::string_view name) {
   const auto it = std::find_if(std::begin(kRows), std::end(kRows),
                                [&](const PointwiseRow& row) { return row.name == name; });
-  return it == std::end(kRows) ? nullptr : it;
+  if (it != std::end(kRows)) return it;
+  const auto added = added_rows().find(name);
+  return added == added_rows().end() ? nullptr : &added->second;
 }
 
-std::span<const PointwiseRow> pointwise_rows() { return kRows; }
+std::vector<PointwiseRow> pointwise_rows() {
+  std::vector<PointwiseRow> rows(std::begin(kRows), std::end(kRows));
+  for (const auto& [name, row] : added_rows()) rows.push_back(row);
+  return rows;
+}
 
 void tell_pointwise_function(std::string op, std::string function) {
   told_functions()[std::move(op)] = std::move(function);

@@ -1,11 +1,11 @@
 #pragma once
-// The pointwise functions that programs are made of: one row each. A new unary operator is one row
-// here (if its formula is new) and one in converters/pointwise/pointwise_unary.cpp.
+// The pointwise functions that programs are made of: one row each, here or, for an operator of one
+// tensor, with the operator (converters/pointwise/pointwise_unary.cpp).
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "csrc/graph/pointwise_program.h"
 
@@ -17,8 +17,8 @@ namespace tv {
 /// operands named. Each expression gives the variable type of the instruction's result dtype where
 /// `result` says so, else that of the compute dtype. Null: not defined for that class.
 struct PointwiseRow {
-  const char* name;
-  int arity;                       ///< operands and immediates together
+  const char* name = "";
+  int arity = 1;                   ///< operands and immediates together
   const char* on_float = nullptr;
   const char* on_int = nullptr;    ///< int; wraps to the result dtype afterwards
   const char* on_int64 = nullptr;
@@ -29,11 +29,16 @@ struct PointwiseRow {
   /// Largest error of the float form: "exact", "n" ULP of the result, "n of S", units in the last
   /// place of max(|result|, S) (docs/accuracy.md), or "as eager's formula".
   const char* error = "exact";
+  /// Where the error is measured, of an operator of one tensor: one of the DOMAINS of
+  /// tests/accuracy/function_cases.py; "": that file says how the row is called.
+  const char* domain = "";
 };
 
 /// The row called `name`; null where there is none.
 const PointwiseRow* find_pointwise(std::string_view name);
-std::span<const PointwiseRow> pointwise_rows();
+std::vector<PointwiseRow> pointwise_rows();
+/// Adds a row, whose texts live on. Throws Error(kInternal) where there is one of that name.
+void add_pointwise(const std::string& name, PointwiseRow row);
 
 /// Says which row computes an operator, "" where its arguments choose. For tv.supported_ops().
 void tell_pointwise_function(std::string op, std::string function);

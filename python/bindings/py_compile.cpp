@@ -178,6 +178,13 @@ void bind_compile(py::module_& m) {
     for (const PointwiseRow& row : pointwise_rows()) errors[row.name] = row.error;
     return errors;
   }, "The largest error of each row of the pointwise table.");
+  m.def("pointwise_domains", [] {
+    std::map<std::string, std::string> domains;
+    for (const PointwiseRow& row : pointwise_rows()) {
+      if (*row.domain) domains[row.name] = row.domain;
+    }
+    return domains;
+  }, "Where the errors of rows of operators of one tensor are measured.");
   m.def(
       "add_custom_op",
       [](const std::string& name, const std::vector<std::string>& inputs,

@@ -1,7 +1,8 @@
 """How each row of the pointwise table is called from torch, and where its error is measured.
 
-The errors themselves stand in the table (csrc/codegen/pointwise_table.cpp): "n" ULP of the result,
-or "n of …", units in the last place of what `scale` gives where that is larger.
+The errors themselves stand with the rows (csrc/codegen/pointwise_table.cpp and
+converters/pointwise/pointwise_unary.cpp, which says of its own where they are measured): "n" ULP of
+the result, or "n of …", units in the last place of what `scale` gives where that is larger.
 """
 
 import math
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+
+import torch_vulkan as tv
+from torch_vulkan import _C
 
 aten, special = torch.ops.aten, torch.special
 
@@ -114,8 +118,22 @@ TWO, THREE = ("large_range",) * 2, ("large_range",) * 3
 GRADIENT = ("both_units", "moderate")
 
 
-def _unary(*names: str) -> dict[str, Case]:
-    return {name: Case(getattr(torch, name)) for name in names}
+def _of_one_tensor() -> dict[str, Case]:
+    """Rows that say themselves where they are measured: operators of one tensor
+    (converters/pointwise/pointwise_unary.cpp)."""
+    ops = {}
+    for info in tv.supported_ops():
+        if info["kind"] == "pointwise":
+            ops.setdefault(info["function"], info["op"])
+            if info["op"] == f"aten::{info['function']}":
+                ops[info["function"]] = info["op"]
+    scales = {"1": _one, "x": _first}
+    cases = {}
+    for row, domain in _C.pointwise_domains().items():
+        scale = _C.pointwise_errors()[row].partition(" of ")[2]
+        name = ops[row].removeprefix("aten::")
+        cases[row] = Case(getattr(aten, name).default, (domain,), scales[scale] if scale else None)
+    return cases
 
 
 def _specials(domain: str, scale=None, **names: str) -> dict[str, Case]:
@@ -135,9 +153,7 @@ def _polynomials() -> dict[str, Case]:
 
 
 FUNCTIONS: dict[str, Case] = {
-    **_unary("reciprocal", "square", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log2",
-             "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan",
-             "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid"),
+    **_of_one_tensor(),
     "add": Case(torch.add, TWO), "sub": Case(torch.sub, TWO), "mul": Case(torch.mul, TWO),
     "rsub": Case(torch.rsub, TWO), "div": Case(torch.div, ("every", "every")),
     "add_scaled": Case(lambda x, y: torch.add(x, y, alpha=0.5), TWO, _largest),
@@ -182,7 +198,6 @@ FUNCTIONS: dict[str, Case] = {
     "linspace": Case(lambda x: torch.linspace(-3, 11, x.numel(), dtype=x.dtype) + 0 * x,
                      ("unit",), lambda x: torch.full_like(x, 11)),
     "silu": Case(F.silu, scale=_tiny), "mish": Case(F.mish, scale=_tiny),
-    "log_sigmoid": Case(F.logsigmoid),
     "log_sigmoid_buffer": Case(lambda x: aten.log_sigmoid_forward(x)[0], ("moderate",)),
     "gelu": Case(F.gelu, ("moderate",), _first),
     "gelu_tanh": Case(lambda x: F.gelu(x, approximate="tanh"), ("moderate",), _first),

@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import torch_vulkan as tv
+
 from marks import slow_but
 from parity import FLOATS, INTS, check, check_gradients, tensor
 
@@ -42,6 +44,34 @@ def test_unary(names):
 def test_unary_near_overflow_and_poles():
     # Eager's float32 forms are off there, or overflow too early: compare with float64.
     check(lambda x: (torch.tan(x), torch.sinh(x), torch.cosh(x)), spread(), double=True)
+
+
+def of_one_tensor():
+    """Operators of one tensor and nothing else, as the registry has them: a new row is among them."""
+    names = [info["op"].removeprefix("aten::") for info in tv.supported_ops()
+             if info["kind"] == "pointwise" and info["op"].startswith("aten::")]
+    operators = [getattr(aten, name).default for name in names if "." not in name]
+    return [op for op in operators if len(op._schema.arguments) == 1
+            and len(op._schema.returns) == 1 and op is not aten.positive.default]
+
+
+@pytest.mark.parametrize("part", slow_but((0,), range(16)))
+def test_forms_of_operators_of_one_tensor(part):
+    """Views, no elements, sizes that change, and the type that integers are computed in."""
+    operators = of_one_tensor()[part::16]
+    assert len(operators) > 3
+    def takes(op, x):
+        try:
+            return op(x) is not None
+        except (RuntimeError, NotImplementedError):
+            return False
+
+    x = (tensor(11, 14)[:, ::2] / 4).t()
+    of_floats = [op for op in operators if takes(op, x)]
+    check(lambda x: [op(x) for op in of_floats], x, more=[(tensor(0, 5),)], dynamic=True, double=True)
+    x = tensor(37, dtype=torch.int32, low=-3, high=4)
+    of_integers = [op for op in operators if takes(op, x)]
+    check(lambda x: [op(x) for op in of_integers], x)
 
 
 INT_UNARY = ["neg", "abs", "sign", "square", "floor", "ceil", "trunc", "round", "isnan", "isinf", "isfinite",

@@ -51,11 +51,12 @@ def test_the_example_of_the_dry_run(tmp_path, monkeypatch):
 def test_the_listings_of_adding_an_operator():
     """They are lines of the files that the page names, as they stand there."""
     page = (DOCS / "adding_an_operator.md").read_text()
-    named = ["converters/data_movement/tril_triu.cpp", "converters/data_movement/tril_triu.comp",
+    named = ["converters/pointwise/pointwise_unary.cpp",
+             "converters/data_movement/tril_triu.cpp", "converters/data_movement/tril_triu.comp",
              "converters/normalisation/softmax.cpp", "tests/converters/test_join.py"]
     texts = {name: (DOCS.parent / name).read_text() for name in named}
     listings = re.findall(r"```(cpp|glsl|python)\n(.*?)```", page, re.S)
-    assert [kind for kind, _ in listings] == ["cpp", "cpp", "cpp", "glsl", "python"]
+    assert [kind for kind, _ in listings] == ["cpp", "cpp", "cpp", "cpp", "glsl", "python"]
     for name in named:
         assert name.split("/")[-1] in page
     for _, listing in listings:
