@@ -1,7 +1,8 @@
 #!/usr/bin/env python
 """Writes docs/operators.md from the registry and the results of tests/opinfo/run.py:
 `PYTHONPATH=python python scripts/operators_page.py RESULTS_DIR [DEVICE=RESULTS_DIR …]`, other
-devices by their names."""
+devices by their names. With `--registry` in place of results only the list of the registry is
+written anew; `--print`: not to the page."""
 
 import collections
 import functools
@@ -186,7 +187,20 @@ def registry() -> str:
     return "\n\n".join(parts)
 
 
+def with_registry(page: str) -> str:
+    """The page with the list of the registry as it is now."""
+    return page.partition("## The registry\n")[0] + f"## The registry\n\n{registry()}\n"
+
+
 def main() -> None:
+    path = ROOT / "docs" / "operators.md"
+    if "--registry" in sys.argv:
+        page = with_registry(path.read_text())
+        if "--print" in sys.argv:
+            sys.stdout.write(page)
+            return
+        path.write_text(page)
+        return
     results = Results(Path(sys.argv[1])).read()
     entries = by_entry(results)
     others = {device: Results(Path(where)).read()
@@ -194,9 +208,8 @@ def main() -> None:
     parts = (HEAD.strip(), "## Counts", counts(results),
              *(elsewhere(device, found) for device, found in others.items()),
              wrong({"lavapipe": results, **others}), summary(entries),
-             "## Entries of op_db at float32", families(entries), "## The registry", registry())
-    page = "\n\n".join(part for part in parts if part)
-    (ROOT / "docs" / "operators.md").write_text(page + "\n")
+             "## Entries of op_db at float32", families(entries), "## The registry\n")
+    path.write_text(with_registry("\n\n".join(part for part in parts if part)))
 
 
 if __name__ == "__main__":

@@ -232,6 +232,16 @@ TEST(Codegen, EveryRowOfTheTableCompilesForEachClass) {
   }
 }
 
+TEST(Codegen, RowsOfOperatorsAreFoundAndHaveNamesOfTheirOwn) {
+  const PointwiseRow* row = find_pointwise("exp");  // comes with aten::exp
+  ASSERT_NE(row, nullptr);
+  EXPECT_STREQ(row->on_float, "tv_exp($0)");
+  EXPECT_STREQ(row->name, "exp");
+  EXPECT_THROW(add_pointwise("exp", {.on_float = "$0"}), Error);
+  EXPECT_THROW(add_pointwise("mul", {.on_float = "$0"}), Error);
+  EXPECT_EQ(find_pointwise("no_such_row"), nullptr);
+}
+
 TEST(Codegen, ErrorsShowTheLogAndTheNumberedLines) {
   try {
     compile_kernel("bad", "#version 460\nvoid main() {\n  flaot x = 1;\n}\n", {});
