@@ -10,7 +10,6 @@
 #include "csrc/partition/symbols.h"
 #include "csrc/partition/unsupported.h"
 #include "csrc/partition/what_if.h"
-#include "csrc/passes/truncate.h"
 #include "runtime/base/error.h"
 
 namespace tv {
@@ -315,8 +314,7 @@ Partition partition(const Graph& graph, const Settings& settings, const DevicePr
 
 Partition partition_as_if(const Graph& graph, const Settings& settings, const DeviceProfile& device,
                           const std::set<std::string>& operators) {
-  Graph taken = settings.truncate_long_and_double ? truncate_long_and_double(graph) : graph;
-  return Partitioner(std::move(taken), settings, device, operators).run();
+  return Partitioner(graph, settings, device, operators).run();
 }
 
 }  // namespace tv

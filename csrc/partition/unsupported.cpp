@@ -7,6 +7,7 @@
 #include "csrc/builder.h"
 #include "csrc/graph/strided.h"
 #include "csrc/passes/canonicalise.h"
+#include "csrc/passes/truncate.h"
 
 namespace tv {
 namespace {
@@ -29,10 +30,9 @@ std::string dtype_refusal(DType dtype, const DeviceProfile& device, const Settin
     case DType::kOther:
       return "its dtype is not one that engines hold (complex, quantised, or not a tensor)";
     case DType::kF64:
-      if (settings.truncate_long_and_double) return "";
       return "float64 stays native unless truncate_long_and_double computes it as float32";
     case DType::kI64:
-      if (device.int64 || settings.truncate_long_and_double) return "";
+      if (device.int64) return "";
       return lacks("64-bit integers") + " (truncate_long_and_double computes it as int32)";
     case DType::kF16:
     case DType::kBF16:
@@ -86,6 +86,15 @@ bool is_symbolic(const Attr& attr) {
   if (const auto* e = std::get_if<Expr>(&attr)) return depends(*e);
   const auto* list = std::get_if<std::vector<Expr>>(&attr);
   return list != nullptr && std::any_of(list->begin(), list->end(), depends);
+}
+
+bool reads_or_gives_64_bits(const NodeContext& context) {
+  const auto is_wide = [&](ValueId v) {
+    const DType dtype = v == kNoValue ? DType::kOther : context.graph.value(v).dtype;
+    return dtype == DType::kI64 || dtype == DType::kF64;
+  };
+  return std::ranges::any_of(context.node.all_inputs(), is_wide) ||
+         std::ranges::any_of(context.node.outputs, is_wide);
 }
 
 /// A graph of the node and the values it reads.
@@ -152,6 +161,13 @@ void try_with_symbols(const NodeContext& context) {
 }  // namespace
 
 std::string unsupported(const NodeContext& context) {
+  if (context.settings.truncate_long_and_double && reads_or_gives_64_bits(context)) {
+    if (reads_bytes(context.node)) {
+      return "the bytes of a type that truncate_long_and_double holds in 4 of 8";
+    }
+    const Graph narrow = truncate_long_and_double(alone(context));
+    return unsupported({narrow, narrow.nodes.front(), context.device, context.settings});
+  }
   const Converter* converter = Registry::instance().find(context.node.op);
   if (!converter) {
     // Importers call operators of complex values so (converters/complex/complex.h).

@@ -35,4 +35,6 @@ Graph truncate_long_and_double(Graph graph) {
   return graph;
 }
 
+bool reads_bytes(const Node& node) { return node.op == "aten::view.dtype"; }
+
 }  // namespace tv

@@ -11,7 +11,7 @@ using onnx::ImportedModel;
 
 // {"inputs": {name: [(min, opt, max or None), …]}, "constants": {name: (dtype, dims, ints,
 // floats)},
-//  "truncate": bool, "directory": str}
+//  "directory": str}
 onnx::ImportOptions to_options(const py::dict& given) {
   onnx::ImportOptions options;
   for (const auto& [name, dims] : given["inputs"].cast<py::dict>()) {
@@ -28,7 +28,6 @@ onnx::ImportOptions to_options(const py::dict& given) {
         dtype_from_name(parts[0].cast<std::string>()), parts[1].cast<std::vector<int64_t>>(),
         parts[2].cast<std::vector<int64_t>>(), parts[3].cast<std::vector<double>>()};
   }
-  options.truncate_long_and_double = given["truncate"].cast<bool>();
   options.directory = given["directory"].cast<std::string>();
   return options;
 }

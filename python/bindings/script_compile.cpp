@@ -102,7 +102,6 @@ class Compilation {
         knowledge_{recording_, {}},
         profile_(options.dry_run_for.empty() ? profile(*open_device(options.device))
                                              : DeviceProfile::from_json(options.dry_run_for)) {
-    knowledge_.truncate = settings_.truncate_long_and_double;
     knowledge_.stays = settings_.torch_executed_ops;
   }
 

@@ -41,7 +41,6 @@ struct Knowledge {
   std::unordered_set<const torch::jit::Node*> hosts;     ///< host_nodes()
   std::unordered_set<const torch::jit::Value*> written;  ///< tensors that something writes to
   std::vector<std::string> stays;                        ///< torch_executed_ops
-  bool truncate = false;           ///< hold int64 and float64 as int32 and float32
   c10::Device device = c10::kCPU;  ///< where tensors of engines live
 };
 

@@ -30,12 +30,12 @@ bool is_view(const Node* node) {
 }
 
 // Why a call has no form in the Graph.
-std::string refusal_of(const Call& call, bool truncate) {
+std::string refusal_of(const Call& call) {
   const auto op = c10::Dispatcher::singleton().findSchema(call.name);
   try {
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       const c10::Argument& formal = op->schema().arguments().at(i);
-      if (!takes_tensors(formal)) to_attr(formal, call.arguments[i].value, truncate);
+      if (!takes_tensors(formal)) to_attr(formal, call.arguments[i].value);
     }
   } catch (const Error& error) {
     return error.what();
@@ -168,7 +168,7 @@ std::string refusal(const Knowledge& knowledge, const Node* node) {
   if (!why.empty()) return why;
   bool needs_storage = false;
   for (const Call& call : recipe->calls) {
-    why = refusal_of(call, knowledge.truncate);
+    why = refusal_of(call);
     if (!why.empty()) return why;
     needs_storage = needs_storage || reads_storage(call);
   }

@@ -17,12 +17,6 @@ c10::TypePtr without_optional(c10::TypePtr type) {
   return type;
 }
 
-DType truncated(DType dtype, bool truncate) {
-  if (truncate && dtype == DType::kI64) return DType::kI32;
-  if (truncate && dtype == DType::kF64) return DType::kF32;
-  return dtype;
-}
-
 DType known(at::ScalarType dtype) {
   switch (dtype) {
     case at::kFloat:
@@ -58,8 +52,8 @@ std::string format_name(int64_t format) {
 
 }  // namespace
 
-DType to_dtype(const TensorFact& fact, bool truncate) {
-  return fact.plain ? truncated(known(fact.dtype), truncate) : DType::kOther;
+DType to_dtype(const TensorFact& fact) {
+  return fact.plain ? known(fact.dtype) : DType::kOther;
 }
 
 bool takes_tensors(const c10::Argument& formal) {
@@ -70,12 +64,12 @@ bool takes_tensors(const c10::Argument& formal) {
   return type->kind() == TypeKind::TensorType;
 }
 
-Attr to_attr(const c10::Argument& formal, const c10::IValue& value, bool truncate) {
+Attr to_attr(const c10::Argument& formal, const c10::IValue& value) {
   if (value.isNone()) return std::monostate{};
   if (value.isInt()) {
     switch (without_optional(formal.real_type())->kind()) {
       case TypeKind::ScalarTypeType:
-        return truncated(known(static_cast<at::ScalarType>(value.toInt())), truncate);
+        return known(static_cast<at::ScalarType>(value.toInt()));
       case TypeKind::MemoryFormatType:
         return format_name(value.toInt());
       case TypeKind::LayoutType:
@@ -104,12 +98,12 @@ Attr to_attr(const c10::Argument& formal, const c10::IValue& value, bool truncat
   throw Error(ErrorKind::kUnsupported, "an argument of type " + value.tagKind());
 }
 
-Attr to_attr(const c10::Argument& formal, const std::vector<c10::IValue>& values, bool truncate,
-             size_t fitted, Sizes& sizes) {
+Attr to_attr(const c10::Argument& formal, const std::vector<c10::IValue>& values, size_t fitted,
+             Sizes& sizes) {
   std::vector<std::vector<Expr>> lists;
-  const Attr first = to_attr(formal, values.at(0), truncate);
+  const Attr first = to_attr(formal, values.at(0));
   for (size_t k = 0; k < values.size(); ++k) {
-    const Attr attr = to_attr(formal, values[k], truncate);
+    const Attr attr = to_attr(formal, values[k]);
     if (const auto* one = std::get_if<Expr>(&attr)) lists.push_back({*one});
     if (const auto* list = std::get_if<std::vector<Expr>>(&attr)) lists.push_back(*list);
     if (attr.index() != first.index() || (lists.empty() && attr != first) ||

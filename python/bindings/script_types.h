@@ -8,17 +8,17 @@
 
 namespace tv::script {
 
-/// kOther for what engines never hold. `truncate`: int64 and float64 as int32 and float32.
-DType to_dtype(const TensorFact& fact, bool truncate);
+/// kOther for what engines never hold.
+DType to_dtype(const TensorFact& fact);
 
 bool takes_tensors(const c10::Argument& formal);
 
 /// An argument that is no tensor. Throws Error(kUnsupported) for what has no form in the Graph.
-Attr to_attr(const c10::Argument& formal, const c10::IValue& value, bool truncate);
+Attr to_attr(const c10::Argument& formal, const c10::IValue& value);
 
 /// The same of one that was seen in several executions. Integers become expressions of `sizes`;
 /// what else differs among those that decide throws, too.
-Attr to_attr(const c10::Argument& formal, const std::vector<c10::IValue>& values, bool truncate,
-             size_t fitted, Sizes& sizes);
+Attr to_attr(const c10::Argument& formal, const std::vector<c10::IValue>& values, size_t fitted,
+             Sizes& sizes);
 
 }  // namespace tv::script

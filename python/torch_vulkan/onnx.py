@@ -10,6 +10,7 @@ import torch
 from . import device_list
 from ._base.dumps import debug_directory
 from ._base.progress import progress_for
+from ._fx.schema import NARROWED
 from ._native import C
 from ._onnx.binding import IOBinding, SessionOptions, check_options  # noqa: F401
 from .backend import device_profile
@@ -19,7 +20,6 @@ from .inputs import Input
 from .settings import Settings
 
 _RUNTIME_TYPES = {"float32": "float", "float64": "double"}  # ONNX Runtime's names; the rest as here
-_TRUNCATED = {torch.int64: torch.int32, torch.float64: torch.float32}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Model:
             raise UnsupportedError(_refusals(lines))
         self._given, self._settings, self._compiler = given, settings, compiler
         self._profile = profile
-        weights = _weights_of(imported)
+        weights = _weights_of(imported, settings)
         keyed = settings.keyed_by(weights.values())
         progress = progress_for("onnx", settings.progress)
         vke = C.compile(imported.graph, compiler, profile, progress, keyed.cache_json())
@@ -135,8 +135,7 @@ class Model:
         tensor = _to_tensor(name, feed[name])
         if tensor.dtype != DTYPES[dtype]:
             raise ValueError(f"tv.onnx: input {name!r}: got {tensor.dtype}, want {DTYPES[dtype]}")
-        held = _TRUNCATED.get(tensor.dtype) if self._settings.truncate_long_and_double else None
-        return tensor.to(held) if held else tensor
+        return _held(tensor, self._settings)
 
     def _result(self, name, tensor, as_array):
         dtype = next(DTYPES[dtype] for known, dtype, _ in self._outputs if known == name)
@@ -154,12 +153,12 @@ class Model:
         if self._settings.immutable_weights:
             raise ValueError("tv.onnx: refit: the model was compiled with immutable_weights=True; "
                              "compile it without that setting")
-        imported = _import(model, self._given, self._settings)
+        imported = _import(model, self._given)
         if C.engine_key(imported.graph, self._compiler, self._profile) != self._key:
             raise ValueError("tv.onnx: refit: the file is of another network (operators, sizes or "
                              "the constants that sizes depend on differ): compile it instead")
         wanted = [binding["name"] for binding in self.engine.info()["weights"]]
-        weights = _weights_of(imported)
+        weights = _weights_of(imported, self._settings)
         if missing := [name for name in wanted if name not in weights]:
             raise ValueError(f"tv.onnx: refit: the file has no weight {missing[0]!r}")
         self.engine.set_weights({name: weights[name] for name in wanted})
@@ -192,7 +191,7 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, **settings
                          "enabled_precisions={torch.float32, torch.float16} stores all in 16 bits")
     given = {"inputs": _ranges(model, inputs),
              "constants": {k: _constant(k, value) for k, value in (constants or {}).items()}}
-    return Model(_import(model, given, checked), given, checked)
+    return Model(_import(model, given), given, checked)
 
 
 def supported_ops() -> list[str]:
@@ -208,8 +207,8 @@ def _compiler_json(settings) -> str:
     return json.dumps(values)
 
 
-def _import(model, given, settings):
-    given = {**given, "truncate": settings.truncate_long_and_double, "directory": ""}
+def _import(model, given):
+    given = {**given, "directory": ""}
     if isinstance(model, (str, os.PathLike)):
         return C.import_onnx(os.fspath(model), given)
     if hasattr(model, "SerializeToString"):
@@ -254,13 +253,20 @@ def _constant(name, value) -> tuple:
     return dtype, list(tensor.shape), ints, floats
 
 
-def _weights_of(imported) -> dict[str, torch.Tensor]:
+def _weights_of(imported, settings) -> dict[str, torch.Tensor]:
     weights = {}
     for i, (name, dtype, shape) in enumerate(imported.weights):
         data = imported.weight_bytes(i)
-        weights[name] = (torch.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape) if data
-                         else torch.empty(shape, dtype=DTYPES[dtype]))
+        weight = (torch.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape) if data
+                  else torch.empty(shape, dtype=DTYPES[dtype]))
+        weights[name] = _held(weight, settings)
     return weights
+
+
+def _held(tensor: torch.Tensor, settings) -> torch.Tensor:
+    """As the engine takes it."""
+    narrowed = NARROWED.get(tensor.dtype) if settings.truncate_long_and_double else None
+    return tensor.to(narrowed) if narrowed else tensor
 
 
 def _to_tensor(name, value) -> torch.Tensor:

@@ -204,7 +204,7 @@ for name in ("many messages", "a huge tensor", "a huge weight", "doubling"):
     data = made if isinstance(made, bytes) else made.SerializeToString()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        C.import_onnx_bytes(data, {"inputs": {}, "constants": {}, "truncate": False,
+        C.import_onnx_bytes(data, {"inputs": {}, "constants": {},
                                    "directory": ""})
     except Exception as error:
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

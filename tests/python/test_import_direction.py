@@ -64,7 +64,8 @@ def test_every_room_has_modules():
 def test_an_upward_import_is_found(tmp_path):
     (tmp_path / "_fx").mkdir()
     (tmp_path / "_fx" / "importer.py").write_text(
-        "from .nodes import a\nfrom .._torch import compat\n\ndef f():\n    from .. import backend\n")
+        "from .nodes import a\nfrom .._torch import compat\n\n"
+        "def f():\n    from .. import backend\n")
     (tmp_path / "_unknown").mkdir()
     (tmp_path / "_unknown" / "a.py").write_text("from ..settings import Settings\n")
     assert violations(tmp_path) == ["_fx/importer.py:5: _fx imports backend",

@@ -180,6 +180,15 @@ def test_truncate_long_and_double():
     assert torch.equal(j, i * 3 + 1)
 
 
+def test_bytes_of_64_bits_are_not_truncated():
+    x = torch.randn(4, 6, dtype=torch.float64)
+    got, records = run(lambda t: t.view(torch.int64) & 255, x, min_block_size=1,
+                       truncate_long_and_double=True)
+    assert torch.equal(got, x.view(torch.int64) & 255)
+    (native,) = records[0].native
+    assert native.op == "aten::view.dtype" and "holds in 4 of 8" in native.reason
+
+
 def test_truncated_weights():
     model = nn.Linear(5, 3).double().requires_grad_(False)
     x = torch.randn(4, 5, dtype=torch.float64)

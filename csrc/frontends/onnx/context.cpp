@@ -118,7 +118,7 @@ DType OpContext::dtype(const std::string& name, DType otherwise) const {
   if (type != attribute->i()) fail("attribute " + name + " is no type");
   const DType dtype = dtype_of(type);
   if (dtype == DType::kOther) refuse("tensors of type " + type_name(type));
-  return e.held(dtype);
+  return dtype;
 }
 
 int64_t OpContext::axis(const std::string& name, int64_t otherwise, int64_t rank) const {

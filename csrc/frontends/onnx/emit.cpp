@@ -47,7 +47,7 @@ Tensor Emitter::input(const std::string& name, DType dtype, Shape shape) {
 
 Tensor Emitter::stored(std::shared_ptr<const Stored> stored) {
   const Shape shape(stored->dims.begin(), stored->dims.end());
-  return {.dtype = held(stored->dtype), .shape = shape, .stored = stored, .present = true};
+  return {.dtype = stored->dtype, .shape = shape, .stored = stored, .present = true};
 }
 
 ValueId Emitter::add_weight(const std::string& name, DType dtype, const std::vector<int64_t>& dims,
@@ -70,11 +70,10 @@ ValueId Emitter::id(const Tensor& tensor) {
   if (const auto found = known_.find(key); found != known_.end()) return found->second;
   ValueId id = kNoValue;
   if (tensor.stored) {
-    // Weights are held as the graph has them: 64-bit ones may be truncated.
-    auto held = std::make_shared<Stored>(*tensor.stored);
-    held->dtype = tensor.dtype;
-    alive_.push_back(tensor.stored);
-    id = add_weight(held->name, held->dtype, held->dims, [held] { return read_weight(*held); });
+    const std::shared_ptr<const Stored> stored = tensor.stored;
+    alive_.push_back(stored);
+    id = add_weight(stored->name, stored->dtype, stored->dims,
+                    [stored] { return read_weight(*stored); });
   } else {
     alive_.push_back(tensor.host);
     id = from_host_value(tensor.host);
@@ -85,7 +84,7 @@ ValueId Emitter::id(const Tensor& tensor) {
 
 ValueId Emitter::from_host_value(const std::shared_ptr<const Host>& host) {
   const Shape shape(host->dims.begin(), host->dims.end());
-  const DType dtype = held(host->dtype);
+  const DType dtype = host->dtype;
   const auto same_float = [&](double v) { return v == host->floats[0]; };
   if (is_float(host->dtype)) {
     if (host->baked && !host->floats.empty() &&
@@ -106,9 +105,7 @@ ValueId Emitter::from_host_value(const std::shared_ptr<const Host>& host) {
       return id(reshape(cat(parts, 0), shape));
     }
   }
-  Host held_host = *host;
-  held_host.dtype = dtype;
-  auto bytes = std::make_shared<std::vector<uint8_t>>(host_bytes(held_host));
+  auto bytes = std::make_shared<std::vector<uint8_t>>(host_bytes(*host));
   return add_weight("constant", dtype, host->dims, [bytes] { return WeightBytes{*bytes, bytes}; });
 }
 
@@ -127,7 +124,7 @@ std::shared_ptr<const Host> Emitter::host(const Tensor& tensor, int64_t limit) {
 
 Tensor Emitter::from_host(Host host) {
   const Shape shape(host.dims.begin(), host.dims.end());
-  const DType dtype = held(host.dtype);
+  const DType dtype = host.dtype;
   return {.dtype = dtype,
           .shape = shape,
           .host = std::make_shared<Host>(std::move(host)),
@@ -180,7 +177,7 @@ Tensor Emitter::full_expr(const Shape& shape, DType dtype, const Expr& value) {
   }
   if (is_float(dtype)) {
     return cast(
-        node("aten::full", full_args(shape, held(DType::kI64), value), held(DType::kI64), shape),
+        node("aten::full", full_args(shape, DType::kI64, value), DType::kI64, shape),
         dtype);
   }
   return node("aten::full", full_args(shape, dtype, value), dtype, shape);

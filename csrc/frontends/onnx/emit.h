@@ -27,7 +27,7 @@ struct Refusal {
 
 class Emitter {
  public:
-  explicit Emitter(ImportedModel& model, bool truncate) : model_(model), truncate_(truncate) {}
+  explicit Emitter(ImportedModel& model) : model_(model) {}
 
   Graph& graph() { return model_.graph; }
   /// The node that is being translated, for names and messages.
@@ -36,7 +36,6 @@ class Emitter {
     name_ = std::move(name);
     source_ = std::move(source);
   }
-  DType held(DType dtype) const { return truncate_ ? truncated(dtype) : dtype; }
 
   // --- values ---
   Tensor input(const std::string& name, DType dtype, Shape shape);
@@ -133,7 +132,6 @@ class Emitter {
   Tensor of(ValueId id) const;
 
   ImportedModel& model_;
-  bool truncate_;
   std::string name_, source_, module_path_;
   std::set<std::string> names_, conditions_;
   std::map<std::string, int64_t> last_numbers_;  ///< that `unique` gave, by name

@@ -5,13 +5,12 @@
 namespace tv::onnx {
 
 Tensor Emitter::cast(const Tensor& x, DType dtype) {
-  const DType to = held(dtype);
-  if (x.dtype == to) return x;
+  if (x.dtype == dtype) return x;
   return node(
       "aten::_to_copy",
-      {arg("self", x), dtype_arg(to), attr_arg("layout", {}), attr_arg("device", {}),
+      {arg("self", x), dtype_arg(dtype), attr_arg("layout", {}), attr_arg("device", {}),
        attr_arg("pin_memory", {}), attr_arg("non_blocking", false), attr_arg("memory_format", {})},
-      to, x.shape);
+      dtype, x.shape);
 }
 
 Tensor Emitter::copy(const Tensor& x) {

@@ -237,7 +237,7 @@ std::pair<Tensor, Tensor> Emitter::topk(const Tensor& x, const Expr& k, int64_t 
   auto both = nodes("aten::topk",
                     {arg("self", x), attr_arg("k", k), attr_arg("dim", Expr(dim)),
                      attr_arg("largest", largest), attr_arg("sorted", true)},
-                    {{x.dtype, shape}, {held(DType::kI64), shape}});
+                    {{x.dtype, shape}, {DType::kI64, shape}});
   return {both[0], both[1]};
 }
 

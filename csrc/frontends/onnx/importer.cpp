@@ -63,7 +63,7 @@ Importer::Importer(std::shared_ptr<const Model> model, const ImportOptions& opti
     : model_(std::move(model)),
       options_(options),
       merged_(merged),
-      emitter_(result_, options.truncate_long_and_double) {}
+      emitter_(result_) {}
 
 int64_t Importer::opset(const Scope& scope) const {
   for (const char* domain : {"", "ai.onnx"}) {
@@ -221,7 +221,7 @@ Tensor Importer::add_input(const onnx_proto::ValueInfoProto& value) {
   }
   const Shape shape = input_shape(value);
   result_.inputs.push_back({name, dtype, shape});
-  return emitter_.input(name, emitter_.held(dtype), shape);
+  return emitter_.input(name, dtype, shape);
 }
 
 void Importer::add_inputs(Scope& scope) {
@@ -287,7 +287,7 @@ void Importer::set_outputs(const Scope& scope) {
     result_.graph.outputs.push_back({.value = id, .name = output.name(), .strides = {}});
     const DType in_file = dtype_of(output.type().tensor_type().elem_type());
     const DType dtype = result_.graph.value(id).dtype;
-    const bool fits = in_file == DType::kOther || emitter_.held(in_file) == dtype;
+    const bool fits = in_file == DType::kOther || in_file == dtype;
     result_.outputs.push_back({output.name(), fits && in_file != DType::kOther ? in_file : dtype,
                                result_.graph.value(id).shape});
   }

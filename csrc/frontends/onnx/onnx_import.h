@@ -37,9 +37,6 @@ struct ImportOptions {
   std::map<std::string, std::vector<DimRange>> inputs;
   /// Inputs that are given here and not when the engine runs, for operands that set shapes.
   std::map<std::string, ConstantInput> constants;
-  /// int64 and float64 are held as int32 and float32 (Settings::truncate_long_and_double); whoever
-  /// runs the engine converts inputs and outputs, whose types are in Binding.
-  bool truncate_long_and_double = false;
   std::string directory;  ///< where external data lies; "": beside the file, none for bytes
 };
 
@@ -61,7 +58,7 @@ struct Weight {
 /// An input or output of the model.
 struct Binding {
   std::string name;
-  DType dtype = DType::kOther;  ///< in the file; the graph's differs where it is truncated
+  DType dtype = DType::kOther;  ///< in the file, as far as it says one
   Shape shape;
 };
 

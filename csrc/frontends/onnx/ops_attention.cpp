@@ -50,7 +50,7 @@ Tensor repeated(Emitter& e, const Tensor& x, const Expr& heads) {
 // around it, is left out.
 Tensor visible(OpContext& c, const Problem& p, const Tensor& offset) {
   Emitter& e = c.e;
-  const DType index = e.held(DType::kI64);
+  const DType index = DType::kI64;
   const Tensor rows = e.reshape(e.arange(p.query_length, index), {p.query_length, 1});
   const Tensor columns = e.reshape(e.arange(p.key_length, index), {1, p.key_length});
   const Tensor at = e.add(rows, offset);
@@ -92,7 +92,7 @@ Tensor bias_of(OpContext& c, const Problem& p) {
   if (p.lengths.present) {
     const Tensor lengths = e.reshape(e.cast(p.lengths, DType::kI64), {dim(p.lengths, 0), 1, 1, 1});
     const Tensor columns =
-        e.reshape(e.arange(p.key_length, e.held(DType::kI64)), {1, p.key_length});
+        e.reshape(e.arange(p.key_length, DType::kI64), {1, p.key_length});
     seen = e.compare("lt", columns, lengths);
     if (placed) {
       const Tensor offset = e.sub(lengths, size_tensor(e, p.query_length));
@@ -262,7 +262,7 @@ void tensor_scatter(OpContext& c) {
   }
   Shape shape(past.shape.size(), Expr(1));
   shape[static_cast<size_t>(axis)] = length;
-  Tensor places = e.reshape(e.arange(length, e.held(DType::kI64)), shape);
+  Tensor places = e.reshape(e.arange(length, DType::kI64), shape);
   if (c.has(2)) {
     Shape batch(past.shape.size(), Expr(1));
     batch[0] = dim(c.in(2), 0);

@@ -76,7 +76,7 @@ void reverse_sequence(OpContext& c) {
   Emitter& e = c.e;
   const Tensor &x = c.in(0), &lengths = c.in(1);
   const int64_t time = c.axis("time_axis", 0, x.rank()), batch = c.axis("batch_axis", 1, x.rank());
-  const DType index = e.held(DType::kI64);
+  const DType index = DType::kI64;
   const auto along = [&](const Tensor& t, int64_t d) {
     Shape shape(x.shape.size(), Expr(1));
     shape[static_cast<size_t>(d)] = x.shape[static_cast<size_t>(d)];
@@ -145,7 +145,7 @@ void compress(OpContext& c) {
     throw Error(ErrorKind::kUser, "condition");
   if (!places.empty())
     e.require(x.shape[static_cast<size_t>(axis)], Relation::kAtLeast, places.back() + Expr(1));
-  c.out(0, e.index_select(x, axis, e.integers(std::move(places), e.held(DType::kI64))));
+  c.out(0, e.index_select(x, axis, e.integers(std::move(places), DType::kI64)));
 }
 
 // Of elements that are known while importing.

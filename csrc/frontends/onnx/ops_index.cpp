@@ -230,7 +230,7 @@ void one_hot(OpContext& c) {
   const Expr depth = is_float(depths->dtype) ? Expr(static_cast<int64_t>(depths->floats.at(0)))
                                              : depths->ints.at(0);
   const int64_t axis = Emitter::wrap(c.i("axis", -1), index.rank() + 1);
-  const DType wide = e.held(DType::kI64);
+  const DType wide = DType::kI64;
   const Tensor places = e.unsqueeze(from_start(e, e.cast(index, wide), depth), axis);
   Shape shape(places.shape.size(), Expr(1));
   shape[static_cast<size_t>(axis)] = depth;
@@ -251,7 +251,7 @@ void eye_like(OpContext& c) {
   Emitter& e = c.e;
   const Tensor& x = c.in(0);
   if (x.rank() != 2) throw Error(ErrorKind::kUser, "want a matrix");
-  const DType dtype = c.dtype("dtype", x.dtype), wide = e.held(DType::kI64);
+  const DType dtype = c.dtype("dtype", x.dtype), wide = DType::kI64;
   const Tensor rows = e.reshape(e.arange(x.shape[0], wide), {x.shape[0], 1});
   const Tensor columns = e.reshape(e.arange(x.shape[1], wide), {1, x.shape[1]});
   const Tensor shifted = e.with("add", rows, static_cast<double>(c.i("k", 0)));
@@ -267,7 +267,7 @@ void range(OpContext& c) {
     const double from = start->floats.at(0), step = delta->floats.at(0);
     const double size = std::max(0.0, std::ceil((limit->floats.at(0) - from) / step));
     if (!(size <= kMaxHostElements)) refuse("a range of more than 65536 floats");
-    const Tensor places = e.cast(e.arange(static_cast<int64_t>(size), e.held(DType::kI64)), dtype);
+    const Tensor places = e.cast(e.arange(static_cast<int64_t>(size), DType::kI64), dtype);
     return c.out(0, e.with("add", e.with("mul", places, step), from));
   }
   const Expr from = start->ints.at(0);

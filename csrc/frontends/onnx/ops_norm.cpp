@@ -206,7 +206,7 @@ void hardmax(OpContext& c) {
   Shape shape = rows.shape, places(rows.shape.size(), Expr(1));
   shape[static_cast<size_t>(axis)] = 1;
   places[static_cast<size_t>(axis)] = rows.shape[static_cast<size_t>(axis)];
-  const DType index = e.held(DType::kI64);
+  const DType index = DType::kI64;
   const Tensor best = e.node(
       "aten::argmax", {e.arg("self", rows), attr_arg("dim", Expr(axis)), attr_arg("keepdim", true)},
       index, shape);

@@ -68,7 +68,7 @@ void pad(OpContext& c) {
     if (b == 0 && a == 0) continue;
     if (!size || !b || !a) refuse("a dynamic dimension is padded by its own elements");
     x = e.index_select(x, static_cast<int64_t>(d),
-                       e.integers(places_of(mode, *size, *b, *a), e.held(DType::kI64)));
+                       e.integers(places_of(mode, *size, *b, *a), DType::kI64));
   }
   c.out(0, x);
 }

@@ -121,7 +121,7 @@ void max_pool(OpContext& c) {
       {c.e.arg("self", source), attr_arg("kernel_size", exprs(flat.w.kernel)),
        attr_arg("stride", exprs(flat.w.strides)), attr_arg("padding", flat.w.before),
        attr_arg("dilation", exprs(flat.w.dilations)), attr_arg("ceil_mode", flat.w.ceil_mode)},
-      {{wide, shape}, {c.e.held(DType::kI64), shape}});
+      {{wide, shape}, {DType::kI64, shape}});
   c.out(0, lower(c, flat, c.e.cast(made[0], x.dtype)));
   if (c.wants(1)) {
     const std::vector<Expr> shift = as_is ? std::vector<Expr>(before.size()) : before;

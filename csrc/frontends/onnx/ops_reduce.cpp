@@ -128,7 +128,7 @@ void arg_reduce(OpContext& c) {
   } else {
     shape.erase(shape.begin() + axis);
   }
-  const DType index = e.held(DType::kI64);
+  const DType index = DType::kI64;
   Tensor place = e.node(c.type() == "ArgMax" ? "aten::argmax" : "aten::argmin",
                         {e.arg("self", x), attr_arg("dim", Expr(axis)), attr_arg("keepdim", keep)},
                         index, shape);

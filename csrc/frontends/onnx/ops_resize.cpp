@@ -99,7 +99,7 @@ Tensor nearest_along(Emitter& e, const Tensor& x, int64_t d, const Rule& rule, c
   std::vector<Expr> places;
   for (int64_t i = 0; i < a.out; ++i)
     places.emplace_back(taps(rule, a, source_of(rule, a, i))[0].first);
-  return e.index_select(x, d, e.integers(std::move(places), e.held(DType::kI64)));
+  return e.index_select(x, d, e.integers(std::move(places), DType::kI64));
 }
 
 Tensor resized_along(Emitter& e, const Tensor& x, int64_t d, const Rule& rule, const Axis& a) {

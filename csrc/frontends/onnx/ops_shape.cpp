@@ -368,7 +368,7 @@ void constant_of_shape(OpContext& c) {
   if (known && count <= (is_float(host->dtype) ? 256 : kMaxHostElements)) {
     return c.out(0, pick(c.e, *host, dims, std::vector<int64_t>(static_cast<size_t>(count), 0)));
   }
-  const DType dtype = c.e.held(host->dtype);
+  const DType dtype = host->dtype;
   c.out(0, is_float(dtype) ? c.e.full(shape, dtype, host->floats[0])
                            : c.e.full_expr(shape, dtype, host->ints[0]));
 }

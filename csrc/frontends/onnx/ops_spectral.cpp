@@ -106,7 +106,7 @@ void stft(OpContext& c) {
   for (int64_t f = 0; f < frames; ++f) {
     for (int64_t k = 0; k < n; ++k) places.emplace_back(f * step + k);
   }
-  const Tensor index = e.integers(std::move(places), e.held(DType::kI64));
+  const Tensor index = e.integers(std::move(places), DType::kI64);
   const auto framed = [&](const Tensor& t) {
     Tensor y = e.reshape(e.index_select(t, 1, index), {t.shape[0], frames, n});
     return c.has(2) ? e.mul(y, c.in(2)) : y;

@@ -195,10 +195,6 @@ std::string type_name(int32_t type) { return info(type).name; }
 
 int64_t stored_bytes(int32_t type, int64_t count) { return (count * info(type).bits + 7) / 8; }
 
-DType truncated(DType dtype) {
-  return dtype == DType::kI64 ? DType::kI32 : dtype == DType::kF64 ? DType::kF32 : dtype;
-}
-
 double round_to(DType dtype, double value) {
   switch (dtype) {
     case DType::kF32:

@@ -63,7 +63,6 @@ double round_to(DType dtype, double value);
 /// which `as_weight` allows.
 DType dtype_of(int32_t onnx_type, bool as_weight = false);
 std::string type_name(int32_t onnx_type);
-DType truncated(DType dtype);
 /// Bytes of `count` elements as the file packs them.
 int64_t stored_bytes(int32_t onnx_type, int64_t count);
 

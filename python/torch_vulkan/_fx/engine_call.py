@@ -20,7 +20,7 @@ from .held_weights import HeldWeights
 from .importer import Importer
 from .mutation import is_write
 from .precision import Precision
-from .schema import to_dtype
+from .schema import NARROWED, to_dtype
 from .symbols import BIAS
 
 compile_graph = C.compile
@@ -183,7 +183,7 @@ def _positions_of(carried, placeholders) -> list[tuple[int, int]]:
 def _casts(outputs, truncate: bool):
     """dtypes to cast results back to; None where nothing was truncated."""
     dtypes = [node.meta["val"].dtype for node in outputs] if truncate else []
-    casts = [d if to_dtype(d) != to_dtype(d, True) else None for d in dtypes]
+    casts = [d if d in NARROWED else None for d in dtypes]
     return casts if any(casts) else None
 
 
@@ -223,8 +223,7 @@ def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settin
                           settings.autocast_excluded_ops) if low else None
     files = []
     for _ in compat.each_profile(native):
-        importer = Importer(native, weights, truncate=settings.truncate_long_and_double,
-                            precision=precision, name=name)
+        importer = Importer(native, weights, precision=precision, name=name)
         imported = importer.run()
         if imported.refused:
             raise BuildError("; ".join(imported.refused.values()))

@@ -67,16 +67,14 @@ class Importer:
     Args:
         module: owner of the graph, with its get_attr constants.
         weights: placeholders that become weights.
-        truncate: hold int64 and float64 as int32 and float32.
         precision: what is stored in 16 bits; None: nothing is changed.
         stays: operators (with or without overload) that stay native.
     """
 
-    def __init__(self, module: fx.GraphModule, weights: set[str], *, truncate: bool = False,
+    def __init__(self, module: fx.GraphModule, weights: set[str], *,
                  precision: Precision | None = None, name: str = "", stays: Sequence[str] = ()):
         self._module = module
         self._weight_names = weights
-        self._truncate = truncate
         self._stays = stays
         self._graph = C.Graph(name)
         self._symbols = SymbolTable(self._graph)
@@ -132,7 +130,7 @@ class Importer:
         """(dtype, shape) of a tensor; dtype `other` where an engine could not hold it. Complex
         numbers are held as pairs."""
         pair = [2] if value.dtype in PARTS else []
-        dtype = to_dtype(PARTS.get(value.dtype, value.dtype), self._truncate)
+        dtype = to_dtype(PARTS.get(value.dtype, value.dtype))
         if value.layout != torch.strided or value.is_quantized or not is_plain(value):
             dtype = C.DType.other
         return dtype, [*self._symbols.shape(value.shape), *pair]
@@ -211,8 +209,7 @@ class Importer:
         value = node.meta.get("val")
         many = isinstance(value, (tuple, list))
         op, args = op_name(node.target), []
-        reason = self._broken[node] or refusal(node, self._by_place, self._device, self._stays,
-                                               self._truncate)
+        reason = self._broken[node] or refusal(node, self._by_place, self._device, self._stays)
         if not reason:
             try:
                 op, args = self._arguments(node)
@@ -339,7 +336,7 @@ class Importer:
         """A number where the operator wants a tensor: a scalar of the type it promotes to."""
         result = node.meta["val"]
         result = result[0] if isinstance(result, (tuple, list)) else result
-        dtype = to_dtype(result.dtype, self._truncate)
+        dtype = to_dtype(result.dtype)
         if result.dtype == torch.bool:
             dtype = C.DType.float32 if isinstance(value, float) else C.DType.int32
         args = [("size", "attr", []), ("fill_value", "attr", self._attribute(value)),
@@ -349,7 +346,7 @@ class Importer:
         return self.append("aten::full", name, args, [(dtype, [])])[0]
 
     def _complex_scalar(self, node, value: complex):
-        dtype = to_dtype(PARTS[node.meta["val"].dtype], self._truncate)
+        dtype = to_dtype(PARTS[node.meta["val"].dtype])
         args = [("real", "attr", value.real), ("imag", "attr", value.imag),
                 ("complex", "attr", "result")]
         name = f"{node.name}_scalar_{len(self._result.nodes)}"
@@ -365,7 +362,7 @@ class Importer:
         if isinstance(value, complex):
             return [value.real, value.imag]
         if isinstance(value, torch.dtype):
-            return to_dtype(value, self._truncate)
+            return to_dtype(value)
         if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
             return str(value).removeprefix("torch.")
         if isinstance(value, (list, tuple)):

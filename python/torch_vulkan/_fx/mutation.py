@@ -15,7 +15,7 @@ from .._torch.strides import may_overlap
 from .fx_nodes import is_getitem
 from .refusals import WholeGraph
 from .returned_views import is_view
-from .schema import DTYPES, is_plain, to_dtype
+from .schema import DTYPES, NARROWED, is_plain
 
 _COPY = torch.ops.aten.copy_.default
 _SCATTER_BY_PLACE = torch.ops.aten.as_strided_scatter.default
@@ -113,8 +113,7 @@ def attach_writes(module: fx.GraphModule, names: list[str], engines, truncate: b
 def _fits(tensor: torch.Tensor, truncate: bool) -> bool:
     """Whether an engine holds the tensor's elements as they are."""
     return (is_plain(tensor) and tensor.layout == torch.strided and tensor.dim() > 0
-            and tensor.dtype in DTYPES
-            and to_dtype(tensor.dtype, truncate) == to_dtype(tensor.dtype))
+            and tensor.dtype in DTYPES and not (truncate and tensor.dtype in NARROWED))
 
 
 def _into_engine(module: fx.GraphModule, write: fx.Node, engines) -> None:

@@ -39,17 +39,16 @@ def read_by_place(graph: fx.Graph) -> set[fx.Node]:
     return found
 
 
-def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device, stays: Sequence[str],
-            truncate: bool) -> str:
+def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device,
+            stays: Sequence[str]) -> str:
     """Why a node stays native; "" where it can be expressed.
 
     Args:
         by_place: `read_by_place` of its graph.
         device: where the engines of its graph compute.
         stays: operators (with or without overload) that stay native.
-        truncate: int64 and float64 are held as int32 and float32.
     """
-    return _of_operator(node, stays) or _of_values(node, device, truncate) or (
+    return _of_operator(node, stays) or _of_values(node, device) or (
         "a result that keeps PyTorch's strides or memory"
         if is_kept(node) or node in by_place else "")
 
@@ -68,7 +67,7 @@ def _of_operator(node: fx.Node, stays: Sequence[str]) -> str:
     return ""
 
 
-def _of_values(node: fx.Node, device: torch.device, truncate: bool) -> str:
+def _of_values(node: fx.Node, device: torch.device) -> str:
     inputs = [n.meta.get("val") for n in node.all_input_nodes]
     results = node.meta.get("val")
     values = (*inputs, *(results if isinstance(results, (tuple, list)) else (results,)))
@@ -81,9 +80,6 @@ def _of_values(node: fx.Node, device: torch.device, truncate: bool) -> str:
         return "its tensors live on several devices"
     if (devices or {torch.device("cpu")}) != {device}:
         return f"it computes on {(*devices, 'cpu')[0]}, engines of its graph on {device}"
-    if truncate and op_name(node.target) == "aten::view.dtype" and any(
-            v.element_size() == 8 for v in tensors):
-        return "the bytes of a type that truncate_long_and_double holds in 4 of 8"
     if op_name(node.target) in OF_SOMETHING and any(same(n, 0) for n in inputs[0].shape):
         return "it may be of no elements, which PyTorch refuses"
     if op_name(node.target) in STRIDED and not is_all_of_its_storage(inputs[0]):

@@ -11,13 +11,13 @@ DTYPES = {getattr(torch, name): getattr(C.DType, name)
                         "int8", "uint8", "bool")}
 PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64,
           torch.complex32: torch.float16}
-_TRUNCATED = {C.DType.float64: C.DType.float32, C.DType.int64: C.DType.int32}
+# What engines hold under truncate_long_and_double (csrc/passes/truncate.h).
+NARROWED = {torch.float64: torch.float32, torch.int64: torch.int32}
 
 
-def to_dtype(dtype: torch.dtype, truncate: bool = False):
+def to_dtype(dtype: torch.dtype):
     """The compiler's dtype; `other` for what engines never hold."""
-    known = DTYPES.get(dtype, C.DType.other)
-    return _TRUNCATED.get(known, known) if truncate else known
+    return DTYPES.get(dtype, C.DType.other)
 
 
 @functools.cache

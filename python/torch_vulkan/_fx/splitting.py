@@ -60,8 +60,7 @@ _CHECKS = {"aten::_linalg_check_errors"}
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place; where
     nothing is built the module stays as it is."""
-    importer = Importer(module, weights, truncate=settings.truncate_long_and_double,
-                        stays=settings.torch_executed_ops)
+    importer = Importer(module, weights, stays=settings.torch_executed_ops)
     imported = importer.run()
     # Sizes that are numbers among the inputs can be handed to an engine.
     importer.carry_symbols()
