@@ -21,6 +21,7 @@ enum class SettingKind : uint8_t {
   kNodes,       ///< a whole number from 1, or infinity
   kOperators,   ///< "aten::relu" (every overload) or "aten::add.Tensor"
   kNames,
+  kPatterns,    ///< regular expressions
   kPrecisions,  ///< dtypes; none: the model's own
   kText,
   kFile,        ///< a path; "": none
@@ -28,7 +29,6 @@ enum class SettingKind : uint8_t {
   // Of the Python package alone, which keeps their values.
   kOptionalBool,
   kDevice,
-  kPatterns,      ///< regular expressions
   kLowPrecision,  ///< a 16-bit dtype
   kFlagOrPath,
   kReport,        ///< the same, of a file in a folder that exists
@@ -43,7 +43,7 @@ auto setting_value() {
     return int64_t{};
   } else if constexpr (kKind == kNodes) {
     return double{};
-  } else if constexpr (kKind == kOperators || kKind == kNames) {
+  } else if constexpr (kKind == kOperators || kKind == kNames || kKind == kPatterns) {
     return std::vector<std::string>{};
   } else if constexpr (kKind == kPrecisions) {
     return std::vector<DType>{};

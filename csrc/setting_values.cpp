@@ -1,6 +1,7 @@
 #include "csrc/setting_values.h"
 
 #include <limits>
+#include <regex>
 
 namespace tv {
 namespace {
@@ -8,6 +9,14 @@ namespace {
 [[noreturn]] void refuse(const SettingRow& row, const Json& got, const std::string& want) {
   throw Error(ErrorKind::kUser,
               std::string("[settings] ") + row.name + ": got " + got.dump() + ", want " + want);
+}
+
+void check_pattern(const SettingRow& row, const std::string& pattern) {
+  try {
+    const std::regex checked(pattern);
+  } catch (const std::regex_error& error) {
+    refuse(row, Json(pattern), "a regular expression (" + std::string(error.what()) + ")");
+  }
 }
 
 }  // namespace
@@ -52,6 +61,9 @@ void read_setting(const SettingRow& row, const Json& json, std::vector<std::stri
   if (!items) refuse(row, json, "a list of names");
   into.clear();
   for (const Json& item : *items) read_setting(row, item, into.emplace_back());
+  if (row.kind == std::string_view("Patterns")) {
+    for (const std::string& pattern : into) check_pattern(row, pattern);
+  }
 }
 
 void read_setting(const SettingRow& row, const Json& json, std::vector<DType>& into) {

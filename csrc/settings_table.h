@@ -73,11 +73,12 @@ TV_PYTHON_SETTING(kLowPrecision, autocast_low_precision_type, {},
   .saved = true, .section = "Precision",
   .help = "the 16-bit dtype of `enable_autocast`; None: float16")
 
-TV_PYTHON_SETTING(kPatterns, autocast_excluded_nodes, {},
+TV_COMPILER_SETTING(kPatterns, autocast_excluded_nodes, {},
   .saved = true, .section = "Precision",
-  .help = "names of nodes (regular expressions) that stay float32")
+  .help = "names of nodes (regular expressions, as ECMAScript has them) that stay float32: a node's own "
+          "or that of the module it is in")
 
-TV_PYTHON_SETTING(kOperators, autocast_excluded_ops, {},
+TV_COMPILER_SETTING(kOperators, autocast_excluded_ops, {},
   .saved = true, .section = "Precision",
   .help = "operators that stay float32")
 

@@ -48,11 +48,14 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     graph = truncate_long_and_double(std::move(graph));
     after("truncate");
   }
-  // Before its pieces become 16-bit ones.
-  graph = recognise_attention(std::move(graph));
+  // Before its pieces become 16-bit ones; those that the user keeps in float32 stay pieces.
+  const bool lowers = low_precision(settings) != DType::kOther;
+  const ExcludedNodes excluded(settings);
+  graph = recognise_attention(std::move(graph),
+                              [&](const Node& node) { return lowers && excluded.contains(node); });
   after("recognise_attention");
-  if (const DType low = low_precision(settings); low != DType::kOther) {
-    graph = lower_precision(std::move(graph), low);
+  if (lowers) {
+    graph = lower_precision(std::move(graph), settings);
     after("lower_precision");
   }
   graph = recognise_linear(std::move(graph));

@@ -21,7 +21,7 @@ bool matches(std::string_view op, std::string_view pattern) {
 }
 
 /// Why the device cannot hold a tensor of this type, or "".
-std::string dtype_refusal(DType dtype, const DeviceProfile& device, const Settings& settings) {
+std::string dtype_refusal(DType dtype, const DeviceProfile& device) {
   const auto lacks = [&](const char* feature) {
     return std::string(name(dtype)) + " needs a device with " + feature + "; " + device.name +
            " has none";
@@ -51,7 +51,7 @@ std::string dtype_refusal(DType dtype, const DeviceProfile& device, const Settin
 
 std::string value_refusal(const Value& value, const NodeContext& context) {
   const std::string subject = "'" + value.name + "': ";
-  const std::string dtype = dtype_refusal(value.dtype, context.device, context.settings);
+  const std::string dtype = dtype_refusal(value.dtype, context.device);
   if (!dtype.empty()) return subject + dtype;
   if (value.shape.size() > kMaxRank) {
     return subject + "rank " + std::to_string(value.shape.size()) + " is above " +

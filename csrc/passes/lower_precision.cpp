@@ -19,9 +19,27 @@ constexpr auto kKept = std::to_array<std::string_view>(
      "aten::slice_scatter", "aten::select_scatter", "aten::index_put", "aten::_unsafe_index_put",
      "aten::scatter", "aten::scatter_add"});
 
+bool is_operator(std::string_view op, std::string_view name) {
+  return op == name || op.substr(0, op.find('.')) == name;
+}
+
+/// Whether results leave float16's range or need more of its mantissa.
+bool stays_float32(std::string_view op) {
+  return std::ranges::any_of(kKept, [&](std::string_view kept) { return is_operator(op, kept); });
+}
+
+/// True for a tensor argument that keeps its dtype where its operator is stored in 16 bits.
+bool argument_stays_float32(std::string_view op, std::string_view argument) {
+  // Statistics scale whole channels, and cost nothing in float32: they become a multiply-add.
+  if (op == "aten::_native_batch_norm_legit_no_training") return argument != "input";
+  return op == "tv::softmax_attention" && argument == "factor";  // as `scale` is
+}
+
 class Lowering {
  public:
-  Lowering(Graph graph, DType dtype) : graph_(std::move(graph)), dtype_(dtype) {
+  Lowering(Graph graph, const Settings& settings)
+      : graph_(std::move(graph)), dtype_(low_precision(settings)), excluded_(settings) {
+    for (const Value& value : graph_.values) was_float32_.push_back(value.dtype == DType::kF32);
     wide_.insert(graph_.inputs.begin(), graph_.inputs.end());
     wide_.insert(graph_.weights.begin(), graph_.weights.end());
   }
@@ -31,14 +49,19 @@ class Lowering {
     graph_.nodes.clear();
     for (Node& node : nodes) lower(std::move(node));
     for (GraphOutput& output : graph_.outputs) {
-      const DType want = output.over == kNoValue ? DType::kF32 : graph_.value(output.over).dtype;
-      output.value = cast(output.value, want, Node{});
+      output.value = cast(output.value, DType::kF32, Node{});
     }
     return std::move(graph_);
   }
 
  private:
+  /// Whether it was float32 in the graph; tensors that the model itself holds in 16 bits stay so.
   bool is_ours(ValueId value) const {
+    const auto index = static_cast<size_t>(value);
+    return value != kNoValue && (index >= was_float32_.size() || was_float32_[index]);
+  }
+
+  bool is_float_here(ValueId value) const {
     return value != kNoValue &&
            (graph_.value(value).dtype == DType::kF32 || graph_.value(value).dtype == dtype_);
   }
@@ -46,8 +69,9 @@ class Lowering {
   void lower(Node node) {
     const std::vector<ValueId> reads = node.all_inputs();
     const bool reads_float =
-        std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return is_ours(v); });
-    const DType want = reads_float && !stays_float32(node.op) ? dtype_ : DType::kF32;
+        std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return is_float_here(v); });
+    const bool kept = stays_float32(node.op) || excluded_.contains(node);
+    const DType want = reads_float && !kept ? dtype_ : DType::kF32;
     for (Arg& arg : node.args) {
       if (argument_stays_float32(node.op, arg.name)) continue;
       for (ValueId& value : arg.values) value = cast(value, want, node);
@@ -95,23 +119,26 @@ class Lowering {
   }
 
   Graph graph_;
-  DType dtype_;
+  const DType dtype_;
+  const ExcludedNodes excluded_;
+  std::vector<bool> was_float32_;  ///< of the graph's own values
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
   std::set<ValueId> wide_;  ///< float32 values that were not computed: masks are among them
 };
 
 }  // namespace
 
-bool stays_float32(std::string_view op) {
-  return std::ranges::any_of(kKept, [&](std::string_view kept) {
-    return op == kept || op.substr(0, op.find('.')) == kept;
-  });
-}
+ExcludedNodes::ExcludedNodes(const Settings& settings)
+    : patterns_(settings.autocast_excluded_nodes.begin(), settings.autocast_excluded_nodes.end()),
+      operators_(settings.autocast_excluded_ops) {}
 
-bool argument_stays_float32(std::string_view op, std::string_view argument) {
-  // Statistics scale whole channels, and cost nothing in float32: they become a multiply-add.
-  if (op == "aten::_native_batch_norm_legit_no_training") return argument != "input";
-  return op == "tv::softmax_attention" && argument == "factor";  // as `scale` is
+bool ExcludedNodes::contains(const Node& node) const {
+  return std::ranges::any_of(operators_,
+                             [&](const std::string& op) { return is_operator(node.op, op); }) ||
+         std::ranges::any_of(patterns_, [&](const std::regex& pattern) {
+           return std::regex_search(node.name, pattern) ||
+                  std::regex_search(node.module_path, pattern);
+         });
 }
 
 DType low_precision(const Settings& settings) {
@@ -122,6 +149,8 @@ DType low_precision(const Settings& settings) {
   return DType::kOther;
 }
 
-Graph lower_precision(Graph graph, DType dtype) { return Lowering(std::move(graph), dtype).run(); }
+Graph lower_precision(Graph graph, const Settings& settings) {
+  return Lowering(std::move(graph), settings).run();
+}
 
 }  // namespace tv

@@ -1,6 +1,8 @@
 #pragma once
 
-#include <string_view>
+#include <regex>
+#include <string>
+#include <vector>
 
 #include "csrc/graph/graph.h"
 #include "csrc/settings.h"
@@ -10,15 +12,23 @@ namespace tv {
 /// The 16-bit dtype among settings.enabled_precisions, float16 first; kOther where there is none.
 DType low_precision(const Settings& settings);
 
-/// Whether results of an operator ("aten::exp", with or without its overload) leave float16's range
-/// or need more of its mantissa, as torch.autocast has it.
-bool stays_float32(std::string_view op);
-/// True for a tensor argument that keeps its dtype where its operator is stored in 16 bits.
-bool argument_stays_float32(std::string_view op, std::string_view argument);
+/// Nodes that the user keeps in float32 (autocast_excluded_nodes, autocast_excluded_ops).
+class ExcludedNodes {
+ public:
+  explicit ExcludedNodes(const Settings& settings);
+  /// By its operator, with or without its overload, or a pattern that is found in its name or in
+  /// that of the module it is in.
+  bool contains(const Node& node) const;
 
-/// The graph with float32 tensors between its nodes stored as `dtype` (float16 or bfloat16); inputs
-/// and outputs stay float32, sums are taken in float32 anyway. A node that reads a float is stored
-/// in 16 bits, unless it stays_float32.
-Graph lower_precision(Graph graph, DType dtype);
+ private:
+  std::vector<std::regex> patterns_;
+  std::vector<std::string> operators_;
+};
+
+/// The graph with float32 tensors between its nodes stored in low_precision(settings); inputs and
+/// outputs keep their types, sums are taken in float32 anyway. A node that reads a float is stored
+/// in 16 bits, unless it is excluded, or its results leave float16's range or need more of its
+/// mantissa, as torch.autocast has it. Tensors of other types stay as they are.
+Graph lower_precision(Graph graph, const Settings& settings);
 
 }  // namespace tv

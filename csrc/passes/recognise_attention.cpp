@@ -22,8 +22,9 @@ struct Attention {
 
 class AttentionRecogniser {
  public:
-  explicit AttentionRecogniser(Graph graph)
+  AttentionRecogniser(Graph graph, const std::function<bool(const Node&)>& is_apart)
       : graph_(std::move(graph)),
+        is_apart_(is_apart),
         constant_(constant_values(graph_)),
         made_by_(producers(graph_)),
         read_by_(consumers(graph_)) {}
@@ -32,7 +33,8 @@ class AttentionRecogniser {
     nodes_ = std::move(graph_.nodes);
     bool any = false;
     for (const Node& node : nodes_) {
-      const auto found = is_product(node) ? attention(node) : std::nullopt;
+      const bool can_be_last = is_product(node) && !is_apart(node);
+      const auto found = can_be_last ? attention(node) : std::nullopt;
       if (found) {
         emit(node, *found);
         any = true;
@@ -48,10 +50,12 @@ class AttentionRecogniser {
  private:
   const Shape& shape(ValueId v) const { return graph_.value(v).shape; }
   DType dtype(ValueId v) const { return graph_.value(v).dtype; }
+  bool is_apart(const Node& node) const { return is_apart_ && is_apart_(node); }
 
   const Node* maker(ValueId v) const {
     const int32_t at = v == kNoValue ? -1 : made_by_[static_cast<size_t>(v)];
-    return at < 0 ? nullptr : &nodes_[static_cast<size_t>(at)];
+    const Node* node = at < 0 ? nullptr : &nodes_[static_cast<size_t>(at)];
+    return node && !is_apart(*node) ? node : nullptr;
   }
 
   /// Whether nothing but `readers` nodes needs the value.
@@ -357,6 +361,7 @@ class AttentionRecogniser {
   }
 
   Graph graph_;
+  const std::function<bool(const Node&)>& is_apart_;
   std::vector<bool> constant_;
   std::vector<int32_t> made_by_;
   std::vector<std::vector<int32_t>> read_by_;
@@ -365,6 +370,8 @@ class AttentionRecogniser {
 
 }  // namespace
 
-Graph recognise_attention(Graph graph) { return AttentionRecogniser(std::move(graph)).run(); }
+Graph recognise_attention(Graph graph, const std::function<bool(const Node&)>& is_apart) {
+  return AttentionRecogniser(std::move(graph), is_apart).run();
+}
 
 }  // namespace tv

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "csrc/graph/graph.h"
 
 namespace tv {
@@ -12,7 +14,7 @@ namespace tv {
 /// "nan_is_zero" where the pieces replace what is not a number by zero. The result differs from the
 /// pieces' by rounding alone. Heads must be a dimension of their own: ranks of 3 and 4. Runs on
 /// ATen's operators; ONNX files have attention in this form, and so has code that predates
-/// scaled_dot_product_attention.
-Graph recognise_attention(Graph graph);
+/// scaled_dot_product_attention. A node that `is_apart` is no piece.
+Graph recognise_attention(Graph graph, const std::function<bool(const Node&)>& is_apart = nullptr);
 
 }  // namespace tv

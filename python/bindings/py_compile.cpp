@@ -10,7 +10,6 @@
 #include "csrc/partition/partition.h"
 #include "csrc/partition/unsupported.h"
 #include "csrc/partition/what_if.h"
-#include "csrc/passes/lower_precision.h"
 #include "csrc/report/dry_run.h"
 #include "csrc/tuner/tuner.h"
 #include "csrc/user_code.h"
@@ -196,10 +195,6 @@ void bind_compile(py::module_& m) {
       "Registers the converter of tv.custom_op (csrc/user_code.h).");
   m.def("load_user_library", &load_user_library,
         "Loads a library of converters; returns the operators that it added.");
-  m.def("stays_float32", &stays_float32,
-        "Whether an operator's results leave float16's range or need more of its mantissa.");
-  m.def("argument_stays_float32", &argument_stays_float32, py::arg("op"), py::arg("argument"),
-        "True for a tensor argument that keeps its dtype where its operator is stored in 16 bits.");
   m.def("is_registered",
         [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
   m.def("is_free", [](const std::string& op) {

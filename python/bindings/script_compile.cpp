@@ -14,7 +14,6 @@
 #include "csrc/compile/compile.h"
 #include "csrc/converter.h"
 #include "csrc/partition/dependencies.h"
-#include "csrc/passes/lower_precision.h"
 #include "csrc/tuner/tuner.h"
 #include "python/bindings/script.h"
 #include "python/bindings/script_check.h"
@@ -330,8 +329,6 @@ class Compilation {
 
   // The engine as an attribute of the module; gives the value that reads it.
   Value* add_engine(const std::string& name, tv::Graph& graph) {
-    const DType low = low_precision(settings_);
-    if (low != DType::kOther) graph = lower_precision(std::move(graph), low);
     const std::vector<uint8_t> vke =
         to_vke(compile_cached(graph, settings_, profile_, CacheSettings::from_json(options_.cache),
                               nullptr, [this] { return make_tuner(profile_, settings_); }));

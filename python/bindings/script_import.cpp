@@ -307,8 +307,8 @@ class Importer {
       const CallArgument& argument = call.arguments[i];
       if (!takes_tensors(formal)) {
         const auto& values = numbers[i].empty() ? knowledge_.runs.argument(node, c, i) : numbers[i];
-        made.args.push_back(attr_arg(formal.name(), to_attr(formal, values,
-                                                            knowledge_.runs.fitted, sizes_)));
+        made.args.push_back(
+            attr_arg(formal.name(), to_attr(formal, values, knowledge_.runs.fitted, sizes_)));
         continue;
       }
       if (!argument.is_tensor && !argument.value.isNone()) {
@@ -349,8 +349,8 @@ class Importer {
     if (result && result->dtype != at::kBool) type.dtype = result->dtype;
     tv::Node made = start("aten::full", node);
     made.args.push_back(attr_arg("size", std::vector<Expr>{}));
-    made.args.push_back(attr_arg("fill_value", to_attr(formal, numbers,
-                                                       knowledge_.runs.fitted, sizes_)));
+    made.args.push_back(
+        attr_arg("fill_value", to_attr(formal, numbers, knowledge_.runs.fitted, sizes_)));
     made.args.push_back(attr_arg("dtype", to_dtype(type)));
     for (const char* rest : {"layout", "device", "pin_memory"}) {
       made.args.push_back(attr_arg(rest, std::monostate{}));

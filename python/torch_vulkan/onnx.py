@@ -1,6 +1,5 @@
 """tv.onnx: ONNX files as one engine each, called as ONNX Runtime calls a session."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +46,7 @@ class Model:
     def __init__(self, imported, given: dict, settings: Settings):
         device = device_list.spec_for(settings.device, torch.device("cpu"))
         profile = device_profile(device)
-        compiler = _compiler_json(settings)
+        compiler = settings.compiler_json(debug_directory(settings))
         if lines := imported.unsupported(compiler, profile):
             raise UnsupportedError(_refusals(lines))
         self._given, self._settings, self._compiler = given, settings, compiler
@@ -197,14 +196,6 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, **settings
 def supported_ops() -> list[str]:
     """Operators of ai.onnx that have a translation."""
     return C.onnx_operators()
-
-
-def _compiler_json(settings) -> str:
-    values = json.loads(settings.compiler_json(debug_directory(settings)))
-    if settings.low_precision is not None:  # the compiler's own pass: there is no FX graph
-        low = str(settings.low_precision).removeprefix("torch.")
-        values["enabled_precisions"] = ["float32", low]
-    return json.dumps(values)
 
 
 def _import(model, given):

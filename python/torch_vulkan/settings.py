@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from ._base.setting_checks import (LOW_PRECISIONS, ROWS, checked, of_environment,
-                                   without_aliases)
+from ._base.setting_checks import LOW_PRECISIONS, ROWS, checked, of_environment, without_aliases
 from ._native import C
 
 # Between kernels of CUDA's an engine costs two switches of the GPU's context, about 300 µs; PyTorch
@@ -166,9 +165,10 @@ class Settings:
         # Whole-graph compilation takes blocks of any size: what is in the way is something else.
         size = 1 if self.require_full_compilation else self.min_block_size
         given = self._given("compiler")
-        for name in _DONE_BEFORE:
-            del given[name]
+        del given["require_full_compilation"]  # asked here, where places in the program are known
+        low = self.low_precision
         return json.dumps(given | {
+            "enabled_precisions": [str(low).removeprefix("torch.")] if low else [],
             "min_block_size": "inf" if math.isinf(size) else size,
             # A size that the user chose stands for itself.
             "switch_nodes": SWITCH_NODES if on_cuda and size == Settings.min_block_size else 1,
@@ -181,10 +181,6 @@ class Settings:
         """The settings that the compiler or the cache reads."""
         return {name: list(value) if isinstance(value := getattr(self, name), tuple) else value
                 for name, row in ROWS.items() if row.scope == scope}
-
-
-# What of the compiler's settings this package does itself, before the compiler sees a graph.
-_DONE_BEFORE = ("require_full_compilation", "enabled_precisions")
 
 
 def _plain_value(value):

@@ -198,8 +198,8 @@ def test_truncated_weights():
 
 
 def dtypes_inside(call, tmp_path):
-    """Text of the graph that an engine was made from."""
-    return "".join(p.read_text() for p in sorted(tmp_path.rglob("*import*")))
+    """Text of the graph that kernels are made from."""
+    return "".join(p.read_text() for p in sorted(tmp_path.rglob("*lower_precision*")))
 
 
 @pytest.mark.parametrize("options", [
@@ -236,6 +236,36 @@ def test_excluded_from_low_precision(excluded, tmp_path):
         return
     lowered, _ = run(model, x, min_block_size=1, enable_autocast=True)
     assert (got - want).abs().max() < (lowered - want).abs().max()
+
+
+def test_low_precision_keeps_types():
+    def function(x):
+        half = x.half() * 2
+        return half, x * 3, torch.exp(half), half.float() + x
+
+    x = torch.randn(4, 8)
+    got, _ = run(function, x, min_block_size=1, enable_autocast=True)
+    want = function(x)
+    assert [t.dtype for t in got] == [t.dtype for t in want]
+    torch.testing.assert_close(got, want, rtol=1e-2, atol=1e-2)
+
+
+def test_pieces_of_attention_may_be_excluded():
+    def attention(q, k, v):
+        return torch.softmax(q @ k.transpose(-1, -2) * 50, -1) @ v
+
+    q, k, v = torch.randn(3, 1, 2, 16, 8).unbind()
+    got, _ = run(attention, q, k, v, min_block_size=1, enable_autocast=True,
+                 autocast_excluded_nodes=[".*"])
+    torch.testing.assert_close(got, attention(q, k, v))
+    got, _ = run(attention, q, k, v, min_block_size=1, enable_autocast=True,
+                 autocast_excluded_ops=["aten::_softmax"])
+    assert (got - attention(q, k, v)).abs().max() > 1e-5, "the products are in float16"
+
+
+def test_bad_patterns_are_named():
+    with pytest.raises(ValueError, match=r"autocast_excluded_nodes.*regular expression"):
+        Settings.from_options({"enable_autocast": True, "autocast_excluded_nodes": ["a("]})
 
 
 def test_low_precision_keeps_masks_finite():
@@ -398,7 +428,7 @@ def test_the_compiler_gets_what_it_reads():
     """Its rows and the cache's, but for what this package does itself."""
     settings = Settings.from_options({"torch_executed_ops": ["aten::relu"], "min_block_size": 2})
     text = json.loads(settings.compiler_json())
-    own = {"require_full_compilation", "enabled_precisions", "tactics", "check_addresses"}
+    own = {"require_full_compilation", "tactics", "check_addresses"}
     rows = C.setting_rows()
     assert {*text} == {row["name"] for row in rows if row["scope"] == "compiler"} - own
     assert text["torch_executed_ops"] == ["aten::relu"] and text["min_block_size"] == 2

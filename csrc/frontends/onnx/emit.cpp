@@ -14,10 +14,10 @@ Arg number_arg(const std::string& name, DType dtype, double value) {
   if (is_float(dtype)) return attr_arg(name, value);
   constexpr double kEnd = 9223372036854775808.0;  // 2^63, past the last integer
   using Limits = std::numeric_limits<int64_t>;
-  const int64_t whole = std::isnan(value)  ? 0
-                        : value >= kEnd    ? Limits::max()
-                        : value <= -kEnd   ? Limits::min()
-                                           : static_cast<int64_t>(value);
+  const int64_t whole = std::isnan(value) ? 0
+                        : value >= kEnd   ? Limits::max()
+                        : value <= -kEnd  ? Limits::min()
+                                          : static_cast<int64_t>(value);
   return attr_arg(name, Expr(whole));
 }
 
@@ -176,9 +176,8 @@ Tensor Emitter::full_expr(const Shape& shape, DType dtype, const Expr& value) {
     return node("aten::full", full_args(shape, dtype, !(value == Expr(0))), dtype, shape);
   }
   if (is_float(dtype)) {
-    return cast(
-        node("aten::full", full_args(shape, DType::kI64, value), DType::kI64, shape),
-        dtype);
+    return cast(node("aten::full", full_args(shape, DType::kI64, value), DType::kI64, shape),
+                dtype);
   }
   return node("aten::full", full_args(shape, dtype, value), dtype, shape);
 }

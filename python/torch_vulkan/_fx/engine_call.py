@@ -19,8 +19,7 @@ from .fx_nodes import attribute
 from .held_weights import HeldWeights
 from .importer import Importer
 from .mutation import is_write
-from .precision import Precision
-from .schema import NARROWED, to_dtype
+from .schema import NARROWED
 from .symbols import BIAS
 
 compile_graph = C.compile
@@ -218,12 +217,9 @@ def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settin
         BuildError: the importer or the compiler refused it.
     """
     start = time.perf_counter()
-    low = settings.low_precision
-    precision = Precision(to_dtype(low), settings.autocast_excluded_nodes,
-                          settings.autocast_excluded_ops) if low else None
     files = []
     for _ in compat.each_profile(native):
-        importer = Importer(native, weights, precision=precision, name=name)
+        importer = Importer(native, weights, name=name)
         imported = importer.run()
         if imported.refused:
             raise BuildError("; ".join(imported.refused.values()))

@@ -26,7 +26,6 @@ from .fx_nodes import (
 )
 from .mutation import is_write
 from .placement import runs_on_host
-from .precision import Precision
 from .refusals import read_by_place, refusal
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
@@ -67,18 +66,16 @@ class Importer:
     Args:
         module: owner of the graph, with its get_attr constants.
         weights: placeholders that become weights.
-        precision: what is stored in 16 bits; None: nothing is changed.
         stays: operators (with or without overload) that stay native.
     """
 
     def __init__(self, module: fx.GraphModule, weights: set[str], *,
-                 precision: Precision | None = None, name: str = "", stays: Sequence[str] = ()):
+                 name: str = "", stays: Sequence[str] = ()):
         self._module = module
         self._weight_names = weights
         self._stays = stays
         self._graph = C.Graph(name)
         self._symbols = SymbolTable(self._graph)
-        self._precision = precision and precision.bind(self)
         self._values: dict[fx.Node, object] = {}  # id, list of ids, or None
         self._result = Imported(self._graph)
         self._last_effect = None  # value that orders random numbers and side effects
@@ -105,18 +102,6 @@ class Importer:
                 self._add_node(node)
         self._symbols.add_conditions()
         return self._result
-
-    # --- what Precision uses ---
-
-    @property
-    def graph(self):
-        return self._graph
-
-    def append(self, op, name, args, outputs, like: fx.Node | None = None) -> list:
-        """Adds a node; returns the ids of its outputs."""
-        self._result.nodes.append(like)
-        source, path = (source_of(like), module_path_of(like)) if like is not None else ("", "")
-        return self._graph.add_node(op, name, args, outputs, source, path)
 
     # --- leaves and outputs ---
 
@@ -150,8 +135,6 @@ class Importer:
         else:
             self._values[node] = self._graph.add_input(_name_of(node), dtype, shape)
             self._result.inputs.append(node)
-            if self._precision:
-                self._precision.add_input(self._values[node])
 
     def _pick(self, node: fx.Node):
         ids = self._values.get(node.args[0])
@@ -167,8 +150,6 @@ class Importer:
             if not isinstance(ids, int) or is_host_scalar(value):
                 continue
             tensor = self._tensor(value)
-            if self._precision:
-                ids = self._precision.at_output(ids)
             try:
                 strides = self._promised_strides(tensor)
             except Inexpressible:
@@ -176,9 +157,7 @@ class Importer:
             outputs.append((ids, _name_of(value), strides))
             self._result.outputs.append(value)
         for target, value in (n.args for n in self._module.graph.nodes if is_write(n)):
-            ids = self._values[value]
-            ids = self._precision.at_output(ids) if self._precision else ids
-            outputs.append((ids, _name_of(target), None, self._values[target]))
+            outputs.append((self._values[value], _name_of(target), None, self._values[target]))
         self._graph.set_outputs(outputs)
 
     def _promised_strides(self, tensor):
@@ -204,6 +183,12 @@ class Importer:
             self._result.carried.append((symbol, bias))
 
     # --- nodes ---
+
+    def _append(self, op, name, args, outputs, like: fx.Node | None = None) -> list:
+        """Adds a node; returns the ids of its outputs."""
+        self._result.nodes.append(like)
+        source, path = (source_of(like), module_path_of(like)) if like is not None else ("", "")
+        return self._graph.add_node(op, name, args, outputs, source, path)
 
     def _add_node(self, node: fx.Node):
         value = node.meta.get("val")
@@ -235,10 +220,7 @@ class Importer:
             args, outputs = self._in_order(args, outputs)
         elif not reason:
             demands.add_conditions(self._graph, op, args)
-        if self._precision and not reason:
-            ids = self._precision.add(node, op, args, outputs)
-        else:
-            ids = self.append(op, node.name, args, outputs, like=node)
+        ids = self._append(op, node.name, args, outputs, like=node)
         if has_effect(node):
             self._last_effect = ids.pop()
         self._values[node] = ids if many else (ids[0] if ids else None)
@@ -343,14 +325,14 @@ class Importer:
                 ("dtype", "attr", dtype), ("layout", "attr", None), ("device", "attr", None),
                 ("pin_memory", "attr", None)]
         name = f"{node.name}_scalar_{len(self._result.nodes)}"
-        return self.append("aten::full", name, args, [(dtype, [])])[0]
+        return self._append("aten::full", name, args, [(dtype, [])])[0]
 
     def _complex_scalar(self, node, value: complex):
         dtype = to_dtype(PARTS[node.meta["val"].dtype])
         args = [("real", "attr", value.real), ("imag", "attr", value.imag),
                 ("complex", "attr", "result")]
         name = f"{node.name}_scalar_{len(self._result.nodes)}"
-        return self.append("complex::scalar", name, args, [(dtype, [2])])[0]
+        return self._append("complex::scalar", name, args, [(dtype, [2])])[0]
 
     def _attribute(self, value):
         if isinstance(value, fx.Node):

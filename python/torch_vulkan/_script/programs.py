@@ -75,7 +75,7 @@ def reports(module: torch.jit.ScriptModule, arguments: Arguments | None, setting
 
 def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir="", dry_run_for=""):
     options = {
-        "settings": _compiler_json(settings, debug_dir), "cache": cache, "device": device,
+        "settings": settings.compiler_json(debug_dir), "cache": cache, "device": device,
         "immutable_weights": settings.immutable_weights,
         "pass_through_build_failures": settings.pass_through_build_failures,
         "dry_run_for": dry_run_for,
@@ -104,16 +104,6 @@ def _library():
     if not hasattr(torch.ops.torch_vulkan_script, "compile"):
         torch.ops.load_library(str(LIB / "libtorch_vulkan_script.so"))
     return torch.ops.torch_vulkan_script
-
-
-def _compiler_json(settings: Settings, debug_dir: str) -> str:
-    if settings.autocast_excluded_nodes or settings.autocast_excluded_ops:
-        raise ValueError("autocast_excluded_nodes and autocast_excluded_ops: a TorchScript module "
-                         "is stored in 16 bits as a whole; compile the nn.Module instead")
-    values = json.loads(settings.compiler_json(debug_dir))
-    if settings.low_precision:
-        values["enabled_precisions"] = [str(settings.low_precision).removeprefix("torch.")]
-    return json.dumps(values)
 
 
 def save(module: torch.jit.ScriptModule, file) -> None:

@@ -287,6 +287,8 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
                                                      {"enabled_precisions", "[\"float16\"]"},
                                                      {"use_fp32_acc", "false"},
                                                      {"disable_tf32", "false"},
+                                                     {"autocast_excluded_nodes", "[\"a\"]"},
+                                                     {"autocast_excluded_ops", "[\"t::a\"]"},
                                                      {"check_addresses", "true"},
                                                      {"check_indices", "false"},
                                                      {"optimization_level", "1"},
@@ -314,7 +316,8 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
 /// Keys outlive the program that wrote them, so their text is held to the letter.
 TEST(EngineKey, TheTextOfSettings) {
   EXPECT_EQ(code_text({}),
-            R"({"check_addresses": false, "check_indices": true, "disable_tf32": true, )"
+            R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
+            R"("check_addresses": false, "check_indices": true, "disable_tf32": true, )"
             R"("enabled_precisions": [], "optimization_level": 3, "tactics": [], )"
             R"("truncate_long_and_double": false, "use_fp32_acc": true, "workspace_size": 0})");
   EXPECT_EQ(code_text(Settings::from_json(R"({
@@ -322,7 +325,8 @@ TEST(EngineKey, TheTextOfSettings) {
     "use_fp32_acc": false, "disable_tf32": false, "optimization_level": 0,
     "workspace_size": 4611686018427387905, "tactics": ["matmul_simt", "gemm \"q\""],
     "check_addresses": true, "check_indices": false, "min_block_size": "inf", "debug_dir": "/d"})")),
-            R"({"check_addresses": true, "check_indices": false, "disable_tf32": false, )"
+            R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
+            R"("check_addresses": true, "check_indices": false, "disable_tf32": false, )"
             R"("enabled_precisions": ["float32", "bfloat16"], "optimization_level": 0, )"
             R"("tactics": ["matmul_simt", "gemm \"q\""], "truncate_long_and_double": true, )"
             R"("use_fp32_acc": false, "workspace_size": 4611686018427387905})");

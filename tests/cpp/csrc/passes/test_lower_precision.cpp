@@ -22,13 +22,19 @@ size_t count(const Graph& graph, const std::string& op) {
   return found;
 }
 
+Settings in(DType dtype) {
+  Settings settings;
+  settings.enabled_precisions = {dtype};
+  return settings;
+}
+
 TEST(LowerPrecision, StoresWhatIsComputedIn16Bits) {
   GraphBuilder b;
   const ValueId x = b.input(), w = b.weight();
   const ValueId y = b.work({x, w});
   const ValueId z = b.op("t::work.Other", {y, x});
   b.graph.outputs = {{.value = z, .name = "z"}};
-  const Graph graph = lower_precision(b.graph, DType::kF16);
+  const Graph graph = lower_precision(b.graph, in(DType::kF16));
   check(graph, "test");
   EXPECT_EQ(output_dtype(graph, "t::work"), DType::kF16);
   EXPECT_EQ(output_dtype(graph, "t::work.Other"), DType::kF16);
@@ -43,7 +49,7 @@ TEST(LowerPrecision, KeepsWhatNeedsTheRange) {
   const ValueId x = b.input();
   const ValueId y = b.op("aten::exp", {b.work({x})});
   b.graph.outputs = {{.value = y, .name = "y"}};
-  const Graph graph = lower_precision(b.graph, DType::kF16);
+  const Graph graph = lower_precision(b.graph, in(DType::kF16));
   EXPECT_EQ(output_dtype(graph, "aten::exp"), DType::kF32);
   EXPECT_EQ(graph.outputs[0].value, y) << "no cast where none is needed";
 }
@@ -60,7 +66,7 @@ TEST(LowerPrecision, KeepsStatisticsOfBatchNormInFloat32) {
                             attr_arg("eps", 1e-5)},
                            {{DType::kF32, {2, 3, 4}}, {DType::kF32, {0}}, {DType::kF32, {0}}});
   b.graph.outputs = {{.value = norm.outputs[0], .name = "y"}};
-  const Graph graph = lower_precision(b.graph, DType::kF16);
+  const Graph graph = lower_precision(b.graph, in(DType::kF16));
   check(graph, "test");
   for (const Node& node : graph.nodes) {
     if (node.op != "aten::_native_batch_norm_legit_no_training") continue;
@@ -80,7 +86,7 @@ TEST(LowerPrecision, LeavesOtherTypesAlone) {
   const ValueId made =
       b.op("t::work.Other", {counts}, {4}, DType::kF32, {attr_arg("dtype", DType::kF32)});
   b.graph.outputs = {{.value = counts, .name = "counts"}, {.value = made, .name = "made"}};
-  const Graph graph = lower_precision(b.graph, DType::kBF16);
+  const Graph graph = lower_precision(b.graph, in(DType::kBF16));
   EXPECT_EQ(dump(graph), dump(b.graph));
 }
 
@@ -89,12 +95,41 @@ TEST(LowerPrecision, ChangesDtypeAttributes) {
   const ValueId y =
       b.op("t::work", {b.input()}, {4}, DType::kF32, {attr_arg("dtype", DType::kF32)});
   b.graph.outputs = {{.value = y, .name = "y"}};
-  const Graph graph = lower_precision(b.graph, DType::kBF16);
+  const Graph graph = lower_precision(b.graph, in(DType::kBF16));
   for (const Node& node : graph.nodes) {
     if (node.op != "t::work") continue;
     EXPECT_EQ(std::get<DType>(node.arg("dtype").attr), DType::kBF16);
   }
   EXPECT_EQ(count(graph, "aten::clamp"), 0u) << "bfloat16 has float32's range";
+}
+
+TEST(LowerPrecision, KeepsTheTypesOfWhatIsHeldIn16Bits) {
+  GraphBuilder b;
+  const ValueId half = b.input({4}, DType::kF16);
+  const ValueId y = b.op("aten::exp", {half}, {4}, DType::kF16);
+  b.graph.outputs = {{.value = y, .name = "y"}};
+  const Graph graph = lower_precision(b.graph, in(DType::kF16));
+  EXPECT_EQ(dump(graph), dump(b.graph));
+}
+
+TEST(LowerPrecision, LeavesOutWhatTheUserExcludes) {
+  for (const auto& exclude : {+[](Settings& s) { s.autocast_excluded_ops = {"t::work"}; },
+                              +[](Settings& s) { s.autocast_excluded_nodes = {"^layer[12]\\."}; },
+                              +[](Settings& s) { s.autocast_excluded_nodes = {"first"}; }}) {
+    GraphBuilder b;
+    const ValueId x = b.input();
+    const ValueId y = b.work({x});
+    b.graph.nodes.back().name = "the_first";
+    b.graph.nodes.back().module_path = "layer2.linear";
+    const ValueId z = b.op("t::work.Other", {y}, {4}, DType::kF32);
+    b.graph.nodes.back().op = "t::other";
+    b.graph.outputs = {{.value = z, .name = "z"}};
+    Settings settings = in(DType::kF16);
+    exclude(settings);
+    const Graph graph = lower_precision(b.graph, settings);
+    EXPECT_EQ(output_dtype(graph, "t::work"), DType::kF32);
+    EXPECT_EQ(output_dtype(graph, "t::other"), DType::kF16);
+  }
 }
 
 TEST(LowerPrecision, IsChosenByTheSettings) {
