@@ -140,11 +140,11 @@ def wanted(made, feed):
 def on(profile, made, feed):
     """Names of the layers, and the result."""
     settings = Settings.from_options({"require_full_compilation": True, "optimization_level": 0})
-    imported = tv_onnx._import(made, {"inputs": {}, "constants": {}}, settings)
-    compiler = tv_onnx._compiler_json(settings)
+    imported = tv_onnx._import(made, {"inputs": {}, "constants": {}})
+    compiler = settings.compiler_json()
     assert not imported.unsupported(compiler, profile)
     engine = tv.Engine(C.compile(imported.graph, compiler, profile))
-    weights = tv_onnx._weights_of(imported)
+    weights = tv_onnx._weights_of(imported, settings)
     engine.set_weights({w["name"]: weights[w["name"]] for w in engine.info()["weights"]})
     got = engine.run({name: torch.from_numpy(value) for name, value in feed.items()})
     return [layer["tactic"] for layer in engine.info()["layers"]], got["y"].numpy()

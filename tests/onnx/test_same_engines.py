@@ -50,8 +50,8 @@ def of_torch(model, inputs, gpu, monkeypatch) -> collections.Counter:
 
 def of_file(path, gpu) -> collections.Counter:
     settings = Settings.from_options({"require_full_compilation": True})
-    imported = tv_onnx._import(path, {"inputs": {}, "constants": {}}, settings)
-    return tactics(C.compile(imported.graph, tv_onnx._compiler_json(settings), gpu))
+    imported = tv_onnx._import(path, {"inputs": {}, "constants": {}})
+    return tactics(C.compile(imported.graph, settings.compiler_json(), gpu))
 
 
 @some("GPT-2")

@@ -63,7 +63,7 @@ def _wants_one_graph() -> bool:
     backend = torch._dynamo.eval_frame.innermost_backend(convert)
     options = getattr(backend, "kwargs", {}).get("options") or {}
     function = getattr(backend, "compiler_fn", None)
-    return getattr(function, "__module__", "").startswith(__package__) and (
+    return getattr(function, "__module__", "").startswith("torch_vulkan.") and (
         options.get("require_full_compilation") is True and not options.get("dryrun"))
 
 
