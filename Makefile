@@ -15,7 +15,8 @@ build:
 	@scripts/setup.sh
 
 ## The test suite, C++ and Python: at most 25 minutes on 2 cores.
-## (24 min 30 s were measured where no compiler had cached anything, after `make build`, which took 5.)
+## (24 min 30 s were measured where no compiler had cached anything, after `make build`, which took 5, and
+## takes about one more since the compiler is built with -O2.)
 test:
 	@scripts/setup.sh --tests
 	@scripts/test.sh

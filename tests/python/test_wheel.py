@@ -1,5 +1,6 @@
 """The wheel is self-contained: installed elsewhere, with the source tree out of reach, it runs."""
 
+import json
 import os
 import re
 import shutil
@@ -81,6 +82,7 @@ def wheel(tmp_path_factory):
         (tree / ".venv").symlink_to(environment)
         python = tree / python.relative_to(ROOT)
     subprocess.run([python, tree / "scripts" / "make_wheel.py", work], check=True)
+    shutil.move(tree / "build-wheel" / "compile_commands.json", work)
     shutil.rmtree(tree)
     (wheel,) = work.glob("*.whl")
     return wheel
@@ -113,6 +115,16 @@ def test_its_name_and_metadata_say_where_it_runs(wheel, installed):
     about = (installed / f"torch_vulkan-{version}.dist-info" / "METADATA").read_text()
     assert re.findall("^Requires-Dist: ([^;\n]+)$", about, re.MULTILINE) == [
         "torch==" + ".".join(torch.__version__.split(".")[:2]) + ".*"]
+
+
+def test_its_files_are_optimised(wheel):
+    """With -O2 or better: the last level counts."""
+    commands = json.loads((wheel.parent / "compile_commands.json").read_text())
+    shipped = {entry["file"]: entry["command"] for entry in commands
+               if "/benchmarks/" not in entry["file"]}
+    assert len(shipped) > 300
+    assert [file for file, command in shipped.items()
+            if re.findall(r"(?<=\s)-O(\S+)", command)[-1:] not in (["2"], ["3"])] == []
 
 
 def test_runs_the_quickstart_without_compilers_and_the_source_tree(installed, tmp_path):
