@@ -41,8 +41,8 @@
 #endif
 
 #if LSE
-// The logarithms of the sums of rows row0 + 16 r …, through the patch at `spot`. A row of no key has
-// no sum, and its largest is no score.
+// The logarithms of the sums of rows row0 + 16 r …, through the patch at `spot`. A row of no key
+// has no sum, and its largest is no score.
 #define STORE_LSE(most, total, r, head, row0, spot, lane)                                         \
   coopMatStore(most[r], sh, spot, 4, gl_CooperativeMatrixLayoutRowMajor);                         \
   coopMatStore(total[r], sh, spot + 64u, 4, gl_CooperativeMatrixLayoutRowMajor);                  \

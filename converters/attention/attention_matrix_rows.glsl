@@ -1,6 +1,6 @@
-// Rows of matrices for attention_matrix.comp: REDUCE(m, f, corner) puts f of each row in the place of
-// all of its elements, PROBABILITIES(a, s, j, corner) makes the sums s, columns 16 j on, an operand.
-// Without NV2 through the patch of shared memory at `corner`.
+// Rows of matrices for attention_matrix.comp: REDUCE(m, f, corner) puts f of each row in the place
+// of all of its elements, PROBABILITIES(a, s, j, corner) makes the sums s, columns 16 j on, an
+// operand. Without NV2 through the patch of shared memory at `corner`.
 
 float larger(const in float a, const in float b) { return a > b ? a : b; }
 float plus(const in float a, const in float b) { return a + b; }

@@ -1,5 +1,5 @@
-// What attention_matrix.comp does with a tile of keys and their values, of which a subgroup takes BN
-// from row `key` of shared memory on.
+// What attention_matrix.comp does with a tile of keys and their values, of which a subgroup takes
+// BN from row `key` of shared memory on.
 
 // Adds q kT to the scores s[RB][BN / 16].
 #define ADD_SCORES(s, q, key)                                                                     \
@@ -11,8 +11,8 @@
   }
 
 // Scores of keys n1 … that queries row0 … do not see become -infinity. `first`: of the head's mask.
-// The elements' places come from a matrix of their numbers; a dynamic index would put the scores into
-// memory.
+// The elements' places come from a matrix of their numbers; a dynamic index would put the scores
+// into memory.
 #if CAUSAL
 #define SEE(seen, m, n) seen = seen && n <= m;
 #define LAST_SEEN_BY_ALL(row0) min(keys, row0 + 1u)
@@ -50,8 +50,8 @@
 #define MASK_SCORES(s, first, row0, n1) { HIDE_SCORES(s, first, row0, n1) }
 #endif
 
-// The online softmax: scores s become powers, what o[RB][DV / 16] and total[RB] have so far is brought
-// to the largest score most[RB].
+// The online softmax: scores s become powers, what o[RB][DV / 16] and total[RB] have so far is
+// brought to the largest score most[RB].
 #define SOFTMAX(s, o, most, total, corner)                                                        \
   FOR(r, RB) {                                                                                    \
     Sums largest = s[r][0];                                                                       \

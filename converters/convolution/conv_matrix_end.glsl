@@ -1,5 +1,5 @@
-// How conv_matrix.comp ends: sums in shared memory become outputs, and what the matrix units got wrong
-// is computed again.
+// How conv_matrix.comp ends: sums in shared memory become outputs, and what the matrix units got
+// wrong is computed again.
 
 // Stores go by pieces of FOURS neighbouring columns of one output channel.
 #if P4 && !Y_LAST
@@ -49,8 +49,8 @@ struct Range {
 };
 
 #if DYNAMIC_SCALE
-// float16 loses at most 2^-24 of a pixel below 2^-14, and of such a weight 2^-25, or 2^-36 of two pieces
-// (LEAST_PIECES). Results may hold 2^-14 of themselves of it, or 2^-22.
+// float16 loses at most 2^-24 of a pixel below 2^-14, and of such a weight 2^-25, or 2^-36 of two
+// pieces (LEAST_PIECES). Results may hold 2^-14 of themselves of it, or 2^-22.
 const float LOST_X = PIECES == 1 ? 1.0 / 1024.0 : 1.0 / 4.0;
 const float LOST_W = PIECES == 1 ? 1.0 / 2048.0 : 1.0 / 16384.0;
 /// The least |sum| that is as accurate as it should be, for an output channel with these weights.
@@ -75,9 +75,9 @@ float least_sum(vec4 row, Range x) {
 #define PUT y_put
 #endif
 
-/// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All that
-/// a short tail reads is read before the first store, which it might wait for. Bit r: what this
-/// invocation has found in round r is to be computed again.
+/// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All
+/// that a short tail reads is read before the first store, which it might wait for. Bit r: what
+/// this invocation has found in round r is to be computed again.
 uint finish(uint g, uint m0, uint c0, Range x) {
   uint again = 0u;
 #if !LONG_TAIL
@@ -161,8 +161,9 @@ void redo(uint g, uint m0, uint c0, uint again) {
 }
 #endif
 
-// What all sums of the workgroup are to be multiplied by, and what the pixels were like: brings the sums
-// acc of every group of subgroups (`top`, `least`: conv_matrix_stash.glsl) to one power of two.
+// What all sums of the workgroup are to be multiplied by, and what the pixels were like: brings the
+// sums acc of every group of subgroups (`top`, `least`: conv_matrix_stash.glsl) to one power of
+// two.
 #if DYNAMIC_SCALE
 #define FIND_RANGE(x, acc, top, least, warp, lane)                                              \
   least = subgroupMin(least);                                                                   \
@@ -185,8 +186,8 @@ void redo(uint g, uint m0, uint c0, uint again) {
 #define FIND_RANGE(x, acc, top, least, warp, lane) barrier();
 #endif
 
-// Writes the workgroup's tile at (m0, c0) of group g from the sums acc of subgroup (wm, wn, wk), 16 rows
-// of each subgroup at a time; then what is to be computed again.
+// Writes the workgroup's tile at (m0, c0) of group g from the sums acc of subgroup (wm, wn, wk), 16
+// rows of each subgroup at a time; then what is to be computed again.
 #if FLOATS
 #define REDO(again, g, m0, c0)                                                                  \
   FOR(i, COUNT_M) {                                                                             \

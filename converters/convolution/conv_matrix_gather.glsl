@@ -1,7 +1,9 @@
-// Pixels of conv_matrix.comp: which an invocation gathers, how, and how they become chunks of operands.
+// Pixels of conv_matrix.comp: which an invocation gathers, how, and how they become chunks of
+// operands.
 
-// Each sharer of a stage gathers PX columns, PX_STEP apart, and of each NC of the stage's chunks of 8
-// k, EACH apart. Neighbouring invocations take what lies side by side: columns, or chunks (X_LAST).
+// Each sharer of a stage gathers PX columns, PX_STEP apart, and of each NC of the stage's chunks of
+// 8 k, EACH apart. Neighbouring invocations take what lies side by side: columns, or chunks
+// (X_LAST).
 const uint CHUNKS = KS * 2;
 #if X_LAST
 const uint EACH = 1, NC = 1, PX = BN * CHUNKS / SHARERS, PX_STEP = SHARERS / CHUNKS;

@@ -1,9 +1,9 @@
-// The products of conv_matrix.comp, included in its main: the weight from memory into registers, pixels
-// from shared memory.
+// The products of conv_matrix.comp, included in its main: the weight from memory into registers,
+// pixels from shared memory.
 //   FETCH_W(gw, t, s): the weight's fragments of step s of stage t, gw[s][PIECES][COUNT_M],
 //   FETCH_NEXT(gw, t, s), FETCH_NONE(gw, t, s): those of the stage behind t; none,
-//   COMPUTE(acc, gw, t, FETCH): adds the products of stage t to acc[COUNT_M][COUNT_N], and has FETCH fill
-//   gw[s] again once step s has it.
+//   COMPUTE(acc, gw, t, FETCH): adds the products of stage t to acc[COUNT_M][COUNT_N], and has
+//   FETCH fill gw[s] again once step s has it.
 
   const uint from = wk * STAGES * STAGE + wn * WN * LD;
 #define STAGE_AT(t) (from + (STAGES == 2 ? t & 1u : 0u) * STAGE)
@@ -14,9 +14,9 @@
 #define FETCH_NEXT(gw, t, s) FETCH_W(gw, t + 1u, s)
 #define FETCH_NONE(gw, t, s)
 
-// Adds a step's products of fragments fa[PIECES][i] and fb[PIECES] to `total`: those of leading pieces
-// apart from the others, for the units cut what they add to large sums. Written out, so that no driver
-// has to find out which of several matrices in arrays a product is added to.
+// Adds a step's products of fragments fa[PIECES][i] and fb[PIECES] to `total`: those of leading
+// pieces apart from the others, for the units cut what they add to large sums. Written out, so that
+// no driver has to find out which of several matrices in arrays a product is added to.
 #define PRODUCT(fa, fb, i, p, q, sum) coopMatMulAdd(fa[p][i], fb[q], sum)
 #if PIECES == 1
 #define ADD_STEP(total, fa, fb, i) total = PRODUCT(fa, fb, i, 0, 0, total);

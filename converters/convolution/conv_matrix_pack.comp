@@ -7,10 +7,8 @@
 // count of components an invocation than 8 a fragment is its 16x16 matrix. One subgroup a fragment.
 // Grid: ceil(fragments / 8); local 256.
 
-shared uvec4 sh[8][PIECES][32];
-
 #define LEAST_PIECES 1
-#include "matrix.glsl"
+#include "pack_fragment.glsl"
 
 float weight(uint g, uint m, uint k) {
 #if FLAT
@@ -37,22 +35,5 @@ void main() {
   const float up = valid && m < oc_count ? rows_raw((g * oc_count + m) * 4u + 3u) : 0.0;
   FOR(e, 8) v[e] *= up;
 #endif
-#if FLOATS
-  Chunk c = Chunk(vec4(v[0], v[1], v[2], v[3]), vec4(v[4], v[5], v[6], v[7]));
-  FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = split_chunk(c, p);
-#else
-  uvec4 c;
-  FOR(e, 4) c[e] = TO_16(v[2 * e]) | TO_16(v[2 * e + 1]) << 16;
-  sh[gl_SubgroupID][0][lane] = c;
-#endif
-  subgroupBarrier();
-  FOR(p, PIECES) {
-    FragA f;
-    coopMatLoad(f, sh[gl_SubgroupID][p], 0, 2, gl_CooperativeMatrixLayoutRowMajor);
-    uvec4 r = sh[gl_SubgroupID][p][lane];
-    if (f.length() == 8) {
-      FOR(e, 4) r[e] = packFloat2x16(f16vec2(f[2 * e], f[2 * e + 1]));
-    }
-    if (valid) tv_ref_u32x4(y_ptr).v[(tile * PIECES + p) * 32 + lane] = r;
-  }
+  PACK_FRAGMENT(v, valid, 0u, tile, lane)
 }

@@ -1,7 +1,7 @@
 // From registers to shared memory, in the main of conv_matrix.comp:
 //   STASH(acc, raw, stage): the chunks raw[PX][NC], in pieces, into a stage.
-// DYNAMIC_SCALE: times a power of two that the subgroups of a stage agree on; where a larger pixel comes,
-// what acc has so far is brought to it.
+// DYNAMIC_SCALE: times a power of two that the subgroups of a stage agree on; where a larger pixel
+// comes, what acc has so far is brought to it.
 
 #if DYNAMIC_SCALE
   uint top = 17u, least = 0xffffffffu;  // exponent of the largest pixel, and measure()'s least

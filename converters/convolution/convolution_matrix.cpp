@@ -65,6 +65,7 @@ Step pack_step_of(const ConvMatrixProblem& q, ValueId packed, ValueId rows, cons
   const ConvShape& s = q.s;
   const Expr fragments = s.groups * lines * k_steps;
   Step step = pack_step("conv_matrix_pack", q.precision, fragments);
+  step.defines.emplace_back("SIDE_A", flag(true));  // the weight's rows are those of the output
   step.defines.emplace_back("FLAT", flag(q.flat));
   step.defines.emplace_back("DYNAMIC_SCALE", flag(q.is_scaled()));
   step.operands = {src("w", s.w), dst("y", packed)};

@@ -33,8 +33,8 @@ shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
 #define FETCH_B(gb, pb, slot, step) FOR(p, PIECES) FOR(j, COUNT_N) \
     gb[slot][p][j] = pb[(step) * UNIT + j * LINE + p * 32].v;
 
-// Adds the products of pieces fa, fb, column by column, to acc; PROMOTE: to sums that start at 0, which
-// are added outside of the units.
+// Adds the products of pieces fa, fb, column by column, to acc; PROMOTE: to sums that start at 0,
+// which are added outside of the units.
 #define ADD_PIECES(to, fa, fb, i, j)                                                           \
     [[unroll]] for (int order = PIECES - 1; order >= 0; order--)                               \
       [[unroll]] for (int p = 0; p <= order; p++)                                              \

@@ -1,6 +1,6 @@
-// Fragments of a for matmul_fragments.comp, included in its main, for the rows of a from m0 on: packed
-// ones, rows that lie as they are loaded, and rows through a patch of shared memory. Here are their
-// pointers and registers, and what the loop over blocks of UNROLL steps does with them:
+// Fragments of a for matmul_fragments.comp, included in its main, for the rows of a from m0 on:
+// packed ones, rows that lie as they are loaded, and rows through a patch of shared memory. Here
+// are their pointers and registers, and what the loop over blocks of UNROLL steps does with them:
 //   BEGIN_BLOCK(s): before the block that begins with step s,
 //   LOAD_A(fa, u): fragments fa[PIECES][COUNT_M] of the block's step u,
 //   NEXT_A(u): the loads that take the place of step u's,
@@ -19,7 +19,8 @@
 #define END_BLOCK pa += UNROLL * UNIT;
   FOR(r, RING) { FETCH_A(r, r) }
 #elif DIRECT
-  // Invocation (row, chunk) has this chunk of rows `row` and `row` + 8 of each fragment of two steps.
+  // Invocation (row, chunk) has this chunk of rows `row` and `row` + 8 of each fragment of two
+  // steps.
   const uint row = lane / 4, chunk = lane % 4;
   tv_chunks pa = tv_chunks(a_ptr) + (BATCH_OFFSET(z, az) / 8);
   uint at_a[COUNT_M][2];

@@ -2,8 +2,8 @@
 //
 // Four families. "shared": a, and b where it is not packed, pass through shared memory. "direct": b
 // in fragment order, rows of a into registers as they lie (direct_load.glsl says on which units).
-// "rows": the same through a patch of each subgroup's own, on any: both for few rows. "packed": both
-// in fragment order, whatever their strides. A constant b is packed once per set of weights.
+// "rows": the same through a patch of each subgroup's own, on any: both for few rows. "packed":
+// both in fragment order, whatever their strides. A constant b is packed once per set of weights.
 
 #include <algorithm>
 
@@ -236,10 +236,10 @@ int64_t shared_bytes(const MatrixProblem& q, const ProductTile& t) {
   return units * kUnitBytes;
 }
 
-/// Whether rows should lie in fragments as direct_load.glsl says, which is how 16x8x16 products have
-/// them: a device that offers these, by themselves or among flexible sizes, makes its 16x16x16 ones of
-/// two. The rule goes by that; the kernel looks where its components lie, and gathers rows where this
-/// is wrong.
+/// Whether rows should lie in fragments as direct_load.glsl says, which is how 16x8x16 products
+/// have them: a device that offers these, by themselves or among flexible sizes, makes its 16x16x16
+/// ones of two. The rule goes by that; the kernel looks where its components lie, and gathers rows
+/// where this is wrong.
 bool loads_rows_directly(const DeviceProfile& device) {
   return device.coop_matrix2 ||
          device.multiplies(kFragment, kFragment / 2, kFragment, "float16", "float32");
@@ -293,8 +293,8 @@ std::string tactic_name(const MatrixProblem& q, const ProductTile& t) {
   return name;
 }
 
-/// Ways to make matrices of fp32. With TF32 allowed, its 11 bits do: two bfloat16 pieces hold 16, one
-/// float16 piece 11. Else three hold all 24, and two float16 pieces 22, with a fallback.
+/// Ways to make matrices of fp32. With TF32 allowed, its 11 bits do: two bfloat16 pieces hold 16,
+/// one float16 piece 11. Else three hold all 24, and two float16 pieces 22, with a fallback.
 std::vector<SplitPrecision> ways(bool tf32) {
   using enum SplitPrecision::Scale;
   if (tf32) {

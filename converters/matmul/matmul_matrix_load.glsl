@@ -6,8 +6,8 @@
 
   const uint col_a = tid % (COLS_A / 8), col_b = tid % (COLS_B / 8);
 
-// Chunk i of an invocation: A_AT from the pointer on, of a tile that begins at q; it begins with step
-// A_K of k.
+// Chunk i of an invocation: A_AT from the pointer on, of a tile that begins at q; it begins with
+// step A_K of k.
 #if A_COLS
   const uint row_a = tid / (COLS_A / 8);
   const uint frag_a = wk * 16 * LDA + wm * (WM / 8);
@@ -76,7 +76,8 @@
 #define FETCH_CHUNKS(r, count, q, place, first_k, tile) FOR(i, count) { \
     r[i] = NO_CHUNK; if (first_k(i, tile) < k_count) r[i] = LOAD_CHUNK(q[place(i)]); }
 #endif
-// Pieces of the chunks r[count], times the powers of two up[count] where scaled, `step` units apart.
+// Pieces of the chunks r[count], times the powers of two up[count] where scaled, `step` units
+// apart.
 #if SCALED
 #define SCALE_CHUNK(c, up) c.lo *= up; c.hi *= up;
 #else

@@ -1,7 +1,8 @@
-// The products of matmul_matrix.comp, included in its main behind the loads (matmul_matrix_load.glsl).
+// The products of matmul_matrix.comp, included in its main behind the loads
+// (matmul_matrix_load.glsl).
 //   FIRST_TILES: what is on its way, or in shared memory, before the first tile,
-//   TILE(acc, t, tile): adds the products of tile `tile` of k, in stage t (0, 1), to acc[COUNT_M][COUNT_N],
-//   while later tiles are on their way.
+//   TILE(acc, t, tile): adds the products of tile `tile` of k, in stage t (0, 1), to
+//   acc[COUNT_M][COUNT_N], while later tiles are on their way.
 
 // Fragment i (j) of piece p of step s of a stage, from shared memory.
 #if A_COLS

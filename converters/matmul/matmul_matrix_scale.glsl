@@ -1,5 +1,6 @@
-// Of scaled operands (matmul_scale.comp), in the main of matmul_matrix.comp: up_a, up_b, what the chunks
-// that an invocation loads are multiplied by before they are split, by groups of 16 rows or columns.
+// Of scaled operands (matmul_scale.comp), in the main of matmul_matrix.comp: up_a, up_b, what the
+// chunks that an invocation loads are multiplied by before they are split, by groups of 16 rows or
+// columns.
 
 #if SCALED
   float up_a[NA];

@@ -8,10 +8,7 @@
 // Grid: (ceil(fragments / 8), 1, z); local 256.
 
 #include "batch.glsl"
-
-shared uvec4 sh[8][PIECES][32];
-
-#include "matrix.glsl"
+#include "pack_fragment.glsl"
 
 void main() {
   const uint z = gl_WorkGroupID.z, lane = gl_SubgroupInvocationID;
@@ -33,27 +30,5 @@ void main() {
   const float up = valid && span < span_count ? inverse_power(scale_raw(z * scale_z + span / 16)) : 0.0;
   FOR(e, 8) v[e] *= up;
 #endif
-#if FLOATS
-  Chunk c = Chunk(vec4(v[0], v[1], v[2], v[3]), vec4(v[4], v[5], v[6], v[7]));
-  FOR(p, PIECES) sh[gl_SubgroupID][p][lane] = split_chunk(c, p);
-#else
-  uvec4 c;
-  FOR(e, 4) c[e] = TO_16(v[2 * e]) | TO_16(v[2 * e + 1]) << 16;
-  sh[gl_SubgroupID][0][lane] = c;
-#endif
-  subgroupBarrier();
-  FOR(p, PIECES) {
-#if SIDE_A
-    FragA f;
-    coopMatLoad(f, sh[gl_SubgroupID][p], 0, 2, gl_CooperativeMatrixLayoutRowMajor);
-#else
-    FragB f;
-    coopMatLoad(f, sh[gl_SubgroupID][p], 0, 2, gl_CooperativeMatrixLayoutColumnMajor);
-#endif
-    uvec4 r = sh[gl_SubgroupID][p][lane];
-    if (f.length() == 8) {
-      FOR(e, 4) r[e] = packFloat2x16(f16vec2(f[2 * e], f[2 * e + 1]));
-    }
-    if (valid) tv_ref_u32x4(y_ptr).v[z * y_z + (tile * PIECES + p) * 32 + lane] = r;
-  }
+  PACK_FRAGMENT(v, valid, z * y_z, tile, lane)
 }
