@@ -47,10 +47,17 @@ DeviceProfile matrix_profile() {
   return p;
 }
 
-/// Whether a template's text needs what the linked glslang does not have.
+/// Whether a template's text, or what it includes, needs what the linked glslang does not have.
 bool is_too_new(const std::string& text) {
-  const bool matrices = text.find("coopmat") != text.npos || text.find("matrix.glsl") != text.npos;
-  return glslang_major() < 14 && matrices;
+  if (glslang_major() >= 14) return false;
+  // A template that only their kernels launch names matrix.glsl.
+  if (text.find("coopmat") != text.npos || text.find("matrix.glsl") != text.npos) return true;
+  static const std::regex include("#include \"([^\"]+)\"");
+  for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
+    const auto file = kernel_sources().find((*it)[1].str());
+    if (file != kernel_sources().end() && is_too_new(file->second)) return true;
+  }
+  return false;
 }
 
 /// Names of tactics, as docs/kernels.md says: family, form, precision, tiles, options.
