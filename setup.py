@@ -1,5 +1,5 @@
-"""Builds the native libraries with CMake. Metadata are in setup.cfg, but for what is known elsewhere: the
-version (CMakeLists.txt) and the torch that the libraries are built against."""
+"""Builds the native libraries with CMake. Metadata are in setup.cfg, but for what is known
+elsewhere: the version (CMakeLists.txt) and the torch that the libraries are built against."""
 
 import os
 import re

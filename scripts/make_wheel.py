@@ -2,9 +2,9 @@
 
     make_wheel.py [FOLDER]     dist/ where no folder is named
 
-`pip wheel` compiles against the torch of this environment and the system's protobuf. auditwheel takes
-protobuf in, with a file name of its own, and says which glibc is the oldest that the wheel runs with. The
-names that protobuf shows are made private then: two protobufs in a process would be mixed else.
+`pip wheel` compiles against the torch of this environment and the system's protobuf. auditwheel
+takes protobuf in, with a file name of its own, and says which glibc is the oldest that the wheel
+runs with. The names that protobuf shows are made private then: two protobufs in a process would be mixed else.
 """
 
 import os

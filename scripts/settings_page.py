@@ -1,6 +1,6 @@
 #!/usr/bin/env python
-"""Writes what is made of csrc/settings_table.h and kept as text: the tables of docs/settings.md, the
-fields of Settings in python/torch_vulkan/settings.py, and vkexec's flags in docs/vkexec.md. Build
+"""Writes what is made of csrc/settings_table.h and kept as text: the tables of docs/settings.md,
+the fields of Settings in python/torch_vulkan/settings.py, and vkexec's flags in docs/vkexec.md. Build
 first, then `PYTHONPATH=python python scripts/settings_page.py`."""
 
 import re
@@ -32,7 +32,8 @@ def table(section: str) -> str:
     for row in ROWS.values():
         if row.section == section:
             flags = ", ".join(f"`{flag}`" for flag in row.flags)
-            lines.append(f"| `{row.name}` | {values(row)} | {default(row)} | {flags} | {row.help} |")
+            cells = f"`{row.name}`", values(row), default(row), flags, row.help
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ LIB = Path(__file__).parent / "lib"
 
 
 def _check_torch(module):
-    """Of another minor version, torch's C++ classes lie otherwise in memory, under the same names."""
+    """Of another minor version, torch's C++ classes are laid out otherwise under the same names."""
     built, here = (v.split(".")[:2] for v in (module.torch_version, torch.__version__))
     if built == here:
         return

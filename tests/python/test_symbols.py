@@ -9,12 +9,13 @@ import pytest
 import torch_vulkan as tv
 
 # Mangled: of namespace tv, its functions, data, their guards, tables, type information and thunks.
-OURS = re.compile(r"_ZN[KOR]*2tv|_ZG?V?ZNK?2tv|_ZGVN2tv|_ZT[VTCIS]N2tv|_ZT(hn\d+|v0_n\d+)_NK?2tv|tv_")
+OURS = re.compile(r"_ZN[KOR]*2tv|_ZG?V?ZNK?2tv|_ZGVN2tv|_ZT[VTCIS]N2tv|"
+                  r"_ZT(hn\d+|v0_n\d+)_NK?2tv|tv_")
 LIBRARIES = sorted((Path(tv.__file__).parent / "lib").glob("*.so"))
 
 
 def foreign_names(library):
-    """What it defines for others and is not the project's: each could take the place of another's."""
+    """What it defines for others and is not the project's: it could take the place of another's."""
     listing = subprocess.run(["nm", "-D", "--defined-only", "--format=posix", library],
                              capture_output=True, text=True, check=True).stdout
     names = [line.split()[0].split("@")[0] for line in listing.splitlines()]

@@ -1,4 +1,5 @@
-"""The version is written in one place, and the libraries run with the torch that they were built against."""
+"""The version is written in one place, and the libraries run with the torch that they were built
+against."""
 
 import os
 import re

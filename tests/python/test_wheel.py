@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_symbols import foreign_names
 
 import torch_vulkan as tv
+
+from test_symbols import foreign_names
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,7 +57,7 @@ def distributions_of(name, found):
 
 
 def clean_environment(folder):
-    """A virtual environment with torch and what torch requires, by links: no pytest, no pybind11."""
+    """A virtual environment with torch and what it requires, by links: no pytest, no pybind11."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python3*/site-packages")
     for distribution in distributions_of("torch", {}).values():
@@ -92,7 +93,8 @@ def wheel(tmp_path_factory):
 def installed(wheel):
     """site-packages of an environment with torch and the wheel alone."""
     site = clean_environment(wheel.parent / "clean")
-    subprocess.run([sys.executable, "-m", "pip", "--python", wheel.parent / "clean", "install", "-q",
+    subprocess.run([sys.executable, "-m", "pip", "--python", wheel.parent / "clean", "install",
+                    "-q",
                     "--disable-pip-version-check", "--no-deps", "--no-index", wheel], check=True,
                    env=without_paths())
     return site
@@ -101,7 +103,8 @@ def installed(wheel):
 def run_elsewhere(installed, *arguments):
     """The clean environment's Python, where no tool that builds is found."""
     commands = installed.parents[2] / "bin"
-    for tool in ("cc", "c++", "gcc", "g++", "clang", "cmake", "ninja", "ld", "pip", "glslangValidator"):
+    for tool in ("cc", "c++", "gcc", "g++", "clang", "cmake", "ninja", "ld", "pip",
+                 "glslangValidator"):
         assert shutil.which(tool, path=str(commands)) is None
     environment = {**without_paths(), "PATH": str(commands)}
     return subprocess.run([commands / "python", *arguments], cwd=installed.parents[3],
