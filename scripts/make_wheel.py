@@ -4,7 +4,8 @@
 
 `pip wheel` compiles against the torch of this environment and the system's protobuf. auditwheel
 takes protobuf in, with a file name of its own, and says which glibc is the oldest that the wheel
-runs with. The names that protobuf shows are made private then: two protobufs in a process would be mixed else.
+runs with. The names that protobuf shows are made private
+then: two protobufs in a process would be mixed else.
 """
 
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Writes what is made of csrc/settings_table.h and kept as text: the tables of docs/settings.md,
-the fields of Settings in python/torch_vulkan/settings.py, and vkexec's flags in docs/vkexec.md. Build
-first, then `PYTHONPATH=python python scripts/settings_page.py`."""
+the fields of Settings in python/torch_vulkan/settings.py, and vkexec's flags in docs/vkexec.md.
+Build first, then `PYTHONPATH=python python scripts/settings_page.py`."""
 
 import re
 import subprocess

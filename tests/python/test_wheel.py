@@ -93,10 +93,9 @@ def wheel(tmp_path_factory):
 def installed(wheel):
     """site-packages of an environment with torch and the wheel alone."""
     site = clean_environment(wheel.parent / "clean")
-    subprocess.run([sys.executable, "-m", "pip", "--python", wheel.parent / "clean", "install",
-                    "-q",
-                    "--disable-pip-version-check", "--no-deps", "--no-index", wheel], check=True,
-                   env=without_paths())
+    pip = [sys.executable, "-m", "pip", "--python", wheel.parent / "clean"]
+    subprocess.run([*pip, "install", "-q", "--disable-pip-version-check", "--no-deps", "--no-index",
+                    wheel], check=True, env=without_paths())
     return site
 
 
