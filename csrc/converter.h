@@ -77,12 +77,21 @@ struct Converter {
   bool epilogue = false;
   /// Output values that are not written when they are not used (e.g. max_pool's indices).
   bool is_compute = true;         ///< false: free (views, getitem), not counted by min_block_size
+  /// Stays float32 where others are stored in 16 bits: results leave float16's range or need more of
+  /// its mantissa (as torch.autocast has it), or it reads bits, or what it does not replace stays.
+  bool keeps_float32 = false;
 
   /// Small nodes, as graphs with one node, that make `convert` use every kernel variant: the kernel
   /// tests compile all tactics of each. Required where `convert` is set.
   std::function<std::vector<Graph>()> examples = {};
   std::string notes = {};         ///< for tv.supported_ops()
 };
+
+/// The same, kept in float32.
+inline Converter in_float32(Converter converter) {
+  converter.keeps_float32 = true;
+  return converter;
+}
 
 class Registry {
  public:

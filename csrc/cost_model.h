@@ -34,7 +34,7 @@ struct TacticProgram {
 
 /// A node's choice of tactics.
 struct TacticProblem {
-  struct Offer {
+  struct Candidate {
     std::string name, refusal;
     double error = 0;  ///< Tactic::error
   };
@@ -44,25 +44,26 @@ struct TacticProblem {
   std::string text;
   std::vector<Symbol> symbols;
   std::vector<Condition> conditions = {};  ///< on the symbols: other values are not tried
-  std::vector<int32_t> used_symbols;  ///< that the shapes of the node's values name
-  std::vector<Offer> offers;  ///< as the converter emitted them; the last one is the reference
+  std::vector<int32_t> used_symbols;       ///< that the shapes of the node's values name
+  std::vector<Candidate>
+      candidates;  ///< as the converter emitted them; the last one is the reference
   /// Small differences of the operands can make large ones of the result: the fused programs
   /// compare, round or convert to integers.
   bool discontinuous = false;
   /// Integer operands below this are valid indices into any dimension of any operand.
   int64_t least_dimension = 1;
-  std::function<TacticProgram(size_t offer)> program;  ///< of one that applies
-  /// Asked in order to compare graphs, of which one is not built: a few offers tell enough.
+  std::function<TacticProgram(size_t candidate)> program;  ///< of one that applies
+  /// Asked in order to compare graphs, of which one is not built: a few candidates tell enough.
   bool for_comparison = false;
 };
 
 struct TacticChoice {
-  size_t offer = 0;
+  size_t candidate = 0;
   /// Time of each launch in TacticProgram::spec.dispatches, µs; empty: not timed.
   std::vector<float> step_us;
-  std::vector<std::string> notes;  ///< on each offer, for the debug dump; may be empty
-  /// Time of each offer that was timed and may be used, µs, else 0; empty: nothing was timed.
-  std::vector<double> offer_us = {};
+  std::vector<std::string> notes;  ///< on each candidate, for the debug dump; may be empty
+  /// Time of each candidate that was timed and may be used, µs, else 0; empty: nothing was timed.
+  std::vector<double> candidate_us = {};
 };
 
 /// µs that nodes of a graph (indices) take one after the other; nothing where that is not known.
@@ -72,8 +73,8 @@ using NodesUs =
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  /// Picks among the offers that apply; `rule` is the first of them. What Progress throws passes
-  /// through.
+  /// Picks among the candidates that apply; `rule` is the first of them. What Progress throws
+  /// passes through.
   virtual TacticChoice choose(const TacticProblem& problem, size_t rule,
                               const Progress& progress) = 0;
 };

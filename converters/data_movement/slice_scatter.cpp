@@ -62,12 +62,14 @@ const RegisterConverter scatters{{.op = "aten::slice_scatter",
                                   .convert = convert,
                                   .reads_views = {"*"},
                                   .epilogue = true,
+                                  .keeps_float32 = true,
                                   .examples = slice_examples},
                                  {.op = "aten::select_scatter",
                                   .unsupported = unsupported_start,
                                   .convert = convert,
                                   .reads_views = {"*"},
                                   .epilogue = true,
+                                  .keeps_float32 = true,
                                   .examples = select_examples}};
 
 }  // namespace

@@ -32,9 +32,9 @@ Converter scatter(std::string op, bool add) {
               "ignored"};
 }
 
-const RegisterConverter scatters{scatter("aten::scatter.src", false),
-                                 scatter("aten::scatter.value", false),
-                                 scatter("aten::scatter_add", true)};
+const RegisterConverter scatters{in_float32(scatter("aten::scatter.src", false)),
+                                 in_float32(scatter("aten::scatter.value", false)),
+                                 in_float32(scatter("aten::scatter_add", true))};
 
 }  // namespace
 }  // namespace tv

@@ -103,8 +103,8 @@ Converter scatter(std::string op) {
 
 const RegisterConverter scatters{
     scatter("aten::scatter_reduce.two"),
-    scatter("aten::scatter.reduce"),
-    scatter("aten::scatter.value_reduce"),
+    in_float32(scatter("aten::scatter.reduce")),
+    in_float32(scatter("aten::scatter.value_reduce")),
     {.op = "aten::index_reduce", .unsupported = index_unsupported, .expand = expand_index_reduce},
 };
 

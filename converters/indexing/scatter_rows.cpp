@@ -208,8 +208,8 @@ const RegisterConverter scatters{
      .reads_views = {"*"},
      .epilogue = true,
      .examples = embedding_examples},
-    put("aten::index_put"),
-    put("aten::_unsafe_index_put"),
+    in_float32(put("aten::index_put")),
+    in_float32(put("aten::_unsafe_index_put")),
 };
 
 }  // namespace

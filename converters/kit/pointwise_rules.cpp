@@ -254,6 +254,7 @@ Converter pointwise_converter(PointwiseRule rule) {
   Converter converter;
   converter.op = shared->op;
   converter.notes = shared->notes;
+  converter.keeps_float32 = shared->keeps_float32;
   tell_pointwise_function(shared->op, shared->function);
   converter.unsupported = [shared](const NodeContext& c) { return refusal(*shared, c); };
   converter.expand = [shared](const NodeContext& c, Rewriter& r) { materialise_symbols(*shared, c, r); };

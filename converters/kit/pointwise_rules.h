@@ -38,7 +38,14 @@ struct PointwiseRule {
   /// Picks the row by the node's attributes and may change the immediates' values.
   std::function<std::string(const NodeContext&, PointwiseInstr&)> choose = nullptr;
   std::string notes = {};
+  bool keeps_float32 = false;  ///< Converter's
 };
+
+/// The same, kept in float32.
+inline PointwiseRule in_float32(PointwiseRule rule) {
+  rule.keeps_float32 = true;
+  return rule;
+}
 
 /// torch.result_type of the named arguments: tensors with dimensions before 0-dim tensors before
 /// scalars, the kind (bool, int, float) deciding between these groups.

@@ -126,7 +126,7 @@ Converter entry(std::string op, Scan scan) {
 }
 
 const RegisterConverter scans{
-    entry("aten::cumsum", {"SUM"}),
+    in_float32(entry("aten::cumsum", {"SUM"})),
     entry("aten::cumprod", {"PRODUCT"}),
     entry("aten::logcumsumexp", {"LOG_SUM_EXP"}),
     entry("aten::cummax", {"MAXIMUM", true}),

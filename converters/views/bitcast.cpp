@@ -45,6 +45,7 @@ const RegisterConverter bitcast{{.op = "aten::view.dtype",
                                  .unsupported = unsupported,
                                  .convert = convert,
                                  .reads_views = {"self"},
+                                 .keeps_float32 = true,
                                  .examples = examples}};
 
 }  // namespace

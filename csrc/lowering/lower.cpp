@@ -49,11 +49,11 @@ class Lowering {
  private:
   void lower_node(const Node& node, const Progress& progress) {
     const NodeTactics tactics = convert_node(node, table_, device_, settings_);
-    std::vector<BucketChoice> choices = {{{}, {.offer = tactics.chosen}}};
+    std::vector<BucketChoice> choices = {{{}, {.candidate = tactics.chosen}}};
     if (options_.costs && !tactics.named) choices = choose(node, tactics, progress);
     for (const auto& [bucket, choice] : choices) {
       const size_t first = spec_.dispatches.size();
-      writer_.add(node, tactics.offered.at(choice.offer), bucket.contains(spec_.symbols));
+      writer_.add(node, tactics.offered.at(choice.candidate), bucket.contains(spec_.symbols));
       for (size_t i = first; i < spec_.dispatches.size(); ++i) {
         Dispatch& dispatch = spec_.dispatches[i];
         if (i - first < choice.step_us.size()) dispatch.time_us = choice.step_us[i - first];
@@ -68,8 +68,8 @@ class Lowering {
     TacticChoice choice;
   };
 
-  /// What is chosen at the typical sizes, and for much smaller and larger ones where another tactic is
-  /// enough faster there to be worth launches and packed weights of its own.
+  /// What is chosen at the typical sizes, and for much smaller and larger ones where another tactic
+  /// is enough faster there to be worth launches and packed weights of its own.
   std::vector<BucketChoice> choose(const Node& node, const NodeTactics& tactics,
                                    const Progress& progress) {
     constexpr double kWorth = 1.1;
@@ -78,16 +78,15 @@ class Lowering {
         {{}, options_.costs->choose(problem, tactics.chosen, progress)}};
     if (settings_.optimization_level < kBucketsFromLevel) return choices;
     const std::vector<SizeBucket> buckets = size_buckets(spec_.symbols, problem.used_symbols);
-    const size_t typical = choices[0].choice.offer;
+    const size_t typical = choices[0].choice.candidate;
     SizeBucket rest = buckets.front();
     for (size_t i = 1; i < buckets.size(); ++i) {
       const SizeBucket& bucket = buckets[i];
-      TacticChoice choice =
-          options_.costs->choose(in_bucket(problem, bucket), typical, progress);
-      const auto us_of = [&](size_t offer) {
-        return offer < choice.offer_us.size() ? choice.offer_us[offer] : 0.0;
+      TacticChoice choice = options_.costs->choose(in_bucket(problem, bucket), typical, progress);
+      const auto us_of = [&](size_t candidate) {
+        return candidate < choice.candidate_us.size() ? choice.candidate_us[candidate] : 0.0;
       };
-      if (choice.offer == typical || us_of(typical) < kWorth * us_of(choice.offer)) {
+      if (choice.candidate == typical || us_of(typical) < kWorth * us_of(choice.candidate)) {
         (bucket.point < rest.point ? rest.first : rest.last) =
             bucket.point < rest.point ? bucket.first : bucket.last;
       } else {
@@ -108,14 +107,17 @@ class Lowering {
           spec_.modules[i] = compile_kernel(kernels[i].name, kernels[i].glsl, settings_);
           ++done;
         },
-        [&] { if (progress) progress("compile", done, static_cast<int64_t>(kernels.size())); });
+        [&] {
+          if (progress) progress("compile", done, static_cast<int64_t>(kernels.size()));
+        });
     if (!options_.report) return;
-    for (const auto& kernel : kernels) options_.report->kernels.push_back({kernel.name, kernel.glsl});
+    for (const auto& kernel : kernels)
+      options_.report->kernels.push_back({kernel.name, kernel.glsl});
   }
 
   void note(const Node& node, const NodeTactics& tactics, const TacticChoice& choice) {
     if (!options_.report) return;
-    LoweringReport::NodeReport entry{node.name, node.op, {}, choice.offer};
+    LoweringReport::NodeReport entry{node.name, node.op, {}, choice.candidate};
     for (size_t i = 0; i < tactics.offered.size(); ++i) {
       entry.tactics.push_back({tactics.offered[i].name, tactics.offered[i].refusal,
                                i < choice.notes.size() ? choice.notes[i] : ""});

@@ -33,7 +33,8 @@ std::optional<double> NodeTimes::us_of(const Node& node, const ProgramWriter::Pa
   TacticProblem problem = tactic_problem(node, tactics, parts);
   problem.for_comparison = true;
   const TacticChoice choice = costs_.choose(problem, tactics.chosen, progress_);
-  const double us = choice.offer < choice.offer_us.size() ? choice.offer_us[choice.offer] : 0;
+  const double us =
+      choice.candidate < choice.candidate_us.size() ? choice.candidate_us[choice.candidate] : 0;
   return us > 0 ? std::optional(us) : std::nullopt;
 }
 

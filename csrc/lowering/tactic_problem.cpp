@@ -42,11 +42,11 @@ std::string value_text(ValueId id, const ValueTable& table, Numbering& number,
 
 bool is_discontinuous(const PointwiseProgram* program) {
   static const std::set<std::string> kSteps = {
-      "div_floor", "div_trunc", "fmod", "remainder", "rremainder",     "sign",       "floor",
-      "ceil",      "trunc",     "round", "frac",     "round_decimals", "heaviside",  "threshold",
-      "copysign",  "div",       "rdiv",  "tan",      "reciprocal",     "hardshrink", "addcdiv",
-      "rsqrt",     "log",       "log2",  "log10",    "inverse_square", "logit",      "pow",
-      "rpow",      "atan2"};
+      "div_floor",  "div_trunc",      "fmod",     "remainder", "rremainder", "sign",
+      "floor",      "ceil",           "trunc",    "round",     "frac",       "round_decimals",
+      "heaviside",  "threshold",      "copysign", "div",       "rdiv",       "tan",
+      "reciprocal", "hardshrink",     "addcdiv",  "rsqrt",     "log",        "log2",
+      "log10",      "inverse_square", "logit",    "pow",       "rpow",       "atan2"};
   if (program == nullptr) return false;
   for (const PointwiseInstr& instr : program->instrs) {
     if (kSteps.contains(instr.function)) return true;
@@ -76,8 +76,7 @@ TacticProgram make_program(const Node& node, const Tactic& tactic,
   program.spec.name = node.name;
   program.spec.symbols = engine.spec.symbols;
   BufferTable buffers(engine.table, program.spec, engine.buffers.is_output());
-  ProgramWriter writer(
-      {engine.settings, engine.device, engine.table, buffers, program.spec});
+  ProgramWriter writer({engine.settings, engine.device, engine.table, buffers, program.spec});
   writer.add(node, tactic);
   program.kernels = writer.kernels();
   std::set<ValueId> results;
@@ -142,14 +141,14 @@ TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
                         .conditions = parts.spec.conditions};
   problem.used_symbols.assign(used.begin(), used.end());
   for (const Tactic& tactic : tactics.offered) {
-    problem.offers.push_back({tactic.name, tactic.refusal, tactic.error});
+    problem.candidates.push_back({tactic.name, tactic.refusal, tactic.error});
   }
   problem.discontinuous = is_discontinuous(node.program.get()) ||
                           is_discontinuous(node.prologue.get()) ||
                           is_discontinuous(node.epilogue.get());
   problem.least_dimension = least_dimension(node, parts.table);
-  problem.program = [&node, &tactics, parts](size_t offer) {
-    return make_program(node, tactics.offered.at(offer), parts);
+  problem.program = [&node, &tactics, parts](size_t candidate) {
+    return make_program(node, tactics.offered.at(candidate), parts);
   };
   return problem;
 }

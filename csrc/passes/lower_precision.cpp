@@ -1,31 +1,23 @@
 #include "csrc/passes/lower_precision.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
+
+#include "csrc/converter.h"
 
 namespace tv {
 namespace {
 
 constexpr double kFloat16Max = 65504;
 
-/// As in torch.autocast, and what reads bits.
-constexpr auto kKept = std::to_array<std::string_view>(
-    {"aten::view.dtype", "aten::pow", "aten::exp", "aten::expm1", "aten::log", "aten::log1p",
-     "aten::log2", "aten::log10", "aten::reciprocal", "aten::rsqrt", "aten::sum", "aten::prod",
-     "aten::cumsum", "aten::var", "aten::var_mean", "aten::linalg_vector_norm",
-     // What stays in a tensor of which a part is replaced stays as it was.
-     "aten::slice_scatter", "aten::select_scatter", "aten::index_put", "aten::_unsafe_index_put",
-     "aten::scatter", "aten::scatter_add"});
-
 bool is_operator(std::string_view op, std::string_view name) {
   return op == name || op.substr(0, op.find('.')) == name;
 }
 
-/// Whether results leave float16's range or need more of its mantissa.
-bool stays_float32(std::string_view op) {
-  return std::ranges::any_of(kKept, [&](std::string_view kept) { return is_operator(op, kept); });
+bool stays_float32(const std::string& op) {
+  const Converter* converter = Registry::instance().find(op);
+  return converter != nullptr && converter->keeps_float32;
 }
 
 /// True for a tensor argument that keeps its dtype where its operator is stored in 16 bits.

@@ -17,18 +17,18 @@ namespace tv {
 class BenchTrials {
  public:
   virtual ~BenchTrials() = default;
-  /// Compiles candidates, several at a time: offer → why the driver refuses it, for those refused.
-  virtual std::map<size_t, std::string> prepare(const std::vector<size_t>& offers) = 0;
+  /// Compiles candidates, several at a time: each → why the driver refuses it, for those refused.
+  virtual std::map<size_t, std::string> prepare(const std::vector<size_t>& candidates) = 0;
   /// Runs the weight program and a part of each launch: an upper estimate of a run's time in µs.
-  virtual double predict_us(size_t offer) = 0;
+  virtual double predict_us(size_t candidate) = 0;
   /// µs of one of `times` runs one after the other.
-  virtual double time_us(size_t offer, int times) = 0;
+  virtual double time_us(size_t candidate, int times) = 0;
   /// µs of each launch by itself.
-  virtual std::vector<float> step_us(size_t offer) = 0;
-  /// How the results of an offer differ from those of the reference beyond what rounding explains, at
-  /// the smallest, the typical and the largest shapes; "" where they do not; nothing where the
-  /// reference takes too long to be run.
-  virtual std::optional<std::string> difference(size_t offer, size_t reference) = 0;
+  virtual std::vector<float> step_us(size_t candidate) = 0;
+  /// How the results of a candidate differ from those of the reference beyond what rounding
+  /// explains, at the smallest, the typical and the largest shapes; "" where they do not; nothing
+  /// where the reference takes too long to be run.
+  virtual std::optional<std::string> difference(size_t candidate, size_t reference) = 0;
 };
 
 class Bench {

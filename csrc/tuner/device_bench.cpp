@@ -88,12 +88,12 @@ class DeviceTrials : public BenchTrials {
         memory_(device_, usable_symbols(problem, programs_, profile(*device_))),
         is_cpu_(profile(*device_).is_cpu()) {}
 
-  std::map<size_t, std::string> prepare(const std::vector<size_t>& offers) override {
-    for (const size_t offer : offers) trials_.try_emplace(offer);
-    std::vector<std::string> refusals(offers.size());
-    for_each_parallel(offers.size(), [&](size_t i) {
+  std::map<size_t, std::string> prepare(const std::vector<size_t>& candidates) override {
+    for (const size_t candidate : candidates) trials_.try_emplace(candidate);
+    std::vector<std::string> refusals(candidates.size());
+    for_each_parallel(candidates.size(), [&](size_t i) {
       try {
-        make_trial(offers[i]);
+        make_trial(candidates[i]);
       } catch (const OutOfMemoryError&) {
         throw;
       } catch (const Error& e) {
@@ -102,16 +102,16 @@ class DeviceTrials : public BenchTrials {
       }
     });
     std::map<size_t, std::string> refused;
-    for (size_t i = 0; i < offers.size(); ++i) {
-      if (!refusals[i].empty()) refused[offers[i]] = refusals[i];
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (!refusals[i].empty()) refused[candidates[i]] = refusals[i];
     }
     return refused;
   }
 
-  double predict_us(size_t offer) override { return estimate_us(activate(offer, 0)); }
+  double predict_us(size_t candidate) override { return estimate_us(activate(candidate, 0)); }
 
-  double time_us(size_t offer, int times) override {
-    Trial& trial = activate(offer, 0);
+  double time_us(size_t candidate, int times) override {
+    Trial& trial = activate(candidate, 0);
     if (!is_cpu_ || times < kCpuParts) return trial.run(times);
     // Other processes take the cores now and then: the least disturbed part counts.
     double us = trial.run(times / kCpuParts);
@@ -119,23 +119,23 @@ class DeviceTrials : public BenchTrials {
     return us;
   }
 
-  std::vector<float> step_us(size_t offer) override {
-    const std::vector<double> us = activate(offer, 0).run_steps();
+  std::vector<float> step_us(size_t candidate) override {
+    const std::vector<double> us = activate(candidate, 0).run_steps();
     return {us.begin(), us.end()};
   }
 
-  std::optional<std::string> difference(size_t offer, size_t reference) override {
+  std::optional<std::string> difference(size_t candidate, size_t reference) override {
     bool compared = false;
     for (size_t s = 0; s < memory_.symbols().size(); ++s) {
       try {
         const auto& [want, partial] = reference_results(reference, s);
         if (want.empty()) continue;
-        const auto got = results(offer, s, nullptr);
+        const auto got = results(candidate, s, nullptr);
         if (got.empty()) continue;
         compared = true;
         const Tolerance tolerance{
             .terms = reduction_terms(programs_.at(reference), memory_.symbols()[s]),
-            .error = problem_.offers.at(offer).error,
+            .error = problem_.candidates.at(candidate).error,
             .discontinuous = problem_.discontinuous,
             .partial = partial};
         for (size_t i = 0; i < want.size(); ++i) {
@@ -153,10 +153,10 @@ class DeviceTrials : public BenchTrials {
   }
 
  private:
-  void make_trial(size_t offer) {
-    std::unique_ptr<Trial>& trial = trials_.at(offer);
+  void make_trial(size_t candidate) {
+    std::unique_ptr<Trial>& trial = trials_.at(candidate);
     if (trial) return;
-    const TacticProgram& program = programs_.at(offer);
+    const TacticProgram& program = programs_.at(candidate);
     EngineSpec spec = program.spec;
     for (const TacticProgram::Kernel& kernel : program.kernels) {
       spec.modules.push_back(compile_kernel(kernel.name, kernel.glsl, settings_));
@@ -202,18 +202,18 @@ class DeviceTrials : public BenchTrials {
   }
 
   /// Places a candidate and runs its weight program, where it is not the one that ran last.
-  Trial& activate(size_t offer, size_t symbols) {
-    if (!trials_.contains(offer) || !trials_.at(offer)) {
-      trials_.try_emplace(offer);
-      make_trial(offer);
+  Trial& activate(size_t candidate, size_t symbols) {
+    if (!trials_.contains(candidate) || !trials_.at(candidate)) {
+      trials_.try_emplace(candidate);
+      make_trial(candidate);
     }
-    Trial& trial = *trials_.at(offer);
-    if (active_ == std::pair{offer, symbols}) return trial;
+    Trial& trial = *trials_.at(candidate);
+    if (active_ == std::pair{candidate, symbols}) return trial;
     active_.reset();
     const auto& values = memory_.symbols().at(symbols);
-    trial.bind(values, memory_.place(programs_.at(offer), symbols, problem_.least_dimension));
+    trial.bind(values, memory_.place(programs_.at(candidate), symbols, problem_.least_dimension));
     trial.run_weight_program();
-    active_ = {offer, symbols};
+    active_ = {candidate, symbols};
     return trial;
   }
 
@@ -231,9 +231,9 @@ class DeviceTrials : public BenchTrials {
 
   /// Results of a run. `partial`, where given, allows a run of a part of the workgroups where all
   /// of them would take too long, and says so; empty where even that cannot be done.
-  std::vector<ProblemMemory::Result> results(size_t offer, size_t symbols, bool* partial) {
-    const TacticProgram& program = programs_.at(offer);
-    Trial& trial = activate(offer, symbols);
+  std::vector<ProblemMemory::Result> results(size_t candidate, size_t symbols, bool* partial) {
+    const TacticProgram& program = programs_.at(candidate);
+    Trial& trial = activate(candidate, symbols);
     const double us = estimate_us(trial);
     const std::vector<int64_t> groups = trial.groups();
     const bool marked = memory_.reset_results(program, problem_.least_dimension);

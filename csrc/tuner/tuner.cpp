@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <mutex>
 
-#include "csrc/tuner/contest.h"
 #include "csrc/tuner/device_bench.h"
 #include "csrc/tuner/digest.h"
 #include "csrc/tuner/level.h"
+#include "csrc/tuner/search.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
@@ -60,15 +60,15 @@ class Tuner : public CostModel {
   TacticChoice choose(const TacticProblem& problem, size_t rule,
                       const Progress& progress) override {
     const std::vector<size_t> applicable = applicable_of(problem);
-    if (!worth_tuning(problem, applicable)) return {.offer = rule};
+    if (!worth_tuning(problem, applicable)) return {.candidate = rule};
     const auto [it, fresh] = choices_.try_emplace(memo_key(problem));
     if (!fresh && !it->second.notes.empty()) return it->second;
     try {
       it->second = decide(problem, applicable, rule, progress);
     } catch (const Error& error) {  // an engine that is not tuned is better than none
       log(LogLevel::kWarn, "[tuner] " + problem.node + " is not tuned: " + error.what());
-      it->second = {.offer = rule};
-      it->second.notes.assign(problem.offers.size(), "not tuned");
+      it->second = {.candidate = rule};
+      it->second.notes.assign(problem.candidates.size(), "not tuned");
     }
     return it->second;
   }
@@ -76,8 +76,8 @@ class Tuner : public CostModel {
  private:
   static std::vector<size_t> applicable_of(const TacticProblem& problem) {
     std::vector<size_t> applicable;
-    for (size_t i = 0; i < problem.offers.size(); ++i) {
-      if (problem.offers[i].refusal.empty()) applicable.push_back(i);
+    for (size_t i = 0; i < problem.candidates.size(); ++i) {
+      if (problem.candidates[i].refusal.empty()) applicable.push_back(i);
     }
     return applicable;
   }
@@ -92,8 +92,8 @@ class Tuner : public CostModel {
 
   static std::string memo_key(const TacticProblem& problem) {
     std::string key = problem.text + (problem.for_comparison ? "\ncomparison" : "");
-    for (const TacticProblem::Offer& offer : problem.offers) {
-      key += "\n" + offer.name + (offer.refusal.empty() ? "" : " -");
+    for (const TacticProblem::Candidate& candidate : problem.candidates) {
+      key += "\n" + candidate.name + (candidate.refusal.empty() ? "" : " -");
     }
     return key;
   }
@@ -108,7 +108,7 @@ class Tuner : public CostModel {
     }
     const size_t count = level_.count(applicable.size());
     for (size_t i = 0; i < applicable.size(); ++i) {
-      const std::string& name = problem.offers[applicable[i]].name;
+      const std::string& name = problem.candidates[applicable[i]].name;
       if (i < count || cache_->knows(bench_->profile().tuned_for(), problem.text, name)) {
         selected.push_back(applicable[i]);
       }
@@ -118,37 +118,37 @@ class Tuner : public CostModel {
 
   TacticChoice decide(const TacticProblem& problem, const std::vector<size_t>& applicable,
                       size_t rule, const Progress& progress) {
-    ContestSetup setup{.problem = problem,
-                       .bench = *bench_,
-                       .cache = *cache_,
-                       .journal = journal_,
-                       .level = level_,
-                       .progress = progress,
-                       .seconds_left = problem.for_comparison
-                                           ? std::min(left_seconds_, comparison_seconds_)
-                                           : left_seconds_};
-    const size_t last = problem.offers.size() - 1;
-    if (problem.offers[last].refusal.empty()) setup.reference = last;
-    Contest contest(setup, select(problem, applicable));
+    SearchSetup setup{.problem = problem,
+                      .bench = *bench_,
+                      .cache = *cache_,
+                      .journal = journal_,
+                      .level = level_,
+                      .progress = progress,
+                      .seconds_left = problem.for_comparison
+                                          ? std::min(left_seconds_, comparison_seconds_)
+                                          : left_seconds_};
+    const size_t last = problem.candidates.size() - 1;
+    if (problem.candidates[last].refusal.empty()) setup.reference = last;
+    Search search(setup, select(problem, applicable));
     const auto start = std::chrono::steady_clock::now();
     const auto account = [&] {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      if (contest.stats().timed + contest.stats().checked > 0) {
+      if (search.stats().timed + search.stats().checked > 0) {
         left_seconds_ = std::max(0.0, left_seconds_ - took.count());
         if (problem.for_comparison) comparison_seconds_ -= took.count();
       }
-      cut_ += contest.stats().cut;
-      add_to_total(contest.stats());
+      cut_ += search.stats().cut;
+      add_to_total(search.stats());
     };
     try {
-      contest.run();
+      search.run();
     } catch (...) {
       account();
       throw;
     }
     account();
     cache_->save_sometimes();
-    TacticChoice choice = contest.choice(rule);
+    TacticChoice choice = search.choice(rule);
     log_choice(problem, choice);
     return choice;
   }
@@ -156,10 +156,10 @@ class Tuner : public CostModel {
   void log_choice(const TacticProblem& problem, const TacticChoice& choice) const {
     if (!log_enabled(LogLevel::kDebug)) return;
     std::string text = "[tuner] " + problem.node + ": " + problem.text;
-    for (size_t i = 0; i < problem.offers.size(); ++i) {
-      const TacticProblem::Offer& offer = problem.offers[i];
-      text += std::string("\n  ") + (i == choice.offer ? "* " : "  ") + offer.name + ": " +
-              (offer.refusal.empty() ? choice.notes.at(i) : "refused, " + offer.refusal);
+    for (size_t i = 0; i < problem.candidates.size(); ++i) {
+      const TacticProblem::Candidate& candidate = problem.candidates[i];
+      text += std::string("\n  ") + (i == choice.candidate ? "* " : "  ") + candidate.name + ": " +
+              (candidate.refusal.empty() ? choice.notes.at(i) : "refused, " + candidate.refusal);
     }
     log(LogLevel::kDebug, text);
   }

@@ -20,7 +20,7 @@ struct FakeTactic {
   double us = 0;
   bool wrong = false;
   double once_us = 0;  ///< of the first timing, where it differs
-  std::string offer_refusal = {}, driver_refusal = {};
+  std::string candidate_refusal = {}, driver_refusal = {};
   std::string glsl = "void main() {}";
   bool loses_device = false, ends_process = false;
   Expr iterations = 0;  ///< of its only loop
@@ -35,7 +35,8 @@ class FakeBench : public Bench {
   }
 
   const DeviceProfile& profile() const override { return device; }
-  std::unique_ptr<BenchTrials> open(const TacticProblem&, std::map<size_t, TacticProgram>) override {
+  std::unique_ptr<BenchTrials> open(const TacticProblem&,
+                                    std::map<size_t, TacticProgram>) override {
     if (out_of_memory) throw OutOfMemoryError("[memory] no memory");
     return std::make_unique<Trials>(*this);
   }
@@ -54,9 +55,9 @@ class FakeBench : public Bench {
   class Trials : public BenchTrials {
    public:
     explicit Trials(FakeBench& bench) : bench_(bench) {}
-    std::map<size_t, std::string> prepare(const std::vector<size_t>& offers) override {
+    std::map<size_t, std::string> prepare(const std::vector<size_t>& candidates) override {
       std::map<size_t, std::string> refused;
-      for (const size_t o : offers) {
+      for (const size_t o : candidates) {
         bench_.prepared.push_back(at(o).name);
         if (!at(o).driver_refusal.empty()) refused[o] = at(o).driver_refusal;
       }
@@ -109,12 +110,12 @@ class TunerTest : public testing::Test {
   TacticProblem problem() const {
     TacticProblem p{.node = "node", .op = "t::op", .text = problem_text};
     p.symbols = symbols;
-    for (const FakeTactic& t : tactics) p.offers.push_back({t.name, t.offer_refusal});
-    p.program = [this](size_t offer) {
+    for (const FakeTactic& t : tactics) p.candidates.push_back({t.name, t.candidate_refusal});
+    p.program = [this](size_t candidate) {
       TacticProgram program;
       program.spec.dispatches.resize(1);
-      program.spec.dispatches[0].iterations = tactics.at(offer).iterations;
-      program.kernels.push_back({"fake", tactics.at(offer).glsl});
+      program.spec.dispatches[0].iterations = tactics.at(candidate).iterations;
+      program.kernels.push_back({"fake", tactics.at(candidate).glsl});
       return program;
     };
     return p;
@@ -126,7 +127,7 @@ class TunerTest : public testing::Test {
   TacticChoice choose_again(const Progress& progress = nullptr) {
     const TacticProblem p = problem();
     size_t rule = 0;
-    while (!p.offers.at(rule).refusal.empty()) ++rule;
+    while (!p.candidates.at(rule).refusal.empty()) ++rule;
     return tuner_->choose(p, rule, progress);
   }
   /// One engine with one node.
@@ -144,7 +145,9 @@ class TunerTest : public testing::Test {
     tuner_.reset();
     new_bench();
   }
-  std::string name_of(const TacticChoice& choice) const { return tactics.at(choice.offer).name; }
+  std::string name_of(const TacticChoice& choice) const {
+    return tactics.at(choice.candidate).name;
+  }
   std::vector<std::string> journals() const {
     std::vector<std::string> files;
     for (const auto& entry : std::filesystem::directory_iterator(dir_)) {

@@ -43,8 +43,7 @@ class StatsDevice {
         VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR;
     statistics.pipelineExecutableInfo = VK_TRUE;
     statistics.pNext = &enabled.core;
-    std::vector<const char*> extensions = {
-        VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME};
+    std::vector<const char*> extensions = {VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME};
     for (const std::string& e : physical.extensions) extensions.push_back(e.c_str());
     const float priority = 1;
     VkDeviceQueueCreateInfo queue{};
@@ -153,13 +152,13 @@ class Others : public CostModel {
  public:
   explicit Others(const DeviceProfile& device) : device_(device) {}
   TacticChoice choose(const TacticProblem& problem, size_t rule, const Progress&) override {
-    for (size_t i = 0; i < problem.offers.size(); ++i) {
-      if (i == rule || !problem.offers[i].refusal.empty()) continue;
+    for (size_t i = 0; i < problem.candidates.size(); ++i) {
+      if (i == rule || !problem.candidates[i].refusal.empty()) continue;
       TacticProgram program = problem.program(i);
       std::string digest = program_digest(program, device_);
       programs.emplace(std::move(digest), std::move(program));
     }
-    return {.offer = rule};
+    return {.candidate = rule};
   }
   std::map<std::string, TacticProgram> programs;  ///< by digest: a random order that never changes
 
@@ -251,8 +250,7 @@ int run(const Options& options) {
   }
   std::printf("%lld pipelines of default tactics; %lld more of %zu of %zu other tactics\n",
               static_cast<long long>(defaults),
-              static_cast<long long>(report.pipelines() - defaults), taken,
-              others.programs.size());
+              static_cast<long long>(report.pipelines() - defaults), taken, others.programs.size());
   return report.failed() ? 1 : 0;
 }
 
@@ -273,7 +271,8 @@ int main(int argc, char** argv) {
     } else if (arg == "--spills") {
       options.spills_only = true;
     } else {
-      std::fprintf(stderr, "usage: shader_stats [--seconds N] [--op OP] [--cache DIR] [--spills]\n");
+      std::fprintf(stderr,
+                   "usage: shader_stats [--seconds N] [--op OP] [--cache DIR] [--spills]\n");
       return 2;
     }
   }

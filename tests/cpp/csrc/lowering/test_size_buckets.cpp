@@ -1,5 +1,5 @@
-// Dynamic sizes: the tuner chooses for typical, small and large ones, and one engine has the tactics of
-// all of them.
+// Dynamic sizes: the tuner chooses for typical, small and large ones, and one engine has the
+// tactics of all of them.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 int64_t at(const Expr& expr, int64_t value) { return expr.eval(std::vector<int64_t>{value}); }
 
 TEST(SizeBuckets, PartitionTheRangeAroundTheTypicalSize) {
-  const std::vector<Symbol> all = {{"n", 1, 32, 1024}, {"n", 1, 1, 64}, {"n", 2, 60, 64},
+  const std::vector<Symbol> all = {{"n", 1, 32, 1024},      {"n", 1, 1, 64},    {"n", 2, 60, 64},
                                    {"n", 1, 8, kUnbounded}, {"n", 0, 16, 4096}, {"n", 5, 5, 20}};
   for (const Symbol& s : all) {
     const std::vector<Symbol> symbols = {s};
@@ -47,22 +47,22 @@ TEST(SizeBuckets, AreOneWhereSizesAreNearOrNotUsed) {
   EXPECT_EQ(size_buckets(two, {0})[0].symbol, 0);
 }
 
-/// Takes the reference for small sizes, the first tactic for typical ones and the second for large ones;
-/// `close`: and says that the first would be almost as fast everywhere.
+/// Takes the reference for small sizes, the first tactic for typical ones and the second for large
+/// ones; `close`: and says that the first would be almost as fast everywhere.
 class BySize : public CostModel {
  public:
   explicit BySize(bool close) : close_(close) {}
   TacticChoice choose(const TacticProblem& problem, size_t rule, const Progress&) override {
     std::vector<size_t> usable;
-    for (size_t i = 0; i < problem.offers.size(); ++i) {
-      if (problem.offers[i].refusal.empty()) usable.push_back(i);
+    for (size_t i = 0; i < problem.candidates.size(); ++i) {
+      if (problem.candidates[i].refusal.empty()) usable.push_back(i);
     }
     const int64_t size = problem.symbols.at(0).opt;
     points.push_back(size);
     texts.insert(problem.text);
-    TacticChoice choice{.offer = size < 20 ? usable.back() : size < 100 ? rule : usable.at(1)};
-    for (size_t i = 0; i < problem.offers.size(); ++i) {
-      choice.offer_us.push_back(i == choice.offer ? 10 : close_ ? 10.5 : 20);
+    TacticChoice choice{.candidate = size < 20 ? usable.back() : size < 100 ? rule : usable.at(1)};
+    for (size_t i = 0; i < problem.candidates.size(); ++i) {
+      choice.candidate_us.push_back(i == choice.candidate ? 10 : close_ ? 10.5 : 20);
     }
     return choice;
   }
@@ -106,8 +106,7 @@ double error_at(const std::shared_ptr<Engine>& engine, int64_t n) {
         want += double(x[static_cast<size_t>(r * kRows + k)]) *
                 w[static_cast<size_t>(k * kColumns + c)];
       }
-      const double off =
-          std::abs(y[static_cast<size_t>(r * kColumns + c)] - std::max(want, 0.0));
+      const double off = std::abs(y[static_cast<size_t>(r * kColumns + c)] - std::max(want, 0.0));
       worst = std::isnan(off) ? INFINITY : std::max(worst, off);
     }
   }
@@ -170,9 +169,9 @@ TEST(SizeBuckets, TheTunerTimesEachOnceAndTheEngineIsRight) {
   EngineSpec specs[2];
   for (EngineSpec& spec : specs) {
     reset_tuner_stats();
-    const auto tuner = make_tuner(make_device_bench(device, settings),
-                                  std::make_shared<TimingCache>(settings.timing_cache_path),
-                                  {.level = 3});
+    const auto tuner =
+        make_tuner(make_device_bench(device, settings),
+                   std::make_shared<TimingCache>(settings.timing_cache_path), {.level = 3});
     spec = compile(product_graph(), settings, profile(*device), nullptr, tuner.get());
     EXPECT_EQ(tuner_stats().problems, 3u);
     EXPECT_EQ(tuner_stats().wrong, 0u);

@@ -63,7 +63,9 @@ struct Net {
                {tensor_arg("self", a), tensor_arg("other", b), attr_arg("alpha", integer(1))},
                graph.value(a).shape);
   }
-  ValueId relu(ValueId a) { return add("aten::relu", {tensor_arg("self", a)}, graph.value(a).shape); }
+  ValueId relu(ValueId a) {
+    return add("aten::relu", {tensor_arg("self", a)}, graph.value(a).shape);
+  }
   void output(ValueId id) { graph.outputs.push_back({.value = id, .name = "y", .strides = {}}); }
 };
 
@@ -104,10 +106,10 @@ TEST(ChannelsLast, OtherReadersAndOddChannelsKeepTheLayout) {
   Net net;
   const ValueId x = net.input({1, 8, 9, 7});
   const ValueId summed = net.conv(x, 16), odd = net.conv(x, 12), grouped = net.conv(x, 16);
-  net.output(net.add("aten::sum.dim_IntList",
-                     {tensor_arg("self", summed), attr_arg("dim", ints({2})),
-                      attr_arg("keepdim", false)},
-                     {1, 16, 7}));
+  net.output(
+      net.add("aten::sum.dim_IntList",
+              {tensor_arg("self", summed), attr_arg("dim", ints({2})), attr_arg("keepdim", false)},
+              {1, 16, 7}));
   net.output(net.conv(summed, 16));
   net.output(net.conv(odd, 16));
   net.output(net.conv(grouped, 16, 4));
@@ -154,8 +156,8 @@ Net excited() {
   return net;
 }
 
-/// Times by layout: of each node that writes or reads images with the channels as neighbours `last`,
-/// of each other `first`.
+/// Times by layout: of each node that writes or reads images with the channels as neighbours
+/// `last`, of each other `first`.
 NodesUs by_layout(double last, double first) {
   return [=](const Graph& graph, std::span<const size_t> nodes) {
     double sum = 0;
@@ -212,13 +214,13 @@ class GeneratingCosts : public CostModel {
  public:
   TacticChoice choose(const TacticProblem& problem, size_t rule, const Progress&) override {
     EXPECT_TRUE(problem.for_comparison);
-    for (size_t i = 0; i < problem.offers.size(); ++i) {
-      if (problem.offers[i].refusal.empty()) kernels += problem.program(i).kernels.size();
+    for (size_t i = 0; i < problem.candidates.size(); ++i) {
+      if (problem.candidates[i].refusal.empty()) kernels += problem.program(i).kernels.size();
     }
-    return {.offer = rule,
+    return {.candidate = rule,
             .step_us = {},
             .notes = {},
-            .offer_us = std::vector<double>(problem.offers.size(), 1.0)};
+            .candidate_us = std::vector<double>(problem.candidates.size(), 1.0)};
   }
   size_t kernels = 0;
 };
@@ -256,14 +258,15 @@ void expect_same_numbers(Graph graph) {
     for (const ValueId id : *list) {
       const Shape& shape = before.value(id).shape;
       leaves.emplace_back(static_cast<size_t>(*product(shape).constant()));
-      const double fan = list == &before.weights ? static_cast<double>(*shape[1].constant() * 9) : 1;
+      const double fan =
+          list == &before.weights ? static_cast<double>(*shape[1].constant() * 9) : 1;
       for (float& v : leaves.back()) v = normal(random) / static_cast<float>(std::sqrt(fan));
     }
   }
   const std::vector<float> want = run(device, before, used, leaves);
   const Graph rule = choose_channels_last(before);
-  for (const Graph& after : {rule, measure_layouts(rule, by_layout(1, 2)),
-                             measure_layouts(rule, by_layout(2, 1))}) {
+  for (const Graph& after :
+       {rule, measure_layouts(rule, by_layout(1, 2)), measure_layouts(rule, by_layout(2, 1))}) {
     const std::vector<float> got = run(device, after, used, leaves);
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << i << dump(after);

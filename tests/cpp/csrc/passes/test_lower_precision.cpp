@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "csrc/converter.h"
 #include "csrc/passes/lower_precision.h"
 #include "tests/cpp/kit/graph_builder.h"
 
@@ -59,12 +62,12 @@ TEST(LowerPrecision, KeepsStatisticsOfBatchNormInFloat32) {
   const ValueId x = b.work({b.input({2, 3, 4})});
   const ValueId weight = b.weight({3}), bias = b.weight({3}), mean = b.weight({3}),
                 var = b.weight({3});
-  const Node norm = b.node("aten::_native_batch_norm_legit_no_training",
-                           {tensor_arg("input", x), tensor_arg("weight", weight),
-                            tensor_arg("bias", bias), tensor_arg("running_mean", mean),
-                            tensor_arg("running_var", var), attr_arg("momentum", 0.1),
-                            attr_arg("eps", 1e-5)},
-                           {{DType::kF32, {2, 3, 4}}, {DType::kF32, {0}}, {DType::kF32, {0}}});
+  const Node norm =
+      b.node("aten::_native_batch_norm_legit_no_training",
+             {tensor_arg("input", x), tensor_arg("weight", weight), tensor_arg("bias", bias),
+              tensor_arg("running_mean", mean), tensor_arg("running_var", var),
+              attr_arg("momentum", 0.1), attr_arg("eps", 1e-5)},
+             {{DType::kF32, {2, 3, 4}}, {DType::kF32, {0}}, {DType::kF32, {0}}});
   b.graph.outputs = {{.value = norm.outputs[0], .name = "y"}};
   const Graph graph = lower_precision(b.graph, in(DType::kF16));
   check(graph, "test");
@@ -130,6 +133,18 @@ TEST(LowerPrecision, LeavesOutWhatTheUserExcludes) {
     EXPECT_EQ(output_dtype(graph, "t::work"), DType::kF32);
     EXPECT_EQ(output_dtype(graph, "t::other"), DType::kF16);
   }
+}
+
+TEST(LowerPrecision, OverloadsOfAnOperatorAreKeptAlike) {
+  std::map<std::string, bool> kept;
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (op == "aten::view.dtype") continue;  // reads bits, the other view does not
+    const auto [first, fresh] =
+        kept.try_emplace(op.substr(0, op.find('.')), converter.keeps_float32);
+    EXPECT_EQ(first->second, converter.keeps_float32) << op;
+  }
+  EXPECT_TRUE(kept.at("aten::exp") && kept.at("aten::sum") && kept.at("aten::index_put"));
+  EXPECT_FALSE(kept.at("aten::add") || kept.at("aten::addmm"));
 }
 
 TEST(LowerPrecision, IsChosenByTheSettings) {

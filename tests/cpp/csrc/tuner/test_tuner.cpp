@@ -1,11 +1,10 @@
 // The tuner's decisions, on a bench that answers from a table.
 
-#include "csrc/tuner/tuner.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "csrc/tuner/tuner.h"
 #include "runtime/base/error.h"
 #include "tests/cpp/kit/tuner_fixture.h"
 
@@ -17,7 +16,8 @@ using test::TunerTest;
 using Strings = std::vector<std::string>;
 
 TEST_F(TunerTest, TakesTheFastestRightTactic) {
-  tactics = {{"slow", 90}, {.name = "wrong", .us = 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
+  tactics = {
+      {"slow", 90}, {.name = "wrong", .us = 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
   const TacticChoice choice = choose();
   EXPECT_EQ(name_of(choice), "fast");
   ASSERT_EQ(choice.step_us.size(), 1u);
@@ -49,7 +49,7 @@ TEST_F(TunerTest, WhatIsPredictedToTakeTooLongNeverRunsWhole) {
 }
 
 TEST_F(TunerTest, RefusedTacticsAreNeitherTimedNorAskedForAgain) {
-  tactics = {{.name = "no", .us = 1, .offer_refusal = "the device has no matrix units"},
+  tactics = {{.name = "no", .us = 1, .candidate_refusal = "the device has no matrix units"},
              {.name = "driver", .us = 1, .driver_refusal = "too many registers"},
              {"fast", 20},
              {"reference", 100}};
@@ -65,7 +65,8 @@ TEST_F(TunerTest, RefusedTacticsAreNeitherTimedNorAskedForAgain) {
 TEST_F(TunerTest, WhatTheDeviceCannotRunAtTypicalSizesIsNotTimed) {
   symbols = {{.name = "n", .min = 1, .opt = 300}};
   const Expr n = Expr::symbol(0);
-  tactics = {{.name = "long", .us = 1, .iterations = n * 1000}, {"fast", 20},
+  tactics = {{.name = "long", .us = 1, .iterations = n * 1000},
+             {"fast", 20},
              {.name = "reference", .us = 100, .iterations = n * 200}};
   const TacticChoice choice = choose();
   EXPECT_EQ(name_of(choice), "fast");
@@ -77,7 +78,8 @@ TEST_F(TunerTest, WhatTheDeviceCannotRunAtTypicalSizesIsNotTimed) {
 }
 
 TEST_F(TunerTest, ACachedProblemIsNeverTimedTwice) {
-  tactics = {{"slow", 90}, {.name = "wrong", .us = 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
+  tactics = {
+      {"slow", 90}, {.name = "wrong", .us = 10, .wrong = true}, {"fast", 20}, {"reference", 100}};
   const TacticChoice first = choose();
   EXPECT_EQ(tuner_stats().timed, 4u);
   reopen();
@@ -86,12 +88,12 @@ TEST_F(TunerTest, ACachedProblemIsNeverTimedTwice) {
   EXPECT_EQ(tuner_stats().timed, 0u);
   EXPECT_EQ(tuner_stats().checked, 0u);
   EXPECT_EQ(tuner_stats().cached, 4u);
-  EXPECT_EQ(second.offer, first.offer);
+  EXPECT_EQ(second.candidate, first.candidate);
   EXPECT_EQ(second.step_us, first.step_us);
   EXPECT_EQ(second.notes, first.notes);
 }
 
-TEST_F(TunerTest, EqualProblemsOfAnEngineShareOneContest) {
+TEST_F(TunerTest, EqualProblemsOfAnEngineShareOneSearch) {
   tactics = {{"a", 10}, {"b", 20}, {"reference", 100}};
   make();
   choose_again();
@@ -184,7 +186,10 @@ TEST_F(TunerTest, AnInterruptedBuildResumes) {
 }
 
 TEST_F(TunerTest, ATacticThatLosesTheDeviceIsNeverTriedAgain) {
-  tactics = {{.name = "deadly", .us = 1, .loses_device = true}, {"fast", 20}, {"slow", 25}, {"reference", 100}};
+  tactics = {{.name = "deadly", .us = 1, .loses_device = true},
+             {"fast", 20},
+             {"slow", 25},
+             {"reference", 100}};
   EXPECT_EQ(name_of(choose()), "fast");
   EXPECT_EQ(tuner_stats().lost, 1u);
   EXPECT_EQ(bench->recoveries, 1);
@@ -206,7 +211,9 @@ TEST_F(TunerTest, ATacticThatTookItsProcessWithItIsNeverTriedAgain) {
 }
 
 TEST_F(TunerTest, WhereNothingWorksButTheLastTheRuleIsNotTaken) {
-  tactics = {{.name = "wrong", .us = 10, .wrong = true}, {.name = "also_wrong", .us = 12, .wrong = true}, {"reference", 100}};
+  tactics = {{.name = "wrong", .us = 10, .wrong = true},
+             {.name = "also_wrong", .us = 12, .wrong = true},
+             {"reference", 100}};
   EXPECT_EQ(name_of(choose()), "reference");
 }
 

@@ -10,7 +10,7 @@
 
 namespace tv {
 
-struct ContestSetup {
+struct SearchSetup {
   const TacticProblem& problem;
   Bench& bench;
   TimingCache& cache;
@@ -18,14 +18,14 @@ struct ContestSetup {
   const TuningLevel& level;
   const Progress& progress;
   double seconds_left = 0;
-  std::optional<size_t> reference = {};  ///< the offer that winners are checked against
+  std::optional<size_t> reference = {};  ///< the candidate that winners are checked against
 };
 
-/// Finds the fastest right tactic of one problem among some of its offers.
-class Contest {
+/// Finds the fastest right tactic of one problem among some of its candidates.
+class Search {
  public:
-  Contest(const ContestSetup& setup, std::vector<size_t> offers);
-  ~Contest();
+  Search(const SearchSetup& setup, std::vector<size_t> candidates);
+  ~Search();
 
   /// Times what the cache does not know and checks the winner. What was measured is in the cache
   /// even where this throws.
@@ -45,24 +45,24 @@ class Contest {
   bool spent() const;
   BenchTrials& trials();
   void time_pending();
-  void time_first(size_t offer);
-  double first_timing(size_t offer, int times);
+  void time_first(size_t candidate);
+  double first_timing(size_t candidate, int times);
   void time_contenders();
   void check_winner();
   std::optional<size_t> best() const;
   double best_us() const;
   double most_us() const;
   int runs(double us) const;  ///< of a candidate that takes `us`, for one timing
-  void settle(size_t offer, Timing timing);
-  /// Runs `body`, first writing `offer` to the journal where it may be its first run at these shapes;
-  /// false where that lost the device, was refused or found no memory.
+  void record(size_t candidate, Timing timing);
+  /// Runs `body`, first writing `candidate` to the journal where it may be its first run at these
+  /// shapes; false where that lost the device, was refused or found no memory.
   enum class Guard : uint8_t { kJournal, kRanBefore };
   template <typename Body>
-  bool guarded(size_t offer, Guard guard, const Body& body);
+  bool guarded(size_t candidate, Guard guard, const Body& body);
   void report(const std::string& what);
 
-  const ContestSetup setup_;
-  const std::vector<size_t> offers_;
+  const SearchSetup setup_;
+  const std::vector<size_t> candidates_;
   std::map<size_t, Entry> entries_;
   std::map<size_t, TacticProgram> programs_;
   std::unique_ptr<BenchTrials> trials_;
