@@ -30,12 +30,16 @@ def imports(root: Path):
     for path in sorted(root.rglob("*.py")):
         room = "" if path.parent == root else path.parent.name
         for node in ast.walk(ast.parse(path.read_text())):
+            place = f"{path.relative_to(root)}:{node.lineno}" if hasattr(node, "lineno") else ""
+            absolute = [alias.name for alias in node.names] if isinstance(node, ast.Import) else (
+                [node.module] if isinstance(node, ast.ImportFrom) and not node.level else [])
+            if any(name.split(".")[0] == "torch_vulkan" for name in absolute):
+                yield place, room or path.stem, "torch_vulkan"
             if not isinstance(node, ast.ImportFrom) or not node.level:
                 continue
             inside = node.level == 1 and room
             names = [node.module.split(".")[0]] if node.module else [a.name for a in node.names]
             for name in [room] if inside else names:
-                place = f"{path.relative_to(root)}:{node.lineno}"
                 yield place, room or path.stem, name
 
 
@@ -45,7 +49,9 @@ def violations(root: Path) -> list[str]:
     for place, here, name in imports(root):
         if name == "__version__":
             continue  # of the package itself, read when a report is made
-        if here not in ORDER or name not in ORDER:
+        if name == "torch_vulkan":
+            found.append(f"{place}: write imports of the package's own from where they are")
+        elif here not in ORDER or name not in ORDER:
             found.append(f"{place}: {here if here not in ORDER else name} has no place in ORDER")
         elif ORDER.index(name) > ORDER.index(here):
             found.append(f"{place}: {here} imports {name}")
@@ -66,7 +72,10 @@ def test_an_upward_import_is_found(tmp_path):
     (tmp_path / "_fx" / "importer.py").write_text(
         "from .nodes import a\nfrom .._torch import compat\n\n"
         "def f():\n    from .. import backend\n")
+    (tmp_path / "settings.py").write_text("def f():\n    import torch_vulkan.backend\n")
     (tmp_path / "_unknown").mkdir()
     (tmp_path / "_unknown" / "a.py").write_text("from ..settings import Settings\n")
     assert violations(tmp_path) == ["_fx/importer.py:5: _fx imports backend",
-                                    "_unknown/a.py:1: _unknown has no place in ORDER"]
+                                    "_unknown/a.py:1: _unknown has no place in ORDER",
+                                    "settings.py:2: write imports of the package's own from where "
+                                    "they are"]

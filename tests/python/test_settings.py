@@ -264,8 +264,9 @@ def test_pieces_of_attention_may_be_excluded():
 
 
 def test_bad_patterns_are_named():
-    with pytest.raises(ValueError, match=r"autocast_excluded_nodes.*regular expression"):
-        Settings.from_options({"enable_autocast": True, "autocast_excluded_nodes": ["a("]})
+    for pattern in ("a(", "(?i)a", 3):  # the second is one for Python
+        with pytest.raises(ValueError, match=r"autocast_excluded_nodes.*regular expression"):
+            Settings.from_options({"enable_autocast": True, "autocast_excluded_nodes": [pattern]})
 
 
 def test_low_precision_keeps_masks_finite():

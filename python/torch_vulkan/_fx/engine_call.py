@@ -50,7 +50,7 @@ REFUSED = "[check_indices]"
 
 class UnexpectedInput(RuntimeError):
     """An argument that the captured graph does not allow, as a size that a check behind nonzero
-    forbids. PyTorch raises RuntimeError there, too."""
+    forbids. The call runs natively: PyTorch has a result, or an error of its own."""
 
 
 class BuildError(RuntimeError):
