@@ -22,24 +22,28 @@ namespace tv {
 ///   x_load(uint i)    element i in row-major order of the value's shape - through its view's
 ///                     strides and, for `prologue_arg`, through the fused head
 ///   x_store(uint i, x_T v)  likewise, through the fused tail; rounds to nearest even
-///   x_load4(uint i), x_store4(uint i, x_V v)  elements i … i+3 (i % 4 == 0) the same way; one access
+///   x_load4(uint i), x_store4(uint i, x_V v)  elements i … i+3 (i % 4 == 0) the same way; one
+///   access
 ///                     where the storage allows, so always usable
-///   x_value(uint i, x_T v), x_put(uint i, x_R r)  the two halves of x_store: what the tail makes of v
-///                     (an x_R), and its store, so that a kernel can read for all of its results before
-///                     it stores one; x_value4, x_put4 with x_V and x_RV likewise
+///   x_value(uint i, x_T v), x_put(uint i, x_R r)  the two halves of x_store: what the tail makes
+///   of v
+///                     (an x_R), and its store, so that a kernel can read for all of its results
+///                     before it stores one; x_value4, x_put4 with x_V and x_RV likewise
 ///   x_index(uint i)   where element i lies in the storage, counted from the view's offset
 ///   x_raw(uint i), x_raw_store(uint i, v)  element i of the storage (use with strides)
-///   x_vec4(uint i), x_raw_store4(uint i, v)  elements i … i+3 of the storage (i % 4 == 0), where `vec4`
-///   x_ptr             the address, of a type in tv.glsl; cast it for accesses of another width:
+///   x_vec4(uint i), x_raw_store4(uint i, v)  elements i … i+3 of the storage (i % 4 == 0), where
+///   `vec4` x_ptr             the address, of a type in tv.glsl; cast it for accesses of another
+///   width:
 ///                     tv_ref_u32x4(x_ptr).v[k]. Such accesses are not checked by debug builds.
-/// Addresses are formed from push constants and the index alone: a uniform index is a uniform address.
+/// Addresses are formed from push constants and the index alone: a uniform index is a uniform
+/// address.
 struct Operand {
   std::string name;
   ValueId value = kNoValue;
-  bool write = false;          ///< else read
-  bool read_write = false;     ///< a scratch that the step updates in place
-  bool vec4 = false;           ///< wants x_vec4 (and x_store4): its storage is 16-byte aligned, dense
-  bool plain = false;          ///< ignore fused head and tail (x_load = storage order of the value)
+  bool write = false;       ///< else read
+  bool read_write = false;  ///< a scratch that the step updates in place
+  bool vec4 = false;        ///< wants x_vec4 (and x_store4): its storage is 16-byte aligned, dense
+  bool plain = false;       ///< ignore fused head and tail (x_load = storage order of the value)
 };
 
 /// A scalar parameter called `name` in the kernel. An expression is a size, stride or offset, a
@@ -57,7 +61,7 @@ struct Param {
 
 struct Grid {
   std::array<Expr, 3> groups = {Expr(1), Expr(1), Expr(1)};
-  bool flat = false;           ///< use tv_group() in the kernel; any count of workgroups
+  bool flat = false;  ///< use tv_group() in the kernel; any count of workgroups
   static Grid flat_groups(Expr count) { return {{std::move(count), 1, 1}, true}; }
 };
 
@@ -67,19 +71,19 @@ struct Grid {
 struct CooperativeMatrix {
   DType input = DType::kF16, sum = DType::kF32;
   uint32_t m = 16, n = 16, k = 16;
-  bool nv2 = false;            ///< also GL_NV_cooperative_matrix2
-  bool denormals = false;      ///< wrong where float16 denormals are taken for 0
+  bool nv2 = false;        ///< also GL_NV_cooperative_matrix2
+  bool denormals = false;  ///< wrong where float16 denormals are taken for 0
 };
 
 /// One kernel launch.
 struct Step {
-  std::string kernel;          ///< template: <kernel>.comp below converters/
+  std::string kernel;  ///< template: <kernel>.comp below converters/
   std::vector<std::pair<std::string, std::string>> defines = {};
   std::vector<Operand> operands = {};
   std::vector<Param> params = {};
   Grid grid = {};
   std::array<uint32_t, 3> local_size = {64, 1, 1};  ///< LOCAL_X, LOCAL_Y, LOCAL_Z in the kernel
-  uint32_t subgroup_size = 0;  ///< required; 0: any
+  uint32_t subgroup_size = 0;                       ///< required; 0: any
   /// Lowering refuses the tactic, with a reason, where the device or glslang lacks them.
   std::optional<CooperativeMatrix> matrix = {};
   /// The kernel may call tv_uniform(uint id), which equals `id` but is read through a table in the
@@ -97,7 +101,7 @@ struct Step {
 
 /// One way to compute a node. `refusal` says why it cannot apply (then `steps` is ignored).
 struct Tactic {
-  std::string name;            ///< "matmul_tiled_f32_64x64x16"; unique among the node's tactics
+  std::string name;  ///< "matmul_tiled_f32_64x64x16"; unique among the node's tactics
   std::string refusal = {};
   std::vector<Step> steps = {};
   /// Largest error of a result relative to the sum of the magnitudes of the terms it adds, where

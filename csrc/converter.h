@@ -21,8 +21,8 @@
 
 namespace tv {
 
-class Builder;    // csrc/builder.h: what `convert` emits into
-class Rewriter;   // csrc/rewriter.h: what `expand` writes into
+class Builder;   // csrc/builder.h: what `convert` emits into
+class Rewriter;  // csrc/rewriter.h: what `expand` writes into
 
 /// What a decision about one node may depend on.
 struct NodeContext {
@@ -49,11 +49,11 @@ struct NodeContext {
 /// the table row. Made from the node alone.
 struct PointwiseOp {
   std::vector<ValueId> operands;
-  PointwiseInstr instr;           ///< operands are numbered 0 … n-1 in the order above
+  PointwiseInstr instr;  ///< operands are numbered 0 … n-1 in the order above
 };
 
 struct Converter {
-  std::string op;                 ///< "aten::relu", "aten::add.Tensor", "tv::matmul"
+  std::string op;  ///< "aten::relu", "aten::add.Tensor", "tv::matmul"
 
   /// "" when the node is supported, else a sentence a user can act on. Common checks (dtypes that
   /// the device can store, rank, element count < 2^31) are made for every node before this.
@@ -63,28 +63,29 @@ struct Converter {
   std::function<PointwiseOp(const NodeContext&)> pointwise = {};
   /// The output as a view of value `node.input(first tensor argument)` given that value's layout
   /// (shape, strides, offset, all relative to View::base); nullopt: needs a copy first.
-  std::function<std::optional<View>(const NodeContext&, const View& input, size_t output_index)> view =
-      {};
+  std::function<std::optional<View>(const NodeContext&, const View& input, size_t output_index)>
+      view = {};
   std::function<void(const NodeContext&, Builder&)> convert = {};
 
-  /// Tensor arguments that `convert` reads through explicit strides (Builder::strides_of) or through
-  /// flat loads at small cost, so that a view needs no copy. "*": all of them.
+  /// Tensor arguments that `convert` reads through explicit strides (Builder::strides_of) or
+  /// through flat loads at small cost, so that a view needs no copy. "*": all of them.
   std::vector<std::string> reads_views = {};
-  /// A tensor argument that is read once per element, so that a pointwise head may be computed while
-  /// reading it; "" none.
+  /// A tensor argument that is read once per element, so that a pointwise head may be computed
+  /// while reading it; "" none.
   std::string prologue_arg = {};
   /// outputs[0] is written once per element through <dst>_store, so a pointwise tail may fuse.
   bool epilogue = false;
   /// Output values that are not written when they are not used (e.g. max_pool's indices).
-  bool is_compute = true;         ///< false: free (views, getitem), not counted by min_block_size
-  /// Stays float32 where others are stored in 16 bits: results leave float16's range or need more of
-  /// its mantissa (as torch.autocast has it), or it reads bits, or what it does not replace stays.
+  bool is_compute = true;  ///< false: free (views, getitem), not counted by min_block_size
+  /// Stays float32 where others are stored in 16 bits: results leave float16's range or need more
+  /// of its mantissa (as torch.autocast has it), or it reads bits, or what it does not replace
+  /// stays.
   bool keeps_float32 = false;
 
   /// Small nodes, as graphs with one node, that make `convert` use every kernel variant: the kernel
   /// tests compile all tactics of each. Required where `convert` is set.
   std::function<std::vector<Graph>()> examples = {};
-  std::string notes = {};         ///< for tv.supported_ops()
+  std::string notes = {};  ///< for tv.supported_ops()
 };
 
 /// The same, kept in float32.
@@ -96,8 +97,8 @@ inline Converter in_float32(Converter converter) {
 class Registry {
  public:
   static Registry& instance();
-  void add(Converter converter);                       ///< throws on a second entry for an operator
-  const Converter* find(std::string_view op) const;    ///< null where there is none
+  void add(Converter converter);                     ///< throws on a second entry for an operator
+  const Converter* find(std::string_view op) const;  ///< null where there is none
   const std::map<std::string, Converter, std::less<>>& all() const { return entries_; }
 
  private:
@@ -106,7 +107,9 @@ class Registry {
 
 /// Registers at static initialisation: `static const RegisterConverter softmax{{.op = …}};`
 struct RegisterConverter {
-  explicit RegisterConverter(Converter converter) { Registry::instance().add(std::move(converter)); }
+  explicit RegisterConverter(Converter converter) {
+    Registry::instance().add(std::move(converter));
+  }
   RegisterConverter(std::initializer_list<Converter> converters) {
     for (const Converter& c : converters) Registry::instance().add(c);
   }

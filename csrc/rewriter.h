@@ -10,7 +10,8 @@ class Rewriter {
   Rewriter(Graph& graph, const Node& replaced, std::vector<Node>& out)
       : graph_(graph), replaced_(replaced), out_(out) {}
 
-  /// Adds a node with one output; returns its value. Source and module path are the replaced node's.
+  /// Adds a node with one output; returns its value. Source and module path are the replaced
+  /// node's.
   ValueId add(std::string op, std::vector<Arg> args, DType dtype, Shape shape);
   /// Adds a node with several outputs.
   std::vector<ValueId> add_multi(std::string op, std::vector<Arg> args,

@@ -16,10 +16,10 @@ SettingDefault default_of(const T& value) {
   }
 }
 
-#define TV_ROW(scope_, kind_, name_, standard_, ...)                   \
-  SettingRow{.name = #name_,                                           \
-             .kind = #kind_ + 1, /* without its k */                   \
-             .scope = SettingScope::scope_,                            \
+#define TV_ROW(scope_, kind_, name_, standard_, ...)                              \
+  SettingRow{.name = #name_,                                                      \
+             .kind = #kind_ + 1, /* without its k */                              \
+             .scope = SettingScope::scope_,                                       \
              .standard = default_of<SettingValue<SettingKind::kind_>>(standard_), \
              __VA_ARGS__},
 #define TV_COMPILER_SETTING(...) TV_ROW(kCompiler, __VA_ARGS__)

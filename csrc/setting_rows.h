@@ -16,22 +16,22 @@ namespace tv {
 /// What a setting may be. Its name without the k is what Python's checks and scripts go by.
 enum class SettingKind : uint8_t {
   kBool,
-  kInteger,     ///< from SettingRow::low to high
-  kBytes,       ///< the same, of memory
-  kNodes,       ///< a whole number from 1, or infinity
-  kOperators,   ///< "aten::relu" (every overload) or "aten::add.Tensor"
+  kInteger,    ///< from SettingRow::low to high
+  kBytes,      ///< the same, of memory
+  kNodes,      ///< a whole number from 1, or infinity
+  kOperators,  ///< "aten::relu" (every overload) or "aten::add.Tensor"
   kNames,
   kPatterns,    ///< regular expressions
   kPrecisions,  ///< dtypes; none: the model's own
   kText,
-  kFile,        ///< a path; "": none
+  kFile,  ///< a path; "": none
   kDirectory,
   // Of the Python package alone, which keeps their values.
   kOptionalBool,
   kDevice,
   kLowPrecision,  ///< a 16-bit dtype
   kFlagOrPath,
-  kReport,        ///< the same, of a file in a folder that exists
+  kReport,  ///< the same, of a file in a folder that exists
 };
 
 template <SettingKind kKind>
@@ -64,9 +64,9 @@ enum class SettingScope : uint8_t { kCompiler, kCache, kPython };
 
 /// A flag of vkexec's.
 struct SettingFlag {
-  const char* name;         ///< "--fp16"
+  const char* name;  ///< "--fp16"
   const char* help;
-  const char* sets = "";    ///< what it stands for, as JSON; "": the flag takes a value
+  const char* sets = "";  ///< what it stands for, as JSON; "": the flag takes a value
 };
 
 /// A default: none, or a value.

@@ -4,9 +4,9 @@
 //
 // A row is SETTING(kind, name, default, …), where … are other facts of SettingRow (setting_rows.h).
 // Whoever includes this file defines the macros of the scopes that it wants:
-//   TV_COMPILER_SETTING  read by the compiler; part of an engine's key unless the row says otherwise
-//   TV_CACHE_SETTING     read by the engine cache
-//   TV_PYTHON_SETTING    read by the Python package alone
+//   TV_COMPILER_SETTING  read by the compiler; part of an engine's key unless the row says
+//   otherwise TV_CACHE_SETTING     read by the engine cache TV_PYTHON_SETTING    read by the Python
+//   package alone
 // Included more than once: no #pragma once.
 
 #ifndef TV_COMPILER_SETTING

@@ -37,8 +37,8 @@ void set_code_digest(const std::string& op, const std::string& digest);
 /// their libraries' contents. "" where there is none.
 std::string user_code_text(const Graph& graph);
 
-/// Inside load_user_library, where an exception would end the process: keeps `message` for later and
-/// returns true; else false.
+/// Inside load_user_library, where an exception would end the process: keeps `message` for later
+/// and returns true; else false.
 bool keep_load_error(const std::string& message);
 
 }  // namespace tv

@@ -1,6 +1,6 @@
 #pragma once
-// What applications include: devices, engines and their files. Sources of the project include the headers
-// of its rooms.
+// What applications include: devices, engines and their files. Sources of the project include the
+// headers of its rooms.
 
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"

@@ -51,8 +51,11 @@ Graph GemmProblem::graph() const {
   Graph g;
   g.name = "gemm";
   const auto leaf = [&](std::vector<ValueId>& list, const char* name, Shape shape, ValueKind kind) {
-    const ValueId id = g.add_value(
-        {.name = name, .dtype = dtype, .shape = std::move(shape), .kind = kind, .view = std::nullopt});
+    const ValueId id = g.add_value({.name = name,
+                                    .dtype = dtype,
+                                    .shape = std::move(shape),
+                                    .kind = kind,
+                                    .view = std::nullopt});
     list.push_back(id);
     return id;
   };
@@ -82,8 +85,8 @@ Graph GemmProblem::graph() const {
   const ValueId bias = tail ? leaf(list, "bias", {n}, kind) : kNoValue;
   if (a_transposed) a = transposed(a, own_a, m, k);
   if (b_transposed) b = transposed(b, own_b, k, n);
-  ValueId y = node("aten::matmul", {tensor_arg("self", a), tensor_arg("other", b)},
-                   matrix(own_a, m, n));
+  ValueId y =
+      node("aten::matmul", {tensor_arg("self", a), tensor_arg("other", b)}, matrix(own_a, m, n));
   if (tail) {
     y = node("aten::add.Tensor",
              {tensor_arg("self", y), tensor_arg("other", bias), attr_arg("alpha", integer(1))},
@@ -265,8 +268,8 @@ double GemmData::time_us(const std::shared_ptr<Device>& device, const EngineSpec
   run(first);
   const double guess = std::max(1.0, run(first) / 4);
   const int repeats = static_cast<int>(std::clamp(2000.0 / guess, 3.0, 300.0));
-  // In alternation, and not before an idle device has raised its clocks: else one of the two may see
-  // another device than the other.
+  // In alternation, and not before an idle device has raised its clocks: else one of the two may
+  // see another device than the other.
   Sequence few = sequence(repeats), many = sequence(4 * repeats);
   constexpr double kWarmUp = 50e3;
   for (double total = 0; total < kWarmUp;) total += run(many);

@@ -17,7 +17,8 @@ std::vector<HostTensor> tensors(std::vector<std::vector<uint8_t>>& list) {
 
 }  // namespace
 
-TacticRun::TacticRun(Graph graph, std::shared_ptr<Device> device, DeviceProfile profile, double spread)
+TacticRun::TacticRun(Graph graph, std::shared_ptr<Device> device, DeviceProfile profile,
+                     double spread)
     : graph_(std::move(graph)), device_(std::move(device)), profile_(std::move(profile)) {
   for (const Symbol& symbol : graph_.symbols) symbols_.push_back(symbol.opt);
   std::mt19937 random(1);
@@ -95,7 +96,8 @@ double TacticRun::time_us(const std::string& tactic) {
     for (int i = 0; i <= runs; ++i) {
       const auto start = std::chrono::steady_clock::now();
       engine->run(*weights, symbols_, tensors(in_), tensors(out));
-      const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+      const std::chrono::duration<double, std::micro> took =
+          std::chrono::steady_clock::now() - start;
       if (i > 0) best = std::min(best, took.count());
     }
     return best;

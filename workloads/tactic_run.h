@@ -1,5 +1,6 @@
 #pragma once
-// Graphs of one node, run by each of their tactics on the same numbers: for tests and benchmarks/native.
+// Graphs of one node, run by each of their tactics on the same numbers: for tests and
+// benchmarks/native.
 
 #include <cstdint>
 #include <memory>

@@ -14,7 +14,8 @@ namespace {
 double from_half(uint16_t h) {
   const int exponent = h >> 10 & 31;
   const double fraction = h & 1023;
-  double value = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  double value =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   if (exponent == 31) value = fraction != 0 ? NAN : INFINITY;
   return (h & 0x8000) != 0 ? -value : value;
 }
@@ -55,12 +56,18 @@ double load_number(const std::vector<uint8_t>& bytes, int64_t index, DType dtype
     return value;
   };
   switch (dtype) {
-    case DType::kF32: return as(float{});
-    case DType::kF16: return from_half(as(uint16_t{}));
-    case DType::kBF16: return std::bit_cast<float>(static_cast<uint32_t>(as(uint16_t{})) << 16);
-    case DType::kI64: return static_cast<double>(as(int64_t{}));
-    case DType::kI32: return as(int32_t{});
-    default: return as(int8_t{});
+    case DType::kF32:
+      return as(float{});
+    case DType::kF16:
+      return from_half(as(uint16_t{}));
+    case DType::kBF16:
+      return std::bit_cast<float>(static_cast<uint32_t>(as(uint16_t{})) << 16);
+    case DType::kI64:
+      return static_cast<double>(as(int64_t{}));
+    case DType::kI32:
+      return as(int32_t{});
+    default:
+      return as(int8_t{});
   }
 }
 

@@ -27,7 +27,8 @@ ConvProblem parse(const std::string& text) {
   std::vector<std::string> fields;
   std::stringstream in(text);
   for (std::string field; std::getline(in, field, ',');) fields.push_back(field);
-  if (fields.size() < 10) throw std::runtime_error("want n,ic,h,w,oc,k,stride,pad,groups,dtype: " + text);
+  if (fields.size() < 10)
+    throw std::runtime_error("want n,ic,h,w,oc,k,stride,pad,groups,dtype: " + text);
   const auto number = [&](size_t i) { return static_cast<int64_t>(std::stoll(fields[i])); };
   ConvProblem p{.n = number(0), .ic = number(1), .h = number(2), .w = number(3), .oc = number(4)};
   p.kh = p.kw = number(5);
@@ -83,7 +84,8 @@ void measure(const ConvProblem& problem, const std::shared_ptr<Device>& device,
   }
   const DeviceProfile used = options.gpu ? as_gpu(profile(*device)) : profile(*device);
   ConvData data(problem);
-  for (const Candidate& c : candidates(problem, device, options.settings, used, options.prefixes, options.first)) {
+  for (const Candidate& c :
+       candidates(problem, device, options.settings, used, options.prefixes, options.first)) {
     if (!c.engine) {
       if (options.json) continue;
       std::printf("   %-40s %s%s\n", c.name.c_str(), c.failed ? "FAILED: " : "", c.problem.c_str());

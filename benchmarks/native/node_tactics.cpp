@@ -3,11 +3,12 @@
 //   node_tactics [--gpu] [--errors] [--list] [--first N] [--json] [--tactic PREFIX]... PROBLEM...
 //
 // PROBLEM: attention:heads,queries,keys,d,dtype[,causal] | softmax:rows,columns,dtype |
-// layer_norm:rows,columns,dtype | sum:rows,columns,dtype | relu:elements,dtype | add:elements,dtype |
-// bias:rows,columns,dtype (x + b[column]) | transpose:rows,columns,dtype. --gpu: the tactics of GPUs on a CPU driver. --errors: no
-// timing. --list: names only. --first: only so many of the tactics that apply. --json: one object a
-// line. One line a tactic: µs of a dependent sequence, GB/s of what must be read and written, TFLOP/s of
-// attention's products, max |out - ref| / max |ref| of samples.
+// layer_norm:rows,columns,dtype | sum:rows,columns,dtype | relu:elements,dtype | add:elements,dtype
+// | bias:rows,columns,dtype (x + b[column]) | transpose:rows,columns,dtype. --gpu: the tactics of
+// GPUs on a CPU driver. --errors: no timing. --list: names only. --first: only so many of the
+// tactics that apply. --json: one object a line. One line a tactic: µs of a dependent sequence,
+// GB/s of what must be read and written, TFLOP/s of attention's products, max |out - ref| / max
+// |ref| of samples.
 
 #include <algorithm>
 #include <cmath>
@@ -79,7 +80,8 @@ double row_at(const std::string& op, int64_t columns, const Numbers& in, int64_t
   const double mean = sum / static_cast<double>(columns);
   for (int64_t i = 0; i < columns; ++i) squares += (x[i] - mean) * (x[i] - mean);
   const double inverse = 1 / std::sqrt(squares / static_cast<double>(columns) + 1e-5);
-  return (at - mean) * inverse * in[1][static_cast<size_t>(column)] + in[2][static_cast<size_t>(column)];
+  return (at - mean) * inverse * in[1][static_cast<size_t>(column)] +
+         in[2][static_cast<size_t>(column)];
 }
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -107,11 +109,16 @@ Graph pointwise(const std::string& function, DType dtype, std::vector<Shape> sha
 }
 
 Problem transpose(int64_t rows, int64_t columns, DType dtype) {
-  Graph graph = ExampleGraph("tv::copy").input("self", dtype, {rows, columns})
-                    .output(dtype, {columns, rows}).graph();
+  Graph graph = ExampleGraph("tv::copy")
+                    .input("self", dtype, {rows, columns})
+                    .output(dtype, {columns, rows})
+                    .graph();
   graph.nodes[0].args[0].values[0] =
-      graph.add_value({.name = "turned", .dtype = dtype, .shape = {columns, rows},
-                       .kind = ValueKind::kNode, .view = View{graph.inputs[0], Expr(0), {1, columns}}});
+      graph.add_value({.name = "turned",
+                       .dtype = dtype,
+                       .shape = {columns, rows},
+                       .kind = ValueKind::kNode,
+                       .view = View{graph.inputs[0], Expr(0), {1, columns}}});
   return {std::move(graph), static_cast<double>(2 * rows * columns * size_bytes(dtype)), 0,
           [=](const Numbers& in, int64_t i) {
             return in[0][static_cast<size_t>(i % rows * columns + i / rows)];
@@ -128,9 +135,15 @@ Problem parse(const std::string& text) {
     const Shape q{1, n(0), n(1), n(3)}, k{1, n(0), n(2), n(3)};
     const bool causal = f.size() > 5 && f[5] == "causal";
     const double pairs = static_cast<double>(n(0) * n(1) * n(2)) * (causal ? 0.5 : 1);
-    return {ExampleGraph("tv::attention").input("query", dtype, q).input("key", dtype, k)
-                .input("value", dtype, k).none("mask").attr("is_causal", causal).attr("scale", 0.125)
-                .output(dtype, q).graph(),
+    return {ExampleGraph("tv::attention")
+                .input("query", dtype, q)
+                .input("key", dtype, k)
+                .input("value", dtype, k)
+                .none("mask")
+                .attr("is_causal", causal)
+                .attr("scale", 0.125)
+                .output(dtype, q)
+                .graph(),
             static_cast<double>(2 * n(0) * (n(1) + n(2)) * n(3) * size_bytes(dtype)),
             4.0 * pairs * static_cast<double>(n(3)),
             [h = Heads{n(1), n(2), n(3), causal}](const Numbers& in, int64_t i) {
@@ -140,7 +153,8 @@ Problem parse(const std::string& text) {
   if (op == "relu" || op == "add") {
     const DType dtype = dtype_from_name(f.at(1));
     const size_t inputs = op == "add" ? 2 : 1;
-    const double bytes = static_cast<double>(n(0) * size_bytes(dtype)) * static_cast<double>(inputs + 1);
+    const double bytes =
+        static_cast<double>(n(0) * size_bytes(dtype)) * static_cast<double>(inputs + 1);
     return {pointwise(op, dtype, std::vector<Shape>(inputs, Shape{n(0)})), bytes, 0,
             [inputs](const Numbers& in, int64_t i) {
               const auto at = static_cast<size_t>(i);
@@ -161,17 +175,33 @@ Problem parse(const std::string& text) {
     return row_at(op, columns, in, i);
   };
   if (op == "softmax") {
-    return {ExampleGraph("aten::_softmax").input("self", dtype, shape).attr("dim", integer(-1))
-                .attr("half_to_float", false).output(dtype, shape).graph(), bytes, 0, by_row};
+    return {ExampleGraph("aten::_softmax")
+                .input("self", dtype, shape)
+                .attr("dim", integer(-1))
+                .attr("half_to_float", false)
+                .output(dtype, shape)
+                .graph(),
+            bytes, 0, by_row};
   }
   if (op == "layer_norm") {
-    return {ExampleGraph("aten::native_layer_norm").input("input", dtype, shape)
-                .attr("normalized_shape", ints({n(1)})).input("weight", dtype, {n(1)})
-                .input("bias", dtype, {n(1)}).attr("eps", 1e-5).output(dtype, shape).graph(), bytes, 0, by_row};
+    return {ExampleGraph("aten::native_layer_norm")
+                .input("input", dtype, shape)
+                .attr("normalized_shape", ints({n(1)}))
+                .input("weight", dtype, {n(1)})
+                .input("bias", dtype, {n(1)})
+                .attr("eps", 1e-5)
+                .output(dtype, shape)
+                .graph(),
+            bytes, 0, by_row};
   }
   if (op == "sum") {
-    return {ExampleGraph("tv::reduce").input("self", dtype, shape).attr("kind", std::string("sum"))
-                .attr("dims", ints({1})).output(dtype, {n(0)}).graph(), bytes / 2, 0, by_row};
+    return {ExampleGraph("tv::reduce")
+                .input("self", dtype, shape)
+                .attr("kind", std::string("sum"))
+                .attr("dims", ints({1}))
+                .output(dtype, {n(0)})
+                .graph(),
+            bytes / 2, 0, by_row};
   }
   throw std::runtime_error("no such problem: " + text);
 }
@@ -199,7 +229,8 @@ double error_of(const Problem& problem, const Numbers& inputs, const std::vector
 
 void print(const std::string& text, const Problem& problem, const std::string& tactic, double us,
            double error, bool json) {
-  const double gb = us > 0 ? problem.bytes / us * 1e-3 : 0, tflops = us > 0 ? problem.flops / us * 1e-6 : 0;
+  const double gb = us > 0 ? problem.bytes / us * 1e-3 : 0,
+               tflops = us > 0 ? problem.flops / us * 1e-6 : 0;
   if (json) {
     const Json::Object line = {{"problem", text}, {"tactic", tactic}, {"us", us},
                                {"gb_s", gb},      {"tflops", tflops}, {"error", error}};

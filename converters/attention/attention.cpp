@@ -1,9 +1,9 @@
-// Scaled dot-product attention in the forms that PyTorch leaves it in: one launch (attention_flash.cpp)
-// where that applies, else products of matrices and a softmax, in fp32 between the two products, as
-// the gradients always are.
+// Scaled dot-product attention in the forms that PyTorch leaves it in: one launch
+// (attention_flash.cpp) where that applies, else products of matrices and a softmax, in fp32
+// between the two products, as the gradients always are.
 //
-// A row whose every key is masked gives zeros, as PyTorch's kernels do; in tv::softmax_attention, which
-// recognise_attention makes, what its pieces gave.
+// A row whose every key is masked gives zeros, as PyTorch's kernels do; in tv::softmax_attention,
+// which recognise_attention makes, what its pieces gave.
 
 #include <cmath>
 #include <limits>
@@ -167,7 +167,8 @@ ValueId probabilities(const Attention& a, ValueId scores) {
 enum class Second { kNone, kLogSumExp, kWeights };
 
 /// The log-sum-exp in the shape of the second result: some of PyTorch's kernels fill rows up to a
-/// whole number of their blocks, with what takes part in no gradient, or have a last dimension of 1.
+/// whole number of their blocks, with what takes part in no gradient, or have a last dimension
+/// of 1.
 ValueId as_stored(const NodeContext& c, Rewriter& rw, ValueId sums) {
   const Shape& stored = c.output(1).shape;
   const Shape& shape = rw.graph().value(sums).shape;
@@ -191,14 +192,15 @@ void no_random_state(const NodeContext& c, Rewriter& rw) {
 }
 
 void flash(const NodeContext& c, Rewriter& rw, const Attention& a, bool wants_sums) {
-  std::vector<Arg> args = {tensor_arg("query", a.query), tensor_arg("key", a.key),
-                           tensor_arg("value", a.value),
-                           a.mask == kNoValue ? attr_arg("mask", std::monostate{})
-                                              : tensor_arg("mask", a.mask),
-                           a.factor == kNoValue ? attr_arg("factor", std::monostate{})
-                                                : tensor_arg("factor", a.factor),
-                           attr_arg("is_causal", a.causal), attr_arg("scale", a.scale),
-                           attr_arg("rows", a.rows)};
+  std::vector<Arg> args = {
+      tensor_arg("query", a.query),
+      tensor_arg("key", a.key),
+      tensor_arg("value", a.value),
+      a.mask == kNoValue ? attr_arg("mask", std::monostate{}) : tensor_arg("mask", a.mask),
+      a.factor == kNoValue ? attr_arg("factor", std::monostate{}) : tensor_arg("factor", a.factor),
+      attr_arg("is_causal", a.causal),
+      attr_arg("scale", a.scale),
+      attr_arg("rows", a.rows)};
   std::vector<std::pair<DType, Shape>> outputs = {{c.output().dtype, c.output().shape}};
   if (wants_sums) {
     Shape rows = a.scores;
@@ -238,11 +240,11 @@ ValueId stored_sums(const NodeContext& c, const Attention& a) {
   if (shape.size() + 1 == a.scores.size() && !(shape.back() == queries)) {
     Shape cut = shape;
     cut.back() = queries;
-    sums = a.rw.add("aten::slice.Tensor",
-                    {tensor_arg("self", sums), attr_arg("dim", integer(-1)),
-                     attr_arg("start", Expr(0)), attr_arg("end", queries),
-                     attr_arg("step", Expr(1))},
-                    a.dtype(sums), cut);
+    sums =
+        a.rw.add("aten::slice.Tensor",
+                 {tensor_arg("self", sums), attr_arg("dim", integer(-1)),
+                  attr_arg("start", Expr(0)), attr_arg("end", queries), attr_arg("step", Expr(1))},
+                 a.dtype(sums), cut);
   }
   return a.rw.reshape(sums, rows);
 }

@@ -1,11 +1,12 @@
 // tv::attention: scaled dot-product attention as one launch. Made by attention.cpp on devices whose
 // workgroups share memory:
 //   out[, log_sum_exp] = tv::attention(query, key, value, mask?, factor?, is_causal, scale, rows)
-// query [..., m, d], key [..., n, d], value [..., n, e], mask broadcast to [..., m, n], bool or added;
-// keys and values may have fewer heads (dimension -3), which queries then share in order. `factor` is
-// one element, times the scale. `rows`: a row whose every score is -inf gives "zeros", or what is not a
-// number ("softmax"); or zeros, as any row that is not a number does ("nan_is_zero"). Head sizes are
-// constant. Operands are read through strides, so that a merged product needs no copies.
+// query [..., m, d], key [..., n, d], value [..., n, e], mask broadcast to [..., m, n], bool or
+// added; keys and values may have fewer heads (dimension -3), which queries then share in order.
+// `factor` is one element, times the scale. `rows`: a row whose every score is -inf gives "zeros",
+// or what is not a number ("softmax"); or zeros, as any row that is not a number does
+// ("nan_is_zero"). Head sizes are constant. Operands are read through strides, so that a merged
+// product needs no copies.
 
 #include <algorithm>
 
@@ -41,16 +42,19 @@ std::string four(const std::string& operand, DType dtype) {
   return from + "(tv_ref_u32x2(" + operand + "_ptr).v[(i) >> 2])";
 }
 
-Tactic simt_tactic(const NodeContext& c, const Builder& b, const AttentionProblem& p, const SimtTile& tile) {
+Tactic simt_tactic(const NodeContext& c, const Builder& b, const AttentionProblem& p,
+                   const SimtTile& tile) {
   Tactic tactic{.name = "attention_flash_" + std::to_string(tile.queries) + "x" +
                         std::to_string(tile.keys) + "_" + std::to_string(tile.threads())};
   const uint32_t width = c.device.subgroup_size;
   const auto threads = static_cast<uint32_t>(tile.threads());
-  const bool shuffle = c.device.subgroup_size_control && width >= tile.lanes && threads % width == 0;
+  const bool shuffle =
+      c.device.subgroup_size_control && width >= tile.lanes && threads % width == 0;
   const int64_t shared = tile.shared_bytes(p.d, p.e, shuffle);
   if (shared > c.device.max_shared_bytes) {
     tactic.refusal = "it needs " + std::to_string(shared) + " bytes of shared memory";
-  } else if (threads > std::min(c.device.max_workgroup_invocations, c.device.max_workgroup_size[0])) {
+  } else if (threads >
+             std::min(c.device.max_workgroup_invocations, c.device.max_workgroup_size[0])) {
     tactic.refusal = "workgroups of " + std::to_string(threads) + " invocations are not possible";
   }
   if (!tactic.refusal.empty()) return tactic;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kInvocations = 32;  // of a subgroup
 
-/// Subgroups that share keys out (`splits`) and queries, blocks of 16 queries of each, keys of each.
+/// Subgroups that share keys out (`splits`) and queries, blocks of 16 queries of each, keys of
+/// each.
 struct MatrixTile {
   int64_t subgroups, splits, blocks, keys;
   int64_t queries() const { return 16 * blocks * subgroups; }
@@ -19,8 +20,8 @@ struct MatrixTile {
   int64_t shared_bytes(int64_t d, int64_t e, bool nv2) const {
     const int64_t row_k = d / 8 + 1, row_v = e / 8 + 1, patch = 16 * 17;
     const int64_t merge = (splits - 1) * subgroups * blocks * (e / 16 * 64 + 128);
-    const int64_t space = std::max({keys * splits * (row_k + row_v), subgroups * splits * 16 * row_k,
-                                    merge, subgroups * patch});
+    const int64_t space = std::max({keys * splits * (row_k + row_v),
+                                    subgroups * splits * 16 * row_k, merge, subgroups * patch});
     return 16 * (space + 64 + (nv2 ? 0 : subgroups * splits * patch));
   }
   /// 32-bit registers of an invocation that hold matrices and tiles on their way.
@@ -31,8 +32,9 @@ struct MatrixTile {
 };
 
 std::string name_of(const MatrixTile& tile, bool nv2) {
-  return std::string("attention_matrix") + (nv2 ? "2_" : "_") + std::to_string(tile.queries()) + "x" +
-         std::to_string(tile.keys) + (tile.splits > 1 ? "_split" + std::to_string(tile.splits) : "");
+  return std::string("attention_matrix") + (nv2 ? "2_" : "_") + std::to_string(tile.queries()) +
+         "x" + std::to_string(tile.keys) +
+         (tile.splits > 1 ? "_split" + std::to_string(tile.splits) : "");
 }
 
 std::string refusal(const NodeContext& c, const Builder& b, const AttentionProblem& p,
@@ -40,7 +42,8 @@ std::string refusal(const NodeContext& c, const Builder& b, const AttentionProbl
   const DType dtype = c.dtype("query");
   if (dtype != DType::kF16 && dtype != DType::kBF16) return "the operands are not 16-bit floats";
   if (p.d % 16 != 0 || p.e % 16 != 0) return "heads are not multiples of 16";
-  if (tile.keys * p.d % (256 * tile.subgroups) != 0 || tile.keys * p.e % (256 * tile.subgroups) != 0) {
+  if (tile.keys * p.d % (256 * tile.subgroups) != 0 ||
+      tile.keys * p.e % (256 * tile.subgroups) != 0) {
     return "a tile of keys is too small for its invocations";
   }
   if (!reads_side_by_side(c, b, 8)) return "rows are not at multiples of 16 bytes";
@@ -48,11 +51,13 @@ std::string refusal(const NodeContext& c, const Builder& b, const AttentionProbl
   if (shared > c.device.max_shared_bytes) {
     return "it needs " + std::to_string(shared) + " bytes of shared memory";
   }
-  if (tile.threads() > std::min(c.device.max_workgroup_invocations, c.device.max_workgroup_size[0])) {
+  if (tile.threads() >
+      std::min(c.device.max_workgroup_invocations, c.device.max_workgroup_size[0])) {
     return "workgroups of " + std::to_string(tile.threads()) + " invocations are not possible";
   }
   constexpr int64_t kRegisters = 210;
-  if (tile.registers(p.d, p.e) > kRegisters) return "it needs more registers than an invocation has";
+  if (tile.registers(p.d, p.e) > kRegisters)
+    return "it needs more registers than an invocation has";
   return "";
 }
 
@@ -88,8 +93,8 @@ std::vector<Tactic> matrix_attention(const NodeContext& c, const Builder& b,
                                      const AttentionProblem& p) {
   // Many queries a workgroup read keys least often; few of them, with the keys shared out, fill a
   // large GPU sooner.
-  std::vector<MatrixTile> tiles = {{4, 1, 1, 64}, {4, 1, 2, 64}, {8, 1, 1, 64}, {4, 1, 1, 32},
-                                   {2, 2, 1, 32}, {1, 4, 1, 32}};
+  std::vector<MatrixTile> tiles = {{4, 1, 1, 64}, {4, 1, 2, 64}, {8, 1, 1, 64},
+                                   {4, 1, 1, 32}, {2, 2, 1, 32}, {1, 4, 1, 32}};
   const int64_t heads = typical(c.graph, p.heads.count());
   const int64_t m = typical(c.graph, p.queries), n = typical(c.graph, p.keys);
   const int64_t units = std::max<int64_t>(c.device.compute_units, 64);

@@ -13,11 +13,11 @@ inline constexpr int64_t kMaxFlashHead = 256;
 bool fits_flash(const NodeContext& context);
 
 struct AttentionProblem {
-  LoopNest heads;                  ///< targets q, k, v and mask
+  LoopNest heads;  ///< targets q, k, v and mask
   Expr queries, keys;
-  int64_t d = 0, e = 0;        ///< head sizes of queries and values
+  int64_t d = 0, e = 0;  ///< head sizes of queries and values
   ValueId mask = kNoValue;
-  Shape mask_strides;          ///< of a query and a key
+  Shape mask_strides;  ///< of a query and a key
 };
 AttentionProblem attention_problem(const NodeContext& context, const Builder& builder);
 

@@ -38,8 +38,8 @@ void add_weight(Step& step, const ConvShape& shape, const std::string& dims);
 Tactic conv_simd_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
 Tactic conv_depthwise_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
 
-/// Tactics for the device's matrix units, best first by rule; none where there are none or the dtype
-/// has no such product (convolution_matrix.cpp).
+/// Tactics for the device's matrix units, best first by rule; none where there are none or the
+/// dtype has no such product (convolution_matrix.cpp).
 std::vector<Tactic> conv_matrix_tactics(const NodeContext& context, Builder& builder,
                                         const ConvShape& shape);
 

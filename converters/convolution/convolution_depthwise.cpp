@@ -34,8 +34,9 @@ Tactic wide_tactic(const NodeContext& c, const Builder& b, const ConvShape& s, i
   const bool last = s.x_c == Expr(1) && !(s.x_at[2] == Expr(1));
   const bool by_fours = wide == 4 && !last && mod(s.out[2], 4) == Expr(0);
   Operand result = dst("y", y);
-  result.vec4 = by_fours && is_dense(c.output().shape, b.strides_of(y)) &&
-                mod(layout_of(c.graph, y).offset * Expr(size_bytes(c.output().dtype)), 16) == Expr(0);
+  result.vec4 =
+      by_fours && is_dense(c.output().shape, b.strides_of(y)) &&
+      mod(layout_of(c.graph, y).offset * Expr(size_bytes(c.output().dtype)), 16) == Expr(0);
   const auto literal = [](int64_t v) { return std::to_string(v) + "u"; };
   Step step{.kernel = "conv_depthwise",
             .defines = {{"WIDE", literal(wide)},

@@ -3,9 +3,10 @@
 //
 // Layouts: docs/design/0005-convolutions-and-layouts.md.
 
+#include "converters/convolution/convolution_matrix.h"
+
 #include <algorithm>
 
-#include "converters/convolution/convolution_matrix.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -69,10 +70,10 @@ Step pack_step_of(const ConvMatrixProblem& q, ValueId packed, ValueId rows, cons
   step.defines.emplace_back("FLAT", flag(q.flat));
   step.defines.emplace_back("DYNAMIC_SCALE", flag(q.is_scaled()));
   step.operands = {src("w", s.w), dst("y", packed)};
-  for (Param& p : std::vector<Param>{
-           param("k_steps", Expr(k_steps)), param("m_lines", lines), param("oc_count", s.oc),
-           param("ic_count", s.ic), param("ic_chunks", Expr(q.ic_chunks)),
-           fixed("k_h", s.kernel[1]), fixed("k_w", s.kernel[2])}) {
+  for (Param& p : std::vector<Param>{param("k_steps", Expr(k_steps)), param("m_lines", lines),
+                                     param("oc_count", s.oc), param("ic_count", s.ic),
+                                     param("ic_chunks", Expr(q.ic_chunks)),
+                                     fixed("k_h", s.kernel[1]), fixed("k_w", s.kernel[2])}) {
     step.params.push_back(std::move(p));
   }
   step.grid = Grid::flat_groups(ceil_div(fragments, kPackedTogether));
@@ -147,8 +148,8 @@ void emit(const ConvMatrixProblem& q, const ConvTile& t, Tactic& tactic) {
   tactic.steps.push_back(conv_step(q, t, packed, rows, lines));
 }
 
-/// Ways to make matrices of fp32: float16 pieces of 11 bits each, where what else they lose is found
-/// and computed again, and bfloat16 pieces of 8.
+/// Ways to make matrices of fp32: float16 pieces of 11 bits each, where what else they lose is
+/// found and computed again, and bfloat16 pieces of 8.
 std::vector<SplitPrecision> ways(bool tf32) {
   using enum SplitPrecision::Scale;
   if (tf32) {

@@ -10,6 +10,7 @@ namespace tv {
 namespace {
 
 const std::vector<ConvTile>& tiles_16() {
+  // clang-format off: rows of a table
   static const std::vector<ConvTile> tiles = {
       {.tile = "16x16_w16x16x8"_tile, .ks = 4}, {.tile = "16x16_w16x16x16"_tile, .ks = 4},
       {.tile = "32x16_w32x16x8"_tile, .ks = 4}, {.tile = "16x16_w16x16x18"_tile, .ks = 4},
@@ -23,10 +24,12 @@ const std::vector<ConvTile>& tiles_16() {
       {.tile = "128x64_w64x32x2"_tile, .ks = 2}, {.tile = "128x128_w64x32"_tile, .ks = 2},
       {.tile = "256x64_w64x32"_tile, .ks = 2},
   };
+  // clang-format on
   return tiles;
 }
 
 const std::vector<ConvTile>& tiles_32() {
+  // clang-format off: rows of a table
   static const std::vector<ConvTile> tiles = {
       {.tile = "16x16_w16x16x8"_tile, .ks = 2}, {.tile = "16x16_w16x16x16"_tile, .ks = 1},
       {.tile = "16x16_w16x16x9"_tile, .ks = 2}, {.tile = "16x32_w16x32x9"_tile, .ks = 1},
@@ -37,11 +40,13 @@ const std::vector<ConvTile>& tiles_32() {
       {.tile = "64x64_w32x32x2"_tile, .ks = 1}, {.tile = "128x64_w64x32"_tile, .ks = 2},
       {.tile = "128x64_w32x32"_tile, .ks = 2}, {.tile = "128x32_w32x32"_tile, .ks = 2},
   };
+  // clang-format on
   return tiles;
 }
 
 /// Of fp32 in one float16 piece, and in two.
 const std::vector<ConvTile>& tiles_one_piece() {
+  // clang-format off: rows of a table
   static const std::vector<ConvTile> tiles = {
       {.tile = "16x16_w16x16x8"_tile, .ks = 4}, {.tile = "16x16_w16x16x16"_tile, .ks = 4},
       {.tile = "32x16_w32x16x8"_tile, .ks = 4}, {.tile = "32x16_w32x16x16"_tile, .ks = 4},
@@ -52,10 +57,12 @@ const std::vector<ConvTile>& tiles_one_piece() {
       {.tile = "128x64_w64x32"_tile, .ks = 2}, {.tile = "128x64_w64x32x2"_tile, .ks = 2},
       {.tile = "128x128_w64x32"_tile, .ks = 2},
   };
+  // clang-format on
   return tiles;
 }
 
 const std::vector<ConvTile>& tiles_two_pieces() {
+  // clang-format off: rows of a table
   static const std::vector<ConvTile> tiles = {
       {.tile = "16x16_w16x16x16"_tile, .ks = 2}, {.tile = "16x16_w16x16x8"_tile, .ks = 4},
       {.tile = "32x16_w32x16x8"_tile, .ks = 2}, {.tile = "32x16_w32x16x8"_tile, .ks = 4},
@@ -66,6 +73,7 @@ const std::vector<ConvTile>& tiles_two_pieces() {
       {.tile = "128x64_w32x32"_tile, .ks = 2}, {.tile = "128x64_w64x32"_tile, .ks = 2},
       {.tile = "128x32_w32x32"_tile, .ks = 2},
   };
+  // clang-format on
   return tiles;
 }
 
@@ -104,8 +112,8 @@ int64_t resident(const ConvMatrixProblem& q, const ConvTile& t) {
   constexpr int64_t kRegisters = 65536, kOfInvocation = 255, kSharedBytes = 200000;
   const int64_t chunks = t.tile.bn * t.ks * 2 / t.tile.sharers();  // that an invocation gathers
   const int64_t registers = std::min<int64_t>(
-      kOfInvocation, 56 + t.tile.sums() + 8 * t.ks * q.precision.pieces * (t.tile.wm / kFragment) +
-                         chunks * 10);
+      kOfInvocation,
+      56 + t.tile.sums() + 8 * t.ks * q.precision.pieces * (t.tile.wm / kFragment) + chunks * 10);
   return std::max<int64_t>(1, std::min(kRegisters / (registers * t.tile.threads()),
                                        kSharedBytes / t.shared_bytes(q.precision)));
 }

@@ -1,7 +1,7 @@
 // Tensors made of numbers: full, zeros, arange, eye, linspace and their kin.
 //
-// A constant value is a pointwise program without inputs, so it fuses into its readers; what depends
-// on the element's index or on a symbol is tv::fill: out[i] = start + i · step.
+// A constant value is a pointwise program without inputs, so it fuses into its readers; what
+// depends on the element's index or on a symbol is tv::fill: out[i] = start + i · step.
 
 #include <cmath>
 
@@ -18,14 +18,14 @@ const Expr* integral(const NodeContext& c, const char* arg) {
 }
 
 ValueId add_fill(Rewriter& r, Attr start, Attr step, DType dtype, const Shape& shape) {
-  return r.add("tv::fill", {attr_arg("start", std::move(start)), attr_arg("step", std::move(step))}, dtype,
-               shape);
+  return r.add("tv::fill", {attr_arg("start", std::move(start)), attr_arg("step", std::move(step))},
+               dtype, shape);
 }
 
 /// The rule of a constant, given by argument `value`; symbolic ones become tv::fill.
 Converter constant(const char* op, const char* value) {
-  Converter converter =
-      pointwise_converter({.op = op, .function = "copy", .args = {value}, .compute = Compute::kOutput});
+  Converter converter = pointwise_converter(
+      {.op = op, .function = "copy", .args = {value}, .compute = Compute::kOutput});
   converter.expand = [name = std::string(value)](const NodeContext& c, Rewriter& r) {
     const Expr* expr = integral(c, name.c_str());
     if (expr == nullptr || expr->is_constant()) return;
@@ -59,12 +59,22 @@ const RegisterConstants constants;
 
 // `empty` has no contents to speak of; zeros make every run give the same bits.
 const RegisterPointwise numbers({
-    number("aten::zeros", 0), number("aten::zeros_like", 0), number("aten::new_zeros", 0),
-    number("aten::ones", 1), number("aten::ones_like", 1), number("aten::new_ones", 1),
-    number("aten::empty.memory_format", 0), number("aten::empty_like", 0),
-    number("aten::new_empty", 0), number("aten::empty_strided", 0),
-    number("aten::new_empty_strided", 0), number("aten::empty_permuted", 0),
-    {.op = "aten::fill.Tensor", .function = "cast", .args = {"value"}, .compute = Compute::kSelf,
+    number("aten::zeros", 0),
+    number("aten::zeros_like", 0),
+    number("aten::new_zeros", 0),
+    number("aten::ones", 1),
+    number("aten::ones_like", 1),
+    number("aten::new_ones", 1),
+    number("aten::empty.memory_format", 0),
+    number("aten::empty_like", 0),
+    number("aten::new_empty", 0),
+    number("aten::empty_strided", 0),
+    number("aten::new_empty_strided", 0),
+    number("aten::empty_permuted", 0),
+    {.op = "aten::fill.Tensor",
+     .function = "cast",
+     .args = {"value"},
+     .compute = Compute::kSelf,
      .number = "value"},
 });
 
@@ -89,7 +99,8 @@ std::string arange_refusal(const NodeContext& c) {
 }
 
 void expand_arange(const NodeContext& c, Rewriter& r) {
-  r.replace(0, add_fill(r, bound(c, "start", 0), bound(c, "step", 1), c.output().dtype, c.output().shape));
+  r.replace(0, add_fill(r, bound(c, "start", 0), bound(c, "step", 1), c.output().dtype,
+                        c.output().shape));
 }
 
 /// Row number equals column number.
@@ -206,7 +217,10 @@ std::vector<Graph> fill_examples() {
 }
 
 const RegisterConverter fill({
-    {.op = "tv::fill", .convert = convert_fill, .epilogue = true, .examples = fill_examples,
+    {.op = "tv::fill",
+     .convert = convert_fill,
+     .epilogue = true,
+     .examples = fill_examples,
      .notes = "out[i] = start + i * step"},
 });
 

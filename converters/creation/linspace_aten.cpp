@@ -18,7 +18,7 @@ ValueId line(const NodeContext& c, Rewriter& r, Kind kind) {
     return r.reshape(r.cast(c.node.input(arg), DType::kF32), {});
   };
   return linspace_of(r, bound("start", kind.start), bound("end", kind.end),
-                      c.node.integer("steps"));
+                     c.node.integer("steps"));
 }
 
 std::string unsupported(const NodeContext& c) {

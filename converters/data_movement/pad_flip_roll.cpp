@@ -37,7 +37,8 @@ void emit(const NodeContext& c, Builder& b, const AxisMap& axes_map) {
                   {"AXES", axes},
                   x.accessor("x")};
   step.params.push_back(param("elements", product(out)));
-  if (axes_map.constant) step.params.push_back(fill_param("fill", c.node, "value", c.dtype("self")));
+  if (axes_map.constant)
+    step.params.push_back(fill_param("fill", c.node, "value", c.dtype("self")));
   emit_flat(b, std::move(step), product(out));
 }
 

@@ -17,7 +17,8 @@ void convert(const NodeContext& c, Builder& b, bool lower) {
             .defines = {{"LOWER", lower ? "1" : "0"}},
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("elements", elements),
-                       param("height", height), param("width", width),
+                       param("height", height),
+                       param("width", width),
                        {.name = "diagonal", .value = diagonal, .number = DType::kI32}}};
   emit_flat(b, std::move(step), elements);
 }

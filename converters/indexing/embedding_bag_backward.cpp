@@ -47,12 +47,11 @@ void backward_of_largest(const NodeContext& c, Rewriter& r) {
   // What is out of range is left out.
   const ValueId rows = r.pointwise(
       "where", {empty, filled(-1, index_type, {}), c.node.input("maximum_indices")}, index_type);
-  r.replace(0,
-            r.add("aten::scatter_add",
-                  {tensor_arg("self", filled(0, dtype, c.output().shape)), attr_arg("dim", Expr(0)),
-                   tensor_arg("index", rows), tensor_arg("src", c.node.input("grad")),
-                   indices_of_nothing()},
-                  dtype, c.output().shape));
+  r.replace(0, r.add("aten::scatter_add",
+                     {tensor_arg("self", filled(0, dtype, c.output().shape)),
+                      attr_arg("dim", Expr(0)), tensor_arg("index", rows),
+                      tensor_arg("src", c.node.input("grad")), indices_of_nothing()},
+                     dtype, c.output().shape));
 }
 
 void backward(const NodeContext& c, Rewriter& r) {

@@ -12,18 +12,17 @@ void convert(const NodeContext& c, Builder& b) {
   const int64_t part = c.node.integer("part");
   const Shape& out = c.output().shape;
   const Expr elements = product(out), entries = product(c.shape("indices"));
-  Step step{.kernel = "embedding_bag_part",
-            .defines = {{"PART", std::to_string(part)}},
-            .operands = {src("offsets", c.node.input("offsets")), dst("y", c.node.outputs[0])},
-            .params = {param("elements", elements),
-                       param("entries", entries),
-                       param("offset_count", product(c.shape("offsets"))),
-                       {.name = "padding",
-                        .value = c.node.expr("padding_idx"),
-                        .number = DType::kI32},
-                       param("bags", c.node.expr("bags")),
-                       param("columns", part == kLargest ? out.back() : Expr(1))},
-            .iterations = part == kBagOf ? Expr(32) : entries};
+  Step step{
+      .kernel = "embedding_bag_part",
+      .defines = {{"PART", std::to_string(part)}},
+      .operands = {src("offsets", c.node.input("offsets")), dst("y", c.node.outputs[0])},
+      .params = {param("elements", elements),
+                 param("entries", entries),
+                 param("offset_count", product(c.shape("offsets"))),
+                 {.name = "padding", .value = c.node.expr("padding_idx"), .number = DType::kI32},
+                 param("bags", c.node.expr("bags")),
+                 param("columns", part == kLargest ? out.back() : Expr(1))},
+      .iterations = part == kBagOf ? Expr(32) : entries};
   if (part != kBagOf) step.operands.push_back(src("indices", c.node.input("indices")));
   if (part == kLargest) {
     step.operands.push_back(src("weight", c.node.input("weight")));

@@ -88,8 +88,8 @@ void index_put(const NodeContext& c, Builder& b) {
   row.collapse();
   row.add_to(apply, "row");
   LoopNest value{.sizes = p.index_shape,
-             .targets = {{"v", Shape(from.begin() + p.index_at,
-                                     from.begin() + p.index_at + p.index_shape.size())}}};
+                 .targets = {{"v", Shape(from.begin() + p.index_at,
+                                         from.begin() + p.index_at + p.index_shape.size())}}};
   value.collapse();
   value.add_to(apply, "value");
   tactic.steps.push_back(std::move(apply));

@@ -121,7 +121,8 @@ void embedding_backward(const NodeContext& c, Builder& b) {
 std::string put_unsupported(const NodeContext& c) {
   const std::string masks = indices_unsupported(c);
   if (!masks.empty()) return masks;
-  if (c.value("values").dtype != c.value("self").dtype) return "PyTorch wants values of self's type";
+  if (c.value("values").dtype != c.value("self").dtype)
+    return "PyTorch wants values of self's type";
   const IndexPlacement p = index_placement(c);
   Expr rows = 1;
   for (const int64_t d : p.indexed) rows *= c.shape("self").at(d);

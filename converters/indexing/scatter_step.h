@@ -1,6 +1,6 @@
 #pragma once
-// scatter along one dimension, where each element of the result looks through the indices that could
-// name it, so that the order is fixed. Long dimensions of indices stay native.
+// scatter along one dimension, where each element of the result looks through the indices that
+// could name it, so that the order is fixed. Long dimensions of indices stay native.
 
 #include <string>
 #include <vector>

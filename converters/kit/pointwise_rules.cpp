@@ -76,11 +76,16 @@ DType compute_type(const PointwiseRule& rule, const NodeContext& context) {
     if (std::ranges::find(rule.untyped, arg) == rule.untyped.end()) typed.push_back(arg);
   }
   switch (rule.compute) {
-    case Compute::kBool: return DType::kBool;
-    case Compute::kOutput: return context.output().dtype;
-    case Compute::kSelf: return context.dtype(rule.args.front());
-    case Compute::kPromoted: return result_type(context, typed);
-    case Compute::kFloat: break;
+    case Compute::kBool:
+      return DType::kBool;
+    case Compute::kOutput:
+      return context.output().dtype;
+    case Compute::kSelf:
+      return context.dtype(rule.args.front());
+    case Compute::kPromoted:
+      return result_type(context, typed);
+    case Compute::kFloat:
+      break;
   }
   const DType dtype = result_type(context, typed);
   return is_float(dtype) ? dtype : DType::kF32;
@@ -90,7 +95,8 @@ void add_immediate(PointwiseInstr& instr, const Attr& attr) {
   const bool as_integer = is_integer(instr.compute) || instr.compute == DType::kBool;
   if (const double* value = std::get_if<double>(&attr)) {
     if (as_integer) {
-      instr.integers.push_back(instr.compute == DType::kBool ? *value != 0 : static_cast<int64_t>(*value));
+      instr.integers.push_back(instr.compute == DType::kBool ? *value != 0
+                                                             : static_cast<int64_t>(*value));
     } else {
       instr.scalars.push_back(*value);
     }
@@ -133,7 +139,8 @@ PointwiseOp make_op(const PointwiseRule& rule, const NodeContext& context, DType
   PointwiseOp out;
   out.operands = args.tensors;
   out.instr.function = rule.function;
-  for (size_t k = 0; k < args.tensors.size(); ++k) out.instr.operands.push_back(static_cast<int32_t>(k));
+  for (size_t k = 0; k < args.tensors.size(); ++k)
+    out.instr.operands.push_back(static_cast<int32_t>(k));
   out.instr.compute = compute;
   out.instr.result = context.output().dtype;
   for (const Attr* attr : args.scalars) add_immediate(out.instr, *attr);
@@ -156,22 +163,28 @@ bool divides_by_zero(const PointwiseInstr& instr) {
 
 bool defined_for(const PointwiseRow& row, DType compute) {
   switch (glsl_class(compute)) {
-    case GlslClass::kFloat: return row.on_float != nullptr;
-    case GlslClass::kInt: return row.on_int != nullptr;
-    case GlslClass::kInt64: return row.on_int64 != nullptr;
-    case GlslClass::kBool: return row.on_bool != nullptr;
+    case GlslClass::kFloat:
+      return row.on_float != nullptr;
+    case GlslClass::kInt:
+      return row.on_int != nullptr;
+    case GlslClass::kInt64:
+      return row.on_int64 != nullptr;
+    case GlslClass::kBool:
+      return row.on_bool != nullptr;
   }
   return false;
 }
 
-/// A number in the place of an operand wraps as elements do; of others PyTorch says that they overflow.
+/// A number in the place of an operand wraps as elements do; of others PyTorch says that they
+/// overflow.
 std::string number_that_raises(const PointwiseRule& rule, const Node& node, DType compute) {
   if (!is_integer(compute)) return "";
   for (const std::string& name : rule.args) {
     const Arg* arg = node.find(name);
     if (arg == nullptr || arg->is_tensor || name == "self" || name == "other") continue;
     const Expr* number = std::get_if<Expr>(&arg->attr);
-    if (number == nullptr || !number->is_constant() || holds(compute, *number->constant())) continue;
+    if (number == nullptr || !number->is_constant() || holds(compute, *number->constant()))
+      continue;
     return "the number " + number->str() + " does not fit " + std::string(tv::name(compute));
   }
   return "";
@@ -187,8 +200,8 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
       arg != nullptr && arg->is_tensor && context.rank(rule.number) != 0) {
     return "PyTorch wants " + rule.number + " to be of rank 0";
   }
-  const Node node = without_symbols(rule, context.node,
-                                    [&](const Attr&) { return context.node.outputs.at(0); });
+  const Node node =
+      without_symbols(rule, context.node, [&](const Attr&) { return context.node.outputs.at(0); });
   const NodeContext expanded{context.graph, node, context.device, context.settings};
   const PointwiseOp op = make_op(rule, expanded, compute_type(rule, context));
   const std::string too_large = number_that_raises(rule, node, op.instr.compute);
@@ -207,7 +220,8 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
 
 /// Puts a 0-dim tensor in the place of each symbolic scalar, of the type that eager makes of the
 /// number: 16-bit floats compute in float32.
-void materialise_symbols(const PointwiseRule& rule, const NodeContext& context, Rewriter& rewriter) {
+void materialise_symbols(const PointwiseRule& rule, const NodeContext& context,
+                         Rewriter& rewriter) {
   const Arguments args = arguments(rule, context.node);
   if (std::ranges::none_of(args.scalars, [](const Attr* a) { return is_symbolic(*a); })) return;
   const DType compute = compute_type(rule, context);
@@ -257,7 +271,9 @@ Converter pointwise_converter(PointwiseRule rule) {
   converter.keeps_float32 = shared->keeps_float32;
   tell_pointwise_function(shared->op, shared->function);
   converter.unsupported = [shared](const NodeContext& c) { return refusal(*shared, c); };
-  converter.expand = [shared](const NodeContext& c, Rewriter& r) { materialise_symbols(*shared, c, r); };
+  converter.expand = [shared](const NodeContext& c, Rewriter& r) {
+    materialise_symbols(*shared, c, r);
+  };
   converter.pointwise = [shared](const NodeContext& c) {
     return make_op(*shared, c, compute_type(*shared, c));
   };

@@ -22,10 +22,11 @@ enum class Compute : uint8_t {
 };
 
 struct PointwiseRule {
-  std::string op;                  ///< "aten::add.Tensor"
+  std::string op;  ///< "aten::add.Tensor"
   /// Row of the pointwise table; "" where `choose` gives it, or the rule brings its own.
   std::string function = {};
-  /// A new row, called `function`, or where that is "" as the operator is: "add" of "aten::add.Tensor".
+  /// A new row, called `function`, or where that is "" as the operator is: "add" of
+  /// "aten::add.Tensor".
   std::optional<PointwiseRow> formula = {};
   /// Arguments in the row's order: tensors first, then scalars (which follow as immediates). An
   /// argument may be either, as the node has it; a None is left out.

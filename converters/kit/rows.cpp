@@ -10,9 +10,9 @@ namespace {
 
 using Kind = RowStrategy::Kind;
 
-constexpr int64_t kMostKept = 8;      // vectors: 32 registers
-constexpr int64_t kManyRows = 2048;   // give every subgroup of a large GPU one
-constexpr uint32_t kLongRow = 64;     // invocations of a CPU driver for what a subgroup cannot walk
+constexpr int64_t kMostKept = 8;     // vectors: 32 registers
+constexpr int64_t kManyRows = 2048;  // give every subgroup of a large GPU one
+constexpr uint32_t kLongRow = 64;    // invocations of a CPU driver for what a subgroup cannot walk
 
 uint32_t power_of_two_from(int64_t least) {
   uint32_t value = 1;
@@ -28,7 +28,9 @@ std::vector<RowStrategy> keeping_strategies(const DeviceProfile& device, const R
   const uint32_t most = std::min(device.max_workgroup_invocations, device.max_workgroup_size[0]);
   const auto kept = [&](uint32_t lanes) { return (shape.vectors + lanes - 1) / lanes; };
   if (kept(width) <= kMostKept && 4 * width <= most) {
-    result.push_back({.kind = Kind::kSubgroup, .local = 4 * width, .subgroup = width,
+    result.push_back({.kind = Kind::kSubgroup,
+                      .local = 4 * width,
+                      .subgroup = width,
                       .keep = static_cast<uint32_t>(kept(width))});
   }
   // As many invocations as there are vectors, for rows that are few; fewer for rows that are many.
@@ -36,7 +38,9 @@ std::vector<RowStrategy> keeping_strategies(const DeviceProfile& device, const R
   const int64_t want = many ? (shape.vectors + 3) / 4 : shape.vectors;
   const uint32_t group = std::clamp(power_of_two_from(want), 2 * width, std::min(most, 512U));
   if (group % width == 0 && kept(group) <= kMostKept) {
-    result.push_back({.kind = Kind::kGroup, .local = group, .subgroup = width,
+    result.push_back({.kind = Kind::kGroup,
+                      .local = group,
+                      .subgroup = width,
                       .keep = static_cast<uint32_t>(kept(group))});
     if (!many && shape.vectors > width) std::rotate(result.begin(), result.end() - 1, result.end());
   }
@@ -66,9 +70,8 @@ std::string RowStrategy::suffix() const {
 void RowStrategy::apply(Step& step, const Expr& rows, const Expr& walked) const {
   step.local_size = {local, 1, 1};
   step.subgroup_size = subgroup;
-  step.iterations = kind == Kind::kInvocation
-                        ? walked
-                        : ceil_div(walked, static_cast<int64_t>(row_lanes()));
+  step.iterations =
+      kind == Kind::kInvocation ? walked : ceil_div(walked, static_cast<int64_t>(row_lanes()));
   step.grid = kind == Kind::kInvocation
                   ? one_each(rows, local)
                   : Grid::flat_groups(ceil_div(rows, static_cast<int64_t>(this->rows())));
@@ -90,7 +93,8 @@ std::string row_too_long(const NodeContext& c, const Expr& length, int64_t passe
 
 std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowShape& shape) {
   const uint32_t width = std::max(device.subgroup_size, 1u);
-  const RowStrategy per_invocation{.kind = Kind::kInvocation, .local = device.is_cpu() ? width : 64};
+  const RowStrategy per_invocation{.kind = Kind::kInvocation,
+                                   .local = device.is_cpu() ? width : 64};
   std::vector<RowStrategy> result;
   if (device.is_cpu()) {
     // A row per lane needs enough rows for both cores' lanes, and few enough iterations.

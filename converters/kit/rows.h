@@ -15,7 +15,7 @@ struct RowStrategy {
   Kind kind = Kind::kInvocation;
   uint32_t local = 64;
   uint32_t subgroup = 0;
-  uint32_t keep = 0;           ///< vectors of its row that an invocation keeps in registers; 0: none
+  uint32_t keep = 0;  ///< vectors of its row that an invocation keeps in registers; 0: none
 
   uint32_t rows() const { return kind == Kind::kSubgroup ? local / subgroup : 1; }  ///< a workgroup
   uint32_t row_lanes() const { return kind == Kind::kSubgroup ? subgroup : local; }
@@ -33,7 +33,7 @@ struct RowShape {
   int64_t passes = 1;      ///< how often a kernel walks the row
   bool contiguous = true;  ///< a row's elements lie side by side
   bool shuffles = true;    ///< the kernel's state is of 32-bit words, as shuffles need
-  int64_t vectors = 0;     ///< of four elements in every row, for kernels that can keep them; else 0
+  int64_t vectors = 0;  ///< of four elements in every row, for kernels that can keep them; else 0
 };
 
 /// Vectors of four in a row of `length` neighbours; 0 where that is not a fixed whole number.

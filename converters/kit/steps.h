@@ -75,8 +75,8 @@ Arg indices_of_nothing();
 /// Whether some node or the graph's outputs read the value.
 bool is_used(const Graph& graph, ValueId value);
 
-/// "" where the device makes `iterations` loop iterations in one invocation (Step::iterations), of a
-/// symbolic number the least.
+/// "" where the device makes `iterations` loop iterations in one invocation (Step::iterations), of
+/// a symbolic number the least.
 std::string loops_too_long(const NodeContext& context, const Expr& iterations);
 
 /// "" where both the argument and the output are of a floating type.

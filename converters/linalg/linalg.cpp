@@ -54,17 +54,17 @@ Factors lu_factors(Rewriter& rw, ValueId a) {
   const Shape& shape = shape_of(rw, a);
   Shape info(shape.begin(), shape.end() - 2), pivots = info;
   pivots.push_back(min(shape[shape.size() - 2], shape.back()));
-  const auto results = rw.add_multi("tv::lu_factor", {tensor_arg("self", a)},
-                                    {{DType::kF32, shape}, {DType::kI32, pivots},
-                                     {DType::kI32, info}});
+  const auto results =
+      rw.add_multi("tv::lu_factor", {tensor_arg("self", a)},
+                   {{DType::kF32, shape}, {DType::kI32, pivots}, {DType::kI32, info}});
   return {results[0], results[1], results[2]};
 }
 
 ValueId pivoted_rows(Rewriter& rw, ValueId pivots, const Expr& count, bool inverse) {
   Shape rows = shape_of(rw, pivots);
   rows.back() = count;
-  return rw.add("tv::pivoted_rows",
-                {tensor_arg("self", pivots), attr_arg("inverse", inverse)}, DType::kI32, rows);
+  return rw.add("tv::pivoted_rows", {tensor_arg("self", pivots), attr_arg("inverse", inverse)},
+                DType::kI32, rows);
 }
 
 ValueId solve_factored(Rewriter& rw, ValueId lu, ValueId pivots, ValueId b, bool transposed) {
@@ -91,8 +91,8 @@ std::string matrix_refusal(const NodeContext& c, const std::string& arg) {
            " elements: one has to fit a workgroup's shared memory";
   }
   const int64_t group = matrix_group(c.device), least = std::min(*rows, *cols);
-  return loops_too_long(c, Expr(least * (*rows + 3 + 3 * (*rows + *cols) / group +
-                                         *rows * *cols / group)));
+  return loops_too_long(
+      c, Expr(least * (*rows + 3 + 3 * (*rows + *cols) / group + *rows * *cols / group)));
 }
 
 uint32_t matrix_group(const DeviceProfile& device) { return device.is_cpu() ? 16 : 64; }

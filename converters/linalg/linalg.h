@@ -11,8 +11,8 @@ namespace tv {
 struct Triangle {
   bool upper = false, transposed = false, unit = false;
 };
-/// x of t x = b, or, where transposed, of tᵀ x = b; t and b have the same dimensions before the last
-/// two.
+/// x of t x = b, or, where transposed, of tᵀ x = b; t and b have the same dimensions before the
+/// last two.
 ValueId solve_triangle(Rewriter& rw, ValueId t, ValueId b, Triangle triangle);
 
 struct Factors {
@@ -20,8 +20,8 @@ struct Factors {
 };
 Factors lu_factors(Rewriter& rw, ValueId a);
 
-/// Rows as `pivots` leave them, int32 [..., count]: number i is where row i comes from, or, inverse,
-/// where it goes to.
+/// Rows as `pivots` leave them, int32 [..., count]: number i is where row i comes from, or,
+/// inverse, where it goes to.
 ValueId pivoted_rows(Rewriter& rw, ValueId pivots, const Expr& count, bool inverse);
 
 /// x of a x = b, transposed: of aᵀ x = b, by the factors of a.

@@ -23,8 +23,8 @@ Step matrix_step(const NodeContext& c, const std::string& kernel, const std::str
   step.operands.push_back(dst("info", c.node.outputs.back()));
   const int64_t rows = *shape[shape.size() - 2].constant(), cols = *shape.back().constant();
   const int64_t group = matrix_group(c.device);
-  step.iterations = std::min(rows, cols) * (rows + 3 + 3 * (rows + cols) / group +
-                                            rows * cols / group);
+  step.iterations =
+      std::min(rows, cols) * (rows + 3 + 3 * (rows + cols) / group + rows * cols / group);
   return step;
 }
 
@@ -159,8 +159,8 @@ void solve_ex(const NodeContext& c, Rewriter& rw) {
   const bool vector = b.size() == 1 || b == vectors;
   if (vector) b.emplace_back(1);
   const Factors f = lu_factors(rw, c.node.input("A"));
-  const ValueId x = solution(rw, f.lu, f.pivots, rw.reshape(c.node.input("B"), b),
-                             c.node.flag("left"), false);
+  const ValueId x =
+      solution(rw, f.lu, f.pivots, rw.reshape(c.node.input("B"), b), c.node.flag("left"), false);
   rw.replace(0, rw.reshape(x, c.output().shape));
   replace_used(c, rw, 3, f.info);
 }
@@ -177,8 +177,9 @@ ValueId product_over(Rewriter& rw, ValueId value, const char* op) {
   Shape shape = shape_of(rw, value);
   shape.pop_back();
   const bool sum = std::string(op) == "aten::sum.dim_IntList";
-  return rw.add(op, {tensor_arg("self", value), attr_arg("dim", sum ? ints({-1}) : integer(-1)),
-                     attr_arg("keepdim", false)},
+  return rw.add(op,
+                {tensor_arg("self", value), attr_arg("dim", sum ? ints({-1}) : integer(-1)),
+                 attr_arg("keepdim", false)},
                 DType::kF32, shape);
 }
 
@@ -195,8 +196,8 @@ Diagonal diagonal(Rewriter& rw, const Factors& f) {
   const ValueId places = numbers(rw, pivots.back(), {pivots.back()});
   const ValueId next = rw.pointwise("add", {places}, DType::kI32, {1.0});
   const ValueId moved = rw.cast(rw.pointwise("ne", {f.pivots, next}, DType::kBool), DType::kF32);
-  const ValueId signs = rw.pointwise(
-      "rsub", {rw.pointwise("mul", {moved}, DType::kF32, {2.0})}, DType::kF32, {1.0});
+  const ValueId signs =
+      rw.pointwise("rsub", {rw.pointwise("mul", {moved}, DType::kF32, {2.0})}, DType::kF32, {1.0});
   return {values, product_over(rw, signs, "aten::prod.dim_int")};
 }
 
@@ -208,18 +209,18 @@ void det(const NodeContext& c, Rewriter& rw) {
 
 void slogdet(const NodeContext& c, Rewriter& rw) {
   const Diagonal d = diagonal(rw, lu_factors(rw, c.node.input("A")));
-  const ValueId signs = product_over(rw, rw.pointwise("sign", {d.values}, DType::kF32),
-                                     "aten::prod.dim_int");
-  const ValueId logs = rw.pointwise("log", {rw.pointwise("abs", {d.values}, DType::kF32)},
-                                    DType::kF32);
+  const ValueId signs =
+      product_over(rw, rw.pointwise("sign", {d.values}, DType::kF32), "aten::prod.dim_int");
+  const ValueId logs =
+      rw.pointwise("log", {rw.pointwise("abs", {d.values}, DType::kF32)}, DType::kF32);
   rw.replace(0, rw.pointwise("mul", {signs, d.parity}, DType::kF32));
   rw.replace(1, product_over(rw, logs, "aten::sum.dim_IntList"));
 }
 
 void cholesky_ex(const NodeContext& c, Rewriter& rw) {
   const auto results = rw.add_multi(
-      "tv::cholesky", {tensor_arg("self", c.node.input("self")),
-                       attr_arg("upper", c.node.flag("upper"))},
+      "tv::cholesky",
+      {tensor_arg("self", c.node.input("self")), attr_arg("upper", c.node.flag("upper"))},
       {{DType::kF32, c.output().shape}, {DType::kI32, c.output(1).shape}});
   rw.replace(0, results[0]);
   rw.replace(1, results[1]);

@@ -39,8 +39,8 @@ ValueId with_columns(Rewriter& rw, ValueId t, ValueId b, Triangle triangle, bool
 
 void linalg_form(const NodeContext& c, Rewriter& rw) {
   const Triangle triangle{.upper = c.node.flag("upper"), .unit = c.node.flag("unitriangular")};
-  rw.replace(0, with_columns(rw, c.node.input("self"), c.node.input("B"), triangle,
-                             c.node.flag("left")));
+  rw.replace(
+      0, with_columns(rw, c.node.input("self"), c.node.input("B"), triangle, c.node.flag("left")));
 }
 
 void older_form(const NodeContext& c, Rewriter& rw) {
@@ -91,9 +91,7 @@ const RegisterConverter solves{
     {.op = "aten::linalg_solve_triangular",
      .unsupported = of_matrices("self", "B"),
      .expand = linalg_form},
-    {.op = "aten::triangular_solve",
-     .unsupported = of_matrices("A", "self"),
-     .expand = older_form},
+    {.op = "aten::triangular_solve", .unsupported = of_matrices("A", "self"), .expand = older_form},
     {.op = "aten::cholesky_solve",
      .unsupported = of_matrices("input2", "self"),
      .expand = cholesky_solve},

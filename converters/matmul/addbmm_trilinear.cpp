@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "converters/kit/steps.h"
 #include "converters/kit/reduction.h"
+#include "converters/kit/steps.h"
 
 namespace tv {
 namespace {

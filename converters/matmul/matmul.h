@@ -8,7 +8,8 @@
 
 namespace tv {
 
-/// y[z][m][n] = Σ_k a[z][m][k] · b[z][k][n] with the batch dimensions collapsed. Strides in elements.
+/// y[z][m][n] = Σ_k a[z][m][k] · b[z][k][n] with the batch dimensions collapsed. Strides in
+/// elements.
 struct Product {
   Expr m, n, k;
   Expr a_m, a_k, b_k, b_n;
@@ -23,14 +24,14 @@ std::vector<Tactic> matrix_tactics(const NodeContext& context, Builder& builder,
 /// (matmul_simt.cpp).
 std::vector<Tactic> simt_tactics(const NodeContext& context, const Product& p);
 
-/// How many workgroups should share the steps of k of one tile of outputs; 1: tiles fill the device,
-/// or sums are short.
+/// How many workgroups should share the steps of k of one tile of outputs; 1: tiles fill the
+/// device, or sums are short.
 int64_t split_k_of(const NodeContext& context, const Product& p, int64_t tile_rows,
                    int64_t tile_cols);
-/// The same as what a SIMT kernel offers, best first by rule: one workgroup a tile, because the second
-/// launch costs as much as it saves, but for very long sums.
+/// The same as what a SIMT kernel offers, best first by rule: one workgroup a tile, because the
+/// second launch costs as much as it saves, but for very long sums.
 std::vector<int64_t> offered_split_k(const NodeContext& context, const Product& p,
-                                    int64_t tile_rows, int64_t tile_cols);
+                                     int64_t tile_rows, int64_t tile_cols);
 /// Why split-K does not apply, or "".
 std::string split_k_refusal(const NodeContext& context, const Product& p, int64_t splits);
 /// Scratch of the sums: [splits][z][m][n] in fp32.

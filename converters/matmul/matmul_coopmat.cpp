@@ -14,8 +14,8 @@ struct Side {
 
 Side side_of(const Product& p, bool side_a) {
   const Shape& strides = side_a ? p.batch.a : p.batch.b;
-  return {strides, !std::all_of(strides.begin(), strides.end(),
-                                [](const Expr& s) { return s == Expr(0); })};
+  return {strides,
+          !std::all_of(strides.begin(), strides.end(), [](const Expr& s) { return s == Expr(0); })};
 }
 
 /// Powers of two by which a number may lie below the largest of its group and keep enough bits
@@ -26,8 +26,13 @@ int64_t spread_of(const SplitPrecision& precision) { return precision.pieces == 
 
 MatrixProblem matrix_problem(const NodeContext& c, Builder& b, const Product& p,
                              const SplitPrecision& precision) {
-  MatrixProblem q{.c = c, .b = b, .p = p, .precision = precision, .a = c.node.input("a"),
-                  .w = c.node.input("b"), .y = c.node.outputs[0]};
+  MatrixProblem q{.c = c,
+                  .b = b,
+                  .p = p,
+                  .precision = precision,
+                  .a = c.node.input("a"),
+                  .w = c.node.input("b"),
+                  .y = c.node.outputs[0]};
   q.m = typical(c.graph, p.m);
   q.n = typical(c.graph, p.n);
   q.k = typical(c.graph, p.k);
@@ -77,9 +82,11 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
   step.defines.emplace_back("SCALED", flag(q.is_scaled()));
   step.operands = {src("x", side_a ? q.a : q.w), dst("y", made.value)};
   for (const auto& [name, value] : {std::pair("k_steps", packing.k_steps),
-                                    {"span_count", side_a ? p.m : p.n}, {"k_count", p.k},
+                                    {"span_count", side_a ? p.m : p.n},
+                                    {"k_count", p.k},
                                     {"s_span", side_a ? p.a_m : p.b_n},
-                                    {"s_k", side_a ? p.a_k : p.b_k}, {"y_z", made.z_step}}) {
+                                    {"s_k", side_a ? p.a_k : p.b_k},
+                                    {"y_z", made.z_step}}) {
     step.params.push_back(param(name, value));
   }
   step.grid = {{ceil_div(fragments, kPackedTogether), 1, matrices}};

@@ -14,14 +14,14 @@ struct ProductTile {
   /// matmul_matrix.cpp says what they are.
   enum Family { kShared, kRows, kPacked, kDirect } family = kShared;
   MatrixTile tile;
-  int64_t bk = 0;          ///< shared: steps of k of a stage
-  int64_t ring = 0;        ///< shared: steps of a packed b in flight, 0: not packed
-  bool ahead = false;      ///< shared, not packed: fragments a step ahead
-  int64_t per_unit = 1;    ///< workgroups that a compute unit holds at once
-  int64_t stages = 2;      ///< shared: buffers; 1 for pieces that fill shared memory
-  int64_t split = 1;       ///< all but shared: workgroups that share the steps of k
-  int64_t group = 8;       ///< tile rows walked together, for the cache
-  int64_t unroll = 0;      ///< direct: most steps of k written out; 0: the usual number
+  int64_t bk = 0;        ///< shared: steps of k of a stage
+  int64_t ring = 0;      ///< shared: steps of a packed b in flight, 0: not packed
+  bool ahead = false;    ///< shared, not packed: fragments a step ahead
+  int64_t per_unit = 1;  ///< workgroups that a compute unit holds at once
+  int64_t stages = 2;    ///< shared: buffers; 1 for pieces that fill shared memory
+  int64_t split = 1;     ///< all but shared: workgroups that share the steps of k
+  int64_t group = 8;     ///< tile rows walked together, for the cache
+  int64_t unroll = 0;    ///< direct: most steps of k written out; 0: the usual number
   bool packs_b() const { return family != kShared || ring > 0; }
 };
 
@@ -32,9 +32,9 @@ struct MatrixProblem {
   const Product& p;
   SplitPrecision precision;
   ValueId a, w, y;
-  int64_t m, n, k, z;      ///< typical sizes
-  bool a_rows, a_cols;     ///< chunks along k, along m can be loaded
-  bool b_rows, b_cols;     ///< chunks along n, along k can be loaded
+  int64_t m, n, k, z;   ///< typical sizes
+  bool a_rows, a_cols;  ///< chunks along k, along m can be loaded
+  bool b_rows, b_cols;  ///< chunks along n, along k can be loaded
   bool is_scaled() const { return precision.scale == SplitPrecision::kGroups; }
 };
 MatrixProblem matrix_problem(const NodeContext& c, Builder& b, const Product& p,
@@ -71,7 +71,7 @@ int64_t strip_of(const MatrixTile& tile, int64_t max_shared_bytes);
 
 /// The launch of simt_tactics' kernel for outputs that a scaled product leaves out.
 Step fallback_step(const NodeContext& c, const Product& p, const MadeSide& scales_a,
-                    const MadeSide& scales_b);
+                   const MadeSide& scales_b);
 /// Why there is no such launch, or "".
 std::string fallback_refusal(const NodeContext& c, const Product& p);
 

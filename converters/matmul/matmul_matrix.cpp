@@ -27,18 +27,18 @@ Step product_step(const std::string& kernel, const MatrixProblem& q, const Produ
   const Product& p = q.p;
   const bool by_fours = divides(4, p.n), split = t.split > 1;
   Operand result = dst("y", split ? split_k_sums(q.b, p, t.split) : q.y);
-  result.vec4 = by_fours && (split || (is_dense(q.c.graph.value(q.y).shape,
-                                                layout_of(q.c.graph, q.y).strides) &&
-                                       is_aligned(q.c, q.y)));
+  result.vec4 =
+      by_fours &&
+      (split || (is_dense(q.c.graph.value(q.y).shape, layout_of(q.c.graph, q.y).strides) &&
+                 is_aligned(q.c, q.y)));
   Step step = matrix_step(kernel, q.precision, t.tile);
-  for (auto& [name, value] : {std::pair<const char*, std::string>
-           {"GROUP", text(t.group) + "u"},
-           {"SCALED", flag(q.is_scaled())},
-           {"SPLIT", text(t.split)},
-           {"STRIP", text(strip_of(t.tile, q.c.device.max_shared_bytes))},
-           {"N4", flag(by_fours)},
-           {"WHOLE_M", flag(divides(t.tile.bm, p.m))},
-           {"WHOLE_N", flag(divides(t.tile.bn, p.n))}}) {
+  for (auto& [name, value] : {std::pair<const char*, std::string>{"GROUP", text(t.group) + "u"},
+                              {"SCALED", flag(q.is_scaled())},
+                              {"SPLIT", text(t.split)},
+                              {"STRIP", text(strip_of(t.tile, q.c.device.max_shared_bytes))},
+                              {"N4", flag(by_fours)},
+                              {"WHOLE_M", flag(divides(t.tile.bm, p.m))},
+                              {"WHOLE_N", flag(divides(t.tile.bn, p.n))}}) {
     step.defines.emplace_back(name, value);
   }
   step.operands = {result};
@@ -96,10 +96,13 @@ void emit_shared(const MatrixProblem& q, const ProductTile& t, Tactic& tactic) {
   Step step = product_step("matmul_matrix", q, t);
   const std::pair<std::string, std::string> more[] = {
       {"PROMOTE", text(std::min(q.precision.promote, t.bk / kFragment / t.tile.wk))},
-      {"BK", text(t.bk)},           {"AHEAD", flag(t.ahead)},
+      {"BK", text(t.bk)},
+      {"AHEAD", flag(t.ahead)},
       {"STAGES", text(stages(q, t))},
-      {"PACKED", text(t.ring)},     {"A_COLS", flag(a_cols)},
-      {"B_COLS", flag(b_cols)},     {"WHOLE_K", flag(divides(2 * t.bk, p.k))}};
+      {"PACKED", text(t.ring)},
+      {"A_COLS", flag(a_cols)},
+      {"B_COLS", flag(b_cols)},
+      {"WHOLE_K", flag(divides(2 * t.bk, p.k))}};
   step.defines.insert(step.defines.end(), std::begin(more), std::end(more));
   add_sources(q, true, t.ring == 0, step);
   step.params.push_back(fixed("a_ld", a_cols ? p.a_k : p.a_m));
@@ -137,7 +140,7 @@ Expr steps_each(const MatrixProblem& q, const ProductTile& t) {
 /// Of steps that an invocation reads in pairs: as many at once as leave the fewest to pad, all of
 /// them where they are few.
 int64_t paired_unroll(const MatrixProblem& q, const ProductTile& t) {
-  constexpr int64_t kUnknown = 4;  // of a k that is a symbol
+  constexpr int64_t kUnknown = 4;                   // of a k that is a symbol
   constexpr int64_t kMost = 16, kMostOfPieces = 4;  // whose code and registers grow with the steps
   const auto count = steps_each(q, t).constant();
   if (!count) return kUnknown;
@@ -190,8 +193,7 @@ void emit_fragments(const MatrixProblem& q, const ProductTile& t, Tactic& tactic
   const bool pack_a = t.family == kPacked, direct = t.family == kDirect;
   const Share s = share_of(q, t);
   const MadeSide b = add_packing(
-      q, false,
-      {.k_steps = s.k_steps, .multiple = t.tile.bn, .slack = s.ring, .paired = direct},
+      q, false, {.k_steps = s.k_steps, .multiple = t.tile.bn, .slack = s.ring, .paired = direct},
       tactic.steps);
   MadeSide a;
   if (pack_a) {
@@ -223,8 +225,8 @@ void emit_fragments(const MatrixProblem& q, const ProductTile& t, Tactic& tactic
 int64_t shared_bytes(const MatrixProblem& q, const ProductTile& t) {
   const MatrixTile& tile = t.tile;
   const int64_t strip = strip_of(tile, q.c.device.max_shared_bytes) * kFragment;
-  int64_t units = tile.wk > 1 ? tile.sum_units(strip)
-                              : tile.subgroups() * kFragment * (tile.wn / 4 + 1);
+  int64_t units =
+      tile.wk > 1 ? tile.sum_units(strip) : tile.subgroups() * kFragment * (tile.wn / 4 + 1);
   if (t.family == kShared) {
     const auto size = [](int64_t rows, int64_t cols) { return rows * (cols / kChunk + 1); };
     int64_t stage = q.a_rows ? size(tile.bm, t.bk) : size(t.bk, tile.bm);

@@ -13,6 +13,7 @@ namespace {
 using enum ProductTile::Family;
 
 const std::vector<ProductTile>& tiles_16() {
+  // clang-format off: rows of a table
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 128, .ring = 2},
       {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 64, .ring = 1, .per_unit = 2},
@@ -54,10 +55,12 @@ const std::vector<ProductTile>& tiles_16() {
       {.family = kPacked, .tile = "32x48_w32x48x4"_tile, .per_unit = 3},
       {.family = kPacked, .tile = "16x16_w16x16x8"_tile, .per_unit = 3},
   };
+  // clang-format on
   return tiles;
 }
 
 const std::vector<ProductTile>& tiles_32() {
+  // clang-format off: rows of a table
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 16, .ring = 1},
       {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 32, .ring = 2},
@@ -84,10 +87,12 @@ const std::vector<ProductTile>& tiles_32() {
       {.family = kPacked, .tile = "128x64_w32x64"_tile},
       {.family = kPacked, .tile = "32x32_w32x32x4"_tile, .per_unit = 2},
   };
+  // clang-format on
   return tiles;
 }
 
 const std::vector<ProductTile>& tiles_scaled() {
+  // clang-format off: rows of a table
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 32, .ring = 2},
       {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2},
@@ -99,10 +104,12 @@ const std::vector<ProductTile>& tiles_scaled() {
       {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32, .stages = 1},
       {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .stages = 1},
   };
+  // clang-format on
   return tiles;
 }
 
 const std::vector<ProductTile>& tiles_rounded() {
+  // clang-format off: rows of a table
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 64, .ring = 2},
       {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 64, .ring = 1},
@@ -112,17 +119,18 @@ const std::vector<ProductTile>& tiles_rounded() {
       {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32},
       {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .per_unit = 2},
   };
+  // clang-format on
   return tiles;
 }
 
 // A model of nanoseconds on an H200, whose numbers these are: measured, or fitted to what the tuner
 // found. Other devices differ in the unit, hardly in the order.
-constexpr double kProduct = 1.74;     // of one compute unit for a product of two fragments
-constexpr double kDispatch = 2200;    // of a launch more
-constexpr double kFirstStep = 800;    // until the first step of k is loaded
+constexpr double kProduct = 1.74;   // of one compute unit for a product of two fragments
+constexpr double kDispatch = 2200;  // of a launch more
+constexpr double kFirstStep = 800;  // until the first step of k is loaded
 constexpr double kStepShared = 75, kStepDirect = 60;  // that no other work hides, of a step of k
-constexpr double kShare = 20;         // of the subgroups that share k, each, when they add up
-constexpr double kSplitSums = 5000, kSplitSumsOfPieces = 10000;  // of split-K's launch
+constexpr double kShare = 20;  // of the subgroups that share k, each, when they add up
+constexpr double kSplitSums = 5000, kSplitSumsOfPieces = 10000;              // of split-K's launch
 constexpr double kPackedPerNs = 600, kScaledPerNs = 500, kSplitPerNs = 250;  // elements
 
 double work_ns(const MatrixProblem& q, const ProductTile& t, int64_t on_unit, double steps) {
@@ -136,8 +144,8 @@ double work_ns(const MatrixProblem& q, const ProductTile& t, int64_t on_unit, do
                           (pieces + 1) / 2;
   // What loads add: those of a subgroup from shared memory or the first cache, those of a workgroup
   // from the second; pieces are multiplied more often than loaded.
-  double feed = 0.9 + (8.0 / reuse(tile.wm, tile.wn) + 22.0 / reuse(tile.bm, tile.bn)) * 2.0 /
-                          (pieces + 1);
+  double feed =
+      0.9 + (8.0 / reuse(tile.wm, tile.wn) + 22.0 / reuse(tile.bm, tile.bn)) * 2.0 / (pieces + 1);
   if (t.family == kShared && t.ring == 0) feed += 0.45;
   if (t.family == kRows) feed += 0.6;
   // So many registers of sums leave few for rows on their way.
@@ -188,8 +196,8 @@ const std::vector<ProductTile>& product_tiles(const SplitPrecision& precision) {
 }
 
 double expected_ns(const MatrixProblem& q, const ProductTile& t) {
-  const int64_t groups = div_up(q.m, t.tile.bm) * div_up(q.n, t.tile.bn) *
-                         std::max<int64_t>(q.z, 1) * t.split;
+  const int64_t groups =
+      div_up(q.m, t.tile.bm) * div_up(q.n, t.tile.bn) * std::max<int64_t>(q.z, 1) * t.split;
   const int64_t on_unit = div_up(groups, compute_units(q.c.device));
   const auto steps = static_cast<double>(div_up(div_up(q.k, kFragment), t.tile.wk * t.split));
   return overlapped(work_ns(q, t, on_unit, steps), chain_ns(t, on_unit, steps)) + extra_ns(q, t);
@@ -206,8 +214,8 @@ ProductTile with_split_k(const MatrixProblem& q, ProductTile t) {
 int64_t strip_of(const MatrixTile& tile, int64_t max_shared_bytes) {
   const int64_t most = tile.wm / kFragment;
   int64_t strip = most;
-  while (strip > 1 && (tile.sum_units(strip * kFragment) * kUnitBytes > max_shared_bytes ||
-                       most % strip != 0)) {
+  while (strip > 1 &&
+         (tile.sum_units(strip * kFragment) * kUnitBytes > max_shared_bytes || most % strip != 0)) {
     --strip;
   }
   return strip;

@@ -22,8 +22,8 @@ struct SimdTile {
 SimdTile simd_tile(const DeviceProfile& device);
 
 /// c[z][m][n] = Σ_s Σ_k a[z][m][64 s + k] · b[z][segments[s] + k · b_k + n], fp32, where tile t of
-/// columns starts at min(t · b_tile, b_last). Without segments there are `count` of them, and b goes
-/// on from each to the next. Strides in elements.
+/// columns starts at min(t · b_tile, b_last). Without segments there are `count` of them, and b
+/// goes on from each to the next. Strides in elements.
 struct SimdProduct {
   ValueId a = kNoValue, b = kNoValue;
   Expr rows, col_tiles, batch = 1;

@@ -10,15 +10,15 @@ namespace {
 
 struct SimtTile {
   int64_t bm, bn, bk, rm, rn;
-  int64_t block;      ///< pairs of tiles of k summed before rounding into the second set; 0: none
-  double cost;        ///< of one output's products, measured against the best tile
+  int64_t block;  ///< pairs of tiles of k summed before rounding into the second set; 0: none
+  double cost;    ///< of one output's products, measured against the best tile
   int64_t threads() const { return bm / rm * (bn / rn); }
 };
 
 // 8x16 outputs an invocation leave no registers for a second set of sums.
 constexpr SimtTile kTiles[] = {
-    {64, 256, 8, 8, 16, 0, 1.0},  {128, 128, 8, 8, 8, 4, 1.2}, {64, 64, 16, 4, 8, 2, 1.6},
-    {32, 64, 16, 4, 4, 2, 2.2},   {32, 32, 16, 4, 4, 2, 2.6},
+    {64, 256, 8, 8, 16, 0, 1.0}, {128, 128, 8, 8, 8, 4, 1.2}, {64, 64, 16, 4, 8, 2, 1.6},
+    {32, 64, 16, 4, 4, 2, 2.2},  {32, 32, 16, 4, 4, 2, 2.6},
 };
 
 /// Neighbours in memory of each operand.
@@ -57,26 +57,26 @@ Step step_of(const NodeContext& c, const Product& p, const SimtTile& t, const Si
   result.vec4 = by_fours && is_aligned(c, y) &&
                 is_dense(c.graph.value(y).shape, layout_of(c.graph, y).strides);
   const bool a_cols = !s.a_rows, b_cols = !s.b_rows;
-  Step step{.kernel = "matmul_simt",
-            .defines = {{"BM", text(t.bm)},
-                        {"BN", text(t.bn)},
-                        {"BK", text(t.bk)},
-                        {"RM", text(t.rm)},
-                        {"RN", text(t.rn)},
-                        {"BLOCK", text(t.block)},
-                        {"FALLBACK", "0"},
-                        {"GROUP", "8u"},
-                        {"A_COLS", flag(a_cols)},
-                        {"B_COLS", flag(b_cols)},
-                        {"N4", flag(by_fours)},
-                        {"WHOLE_M", flag(divides(t.bm, p.m))},
-                        {"WHOLE_K", flag(divides(2 * t.bk, p.k))}},
-            .operands = {src("a", c.node.input("a")), src("b", c.node.input("b")), result},
-            .params = {fixed("m_count", p.m), fixed("n_count", p.n), fixed("k_count", p.k),
-                       fixed("a_ld", a_cols ? p.a_k : p.a_m),
-                       fixed("b_ld", b_cols ? p.b_n : p.b_k)},
-            .grid = {{ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn), 1, p.batch.count()}},
-            .local_size = {static_cast<uint32_t>(t.threads()), 1, 1}};
+  Step step{
+      .kernel = "matmul_simt",
+      .defines = {{"BM", text(t.bm)},
+                  {"BN", text(t.bn)},
+                  {"BK", text(t.bk)},
+                  {"RM", text(t.rm)},
+                  {"RN", text(t.rn)},
+                  {"BLOCK", text(t.block)},
+                  {"FALLBACK", "0"},
+                  {"GROUP", "8u"},
+                  {"A_COLS", flag(a_cols)},
+                  {"B_COLS", flag(b_cols)},
+                  {"N4", flag(by_fours)},
+                  {"WHOLE_M", flag(divides(t.bm, p.m))},
+                  {"WHOLE_K", flag(divides(2 * t.bk, p.k))}},
+      .operands = {src("a", c.node.input("a")), src("b", c.node.input("b")), result},
+      .params = {fixed("m_count", p.m), fixed("n_count", p.n), fixed("k_count", p.k),
+                 fixed("a_ld", a_cols ? p.a_k : p.a_m), fixed("b_ld", b_cols ? p.b_n : p.b_k)},
+      .grid = {{ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn), 1, p.batch.count()}},
+      .local_size = {static_cast<uint32_t>(t.threads()), 1, 1}};
   add_batch(step, p.batch, p.batch.a, "az");
   add_batch(step, p.batch, p.batch.b, "bz");
   return step;
@@ -92,7 +92,7 @@ std::string fallback_refusal(const NodeContext& c, const Product& p) {
 }
 
 Step fallback_step(const NodeContext& c, const Product& p, const MadeSide& scales_a,
-                    const MadeSide& scales_b) {
+                   const MadeSide& scales_b) {
   Step step = step_of(c, p, kLeftOverTile, sides_of(c, p));
   for (auto& [key, value] : step.defines) {
     if (key == "FALLBACK") value = "1";
@@ -114,9 +114,8 @@ std::vector<Tactic> simt_tactics(const NodeContext& c, const Product& p) {
     return static_cast<double>(div_up(groups, units) * t.bm * t.bn) * t.cost;
   };
   std::vector<SimtTile> tiles(std::begin(kTiles), std::end(kTiles));
-  std::stable_sort(tiles.begin(), tiles.end(), [&](const SimtTile& s, const SimtTile& t) {
-    return expected(s) < expected(t);
-  });
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [&](const SimtTile& s, const SimtTile& t) { return expected(s) < expected(t); });
   const Sides sides = sides_of(c, p);
   std::vector<Tactic> tactics;
   for (const SimtTile& t : tiles) {

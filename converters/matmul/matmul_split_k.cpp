@@ -1,7 +1,7 @@
 // Split-K: products, convolutions among them, whose steps of k workgroups share: for few and small
-// outputs with long sums, which leave most of a GPU idle. Each share goes to memory in fp32; a second
-// launch adds them in order, so that a result has the same bits at every call, and sends them through
-// the fused tail.
+// outputs with long sums, which leave most of a GPU idle. Each share goes to memory in fp32; a
+// second launch adds them in order, so that a result has the same bits at every call, and sends
+// them through the fused tail.
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ int64_t split_k_of(const NodeContext& c, const Product& p, int64_t tile_rows, in
 }
 
 std::vector<int64_t> offered_split_k(const NodeContext& c, const Product& p, int64_t tile_rows,
-                                    int64_t tile_cols) {
+                                     int64_t tile_cols) {
   const int64_t splits = split_k_of(c, p, tile_rows, tile_cols);
   if (splits == 1) return {1};
   if (typical(c.graph, p.k) >= kVeryLong) return {splits, 1};

@@ -33,16 +33,18 @@ Step matrix_step(const std::string& kernel, const SplitPrecision& precision, int
           .defines = {{"PIECES", text(precision.pieces)}},
           .local_size = {static_cast<uint32_t>(threads), 1, 1},
           .subgroup_size = kInvocations,
-          .matrix = CooperativeMatrix{
-              .input = precision.input,
-              .denormals = precision.scale != SplitPrecision::kUnscaled}};
+          .matrix = CooperativeMatrix{.input = precision.input,
+                                      .denormals = precision.scale != SplitPrecision::kUnscaled}};
 }
 
 Step matrix_step(const std::string& kernel, const SplitPrecision& precision,
                  const MatrixTile& tile) {
   Step step = matrix_step(kernel, precision, tile.threads());
-  for (const auto& [name, value] : {std::pair("BM", tile.bm), {"BN", tile.bn}, {"WM", tile.wm},
-                                    {"WN", tile.wn}, {"WK", tile.wk}}) {
+  for (const auto& [name, value] : {std::pair("BM", tile.bm),
+                                    {"BN", tile.bn},
+                                    {"WM", tile.wm},
+                                    {"WN", tile.wn},
+                                    {"WK", tile.wk}}) {
     step.defines.emplace_back(name, text(value));
   }
   return step;

@@ -1,8 +1,8 @@
 // Batch norm as reductions and pointwise steps. The inference form folds into the convolution
 // before it where there is one (csrc/passes/fold_batch_norm.cpp), so what arrives here is the rest.
 
-#include "converters/kit/steps.h"
 #include "converters/kit/reduction.h"
+#include "converters/kit/steps.h"
 
 namespace tv {
 namespace {

@@ -21,7 +21,9 @@ std::function<std::string(const NodeContext&, PointwiseInstr&)> with_alpha(std::
 }
 
 PointwiseRule scaled(const char* op, const char* function) {
-  return {.op = op, .args = {"self", "other", "alpha"}, .untyped = {"alpha"},
+  return {.op = op,
+          .args = {"self", "other", "alpha"},
+          .untyped = {"alpha"},
           .choose = with_alpha(function)};
 }
 
@@ -124,20 +126,30 @@ const RegisterPointwise arithmetic({
     two("aten::copysign.Scalar", "copysign", Compute::kFloat),
     two("aten::xlogy.Tensor", "xlogy", Compute::kFloat),
     two("aten::xlogy.Scalar_Other", "xlogy", Compute::kFloat),
-    {.op = "aten::xlogy.Scalar_Self", .function = "rxlogy", .args = {"other", "self"},
+    {.op = "aten::xlogy.Scalar_Self",
+     .function = "rxlogy",
+     .args = {"other", "self"},
      .compute = Compute::kFloat},
     {.op = "aten::heaviside", .function = "heaviside", .args = {"self", "values"}},
     in_float32({.op = "aten::pow.Tensor_Tensor", .function = "pow", .args = {"self", "exponent"}}),
-    in_float32({.op = "aten::pow.Tensor_Scalar", .args = {"self", "exponent"},
-                .choose = constant_power}),
+    in_float32(
+        {.op = "aten::pow.Tensor_Scalar", .args = {"self", "exponent"}, .choose = constant_power}),
     in_float32({.op = "aten::pow.Scalar", .function = "rpow", .args = {"exponent", "self"}}),
-    {.op = "aten::lerp.Scalar", .function = "lerp", .args = {"self", "end", "weight"},
+    {.op = "aten::lerp.Scalar",
+     .function = "lerp",
+     .args = {"self", "end", "weight"},
      .compute = Compute::kOutput},
-    {.op = "aten::lerp.Tensor", .function = "lerp", .args = {"self", "end", "weight"},
+    {.op = "aten::lerp.Tensor",
+     .function = "lerp",
+     .args = {"self", "end", "weight"},
      .compute = Compute::kOutput},
-    {.op = "aten::addcmul", .function = "addcmul", .args = {"self", "tensor1", "tensor2", "value"},
+    {.op = "aten::addcmul",
+     .function = "addcmul",
+     .args = {"self", "tensor1", "tensor2", "value"},
      .compute = Compute::kOutput},
-    {.op = "aten::addcdiv", .function = "addcdiv", .args = {"self", "tensor1", "tensor2", "value"},
+    {.op = "aten::addcdiv",
+     .function = "addcdiv",
+     .args = {"self", "tensor1", "tensor2", "value"},
      .compute = Compute::kOutput},
     {.op = "aten::round.decimals", .function = "round_decimals", .choose = decimals},
     {.op = "aten::clamp", .args = {"self", "min", "max"}, .choose = bounds},
@@ -154,9 +166,11 @@ const RegisterPointwise arithmetic({
     shifted("aten::__lshift__.Scalar", "shift_left"),
     shifted("aten::__rshift__.Tensor", "shift_right"),
     shifted("aten::__rshift__.Scalar", "shift_right"),
-    {.op = "aten::bitwise_left_shift.Scalar_Tensor", .args = {"other", "self"},
+    {.op = "aten::bitwise_left_shift.Scalar_Tensor",
+     .args = {"other", "self"},
      .choose = shift("rshift_left")},
-    {.op = "aten::bitwise_right_shift.Scalar_Tensor", .args = {"other", "self"},
+    {.op = "aten::bitwise_right_shift.Scalar_Tensor",
+     .args = {"other", "self"},
      .choose = shift("rshift_right")},
 });
 

@@ -11,7 +11,7 @@ namespace tv {
 namespace {
 
 constexpr uint32_t kGpuWorkgroup = 256;
-constexpr uint32_t kCpuUnroll = 32;   // a workgroup costs some 100 ns on a CPU driver
+constexpr uint32_t kCpuUnroll = 32;           // a workgroup costs some 100 ns on a CPU driver
 constexpr int64_t kGpuInvocations = 1 << 17;  // that keep a large GPU's memory busy
 
 bool has_vector_access(DType dtype) { return dtype != DType::kI64 && dtype != DType::kF64; }
@@ -38,7 +38,9 @@ Step pointwise_step(const NodeContext& c, bool vec4, uint32_t run = 1) {
   step.params = {{.name = "numel", .value = numel}};
   step.grid = Grid::flat_groups(ceil_div(numel, Expr(int64_t{width} * unroll * (vec4 ? 4 : 1))));
   // Broadcast operands are read element by element; only whole ones are worth vectors.
-  const auto is_whole = [&](ValueId id) { return vec4 && product(c.graph.value(id).shape) == numel; };
+  const auto is_whole = [&](ValueId id) {
+    return vec4 && product(c.graph.value(id).shape) == numel;
+  };
   for (size_t k = 0; k < inputs.size(); ++k) {
     const bool vector = is_whole(inputs[k]) && !c.graph.value(inputs[k]).view &&
                         has_vector_access(c.graph.value(inputs[k]).dtype);
@@ -134,10 +136,14 @@ Graph with_output(Graph graph, Node node, DType dtype, Shape shape) {
 
 ValueId add_input(Graph& graph, DType dtype, Shape shape) {
   for (const Expr& dim : shape) {
-    if (!dim.is_constant() && graph.symbols.empty()) graph.symbols = {{.name = "n", .min = 1, .opt = 7}};
+    if (!dim.is_constant() && graph.symbols.empty())
+      graph.symbols = {{.name = "n", .min = 1, .opt = 7}};
   }
-  const ValueId id = graph.add_value({.name = "in" + std::to_string(graph.inputs.size()), .dtype = dtype,
-                                      .shape = std::move(shape), .kind = ValueKind::kInput, .view = {}});
+  const ValueId id = graph.add_value({.name = "in" + std::to_string(graph.inputs.size()),
+                                      .dtype = dtype,
+                                      .shape = std::move(shape),
+                                      .kind = ValueKind::kInput,
+                                      .view = {}});
   graph.inputs.push_back(id);
   return id;
 }
@@ -151,8 +157,12 @@ Graph pointwise_example(DType dtype, const Shape& a, const Shape& b) {
   node.args = {tensor_list_arg("inputs", {add_input(graph, dtype, a), add_input(graph, dtype, b)})};
   PointwiseProgram program;
   program.inputs = {dtype, dtype};
-  program.instrs = {{.function = "add_scaled", .operands = {0, 1}, .scalars = {2}, .integers = {},
-                     .compute = dtype, .result = dtype}};
+  program.instrs = {{.function = "add_scaled",
+                     .operands = {0, 1},
+                     .scalars = {2},
+                     .integers = {},
+                     .compute = dtype,
+                     .result = dtype}};
   program.results = {2};
   node.program = std::make_shared<const PointwiseProgram>(std::move(program));
   return with_output(std::move(graph), std::move(node), dtype, a);
@@ -170,8 +180,11 @@ std::vector<Graph> pointwise_examples() {
 }
 
 const RegisterConverter pointwise({
-    {.op = "tv::pointwise", .convert = convert_pointwise, .reads_views = {"*"},
-     .examples = pointwise_examples, .notes = "what fusion makes of pointwise operators"},
+    {.op = "tv::pointwise",
+     .convert = convert_pointwise,
+     .reads_views = {"*"},
+     .examples = pointwise_examples,
+     .notes = "what fusion makes of pointwise operators"},
 });
 
 }  // namespace

@@ -32,6 +32,7 @@ std::string replacements(const NodeContext& c, PointwiseInstr& instr) {
   return "nan_to_num";
 }
 
+// clang-format off: rows of a table
 const RegisterPointwise comparisons({
     two("aten::eq.Tensor", "eq"), two("aten::eq.Scalar", "eq"),
     two("aten::ne.Tensor", "ne"), two("aten::ne.Scalar", "ne"),
@@ -55,20 +56,31 @@ const RegisterPointwise bits({
     two("aten::bitwise_or.Scalar_Tensor", "bitwise_or"),
     two("aten::bitwise_xor.Scalar_Tensor", "bitwise_xor"),
 });
+// clang-format on
 
 const Args kWhere = {"condition", "self", "other"};
 const Args kCondition = {"condition"};
 
 const RegisterPointwise selection({
     {.op = "aten::where.self", .function = "where", .args = kWhere, .compute = Compute::kOutput},
-    {.op = "aten::where.ScalarOther", .function = "where", .args = kWhere, .compute = Compute::kOutput},
+    {.op = "aten::where.ScalarOther",
+     .function = "where",
+     .args = kWhere,
+     .compute = Compute::kOutput},
     {.op = "aten::where.Scalar", .function = "where", .args = kWhere, .compute = Compute::kOutput},
-    {.op = "aten::where.ScalarSelf", .function = "where_r", .args = {"condition", "other", "self"},
+    {.op = "aten::where.ScalarSelf",
+     .function = "where_r",
+     .args = {"condition", "other", "self"},
      .compute = Compute::kOutput},
-    {.op = "aten::masked_fill.Scalar", .function = "masked_fill", .args = {"self", "mask", "value"},
+    {.op = "aten::masked_fill.Scalar",
+     .function = "masked_fill",
+     .args = {"self", "mask", "value"},
      .compute = Compute::kOutput},
-    {.op = "aten::masked_fill.Tensor", .function = "masked_fill", .args = {"self", "mask", "value"},
-     .compute = Compute::kOutput, .number = "value"},
+    {.op = "aten::masked_fill.Tensor",
+     .function = "masked_fill",
+     .args = {"self", "mask", "value"},
+     .compute = Compute::kOutput,
+     .number = "value"},
     {.op = "aten::nan_to_num", .args = {"self"}, .choose = replacements},
 });
 

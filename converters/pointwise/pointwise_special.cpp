@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "converters/kit/steps.h"
 #include "converters/kit/pointwise_rules.h"
+#include "converters/kit/steps.h"
 
 namespace tv {
 namespace {

@@ -6,8 +6,8 @@
 namespace tv {
 namespace {
 
-/// Computed in floats, of integers too: op, formula of $0 (math.glsl holds the tv_ functions), largest
-/// error, and where that is measured.
+/// Computed in floats, of integers too: op, formula of $0 (math.glsl holds the tv_ functions),
+/// largest error, and where that is measured.
 PointwiseRule real(const char* op, const char* formula, const char* error, const char* domain) {
   return {.op = op,
           .formula = PointwiseRow{.on_float = formula, .error = error, .domain = domain},
@@ -20,34 +20,55 @@ PointwiseRule any(const char* op, const PointwiseRow& formula) {
 }
 
 /// By the formula of another.
-PointwiseRule same(const char* op, const char* function) { return {.op = op, .function = function}; }
+PointwiseRule same(const char* op, const char* function) {
+  return {.op = op, .function = function};
+}
 
 const RegisterPointwise unary({
     any("aten::neg", {.on_float = "tv_neg($0)", .on_int = "-$0", .on_int64 = "-$0"}),
-    any("aten::abs", {.on_float = "abs($0)", .on_int = "abs($0)", .on_int64 = "abs($0)",
-                      .on_bool = "$0"}),
-    any("aten::sign", {.on_float = "tv_sign($0)", .on_int = "sign($0)", .on_int64 = "sign($0)",
-                       .on_bool = "$0"}),
+    any("aten::abs",
+        {.on_float = "abs($0)", .on_int = "abs($0)", .on_int64 = "abs($0)", .on_bool = "$0"}),
+    any("aten::sign",
+        {.on_float = "tv_sign($0)", .on_int = "sign($0)", .on_int64 = "sign($0)", .on_bool = "$0"}),
     same("aten::sgn", "sign"),
     same("aten::positive", "copy"),
-    any("aten::square", {.on_float = "$0 * $0", .on_int = "$0 * $0", .on_int64 = "$0 * $0",
-                         .on_bool = "$0", .error = "0.5", .domain = "every"}),
+    any("aten::square", {.on_float = "$0 * $0",
+                         .on_int = "$0 * $0",
+                         .on_int64 = "$0 * $0",
+                         .on_bool = "$0",
+                         .error = "0.5",
+                         .domain = "every"}),
     any("aten::floor", {.on_float = "floor($0)", .on_int = "$0", .on_int64 = "$0"}),
     any("aten::ceil", {.on_float = "ceil($0)", .on_int = "$0", .on_int64 = "$0"}),
     any("aten::trunc", {.on_float = "trunc($0)", .on_int = "$0", .on_int64 = "$0"}),
     same("aten::fix", "trunc"),
     any("aten::round", {.on_float = "roundEven($0)", .on_int = "$0", .on_int64 = "$0"}),
     any("aten::frac", {.on_float = "$0 - trunc($0)"}),
-    any("aten::isnan", {.on_float = "tv_isnan($0)", .on_int = "false", .on_int64 = "false",
-                        .on_bool = "false", .gives_bool = true}),
-    any("aten::isinf", {.on_float = "tv_isinf($0)", .on_int = "false", .on_int64 = "false",
-                        .on_bool = "false", .gives_bool = true}),
-    any("aten::isfinite", {.on_float = "tv_isfinite($0)", .on_int = "true", .on_int64 = "true",
-                           .on_bool = "true", .gives_bool = true}),
-    any("aten::signbit", {.on_float = "floatBitsToInt($0) < 0", .on_int = "$0 < 0",
-                          .on_int64 = "$0 < 0", .on_bool = "false", .gives_bool = true}),
-    any("aten::logical_not", {.on_float = "$0 == 0.0", .on_int = "$0 == 0", .on_int64 = "$0 == 0",
-                              .on_bool = "!$0", .gives_bool = true}),
+    any("aten::isnan", {.on_float = "tv_isnan($0)",
+                        .on_int = "false",
+                        .on_int64 = "false",
+                        .on_bool = "false",
+                        .gives_bool = true}),
+    any("aten::isinf", {.on_float = "tv_isinf($0)",
+                        .on_int = "false",
+                        .on_int64 = "false",
+                        .on_bool = "false",
+                        .gives_bool = true}),
+    any("aten::isfinite", {.on_float = "tv_isfinite($0)",
+                           .on_int = "true",
+                           .on_int64 = "true",
+                           .on_bool = "true",
+                           .gives_bool = true}),
+    any("aten::signbit", {.on_float = "floatBitsToInt($0) < 0",
+                          .on_int = "$0 < 0",
+                          .on_int64 = "$0 < 0",
+                          .on_bool = "false",
+                          .gives_bool = true}),
+    any("aten::logical_not", {.on_float = "$0 == 0.0",
+                              .on_int = "$0 == 0",
+                              .on_int64 = "$0 == 0",
+                              .on_bool = "!$0",
+                              .gives_bool = true}),
     any("aten::bitwise_not", {.on_int = "~$0", .on_int64 = "~$0", .on_bool = "!$0"}),
     in_float32(real("aten::reciprocal", "tv_div(1.0, $0)", "0.5", "every")),
     real("aten::sqrt", "tv_sqrt($0)", "1", "every"),

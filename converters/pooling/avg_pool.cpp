@@ -1,7 +1,7 @@
 // Average pooling in one and two dimensions, its adaptive form, and their gradients.
 
-#include "converters/pooling/pool_window.h"
 #include "converters/kit/reduction.h"
+#include "converters/pooling/pool_window.h"
 
 namespace tv {
 namespace {
@@ -133,7 +133,7 @@ Converter pool(std::string op, int dims) {
                 const std::string floats = self_floats(c);
                 return floats.empty()
                            ? loops_too_long(c, clipped_iterations(window_of(c.node, dims),
-                                                            planes_of(c.shape("self"), dims)))
+                                                                  planes_of(c.shape("self"), dims)))
                            : floats;
               },
           .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, {.dims = dims}); },

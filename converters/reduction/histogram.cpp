@@ -2,8 +2,8 @@
 // added in an order that changes.
 
 #include "converters/kit/linspace.h"
-#include "converters/kit/steps.h"
 #include "converters/kit/reduction.h"
+#include "converters/kit/steps.h"
 
 namespace tv {
 namespace {

@@ -2,8 +2,8 @@
 // dimension or several. Every bin adds up its own, so nothing is added in an order that changes.
 
 #include "converters/kit/linspace.h"
-#include "converters/kit/steps.h"
 #include "converters/kit/reduction.h"
+#include "converters/kit/steps.h"
 
 namespace tv {
 namespace {
@@ -47,7 +47,7 @@ ValueId edges_of(Rewriter& r, ValueId x, int64_t bins, double low, double high, 
     const ValueId below = r.pointwise("sub", {least}, DType::kF32, {0.5});
     const ValueId above = r.pointwise("add", {most}, DType::kF32, {0.5});
     return linspace_of(r, r.pointwise("where", {alike, below, least}, DType::kF32),
-                        r.pointwise("where", {alike, above, most}, DType::kF32), bins + 1);
+                       r.pointwise("where", {alike, above, most}, DType::kF32), bins + 1);
   }
   if (!given) high = 1;
   const double apart = low == high ? 0.5 : 0;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "converters/kit/steps.h"
 #include "converters/kit/reduction.h"
+#include "converters/kit/steps.h"
 
 namespace tv {
 namespace {
@@ -104,8 +104,8 @@ void norm_of_any_order(const NodeContext& c, Rewriter& r, double p) {
 }
 
 void dist(const NodeContext& c, Rewriter& r) {
-  const ValueId apart = r.pointwise("sub", {c.node.input("self"), c.node.input("other")},
-                                    c.output().dtype);
+  const ValueId apart =
+      r.pointwise("sub", {c.node.input("self"), c.node.input("other")}, c.output().dtype);
   r.replace(0, r.add("aten::linalg_vector_norm",
                      {tensor_arg("self", apart), attr_arg("ord", c.node.arg("p").attr),
                       attr_arg("dim", std::monostate{}), attr_arg("keepdim", false),

@@ -16,7 +16,8 @@ struct ReduceLoops {
   RowShape row_shape(const Graph& graph) const;
   /// Adds outputs, length, run, run_stride, both walks and the define SINGLE_RUN.
   void add_to(Step& step) const { add_to(step, length()); }
-  void add_to(Step& step, const Expr& counted) const;  ///< `counted`: length in what kernels step by
+  void add_to(Step& step,
+              const Expr& counted) const;  ///< `counted`: length in what kernels step by
 };
 
 ReduceLoops reduce_loops(const Source& source, const std::vector<int64_t>& dims);

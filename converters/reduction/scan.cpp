@@ -126,10 +126,8 @@ Converter entry(std::string op, Scan scan) {
 }
 
 const RegisterConverter scans{
-    in_float32(entry("aten::cumsum", {"SUM"})),
-    entry("aten::cumprod", {"PRODUCT"}),
-    entry("aten::logcumsumexp", {"LOG_SUM_EXP"}),
-    entry("aten::cummax", {"MAXIMUM", true}),
+    in_float32(entry("aten::cumsum", {"SUM"})),   entry("aten::cumprod", {"PRODUCT"}),
+    entry("aten::logcumsumexp", {"LOG_SUM_EXP"}), entry("aten::cummax", {"MAXIMUM", true}),
     entry("aten::cummin", {"MINIMUM", true}),
 };
 

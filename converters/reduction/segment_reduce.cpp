@@ -1,5 +1,5 @@
-// segment_reduce: reductions of neighbours along a dimension, by lengths or by where they begin, and
-// its gradient.
+// segment_reduce: reductions of neighbours along a dimension, by lengths or by where they begin,
+// and its gradient.
 
 #include <array>
 
@@ -44,23 +44,23 @@ void convert_backward(const NodeContext& c, Builder& b) {
   const DimSplit data = split_at(c.shape("data"), axis), segments = split_at(c.shape("grad"), axis);
   const Expr elements = product(c.shape("data"));
   const double start = c.node.has("initial") ? c.node.number("initial") : 1;
-  Step step{.kernel = "segment_reduce_backward",
-            .defines = {{"KIND", std::to_string(kind_of(c.node))},
-                        {"LENGTHS", by_lengths ? "1" : "0"}},
-            .operands = {src("g", c.node.input("grad")), src("r", c.node.input("output")),
-                         src("x", c.node.input("data")),
-                         src("bounds", c.node.input(by_lengths ? "lengths" : "offsets")),
-                         dst("y", c.node.outputs[0])},
-            .params = {param("elements", elements), param("segments", segments.size),
-                       param("count", data.size), param("inner", data.inner),
-                       number("START", start)},
-            .iterations = data.size + segments.size};
+  Step step{
+      .kernel = "segment_reduce_backward",
+      .defines = {{"KIND", std::to_string(kind_of(c.node))}, {"LENGTHS", by_lengths ? "1" : "0"}},
+      .operands = {src("g", c.node.input("grad")), src("r", c.node.input("output")),
+                   src("x", c.node.input("data")),
+                   src("bounds", c.node.input(by_lengths ? "lengths" : "offsets")),
+                   dst("y", c.node.outputs[0])},
+      .params = {param("elements", elements), param("segments", segments.size),
+                 param("count", data.size), param("inner", data.inner), number("START", start)},
+      .iterations = data.size + segments.size};
   emit_flat(b, std::move(step), elements);
 }
 
 std::string unsupported(const NodeContext& c) {
   if (kind_of(c.node) < 0) return "[" + c.node.op + "] unknown: " + c.node.text("reduce");
-  if (c.node.find("indices") != nullptr && c.node.has("indices")) return "[" + c.node.op + "] segments by indices";
+  if (c.node.find("indices") != nullptr && c.node.has("indices"))
+    return "[" + c.node.op + "] segments by indices";
   if (c.node.has("lengths") == c.node.has("offsets")) {
     return "[" + c.node.op + "] needs either lengths or offsets";
   }

@@ -67,8 +67,8 @@ Tactic tiled_tactic(const NodeContext& c, const Builder& builder) {
                  param("column", strides[last])};
   outer.add_to(step, "outer");
   step.local_size = {static_cast<uint32_t>(kSide), kGpuWorkgroup / static_cast<uint32_t>(kSide), 1};
-  step.grid = Grid::flat_groups(outer.count() * ceil_div(shape[r], kSide) *
-                                ceil_div(shape[last], kSide));
+  step.grid =
+      Grid::flat_groups(outer.count() * ceil_div(shape[r], kSide) * ceil_div(shape[last], kSide));
   tactic.steps.push_back(std::move(step));
   return tactic;
 }
@@ -83,7 +83,8 @@ void convert_copy(const NodeContext& c, Builder& builder) {
   } else {
     vector.steps = {copy_step(c, true)};
   }
-  builder.emit({tiled_tactic(c, builder), vector,
+  builder.emit({tiled_tactic(c, builder),
+                vector,
                 {.name = "copy", .refusal = {}, .steps = {copy_step(c, false)}}});
 }
 
@@ -98,9 +99,12 @@ Graph example(DType dtype, const Shape& shape) {
 
 /// The copy of (2, 37, 41) with its last two dimensions exchanged.
 Graph turned_example(DType dtype) {
-  Graph graph = ExampleGraph("tv::copy").input("self", dtype, {2, 37, 41}).output(dtype, {2, 41, 37}).graph();
+  Graph graph =
+      ExampleGraph("tv::copy").input("self", dtype, {2, 37, 41}).output(dtype, {2, 41, 37}).graph();
   const ValueId base = graph.inputs[0];
-  const ValueId turned = graph.add_value({.name = "turned", .dtype = dtype, .shape = {2, 41, 37},
+  const ValueId turned = graph.add_value({.name = "turned",
+                                          .dtype = dtype,
+                                          .shape = {2, 41, 37},
                                           .kind = ValueKind::kNode,
                                           .view = View{base, Expr(0), {37 * 41, 1, 41}}});
   graph.nodes[0].args[0].values[0] = turned;
@@ -108,9 +112,9 @@ Graph turned_example(DType dtype) {
 }
 
 std::vector<Graph> examples() {
-  return {example(DType::kF32, {7, 11}),          example(DType::kF16, {5, 3}),
-          example(DType::kBool, {5}),             example(DType::kI64, {Expr::symbol(0)}),
-          example(DType::kF16, {7, 12}),          turned_example(DType::kF32),
+  return {example(DType::kF32, {7, 11}), example(DType::kF16, {5, 3}),
+          example(DType::kBool, {5}),    example(DType::kI64, {Expr::symbol(0)}),
+          example(DType::kF16, {7, 12}), turned_example(DType::kF32),
           turned_example(DType::kF16)};
 }
 

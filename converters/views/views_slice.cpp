@@ -48,15 +48,13 @@ std::string index_unsupported(const NodeContext& c, const char* arg) {
 
 std::optional<View> select(const NodeContext& c, const View& in, size_t) {
   const int64_t dim = dim_of(c);
-  const Expr index =
-      from_front(c.node.expr("index"), c.shape("self")[dim], c.graph).value();
+  const Expr index = from_front(c.node.expr("index"), c.shape("self")[dim], c.graph).value();
   return without_dim(shifted(in, dim, index), dim);
 }
 
 std::optional<View> narrow(const NodeContext& c, const View& in, size_t) {
   const int64_t dim = dim_of(c);
-  return shifted(in, dim,
-                 from_front(c.node.expr("start"), c.shape("self")[dim], c.graph).value());
+  return shifted(in, dim, from_front(c.node.expr("start"), c.shape("self")[dim], c.graph).value());
 }
 
 std::optional<View> unbind(const NodeContext& c, const View& in, size_t output) {

@@ -10,8 +10,7 @@
 namespace tv {
 
 struct CacheSettings {
-#define TV_CACHE_SETTING(kind, name, standard, ...) \
-  SettingValue<SettingKind::kind> name = standard;
+#define TV_CACHE_SETTING(kind, name, standard, ...) SettingValue<SettingKind::kind> name = standard;
 #include "csrc/settings_table.h"
 
   /// From a JSON object; an unknown field or a wrong type is an Error(kUser).

@@ -26,7 +26,7 @@ constexpr uint64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 class Counters {
  public:
-  void count(uint64_t EngineCacheStats::*member, const std::string& reason) {
+  void count(uint64_t EngineCacheStats::* member, const std::string& reason) {
     const std::lock_guard lock(mutex_);
     ++(stats_.*member);
     if (!reason.empty()) ++stats_.reasons[reason];
@@ -55,9 +55,8 @@ class Stores {
     // A directory that was refused may have been put right since.
     const bool try_again = store && !store->refusal().empty() && is_safe(cache.engine_cache_dir);
     if (!store || try_again) {
-      store =
-          std::make_shared<const Store>(cache.engine_cache_dir, kKind,
-                                        static_cast<uint64_t>(cache.engine_cache_size));
+      store = std::make_shared<const Store>(cache.engine_cache_dir, kKind,
+                                            static_cast<uint64_t>(cache.engine_cache_size));
     }
     return store;
   }

@@ -30,8 +30,8 @@ std::string code_text(const Settings& settings) {
 
 namespace {
 
-/// All that a converter may ask of the device: more than the fingerprints. Another board of the kind
-/// is the same device.
+/// All that a converter may ask of the device: more than the fingerprints. Another board of the
+/// kind is the same device.
 std::string device_text(DeviceProfile device) {
   device.uuid.clear();
   device.memory_bytes = 0;

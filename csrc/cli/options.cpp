@@ -48,9 +48,10 @@ void add_model(CLI::App& app, Options& o) {
   app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->group(group);
   app.add_option("--loadEngine", o.load_engine, "Load an engine (.vke) in place of building one")
       ->group(group);
-  app.add_flag("--checkAddresses", o.check_addresses,
-               "With --loadEngine: a file that you do not trust; its kernels touch their operands alone, "
-               "and take longer")
+  app.add_flag(
+         "--checkAddresses", o.check_addresses,
+         "With --loadEngine: a file that you do not trust; its kernels touch their operands alone, "
+         "and take longer")
       ->group(group);
   app.add_option("--saveEngine", o.save_engine, "Write the engine, with its weights")->group(group);
   app.add_flag("--stripWeights", o.strip_weights, "Write the engine without its weights")

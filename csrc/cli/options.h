@@ -18,14 +18,14 @@ struct Options {
   // Model
   std::string onnx, load_engine, save_engine;
   bool check_addresses = false;  ///< of a loaded engine
-  std::string weights;  ///< .safetensors
+  std::string weights;           ///< .safetensors
   std::string refit_from_onnx;
   bool refit = false, strip_weights = false;
   bool skip_inference = false;
 
   // Build
   NamedShapes min_shapes, opt_shapes, max_shapes, shapes;
-  Settings settings;    ///< as the flags say
+  Settings settings;  ///< as the flags say
   CacheSettings cache;
   std::map<std::string, std::string> constants;  ///< files of inputs that are fixed when building
 

@@ -41,9 +41,9 @@ void refit(Network& network, const Options& options) {
 Network load(const std::shared_ptr<Device>& device, const Options& options) {
   if (options.load_engine.empty()) return build_network(device, import_model(options), options);
   std::optional<Network> network;
-  const double took = seconds([&] { 
-    network = Network::load(device, options.load_engine,
-                            {.check_addresses = options.check_addresses});
+  const double took = seconds([&] {
+    network =
+        Network::load(device, options.load_engine, {.check_addresses = options.check_addresses});
   });
   say(format("Engine loaded in %g s", took));
   return std::move(*network);

@@ -12,9 +12,12 @@ namespace {
 
 std::string vector_type(DType dtype) {
   switch (glsl_class(dtype)) {
-    case GlslClass::kFloat: return "vec4";
-    case GlslClass::kInt64: return "i64vec4";
-    default: return "ivec4";
+    case GlslClass::kFloat:
+      return "vec4";
+    case GlslClass::kInt64:
+      return "i64vec4";
+    default:
+      return "ivec4";
   }
 }
 
@@ -40,7 +43,8 @@ std::string index_body(const KernelOperand& x, KernelWords& words) {
   for (size_t k = x.shape.size() - 1; k > 0; --k) {
     body += "  q = " + words.division("r", x.shape[k]) + ";";
     if (!(x.strides[k] == Expr(0))) {
-      body += " o += " + scaled("(r - q * " + words.uint_word(x.shape[k]) + ")", x.strides[k]) + ";";
+      body +=
+          " o += " + scaled("(r - q * " + words.uint_word(x.shape[k]) + ")", x.strides[k]) + ";";
     }
     body += " r = q;\n";
   }
@@ -55,15 +59,23 @@ struct VectorAccess {
 
 VectorAccess vector_access(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return {"tv_ref_f32x4", "", ""};
-    case DType::kI32: return {"tv_ref_i32x4", "", ""};
-    case DType::kF16: return {"tv_ref_u32x2", "tv_f16x4", "tv_to_f16x4"};
-    case DType::kBF16: return {"tv_ref_u32x2", "tv_bf16x4", "tv_to_bf16x4"};
-    case DType::kI16: return {"tv_ref_u32x2", "tv_i16x4", "tv_to_i16x4"};
-    case DType::kI8: return {"tv_ref_u32", "tv_i8x4", "tv_to_u8x4"};
+    case DType::kF32:
+      return {"tv_ref_f32x4", "", ""};
+    case DType::kI32:
+      return {"tv_ref_i32x4", "", ""};
+    case DType::kF16:
+      return {"tv_ref_u32x2", "tv_f16x4", "tv_to_f16x4"};
+    case DType::kBF16:
+      return {"tv_ref_u32x2", "tv_bf16x4", "tv_to_bf16x4"};
+    case DType::kI16:
+      return {"tv_ref_u32x2", "tv_i16x4", "tv_to_i16x4"};
+    case DType::kI8:
+      return {"tv_ref_u32", "tv_i8x4", "tv_to_u8x4"};
     case DType::kU8:
-    case DType::kBool: return {"tv_ref_u32", "tv_u8x4", "tv_to_u8x4"};
-    default: return {};
+    case DType::kBool:
+      return {"tv_ref_u32", "tv_u8x4", "tv_to_u8x4"};
+    default:
+      return {};
   }
 }
 
@@ -76,8 +88,8 @@ std::string vector_raw_accessors(const KernelOperand& x, const std::string& at_f
     text += type + " " + n + "_vec4(uint i) { return " + type + "(" + n + "_raw(i), " + n +
             "_raw(i + 1u), " + n + "_raw(i + 2u), " + n + "_raw(i + 3u)); }\n";
     if (x.write) {
-      text += "void " + n + "_raw_store4(uint i, " + type + " v) { " + n + "_raw_store(i, v.x); " + n +
-              "_raw_store(i + 1u, v.y); " + n + "_raw_store(i + 2u, v.z); " + n +
+      text += "void " + n + "_raw_store4(uint i, " + type + " v) { " + n + "_raw_store(i, v.x); " +
+              n + "_raw_store(i + 1u, v.y); " + n + "_raw_store(i + 2u, v.z); " + n +
               "_raw_store(i + 3u, v.w); }\n";
     }
     return text;
@@ -90,14 +102,15 @@ std::string vector_raw_accessors(const KernelOperand& x, const std::string& at_f
   text += type + " " + n + "_vec4(uint i) { return " + loaded + "; }\n";
   if (x.write) {
     const std::string value = x.dtype == DType::kBool ? "ivec4(notEqual(v, ivec4(0)))" : "v";
-    text += "void " + n + "_raw_store4(uint i, " + type + " v) { " + element + " = " + access.to + "(" +
-            value + "); }\n";
+    text += "void " + n + "_raw_store4(uint i, " + type + " v) { " + element + " = " + access.to +
+            "(" + value + "); }\n";
   }
   return text;
 }
 
 /// A program's inputs, each with a comma behind it: one of constants has none.
-std::string parameter_list(const KernelOperand& x, const KernelRequest& request, const char* suffix) {
+std::string parameter_list(const KernelOperand& x, const KernelRequest& request,
+                           const char* suffix) {
   std::string list;
   for (uint32_t k : x.program_inputs) list += request.operands.at(k).name + suffix + ", ";
   return list;
@@ -125,11 +138,11 @@ std::string head_loads(const KernelOperand& x, const KernelRequest& request) {
 
 std::string plain_loads(const KernelOperand& x) {
   const std::string& n = x.name;
-  std::string text = n + "_T " + n + "_load(uint i) { return " + n + "_raw(" + n + "_index(i)); }\n" +
-                     n + "_V " + n + "_load4(uint i) { ";
+  std::string text = n + "_T " + n + "_load(uint i) { return " + n + "_raw(" + n +
+                     "_index(i)); }\n" + n + "_V " + n + "_load4(uint i) { ";
   const auto four = [&](const std::string& o, const std::string& step) {
-    return n + "_V(" + n + "_raw(" + o + "), " + n + "_raw(" + o + " + " + step + "), " + n + "_raw(" + o +
-           " + 2u * " + step + "), " + n + "_raw(" + o + " + 3u * " + step + "))";
+    return n + "_V(" + n + "_raw(" + o + "), " + n + "_raw(" + o + " + " + step + "), " + n +
+           "_raw(" + o + " + 2u * " + step + "), " + n + "_raw(" + o + " + 3u * " + step + "))";
   };
   const auto inner = x.shape.empty() ? std::nullopt : x.shape.back().constant();
   if (x.shape.empty() || (x.shape.size() == 1 && x.strides[0] == Expr(0))) {
@@ -145,8 +158,8 @@ std::string plain_loads(const KernelOperand& x) {
   } else if (inner && *inner % 4 == 0 && x.strides.back() == Expr(1)) {
     text += "const uint o = " + n + "_index(i); return " + four("o", "1u") + ";";
   } else {
-    text += "return " + n + "_V(" + n + "_load(i), " + n + "_load(i + 1u), " + n + "_load(i + 2u), " + n +
-            "_load(i + 3u));";
+    text += "return " + n + "_V(" + n + "_load(i), " + n + "_load(i + 1u), " + n +
+            "_load(i + 2u), " + n + "_load(i + 3u));";
   }
   return text + " }\n";
 }
@@ -164,7 +177,8 @@ std::string plain_stores(const KernelOperand& x, const std::string& suffix) {
     text += n + "_raw_store4(" + n + "_index(i), v);";
   } else {
     for (int lane = 0; lane < 4; ++lane) {
-      text += n + "_store" + suffix + "(i + " + std::to_string(lane) + "u, v." + "xyzw"[lane] + "); ";
+      text +=
+          n + "_store" + suffix + "(i + " + std::to_string(lane) + "u, v." + "xyzw"[lane] + "); ";
     }
   }
   return text + " }\n";
@@ -172,9 +186,9 @@ std::string plain_stores(const KernelOperand& x, const std::string& suffix) {
 
 /// The two halves of a store without a tail.
 std::string plain_values(const std::string& n) {
-  return "#define " + n + "_R " + n + "_T\n#define " + n + "_RV " + n + "_V\n#define " + n + "_value(i, v) (v)\n" +
-         "#define " + n + "_value4(i, v) (v)\n#define " + n + "_put " + n + "_store\n#define " + n +
-         "_put4 " + n + "_store4\n";
+  return "#define " + n + "_R " + n + "_T\n#define " + n + "_RV " + n + "_V\n#define " + n +
+         "_value(i, v) (v)\n" + "#define " + n + "_value4(i, v) (v)\n#define " + n + "_put " + n +
+         "_store\n#define " + n + "_put4 " + n + "_store4\n";
 }
 
 std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
@@ -187,7 +201,8 @@ std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
           "_put " + n + "_store_result\n#define " + n + "_put4 " + n + "_store4_result\n";
   text += type + " " + n + "_value(uint i, " + n + "_T v) { " + type + " r; " + n + "_tail(v, " +
           inputs + "r); return r; }\n";
-  text += "void " + n + "_store(uint i, " + n + "_T v) { " + n + "_put(i, " + n + "_value(i, v)); }\n";
+  text +=
+      "void " + n + "_store(uint i, " + n + "_T v) { " + n + "_put(i, " + n + "_value(i, v)); }\n";
   text += vector + " " + n + "_value4(uint i, " + n + "_V v) {\n";
   std::string lanes[4];
   for (size_t k = 0; k < x.program_inputs.size(); ++k) {
@@ -201,13 +216,14 @@ std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
     const std::string c(1, "xyzw"[lane]);
     text += "  " + n + "_tail(v." + c + lanes[lane] + ", t); r." + c + " = t;\n";
   }
-  return text + "  return r;\n}\nvoid " + n + "_store4(uint i, " + n + "_V v) { " + n + "_put4(i, " + n +
-         "_value4(i, v)); }\n";
+  return text + "  return r;\n}\nvoid " + n + "_store4(uint i, " + n + "_V v) { " + n +
+         "_put4(i, " + n + "_value4(i, v)); }\n";
 }
 
 }  // namespace
 
-std::string raw_accessors(const KernelOperand& x, KernelWords& words, const AccessorOptions& options) {
+std::string raw_accessors(const KernelOperand& x, KernelWords& words,
+                          const AccessorOptions& options) {
   const std::string& n = x.name;
   std::string text = "#define " + n + "_T " + glsl_type(x.value_dtype) + "\n#define " + n + "_V " +
                      vector_type(x.value_dtype) + "\n";
@@ -218,8 +234,10 @@ std::string raw_accessors(const KernelOperand& x, KernelWords& words, const Acce
   if (options.check) {
     const std::string limit = words.uint_word(x.storage_elements);
     const std::string number = std::to_string(options.number) + "u";
-    text += "uint " + n + "_at(uint i) { return tv_check(" + number + ", i, 1u, " + limit + "); }\n";
-    text += "uint " + n + "_at4(uint i) { return tv_check(" + number + ", i, 4u, " + limit + "); }\n";
+    text +=
+        "uint " + n + "_at(uint i) { return tv_check(" + number + ", i, 1u, " + limit + "); }\n";
+    text +=
+        "uint " + n + "_at4(uint i) { return tv_check(" + number + ", i, 4u, " + limit + "); }\n";
     at = n + "_at(i)";
     at4 = n + "_at4(i)";
   }
@@ -242,15 +260,16 @@ std::string element_accessors(const KernelOperand& x, const KernelRequest& reque
   if (x.program != nullptr) {
     if (x.program->results.size() != 1 ||
         x.program->inputs.size() != x.program_inputs.size() + (has_tail ? 1 : 0)) {
-      throw Error(ErrorKind::kInternal, "[codegen] operand " + x.name +
-                                            ": its fused program does not match its inputs");
+      throw Error(ErrorKind::kInternal,
+                  "[codegen] operand " + x.name + ": its fused program does not match its inputs");
     }
     text += pointwise_function(*x.program, x.name + (has_tail ? "_tail" : "_head"));
   }
   if (has_head) text += head_loads(x, request);
   // Storage and value types may differ under a tail; what is read back is the stored value.
   if (!has_head && x.stored && (x.read || !x.write) && !has_tail) text += plain_loads(x);
-  if (x.write) text += has_tail ? tail_stores(x, request) : plain_stores(x, "") + plain_values(x.name);
+  if (x.write)
+    text += has_tail ? tail_stores(x, request) : plain_stores(x, "") + plain_values(x.name);
   return text;
 }
 
@@ -278,13 +297,13 @@ std::string lane_head(const KernelOperand& x, const KernelRequest& request) {
          parameter_list(x, request, "_lane(i)") + "r); return r; }\n";
 }
 
-/// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail: computed by <name>_lane_store2,
-/// in memory after <name>_lane_release.
+/// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail: computed by
+/// <name>_lane_store2, in memory after <name>_lane_release.
 std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
   const std::string type = glsl_type(x.dtype);
-  std::string text = "lane_held " + n + "_lane_store2(uint i, " + n + "_T a, " + n + "_T b) {\n  " + type +
-                     " r, s;\n";
+  std::string text = "lane_held " + n + "_lane_store2(uint i, " + n + "_T a, " + n + "_T b) {\n  " +
+                     type + " r, s;\n";
   if (x.program != nullptr) {
     for (const auto& [from, to, at] : {std::array<const char*, 3>{"a", "r", "i"},
                                        std::array<const char*, 3>{"b", "s", "i + LANES"}}) {

@@ -10,7 +10,7 @@ namespace tv {
 
 /// Debug builds number the operands so that a report can name one.
 struct AccessorOptions {
-  bool check = false;   ///< every access is compared with storage_elements
+  bool check = false;  ///< every access is compared with storage_elements
   size_t number = 0;
   bool indexed = true;  ///< false: <name>_index, and the strides that it takes, are left out
 };

@@ -19,12 +19,18 @@ constexpr const char* kFloat16Controls =
 
 std::string component(DType dtype) {
   switch (dtype) {
-    case DType::kF16: return "float16";
-    case DType::kBF16: return "bfloat16";
-    case DType::kF32: return "float32";
-    case DType::kI8: return "int8";
-    case DType::kI32: return "int32";
-    default: return std::string(name(dtype));
+    case DType::kF16:
+      return "float16";
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF32:
+      return "float32";
+    case DType::kI8:
+      return "int8";
+    case DType::kI32:
+      return "int32";
+    default:
+      return std::string(name(dtype));
   }
 }
 

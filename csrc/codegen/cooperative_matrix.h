@@ -10,8 +10,8 @@ namespace tv {
 /// Why kernels with these matrices cannot be built for `device`, or "".
 std::string matrix_refusal(const CooperativeMatrix& units, const DeviceProfile& device);
 
-/// Extensions, pragmas and float controls of such a kernel. TV_FLOAT16_CONTROLS: conversions to float16
-/// round to the nearest and keep denormals.
+/// Extensions, pragmas and float controls of such a kernel. TV_FLOAT16_CONTROLS: conversions to
+/// float16 round to the nearest and keep denormals.
 std::string matrix_preamble(const CooperativeMatrix& units, const DeviceProfile& device);
 
 }  // namespace tv

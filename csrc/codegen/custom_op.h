@@ -13,8 +13,8 @@ namespace tv {
 
 /// An operator whose kernel is one launch of a shader.
 struct CustomOp {
-  std::string name;                  ///< "images::grey"
-  std::vector<std::string> inputs;   ///< tensor arguments, in the order of the schema
+  std::string name;                 ///< "images::grey"
+  std::vector<std::string> inputs;  ///< tensor arguments, in the order of the schema
   std::vector<std::string> outputs;
   std::vector<std::string> integers, floats;  ///< arguments that are numbers; bools are integers
   std::string shader;
@@ -23,16 +23,16 @@ struct CustomOp {
   std::map<std::string, DType> dtypes = {};
 };
 
-/// The argument of a custom operator's node that holds its counts of workgroups: one number for a flat
-/// grid (tv_group() in the kernel), two or three for gl_WorkGroupID.
+/// The argument of a custom operator's node that holds its counts of workgroups: one number for a
+/// flat grid (tv_group() in the kernel), two or three for gl_WorkGroupID.
 inline constexpr const char* kGridArg = "tv_grid";
 
 /// Registers the operator's converter. In its shader, besides the operands' accessors:
 ///   <number>                    each argument that is a number
 ///   <tensor>_numel, <tensor>_size_<k>   elements and sizes of inputs and outputs
-/// Throws Error(kUser) where the operator has a converter already, or where the shader compiles neither
-/// with the dtypes that are given nor, where none are, with all tensors float32, int32 or int64; the
-/// message names lines of the shader.
+/// Throws Error(kUser) where the operator has a converter already, or where the shader compiles
+/// neither with the dtypes that are given nor, where none are, with all tensors float32, int32 or
+/// int64; the message names lines of the shader.
 void add_custom_op(const CustomOp& op);
 
 }  // namespace tv

@@ -60,7 +60,8 @@ std::string offending_lines(const std::vector<std::string>& lines, const std::st
   std::set<size_t> wanted;
   for (std::sregex_iterator it(log.begin(), log.end(), where), end; it != end; ++it) {
     const size_t line = std::stoul((*it)[1]);
-    for (size_t k = line > 2 ? line - 2 : 1; k <= line + 2 && k <= lines.size(); ++k) wanted.insert(k);
+    for (size_t k = line > 2 ? line - 2 : 1; k <= line + 2 && k <= lines.size(); ++k)
+      wanted.insert(k);
   }
   std::string text;
   for (size_t k : wanted) text += std::to_string(k) + " | " + lines[k - 1] + "\n";
@@ -84,8 +85,8 @@ std::vector<uint32_t> compile_glsl(const std::string& name, const std::string& s
       throw Error(ErrorKind::kUser, "[" + name + "] the shader does not " + stage + ":\n" + said +
                                         offending_lines(user_lines(source), said));
     }
-    throw Error(ErrorKind::kInternal, "[glslang] kernel " + name + " does not " + stage + ":\n" + log +
-                                          offending_lines(split_lines(source), log));
+    throw Error(ErrorKind::kInternal, "[glslang] kernel " + name + " does not " + stage + ":\n" +
+                                          log + offending_lines(split_lines(source), log));
   };
   if (!shader.parse(GetDefaultResources(), 460, false, kGlslangMessages)) {
     fail("compile", shader.getInfoLog());

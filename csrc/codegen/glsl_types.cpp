@@ -22,25 +22,33 @@ GlslClass glsl_class(DType dtype) {
   switch (dtype) {
     case DType::kF32:
     case DType::kF16:
-    case DType::kBF16: return GlslClass::kFloat;
+    case DType::kBF16:
+      return GlslClass::kFloat;
     case DType::kI32:
     case DType::kI16:
     case DType::kI8:
-    case DType::kU8: return GlslClass::kInt;
-    case DType::kI64: return GlslClass::kInt64;
-    case DType::kBool: return GlslClass::kBool;
+    case DType::kU8:
+      return GlslClass::kInt;
+    case DType::kI64:
+      return GlslClass::kInt64;
+    case DType::kBool:
+      return GlslClass::kBool;
     case DType::kF64:
-    case DType::kOther: break;
+    case DType::kOther:
+      break;
   }
   no_type(dtype);
 }
 
 std::string glsl_type(DType dtype) {
   switch (glsl_class(dtype)) {
-    case GlslClass::kFloat: return "float";
-    case GlslClass::kInt64: return "int64_t";
+    case GlslClass::kFloat:
+      return "float";
+    case GlslClass::kInt64:
+      return "int64_t";
     case GlslClass::kInt:
-    case GlslClass::kBool: break;
+    case GlslClass::kBool:
+      break;
   }
   return "int";
 }
@@ -51,34 +59,50 @@ std::string glsl_value_type(DType dtype) {
 
 std::string glsl_storage_type(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "float";
+    case DType::kF32:
+      return "float";
     case DType::kF16:
-    case DType::kBF16: return "uint16_t";
-    case DType::kI64: return "int64_t";
-    case DType::kI32: return "int";
-    case DType::kI16: return "int16_t";
-    case DType::kI8: return "int8_t";
+    case DType::kBF16:
+      return "uint16_t";
+    case DType::kI64:
+      return "int64_t";
+    case DType::kI32:
+      return "int";
+    case DType::kI16:
+      return "int16_t";
+    case DType::kI8:
+      return "int8_t";
     case DType::kU8:
-    case DType::kBool: return "uint8_t";
+    case DType::kBool:
+      return "uint8_t";
     case DType::kF64:
-    case DType::kOther: break;
+    case DType::kOther:
+      break;
   }
   no_type(dtype);
 }
 
 std::string glsl_reference(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "tv_ref_f32";
+    case DType::kF32:
+      return "tv_ref_f32";
     case DType::kF16:
-    case DType::kBF16: return "tv_ref_u16";
-    case DType::kI64: return "tv_ref_i64";
-    case DType::kI32: return "tv_ref_i32";
-    case DType::kI16: return "tv_ref_i16";
-    case DType::kI8: return "tv_ref_i8";
+    case DType::kBF16:
+      return "tv_ref_u16";
+    case DType::kI64:
+      return "tv_ref_i64";
+    case DType::kI32:
+      return "tv_ref_i32";
+    case DType::kI16:
+      return "tv_ref_i16";
+    case DType::kI8:
+      return "tv_ref_i8";
     case DType::kU8:
-    case DType::kBool: return "tv_ref_u8";
+    case DType::kBool:
+      return "tv_ref_u8";
     case DType::kF64:
-    case DType::kOther: break;
+    case DType::kOther:
+      break;
   }
   no_type(dtype);
 }
@@ -87,11 +111,16 @@ std::string glsl_from_storage(const std::string& expr, DType dtype) {
   switch (dtype) {
     case DType::kF32:
     case DType::kI32:
-    case DType::kI64: return expr;
-    case DType::kF16: return "tv_from_f16(uint(" + expr + "))";
-    case DType::kBF16: return "tv_from_bf16(uint(" + expr + "))";
-    case DType::kBool: return "int(uint(" + expr + ") != 0u)";
-    default: return "int(" + expr + ")";
+    case DType::kI64:
+      return expr;
+    case DType::kF16:
+      return "tv_from_f16(uint(" + expr + "))";
+    case DType::kBF16:
+      return "tv_from_bf16(uint(" + expr + "))";
+    case DType::kBool:
+      return "int(uint(" + expr + ") != 0u)";
+    default:
+      return "int(" + expr + ")";
   }
 }
 
@@ -99,12 +128,18 @@ std::string glsl_to_storage(const std::string& expr, DType dtype) {
   switch (dtype) {
     case DType::kF32:
     case DType::kI32:
-    case DType::kI64: return expr;
-    case DType::kF16: return "uint16_t(tv_to_f16(" + expr + "))";
-    case DType::kBF16: return "uint16_t(tv_to_bf16(" + expr + "))";
-    case DType::kBool: return "uint8_t((" + expr + ") != 0 ? 1u : 0u)";
-    case DType::kU8: return "uint8_t(uint(" + expr + ") & 0xffu)";
-    default: return glsl_storage_type(dtype) + "(" + expr + ")";
+    case DType::kI64:
+      return expr;
+    case DType::kF16:
+      return "uint16_t(tv_to_f16(" + expr + "))";
+    case DType::kBF16:
+      return "uint16_t(tv_to_bf16(" + expr + "))";
+    case DType::kBool:
+      return "uint8_t((" + expr + ") != 0 ? 1u : 0u)";
+    case DType::kU8:
+      return "uint8_t(uint(" + expr + ") & 0xffu)";
+    default:
+      return glsl_storage_type(dtype) + "(" + expr + ")";
   }
 }
 
@@ -113,15 +148,23 @@ std::string glsl_convert(const std::string& expr, DType from, DType to, bool rou
   std::string text = expr;
   if (a != b) {
     switch (b) {
-      case GlslClass::kFloat: text = "float(" + text + ")"; break;
-      case GlslClass::kInt: text = "int(" + text + ")"; break;
+      case GlslClass::kFloat:
+        text = "float(" + text + ")";
+        break;
+      case GlslClass::kInt:
+        text = "int(" + text + ")";
+        break;
       case GlslClass::kInt64:
         // Not int64_t(int(b)): Mesa 22 compares and shifts what it makes of that wrongly.
         text = a == GlslClass::kBool ? "packInt2x32(ivec2(int(" + text + "), 0))"
                                      : "int64_t(" + text + ")";
         break;
       case GlslClass::kBool:
-        return "(" + text + " != " + (a == GlslClass::kFloat ? "0.0" : a == GlslClass::kInt ? "0" : "0L") + ")";
+        return "(" + text + " != " +
+               (a == GlslClass::kFloat ? "0.0"
+                : a == GlslClass::kInt ? "0"
+                                       : "0L") +
+               ")";
     }
   }
   if (b == GlslClass::kInt && from != to) {
@@ -140,9 +183,12 @@ std::string glsl_convert(const std::string& expr, DType from, DType to, bool rou
 
 std::string glsl_literal(double value, DType dtype) {
   switch (glsl_class(dtype)) {
-    case GlslClass::kFloat: break;
-    case GlslClass::kBool: return value != 0 ? "true" : "false";
-    default: return glsl_literal(static_cast<int64_t>(value), dtype);
+    case GlslClass::kFloat:
+      break;
+    case GlslClass::kBool:
+      return value != 0 ? "true" : "false";
+    default:
+      return glsl_literal(static_cast<int64_t>(value), dtype);
   }
   const float f = static_cast<float>(value);
   char text[48];
@@ -162,15 +208,18 @@ std::string glsl_literal(int64_t value, DType dtype) {
   if (dtype == DType::kI8) value = static_cast<int8_t>(value);
   if (dtype == DType::kI16) value = static_cast<int16_t>(value);
   switch (glsl_class(dtype)) {
-    case GlslClass::kFloat: return glsl_literal(static_cast<double>(value), dtype);
-    case GlslClass::kBool: return value != 0 ? "true" : "false";
+    case GlslClass::kFloat:
+      return glsl_literal(static_cast<double>(value), dtype);
+    case GlslClass::kBool:
+      return value != 0 ? "true" : "false";
     case GlslClass::kInt: {
       // int(0x80000000u), not -2147483648: that is a unary minus on a literal out of range.
       char text[32];
       std::snprintf(text, sizeof text, "int(0x%xu)", static_cast<uint32_t>(value));
       return value >= 0 && value < (1LL << 31) ? std::to_string(value) : text;
     }
-    case GlslClass::kInt64: break;
+    case GlslClass::kInt64:
+      break;
   }
   if (value >= 0) return std::to_string(value) + "L";
   char text[48];

@@ -22,23 +22,23 @@ namespace tv {
 /// no dimension of size 1, and neighbours that can be walked as one are one, so a dense operand
 /// has at most one dimension with stride 1 (a scalar has none). Strides are 0 where it broadcasts.
 struct KernelOperand {
-  std::string name;            ///< step operands: as in the Step; fused inputs: "<operand>_in<k>"
-  DType dtype = DType::kF32;   ///< stored type
+  std::string name;           ///< step operands: as in the Step; fused inputs: "<operand>_in<k>"
+  DType dtype = DType::kF32;  ///< stored type
   DType value_dtype = DType::kF32;  ///< type of <name>_load's result and <name>_store's argument,
                                     ///< before it is widened to <name>_T; = dtype without a program
   Shape shape, strides;
-  Expr storage_elements;       ///< elements that may be touched from the pushed address
+  Expr storage_elements;  ///< elements that may be touched from the pushed address
   bool read = false, write = false;
-  bool vec4 = false;           ///< 16-byte aligned and dense (lowering has checked it)
+  bool vec4 = false;  ///< 16-byte aligned and dense (lowering has checked it)
   /// Elements i … i+3 (i % 4 == 0, row-major) lie side by side at a multiple of four elements.
   bool fours = false;
   /// False for an operand that a head computes: it has no storage, no address and no <name>_raw.
   bool stored = true;
 
   /// Fused head (of loads) or tail (of stores); null where there is none or the operand is `plain`.
-  /// A head's input k is request.operands[program_inputs[k]]. A tail's input 0 is the value given to
-  /// <name>_store and input k + 1 is request.operands[program_inputs[k]]; its one result is stored.
-  /// Fused inputs have as many elements as this operand: element i goes with element i.
+  /// A head's input k is request.operands[program_inputs[k]]. A tail's input 0 is the value given
+  /// to <name>_store and input k + 1 is request.operands[program_inputs[k]]; its one result is
+  /// stored. Fused inputs have as many elements as this operand: element i goes with element i.
   std::shared_ptr<const PointwiseProgram> program;
   std::vector<uint32_t> program_inputs;
 };
@@ -57,14 +57,14 @@ struct KernelRequest {
 inline constexpr uint32_t kCheckOperand = UINT32_MAX;
 
 struct GeneratedKernel {
-  std::string glsl;                      ///< whole text; equal text is one module
+  std::string glsl;  ///< whole text; equal text is one module
   std::vector<uint32_t> spec_constants;
-  std::vector<uint32_t> operands;        ///< into request.operands, or kCheckOperand: whose
-                                         ///< addresses are pushed, in order
-  std::vector<ParamWord> words;          ///< after the addresses; where there is a kCheckOperand,
-                                         ///< the last is for lowering to fill: the dispatch's
-                                         ///< number
-  bool param_block = false;              ///< addresses and words exceed the push constants
+  std::vector<uint32_t> operands;  ///< into request.operands, or kCheckOperand: whose
+                                   ///< addresses are pushed, in order
+  std::vector<ParamWord> words;    ///< after the addresses; where there is a kCheckOperand,
+                                   ///< the last is for lowering to fill: the dispatch's
+                                   ///< number
+  bool param_block = false;        ///< addresses and words exceed the push constants
 };
 
 /// Writes the kernel's text and parameters. Sizes and strides are parameters (or specialisation

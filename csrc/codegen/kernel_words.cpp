@@ -42,7 +42,8 @@ std::string KernelWords::division(const std::string& n, const Expr& d) {
   const uint64_t power = uint64_t{1} << (31 + log);
   const auto divisor = static_cast<uint64_t>(*constant);
   const auto magic = static_cast<int64_t>((power + divisor - 1) / divisor);
-  return "tv_div_magic(" + n + ", " + uint_word(Expr(magic)) + ", " + uint_word(Expr(log - 1)) + ")";
+  return "tv_div_magic(" + n + ", " + uint_word(Expr(magic)) + ", " + uint_word(Expr(log - 1)) +
+         ")";
 }
 
 void KernelWords::add_uniform_table() {

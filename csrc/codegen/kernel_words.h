@@ -16,7 +16,8 @@ class KernelWords {
   /// Text that reads `value` as uint.
   std::string uint_word(const Expr& value);
   std::string float_word(float value);
-  /// As uint_word, but a word of its own: a text must not depend on which values happen to be equal.
+  /// As uint_word, but a word of its own: a text must not depend on which values happen to be
+  /// equal.
   std::string own_word(const Expr& value) { return add("uint", value); }
   /// Text that reads `value` as a number, of glsl_type(dtype).
   std::string number(const Expr& value, DType dtype);

@@ -19,10 +19,18 @@ namespace {
 const char* expression_for(const PointwiseInstr& instr, const PointwiseRow& row) {
   const char* text = nullptr;
   switch (glsl_class(instr.compute)) {
-    case GlslClass::kFloat: text = row.on_float; break;
-    case GlslClass::kInt: text = row.on_int; break;
-    case GlslClass::kInt64: text = row.on_int64; break;
-    case GlslClass::kBool: text = row.on_bool; break;
+    case GlslClass::kFloat:
+      text = row.on_float;
+      break;
+    case GlslClass::kInt:
+      text = row.on_int;
+      break;
+    case GlslClass::kInt64:
+      text = row.on_int64;
+      break;
+    case GlslClass::kBool:
+      text = row.on_bool;
+      break;
   }
   if (text == nullptr) fail(instr, "is not defined for " + std::string(name(instr.compute)));
   return text;

@@ -11,21 +11,21 @@
 
 namespace tv {
 
-/// Expressions use $0, $1, … for operands, which have the variable type of the instruction's compute
-/// dtype (float, int, int64_t or bool). Operands beyond those that the instruction names are its
-/// immediates: $k is integers[k - n], or scalars[k - n] where it has no integers, n the number of
-/// operands named. Each expression gives the variable type of the instruction's result dtype where
-/// `result` says so, else that of the compute dtype. Null: not defined for that class.
+/// Expressions use $0, $1, … for operands, which have the variable type of the instruction's
+/// compute dtype (float, int, int64_t or bool). Operands beyond those that the instruction names
+/// are its immediates: $k is integers[k - n], or scalars[k - n] where it has no integers, n the
+/// number of operands named. Each expression gives the variable type of the instruction's result
+/// dtype where `result` says so, else that of the compute dtype. Null: not defined for that class.
 struct PointwiseRow {
   const char* name = "";
-  int arity = 1;                   ///< operands and immediates together
+  int arity = 1;  ///< operands and immediates together
   const char* on_float = nullptr;
-  const char* on_int = nullptr;    ///< int; wraps to the result dtype afterwards
+  const char* on_int = nullptr;  ///< int; wraps to the result dtype afterwards
   const char* on_int64 = nullptr;
   const char* on_bool = nullptr;
   /// Bit k set: operand k is a bool whatever the compute dtype is.
   unsigned bool_operands = 0;
-  bool gives_bool = false;         ///< the expression is a bool whatever the compute dtype is
+  bool gives_bool = false;  ///< the expression is a bool whatever the compute dtype is
   /// Largest error of the float form: "exact", "n" ULP of the result, "n of S", units in the last
   /// place of max(|result|, S) (docs/accuracy.md), or "as eager's formula".
   const char* error = "exact";

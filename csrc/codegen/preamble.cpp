@@ -89,8 +89,8 @@ Functions functions_of(std::initializer_list<const char*> files) {
   return found;
 }
 
-/// Libraries that a kernel gets where it calls one of their functions: parsing all of math.glsl takes
-/// longer than everything else in most kernels. arith.glsl alone is always there.
+/// Libraries that a kernel gets where it calls one of their functions: parsing all of math.glsl
+/// takes longer than everything else in most kernels. arith.glsl alone is always there.
 struct MathLibrary {
   const char* file;
   Functions functions;
@@ -114,14 +114,17 @@ const Functions& value_checks() {
 bool calls_any(const std::string& text, const Functions& functions) {
   for (size_t at = text.find("tv_"); at != std::string::npos; at = text.find("tv_", at + 1)) {
     size_t end = at;
-    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+    while (end < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_'))
+      ++end;
     if (functions.contains(std::string_view(text).substr(at, end - at))) return true;
   }
   return false;
 }
 
 /// Name of a parameter → its declaration; specialisation constants are appended to `out`.
-std::string parameter(const Param& param, KernelWords& words, std::vector<uint32_t>& spec_constants) {
+std::string parameter(const Param& param, KernelWords& words,
+                      std::vector<uint32_t>& spec_constants) {
   const bool is_float = std::holds_alternative<float>(param.value);
   const Expr* expr = std::get_if<Expr>(&param.value);
   const auto define = [&](const std::string& text) {
@@ -138,7 +141,8 @@ std::string parameter(const Param& param, KernelWords& words, std::vector<uint32
     if (is_float) word = std::bit_cast<uint32_t>(std::get<float>(param.value));
     spec_constants.push_back(word);
     // The default is never used: the same text serves every value.
-    return "layout(constant_id = " + id + ") const " + type + " " + param.name + " = " + type + "(1);\n";
+    return "layout(constant_id = " + id + ") const " + type + " " + param.name + " = " + type +
+           "(1);\n";
   }
   if (is_number) return define(words.number(*expr, param.number));
   return define(is_float ? words.float_word(std::get<float>(param.value)) : words.own_word(*expr));
@@ -205,8 +209,8 @@ std::string pointwise_calls(const KernelRequest& request) {
     stores4 += "  out" + n + "_store4(i, q" + n + ");\n";
   }
   const std::string comma = inputs.empty() ? "" : ", ";
-  text += "void tv_pointwise(uint i) {\n" + locals + "  tv_program(" + inputs + comma + outs + ");\n" +
-          stores + "}\n";
+  text += "void tv_pointwise(uint i) {\n" + locals + "  tv_program(" + inputs + comma + outs +
+          ");\n" + stores + "}\n";
   text += "void tv_pointwise4(uint i) {\n" + loads4 + locals + locals4;
   for (int lane = 0; lane < 4; ++lane) {
     const std::string c(1, "xyzw"[lane]);
@@ -243,9 +247,9 @@ std::string pointwise_lanes(const KernelRequest& request) {
   }
   const std::string held = "lane_held h[" + std::to_string(program.results.size()) + "]";
   return "#define TV_HELD " + std::to_string(program.results.size()) +
-         "\nvoid tv_pointwise_lanes(uint i, out " + held + ") {\n" + locals + "  tv_program(" + first +
-         ");\n  tv_program(" + second + ");\n" + stores + "}\nvoid tv_pointwise_release(" + held +
-         ") {\n" + releases + "}\n";
+         "\nvoid tv_pointwise_lanes(uint i, out " + held + ") {\n" + locals + "  tv_program(" +
+         first + ");\n  tv_program(" + second + ");\n" + stores + "}\nvoid tv_pointwise_release(" +
+         held + ") {\n" + releases + "}\n";
 }
 
 std::string local_size(const Step& step) {
@@ -256,31 +260,36 @@ std::string local_size(const Step& step) {
   }
   text += ") in;\n";
   for (int k = 0; k < 3; ++k) {
-    text += std::string("#define LOCAL_") + "XYZ"[k] + " " + std::to_string(step.local_size[k]) + "\n";
+    text +=
+        std::string("#define LOCAL_") + "XYZ"[k] + " " + std::to_string(step.local_size[k]) + "\n";
   }
   return text;
 }
 
 /// The block that holds addresses and words: in the push constants, or in memory where it is long.
-std::string parameter_block(const std::string& addresses, const KernelWords& words, bool in_memory) {
+std::string parameter_block(const std::string& addresses, const KernelWords& words,
+                            bool in_memory) {
   const std::string members = addresses + words.members();
   if (members.empty()) return "";
-  if (!in_memory) return "layout(push_constant, scalar) uniform tv_Params {\n" + members + "} tv_p;\n";
+  if (!in_memory)
+    return "layout(push_constant, scalar) uniform tv_Params {\n" + members + "} tv_p;\n";
   return "layout(buffer_reference, scalar, buffer_reference_align = 8) buffer tv_Params {\n" +
-         members + "};\nlayout(push_constant, scalar) uniform tv_Push { tv_Params block; } tv_push;\n" +
+         members +
+         "};\nlayout(push_constant, scalar) uniform tv_Push { tv_Params block; } tv_push;\n" +
          "#define tv_p tv_push.block\n";
 }
 
-/// tv_check_ptr(at, bytes): `at` where these bytes lie in one of the operands, else another address.
+/// tv_check_ptr(at, bytes): `at` where these bytes lie in one of the operands, else another
+/// address.
 std::string pointer_check(const KernelRequest& request, KernelWords& words) {
   std::string text = "uint64_t tv_check_ptr(uint64_t at, uint bytes) {\n  uint64_t first, end;\n";
   std::string other;
   for (const KernelOperand& x : request.operands) {
     if (!x.stored) continue;
     const std::string address = "uint64_t(tv_p.a_" + x.name + ")";
-    text += "  first = " + address + "; end = first + uint64_t(" + words.uint_word(x.storage_elements) +
-            ") * " + std::to_string(size_bytes(x.dtype)) + "ul;\n" +
-            "  if (at >= first && at + uint64_t(bytes) <= end) return at;\n";
+    text += "  first = " + address + "; end = first + uint64_t(" +
+            words.uint_word(x.storage_elements) + ") * " + std::to_string(size_bytes(x.dtype)) +
+            "ul;\n" + "  if (at >= first && at + uint64_t(bytes) <= end) return at;\n";
     if (other.empty()) other = address;
   }
   return text + "  tv_bad_operand = kTvPointer + 1u;\n  return " + other + ";\n}\n";
@@ -305,7 +314,8 @@ std::string in_part_of_grid(std::string body) {
 std::string uniform_function(bool table) {
   if (!table) return "uint tv_uniform(uint id) { return id; }\n";
   return "uint tv_uniform(uint id) {\n"
-         "  return tv_p.table[id & 7u] | tv_p.table[id >> 3 & 7u] << 3 | tv_p.table[id >> 6 & 7u] << 6 |\n"
+         "  return tv_p.table[id & 7u] | tv_p.table[id >> 3 & 7u] << 3 | tv_p.table[id >> 6 & 7u] "
+         "<< 6 |\n"
          "         tv_p.table[id >> 9 & 7u] << 9 | tv_p.table[id >> 12 & 7u] << 12;\n"
          "}\n";
 }
@@ -364,8 +374,7 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
   for (size_t k = 0; k < request.operands.size(); ++k) {
     const KernelOperand& x = request.operands[k];
     if (x.stored) add_address(glsl_reference(x.dtype), x.name, static_cast<uint32_t>(k));
-    raw += raw_accessors(x, words, {.check = check, .number = k,
-                                   .indexed = is_indexed(k)});
+    raw += raw_accessors(x, words, {.check = check, .number = k, .indexed = is_indexed(k)});
   }
   // Operands without a program first: fused programs read them.
   for (const bool with_program : {false, true}) {
@@ -389,7 +398,8 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
       settings.check_indices && calls_any(elements + defines + body, value_checks());
   if (check || values) {
     add_address("tv_ref_check", "check", kCheckOperand);
-    body = "#define main tv_template_main\n" + body + "#undef main\nvoid main() {\n  tv_template_main();\n" +
+    body = "#define main tv_template_main\n" + body +
+           "#undef main\nvoid main() {\n  tv_template_main();\n" +
            "  tv_check_report(tv_p.a_check, " + words.dispatch_word() + ");\n}\n";
   }
   bool long_tail = false;

@@ -10,9 +10,9 @@
 
 namespace tv {
 
-/// Runs the passes, converters and code generation. Deterministic: the same graph, settings, profile
-/// and choices of `costs` give the same bytes. Without a cost model the first tactic that applies is
-/// taken. Throws Error.
+/// Runs the passes, converters and code generation. Deterministic: the same graph, settings,
+/// profile and choices of `costs` give the same bytes. Without a cost model the first tactic that
+/// applies is taken. Throws Error.
 EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
                    const Progress& progress = nullptr, CostModel* costs = nullptr);
 

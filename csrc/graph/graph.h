@@ -39,7 +39,7 @@ struct Value {
   DType dtype = DType::kOther;
   Shape shape;
   ValueKind kind = ValueKind::kNode;
-  std::optional<View> view;   ///< empty: dense, row-major, storage of its own
+  std::optional<View> view;  ///< empty: dense, row-major, storage of its own
 };
 
 /// An attribute; monostate is None. Integers may be symbolic, so they are Exprs.
@@ -57,11 +57,11 @@ struct Arg {
 
 struct Node {
   std::string op;
-  std::string name;                      ///< unique in the graph
+  std::string name;  ///< unique in the graph
   std::vector<Arg> args;
-  std::vector<ValueId> outputs;          ///< kNoValue where an output is unused and untyped
-  std::string source, module_path;       ///< "model.py:42", "layer1.0.conv1"
-  std::vector<std::string> fused_ops;    ///< operators this node stands for; empty: just `op`
+  std::vector<ValueId> outputs;        ///< kNoValue where an output is unused and untyped
+  std::string source, module_path;     ///< "model.py:42", "layer1.0.conv1"
+  std::vector<std::string> fused_ops;  ///< operators this node stands for; empty: just `op`
 
   /// tv::pointwise: the program, over the tensor argument "inputs".
   std::shared_ptr<const PointwiseProgram> program;
@@ -88,7 +88,7 @@ struct Node {
   double number(std::string_view arg_name) const;    ///< int, float or bool as double
   bool flag(std::string_view arg_name) const;        ///< false where absent or None
   std::string text(std::string_view arg_name) const;
-  std::vector<Expr> exprs(std::string_view arg_name) const;    ///< one Expr counts as a list of one
+  std::vector<Expr> exprs(std::string_view arg_name) const;  ///< one Expr counts as a list of one
   std::vector<int64_t> integers(std::string_view arg_name) const;
   /// Every value the node reads, in order: arguments, epilogue and prologue inputs (no kNoValue).
   std::vector<ValueId> all_inputs() const;
@@ -125,8 +125,8 @@ std::vector<int32_t> producers(const Graph& graph);
 std::vector<std::vector<int32_t>> consumers(const Graph& graph);
 /// Text of a graph, for people and for tests.
 std::string dump(const Graph& graph);
-/// What a node computes: operator, arguments, programs - all but names, outputs and provenance. Equal
-/// text means equal meaning.
+/// What a node computes: operator, arguments, programs - all but names, outputs and provenance.
+/// Equal text means equal meaning.
 std::string signature(const Node& node);
 /// "6*s0 multiple of 4": a condition without its source.
 std::string condition_text(const Condition& condition);

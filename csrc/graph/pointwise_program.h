@@ -15,17 +15,17 @@ namespace tv {
 struct PointwiseInstr {
   std::string function;
   std::vector<int32_t> operands;
-  std::vector<double> scalars;      ///< floating immediates
-  std::vector<int64_t> integers;    ///< integral immediates
-  DType compute = DType::kF32;      ///< operands are converted to this; 16-bit floats compute as f32
-  DType result = DType::kF32;       ///< the value is rounded to this
+  std::vector<double> scalars;    ///< floating immediates
+  std::vector<int64_t> integers;  ///< integral immediates
+  DType compute = DType::kF32;    ///< operands are converted to this; 16-bit floats compute as f32
+  DType result = DType::kF32;     ///< the value is rounded to this
   bool operator==(const PointwiseInstr&) const = default;
 };
 
 struct PointwiseProgram {
-  std::vector<DType> inputs;        ///< stored types of the inputs
+  std::vector<DType> inputs;  ///< stored types of the inputs
   std::vector<PointwiseInstr> instrs;
-  std::vector<int32_t> results;     ///< operand numbers of the outputs
+  std::vector<int32_t> results;  ///< operand numbers of the outputs
   bool operator==(const PointwiseProgram&) const = default;
 };
 

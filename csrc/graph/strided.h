@@ -17,8 +17,8 @@ double most_elements(const Shape& shape, const std::vector<Symbol>& symbols);
 /// its own storage.
 View layout_of(const Graph& graph, ValueId id);
 
-/// True where walking `shape` in row-major order walks memory in steps of one element. Dimensions of
-/// size 1 may have any stride; a shape with a constant 0 is dense.
+/// True where walking `shape` in row-major order walks memory in steps of one element. Dimensions
+/// of size 1 may have any stride; a shape with a constant 0 is dense.
 bool is_dense(const Shape& shape, const Shape& strides);
 
 /// True where the two address the same elements (strides of dimensions of size 1 do not matter).
@@ -28,8 +28,8 @@ bool same_strides(const Shape& shape, const Shape& a, const Shape& b);
 /// Strides must not be negative.
 Expr span_elements(const Shape& shape, const Shape& strides, std::span<const Symbol> symbols);
 
-/// Strides that repeat a value of `shape` over `to` by torch's broadcasting. Throws Error(kInternal)
-/// where it does not broadcast.
+/// Strides that repeat a value of `shape` over `to` by torch's broadcasting. Throws
+/// Error(kInternal) where it does not broadcast.
 Shape broadcast_strides(const Shape& shape, const Shape& strides, const Shape& to);
 
 /// Drops dimensions of size 1 and merges neighbours that can be walked as one.

@@ -38,8 +38,8 @@ std::vector<bool> mark_constant_steps(const std::vector<StepRequest>& steps, Val
     for (size_t i = 0; i < step.values.size(); ++i) {
       if (!step.kernel.operands[i].write) continue;
       const ValueId base = table.layout(step.values[i]).base;
-      const bool output = static_cast<size_t>(base) < is_output.size() &&
-                          is_output[static_cast<size_t>(base)];
+      const bool output =
+          static_cast<size_t>(base) < is_output.size() && is_output[static_cast<size_t>(base)];
       // A part of a storage stays with the other parts.
       written[base] = !output && base == step.values[i];
     }

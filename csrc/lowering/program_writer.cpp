@@ -29,8 +29,7 @@ std::vector<TacticProgram::Kernel> ProgramWriter::kernels() const {
   return kernels;
 }
 
-Dispatch ProgramWriter::make_dispatch(const Node& node, const StepRequest& request,
-                                      bool constant) {
+Dispatch ProgramWriter::make_dispatch(const Node& node, const StepRequest& request, bool constant) {
   const Step& step = request.kernel.step;
   GeneratedKernel kernel = generate_kernel(request.kernel, parts_.settings, parts_.device);
   Dispatch dispatch;
@@ -59,9 +58,9 @@ Dispatch ProgramWriter::make_dispatch(const Node& node, const StepRequest& reque
     range.write = operand.write;
     dispatch.operands.push_back(std::move(range));
   }
-  dispatch.pipeline = pipeline_of({module_of(step.kernel, std::move(kernel.glsl)),
-                                   std::move(kernel.spec_constants), step.subgroup_size,
-                                   step.subgroup_size > 0, kernel.param_block});
+  dispatch.pipeline =
+      pipeline_of({module_of(step.kernel, std::move(kernel.glsl)), std::move(kernel.spec_constants),
+                   step.subgroup_size, step.subgroup_size > 0, kernel.param_block});
   return dispatch;
 }
 

@@ -72,8 +72,8 @@ class RequestMaker {
     // Equal counts of elements pair up in row-major order whatever the shapes.
     const bool broadcasts = !(product(value.shape) == product(domain));
     result.shape = broadcasts ? domain : value.shape;
-    result.strides = broadcasts ? broadcast_strides(value.shape, layout.strides, domain)
-                                : layout.strides;
+    result.strides =
+        broadcasts ? broadcast_strides(value.shape, layout.strides, domain) : layout.strides;
     collapse(result.shape, result.strides);
     result.fours = in_fours(result, layout.offset);
     return result;

@@ -7,7 +7,7 @@ namespace tv {
 
 namespace {
 
-constexpr int64_t kFar = 4;             // sizes this many times apart may want other tactics
+constexpr int64_t kFar = 4;              // sizes this many times apart may want other tactics
 constexpr int64_t kUnboundedFactor = 8;  // where a symbol has no upper bound
 
 int64_t between(int64_t a, int64_t b) {
@@ -79,8 +79,8 @@ std::vector<SizeBucket> size_buckets(const std::vector<Symbol>& symbols,
 
 TacticProblem in_bucket(TacticProblem problem, const SizeBucket& bucket) {
   Symbol& s = problem.symbols.at(static_cast<size_t>(bucket.symbol));
-  problem.text += "; s" + std::to_string(bucket.symbol) + " in " + std::to_string(bucket.first) + ".." +
-                  (bucket.last == kUnbounded ? "" : std::to_string(bucket.last)) + " at " +
+  problem.text += "; s" + std::to_string(bucket.symbol) + " in " + std::to_string(bucket.first) +
+                  ".." + (bucket.last == kUnbounded ? "" : std::to_string(bucket.last)) + " at " +
                   std::to_string(bucket.point);
   s.min = bucket.first;
   s.max = bucket.last;

@@ -23,7 +23,8 @@ struct SizeBucket {
 std::vector<SizeBucket> size_buckets(const std::vector<Symbol>& symbols,
                                      const std::vector<int32_t>& used);
 
-/// `problem` as it is in a bucket: its point is the typical size, its ends are the least and the largest.
+/// `problem` as it is in a bucket: its point is the typical size, its ends are the least and the
+/// largest.
 TacticProblem in_bucket(TacticProblem problem, const SizeBucket& bucket);
 
 }  // namespace tv

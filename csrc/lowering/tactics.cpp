@@ -71,8 +71,8 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
   const std::vector<Symbol> symbols = practical(table.graph().symbols);
   std::set<ValueId> scratch;
   for (const Step& step : tactic.steps) {
-    if (std::string reason = step_refusal(step, symbols, context.device);
-        !reason.empty()) return reason;
+    if (std::string reason = step_refusal(step, symbols, context.device); !reason.empty())
+      return reason;
     const int64_t least = iterations_of(step, node).bounds(table.graph().symbols).first;
     if (least > context.device.max_loop_iterations()) {
       return "makes " + std::to_string(least) + " loop iterations; " + context.device.name +
@@ -93,7 +93,8 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
   for (ValueId id : scratch) {
     const Value& value = table.value(id);
     if (most_elements(value.shape, symbols) >= static_cast<double>(kMaxElements)) {
-      return "its scratch '" + value.name + "' would have 2^31 elements or more; kernels count fewer";
+      return "its scratch '" + value.name +
+             "' would have 2^31 elements or more; kernels count fewer";
     }
   }
   if (settings.workspace_size > 0) {
@@ -101,7 +102,8 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
     for (ValueId id : scratch) {
       const Value& value = table.value(id);
       const int64_t most = product(value.shape).bounds(table.graph().symbols).second;
-      if (most >= kUnbounded / (1 << 20)) return "its scratch has no upper bound and workspace_size is set";
+      if (most >= kUnbounded / (1 << 20))
+        return "its scratch has no upper bound and workspace_size is set";
       bytes += most * size_bytes(value.dtype);
     }
     if (bytes > settings.workspace_size) {

@@ -22,8 +22,8 @@ struct NodeTactics {
 NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfile& device,
                          const Settings& settings);
 
-/// Index of the tactic to use: the first that applies and that settings.tactics names, else the first
-/// that applies. Throws Error(kInternal) listing the refusals where none does.
+/// Index of the tactic to use: the first that applies and that settings.tactics names, else the
+/// first that applies. Throws Error(kInternal) listing the refusals where none does.
 size_t choose_tactic(const Node& node, const std::vector<Tactic>& tactics,
                      const Settings& settings);
 

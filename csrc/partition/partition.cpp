@@ -164,8 +164,8 @@ class Partitioner {
     std::erase_if(block, [&](int32_t n) { return block_of[n] < 0; });
   }
 
-  /// Gives a view that no block has to the one block that reads it, and that nothing else waits for:
-  /// a weight's transpose belongs where the weight is used.
+  /// Gives a view that no block has to the one block that reads it, and that nothing else waits
+  /// for: a weight's transpose belongs where the weight is used.
   void adopt(std::vector<std::vector<int32_t>>& blocks, std::vector<int32_t>& block_of) {
     for (int32_t n = static_cast<int32_t>(graph_.nodes.size()) - 1; n >= 0; --n) {
       if (roles_[n] != Role::kFree || block_of[n] >= 0 || returns(n)) continue;

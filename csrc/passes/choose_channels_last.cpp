@@ -43,13 +43,13 @@ class Chooser {
     const Value& value = graph_.value(id);
     const auto& readers = readers_[static_cast<size_t>(id)];
     if (value.view || returned_[static_cast<size_t>(id)] || readers.empty()) return false;
-    return has_whole_chunks(value.shape[1]) && std::all_of(readers.begin(), readers.end(), [&](size_t n) {
-             return reads_well(graph_.nodes[n], id);
-           });
+    return has_whole_chunks(value.shape[1]) &&
+           std::all_of(readers.begin(), readers.end(),
+                       [&](size_t n) { return reads_well(graph_.nodes[n], id); });
   }
 
-  /// Whether all that `reader` reads of the storage of `id` is `id` itself, as a convolution's input
-  /// or through its tail.
+  /// Whether all that `reader` reads of the storage of `id` is `id` itself, as a convolution's
+  /// input or through its tail.
   bool reads_well(const Node& reader, ValueId id) const {
     if (!is_plane_convolution(graph_, reader)) return false;
     int64_t known = std::count(reader.epilogue_inputs.begin(), reader.epilogue_inputs.end(), id);
@@ -59,7 +59,8 @@ class Chooser {
       ++known;
     }
     int64_t reads = 0;
-    for (const ValueId read : reader.all_inputs()) reads += base_of(read) == static_cast<size_t>(id);
+    for (const ValueId read : reader.all_inputs())
+      reads += base_of(read) == static_cast<size_t>(id);
     return reads == known;
   }
 

@@ -6,8 +6,10 @@
 namespace tv {
 
 FusionGraph::FusionGraph(Graph graph)
-    : graph_(std::move(graph)), alive_(graph_.nodes.size(), true),
-      constant_(graph_.nodes.size(), false), producers_(producers(graph_)),
+    : graph_(std::move(graph)),
+      alive_(graph_.nodes.size(), true),
+      constant_(graph_.nodes.size(), false),
+      producers_(producers(graph_)),
       readers_(graph_.values.size()) {
   const std::vector<bool> constant = constant_values(graph_);
   for (int32_t i = 0; i < size(); ++i) {
@@ -45,9 +47,9 @@ bool FusionGraph::covers_storage(ValueId id) const {
 ValueId FusionGraph::broadcast_to(ValueId id, const Shape& shape) {
   if (product(value(id).shape) == product(shape)) return id;
   const View layout = layout_of(graph_, id);
-  Value expanded{value(id).name + "_expanded", value(id).dtype, shape, ValueKind::kNode,
-                 View{layout.base, layout.offset,
-                      broadcast_strides(value(id).shape, layout.strides, shape)}};
+  Value expanded{
+      value(id).name + "_expanded", value(id).dtype, shape, ValueKind::kNode,
+      View{layout.base, layout.offset, broadcast_strides(value(id).shape, layout.strides, shape)}};
   const ValueId result = graph_.add_value(std::move(expanded));
   readers_.emplace_back();
   producers_.push_back(-1);

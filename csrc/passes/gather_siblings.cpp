@@ -16,9 +16,8 @@ ValueId read_by(const Node& node) {
 }
 
 bool is_constant(const Node& node, const std::vector<bool>& constant) {
-  return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
-    return v != kNoValue && constant[static_cast<size_t>(v)];
-  });
+  return std::any_of(node.outputs.begin(), node.outputs.end(),
+                     [&](ValueId v) { return v != kNoValue && constant[static_cast<size_t>(v)]; });
 }
 
 }  // namespace

@@ -94,9 +94,9 @@ class MatmulMerger {
     const int32_t maker = made_by_[static_cast<size_t>(p.weight)];
     if (maker < 0) return p;  // a weight, as it is
     const Node& transpose = graph_.nodes[static_cast<size_t>(maker)];
-    p.transposed = transpose.op == "aten::t" ||
-                   (transpose.op == "aten::permute" &&
-                    transpose.integers("dims") == std::vector<int64_t>{1, 0});
+    p.transposed =
+        transpose.op == "aten::t" || (transpose.op == "aten::permute" &&
+                                      transpose.integers("dims") == std::vector<int64_t>{1, 0});
     if (p.transposed) p.weight = transpose.input("self");
     return p;
   }
@@ -147,11 +147,10 @@ class MatmulMerger {
     const Shape shape = {graph_.value(group[0].x).shape[0], graph_.value(weight).shape[1]};
     ValueId all = kNoValue;
     if (group[0].bias != kNoValue) {
-      all = add(
-          like, "aten::addmm",
-          {tensor_arg("self", side_by_side(like, biases, 0)), tensor_arg("mat1", group[0].x),
-           tensor_arg("mat2", weight), attr_arg("beta", Expr(1)), attr_arg("alpha", Expr(1))},
-          shape);
+      all = add(like, "aten::addmm",
+                {tensor_arg("self", side_by_side(like, biases, 0)), tensor_arg("mat1", group[0].x),
+                 tensor_arg("mat2", weight), attr_arg("beta", Expr(1)), attr_arg("alpha", Expr(1))},
+                shape);
     } else {
       all = add(like, "aten::mm", {tensor_arg("self", group[0].x), tensor_arg("mat2", weight)},
                 shape);

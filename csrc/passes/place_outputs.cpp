@@ -86,8 +86,7 @@ class OutputPlacer {
     if (gone_.count(producers_[static_cast<size_t>(base)])) return false;
     if (graph_.value(base).dtype != graph_.value(out).dtype) return false;
     const View source = layout_of(graph_, node.input("self"));
-    const auto strides =
-        inverse_strides(graph_.value(base).shape, graph_.value(out).shape, source);
+    const auto strides = inverse_strides(graph_.value(base).shape, graph_.value(out).shape, source);
     if (!strides || !try_place({{base, View{out, Expr(0), *strides}}})) return false;
     drop_views_of(base);  // this copy alone read them
     return true;

@@ -11,8 +11,8 @@ namespace {
 /// Functions of two operands that give the same bits whatever their order.
 bool is_commutative(const PointwiseInstr& instr) {
   static const std::set<std::string, std::less<>> functions = {
-      "add",         "mul",        "eq",          "ne",         "logical_and",
-      "logical_or",  "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"};
+      "add",        "mul",         "eq",          "ne",         "logical_and",
+      "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"};
   return functions.contains(instr.function) && instr.scalars.empty() && instr.integers.empty();
 }
 

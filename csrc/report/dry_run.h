@@ -21,8 +21,8 @@ namespace tv {
 /// A symbolic dimension is text ("batch", "2*batch+1"), any other a number.
 std::string dry_run_report(const Graph& graph, const Partition& partition);
 
-/// What each min_block_size makes of blocks of `sizes` compute nodes (Partition::candidate_sizes, of
-/// one graph or of several) in graphs of `compute_nodes` together, as a JSON object:
+/// What each min_block_size makes of blocks of `sizes` compute nodes (Partition::candidate_sizes,
+/// of one graph or of several) in graphs of `compute_nodes` together, as a JSON object:
 ///   min_block_size  of each setting that makes a difference: min_block_size, engines,
 ///                   covered_nodes, coverage
 ///   recommended_min_block_size  the largest that covers as much as any, but for 1 % of the nodes

@@ -22,7 +22,7 @@ struct Layout {
   std::vector<Point> centres;             ///< of each node
   std::vector<std::vector<Point>> paths;  ///< of each edge: from the lower rim of a box to the
                                           ///< upper rim of another, through the rows between
-  double width = 0, height = 0;  ///< of the picture; the upper left corner is (0, 0)
+  double width = 0, height = 0;           ///< of the picture; the upper left corner is (0, 0)
 };
 
 /// Edges are pairs of nodes, from a lower number to a higher one.

@@ -66,19 +66,36 @@ std::vector<uint8_t> random_operand(DType dtype, uint32_t seed, int64_t below) {
   for (int64_t i = 0; i < kOperandPeriod; ++i) {
     uint8_t* at = bytes.data() + i * size;
     switch (dtype) {
-      case DType::kF32: store(at, random.signed_unit(1 << 23)); break;
-      case DType::kF64: store(at, double{random.signed_unit(1 << 23)}); break;
-      case DType::kF16: store(at, to_half(random.signed_unit(1024))); break;
+      case DType::kF32:
+        store(at, random.signed_unit(1 << 23));
+        break;
+      case DType::kF64:
+        store(at, double{random.signed_unit(1 << 23)});
+        break;
+      case DType::kF16:
+        store(at, to_half(random.signed_unit(1024)));
+        break;
       case DType::kBF16:
         store(at, static_cast<uint16_t>(std::bit_cast<uint32_t>(random.signed_unit(128)) >> 16));
         break;
-      case DType::kI64: store(at, static_cast<int64_t>(random.next24() % limit)); break;
-      case DType::kI32: store(at, static_cast<int32_t>(random.next24() % limit)); break;
-      case DType::kI16: store(at, static_cast<int16_t>(random.next24() % limit)); break;
+      case DType::kI64:
+        store(at, static_cast<int64_t>(random.next24() % limit));
+        break;
+      case DType::kI32:
+        store(at, static_cast<int32_t>(random.next24() % limit));
+        break;
+      case DType::kI16:
+        store(at, static_cast<int16_t>(random.next24() % limit));
+        break;
       case DType::kI8:
-      case DType::kU8: *at = static_cast<uint8_t>(random.next24() % limit); break;
-      case DType::kBool: *at = static_cast<uint8_t>(random.next24() & 1); break;
-      case DType::kOther: break;
+      case DType::kU8:
+        *at = static_cast<uint8_t>(random.next24() % limit);
+        break;
+      case DType::kBool:
+        *at = static_cast<uint8_t>(random.next24() & 1);
+        break;
+      case DType::kOther:
+        break;
     }
   }
   return bytes;
@@ -87,17 +104,27 @@ std::vector<uint8_t> random_operand(DType dtype, uint32_t seed, int64_t below) {
 double element(DType dtype, const uint8_t* bytes, int64_t i) {
   const uint8_t* at = bytes + i * size_bytes(dtype);
   switch (dtype) {
-    case DType::kF32: return load<float>(at);
-    case DType::kF64: return load<double>(at);
-    case DType::kF16: return from_half(load<uint16_t>(at));
-    case DType::kBF16: return std::bit_cast<float>(uint32_t{load<uint16_t>(at)} << 16);
-    case DType::kI64: return static_cast<double>(load<int64_t>(at));
-    case DType::kI32: return load<int32_t>(at);
-    case DType::kI16: return load<int16_t>(at);
-    case DType::kI8: return load<int8_t>(at);
+    case DType::kF32:
+      return load<float>(at);
+    case DType::kF64:
+      return load<double>(at);
+    case DType::kF16:
+      return from_half(load<uint16_t>(at));
+    case DType::kBF16:
+      return std::bit_cast<float>(uint32_t{load<uint16_t>(at)} << 16);
+    case DType::kI64:
+      return static_cast<double>(load<int64_t>(at));
+    case DType::kI32:
+      return load<int32_t>(at);
+    case DType::kI16:
+      return load<int16_t>(at);
+    case DType::kI8:
+      return load<int8_t>(at);
     case DType::kU8:
-    case DType::kBool: return *at;
-    case DType::kOther: break;
+    case DType::kBool:
+      return *at;
+    case DType::kOther:
+      break;
   }
   return 0;
 }

@@ -58,7 +58,8 @@ class FileLock {
  public:
   explicit FileLock(const std::string& path)
       : fd_(::open((path + ".lock").c_str(), O_RDONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666)) {
-    while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {}
+    while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
   }
   ~FileLock() {
     if (fd_ >= 0) ::close(fd_);
@@ -74,8 +75,7 @@ double rounded(double us) { return std::round(us * 1000) / 1000; }
 Json number(double v) { return v == std::floor(v) ? Json(static_cast<int64_t>(v)) : Json(v); }
 
 Json to_value(const std::string& kernels, const Timing& timing) {
-  Json::Object object = {{"kernels", kernels},
-                         {"kind", kKinds[static_cast<size_t>(timing.kind)]}};
+  Json::Object object = {{"kernels", kernels}, {"kind", kKinds[static_cast<size_t>(timing.kind)]}};
   if (timing.us > 0) object["time_us"] = number(rounded(timing.us));
   if (timing.checked) object["checked"] = true;
   if (!timing.why.empty()) object["why"] = timing.why;
@@ -214,8 +214,8 @@ void TimingCache::merge(const Json& file) {
     for (const auto& [problem, tactics] : need<Json::Object>(problems, "problems")) {
       for (const auto& [tactic, entry] : need<Json::Object>(tactics, "tactics")) {
         const auto& object = need<Json::Object>(entry, "a timing");
-        read[device][problem][tactic] = {
-            need<std::string>(member(object, "kernels"), "kernels"), timing_from(object), false};
+        read[device][problem][tactic] = {need<std::string>(member(object, "kernels"), "kernels"),
+                                         timing_from(object), false};
       }
     }
   }

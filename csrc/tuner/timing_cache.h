@@ -45,8 +45,8 @@ struct Timing {
 
 class TimingCache {
  public:
-  /// "": in memory only. Reads the file; takes over what processes that died were timing (journal.h).
-  /// A link is followed; into a device or a FIFO is only written, when all is done.
+  /// "": in memory only. Reads the file; takes over what processes that died were timing
+  /// (journal.h). A link is followed; into a device or a FIFO is only written, when all is done.
   explicit TimingCache(std::string path);
   ~TimingCache();  ///< saves
   TimingCache(const TimingCache&) = delete;

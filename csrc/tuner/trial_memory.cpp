@@ -107,7 +107,8 @@ std::vector<ProblemMemory::Result> ProblemMemory::read_results(const TacticProgr
     const TacticProgram::Memory& memory = program.memory[b];
     if (memory.role != TacticProgram::Role::kResult) continue;
     const int64_t bytes = program.spec.buffers[b].size_bytes.eval(symbols_.at(symbols));
-    results[memory.value] = {memory.dtype, shared_.at(memory.value).read(std::max<int64_t>(bytes, 0))};
+    results[memory.value] = {memory.dtype,
+                             shared_.at(memory.value).read(std::max<int64_t>(bytes, 0))};
   }
   std::vector<Result> list;
   for (auto& [value, result] : results) list.push_back(std::move(result));

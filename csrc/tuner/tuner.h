@@ -17,14 +17,14 @@ struct TunerStats {
   uint64_t cached = 0;    ///< answered by the timing cache
   uint64_t checked = 0;   ///< winners compared with the reference
   uint64_t wrong = 0, lost = 0, refused = 0;
-  uint64_t cut = 0;       ///< left out because the level's time was spent
+  uint64_t cut = 0;  ///< left out because the level's time was spent
 };
 TunerStats tuner_stats();
 void reset_tuner_stats();
 
 struct TunerOptions {
-  int64_t level = 3;       ///< 1 to 5
-  double seconds = -1;     ///< of timing; negative: the level's
+  int64_t level = 3;    ///< 1 to 5
+  double seconds = -1;  ///< of timing; negative: the level's
 };
 
 /// A tuner for one engine. Saves the cache as it goes and when it is destroyed, so that an
@@ -33,8 +33,8 @@ std::unique_ptr<CostModel> make_tuner(std::unique_ptr<Bench> bench,
                                       std::shared_ptr<TimingCache> cache,
                                       const TunerOptions& options);
 
-/// The tuner that `settings` ask for, on the device of this machine that has the profile's UUID; null
-/// for level 0, for kernels with address checks, and where there is no such device.
+/// The tuner that `settings` ask for, on the device of this machine that has the profile's UUID;
+/// null for level 0, for kernels with address checks, and where there is no such device.
 std::unique_ptr<CostModel> make_tuner(const DeviceProfile& device, const Settings& settings);
 
 }  // namespace tv

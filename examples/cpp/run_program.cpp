@@ -20,8 +20,8 @@ int main(int argc, char** argv) {
     const c10::InferenceMode no_gradients;
     torch::jit::Module program = torch::jit::load(argv[1]);
     const c10::IValue result = program.forward({torch::ones(shape)});
-    const at::Tensor first = result.isTuple() ? result.toTuple()->elements()[0].toTensor()
-                                              : result.toTensor();
+    const at::Tensor first =
+        result.isTuple() ? result.toTuple()->elements()[0].toTensor() : result.toTensor();
     std::cout << "shape: " << first.sizes() << "\nsum: " << first.sum().item<float>() << "\n";
     return 0;
   } catch (const std::exception& error) {

@@ -108,17 +108,20 @@ void bind_compile(py::module_& m) {
       .def_readonly("blocks", &Partition::blocks)
       .def_readonly("compute_nodes", &Partition::compute_nodes)
       .def_readonly("covered_nodes", &Partition::covered_nodes)
-      .def_property_readonly("native", [](const Partition& partition) {
-        std::vector<std::pair<int32_t, std::string>> native;
-        for (const NativeNode& node : partition.native) native.emplace_back(node.node, node.reason);
-        return native;
-      })
+      .def_property_readonly("native",
+                             [](const Partition& partition) {
+                               std::vector<std::pair<int32_t, std::string>> native;
+                               for (const NativeNode& node : partition.native)
+                                 native.emplace_back(node.node, node.reason);
+                               return native;
+                             })
       .def_readonly("candidate_sizes", &Partition::candidate_sizes)
       .def_property_readonly(
           "schedule",
           [](const Partition& partition) {
             std::vector<std::pair<bool, int32_t>> steps;
-            for (const PartitionStep& s : partition.schedule) steps.emplace_back(s.is_block, s.index);
+            for (const PartitionStep& s : partition.schedule)
+              steps.emplace_back(s.is_block, s.index);
             return steps;
           },
           "(True, block) or (False, node) in an order that keeps data, mutation and randomness.");
@@ -157,13 +160,15 @@ void bind_compile(py::module_& m) {
       "Why a node cannot be in an engine, or \"\".");
   m.def("setting_rows", &setting_dicts, "The rows of csrc/settings_table.h.");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
-  m.def("compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
-        py::arg("progress") = py::none(),
-        py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
-        "Compiles a graph, tuned where `device` is one of this machine, or takes its engine from the "
-        "cache; returns .vke bytes.");
-  m.def("tuner_stats", [] { return stats_dict(tuner_stats()); },
-        "What tuners of this process did (csrc/tuner/tuner.h).");
+  m.def(
+      "compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
+      py::arg("progress") = py::none(),
+      py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
+      "Compiles a graph, tuned where `device` is one of this machine, or takes its engine from the "
+      "cache; returns .vke bytes.");
+  m.def(
+      "tuner_stats", [] { return stats_dict(tuner_stats()); },
+      "What tuners of this process did (csrc/tuner/tuner.h).");
   m.def("reset_tuner_stats", &reset_tuner_stats);
   m.def("supported_ops", [] {
     py::list ops;
@@ -172,18 +177,24 @@ void bind_compile(py::module_& m) {
     }
     return ops;
   });
-  m.def("pointwise_errors", [] {
-    std::map<std::string, std::string> errors;
-    for (const PointwiseRow& row : pointwise_rows()) errors[row.name] = row.error;
-    return errors;
-  }, "The largest error of each row of the pointwise table.");
-  m.def("pointwise_domains", [] {
-    std::map<std::string, std::string> domains;
-    for (const PointwiseRow& row : pointwise_rows()) {
-      if (*row.domain) domains[row.name] = row.domain;
-    }
-    return domains;
-  }, "Where the errors of rows of operators of one tensor are measured.");
+  m.def(
+      "pointwise_errors",
+      [] {
+        std::map<std::string, std::string> errors;
+        for (const PointwiseRow& row : pointwise_rows()) errors[row.name] = row.error;
+        return errors;
+      },
+      "The largest error of each row of the pointwise table.");
+  m.def(
+      "pointwise_domains",
+      [] {
+        std::map<std::string, std::string> domains;
+        for (const PointwiseRow& row : pointwise_rows()) {
+          if (*row.domain) domains[row.name] = row.domain;
+        }
+        return domains;
+      },
+      "Where the errors of rows of operators of one tensor are measured.");
   m.def(
       "add_custom_op",
       [](const std::string& name, const std::vector<std::string>& inputs,
@@ -197,10 +208,13 @@ void bind_compile(py::module_& m) {
         "Loads a library of converters; returns the operators that it added.");
   m.def("is_registered",
         [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
-  m.def("is_free", [](const std::string& op) {
-    const Converter* converter = Registry::instance().find(op);
-    return converter != nullptr && !converter->is_compute;
-  }, "True for an operator that has a converter and does no work: a view.");
+  m.def(
+      "is_free",
+      [](const std::string& op) {
+        const Converter* converter = Registry::instance().find(op);
+        return converter != nullptr && !converter->is_compute;
+      },
+      "True for an operator that has a converter and does no work: a view.");
 }
 
 }  // namespace tv::bindings

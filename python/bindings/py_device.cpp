@@ -21,11 +21,16 @@ void bind_device(py::module_& m) {
       .def_property_readonly("type",
                              [](const DeviceProfile& p) {
                                switch (p.type) {
-                                 case DeviceType::kIntegrated: return "integrated";
-                                 case DeviceType::kDiscrete: return "discrete";
-                                 case DeviceType::kVirtual: return "virtual";
-                                 case DeviceType::kCpu: return "cpu";
-                                 case DeviceType::kOther: break;
+                                 case DeviceType::kIntegrated:
+                                   return "integrated";
+                                 case DeviceType::kDiscrete:
+                                   return "discrete";
+                                 case DeviceType::kVirtual:
+                                   return "virtual";
+                                 case DeviceType::kCpu:
+                                   return "cpu";
+                                 case DeviceType::kOther:
+                                   break;
                                }
                                return "other";
                              })
@@ -33,8 +38,7 @@ void bind_device(py::module_& m) {
       .def("tuned_for", &DeviceProfile::tuned_for);
   m.def("list_devices", &list_devices, py::call_guard<py::gil_scoped_release>());
   m.def(
-      "device_profile",
-      [](const std::string& spec) { return profile(*open_device(spec)); },
+      "device_profile", [](const std::string& spec) { return profile(*open_device(spec)); },
       "Opens the device that `spec` names and returns its profile.",
       py::call_guard<py::gil_scoped_release>());
   m.def(
@@ -58,8 +62,9 @@ void bind_device(py::module_& m) {
       },
       "True where engines use these bytes of CUDA's in place.");
   m.def("default_cache_dir", &default_cache_dir);
-  m.def("env", [](const std::string& name) { return env(name); },
-        "A variable of runtime/base/env.cpp's list; \"\" where it is not set.");
+  m.def(
+      "env", [](const std::string& name) { return env(name); },
+      "A variable of runtime/base/env.cpp's list; \"\" where it is not set.");
 }
 
 }  // namespace tv::bindings

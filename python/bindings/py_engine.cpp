@@ -173,7 +173,8 @@ void bind_engine(py::module_& m) {
     }
     return files;
   });
-  m.def("vke_info", [](const py::bytes& data) { return spec_info(from_vke(vke_bytes(data)).spec); });
+  m.def("vke_info",
+        [](const py::bytes& data) { return spec_info(from_vke(vke_bytes(data)).spec); });
   m.def("vke_weights", [](const py::bytes& data) {
     py::list weights;
     for (const auto& bytes : from_vke(vke_bytes(data)).weights) {

@@ -32,9 +32,15 @@ void bind_errors(py::module_& m) {
       PyErr_SetString(index ? PyExc_IndexError : PyExc_RuntimeError, error.what());
     } catch (const Error& error) {
       switch (error.kind()) {
-        case ErrorKind::kUser: PyErr_SetString(PyExc_ValueError, error.what()); break;
-        case ErrorKind::kUnsupported: PyErr_SetString(unsupported_error, error.what()); break;
-        case ErrorKind::kDevice: PyErr_SetString(device_error, error.what()); break;
+        case ErrorKind::kUser:
+          PyErr_SetString(PyExc_ValueError, error.what());
+          break;
+        case ErrorKind::kUnsupported:
+          PyErr_SetString(unsupported_error, error.what());
+          break;
+        case ErrorKind::kDevice:
+          PyErr_SetString(device_error, error.what());
+          break;
         case ErrorKind::kInternal: {
           const std::string text =
               std::string(error.what()) + " (a bug in torch_vulkan: please report it)";

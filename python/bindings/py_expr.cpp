@@ -21,8 +21,10 @@ Shape to_shape(const py::sequence& dims) {
 py::list from_shape(const Shape& shape) {
   py::list dims;
   for (const Expr& dim : shape) {
-    if (auto value = dim.constant()) dims.append(*value);
-    else dims.append(dim);
+    if (auto value = dim.constant())
+      dims.append(*value);
+    else
+      dims.append(dim);
   }
   return dims;
 }
@@ -56,7 +58,8 @@ void bind_expr(py::module_& m) {
       .def("__str__", &Expr::str)
       .def("__repr__", [](const Expr& e) { return "Expr(" + e.str() + ")"; })
       .def("__hash__", [](const Expr& e) { return py::hash(py::str(e.str())); })
-      .def("__eq__", [](const Expr& a, py::object b) {
+      .def("__eq__",
+           [](const Expr& a, py::object b) {
              const bool is_number = py::isinstance<Expr>(b) || PyLong_Check(b.ptr());
              return is_number && a == to_expr(b);
            })

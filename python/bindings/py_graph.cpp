@@ -1,7 +1,6 @@
 // Building a Graph, one node at a time, from an importer written in Python.
 
 #include "csrc/graph/graph.h"
-
 #include "python/bindings/py_module.h"
 #include "runtime/base/error.h"
 

@@ -36,9 +36,8 @@ void bind_report(py::module_& m) {
         return layer_table(to_layers(layers), rows, by_time);
       },
       py::arg("layers"), py::arg("rows") = 0, py::arg("by_time") = true);
-  m.def("layer_json", [](const py::list& layers, int64_t runs) {
-    return layer_json(to_layers(layers), runs);
-  });
+  m.def("layer_json",
+        [](const py::list& layers, int64_t runs) { return layer_json(to_layers(layers), runs); });
   m.def("layer_trace", [](const py::list& layers) { return layer_trace(to_layers(layers)); });
   m.def("layer_picture", [](const py::list& layers) { return layer_picture(to_layers(layers)); });
   m.def(

@@ -15,8 +15,8 @@ using torch::jit::Block;
 using torch::jit::Graph;
 using torch::jit::Node;
 
-// As python/torch_vulkan/_torch/encoder_layers.py has them: rows that are hidden as a whole become NaN,
-// and masks of numbers hide what is not 0, as in the kernels.
+// As python/torch_vulkan/_torch/encoder_layers.py has them: rows that are hidden as a whole become
+// NaN, and masks of numbers hide what is not 0, as in the kernels.
 constexpr const char* kSource = R"(
 def project(query: Tensor, key: Tensor, value: Tensor, embed_dim: int, weight: Tensor,
             bias: Tensor, heads: int) -> Tuple[Tensor, Tensor, Tensor]:

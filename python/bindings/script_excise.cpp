@@ -114,8 +114,8 @@ class Excisor {
   void take_number(Value* value) {
     Node* from = value->node();
     if (from->kind() == prim::Constant || helpers_.contains(from)) return;
-    const bool is_own = inside_.contains(from) && is_host(value) &&
-                        from->kind() != prim::GetAttr && !is_of_other_sizes(from);
+    const bool is_own = inside_.contains(from) && is_host(value) && from->kind() != prim::GetAttr &&
+                        !is_of_other_sizes(from);
     if (is_own && knows_tensors_of(from)) {
       helpers_.insert(from);
       take_numbers(from);

@@ -41,7 +41,7 @@ struct Knowledge {
   std::unordered_set<const torch::jit::Node*> hosts;     ///< host_nodes()
   std::unordered_set<const torch::jit::Value*> written;  ///< tensors that something writes to
   std::vector<std::string> stays;                        ///< torch_executed_ops
-  c10::Device device = c10::kCPU;  ///< where tensors of engines live
+  c10::Device device = c10::kCPU;                        ///< where tensors of engines live
 };
 
 /// A Graph and what its parts stand for.

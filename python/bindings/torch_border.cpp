@@ -4,39 +4,60 @@
 
 #include "runtime/vulkan/device_lost.h"
 
-
 namespace tv::torch_bindings {
 
 at::ScalarType to_torch(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return at::kFloat;
-    case DType::kF16: return at::kHalf;
-    case DType::kBF16: return at::kBFloat16;
-    case DType::kF64: return at::kDouble;
-    case DType::kI64: return at::kLong;
-    case DType::kI32: return at::kInt;
-    case DType::kI16: return at::kShort;
-    case DType::kI8: return at::kChar;
-    case DType::kU8: return at::kByte;
-    case DType::kBool: return at::kBool;
-    case DType::kOther: break;
+    case DType::kF32:
+      return at::kFloat;
+    case DType::kF16:
+      return at::kHalf;
+    case DType::kBF16:
+      return at::kBFloat16;
+    case DType::kF64:
+      return at::kDouble;
+    case DType::kI64:
+      return at::kLong;
+    case DType::kI32:
+      return at::kInt;
+    case DType::kI16:
+      return at::kShort;
+    case DType::kI8:
+      return at::kChar;
+    case DType::kU8:
+      return at::kByte;
+    case DType::kBool:
+      return at::kBool;
+    case DType::kOther:
+      break;
   }
   return at::ScalarType::Undefined;
 }
 
 DType from_torch(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kFloat: return DType::kF32;
-    case at::kHalf: return DType::kF16;
-    case at::kBFloat16: return DType::kBF16;
-    case at::kDouble: return DType::kF64;
-    case at::kLong: return DType::kI64;
-    case at::kInt: return DType::kI32;
-    case at::kShort: return DType::kI16;
-    case at::kChar: return DType::kI8;
-    case at::kByte: return DType::kU8;
-    case at::kBool: return DType::kBool;
-    default: return DType::kOther;
+    case at::kFloat:
+      return DType::kF32;
+    case at::kHalf:
+      return DType::kF16;
+    case at::kBFloat16:
+      return DType::kBF16;
+    case at::kDouble:
+      return DType::kF64;
+    case at::kLong:
+      return DType::kI64;
+    case at::kInt:
+      return DType::kI32;
+    case at::kShort:
+      return DType::kI16;
+    case at::kChar:
+      return DType::kI8;
+    case at::kByte:
+      return DType::kU8;
+    case at::kBool:
+      return DType::kBool;
+    default:
+      return DType::kOther;
   }
 }
 
@@ -105,16 +126,20 @@ void rethrow(const Error& error) {
     C10_THROW_ERROR(Error, text);
   }
   switch (error.kind()) {
-    case ErrorKind::kUser: C10_THROW_ERROR(ValueError, text);
-    case ErrorKind::kUnsupported: C10_THROW_ERROR(NotImplementedError, text);
+    case ErrorKind::kUser:
+      C10_THROW_ERROR(ValueError, text);
+    case ErrorKind::kUnsupported:
+      C10_THROW_ERROR(NotImplementedError, text);
     case ErrorKind::kDevice:
-      if (dynamic_cast<const tv::OutOfMemoryError*>(&error)) C10_THROW_ERROR(OutOfMemoryError, text);
+      if (dynamic_cast<const tv::OutOfMemoryError*>(&error))
+        C10_THROW_ERROR(OutOfMemoryError, text);
       if (dynamic_cast<const tv::DeviceLostError*>(&error)) {
         constexpr int32_t kDeviceLost = -4;  // VK_ERROR_DEVICE_LOST
         throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, kDeviceLost, text);
       }
       C10_THROW_ERROR(Error, text);
-    case ErrorKind::kInternal: break;
+    case ErrorKind::kInternal:
+      break;
   }
   C10_THROW_ERROR(Error, text + " (a bug in torch_vulkan: please report it)");
 }

@@ -98,8 +98,7 @@ Trace trace_without_data(const std::shared_ptr<torch::jit::Graph>& graph, const 
     for (const torch::jit::Value* output : node->outputs()) computes |= on_meta(output);
     if (!computes) continue;  // a number of the host
     if (!recipe->refusal.empty()) throw Error(ErrorKind::kUnsupported, recipe->refusal);
-    trace(
-        node, recording, [&](const torch::jit::Value* value) { return !on_meta(value); }, made);
+    trace(node, recording, [&](const torch::jit::Value* value) { return !on_meta(value); }, made);
   }
   const Fact* results = recording.fact(copy->outputs().at(0));
   for (const TensorFact& tensor : results->tensors) trace(tensor, made);
@@ -115,8 +114,8 @@ SizeCheck::SizeCheck(const c10::IValue& self, const std::string& method, const s
 }
 
 void SizeCheck::require(const c10::IValue& self, const std::vector<at::Tensor>& inputs,
-                        const std::vector<at::Tensor>& weights,
-                        const std::vector<int64_t>& symbols, const std::function<bool()>& runs) {
+                        const std::vector<at::Tensor>& weights, const std::vector<int64_t>& symbols,
+                        const std::function<bool()>& runs) {
   for (size_t i = 0; i < inputs.size() && i < rule_.strides.size(); ++i) {
     const Shape& wanted = rule_.strides[i];
     for (size_t d = 0; d < wanted.size(); ++d) {

@@ -28,7 +28,8 @@ std::shared_ptr<const WeightSet> WeightCache::set_of(const EntryPtr& entry) {
   return {entry, entry->set.get()};
 }
 
-// For the tensor that the key was made of: whether it still has the same elements in the same order.
+// For the tensor that the key was made of: whether it still has the same elements in the same
+// order.
 // (`weight.data = …` may change where they lie, and the counter then stays.)
 bool WeightCache::same_elements(const Key& key, const StatedWeights& weights, size_t i) {
   return key.data == weights[i].const_data_ptr() &&
@@ -54,8 +55,7 @@ bool WeightCache::is_stale(const Entry& entry, const StatedWeights& weights) {
   for (size_t i = 0; i < entry.keys.size(); ++i) {
     const Key& key = entry.keys[i];
     if (key.impl.expired()) return true;
-    if (i < weights.size() &&
-        key.impl._unsafe_get_target() == weights[i].unsafeGetTensorImpl() &&
+    if (i < weights.size() && key.impl._unsafe_get_target() == weights[i].unsafeGetTensorImpl() &&
         !same_elements(key, weights, i)) {
       return true;
     }
@@ -81,8 +81,7 @@ WeightCache::Base WeightCache::nearest(const StatedWeights& weights,
 }
 
 WeightCache::Entry WeightCache::prepare(const Engine& engine,
-                                        const std::vector<at::Tensor>& weights,
-                                        const Base& base,
+                                        const std::vector<at::Tensor>& weights, const Base& base,
                                         std::optional<at::Device> cuda) const {
   const auto& bindings = engine.spec().weights;
   if (weights.size() != bindings.size()) {
@@ -126,8 +125,7 @@ WeightCache::EntryPtr WeightCache::add(Entry entry, const StatedWeights& weights
     const at::Tensor& weight = weights[i];
     entry.keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
                           weight.const_data_ptr(), at::DimVector(weight.sizes()),
-                          at::DimVector(weight.strides()), weight.scalar_type(),
-                          weights.state(i)});
+                          at::DimVector(weight.strides()), weight.scalar_type(), weights.state(i)});
   }
   entries_.push_front(std::make_shared<const Entry>(std::move(entry)));
   if (entries_.size() > kMaxSets) entries_.pop_back();
@@ -167,16 +165,14 @@ WeightCache::EntryPtr WeightCache::stage(const Engine& engine,
 }
 
 void WeightCache::commit(const Engine& engine, const EntryPtr& staged,
-                         const std::vector<at::Tensor>& tensors,
-                         std::optional<at::Device> cuda) {
+                         const std::vector<at::Tensor>& tensors, std::optional<at::Device> cuda) {
   if (!staged) return;
   const std::lock_guard lock(mutex_);
   // Made of the staged set and other addresses: what kernels read in place is now the weights' own.
   Entry entry = prepare(engine, tensors, {staged, {}}, cuda);
   const StatedWeights weights(tensors);
-  entries_.remove_if([&](const EntryPtr& old) {
-    return matches(*old, weights) || is_stale(*old, weights);
-  });
+  entries_.remove_if(
+      [&](const EntryPtr& old) { return matches(*old, weights) || is_stale(*old, weights); });
   add(std::move(entry), weights);
 }
 

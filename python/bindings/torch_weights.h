@@ -32,8 +32,7 @@ class WeightCache {
 
   /// The set for `weights`, prepared now where there is none: from the set that differs in the
   /// fewest weights, where only they and what depends on them are read.
-  std::shared_ptr<const WeightSet> get(const Engine& engine,
-                                       const std::vector<at::Tensor>& weights,
+  std::shared_ptr<const WeightSet> get(const Engine& engine, const std::vector<at::Tensor>& weights,
                                        std::optional<at::Device> cuda = {});
   struct Entry;
   using EntryPtr = std::shared_ptr<const Entry>;
@@ -69,8 +68,8 @@ class WeightCache {
   static bool matches(const Entry& entry, const StatedWeights& weights);
   static bool is_stale(const Entry& entry, const StatedWeights& weights);
   Base nearest(const StatedWeights& weights, const std::vector<int64_t>& changed) const;
-  Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights,
-                const Base& base, std::optional<at::Device> cuda) const;
+  Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights, const Base& base,
+                std::optional<at::Device> cuda) const;
   EntryPtr add(Entry entry, const StatedWeights& weights);
 
   const bool immutable_, truncate_;

@@ -24,16 +24,21 @@ enum class DType : uint8_t {
 constexpr int64_t size_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64: return 8;
+    case DType::kI64:
+      return 8;
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kF16:
     case DType::kBF16:
-    case DType::kI16: return 2;
+    case DType::kI16:
+      return 2;
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool: return 1;
-    case DType::kOther: return 0;
+    case DType::kBool:
+      return 1;
+    case DType::kOther:
+      return 0;
   }
   return 0;
 }

@@ -14,7 +14,8 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_LIBRARY", "path of the Vulkan loader; default libvulkan.so.1"},
     {"TORCH_VULKAN_DEVICE", "device used where no setting names one: index, name part or UUID"},
     {"TORCH_VULKAN_OPTIMIZATION_LEVEL", "the setting optimization_level where none is given"},
-    {"TORCH_VULKAN_STAGING", "1: copy tensors on lavapipe as on a GPU, in place of using them in place"},
+    {"TORCH_VULKAN_STAGING",
+     "1: copy tensors on lavapipe as on a GPU, in place of using them in place"},
     {"TORCH_VULKAN_CUDA",
      "how CUDA tensors reach an engine: auto (default), semaphores (no counter in shared memory), "
      "staged (copies on the device), host (copies through the host)"},
@@ -22,11 +23,13 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_FULL_BARRIERS", "1: a barrier before every dispatch (debugging)"},
     {"TORCH_VULKAN_CHECK_HAZARDS", "1: recompute the hazards of each recording (debugging)"},
     {"TORCH_VULKAN_REMOVE_BARRIER", "number of a barrier to leave out (tests of the hazard check)"},
-    {"TORCH_VULKAN_SUBMIT_US", "predicted microseconds at which work is cut into submissions; 0: never"},
+    {"TORCH_VULKAN_SUBMIT_US",
+     "predicted microseconds at which work is cut into submissions; 0: never"},
     {"TORCH_VULKAN_LOSE_DEVICE",
      "number of the submission that loses the device; 5+: and each later one (tests)"},
     {"TORCH_VULKAN_SYSTEM_CACHE",
-     "a read-only directory with engines shipped in an image; default /usr/share/torch_vulkan/cache"},
+     "a read-only directory with engines shipped in an image; default "
+     "/usr/share/torch_vulkan/cache"},
     {"XDG_CACHE_HOME", "the cache is kept in its directory torch_vulkan"},
     {"HOME", "the cache is kept in .cache/torch_vulkan there, where XDG_CACHE_HOME is not set"},
 };
@@ -41,7 +44,8 @@ std::string env(std::string_view name) {
     const char* value = std::getenv(variable.name);
     return value ? value : "";
   }
-  throw Error(ErrorKind::kInternal, "[env] " + std::string(name) + " is not in the list of env.cpp");
+  throw Error(ErrorKind::kInternal,
+              "[env] " + std::string(name) + " is not in the list of env.cpp");
 }
 
 bool env_flag(std::string_view name) {

@@ -64,11 +64,16 @@ int64_t mod_int(int64_t a, int64_t b) {
 
 int64_t apply(Kind kind, int64_t a, int64_t b) {
   switch (kind) {
-    case Kind::kFloorDiv: return floordiv_int(a, b);
-    case Kind::kMod: return mod_int(a, b);
-    case Kind::kMax: return std::max(a, b);
-    case Kind::kMin: return std::min(a, b);
-    case Kind::kSymbol: break;
+    case Kind::kFloorDiv:
+      return floordiv_int(a, b);
+    case Kind::kMod:
+      return mod_int(a, b);
+    case Kind::kMax:
+      return std::max(a, b);
+    case Kind::kMin:
+      return std::min(a, b);
+    case Kind::kSymbol:
+      break;
   }
   throw Error(ErrorKind::kInternal, "[expr] a symbol is not a function");
 }
@@ -322,11 +327,20 @@ std::pair<int64_t, int64_t> Expr::bounds(std::span<const Symbol> table) const {
       } else {
         const Bounds a = atom->a.bounds(table), b = atom->b.bounds(table);
         switch (atom->kind) {
-          case Kind::kMax: v = {std::max(a.first, b.first), std::max(a.second, b.second)}; break;
-          case Kind::kMin: v = {std::min(a.first, b.first), std::min(a.second, b.second)}; break;
-          case Kind::kFloorDiv: v = divide(a, b); break;
-          case Kind::kMod: v = remainder(a, b); break;
-          case Kind::kSymbol: break;
+          case Kind::kMax:
+            v = {std::max(a.first, b.first), std::max(a.second, b.second)};
+            break;
+          case Kind::kMin:
+            v = {std::min(a.first, b.first), std::min(a.second, b.second)};
+            break;
+          case Kind::kFloorDiv:
+            v = divide(a, b);
+            break;
+          case Kind::kMod:
+            v = remainder(a, b);
+            break;
+          case Kind::kSymbol:
+            break;
         }
       }
       p = multiply(p, v);
@@ -375,11 +389,20 @@ Expr Expr::substitute(std::span<const Expr> values) const {
       }
       const Expr a = atom->a.substitute(values), b = atom->b.substitute(values);
       switch (atom->kind) {
-        case Kind::kFloorDiv: p *= floordiv(a, b); break;
-        case Kind::kMod: p *= mod(a, b); break;
-        case Kind::kMax: p *= max(a, b); break;
-        case Kind::kMin: p *= min(a, b); break;
-        case Kind::kSymbol: break;
+        case Kind::kFloorDiv:
+          p *= floordiv(a, b);
+          break;
+        case Kind::kMod:
+          p *= mod(a, b);
+          break;
+        case Kind::kMax:
+          p *= max(a, b);
+          break;
+        case Kind::kMin:
+          p *= min(a, b);
+          break;
+        case Kind::kSymbol:
+          break;
       }
     }
     total += p;
@@ -402,7 +425,8 @@ std::optional<std::pair<int32_t, int64_t>> Expr::solve(int64_t value) const {
   }
   if (!symbol) return std::nullopt;
   int64_t rest;
-  if (__builtin_sub_overflow(value, constant, &rest) || mod_int(rest, slope) != 0) return std::nullopt;
+  if (__builtin_sub_overflow(value, constant, &rest) || mod_int(rest, slope) != 0)
+    return std::nullopt;
   return std::pair{*symbol, floordiv_int(rest, slope)};
 }
 

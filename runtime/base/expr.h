@@ -31,8 +31,8 @@ struct Symbol {
 
 class Expr {
  public:
-  Expr() = default;                // 0
-  Expr(int64_t value);             // NOLINT: constants convert
+  Expr() = default;                                       // 0
+  Expr(int64_t value);                                    // NOLINT: constants convert
   Expr(int value) : Expr(static_cast<int64_t>(value)) {}  // NOLINT
   static Expr symbol(int32_t id);  ///< the id-th entry of the graph's or engine's symbol list
 
@@ -64,27 +64,29 @@ class Expr {
   Expr& operator+=(const Expr& o) { return *this = *this + o; }
   Expr& operator*=(const Expr& o) { return *this = *this * o; }
 
-  struct Atom;                                        // symbol or opaque function
+  struct Atom;  // symbol or opaque function
   using AtomRef = std::shared_ptr<const Atom>;
-  using Term = std::vector<AtomRef>;                  // product, sorted
-  struct TermLess { bool operator()(const Term& a, const Term& b) const; };
-  using Sum = std::map<Term, int64_t, TermLess>;      // never holds a 0 coefficient
+  using Term = std::vector<AtomRef>;  // product, sorted
+  struct TermLess {
+    bool operator()(const Term& a, const Term& b) const;
+  };
+  using Sum = std::map<Term, int64_t, TermLess>;  // never holds a 0 coefficient
 
  private:
   friend struct ExprAccess;
   explicit Expr(Sum sum);
-  std::shared_ptr<const Sum> sum_;                    // null: 0
+  std::shared_ptr<const Sum> sum_;  // null: 0
 };
 
 Expr floordiv(const Expr& a, const Expr& b);
 Expr mod(const Expr& a, const Expr& b);
 Expr max(const Expr& a, const Expr& b);
 Expr min(const Expr& a, const Expr& b);
-Expr ceil_div(const Expr& a, const Expr& b);   ///< floordiv(a + b - 1, b)
+Expr ceil_div(const Expr& a, const Expr& b);  ///< floordiv(a + b - 1, b)
 Expr round_up(const Expr& a, int64_t multiple);
 
 using Shape = std::vector<Expr>;
-Expr product(std::span<const Expr> dims);           ///< 1 for an empty list
+Expr product(std::span<const Expr> dims);               ///< 1 for an empty list
 Shape contiguous_strides(std::span<const Expr> shape);  ///< in elements, row-major
 
 }  // namespace tv

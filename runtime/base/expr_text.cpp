@@ -11,11 +11,16 @@ namespace {
 
 const char* function_name(Expr::Atom::Kind kind) {
   switch (kind) {
-    case Expr::Atom::Kind::kFloorDiv: return "floordiv";
-    case Expr::Atom::Kind::kMod: return "mod";
-    case Expr::Atom::Kind::kMax: return "max";
-    case Expr::Atom::Kind::kMin: return "min";
-    case Expr::Atom::Kind::kSymbol: break;
+    case Expr::Atom::Kind::kFloorDiv:
+      return "floordiv";
+    case Expr::Atom::Kind::kMod:
+      return "mod";
+    case Expr::Atom::Kind::kMax:
+      return "max";
+    case Expr::Atom::Kind::kMin:
+      return "min";
+    case Expr::Atom::Kind::kSymbol:
+      break;
   }
   return "s";
 }
@@ -35,7 +40,7 @@ class Parser {
  private:
   static constexpr int kMaxDepth = 64;
   static constexpr size_t kMaxText = 1 << 16;
-  static constexpr size_t kMaxTerms = 512;   // brackets multiply out: (s0 + s1)*(s2 + s3)*…
+  static constexpr size_t kMaxTerms = 512;  // brackets multiply out: (s0 + s1)*(s2 + s3)*…
   static constexpr size_t kMaxFactors = 64;
 
   [[noreturn]] void fail(const char* what) const {
@@ -86,8 +91,8 @@ class Parser {
       return e;
     }
     skip();
-    if (at_ < text_.size() && (std::isdigit(static_cast<unsigned char>(text_[at_])) ||
-                               text_[at_] == '-')) {
+    if (at_ < text_.size() &&
+        (std::isdigit(static_cast<unsigned char>(text_[at_])) || text_[at_] == '-')) {
       return integer<int64_t>();
     }
     size_t end = at_;
@@ -112,7 +117,8 @@ class Parser {
   template <typename T>
   T integer() {
     T value{};
-    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    const auto [end, error] =
+        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     if (error != std::errc()) fail("a number is missing or too large");
     at_ = end - text_.data();
     return value;

@@ -51,7 +51,8 @@ class NoFileSizeSignal {
   ~NoFileSizeSignal() {
     if (sigismember(&before_, SIGXFSZ)) return;
     const timespec now = {0, 0};
-    while (sigtimedwait(&set_, nullptr, &now) > 0) {}
+    while (sigtimedwait(&set_, nullptr, &now) > 0) {
+    }
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
 
@@ -207,6 +208,8 @@ bool make_private_directories(const std::string& dir) {
   return ::mkdir(dir.c_str(), 0700) == 0 || errno == EEXIST;
 }
 
-bool is_temporary_name(const std::string& name) { return name.find(kTemporary) != std::string::npos; }
+bool is_temporary_name(const std::string& name) {
+  return name.find(kTemporary) != std::string::npos;
+}
 
 }  // namespace tv

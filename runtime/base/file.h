@@ -11,7 +11,8 @@ namespace tv {
 /// kShared: `remove_unless_used` of another process leaves the file alone meanwhile.
 enum class FileUse : uint8_t { kPlain, kShared };
 
-/// Reads the regular file `path`. Throws Error(kUser) where it cannot be read or exceeds `max_bytes`.
+/// Reads the regular file `path`. Throws Error(kUser) where it cannot be read or exceeds
+/// `max_bytes`.
 std::vector<uint8_t> read_file(const std::string& path, uint64_t max_bytes,
                                FileUse use = FileUse::kPlain);
 

@@ -26,7 +26,8 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    const auto line = 1 + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_), '\n');
+    const auto line =
+        1 + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_), '\n');
     throw Error(ErrorKind::kUser, "[" + std::string(what_) + "] not valid JSON, line " +
                                       std::to_string(line) + ": " + why);
   }
@@ -34,7 +35,8 @@ class Parser {
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
 
   void skip_space() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
+    while (at_ < text_.size() &&
+           std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
       ++at_;
   }
 
@@ -53,10 +55,14 @@ class Parser {
     if (depth > kMaxDepth) fail("nested too deeply");
     skip_space();
     switch (peek()) {
-      case '{': return object(depth);
-      case '[': return array(depth);
-      case '"': return string();
-      default: break;
+      case '{':
+        return object(depth);
+      case '[':
+        return array(depth);
+      case '"':
+        return string();
+      default:
+        break;
     }
     if (take("null")) return {};
     if (take("true")) return true;
@@ -101,7 +107,8 @@ class Parser {
   uint32_t hex4() {
     uint32_t code = 0;
     const std::string_view digits = text_.substr(at_, 4);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
     if (digits.size() != 4 || error != std::errc() || end != digits.data() + 4)
       fail("\\u wants four hexadecimal digits");
     at_ += 4;
@@ -159,7 +166,8 @@ class Parser {
   void digits() {
     const size_t start = at_;
     while (peek() >= '0' && peek() <= '9') ++at_;
-    if (at_ == start) fail(start < text_.size() ? "a value is expected" : "the text ends too early");
+    if (at_ == start)
+      fail(start < text_.size() ? "a value is expected" : "the text ends too early");
   }
 
   Json number() {

@@ -30,7 +30,9 @@ struct Json {
   bool operator==(const Json&) const = default;
 
   template <class T>
-  const T* get() const { return std::get_if<T>(&value); }
+  const T* get() const {
+    return std::get_if<T>(&value);
+  }
   bool is_null() const { return std::holds_alternative<std::monostate>(value); }
   /// "null", "bool", "integer", "number", "string", "array" or "object", for messages.
   const char* type_name() const;

@@ -9,8 +9,8 @@
 
 namespace tv {
 
-/// Calls task(0) … task(count - 1) from several threads, the caller's among them; rethrows the first
-/// exception. `on_caller()` is called on the caller's thread after each of its tasks.
+/// Calls task(0) … task(count - 1) from several threads, the caller's among them; rethrows the
+/// first exception. `on_caller()` is called on the caller's thread after each of its tasks.
 template <typename Task, typename OnCaller>
 void for_each_parallel(size_t count, const Task& task, const OnCaller& on_caller) {
   std::atomic<size_t> next{0};

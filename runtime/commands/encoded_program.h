@@ -25,7 +25,7 @@ struct EncodedDispatch {
   std::array<uint32_t, 3> grid = {1, 1, 1};
   uint32_t params_at = 0;  ///< byte offset into EncodedProgram::params
   uint32_t params_bytes = 0;
-  bool guarded = false;      ///< a guard block lies at `guard_at`; its address is pushed
+  bool guarded = false;  ///< a guard block lies at `guard_at`; its address is pushed
   uint32_t guard_at = 0;
   bool param_block = false;  ///< the parameters go to memory, their address is pushed
   bool barrier_before = false;
@@ -53,7 +53,7 @@ struct EncodeRequest {
   std::array<uint32_t, 3> max_grid;
   DebugModes modes;
   int64_t max_iterations = std::numeric_limits<int64_t>::max();  ///< of an invocation's loops
-  std::span<const uint32_t> guard_ranges = {};  ///< GuardPlan::ranges
+  std::span<const uint32_t> guard_ranges = {};                   ///< GuardPlan::ranges
 };
 
 }  // namespace tv

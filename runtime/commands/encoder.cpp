@@ -119,10 +119,9 @@ bool set_grid(const EncodeRequest& request, const Dispatch& dispatch, EncodedDis
 void check_iterations(const EncodeRequest& request, const Dispatch& dispatch) {
   const int64_t wanted = dispatch.iterations.eval(request.symbols);
   if (wanted <= request.max_iterations) return;
-  throw Error(ErrorKind::kUnsupported,
-              "[" + dispatch.name + "] needs " + std::to_string(wanted) +
-                  " loop iterations at this shape; the device makes " +
-                  std::to_string(request.max_iterations));
+  throw Error(ErrorKind::kUnsupported, "[" + dispatch.name + "] needs " + std::to_string(wanted) +
+                                           " loop iterations at this shape; the device makes " +
+                                           std::to_string(request.max_iterations));
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 
 namespace tv {
 
-/// Throws Error(kInternal) where parameters do not fit the push constants, and Error(kUnsupported) where
-/// a grid does not fit the device or the device would end a loop too early.
+/// Throws Error(kInternal) where parameters do not fit the push constants, and Error(kUnsupported)
+/// where a grid does not fit the device or the device would end a loop too early.
 EncodedProgram encode(const EncodeRequest& request);
 
 /// Spreads `count` workgroups on a line over three dimensions; the product may be larger than

@@ -115,7 +115,8 @@ class Warmer {
 
   /// Returns whether the driver compiled, and had it not in its cache.
   bool run(size_t i, const std::vector<OwnedPipeline>& pipelines) {
-    constexpr auto kCompiled = std::chrono::milliseconds(15);  // slower than any read from the cache
+    constexpr auto kCompiled =
+        std::chrono::milliseconds(15);  // slower than any read from the cache
     const auto start = std::chrono::steady_clock::now();
     EncodedProgram program = plan_.programs[i];
     const uint64_t address = scratch_.address();

@@ -10,8 +10,8 @@
 namespace tv {
 
 /// The pipelines of `spec`, in its order; made by several threads. Throws Error(kDevice) naming the
-/// first dispatch that uses a pipeline the driver refuses, and Error(kUser) on a kernel that `guard`
-/// cannot bound.
+/// first dispatch that uses a pipeline the driver refuses, and Error(kUser) on a kernel that
+/// `guard` cannot bound.
 std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec,
                                             const GuardPlan& guard = {});
 

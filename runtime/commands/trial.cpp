@@ -19,9 +19,7 @@ double us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-int64_t group_count(const EncodedDispatch& d) {
-  return int64_t{d.grid[0]} * d.grid[1] * d.grid[2];
-}
+int64_t group_count(const EncodedDispatch& d) { return int64_t{d.grid[0]} * d.grid[1] * d.grid[2]; }
 
 /// The same dispatch with fewer workgroups: whole rows of the first dimensions.
 EncodedDispatch cut(EncodedDispatch d, int64_t max_groups) {
@@ -206,8 +204,8 @@ std::vector<double> Trial::run_steps(int64_t max_groups) {
       t.timestamps.write(t.commands, ++mark);
     }
   });
-  const std::vector<double> marks = t.timestamps.read_us(
-      static_cast<uint32_t>(t.program.dispatches.size()) + 1);
+  const std::vector<double> marks =
+      t.timestamps.read_us(static_cast<uint32_t>(t.program.dispatches.size()) + 1);
   for (size_t i = 0; i < t.program.dispatches.size(); ++i) {
     us[t.program.dispatches[i].dispatch] = marks[i + 1] - marks[i];
   }

@@ -17,10 +17,10 @@ Driver open_driver() {
     driver.reason = "there is no libcuda.so.1";
     return driver;
   }
-#define TV_CUDA_LOAD(name, symbol, parameters)                                          \
+#define TV_CUDA_LOAD(name, symbol, parameters)                                         \
   driver.api.name = reinterpret_cast<CuResult(*) parameters>(dlsym(library, #symbol)); \
-  if (!driver.api.name && driver.reason.empty()) {                                      \
-    driver.reason = "libcuda.so.1 is too old: it lacks " #symbol;                       \
+  if (!driver.api.name && driver.reason.empty()) {                                     \
+    driver.reason = "libcuda.so.1 is too old: it lacks " #symbol;                      \
   }
   TV_CUDA_FUNCTIONS(TV_CUDA_LOAD)
 #undef TV_CUDA_LOAD

@@ -19,14 +19,14 @@ using CuExternalSemaphore = struct CuExternalSemaphoreOpaque*;
 
 inline constexpr CuResult kCuSuccess = 0;
 inline constexpr CuResult kCuNotReady = 600;
-inline constexpr int kCuHandlePosixFd = 1;                ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-inline constexpr int kCuMemoryOpaqueFd = 1;               ///< CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
-inline constexpr int kCuSemaphoreTimelineFd = 9;          ///< …_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
-inline constexpr unsigned kCuStreamNonBlocking = 1;       ///< CU_STREAM_NON_BLOCKING
-inline constexpr unsigned kCuStreamWaitGeq = 0;           ///< CU_STREAM_WAIT_VALUE_GEQ
-inline constexpr int kCuPointerMemoryType = 2;            ///< CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-inline constexpr int kCuPointerBufferId = 7;              ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
-inline constexpr int kCuPointerDeviceOrdinal = 9;         ///< CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+inline constexpr int kCuHandlePosixFd = 1;           ///< CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+inline constexpr int kCuMemoryOpaqueFd = 1;          ///< CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+inline constexpr int kCuSemaphoreTimelineFd = 9;     ///< …_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
+inline constexpr unsigned kCuStreamNonBlocking = 1;  ///< CU_STREAM_NON_BLOCKING
+inline constexpr unsigned kCuStreamWaitGeq = 0;      ///< CU_STREAM_WAIT_VALUE_GEQ
+inline constexpr int kCuPointerMemoryType = 2;       ///< CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+inline constexpr int kCuPointerBufferId = 7;         ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
+inline constexpr int kCuPointerDeviceOrdinal = 9;    ///< CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 // Layouts of cuda.h, whose reserved words keep them as they are.
 

@@ -27,11 +27,7 @@ int find_device(const CudaApi& cuda, const std::string& uuid, CuDevice& device,
 }  // namespace
 
 CudaLink::CudaLink(Device& device, const CudaApi& cuda, CuContext context, int ordinal)
-    : device_(device),
-      cuda_(cuda),
-      context_(context),
-      ordinal_(ordinal),
-      imports_(device, cuda) {}
+    : device_(device), cuda_(cuda), context_(context), ordinal_(ordinal), imports_(device, cuda) {}
 
 CudaLink::~CudaLink() { device_.settle(); }
 
@@ -71,12 +67,12 @@ void CudaLink::refuse_capture(CuStream stream) const {
   int status = 0;
   const CuResult result = cuda_.cuStreamIsCapturing(stream, &status);
   if (result == kCuSuccess && status == 0) return;
-  throw Error(ErrorKind::kDevice,
-              "[torch_vulkan::execute] a Vulkan engine cannot be captured into a CUDA graph" +
-                  (result == kCuSuccess ? std::string()
-                                        : " (" + cuda_result_name(cuda_, result) + ")") +
-                  "; call it outside of the capture. Its own commands are recorded already: there "
-                  "is nothing that a graph would save");
+  throw Error(
+      ErrorKind::kDevice,
+      "[torch_vulkan::execute] a Vulkan engine cannot be captured into a CUDA graph" +
+          (result == kCuSuccess ? std::string() : " (" + cuda_result_name(cuda_, result) + ")") +
+          "; call it outside of the capture. Its own commands are recorded already: there "
+          "is nothing that a graph would save");
 }
 
 }  // namespace tv

@@ -187,8 +187,7 @@ CudaImports::ChunkPtr CudaImports::import(CuDevicePtr address, CuHandle handle, 
   while (same(chunk->end)) chunk->end += kGranularity;
 
   int fd = -1;
-  const CuResult exported =
-      cuda_.cuMemExportToShareableHandle(&fd, handle, kCuHandlePosixFd, 0);
+  const CuResult exported = cuda_.cuMemExportToShareableHandle(&fd, handle, kCuHandlePosixFd, 0);
   if (exported != kCuSuccess) {
     explain(why, "cuMemExportToShareableHandle failed: " + cuda_result_name(cuda_, exported));
     return nullptr;

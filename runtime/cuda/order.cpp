@@ -194,8 +194,8 @@ bool CudaOrder::drained(CuStream stream) {
   return false;
 }
 
-/// CUDA writes `value`, Vulkan copies it, CUDA reads the copy into `seen`, which it may still do after
-/// a round that failed: each step sees the one before.
+/// CUDA writes `value`, Vulkan copies it, CUDA reads the copy into `seen`, which it may still do
+/// after a round that failed: each step sees the one before.
 bool CudaOrder::test_round(CuStream stream, unsigned value, VkCommandBuffer commands,
                            SharedBuffer& words, unsigned& seen) {
   // Every other round CUDA's write is under way when the submission is made.

@@ -41,9 +41,9 @@ class CudaOrder {
   /// Records what the end needs; `before` is the last work that was recorded.
   void record_end(VkCommandBuffer commands, BarrierScope before = kShaderWrites) const;
 
-  /// Submits `commands` (with record_begin and record_end) behind the work that is on the stream; what is put on the
-  /// stream from now on runs after it. Returns the submission's number. Thread-safe. Throws
-  /// Error(kDevice).
+  /// Submits `commands` (with record_begin and record_end) behind the work that is on the stream;
+  /// what is put on the stream from now on runs after it. Returns the submission's number.
+  /// Thread-safe. Throws Error(kDevice).
   uint64_t submit(VkCommandBuffer commands, CuStream stream);
 
   /// True where streams wait for the counter.

@@ -1,5 +1,5 @@
-// Vulkan's memory as a CUDA allocator, with the two functions that torch's pluggable allocators have
-// (torch.cuda.memory.CUDAPluggableAllocator). They are called by torch alone.
+// Vulkan's memory as a CUDA allocator, with the two functions that torch's pluggable allocators
+// have (torch.cuda.memory.CUDAPluggableAllocator). They are called by torch alone.
 
 #include <sys/types.h>
 

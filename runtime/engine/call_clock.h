@@ -8,8 +8,9 @@
 
 namespace tv {
 
-/// Knows when a call began and, where it is `timed`, what took how long. A recording is told where the
-/// device is to look at its clock: `begin`, then `mark` 1, 2 and 3 after copies in, kernels, copies out.
+/// Knows when a call began and, where it is `timed`, what took how long. A recording is told where
+/// the device is to look at its clock: `begin`, then `mark` 1, 2 and 3 after copies in, kernels,
+/// copies out.
 class CallClock {
  public:
   CallClock(Device& device, bool timed) : device_(device), timed_(timed) {}

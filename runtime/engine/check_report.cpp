@@ -59,9 +59,8 @@ void throw_check_report(const Allocation& buffer, std::span<const Dispatch> prog
 }
 
 bool waits_for_check(const EngineSpec& spec) {
-  return std::ranges::any_of(spec.buffers, [](const Buffer& b) {
-    return b.kind == BufferKind::kCheck && b.index == 1;
-  });
+  return std::ranges::any_of(
+      spec.buffers, [](const Buffer& b) { return b.kind == BufferKind::kCheck && b.index == 1; });
 }
 
 }  // namespace tv

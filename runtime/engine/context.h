@@ -98,8 +98,8 @@ class Context {
   Allocation check_;   ///< the kCheck buffer, where the engine has one
   GuardMemory guard_;  ///< where kernels that are not trusted report
   uint64_t arena_generation_ = 0;
-  std::vector<uint64_t> bound_;    ///< of this call: addresses of inputs, then outputs
-  uint64_t submission_ = 0;        ///< the last one
+  std::vector<uint64_t> bound_;             ///< of this call: addresses of inputs, then outputs
+  uint64_t submission_ = 0;                 ///< the last one
   std::shared_ptr<const WeightSet> using_;  ///< what that one reads, of a call on CUDA tensors
   uint64_t recorded_ = 0;
   double recording_us_ = 0;

@@ -9,14 +9,14 @@
 
 namespace tv {
 
-/// Tensors whose memory can be shared are used in place; the others are copied on their stream from and
-/// to memory of Vulkan's.
+/// Tensors whose memory can be shared are used in place; the others are copied on their stream from
+/// and to memory of Vulkan's.
 class CudaOperands {
  public:
   explicit CudaOperands(Device& device) : device_(device) {}
 
-  /// Resolves CUDA's addresses: `bound` becomes those of inputs, then outputs. Waits for `last`, the
-  /// submission before, where it makes room for more copies.
+  /// Resolves CUDA's addresses: `bound` becomes those of inputs, then outputs. Waits for `last`,
+  /// the submission before, where it makes room for more copies.
   void bind(std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs, CudaLink& link,
             uint64_t last, std::vector<uint64_t>& bound);
   /// Whether tensor `slot` (inputs, then outputs) of the last `bind` is copied.

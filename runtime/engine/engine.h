@@ -44,9 +44,9 @@ class WeightSet;
 
 /// How an engine is loaded.
 struct EngineOptions {
-  /// For files of unknown origin: kernels are rewritten so that they touch no memory but the operands
-  /// of their dispatches; a call in which one tried throws Error(kUser). Kernels that cannot be bounded
-  /// so are refused (docs/deployment.md, "What to trust").
+  /// For files of unknown origin: kernels are rewritten so that they touch no memory but the
+  /// operands of their dispatches; a call in which one tried throws Error(kUser). Kernels that
+  /// cannot be bounded so are refused (docs/deployment.md, "What to trust").
   bool check_addresses = false;
   /// With `check_addresses`: rounds of all loops of one invocation; beyond, loops end and the call
   /// throws.
@@ -66,15 +66,16 @@ class Engine {
 
   /// Values of the engine's symbols for these input shapes. Throws Error(kUser) naming the input,
   /// the dimension, what was got and the range allowed.
-  virtual std::vector<int64_t> bind_shapes(std::span<const std::vector<int64_t>> input_shapes) const = 0;
+  virtual std::vector<int64_t> bind_shapes(
+      std::span<const std::vector<int64_t>> input_shapes) const = 0;
 
   /// Uploads the weights (spec().weights order) and runs the weight program.
   virtual std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights,
                                                            WeightSource source = {}) const = 0;
 
-  /// The set for weights of which those numbered in `changed` have other bytes than `old`'s: computes
-  /// what depends on them and shares the rest with `old`. That stays as it is, so calls that use it
-  /// may run meanwhile, and on an error nothing has changed.
+  /// The set for weights of which those numbered in `changed` have other bytes than `old`'s:
+  /// computes what depends on them and shares the rest with `old`. That stays as it is, so calls
+  /// that use it may run meanwhile, and on an error nothing has changed.
   virtual std::shared_ptr<const WeightSet> update_weights(const WeightSet& old,
                                                           std::span<const HostTensor> weights,
                                                           std::span<const uint32_t> changed,
@@ -91,9 +92,10 @@ class Engine {
   /// CUDA's number of the GPU that the engine runs on; -1 where CUDA's memory cannot be shared with
   /// it.
   virtual int cuda_device() = 0;
-  /// The same on CUDA tensors, behind what is on `stream` (a cudaStream_t of that device) and before
-  /// what is put there later; returns without waiting. Copies on the device the tensors that cannot
-  /// be shared and returns their number. Throws Error(kDevice) also while the stream is captured.
+  /// The same on CUDA tensors, behind what is on `stream` (a cudaStream_t of that device) and
+  /// before what is put there later; returns without waiting. Copies on the device the tensors that
+  /// cannot be shared and returns their number. Throws Error(kDevice) also while the stream is
+  /// captured.
   virtual int run_on_cuda(std::shared_ptr<const WeightSet> weights,
                           std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
                           std::span<const CudaTensor> outputs, void* stream) = 0;

@@ -8,8 +8,9 @@
 
 namespace tv {
 
-/// Where a host pointer is a device address, tensors are used in place, or through an aligned stand-in
-/// (a bounce). Elsewhere they go through staging memory to copies in the arena, and results back.
+/// Where a host pointer is a device address, tensors are used in place, or through an aligned
+/// stand-in (a bounce). Elsewhere they go through staging memory to copies in the arena, and
+/// results back.
 class HostOperands {
  public:
   explicit HostOperands(const EngineParts& parts);
@@ -18,7 +19,8 @@ class HostOperands {
   void reserve(const ShapePlan& plan);
   /// Counts changes of the staging memory, so that a recording knows that it is stale.
   uint64_t generation() const { return generation_; }
-  /// Copies what kernels cannot read in place; `bound` becomes the addresses of inputs, then outputs.
+  /// Copies what kernels cannot read in place; `bound` becomes the addresses of inputs, then
+  /// outputs.
   void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
             const ShapePlan& plan, uint64_t arena, std::vector<uint64_t>& bound);
   /// Records the copies from staging memory to the arena; false where there are none.

@@ -16,8 +16,8 @@ bool overlap_in_time(const BufferLifetime& a, const BufferLifetime& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-/// Start of the tightest gap of at least `size` bytes between `taken` (sorted by offset), or the end
-/// of the last where there is none.
+/// Start of the tightest gap of at least `size` bytes between `taken` (sorted by offset), or the
+/// end of the last where there is none.
 int64_t best_gap(const std::vector<std::pair<int64_t, int64_t>>& taken, int64_t size) {
   int64_t end = 0, best = -1, best_slack = std::numeric_limits<int64_t>::max();
   for (const auto& [offset, length] : taken) {
@@ -50,11 +50,10 @@ MemoryPlan plan_memory(std::span<const BufferLifetime> buffers, int64_t alignmen
     }
     plan.offsets[i] = best_gap(taken, size);
     plan.total_bytes = std::max(plan.total_bytes, plan.offsets[i] + size);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
-                                   [&](size_t a, size_t b) {
-                                     return plan.offsets[a] < plan.offsets[b];
-                                   }),
-                  i);
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), i,
+                         [&](size_t a, size_t b) { return plan.offsets[a] < plan.offsets[b]; }),
+        i);
   }
   return plan;
 }

@@ -85,8 +85,7 @@ void plan_results(const EngineSpec& spec, ShapePlan& plan) {
   const size_t inputs = spec.inputs.size();
   for (size_t slot = 0; slot < plan.copy_offsets.size(); ++slot) {
     if (slot < inputs && !spec.inputs[slot].written) continue;
-    const int64_t bytes =
-        slot < inputs ? plan.input_bytes[slot] : plan.output_bytes[slot - inputs];
+    const int64_t bytes = slot < inputs ? plan.input_bytes[slot] : plan.output_bytes[slot - inputs];
     if (bytes == 0) continue;
     plan.results.push_back({slot, plan.copy_offsets[slot], plan.readback_bytes, bytes});
     plan.readback_bytes += align(bytes);

@@ -67,7 +67,7 @@ BufferLifetime lifetime_of(const EngineSpec& spec, std::span<const uint32_t> run
 struct WeightSet::Making {
   const EngineSpec& spec;
   const WeightPlan& plan;
-  std::vector<bool> device_side;  ///< fresh, and not in the caller's memory
+  std::vector<bool> device_side;              ///< fresh, and not in the caller's memory
   std::shared_ptr<const Allocation> scratch;  ///< of temporaries
 };
 
@@ -92,8 +92,7 @@ WeightSet::WeightSet(const EngineParts& engine, const WeightSet& old,
   make(engine, plan, &old, weights, source);
 }
 
-WeightPlan WeightSet::plan_change(const EngineSpec& spec,
-                                  std::span<const uint32_t> changed) const {
+WeightPlan WeightSet::plan_change(const EngineSpec& spec, std::span<const uint32_t> changed) const {
   // Memory that is shared is held whole: where most of it is of no more use, all is made again.
   constexpr int64_t kSlackBytes = 16 << 20;
   int64_t live_bytes = 0;
@@ -120,7 +119,8 @@ void WeightSet::make(const EngineParts& engine, const WeightPlan& plan, const We
     making.device_side[b] = plan.fresh[b];
     if (spec.buffers[b].kind != BufferKind::kWeight) continue;
     const uint64_t data = host_address(weights[spec.buffers[b].index]);
-    const bool in_place = device_->host_pointers() && !source.on_cuda && data % kTensorAlignment == 0;
+    const bool in_place =
+        device_->host_pointers() && !source.on_cuda && data % kTensorAlignment == 0;
     making.device_side[b] = !in_place && (plan.fresh[b] || (plan.kept[b] && !places_[b].memory));
     if (!in_place) continue;
     places_[b] = {};

@@ -39,8 +39,8 @@ void WeightUpload::read(const void* src, int64_t bytes) {
       shared_.cuda() + static_cast<CuDevicePtr>(used_), reinterpret_cast<CuDevicePtr>(src),
       static_cast<size_t>(bytes), stream_);
   if (result == kCuSuccess) return;
-  throw Error(ErrorKind::kDevice, "[weights] cuMemcpyDtoDAsync failed: " +
-                                      cuda_result_name(link_->cuda(), result));
+  throw Error(ErrorKind::kDevice,
+              "[weights] cuMemcpyDtoDAsync failed: " + cuda_result_name(link_->cuda(), result));
 }
 
 void WeightUpload::add(const Allocation& dst, int64_t offset, const void* src, int64_t bytes) {

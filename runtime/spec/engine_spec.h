@@ -49,7 +49,7 @@ inline constexpr int64_t kCheckWords = 3;
 struct Buffer {
   BufferKind kind = BufferKind::kArena;
   uint32_t index = 0;
-  Expr size_bytes;        ///< constant for kWeight and kPersistent
+  Expr size_bytes;  ///< constant for kWeight and kPersistent
   std::string name;
   bool operator==(const Buffer&) const = default;
 };
@@ -81,9 +81,9 @@ const Expr* expr_of(const ParamWord& word);
 uint32_t word_at(const ParamWord& word, std::span<const int64_t> symbols);
 
 struct Pipeline {
-  uint32_t module = 0;                     ///< into EngineSpec::modules
-  std::vector<uint32_t> spec_constants;    ///< constant_id 0, 1, …; 32-bit words
-  uint32_t subgroup_size = 0;              ///< required size; 0: the driver's choice
+  uint32_t module = 0;                   ///< into EngineSpec::modules
+  std::vector<uint32_t> spec_constants;  ///< constant_id 0, 1, …; 32-bit words
+  uint32_t subgroup_size = 0;            ///< required size; 0: the driver's choice
   bool full_subgroups = false;
   bool param_block = false;  ///< parameters exceed 128 bytes: passed in memory, its address pushed
   bool operator==(const Pipeline&) const = default;
@@ -91,7 +91,7 @@ struct Pipeline {
 
 /// One kernel launch. Parameter bytes: the operands' 64-bit addresses in order, then the words.
 struct Dispatch {
-  std::string name;                        ///< "conv2d_1+relu", leads back to the module path
+  std::string name;  ///< "conv2d_1+relu", leads back to the module path
   uint32_t pipeline = 0;
   std::vector<OperandRange> operands = {};
   std::vector<ParamWord> words = {};
@@ -99,10 +99,10 @@ struct Dispatch {
   /// grid[0] counts workgroups on a line (grid[1] = grid[2] = 1); the encoder folds it into three
   /// dimensions where it passes the device's limit and the kernel's tv_group() undoes that.
   bool flat_grid = false;
-  std::string tactic = {};                 ///< name of the chosen tactic
+  std::string tactic = {};                    ///< name of the chosen tactic
   std::string module_path = {}, source = {};  ///< "layer1.0.conv1", "model.py:42"
-  std::vector<std::string> ops = {};       ///< ATen operators computed here
-  float time_us = 0;                       ///< measured by the tuner; 0: not timed
+  std::vector<std::string> ops = {};          ///< ATen operators computed here
+  float time_us = 0;                          ///< measured by the tuner; 0: not timed
   /// Loop iterations of an invocation, where a shape may ask for more than the device makes
   /// (DeviceProfile::max_loop_iterations); 0: never.
   Expr iterations = 0;
@@ -112,14 +112,14 @@ struct Dispatch {
 struct EngineSpec {
   std::string name;
   std::string builder_version;
-  std::string runs_on, tuned_for;          ///< fingerprints, see DeviceProfile
+  std::string runs_on, tuned_for;  ///< fingerprints, see DeviceProfile
   std::vector<Symbol> symbols;
   std::vector<Condition> conditions;  ///< besides the symbols' ranges
   std::vector<Binding> inputs, outputs, weights;
   std::vector<Buffer> buffers;
   std::vector<std::vector<uint32_t>> modules;  ///< SPIR-V
   std::vector<Pipeline> pipelines;
-  std::vector<Dispatch> weight_program;    ///< touches kWeight and kPersistent only
+  std::vector<Dispatch> weight_program;  ///< touches kWeight and kPersistent only
   std::vector<Dispatch> dispatches;
   bool operator==(const EngineSpec&) const = default;
 };

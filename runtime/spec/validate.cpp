@@ -13,7 +13,7 @@ constexpr size_t kSpirvHeaderWords = 5;
 constexpr int64_t kMaxBytes = int64_t{1} << 47;  // what a device can address
 constexpr int64_t kMaxGroups = (int64_t{1} << 32) - 1;
 constexpr size_t kMaxParamBytes = 64 << 10;
-constexpr size_t kMaxPushConstantBytes = 128;  // what Vulkan promises; more goes in a block
+constexpr size_t kMaxPushConstantBytes = 128;       // what Vulkan promises; more goes in a block
 constexpr int64_t kMaxElements = int64_t{1} << 31;  // kernels count in 32 bits
 constexpr uint32_t kMaxSubgroup = 128;
 
@@ -31,19 +31,24 @@ std::string quoted(const std::string& name) { return "\"" + name + "\""; }
 
 const Binding* binding_of(const EngineSpec& spec, const Buffer& buffer) {
   switch (buffer.kind) {
-    case BufferKind::kInput: return &spec.inputs[buffer.index];
-    case BufferKind::kOutput: return &spec.outputs[buffer.index];
-    case BufferKind::kWeight: return &spec.weights[buffer.index];
+    case BufferKind::kInput:
+      return &spec.inputs[buffer.index];
+    case BufferKind::kOutput:
+      return &spec.outputs[buffer.index];
+    case BufferKind::kWeight:
+      return &spec.weights[buffer.index];
     case BufferKind::kPersistent:
     case BufferKind::kArena:
-    case BufferKind::kCheck: return nullptr;
+    case BufferKind::kCheck:
+      return nullptr;
   }
   return nullptr;
 }
 
 void check_index(size_t index, size_t count, const std::string& what) {
   if (index >= count)
-    fail(what + " " + std::to_string(index) + " does not exist; there are " + std::to_string(count));
+    fail(what + " " + std::to_string(index) + " does not exist; there are " +
+         std::to_string(count));
 }
 
 void check_symbols_of(const Expr& expr, const EngineSpec& spec, const std::string& where) {
@@ -69,8 +74,9 @@ void check_symbols(const EngineSpec& spec) {
       fail("symbol " + quoted(s.name) + " has the range " + std::to_string(s.min) + " to " +
            std::to_string(s.max) + " with optimum " + std::to_string(s.opt));
     const bool determined = std::ranges::any_of(spec.inputs, [&](const Binding& input) {
-      return std::ranges::any_of(
-          input.shape, [&](const Expr& dim) { return determines(dim, static_cast<int32_t>(i), spec); });
+      return std::ranges::any_of(input.shape, [&](const Expr& dim) {
+        return determines(dim, static_cast<int32_t>(i), spec);
+      });
     });
     if (!determined) fail("symbol " + quoted(s.name) + " is determined by no input's shape");
   }
@@ -106,21 +112,30 @@ void check_buffers(const EngineSpec& spec) {
   for (const Buffer& buffer : spec.buffers) {
     const std::string where = "buffer " + quoted(buffer.name);
     switch (buffer.kind) {
-      case BufferKind::kInput: check_index(buffer.index, spec.inputs.size(), where + ": input"); break;
-      case BufferKind::kOutput: check_index(buffer.index, spec.outputs.size(), where + ": output"); break;
-      case BufferKind::kWeight: check_index(buffer.index, spec.weights.size(), where + ": weight"); break;
+      case BufferKind::kInput:
+        check_index(buffer.index, spec.inputs.size(), where + ": input");
+        break;
+      case BufferKind::kOutput:
+        check_index(buffer.index, spec.outputs.size(), where + ": output");
+        break;
+      case BufferKind::kWeight:
+        check_index(buffer.index, spec.weights.size(), where + ": weight");
+        break;
       case BufferKind::kPersistent:
-      case BufferKind::kArena: break;
+      case BufferKind::kArena:
+        break;
       case BufferKind::kCheck:
         if (!(buffer.size_bytes == Expr(4 * kCheckWords))) fail(where + " has a wrong size");
         check_index(buffer.index, 2, where + ": whether calls wait");
         break;
-      default: fail(where + " has an unknown kind");
+      default:
+        fail(where + " has an unknown kind");
     }
     check_symbols_of(buffer.size_bytes, spec, where);
     const bool constant =
         buffer.kind == BufferKind::kWeight || buffer.kind == BufferKind::kPersistent;
-    if (constant && !buffer.size_bytes.is_constant()) fail(where + " has a size that is not constant");
+    if (constant && !buffer.size_bytes.is_constant())
+      fail(where + " has a size that is not constant");
   }
 }
 
@@ -188,8 +203,10 @@ void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program,
           (buffer.kind == BufferKind::kInput && !spec.inputs[buffer.index].written) ||
           buffer.kind == BufferKind::kWeight ||
           (buffer.kind == BufferKind::kPersistent && !for_weights);
-      if (operand.write && read_only) fail(where + " writes " + quoted(buffer.name) + ", which is read only");
-      const bool made_here = buffer.kind != BufferKind::kInput && buffer.kind != BufferKind::kWeight;
+      if (operand.write && read_only)
+        fail(where + " writes " + quoted(buffer.name) + ", which is read only");
+      const bool made_here =
+          buffer.kind != BufferKind::kInput && buffer.kind != BufferKind::kWeight;
       const bool has_bytes = !(buffer.size_bytes == Expr(0));
       if (operand.read && !operand.write && made_here && has_bytes && !written[operand.buffer])
         fail(where + " reads " + quoted(buffer.name) + ", which nothing has written");
@@ -202,7 +219,8 @@ void check_program(const EngineSpec& spec, const std::vector<Dispatch>& program,
 void check_outputs_written(const EngineSpec& spec, const std::vector<bool>& written) {
   std::vector<bool> done(spec.outputs.size(), false);
   for (size_t i = 0; i < spec.buffers.size(); ++i)
-    if (spec.buffers[i].kind == BufferKind::kOutput && written[i]) done[spec.buffers[i].index] = true;
+    if (spec.buffers[i].kind == BufferKind::kOutput && written[i])
+      done[spec.buffers[i].index] = true;
   for (size_t i = 0; i < done.size(); ++i) {
     const bool is_empty = std::ranges::any_of(
         spec.outputs[i].shape, [](const Expr& dim) { return dim.constant() == int64_t{0}; });
@@ -282,7 +300,8 @@ void check_program_at(const std::vector<Dispatch>& program, const EngineSpec& sp
         fail(where + " touches " + std::to_string(size) + " bytes from " + std::to_string(offset) +
              " of " + quoted(spec.buffers[operand.buffer].name) + ", which has " +
              std::to_string(whole));
-      // Of the engine's own, whose elements have four bytes or fewer; int64 is refused at half the number.
+      // Of the engine's own, whose elements have four bytes or fewer; int64 is refused at half the
+      // number.
       const bool own = binding_of(spec, spec.buffers[operand.buffer]) == nullptr;
       if (own && size >= kMaxElements * 4)
         fail_too_large(where + " touches " + std::to_string(size) + " bytes");
@@ -320,7 +339,8 @@ bool is_addressable(const EngineSpec& spec, std::span<const int64_t> symbols) {
   try {
     for (const auto* bindings : {&spec.inputs, &spec.outputs})
       for (const Binding& binding : *bindings)
-        if ((product(binding.shape) * size_bytes(binding.dtype)).eval(symbols) > kMaxBytes) return false;
+        if ((product(binding.shape) * size_bytes(binding.dtype)).eval(symbols) > kMaxBytes)
+          return false;
     return std::ranges::none_of(spec.buffers, [&](const Buffer& buffer) {
       return buffer.size_bytes.eval(symbols) > kMaxBytes;
     });

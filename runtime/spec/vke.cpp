@@ -110,9 +110,10 @@ Header check_header(Bytes bytes) {
   const size_t to_compare = std::min(bytes.size(), sizeof kMagic);
   if (std::memcmp(bytes.data(), kMagic, to_compare) != 0) {
     const bool is_zip = bytes.size() > 4 && std::memcmp(bytes.data(), "PK\3\4", 4) == 0;
-    fail(is_zip ? "this is not a .vke file but a zip archive, as .pt2 and .pt files are: load those "
-                  "with torch_vulkan.load"
-                : "this is not a .vke file; want one that an engine was saved to");
+    fail(is_zip
+             ? "this is not a .vke file but a zip archive, as .pt2 and .pt files are: load those "
+               "with torch_vulkan.load"
+             : "this is not a .vke file; want one that an engine was saved to");
   }
   if (bytes.size() < sizeof header + kDigestBytes)
     fail("the file is truncated: got " + std::to_string(bytes.size()) + " bytes" + kCopyAgain);
@@ -120,8 +121,9 @@ Header check_header(Bytes bytes) {
   if (header.format_version != kFormatVersion)
     fail("the file has format version " + std::to_string(header.format_version) +
          ", this torch_vulkan reads version " + std::to_string(kFormatVersion) +
-         (header.format_version > kFormatVersion ? ": upgrade torch_vulkan, or build the engine again"
-                                                 : ": build the engine again"));
+         (header.format_version > kFormatVersion
+              ? ": upgrade torch_vulkan, or build the engine again"
+              : ": build the engine again"));
   if (const size_t parts = split_vke(bytes).size(); parts > 1)
     fail("the file holds " + std::to_string(parts) +
          " engines, one for each profile of shapes: take one of what split_vke() makes of it "
@@ -235,7 +237,8 @@ VkeContents read_vke(const std::string& path) {
   }
 }
 
-void write_vke(const std::string& path, const EngineSpec& spec, std::span<const HostTensor> weights) {
+void write_vke(const std::string& path, const EngineSpec& spec,
+               std::span<const HostTensor> weights) {
   const Parts parts = make_parts(spec, weights);
   const auto digest = digest_of(parts);
   std::vector<Bytes> pieces = {parts.head};

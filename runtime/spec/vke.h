@@ -21,6 +21,7 @@ struct VkeContents {
 /// Bounded, checked parsing: throws Error(kUser) on anything truncated, altered or out of range.
 VkeContents from_vke(std::span<const uint8_t> bytes);
 VkeContents read_vke(const std::string& path);
-void write_vke(const std::string& path, const EngineSpec& spec, std::span<const HostTensor> weights);
+void write_vke(const std::string& path, const EngineSpec& spec,
+               std::span<const HostTensor> weights);
 
 }  // namespace tv

@@ -14,8 +14,8 @@ namespace tv {
 
 namespace {
 
-using google::protobuf::io::CodedInputStream;
 using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
 
 constexpr size_t kMaxExprText = 4096;
 constexpr size_t kMaxRank = 64;
@@ -153,7 +153,8 @@ class Decoder {
 
   Buffer buffer(const vke::Buffer& from) const {
     if (from.kind() > static_cast<uint32_t>(BufferKind::kCheck)) fail("a buffer's kind is unknown");
-    return {static_cast<BufferKind>(from.kind()), from.index(), expr(from.size_bytes()), text(from.name())};
+    return {static_cast<BufferKind>(from.kind()), from.index(), expr(from.size_bytes()),
+            text(from.name())};
   }
 
   Condition condition(const vke::Condition& from) const {
@@ -171,7 +172,8 @@ class Decoder {
     to.pipeline = from.pipeline();
     for (int i = 0; i < from.operands_size(); i += 4) {
       const uint64_t buffer = from.operands(i), access = from.operands(i + 3);
-      if (buffer > std::numeric_limits<uint32_t>::max() || access > 3) fail("an operand is out of range");
+      if (buffer > std::numeric_limits<uint32_t>::max() || access > 3)
+        fail("an operand is out of range");
       to.operands.push_back({static_cast<uint32_t>(buffer), expr(from.operands(i + 1)),
                              expr(from.operands(i + 2)), (access & 1) != 0, (access & 2) != 0});
     }
@@ -205,8 +207,8 @@ class Decoder {
   std::vector<Expr> exprs_;
 };
 
-/// An empty sub-message is two bytes in the file and a few hundred in memory. Each that we write has
-/// more: refusing shorter ones before parsing bounds the memory that a crafted file can claim.
+/// An empty sub-message is two bytes in the file and a few hundred in memory. Each that we write
+/// has more: refusing shorter ones before parsing bounds the memory that a crafted file can claim.
 void check_message_sizes(std::span<const uint8_t> bytes) {
   CodedInputStream in(bytes.data(), static_cast<int>(bytes.size()));
   while (const uint32_t tag = in.ReadTag()) {
@@ -303,7 +305,8 @@ Metadata decode_metadata(std::span<const uint8_t> bytes) {
   if (bytes.size() > std::numeric_limits<int>::max()) fail("it is too long");
   check_message_sizes(bytes);
   vke::Engine engine;
-  if (!engine.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) fail("it cannot be parsed");
+  if (!engine.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    fail("it cannot be parsed");
   const Decoder decoder(engine);
   Metadata result;
   EngineSpec& spec = result.spec;
@@ -322,7 +325,9 @@ Metadata decode_metadata(std::span<const uint8_t> bytes) {
   for (const auto& from : engine.pipelines())
     spec.pipelines.push_back({from.module(),
                               {from.spec_constants().begin(), from.spec_constants().end()},
-                              from.subgroup_size(), from.full_subgroups(), from.param_block()});
+                              from.subgroup_size(),
+                              from.full_subgroups(),
+                              from.param_block()});
   for (const auto& d : engine.weight_program()) spec.weight_program.push_back(decoder.dispatch(d));
   for (const auto& d : engine.dispatches()) spec.dispatches.push_back(decoder.dispatch(d));
   result.module_words.assign(engine.module_words().begin(), engine.module_words().end());

@@ -26,8 +26,8 @@ constexpr uint64_t kPutsPerScan = 64;
 
 using Bytes = std::span<const uint8_t>;
 
-/// Marks as used now. The kernel's own marks move in steps of milliseconds, within which the order of
-/// use would be lost.
+/// Marks as used now. The kernel's own marks move in steps of milliseconds, within which the order
+/// of use would be lost.
 void touch(const std::string& path) {
   timespec now[2] = {};
   ::clock_gettime(CLOCK_REALTIME, &now[0]);
@@ -180,8 +180,6 @@ void Store::evict_over_limit(uint64_t written_bytes) const {
   known_bytes_ = total_bytes;
 }
 
-StoreStats Store::stats() const {
-  return {hits_, misses_, bad_, writes_, evicted_, failed_};
-}
+StoreStats Store::stats() const { return {hits_, misses_, bad_, writes_, evicted_, failed_}; }
 
 }  // namespace tv

@@ -73,8 +73,9 @@ struct VkPhysicalDeviceShaderBfloat16FeaturesKHR {
 #define VK_NV_cooperative_matrix2 1
 #define VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME "VK_NV_cooperative_matrix2"
 
-inline constexpr VkStructureType VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV =
-    static_cast<VkStructureType>(1000593000);
+inline constexpr VkStructureType
+    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV =
+        static_cast<VkStructureType>(1000593000);
 
 struct VkPhysicalDeviceCooperativeMatrix2FeaturesNV {
   VkStructureType sType;

@@ -219,8 +219,7 @@ uint64_t Device::submit(VkCommandBuffer commands, TimelineValue before, Timeline
 
 bool Device::finished(uint64_t submission) {
   uint64_t value = 0;
-  const VkResult result =
-      api_.vkGetSemaphoreCounterValue(api_.device, timeline_.get(), &value);
+  const VkResult result = api_.vkGetSemaphoreCounterValue(api_.device, timeline_.get(), &value);
   if (is_out_of_memory(result)) return false;  // nobody knows
   check(result, "run");
   return value >= submission;
@@ -307,8 +306,7 @@ OwnedSemaphore Device::make_timeline(bool exportable) {
   return {api_, semaphore};
 }
 
-DeviceCompanion& Device::companion(
-    const std::function<std::unique_ptr<DeviceCompanion>()>& make) {
+DeviceCompanion& Device::companion(const std::function<std::unique_ptr<DeviceCompanion>()>& make) {
   std::call_once(companion_once_, [&] { companion_ = make(); });
   return *companion_;
 }

@@ -4,8 +4,8 @@
 
 namespace tv {
 
-/// A kDevice error that a caller may recover from by other means: the device is gone, whatever it was
-/// given. Opening it anew may work.
+/// A kDevice error that a caller may recover from by other means: the device is gone, whatever it
+/// was given. Opening it anew may work.
 class DeviceLostError : public Error {
  public:
   explicit DeviceLostError(const std::string& message) : Error(ErrorKind::kDevice, message) {}

@@ -82,14 +82,16 @@ const Json& field_of(const Json::Object& object, std::string_view path, const ch
 template <class T>
 const T& get(const Json& json, std::string_view field, const char* want) {
   const T* value = json.get<T>();
-  if (!value) fail(std::string(field), std::string("is wrong; got ") + json.type_name() + ", want " + want);
+  if (!value)
+    fail(std::string(field), std::string("is wrong; got ") + json.type_name() + ", want " + want);
   return *value;
 }
 
 uint64_t get_unsigned(const Json& json, const std::string& field, int64_t max) {
   const int64_t value = get<int64_t>(json, field, "an integer");
   if (value < 0 || value > max)
-    fail(field, "is out of range; got " + std::to_string(value) + ", want 0 to " + std::to_string(max));
+    fail(field,
+         "is out of range; got " + std::to_string(value) + ", want 0 to " + std::to_string(max));
   return static_cast<uint64_t>(value);
 }
 
@@ -161,17 +163,17 @@ DeviceProfile DeviceProfile::from_json(const std::string& text) {
   const Json json = Json::parse(text, "device profile");
   const auto* object = json.get<Json::Object>();
   if (!object)
-    throw Error(ErrorKind::kUser, std::string("[device profile] want an object of fields, got ") +
-                                      json.type_name());
+    throw Error(ErrorKind::kUser,
+                std::string("[device profile] want an object of fields, got ") + json.type_name());
   DeviceProfile result;
-  for_each_field(result, [&](const char* name, auto& v) {
-    from_value(field_of(*object, "", name), name, v);
-  });
+  for_each_field(
+      result, [&](const char* name, auto& v) { from_value(field_of(*object, "", name), name, v); });
   const auto& type = get<std::string>(field_of(*object, "", "type"), "type", "a string");
   size_t which = 0;
   while (which < std::size(kTypes) && type != kTypes[which]) ++which;
   if (which == std::size(kTypes))
-    fail("type", "is wrong; got \"" + type + "\", want other, integrated, discrete, virtual or cpu");
+    fail("type",
+         "is wrong; got \"" + type + "\", want other, integrated, discrete, virtual or cpu");
   result.type = static_cast<DeviceType>(which);
 
   const auto& shapes =
@@ -211,9 +213,10 @@ const DeviceProfile& DeviceProfile::builtin_default() {
 std::string DeviceProfile::runs_on() const {
   Json::Object object;
   for_each_field(*this, [&](const std::string& name, const auto& v) {
-    static const char* kLeftOut[] = {"name",          "uuid",        "vendor_id",   "device_id",
-                                     "driver_id",     "driver_name", "driver_info", "driver_version",
-                                     "api_version",   "memory_bytes", "compute_units"};
+    static const char* kLeftOut[] = {"name",         "uuid",           "vendor_id",
+                                     "device_id",    "driver_id",      "driver_name",
+                                     "driver_info",  "driver_version", "api_version",
+                                     "memory_bytes", "compute_units"};
     for (const char* left_out : kLeftOut)
       if (name == left_out) return;
     object[name] = to_value(v);

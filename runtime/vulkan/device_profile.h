@@ -15,7 +15,13 @@ struct CoopMatShape {
   bool operator==(const CoopMatShape&) const = default;
 };
 
-enum class DeviceType : uint8_t { kOther = 0, kIntegrated = 1, kDiscrete = 2, kVirtual = 3, kCpu = 4 };
+enum class DeviceType : uint8_t {
+  kOther = 0,
+  kIntegrated = 1,
+  kDiscrete = 2,
+  kVirtual = 3,
+  kCpu = 4
+};
 
 struct DeviceProfile {
   std::string name;
@@ -26,24 +32,24 @@ struct DeviceProfile {
   std::string driver_name, driver_info;
 
   uint32_t subgroup_size = 32, min_subgroup_size = 32, max_subgroup_size = 32;
-  bool float16 = false;         ///< 16-bit float arithmetic
+  bool float16 = false;  ///< 16-bit float arithmetic
   /// Where a kernel says so, float16 numbers are rounded to the nearest and keep denormals.
   bool float16_controls = false;
   bool int64 = false, int16 = false, int8 = false;
-  bool storage16 = false;       ///< 16-bit loads and stores
+  bool storage16 = false;  ///< 16-bit loads and stores
   bool storage8 = false;
   bool float64 = false;
   bool subgroup_size_control = false;
   std::vector<CoopMatShape> coop_matrices;  ///< VK_KHR_cooperative_matrix, subgroup scope
-  bool coop_matrix2 = false;    ///< VK_NV_cooperative_matrix2 with workgroup scope and tensor layouts
-  uint32_t compute_units = 0;   ///< shader cores that run workgroups; 0: the driver does not say
+  bool coop_matrix2 = false;  ///< VK_NV_cooperative_matrix2 with workgroup scope and tensor layouts
+  uint32_t compute_units = 0;  ///< shader cores that run workgroups; 0: the driver does not say
   uint32_t max_push_constants = 128;
   uint32_t max_shared_bytes = 16384;
   uint32_t max_workgroup_invocations = 128;
   uint32_t max_workgroup_size[3] = {128, 128, 64};
   uint32_t max_grid[3] = {65535, 65535, 65535};
-  uint64_t memory_bytes = 0;    ///< of the heap that engines use
-  bool host_pointers = false;   ///< a host pointer is a device address (lavapipe)
+  uint64_t memory_bytes = 0;   ///< of the heap that engines use
+  bool host_pointers = false;  ///< a host pointer is a device address (lavapipe)
 
   /// Whether subgroups multiply m x n x k matrices of `input` and add them up in `sum`.
   bool multiplies(uint32_t m, uint32_t n, uint32_t k, const std::string& input,
@@ -64,7 +70,8 @@ struct DeviceProfile {
 
   /// Features and limits an engine's code depends on: must match where it runs.
   std::string runs_on() const;
-  /// Vendor, device, driver and version that the tactics were chosen for: may differ, with a warning.
+  /// Vendor, device, driver and version that the tactics were chosen for: may differ, with a
+  /// warning.
   std::string tuned_for() const;
 };
 

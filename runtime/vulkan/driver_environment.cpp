@@ -11,8 +11,8 @@ namespace tv {
 
 std::string driver_environment() {
   static constexpr const char* kOfDrivers[] = {
-      "LP_NATIVE_VECTOR_WIDTH", "LP_NUM_THREADS", "LP_PERF",      "GALLIVM_PERF", "RADV_DEBUG",
-      "RADV_PERFTEST",          "ANV_DEBUG",      "INTEL_DEBUG",  "NVK_DEBUG"};
+      "LP_NATIVE_VECTOR_WIDTH", "LP_NUM_THREADS", "LP_PERF",     "GALLIVM_PERF", "RADV_DEBUG",
+      "RADV_PERFTEST",          "ANV_DEBUG",      "INTEL_DEBUG", "NVK_DEBUG"};
   std::string text;
   for (const char* name : kOfDrivers) {
     const char* value = std::getenv(name);

@@ -1,5 +1,6 @@
 #pragma once
-// What kernels ask of a device's float32 arithmetic, so that results are those of IEEE 754 and torch.
+// What kernels ask of a device's float32 arithmetic, so that results are those of IEEE 754 and
+// torch.
 
 #include <cstdint>
 #include <span>

@@ -18,7 +18,7 @@ struct PhysicalDevice {
   std::vector<std::string> extensions;  ///< to enable
   VkPhysicalDeviceMemoryProperties memory = {};
   VkDeviceSize max_buffer_bytes = 0;
-  bool sparse_binding = false;   ///< the queue binds memory to sparse buffers
+  bool sparse_binding = false;    ///< the queue binds memory to sparse buffers
   float timestamp_period_ns = 0;  ///< of the queue's timestamps; 0: it has none
 };
 

@@ -63,8 +63,10 @@ std::vector<fs::path> driver_manifests(const char* chosen) {
   std::istringstream list(chosen);
   std::error_code error;
   for (std::string path; std::getline(list, path, ':');) {
-    if (fs::is_directory(path, error)) add_directory(path, files);
-    else files.emplace_back(path);
+    if (fs::is_directory(path, error))
+      add_directory(path, files);
+    else
+      files.emplace_back(path);
   }
   return files;
 }

@@ -82,8 +82,8 @@ void Allocation::allocate_buffer(Device& device, MemoryUse use) {
       use == MemoryUse::kReadback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT
       : use == MemoryUse::kParams
           ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
-      : on_host                   ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
-                                  : 0);
+      : on_host ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+                : 0);
   VkMemoryAllocateFlagsInfo flags{};
   flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;

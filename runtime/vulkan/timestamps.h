@@ -7,8 +7,8 @@
 
 namespace tv {
 
-/// A pool of timestamps. Inactive (host clock instead) on CPU drivers, where they say when a command
-/// was taken rather than done, and on queues that have none.
+/// A pool of timestamps. Inactive (host clock instead) on CPU drivers, where they say when a
+/// command was taken rather than done, and on queues that have none.
 class Timestamps {
  public:
   Timestamps() = default;

@@ -1,5 +1,6 @@
 #pragma once
-// What fuzz targets share: an input as a file in memory, digests and headers that are put right again.
+// What fuzz targets share: an input as a file in memory, digests and headers that are put right
+// again.
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// libFuzzer target over the .safetensors reader; mutations are made in the header, whose length is put
-// right, or in the data.
+// libFuzzer target over the .safetensors reader; mutations are made in the header, whose length is
+// put right, or in the data.
 
 #include <cstring>
 #include <random>

@@ -1,6 +1,6 @@
-// libFuzzer target over what reads kernels of unknown origin (runtime/spirv/guard.h). What it accepts and
-// rewrites, it accepts again in the parts that a reader can see: the result is a module with every
-// length right.
+// libFuzzer target over what reads kernels of unknown origin (runtime/spirv/guard.h). What it
+// accepts and rewrites, it accepts again in the parts that a reader can see: the result is a module
+// with every length right.
 
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,5 @@
-// libFuzzer target over an entry of the on-disk store. Mutations are made in the key or the value, and
-// sizes and digest are put right, so that they come behind the check of the digest.
+// libFuzzer target over an entry of the on-disk store. Mutations are made in the key or the value,
+// and sizes and digest are put right, so that they come behind the check of the digest.
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// libFuzzer target over the timing cache's file: whatever it holds, it is read or set aside, and what
-// was read is written and read again.
+// libFuzzer target over the timing cache's file: whatever it holds, it is read or set aside, and
+// what was read is written and read again.
 
 #include <cstdlib>
 #include <filesystem>

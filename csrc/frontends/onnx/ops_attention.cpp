@@ -91,8 +91,7 @@ Tensor bias_of(OpContext& c, const Problem& p) {
   Tensor seen;
   if (p.lengths.present) {
     const Tensor lengths = e.reshape(e.cast(p.lengths, DType::kI64), {dim(p.lengths, 0), 1, 1, 1});
-    const Tensor columns =
-        e.reshape(e.arange(p.key_length, DType::kI64), {1, p.key_length});
+    const Tensor columns = e.reshape(e.arange(p.key_length, DType::kI64), {1, p.key_length});
     seen = e.compare("lt", columns, lengths);
     if (placed) {
       const Tensor offset = e.sub(lengths, size_tensor(e, p.query_length));

@@ -83,9 +83,7 @@ Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bia
 
 namespace {
 
-void conv(OpContext& c) {
-  c.out(0, convolved(c, c.in(0), c.in(1), c.maybe(2), c.i("group", 1)));
-}
+void conv(OpContext& c) { c.out(0, convolved(c, c.in(0), c.in(1), c.maybe(2), c.i("group", 1))); }
 
 // What is taken off the full result, (in - 1) stride + output_padding + (kernel - 1) dilation + 1.
 void take_output_shape(OpContext& c, const Shape& spatial, const std::vector<int64_t>& extra,

@@ -113,8 +113,7 @@ void roi_align(OpContext& c) {
   const auto rows = static_cast<double>(image.height), columns = static_cast<double>(image.width);
   const Tensor near = e.compare("logical_and", within(e, y, -1, rows), within(e, at, -1, columns));
   const Tensor first = e.reshape(
-      e.with("mul", e.cast(batch, DType::kI64), static_cast<double>(image.count())),
-      {count, 1, 1});
+      e.with("mul", e.cast(batch, DType::kI64), static_cast<double>(image.count())), {count, 1, 1});
   const Tensor table =
       e.reshape(e.permute(x, {0, 2, 3, 1}), {x.shape[0] * Expr(image.count()), x.shape[1]});
   Tensor result;
@@ -180,9 +179,9 @@ void deform_conv(OpContext& c) {
   const Tensor table = e.reshape(
       e.permute(e.reshape(x, {n, parts, each, image.height, image.width}), {0, 1, 3, 4, 2}),
       {n * Expr(parts * image.count()), each});
-  const Tensor first = e.reshape(e.with("mul", e.arange(n * Expr(parts), DType::kI64),
-                                        static_cast<double>(image.count())),
-                                 {n, parts, 1, 1, 1});
+  const Tensor first = e.reshape(
+      e.with("mul", e.arange(n * Expr(parts), DType::kI64), static_cast<double>(image.count())),
+      {n, parts, 1, 1, 1});
   Tensor read;
   for (const Corner& corner : corners(e, y, at, image)) {
     const Tensor part = weighed(e, table, first, corner);

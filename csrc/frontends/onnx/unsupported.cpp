@@ -1,7 +1,8 @@
 // What of an imported graph the converters refuse: apart, because it needs all of the compiler.
 
-#include "csrc/frontends/onnx/onnx_import.h"
 #include "csrc/partition/unsupported.h"
+
+#include "csrc/frontends/onnx/onnx_import.h"
 
 namespace tv::onnx {
 

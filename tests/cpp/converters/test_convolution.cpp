@@ -80,14 +80,14 @@ TEST(Convolution, WorkgroupsShareLongSumsOfSmallImagesWithTheSameBitsAtEveryCall
   for (const ConvProblem& problem :
        {ConvProblem{.ic = 96, .h = 7, .w = 7, .oc = 72, .residual = true, .relu = true},
         ConvProblem{.n = 2,
-        .ic = 520,
-        .h = 4,
-        .w = 6,
-        .oc = 24,
-        .kh = 1,
-        .kw = 1,
-        .pad = 0,
-        .dtype = DType::kF16},
+                    .ic = 520,
+                    .h = 4,
+                    .w = 6,
+                    .oc = 24,
+                    .kh = 1,
+                    .kw = 1,
+                    .pad = 0,
+                    .dtype = DType::kF16},
         ConvProblem{
             .ic = 128, .h = 5, .w = 5, .oc = 32, .stride = 2, .groups = 2, .bias = false}}) {
     ConvData data(problem);

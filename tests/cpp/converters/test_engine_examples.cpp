@@ -208,7 +208,8 @@ TEST(EngineExamples, NoPackingTouchesMemoryOutsideItsOperands) {
   }
 }
 
-/// A product whose b is a weight: on CPU drivers packed by the weight program, read through pointers.
+/// A product whose b is a weight: on CPU drivers packed by the weight program, read through
+/// pointers.
 Graph product_with_weight() {
   Graph graph = Registry::instance().find("tv::matmul")->examples().front();
   const ValueId b = graph.inputs.back();

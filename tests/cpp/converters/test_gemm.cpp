@@ -1,5 +1,5 @@
-// Every tactic of products for GPUs that the device can run against float64: sizes that no tile divides,
-// layouts, batches, tails, numbers that are not finite and exponents far apart.
+// Every tactic of products for GPUs that the device can run against float64: sizes that no tile
+// divides, layouts, batches, tails, numbers that are not finite and exponents far apart.
 
 #include <gtest/gtest.h>
 
@@ -68,7 +68,8 @@ class Gemm : public testing::Test {
         EXPECT_LE(errors.products, products);
       }
       // Sums of a few terms differ by luck.
-      if (problem.dtype == DType::kF32 && settings.disable_tf32 && !problem.tail && problem.k > 60) {
+      if (problem.dtype == DType::kF32 && settings.disable_tf32 && !problem.tail &&
+          problem.k > 60) {
         EXPECT_LE(errors.norm, 1.1 * data.plain_error());
       }
     });
@@ -87,17 +88,21 @@ class GemmOf : public Gemm, public testing::WithParamInterface<std::tuple<DType,
   DType dtype_ = std::get<0>(GetParam());
   bool constant_ = std::get<1>(GetParam());
 };
-INSTANTIATE_TEST_SUITE_P(
-    All, GemmOf,
-    testing::Combine(testing::Values(DType::kF16, DType::kBF16, DType::kF32), testing::Bool()),
-    [](const auto& info) {
-      return std::string(name(std::get<0>(info.param))) +
-             (std::get<1>(info.param) ? "_constant" : "_dynamic");
-    });
+INSTANTIATE_TEST_SUITE_P(All, GemmOf,
+                         testing::Combine(testing::Values(DType::kF16, DType::kBF16, DType::kF32),
+                                          testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(name(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) ? "_constant" : "_dynamic");
+                         });
 
 TEST_P(GemmOf, SizesThatNoTileDivides) {
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {3, 7, 5}, {1, 89, 113},
-                                {113, 41, 89}, {16, 64, 128}, {129, 136, 200}}) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                {3, 7, 5},
+                                {1, 89, 113},
+                                {113, 41, 89},
+                                {16, 64, 128},
+                                {129, 136, 200}}) {
     expect_close({.m = m, .n = n, .k = k, .dtype = dtype_, .constant_b = constant_}, kFull);
   }
 }
@@ -105,8 +110,14 @@ TEST_P(GemmOf, SizesThatNoTileDivides) {
 TEST_P(GemmOf, TransposedOperands) {
   for (const bool at : {true, false}) {
     for (const bool bt : {true, false}) {
-      expect_close({.m = 72, .n = constant_ ? 53 : 104, .k = 136, .dtype = dtype_,
-                    .a_transposed = at, .b_transposed = bt, .constant_b = constant_}, kFull);
+      expect_close({.m = 72,
+                    .n = constant_ ? 53 : 104,
+                    .k = 136,
+                    .dtype = dtype_,
+                    .a_transposed = at,
+                    .b_transposed = bt,
+                    .constant_b = constant_},
+                   kFull);
     }
   }
 }
@@ -115,10 +126,22 @@ TEST_F(Gemm, Batches) {
   for (const DType dtype : {DType::kF16, DType::kF32}) {
     for (const bool shared : {true, false}) {
       for (const bool constant : {true, false}) {
-        expect_close({.batch = 3, .m = 40, .n = 56, .k = 72, .dtype = dtype,
-                      .constant_b = constant, .shared_b = shared}, kFull);
-        expect_close({.batch = 2, .m = 29, .n = 37, .k = 67, .dtype = dtype,
-                      .constant_b = constant, .shared_b = shared}, kFull);
+        expect_close({.batch = 3,
+                      .m = 40,
+                      .n = 56,
+                      .k = 72,
+                      .dtype = dtype,
+                      .constant_b = constant,
+                      .shared_b = shared},
+                     kFull);
+        expect_close({.batch = 2,
+                      .m = 29,
+                      .n = 37,
+                      .k = 67,
+                      .dtype = dtype,
+                      .constant_b = constant,
+                      .shared_b = shared},
+                     kFull);
       }
     }
   }
@@ -142,7 +165,8 @@ TEST_F(Gemm, LongSums) {
 }
 
 /// Debug builds gather the rows of every other workgroup, as all do where the driver lays fragments
-/// out in another way. Beside the validation layer there is no bfloat16, and so are no pieces of fp32.
+/// out in another way. Beside the validation layer there is no bfloat16, and so are no pieces of
+/// fp32.
 TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
   prefix_ = "matmul_direct_";
   if (!offers({.m = 72, .n = 200, .k = 136})) {
@@ -155,8 +179,8 @@ TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
         const GemmProblem problem{.m = 72, .n = 200, .k = k, .dtype = dtype};
         if (offers(problem)) expect_close(problem, kFull, settings);
       }
-      const GemmProblem problem{.batch = 2, .m = 33, .n = 100, .k = 264, .dtype = dtype,
-                                .shared_b = false, .tail = true};
+      const GemmProblem problem{
+          .batch = 2, .m = 33, .n = 100, .k = 264, .dtype = dtype, .shared_b = false, .tail = true};
       if (offers(problem)) expect_close(problem, kFull, settings);
     }
   }
@@ -164,11 +188,13 @@ TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
 
 /// Sums of two numbers, and what float16 makes of them.
 TEST_F(Gemm, Float16ResultsAreRoundedToTheNearestAndKeepDenormals) {
-  constexpr float kSums[][3] = {
-      {1, 0x1p-11F, 1}, {1 + 0x1p-10F, 0x1p-11F, 1 + 0x1p-9F},  // ties go to the even one
-      {1, 0x1.04p-11F, 1 + 0x1p-10F},
-      {0x1.8p-14F, -0x1p-14F, 0x1p-15F}, {0x1.004p-14F, -0x1p-14F, 0x1p-24F},  // denormals
-      {65504, 15, 65504}, {65504, 16, INFINITY}};
+  constexpr float kSums[][3] = {{1, 0x1p-11F, 1},
+                                {1 + 0x1p-10F, 0x1p-11F, 1 + 0x1p-9F},  // ties go to the even one
+                                {1, 0x1.04p-11F, 1 + 0x1p-10F},
+                                {0x1.8p-14F, -0x1p-14F, 0x1p-15F},
+                                {0x1.004p-14F, -0x1p-14F, 0x1p-24F},  // denormals
+                                {65504, 15, 65504},
+                                {65504, 16, INFINITY}};
   constexpr auto kCount = static_cast<int64_t>(std::size(kSums));
   const auto sign = [](int64_t m) { return m / kCount % 2 == 0 ? 1.0F : -1.0F; };
   for (const int64_t rows : {16, 40, 136}) {
@@ -196,17 +222,25 @@ TEST_F(Gemm, Float16ResultsAreRoundedToTheNearestAndKeepDenormals) {
 
 TEST_F(Gemm, CheaperSplitsStayWithinTheirBound) {
   for (const int spread : {0, 12, 40}) {
-    expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .spread = spread}, kTf32, kFast);
-    expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .constant_b = false,
-                  .positive = 1, .spread = spread}, kTf32, kFast);
+    expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .spread = spread}, kTf32,
+                 kFast);
+    expect_close({.m = 72,
+                  .n = 56,
+                  .k = 264,
+                  .dtype = DType::kF32,
+                  .constant_b = false,
+                  .positive = 1,
+                  .spread = spread},
+                 kTf32, kFast);
   }
 }
 
 TEST_F(Gemm, ExponentsFarApartKeepFullAccuracy) {
   for (const int spread : {12, 30, 50}) {
     expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .spread = spread}, kFull);
-    expect_close({.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .constant_b = false,
-                  .spread = spread}, kFull);
+    expect_close(
+        {.m = 72, .n = 56, .k = 264, .dtype = DType::kF32, .constant_b = false, .spread = spread},
+        kFull);
   }
 }
 
@@ -322,12 +356,18 @@ bool is_shared(const std::string& name) {
 class SharedSums : public Gemm, public testing::WithParamInterface<GemmProblem> {};
 INSTANTIATE_TEST_SUITE_P(
     All, SharedSums,
-    testing::Values(
-        GemmProblem{.m = 7, .n = 37, .k = 1031, .dtype = DType::kF32},
-        GemmProblem{.m = 16, .n = 96, .k = 2048, .dtype = DType::kF16, .tail = true},
-        GemmProblem{.m = 33, .n = 64, .k = 1040, .dtype = DType::kBF16, .constant_b = false},
-        GemmProblem{.batch = 3, .m = 5, .n = 52, .k = 776, .dtype = DType::kF32,
-                    .constant_b = false, .shared_b = false, .positive = 1}),
+    testing::Values(GemmProblem{.m = 7, .n = 37, .k = 1031, .dtype = DType::kF32},
+                    GemmProblem{.m = 16, .n = 96, .k = 2048, .dtype = DType::kF16, .tail = true},
+                    GemmProblem{
+                        .m = 33, .n = 64, .k = 1040, .dtype = DType::kBF16, .constant_b = false},
+                    GemmProblem{.batch = 3,
+                                .m = 5,
+                                .n = 52,
+                                .k = 776,
+                                .dtype = DType::kF32,
+                                .constant_b = false,
+                                .shared_b = false,
+                                .positive = 1}),
     [](const auto& info) { return std::to_string(info.index); });
 
 TEST_P(SharedSums, AreRightAndHaveTheSameBitsAtEveryCall) {

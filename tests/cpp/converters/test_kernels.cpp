@@ -1,5 +1,6 @@
-// Every converter's examples × every tactic that applies × a CPU and GPUs with and without matrix units: the kernels compile
-// and pass spirv-val, and together they cover every template in converters/.
+// Every converter's examples × every tactic that applies × a CPU and GPUs with and without matrix
+// units: the kernels compile and pass spirv-val, and together they cover every template in
+// converters/.
 
 #include <gtest/gtest.h>
 
@@ -96,7 +97,8 @@ class Kernels {
       if (!tactic.refusal.empty()) continue;
       for (const Step& step : tactic.steps) {
         templates_.insert(step.kernel + ".comp");
-        const auto kernel = generate_kernel(make_request(node, step, table).kernel, settings, device);
+        const auto kernel =
+            generate_kernel(make_request(node, step, table).kernel, settings, device);
         if (!compiled_.insert(kernel.glsl).second) continue;
         const std::string problem = compile_problem(step.kernel, kernel.glsl, settings);
         if (!problem.empty()) text += tactic.name + ": " + problem + "\n";
@@ -131,7 +133,8 @@ TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
     const std::vector<Graph> examples = converter.examples();
     ASSERT_FALSE(examples.empty()) << op << " has no examples";
     for (size_t k = 0; k < examples.size(); ++k) {
-      for (const DeviceProfile& device : {cpu_profile(), DeviceProfile::builtin_default(), matrix_profile()}) {
+      for (const DeviceProfile& device :
+           {cpu_profile(), DeviceProfile::builtin_default(), matrix_profile()}) {
         SCOPED_TRACE(op + ", example " + std::to_string(k) + ", " + device.name);
         std::string problems;
         ASSERT_NO_THROW(problems = kernels.problems(examples[k], device, {}))

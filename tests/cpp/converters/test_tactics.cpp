@@ -1,5 +1,5 @@
-// Every tactic of these operators gives what the last one, the plain reference kernel, gives: all of
-// them on the device itself, and on a CPU driver those of a GPU with its features too.
+// Every tactic of these operators gives what the last one, the plain reference kernel, gives: all
+// of them on the device itself, and on a CPU driver those of a GPU with its features too.
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,8 @@ TEST_P(Tactics, AgreeWithTheReference) {
   for (const DeviceProfile& p : profiles) {
     int example = 0;
     for (const Graph& graph : Registry::instance().find(GetParam())->examples()) {
-      SCOPED_TRACE((p.is_cpu() ? "CPU" : "GPU") + std::string(", example ") + std::to_string(example++));
+      SCOPED_TRACE((p.is_cpu() ? "CPU" : "GPU") + std::string(", example ") +
+                   std::to_string(example++));
       check_tactics(graph, device, p, compared);
     }
   }

@@ -147,8 +147,7 @@ class CudaMock {
     api.cuDeviceGetUuid = [](CuUuid* uuid, CuDevice) {
       const std::string text = now->device_.profile().uuid;
       for (size_t i = 0; i < 16; ++i) {
-        uuid->bytes[i] =
-            static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+        uuid->bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
       }
       if (now->faults.other_uuid) uuid->bytes[0] ^= 1;
       return kCuSuccess;

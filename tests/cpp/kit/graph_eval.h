@@ -20,7 +20,8 @@ using Tensor = std::vector<double>;  // row-major
 /// Registers the test operators; call before using them.
 void register_test_operators();
 
-/// Values of the graph's outputs, row-major in their shapes. `leaves[i]`: graph inputs, then weights.
+/// Values of the graph's outputs, row-major in their shapes. `leaves[i]`: graph inputs, then
+/// weights.
 std::vector<Tensor> evaluate(const Graph& graph, const std::vector<Tensor>& leaves);
 
 /// Numbers for every input and weight.

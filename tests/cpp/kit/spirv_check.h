@@ -1,9 +1,8 @@
 #pragma once
 // spirv-val, through SPIRV-Tools' C++ interface.
 
-#include <spirv-tools/libspirv.hpp>
-
 #include <cstdint>
+#include <spirv-tools/libspirv.hpp>
 #include <string>
 #include <vector>
 
@@ -13,9 +12,8 @@ namespace tv {
 inline std::string spirv_problem(const std::vector<uint32_t>& words) {
   spvtools::SpirvTools tools(SPV_ENV_VULKAN_1_3);
   std::string problem;
-  tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t&, const char* message) {
-    problem += std::string(message) + "\n";
-  });
+  tools.SetMessageConsumer([&](spv_message_level_t, const char*, const spv_position_t&,
+                               const char* message) { problem += std::string(message) + "\n"; });
   spvtools::ValidatorOptions options;
   options.SetScalarBlockLayout(true);
   if (tools.Validate(words.data(), words.size(), options)) return "";

@@ -122,9 +122,8 @@ void for_each_change(const Graph& graph, const std::map<ValueId, ValueId>& spare
   }
   if (!graph.symbols.empty()) {
     for (const Relation relation : {Relation::kEqual, Relation::kMultiple}) {
-      changed("a condition", [&](Graph& g) {
-        add_condition(g.conditions, {relation, Expr::symbol(0), 2, {}});
-      });
+      changed("a condition",
+              [&](Graph& g) { add_condition(g.conditions, {relation, Expr::symbol(0), 2, {}}); });
     }
   }
   changed("a symbol more", [](Graph& g) { g.symbols.push_back({"z", 1, 2, 3}); });
@@ -297,7 +296,7 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
                                                      {"debug_dir", "\"/d\""},
                                                      {"cache_dir", "\"/c\""},
                                                      {"timing_cache_path", "\"/t\""},
-      {"switch_nodes", "7"}};
+                                                     {"switch_nodes", "7"}};
   const std::set<std::string> not_code = {
       "min_block_size", "torch_executed_ops", "require_full_compilation",
       "debug_dir",      "cache_dir",          "timing_cache_path",

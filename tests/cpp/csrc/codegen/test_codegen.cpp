@@ -1,6 +1,7 @@
 // Kernel text from steps: every dtype, view, head and tail compiles and is valid SPIR-V.
 
 #include <gtest/gtest.h>
+
 #include <spirv-tools/libspirv.hpp>
 
 #include "csrc/codegen/bfloat16.h"
@@ -31,7 +32,8 @@ KernelOperand dense(std::string name, DType dtype, bool write, bool vec4) {
           .vec4 = vec4};
 }
 
-std::shared_ptr<const PointwiseProgram> program_of(std::vector<DType> inputs, PointwiseInstr instr) {
+std::shared_ptr<const PointwiseProgram> program_of(std::vector<DType> inputs,
+                                                   PointwiseInstr instr) {
   PointwiseProgram program{.inputs = std::move(inputs)};
   program.instrs.push_back(std::move(instr));
   program.results = {static_cast<int32_t>(program.inputs.size())};
@@ -45,7 +47,8 @@ KernelRequest copy_request(DType from, DType to, bool vec4) {
   if (vec4) request.step.defines.emplace_back("VEC4", "1");
   request.step.params = {{.name = "numel", .value = Expr(3720)}};
   request.operands = {dense("in0", from, false, vec4), dense("out0", to, true, vec4)};
-  request.program = program_of({from}, {.function = "cast", .operands = {0}, .compute = from, .result = to});
+  request.program =
+      program_of({from}, {.function = "cast", .operands = {0}, .compute = from, .result = to});
   return request;
 }
 
@@ -104,11 +107,11 @@ TEST(CooperativeMatrix, PreambleHasWhatTheKernelAsksFor) {
 
 TEST(CooperativeMatrix, Bfloat16ReplacesTheHalfTypeOnly) {
   const auto op = [](uint32_t size, uint32_t code) { return size << 16 | code; };
-  const std::vector<uint32_t> module = {0x07230203, 0x00010600, 0, 9, 0,  //
-                                        op(2, 17), 1,                     // OpCapability Shader
-                                        op(3, 14), 5348, 3,               // OpMemoryModel
-                                        op(3, 22), 4, 16,                 // OpTypeFloat 16
-                                        op(3, 22), 5, 32};                // OpTypeFloat 32
+  const std::vector<uint32_t> module = {0x07230203, 0x00010600, 0,  9, 0,  //
+                                        op(2, 17),  1,                     // OpCapability Shader
+                                        op(3, 14),  5348,       3,         // OpMemoryModel
+                                        op(3, 22),  4,          16,        // OpTypeFloat 16
+                                        op(3, 22),  5,          32};       // OpTypeFloat 32
   const std::vector<uint32_t> got = to_bfloat16(module);
   const std::vector<uint32_t> head(module.begin(), module.begin() + 7);
   EXPECT_EQ(std::vector<uint32_t>(got.begin(), got.begin() + 7), head);
@@ -132,7 +135,8 @@ TEST(Codegen, EveryCastCompilesScalarAndVector) {
 
 TEST(Codegen, CheckedKernelsCompileAndPushTheReportLast) {
   for (bool vec4 : {false, true}) {
-    const auto kernel = expect_valid(copy_request(DType::kF16, DType::kU8, vec4), {.check_addresses = true});
+    const auto kernel =
+        expect_valid(copy_request(DType::kF16, DType::kU8, vec4), {.check_addresses = true});
     EXPECT_EQ(kernel.operands.back(), kCheckOperand);
     EXPECT_EQ(kernel.words.back(), ParamWord(Expr(0)));
   }
@@ -146,13 +150,15 @@ TEST(Codegen, ViewsHeadsAndTailsCompile) {
   KernelOperand head = dense("in0", DType::kF16, false, false);
   head.value_dtype = DType::kF32;
   head.stored = false;
-  head.program = program_of({DType::kF16, DType::kI64},
-                            {.function = "add", .operands = {0, 1}, .compute = DType::kF32, .result = DType::kF32});
+  head.program = program_of(
+      {DType::kF16, DType::kI64},
+      {.function = "add", .operands = {0, 1}, .compute = DType::kF32, .result = DType::kF32});
   head.program_inputs = {2, 3};
   KernelOperand out = dense("out0", DType::kF32, true, true);
   out.value_dtype = DType::kF32;
-  out.program = program_of({DType::kF32, DType::kBool, DType::kF32},
-                           {.function = "where", .operands = {1, 0, 2}, .compute = DType::kF32, .result = DType::kF32});
+  out.program = program_of(
+      {DType::kF32, DType::kBool, DType::kF32},
+      {.function = "where", .operands = {1, 0, 2}, .compute = DType::kF32, .result = DType::kF32});
   out.program_inputs = {4, 5};
   KernelOperand strided = dense("in0_in0", DType::kF16, false, false);
   strided.shape = {Expr::symbol(0), Expr(5), Expr(24)};
@@ -172,7 +178,8 @@ TEST(Codegen, ViewsHeadsAndTailsCompile) {
 }
 
 TEST(Codegen, ConstantDivisionIsExactBelowTwoToThe31) {
-  for (int64_t d : {2, 3, 5, 7, 10, 113, 224, 1000, 65535, 65537, 1 << 30, (1 << 30) + 1, 2147483647}) {
+  for (int64_t d :
+       {2, 3, 5, 7, 10, 113, 224, 1000, 65535, 65537, 1 << 30, (1 << 30) + 1, 2147483647}) {
     int log = 0;
     while ((int64_t{1} << log) < d) ++log;
     const uint64_t power = uint64_t{1} << (31 + log);
@@ -181,7 +188,8 @@ TEST(Codegen, ConstantDivisionIsExactBelowTwoToThe31) {
     for (int64_t n : {int64_t{0}, d - 1, d, 2 * d - 1, int64_t{2147483646}, int64_t{2147483647},
                       (2147483647 / d) * d, (2147483647 / d) * d - 1}) {
       if (n > 2147483647 || n < 0) continue;
-      EXPECT_EQ(static_cast<int64_t>((static_cast<uint64_t>(n) * magic >> 32) >> (log - 1)), n / d) << n << "/" << d;
+      EXPECT_EQ(static_cast<int64_t>((static_cast<uint64_t>(n) * magic >> 32) >> (log - 1)), n / d)
+          << n << "/" << d;
     }
   }
 }
@@ -249,7 +257,8 @@ TEST(Codegen, ErrorsShowTheLogAndTheNumberedLines) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kInternal);
     EXPECT_NE(std::string(e.what()).find("3 |   flaot x = 1;"), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("kernel bad does not compile"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("kernel bad does not compile"), std::string::npos)
+        << e.what();
   }
   KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
   request.step.kernel = "no_such_kernel";
@@ -266,7 +275,8 @@ TEST(Codegen, NewerLavapipeKeepsTheLoopsOfLaneKernels) {
     device.driver_version = mesa << 22 | 3 << 12 | 6;
     const std::string text = generate_kernel(request, {}, device).glsl;
     EXPECT_NE(text.find(mesa > 22 ? "#define LANE_LOOPS 1" : "#define LANE_LOOPS 0"),
-              std::string::npos) << mesa;
+              std::string::npos)
+        << mesa;
   }
 }
 
@@ -275,7 +285,8 @@ TEST(Codegen, KernelsKnowWhetherTheirTailIsLong) {
     KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
     request.program = program_of({DType::kF32}, {.function = function, .operands = {0}});
     const std::string text = generate_kernel(request, {}, DeviceProfile::builtin_default()).glsl;
-    EXPECT_NE(text.find(std::string("#define LONG_TAIL ") + is_long), std::string::npos) << function;
+    EXPECT_NE(text.find(std::string("#define LONG_TAIL ") + is_long), std::string::npos)
+        << function;
   }
 }
 
@@ -283,7 +294,8 @@ TEST(Codegen, LiteralsKeepTheirValue) {
   EXPECT_EQ(glsl_literal(0.1, DType::kF32), "0.100000001");
   EXPECT_EQ(glsl_literal(2.0, DType::kF32), "2.0");
   EXPECT_EQ(glsl_literal(-0.0, DType::kF32), "(-0.0)");
-  EXPECT_EQ(glsl_literal(std::numeric_limits<double>::infinity(), DType::kF32), "uintBitsToFloat(0x7f800000u)");
+  EXPECT_EQ(glsl_literal(std::numeric_limits<double>::infinity(), DType::kF32),
+            "uintBitsToFloat(0x7f800000u)");
   EXPECT_EQ(glsl_literal(int64_t{-2147483648}, DType::kI32), "int(0x80000000u)");
   EXPECT_EQ(glsl_literal(int64_t{-1}, DType::kI64), "int64_t(0xffffffffffffffffUL)");
   EXPECT_EQ(glsl_literal(int64_t{3}, DType::kF16), "3.0");

@@ -288,9 +288,9 @@ TEST(Settings, ChecksFollowTheRows) {
   EXPECT_TRUE(contains(refusal(R"({"cache_built_engines": 1})"), "true or false"));
   EXPECT_TRUE(contains(refusal(R"({"workspace_size": 1})"), "want one of cache_built_engines"));
   EXPECT_EQ(CacheSettings::from_json("{}").engine_cache_size, int64_t{5} << 30);
-  EXPECT_TRUE(contains(message_of(ErrorKind::kUser,
-                                  [] { Settings::from_json(R"({"optimization_level": 6})"); }),
-                       "an integer from 0 to 5"));
+  EXPECT_TRUE(contains(
+      message_of(ErrorKind::kUser, [] { Settings::from_json(R"({"optimization_level": 6})"); }),
+      "an integer from 0 to 5"));
 }
 
 TEST(Settings, RefusesWhatItDoesNotKnow) {

@@ -55,8 +55,9 @@ class LoweringTest : public testing::Test {
 TEST_F(LoweringTest, FirstTacticWithoutARefusal) {
   const Node node{.op = "aten::relu", .name = "relu"};
   EXPECT_EQ(choose_tactic(node, {{"a", "no", {}}, {"b", "", {}}, {"c", "", {}}}, {}), 1u);
-  EXPECT_EQ(choose_tactic(node, {{"a", "no", {}}, {"b", "", {}}, {"c", "", {}}}, {.tactics = {"a", "c"}}),
-            2u);
+  EXPECT_EQ(
+      choose_tactic(node, {{"a", "no", {}}, {"b", "", {}}, {"c", "", {}}}, {.tactics = {"a", "c"}}),
+      2u);
   try {
     choose_tactic(node, {{"fast", "needs matrix units", {}}, {"plain", "needs memory", {}}}, {});
     FAIL() << "no tactic applies";
@@ -115,7 +116,9 @@ TEST_F(LoweringTest, WhatKernelsCannotCountRefusesTactics) {
             fill.operands[1].value = finish.operands[0].value =
                 b.scratch("sums", DType::kF32, {n, 1 << 16});
             wide.grid = {{1, 1, n * 2}};
-            b.emit({{"roomy", "", {fill, finish}}, {"wide", "", {wide}}, {"plain", "", {copy_step(c.node)}}});
+            b.emit({{"roomy", "", {fill, finish}},
+                    {"wide", "", {wide}},
+                    {"plain", "", {copy_step(c.node)}}});
           },
   }};
   g.output(g.op("test::large", {tensor_arg("self", g.input({4}))}, {4}));
@@ -131,7 +134,8 @@ TEST_F(LoweringTest, WhatKernelsCannotCountRefusesTactics) {
   EXPECT_EQ(offered(1 << 14)[0].refusal + offered(1 << 14)[1].refusal, "");
   EXPECT_EQ(offered((1 << 15) - 1)[0].refusal, "");
   EXPECT_EQ(offered(1 << 15)[0].refusal,
-            "its scratch '" + g.graph.nodes[0].name + ".sums' would have 2^31 elements or more; kernels count fewer");
+            "its scratch '" + g.graph.nodes[0].name +
+                ".sums' would have 2^31 elements or more; kernels count fewer");
   EXPECT_EQ(offered(1 << 15)[1].refusal, "");
   EXPECT_NE(offered(1 << 22)[1].refusal.find("may launch 8388608 workgroups in one dimension"),
             std::string::npos);

@@ -91,8 +91,8 @@ TEST_F(Layouts, ReshapeOfATransposeCopiesFirst) {
 TEST_F(Layouts, OutputsThatAreNotTheirOwn) {
   const ValueId x = g.input({3, 5}), w = g.weight({7});
   const ValueId y = g.pointwise("relu", {x});
-  g.output(x);                     // an input
-  g.output(w);                     // a weight
+  g.output(x);  // an input
+  g.output(w);  // a weight
   g.output(y);
   g.output(y);                     // twice
   g.output(g.permute(y, {1, 0}));  // a view of another output

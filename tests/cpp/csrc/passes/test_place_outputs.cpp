@@ -1,10 +1,9 @@
-#include "csrc/passes/place_outputs.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/place_outputs.h"
 #include "tests/cpp/kit/graph_eval.h"
 
 namespace tv {

@@ -1,5 +1,3 @@
-#include "csrc/tuner/timing_cache.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include "csrc/tuner/compare.h"
 #include "csrc/tuner/journal.h"
 #include "csrc/tuner/operands.h"
+#include "csrc/tuner/timing_cache.h"
 
 namespace tv {
 namespace {
@@ -22,9 +21,9 @@ namespace fs = std::filesystem;
 class TimingCacheTest : public testing::Test {
  protected:
   void SetUp() override {
-    dir_ = fs::temp_directory_path() /
-           ("tv_timings_" + std::to_string(::getpid()) + "_" +
-            testing::UnitTest::GetInstance()->current_test_info()->name());
+    dir_ =
+        fs::temp_directory_path() / ("tv_timings_" + std::to_string(::getpid()) + "_" +
+                                     testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::remove_all(dir_);
     path_ = (dir_ / "deep" / "timings.json").string();
   }
@@ -61,7 +60,9 @@ TEST_F(TimingCacheTest, WhatIsSavedIsFoundAgain) {
 }
 
 TEST_F(TimingCacheTest, TheFileIsTextThatPeopleRead) {
-  { TimingCache(path_).put(key("a"), {.us = 12.3456789, .step_us = {12.3456789F}}); }
+  {
+    TimingCache(path_).put(key("a"), {.us = 12.3456789, .step_us = {12.3456789F}});
+  }
   EXPECT_EQ(text(), R"({
   "devices": {
     "a device": {
@@ -113,7 +114,9 @@ TEST_F(TimingCacheTest, ProcessesMergeWhatTheyMeasured) {
 
 TEST_F(TimingCacheTest, AFlippedBitLosesTimingsAndNothingElse) {
   const Timing timing{.us = 12.5, .step_us = {10, 2.5F}, .checked = true};
-  { TimingCache(path_).put(key("a"), timing); }
+  {
+    TimingCache(path_).put(key("a"), timing);
+  }
   const std::string good = text();
   for (size_t i = 0; i < good.size() * 8; i += 61) {  // 8 and 61 share no factor
     std::string bad = good;
@@ -132,7 +135,9 @@ TEST_F(TimingCacheTest, AFlippedBitLosesTimingsAndNothingElse) {
 TEST_F(TimingCacheTest, AnOpenCacheSeesWhatOthersWrote) {
   const auto ours = open_timing_cache(path_);
   EXPECT_EQ(open_timing_cache(path_), ours);
-  { TimingCache(path_).put(key("theirs"), {.us = 3}); }
+  {
+    TimingCache(path_).put(key("theirs"), {.us = 3});
+  }
   EXPECT_TRUE(open_timing_cache(path_)->find(key("theirs")));
 }
 

@@ -54,17 +54,15 @@ void convert(const NodeContext& c, Builder& b) {
   b.emit({refused, slow, wrong, fast, reference});
 }
 
-const RegisterConverter choices{{.op = "test::choices",
-                                 .convert = convert,
-                                 .prologue_arg = "self",
-                                 .epilogue = true}};
+const RegisterConverter choices{
+    {.op = "test::choices", .convert = convert, .prologue_arg = "self", .epilogue = true}};
 
 class DeviceTunerTest : public testing::Test {
  protected:
   void SetUp() override {
-    dir_ = fs::temp_directory_path() /
-           ("tv_device_tuner_" + std::to_string(::getpid()) + "_" +
-            testing::UnitTest::GetInstance()->current_test_info()->name());
+    dir_ =
+        fs::temp_directory_path() / ("tv_device_tuner_" + std::to_string(::getpid()) + "_" +
+                                     testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(dir_);
     settings_.timing_cache_path = (dir_ / "timings.json").string();
     settings_.optimization_level = 4;  // all four; 5 also compares other graphs
@@ -102,10 +100,10 @@ class DeviceTunerTest : public testing::Test {
 
 Graph one_node(const Expr& count, bool with_tail = false, bool only_wrong_is_fast = false) {
   test::GraphMaker g;
-  ValueId y = g.op("test::choices",
-                   {tensor_arg("self", g.input({count})),
-                    attr_arg("only_wrong_is_fast", only_wrong_is_fast)},
-                   {count});
+  ValueId y = g.op(
+      "test::choices",
+      {tensor_arg("self", g.input({count})), attr_arg("only_wrong_is_fast", only_wrong_is_fast)},
+      {count});
   if (with_tail) y = g.pointwise("relu", {g.pointwise("add", {y, g.input({count})})});
   g.output(y);
   return g.graph;
@@ -169,7 +167,8 @@ TEST_F(DeviceTunerTest, LevelZeroAndOtherDevicesAreNotTuned) {
   settings_.optimization_level = 3;
   EXPECT_NE(make_tuner(profile(*device_), settings_), nullptr);
   EXPECT_EQ(make_tuner(DeviceProfile::builtin_default(), settings_), nullptr);
-  EXPECT_EQ(compile(one_node(kCount), settings_, profile(*device_)).dispatches.at(0).tactic, "slow");
+  EXPECT_EQ(compile(one_node(kCount), settings_, profile(*device_)).dispatches.at(0).tactic,
+            "slow");
 }
 
 TEST_F(DeviceTunerTest, ATacticThatSettingsNameIsTakenUntimed) {
@@ -182,9 +181,9 @@ TEST_F(DeviceTunerTest, ATacticThatSettingsNameIsTakenUntimed) {
 /// cry wolf, and no kernel fails on random operands.
 TEST_F(DeviceTunerTest, NoTacticOfTheExamplesIsWrong) {
   constexpr double kSeconds = 15;  // what is beyond is compiled by other tests
-  const auto tuner = make_tuner(make_device_bench(device_, settings_),
-                                std::make_shared<TimingCache>(""),
-                                {.level = 5, .seconds = kSeconds});
+  const auto tuner =
+      make_tuner(make_device_bench(device_, settings_), std::make_shared<TimingCache>(""),
+                 {.level = 5, .seconds = kSeconds});
   for (const auto& [op, converter] : Registry::instance().all()) {
     if (!converter.examples || op.starts_with("test::")) continue;
     for (const Graph& graph : converter.examples()) {

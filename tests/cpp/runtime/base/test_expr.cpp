@@ -35,7 +35,9 @@ TEST(Expr, EvaluatesLikePython) {
 
 TEST(Expr, ValuesOfRandomExpressionsSurviveTextAndSubstitution) {
   uint32_t state = 1;
-  auto next = [&](int n) { return static_cast<int>((state = state * 1664525u + 1013904223u) >> 16) % n; };
+  auto next = [&](int n) {
+    return static_cast<int>((state = state * 1664525u + 1013904223u) >> 16) % n;
+  };
   for (int round = 0; round < 500; ++round) {
     std::vector<Expr> pool = {s0, s1, 1, 2, 5};
     int64_t values[] = {1 + next(9), 1 + next(9)};
@@ -50,11 +52,26 @@ TEST(Expr, ValuesOfRandomExpressionsSurviveTextAndSubstitution) {
       // A denominator that may be 0 for some shape is never asked for.
       const int op = b > 0 ? next(7) : next(5);
       switch (op) {
-        case 0: pool.push_back(pool[i] + pool[j]); truth.push_back(a + b); break;
-        case 1: pool.push_back(pool[i] - pool[j]); truth.push_back(a - b); break;
-        case 2: pool.push_back(pool[i] * pool[j]); truth.push_back(a * b); break;
-        case 3: pool.push_back(max(pool[i], pool[j])); truth.push_back(std::max(a, b)); break;
-        case 4: pool.push_back(min(pool[i], pool[j])); truth.push_back(std::min(a, b)); break;
+        case 0:
+          pool.push_back(pool[i] + pool[j]);
+          truth.push_back(a + b);
+          break;
+        case 1:
+          pool.push_back(pool[i] - pool[j]);
+          truth.push_back(a - b);
+          break;
+        case 2:
+          pool.push_back(pool[i] * pool[j]);
+          truth.push_back(a * b);
+          break;
+        case 3:
+          pool.push_back(max(pool[i], pool[j]));
+          truth.push_back(std::max(a, b));
+          break;
+        case 4:
+          pool.push_back(min(pool[i], pool[j]));
+          truth.push_back(std::min(a, b));
+          break;
         case 5:
           pool.push_back(floordiv(pool[i], pool[j]));
           truth.push_back(floordiv_ref(a, b));
@@ -114,9 +131,7 @@ TEST(Expr, ValuesThatCannotBeComputedAreUnsupported) {
   }
 }
 
-TEST(Expr, OverflowIsAnError) {
-  EXPECT_THROW(Expr(int64_t{1} << 62) * Expr(4), Error);
-}
+TEST(Expr, OverflowIsAnError) { EXPECT_THROW(Expr(int64_t{1} << 62) * Expr(4), Error); }
 
 }  // namespace
 }  // namespace tv

@@ -236,12 +236,15 @@ TEST(RuntimeEncoder, WritesNumbersInTheirType) {
             std::bit_cast<uint32_t>(static_cast<float>(large)));
   EXPECT_EQ(word(NumberWord{n, DType::kBool}, int64_t{1} << 32), 1U);
   EXPECT_EQ(word(n, (int64_t{1} << 32) - 1), 0xFFFFFFFFU);
-  const std::pair<ParamWord, int64_t> unfit[] = {
-      {n, int64_t{1} << 32},       {n, -(int64_t{1} << 31) - 1},
-      {n * n, int64_t{1} << 31},   {NumberWord{n, DType::kI32}, int64_t{1} << 31},
-      {NumberWord{n, DType::kU8}, 256}, {NumberWord{n, DType::kI8}, -129},
-      {NumberWord{n, DType::kF16}, 65505}, {NumberWord{n * n, DType::kI64}, int64_t{1} << 32},
-      {floordiv(Expr(1), n), 0}};
+  const std::pair<ParamWord, int64_t> unfit[] = {{n, int64_t{1} << 32},
+                                                 {n, -(int64_t{1} << 31) - 1},
+                                                 {n * n, int64_t{1} << 31},
+                                                 {NumberWord{n, DType::kI32}, int64_t{1} << 31},
+                                                 {NumberWord{n, DType::kU8}, 256},
+                                                 {NumberWord{n, DType::kI8}, -129},
+                                                 {NumberWord{n, DType::kF16}, 65505},
+                                                 {NumberWord{n * n, DType::kI64}, int64_t{1} << 32},
+                                                 {floordiv(Expr(1), n), 0}};
   for (const auto& [w, value] : unfit) {
     try {
       word_at(w, std::span(&value, 1));
@@ -279,7 +282,8 @@ TEST(RuntimeEncoder, FoldsFlatGrids) {
     p.encode();
     ADD_FAILURE() << "only a flat grid may be folded";
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported) << error.what();  // the caller runs it natively
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported)
+        << error.what();  // the caller runs it natively
   }
   p.spec.dispatches[0].flat_grid = true;
   EXPECT_EQ(p.encode().dispatches[0].grid[1], 2U);

@@ -1,9 +1,9 @@
-#include "runtime/engine/memory_plan.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
+
+#include "runtime/engine/memory_plan.h"
 
 namespace tv {
 namespace {
@@ -57,7 +57,8 @@ TEST(MemoryPlan, ChainNeedsTwoBuffers) {
 
 TEST(MemoryPlan, SmallBuffersFillGapsOfLargeOnes) {
   // The residual lives across two large buffers that do not live together.
-  const std::vector<BufferLifetime> buffers = {{4096, 0, 1}, {512, 0, 3}, {4096, 2, 3}, {256, 2, 2}};
+  const std::vector<BufferLifetime> buffers = {
+      {4096, 0, 1}, {512, 0, 3}, {4096, 2, 3}, {256, 2, 2}};
   const MemoryPlan plan = plan_memory(buffers);
   expect_valid(buffers, plan, 256);
   EXPECT_EQ(plan.total_bytes, 4096 + 512 + 256);

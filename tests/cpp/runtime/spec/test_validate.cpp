@@ -29,7 +29,8 @@ TEST_P(Refused, WithItsMessage) {
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos)
+        << error.what();
   }
 }
 
@@ -41,8 +42,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"OtherDtype", [](EngineSpec& s) { s.inputs[0].dtype = DType::kOther; }, "dtype"},
         BadCase{"MissingStride", [](EngineSpec& s) { s.inputs[0].strides.pop_back(); }, "strides"},
         BadCase{"NotDense", [](EngineSpec& s) { s.outputs[0].strides = {9, 1}; }, "not dense"},
-        BadCase{"OverlappingStrides", [](EngineSpec& s) { s.outputs[0].strides = {0, 1}; }, "dense"},
-        BadCase{"NegativeStride", [](EngineSpec& s) { s.inputs[0].strides = {8, -1}; }, "not dense"},
+        BadCase{"OverlappingStrides", [](EngineSpec& s) { s.outputs[0].strides = {0, 1}; },
+                "dense"},
+        BadCase{"NegativeStride", [](EngineSpec& s) { s.inputs[0].strides = {8, -1}; },
+                "not dense"},
         BadCase{"NegativeDim", [](EngineSpec& s) { s.inputs[0].shape[1] = -8; }, "size -8"},
         BadCase{"SymbolicWeight", [](EngineSpec& s) { s.weights[0].shape[0] = n; }, "not constant"},
         BadCase{"SymbolUnknown", [](EngineSpec& s) { s.dispatches[0].grid[0] = Expr::symbol(1); },
@@ -65,12 +68,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"NoSpirv", [](EngineSpec& s) { s.modules[1][0] ^= 1; }, "module 1 is not SPIR-V"},
         BadCase{"ShortSpirv", [](EngineSpec& s) { s.modules[0].resize(4); }, "not SPIR-V"},
         BadCase{"ModuleIndex", [](EngineSpec& s) { s.pipelines[0].module = 2; }, "module 2"},
-        BadCase{"SubgroupSize", [](EngineSpec& s) { s.pipelines[0].subgroup_size = 24; }, "subgroup"},
+        BadCase{"SubgroupSize", [](EngineSpec& s) { s.pipelines[0].subgroup_size = 24; },
+                "subgroup"},
         BadCase{"PipelineIndex", [](EngineSpec& s) { s.dispatches[1].pipeline = 2; }, "pipeline 2"},
         BadCase{"OperandIndex", [](EngineSpec& s) { s.dispatches[1].operands[0].buffer = 5; },
                 "buffer 5"},
-        BadCase{"TooManyWords",
-                [](EngineSpec& s) { s.dispatches[1].words.assign(29, Expr(1)); }, "parameters"},
+        BadCase{"TooManyWords", [](EngineSpec& s) { s.dispatches[1].words.assign(29, Expr(1)); },
+                "parameters"},
         BadCase{"FlatGrid", [](EngineSpec& s) { s.dispatches[1].grid[1] = 2; }, "flat grid"},
         BadCase{"HugeGrid", [](EngineSpec& s) { s.dispatches[0].grid[1] = Expr(int64_t{1} << 32); },
                 "workgroups"},
@@ -82,24 +86,28 @@ INSTANTIATE_TEST_SUITE_P(
                 "read only"},
         BadCase{"WeightProgramTouchesArena",
                 [](EngineSpec& s) { s.weight_program[0].operands[0].buffer = 3; }, "neither"},
-        BadCase{"SymbolInWeightProgram",
-                [](EngineSpec& s) { s.weight_program[0].words[0] = n; }, "depends on a symbol"},
+        BadCase{"SymbolInWeightProgram", [](EngineSpec& s) { s.weight_program[0].words[0] = n; },
+                "depends on a symbol"},
         BadCase{"BuffersTooLargeTogether",
                 [](EngineSpec& s) {
                   for (int i = 0; i < 3; ++i)
                     s.buffers.push_back({BufferKind::kArena, 0, Expr(int64_t{1} << 46), "big"});
                 },
                 "more bytes than"},
-        BadCase{"ReadBeforeWrite", [](EngineSpec& s) { std::swap(s.dispatches[0], s.dispatches[1]); },
+        BadCase{"ReadBeforeWrite",
+                [](EngineSpec& s) { std::swap(s.dispatches[0], s.dispatches[1]); },
                 "nothing has written"},
         BadCase{"NoWeightProgram", [](EngineSpec& s) { s.weight_program.clear(); },
                 "nothing has written"},
-        BadCase{"OutputNotWritten", [](EngineSpec& s) { s.dispatches.pop_back(); }, "never written"},
+        BadCase{"OutputNotWritten", [](EngineSpec& s) { s.dispatches.pop_back(); },
+                "never written"},
         BadCase{"PastTheEnd", [](EngineSpec& s) { s.dispatches[1].operands[0].offset_bytes = 40; },
                 "touches"},
         // 2240 is more than the arena buffer only at the largest batch.
         BadCase{"PastTheEndAtMaximum",
-                [](EngineSpec& s) { s.dispatches[0].operands[2].size_bytes = max(32 * n, 36 * n - 64); },
+                [](EngineSpec& s) {
+                  s.dispatches[0].operands[2].size_bytes = max(32 * n, 36 * n - 64);
+                },
                 "touches"},
         BadCase{"PastTheEndAtMinimum",
                 [](EngineSpec& s) { s.dispatches[0].operands[2].size_bytes = 80; }, "touches"},

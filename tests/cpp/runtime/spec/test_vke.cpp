@@ -90,8 +90,15 @@ TEST(Vke, DeterministicBytes) { EXPECT_EQ(to_vke(sample_engine()), to_vke(sample
 TEST(Vke, LargeConstantsAndEqualExpressions) {
   EngineSpec spec = sample_engine();
   spec.symbols[0].max = kUnbounded;
-  const int64_t extremes[] = {0,  -1, kUnbounded, -kUnbounded, -kUnbounded - 1, int64_t{1} << 60,
-                              int64_t{1} << 61, int64_t{1} << 62, -(int64_t{1} << 61)};
+  const int64_t extremes[] = {0,
+                              -1,
+                              kUnbounded,
+                              -kUnbounded,
+                              -kUnbounded - 1,
+                              int64_t{1} << 60,
+                              int64_t{1} << 61,
+                              int64_t{1} << 62,
+                              -(int64_t{1} << 61)};
   for (const int64_t value : extremes) spec.dispatches[0].words.push_back(Expr(value));
   const Expr n = Expr::symbol(0);
   spec.dispatches[0].words.push_back(floordiv(mod(n * n + 3, n + 1), max(n, 5)) * min(n, 9) - 7);
@@ -210,7 +217,8 @@ TEST(Vke, NamesAreUtf8) {
   spec.dispatches[0].name = "größe";
   EXPECT_EQ(from_vke(to_vke(spec)).spec, spec);
   // Latin-1, cut short, overlong, a surrogate, above U+10FFFF, a stray continuation.
-  for (const char* bad : {"gr\xf6", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80"}) {
+  for (const char* bad :
+       {"gr\xf6", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\x80"}) {
     spec.dispatches[0].name = bad;
     EXPECT_THROW(to_vke(spec), Error) << bad;
   }

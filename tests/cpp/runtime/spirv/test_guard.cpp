@@ -237,7 +237,8 @@ TEST(Guard, RefusesWhatItCannotBound) {
       "= v[gl_LocalInvocationID.x]; }";
   EXPECT_TRUE(has(refused_at_load(large), "variables")) << refused_at_load(large);
   std::vector<uint32_t> wide = compile(std::string(kBlock) + "void main() { y.v[0] = 1.0; }");
-  for (size_t at = 5; at < wide.size(); at += wide[at] >> 16) {  // the 64 invocations, by some compiler
+  for (size_t at = 5; at < wide.size();
+       at += wide[at] >> 16) {  // the 64 invocations, by some compiler
     const uint32_t op = wide[at] & 0xFFFFU;
     const bool says = op == spv::kConstant || (op == spv::kExecutionMode && wide[at + 2] == 17);
     if (says && wide[at + 3] == 64) wide[at + 3] = 1 << 20;

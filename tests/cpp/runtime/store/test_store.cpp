@@ -32,8 +32,8 @@ class StoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::temp_directory_path() /
-            ("tv_store_" + std::to_string(::getpid()) + "_" + test->name());
+    root_ =
+        fs::temp_directory_path() / ("tv_store_" + std::to_string(::getpid()) + "_" + test->name());
     fs::remove_all(root_);
     fs::create_directories(root_);
     fs::permissions(root_, fs::perms::owner_all);
@@ -46,7 +46,8 @@ class StoreTest : public ::testing::Test {
   std::string dir() const { return root_ / "a" / "cache"; }
   std::vector<fs::path> files() const {
     std::vector<fs::path> result;
-    for (const auto& entry : fs::directory_iterator(dir() + "/spirv")) result.push_back(entry.path());
+    for (const auto& entry : fs::directory_iterator(dir() + "/spirv"))
+      result.push_back(entry.path());
     return result;
   }
   fs::path root_;
@@ -136,7 +137,8 @@ TEST_F(StoreTest, EveryAlteredByteIsAMissThatIsSetAside) {
     } else {
       bad.push_back(0);
     }
-    std::ofstream(path, std::ios::binary).write(bad.data(), static_cast<std::streamsize>(bad.size()));
+    std::ofstream(path, std::ios::binary)
+        .write(bad.data(), static_cast<std::streamsize>(bad.size()));
     ASSERT_FALSE(store.get("key")) << i;
     ASSERT_FALSE(fs::exists(path)) << i;
     ASSERT_EQ(store.stats().bad, i + 1);
@@ -247,8 +249,9 @@ TEST_F(StoreTest, AReadOnlyDirectoryIsStillRead) {
   const pid_t child = start_child([&] {
     // root may write anywhere: become nobody, who owns the directory then.
     if (::geteuid() == 0) {
-      for (const std::string& path : {root_.string(), root_.string() + "/a", dir(), dir() + "/spirv",
-                                      dir() + "/spirv/" + sha256_hex(std::string("k"))})
+      for (const std::string& path :
+           {root_.string(), root_.string() + "/a", dir(), dir() + "/spirv",
+            dir() + "/spirv/" + sha256_hex(std::string("k"))})
         if (::chown(path.c_str(), 65534, 65534) != 0) return false;
       if (::setgid(65534) != 0 || ::setuid(65534) != 0) return false;
     }

@@ -59,15 +59,17 @@ TEST(Profile, EveryFieldIsNeeded) {
 TEST(Profile, WrongFieldsAreNamed) {
   EXPECT_NE(message_of(with("vendor_id", "x")).find("\"vendor_id\" is wrong; got string"),
             std::string::npos);
-  EXPECT_NE(message_of(with("vendor_id", int64_t{1} << 32)).find("out of range"), std::string::npos);
+  EXPECT_NE(message_of(with("vendor_id", int64_t{1} << 32)).find("out of range"),
+            std::string::npos);
   EXPECT_NE(message_of(with("memory_bytes", -1)).find("\"memory_bytes\""), std::string::npos);
   EXPECT_NE(message_of(with("float16", 1)).find("want true or false"), std::string::npos);
   EXPECT_NE(message_of(with("type", "toaster")).find("toaster"), std::string::npos);
   EXPECT_NE(message_of(with("max_grid", Json::Array{1, 2})).find("want 3"), std::string::npos);
   EXPECT_NE(message_of(with("max_grid", Json::Array{1, 2, "3"})).find("max_grid[2]"),
             std::string::npos);
-  EXPECT_NE(message_of(with("coop_matrices", Json::Array{Json::Object{}})).find("coop_matrices[0].m"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of(with("coop_matrices", Json::Array{Json::Object{}})).find("coop_matrices[0].m"),
+      std::string::npos);
   EXPECT_NE(message_of(with("subgroup_size", 24)).find("subgroup_size"), std::string::npos);
   EXPECT_NE(message_of(with("colour", "red")).find("\"colour\" is not known"), std::string::npos);
   EXPECT_NE(message_of("[1]").find("got array"), std::string::npos);
@@ -128,10 +130,35 @@ TEST(Json, RoundTrip) {
 }
 
 TEST(Json, Strict) {
-  for (const char* text :
-       {"", " ", "{", "[", "[1", "[1,", "[1,]", "{\"a\"}", "{\"a\":}", "{a:1}", "{\"a\":1,}", "tru", "01",
-        "1.", ".5", "-", "1e", "\"", "\"\\x\"", "\"\\u12\"", "\"\\ud800\"", "\"\\udc00\"", "\"\t\"",
-        "1 2", "{\"a\":1,\"a\":2}", "'a'", "\"\\", "1e999", "+1"}) {
+  for (const char* text : {"",
+                           " ",
+                           "{",
+                           "[",
+                           "[1",
+                           "[1,",
+                           "[1,]",
+                           "{\"a\"}",
+                           "{\"a\":}",
+                           "{a:1}",
+                           "{\"a\":1,}",
+                           "tru",
+                           "01",
+                           "1.",
+                           ".5",
+                           "-",
+                           "1e",
+                           "\"",
+                           "\"\\x\"",
+                           "\"\\u12\"",
+                           "\"\\ud800\"",
+                           "\"\\udc00\"",
+                           "\"\t\"",
+                           "1 2",
+                           "{\"a\":1,\"a\":2}",
+                           "'a'",
+                           "\"\\",
+                           "1e999",
+                           "+1"}) {
     EXPECT_THROW(Json::parse(text), Error) << text;
   }
   EXPECT_THROW(Json::parse(std::string(100000, '[')), Error);
@@ -140,7 +167,8 @@ TEST(Json, Strict) {
     Json::parse("{\n\"a\": 1\n\"b\": 2}", "settings");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("[settings] not valid JSON, line 3"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("[settings] not valid JSON, line 3"),
+              std::string::npos)
         << error.what();
   }
 }

@@ -35,7 +35,8 @@ class Lavapipe : public ::testing::Test {
 
 TEST_F(Lavapipe, ByTheVersionOfItsManifest) {
   EXPECT_FALSE(takes());  // no manifest
-  for (const char* right : {"1.1.230", "1.3.230", "1.4.305"}) {  // Mesa 22.3 as Debian writes it, 25.0
+  for (const char* right :
+       {"1.1.230", "1.3.230", "1.4.305"}) {  // Mesa 22.3 as Debian writes it, 25.0
     write_version("lvp_icd.x86_64.json", right);
     EXPECT_TRUE(takes()) << right;
   }
