@@ -54,7 +54,9 @@ done_before() { [ "$(cat ".setup/$1" 2>/dev/null)" = "$2" ]; }
 install_python_packages() {
   # torch is named in each pip command that could pull another build of it.
   local torch=${TORCH_SPEC:-torch==2.13.0}
-  local packages=("$torch" transformers numpy pybind11 onnx "setuptools>=68" wheel)
+  local onnx  # tests hold a list of one version's cases
+  onnx=$(grep -o 'onnx==[0-9.]*' setup.cfg)
+  local packages=("$torch" transformers numpy pybind11 "$onnx" "setuptools>=68" wheel)
   [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors expecttest jsonschema
     onnxruntime onnxscript)
   local stamp="${packages[*]}"

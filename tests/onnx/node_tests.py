@@ -1,9 +1,18 @@
-"""The node tests of the onnx package, one at a time: passed, skipped for a reason, or wrong."""
+"""The onnx package's backend tests, one at a time: passed, refused for a reason, or wrong; and the
+list of those that are refused, refused_cases.txt, which
 
+    python tests/onnx/node_tests.py --write
+
+writes anew in seconds, as a refusal needs no engine. What the list leaves out passes.
+"""
+
+import argparse
+import dataclasses
 import functools
-import hashlib
+import re
 import warnings
-from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
 
 import numpy
 import onnx
@@ -11,7 +20,11 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 import torch_vulkan as tv
+from torch_vulkan import onnx as tv_onnx
+from torch_vulkan._native import C
 from torch_vulkan.onnx_backend import Backend
+
+LIST = Path(__file__).parent / "refused_cases.txt"
 
 # The cases' own tolerances (rtol 1e-3) are meant for float32. Results of 16 bits were rounded after
 # every step where the expected ones were made, and not here: two units in the last place.
@@ -20,13 +33,17 @@ _RTOL = {"float16": 2 * 2**-10, "bfloat16": 2 * 2**-7}
 _OF_LARGEST = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Result:
-    """What became of a case: "pass", "skip" or "wrong"; `reason` for the latter two."""
+    """What became of a case: "pass", "refused" or "wrong"; `reason` for the latter two."""
 
     name: str
     status: str
     reason: str = ""
+
+
+# Tests of single operators, and models of old exporters. "real" ones would be fetched.
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 
 @functools.cache
@@ -34,17 +51,29 @@ def cases() -> dict:
     """name → case."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {case.name: case for case in load_model_tests(kind="node")}
+        return {case.name: _loaded(case) for kind in KINDS for case in load_model_tests(kind=kind)}
 
 
-def in_share(name: str, share: float) -> bool:
-    """Whether a name is in a part of all that is chosen by hash."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") < share * 2**32
+def _loaded(case):
+    """A case with its model and data, where it comes as files."""
+    if case.model is not None:
+        return case
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    data = [([_read(path, value) for path, value in _files(part, "input", model.graph.input)],
+             [_read(path, value) for path, value in _files(part, "output", model.graph.output)])
+            for part in sorted(folder.glob("test_data_set_*"))]
+    return dataclasses.replace(case, model=model, data_sets=data)
 
 
-def chosen(share: float) -> list[str]:
-    """Names of a part of the cases."""
-    return [name for name in cases() if in_share(name, share)]
+def _files(folder: Path, kind: str, values):
+    paths = (folder / f"{kind}_{i}.pb" for i in range(len(values)))
+    return [(path, value) for path, value in zip(paths, values, strict=True) if path.exists()]
+
+
+def _read(path: Path, value):
+    """A tensor; None for a sequence, which no case that runs has."""
+    return onnx.load_tensor(path) if value.type.HasField("tensor_type") else None
 
 
 def tolerances(case, want) -> dict[str, float]:
@@ -81,9 +110,82 @@ def run(name: str) -> Result:
             for got, want in zip(results, outputs, strict=True):
                 _check(got, _array(want), case)
     except tv.UnsupportedError as refusal:
-        return Result(name, "skip", str(refusal))
+        return Result(name, "refused", str(refusal))
     except AssertionError as error:
         return Result(name, "wrong", str(error))
     except (ValueError, RuntimeError) as error:
         return Result(name, "wrong", f"{type(error).__name__}: {error}")
     return Result(name, "pass")
+
+
+class _Accepted(Exception):
+    """Raised in place of building what was not refused."""
+
+
+def refusals() -> dict[str, str]:
+    """name → why, of all cases that are refused for the built-in profile, on whatever machine."""
+    found = {}
+    with (mock.patch.object(C, "compile", side_effect=_Accepted),
+          mock.patch.object(tv_onnx, "device_profile",
+                            lambda device: C.DeviceProfile.builtin_default())):
+        for name in cases():
+            try:
+                result = run(name)
+            except _Accepted:
+                continue
+            assert result.status == "refused", f"{name} was not to run: {result}"
+            found[name] = reason_of(result.reason)
+    return found
+
+
+def reason_of(text: str) -> str:
+    """A refusal in few words: its first line, without the names of the model."""
+    lines = [line.strip() for line in text.splitlines()]
+    line = lines[1] if len(lines) > 1 else lines[0]
+    line = re.sub(r"^\[onnx\] ", "", line)
+    line = re.sub(r'^\[(\w+) "[^"]*"\]', r"\1:", line)
+    line = re.sub(r"(input|initializer|output) \"[^\"]*\"", r"\1", line)
+    return re.sub(r"'[^']*': ", "", line)
+
+
+def text_of(refused: dict[str, str]) -> str:
+    """The list as it is in the file: names below their reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in refused.items():
+        by_reason.setdefault(reason, []).append(name)
+    groups = (f"\n[{reason}]\n" + "".join(f"{name}\n" for name in sorted(names))
+              for reason, names in sorted(by_reason.items()))
+    return (f"# Of the {len(cases())} cases of onnx {onnx.__version__} these are refused, and all "
+            "others pass.\n"
+            f"# Written by `tests/onnx/node_tests.py --write`.\n{''.join(groups)}")
+
+
+def listed() -> dict[str, str]:
+    """name → why, as the file has it."""
+    found, reason = {}, ""
+    for line in LIST.read_text().splitlines():
+        if line.startswith("["):
+            reason = line[1:-1]
+        elif line and not line.startswith("#"):
+            found[line] = reason
+    return found
+
+
+def listed_cases() -> tuple[int, str]:
+    """How many cases there are, of which version of the onnx package."""
+    count, version = re.search(r"(\d+) cases of onnx (\S+)", LIST.read_text()).groups()
+    return int(count), version
+
+
+def main():
+    parser = argparse.ArgumentParser(description="The list of refused cases.")
+    parser.add_argument("--write", action="store_true", help=f"write {LIST.name} anew")
+    text = text_of(refusals())
+    if parser.parse_args().write:
+        LIST.write_text(text)
+    else:
+        print(text, end="")
+
+
+if __name__ == "__main__":
+    main()
