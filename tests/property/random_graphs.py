@@ -38,6 +38,7 @@ JUMPS = ("floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "fmod", "rema
          "div.Tensor_mode", "div.Scalar_mode", "atan2", "mode", "digamma", "lgamma", "tan",
          "polygamma", "max_pool", "prod", "std", "frexp", "logit", "acosh", "asin", "acos")
 FIRST_RESULT_ONLY = ("topk", "kthvalue", "median", "mode", "sort")
+SORTED = ("sorted_sequence", "boundaries")  # arguments: what a search among others finds is open
 
 
 @functools.cache
@@ -158,6 +159,10 @@ def _try_call(program: Program, op, choose: Chooser) -> None:
     results, doubles = _tensors(result), _tensors(double)
     if any(word in name for word in FIRST_RESULT_ONLY):
         results, doubles = results[:1], doubles[:1]
+    if _searches_unsorted(op, args, kwargs, program.values):
+        return
+    if not _is_captured(op, args, kwargs, {i: program.values[i] for i in used}):
+        return
     jumps = any(word in name for word in JUMPS) or any(
         not isinstance(r, torch.Tensor) or not r.is_floating_point() for r in results)
     if jumps and not all(_is_exact(program, i) for i in used):
@@ -169,6 +174,25 @@ def _try_call(program: Program, op, choose: Chooser) -> None:
     program.read.update(used)
     program.values += results
     program.doubles += doubles
+
+
+def _is_captured(op, args, kwargs, values) -> bool:
+    """Whether PyTorch's own fake tensors take the call; some of its references refuse more."""
+    with FakeTensorMode() as mode:
+        fakes = {i: mode.from_tensor(v) for i, v in values.items()}
+        try:
+            op(*_resolved(args, fakes), **{k: _resolved(v, fakes) for k, v in kwargs.items()})
+        except Exception:  # noqa: BLE001  they say so in many ways
+            return False
+    return True
+
+
+def _searches_unsorted(op, args, kwargs, values) -> bool:
+    names = [argument.name for argument in op._schema.arguments]
+    among = [_resolved(a, values) for name, a in zip(names, args, strict=False) if name in SORTED]
+    if among and kwargs.get("sorter") is not None:
+        among = [among[0].gather(-1, _resolved(kwargs["sorter"], values))]
+    return any(not torch.equal(a, a.sort().values) for a in among)
 
 
 def _is_exact(program: Program, i: int) -> bool:
