@@ -58,7 +58,7 @@ install_python_packages() {
   onnx=$(grep -o 'onnx==[0-9.]*' setup.cfg)
   local packages=("$torch" transformers numpy pybind11 "$onnx" "setuptools>=68" wheel)
   [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors expecttest jsonschema
-    onnxruntime onnxscript)
+    onnxruntime onnxscript clang-format==23.1.5 ruff==0.17.6)
   local stamp="${packages[*]}"
   done_before "pip-$tests" "$stamp" && return
   say "Installing Python packages into .venv"
@@ -77,6 +77,10 @@ build() {
   fi
   if [ $tests = yes ] && ! grep -q '^TV_TESTS:BOOL=ON' build/CMakeCache.txt; then
     cmake -B build -DTV_TESTS=ON >.setup/cmake.log 2>&1 || { tail -30 .setup/cmake.log >&2; return 1; }
+  fi
+  # In what continuous integration builds, a warning is an error; other compilers know other warnings.
+  if [ -n "${TV_WERROR:-}" ] && ! grep -q '^TV_WERROR:BOOL=ON' build/CMakeCache.txt; then
+    cmake -B build -DTV_WERROR=ON >.setup/cmake.log 2>&1 || { tail -30 .setup/cmake.log >&2; return 1; }
   fi
   ninja -C build --quiet
   if ! done_before editable "$stamp"; then

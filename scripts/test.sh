@@ -10,6 +10,9 @@ slow=(-m "not slow")
 sanitized=(--gtest_filter=-RuntimeProcess.EngineTestsGiveNoValidationMessage)
 [ "${1:-}" = --all ] && slow=() && sanitized=()
 
+echo "== Format and lint"
+scripts/lint.sh
+
 echo "== C++ tests, validation layer on"
 TORCH_VULKAN_VALIDATION=1 scripts/gtest.sh build/tests/cpp/tv_tests --gtest_brief=1
 

@@ -3,6 +3,8 @@
 import gc
 import json
 import os
+import random
+import time
 
 # What tactics are taken is not the subject of most tests, and timing them takes long; those that
 # mean the tuner name a level.
@@ -27,6 +29,21 @@ if os.environ.get("TV_TEST_FLUSH_DENORMALS"):
 
 gc.collect()
 gc.freeze()  # what torch's modules hold is not walked through again: 4 % of a test's time
+
+
+# The processes of pytest-xdist end at the same time, with the tests in the same order.
+SLICE_END = float(os.environ.setdefault("TV_TEST_SLICE_END", str(
+    time.time() + float(os.environ.get("TV_TEST_SLICE_SECONDS", "inf")))))
+
+
+def pytest_collection_modifyitems(items):
+    if SLICE_END < float("inf"):
+        random.Random(SEED).shuffle(items)
+
+
+def pytest_runtest_setup(item):
+    if time.time() > SLICE_END:
+        pytest.skip("the time of this slice is over; slices of other commits have this test")
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -77,9 +77,9 @@ def chosen(pair: Pair, count: int, most: int | None) -> list[int]:
     return sorted(sorted(range(count), key=lambda i: _hash(f"{pair.name}/{i}"))[:most])
 
 
-def by_hash(items: list[Pair], most: int) -> list[Pair]:
-    """`most` of the pairs, always the same ones, in an order of their own."""
-    return list(itertools.islice(sorted(items, key=lambda p: _hash(p.name)), most))
+def by_hash(items: list[Pair], most: int, seed: str = "") -> list[Pair]:
+    """`most` of the pairs, always the same ones for a seed, in an order of their own."""
+    return list(itertools.islice(sorted(items, key=lambda p: _hash(seed + p.name)), most))
 
 
 def _hash(text: str) -> bytes:

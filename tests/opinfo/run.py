@@ -44,6 +44,7 @@ def arguments():
     parser.add_argument("--sample", nargs="*", help="these alone, here and now: add/float32/3")
     parser.add_argument("--limit", type=int, default=300, help="seconds for a sample")
     parser.add_argument("--seconds", type=float, help="end after that many; default: when done")
+    parser.add_argument("--seed", default="", help="another order of the entries")
     parser.add_argument("--compact", type=Path, help="a file that gets all outcomes in the end")
     options = parser.parse_args()
     if not options.results and not options.sample:
@@ -58,7 +59,7 @@ def selected(options) -> list[Pair]:
         dtype, gradient = name.removesuffix("/grad"), name.endswith("/grad") or options.gradients
         wanted = [pair for pair in pairs((getattr(torch, dtype),), gradient)
                   if re.search(options.entries, pair.entry)]
-        found += by_hash(wanted, len(wanted))
+        found += by_hash(wanted, len(wanted), options.seed)
     return found
 
 

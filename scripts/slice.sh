@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# A part of what `make test-all` has beyond `make test`, another for each commit: for SECONDS, and
+# what the last case of a part takes. The seed is printed; TV_TEST_SEED=… scripts/slice.sh repeats it.
+# Usage, after scripts/setup.sh --tests: slice.sh [SECONDS]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+total=${1:-2100}
+export TV_TEST_SEED=${TV_TEST_SEED:-$((16#$(git rev-parse --short=8 HEAD | cut -c1-8)))}
+echo "== Slice of $(git rev-parse --short HEAD): TV_TEST_SEED=$TV_TEST_SEED, $total s"
+
+share() {  # share PERCENT: of the time that is left once the sanitizer is done
+  echo $(((total - sanitized) * $1 / 100))
+}
+failed=()
+part() {  # part NAME COMMAND…: one that fails does not keep others from being seen
+  local name=$1
+  shift
+  echo "== $name"
+  "$@" || failed+=("$name")
+}
+
+# This part runs whole for each commit.
+part "Threads: runtime, store, cache, tuner under ThreadSanitizer" \
+  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*'
+sanitized=$SECONDS
+[ "$sanitized" -lt "$total" ] || sanitized=$total
+
+part "Slow Python tests, $(share 40) s of them" \
+  env TV_TEST_SLICE_SECONDS="$(share 40)" .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist load \
+  -m slow --durations=10 tests
+
+forms=(plain plain gradients transposed offset expanded channels_last infinite denormal)
+form=${forms[$((TV_TEST_SEED % ${#forms[@]}))]}
+case $form in
+  plain) samples=() ;;
+  gradients) samples=(--gradients) ;;
+  *) samples=(--form "$form" --dtypes float32) ;;
+esac
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+part "Samples of op_db ($form), $(share 25) s of them" \
+  .venv/bin/python tests/opinfo/run.py --results "$results/opinfo" --seed "$TV_TEST_SEED" \
+  --seconds "$(share 25)" "${samples[@]}"
+
+part "PyTorch's own tests of compiled backends, $(share 20) s of them" \
+  .venv/bin/python tests/torch_suites/run.py --results "$results/torch_suites" --seed "$TV_TEST_SEED" \
+  --seconds "$(share 20)"
+
+part "Readers of files, fuzzed for $(($(share 15) / 4)) s each" scripts/fuzz.sh $(($(share 15) / 4))
+
+[ ${#failed[@]} = 0 ] || { printf 'Failed: %s\n' "${failed[@]}"; exit 1; }
