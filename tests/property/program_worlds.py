@@ -92,7 +92,10 @@ def _one_call(case: Loaded, program, call: int, state: dict):
         with mode():
             result = program(*args)
     except Exception as error:  # noqa: BLE001  whatever it is, it is compared
-        record.error, record.message = type(error).__name__, str(error)
+        # A RuntimeError that Dynamo meets while it traces, sooner than eager meets one, is its own.
+        traced = isinstance(error, torch._dynamo.exc.TorchRuntimeError)
+        record.error = "RuntimeError" if traced else type(error).__name__
+        record.message = str(error)
         return record, []
     flat, spec = tree_flatten(result)
     record.structure = str(spec)

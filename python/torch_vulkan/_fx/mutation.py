@@ -11,7 +11,7 @@ import operator
 import torch
 from torch import fx
 
-from .._torch.strides import may_overlap
+from .._torch.strides import may_overlap, same
 from .fx_nodes import is_getitem
 from .refusals import WholeGraph
 from .returned_views import is_view
@@ -104,16 +104,18 @@ def attach_writes(module: fx.GraphModule, names: list[str], engines, truncate: b
         writes = [module.graph.call_function(write_over, (inputs[name], value))
                   for name, value in zip(names, values, strict=True)]
     for node in writes:
-        if _fits(node.args[0].meta["val"], truncate):
+        if _fits(*(n.meta["val"] for n in node.args), truncate):
             _into_engine(module, node, engines)
     module.graph.lint()
     module.recompile()
 
 
-def _fits(tensor: torch.Tensor, truncate: bool) -> bool:
-    """Whether an engine holds the tensor's elements as they are."""
+def _fits(tensor: torch.Tensor, value: torch.Tensor, truncate: bool) -> bool:
+    """Whether an engine holds the tensor's elements as they are, and its sizes are the value's for
+    all sizes, not only for those that guards let in (n, and 4 * (n // 4) of a view by type)."""
     return (is_plain(tensor) and tensor.layout == torch.strided and tensor.dim() > 0
-            and tensor.dtype in DTYPES and not (truncate and tensor.dtype in NARROWED))
+            and tensor.dtype in DTYPES and not (truncate and tensor.dtype in NARROWED)
+            and all(map(same, tensor.shape, value.shape)))
 
 
 def _into_engine(module: fx.GraphModule, write: fx.Node, engines) -> None:

@@ -196,17 +196,23 @@ def replay_views_where_facts_fail(graph) -> None:
     """Inside views_by_their_facts: undoes it for the graph that AOTAutograd hands to the compiler
     now, where its facts are of no use: elements of another type; an argument whose own sizes and
     strides the program changes; one that has gradients and elements in one place (expanded), as
-    as_strided's backward gives each of those the mean of their gradients."""
+    as_strided's backward gives each of those the mean of their gradients; gradients of as_strided,
+    which by the program pass by what lies outside of the view that it was taken of."""
     from torch._functorch import config
 
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     if metadata is None:
         return
-    if any(info.mutates_metadata for info in metadata.input_info) or graph.find_nodes(
-            op="call_function", target=torch.ops.aten.view.dtype) or (
-            any(info.requires_grad for info in metadata.input_info)
-            and any(_is_expanded(n.meta["val"]) for n in graph.find_nodes(op="placeholder"))):
+
+    def calls(operator):
+        return bool(graph.find_nodes(op="call_function", target=operator))
+
+    gradients = any(info.requires_grad for info in metadata.input_info)
+    expanded = any(_is_expanded(n.meta["val"]) for n in graph.find_nodes(op="placeholder"))
+    if any(info.mutates_metadata for info in metadata.input_info) or calls(
+            torch.ops.aten.view.dtype) or (
+            gradients and (expanded or calls(torch.ops.aten.as_strided.default))):
         config.view_replay_for_aliased_outputs = True
 
 
