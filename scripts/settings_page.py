@@ -1,6 +1,7 @@
 #!/usr/bin/env python
 """Writes what is made of csrc/settings_table.h and kept as text: the tables of docs/settings.md,
-the fields of Settings in python/torch_vulkan/settings.py, and vkexec's flags in docs/vkexec.md.
+the fields of Settings in python/torch_vulkan/settings.py, and vkexec's flags in docs/vkexec.md and
+its man page.
 Build first, then `PYTHONPATH=python python scripts/settings_page.py`."""
 
 import re
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "settings.md"
 SOURCE = ROOT / "python" / "torch_vulkan" / "settings.py"
 COMMAND = ROOT / "docs" / "vkexec.md"
+MANUAL = ROOT / "docs" / "man" / "vkexec.1"
 
 
 def values(row: Row) -> str:
@@ -63,19 +65,71 @@ def fields(text: str) -> str:
                   lambda match: match[1] + "".join(lines) + match[2], text, flags=re.S)
 
 
+def said(*command: str) -> tuple[str, str]:
+    """The flags of vkexec's --help, and its examples."""
+    vkexec = ROOT / "python" / "torch_vulkan" / "bin" / "vkexec"
+    text = subprocess.run([vkexec, *command, "--help"], capture_output=True, text=True,
+                          check=True).stdout
+    return re.search(r"^(\w+:\n  -.*?\n)\nExamples?:\n(.*?)\n\nExit", text, re.M | re.S).groups()
+
+
 def flags(text: str) -> str:
     """The page of vkexec with its flags as --help prints them."""
-    vkexec = ROOT / "python" / "torch_vulkan" / "bin" / "vkexec"
-    for mark, command in (("flags", []), ("compare-flags", ["compare"])):
-        said = subprocess.run([vkexec, *command, "--help"], capture_output=True, text=True,
-                              check=True).stdout
-        listing = re.search(r"^(?:Model|Compare):\n.*?\n(?=\n  --help)", said, re.M | re.S)[0]
+    for mark, command in (("flags", ()), ("compare-flags", ("compare",))):
+        listing = said(*command)[0].split("\nOther:")[0]
         text = re.sub(rf"(<!-- {mark} -->\n```text\n).*?```",
                       lambda match, listing=listing: match[1] + listing + "```", text, flags=re.S)
     return text
 
 
-WRITTEN = ((PAGE, page), (SOURCE, fields), (COMMAND, flags))
+def roff(text: str) -> str:
+    text = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "\\&...")
+    return re.sub(r"^([.'])", r"\\&\1", text)
+
+
+def manual_flag(name: str) -> str:
+    """"-h, --help" and "--onnx=FILE" as a man page has them."""
+    name, _, value = name.partition("=")
+    names = ", ".join(f"\\fB{roff(one)}\\fR" for one in name.split(", "))
+    return names + (f"=\\fI{roff(value.lower())}\\fR" if value else "")
+
+
+def manual_flags(listing: str) -> str:
+    listing = re.sub(r"\n {32}", " ", listing)
+    lines = []
+    for line in listing.splitlines():
+        if group := re.fullmatch(r"(\w+):", line):
+            lines.append(f".SS {group[1]}")
+        elif flag := re.fullmatch(r"  (-.*?) {2,}(.*)|  (-\S+(?:, -\S+)*) (.*)", line):
+            name, text = flag[1] or flag[3], flag[2] or flag[4]
+            lines += [".TP", manual_flag(name), roff(text)]
+    return "\n".join(lines)
+
+
+def manual_examples(text: str) -> str:
+    lines, code = [], False
+    for line in text.splitlines():
+        if line.startswith("    ") != code:
+            code = not code
+            lines += [".PP", ".nf", ".RS"] if code else [".RE", ".fi"]
+        if not code:
+            lines.append(".PP")
+        lines.append(roff(line[4:] if code else line.strip()))
+    return "\n".join([*lines, ".RE", ".fi"])
+
+
+def manual(text: str) -> str:
+    """The man page with its flags and examples as --help prints them."""
+    listing, examples = said()
+    for mark, made in (("flags", manual_flags(listing)), ("examples", manual_examples(examples)),
+                       ("compare", manual_flags(said("compare")[0]))):
+        begin, end = f'.\\" {mark}: scripts/settings_page.py writes them\n', '\n.\\" end\n'
+        before, after = text.split(begin)
+        text = before + begin + made + end + after.split(end, 1)[1]
+    return text
+
+
+WRITTEN = ((PAGE, page), (SOURCE, fields), (COMMAND, flags), (MANUAL, manual))
 
 
 def main() -> None:

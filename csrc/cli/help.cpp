@@ -2,20 +2,23 @@
 
 #include <CLI/CLI.hpp>
 
+#include "csrc/version.h"
+
 namespace tv::cli {
 namespace {
 
 constexpr const char* kIntroduction =
     R"(vkexec builds an engine from an ONNX file or loads a .vke file, runs it on a Vulkan device and
 says how long it takes. Its flags are trtexec's where the meaning is the same.
-
-Usage: vkexec --onnx=FILE | --loadEngine=FILE [flags]
-       vkexec compare --onnx=FILE --ref=DIR [flags]
-       vkexec --listDevices
 )";
 
-constexpr const char* kExamples = R"(
-Examples:
+constexpr const char* kUsage = R"(Usage: vkexec --onnx=FILE | --loadEngine=FILE [flags]
+       vkexec compare --onnx=FILE --ref=DIR [flags]
+       vkexec --listDevices
+
+)";
+
+constexpr const char* kExamples = R"(Examples:
   Build, tune and time a network:
     vkexec --onnx=net.onnx
   Build once for batches of 1 to 16, keep the engine, then time a batch of 8:
@@ -34,69 +37,83 @@ Examples:
   Where results begin to differ from reference tensors:
     vkexec compare --onnx=net.onnx --ref=tensors/
 
-Exit status: 0 done, 1 failed, 2 wrong command line.
-)";
+Exit status: 0 done, 1 failed, 2 wrong command line.)";
 
 constexpr const char* kCompare =
     R"(vkexec compare runs a network on the inputs of a directory and compares its outputs, and the tensors
 between its layers, with the references there: NAME.npy holds the tensor NAME, with _ for what may not
 be in a file's name. It stops at the first tensor that differs.
-
-Usage: vkexec compare --onnx=FILE --ref=DIR [flags]
-       vkexec compare --loadEngine=FILE --ref=DIR [flags]
 )";
 
-constexpr const char* kCompareExamples = R"(
-Example:
+constexpr const char* kCompareUsage = R"(Usage: vkexec compare --onnx=FILE --ref=DIR [flags]
+       vkexec compare --loadEngine=FILE --ref=DIR [flags]
+
+)";
+
+constexpr const char* kCompareExamples = R"(Example:
     vkexec compare --onnx=net.onnx --ref=tensors/ --rtol=1e-3
 
-Exit status: 0 all equal within the tolerances, 1 different or failed, 2 wrong command line.
-)";
+Exit status: 0 all equal within the tolerances, 1 different or failed, 2 wrong command line.)";
 
-constexpr size_t kColumn = 32, kWidth = 100;
+/// CLI11's listing, with values behind "=", descriptions in lines of a screen's width and defaults
+/// behind them.
+class Listing : public CLI::Formatter {
+ public:
+  explicit Listing(std::string usage) : usage_(std::move(usage)) {
+    column_width(32);
+    for (const char* number : {"INT", "UINT", "FLOAT"}) label(number, "N");
+  }
 
-/// `text` in lines that begin at the column.
-std::string wrapped(const std::string& text) {
-  std::string out, line;
-  for (const std::string& word : CLI::detail::split(text, ' ')) {
-    if (!line.empty() && kColumn + line.size() + 1 + word.size() > kWidth) {
-      out += line + "\n" + std::string(kColumn, ' ');
-      line.clear();
+  std::string make_usage(const CLI::App*, std::string) const override { return usage_; }
+
+  std::string make_group(std::string group, bool is_positional,
+                         std::vector<const CLI::Option*> options) const override {
+    return CLI::Formatter::make_group(group, is_positional, options).substr(1);  // one empty line
+  }
+
+  std::string make_option_name(const CLI::Option* option, bool) const override {
+    std::string names;
+    for (const std::string& name : option->get_snames()) names += "-" + name + ", ";
+    for (const std::string& name : option->get_lnames()) names += "--" + name + ", ";
+    return names.substr(0, names.size() - 2);
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_expected_min() == 0) return "";
+    const std::string type = option->get_type_name();  // what is checked of it follows a colon
+    return "=" + get_label(type.substr(0, type.find(':')));
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = option->get_description(), out;
+    const std::string value = option->get_default_str();
+    if (!value.empty()) text += " (default " + value + ")";
+    size_t length = 0;
+    for (const std::string& word : CLI::detail::split(text, ' ')) {
+      const bool fits = get_column_width() + length + 1 + word.size() <= kWidth;
+      out += (length == 0 ? "" : fits ? " " : "\n") + word;
+      length = (fits && length > 0 ? length + 1 : 0) + word.size();
     }
-    line += (line.empty() ? "" : " ") + word;
+    return out;
   }
-  return out + line + "\n";
-}
 
-std::string line_of(const CLI::Option& option) {
-  std::string names;
-  for (const std::string& name : option.get_lnames()) {
-    names += (names.empty() ? "--" : ", --") + name;
-  }
-  const bool takes_value = option.get_expected_min() > 0 && option.get_items_expected_max() > 0;
-  names = "  " + names + (takes_value ? "=…" : "");
-  std::string text = option.get_description();
-  if (!option.get_default_str().empty()) text += " (default " + option.get_default_str() + ")";
-  const size_t shown = names.size() - (takes_value ? 2 : 0);  // … is three bytes
-  const bool fits = shown + 1 < kColumn;
-  return names + (fits ? std::string(kColumn - shown, ' ') : "\n" + std::string(kColumn, ' ')) +
-         wrapped(text);
-}
+ private:
+  static constexpr size_t kWidth = 100;
+  std::string usage_;
+};
 
 }  // namespace
 
-std::string help_text(const CLI::App& app, bool compare) {
-  std::string text = compare ? kCompare : kIntroduction;
-  std::string group;
-  for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group() == "Options") continue;
-    if (option->get_group() != group) text += "\n" + option->get_group() + ":\n";
-    group = option->get_group();
-    text += line_of(*option);
+void add_help(CLI::App& app, bool compare) {
+  app.description(compare ? kCompare : kIntroduction);
+  app.footer(compare ? kCompareExamples : kExamples);
+  app.formatter(std::make_shared<Listing>(compare ? kCompareUsage : kUsage));
+  app.option_defaults()->group("Other");
+  app.set_help_flag("-h,--help", "Print this text");
+  if (!compare) {
+    app.set_version_flag("--version", std::string("vkexec ") + kBuilderVersion,
+                         "Print the version");
   }
-  text += std::string("\n  --help, -h") + std::string(kColumn - 12, ' ') + "Print this text\n";
-  if (!compare) text += "  --version" + std::string(kColumn - 11, ' ') + "Print the version\n";
-  return text + (compare ? kCompareExamples : kExamples);
 }
 
 }  // namespace tv::cli

@@ -9,7 +9,6 @@
 #include "csrc/cli/nearest.h"
 #include "csrc/cli/setting_flags.h"
 #include "csrc/cli/trtexec_flags.h"
-#include "csrc/version.h"
 
 namespace tv::cli {
 namespace {
@@ -44,141 +43,130 @@ std::string is_whole(const std::string& text) {
 }
 
 void add_model(CLI::App& app, Options& o) {
-  const char* group = "Model";
-  app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->group(group);
+  app.option_defaults()->group("Model");
+  app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->type_name("FILE");
   app.add_option("--loadEngine", o.load_engine, "Load an engine (.vke) in place of building one")
-      ->group(group);
+      ->type_name("FILE");
   app.add_flag(
-         "--checkAddresses", o.check_addresses,
-         "With --loadEngine: a file that you do not trust; its kernels touch their operands alone, "
-         "and take longer")
-      ->group(group);
-  app.add_option("--saveEngine", o.save_engine, "Write the engine, with its weights")->group(group);
-  app.add_flag("--stripWeights", o.strip_weights, "Write the engine without its weights")
-      ->group(group);
+      "--checkAddresses", o.check_addresses,
+      "With --loadEngine: a file that you do not trust; its kernels touch their operands alone, "
+      "and take longer");
+  app.add_option("--saveEngine", o.save_engine, "Write the engine, with its weights")
+      ->type_name("FILE");
+  app.add_flag("--stripWeights", o.strip_weights, "Write the engine without its weights");
   app.add_option("--refitFromOnnx", o.refit_from_onnx,
                  "Take the weights of a loaded engine from this ONNX file")
-      ->group(group);
+      ->type_name("FILE");
   app.add_option("--weights", o.weights,
                  "Take the weights of a loaded engine from this .safetensors file, by name")
-      ->group(group);
+      ->type_name("FILE");
   app.add_flag("--refit", o.refit,
-               "With --loadEngine and --onnx: as --refitFromOnnx. Every engine can be refitted")
-      ->group(group);
-  app.add_flag("--skipInference,--buildOnly", o.skip_inference, "Build or load, but do not run")
-      ->group(group);
+               "With --loadEngine and --onnx: as --refitFromOnnx. Every engine can be refitted");
+  app.add_flag("--skipInference,--buildOnly", o.skip_inference, "Build or load, but do not run");
 }
 
 void add_build(CLI::App& app, Options& o, Texts& t) {
-  const char* group = "Build";
-  app.add_option("--minShapes", t.min_shapes, "Smallest shapes, x:1x3x224x224,y:…")->group(group);
-  app.add_option("--optShapes", t.opt_shapes, "Shapes that the engine is tuned for")->group(group);
-  app.add_option("--maxShapes", t.max_shapes, "Largest shapes")->group(group);
+  app.option_defaults()->group("Build");
+  app.add_option("--minShapes", t.min_shapes, "Smallest shapes, x:1x3x224x224,y:…")
+      ->type_name("SHAPES");
+  app.add_option("--optShapes", t.opt_shapes, "Shapes that the engine is tuned for")
+      ->type_name("SHAPES");
+  app.add_option("--maxShapes", t.max_shapes, "Largest shapes")->type_name("SHAPES");
   app.add_option("--constants", t.constants,
                  "k:k.npy: inputs that are fixed here, as those that set shapes must be")
-      ->group(group);
-  add_setting_flags(app, group, o.settings, o.cache, t.settings);
+      ->type_name("FILES");
+  add_setting_flags(app, o.settings, o.cache, t.settings);
 }
 
 void add_inference(CLI::App& app, Options& o, Texts& t) {
-  const char* group = "Inference";
+  app.option_defaults()->group("Inference");
   app.add_option("--shapes", t.shapes, "Shapes to run with; when building, also the only ones")
-      ->group(group);
+      ->type_name("SHAPES");
   app.add_option("--loadInputs", t.load_inputs, "x:image.npy,y:raw.bin; others are filled")
-      ->group(group);
-  app.add_option("--fill", t.fill, "Inputs without a file: random or zero")
-      ->check(CLI::IsMember({"random", "zero"}))
-      ->group(group);
-  app.add_option("--seed", o.seed, "Of random inputs")
-      ->check(is_whole)
-      ->capture_default_str()
-      ->group(group);
+      ->type_name("FILES");
+  app.add_option("--fill", t.fill, "Inputs without a file")
+      ->type_name("random|zero")
+      ->default_str("random")
+      ->check(CLI::IsMember({"random", "zero"}));
+  app.add_option("--seed", o.seed, "Of random inputs")->check(is_whole)->capture_default_str();
   app.add_option("--iterations", o.iterations, "Run at least so often")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   app.add_option("--duration", o.duration_s, "and at least for so many seconds")
+      ->type_name("SECONDS")
       ->check(Amount(1e9))
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   app.add_option("--warmUp", o.warm_up_ms, "Run so many milliseconds before measuring")
+      ->type_name("MS")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   app.add_option("--idleTime", o.idle_ms, "Milliseconds to wait between two runs")
+      ->type_name("MS")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   app.add_option("--streams,--infStreams", o.streams, "Threads that run at one time")
       ->check(CLI::Range(1, 256))
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   app.add_flag("--threads", t.always,
-               "It is always so: each stream is driven by a thread of its own")
-      ->group(group);
+               "It is always so: each stream is driven by a thread of its own");
 }
 
 void add_report(CLI::App& app, Options& o, Texts& t) {
-  const char* group = "Report";
-  app.add_flag("--verbose", o.verbose, "Also explain what is measured, and log more")->group(group);
+  app.option_defaults()->group("Report");
+  app.add_flag("--verbose", o.verbose, "Also explain what is measured, and log more");
   app.add_option("--avgRuns", o.avg_runs, "Print an average of so many runs")
       ->check(CLI::Range(1, 1 << 30))
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   app.add_option("--percentile", t.percentile, "Percentiles to report")
-      ->default_str("90,95,99")
-      ->group(group);
-  app.add_flag("--dumpOutput", o.dump_output, "Print the outputs")->group(group);
-  app.add_flag("--dumpProfile", o.dump_profile, "Print what each layer takes")->group(group);
+      ->type_name("LIST")
+      ->default_str("90,95,99");
+  app.add_flag("--dumpOutput", o.dump_output, "Print the outputs");
+  app.add_flag("--dumpProfile", o.dump_profile, "Print what each layer takes");
   app.add_flag("--separateProfileRun", t.always,
-               "It is always so: layers are timed in runs of their own")
-      ->group(group);
-  app.add_flag("--dumpLayerInfo", o.dump_layer_info, "Print the layers")->group(group);
-  app.add_flag("--dumpRefit", o.dump_refit, "Print the weights that a refit may replace")
-      ->group(group);
+               "It is always so: layers are timed in runs of their own");
+  app.add_flag("--dumpLayerInfo", o.dump_layer_info, "Print the layers");
+  app.add_flag("--dumpRefit", o.dump_refit, "Print the weights that a refit may replace");
   app.add_option("--exportTimes", o.export_times, "Write the time of every run (.json)")
-      ->group(group);
+      ->type_name("FILE");
   app.add_option("--exportOutput", o.export_output,
                  "Write the outputs: one .json file, or a directory (ends in /) of .npy files")
-      ->group(group);
+      ->type_name("PATH");
   app.add_option("--exportProfile", o.export_profile,
                  "Write what each layer takes: .json, a Chrome trace (.trace.json), or .svg")
-      ->group(group);
+      ->type_name("FILE");
   app.add_option("--exportLayerInfo", o.export_layer_info, "Write the layers (.json)")
-      ->group(group);
-  app.add_option("--exportGraph", o.export_graph, "Draw the layers (.svg)")->group(group);
+      ->type_name("FILE");
+  app.add_option("--exportGraph", o.export_graph, "Draw the layers (.svg)")->type_name("FILE");
 }
 
 void add_system(CLI::App& app, Options& o) {
-  const char* group = "System";
+  app.option_defaults()->group("System");
   app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
-      ->group(group);
-  app.add_flag("--listDevices", o.list_devices, "Print the Vulkan devices, best first")
-      ->group(group);
+      ->type_name("DEVICE");
+  app.add_flag("--listDevices", o.list_devices, "Print the Vulkan devices, best first");
 }
 
 void add_compare(CLI::App& app, Options& o, Texts& t) {
-  const char* group = "Compare";
-  app.add_option("--onnx", o.onnx, "The network")->group(group);
+  app.option_defaults()->group("Compare");
+  app.add_option("--onnx", o.onnx, "The network")->type_name("FILE");
   app.add_option("--loadEngine", o.load_engine, "or an engine, of which the outputs are compared")
-      ->group(group);
-  app.add_option("--ref", o.ref, "Directory of reference tensors, NAME.npy")->group(group);
-  app.add_option("--shapes", t.shapes, "Shapes of inputs that have no file")->group(group);
+      ->type_name("FILE");
+  app.add_option("--ref", o.ref, "Directory of reference tensors, NAME.npy")->type_name("DIR");
+  app.add_option("--shapes", t.shapes, "Shapes of inputs that have no file")->type_name("SHAPES");
   app.add_option("--loadInputs", t.load_inputs, "x:image.npy, where not in the directory")
-      ->group(group);
+      ->type_name("FILES");
   app.add_option("--atol", o.atol, "Difference that is not counted")
       ->check(Amount(1e30))
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   app.add_option("--rtol", o.rtol, "and in parts of the reference")
       ->check(Amount(1e30))
-      ->capture_default_str()
-      ->group(group);
-  app.add_flag("!--outputsOnly", o.layers, "Do not look between the layers")->group(group);
-  app.add_flag("--verbose", o.verbose, "Log more")->group(group);
+      ->capture_default_str();
+  app.add_flag("!--outputsOnly", o.layers, "Do not look between the layers");
+  app.add_flag("--verbose", o.verbose, "Log more");
   app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
-      ->group(group);
-  add_setting_flags(app, "Build", o.settings, o.cache, t.settings);
+      ->type_name("DEVICE");
+  app.option_defaults()->group("Build");
+  add_setting_flags(app, o.settings, o.cache, t.settings);
 }
 
 std::vector<std::string> names_of(const CLI::App& app) {
@@ -266,8 +254,6 @@ Command parse_command(int argc, const char* const* argv) {
   Texts texts;
   o.compare = argc > 1 && std::string(argv[1]) == "compare";
   CLI::App app;
-  app.set_help_flag("--help,-h", "Print this text");
-  bool version = false;
   app.allow_extras();
   if (o.compare) {
     add_compare(app, o, texts);
@@ -277,14 +263,17 @@ Command parse_command(int argc, const char* const* argv) {
     add_inference(app, o, texts);
     add_report(app, o, texts);
     add_system(app, o);
-    app.add_flag("--version", version, "Print the version");
   }
+  add_help(app, o.compare);
   std::vector<std::string> arguments(argv + (o.compare ? 2 : 1), argv + argc);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    command.text = help_text(app, o.compare);
+    command.text = app.help();
+    return command;
+  } catch (const CLI::CallForVersion& version) {
+    command.text = std::string(version.what()) + "\n";
     return command;
   } catch (const CLI::ParseError& error) {
     throw CommandError(error.what());
@@ -296,10 +285,6 @@ Command parse_command(int argc, const char* const* argv) {
     command.warning += (command.warning.empty() ? "" : "; ") + flag + ": " + why;
   }
   if (!command.warning.empty()) command.warning = "Without effect: " + command.warning;
-  if (version) {
-    command.text = std::string("vkexec ") + kBuilderVersion + "\n";
-    return command;
-  }
   read_texts(o, texts);
   check(o);
   return command;

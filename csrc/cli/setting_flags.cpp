@@ -39,27 +39,25 @@ bool is(const SettingRow& row, const char* kind) { return std::string_view(row.k
 
 /// A flag that takes its setting's value.
 void add_value(CLI::App& app, const SettingRow& row, const SettingFlag& flag, int64_t& value,
-               const char* group, SettingTexts& texts) {
+               SettingTexts& texts) {
   if (is(row, "Bytes")) {
-    app.add_option(flag.name, texts.sizes[flag.name], flag.help)->group(group);
+    app.add_option(flag.name, texts.sizes[flag.name], flag.help)->type_name("SIZE");
   } else {
     app.add_option(flag.name, value, flag.help)
         ->check(CLI::Range(row.low, row.high))
-        ->capture_default_str()
-        ->group(group);
+        ->capture_default_str();
   }
 }
 
 void add_value(CLI::App& app, const SettingRow& row, const SettingFlag& flag, std::string& value,
-               const char* group, SettingTexts&) {
-  CLI::Option* option = app.add_option(flag.name, value, flag.help)->group(group);
-  if (is(row, "File")) option->check(is_no_directory);
-  if (is(row, "Directory")) option->check(is_no_file);
+               SettingTexts&) {
+  CLI::Option* option = app.add_option(flag.name, value, flag.help);
+  if (is(row, "File")) option->type_name("FILE")->check(is_no_directory);
+  if (is(row, "Directory")) option->type_name("DIR")->check(is_no_file);
 }
 
 template <typename T>
-void add_value(CLI::App&, const SettingRow& row, const SettingFlag& flag, T&, const char*,
-               SettingTexts&) {
+void add_value(CLI::App&, const SettingRow& row, const SettingFlag& flag, T&, SettingTexts&) {
   throw Error(ErrorKind::kInternal, std::string("[vkexec] ") + flag.name + ": a setting of kind " +
                                         row.kind + " takes no text; its row says what it sets");
 }
@@ -79,14 +77,14 @@ void read_size(const SettingRow& row, const SettingFlag& flag, const std::string
 
 }  // namespace
 
-void add_setting_flags(CLI::App& app, const char* group, Settings& settings, CacheSettings& cache,
+void add_setting_flags(CLI::App& app, Settings& settings, CacheSettings& cache,
                        SettingTexts& texts) {
   const auto add = [&](const SettingRow& row, auto& value) {
     for (const SettingFlag& flag : row.flags) {
       if (!*flag.sets) {
-        add_value(app, row, flag, value, group, texts);
+        add_value(app, row, flag, value, texts);
       } else if (!app.get_option_no_throw(flag.name)) {  // one may set several
-        app.add_flag(flag.name, texts.switches[flag.name], flag.help)->group(group);
+        app.add_flag(flag.name, texts.switches[flag.name], flag.help);
       }
     }
   };

@@ -21,7 +21,7 @@ struct SettingTexts {
 
 /// Adds every setting's flags; parsing writes into `settings`, `cache` and `texts`, which outlive
 /// the parse.
-void add_setting_flags(CLI::App& app, const char* group, Settings& settings, CacheSettings& cache,
+void add_setting_flags(CLI::App& app, Settings& settings, CacheSettings& cache,
                        SettingTexts& texts);
 
 /// What the flags that have a grammar of their own said. Throws CommandError.
