@@ -33,8 +33,20 @@ endif()
 file(WRITE ${TV_ONNX_DIR}/onnx_ml.proto.new "${text}")
 configure_file(${TV_ONNX_DIR}/onnx_ml.proto.new ${TV_ONNX_DIR}/onnx_ml.proto COPYONLY)
 add_custom_command(
-  OUTPUT ${TV_ONNX_DIR}/onnx_ml.pb.cc ${TV_ONNX_DIR}/onnx_ml.pb.h
-  COMMAND ${TV_PROTOC} --cpp_out=${TV_ONNX_DIR} -I${TV_ONNX_DIR} ${TV_ONNX_DIR}/onnx_ml.proto
+  OUTPUT ${TV_ONNX_DIR}/onnx_ml.pb.cc ${TV_ONNX_DIR}/onnx_ml.pb.h ${TV_ONNX_DIR}/onnx_ml.descriptors
+  COMMAND ${TV_PROTOC} --cpp_out=${TV_ONNX_DIR} --descriptor_set_out=${TV_ONNX_DIR}/onnx_ml.descriptors
+          -I${TV_ONNX_DIR} ${TV_ONNX_DIR}/onnx_ml.proto
   DEPENDS ${TV_ONNX_DIR}/onnx_ml.proto VERBATIM)
 set_source_files_properties(${TV_ONNX_DIR}/onnx_ml.pb.cc PROPERTIES COMPILE_OPTIONS -w)
-add_custom_target(tv_onnx_proto DEPENDS ${TV_ONNX_DIR}/onnx_ml.pb.cc ${TV_ONNX_DIR}/onnx_ml.pb.h)
+
+# Which of their fields hold messages, for the limit on what a file may become.
+find_library(TV_PROTOBUF NAMES libprotobuf.so libprotobuf.a REQUIRED)
+add_executable(message_fields ${CMAKE_SOURCE_DIR}/cmake/message_fields.cpp)
+target_include_directories(message_fields SYSTEM PRIVATE ${TV_PROTOBUF_INCLUDE})
+target_link_libraries(message_fields PRIVATE tv_options ${TV_PROTOBUF} Threads::Threads)
+add_custom_command(
+  OUTPUT ${TV_ONNX_DIR}/onnx_ml.fields.h
+  COMMAND message_fields ${TV_ONNX_DIR}/onnx_ml.descriptors ModelProto ${TV_ONNX_DIR}/onnx_ml.fields.h
+  DEPENDS message_fields ${TV_ONNX_DIR}/onnx_ml.descriptors VERBATIM)
+add_custom_target(tv_onnx_proto DEPENDS ${TV_ONNX_DIR}/onnx_ml.pb.cc ${TV_ONNX_DIR}/onnx_ml.pb.h
+                  ${TV_ONNX_DIR}/onnx_ml.fields.h)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -89,7 +90,8 @@ def field(number, data):
     size, length = len(data), b""
     while size >= 128:
         length, size = length + bytes([size & 127 | 128]), size >> 7
-    return bytes([number << 3 | 2]) + length + bytes([size]) + data
+    tag = bytes([number << 3 | 2]) if number < 16 else bytes([number << 3 & 127 | 130, number >> 4])
+    return tag + length + bytes([size]) + data
 
 
 def nested(depth):
@@ -192,6 +194,36 @@ def test_refused(name):
     make, message = CASES[name]
     with pytest.raises((ValueError, tv.UnsupportedError), match=f"(?s){message}"):
         tv.onnx.compile(make())
+
+
+def message_fields():
+    """Of each list of messages that a model may hold: its name, and the numbers of the fields to it."""
+    paths, seen, found = [(onnx.ModelProto.DESCRIPTOR, ())], set(), {}
+    for message, path in paths:  # grows
+        for inner in message.fields:
+            if inner.message_type and inner.full_name not in seen:
+                seen.add(inner.full_name)
+                paths.append((inner.message_type, (*path, inner.number)))
+                new = hasattr(inner, "is_repeated")  # of protobuf, which says it in place of `label`
+                if inner.is_repeated if new else inner.label == inner.LABEL_REPEATED:
+                    found[inner.full_name] = paths[-1][1]
+    return found
+
+
+def test_empty_messages_of_every_kind():
+    """A file of half a MiB would become objects of tens: of any message, wherever it may be."""
+    fields = message_fields()
+    assert {"onnx.GraphProto.node", "onnx.TrainingInfoProto.update_binding",
+            "onnx.TensorAnnotation.quant_parameter_tensor_names"} <= set(fields)
+    for name, (*path, last) in fields.items():
+        if last > 15:  # three bytes each: less than 32 times as much where the message is small
+            continue
+        data = field(last, b"") * (1 << 18)
+        for number in reversed(path):
+            data = field(number, data)
+        with pytest.raises(ValueError, match="bytes of messages: not a model"):
+            tv.onnx.compile(data)
+            pytest.fail(name)
 
 
 LIMITED = """
