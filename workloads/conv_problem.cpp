@@ -240,14 +240,13 @@ void ConvData::set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value) {
   store_number(x_, x_index(n, c, h, w), value, p_.dtype);
 }
 
-void ConvData::call(Engine& engine) {
+void ConvData::call(const TensorCall& call) {
   std::fill(y_.begin(), y_.end(), uint8_t{0xff});  // NaN, where something is left out
-  const auto prepared = engine.prepare_weights(weights());
-  engine.run(*prepared, {}, inputs(), std::vector<HostTensor>{host_tensor(y_)});
+  call(weights(), inputs(), std::vector<HostTensor>{host_tensor(y_)});
 }
 
 int64_t ConvData::not_finite(const std::shared_ptr<Engine>& engine) {
-  call(*engine);
+  call(call_of(engine));
   int64_t count = 0;
   for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
     if (!std::isfinite(element(y_, i))) ++count;
@@ -256,7 +255,11 @@ int64_t ConvData::not_finite(const std::shared_ptr<Engine>& engine) {
 }
 
 ConvData::Errors ConvData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
-  call(*engine);
+  return run(call_of(engine), samples);
+}
+
+ConvData::Errors ConvData::run(const TensorCall& tensor_call, int64_t samples) {
+  call(tensor_call);
   const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
   Errors e;
   e.samples = std::min(samples, outputs);

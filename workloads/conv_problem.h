@@ -70,6 +70,8 @@ class ConvData {
   };
   /// Runs the engine once and compares up to `samples` outputs with float64.
   Errors run(const std::shared_ptr<Engine>& engine, int64_t samples = INT64_MAX);
+  /// The same by other means than an engine's run.
+  Errors run(const TensorCall& call, int64_t samples = INT64_MAX);
 
   /// Sets one number of the input.
   void set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value);
@@ -83,7 +85,7 @@ class ConvData {
   double time_us(const std::shared_ptr<Device>& device, const EngineSpec& spec);
 
  private:
-  void call(Engine& engine);
+  void call(const TensorCall& call);
   double reference(int64_t index) const { return sum_of<double>(index); }
   /// kSizes: of the terms' sizes.
   template <typename T, bool kSizes = false>

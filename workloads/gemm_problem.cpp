@@ -193,9 +193,12 @@ std::vector<HostTensor> GemmData::weights() {
 }
 
 GemmData::Errors GemmData::run(const std::shared_ptr<Engine>& engine, int64_t samples) {
+  return run(call_of(engine), samples);
+}
+
+GemmData::Errors GemmData::run(const TensorCall& call, int64_t samples) {
   std::fill(y_.begin(), y_.end(), uint8_t{0xff});  // NaN, where something is left out
-  const auto prepared = engine->prepare_weights(weights());
-  engine->run(*prepared, {}, inputs(), std::vector<HostTensor>{host_tensor(y_)});
+  call(weights(), inputs(), std::vector<HostTensor>{host_tensor(y_)});
   const int64_t outputs = p_.batch * p_.m * p_.n, count = std::min(samples, outputs);
   Errors e;
   double largest = 0, worst = 0, error_sum = 0, sum = 0;

@@ -3,7 +3,9 @@
 // tests and for benchmarks/native.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +50,8 @@ class GemmData {
   /// Runs the engine once and compares up to `samples` outputs with float64. An output that is not
   /// written, or not finite, makes the errors infinite.
   Errors run(const std::shared_ptr<Engine>& engine, int64_t samples = INT64_MAX);
+  /// The same by other means than an engine's run.
+  Errors run(const TensorCall& call, int64_t samples = INT64_MAX);
 
   /// ‖sum - ref‖ / ‖ref‖ over every output of sums made in float32, one product after the other.
   double plain_error() const;

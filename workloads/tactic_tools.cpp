@@ -75,6 +75,15 @@ HostTensor host_tensor(std::vector<uint8_t>& bytes) {
   return {bytes.data(), static_cast<int64_t>(bytes.size())};
 }
 
+TensorCall call_of(std::shared_ptr<Engine> engine, std::vector<int64_t> symbols) {
+  return [engine = std::move(engine), symbols = std::move(symbols)](
+             std::span<const HostTensor> weights, std::span<const HostTensor> inputs,
+             std::span<const HostTensor> outputs) {
+    const auto prepared = engine->prepare_weights(weights);
+    engine->run(*prepared, symbols, inputs, outputs);
+  };
+}
+
 std::vector<OfferedTactic> tactics_of(const Graph& graph, const Node& node,
                                       const Settings& settings, const DeviceProfile& profile) {
   ValueTable table(graph);

@@ -3,6 +3,9 @@
 // benchmarks/native.
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,13 @@ void store_number(std::vector<uint8_t>& bytes, int64_t index, double value, DTyp
 double load_number(const std::vector<uint8_t>& bytes, int64_t index, DType dtype);
 
 HostTensor host_tensor(std::vector<uint8_t>& bytes);
+
+/// A call on weights, inputs and outputs, whoever makes it.
+using TensorCall =
+    std::function<void(std::span<const HostTensor> weights, std::span<const HostTensor> inputs,
+                       std::span<const HostTensor> outputs)>;
+/// That of an engine, whose symbols have these values.
+TensorCall call_of(std::shared_ptr<Engine> engine, std::vector<int64_t> symbols = {});
 
 /// A tactic's name, and why it does not apply, or "".
 struct OfferedTactic {

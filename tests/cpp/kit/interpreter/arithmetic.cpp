@@ -1,0 +1,546 @@
+#include "tests/cpp/kit/interpreter/arithmetic.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace tv::interpreter {
+
+namespace {
+
+[[noreturn]] void unknown(const std::string& what) { throw Fault(what + " is not interpreted"); }
+
+double from_half(uint64_t h) {
+  const auto exponent = static_cast<int>(h >> 10 & 31);
+  const auto fraction = static_cast<double>(h & 1023);
+  double value =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  if (exponent == 31) value = fraction != 0 ? NAN : INFINITY;
+  return (h & 0x8000U) != 0 ? -value : value;
+}
+
+/// To the nearest, ties to even, with denormals. Rounded once: from a double.
+uint64_t to_half(double value) {
+  const uint64_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double a = std::abs(value);
+  if (std::isnan(value)) return sign | 0x7e00U;
+  if (a >= 65520) return sign | 0x7c00U;
+  if (a < 0x1p-14) return sign | static_cast<uint64_t>(std::nearbyint(a * 0x1p24));
+  int exponent = 0;
+  const double fraction = std::frexp(a, &exponent);  // in [0.5, 1)
+  const auto mantissa = static_cast<uint64_t>(std::nearbyint(fraction * 0x1p11));
+  return sign | ((static_cast<uint64_t>(exponent + 13) << 10) + mantissa);
+}
+
+uint64_t to_bfloat16(double value) {
+  const auto u = std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (std::isnan(value)) return 0x7fc0U;
+  return (u + 0x7fffU + (u >> 16 & 1U)) >> 16 & 0xffffU;
+}
+
+/// f of numbers as wide as the type: rounded where the device rounds.
+template <class F>
+uint64_t of_floats(const Type& type, F f, uint64_t x, uint64_t y, uint64_t z = 0) {
+  if (type.bits == 32) {
+    const float r = f(std::bit_cast<float>(static_cast<uint32_t>(x)),
+                      std::bit_cast<float>(static_cast<uint32_t>(y)),
+                      std::bit_cast<float>(static_cast<uint32_t>(z)));
+    return std::bit_cast<uint32_t>(r);
+  }
+  return from_double(f(to_double(x, type), to_double(y, type), to_double(z, type)), type);
+}
+
+bool compare_floats(uint16_t op, const Type& type, uint64_t a, uint64_t b) {
+  const double x = to_double(a, type), y = to_double(b, type);
+  const bool unordered = std::isnan(x) || std::isnan(y);
+  if (unordered) return (op - 180) % 2 == 1;  // OpFOrdEqual is 180, OpFUnordEqual 181, …
+  switch ((op - 180) / 2) {
+    case 0:
+      return x == y;
+    case 1:
+      return x != y;
+    case 2:
+      return x < y;
+    case 3:
+      return x > y;
+    case 4:
+      return x <= y;
+    default:
+      return x >= y;
+  }
+}
+
+bool compare_integers(uint16_t op, uint32_t bits, uint64_t x, uint64_t y) {
+  const int64_t s = signed_of(x, bits), t = signed_of(y, bits);
+  switch (op) {
+    case 170:
+      return x == y;
+    case 171:
+      return x != y;
+    case 172:
+      return x > y;
+    case 173:
+      return s > t;
+    case 174:
+      return x >= y;
+    case 175:
+      return s >= t;
+    case 176:
+      return x < y;
+    case 177:
+      return s < t;
+    case 178:
+      return x <= y;
+    default:
+      return s <= t;
+  }
+}
+
+uint64_t divide(uint16_t op, uint32_t bits, uint64_t x, uint64_t y) {
+  if (y == 0) throw Fault("an integer division by 0");
+  const int64_t s = signed_of(x, bits), t = signed_of(y, bits);
+  switch (op) {
+    case 134:
+      return x / y;
+    case 137:
+      return x % y;
+    case 135:
+      return t == -1 ? 0 - x : static_cast<uint64_t>(s / t);
+    case 138:
+      return t == -1 ? 0 : static_cast<uint64_t>(s % t);
+    default: {  // OpSMod: the divisor's sign
+      const int64_t r = t == -1 ? 0 : s % t;
+      return static_cast<uint64_t>(r != 0 && (r < 0) != (t < 0) ? r + t : r);
+    }
+  }
+}
+
+uint64_t shift(uint16_t op, uint32_t bits, uint64_t x, uint64_t by) {
+  if (by >= bits)
+    throw Fault("a shift of " + std::to_string(bits) + " bits by " + std::to_string(by));
+  if (op == 194) return x >> by;
+  if (op == 196) return x << by;
+  return static_cast<uint64_t>(signed_of(x, bits) >> by);
+}
+
+uint64_t convert(uint16_t op, const Type& from, const Type& to, uint64_t x) {
+  switch (op) {
+    case op::kConvertFToU:
+    case op::kConvertFToS: {
+      const double value = std::trunc(to_double(x, from));
+      if (std::isnan(value)) return 0;
+      // What does not fit is not defined; the nearest that does, as GPUs give.
+      if (op == op::kConvertFToU) {
+        return value <= 0        ? 0
+               : value >= 0x1p64 ? mask_of(to.bits)
+                                 : std::min(static_cast<uint64_t>(value), mask_of(to.bits));
+      }
+      const double limit = std::ldexp(1.0, static_cast<int>(to.bits) - 1);
+      if (value >= limit) return mask_of(to.bits - 1);
+      return static_cast<uint64_t>(static_cast<int64_t>(std::max(value, -limit)));
+    }
+    case op::kConvertSToF: {
+      const int64_t value = signed_of(x, from.bits);
+      return to.bits == 32 ? std::bit_cast<uint32_t>(static_cast<float>(value))
+                           : from_double(static_cast<double>(value), to);
+    }
+    case op::kConvertUToF:
+      return to.bits == 32 ? std::bit_cast<uint32_t>(static_cast<float>(x))
+                           : from_double(static_cast<double>(x), to);
+    case op::kSConvert:
+      return static_cast<uint64_t>(signed_of(x, from.bits));
+    case op::kFConvert:
+      return from_double(to_double(x, from), to);
+    default:  // OpUConvert, OpConvertPtrToU, OpConvertUToPtr
+      return x;
+  }
+}
+
+uint64_t unary(uint16_t op, const Type& type, uint64_t x) {
+  switch (op) {
+    case 126:
+      return 0 - x;
+    case 127:
+      return x ^ uint64_t{1} << (type.bits - 1);
+    case 200:
+      return ~x;
+    case 168:
+      return x == 0;
+    case 156:
+      return std::isnan(to_double(x, type));
+    case 157:
+      return std::isinf(to_double(x, type));
+    case 204: {  // OpBitReverse
+      uint64_t r = 0;
+      for (uint32_t b = 0; b < type.bits; ++b) r |= (x >> b & 1) << (type.bits - 1 - b);
+      return r;
+    }
+    case 205:
+      return static_cast<uint64_t>(std::popcount(x));
+    default:
+      return x;
+  }
+}
+
+bool is_unary(uint16_t op) {
+  return op == 126 || op == 127 || op == 200 || op == 168 || op == 156 || op == 157 || op == 204 ||
+         op == 205;
+}
+
+bool is_conversion(uint16_t op) { return (op >= 109 && op <= 115) || op == 117 || op == 120; }
+
+/// Bits of all components side by side, dealt out anew.
+void bitcast(const Instruction& i, uint64_t* r) {
+  const uint32_t from = i.from->bits, to = i.type->bits;
+  const uint64_t* source = r + i.operands[0];
+  std::vector<uint64_t> result(i.type->words, 0);
+  for (uint32_t w = 0; w < i.type->words; ++w) {
+    if (from == to) {
+      result[w] = source[w];
+    } else if (from < to) {
+      for (uint32_t p = 0; p < to / from; ++p)
+        result[w] |= source[w * (to / from) + p] << (p * from);
+    } else {
+      result[w] = source[w / (from / to)] >> (w % (from / to) * to) & mask_of(to);
+    }
+  }
+  std::copy(result.begin(), result.end(), r + i.result);
+}
+
+/// Bit fields: insert, and extract with and without a sign.
+uint64_t bit_field(const Instruction& i, const uint64_t* r, uint32_t w) {
+  const auto at = [&](size_t k) { return r[i.operands[k]]; };
+  const uint64_t base = r[i.operands[0] + w];
+  const size_t k = i.op == 201 ? 2 : 1;
+  const uint64_t offset = at(k), count = at(k + 1);
+  if (offset + count > i.type->bits) throw Fault("a bit field beyond its number");
+  if (count == 0) return i.op == 201 ? base : 0;
+  const uint64_t field = mask_of(static_cast<uint32_t>(count));
+  if (i.op == 201) {
+    return (base & ~(field << offset)) | (r[i.operands[1] + w] & field) << offset;
+  }
+  const uint64_t value = base >> offset & field;
+  return i.op == 203 ? value
+                     : static_cast<uint64_t>(signed_of(value, static_cast<uint32_t>(count)));
+}
+
+/// Instructions whose result is no component by component function of the operands.
+bool compose(const Instruction& i, uint64_t* r) {
+  const auto at = [&](size_t k) { return i.operands[k]; };
+  switch (i.op) {
+    case op::kCopyObject:
+    case op::kCopyLogical:
+      std::copy_n(r + at(0), i.type->words, r + i.result);
+      return true;
+    case op::kCompositeConstruct: {
+      if (i.type->kind == Type::kMatrix) {
+        std::fill_n(r + i.result, i.type->words, r[at(0)]);
+        return true;
+      }
+      uint32_t to = i.result;
+      for (size_t k = 0; k < i.operands.size(); k += 2) {
+        std::copy_n(r + at(k), at(k + 1), r + to);
+        to += at(k + 1);
+      }
+      return true;
+    }
+    case op::kCompositeInsert:
+      std::copy_n(r + at(1), i.type->words, r + i.result);
+      std::copy_n(r + at(0), at(3), r + i.result + at(2));
+      return true;
+    case op::kVectorShuffle:
+      for (uint32_t w = 0; w < i.type->words; ++w) {
+        const uint32_t from = at(2 + w), first = i.from->words;
+        if (from == UINT32_MAX) continue;
+        r[i.result + w] = from < first ? r[at(0) + from] : r[at(1) + from - first];
+      }
+      return true;
+    case op::kVectorExtractDynamic:
+      if (r[at(1)] >= i.from->words) throw Fault("a component beyond its vector");
+      r[i.result] = r[at(0) + r[at(1)]];
+      return true;
+    case op::kVectorInsertDynamic:
+      if (r[at(2)] >= i.type->words) throw Fault("a component beyond its vector");
+      std::copy_n(r + at(0), i.type->words, r + i.result);
+      r[i.result + r[at(2)]] = r[at(1)];
+      return true;
+    case op::kBitcast:
+      bitcast(i, r);
+      return true;
+    case 169: {  // OpSelect
+      const bool one = i.from->words == 1;
+      for (uint32_t w = 0; w < i.type->words; ++w) {
+        r[i.result + w] = r[at(0) + (one ? 0 : w)] != 0 ? r[at(1) + w] : r[at(2) + w];
+      }
+      return true;
+    }
+    case 148: {  // OpDot
+      const Type& number = *i.type;
+      uint64_t sum = 0;
+      for (uint32_t w = 0; w < i.from->words; ++w) {
+        sum = binary(129, number, sum, binary(133, number, r[at(0) + w], r[at(1) + w]));
+      }
+      r[i.result] = sum;
+      return true;
+    }
+    case 154:
+    case 155: {  // OpAny, OpAll
+      bool any = false, all = true;
+      for (uint32_t w = 0; w < i.from->words; ++w) {
+        any |= r[at(0) + w] != 0;
+        all &= r[at(0) + w] != 0;
+      }
+      r[i.result] = i.op == 154 ? any : all;
+      return true;
+    }
+    case op::kVectorTimesScalar:
+    case op::kMatrixTimesScalar:
+      for (uint32_t w = 0; w < i.type->words; ++w) {
+        r[i.result + w] = binary(133, i.type->number(), r[at(0) + w], r[at(1)]);
+      }
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// x op y and what carries over, as structures of two.
+bool compute_wide(const Instruction& i, uint64_t* r) {
+  if (i.op != 149 && i.op != 150 && i.op != 151 && i.op != 152) return false;
+  const Type& part = *i.type->members[0];
+  const uint32_t n = part.words, bits = part.bits;
+  for (uint32_t w = 0; w < n; ++w) {
+    const uint64_t x = r[i.operands[0] + w], y = r[i.operands[1] + w];
+    if (bits != 32) unknown("extended arithmetic of other than 32 bits");
+    uint64_t whole = x + y;
+    if (i.op == 150) whole = ((x - y) & mask_of(32)) | (x < y ? uint64_t{1} << 32 : 0);
+    if (i.op == 151) whole = x * y;
+    if (i.op == 152) whole = static_cast<uint64_t>(signed_of(x, 32) * signed_of(y, 32));
+    r[i.result + w] = whole & mask_of(32);
+    r[i.result + n + w] = whole >> 32;
+  }
+  return true;
+}
+
+bool pack(const Instruction& i, uint64_t* r) {
+  const uint32_t which = i.operands[0], from = i.operands.at(1);
+  if (which == 58) {  // PackHalf2x16
+    const Type& number = i.from->number();
+    r[i.result] = to_half(to_double(r[from], number)) | to_half(to_double(r[from + 1], number))
+                                                            << 16;
+    return true;
+  }
+  if (which == 62) {  // UnpackHalf2x16
+    const uint64_t word = r[from];
+    for (uint32_t k = 0; k < 2; ++k) {
+      r[i.result + k] = from_double(from_half(word >> (16 * k) & 0xffff), i.type->number());
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int64_t signed_of(uint64_t value, uint32_t bits) {
+  return static_cast<int64_t>(value << (64 - bits)) >> (64 - bits);
+}
+
+double to_double(uint64_t bits, const Type& type) {
+  switch (type.bits) {
+    case 16:
+      if (type.bfloat16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+      return from_half(bits);
+    case 32:
+      return std::bit_cast<float>(static_cast<uint32_t>(bits));
+    default:
+      return std::bit_cast<double>(bits);
+  }
+}
+
+uint64_t from_double(double value, const Type& type) {
+  switch (type.bits) {
+    case 16:
+      return type.bfloat16 ? to_bfloat16(value) : to_half(value);
+    case 32:
+      return std::bit_cast<uint32_t>(static_cast<float>(value));
+    default:
+      return std::bit_cast<uint64_t>(value);
+  }
+}
+
+uint64_t binary(uint16_t op, const Type& type, uint64_t x, uint64_t y) {
+  switch (op) {
+    case 128:
+      return x + y;
+    case 129:
+      return of_floats(type, [](auto a, auto b, auto) { return a + b; }, x, y);
+    case 130:
+      return x - y;
+    case 131:
+      return of_floats(type, [](auto a, auto b, auto) { return a - b; }, x, y);
+    case 132:
+      return x * y;
+    case 133:
+      return of_floats(type, [](auto a, auto b, auto) { return a * b; }, x, y);
+    case 136:
+      return of_floats(type, [](auto a, auto b, auto) { return a / b; }, x, y);
+    case 140:
+      return of_floats(type, [](auto a, auto b, auto) { return std::fmod(a, b); }, x, y);
+    case 134:
+    case 135:
+    case 137:
+    case 138:
+    case 139:
+      return divide(op, type.bits, x, y);
+    case 141:
+      return of_floats(type, [](auto a, auto b, auto) { return a - b * std::floor(a / b); }, x, y);
+    case 164:
+    case 170:
+      return x == y;
+    case 165:
+    case 171:
+      return x != y;
+    case 166:
+    case 197:
+      return x | y;
+    case 167:
+    case 199:
+      return x & y;
+    case 198:
+      return x ^ y;
+    case 194:
+    case 195:
+    case 196:
+      return shift(op, type.bits, x, y);
+    default:
+      break;
+  }
+  if (op >= 172 && op <= 179) return compare_integers(op, type.bits, x, y);
+  if (op >= 180 && op <= 191) return compare_floats(op, type, x, y);
+  unknown("operation " + std::to_string(op));
+}
+
+bool compute(const Instruction& i, uint64_t* r) {
+  if (compose(i, r) || compute_wide(i, r)) return true;
+  if (i.type == nullptr) return false;
+  const uint64_t mask = mask_of(i.type->number().bits);
+  const uint32_t words = i.type->words;
+  if (i.op == op::kExtInst) {
+    if (pack(i, r)) return true;
+    const uint32_t which = i.operands[0];
+    const size_t count = i.operands.size();
+    for (uint32_t w = 0; w < words; ++w) {
+      const uint64_t x = r[i.operands[1] + w], y = count > 2 ? r[i.operands[2] + w] : 0,
+                     z = count > 3 ? r[i.operands[3] + w] : 0;
+      r[i.result + w] = extended(which, i.from->number(), x, y, z) & mask;
+    }
+    return true;
+  }
+  if (is_conversion(i.op)) {
+    for (uint32_t w = 0; w < words; ++w) {
+      r[i.result + w] =
+          convert(i.op, i.from->number(), i.type->number(), r[i.operands[0] + w]) & mask;
+    }
+    return true;
+  }
+  if (is_unary(i.op)) {
+    for (uint32_t w = 0; w < words; ++w) {
+      r[i.result + w] = unary(i.op, i.from->number(), r[i.operands[0] + w]) & mask;
+    }
+    return true;
+  }
+  if (i.op >= 201 && i.op <= 203) {
+    for (uint32_t w = 0; w < words; ++w) r[i.result + w] = bit_field(i, r, w) & mask;
+    return true;
+  }
+  if (i.operands.size() != 2 || i.op < 126 || i.op > 200) return false;
+  const Type& number = i.from->number();
+  for (uint32_t w = 0; w < words; ++w) {
+    r[i.result + w] = binary(i.op, number, r[i.operands[0] + w], r[i.operands[1] + w]) & mask;
+  }
+  return true;
+}
+
+uint64_t extended(uint32_t which, const Type& type, uint64_t x, uint64_t y, uint64_t z) {
+  const auto floats = [&](auto f) { return of_floats(type, f, x, y, z); };
+  const auto s = [&](uint64_t v) { return signed_of(v, type.bits); };
+  switch (which) {
+    case 1:
+    case 2:
+      return floats([](auto a, auto, auto) { return std::nearbyint(a); });
+    case 3:
+      return floats([](auto a, auto, auto) { return std::trunc(a); });
+    case 4:
+      return x & mask_of(type.bits - 1);
+    case 5:
+      return s(x) < 0 ? 0 - x : x;
+    case 6:
+      return floats([](auto a, auto, auto) { return static_cast<decltype(a)>((a > 0) - (a < 0)); });
+    case 7:
+      return static_cast<uint64_t>(static_cast<int64_t>(s(x) > 0) - static_cast<int64_t>(s(x) < 0));
+    case 8:
+      return floats([](auto a, auto, auto) { return std::floor(a); });
+    case 9:
+      return floats([](auto a, auto, auto) { return std::ceil(a); });
+    case 10:
+      return floats([](auto a, auto, auto) { return a - std::floor(a); });
+    case 13:
+      return floats([](auto a, auto, auto) { return std::sin(a); });
+    case 14:
+      return floats([](auto a, auto, auto) { return std::cos(a); });
+    case 21:
+      return floats([](auto a, auto, auto) { return std::tanh(a); });
+    case 26:
+      return floats([](auto a, auto b, auto) { return std::pow(a, b); });
+    case 27:
+      return floats([](auto a, auto, auto) { return std::exp(a); });
+    case 28:
+      return floats([](auto a, auto, auto) { return std::log(a); });
+    case 29:
+      return floats([](auto a, auto, auto) { return std::exp2(a); });
+    case 30:
+      return floats([](auto a, auto, auto) { return std::log2(a); });
+    case 31:
+      return floats([](auto a, auto, auto) { return std::sqrt(a); });
+    case 32:
+      return floats([](auto a, auto, auto) { return 1 / std::sqrt(a); });
+    case 37:
+    case 79:
+      return floats([](auto a, auto b, auto) { return std::fmin(a, b); });
+    case 38:
+      return std::min(x, y);
+    case 39:
+      return s(x) < s(y) ? x : y;
+    case 40:
+    case 80:
+      return floats([](auto a, auto b, auto) { return std::fmax(a, b); });
+    case 41:
+      return std::max(x, y);
+    case 42:
+      return s(x) > s(y) ? x : y;
+    case 43:
+    case 81:
+      return floats([](auto a, auto b, auto c) { return std::fmin(std::fmax(a, b), c); });
+    case 44:
+      return std::min(std::max(x, y), z);
+    case 45: {
+      const uint64_t low = s(x) > s(y) ? x : y;
+      return s(low) < s(z) ? low : z;
+    }
+    case 46:
+      return floats([](auto a, auto b, auto c) { return a * (1 - c) + b * c; });
+    case 50:
+      return floats([](auto a, auto b, auto c) { return std::fma(a, b, c); });
+    case 53:
+      return from_double(std::ldexp(to_double(x, type), static_cast<int>(signed_of(y, 32))), type);
+    case 73:  // FindILsb
+      return x == 0 ? UINT64_MAX : static_cast<uint64_t>(std::countr_zero(x));
+    case 75:  // FindUMsb
+      return x == 0 ? UINT64_MAX : static_cast<uint64_t>(63 - std::countl_zero(x));
+    default:
+      unknown("function " + std::to_string(which) + " of GLSL.std.450");
+  }
+}
+
+}  // namespace tv::interpreter

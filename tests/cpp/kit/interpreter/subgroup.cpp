@@ -1,0 +1,271 @@
+// What the invocations of a subgroup do together.
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "tests/cpp/kit/interpreter/workgroup.h"
+
+namespace tv::interpreter {
+
+namespace {
+
+constexpr uint64_t kSharedSemantics = 0x100;  // WorkgroupMemory
+constexpr uint32_t kReduce = 0, kInclusive = 1, kExclusive = 2;
+constexpr uint64_t kRowMajor = 0, kColumnMajor = 1;
+constexpr uint64_t kMostAlignment = 16;
+
+/// One step of a reduction, as OpGroupNonUniformIAdd and its like number them.
+uint64_t combine(uint16_t op, const Type& type, uint64_t x, uint64_t y) {
+  switch (op) {
+    case 349:
+      return binary(128, type, x, y);
+    case 350:
+      return binary(129, type, x, y);
+    case 351:
+      return binary(132, type, x, y);
+    case 352:
+      return binary(133, type, x, y);
+    case 353:
+      return extended(39, type, x, y, 0);
+    case 354:
+      return extended(38, type, x, y, 0);
+    case 355:
+      return extended(37, type, x, y, 0);
+    case 356:
+      return extended(42, type, x, y, 0);
+    case 357:
+      return extended(41, type, x, y, 0);
+    case 358:
+      return extended(40, type, x, y, 0);
+    case 359:
+    case 362:
+      return x & y;
+    case 360:
+    case 363:
+      return x | y;
+    case 361:
+    case 364:
+      return x ^ y;
+    default:
+      throw Fault("is not interpreted");
+  }
+}
+
+}  // namespace
+
+void SubgroupOperation::run(const Instruction& i) {
+  switch (i.op) {
+    case op::kControlBarrier:
+      if ((same(i.operands[2], "semantics") & kSharedSemantics) != 0) {
+        group_.shared_.barrier(v_.front().subgroup);
+      }
+      return;
+    case op::kMatrixLoadKhr:
+      return load(i);
+    case op::kMatrixStoreKhr:
+      return store(i);
+    case op::kMatrixMulAddKhr:
+      return multiply(i);
+    default:
+      break;
+  }
+  if (i.op <= op::kGroupAllEqual) {
+    vote(i);
+  } else if (i.op < op::kGroupIAdd) {
+    move(i);
+  } else {
+    reduce(i);
+  }
+}
+
+uint64_t SubgroupOperation::same(uint32_t at, const char* what) const {
+  const uint64_t value = v_.front().registers[at];
+  for (const Invocation& v : v_) {
+    if (v.registers[at] != value) {
+      throw Fault(std::string(what) + " differs between invocations 0 and " +
+                  std::to_string(v.lane));
+    }
+  }
+  return value;
+}
+
+void SubgroupOperation::vote(const Instruction& i) {
+  bool all = true, any = false, equal = true;
+  if (i.op != op::kGroupElect) {
+    for (const Invocation& v : v_) {
+      const uint64_t value = v.registers[i.operands[1]];
+      all &= value != 0;
+      any |= value != 0;
+      equal &= value == v_.front().registers[i.operands[1]];
+    }
+  }
+  for (Invocation& v : v_) {
+    v.registers[i.result] = i.op == op::kGroupElect ? v.lane == 0
+                            : i.op == op::kGroupAll ? all
+                            : i.op == op::kGroupAny ? any
+                                                    : equal;
+  }
+}
+
+void SubgroupOperation::move(const Instruction& i) {
+  if (i.op == op::kGroupBallot) {
+    uint64_t bits = 0;
+    for (const Invocation& v : v_) bits |= (v.registers[i.operands[1]] & 1) << v.lane;
+    for (Invocation& v : v_) {
+      v.registers[i.result] = bits;
+      std::fill_n(v.registers.begin() + i.result + 1, i.type->words - 1, 0);
+    }
+    return;
+  }
+  const uint32_t words = i.type->words;
+  std::vector<uint64_t> values(v_.size() * words);
+  for (Invocation& v : v_) {
+    const uint64_t operand = i.operands.size() > 2 ? v.registers[i.operands[2]] : 0;
+    uint64_t lane = 0;
+    switch (i.op) {
+      case op::kGroupBroadcast:
+        lane = same(i.operands[2], "the invocation of a broadcast");
+        break;
+      case op::kGroupBroadcastFirst:
+        break;
+      case op::kGroupShuffle:
+        lane = operand;
+        break;
+      case op::kGroupShuffleXor:
+        lane = v.lane ^ operand;
+        break;
+      case op::kGroupShuffleUp:
+        lane = v.lane - operand;
+        break;
+      case op::kGroupShuffleDown:
+        lane = v.lane + operand;
+        break;
+      default:
+        throw Fault("is not interpreted");
+    }
+    // What comes from no invocation is not defined, which is no error until it is used.
+    for (uint32_t w = 0; w < words; ++w) {
+      values[v.lane * words + w] =
+          lane < v_.size() ? v_[lane].registers[i.operands[1] + w] : mask_of(i.type->number().bits);
+    }
+  }
+  for (Invocation& v : v_) {
+    std::copy_n(values.begin() + v.lane * words, words, v.registers.begin() + i.result);
+  }
+}
+
+void SubgroupOperation::reduce(const Instruction& i) {
+  const uint32_t how = i.operands[0], at = i.operands[1];
+  if (how != kReduce && how != kInclusive) throw Fault("is not interpreted");
+  const Type& number = i.type->number();
+  for (uint32_t w = 0; w < i.type->words; ++w) {
+    std::vector<uint64_t> sums;
+    for (const Invocation& v : v_) {
+      const uint64_t x = v.registers[at + w];
+      sums.push_back(sums.empty() ? x
+                                  : combine(i.op, number, sums.back(), x) & mask_of(number.bits));
+    }
+    for (Invocation& v : v_) {
+      v.registers[i.result + w] = how == kReduce ? sums.back() : sums[v.lane];
+    }
+  }
+}
+
+template <class F>
+void SubgroupOperation::each_line(const Instruction& i, const Type& type, bool write,
+                                  uint64_t stride, bool columns, const F& f) {
+  const uint64_t line = 16 * type.element->bytes, address = same(i.operands[0], "the address");
+  const uint64_t alignment = std::min(kMostAlignment, line);
+  if (v_.size() != kSubgroup) throw Fault("a matrix of a subgroup that is not full");
+  if (address % alignment != 0 || stride % alignment != 0) {
+    throw Fault("a matrix at " + std::to_string(address) + " with rows " + std::to_string(stride) +
+                " bytes apart, which are no multiples of " + std::to_string(alignment));
+  }
+  for (uint32_t n = 0; n < 16; ++n) {
+    uint8_t* at = group_.bytes_at(*i.from, address + n * stride, line, write,
+                                  {v_.front().subgroup, SharedMemory::Who::kAll});
+    for (uint32_t m = 0; m < 16; ++m) {
+      f(columns ? m : n, columns ? n : m, at + m * type.element->bytes);
+    }
+  }
+}
+
+void SubgroupOperation::load(const Instruction& i) {
+  const uint64_t layout = same(i.operands[2], "the layout");
+  if (layout != kRowMajor && layout != kColumnMajor)
+    throw Fault("layout " + std::to_string(layout));
+  const uint64_t stride = same(i.operands[1], "the stride") * i.from->element->bytes;
+  uint64_t numbers[16][16];
+  each_line(i, *i.type, false, stride, layout == kColumnMajor,
+            [&](uint32_t row, uint32_t column, const uint8_t* at) {
+              uint64_t value = 0;
+              std::memcpy(&value, at, i.type->element->bytes);
+              numbers[row][column] = value;
+            });
+  for (Invocation& v : v_) {
+    for (uint32_t c = 0; c < i.type->count; ++c) {
+      const auto [row, column] = place(group_.program_.layout, i.type->fragment, v.lane, c);
+      v.registers[i.result + c] = numbers[row][column];
+    }
+  }
+}
+
+void SubgroupOperation::store(const Instruction& i) {
+  const uint64_t layout = same(i.operands[3], "the layout");
+  if (layout != kRowMajor && layout != kColumnMajor)
+    throw Fault("layout " + std::to_string(layout));
+  const uint64_t stride = same(i.operands[2], "the stride") * i.from->element->bytes;
+  std::optional<uint64_t> numbers[16][16];
+  for (const Invocation& v : v_) {
+    for (uint32_t c = 0; c < i.type->count; ++c) {
+      const auto [row, column] = place(group_.program_.layout, i.type->fragment, v.lane, c);
+      auto& number = numbers[row][column];
+      const uint64_t value = v.registers[i.operands[1] + c];
+      if (number && *number != value) throw Fault("two invocations hold an element that differs");
+      number = value;
+    }
+  }
+  each_line(i, *i.type, true, stride, layout == kColumnMajor,
+            [&](uint32_t row, uint32_t column, uint8_t* at) {
+              std::memcpy(at, &numbers[row][column].value(), i.type->element->bytes);
+            });
+}
+
+SubgroupOperation::Matrix SubgroupOperation::gather(const Type& type, uint32_t at) const {
+  if (type.element->kind != Type::kFloat) throw Fault("a product of integers");
+  Matrix m{};
+  for (const Invocation& v : v_) {
+    for (uint32_t c = 0; c < type.count; ++c) {
+      const auto [row, column] = place(group_.program_.layout, type.fragment, v.lane, c);
+      m.number[row][column] = to_double(v.registers[at + c], *type.element);
+    }
+  }
+  return m;
+}
+
+void SubgroupOperation::multiply(const Instruction& i) {
+  const Type& left = *i.from;
+  const Type& right = *i.second;
+  const bool wrong_use =
+      (left.fragment.use != Fragment::kAny && left.fragment.use != Fragment::kLeft) ||
+      (right.fragment.use != Fragment::kAny && right.fragment.use != Fragment::kRight);
+  if (wrong_use) throw Fault("a product of matrices that are no left and right operand");
+  const Matrix a = gather(left, i.operands[0]), b = gather(right, i.operands[1]),
+               c = gather(*i.type, i.operands[2]);
+  Matrix sum{};
+  for (int m = 0; m < 16; ++m) {
+    for (int k = 0; k < 16; ++k) {
+      for (int n = 0; n < 16; ++n) sum.number[m][n] += a.number[m][k] * b.number[k][n];
+    }
+  }
+  for (Invocation& v : v_) {
+    for (uint32_t e = 0; e < i.type->count; ++e) {
+      const auto [row, column] = place(group_.program_.layout, i.type->fragment, v.lane, e);
+      const double whole = sum.number[row][column] + c.number[row][column];
+      v.registers[i.result + e] = from_double(whole, *i.type->element);
+    }
+  }
+}
+
+}  // namespace tv::interpreter

@@ -1,0 +1,41 @@
+#pragma once
+// What tests draw at random: another in each run, or what TV_TEST_SEED says (tests/seeds.py).
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tv::test {
+
+inline uint32_t test_seed() {
+  static const uint32_t seed = [] {
+    const char* said = std::getenv("TV_TEST_SEED");
+    return said != nullptr ? static_cast<uint32_t>(std::stoul(said)) : std::random_device{}();
+  }();
+  return seed;
+}
+
+/// For a failure's message.
+inline std::string seed_text() {
+  return "TV_TEST_SEED=" + std::to_string(test_seed()) + " draws the same again";
+}
+
+/// Whether `scripts/test.sh --all` runs: what is drawn from is then tried whole.
+inline bool tests_all() { return std::getenv("TV_TEST_ALL") != nullptr; }
+
+/// Numbers below `count`, in the order in which to try them: `most` of them where not all are.
+inline std::vector<size_t> drawn(size_t count, size_t most, uint32_t salt = 0) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (tests_all()) return order;
+  std::mt19937 random(test_seed() + salt);
+  std::shuffle(order.begin(), order.end(), random);
+  order.resize(std::min(most, count));
+  return order;
+}
+
+}  // namespace tv::test
