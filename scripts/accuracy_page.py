@@ -19,71 +19,76 @@ PAGE = ROOT / "docs" / "accuracy.md"
 
 HEAD = """# Accuracy
 
-What engines promise, by operator. Written by `scripts/accuracy_page.py` from the registry, the
-pointwise table (`csrc/codegen/pointwise_table.cpp`) and `tests/accuracy`, which holds every line
-on the device that it runs on.
+The largest error of each operator in an engine. Written by `scripts/accuracy_page.py` from the
+registry, the pointwise table (`csrc/codegen/pointwise_table.cpp`) and `tests/accuracy`, which tests
+every line.
 
 ## By dtype
 
 - **float32**: the tables below. A *ULP* is a unit in the last place of the exact result; "n of S",
-  where S is something other than the result, is n units in the last place of the larger of S and
-  the result. Infinities and NaN follow IEEE 754. Denormal numbers are as the device has them:
-  engines ask for them to be kept where its float controls offer that, and others (NVIDIA's) take
-  them for 0, in arguments, comparisons and results. Right for denormal arguments on every device
-  are copies, division, square roots, `log`, `log2`, `log10`, `erf`, `atan2`, `angle`, `frexp`,
-  `nextafter` and `signbit`; denormal results are outside of these promises.
-- **float16, bfloat16**: stored so, computed in float32 and rounded once, to nearest even: what the
-  tables say of float32, and half a unit in the last place of the 16-bit type. Operators that are
-  fused keep float32 between them, where PyTorch rounds after each. Mantissas are shortened only
-  where the settings allow it (`enabled_precisions`).
-- **int64, int32, int16, int8, uint8, bool**: exact; integers wrap, and so do numbers that an
-  operator takes beside a tensor of a narrower type. Shifts by less than 0 or by the width and more
-  give 0, and to the right -1 for what is negative.
+  where S is something other than the result, means n units in the last place of the larger of S and
+  the result. Infinities and NaN follow IEEE 754. The treatment of denormal numbers depends on the
+  device: engines preserve them if its float controls allow that; other devices (NVIDIA's) treat
+  them as 0 in arguments, comparisons and results. On every device the following are right for
+  denormal arguments: copies, division, square roots, `log`, `log2`, `log10`, `erf`, `atan2`,
+  `angle`, `frexp`, `nextafter` and `signbit`. Denormal results are outside of these promises.
+- **float16, bfloat16**: stored as such, computed in float32 and rounded once, to nearest even. So
+  the error is that of float32 plus half a unit in the last place of the 16-bit type. Fused
+  operators keep float32 between them, where PyTorch rounds after each. Mantissas are shortened only
+  if the settings allow it (`enabled_precisions`).
+- **int64, int32, int16, int8, uint8, bool**: exact. Integers wrap, and so do numbers that an
+  operator takes beside a tensor of a narrower type. Shifts by a negative number, or by the width or
+  more, give 0; to the right they give -1 for negative numbers.
 - **float64**: runs natively, unless `truncate_long_and_double` computes it as float32.
 
-Zeros, infinities and NaN: of functions of one element, results are what PyTorch's on the CPU are,
-with the sign of a zero (`tests/converters/test_special_values.py`, which names the exceptions: what
-`add` and `sub` with an `alpha`, or `lerp`, round and PyTorch does not, `igamma` and `zeta` of the
-largest numbers, polynomials of NaN). Where PyTorch's own loops over vectors and over single
-elements differ in the sign of a zero, it is one of the two. Sums of negative zeros may be 0 or -0,
-and the sign of a largest or smallest value that is 0 is that of any of the equal ones. Of other
-operators, results are no finite numbers where PyTorch's are none; which of the three they are
-follows, in Fourier transforms, resizing with anti-aliasing, and norms of layers and instances, from
-the order of sums and from factors of 0. Nothing is promised of positions (`grid_sample`) and
-polynomials' degrees that are no numbers, of `multilabel_margin_loss`, which PyTorch decomposes, of
-what a Cholesky factorisation leaves behind a pivot that is not positive and finite, and of a
-convolution's results whose window reaches the padding, or, transposed, the places between the
-strides, where a weight of their channel is infinite or NaN.
-`polygamma(1, x)` is infinite at whole x below 0, its poles, where PyTorch's sin(πx) is not quite 0.
-`gcd` of the least int8 or int16 (-128, -32768) and another number is positive, as divisors are,
-where PyTorch's may be negative (-2 of -128 and 6), as its absolute value is -128 in int8; of the
-least and itself or 0 it wraps in both.
+### Zeros, infinities and NaN
+
+Functions of one element give what PyTorch gives on the CPU, including the sign of a zero.
+`tests/converters/test_special_values.py` names the exceptions: where `add` and `sub` with an
+`alpha`, and `lerp`, round an intermediate result that PyTorch does not round, `igamma` and `zeta`
+of the largest numbers, and polynomials of NaN. If PyTorch's own vectorised and scalar loops differ
+in the sign of a zero, the sign is one of the two. A sum of negative zeros may be 0 or -0, and a
+maximum or minimum of zeros may have the sign of any of them.
+
+For other operators, a result is infinite or NaN where PyTorch's is. In Fourier transforms, resizing
+with anti-aliasing, and layer and instance norms it may be another of the three, depending on the
+order of sums and on factors of 0. Nothing is promised for
+
+- positions (`grid_sample`) and degrees of polynomials that are infinite or NaN;
+- `multilabel_margin_loss`, which PyTorch decomposes;
+- what a Cholesky factorisation gives after a pivot that is not positive and finite;
+- results of a convolution whose window reaches the padding, or of a transposed one between the
+  strides, if a weight of their channel is infinite or NaN.
+
+`polygamma(1, x)` is infinite at its poles, whole x below 0, where PyTorch's sin(πx) is not quite 0.
+`gcd` of the smallest int8 or int16 (-128, -32768) and another number is positive, where PyTorch's
+may be negative (-2 for -128 and 6); of the smallest and itself or 0 it wraps in both.
 
 ## Values that are refused
 
-An index that names nothing (`gather`, `scatter`, `index`, `index_put`, `index_select`, `embedding`,
+An index out of range (`gather`, `scatter`, `index`, `index_put`, `index_select`, `embedding`,
 `embedding_bag`, `take`, `put`, the targets of `cross_entropy`, pivots, sorters, …) and an integer
-that is divided by 0 are errors, as in PyTorch. Kernels that read indices or divide integers note it
-(a comparison an index; a word in memory is written only where one is bad), and the call that
-computed it then runs natively, so that PyTorch raises its own exception; engines without a native
-form (`tv.compile`, TorchScript, ONNX, C++, `vkexec`) raise `IndexError` or `RuntimeError` with the
-operator and its line. On CUDA tensors, whose calls do not wait, the next call of the engine on the
-same stream raises it. `check_indices=False` ([settings.md](settings.md)) leaves the comparisons
-out. Either way no kernel reads or writes outside of its tensors. Not noticed are: indices of
-operators that are `_unsafe_`, `one_hot` of a class past the last (PyTorch makes comparisons of it),
-places of `max_pool` gradients, rows in the gradient of `embedding`, and whatever a graph does not
-compute because nobody reads it.
+division by 0 are errors, as in PyTorch. Kernels that read indices or divide integers detect them,
+at the cost of one comparison for each index. The call that computed such a value then runs
+natively, so that PyTorch raises its own exception; engines without a native form (`tv.compile`,
+TorchScript, ONNX, C++, `vkexec`) raise `IndexError` or `RuntimeError` with the operator and its
+source line. Calls on CUDA tensors do not wait, so there the next call of the engine on the same
+stream raises. `check_indices=False` ([settings.md](settings.md)) leaves the comparisons out. Either
+way no kernel reads or writes outside of its tensors. Not detected are: indices of `_unsafe_`
+operators, `one_hot` of a class past the last (PyTorch turns it into comparisons), positions in
+gradients of `max_pool`, rows in the gradient of `embedding`, and values that a graph does not
+compute because nothing reads them.
 
-What is in no table is compared with PyTorch by torch's own op_db (docs/operators.md):
-torch.testing's defaults, or at most twice PyTorch's own error against float64.
+Operators that are in no table are compared with PyTorch by torch's own op_db (docs/operators.md):
+within torch.testing's defaults, or at most twice PyTorch's own error against float64.
 
-## The same bits
+## Determinism
 
-The same engine gives the same bits for the same inputs, at every call: reductions add in a fixed
-order, and no kernel has float atomics (`tests/accuracy/test_determinism.py`). So
-`torch.use_deterministic_algorithms(True)` changes nothing and refuses nothing in an engine. Another
-device, another driver or other tactics of the tuner may round otherwise; settings that keep tactics
-fixed (`optimization_level=0`, or a timing cache) keep the bits of one device.
+The same engine gives the same bits for the same inputs at every call: reductions add in a fixed
+order, and no kernel has float atomics (`tests/accuracy/test_determinism.py`). So engines satisfy
+`torch.use_deterministic_algorithms(True)`. Another device, another driver or other tactics may
+round differently; settings that fix the tactics (`optimization_level=0`, or a timing cache) fix the
+bits on one device.
 """
 
 

@@ -20,7 +20,8 @@ def operators() -> str:
     import torch_vulkan as tv
 
     names = tv.onnx.supported_ops()
-    return (f"## Operators ({len(names)})\n\nWhat is not listed is refused, with the node's name.\n"
+    return (f"## Operators ({len(names)})\n\nAn operator that is not listed is "
+            "refused with the name of its node.\n"
             "\n" + ", ".join(f"`{name}`" for name in names) + ".\n")
 
 

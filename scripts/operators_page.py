@@ -20,32 +20,32 @@ import torch_vulkan as tv  # noqa: E402
 
 HEAD = """# Operators
 
-Written by `scripts/operators_page.py` from the registry and from runs of torch's own op_db
-(`tests/opinfo/run.py`) with `min_block_size=1`, each sample compared with eager: torch.testing's
-defaults with the entry's own overrides. A result outside of these counts as right where it is at
-most twice as far from float64 as eager's are at most (float32: and within 1e-3 of the largest or
-torch.testing's absolute tolerance), or one unit in the last place; so do other places of equal
-values (sort, topk, …), one unit of 8-bit images where eager resizes in fixed point, and infinity
-from `polygamma(1, x)` at whole x below 0, its poles, where eager gives what rounding left of
-1 / sin(πx)².
+Which operators run in engines: the registry is at the [end](#the-registry), and before it the
+results of running torch's own op_db. Written by `scripts/operators_page.py` from `tests/opinfo/run.py`, with
+`min_block_size=1`.
+
+Each sample is compared with eager by torch.testing's defaults, with the entry's own overrides. A
+result outside of these counts as right if it is at most twice as far from float64 as eager's are
+(in float32 also within 1e-3 of the largest element, or torch.testing's absolute tolerance), or
+within one unit in the last place. Also right are other positions of equal values (sort, topk, …),
+one unit of 8-bit images that eager resizes in fixed point, and infinity from `polygamma(1, x)` at
+its poles, whole x below 0, where eager gives what rounding left of 1 / sin(πx)².
 
 - *in an engine*: every node that computes something runs in an engine.
 - *native*: PyTorch runs at least one of them, for the reason given.
-- *wrong*: other results than eager's, or an error.
+- *wrong*: a result that differs from eager's, or an error.
 - *left out*: samples without compute nodes (views, shapes), and those that eager refuses. Checks
   that only raise an error (of singular matrices) compute nothing.
-- *not run*: op_db has them, and the device has not seen them yet; on the H200 those that torch
-  2.11, which runs there, lacks (1,614 of entries and dtypes that it has not, 140 numbers past its
-  last; it has 8 more).
+- *not run*: op_db has them, but they have not run on the device. On the H200 these are samples that
+  torch 2.11, which runs there, does not have.
 
 `run.py --form` takes the same samples with tensors that are transposed, offset, expanded
-(stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py` says
-what is open there). What errors operators promise is in [accuracy.md](accuracy.md).
+(stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py`
+lists what is open there). The errors of operators are in [accuracy.md](accuracy.md).
 
-The counts are first of lavapipe: every sample at float32 and every gradient, in one run on
-2026-11-22 on vectors of 8 lanes; at every other type one sample of each entry and up to three of
-some, chosen by hash, in earlier runs. `make test-all` runs all of them. A sample that was wrong and
-was mended since is in a device's counts when it has run there again.
+The first table is of lavapipe: every sample at float32 and every gradient, in one run on 2026-11-22
+on vectors of 8 lanes; at every other type one sample of each entry and up to three of some, chosen
+by hash, in earlier runs. `make test-all` runs all of them.
 """
 
 

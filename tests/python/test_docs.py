@@ -91,6 +91,7 @@ def test_files_that_pages_and_comments_name_exist():
 def test_deployment(tmp_path, monkeypatch):
     """Its Python blocks, one after another, in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # which one of them clears
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "deployment.md").read_text(), re.S)
     assert len(blocks) >= 5
     names = {"model": network(0), "new_model": network(1)}
