@@ -21,8 +21,8 @@ import torch_vulkan as tv  # noqa: E402
 HEAD = """# Operators
 
 Which operators run in engines: the registry is at the [end](#the-registry), and before it the
-results of running torch's own op_db. Written by `scripts/operators_page.py` from `tests/opinfo/run.py`, with
-`min_block_size=1`.
+results of running torch's own op_db. Written by `scripts/operators_page.py` from
+`tests/opinfo/run.py`, with `min_block_size=1`.
 
 Each sample is compared with eager by torch.testing's defaults, with the entry's own overrides. A
 result outside of these counts as right if it is at most twice as far from float64 as eager's are

@@ -67,7 +67,7 @@ def test_every_listing_is_checked(path):
 @pytest.mark.parametrize("path", [p for p in PAGES if p.name != "operators.md"],
                          ids=lambda path: path.name)
 def test_lines_have_at_most_100_columns(path):
-    """But for tables, listings, and the lists that scripts write, which are most of operators.md."""
+    """But for tables, listings and the lists that scripts write: most of operators.md."""
     text = LISTING.sub("", path.read_text())
     long = [line for line in text.splitlines()
             if len(line) > 100 and not line.lstrip().startswith("|") and line.count("`, `") < 7]
