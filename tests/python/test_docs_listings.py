@@ -239,3 +239,14 @@ def test_the_rooms_of_the_architecture():
         unnamed = {room for room in rooms if f"`{room}/" not in sections[section]
                    and f"`csrc/{room}/" not in text and f"{root.name}/{room}/" not in text}
         assert unnamed <= {"bin", "lib", "__pycache__"}, root
+
+
+def test_functions_that_pages_name_exist():
+    """`name()` of this project's, in the pages about its sources."""
+    sources = "\n".join(path.read_text(errors="replace") for folder in (
+        "runtime", "csrc", "converters", "python", "workloads")
+        for path in (ROOT / folder).rglob("*") if path.suffix in {".h", ".cpp", ".py", ".glsl"})
+    named = {name for path in ("ARCHITECTURE.md", "kernels.md", "adding_an_operator.md")
+             for name in re.findall(r"`(?:\w+(?:::|\.))*(\w+)\(\)`", page(path).read_text())}
+    assert len(named) >= 8
+    assert {name for name in named if not re.search(rf"\b{name}\(", sources)} == set()
