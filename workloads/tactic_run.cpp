@@ -62,15 +62,19 @@ std::vector<std::vector<double>> TacticRun::inputs() const {
 
 std::vector<std::vector<double>> TacticRun::outputs(const std::string& tactic) {
   const auto engine = Engine::create(device_, compiled(tactic));
+  return outputs(engine->spec(), call_of(engine, symbols_));
+}
+
+std::vector<std::vector<double>> TacticRun::outputs(const EngineSpec& spec,
+                                                    const TensorCall& call) {
   std::vector<std::vector<uint8_t>> out;
-  for (const Binding& b : engine->spec().outputs) {
+  for (const Binding& b : spec.outputs) {
     out.emplace_back(static_cast<size_t>(count_of(b) * size_bytes(b.dtype)), uint8_t{0xff});
   }
-  const auto weights = engine->prepare_weights(std::vector<HostTensor>{});
-  engine->run(*weights, symbols_, tensors(in_), tensors(out));
+  call({}, tensors(in_), tensors(out));
   std::vector<std::vector<double>> result;
   for (size_t k = 0; k < out.size(); ++k) {
-    const Binding& b = engine->spec().outputs[k];
+    const Binding& b = spec.outputs[k];
     auto& numbers = result.emplace_back();
     const int64_t count = count_of(b);
     for (int64_t i = 0; i < count; ++i) numbers.push_back(load_number(out[k], i, b.dtype));

@@ -20,6 +20,8 @@ class TacticRun {
   std::vector<OfferedTactic> tactics() const;
   /// Every output of one run with this tactic; what is not written is NaN.
   std::vector<std::vector<double>> outputs(const std::string& tactic);
+  /// The same of another way to run an engine.
+  std::vector<std::vector<double>> outputs(const EngineSpec& spec, const TensorCall& call);
   /// Microseconds of its dispatches, each sequence waiting for the one before.
   double time_us(const std::string& tactic);
   /// The inputs as numbers.

@@ -9,6 +9,10 @@
 #include <filesystem>
 #include <set>
 
+#include "csrc/converter.h"
+#include "csrc/lowering/tactics.h"
+#include "csrc/passes/canonicalise.h"
+#include "csrc/passes/choose_layouts.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
 #include "tests/cpp/kit/seed.h"
@@ -60,19 +64,19 @@ class MatrixInterpreted : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(cache_); }
 
   /// Runs `most` trials, each with one of the tactics whose names begin with `prefix`, all of them
-  /// with TV_TEST_ALL, and gives their errors to `check`.
+  /// with some tactics each with TV_TEST_ALL, and gives their errors to `check`.
   template <class Data, class Problem, class Check>
   void run(const std::vector<Trial<Problem>>& trials, const std::string& op,
            const std::string& prefix, size_t most, const Check& check) {
     size_t runs = 0;
-    for (const size_t t : drawn(trials.size(), trials.size())) {
+    for (const size_t t : drawn(trials.size(), trials.size(), trials.size())) {
       if (runs >= most && !tests_all()) break;
       const Trial<Problem>& trial = trials[t];
       const Graph graph = trial.problem.graph();
       auto tactics = interpreted_tactics(graph, op, trial.settings(), profile_);
       std::erase_if(tactics, [&](const OfferedTactic& o) { return !o.name.starts_with(prefix); });
       Data data(trial.problem, test_seed());
-      for (const size_t k : drawn(tactics.size(), 1, static_cast<uint32_t>(t))) {
+      for (const size_t k : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(t))) {
         const size_t l = (runs++ + test_seed()) % std::size(kLayouts);
         SCOPED_TRACE(trial.str() + ", " + tactics[k].name + ", fragments " + kLayoutNames[l] +
                      "; " + seed_text());
@@ -154,6 +158,123 @@ TEST_F(MatrixInterpreted, ConvolutionsAreRightInEveryLayoutOfFragments) {
                                                                : 1e-6;
                   EXPECT_LE(errors.largest, limit);
                 });
+}
+
+/// Which kernels of the matrix units there are, so that a new one is given tests here.
+TEST_F(MatrixInterpreted, EveryKernelIsRunOrListed) {
+  std::set<std::string> found, second;
+  profile_.coop_matrix2 = true;
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (!converter.convert || !converter.examples) continue;
+    for (const Graph& example : converter.examples()) {
+      const Graph graph = choose_layouts(canonicalise(example, {}, profile_), {}, profile_);
+      ValueTable table(graph);
+      for (const Node& node : graph.nodes) {
+        for (const Tactic& tactic : convert_node(node, table, profile_, {}).offered) {
+          for (const Step& step : tactic.steps) {
+            if (step.matrix) (step.matrix->nv2 ? second : found).insert(step.kernel);
+          }
+        }
+      }
+    }
+  }
+  // Those of the tests here and in test_attention_interpreted.cpp.
+  EXPECT_EQ(found, (std::set<std::string>{"attention_matrix", "conv_matrix", "conv_matrix_pack",
+                                          "matmul_fragments", "matmul_matrix", "matmul_pack"}));
+  // Not interpreted: GL_NV_cooperative_matrix2, of which no specification is here to interpret it
+  // by, takes the place of a few lines (attention_matrix_rows.glsl). Tests on a device that has it
+  // run them.
+  EXPECT_EQ(second, std::set<std::string>{"attention_matrix"});
+}
+
+/// Faults as they are made, each put into a kernel that was right: what these tests are for.
+TEST_F(MatrixInterpreted, FaultsInKernelsAreFound) {
+  struct Fault {
+    const char* tactic;
+    KernelEdit edit;
+    const char* found;  ///< part of what the interpreter says; "": the sums are wrong
+  };
+  const GemmProblem product{.m = 33, .n = 56, .k = 72};
+  const GemmProblem shared{.m = 40, .n = 56, .k = 72, .constant_b = false};
+  const auto expect_found = [&](const auto& problem, auto data, const std::string& op,
+                                const Fault& fault) {
+    SCOPED_TRACE(std::string(fault.tactic) + ": " + fault.edit.from + " -> " + fault.edit.to);
+    const Graph graph = problem.graph();
+    std::string name;
+    for (const OfferedTactic& t : interpreted_tactics(graph, op, {}, profile_)) {
+      if (name.empty() && t.name.starts_with(fault.tactic)) name = t.name;
+    }
+    InterpretedEngine engine(engine_with_tactic(graph, op, name, {}, profile_, cache_, fault.edit),
+                             FragmentLayout::kNvidia);
+    std::string said;
+    double error = 0;
+    try {
+      error = data.run(TensorCall([&](auto weights, auto inputs, auto outputs) {
+                    engine.run(weights, inputs, outputs);
+                  }))
+                  .largest;
+    } catch (const interpreter::Fault& refused) {
+      said = refused.what();
+    }
+    EXPECT_NE(said.find(fault.found), said.npos) << said;
+    EXPECT_TRUE(!said.empty() || !(error < 0x1p-9)) << "error " << error;
+  };
+  for (const Fault& fault : std::initializer_list<Fault>{
+           // Bounds.
+           {"matmul_rows_",
+            {"min(m, m_count - 1) * (a_ld / 8)", "m * (a_ld / 8)"},
+            "beginning of a"},
+           {"matmul_rows_", {"if (m >= m_count || n >= n_count) return;", ""}, "beginning of y"},
+           {"matmul_rows_",
+            {"valid && span < span_count && k < k_count", "valid"},
+            "beginning of b"},
+           {"matmul_direct_", {"+ min(n_, k_count / 8 - 1)", "+ n_"}, "beginning of a"},
+           // Strides and offsets.
+           {"matmul_direct_", {"s_k)", "s_k + 1u)"}, ""},
+           {"matmul_direct_",
+            {"min(m0 + i * 16 + h * 8 + row, m_count", "min(m0 + i * 16 + h * 4 + row, m_count"},
+            ""},
+           {"matmul_rows_",
+            {"patch_a + p * PIECE_A + i * 16 * LDA + (u) * 2, LDA,",
+             "patch_a + p * PIECE_A + i * 16 * LDA + (u) * 2, LDA - 1,"},
+            ""},
+           // Barriers.
+           {"matmul_rows_",
+            {"void main() {", "#define subgroupBarrier()\nvoid main() {"},
+            "no barrier between"},
+       }) {
+    expect_found(product, GemmData(product), "tv::matmul", fault);
+  }
+  for (const Fault& fault : std::initializer_list<Fault>{
+           {"matmul_shared_",
+            {"void main() {", "#define barrier()\nvoid main() {"},
+            "no barrier between"},
+           {"matmul_shared_",
+            {"min(bm * BM + row_a + i * STEP_A, m_count - 1) * LD_A",
+             "(bm * BM + row_a + i * STEP_A) * LD_A"},
+            "beginning of a"},
+           {"matmul_shared_",
+            {"(s) * WK * 2 + (i) * 16 * LDA", "(s) * WK * 2 + (i) * 15 * LDA"},
+            ""},
+           {"matmul_shared_f16_64x64x32_", {"A_NEXT (BK / 8)", "A_NEXT (BK / 8 + 1)"}, ""},
+       }) {
+    expect_found(shared, GemmData(shared), "tv::matmul", fault);
+  }
+  const ConvProblem conv{.ic = 40, .h = 5, .w = 7, .oc = 40, .dtype = DType::kF16};
+  for (const Fault& fault : std::initializer_list<Fault>{
+           {"conv_matrix_",
+            {"rows && cols && c.valid && kh < k_h", "rows && cols && kh < k_h"},
+            "beginning of x"},
+           {"conv_matrix_", {"source * lhs == u && source < size", "source * lhs == u"}, ""},
+           {"conv_matrix_",
+            {"e < STORES && p.m < oc_count && p.c < columns", "e < STORES && p.c < columns"},
+            "beginning of b"},
+           {"conv_matrix_",
+            {"p * PIECE + j * 16 * LD + s * 2, LD,", "p * PIECE + j * 16 * LD + s * 2 + 1, LD,"},
+            ""},
+       }) {
+    expect_found(conv, ConvData(conv), "aten::convolution", fault);
+  }
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ class InterpretedEngine {
   /// interpreter::Fault, which names the dispatch: also where a kernel reports a fault of its own.
   void run(std::span<const HostTensor> weights, std::span<const HostTensor> inputs,
            std::span<const HostTensor> outputs, std::span<const int64_t> symbols = {});
+  const EngineSpec& spec() const { return spec_; }
 
  private:
   void run(std::span<const Dispatch> program, std::span<const int64_t> symbols);

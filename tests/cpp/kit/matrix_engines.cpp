@@ -48,13 +48,15 @@ class OneTactic : public CostModel {
       offered.push_back({problem.candidates[i].name, problem.candidates[i].refusal});
       if (offered.back().name == tactic_) chosen = i;
     }
+    kernels = problem.program(chosen).kernels;
     if (glslang_major() < kFirstKhr) {
-      for (const auto& kernel : problem.program(chosen).kernels) keep_module(kernel);
+      for (const auto& kernel : kernels) keep_module(kernel);
     }
     return {.candidate = chosen};
   }
 
   std::vector<OfferedTactic> offered;
+  std::vector<TacticProgram::Kernel> kernels;  ///< of the one that was picked
 
  private:
   void keep_module(const TacticProgram::Kernel& kernel) const {
@@ -68,6 +70,23 @@ class OneTactic : public CostModel {
   const std::string op_, tactic_;
   const Settings& settings_;
 };
+
+/// Compiles the kernels that have the text again, with the edit.
+void put_in(const KernelEdit& edit, const std::vector<TacticProgram::Kernel>& kernels,
+            const Settings& settings, EngineSpec& spec) {
+  size_t edited = 0;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    std::string text = kernels[i].glsl;
+    const size_t at = text.find(edit.from);
+    if (at == text.npos) continue;
+    text.replace(at, edit.from.size(), edit.to);
+    spec.modules.at(i) = matrix_module(kernels[i].name, text, settings);
+    ++edited;
+  }
+  if (edited == 0 || spec.modules.size() != kernels.size()) {
+    throw Error(ErrorKind::kInternal, "[test] no kernel has the text: " + edit.from);
+  }
+}
 
 }  // namespace
 
@@ -100,13 +119,14 @@ bool is_interpreted(const OfferedTactic& tactic) {
 
 EngineSpec engine_with_tactic(const Graph& graph, const std::string& op, const std::string& tactic,
                               Settings settings, const DeviceProfile& profile,
-                              const std::filesystem::path& cache) {
+                              const std::filesystem::path& cache, const KernelEdit& edit) {
   settings.cache_dir = cache;
   OneTactic costs(op, tactic, settings);
   EngineSpec spec = compile(graph, settings, profile, nullptr, &costs);
   const bool used =
       std::ranges::any_of(spec.dispatches, [&](const Dispatch& d) { return d.tactic == tactic; });
   if (!used) throw Error(ErrorKind::kInternal, "[test] the engine does not use " + tactic);
+  if (!edit.from.empty()) put_in(edit, costs.kernels, settings, spec);
   return spec;
 }
 

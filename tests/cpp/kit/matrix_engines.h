@@ -21,11 +21,17 @@ std::vector<uint32_t> matrix_module(const std::string& name, const std::string& 
 /// Whether a tactic applies, but perhaps for such a glslang.
 bool is_interpreted(const OfferedTactic& tactic);
 
+/// A fault to put into kernels: this text in place of that.
+struct KernelEdit {
+  std::string from, to;
+};
+
 /// The engine of `graph` in which the first node with `op` takes this tactic. `cache`: a directory
-/// of the caller's own.
+/// of the caller's own. With an edit: of a graph whose only kernels are this node's, one of which
+/// has the text.
 EngineSpec engine_with_tactic(const Graph& graph, const std::string& op, const std::string& tactic,
                               Settings settings, const DeviceProfile& profile,
-                              const std::filesystem::path& cache);
+                              const std::filesystem::path& cache, const KernelEdit& edit = {});
 
 /// The tactics that this node would take, in order.
 std::vector<OfferedTactic> interpreted_tactics(const Graph& graph, const std::string& op,

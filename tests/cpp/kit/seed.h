@@ -27,14 +27,14 @@ inline std::string seed_text() {
 /// Whether `scripts/test.sh --all` runs: what is drawn from is then tried whole.
 inline bool tests_all() { return std::getenv("TV_TEST_ALL") != nullptr; }
 
-/// Numbers below `count`, in the order in which to try them: `most` of them where not all are.
-inline std::vector<size_t> drawn(size_t count, size_t most, uint32_t salt = 0) {
+/// Numbers below `count` in the order in which to try them, `most` at most; with `--all`
+/// `most_of_all`.
+inline std::vector<size_t> drawn(size_t count, size_t most, size_t most_of_all, uint32_t salt = 0) {
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
-  if (tests_all()) return order;
   std::mt19937 random(test_seed() + salt);
   std::shuffle(order.begin(), order.end(), random);
-  order.resize(std::min(most, count));
+  order.resize(std::min(tests_all() ? most_of_all : most, count));
   return order;
 }
 
