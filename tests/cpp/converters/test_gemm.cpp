@@ -1,60 +1,82 @@
-// Every tactic of products for GPUs that the device can run against float64: sizes that no tile
-// divides, layouts, batches, tails, numbers that are not finite and exponents far apart.
+// Tactics of products for GPUs that the device can run against float64: sizes that no tile divides,
+// layouts, batches, tails, numbers that are not finite and exponents far apart. Each problem meets
+// some of them, others for the next seed (kit/rotation.h), all in `scripts/test.sh --all`; on a CPU
+// it meets the largest tiles there alone.
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <set>
 #include <tuple>
 
+#include "tests/cpp/kit/rotation.h"
+#include "tests/cpp/kit/seed.h"
 #include "workloads/gemm_problem.h"
 
 namespace tv::test {
 namespace {
 
+/// Tiles that CPU drivers take minutes to compile.
+bool is_large(const std::string& tactic) {
+  return tactic.ends_with("_8x16") || tactic.find("128x128") != tactic.npos;
+}
+
 class Gemm : public testing::Test {
  protected:
   std::shared_ptr<Device> device_ = open_device("");
 
-  std::string prefix_;  ///< of the tactics that are wanted
+  /// Which tactics a test is about.
+  std::function<bool(const std::string&)> wanted_ = [](const std::string&) { return true; };
+  uint64_t problems_ = 0;  ///< that were met so far
 
-  /// Calls `f(name, engine)` for tactics that apply, of which there must be one: some for each
-  /// problem, in turn, so that every tactic meets many problems without the drivers compiling
-  /// thousands of kernels.
+  /// Tactics that apply, of those that are wanted.
+  std::vector<std::string> applicable(const GemmProblem& problem, const Settings& settings) {
+    std::vector<std::string> names;
+    const DeviceProfile own = profile(*device_);
+    for (const OfferedTactic& t : offered_tactics(problem, settings, as_gpu(own))) {
+      if (!t.refusal.empty() || !wanted_(t.name)) continue;
+      if (own.is_cpu() && is_large(t.name) && !tests_all()) continue;
+      names.push_back(t.name);
+    }
+    return names;
+  }
+
+  /// Those of them that this problem, the `number`th of this test, meets at a seed: few on a CPU,
+  /// whose driver would compile thousands of kernels.
+  std::vector<std::string> met(const std::vector<std::string>& names, uint64_t number,
+                               uint64_t seed) {
+    const size_t most = tests_all() ? names.size() : profile(*device_).is_cpu() ? 1 : 5;
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    const uint64_t problem =
+        problem_of(std::string(test->test_suite_name()) + "." + test->name(), number);
+    std::vector<std::string> taken;
+    for (const size_t i : turn(names.size(), most, problem, seed)) taken.push_back(names[i]);
+    return taken;
+  }
+
+  /// Calls `f(name, engine)` for the tactics that the problem meets, one at least.
   template <class F>
   void for_each_tactic(const GemmProblem& problem, const Settings& settings, F&& f) {
-    static size_t turn = 0;
-    const size_t at_once = profile(*device_).is_cpu() ? 1 : 5;
     const DeviceProfile device = as_gpu(profile(*device_));
-    std::vector<OfferedTactic> tactics = offered_tactics(problem, settings, device);
-    std::erase_if(tactics, [&](const OfferedTactic& t) {
-      // A CPU driver takes minutes to compile the largest tiles.
-      const bool large = t.name.ends_with("_8x16") || t.name.find("128x128") != t.name.npos;
-      return !t.refusal.empty() || (at_once == 1 && large) || !t.name.starts_with(prefix_);
-    });
-    ASSERT_FALSE(tactics.empty());
-    for (size_t i = 0; i < std::min(at_once, tactics.size()); ++i) {
-      const OfferedTactic& t = tactics[turn++ % tactics.size()];
-      SCOPED_TRACE(problem.str() + ", " + t.name);
-      const EngineSpec spec = compile_with_tactic(problem.graph(), t.name, settings, device);
+    const std::vector<std::string> names = applicable(problem, settings);
+    ASSERT_FALSE(names.empty());
+    for (const std::string& name : met(names, problems_++, test_seed())) {
+      SCOPED_TRACE(problem.str() + ", " + name + ", " + seed_text());
+      const EngineSpec spec = compile_with_tactic(problem.graph(), name, settings, device);
       bool used = false;
-      for (const Dispatch& d : spec.dispatches) used |= d.tactic == t.name;
+      for (const Dispatch& d : spec.dispatches) used |= d.tactic == name;
       EXPECT_TRUE(used) << "the engine does not use the tactic";
-      f(t.name, Engine::create(device_, spec));
+      f(name, Engine::create(device_, spec));
     }
   }
 
   /// Whether the device offers one of the tactics that are wanted.
-  bool offers(const GemmProblem& problem) {
-    const auto tactics = offered_tactics(problem, {}, as_gpu(profile(*device_)));
-    return std::any_of(tactics.begin(), tactics.end(), [&](const OfferedTactic& t) {
-      return t.refusal.empty() && t.name.starts_with(prefix_);
-    });
-  }
+  bool offers(const GemmProblem& problem) { return !applicable(problem, {}).empty(); }
 
-  /// Every tactic within `products` · Σ|a||b| of float64 and, rounded to the result's type, within
-  /// a unit of its last place of the largest result.
+  /// Tactics within `products` · Σ|a||b| of float64 where the result is float32, and of any type
+  /// within `products` · √k of the largest result and a unit in the last place of 16 bits.
   void expect_close(const GemmProblem& problem, double products, const Settings& settings = {}) {
     GemmData data(problem);
     for_each_tactic(problem, settings, [&](const std::string&, const auto& engine) {
@@ -168,7 +190,7 @@ TEST_F(Gemm, LongSums) {
 /// out in another way. Beside the validation layer there is no bfloat16, and so are no pieces of
 /// fp32.
 TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
-  prefix_ = "matmul_direct_";
+  wanted_ = [](const std::string& name) { return name.starts_with("matmul_direct_"); };
   if (!offers({.m = 72, .n = 200, .k = 136})) {
     GTEST_SKIP() << "this device's fragments do not lie as rows are read";
   }
@@ -377,7 +399,7 @@ TEST_P(SharedSums, AreRightAndHaveTheSameBitsAtEveryCall) {
   size_t found = 0;
   for (const OfferedTactic& t : offered_tactics(p, {}, device)) {
     if (!t.refusal.empty() || !is_shared(t.name)) continue;
-    if (profile(*device_).is_cpu() && t.name.find("128x128") != t.name.npos) continue;
+    if (profile(*device_).is_cpu() && is_large(t.name) && !tests_all()) continue;
     SCOPED_TRACE(p.str() + ", " + t.name);
     ++found;
     const EngineSpec spec = compile_with_tactic(p.graph(), t.name, {}, device);
@@ -410,14 +432,9 @@ TEST_F(Gemm, ASumThatIsNotFiniteStaysOneWhereWorkgroupsShareIt) {
   GemmData data(p);
   data.set_a(0, 3, 1000, INFINITY);
   data.set_b(0, 5, 9, NAN);
-  size_t found = 0;
-  const DeviceProfile device = as_gpu(profile(*device_));
-  for (const OfferedTactic& t : offered_tactics(p, {}, device)) {
-    if (!t.refusal.empty() || !is_shared(t.name)) continue;
-    if (profile(*device_).is_cpu() && t.name.find("16x64") == t.name.npos) continue;
-    SCOPED_TRACE(t.name);
-    ++found;
-    data.run(Engine::create(device_, compile_with_tactic(p.graph(), t.name, {}, device)), 0);
+  wanted_ = is_shared;
+  for_each_tactic(p, {}, [&](const std::string&, const auto& engine) {
+    data.run(engine, 0);
     for (int64_t m = 0; m < p.m; ++m) {
       for (int64_t n = 0; n < p.n; ++n) {
         const double got = data.output(0, m, n);
@@ -430,8 +447,24 @@ TEST_F(Gemm, ASumThatIsNotFiniteStaysOneWhereWorkgroupsShareIt) {
         }
       }
     }
+  });
+}
+
+TEST_F(Gemm, ConsecutiveSeedsBringEveryTacticToEveryProblem) {
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    for (const bool constant : {true, false}) {
+      const GemmProblem p{.m = 72, .n = 56, .k = 264, .dtype = dtype, .constant_b = constant};
+      const std::vector<std::string> names = applicable(p, {});
+      ASSERT_GT(names.size(), 1U);
+      for (uint64_t number = 0; number < 3; ++number) {
+        std::set<std::string> taken;
+        for (uint64_t seed = 1000003; seed < 1000003 + names.size(); ++seed) {
+          for (const std::string& name : met(names, number, seed)) taken.insert(name);
+        }
+        EXPECT_EQ(taken, std::set<std::string>(names.begin(), names.end()));
+      }
+    }
   }
-  EXPECT_GT(found, 0u);
 }
 
 }  // namespace
