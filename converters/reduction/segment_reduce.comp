@@ -1,7 +1,7 @@
 // y[o, s, i] = the sum, mean, product, largest or smallest (KIND 0 to 4) of x[o, k, i] over segment
 // s: the k from bounds[o, s] up to bounds[o, s + 1], or, with LENGTHS, as many as lengths[o, s]
-// says, one segment after the other. `start` is there before the first where INITIAL, else what the
-// operation gives for nothing. One result an invocation.
+// says, one segment after the other; these make up the dimension but where UNSAFE. `start` is there
+// before the first where INITIAL, else what the operation gives for nothing. One result an invocation.
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
@@ -17,7 +17,7 @@ void main() {
 #endif
   const uint first = tv_place(from, count + 1u), last = tv_place(to, count + 1u);
 #if LENGTHS
-  tv_bad_index(to < from || s + 1u == segments && to != int64_t(count));
+  tv_bad_index(to < from || UNSAFE == 0 && s + 1u == segments && to != int64_t(count));
 #endif
 #if KIND == 2
   float result = INITIAL != 0 ? start : 1.0;

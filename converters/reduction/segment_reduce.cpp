@@ -26,6 +26,7 @@ void convert(const NodeContext& c, Builder& b) {
   Step step{.kernel = "segment_reduce",
             .defines = {{"KIND", std::to_string(kind_of(c.node))},
                         {"LENGTHS", by_lengths ? "1" : "0"},
+                        {"UNSAFE", c.node.flag("unsafe") ? "1" : "0"},
                         {"INITIAL", c.node.has("initial") ? "1" : "0"}},
             .operands = {src("x", c.node.input("data")),
                          src("bounds", c.node.input(by_lengths ? "lengths" : "offsets")),

@@ -23,6 +23,12 @@ def test_segments_of_rows():
           tensor(2, 7, 3), torch.tensor([[4, 3], [1, 6]]), length=8)
 
 
+def test_rows_behind_the_last_segment(recwarn):
+    """They are no reason for PyTorch to run a call again where it is told that lengths may fall short."""
+    check(lambda x, n: torch.segment_reduce(x, "max", lengths=n, axis=0, unsafe=True), tensor(12, 7), LENGTHS)
+    assert [w for w in recwarn if "natively" in str(w.message)] == []
+
+
 @pytest.mark.parametrize("kind", ["sum", "mean", "prod", "max", "min"])
 def test_gradients_of_segments(kind):
     """Zeros, NaN and equal values among them, and rows behind the last segment."""
