@@ -14,6 +14,17 @@ endforeach()
 target_compile_definitions(tv_spdlog INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY=1)
 target_link_libraries(tv_spdlog INTERFACE Threads::Threads)
 
+# Headers alone, compiled in: no header that is installed includes them.
+find_package(nlohmann_json 3.10 QUIET)
+if(nlohmann_json_FOUND)
+  get_target_property(dirs nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
+else()
+  find_path(TV_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
+  set(dirs ${TV_JSON_INCLUDE})
+endif()
+add_library(tv_json INTERFACE)
+target_include_directories(tv_json SYSTEM INTERFACE ${dirs})
+
 # Debian's static libprotobuf is not position independent: the shared lite runtime is linked, and
 # scripts/make_wheel.py takes it into the wheel under private names.
 find_path(TV_PROTOBUF_INCLUDE google/protobuf/message_lite.h REQUIRED)

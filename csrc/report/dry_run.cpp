@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "csrc/partition/dependencies.h"
+#include "runtime/base/json.h"
 
 namespace tv {
 namespace {
@@ -129,7 +129,7 @@ std::string dry_run_report(const Graph& graph, const Partition& partition) {
   report["native"] = describe_native(graph, partition);
   report["operators"] = count_operators(graph, partition);
   report.update(block_sizes(partition.candidate_sizes, partition.compute_nodes));
-  return report.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(report, -1);
 }
 
 std::string block_sizes_report(const std::vector<int64_t>& sizes, int64_t compute_nodes) {

@@ -112,6 +112,50 @@ TEST_F(TimingCacheTest, ProcessesMergeWhatTheyMeasured) {
   }
 }
 
+TEST_F(TimingCacheTest, AFileIsTextOfThisForm) {
+  const std::string file = R"({
+  "devices": {
+    "a device": {
+      "a problem": {
+        "a": {
+          "checked": true,
+          "kernels": "digest",
+          "kind": "timed",
+          "step_us": [
+            10,
+            2.5
+          ],
+          "time_us": 12.5
+        }
+      }
+    }
+  },
+  "format": "torch_vulkan timings",
+  "version": 1
+}
+)";
+  fs::create_directories(fs::path(path_).parent_path());
+  std::ofstream(path_) << file;
+  const Timing timing{.us = 12.5, .step_us = {10, 2.5F}, .checked = true};
+  EXPECT_EQ(TimingCache(path_).find(key("a")), timing);
+  fs::remove(path_);
+  {
+    TimingCache(path_).put(key("a"), timing);
+  }
+  EXPECT_EQ(text(), file);
+}
+
+TEST_F(TimingCacheTest, AFileThatNestsDeeplyIsSetAside) {
+  fs::create_directories(fs::path(path_).parent_path());
+  for (const char* open : {"[", "{\"devices\":"}) {
+    std::string nested;
+    for (int i = 0; i < 1000000; ++i) nested += open;
+    std::ofstream(path_) << nested;
+    EXPECT_FALSE(TimingCache(path_).find(key("a")));
+    EXPECT_TRUE(fs::remove(path_ + ".bad"));
+  }
+}
+
 TEST_F(TimingCacheTest, AFlippedBitLosesTimingsAndNothingElse) {
   const Timing timing{.us = 12.5, .step_us = {10, 2.5F}, .checked = true};
   {
