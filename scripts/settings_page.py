@@ -6,6 +6,7 @@ Build first, then `PYTHONPATH=python python scripts/settings_page.py`."""
 
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 from torch_vulkan._base.setting_checks import KINDS, ROWS, Row
@@ -41,7 +42,8 @@ def table(section: str) -> str:
 
 def key() -> str:
     names = [f"`{row.name}`" for row in ROWS.values() if row.in_key]
-    return f"Engines in the cache are found by {', '.join(names[:-1])} and {names[-1]}."
+    text = f"The key of a cached engine has {', '.join(names[:-1])} and {names[-1]}."
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
 def page(text: str) -> str:

@@ -41,7 +41,13 @@ def __dir__() -> list[str]:
 
 
 def supported_ops() -> list[dict]:
-    """The registry: operator, how it becomes kernels, notes."""
+    """The registry of operators that engines support.
+
+    Returns:
+        One dict for each operator, by name: `op` ("aten::add.Tensor"), `kind` ("pointwise",
+        "kernel", "expand" or "view": how it becomes kernels), `is_compute` (False for views, which
+        are free), `notes`, and for pointwise operators `function`, the row of the pointwise table.
+    """
     return _C.supported_ops()
 
 

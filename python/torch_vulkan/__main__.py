@@ -1,4 +1,4 @@
-"""python -m torch_vulkan: commands that need no program of one's own."""
+"""python -m torch_vulkan: commands of the package."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Loads the shared libraries, once. Needs no Vulkan: that is opened when a device is asked for."""
+"""Loads the shared libraries, once. Needs no Vulkan, which is loaded when a device is asked for."""
 
 import ctypes
 import importlib
@@ -10,7 +10,7 @@ LIB = Path(__file__).parent / "lib"
 
 
 def _check_torch(module):
-    """Of another minor version, torch's C++ classes are laid out otherwise under the same names."""
+    """Another minor version of torch lays its C++ classes out differently under the same names."""
     built, here = (v.split(".")[:2] for v in (module.torch_version, torch.__version__))
     if built == here:
         return

@@ -1,4 +1,4 @@
-"""Networks by hand: inputs, weights and operators become one stand-alone engine."""
+"""tv.Builder: builds a network operator by operator, as one stand-alone engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,12 @@ _TRIAL_SIZES = (240, 480)
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What an input, weight or operator makes; `Builder.op` takes it.
+    """The result of an input, weight or operator of a Builder; `Builder.op` takes it as an
+    argument.
 
     Attributes:
-        shape: sizes, -1 where they are dynamic.
-        dtype: of its elements.
+        shape: sizes in elements; -1 for a dynamic one.
+        dtype: of the elements.
     """
 
     index: int
@@ -34,7 +35,7 @@ class Value:
 
 
 class Builder:
-    """Collects a network, then builds it.
+    """Collects a network operator by operator, then builds an engine from it.
 
         b = tv.Builder()
         x = b.input("x", (-1, 8))
@@ -55,10 +56,15 @@ class Builder:
 
     def input(self, name: str, shape: Sequence[int],
               dtype: torch.dtype = torch.float32) -> Value:
-        """A tensor that a run takes; -1: the dimension is dynamic.
+        """Adds an input of the network.
+
+        Args:
+            name: an identifier, unique in the network.
+            shape: sizes in elements; -1 for a dynamic dimension.
+            dtype: of the tensor.
 
         Raises:
-            ValueError: the name is taken or no identifier, or the shape is none.
+            ValueError: the name is taken or is not an identifier, or the shape is invalid.
         """
         self._check_name(name)
         shape = tuple(shape)
@@ -71,7 +77,7 @@ class Builder:
         return self._inputs[name]
 
     def weight(self, name: str, value: torch.Tensor) -> Value:
-        """A constant that can be refitted. Raises ValueError as `input` does."""
+        """Adds a constant, which can be refitted later. Raises ValueError as `input` does."""
         self._check_name(name)
         tensor = torch.as_tensor(value).detach()
         made = self._value((tensor.to("meta"),) * len(_TRIAL_SIZES))
@@ -79,8 +85,14 @@ class Builder:
         return made
 
     def op(self, operator: str, *args, **kwargs):
-        """Appends an ATen operator by name, "aten::relu" or with its overload "aten::add.Tensor";
-        arguments as torch has them. Returns its Value, or a tuple where it makes several.
+        """Adds an ATen operator.
+
+        Args:
+            name: "aten::relu", or with its overload "aten::add.Tensor".
+            args, kwargs: as torch takes them, with Values in place of tensors.
+
+        Returns:
+            The result, or a tuple of them if the operator has several.
 
         Raises:
             ValueError: there is no such operator, or it does not take these arguments.
@@ -107,7 +119,8 @@ class Builder:
         return tuple(values) if several else values[0]
 
     def output(self, name: str, value: Value) -> None:
-        """Names a result. Raises ValueError where it or the name is one already."""
+        """Makes a Value an output of the network, under a name. Raises ValueError if the Value is
+        an output already, or the name is taken."""
         if not isinstance(value, Value) or value._builder is not self:
             raise ValueError(f"[builder] output {name!r}: got {type(value).__name__}, want a Value "
                              "of this Builder")
@@ -135,13 +148,14 @@ class Builder:
         """Builds the network as one engine with its weights.
 
         Args:
-            profiles: the shapes to build for, needed where an input has a dynamic dimension. With
-                several, a run takes the kernels of the profile that its shapes fit best.
+            profiles: the ranges of shapes to build for; required if an input has a dynamic
+                dimension. With several, a run uses the kernels of the profile whose opt shape is
+                nearest.
             settings: docs/settings.md.
 
         Raises:
-            ValueError: an input has no range, a profile does not fit, there is no output, a bad
-                setting; or an operator is not supported, with the reason.
+            ValueError: an input has no range, a profile does not fit, there is no output, a setting
+                is invalid, or an operator is not supported (with the reason).
             DeviceError: there is no Vulkan device.
         """
         if not self._outputs:

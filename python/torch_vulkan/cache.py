@@ -1,7 +1,7 @@
 """The cache of engines on disk (docs/deployment.md).
 
-Entries are found by the whole of what an engine's code depends on - graph, settings, device, this
-version of torch_vulkan - and hold no weights. Nothing here needs a device.
+The key of an entry is everything that an engine's code depends on: graph, settings, device and the
+version of torch_vulkan. Entries contain no weights. Nothing here needs a device.
 """
 
 import io
@@ -25,8 +25,10 @@ class Entry:
     Attributes:
         kind: "engines", "spirv" (compiled kernels) or "timing".
         name: digest of its key.
-        used: time of the last use, seconds since 1970.
-        state: "good" (as far as its name tells; `verify` reads it), "bad" (was set aside) or
+        path: of the file.
+        size_bytes: of the file.
+        used: time of the last use, in seconds since 1970.
+        state: "good" (judging by its name; `verify` reads the contents), "bad" (set aside) or
             "unfinished" (being written).
     """
 
@@ -38,23 +40,29 @@ class Entry:
     state: str = "good"
 
     def key(self) -> str:
-        """What the entry was stored under, as text. Raises ValueError for a damaged one."""
+        """The key that the entry is stored under, as text. Raises ValueError if it is damaged."""
         return C.cache_entry_key(self.path).decode(errors="replace")
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What `verify` found: entries that are whole, and what is wrong with the others by path."""
+    """The result of `verify`.
+
+    Attributes:
+        good: number of intact entries.
+        bad: what is wrong with each of the others, by path.
+    """
 
     good: int
     bad: dict[str, str]
 
 
 def directory(path: str | os.PathLike | None = None) -> Path:
-    """The user's cache directory, or `path` where it is given.
+    """The user's cache directory, or `path` if it is given.
 
-    Raises ValueError where there is neither a home nor XDG_CACHE_HOME, or where the directory may
-    not be used, with the reason.
+    Raises:
+        ValueError: there is neither a home directory nor XDG_CACHE_HOME, or the directory may not
+            be used, with the reason.
     """
     found = os.fspath(path) if path is not None else C.default_cache_dir()
     if not found:
@@ -66,12 +74,12 @@ def directory(path: str | os.PathLike | None = None) -> Path:
 
 def stats() -> dict:
     """Counts of this process: hit, miss, bad, evicted, bypass, written, failed_writes, and
-    `reasons`, which tells why by "miss: it is not in the cache" and the like."""
+    `reasons`, a dict of counts by reason ("miss: it is not in the cache")."""
     return C.cache_stats()
 
 
 def entries(path: str | os.PathLike | None = None) -> list[Entry]:
-    """Every entry, the last used first."""
+    """Every entry, the most recently used first."""
     found = [Entry(kind=f["kind"], name=f["name"], path=f["path"], size_bytes=f["size_bytes"],
                    used=f["used"], state=_state(f)) for f in C.cache_files(str(directory(path)))]
     return sorted(found, key=lambda entry: (-entry.used, entry.path))
@@ -82,8 +90,8 @@ def _state(file) -> str:
 
 
 def verify(path: str | os.PathLike | None = None) -> Verified:
-    """Reads every entry and checks its digest; changes nothing (a bad entry is set aside when it is
-    asked for)."""
+    """Reads every entry and checks its digest. Changes nothing: a bad entry is set aside when it is
+    next looked up."""
     good, bad = 0, {}
     for entry in entries(path):
         if entry.state != "good":
@@ -98,7 +106,7 @@ def verify(path: str | os.PathLike | None = None) -> Verified:
 
 
 def _read(entry: Entry) -> bytes | None:
-    """The entry's bytes; None where another process removed it meanwhile."""
+    """The entry's bytes; None if another process has removed it in the meantime."""
     try:
         return Path(entry.path).read_bytes()
     except FileNotFoundError:
@@ -106,7 +114,8 @@ def _read(entry: Entry) -> bytes | None:
 
 
 def clear(path: str | os.PathLike | None = None) -> int:
-    """Removes every entry; returns how many. Processes that use the cache meanwhile build again."""
+    """Removes every entry and returns how many there were. Processes that are using the cache build
+    their engines again."""
     removed = 0
     for entry in entries(path):
         try:
@@ -118,8 +127,8 @@ def clear(path: str | os.PathLike | None = None) -> int:
 
 
 def export_bundle(file: str | os.PathLike, path: str | os.PathLike | None = None) -> int:
-    """Writes all good entries to a tar archive; returns how many. The archive is written beside
-    `file` and renamed."""
+    """Writes all good entries to a tar archive and returns how many. The archive is written to a
+    temporary file and renamed."""
     found, count = entries(path), 0
     with whole_files.written(file, "cache export") as archive, tarfile.open(
             fileobj=archive, mode="w") as bundle:
@@ -136,11 +145,12 @@ def export_bundle(file: str | os.PathLike, path: str | os.PathLike | None = None
 
 
 def import_bundle(file: str | os.PathLike, path: str | os.PathLike | None = None) -> int:
-    """Takes the entries of an archive that `export_bundle` wrote; returns how many. An entry is
-    code that will run: import bundles that you trust.
+    """Adds the entries of an archive that `export_bundle` wrote; returns how many. An entry is code
+    that will run: import only bundles that you trust.
 
-    Raises ValueError for a file that is not such an archive, or holds anything else; entries before
-    the first fault are kept, each is whole.
+    Raises:
+        ValueError: the file is not such an archive, or contains anything else. Entries before the
+            first fault have been added; each is complete.
     """
     target = str(directory(path))
     if os.path.isdir(file):
@@ -164,7 +174,7 @@ def import_bundle(file: str | os.PathLike, path: str | os.PathLike | None = None
 
 
 def info(path: str | os.PathLike | None = None) -> dict:
-    """Where the cache is and what it holds, by kind; also the system's directory."""
+    """Where the cache is and what it contains, by kind; also for the system's directory."""
     def summary(found):
         kinds = {}
         for entry in found:
@@ -186,7 +196,7 @@ def info(path: str | os.PathLike | None = None) -> dict:
 
 
 def age(used: float) -> str:
-    """"3 minutes", "2 days": how long ago `used` was."""
+    """How long ago `used` was, as text: "3 minutes", "2 days"."""
     seconds = max(0.0, time.time() - used)
     for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= size:

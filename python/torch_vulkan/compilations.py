@@ -1,4 +1,4 @@
-"""What the backend made of the graphs that it was given in this process."""
+"""What the backend made of the graphs that it received in this process."""
 
 import threading
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class NativeRecord:
-    """A node that PyTorch runs: operator, the reason, where it comes from."""
+    """A node that PyTorch runs: operator, reason, and where it comes from."""
 
     op: str
     reason: str
@@ -16,7 +16,7 @@ class NativeRecord:
 
 @dataclass(frozen=True)
 class EngineRecord:
-    """One engine: its name, the compute nodes it covers, its dispatches and build time (s)."""
+    """One engine: its name, the compute nodes it covers, its dispatches, its build time (s)."""
 
     name: str
     compute_nodes: int
@@ -30,8 +30,8 @@ class Compilation:
 
     Attributes:
         kind: "inference", "forward" or "backward".
-        compute_nodes: nodes that do work (views and getitem are free).
-        covered_nodes: those inside engines.
+        compute_nodes: number of nodes that do work (views and getitem are free).
+        covered_nodes: number of those inside engines.
         engines: in order of execution.
         native: nodes left to PyTorch.
     """
@@ -59,12 +59,12 @@ def record(compilation: Compilation) -> None:
 
 
 def compilations() -> list[Compilation]:
-    """Every graph compiled since the start or the last `clear`, oldest first. Thread-safe."""
+    """Every graph compiled since the start, or the last `clear`, oldest first. Thread-safe."""
     with _lock:
         return list(_records)
 
 
 def clear() -> None:
-    """Forgets the records."""
+    """Forgets all records."""
     with _lock:
         _records.clear()

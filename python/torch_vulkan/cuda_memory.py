@@ -11,12 +11,14 @@ from ._native import LIB
 
 @functools.cache
 def mem_pool() -> "torch.cuda.MemPool":
-    """A pool of CUDA memory that engines use in place, where expandable segments are not wanted:
+    """A pool of CUDA memory that engines can use in place, for programs without expandable
+    segments.
 
         with torch.cuda.use_mem_pool(tv.mem_pool()):
             x = torch.empty(shape, device="cuda")
 
-    Raises RuntimeError where CUDA and Vulkan do not share a GPU.
+    Raises:
+        RuntimeError: CUDA and Vulkan do not share a GPU.
     """
     from .device_list import cuda_report
 
@@ -31,7 +33,7 @@ def mem_pool() -> "torch.cuda.MemPool":
 
 
 def set_allocator(settings: str) -> None:
-    """PYTORCH_ALLOC_CONF from now on."""
+    """Sets PYTORCH_ALLOC_CONF for this process."""
     if hasattr(torch._C, "_accelerator_setAllocatorSettings"):
         torch._C._accelerator_setAllocatorSettings(settings)
     else:
@@ -40,8 +42,9 @@ def set_allocator(settings: str) -> None:
 
 @functools.cache
 def allocate_shareable() -> bool:
-    """Turns torch's expandable segments on, whose memory an engine uses in place; memory of
-    cudaMalloc has to be copied. Leaves alone what the user configured. True where it did."""
+    """Turns on torch's expandable segments, whose memory engines can use in place; memory of
+    cudaMalloc has to be copied. Does nothing if the user has configured the allocator. Returns
+    whether it did."""
     given = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
     if "expandable_segments" in given or "backend" in given or not torch.cuda.is_available():
         return False

@@ -1,4 +1,4 @@
-"""Operators of the user's own: tv.custom_op and tv.load_library."""
+"""Custom operators: tv.custom_op and tv.load_library."""
 
 import collections
 import os
@@ -21,7 +21,7 @@ _DTYPES = {getattr(torch, name): getattr(C.DType, name)
 
 @dataclass
 class _Operator:
-    """What was declared."""
+    """A declared operator."""
 
     name: str
     schema: torch.FunctionSchema
@@ -35,12 +35,12 @@ class _Operator:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def filled(self, args, kwargs) -> list:
-        """Every argument in the order of the schema: torch leaves out defaults."""
+        """Every argument in the order of the schema, defaults included."""
         given = dict(zip((a.name for a in self.schema.arguments), args)) | kwargs
         return [given.get(a.name, a.default_value) for a in self.schema.arguments]
 
     def results(self, *args) -> tuple[torch.Tensor, ...]:
-        """Tensors of the results' shapes and dtypes, without values."""
+        """Tensors with the results' shapes and dtypes, without values."""
         made = self.shapes(*args)
         made = [made] if isinstance(made, torch.Tensor) or len(self.outputs) == 1 else [*made]
         first = next((a for a in args if isinstance(a, torch.Tensor)), None)
@@ -51,7 +51,7 @@ class _Operator:
         return tuple(made)
 
     def groups(self, *args) -> list:
-        """Counts of workgroups; one: a flat grid."""
+        """Numbers of workgroups; a single one: a flat grid."""
         if self.grid is None:
             numel = prod(self.results(*args)[0].shape)
             return [(numel + prod(self.local_size) - 1) // prod(self.local_size)]
@@ -68,32 +68,32 @@ _operators: dict[str, _Operator] = {}
 def custom_op(name: str, schema: str, shader: str, grid: Callable | None, shapes: Callable, *,
               eager: Callable | None = None, local_size: int | Sequence[int] = 64,
               dtypes: Mapping[str, torch.dtype] | None = None):
-    """Declares an operator with a GLSL kernel of one's own; docs/custom_operators.md shows how.
+    """Declares a custom operator with a GLSL kernel; docs/custom_operators.md has an example.
 
     Args:
         name: "images::grey".
-        schema: as torch.library has it, "(Tensor x, float gain) -> Tensor". Arguments are Tensor,
-            int, float and bool, results are Tensor.
-        shader: a GLSL `main`, in which every tensor `x` has `x_load(i)` and `x_store(i, value)`.
-            Results go by their names in the schema, else `out`, or `out0`, `out1`, ….
-        grid: from the operator's arguments to the count of workgroups (tv_group() in the shader),
-            or to two or three counts (gl_WorkGroupID). None: one invocation for each element of
-            the first result.
-        shapes: from the operator's arguments to each result: a tensor of its shape and dtype, such
-            as torch.empty_like(x), or sizes, for the dtype of the first tensor. It and `grid` see
-            sizes that may be symbolic and tensors without values.
-        eager: computes the results in Python where the operator runs outside of engines; None: the
-            shader does, in an engine of its own.
-        local_size: invocations of a workgroup, along x or along x, y, z.
-        dtypes: of tensors that are not float32, where the shader compiles for these alone.
+        schema: as for torch.library, "(Tensor x, float gain) -> Tensor". Arguments are Tensor, int,
+            float and bool, results are Tensor.
+        shader: a GLSL `main`. Every tensor `x` has `x_load(i)` and `x_store(i, value)` there.
+            Results have their names from the schema, or else `out`, or `out0`, `out1`, ….
+        grid: a function from the operator's arguments to the number of workgroups (tv_group() in
+            the shader), or to two or three numbers (gl_WorkGroupID). None: one invocation for each
+            element of the first result.
+        shapes: a function from the operator's arguments to each result: a tensor of its shape and
+            dtype, such as torch.empty_like(x), or its sizes if its dtype is that of the first
+            tensor. `grid` and `shapes` may receive symbolic sizes, and tensors without values.
+        eager: a Python function that computes the results outside of engines. None: the shader
+            does, in an engine of its own.
+        local_size: invocations of a workgroup, along x or along x, y and z.
+        dtypes: of tensors that are not float32, if the shader compiles only for these.
 
     Returns:
-        torch.ops.<name>: eager calls, tracing and backend="vulkan" know it from now on. It has no
+        torch.ops.<name>. Eager calls, tracing and backend="vulkan" know it from now on. It has no
         gradient until torch.library.register_autograd gives it one.
 
     Raises:
-        ValueError: a bad schema, a name that is taken, or a shader that does not compile; the
-            message holds the compiler's log with the shader's own line numbers.
+        ValueError: an invalid schema, a name that is taken, or a shader that does not compile; the
+            message then contains the compiler's log with the shader's own line numbers.
     """
     operator = _declared(name, schema, grid, shapes, local_size)
     kinds = {a.name: str(a.type) for a in operator.schema.arguments}
@@ -127,8 +127,11 @@ def custom_op(name: str, schema: str, shader: str, grid: Callable | None, shapes
 
 
 def load_library(path: str | os.PathLike) -> list[str]:
-    """Loads a shared library of converters written in C++ (docs/custom_operators.md); returns the
-    operators that it added. It is code that runs in this process: load what you trust.
+    """Loads a shared library of converters written in C++ (docs/custom_operators.md). It is code
+    that runs in this process: load only what you trust.
+
+    Returns:
+        Names of the operators that it added.
 
     Raises:
         ValueError: the file cannot be loaded, or adds an operator that has a converter already.
@@ -181,7 +184,7 @@ def _declared(name, schema, grid, shapes, local_size) -> _Operator:
 
 
 def _run_shader(operator: _Operator, args):
-    """The eager call: an engine of this one operator, kept by the shapes."""
+    """The eager call: an engine of this one operator, kept for each combination of shapes."""
     key = tuple((a.shape, a.dtype) if isinstance(a, torch.Tensor) else (type(a), a) for a in args)
     with operator.lock:
         engine = operator.engines.get(key)
@@ -198,7 +201,7 @@ def _run_shader(operator: _Operator, args):
 
 
 def _engine_of(operator: _Operator, args):
-    """Raises ValueError with the reason where engines do not take such arguments."""
+    """Raises ValueError with the reason if engines do not take such arguments."""
     from .engine import Engine
     from .settings import Settings
 

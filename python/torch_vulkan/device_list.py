@@ -10,7 +10,7 @@ from ._native import C
 
 @dataclass(frozen=True)
 class Device:
-    """A Vulkan device; `index` is its place in the list, best first."""
+    """A Vulkan device; `index` is its place in the list of `devices`, best first."""
 
     index: int
     name: str
@@ -21,7 +21,7 @@ class Device:
     _profile: object = field(default=None, repr=False, compare=False)
 
     def profile(self) -> str:
-        """Features and limits as JSON: what the compiler knows of the device."""
+        """The device profile as JSON text: features and limits, which the compiler plans for."""
         return self._profile.to_json()
 
 
@@ -30,7 +30,8 @@ _FEATURES = ("float16", "int64", "int16", "int8", "storage16", "storage8", "floa
 
 
 def devices() -> list[Device]:
-    """The devices, best first. Raises RuntimeError saying what to install where there is none."""
+    """The Vulkan devices of this machine, best first. Raises RuntimeError, saying what to install,
+    if there are none."""
     found = []
     for index, profile in enumerate(C.list_devices()):
         values = json.loads(profile.to_json())
@@ -43,14 +44,14 @@ def devices() -> list[Device]:
 
 
 def cuda_report(device: int | str | torch.device | None = None) -> list[str]:
-    """How CUDA tensors reach engines on a device, one line a step, and where that fails, why."""
+    """How CUDA tensors reach engines on a device, one line for each step, and why a step fails."""
     if isinstance(device, torch.device):
         return C.cuda_report(spec_for(None, device))
     return C.cuda_report("" if device is None else str(device))
 
 
 def spec_for(setting: int | str | None, tensors_on: torch.device) -> str:
-    """The name under which the runtime opens the device that a graph's engines use."""
+    """The name by which the runtime opens the device that a graph's engines use."""
     if setting is not None:
         return str(setting)
     if tensors_on.type == "cuda":

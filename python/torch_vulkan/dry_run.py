@@ -1,4 +1,4 @@
-"""tv.dry_run: what compiling a model would do."""
+"""tv.dry_run: reports what compiling a model would do."""
 
 import contextlib
 import io
@@ -30,28 +30,33 @@ aten = torch.ops.aten
 
 def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callable, inputs=None,
             target=None, *, kwarg_inputs=None, **settings) -> Report:
-    """What torch.compile(model, backend="vulkan") would do with a model: which parts become
-    engines, what stays with PyTorch and why. Builds nothing and needs no device and no driver.
+    """Reports what torch.compile(model, backend="vulkan") would do with a model: which parts become
+    engines, what stays with PyTorch, and why. Builds nothing and needs neither a device nor a
+    driver.
 
-    The model is captured by Dynamo and runs once, natively, on the inputs (random numbers in place
-    of `tv.Input`s, zeros where they are integers), without gradients unless it is in training mode;
-    its buffers and the state of random numbers are put back afterwards. Where inputs have ranges, a
-    second call with other sizes shows what is traced again. Functions that torch.compile made
-    before are compiled anew at their next call.
+    Dynamo captures the model, which runs once, natively, on the inputs: `tv.Input`s are replaced by
+    random numbers, or zeros for integer types. Gradients are computed only in training mode.
+    Buffers and the state of random numbers are restored afterwards. If inputs have ranges, a second
+    call with other sizes shows what is traced again. Functions that torch.compile made before are
+    recompiled at their next call.
 
     Args:
-        model: a module, a function of tensors, an ExportedProgram, or a TorchScript module, which
-            is run once itself; each stretch of its code without control flow is a graph then.
-        inputs: as tv.compile takes them.
-        target: the device to plan for: one of tv.devices(), its index or part of its name; a
-            profile, as text or as the name of a .json file (tv.devices()[0].profile() makes one);
-            None: a discrete GPU of the middle range.
-        kwarg_inputs: those passed by keyword, beside a list of inputs.
+        model: a module, a function of tensors, an ExportedProgram, or a TorchScript module. The
+            latter is also run once; each stretch of its code without control flow is a graph of the
+            report.
+        inputs: as for tv.compile.
+        target: the device to plan for: one of tv.devices(), its index or part of its name; or a
+            device profile (tv.devices()[0].profile()), as text or as the name of a .json file.
+            None: a mid-range discrete GPU.
+        kwarg_inputs: inputs passed by keyword, beside a list of inputs.
         settings: docs/settings.md.
 
+    Returns:
+        The report: print it, or use its `coverage`, `to_text()`, `to_json()` and `to_html()`.
+
     Raises:
-        ValueError: a bad setting, bad inputs or a bad target.
-        DeviceError: `target` names a device that is not there.
+        ValueError: an invalid setting, input or target.
+        DeviceError: `target` names a device that does not exist.
     """
     checked = Settings.from_options(settings)
     chosen = checked.device if target is None else target
@@ -80,7 +85,7 @@ def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callab
 
 
 def profile_of(target):
-    """The compiler's profile for what users call a target."""
+    """The device profile for what users call a target."""
     if target is None:
         return C.DeviceProfile.builtin_default()
     if isinstance(target, C.DeviceProfile):
@@ -132,7 +137,7 @@ def _device_of(model):
 
 
 def _calls(arguments: Arguments, device):
-    """Arguments to call the model with: the usual sizes, then others where there are ranges."""
+    """Arguments to call the model with: the usual sizes, then others if there are ranges."""
     def usual(value):
         if not isinstance(value, Input):
             return value
@@ -162,7 +167,7 @@ def _filled(arguments: Arguments, example):
 
 
 def _example(given: Input, sizes, device) -> torch.Tensor:
-    """Numbers that models can compute with: no matrix of them is singular, every index is valid."""
+    """Numbers that models can compute with: no matrix is singular, every index is valid."""
     if not given.dtype.is_floating_point:
         return torch.zeros(sizes, dtype=given.dtype, device=device)
     generator = torch.Generator().manual_seed(0)
@@ -170,7 +175,7 @@ def _example(given: Input, sizes, device) -> torch.Tensor:
 
 
 def _with_other_sizes(given: Input, device) -> torch.Tensor:
-    """Not 1, for which torch.compile always traces anew."""
+    """Sizes other than 1, for which torch.compile always traces again."""
     sizes = []
     for low, usual, high in given.dims:
         least = max(low, min(2, high))
@@ -194,7 +199,7 @@ def _call(model, fast, args, kwargs) -> None:
 
 @contextlib.contextmanager
 def _unchanged(model):
-    """Puts back what a call changes: buffers, and the state of random numbers."""
+    """Restores what a call changes: buffers, and the state of random numbers."""
     buffers = [*model.buffers()] if isinstance(model, nn.Module) else []
     kept = [buffer.detach().clone() for buffer in buffers]
     with torch.random.fork_rng():
@@ -208,7 +213,7 @@ def _unchanged(model):
 
 
 class _Function(nn.Module):
-    """A function as torch.export wants it."""
+    """A function as a module, for torch.export."""
 
     def __init__(self, function):
         super().__init__()
@@ -232,7 +237,7 @@ def _exportable(model, arguments: Arguments) -> tuple[bool, str]:
 
 @contextlib.contextmanager
 def _quietly():
-    """torch.export prints the graph that it gave up on."""
+    """Suppresses the graph that torch.export prints when it gives up."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""What the entry points name: loaded when torch.compile first looks for the backend."""
+"""The target of the entry points, loaded when torch.compile first looks for the backend."""
 
 from ._torch import graph_breaks
 from .backend import vulkan  # noqa: F401

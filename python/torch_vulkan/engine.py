@@ -1,4 +1,4 @@
-"""Stand-alone engines: a .vke file, run on tensors or arrays."""
+"""Stand-alone engines: a .vke file, run on tensors or NumPy arrays."""
 
 import ctypes
 import json
@@ -29,15 +29,16 @@ run_watchers: list = []
 
 
 class Engine:
-    """An engine that is loaded on a device.
+    """An engine, loaded on a device.
 
     Args:
-        vke: the bytes of a .vke file. An engine is code: a file that you do not trust needs
-            `check_addresses`.
+        vke: the bytes of a .vke file. An engine is code: use `check_addresses` for a file that you
+            do not trust.
         device: index, part of a name or UUID; None: the best device.
-        check_addresses: rewrites the kernels so that they touch no memory but their operands and
-            their loops end, which takes longer. A call in which a kernel tried raises ValueError,
-            and so does loading one that cannot be bounded (docs/deployment.md, "What to trust").
+        check_addresses: rewrites the kernels so that they touch only their operands and their loops
+            end, which makes them slower. A call in which a kernel violates that raises ValueError,
+            and so does loading a kernel that cannot be bounded (docs/deployment.md, "What to
+            trust").
     """
 
     def __init__(self, vke: bytes, device: int | str | None = None, check_addresses: bool = False):
@@ -66,8 +67,12 @@ class Engine:
     @classmethod
     def load(cls, path: str | os.PathLike, device: int | str | None = None,
              check_addresses: bool = False) -> "Engine":
-        """Reads a .vke file; the arguments are those of `Engine`. Raises ValueError where it is not
-        one, or is damaged, OSError where it cannot be read."""
+        """Reads a .vke file; the other arguments are those of `Engine`.
+
+        Raises:
+            ValueError: the file is damaged, or is something else.
+            OSError: the file cannot be read.
+        """
         if os.path.isdir(path):
             raise IsADirectoryError(f"{os.fspath(path)} is a directory, want a .vke file")
         with open(path, "rb") as file:
@@ -83,10 +88,14 @@ class Engine:
         return self._info["name"]
 
     def info(self) -> dict:
-        """What the engine is, as data that can be written as JSON: bindings (`inputs`, `outputs`,
-        `weights`: name, dtype, shape, strides), `layers` with their tactics, `profiles` (the range
-        of each symbol in each) and `memory` in bytes: of the weights as they are given, and of the
-        activations at the usual and at the largest sizes (None: there is no largest)."""
+        """Describes the engine, as data that can be written as JSON.
+
+        Returns:
+            A dict with the bindings (`inputs`, `outputs`, `weights`: name, dtype, shape, strides),
+            `layers` with their tactics, `profiles` (the range of each symbol in each), and `memory`
+            in bytes: of the weights as they were given, and of the activations at the opt and at
+            the largest sizes (None if sizes are unbounded).
+        """
         def plain(value):
             if isinstance(value, dict):
                 return {key: plain(item) for key, item in value.items()}
@@ -112,9 +121,9 @@ class Engine:
         return part.arena_bytes(sizes)
 
     def save(self, path: str | os.PathLike, strip_weights: bool = False) -> None:
-        """Writes the .vke file, with the weights where they are set and not `strip_weights`, and
-        with what sizes have to fulfil. It is written beside `path` and renamed: a reader never sees
-        half of it."""
+        """Writes the .vke file, with the conditions on sizes, and with the weights if they are set,
+        unless `strip_weights`. It is written to a temporary file and renamed, so a reader never
+        sees half of it."""
         addresses = []
         if self._weights is not None and not strip_weights:
             addresses = [_address(t) for t in self._weights[0]]
@@ -140,11 +149,11 @@ class Engine:
         return made
 
     def set_conditions(self, conditions) -> None:
-        """What the sizes of inputs have to fulfil beside their ranges (conditions.Conditions)."""
+        """Conditions on input sizes, beside their ranges (conditions.Conditions)."""
         self._conditions = conditions
 
     def set_weights(self, weights: Mapping[str, object] | Sequence[object]) -> None:
-        """Weights by name, or in the order of `info()["weights"]`; they are copied."""
+        """Copies weights, given by name or in the order of `info()["weights"]`."""
         bindings = self._info["weights"]
         if isinstance(weights, Mapping):
             weights = [_named(weights, binding["name"], "weight") for binding in bindings]
@@ -154,9 +163,12 @@ class Engine:
             self._set_weights([_weight(w, binding) for w, binding in zip(weights, bindings)])
 
     def refit(self, weights: Mapping[str, object]) -> None:
-        """Replaces the weights that it names, in time proportional to what they change. A stripped
-        engine may be completed by several calls. On an error nothing has changed; calls in other
-        threads see the weights from before or after it.
+        """Replaces weights, in time proportional to the bytes that change. Weights that are not
+        named stay, so a stripped engine may be completed by several calls. After an error nothing
+        has changed. Calls in other threads see either the old weights or the new ones.
+
+        Args:
+            weights: name → tensor or array, of the weight's shape and dtype.
 
         Raises:
             ValueError: a name is unknown, or a dtype or shape is not the engine's.
@@ -184,7 +196,7 @@ class Engine:
             self._partial = tensors
 
     def missing_weights(self) -> list[str]:
-        """Names of the weights that are to be set before the engine can run."""
+        """Names of the weights that must be set before the engine can run."""
         return [binding["name"] for binding, tensor in zip(self._info["weights"], self._tensors())
                 if tensor is None]
 
@@ -197,16 +209,19 @@ class Engine:
 
     def run(self, inputs: Mapping[str, object] | Sequence[object],
             out: Mapping[str, object] | Sequence[object] | None = None) -> dict[str, object]:
-        """Runs on tensors or numpy arrays, by name or in order; returns the same kind by name.
+        """Runs the engine.
 
         Args:
-            inputs: by name or in order.
-            out: tensors or arrays that results are written to, by name (some of them) or in order;
-                they are returned in place of new ones.
+            inputs: tensors or NumPy arrays, by name or in order.
+            out: tensors or arrays to write results to, by name (some of them) or in order; they are
+                returned in place of new ones.
+
+        Returns:
+            name → result, of the same kind as the inputs.
 
         Raises:
-            ValueError: an input is missing, or the dtype or shape of one, or of one of `out`, does
-                not fit; nothing has run then.
+            ValueError: an input is missing, or the dtype or shape of an input, or of one of `out`,
+                does not fit. Nothing has run then.
         """
         arrays, tensors, part, symbols, outputs = self._bound(inputs)
         given_out = given_outputs.checked(out, outputs)
@@ -232,11 +247,12 @@ class Engine:
 
     def profile(self, inputs: Mapping[str, object] | Sequence[object], runs: int = 20
                 ) -> list[dict]:
-        """What each layer takes by the device's own clock, alone between barriers.
+        """Times each layer by the device's own clock, alone between barriers.
 
         Returns:
-            One entry a dispatch, in order: those of `info()["layers"]`, with `time_us` the median
-            over the runs (0 where it had nothing to do), `mean_us`, and `bytes` of its operands.
+            One dict for each dispatch, in order: that of `info()["layers"]` with `time_us`, the
+            median over the runs (0 if it had nothing to do), `mean_us`, and `bytes` of its
+            operands.
 
         Raises:
             ValueError: as `run` does.
@@ -256,9 +272,9 @@ class Engine:
         return C.engine_picture(split_vke(self._vke)[0])
 
     def stats(self) -> dict:
-        """What was done so far: `contexts` (the most calls at one time), `recordings` (one for each
-        new shape or new memory), `recording_us` (of the calls that recorded, on the host: from
-        their start to the submission)."""
+        """Counts since the engine was loaded: `contexts` (the most calls at one time), `recordings`
+        (one for each new shape or new memory), `recording_us` (host time of the calls that
+        recorded, from their start to the submission, in microseconds)."""
         stats = [part.stats() for part in self._parts]
         return {name: sum(each[name] for each in stats) for name in stats[0]}
 
@@ -288,7 +304,7 @@ class Engine:
         return arrays, tensors, part, symbols, outputs
 
     def _part_for(self, shapes) -> tuple[int, list[int]]:
-        """The profile whose usual sizes are nearest, and the values of its symbols."""
+        """The profile whose opt sizes are nearest, and the values of its symbols."""
         found, refusals = [], []
         for i, part in enumerate(self._parts):
             try:
@@ -356,8 +372,8 @@ def _address(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 def built_elsewhere(engines, profile) -> str | None:
-    """What to say of the first of these torch objects that does not run on the device; None where
-    all do."""
+    """A message about the first of these torch objects that does not run on the device; None if all
+    do."""
     infos = [C.vke_info(file) for engine in engines
              for file in split_vke(tensor_bytes(engine.vke()))]
     wrong = next((info for info in infos if info["runs_on"] != profile.runs_on()), None)

@@ -1,4 +1,4 @@
-"""Errors that reach the user, with the class that says who has to act."""
+"""Errors that reach the user; the class says who can act on it."""
 
 from ._native import C
 

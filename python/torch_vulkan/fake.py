@@ -32,7 +32,7 @@ class FakeEngine:
         return self.device_name
 
     def results(self, inputs):
-        """Empty tensors shaped as the engine's outputs for these inputs."""
+        """Empty tensors with the shapes of the engine's outputs for these inputs."""
         symbols = self._bind(inputs)
         like = inputs[0] if inputs else torch.empty(0)
         return [torch.empty_strided([_evaluate(d, symbols) for d in output["shape"]],
@@ -86,6 +86,6 @@ def _execute_held(inputs, weights, engine):
 
 
 def _known(engine: torch.ScriptObject) -> FakeEngine:
-    """What a fake tensor's call needs of an engine, whose own file is real."""
+    """What a fake tensor's call needs to know of an engine, whose own file is real."""
     with compat.no_fake_mode():
         return FakeEngine.__obj_unflatten__(engine.__obj_flatten__())

@@ -1,4 +1,4 @@
-"""What a program takes: tensors of fixed shape, or ranges of shapes."""
+"""The inputs of a program: tensors of fixed shape, or ranges of shapes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from torch.utils import _pytree as pytree
 
 @dataclass
 class Input:
-    """A tensor that a model takes: `shape`, or a range of shapes of one rank.
+    """An input tensor of a model: a fixed `shape`, or a range of shapes of the same rank.
 
     A dimension whose minimum and maximum differ is dynamic. Kernels are chosen for `opt_shape`;
     every shape from `min_shape` to `max_shape` runs without a rebuild.
 
     Attributes:
-        shape: sizes in elements, where they are fixed.
-        min_shape, opt_shape, max_shape: the range, where they are not.
+        shape: sizes in elements, if they are fixed.
+        min_shape, opt_shape, max_shape: the range, if they are not.
         dtype: of the tensor.
-        name: what messages and engine files call it; None: the name of the model's argument.
+        name: its name in messages and engine files; None: the name of the model's argument.
 
     Raises:
-        ValueError: the shapes do not fit together, or are not shapes.
+        ValueError: the shapes do not fit together, or are invalid.
     """
 
     shape: Sequence[int] | None = None
@@ -55,7 +55,7 @@ class Input:
 
     @classmethod
     def of(cls, value) -> "Input":
-        """`value` where it is one, else the Input that a tensor stands for."""
+        """`value` if it is an Input, else the Input that a tensor stands for."""
         return value if isinstance(value, Input) else cls(value.shape, dtype=value.dtype)
 
     @property
@@ -67,9 +67,9 @@ class Input:
 
     def example(self, device: torch.device | str = "cpu",
                 known: list[int] | None = None) -> torch.Tensor:
-        """A tensor to trace the model with. Its dynamic dimensions are 2 or more: with 1 the graph
-        would be that of one row. They have sizes out of `known` where their ranges hold one; others
-        are added to it."""
+        """A tensor to trace the model with. Its dynamic dimensions are 2 or more, because tracing
+        with 1 would specialise the graph to one row. They have a size from `known` if their range
+        contains one; other sizes are added to `known`."""
         sizes = []
         for low, size, high in self.dims:
             if low != high:
@@ -81,7 +81,7 @@ class Input:
         return torch.zeros(sizes, dtype=self.dtype, device=device)
 
     def dynamic_dims(self) -> dict:
-        """dimension → torch.export's word for its range."""
+        """dimension → the range as torch.export's object."""
         return {d: torch.export.Dim.DYNAMIC(min=low, max=high)
                 for d, (low, _, high) in enumerate(self.dims) if low != high}
 
@@ -97,7 +97,7 @@ def _sizes(shape) -> tuple[int, ...]:
 
 
 class Profile:
-    """Ranges of shapes that an engine is built for: input name → (min, opt, max) shapes.
+    """A range of shapes that an engine is built for: input name → (min, opt, max) shapes.
 
         tv.Profile(x=((1, 3, 224, 224), (8, 3, 224, 224), (16, 3, 224, 224)))
     """
@@ -111,7 +111,8 @@ class Profile:
             self.inputs[name] = Input(min_shape=low, opt_shape=opt, max_shape=high, name=name)
 
     def divide(self, signature) -> list:
-        """What it says of the arguments of a program, the whole range where it says nothing.
+        """The ranges of a program's arguments under this profile; the whole range for those that it
+        does not name.
 
         Raises:
             ValueError: an argument is unknown, or a range is outside of the program's.
@@ -141,13 +142,13 @@ class Profile:
 
 
 def is_leaf(value) -> bool:
-    """True for what pytree must not look into."""
+    """True for values that pytree must not look into."""
     return isinstance(value, Input)
 
 
 @dataclass
 class Arguments:
-    """A call's arguments with `Input`s and tensors in them, nested as the model wants them."""
+    """A call's arguments with `Input`s and tensors in them, nested as the model takes them."""
 
     args: tuple
     kwargs: dict
@@ -165,8 +166,8 @@ class Arguments:
         return cls(args, kwargs)
 
     def examples(self, device, alike: bool = False) -> tuple[tuple, dict]:
-        """The same with tensors in place of `Input`s, of their usual sizes; `alike`: dynamic
-        dimensions are equal where their ranges let them."""
+        """The same with tensors in place of `Input`s, of their opt sizes; `alike`: dynamic
+        dimensions are equal if their ranges allow it."""
         known = [] if alike else None
 
         def example(value):

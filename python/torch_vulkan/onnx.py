@@ -1,4 +1,4 @@
-"""tv.onnx: ONNX files as one engine each, called as ONNX Runtime calls a session."""
+"""tv.onnx: each ONNX file becomes one engine, called like an ONNX Runtime session."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ _RUNTIME_TYPES = {"float32": "float", "float64": "double"}  # ONNX Runtime's nam
 
 @dataclass(frozen=True)
 class NodeArg:
-    """An input or output of a model, as ONNX Runtime describes them.
+    """An input or output of a model, as in ONNX Runtime.
 
     Attributes:
         name: in the file.
         type: "tensor(float)".
-        shape: sizes; a dynamic one is a name, or an expression over names.
+        shape: sizes in elements; a dynamic one is a name, or an expression over names.
     """
 
     name: str
@@ -37,7 +37,7 @@ class NodeArg:
 
 
 class Model:
-    """A compiled ONNX model. Calls from several threads run side by side.
+    """A compiled ONNX model. Several threads may call it at the same time.
 
     Attributes:
         engine: the engine, for `info`, `profile` and `save`.
@@ -71,11 +71,11 @@ class Model:
         return f"Model({text(self.get_inputs())} -> {text(self.get_outputs())})"
 
     def get_inputs(self) -> list[NodeArg]:
-        """What `run` takes, in the file's order."""
+        """The inputs of `run`, in the file's order."""
         return [self._node_arg(*binding) for binding in self._inputs]
 
     def get_outputs(self) -> list[NodeArg]:
-        """What `run` gives, in the file's order."""
+        """The outputs of `run`, in the file's order."""
         return [self._node_arg(*binding) for binding in self._outputs]
 
     def _node_arg(self, name, dtype, shape) -> NodeArg:
@@ -90,11 +90,17 @@ class Model:
 
     def run(self, output_names: Sequence[str] | None, feed: Mapping[str, object],
             run_options: object = None) -> list:
-        """Runs on numpy arrays or tensors by name; returns the named outputs (None: all) as arrays,
-        or as tensors where tensors were given.
+        """Runs the model.
+
+        Args:
+            output_names: the outputs to return; None: all.
+            feed: name → NumPy array or tensor.
+
+        Returns:
+            A list of arrays, or of tensors if tensors were given.
 
         Raises:
-            ValueError: an input is missing or unknown, or a dtype or shape does not fit; an output
+            ValueError: an input is missing or unknown, a dtype or shape does not fit, or an output
                 is unknown.
         """
         known = [name for name, _, _ in self._outputs]
@@ -113,15 +119,15 @@ class Model:
         return [self._result(name, results[name], arrays) for name in wanted]
 
     def io_binding(self) -> IOBinding:
-        """What binds inputs and outputs to memory, for `run_with_iobinding`."""
+        """An object that binds inputs and outputs to memory, for `run_with_iobinding`."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
-        """Runs on what is bound; results are in the bound outputs. Raises ValueError as `run`."""
+        """Runs on bound inputs, into bound outputs. Raises ValueError as `run` does."""
         iobinding._run()
 
     def __call__(self, *args, **kwargs):
-        """Runs on arrays or tensors, in order or by name; one output, or a tuple of them."""
+        """Runs on arrays or tensors, in order or by name; returns an output, or a tuple of them."""
         names = [name for name, _, _ in self._inputs]
         if len(args) > len(names):
             raise ValueError(f"tv.onnx: got {len(args)} inputs, want {len(names)}")
@@ -142,12 +148,12 @@ class Model:
         return _to_array(tensor) if as_array else tensor
 
     def refit(self, model) -> None:
-        """Takes the weights of another file (or bytes, or ModelProto) of the same network, without
-        a rebuild. On an error nothing has changed.
+        """Replaces the weights by those of another file (or bytes, or ModelProto) of the same
+        network, without a rebuild. After an error nothing has changed.
 
         Raises:
-            ValueError: it is another network: its operators, sizes, names of weights or constants
-                that shapes depend on are others; or the model has immutable weights.
+            ValueError: the file is of another network (it differs in operators, sizes, names of
+                weights, or constants that shapes depend on), or the model has immutable weights.
         """
         if self._settings.immutable_weights:
             raise ValueError("tv.onnx: refit: the model was compiled with immutable_weights=True; "
@@ -168,19 +174,18 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, **settings
 
     Args:
         model: a path, the bytes of a file, or an onnx.ModelProto.
-        inputs: shapes: a list in the file's order or a dict by name, of `tv.Input`, tensors, arrays
-            or shapes. None, or an input that is left out: the file's own shape, whose dynamic sizes
-            then are 1 or more.
-        constants: inputs by name whose value (an array) is given now and not when it runs, because
-            shapes follow from it.
-        sess_options: a `tv.onnx.SessionOptions`, or ONNX Runtime's: what it holds has no effect
-            here, which one warning says.
-        settings: docs/settings.md. There is no native fallback: those of partitioning have no
+        inputs: shapes, as a list in the file's order or a dict by name, of `tv.Input`, tensors,
+            arrays or shapes. None, or an input that is left out: the file's own shape, with dynamic
+            sizes of 1 or more.
+        constants: name → array of inputs whose value is fixed now, because shapes depend on it.
+        sess_options: a `tv.onnx.SessionOptions`, or ONNX Runtime's. Options for threads, memory and
+            graph optimisation have no effect, and one warning says so; profiling is refused.
+        settings: docs/settings.md. There is no native fallback, so settings of partitioning have no
             effect.
 
     Raises:
-        ValueError: the file is wrong, an input does not fit it, or a bad setting.
-        UnsupportedError: what cannot be converted, all of it, before anything is built.
+        ValueError: the file is invalid, an input does not fit it, or a setting is invalid.
+        UnsupportedError: lists everything that cannot be converted, before anything is built.
         DeviceError: there is no Vulkan device.
     """
     check_options(sess_options)
@@ -194,7 +199,7 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, **settings
 
 
 def supported_ops() -> list[str]:
-    """Operators of ai.onnx that have a translation."""
+    """Names of the ai.onnx operators that have a translation."""
     return C.onnx_operators()
 
 
@@ -255,7 +260,7 @@ def _weights_of(imported, settings) -> dict[str, torch.Tensor]:
 
 
 def _held(tensor: torch.Tensor, settings) -> torch.Tensor:
-    """As the engine takes it."""
+    """The array in the form that the engine takes."""
     narrowed = NARROWED.get(tensor.dtype) if settings.truncate_long_and_double else None
     return tensor.to(narrowed) if narrowed else tensor
 

@@ -18,8 +18,8 @@ _OLDEST = 7  # opset
 
 
 class Rep(BackendRep):
-    """A prepared model. Inputs that shapes follow from are constants of an engine: a run with other
-    values of them makes another one."""
+    """A prepared model. Inputs that shapes depend on are constants of an engine: a run with other
+    values of them builds another engine."""
 
     def __init__(self, model, settings):
         model = _of_known_opset(model)
@@ -32,10 +32,10 @@ class Rep(BackendRep):
             self._refusal = error
 
     def run(self, inputs, **kwargs):
-        """Outputs in order, as arrays.
+        """Runs the model; returns the outputs in order, as arrays.
 
         Raises:
-            UnsupportedError: the model cannot be converted, for these shapes and values either.
+            UnsupportedError: the model cannot be converted for these shapes and values.
         """
         feed = inputs if isinstance(inputs, dict) else dict(
             zip(self._inputs, inputs if isinstance(inputs, (list, tuple)) else [inputs],
@@ -71,8 +71,8 @@ class Rep(BackendRep):
 
 
 def _of_known_opset(model):
-    """Older files than the importer reads, as the onnx package converts them; or as they are where
-    it cannot, which the importer then refuses."""
+    """A file older than the importer reads, converted by the onnx package; or as it is if that
+    fails, for the importer to refuse."""
     old = any(o.domain in ("", "ai.onnx") and o.version < _OLDEST for o in model.opset_import)
     if not old:
         return model
@@ -85,8 +85,8 @@ def _of_known_opset(model):
 
 
 def _as_skip(refusal):
-    """A refusal that the runner of onnx.backend.test counts as a skipped case, where that is what
-    asks."""
+    """A refusal as an error that the runner of onnx.backend.test counts as a skipped case, if that
+    is the caller."""
     runner = sys.modules.get("onnx.backend.test.runner")
     if runner is None:
         return refusal
@@ -95,12 +95,13 @@ def _as_skip(refusal):
 
 
 class Backend(OnnxBackend):
-    """Compiles ONNX models with torch_vulkan; devices: "CPU" (lavapipe, or the device that
-    TORCH_VULKAN chooses), "CUDA"."""
+    """Compiles ONNX models with torch_vulkan. Devices: "CPU" (lavapipe, or the device that
+    TORCH_VULKAN_DEVICE selects) and "CUDA"."""
 
     @classmethod
     def prepare(cls, model, device="CPU", **kwargs):
-        """A Rep; keyword arguments are settings, but for the tolerances of onnx.backend.test."""
+        """Returns a Rep. Keyword arguments are settings, except for the tolerances of
+        onnx.backend.test."""
         return Rep(model, {name: value for name, value in kwargs.items()
                            if name not in ("rtol", "atol")})
 
@@ -111,7 +112,7 @@ class Backend(OnnxBackend):
 
     @classmethod
     def supports_device(cls, device):
-        """Every device that Vulkan lists stands for "CPU"; "CUDA" needs one of NVIDIA's."""
+        """Every device that Vulkan lists counts as "CPU"; "CUDA" needs one of NVIDIA's."""
         kind = device.split(":")[0].upper()
         if kind == "CUDA":
             return torch.cuda.is_available() and bool(devices())

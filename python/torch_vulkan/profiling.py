@@ -1,4 +1,4 @@
-"""tv.profile: what each layer of the engines that ran takes."""
+"""tv.profile: times each layer of the engines that run."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ from .program import Program
 
 
 class Profile:
-    """Layers in the order in which they ran, with times of the device's own clock.
+    """The timed layers, in the order in which they ran, by the device's own clock.
 
-    Each layer ran alone, between barriers: what overlaps in a call is counted apart here, so the
-    sum is no less than the time of a call.
+    Each layer ran alone, between barriers. Layers that overlap in a call are counted separately
+    here, so the sum is at least the time of a call.
 
     Attributes:
         layers: dicts with `engine`, `call`, `name`, `tactic`, `ops`, `module_path`, `source`,
@@ -31,23 +31,23 @@ class Profile:
 
     @property
     def time_us(self) -> float:
-        """Sum over the layers."""
+        """Sum over the layers, in microseconds."""
         return sum(layer["time_us"] for layer in self.layers)
 
     def table(self, rows: int | None = None) -> str:
-        """The layers that take most, first."""
+        """A table of the layers as text, the slowest first."""
         return C.layer_table(self.layers, rows or 0)
 
     def to_json(self, path=None) -> str:
-        """What each layer takes as JSON text, with the fields of `vkexec --exportProfile`; written
-        to `path` where given."""
+        """The layers as JSON text, with the fields of `vkexec --exportProfile`; also written to
+        `path` if it is given."""
         text = C.layer_json(self.layers, self._runs)
         if path is not None:
             whole_files.write_text(path, text, "profile")
         return text
 
     def save(self, path) -> None:
-        """Writes a Chrome trace (.json) or a picture (.svg), by the name's end."""
+        """Writes a Chrome trace (.json) or a picture (.svg), depending on the suffix."""
         writers = {".json": C.layer_trace, ".svg": C.layer_picture}
         suffix = Path(path).suffix
         if suffix not in writers:
@@ -59,7 +59,7 @@ class Profile:
         self._calls += 1
 
     def _add_of_torch(self) -> None:
-        """The calls of compiled programs since the last time."""
+        """Adds the calls of compiled programs since the last time."""
         for vke, times in zip(*torch.ops.torch_vulkan.take_profiles(), strict=True):
             if not self._wanted(vke):
                 continue
@@ -75,7 +75,7 @@ class Profile:
 
 
 def _engines_of(program) -> Callable[[object], bool]:
-    """Whether an engine that was called, or its file, is the program's."""
+    """Whether an engine that was called, or its file, is one of the program's."""
     if isinstance(program, (Engine, tv_onnx.Model)):
         own = getattr(program, "engine", program)
         return lambda called: called is own
@@ -96,19 +96,19 @@ def _engines_of(program) -> Callable[[object], bool]:
 
 @contextlib.contextmanager
 def profile(program=None, runs: int = 20) -> Iterator[Profile]:
-    """Times each layer of the engines that are called inside.
+    """Times each layer of the engines that are called inside the `with`.
 
         with tv.profile(prog) as p:
             prog(x)
         print(p.table())
 
-    Every call of an engine is then made `runs` more times, layer by layer, through host memory;
-    what runs natively is not timed. The profile is complete when the block is left.
+    Every call of an engine is repeated `runs` times, layer by layer, through host memory. Native
+    operators are not timed. The profile is complete when the `with` ends.
 
     Args:
-        program: whose engines are meant: of tv.compile, tv.load or tv.onnx.compile, or an Engine.
-            None, or what torch.compile returned: every engine that is called.
-        runs: of which the median is taken.
+        program: the program whose engines are timed: of tv.compile, tv.load or tv.onnx.compile, or
+            an Engine. None, or what torch.compile returned: every engine that is called.
+        runs: number of timed runs; the median counts.
     """
     if runs < 1:
         raise ValueError(f"profile: got runs={runs}, want at least 1")

@@ -1,4 +1,4 @@
-"""tv.compile: a module compiled for given inputs, before its first call."""
+"""tv.compile: compiles a module for given inputs, before its first call."""
 
 import copy
 import io
@@ -24,17 +24,15 @@ from .settings import Settings
 
 
 class Program(nn.Module):
-    """A compiled module: engines and what PyTorch runs. A torch module like any other:
+    """A compiled module of engines and native operators, made by `tv.compile` or `tv.load`. It is a
+    torch module like any other:
 
-    - parameters and buffers are those of the module it was made from, under the same names: the
-      very same tensors, not copies. `state_dict`, `load_state_dict` and in-place changes work, and
-      the next call sees them.
+    - Its parameters and buffers are the very tensors of the module it was made from, under the same
+      names. After `load_state_dict` or an in-place change the next call uses the new values.
     - `.to(device)` moves them; engines take tensors of any device. `.half()` and the like are
-      refused: kernels are made for the dtypes that were compiled.
+      refused: kernels are built for the compiled dtypes.
     - `copy.deepcopy` copies the tensors; engines are immutable and shared between the copies.
-    - calls from several threads run side by side. They compute no gradients.
-
-    Made by `tv.compile` and `tv.load`.
+    - Several threads may call it at the same time. Calls compute no gradients.
     """
 
     def __init__(self, exported: ExportedProgram, signature: Signature, settings: Settings,
@@ -61,7 +59,7 @@ class Program(nn.Module):
         self._returned = [i for i, spec in outputs if spec.kind == OutputKind.USER_OUTPUT]
 
     def _adopt(self, graph_module: fx.GraphModule) -> None:
-        """The graph module's tensors and sub-modules are this module's own."""
+        """Makes the graph module's tensors and sub-modules this module's own."""
         object.__setattr__(self, "_graph_module", graph_module)
         self._parameters = graph_module._parameters
         self._buffers = graph_module._buffers
@@ -74,7 +72,7 @@ class Program(nn.Module):
             for spec in specs if spec.kind != InputKind.USER_INPUT])
 
     def forward(self, *args, **kwargs):
-        """The module's results.
+        """Computes the module's results.
 
         Raises:
             ValueError: an argument is missing or has another structure, dtype or rank, or a
@@ -96,7 +94,7 @@ class Program(nn.Module):
         return pytree.tree_unflatten(results, self.signature.out_spec)
 
     def _run_natively(self, error, flat):
-        """The same by PyTorch, from the graph before compilation, with the tensors of now."""
+        """The same by PyTorch, from the graph before compilation, with the current tensors."""
         source = self._source
         if source is None:
             raise error
@@ -121,7 +119,7 @@ class Program(nn.Module):
                 if spec.kind == InputKind.CUSTOM_OBJ}
 
     def engines(self) -> list[Engine]:
-        """Stand-alone engines, with the weights that the program has now."""
+        """Stand-alone engines, with copies of the current weights."""
         return [self._engine(name, obj) for name, obj in self.engine_objects().items()]
 
     def _engine(self, name, obj) -> Engine:
@@ -141,11 +139,11 @@ class Program(nn.Module):
                 for weight in call.args[1]]
 
     def engines_and_weights(self) -> list[tuple]:
-        """(engine, its weights in its order) of each."""
+        """(engine, its weights in its order) for each engine."""
         return [(engine, self.weights_of(name)) for name, engine in self.engine_objects().items()]
 
     def exported_program(self) -> ExportedProgram:
-        """The program as torch.export has it, with the tensors it has now."""
+        """The program as an ExportedProgram, with the current tensors."""
         exported = copy.copy(self._exported)
         state = dict(self._graph_module.state_dict(keep_vars=True))
         exported._state_dict = {name: state.get(name, tensor)
@@ -155,7 +153,7 @@ class Program(nn.Module):
         return exported
 
     def source_bytes(self) -> bytes | None:
-        """The graph before compilation, without weights; None where the file had none."""
+        """The graph before compilation, without weights; None if the file had none."""
         if isinstance(self._source, ExportedProgram):
             self._source = graph_file.pack(self._source)
         return self._source
@@ -163,13 +161,13 @@ class Program(nn.Module):
     # --- what torch does with modules ---
 
     def save(self, path, _extra_files=None) -> None:
-        """What torch.jit.save(program, path) calls: as tv.save writes a TorchScript module."""
+        """Called by torch.jit.save(program, path): tv.save as a TorchScript module."""
         data = self.save_to_buffer(_extra_files)
         with whole_files.written(path, "torch.jit.save") as file:
             file.write(data)
 
     def save_to_buffer(self, _extra_files=None) -> bytes:
-        """What torch.jit.save(program, file) calls."""
+        """Called by torch.jit.save(program, file)."""
         if _extra_files:
             raise ValueError("torch.jit.save: a compiled program takes no extra files; "
                              "tv.save(program, path, output_format='torchscript') writes it")
@@ -194,7 +192,7 @@ class Program(nn.Module):
         return self
 
     def train(self, mode: bool = True):
-        """A program stays as it was captured; asking for training is refused."""
+        """Refuses training mode: a program stays as it was captured."""
         if mode:
             raise NotImplementedError(
                 "a compiled program has no training mode: train the module, then call "
@@ -230,8 +228,8 @@ class Program(nn.Module):
 
 
 class _Held:
-    """What a program holds for its graph, by the dicts that have it. (torch.export copies lists and
-    dicts among a module's attributes; this it leaves alone.)"""
+    """What a program holds for its graph, by the dicts that contain it. (torch.export copies lists
+    and dicts among a module's attributes, but not this.)"""
 
     def __init__(self, places: list[tuple[dict, str]]):
         self._places = places
@@ -241,8 +239,8 @@ class _Held:
 
 
 def _place(module: nn.Module, path: str) -> tuple[dict, str]:
-    """Where a module holds the attribute "a.b.c": looked up in every call, because tensors may be
-    put in the place of others."""
+    """Where a module holds the attribute "a.b.c". Looked up at every call, because tensors may be
+    replaced."""
     *outer, name = path.split(".")
     owner = compat.attribute_of(module, ".".join(outer)) if outer else module
     return next((holder, name) for holder in (owner._parameters, owner._buffers, owner.__dict__)
@@ -255,22 +253,22 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
     """Compiles a module ahead of time.
 
     Args:
-        module: in the mode in which it is to run (`.eval()`), an ExportedProgram, or a TorchScript
-            module, scripted or traced (docs/torchscript.md).
-        inputs: a list with one item an argument, or a dict by keyword; each is a `tv.Input`, a
-            tensor that stands for one, a number, or a nest of these in lists, tuples and dicts.
-            For an ExportedProgram, which knows its shapes, None does.
-        kwarg_inputs: those passed by keyword, beside a list of inputs.
-        profiles: parts of the ranges of `inputs`, each with kernels of its own; a call takes the
-            one whose usual shapes are nearest. None: one for the whole range.
+        module: a module in the mode in which it is to run (`.eval()`), an ExportedProgram, or a
+            TorchScript module, scripted or traced (docs/torchscript.md).
+        inputs: a list with one item for each argument, or a dict by keyword. An item is a
+            `tv.Input`, an example tensor, a number, or a list, tuple or dict of these. May be None
+            for an ExportedProgram, which knows its shapes.
+        kwarg_inputs: inputs passed by keyword, beside a list of inputs.
+        profiles: parts of the ranges of `inputs`, each with its own kernels; a call uses the one
+            whose opt shapes are nearest. None: one for the whole range.
         settings: docs/settings.md.
 
     Returns:
-        A callable module of engines and native operators. Its weights are the module's own
-        tensors. For a TorchScript module it is one, too.
+        A callable module of engines and native operators, whose weights are the module's own
+        tensors. For a TorchScript module it is a TorchScript module.
 
     Raises:
-        ValueError: a bad setting, bad inputs or profiles.
+        ValueError: an invalid setting, input or profile.
         UnsupportedError: torch.export cannot capture the module.
         DeviceError: there is no Vulkan device.
     """
@@ -299,7 +297,7 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
 
 def compile_source(source: ExportedProgram, given: list | None, settings: Settings,
                    choices: Sequence = (), outputs: Sequence[str] = ()) -> Program:
-    """The same from an ExportedProgram and what was said of its flattened arguments, for each
+    """The same from an ExportedProgram and what was given for its flattened arguments, for each
     profile in `choices`; `outputs`: names for what engines return."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
@@ -310,11 +308,11 @@ def compile_source(source: ExportedProgram, given: list | None, settings: Settin
 
 
 def engines(program: nn.Module) -> list[Engine]:
-    """The engines of a compiled program, in order of execution, as stand-alone engines: each has
-    `.name`, `.info()`, `.save(path)` and `.run(inputs)`. They have copies of the program's weights.
+    """The engines of a compiled program, in order of execution, as stand-alone engines with copies
+    of the program's weights.
 
     Raises:
-        ValueError: `program` is none of tv.compile's or tv.load's.
+        ValueError: `program` was not made by tv.compile or tv.load.
     """
     if programs.is_script(program):
         return [programs.engine_of(name, *held)

@@ -1,4 +1,4 @@
-"""tv.refit: other weights for a program that is built."""
+"""tv.refit: replaces the weights of a program."""
 
 import os
 from collections.abc import Mapping
@@ -16,23 +16,23 @@ from .program import Program
 
 
 def refit(program: nn.Module, weights) -> None:
-    """Gives a program other weights, in place and without a rebuild, in time proportional to the
-    bytes that change.
+    """Replaces weights of a program in place, without a rebuild, in time proportional to the bytes
+    that change.
 
-    Everything is checked before anything changes, and on any error the old weights still stand.
-    Weights that `weights` does not name stay. Packed and folded forms that engines made of the
-    changed weights are made again before this returns, also where torch cannot see a change
-    (`.data`, numpy views): `tv.refit(program, program.state_dict())` reads all weights again.
+    Everything is checked before anything changes, and after any error the old weights are still in
+    effect. Weights that `weights` does not name stay. Packed and folded forms of the changed
+    weights are recomputed before this returns, even where torch cannot notice a change (`.data`,
+    NumPy views): `tv.refit(program, program.state_dict())` reads all weights again.
 
     Args:
         program: what tv.compile or tv.load returned; or a module behind torch.compile, whose
-            tensors are then changed in a way that its engines see at their next call.
+            tensors are changed so that its engines notice at their next call.
         weights: name → tensor or array; a module or an ExportedProgram, whose parameters and
             buffers are taken; or the path of a .safetensors file.
 
     Raises:
-        ValueError: a name is unknown, a shape or dtype is another, tied weights are given
-            different values, the file is none, or the program has immutable weights.
+        ValueError: a name is unknown, a shape or dtype differs, tied weights are given different
+            values, the file is invalid, or the program has immutable weights.
     """
     module = getattr(program, "_orig_mod", program)
     if not isinstance(module, nn.Module):
@@ -56,7 +56,7 @@ def refit(program: nn.Module, weights) -> None:
 
 
 def _engines_of(module: nn.Module) -> list[tuple]:
-    """(engine, its weights) of a program; none of a module behind torch.compile."""
+    """(engine, its weights) of a program; nothing for a module behind torch.compile."""
     if isinstance(module, Program):
         return module.engines_and_weights()
     return [*programs.engines_of(module).values()] if programs.is_script(module) else []
@@ -74,7 +74,8 @@ def _tensors_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _given(weights, tensors) -> Mapping[str, object]:
-    """name → value; `tensors`: of the program. Buffers that no state dict holds are taken too."""
+    """name → value; `tensors`: those of the program. Buffers that no state dict contains are taken,
+    too."""
     if isinstance(weights, ExportedProgram):
         names = weights.graph_signature.non_persistent_buffers
         buffers = {name: weights.constants[name] for name in names if name in weights.constants}
@@ -96,7 +97,7 @@ def _known(buffers, tensors) -> dict:
 
 
 def _without_prefix(weights: Mapping, tensors) -> Mapping:
-    """torch.compile puts `_orig_mod.` into the names of what it returned."""
+    """Removes `_orig_mod.`, which torch.compile puts into names."""
     return {name if name in tensors else str(name).replace("_orig_mod.", ""): value
             for name, value in weights.items()}
 

@@ -1,7 +1,7 @@
-"""Makes `backend="vulkan"`, and "torch_vulkan", known where the package is used from a source tree.
+"""Registers `backend="vulkan"`, and "torch_vulkan", if the package is used from a source tree.
 
-An installed package is found through its entry points; then nothing is done here, because importing
-torch._dynamo costs a second.
+An installed package is found through its entry points; then this does nothing, because importing
+torch._dynamo takes a second.
 """
 
 from importlib.metadata import entry_points

@@ -1,8 +1,8 @@
 """tv.save and tv.load: compiled programs as files.
 
-A .pt2 is what torch.export.save writes, with two files more: `torch_vulkan.json` says how the
-program is called and with which settings it was compiled, `torch_vulkan_source` holds the graph
-before compilation, without its weights, to build from where the engines do not run.
+A .pt2 is a file of torch.export.save with two more entries: `torch_vulkan.json` says how the
+program is called and with which settings it was compiled; `torch_vulkan_source` is the graph before
+compilation, without its weights, to rebuild from where the engines do not run.
 """
 
 import base64
@@ -32,25 +32,25 @@ _VKE_MAGIC = b"\x8aTVKE"
 
 def save(program: Program | torch.jit.ScriptModule, path: str | os.PathLike, *,
          output_format: str | None = None, inputs=None, arg_inputs=None, kwarg_inputs=None):
-    """Writes a compiled program to a file, with the weights that it has now.
+    """Writes a compiled program to a file, with its current weights.
 
-    The file is written beside `path` and renamed, so that a reader never sees half of it. Weights
-    are stored once, shared ones too. It holds the graph before compilation beside the engines, so
-    that `tv.load` can build again on a device where they do not run.
+    The file is written to a temporary file and renamed, so that a reader never sees half of it.
+    Weights are stored once, even shared ones. The graph before compilation is stored beside the
+    engines, so that `tv.load` can rebuild on a device where they do not run.
 
     Args:
         program: what tv.compile or tv.load returned.
         path: of the file.
-        output_format: "exported_program" (.pt2; torch.export.load reads it too) or "torchscript"
-            (.pt; torch.jit.load reads it too, in C++ without Python), whose inputs and outputs are
-            tensors and tuples of tensors. None: the latter for a TorchScript module, which has no
-            other, else the former.
-        inputs, arg_inputs, kwarg_inputs: as other backends' `save` takes examples. A program knows
-            its inputs; tensors that are given are checked against them.
+        output_format: "exported_program" (.pt2; torch.export.load reads it, too) or "torchscript"
+            (.pt; torch.jit.load reads it, too, in C++ without Python), whose inputs and outputs are
+            tensors and tuples of tensors. None: "exported_program", or "torchscript" for a
+            TorchScript module, which has no other format.
+        inputs, arg_inputs, kwarg_inputs: examples, for compatibility with other backends' `save`. A
+            program knows its inputs; tensors that are given are checked against them.
 
     Raises:
         ValueError: `program` is something else, its inputs or outputs do not fit the format, the
-            examples do not fit the program, or the name is that of another kind of file.
+            examples do not fit the program, or the suffix is that of another kind of file.
         OSError: the file cannot be written.
     """
     from_script = programs.is_script(program)
@@ -102,17 +102,20 @@ def _check_examples(program, args, kwargs) -> None:
 
 def load(path: str | os.PathLike, *, device: int | str | None = None,
          on_mismatch: str = "rebuild") -> Program | torch.jit.ScriptModule:
-    """Reads a program that `tv.save` wrote, of either format; what was a TorchScript module is one.
+    """Reads a program that `tv.save` wrote, in either format.
 
-    Nothing is built where the engines run on this machine's device. Load trusted files only: they
-    hold code, for the device and (through torch's own formats) for this process.
+    Nothing is built if the engines run on this machine's device. Load trusted files only: they
+    contain code, for the device and (through torch's own formats) for this process.
 
     Args:
         path: of the file.
         device: index, part of a name or UUID; None: as the program was compiled.
-        on_mismatch: where the engines were built for another kind of device: "rebuild" compiles
-            the stored graph for this one, with a warning that names both; "refuse" raises. A
-            TorchScript module holds no such graph: it is refused either way.
+        on_mismatch: what to do if the engines were built for another kind of device: "rebuild"
+            compiles the stored graph for this one, with a warning that names both; "refuse" raises.
+            The file of a TorchScript module has no such graph: it is refused either way.
+
+    Returns:
+        The program: a TorchScript module if it was compiled from one.
 
     Raises:
         ValueError: the file is something else, is damaged, or comes from a later version; or its
@@ -150,7 +153,7 @@ def load(path: str | os.PathLike, *, device: int | str | None = None,
 
 def _kind(path: Path) -> str:
     """"torchscript", "exported_program", or "script" for what was compiled from a TorchScript
-    module; raises for what is neither."""
+    module; raises for anything else."""
     if not path.exists():
         raise FileNotFoundError(f"tv.load: {path} does not exist")
     if path.is_dir():
@@ -189,7 +192,8 @@ def _kind(path: Path) -> str:
 
 
 def _read_about(path: Path, kind: str) -> dict:
-    """What a file that torch cannot read says of itself; raises where it is of a later format."""
+    """What a file that torch cannot read says about itself; raises if its format is later than this
+    version."""
     try:
         with zipfile.ZipFile(path) as archive:
             name = next(n for n in archive.namelist() if n.endswith("extra/" + ABOUT))
@@ -248,7 +252,7 @@ def _opened(exported, given, choices, settings, source, path, on_mismatch,
 
 
 def _retied(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Names that share memory get one tensor again, as in the module that was compiled."""
+    """Makes names that share memory one tensor again, as in the compiled module."""
     seen: dict = {}
     tied = {}
     for name, tensor in state.items():

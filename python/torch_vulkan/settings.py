@@ -1,4 +1,4 @@
-"""The user's settings (docs/settings.md)."""
+"""Settings as users give them (docs/settings.md)."""
 
 import dataclasses
 import hashlib
@@ -21,7 +21,7 @@ SWITCH_NODES = 40
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings; `from_options` makes them. docs/settings.md says what each one does."""
+    """Checked settings, made by `from_options`. docs/settings.md explains each one."""
 
     # Of csrc/settings_table.h, as text for type checkers: scripts/settings_page.py writes them.
     # --- fields ---
@@ -56,7 +56,7 @@ class Settings:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any] | None) -> "Settings":
-        """Raises ValueError for an unknown name or a bad value, saying what is allowed."""
+        """Raises ValueError, saying what is allowed, for an unknown name or a bad value."""
         options = without_aliases(options or {})
         values = {name: checked(name, value) for name, value in options.items()}
         settings = cls(**values)
@@ -90,8 +90,8 @@ class Settings:
         return dataclasses.replace(self, **changes)
 
     def to_json(self) -> dict:
-        """What changes the program that is compiled, JSON-able: paths and what is printed are this
-        machine's and left out."""
+        """The settings that change the compiled program, JSON-able. Paths and what is printed
+        belong to this machine and are left out."""
         kept = {name: getattr(self, name) for name, row in ROWS.items() if row.saved}
         # A default of the environment's is this machine's: its value is written.
         kept = {name: value for name, value in kept.items()
@@ -100,7 +100,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Settings":
-        """The inverse; names that this version does not know are left out."""
+        """The inverse; names that this version does not know are ignored."""
         known = {name: value for name, value in values.items()
                  if name in ROWS and ROWS[name].saved}
         for name in known:
@@ -123,7 +123,7 @@ class Settings:
 
     @property
     def cache_dir(self) -> str:
-        """Where compiled kernels are kept; "" where the cache is off."""
+        """The directory of compiled kernels; "" if the cache is off."""
         if not (self.cache_built_engines and self.reuse_cached_engines):
             return ""
         return self.engine_cache_dir or C.default_cache_dir()
@@ -136,8 +136,8 @@ class Settings:
         })
 
     def keyed_by(self, tensors: Iterable[torch.Tensor]) -> "Settings":
-        """With immutable_weights, settings under which cached engines are found by the contents of
-        these weights too; else these settings."""
+        """With immutable_weights, settings whose cache key includes the contents of these weights;
+        else these settings."""
         if not (self.immutable_weights and (self.cache_built_engines or self.reuse_cached_engines)):
             return self
         digest = hashlib.sha256()
@@ -151,17 +151,17 @@ class Settings:
 
     @property
     def builds_nothing(self) -> bool:
-        """True where only the report is wanted."""
+        """True if only the report is wanted."""
         return bool(self.dryrun) or math.isinf(self.min_block_size)
 
     @property
     def timing_file(self) -> str:
-        """Where timings of tactics are kept; "" where they are not."""
+        """The file of the tuner's timings; "" if there is none."""
         in_cache = f"{self.cache_dir}/timings.json" if self.cache_dir else ""
         return self.timing_cache_path or in_cache
 
     def compiler_json(self, debug_dir: str = "", on_cuda: bool = False) -> str:
-        """What the compiler reads, as JSON; `on_cuda`: the graph's tensors live there."""
+        """What the compiler reads, as JSON; `on_cuda`: the graph's tensors are on CUDA."""
         # Whole-graph compilation takes blocks of any size: what is in the way is something else.
         size = 1 if self.require_full_compilation else self.min_block_size
         given = self._given("compiler")

@@ -149,7 +149,7 @@ def test_reference_tensors_for_vkexec(tmp_path, monkeypatch):
 def test_a_shader_that_does_not_compile():
     (shown,) = listings(page("custom_operators.md"), "text")
     with pytest.raises(ValueError) as caught:
-        tv.custom_op("tests::bad", "(Tensor x, float gain) -> Tensor", """
+        tv.custom_op("examples::bad", "(Tensor x, float gain) -> Tensor", """
 void main() {
   uint i = tv_group();
   out_store(i, x_load(i) * gian);
