@@ -1,7 +1,9 @@
-"""One sample through the importer, the compiler and the device, without Dynamo."""
+"""One sample through the importer, the compiler and the device, without Dynamo; or planned alone,
+without a device."""
 
 import copy
 import functools
+import gc
 import time
 import warnings
 from dataclasses import asdict, dataclass
@@ -10,10 +12,13 @@ import torch
 from opinfo_compare import difference
 from opinfo_forms import can_run, either, flushed, in_form, takes_part, transformed, unnamed
 from opinfo_samples import ENTRIES, UNINITIALISED, Pair, seed_cpu
+from torch._decomp.decompositions_for_rng import PhiloxStateTracker
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from torch_vulkan import backend, compilations
+from torch_vulkan._dry_run.sessions import Session, Watch
+from torch_vulkan._native import C
 from torch_vulkan._torch.whole_operators import kept_whole
 from torch_vulkan.settings import Settings
 
@@ -127,6 +132,22 @@ class _Sample:
             self._in_double = False
 
 
+def calm() -> None:
+    """Sets up this process, and spares what takes time at every sample: seeds of other devices
+    (10 ms), looking for garbage in what is loaded by now (5 ms), and AOTAutograd's state of random
+    numbers, which nothing here uses (3 ms)."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    if not torch.cuda.is_available():
+        for module in (torch.cuda, torch.xpu, torch.mtia):
+            module.manual_seed_all = lambda seed: None
+    PhiloxStateTracker.reset()
+    PhiloxStateTracker.reset = lambda: None
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50000, 20, 20)
+
+
 def _wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype that an argument names, of the reference."""
     if dtype.is_complex:
@@ -140,10 +161,13 @@ def _settings() -> Settings:
 
 
 class _Compiler:
-    """The backend below Dynamo: AOTAutograd, then what torch.compile does."""
+    """The backend below Dynamo: AOTAutograd, then what torch.compile does; with a session, what a
+    dry run does."""
 
-    def __init__(self):
+    def __init__(self, session: Session | None = None):
         self.failure = None
+        self._settings = session.settings if session else _settings()
+        self._watch = Watch(session) if session else None
 
     def __call__(self, function):
         traced = aot_function(function, fw_compiler=self._kind("forward"),
@@ -159,7 +183,8 @@ class _Compiler:
     def _kind(self, kind: str):
         def compile_graph(module, _):
             try:
-                return backend.compile_graph_module(module, kind, _settings(), set())
+                return backend.compile_graph_module(module, kind, self._settings, set(),
+                                                    self._watch)
             except Exception as error:
                 self.failure = error
                 raise
@@ -209,6 +234,27 @@ def _run(pair: Pair, sample, form: str) -> Outcome:
     return Outcome("wrong", why, _native(made)) if why else _covered(made)
 
 
+def plan(pair: Pair, sample) -> Outcome:
+    """What would become of a sample, for the built-in profile: the same on every machine. Never
+    "wrong"; "crash", "free" and "skipped" as `run` has them, but for results that differ."""
+    case = _Sample(pair, sample)
+    try:
+        case.expected()
+    except Exception as error:  # noqa: BLE001 - as in _run
+        return Outcome("skipped", f"eager: {_text(error)}")
+    compilations.clear()
+    session = Session(_settings().replaced(dryrun=True), C.DeviceProfile.builtin_default())
+    compiler = _Compiler(session)
+    try:
+        case.call(compiler(case))
+    except Exception as error:  # noqa: BLE001 - as in _run
+        return _failure(pair, compiler, error)
+    graphs = [graph.details.data for graph in session.findings.graphs]
+    return _outcome(sum(graph["compute_nodes"] for graph in graphs),
+                    sum(graph["covered_nodes"] for graph in graphs),
+                    _native(compilations.compilations()))
+
+
 def _traced(case: _Sample) -> list[torch.Tensor]:
     """The results of what AOTAutograd captures, run by PyTorch."""
     return case.call(aot_function(case, fw_compiler=lambda g, _: g, bw_compiler=lambda g, _: g))
@@ -234,12 +280,15 @@ def _random(made) -> bool:
 
 
 def _covered(made) -> Outcome:
-    compute = sum(graph.compute_nodes for graph in made)
+    return _outcome(sum(graph.compute_nodes for graph in made),
+                    sum(graph.covered_nodes for graph in made), _native(made))
+
+
+def _outcome(compute: int, covered: int, native: dict[str, str]) -> Outcome:
     if compute == 0:
         return Outcome("free")
-    if compute == sum(graph.covered_nodes for graph in made):
+    if compute == covered:
         return Outcome("engine", compute_nodes=compute)
-    native = _native(made)
     first = next(iter(native.items()), ("", "in no engine"))
     return Outcome("native", f"{first[0]}: {first[1]}", native, compute)
 

@@ -1,20 +1,19 @@
 """Runs samples of op_db: `python tests/opinfo/run.py --results DIR [--jobs 2] [--most N] …`.
 
 A run that is stopped goes on where it was when started again with the same directory. A sample
-that ends its process, or takes longer than --limit, is a crash; the others go on. In a run of
---seconds every entry has one sample before any has two, so that it sees as many entries as it can.
+that ends its process, or takes longer than --limit, is a crash; the others go on. What is wholly
+in engines is compared with outside_engines.txt (opinfo_listed.py). In a run of --seconds every
+entry has one sample before any has two, so that it sees as many entries as it can.
 """
 
 import argparse
 import collections
 import faulthandler
-import gc
 import os
 import re
 import sys
 import time
 import traceback
-import warnings
 from pathlib import Path
 
 os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
@@ -22,10 +21,10 @@ sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # denormals
 
 import torch
 from opinfo_forms import FORMS
+from opinfo_listed import difference
 from opinfo_results import Results, by_entry, verdict
-from opinfo_run import run
+from opinfo_run import calm, run
 from opinfo_samples import DTYPES, Pair, by_hash, chosen, pairs, samples
-from torch._decomp.decompositions_for_rng import PhiloxStateTracker
 
 _BROKEN = 3  # exit status of a part that an error of the runner's own ended
 
@@ -61,22 +60,6 @@ def selected(options) -> list[Pair]:
                   if re.search(options.entries, pair.entry)]
         found += by_hash(wanted, len(wanted), options.seed)
     return found
-
-
-def calm() -> None:
-    """Sets up this process, and spares what takes time at every sample: seeds of other devices
-    (10 ms), looking for garbage in what is loaded by now (5 ms), and AOTAutograd's state of random
-    numbers, which nothing here uses (3 ms)."""
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    if not torch.cuda.is_available():
-        for module in (torch.cuda, torch.xpu, torch.mtia):
-            module.manual_seed_all = lambda seed: None
-    PhiloxStateTracker.reset()
-    PhiloxStateTracker.reset = lambda: None
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50000, 20, 20)
 
 
 def print_samples(options) -> bool:
@@ -123,7 +106,11 @@ def take(pair, most: int | None, done: dict, results: Results, options, until: f
             return False
         results.begin(name)
         faulthandler.dump_traceback_later(options.limit, exit=True)
-        done[name] = run(pair, inputs[number], options.form).record()
+        outcome = run(pair, inputs[number], options.form)
+        done[name] = outcome.record()
+        compared = options.form == "plain" and outcome.kind not in ("wrong", "crash")
+        if compared and (why := difference(pair, number, len(inputs), outcome)):
+            done[name]["not_as_listed"] = why
         faulthandler.cancel_dump_traceback_later()
         results.end(name, done[name])
     return most is not None and len(inputs) > most
@@ -159,19 +146,23 @@ def _fork(options, part: int, until: float) -> int:
 
 
 def print_counts(results: dict[str, dict]) -> bool:
-    """Prints the counts and what is wrong; whether nothing is."""
+    """Prints the counts, what is wrong, and what is not as outside_engines.txt lists it; whether
+    nothing is."""
     kinds = collections.Counter(outcome["kind"] for outcome in results.values())
     print("  ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
     for sample, outcome in results.items():
         if outcome["kind"] in ("wrong", "crash"):
             print(f"{outcome['kind']}: {sample}: {outcome.get('reason', '')[:200]}")
+        if "not_as_listed" in outcome:
+            print(f"not as listed: {outcome['not_as_listed']}")
     verdicts = collections.Counter(verdict(o) for o in by_entry(results).values())
     whole = verdicts["engine"]
     of_interest = whole + verdicts["native"] + verdicts["wrong"]
     if of_interest:
         print(f"float32 entries whole in engines: {whole} of {of_interest} "
               f"({100 * whole / of_interest:.1f} %)")
-    return not {"wrong", "crash"} & {o["kind"] for o in results.values()}
+    return not any(o["kind"] in ("wrong", "crash") or "not_as_listed" in o
+                   for o in results.values())
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
-"""Samples of torch's own op_db, chosen by hash: none wrong, none an error of ours.
+"""Samples of torch's own op_db: none wrong, none an error of ours, and wholly in engines but for
+those that outside_engines.txt lists (opinfo_listed.py).
 
-`tests/opinfo/run.py` takes all of them (`make test-all`). How many there are is bounded by the time
-that engines take to build: about 0.2 s a sample on one core, so this takes a minute on two.
+Each entry is planned at float32; of other types and of gradients a share, another for each seed. A
+part runs, chosen by hash: how many is bounded by the time that engines take to build, about 0.2 s a
+sample on one core. `tests/opinfo/run.py` runs all of them (`make test-all`).
 """
 
 import math
@@ -11,44 +13,94 @@ import torch
 
 pytest.importorskip("expecttest", reason="torch's op_db needs it")
 
+import opinfo_run
 from opinfo_compare import _as_good, _at_poles
 from opinfo_forms import FORMS, transformed, unnamed
+from opinfo_listed import VERSION, difference, listed_version
 from opinfo_results import Results, by_entry
-from opinfo_run import run
+from opinfo_run import Outcome, plan, run
 from opinfo_samples import Pair, by_hash, chosen, pairs, samples
 from torch.testing._internal.opinfo.core import SampleInput
 
+from torch_vulkan.settings import Settings
+
+from seeds import share_of
+
 SAMPLES, GRADIENTS, PARTS = 350, 98, 14
 OF_A_FORM = 18
+SHARES = 16  # of what is planned beside float32
+
+of_the_version = pytest.mark.skipif(
+    listed_version() != VERSION,
+    reason=f"this is torch {VERSION}; outside_engines.txt is of {listed_version()}")
 
 
-def _part(gradient: bool, count: int, part: int):
-    """One sample of each of the pairs of a part."""
-    for pair in by_hash(pairs(gradient=gradient), count)[part::PARTS]:
+def _outcomes(function, of: list[Pair]):
+    """(pair and number, outcome, how that differs from the list) of a sample of each pair."""
+    for pair in of:
         inputs = samples(pair)
         for number in chosen(pair, len(inputs), 1):
-            yield pair, number, inputs[number]
+            outcome = function(pair, inputs[number])
+            yield f"{pair.name}/{number}", outcome, difference(pair, number, len(inputs), outcome)
 
 
-def _check(gradient: bool, count: int, part: int):
+def _check(of: list[Pair]):
     bad, engines = [], 0
-    for pair, number, sample in _part(gradient, count, part):
-        outcome = run(pair, sample)
+    for name, outcome, unlisted in _outcomes(run, of):
         engines += outcome.kind == "engine"
         if outcome.kind in ("wrong", "crash"):
-            bad.append(f"{outcome.kind}: {pair.name}/{number}: {outcome.reason}")
+            bad.append(f"{outcome.kind}: {name}: {outcome.reason}")
+        elif unlisted:
+            bad.append(unlisted)
     assert not bad, "\n".join(bad)
     assert engines, "not one sample ran in an engine"
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_samples(device, part):
-    _check(False, SAMPLES, part)
+    _check(by_hash(pairs(), SAMPLES)[part::PARTS])
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_gradients(device, part):
-    _check(True, GRADIENTS, part)
+    _check(by_hash(pairs(gradient=True), GRADIENTS)[part::PARTS])
+
+
+def _expect_planned(of: list[Pair]):
+    different = [unlisted for _, _, unlisted in _outcomes(plan, of) if unlisted]
+    assert not different, "\n".join([
+        *different, "Where that is meant: tests/opinfo/opinfo_listed.py --write --entries REGEX"])
+
+
+@of_the_version
+def test_every_entry_is_planned_as_listed():
+    _expect_planned(pairs((torch.float32,)))
+
+
+@of_the_version
+def test_other_types_and_gradients_are_planned_as_listed():
+    others = [pair for pair in (*pairs(), *pairs(gradient=True))
+              if pair.gradient or pair.dtype != torch.float32]
+    _expect_planned(share_of(by_hash(others, len(others)), SHARES))
+
+
+@of_the_version
+def test_a_refusal_that_is_not_listed_is_found(monkeypatch):
+    monkeypatch.setattr(opinfo_run, "_settings", lambda: Settings.from_options(
+        {**opinfo_run.OPTIONS, "torch_executed_ops": {"aten::cumsum"}}))
+    with pytest.raises(AssertionError, match="cumsum/float32/.*: native, listed as engine"):
+        _expect_planned([Pair("cumsum", torch.float32)])
+
+
+@of_the_version
+def test_the_list_is_exact_in_both_directions():
+    """What is lost differs from the list, and what is gained too."""
+    whole, native = Pair("add", torch.float32), Pair("linalg_eigh", torch.float32)
+    for pair, kind, other in ((whole, "engine", "native"), (native, "native", "engine")):
+        count = len(samples(pair))
+        (number,) = chosen(pair, count, 1)
+        assert difference(pair, number, count, Outcome(kind)) == ""
+        assert difference(pair, number, count, Outcome(other)) != ""
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "plain"])
