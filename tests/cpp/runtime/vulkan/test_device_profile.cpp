@@ -109,7 +109,7 @@ TEST(Profile, FingerprintsAreTextThatFilesHold) {
       device.tuned_for(),
       R"({"api_version": 4206592, "device_id": 0, "driver_id": 0, "driver_info": "", )"
       R"("driver_name": "", "driver_version": 0, "name": "built-in default", "vendor_id": 0})");
-  EXPECT_TRUE(device.runs_on().starts_with(R"({"buffer_atomics": false, "coop_matrices": [], )"))
+  EXPECT_TRUE(device.runs_on().starts_with(R"({"coop_matrices": [], "coop_matrix2": false, )"))
       << device.runs_on();
 }
 
