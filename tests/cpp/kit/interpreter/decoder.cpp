@@ -47,6 +47,12 @@ bool has_no_result(uint16_t op) {
   }
 }
 
+/// Whether an instruction is one of a subgroup or workgroup together.
+bool is_collective(uint16_t op) {
+  return op == op::kControlBarrier || (op >= op::kGroupElect && op <= op::kGroupLogicalXor) ||
+         op == op::kMatrixLoadKhr || op == op::kMatrixStoreKhr || op == op::kMatrixMulAddKhr;
+}
+
 }  // namespace
 
 class Decoder {
@@ -400,6 +406,7 @@ class Decoder {
       rest = w.subspan(2);
     }
     decode_operands(made, rest);
+    made.collective = is_collective(made.op);
     p_.code.push_back(std::move(made));
   }
 

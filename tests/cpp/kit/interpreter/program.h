@@ -153,6 +153,7 @@ struct ChainIndex {
 
 struct Instruction {
   uint16_t op = 0;
+  bool collective = false;       ///< of a subgroup or workgroup together
   const Type* type = nullptr;    ///< of the result; of what is stored
   const Type* from = nullptr;    ///< of the first operand
   const Type* second = nullptr;  ///< of a product of matrices: of its right operand

@@ -73,11 +73,6 @@ void write_value(const Type& type, uint64_t address, const uint64_t* from, const
 
 }  // namespace
 
-bool is_collective(uint16_t op) {
-  return op == op::kControlBarrier || (op >= op::kGroupElect && op <= op::kGroupLogicalXor) ||
-         op == op::kMatrixLoadKhr || op == op::kMatrixStoreKhr || op == op::kMatrixMulAddKhr;
-}
-
 Workgroup::Workgroup(const Program& program, const Launch& launch, const DeviceMemory& memory,
                      const std::array<uint32_t, 3>& id)
     : program_(program), memory_(memory), push_(launch.push_constants), id_(id), shared_(program) {
@@ -219,7 +214,7 @@ void Workgroup::run(Invocation& v) {
   try {
     for (uint64_t made = 0;; ++made) {
       const Instruction& i = program_.code[v.at];
-      if (is_collective(i.op)) {
+      if (i.collective) {
         v.state = Invocation::kWaits;
         return;
       }

@@ -90,7 +90,4 @@ class SubgroupOperation {
   std::span<Invocation> v_;
 };
 
-/// Whether an instruction is one of a subgroup or workgroup together.
-bool is_collective(uint16_t op);
-
 }  // namespace tv::interpreter
