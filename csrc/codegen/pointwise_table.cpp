@@ -85,7 +85,7 @@ constexpr PointwiseRow kRows[] = {
     // Selection by a bool; where_r has the scalar first, masked_fill(self, mask, value).
     {"where_r", 3, "$0 ? $2 : $1", "$0 ? $2 : $1", "$0 ? $2 : $1", "$0 ? $2 : $1", 1},
     {"masked_fill", 3, "$1 ? $2 : $0", "$1 ? $2 : $0", "$1 ? $2 : $0", "$1 ? $2 : $0", 2},
-    {"mask_scale", 3, "$0 * ($1 ? $2 : 0.0)", nullptr, nullptr, nullptr, 2, false, "0.5"},
+    {"mask_scale", 3, "$0 * ($1 * $2)", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"clamp", 3, "tv_at_most(tv_at_least($0, $1), $2)", "min(max($0, $1), $2)",
      "min(max($0, $1), $2)", nullptr},
     {"clamp_tensor", 3, "tv_min(tv_max($0, $1), $2)", "min(max($0, $1), $2)",
