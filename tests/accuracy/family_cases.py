@@ -62,9 +62,10 @@ def _whole(dim=-1):
     return bound
 
 
-def _spread(exact, x):
-    """For means that are not large beside the spread."""
-    return (16 + sums(x.shape[-1]) / U) * U * exact.abs().clamp(min=1)
+def _spread(exact, x, count=None):
+    """For means of `count` elements, of a row where it is None, that are not large beside the
+    spread."""
+    return (16 + sums(count or x.shape[-1]) / U) * U * exact.abs().clamp(min=1)
 
 
 def _log_sum(exact, x):
@@ -184,8 +185,8 @@ FAMILIES = [
                       11, 5, dtype=x.dtype).index_add(0, INDEX, x.abs()), (1,))]),
     Family("Products", r"prod",
            "(2 + n) · 2⁻²⁴ of the result, for n factors",
-           [Check(lambda x: (x / 4 + x.sign()).prod(-1), lambda n: (rand(5, 19),),
-                  lambda exact, x: 60 * U * exact.abs(), (1,)),
+           [Check(lambda x: x.prod(-1), lambda n: (rand(5, 19) / 4 + rand(5, 19).sign(),),
+                  lambda exact, x: 21 * U * exact.abs(), (1,)),
             Check(lambda x: x.cumprod(-1), lambda n: (rand(5, 37).clamp(-1, 1),),
                   lambda exact, x: 39 * U * exact.abs() + 2.0**-126, (1,))]),
     Family("Variances and normalisations",
@@ -195,7 +196,8 @@ FAMILIES = [
            [Check(lambda x: x.var(-1), _lines, _spread),
             Check(lambda x: F.layer_norm(x, x.shape[-1:]), _lines, _spread),
             Check(lambda x: F.rms_norm(x, x.shape[-1:]), _lines, _spread),
-            Check(lambda x: F.group_norm(x, 1), _lines, lambda exact, x: 6 * _spread(exact, x)),
+            Check(lambda x: F.group_norm(x, 1), _lines,
+                  lambda exact, x: _spread(exact, x, x[0].numel())),
             Check(lambda x: x.norm(dim=-1), _lines, _spread)]),
     Family("Logarithms of sums", r"logcumsumexp|logsumexp",
            "(12 + 2 √n) · 2⁻²⁴ of the larger of 1 and the result",

@@ -26,13 +26,14 @@ class Positional(nn.Module):
         return self.model(**dict(zip(self.names, args, strict=True)))
 
 
-def check(source, inputs, engines=1, coverage=0.99):
-    """Compiles and compares, on other numbers than those of the example, too. Scripted modules have
-    the control flow of torch.nn.functional around some operators."""
+def check(source, inputs, engines=1, stays=()):
+    """Compiles and compares, on other numbers than those of the example, too. `stays`: operators
+    that do; scripted modules have the control flow of torch.nn.functional around some."""
     compilations.clear()
     made = tv.compile(source, inputs=inputs[0], optimization_level=0)
     (record,) = compilations.compilations()
-    assert len(record.engines) == engines and record.coverage >= coverage, record.native
+    assert len(record.engines) == engines, record.native
+    assert {n.op for n in record.native} == set(stays) if stays else record.coverage == 1
     with torch.no_grad():
         for given in inputs:
             got, want = made(*given), source(*given)
@@ -103,7 +104,8 @@ def test_ranges_of_batches_and_lengths(name):
 def test_scripted_yolo():
     network = NETWORKS["YOLOv5s"]
     inputs = [[*network.inputs(1, True, seed).values()] for seed in (0, 1)]
-    check(torch.jit.script(network.make(True).model), inputs, engines=3, coverage=0.95)
+    check(torch.jit.script(network.make(True).model), inputs, engines=3,
+          stays=[*(f"aten::upsample_nearest{d}d.vec" for d in (1, 2, 3)), "aten::append.t"])
 
 
 class Residual(nn.Module):
@@ -135,7 +137,8 @@ def test_scripted_residual_network():
         nn.MaxPool2d(3, 2, 1), Residual(16, 16, 1), Residual(16, 32, 2),
         nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Dropout(0.5, inplace=True),
         nn.Linear(32, 10)).eval()
-    check(torch.jit.script(module), [[torch.randn(2, 3, 32, 32)] for _ in range(2)], coverage=0.9)
+    check(torch.jit.script(module), [[torch.randn(2, 3, 32, 32)] for _ in range(2)],
+          stays=["aten::adaptive_avg_pool2d", "aten::linear"])
 
 
 def test_scripted_transformer():
