@@ -50,7 +50,8 @@ bool has_no_result(uint16_t op) {
 /// Whether an instruction is one of a subgroup or workgroup together.
 bool is_collective(uint16_t op) {
   return op == op::kControlBarrier || (op >= op::kGroupElect && op <= op::kGroupLogicalXor) ||
-         op == op::kMatrixLoadKhr || op == op::kMatrixStoreKhr || op == op::kMatrixMulAddKhr;
+         op == op::kMatrixLoadKhr || op == op::kMatrixStoreKhr || op == op::kMatrixMulAddKhr ||
+         op == op::kMatrixReduce;
 }
 
 }  // namespace
@@ -406,7 +407,10 @@ class Decoder {
       rest = w.subspan(2);
     }
     decode_operands(made, rest);
-    made.collective = is_collective(made.op);
+    // With GL_NV_cooperative_matrix2 a conversion makes an operand of sums: another layout.
+    const bool deals_anew = made.op == op::kFConvert && made.type->kind == Type::kMatrix &&
+                            made.type->fragment.use != made.from->fragment.use;
+    made.collective = is_collective(made.op) || deals_anew;
     p_.code.push_back(std::move(made));
   }
 
@@ -554,6 +558,9 @@ class Decoder {
       case op::kMatrixStoreKhr:
         made.operands = {reg(w[0]), reg(w[1]), reg(w[3]), reg(w[2])};
         made.type = types_[w[1]];
+        return;
+      case op::kMatrixReduce:
+        made.operands = {reg(w[0]), w[1], w[2]};
         return;
       case op::kMatrixMulAddNv:
       case op::kMatrixMulAddKhr:

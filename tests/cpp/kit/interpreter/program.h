@@ -98,6 +98,7 @@ enum Op : uint16_t {
   kMatrixStoreNv = 5360,
   kMatrixMulAddNv = 5361,
   kMatrixLengthNv = 5362,
+  kMatrixReduce = 5366,
 };
 }  // namespace op
 

@@ -67,6 +67,10 @@ void SubgroupOperation::run(const Instruction& i) {
       return store(i);
     case op::kMatrixMulAddKhr:
       return multiply(i);
+    case op::kMatrixReduce:
+      return reduce_rows(i);
+    case op::kFConvert:
+      return convert(i);
     default:
       break;
   }
@@ -259,13 +263,39 @@ void SubgroupOperation::multiply(const Instruction& i) {
       for (int n = 0; n < 16; ++n) sum.number[m][n] += a.number[m][k] * b.number[k][n];
     }
   }
+  for (int m = 0; m < 16; ++m) {
+    for (int n = 0; n < 16; ++n) sum.number[m][n] += c.number[m][n];
+  }
+  scatter(sum, *i.type, i.result);
+}
+
+void SubgroupOperation::scatter(const Matrix& matrix, const Type& type, uint32_t at) {
   for (Invocation& v : v_) {
-    for (uint32_t e = 0; e < i.type->count; ++e) {
-      const auto [row, column] = place(group_.program_.layout, i.type->fragment, v.lane, e);
-      const double whole = sum.number[row][column] + c.number[row][column];
-      v.registers[i.result + e] = from_double(whole, *i.type->element);
+    for (uint32_t e = 0; e < type.count; ++e) {
+      const auto [row, column] = place(group_.program_.layout, type.fragment, v.lane, e);
+      v.registers[at + e] = from_double(matrix.number[row][column], *type.element);
     }
   }
+}
+
+/// Each row's elements, combined by a function of the module, in place of all of them.
+void SubgroupOperation::reduce_rows(const Instruction& i) {
+  constexpr uint32_t kRows = 1;
+  if (i.operands[1] != kRows) throw Fault("a reduction of other than rows is not interpreted");
+  Matrix m = gather(*i.from, i.operands[0]);
+  const Type& number = *i.type->element;
+  for (auto& row : m.number) {
+    uint64_t sum = from_double(row[0], number);
+    for (int n = 1; n < 16; ++n) {
+      sum = group_.call(v_.front(), i.operands[2], sum, from_double(row[n], number));
+    }
+    std::fill(std::begin(row), std::end(row), to_double(sum, number));
+  }
+  scatter(m, *i.type, i.result);
+}
+
+void SubgroupOperation::convert(const Instruction& i) {
+  scatter(gather(*i.from, i.operands[0]), *i.type, i.result);
 }
 
 }  // namespace tv::interpreter

@@ -210,26 +210,37 @@ const Instruction* Workgroup::meeting(std::span<Invocation> subgroup) const {
 }
 
 void Workgroup::run(Invocation& v) {
-  uint64_t* r = v.registers.data();
   try {
-    for (uint64_t made = 0;; ++made) {
-      const Instruction& i = program_.code[v.at];
-      if (i.collective) {
+    for (uint64_t made = 0; v.state == Invocation::kRuns; ++made) {
+      if (program_.code[v.at].collective) {
         v.state = Invocation::kWaits;
-        return;
-      }
-      if (control(v, i)) {
-        if (v.state == Invocation::kDone) return;
-      } else if (access(v, i) || compute(i, r)) {
-        ++v.at;
       } else {
-        throw Fault("is not interpreted");
+        step(v);
       }
       if (made == kMostInstructions) throw Fault("never ends");
     }
   } catch (const Fault& fault) {
     fail(v, fault.what());
   }
+}
+
+void Workgroup::step(Invocation& v) {
+  const Instruction& i = program_.code[v.at];
+  if (control(v, i)) return;
+  if (!access(v, i) && !compute(i, v.registers.data())) throw Fault("is not interpreted");
+  ++v.at;
+}
+
+uint64_t Workgroup::call(Invocation& v, uint32_t function, uint64_t x, uint64_t y) {
+  const Function& called = program_.functions.at(function);
+  const uint32_t back = v.at, result = called.parameters[0].first;
+  const size_t depth = v.calls.size();
+  v.registers[called.parameters[0].first] = x;
+  v.registers[called.parameters.at(1).first] = y;
+  v.calls.push_back({back, result, 1});
+  v.at = called.first;
+  while (v.calls.size() > depth) step(v);
+  return v.registers[result];
 }
 
 bool Workgroup::control(Invocation& v, const Instruction& i) {

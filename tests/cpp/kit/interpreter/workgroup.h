@@ -34,6 +34,9 @@ class Workgroup {
   void set_builtins(Invocation& invocation, uint32_t index, const Launch& launch,
                     const std::array<uint32_t, 3>& id) const;
   void run(Invocation& invocation);
+  void step(Invocation& invocation);
+  /// What a function of two numbers gives, which this invocation calls.
+  uint64_t call(Invocation& v, uint32_t function, uint64_t x, uint64_t y);
   /// The instruction, where it is one of control; false where it is not.
   bool control(Invocation& v, const Instruction& i);
   void call(Invocation& v, const Instruction& i);
@@ -74,11 +77,14 @@ class SubgroupOperation {
   void load(const Instruction& i);
   void store(const Instruction& i);
   void multiply(const Instruction& i);
+  void reduce_rows(const Instruction& i);
+  void convert(const Instruction& i);
 
   struct Matrix {
     double number[16][16];
   };
   Matrix gather(const Type& type, uint32_t at) const;
+  void scatter(const Matrix& matrix, const Type& type, uint32_t at);
   /// f(row, column) is where an element of memory begins; calls it for each line of 16 numbers.
   template <class F>
   void each_line(const Instruction& i, const Type& type, bool write, uint64_t stride, bool columns,
