@@ -95,7 +95,7 @@ TEST(AttentionInterpreted, IsRightInEveryLayoutOfFragments) {
   DeviceProfile profile = h200_profile();
   profile.coop_matrix2 = true;
   size_t runs = 0;
-  for (const size_t p : drawn(problems.size(), 2, problems.size())) {
+  for (const size_t p : drawn(problems.size(), fewer_sanitised(2), problems.size())) {
     const Attention& a = problems[p];
     auto tactics = interpreted_tactics(a.graph(), "tv::attention", {}, profile);
     std::erase_if(tactics, [](const OfferedTactic& t) {

@@ -70,7 +70,7 @@ TEST(InterpretedFaults, InKernelsOfTheMatrixUnitsAreFound) {
       std::filesystem::temp_directory_path() / ("tv_faults_" + std::to_string(getpid()));
   const DeviceProfile profile = h200_profile();
   const auto list = faults();
-  for (const size_t k : drawn(list.size(), 5, list.size())) {
+  for (const size_t k : drawn(list.size(), fewer_sanitised(5), list.size())) {
     const KernelFault& fault = list[k];
     SCOPED_TRACE(std::string(fault.tactic) + ": " + fault.edit.from + " -> " + fault.edit.to +
                  "; " + seed_text());

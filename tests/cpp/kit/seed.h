@@ -27,6 +27,15 @@ inline std::string seed_text() {
 /// Whether `scripts/test.sh --all` runs: what is drawn from is then tried whole.
 inline bool tests_all() { return std::getenv("TV_TEST_ALL") != nullptr; }
 
+/// Fewer where the sanitizers slow down what is drawn.
+inline size_t fewer_sanitised(size_t most) {
+#ifdef __SANITIZE_ADDRESS__
+  return std::min<size_t>(most, 1);
+#else
+  return most;
+#endif
+}
+
 /// Numbers below `count` in the order in which to try them, `most` at most; with `--all`
 /// `most_of_all`.
 inline std::vector<size_t> drawn(size_t count, size_t most, size_t most_of_all, uint32_t salt = 0) {

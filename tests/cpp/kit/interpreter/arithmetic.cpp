@@ -53,8 +53,9 @@ uint64_t of_floats(const Type& type, F f, uint64_t x, uint64_t y, uint64_t z = 0
 bool compare_floats(uint16_t op, const Type& type, uint64_t a, uint64_t b) {
   const double x = to_double(a, type), y = to_double(b, type);
   const bool unordered = std::isnan(x) || std::isnan(y);
-  if (unordered) return (op - 180) % 2 == 1;  // OpFOrdEqual is 180, OpFUnordEqual 181, …
-  switch ((op - 180) / 2) {
+  if (unordered)
+    return (op - op::kFOrdEqual) % 2 == 1;  // each ordered one is followed by its unordered one
+  switch ((op - op::kFOrdEqual) / 2) {
     case 0:
       return x == y;
     case 1:
@@ -73,23 +74,23 @@ bool compare_floats(uint16_t op, const Type& type, uint64_t a, uint64_t b) {
 bool compare_integers(uint16_t op, uint32_t bits, uint64_t x, uint64_t y) {
   const int64_t s = signed_of(x, bits), t = signed_of(y, bits);
   switch (op) {
-    case 170:
+    case op::kIEqual:
       return x == y;
-    case 171:
+    case op::kINotEqual:
       return x != y;
-    case 172:
+    case op::kUGreaterThan:
       return x > y;
-    case 173:
+    case op::kSGreaterThan:
       return s > t;
-    case 174:
+    case op::kUGreaterThanEqual:
       return x >= y;
-    case 175:
+    case op::kSGreaterThanEqual:
       return s >= t;
-    case 176:
+    case op::kULessThan:
       return x < y;
-    case 177:
+    case op::kSLessThan:
       return s < t;
-    case 178:
+    case op::kULessThanEqual:
       return x <= y;
     default:
       return s <= t;
@@ -100,13 +101,13 @@ uint64_t divide(uint16_t op, uint32_t bits, uint64_t x, uint64_t y) {
   if (y == 0) throw Fault("an integer division by 0");
   const int64_t s = signed_of(x, bits), t = signed_of(y, bits);
   switch (op) {
-    case 134:
+    case op::kUDiv:
       return x / y;
-    case 137:
+    case op::kUMod:
       return x % y;
-    case 135:
+    case op::kSDiv:
       return t == -1 ? 0 - x : static_cast<uint64_t>(s / t);
-    case 138:
+    case op::kSRem:
       return t == -1 ? 0 : static_cast<uint64_t>(s % t);
     default: {  // OpSMod: the divisor's sign
       const int64_t r = t == -1 ? 0 : s % t;
@@ -118,8 +119,8 @@ uint64_t divide(uint16_t op, uint32_t bits, uint64_t x, uint64_t y) {
 uint64_t shift(uint16_t op, uint32_t bits, uint64_t x, uint64_t by) {
   if (by >= bits)
     throw Fault("a shift of " + std::to_string(bits) + " bits by " + std::to_string(by));
-  if (op == 194) return x >> by;
-  if (op == 196) return x << by;
+  if (op == op::kShiftRightLogical) return x >> by;
+  if (op == op::kShiftLeftLogical) return x << by;
   return static_cast<uint64_t>(signed_of(x, bits) >> by);
 }
 
@@ -158,24 +159,24 @@ uint64_t convert(uint16_t op, const Type& from, const Type& to, uint64_t x) {
 
 uint64_t unary(uint16_t op, const Type& type, uint64_t x) {
   switch (op) {
-    case 126:
+    case op::kSNegate:
       return 0 - x;
-    case 127:
+    case op::kFNegate:
       return x ^ uint64_t{1} << (type.bits - 1);
-    case 200:
+    case op::kNot:
       return ~x;
-    case 168:
+    case op::kLogicalNot:
       return x == 0;
-    case 156:
+    case op::kIsNan:
       return std::isnan(to_double(x, type));
-    case 157:
+    case op::kIsInf:
       return std::isinf(to_double(x, type));
-    case 204: {  // OpBitReverse
+    case op::kBitReverse: {
       uint64_t r = 0;
       for (uint32_t b = 0; b < type.bits; ++b) r |= (x >> b & 1) << (type.bits - 1 - b);
       return r;
     }
-    case 205:
+    case op::kBitCount:
       return static_cast<uint64_t>(std::popcount(x));
     default:
       return x;
@@ -183,11 +184,14 @@ uint64_t unary(uint16_t op, const Type& type, uint64_t x) {
 }
 
 bool is_unary(uint16_t op) {
-  return op == 126 || op == 127 || op == 200 || op == 168 || op == 156 || op == 157 || op == 204 ||
-         op == 205;
+  return op == op::kSNegate || op == op::kFNegate || op == op::kNot || op == op::kLogicalNot ||
+         op == op::kIsNan || op == op::kIsInf || op == op::kBitReverse || op == op::kBitCount;
 }
 
-bool is_conversion(uint16_t op) { return (op >= 109 && op <= 115) || op == 117 || op == 120; }
+bool is_conversion(uint16_t op) {
+  return (op >= op::kConvertFToU && op <= op::kFConvert) || op == op::kConvertPtrToU ||
+         op == op::kConvertUToPtr;
+}
 
 /// Bits of all components side by side, dealt out anew.
 void bitcast(const Instruction& i, uint64_t* r) {
@@ -211,17 +215,18 @@ void bitcast(const Instruction& i, uint64_t* r) {
 uint64_t bit_field(const Instruction& i, const uint64_t* r, uint32_t w) {
   const auto at = [&](size_t k) { return r[i.operands[k]]; };
   const uint64_t base = r[i.operands[0] + w];
-  const size_t k = i.op == 201 ? 2 : 1;
+  const size_t k = i.op == op::kBitFieldInsert ? 2 : 1;
   const uint64_t offset = at(k), count = at(k + 1);
   if (offset + count > i.type->bits) throw Fault("a bit field beyond its number");
-  if (count == 0) return i.op == 201 ? base : 0;
+  if (count == 0) return i.op == op::kBitFieldInsert ? base : 0;
   const uint64_t field = mask_of(static_cast<uint32_t>(count));
-  if (i.op == 201) {
+  if (i.op == op::kBitFieldInsert) {
     return (base & ~(field << offset)) | (r[i.operands[1] + w] & field) << offset;
   }
   const uint64_t value = base >> offset & field;
-  return i.op == 203 ? value
-                     : static_cast<uint64_t>(signed_of(value, static_cast<uint32_t>(count)));
+  return i.op == op::kBitFieldUExtract
+             ? value
+             : static_cast<uint64_t>(signed_of(value, static_cast<uint32_t>(count)));
 }
 
 /// Instructions whose result is no component by component function of the operands.
@@ -267,36 +272,36 @@ bool compose(const Instruction& i, uint64_t* r) {
     case op::kBitcast:
       bitcast(i, r);
       return true;
-    case 169: {  // OpSelect
+    case op::kSelect: {
       const bool one = i.from->words == 1;
       for (uint32_t w = 0; w < i.type->words; ++w) {
         r[i.result + w] = r[at(0) + (one ? 0 : w)] != 0 ? r[at(1) + w] : r[at(2) + w];
       }
       return true;
     }
-    case 148: {  // OpDot
+    case op::kDot: {
       const Type& number = *i.type;
       uint64_t sum = 0;
       for (uint32_t w = 0; w < i.from->words; ++w) {
-        sum = binary(129, number, sum, binary(133, number, r[at(0) + w], r[at(1) + w]));
+        sum = binary(op::kFAdd, number, sum, binary(op::kFMul, number, r[at(0) + w], r[at(1) + w]));
       }
       r[i.result] = sum;
       return true;
     }
-    case 154:
-    case 155: {  // OpAny, OpAll
+    case op::kAny:
+    case op::kAll: {  // OpAny, OpAll
       bool any = false, all = true;
       for (uint32_t w = 0; w < i.from->words; ++w) {
         any |= r[at(0) + w] != 0;
         all &= r[at(0) + w] != 0;
       }
-      r[i.result] = i.op == 154 ? any : all;
+      r[i.result] = i.op == op::kAny ? any : all;
       return true;
     }
     case op::kVectorTimesScalar:
     case op::kMatrixTimesScalar:
       for (uint32_t w = 0; w < i.type->words; ++w) {
-        r[i.result + w] = binary(133, i.type->number(), r[at(0) + w], r[at(1)]);
+        r[i.result + w] = binary(op::kFMul, i.type->number(), r[at(0) + w], r[at(1)]);
       }
       return true;
     default:
@@ -306,16 +311,19 @@ bool compose(const Instruction& i, uint64_t* r) {
 
 /// x op y and what carries over, as structures of two.
 bool compute_wide(const Instruction& i, uint64_t* r) {
-  if (i.op != 149 && i.op != 150 && i.op != 151 && i.op != 152) return false;
+  if (i.op != op::kIAddCarry && i.op != op::kISubBorrow && i.op != op::kUMulExtended &&
+      i.op != op::kSMulExtended)
+    return false;
   const Type& part = *i.type->members[0];
   const uint32_t n = part.words, bits = part.bits;
   for (uint32_t w = 0; w < n; ++w) {
     const uint64_t x = r[i.operands[0] + w], y = r[i.operands[1] + w];
     if (bits != 32) unknown("extended arithmetic of other than 32 bits");
     uint64_t whole = x + y;
-    if (i.op == 150) whole = ((x - y) & mask_of(32)) | (x < y ? uint64_t{1} << 32 : 0);
-    if (i.op == 151) whole = x * y;
-    if (i.op == 152) whole = static_cast<uint64_t>(signed_of(x, 32) * signed_of(y, 32));
+    if (i.op == op::kISubBorrow) whole = ((x - y) & mask_of(32)) | (x < y ? uint64_t{1} << 32 : 0);
+    if (i.op == op::kUMulExtended) whole = x * y;
+    if (i.op == op::kSMulExtended)
+      whole = static_cast<uint64_t>(signed_of(x, 32) * signed_of(y, 32));
     r[i.result + w] = whole & mask_of(32);
     r[i.result + n + w] = whole >> 32;
   }
@@ -324,13 +332,13 @@ bool compute_wide(const Instruction& i, uint64_t* r) {
 
 bool pack(const Instruction& i, uint64_t* r) {
   const uint32_t which = i.operands[0], from = i.operands.at(1);
-  if (which == 58) {  // PackHalf2x16
+  if (which == ext::kPackHalf2x16) {
     const Type& number = i.from->number();
     r[i.result] = to_half(to_double(r[from], number)) | to_half(to_double(r[from + 1], number))
                                                             << 16;
     return true;
   }
-  if (which == 62) {  // UnpackHalf2x16
+  if (which == ext::kUnpackHalf2x16) {
     const uint64_t word = r[from];
     for (uint32_t k = 0; k < 2; ++k) {
       r[i.result + k] = from_double(from_half(word >> (16 * k) & 0xffff), i.type->number());
@@ -371,53 +379,55 @@ uint64_t from_double(double value, const Type& type) {
 
 uint64_t binary(uint16_t op, const Type& type, uint64_t x, uint64_t y) {
   switch (op) {
-    case 128:
+    case op::kIAdd:
       return x + y;
-    case 129:
+    case op::kFAdd:
       return of_floats(type, [](auto a, auto b, auto) { return a + b; }, x, y);
-    case 130:
+    case op::kISub:
       return x - y;
-    case 131:
+    case op::kFSub:
       return of_floats(type, [](auto a, auto b, auto) { return a - b; }, x, y);
-    case 132:
+    case op::kIMul:
       return x * y;
-    case 133:
+    case op::kFMul:
       return of_floats(type, [](auto a, auto b, auto) { return a * b; }, x, y);
-    case 136:
+    case op::kFDiv:
       return of_floats(type, [](auto a, auto b, auto) { return a / b; }, x, y);
-    case 140:
+    case op::kFRem:
       return of_floats(type, [](auto a, auto b, auto) { return std::fmod(a, b); }, x, y);
-    case 134:
-    case 135:
-    case 137:
-    case 138:
-    case 139:
+    case op::kUDiv:
+    case op::kSDiv:
+    case op::kUMod:
+    case op::kSRem:
+    case op::kSMod:
       return divide(op, type.bits, x, y);
-    case 141:
+    case op::kFMod:
       return of_floats(type, [](auto a, auto b, auto) { return a - b * std::floor(a / b); }, x, y);
-    case 164:
-    case 170:
+    case op::kLogicalEqual:
+    case op::kIEqual:
       return x == y;
-    case 165:
-    case 171:
+    case op::kLogicalNotEqual:
+    case op::kINotEqual:
       return x != y;
-    case 166:
-    case 197:
+    case op::kLogicalOr:
+    case op::kBitwiseOr:
       return x | y;
-    case 167:
-    case 199:
+    case op::kLogicalAnd:
+    case op::kBitwiseAnd:
       return x & y;
-    case 198:
+    case op::kBitwiseXor:
       return x ^ y;
-    case 194:
-    case 195:
-    case 196:
+    case op::kShiftRightLogical:
+    case op::kShiftRightArithmetic:
+    case op::kShiftLeftLogical:
       return shift(op, type.bits, x, y);
     default:
       break;
   }
-  if (op >= 172 && op <= 179) return compare_integers(op, type.bits, x, y);
-  if (op >= 180 && op <= 191) return compare_floats(op, type, x, y);
+  if (op >= op::kUGreaterThan && op <= op::kSLessThanEqual)
+    return compare_integers(op, type.bits, x, y);
+  if (op >= op::kFOrdEqual && op <= op::kFUnordGreaterThanEqual)
+    return compare_floats(op, type, x, y);
   unknown("operation " + std::to_string(op));
 }
 
@@ -450,11 +460,11 @@ bool compute(const Instruction& i, uint64_t* r) {
     }
     return true;
   }
-  if (i.op >= 201 && i.op <= 203) {
+  if (i.op >= op::kBitFieldInsert && i.op <= op::kBitFieldUExtract) {
     for (uint32_t w = 0; w < words; ++w) r[i.result + w] = bit_field(i, r, w) & mask;
     return true;
   }
-  if (i.operands.size() != 2 || i.op < 126 || i.op > 200) return false;
+  if (i.operands.size() != 2 || i.op < op::kSNegate || i.op > op::kNot) return false;
   const Type& number = i.from->number();
   for (uint32_t w = 0; w < words; ++w) {
     r[i.result + w] = binary(i.op, number, r[i.operands[0] + w], r[i.operands[1] + w]) & mask;
@@ -466,77 +476,77 @@ uint64_t extended(uint32_t which, const Type& type, uint64_t x, uint64_t y, uint
   const auto floats = [&](auto f) { return of_floats(type, f, x, y, z); };
   const auto s = [&](uint64_t v) { return signed_of(v, type.bits); };
   switch (which) {
-    case 1:
-    case 2:
+    case ext::kRound:
+    case ext::kRoundEven:
       return floats([](auto a, auto, auto) { return std::nearbyint(a); });
-    case 3:
+    case ext::kTrunc:
       return floats([](auto a, auto, auto) { return std::trunc(a); });
-    case 4:
+    case ext::kFAbs:
       return x & mask_of(type.bits - 1);
-    case 5:
+    case ext::kSAbs:
       return s(x) < 0 ? 0 - x : x;
-    case 6:
+    case ext::kFSign:
       return floats([](auto a, auto, auto) { return static_cast<decltype(a)>((a > 0) - (a < 0)); });
-    case 7:
+    case ext::kSSign:
       return static_cast<uint64_t>(static_cast<int64_t>(s(x) > 0) - static_cast<int64_t>(s(x) < 0));
-    case 8:
+    case ext::kFloor:
       return floats([](auto a, auto, auto) { return std::floor(a); });
-    case 9:
+    case ext::kCeil:
       return floats([](auto a, auto, auto) { return std::ceil(a); });
-    case 10:
+    case ext::kFract:
       return floats([](auto a, auto, auto) { return a - std::floor(a); });
-    case 13:
+    case ext::kSin:
       return floats([](auto a, auto, auto) { return std::sin(a); });
-    case 14:
+    case ext::kCos:
       return floats([](auto a, auto, auto) { return std::cos(a); });
-    case 21:
+    case ext::kTanh:
       return floats([](auto a, auto, auto) { return std::tanh(a); });
-    case 26:
+    case ext::kPow:
       return floats([](auto a, auto b, auto) { return std::pow(a, b); });
-    case 27:
+    case ext::kExp:
       return floats([](auto a, auto, auto) { return std::exp(a); });
-    case 28:
+    case ext::kLog:
       return floats([](auto a, auto, auto) { return std::log(a); });
-    case 29:
+    case ext::kExp2:
       return floats([](auto a, auto, auto) { return std::exp2(a); });
-    case 30:
+    case ext::kLog2:
       return floats([](auto a, auto, auto) { return std::log2(a); });
-    case 31:
+    case ext::kSqrt:
       return floats([](auto a, auto, auto) { return std::sqrt(a); });
-    case 32:
+    case ext::kInverseSqrt:
       return floats([](auto a, auto, auto) { return 1 / std::sqrt(a); });
-    case 37:
-    case 79:
+    case ext::kFMin:
+    case ext::kNMin:
       return floats([](auto a, auto b, auto) { return std::fmin(a, b); });
-    case 38:
+    case ext::kUMin:
       return std::min(x, y);
-    case 39:
+    case ext::kSMin:
       return s(x) < s(y) ? x : y;
-    case 40:
-    case 80:
+    case ext::kFMax:
+    case ext::kNMax:
       return floats([](auto a, auto b, auto) { return std::fmax(a, b); });
-    case 41:
+    case ext::kUMax:
       return std::max(x, y);
-    case 42:
+    case ext::kSMax:
       return s(x) > s(y) ? x : y;
-    case 43:
-    case 81:
+    case ext::kFClamp:
+    case ext::kNClamp:
       return floats([](auto a, auto b, auto c) { return std::fmin(std::fmax(a, b), c); });
-    case 44:
+    case ext::kUClamp:
       return std::min(std::max(x, y), z);
-    case 45: {
+    case ext::kSClamp: {
       const uint64_t low = s(x) > s(y) ? x : y;
       return s(low) < s(z) ? low : z;
     }
-    case 46:
+    case ext::kFMix:
       return floats([](auto a, auto b, auto c) { return a * (1 - c) + b * c; });
-    case 50:
+    case ext::kFma:
       return floats([](auto a, auto b, auto c) { return std::fma(a, b, c); });
-    case 53:
+    case ext::kLdexp:
       return from_double(std::ldexp(to_double(x, type), static_cast<int>(signed_of(y, 32))), type);
-    case 73:  // FindILsb
+    case ext::kFindILsb:
       return x == 0 ? UINT64_MAX : static_cast<uint64_t>(std::countr_zero(x));
-    case 75:  // FindUMsb
+    case ext::kFindUMsb:
       return x == 0 ? UINT64_MAX : static_cast<uint64_t>(63 - std::countl_zero(x));
     default:
       unknown("function " + std::to_string(which) + " of GLSL.std.450");

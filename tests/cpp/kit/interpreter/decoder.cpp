@@ -73,7 +73,7 @@ class Decoder {
 
   void run() {
     size_t i = 0;
-    for (; i < raw_.size() && raw_[i].op != 54; ++i) declare(raw_[i]);
+    for (; i < raw_.size() && raw_[i].op != op::kFunction; ++i) declare(raw_[i]);
     for (size_t k = i; k < raw_.size(); ++k) reserve(raw_[k]);
     for (; i < raw_.size(); ++i) decode(raw_[i]);
     for (const auto& [instruction, operand] : labels_) {
@@ -99,50 +99,50 @@ class Decoder {
   void declare(const Raw& raw) {
     const auto w = raw.words;
     switch (raw.op) {
-      case 15:  // OpEntryPoint
+      case op::kEntryPoint:
         p_.entry = w[1];
         break;
-      case 16:
-      case 331:  // OpExecutionMode, OpExecutionModeId
+      case op::kExecutionMode:
+      case op::kExecutionModeId:
         if (w[1] == kLocalSize || w[1] == kLocalSizeId) {
           size_mode_.assign(w.begin() + 2, w.end());
           size_is_id_ = w[1] == kLocalSizeId;
         }
         break;
-      case 71:  // OpDecorate
+      case op::kDecorate:
         decorations_[{w[0], -1, w[1]}] = w.size() > 2 ? w[2] : 0;
         if (w[1] == kBuiltIn && w[2] == kWorkgroupSize) size_constant_ = w[0];
         break;
-      case 72:  // OpMemberDecorate
+      case op::kMemberDecorate:
         decorations_[{w[0], w[1], w[2]}] = w.size() > 3 ? w[3] : 0;
         break;
-      case 39:  // OpTypeForwardPointer
+      case op::kTypeForwardPointer:
         make_pointer(w[0], w[1]);
         break;
-      case 19:
-      case 20:
-      case 21:
-      case 22:
-      case 23:
-      case 28:
-      case 29:
-      case 30:
-      case 32:
+      case op::kTypeVoid:
+      case op::kTypeBool:
+      case op::kTypeInt:
+      case op::kTypeFloat:
+      case op::kTypeVector:
+      case op::kTypeArray:
+      case op::kTypeRuntimeArray:
+      case op::kTypeStruct:
+      case op::kTypePointer:
       case op::kTypeMatrixKhr:
       case op::kTypeMatrixNv:
         declare_type(raw);
         break;
-      case 1:
-      case 41:
-      case 42:
-      case 43:
-      case 44:
-      case 46:
-      case 48:
-      case 49:
-      case 50:
-      case 51:
-      case 52:
+      case op::kUndef:
+      case op::kConstantTrue:
+      case op::kConstantFalse:
+      case op::kConstant:
+      case op::kConstantComposite:
+      case op::kConstantNull:
+      case op::kSpecConstantTrue:
+      case op::kSpecConstantFalse:
+      case op::kSpecConstant:
+      case op::kSpecConstantComposite:
+      case op::kSpecConstantOp:
         declare_constant(raw);
         break;
       case op::kVariable:
@@ -175,14 +175,14 @@ class Decoder {
 
   void declare_type(const Raw& raw) {
     const auto w = raw.words;
-    if (raw.op == 32) {  // OpTypePointer
+    if (raw.op == op::kTypePointer) {
       make_pointer(w[0], w[1]);
       make_type(w[0], Type::kPointer).element = &p_.type(w[2]);
       return;
     }
     constexpr Type::Kind kSimple[] = {Type::kVoid, Type::kBool, Type::kInt, Type::kFloat,
                                       Type::kVector};
-    if (raw.op >= 19 && raw.op <= 23) {
+    if (raw.op >= op::kTypeVoid && raw.op <= op::kTypeVector) {
       Type& type = make_type(w[0], kSimple[raw.op - 19]);
       type.words = type.kind == Type::kVoid ? 0 : 1;
       if (type.kind == Type::kBool) type.bits = 1;
@@ -193,13 +193,13 @@ class Decoder {
       if (type.kind == Type::kVector) fill_array(type, w[1], w[2], p_.type(w[1]).bytes);
       return;
     }
-    if (raw.op == 28) {  // OpTypeArray
+    if (raw.op == op::kTypeArray) {
       fill_array(make_type(w[0], Type::kArray), w[1], static_cast<uint32_t>(constant(w[2])),
                  decoration(w[0], -1, kArrayStride, p_.type(w[1]).bytes));
-    } else if (raw.op == 29) {  // OpTypeRuntimeArray
+    } else if (raw.op == op::kTypeRuntimeArray) {
       fill_array(make_type(w[0], Type::kRuntimeArray), w[1], 0,
                  decoration(w[0], -1, kArrayStride, p_.type(w[1]).bytes));
-    } else if (raw.op == 30) {
+    } else if (raw.op == op::kTypeStruct) {
       declare_struct(w);
     } else {
       declare_matrix(raw);
@@ -262,18 +262,18 @@ class Decoder {
     const uint64_t spec = decoration(id, -1, kSpecId, UINT64_MAX);
     const bool specialised = spec < constants_.size();
     switch (raw.op) {
-      case 41:
-      case 48:
+      case op::kConstantTrue:
+      case op::kSpecConstantTrue:
         value[0] = 1;
         break;
-      case 43:
-      case 50:
+      case op::kConstant:
+      case op::kSpecConstant:
         value[0] = w[2];
         if (w.size() > 3) value[0] |= uint64_t{w[3]} << 32;
         if (type.bits < 32) value[0] &= (uint64_t{1} << type.bits) - 1;
         break;
-      case 44:
-      case 51: {
+      case op::kConstantComposite:
+      case op::kSpecConstantComposite: {
         if (type.kind == Type::kMatrix) {  // of one number
           std::fill(value.begin(), value.end(), constant(w[2]));
           break;
@@ -286,14 +286,15 @@ class Decoder {
         }
         break;
       }
-      case 52:
+      case op::kSpecConstantOp:
         declare_computed(raw);
         return;
       default:
         break;
     }
-    if (specialised && (raw.op == 48 || raw.op == 49)) value[0] = constants_[spec] != 0;
-    if (specialised && raw.op == 50) value[0] = constants_[spec];
+    if (specialised && (raw.op == op::kSpecConstantTrue || raw.op == op::kSpecConstantFalse))
+      value[0] = constants_[spec] != 0;
+    if (specialised && raw.op == op::kSpecConstant) value[0] = constants_[spec];
     const uint32_t at = new_registers(type.words);
     std::copy(value.begin(), value.end(), p_.registers.begin() + at);
     registers_[id] = at;
@@ -353,11 +354,12 @@ class Decoder {
   /// Gives a result its registers: loops use what comes later.
   void reserve(const Raw& raw) {
     const auto w = raw.words;
-    if (raw.op == 54) {  // OpFunction
+    if (raw.op == op::kFunction) {
       types_[w[1]] = &p_.type(w[0]);
       return;
     }
-    if (raw.op == 56 || raw.op == 8 || raw.op == 317 || raw.op == 0 || has_no_result(raw.op))
+    if (raw.op == op::kFunctionEnd || raw.op == op::kLine || raw.op == op::kNoLine ||
+        raw.op == op::kNop || has_no_result(raw.op))
       return;
     if (raw.op == op::kLabel) return;
     const Type& type = p_.type(w[0]);
@@ -368,7 +370,7 @@ class Decoder {
   void decode(const Raw& raw) {
     const auto w = raw.words;
     switch (raw.op) {
-      case 54:
+      case op::kFunction:
         function_ = w[1];
         p_.functions[function_].first = static_cast<uint32_t>(p_.code.size());
         return;
@@ -386,10 +388,10 @@ class Decoder {
       case op::kMatrixLengthNv:
         p_.registers[registers_[w[1]]] = components(p_.layout);
         return;
-      case 0:
-      case 8:
-      case 317:
-      case 56:
+      case op::kNop:
+      case op::kLine:
+      case op::kNoLine:
+      case op::kFunctionEnd:
       case op::kUndef:
       case op::kLoopMerge:
       case op::kSelectionMerge:
@@ -621,8 +623,8 @@ class Decoder {
   uint32_t constants_end() {
     if (constants_end_ == 0) {
       for (const Raw& raw : raw_) {
-        if (raw.op == 54) break;
-        if (raw.op >= 41 && raw.op <= 52) {
+        if (raw.op == op::kFunction) break;
+        if (raw.op >= op::kConstantTrue && raw.op <= op::kSpecConstantOp) {
           constants_end_ = std::max(constants_end_, registers_[raw.words[1]] + 1);
         }
       }

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/cpp/kit/interpreter/fragments.h"
+#include "tests/cpp/kit/interpreter/opcodes.h"
 
 namespace tv::interpreter {
 
@@ -24,83 +25,6 @@ namespace tv::interpreter {
 class Fault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-
-namespace op {
-// Numbers of the SPIR-V specification; those of cooperative matrices are newer than many headers.
-enum Op : uint16_t {
-  kUndef = 1,
-  kExtInst = 12,
-  kFunctionParameter = 55,
-  kFunctionCall = 57,
-  kVariable = 59,
-  kLoad = 61,
-  kStore = 62,
-  kCopyMemory = 63,
-  kAccessChain = 65,
-  kInBoundsAccessChain = 66,
-  kVectorExtractDynamic = 77,
-  kVectorInsertDynamic = 78,
-  kVectorShuffle = 79,
-  kCompositeConstruct = 80,
-  kCompositeExtract = 81,
-  kCompositeInsert = 82,
-  kCopyObject = 83,
-  kConvertFToU = 109,
-  kConvertFToS = 110,
-  kConvertSToF = 111,
-  kConvertUToF = 112,
-  kUConvert = 113,
-  kSConvert = 114,
-  kFConvert = 115,
-  kConvertPtrToU = 117,
-  kConvertUToPtr = 120,
-  kBitcast = 124,
-  kVectorTimesScalar = 142,
-  kMatrixTimesScalar = 143,
-  kControlBarrier = 224,
-  kMemoryBarrier = 225,
-  kAtomicLoad = 227,
-  kAtomicStore = 228,
-  kAtomicExchange = 229,
-  kAtomicIAdd = 234,
-  kAtomicXor = 242,
-  kPhi = 245,
-  kLoopMerge = 246,
-  kSelectionMerge = 247,
-  kLabel = 248,
-  kBranch = 249,
-  kBranchConditional = 250,
-  kSwitch = 251,
-  kReturn = 253,
-  kReturnValue = 254,
-  kUnreachable = 255,
-  kGroupElect = 333,
-  kGroupAll = 334,
-  kGroupAny = 335,
-  kGroupAllEqual = 336,
-  kGroupBroadcast = 337,
-  kGroupBroadcastFirst = 338,
-  kGroupBallot = 339,
-  kGroupShuffle = 345,
-  kGroupShuffleXor = 346,
-  kGroupShuffleUp = 347,
-  kGroupShuffleDown = 348,
-  kGroupIAdd = 349,
-  kGroupLogicalXor = 364,
-  kCopyLogical = 400,
-  kTypeMatrixKhr = 4456,
-  kMatrixLoadKhr = 4457,
-  kMatrixStoreKhr = 4458,
-  kMatrixMulAddKhr = 4459,
-  kMatrixLengthKhr = 4460,
-  kTypeMatrixNv = 5358,
-  kMatrixLoadNv = 5359,
-  kMatrixStoreNv = 5360,
-  kMatrixMulAddNv = 5361,
-  kMatrixLengthNv = 5362,
-  kMatrixReduce = 5366,
-};
-}  // namespace op
 
 enum Storage : uint32_t {
   kInput = 1,

@@ -18,34 +18,34 @@ constexpr uint64_t kMostAlignment = 16;
 /// One step of a reduction, as OpGroupNonUniformIAdd and its like number them.
 uint64_t combine(uint16_t op, const Type& type, uint64_t x, uint64_t y) {
   switch (op) {
-    case 349:
-      return binary(128, type, x, y);
-    case 350:
-      return binary(129, type, x, y);
-    case 351:
-      return binary(132, type, x, y);
-    case 352:
-      return binary(133, type, x, y);
-    case 353:
-      return extended(39, type, x, y, 0);
-    case 354:
-      return extended(38, type, x, y, 0);
-    case 355:
-      return extended(37, type, x, y, 0);
-    case 356:
-      return extended(42, type, x, y, 0);
-    case 357:
-      return extended(41, type, x, y, 0);
-    case 358:
-      return extended(40, type, x, y, 0);
-    case 359:
-    case 362:
+    case op::kGroupIAdd:
+      return binary(op::kIAdd, type, x, y);
+    case op::kGroupFAdd:
+      return binary(op::kFAdd, type, x, y);
+    case op::kGroupIMul:
+      return binary(op::kIMul, type, x, y);
+    case op::kGroupFMul:
+      return binary(op::kFMul, type, x, y);
+    case op::kGroupSMin:
+      return extended(ext::kSMin, type, x, y, 0);
+    case op::kGroupUMin:
+      return extended(ext::kUMin, type, x, y, 0);
+    case op::kGroupFMin:
+      return extended(ext::kFMin, type, x, y, 0);
+    case op::kGroupSMax:
+      return extended(ext::kSMax, type, x, y, 0);
+    case op::kGroupUMax:
+      return extended(ext::kUMax, type, x, y, 0);
+    case op::kGroupFMax:
+      return extended(ext::kFMax, type, x, y, 0);
+    case op::kGroupBitwiseAnd:
+    case op::kGroupLogicalAnd:
       return x & y;
-    case 360:
-    case 363:
+    case op::kGroupBitwiseOr:
+    case op::kGroupLogicalOr:
       return x | y;
-    case 361:
-    case 364:
+    case op::kGroupBitwiseXor:
+    case op::kGroupLogicalXor:
       return x ^ y;
     default:
       throw Fault("is not interpreted");

@@ -395,28 +395,28 @@ void Workgroup::atomic(Invocation& v, const Instruction& i) {
     case op::kAtomicExchange:
       now = operand(3);
       break;
-    case 230:  // OpAtomicCompareExchange
+    case op::kAtomicCompareExchange:  // OpAtomicCompareExchange
       now = old == operand(5) ? operand(4) : old;
       break;
     case op::kAtomicIAdd:
       now = old + operand(3);
       break;
-    case 235:
+    case op::kAtomicISub:
       now = old - operand(3);
       break;
-    case 237:
+    case op::kAtomicUMin:
       now = std::min(old, operand(3));
       break;
-    case 239:
+    case op::kAtomicUMax:
       now = std::max(old, operand(3));
       break;
-    case 240:
+    case op::kAtomicAnd:
       now = old & operand(3);
       break;
-    case 241:
+    case op::kAtomicOr:
       now = old | operand(3);
       break;
-    case 242:
+    case op::kAtomicXor:
       now = old ^ operand(3);
       break;
     default:
