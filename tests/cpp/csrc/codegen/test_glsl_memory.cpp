@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -15,11 +14,11 @@
 #include "csrc/codegen/glsl_compiler.h"
 #include "csrc/codegen/kernel.h"
 #include "runtime/base/error.h"
+#include "tests/cpp/kit/own_process.h"
 
 namespace tv {
 namespace {
 
-constexpr const char* kChild = "TORCH_VULKAN_TEST_CHILD";
 constexpr const char* kSource = R"(#version 460
 #extension GL_EXT_buffer_reference : require
 layout(local_size_x = 64) in;
@@ -94,13 +93,7 @@ TEST(GlslMemory, RunningOutOfMemoryLeavesTheCompilerUsable) {
   GTEST_SKIP() << "sanitizers need the address space that this test takes away";
 #endif
 #endif
-  if (std::getenv(kChild)) GTEST_SKIP();
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command = std::string("env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX ") +
-                              kChild + "=1 timeout 300 '" + self +
-                              "' --gtest_also_run_disabled_tests "
-                              "--gtest_filter=GlslMemory.DISABLED_EveryRoom 1>&2";
-  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(test::run_self("GlslMemory.DISABLED_EveryRoom"), 0);
 }
 
 }  // namespace

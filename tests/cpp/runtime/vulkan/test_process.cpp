@@ -5,33 +5,16 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <map>
 #include <set>
 
 #include "runtime/vulkan/device_impl.h"
+#include "tests/cpp/kit/own_process.h"
 #include "tests/cpp/kit/runtime_fixture.h"
 
 namespace tv {
 namespace {
 
 using namespace test;  // NOLINT
-
-constexpr const char* kChild = "TORCH_VULKAN_TEST_CHILD";
-
-/// Runs this binary with a filter and other variables; its exit status, -1 for a signal or a hang.
-int run_self(const std::string& filter, std::map<std::string, std::string> variables) {
-  variables[kChild] = "1";
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX";
-  for (const auto& [name, value] : variables) command += " '" + name + "=" + value + "'";
-  command += " timeout 300 '" + self +
-             "' --gtest_also_run_disabled_tests '--gtest_filter=" + filter + "' 1>&2";
-  const int status = std::system(command.c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-bool in_child() { return std::getenv(kChild) != nullptr; }
 
 /// A validation message of any test is a failure of the process.
 class NoValidationMessages : public testing::Environment {
@@ -227,12 +210,12 @@ TEST(RuntimeProcess, ExitIsCleanWithLiveEngines) {
 constexpr const char* kDeviceTests = "RuntimeEngine.*:RuntimeHazards.*:RuntimeThreads.*";
 
 TEST(RuntimeProcess, StagedCopiesPassTheSameTests) {
-  if (in_child()) GTEST_SKIP();
+  if (in_child()) GTEST_SKIP() << "the process that it would start runs this";
   EXPECT_EQ(run_self(kDeviceTests, {{"TORCH_VULKAN_STAGING", "1"}}), 0);
 }
 
 TEST(RuntimeProcess, EngineTestsGiveNoValidationMessage) {
-  if (in_child()) GTEST_SKIP();
+  if (in_child()) GTEST_SKIP() << "the process that it would start runs this";
   const std::string tests = kDeviceTests;
   EXPECT_EQ(run_self(tests, {{"TORCH_VULKAN_VALIDATION", "1"}}), 0);
   EXPECT_EQ(run_self(tests + ":EngineExamples.*",
