@@ -197,14 +197,15 @@ def test_refused(name):
 
 
 def message_fields():
-    """Of each list of messages that a model may hold: its name, and the numbers of the fields to it."""
+    """Of each list of messages that a model may hold: its name, and the numbers of the fields to
+    it."""
     paths, seen, found = [(onnx.ModelProto.DESCRIPTOR, ())], set(), {}
     for message, path in paths:  # grows
         for inner in message.fields:
             if inner.message_type and inner.full_name not in seen:
                 seen.add(inner.full_name)
                 paths.append((inner.message_type, (*path, inner.number)))
-                new = hasattr(inner, "is_repeated")  # of protobuf, which says it in place of `label`
+                new = hasattr(inner, "is_repeated")  # of protobuf, in place of `label`
                 if inner.is_repeated if new else inner.label == inner.LABEL_REPEATED:
                     found[inner.full_name] = paths[-1][1]
     return found
