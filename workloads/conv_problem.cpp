@@ -246,7 +246,11 @@ void ConvData::call(const TensorCall& call) {
 }
 
 int64_t ConvData::not_finite(const std::shared_ptr<Engine>& engine) {
-  call(call_of(engine));
+  return not_finite(call_of(engine));
+}
+
+int64_t ConvData::not_finite(const TensorCall& tensor_call) {
+  call(tensor_call);
   int64_t count = 0;
   for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
     if (!std::isfinite(element(y_, i))) ++count;

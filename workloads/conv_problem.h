@@ -77,6 +77,7 @@ class ConvData {
   void set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value);
   /// Runs the engine once: outputs that are not finite.
   int64_t not_finite(const std::shared_ptr<Engine>& engine);
+  int64_t not_finite(const TensorCall& call);
 
   /// ‖sum - ref‖ / ‖ref‖ over every output of sums made in float32, one product after the other.
   double plain_error() const;

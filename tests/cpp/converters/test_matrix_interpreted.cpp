@@ -182,6 +182,54 @@ TEST_F(MatrixInterpreted, ConvolutionsAreRightInEveryLayoutOfFragments) {
                 });
 }
 
+/// Numbers far apart: float16 pieces lose some, which is found, and those sums are made again. The
+/// bounds of tests/cpp/converters/test_convolution.cpp.
+TEST_F(MatrixInterpreted, ConvolutionsStayWithinAShareOfTheirTermsSizes) {
+  auto trials = trials_of<ConvProblem>({
+      {.ic = 40, .h = 5, .w = 7, .oc = 24, .spread = 40},
+      {.ic = 32,
+       .h = 6,
+       .w = 6,
+       .oc = 40,
+       .stride = 2,
+       .residual = true,
+       .last = true,
+       .spread = 12},
+      {.ic = 3, .h = 9, .w = 9, .oc = 16, .kh = 5, .kw = 5, .stride = 2, .pad = 2, .spread = 40},
+  });
+  std::erase_if(trials, [](const auto& t) { return t.problem.dtype != DType::kF32; });
+  run<ConvData>(trials, "aten::convolution", "conv_matrix_.*", 2,
+                [](const Trial<ConvProblem>& trial, const ConvData::Errors& errors) {
+                  const double terms = std::sqrt(static_cast<double>(trial.problem.k()));
+                  EXPECT_LE(errors.of_terms, trial.tf32 ? 0x1p-10 : (4 + 2 * terms) * 0x1p-24);
+                });
+}
+
+TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysWhereAConvolutionReadsIt) {
+  std::vector<Trial<ConvProblem>> trials = trials_of<ConvProblem>(
+      {{.ic = 32, .h = 5, .w = 6, .oc = 24}, {.ic = 32, .h = 5, .w = 6, .oc = 24, .last = true}});
+  for (const size_t k : drawn(trials.size(), 1, trials.size())) {
+    const ConvProblem& p = trials[k].problem;
+    const Settings settings = trials[k].settings();
+    ConvData data(p);
+    data.set_x(0, 5, 2, 3, k % 2 == 0 ? INFINITY : NAN);
+    auto tactics = interpreted_tactics(p.graph(), "aten::convolution", settings, profile_);
+    std::erase_if(tactics,
+                  [](const OfferedTactic& t) { return !t.name.starts_with("conv_matrix_"); });
+    for (const size_t t : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(k))) {
+      SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
+      InterpretedEngine engine(engine_with_tactic(p.graph(), "aten::convolution", tactics[t].name,
+                                                  settings, profile_, cache_),
+                               kLayouts[(t + test_seed()) % std::size(kLayouts)]);
+      int64_t got = 0;
+      ASSERT_NO_THROW(got = data.not_finite(TensorCall([&](auto weights, auto inputs, auto out) {
+        engine.run(weights, inputs, out);
+      })));
+      EXPECT_EQ(got, p.oc * 9);
+    }
+  }
+}
+
 /// Pieces of fp32 cannot hold it: such sums are made again (exactly, needs_fallback).
 TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysInItsRowAndColumn) {
   const auto trials = trials_of<GemmProblem>(
