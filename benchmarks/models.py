@@ -2,6 +2,7 @@
 
     python benchmarks/models.py --check            errors, coverage, engines, gradients
     python benchmarks/models.py                    latency beside eager's and inductor's
+    python benchmarks/models.py --digests          what the engines are, to compare two versions
     python benchmarks/models.py --only resnet --batch 1 --precision fp16 --roofline resnet.png
 
 Each network runs in a process of its own, so that one's peak memory is not another's. serving.py
@@ -25,13 +26,15 @@ ASKED_FOR_BY = {"BERT-base, mask": "mask", "YOLOv5s": "yolo"}
 def work(job, queue):
     """One row, in a process of its own."""
     warnings.filterwarnings("ignore")
-    from workloads.checks import check_gradients, check_inference
+    from workloads.checks import check_gradients, check_inference, engine_digests
     from workloads.networks import NETWORKS
 
     network = NETWORKS[job["network"]]
     common = (network, job["batch"], job["reduced"], job["device"])
     try:
-        if job["what"] == "gradients":
+        if job["what"] == "digests":
+            row = engine_digests(*common, job["dtype"], job["gradients"])
+        elif job["what"] == "gradients":
             row = check_gradients(*common)
         else:
             row = check_inference(*common, job["dtype"])
@@ -107,6 +110,19 @@ def check(options):
     return failed
 
 
+def digests(options):
+    """A line for each engine; returns the number of rows that failed."""
+    failed = 0
+    for job in checks(options):
+        gradients = job["what"] == "gradients"
+        row = run(job | {"what": "digests", "gradients": gradients}, options.timeout or 900)
+        name = f"{row['network']} b{row['batch']} {row['dtype']}{' gradients' * gradients}"
+        failed += "failure" in row
+        for line in row.get("digests") or [f"FAIL {row['failure'].splitlines()[0]}"]:
+            print(f"{name:44} {line}", flush=True)
+    return failed
+
+
 def compare(options):
     """The table of latencies; returns the number of rows in which something failed."""
     import serving
@@ -145,6 +161,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="parity in place of latency")
+    parser.add_argument("--digests", action="store_true",
+                        help="SHA-256 of each engine without names and weights, at level 0")
     parser.add_argument("--only", nargs="*", help="networks whose name contains one of these")
     parser.add_argument("--batch", type=int, nargs="*", help="default: 1 and 16 on CUDA")
     parser.add_argument("--dtype", nargs="*", default=["float32", "float16"], help="with --check")
@@ -170,7 +188,8 @@ def main():
 
     device = tv.devices()[0]
     print(f"{device.name}, {device.driver}, torch {torch.__version__}", flush=True)
-    return (check(options) if options.check else compare(options)) > 0
+    mode = check if options.check else digests if options.digests else compare
+    return mode(options) > 0
 
 
 if __name__ == "__main__":

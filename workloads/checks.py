@@ -3,6 +3,9 @@
 import torch
 
 from torch_vulkan import compilations
+from torch_vulkan._fx import engine_call
+from torch_vulkan._native import C
+from torch_vulkan.engine import split_vke
 
 from workloads.switches import Switches, nearest
 
@@ -57,6 +60,23 @@ def check_inference(network, batch, reduced, device, dtype_name):
     if dtype_name == "float32":
         row["ok"] &= row["share_of_change"] <= FP32_SHARE_OF_CHANGE
     return row
+
+
+def engine_digests(network, batch, reduced, device, dtype_name, gradients):
+    """SHA-256 of each engine that a network becomes, without names and weights, in order: what no
+    change of names or folders may change. Nothing is timed, so rules choose the kernels."""
+    dtype = getattr(torch, dtype_name)
+    torch.manual_seed(0)
+    model = network.make(reduced).to(device, dtype)
+    inputs = tensors(network.inputs(batch, reduced, 0), device, dtype)
+    fast = torch.compile(model, backend="vulkan", options={
+        "optimization_level": 0, "cache_built_engines": False, "reuse_cached_engines": False})
+    calls = []
+    with torch.set_grad_enabled(gradients), engine_call.collected(calls):
+        out = fast(**inputs)[0]
+        if gradients:
+            out.sum().backward()
+    return {"digests": [C.vke_digest(part) for call in calls for part in split_vke(call.vke())]}
 
 
 def gradients_of(module, call, inputs):

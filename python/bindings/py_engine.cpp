@@ -175,6 +175,10 @@ void bind_engine(py::module_& m) {
   });
   m.def("vke_info",
         [](const py::bytes& data) { return spec_info(from_vke(vke_bytes(data)).spec); });
+  m.def(
+      "vke_digest",
+      [](const py::bytes& data) { return digest_without_names(from_vke(vke_bytes(data)).spec); },
+      "SHA-256 of a .vke file without weights and names.");
   m.def("vke_weights", [](const py::bytes& data) {
     py::list weights;
     for (const auto& bytes : from_vke(vke_bytes(data)).weights) {

@@ -248,4 +248,23 @@ void write_vke(const std::string& path, const EngineSpec& spec,
   if (!why.empty()) fail(path + " cannot be written: " + why);
 }
 
+std::string digest_without_names(EngineSpec spec) {
+  spec.name.clear();
+  spec.builder_version.clear();
+  for (Symbol& symbol : spec.symbols) symbol.name.clear();
+  for (Condition& condition : spec.conditions) condition.source.clear();
+  for (auto* bindings : {&spec.inputs, &spec.outputs, &spec.weights}) {
+    for (Binding& binding : *bindings) binding.name.clear();
+  }
+  for (Buffer& buffer : spec.buffers) buffer.name.clear();
+  for (auto* program : {&spec.weight_program, &spec.dispatches}) {
+    for (Dispatch& dispatch : *program) {
+      dispatch.name.clear();
+      dispatch.module_path.clear();
+      dispatch.source.clear();
+    }
+  }
+  return sha256_hex(to_vke(spec));
+}
+
 }  // namespace tv

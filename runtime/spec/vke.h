@@ -24,4 +24,8 @@ VkeContents read_vke(const std::string& path);
 void write_vke(const std::string& path, const EngineSpec& spec,
                std::span<const HostTensor> weights);
 
+/// SHA-256 of the file without weights, without names and where they come from in a model, and
+/// without the version of the program that built it: equal for engines that do the same.
+std::string digest_without_names(EngineSpec spec);
+
 }  // namespace tv

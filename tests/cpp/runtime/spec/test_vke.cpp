@@ -87,6 +87,21 @@ TEST(Vke, PartsOfSeveralProfiles) {
 
 TEST(Vke, DeterministicBytes) { EXPECT_EQ(to_vke(sample_engine()), to_vke(sample_engine())); }
 
+TEST(Vke, ADigestTellsEnginesApartButNotTheirNames) {
+  const std::string digest = digest_without_names(sample_engine());
+  EngineSpec renamed = sample_engine();
+  renamed.name = "other";
+  renamed.builder_version = "other";
+  renamed.inputs.front().name = "other";
+  renamed.buffers.front().name = "other";
+  renamed.dispatches.front().name = "other";
+  renamed.dispatches.front().source = "other.py:1";
+  EXPECT_EQ(digest_without_names(renamed), digest);
+  EngineSpec changed = sample_engine();
+  changed.modules.front().back() ^= 1;
+  EXPECT_NE(digest_without_names(changed), digest);
+}
+
 TEST(Vke, LargeConstantsAndEqualExpressions) {
   EngineSpec spec = sample_engine();
   spec.symbols[0].max = kUnbounded;
