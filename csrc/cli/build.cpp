@@ -7,6 +7,7 @@
 #include "csrc/cli/lines.h"
 #include "csrc/cli/npy.h"
 #include "csrc/cli/progress_bar.h"
+#include "csrc/plan/plan.h"
 #include "csrc/tuner/tuner.h"
 #include "runtime/base/env.h"
 #include "runtime/base/error.h"
@@ -141,8 +142,9 @@ Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel&
                       const Options& options) {
   const Settings settings = settings_of(options);
   const DeviceProfile& target = profile(*device);
-  const std::vector<std::string> refused = onnx::unsupported_nodes(model, settings, target);
-  if (!refused.empty()) {
+  const Plan whole = plan(model.graph, settings, target, Rest::kNobody);
+  if (whole.parts.blocks.empty()) {
+    const std::vector<std::string> refused = refusals(whole);
     std::string message = format("[onnx] %zu nodes of %s cannot run on %s:", refused.size(),
                                  options.onnx.c_str(), target.name.c_str());
     for (const std::string& line : refused) message += "\n  " + line;
@@ -155,12 +157,10 @@ Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel&
   std::vector<EngineSpec> specs;
   {
     ProgressBar bar;
-    specs.push_back(compile_cached(
-        model.graph, settings, target, cache,
-        [&](const std::string& stage, int64_t done, int64_t total) {
-          bar.show(stage, done, total);
-        },
-        [&] { return make_tuner(target, settings); }));
+    const Progress show = [&](const std::string& stage, int64_t done, int64_t total) {
+      bar.show(stage, done, total);
+    };
+    specs.push_back(build(whole, 0, {.cache = cache, .progress = show}));
   }
   if (engine_cache_stats().hits != hits) {
     say(format("Engine taken from the cache in %g s", seconds_since(start)));

@@ -126,6 +126,12 @@ std::vector<ValueId> Node::all_inputs() const {
   return out;
 }
 
+std::vector<ValueId> Node::waits_for() const {
+  std::vector<ValueId> out = all_inputs();
+  out.insert(out.end(), origin.after.begin(), origin.after.end());
+  return out;
+}
+
 ValueId Graph::add_value(Value v) {
   values.push_back(std::move(v));
   return static_cast<ValueId>(values.size() - 1);

@@ -2,8 +2,9 @@
 // The Graph: what every importer makes and every pass maps to another Graph. Plain data.
 //
 // Operators are ATen's functional ones by their full name, "aten::add.Tensor" (the overload is left
-// out where it is `default`: "aten::relu"). Names that begin with "tv::" are the compiler's own and
-// appear only after a pass made them.
+// out where it is `default`: "aten::relu"), or those of other libraries. "complex::add.Tensor" is
+// ATen's of complex values, as pairs (converters/complex/complex.h). Names that begin with "tv::"
+// are the compiler's own and appear only after a pass made them.
 
 #include <cstdint>
 #include <memory>
@@ -55,6 +56,16 @@ struct Arg {
   Attr attr;
 };
 
+/// What a frontend says of a node beside what it computes. plan() reads it; no pass does.
+struct Origin {
+  int32_t index = -1;          ///< of what the node is part of, in the frontend's own numbers
+  std::string op;              ///< the operator in the model, where it is another than Node::op
+  std::string refusal;         ///< why the Graph cannot say what it computes: it stays native
+  bool on_host = false;        ///< it gives the GPU nothing to compute
+  bool effect = false;         ///< it keeps its order among its kind: random numbers, assertions
+  std::vector<ValueId> after;  ///< what it waits for beside what it reads: where sizes come from
+};
+
 struct Node {
   std::string op;
   std::string name;  ///< unique in the graph
@@ -78,6 +89,8 @@ struct Node {
   std::vector<ValueId> prologue_inputs;
   Shape prologue_shape;
 
+  Origin origin;
+
   const Arg* find(std::string_view arg_name) const;  ///< null where there is none
   const Arg& arg(std::string_view arg_name) const;   ///< throws Error(kInternal)
   bool has(std::string_view arg_name) const;         ///< present and not None
@@ -92,6 +105,8 @@ struct Node {
   std::vector<int64_t> integers(std::string_view arg_name) const;
   /// Every value the node reads, in order: arguments, epilogue and prologue inputs (no kNoValue).
   std::vector<ValueId> all_inputs() const;
+  /// These, and what it waits for.
+  std::vector<ValueId> waits_for() const;
 };
 
 struct GraphOutput {

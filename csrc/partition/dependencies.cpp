@@ -8,8 +8,6 @@
 namespace tv {
 namespace {
 
-constexpr std::string_view kRefused = "native::";
-
 /// "add" of "aten::add.Tensor".
 std::string_view base_name(std::string_view op) {
   const size_t colon = op.rfind(':');
@@ -22,19 +20,14 @@ bool mutates(const Node& node) {
   return base.ends_with('_') && !base.ends_with("__");
 }
 
+bool is_refused(const Node& node) { return !node.origin.refusal.empty(); }
+
 bool has_effect(const Node& node) {
-  // What an importer could not express: it orders effects itself, with values.
-  if (node.op.starts_with(kRefused)) return false;
+  if (node.origin.effect) return true;
+  if (is_refused(node)) return false;  // who could not express it knows its effects
   if (!node.op.starts_with("aten::") && !node.op.starts_with("prims::") &&
       !node.op.starts_with("tv::")) {
     return Registry::instance().find(node.op) == nullptr;
-  }
-  const std::string_view base = base_name(node.op);
-  constexpr std::array kRandom = {"rand",        "bernoulli", "multinomial", "normal",    "uniform",
-                                  "exponential", "poisson",   "dropout",     "rrelu",     "cauchy",
-                                  "geometric",   "assert",    "binomial",    "_dirichlet"};
-  for (const char* word : kRandom) {
-    if (base.find(word) != std::string_view::npos) return true;
   }
   return mutates(node);
 }
@@ -46,7 +39,7 @@ class AliasSets {
     std::iota(parent_.begin(), parent_.end(), 0);
     for (const Node& node : graph.nodes) {
       const std::vector<ValueId> read = node.all_inputs();
-      const bool unknown = Registry::instance().find(node.op) == nullptr;
+      const bool unknown = is_refused(node) || Registry::instance().find(node.op) == nullptr;
       if (read.empty() || !(unknown || is_view(node))) continue;
       for (const ValueId v : node.outputs) {
         if (v == kNoValue) continue;
@@ -87,31 +80,36 @@ void add_mutation_edges(const Graph& graph, Dag& dag) {
 
 bool is_view(const Node& node) {
   const Converter* converter = Registry::instance().find(node.op);
-  return converter && (converter->view || !converter->is_compute);
+  return converter && !is_refused(node) && (converter->view || !converter->is_compute);
 }
 
 bool does_work(const Node& node) {
-  std::string_view op = node.op;
-  if (op.starts_with(kRefused)) op.remove_prefix(kRefused.size());  // a view is free there too
-  const Converter* converter = Registry::instance().find(op);
+  const Converter* converter = Registry::instance().find(node.op);
   return !converter || converter->is_compute;
 }
 
-bool runs_on_host(const Node& node) {
-  return node.op.starts_with(kRefused) && node.has("host") && node.flag("host");
+std::vector<std::vector<int32_t>> waiting_nodes(const Graph& graph) {
+  std::vector<std::vector<int32_t>> out = consumers(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const ValueId v : graph.nodes[n].origin.after)
+      out.at(v).push_back(static_cast<int32_t>(n));
+  }
+  return out;
 }
 
 Dag execution_order(const Graph& graph) {
   Dag dag(graph.nodes.size());
   const std::vector<int32_t> made_by = producers(graph);
-  int32_t last_effect = -1;
+  // What a frontend says has an effect, and what may have one for all that is known of it.
+  std::array<int32_t, 2> last_effect = {-1, -1};
   for (int32_t n = 0; n < static_cast<int32_t>(graph.nodes.size()); ++n) {
-    for (const ValueId v : graph.nodes[n].all_inputs()) {
+    for (const ValueId v : graph.nodes[n].waits_for()) {
       if (made_by[v] >= 0) dag.add_edge(made_by[v], n);
     }
     if (!has_effect(graph.nodes[n])) continue;
-    if (last_effect >= 0) dag.add_edge(last_effect, n);
-    last_effect = n;
+    int32_t& last = last_effect[graph.nodes[n].origin.effect ? 0 : 1];
+    if (last >= 0) dag.add_edge(last, n);
+    last = n;
   }
   add_mutation_edges(graph, dag);
   return dag;

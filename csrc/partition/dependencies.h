@@ -12,14 +12,12 @@ bool is_view(const Node& node);
 /// True for a node that counts: one whose operator has no converter counts too.
 bool does_work(const Node& node);
 
-/// True for a native node that gives the GPU nothing to compute (importers say so by an attribute
-/// `host`): between engines it costs no switch.
-bool runs_on_host(const Node& node);
+/// The nodes that read or wait for each value.
+std::vector<std::vector<int32_t>> waiting_nodes(const Graph& graph);
 
-/// The nodes with an edge for each value read, and for order beyond data: a node that mutates a
-/// tensor runs after earlier readers of its memory and before later ones, and nodes with an effect
-/// of their own (random numbers, assertions, operators of other libraries) keep their order.
-/// "native::…" is what an importer could not express: it orders their effects with values.
+/// The nodes with an edge for each value read or waited for, and for order beyond data: a node that
+/// mutates a tensor runs after earlier readers of its memory and before later ones, and nodes with
+/// an effect of their own (Origin::effect, operators of unknown libraries) keep their order.
 Dag execution_order(const Graph& graph);
 
 }  // namespace tv

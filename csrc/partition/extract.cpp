@@ -52,7 +52,19 @@ class Extractor {
     for (ValueId& v : node.outputs) {
       if (v != kNoValue) v = copy_value(v);
     }
+    node.origin.after.clear();
     block_.graph.nodes.push_back(std::move(node));
+  }
+
+  /// Where a node's sizes come from: no kernel touches their elements.
+  void bind_by_what_is_waited_for(std::set<int32_t>& wanted) {
+    for (const int32_t n : nodes_) {
+      for (const ValueId v : graph_.nodes[n].origin.after) {
+        const size_t before = wanted.size();
+        if (graph_.value(v).dtype != DType::kOther) drop_bound(wanted, graph_.value(v));
+        if (wanted.size() != before) read(v);
+      }
+    }
   }
 
   void bind_symbols() {
@@ -61,6 +73,7 @@ class Extractor {
     for (const ValueId v : inputs_that_bind(graph_, wanted)) {
       if (new_id_[v] == kNoValue) read(v);
     }
+    bind_by_what_is_waited_for(wanted);
     if (wanted.empty()) return;
     throw Error(ErrorKind::kInternal, "[extract] no input of the block determines the symbol '" +
                                           graph_.symbols.at(*wanted.begin()).name + "'");
@@ -71,7 +84,7 @@ class Extractor {
     for (const int32_t n : nodes_) inside[n] = true;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       if (inside[n]) continue;
-      for (const ValueId v : graph_.nodes[n].all_inputs()) wanted[v] = true;
+      for (const ValueId v : graph_.nodes[n].waits_for()) wanted[v] = true;
     }
     std::map<ValueId, Shape> strides;
     for (const GraphOutput& out : graph_.outputs) {

@@ -28,7 +28,7 @@ class Partitioner {
         dag_(execution_order(graph_)),
         roles_(graph_.nodes.size()),
         reasons_(graph_.nodes.size()),
-        readers_(consumers(graph_)),
+        readers_(waiting_nodes(graph_)),
         is_output_(graph_.values.size(), false) {
     for (const GraphOutput& out : graph_.outputs) is_output_[out.value] = true;
   }
@@ -51,9 +51,11 @@ class Partitioner {
   void assign_roles() {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       does_work_.push_back(does_work(graph_.nodes[n]));
-      if (!assumed_.contains(graph_.nodes[n].op)) {
-        reasons_[n] = unsupported({graph_, graph_.nodes[n], device_, settings_});
+      const Node& at = graph_.nodes[n];
+      if (!assumed_.contains(at.op) && !assumed_.contains(at.origin.op)) {
+        reasons_[n] = unsupported({graph_, at, device_, settings_});
       }
+      refused_.push_back(!reasons_[n].empty());
       roles_[n] = !reasons_[n].empty() ? Role::kNative
                   : does_work_[n]      ? Role::kCompute
                                        : Role::kFree;
@@ -135,7 +137,7 @@ class Partitioner {
   std::vector<ValueId> outside_inputs(const std::vector<int32_t>& block) const {
     std::set<ValueId> made, read;
     for (const int32_t n : block) {
-      for (const ValueId v : node(n).all_inputs()) read.insert(v);
+      for (const ValueId v : node(n).waits_for()) read.insert(v);
       made.insert(node(n).outputs.begin(), node(n).outputs.end());
     }
     std::vector<ValueId> out;
@@ -211,7 +213,8 @@ class Partitioner {
     const double least = settings_.require_full_compilation ? 1 : settings_.min_block_size;
     int64_t left = 0;  // what remains for the GPU to do between engines
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      left += does_work_[n] && !runs_on_host(graph_.nodes[n]);
+      const bool on_host = roles_[n] == Role::kNative && graph_.nodes[n].origin.on_host;
+      left += does_work_[n] && !on_host;
     }
     for (const auto& block : blocks) {
       const int64_t size = compute_nodes(block);
@@ -262,7 +265,7 @@ class Partitioner {
       const bool is_block = block != block_of_vertex.end();
       result.schedule.push_back({is_block, is_block ? block->second : v});
       scheduled += is_block ? result.blocks[block->second].size() : 1;
-      if (!is_block) result.native.push_back({v, reason_of(v)});
+      if (!is_block) result.native.push_back({v, reason_of(v), refused_[v]});
     }
     if (scheduled != graph_.nodes.size()) {
       throw Error(ErrorKind::kInternal, "[partition] the engines and native nodes form a cycle");
@@ -299,7 +302,7 @@ class Partitioner {
   const std::set<std::string>& assumed_;  // operators that are taken without being asked
   const Dag dag_;
   std::vector<Role> roles_;
-  std::vector<bool> does_work_;
+  std::vector<bool> does_work_, refused_;
   std::vector<std::string> reasons_;
   std::map<int32_t, std::string> trimmed_;
   const std::vector<std::vector<int32_t>> readers_;

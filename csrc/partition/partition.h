@@ -14,6 +14,7 @@ namespace tv {
 struct NativeNode {
   int32_t node = 0;  ///< index into Graph::nodes
   std::string reason;
+  bool refused = false;  ///< by itself, wherever it stood
 };
 
 /// One thing to run: an engine or a native node.

@@ -65,10 +65,18 @@ std::string value_refusal(const Value& value, const NodeContext& context) {
   return "";
 }
 
-std::string common_refusal(const NodeContext& context) {
-  for (const std::string& pattern : context.settings.torch_executed_ops) {
-    if (matches(context.node.op, pattern)) return "torch_executed_ops lists " + pattern;
+/// Why the user or the frontend keeps a node native, or "". What has an effect stays for that.
+std::string kept_native(const Node& node, const Settings& settings) {
+  for (const std::string& pattern : settings.torch_executed_ops) {
+    if (node.origin.effect) break;
+    if (matches(node.op, pattern) || matches(node.origin.op, pattern)) {
+      return "torch_executed_ops lists " + pattern;
+    }
   }
+  return node.origin.refusal;
+}
+
+std::string common_refusal(const NodeContext& context) {
   const auto check_values = [&](const std::vector<ValueId>& ids) -> std::string {
     for (const ValueId v : ids) {
       if (v == kNoValue) continue;
@@ -161,6 +169,8 @@ void try_with_symbols(const NodeContext& context) {
 }  // namespace
 
 std::string unsupported(const NodeContext& context) {
+  const std::string kept = kept_native(context.node, context.settings);
+  if (!kept.empty()) return kept;
   if (context.settings.truncate_long_and_double && reads_or_gives_64_bits(context)) {
     if (reads_bytes(context.node)) {
       return "the bytes of a type that truncate_long_and_double holds in 4 of 8";

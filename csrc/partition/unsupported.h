@@ -7,8 +7,9 @@
 
 namespace tv {
 
-/// Why `node` cannot be in an engine, or "". The one place that asks: registry, common checks,
-/// settings (torch_executed_ops, truncate_long_and_double), then the converter.
+/// Why `node` cannot be in an engine, or "". The one place that asks: settings
+/// (torch_executed_ops, truncate_long_and_double), the frontend (Origin::refusal), registry, common
+/// checks, then the converter.
 std::string unsupported(const NodeContext& context);
 
 }  // namespace tv

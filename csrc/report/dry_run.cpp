@@ -115,7 +115,9 @@ json block_sizes(const std::vector<int64_t>& sizes, int64_t compute_nodes) {
 
 }  // namespace
 
-std::string dry_run_report(const Graph& graph, const Partition& partition) {
+std::string dry_run_report(const Plan& plan) {
+  const Graph& graph = plan.graph;
+  const Partition& partition = plan.parts;
   json report;
   report["graph"] = graph.name;
   report["nodes"] = graph.nodes.size();

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "csrc/partition/partition.h"
+#include "csrc/plan/plan.h"
 
 namespace tv {
 
-/// The partition as a JSON object:
+/// The plan as a JSON object:
 ///   graph, nodes, compute_nodes, covered_nodes, coverage (1 where nothing does work)
 ///   engines         of each: nodes, compute_nodes, operators {name: count}, inputs and outputs
 ///   (name,
@@ -19,7 +19,7 @@ namespace tv {
 ///                   operator, reason, count
 ///   min_block_size, recommended_min_block_size  as below
 /// A symbolic dimension is text ("batch", "2*batch+1"), any other a number.
-std::string dry_run_report(const Graph& graph, const Partition& partition);
+std::string dry_run_report(const Plan& plan);
 
 /// What each min_block_size makes of blocks of `sizes` compute nodes (Partition::candidate_sizes,
 /// of one graph or of several) in graphs of `compute_nodes` together, as a JSON object:

@@ -77,12 +77,6 @@ void bind_cache(py::module_& m) {
   m.def("why_unsafe_cache", &why_unsafe_cache, py::arg("dir"), py::arg("is_system") = false);
   m.def("system_cache_dir", &system_cache_dir);
   m.def("builder_digest", &builder_digest);
-  m.def(
-      "engine_key",
-      [](const Graph& graph, const std::string& settings, const DeviceProfile& device) {
-        return py::bytes(engine_key(canonical_form(graph), Settings::from_json(settings), device));
-      },
-      "The key material of a graph's engine.");
 }
 
 }  // namespace tv::bindings

@@ -1,15 +1,13 @@
-// Partitioning and compiling.
+// Planning and building.
 
+#include <algorithm>
 #include <map>
+#include <set>
 
-#include "csrc/cache/engine_cache.h"
 #include "csrc/codegen/custom_op.h"
 #include "csrc/codegen/pointwise_table.h"
-#include "csrc/compile/compile.h"
 #include "csrc/converter.h"
-#include "csrc/partition/partition.h"
-#include "csrc/partition/unsupported.h"
-#include "csrc/partition/what_if.h"
+#include "csrc/plan/plan.h"
 #include "csrc/report/dry_run.h"
 #include "csrc/tuner/tuner.h"
 #include "csrc/user_code.h"
@@ -61,17 +59,40 @@ Progress to_progress(const py::object& callback) {
   };
 }
 
-py::bytes compile_vke(const Graph& graph, const std::string& settings, const DeviceProfile& device,
-                      const py::object& progress, const std::string& cache) {
+py::bytes build_vke(const Plan& plan, size_t block, const py::object& progress,
+                    const std::string& cache) {
   const Progress report = to_progress(progress);
   std::vector<uint8_t> bytes;
   {
     py::gil_scoped_release no_gil;
-    const Settings parsed = Settings::from_json(settings);
-    bytes = to_vke(compile_cached(graph, parsed, device, CacheSettings::from_json(cache), report,
-                                  [&] { return make_tuner(device, parsed); }));
+    bytes =
+        to_vke(build(plan, block, {.cache = CacheSettings::from_json(cache), .progress = report}));
   }
   return to_bytes(bytes);
+}
+
+py::list native_of(const Plan& plan) {
+  py::list found;
+  for (const NativeNode& native : plan.parts.native) {
+    const Origin& origin = plan.graph.nodes[native.node].origin;
+    found.append(py::make_tuple(origin.index, native.reason, native.refused));
+  }
+  return found;
+}
+
+/// Of each block the origins of its nodes, each once; what the frontend added itself has none.
+std::vector<std::vector<int32_t>> origins_of(const Plan& plan, const Partition& parts) {
+  std::vector<std::vector<int32_t>> all;
+  for (const std::vector<int32_t>& block : parts.blocks) {
+    std::vector<int32_t>& origins = all.emplace_back();
+    for (const int32_t n : block) {
+      const int32_t origin = plan.graph.nodes[n].origin.index;
+      if (origin >= 0 && std::ranges::find(origins, origin) == origins.end()) {
+        origins.push_back(origin);
+      }
+    }
+  }
+  return all;
 }
 
 py::dict stats_dict(const TunerStats& stats) {
@@ -104,68 +125,63 @@ py::dict converter_info(const Converter& converter) {
 }  // namespace
 
 void bind_compile(py::module_& m) {
-  py::class_<Partition>(m, "Partition", "Which nodes run in which engine, and why others do not.")
-      .def_readonly("blocks", &Partition::blocks)
-      .def_readonly("compute_nodes", &Partition::compute_nodes)
-      .def_readonly("covered_nodes", &Partition::covered_nodes)
-      .def_property_readonly("native",
-                             [](const Partition& partition) {
-                               std::vector<std::pair<int32_t, std::string>> native;
-                               for (const NativeNode& node : partition.native)
-                                 native.emplace_back(node.node, node.reason);
-                               return native;
-                             })
-      .def_readonly("candidate_sizes", &Partition::candidate_sizes)
+  py::class_<Plan>(m, "Plan", "Which nodes run in which engine, and why others do not.")
+      .def_property_readonly(
+          "blocks", [](const Plan& plan) { return origins_of(plan, plan.parts); },
+          "Of each engine the origins of its nodes.")
+      .def_property_readonly("native", &native_of,
+                             "(origin, reason, whether it is refused wherever it stands) of each "
+                             "node left out; origin -1: the frontend's own.")
+      .def_property_readonly("compute_nodes",
+                             [](const Plan& plan) { return plan.parts.compute_nodes; })
+      .def_property_readonly("covered_nodes",
+                             [](const Plan& plan) { return plan.parts.covered_nodes; })
+      .def_property_readonly("candidate_sizes",
+                             [](const Plan& plan) { return plan.parts.candidate_sizes; })
       .def_property_readonly(
           "schedule",
-          [](const Partition& partition) {
+          [](const Plan& plan) {
             std::vector<std::pair<bool, int32_t>> steps;
-            for (const PartitionStep& s : partition.schedule)
-              steps.emplace_back(s.is_block, s.index);
+            for (const PartitionStep& s : plan.parts.schedule) {
+              steps.emplace_back(s.is_block,
+                                 s.is_block ? s.index : plan.graph.nodes[s.index].origin.index);
+            }
             return steps;
           },
-          "(True, block) or (False, node) in an order that keeps data, mutation and randomness.");
+          "(True, block) or (False, origin) in an order that keeps data, mutation and randomness.")
+      .def_property_readonly("refusals", &refusals,
+                             "A line for each node that keeps the graph from being one engine.")
+      .def("report", &dry_run_report,
+           "What building would do, as JSON text (csrc/report/dry_run.h has its fields).")
+      .def(
+          "blocks_as_if",
+          [](const Plan& plan, const std::set<std::string>& operators) {
+            return origins_of(plan, parts_as_if(plan, operators));
+          },
+          py::call_guard<py::gil_scoped_release>(),
+          "The blocks, were these operators supported; not to be built.")
+      .def(
+          "key", [](const Plan& plan, size_t block) { return py::bytes(key_of(plan, block)); },
+          py::arg("block") = 0, "The key material of a block's engine.");
   m.def(
-      "partition",
-      [](const Graph& graph, const std::string& settings, const DeviceProfile& device) {
-        return partition(graph, Settings::from_json(settings), device);
+      "plan",
+      [](const Graph& graph, const std::string& settings, const DeviceProfile& device, bool whole) {
+        return plan(graph, Settings::from_json(settings), device,
+                    whole ? Rest::kNobody : Rest::kCaller);
       },
-      py::arg("graph"), py::arg("settings"), py::arg("device"),
-      py::call_guard<py::gil_scoped_release>());
-  m.def(
-      "dry_run",
-      [](const Graph& graph, const std::string& settings, const DeviceProfile& device) {
-        return dry_run_report(graph, partition(graph, Settings::from_json(settings), device));
-      },
-      py::arg("graph"), py::arg("settings"), py::arg("device"),
+      py::arg("graph"), py::arg("settings"), py::arg("device"), py::arg("whole") = false,
       py::call_guard<py::gil_scoped_release>(),
-      "What compiling would do, as JSON text (csrc/report/dry_run.h has its fields).");
+      "Which parts of a graph become engines, and why the rest does not; `whole`: all of it, or "
+      "nothing.");
   m.def(
-      "partition_as_if",
-      [](const Graph& graph, const std::string& settings, const DeviceProfile& device,
-         const std::set<std::string>& operators) {
-        return partition_as_if(graph, Settings::from_json(settings), device, operators);
-      },
-      py::call_guard<py::gil_scoped_release>(),
-      "The partition, were these operators supported; not to be built.");
+      "build", &build_vke, py::arg("plan"), py::arg("block") = 0, py::arg("progress") = py::none(),
+      py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
+      "The engine of a block, tuned where the device is of this machine, or taken from the cache; "
+      "returns .vke bytes.");
   m.def("block_sizes_report", &block_sizes_report,
         "What each min_block_size makes of blocks of these sizes, as JSON text.");
-  m.def(
-      "unsupported",
-      [](const Graph& graph, size_t node, const std::string& settings,
-         const DeviceProfile& device) {
-        const Settings parsed = Settings::from_json(settings);
-        return unsupported(NodeContext{graph, graph.nodes.at(node), device, parsed});
-      },
-      "Why a node cannot be in an engine, or \"\".");
   m.def("setting_rows", &setting_dicts, "The rows of csrc/settings_table.h.");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
-  m.def(
-      "compile", &compile_vke, py::arg("graph"), py::arg("settings"), py::arg("device"),
-      py::arg("progress") = py::none(),
-      py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
-      "Compiles a graph, tuned where `device` is one of this machine, or takes its engine from the "
-      "cache; returns .vke bytes.");
   m.def(
       "tuner_stats", [] { return stats_dict(tuner_stats()); },
       "What tuners of this process did (csrc/tuner/tuner.h).");

@@ -46,6 +46,28 @@ Arg to_arg(const py::tuple& item) {
   return attr_arg(std::move(name), to_attr(item[2]));
 }
 
+// Fields of Origin by name; those that are left out have their default.
+Origin to_origin(const py::dict& given) {
+  Origin origin;
+  for (const auto& [key, value] : given) {
+    const auto name = key.cast<std::string>();
+    if (name == "index") {
+      origin.index = value.cast<int32_t>();
+    } else if (name == "op") {
+      origin.op = value.cast<std::string>();
+    } else if (name == "refusal") {
+      origin.refusal = value.cast<std::string>();
+    } else if (name == "on_host") {
+      origin.on_host = value.cast<bool>();
+    } else if (name == "effect") {
+      origin.effect = value.cast<bool>();
+    } else {
+      throw py::type_error("a node's origin has no " + name);
+    }
+  }
+  return origin;
+}
+
 ValueId add_leaf(Graph& graph, ValueKind kind, std::string name, DType dtype,
                  const py::sequence& shape) {
   Value value;
@@ -59,12 +81,14 @@ ValueId add_leaf(Graph& graph, ValueKind kind, std::string name, DType dtype,
 }
 
 py::list add_node(Graph& graph, std::string op, std::string name, const py::list& args,
-                  const py::list& outputs, std::string source, std::string module_path) {
+                  const py::list& outputs, std::string source, std::string module_path,
+                  const py::dict& origin) {
   Node node;
   node.op = std::move(op);
   node.name = std::move(name);
   node.source = std::move(source);
   node.module_path = std::move(module_path);
+  node.origin = to_origin(origin);
   for (py::handle arg : args) node.args.push_back(to_arg(arg.cast<py::tuple>()));
   py::list ids;
   for (py::handle output : outputs) {
@@ -145,7 +169,9 @@ void bind_graph(py::module_& m) {
            })
       .def("add_node", &add_node, py::arg("op"), py::arg("name"), py::arg("args"),
            py::arg("outputs"), py::arg("source") = "", py::arg("module_path") = "",
-           "Appends a node; returns the ids of its outputs.")
+           py::arg("origin") = py::dict(),
+           "Appends a node; returns the ids of its outputs. `origin`: index, op, refusal, on_host, "
+           "effect (csrc/graph/graph.h).")
       .def("set_outputs", &set_outputs,
            "A list of (value, name, promised strides or None[, input that the value is written "
            "over]).")

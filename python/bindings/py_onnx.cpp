@@ -76,13 +76,7 @@ void bind_onnx(py::module_& m) {
             return py::bytearray(reinterpret_cast<const char*>(data.bytes.data()),
                                  data.bytes.size());
           },
-          "The bytes of weight `index`, as the graph holds it.")
-      .def(
-          "unsupported",
-          [](const ImportedModel& model, const std::string& settings, const DeviceProfile& device) {
-            return unsupported_nodes(model, Settings::from_json(settings), device);
-          },
-          "A line for each node that the device cannot run.");
+          "The bytes of weight `index`, as the graph holds it.");
   m.def("import_onnx", [](const std::string& path, const py::dict& given) {
     const auto options = to_options(given);
     py::gil_scoped_release no_gil;

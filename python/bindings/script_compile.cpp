@@ -10,11 +10,9 @@
 #include <chrono>
 #include <cstring>
 
-#include "csrc/cache/engine_cache.h"
-#include "csrc/compile/compile.h"
 #include "csrc/converter.h"
 #include "csrc/partition/dependencies.h"
-#include "csrc/tuner/tuner.h"
+#include "csrc/plan/plan.h"
 #include "python/bindings/script.h"
 #include "python/bindings/script_check.h"
 #include "python/bindings/script_nodes.h"
@@ -48,10 +46,8 @@ void collect_written(const torch::jit::Block* block, const torch::jit::AliasDb& 
 }
 
 int64_t compute_nodes(const RegionPartition& parts, const std::vector<int32_t>& block) {
-  return std::count_if(block.begin(), block.end(), [&parts](int32_t n) {
-    const Converter* converter = Registry::instance().find(parts.imported.graph.nodes[n].op);
-    return converter && converter->is_compute;
-  });
+  return std::count_if(block.begin(), block.end(),
+                       [&parts](int32_t n) { return does_work(parts.plan.graph.nodes[n]); });
 }
 
 // Positions of the excisions, as they run.
@@ -100,9 +96,7 @@ class Compilation {
         settings_(Settings::from_json(options.settings)),
         knowledge_{recording_, {}},
         profile_(options.dry_run_for.empty() ? profile(*open_device(options.device))
-                                             : DeviceProfile::from_json(options.dry_run_for)) {
-    knowledge_.stays = settings_.torch_executed_ops;
-  }
+                                             : DeviceProfile::from_json(options.dry_run_for)) {}
 
   Result run(const std::vector<std::vector<c10::IValue>>& examples) {
     record_all(examples);
@@ -193,14 +187,14 @@ class Compilation {
 
   void compile_region(const Region& region) {
     const RegionPartition parts = partition_region(region, knowledge_, settings_, profile_);
-    result_.compute_nodes += parts.partition.compute_nodes;
-    for (const NativeNode& native : parts.partition.native) {
-      if (!does_work(parts.imported.graph.nodes.at(native.node))) continue;
-      note_native(parts.imported.nodes.at(native.node), native_reason(parts, knowledge_, native));
+    result_.compute_nodes += parts.plan.parts.compute_nodes;
+    for (const NativeNode& native : parts.plan.parts.native) {
+      const tv::Node& node = parts.plan.graph.nodes.at(native.node);
+      if (does_work(node)) note_native(parts.imported.nodes.at(node.origin.index), native.reason);
     }
-    if (is_dry()) result_.reports.push_back(region_report(region, parts, knowledge_));
     if (is_dry()) {
-      result_.covered_nodes += parts.partition.covered_nodes;
+      result_.reports.push_back(region_report(region, parts));
+      result_.covered_nodes += parts.plan.parts.covered_nodes;
       return;
     }
     const std::vector<Excision> excisions = excise(region, parts.engines, knowledge_);
@@ -213,7 +207,7 @@ class Compilation {
     }
     gather(region, excisions);
     for (const size_t i : in_order(excisions)) {
-      build(excisions[i], compute_nodes(parts, parts.partition.blocks[i]));
+      build(excisions[i], compute_nodes(parts, parts.plan.parts.blocks[i]));
     }
     remove_unread(region, knowledge_);
   }
@@ -241,8 +235,7 @@ class Compilation {
     const auto start = std::chrono::steady_clock::now();
     try {
       Sizes sizes = sizes_of(excision);
-      Imported imported = import_nodes(knowledge_, excision.both, {}, excision.outputs,
-                                       /*ordered=*/false, sizes);
+      Imported imported = import_nodes(knowledge_, excision.both, {}, excision.outputs, sizes);
       imported.graph.name = name;
       EngineCall call = call_of(excision, imported);
       if (is_ranged()) {
@@ -329,9 +322,12 @@ class Compilation {
 
   // The engine as an attribute of the module; gives the value that reads it.
   Value* add_engine(const std::string& name, tv::Graph& graph) {
+    const Plan whole = plan(graph, settings_, profile_, Rest::kNobody);
+    if (whole.parts.blocks.empty()) {
+      throw Error(ErrorKind::kUnsupported, "[torchscript] " + refusals(whole).front());
+    }
     const std::vector<uint8_t> vke =
-        to_vke(compile_cached(graph, settings_, profile_, CacheSettings::from_json(options_.cache),
-                              nullptr, [this] { return make_tuner(profile_, settings_); }));
+        to_vke(tv::build(whole, 0, {.cache = CacheSettings::from_json(options_.cache)}));
     at::Tensor file = at::empty({static_cast<int64_t>(vke.size())}, at::kByte);
     std::memcpy(file.mutable_data_ptr(), vke.data(), vke.size());
     auto engine = c10::make_intrusive<TorchEngine>(

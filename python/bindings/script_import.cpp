@@ -41,17 +41,18 @@ struct Described {
 
 class Importer {
  public:
-  Importer(const Knowledge& knowledge, bool ordered, Sizes& sizes)
-      : knowledge_(knowledge), ordered_(ordered), sizes_(sizes) {}
+  Importer(const Knowledge& knowledge, Sizes& sizes) : knowledge_(knowledge), sizes_(sizes) {}
 
-  void add(Node* node, bool is_native) {
+  /// `kept`: why it stays native; "": where it can be expressed it does not.
+  void add(Node* node, const std::string& kept) {
     if (knowledge_.hosts.contains(node)) return;
     if (node->kind() == prim::ListConstruct) return;  // read through by who takes the list
     if (unpacks_unknown(node)) return;                // its results are leaves where they are read
-    if (is_native || !refusal(knowledge_, node).empty()) {
-      add_native(node);
-    } else {
+    const std::string why = kept.empty() ? refusal(knowledge_, node) : kept;
+    if (why.empty()) {
       add_calls(node);
+    } else {
+      add_native(node, why);
     }
   }
 
@@ -205,8 +206,9 @@ class Importer {
     return ids;
   }
 
-  void add_native(Node* node) {
-    tv::Node made = start(std::string("native::") + node->kind().toQualString(), node);
+  void add_native(Node* node, const std::string& why) {
+    tv::Node made = start(node->kind().toQualString(), node);
+    made.origin.refusal = why;
     made.args.push_back(tensor_list_arg("inputs", roots_of(node)));
     for (Value* output : node->outputs()) {
       const Fact* fact = knowledge_.recording.fact(output);
@@ -220,7 +222,7 @@ class Importer {
       ids_[output] = ids;
     }
     if (node->outputs().empty()) add_output(made, std::nullopt, {});
-    push(std::move(made), node);
+    graph().nodes.push_back(std::move(made));
   }
 
   ValueId add_output(tv::Node& node, const std::optional<TensorFact>& type, Shape shape) {
@@ -229,19 +231,17 @@ class Importer {
     return id;
   }
 
-  tv::Node start(std::string op, const Node* node) {
+  tv::Node start(std::string op, Node* node) {
     tv::Node made;
     made.op = std::move(op);
     const std::string base = node->outputs().empty() ? "effect" : node->output(0)->debugName();
     made.name = base + "_" + std::to_string(graph().nodes.size());
     made.source = source_of(node);
     made.module_path = module_path_of(node);
+    if (result_.nodes.empty() || result_.nodes.back() != node) result_.nodes.push_back(node);
+    made.origin.index = static_cast<int32_t>(result_.nodes.size()) - 1;
+    made.origin.op = op_of(node);
     return made;
-  }
-
-  void push(tv::Node made, Node* node) {
-    graph().nodes.push_back(std::move(made));
-    result_.nodes.push_back(node);
   }
 
   void add_calls(Node* node) {
@@ -252,7 +252,7 @@ class Importer {
       const auto ids = ids_of(node->input(ref.index));
       return ids.at(ref.element < 0 ? 0 : ref.element);
     };
-    const std::vector<ValueId> order = ordered_ ? roots_of(node) : std::vector<ValueId>{};
+    const std::vector<ValueId> order = roots_of(node);
     for (size_t c = 0; c < recipe.calls.size(); ++c) {
       made.push_back(add_call(node, c, resolve, order));
     }
@@ -324,7 +324,7 @@ class Importer {
         made.args.push_back(tensor_arg(formal.name(), ids.empty() ? kNoValue : ids.front()));
       }
     }
-    if (!order.empty()) made.args.push_back(tensor_list_arg("order", order));
+    made.origin.after = order;
     std::vector<ValueId> ids;
     for (size_t o = 0; o < call.outputs.size(); ++o) {
       if (call.outputs[o]) {
@@ -335,7 +335,7 @@ class Importer {
         ids.push_back(kNoValue);
       }
     }
-    push(std::move(made), node);
+    graph().nodes.push_back(std::move(made));
     return ids;
   }
 
@@ -356,12 +356,11 @@ class Importer {
       made.args.push_back(attr_arg(rest, std::monostate{}));
     }
     const ValueId id = add_output(made, type, {});
-    push(std::move(made), node);
+    graph().nodes.push_back(std::move(made));
     return id;
   }
 
   const Knowledge& knowledge_;
-  const bool ordered_;
   Sizes& sizes_;
   Imported result_;
   std::unordered_map<const Value*, std::vector<ValueId>> ids_;
@@ -371,10 +370,12 @@ class Importer {
 }  // namespace
 
 Imported import_nodes(const Knowledge& knowledge, const std::vector<Node*>& nodes,
-                      const std::unordered_set<const Node*>& native,
-                      const std::vector<Value*>& returned, bool ordered, Sizes& sizes) {
-  Importer importer(knowledge, ordered, sizes);
-  for (Node* node : nodes) importer.add(node, native.contains(node));
+                      const Refusals& native, const std::vector<Value*>& returned, Sizes& sizes) {
+  Importer importer(knowledge, sizes);
+  for (Node* node : nodes) {
+    const auto kept = native.find(node);
+    importer.add(node, kept == native.end() ? "" : kept->second);
+  }
   return importer.finish(returned);
 }
 

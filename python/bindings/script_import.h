@@ -40,14 +40,13 @@ struct Knowledge {
   std::unordered_map<const torch::jit::Value*, std::string> weights;
   std::unordered_set<const torch::jit::Node*> hosts;     ///< host_nodes()
   std::unordered_set<const torch::jit::Value*> written;  ///< tensors that something writes to
-  std::vector<std::string> stays;                        ///< torch_executed_ops
   c10::Device device = c10::kCPU;                        ///< where tensors of engines live
 };
 
 /// A Graph and what its parts stand for.
 struct Imported {
   Graph graph;
-  std::vector<torch::jit::Node*> nodes;             ///< by node of the graph: what it is part of
+  std::vector<torch::jit::Node*> nodes;             ///< by Origin::index
   std::vector<torch::jit::Value*> inputs, weights;  ///< in the order of the graph's
   /// Of each of `returned`, where it stands among the graph's outputs; a list has several.
   std::vector<std::vector<int>> outputs;
@@ -59,13 +58,14 @@ Expr expr_of(Sizes& sizes, const Numbers& values);
 /// Why a node cannot be expressed as nodes of the Graph; "" where it can. Converters are not asked.
 std::string refusal(const Knowledge& knowledge, const torch::jit::Node* node);
 
-/// `nodes` (of one block, in order) as a Graph. Those in `native` and those that are not
-/// expressible become "native::" nodes; with `ordered`, nodes also read the tensors that their
-/// sizes come from, so that a partition knows what must run first (such a graph is not to be
-/// compiled). `returned`: tensors and lists of them that become outputs. The graph's symbols are
-/// those of `sizes`. Throws Error(kUnsupported).
+/// Why nodes stay native, by node.
+using Refusals = std::unordered_map<const torch::jit::Node*, std::string>;
+
+/// `nodes` (of one block, in order) as a Graph. Those that are not expressible, or in `native`,
+/// have a refusal in their Origin. `returned`: tensors and lists of them that become outputs. The
+/// graph's symbols are those of `sizes`. Throws Error(kUnsupported).
 Imported import_nodes(const Knowledge& knowledge, const std::vector<torch::jit::Node*>& nodes,
-                      const std::unordered_set<const torch::jit::Node*>& native,
-                      const std::vector<torch::jit::Value*>& returned, bool ordered, Sizes& sizes);
+                      const Refusals& native, const std::vector<torch::jit::Value*>& returned,
+                      Sizes& sizes);
 
 }  // namespace tv::script

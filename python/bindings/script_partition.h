@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/partition/partition.h"
+#include "csrc/plan/plan.h"
 #include "python/bindings/script_import.h"
 
 namespace tv::script {
@@ -23,19 +23,13 @@ struct Region {
 std::vector<Region> regions(torch::jit::Block* block);
 
 struct RegionPartition {
-  Imported imported;    ///< for reports: what is native is "native::…"
-  Partition partition;  ///< of imported.graph
+  Imported imported;  ///< its graph is the plan's
+  Plan plan;          ///< the reason of each node is the importer's or a converter's
   std::vector<std::vector<torch::jit::Node*>> engines;  ///< nodes that compute, in order
-  std::unordered_map<const torch::jit::Node*, std::string>
-      reasons;  ///< of nodes that converters refused
 };
 
-/// Throws as partition() does.
+/// Throws as plan() does.
 RegionPartition partition_region(const Region& region, const Knowledge& knowledge,
                                  const Settings& settings, const DeviceProfile& device);
-
-/// Why a node of the region stays native: the importer's reason or a converter's.
-std::string native_reason(const RegionPartition& parts, const Knowledge& knowledge,
-                          const NativeNode& native);
 
 }  // namespace tv::script

@@ -153,10 +153,6 @@ std::string refusal(const Knowledge& knowledge, const Node* node) {
     if (!node->blocks().empty()) return "control flow stays in TorchScript";
     return node->isNondeterministic() ? "it draws random numbers" : "it has a side effect";
   }
-  const std::string name = op_of(node) + ".";
-  for (const std::string& stays : knowledge.stays) {
-    if (name.starts_with(stays + ".")) return "torch_executed_ops lists " + stays;
-  }
   const Recipe* recipe = knowledge.recording.recipe(node);
   if (!recipe) return "the example inputs did not reach it";
   if (!recipe->refusal.empty()) return recipe->refusal;

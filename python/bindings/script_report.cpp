@@ -26,13 +26,11 @@ json shapes(const Graph& graph, const std::vector<ValueId>& values) {
   return all;
 }
 
-// Arguments of the schema: not what only says the order.
+// Arguments of the schema.
 std::vector<ValueId> read_by(const Node& node) {
   std::vector<ValueId> values;
   for (const Arg& arg : node.args) {
-    if (arg.is_tensor && arg.name != "order") {
-      values.insert(values.end(), arg.values.begin(), arg.values.end());
-    }
+    if (arg.is_tensor) values.insert(values.end(), arg.values.begin(), arg.values.end());
   }
   return values;
 }
@@ -48,19 +46,15 @@ std::string place_of(const torch::jit::Block* block) {
 
 }  // namespace
 
-std::string region_report(const Region& region, const RegionPartition& parts,
-                          const Knowledge& knowledge) {
-  const Graph& graph = parts.imported.graph;
-  json report = json::parse(dry_run_report(graph, parts.partition));
-  for (size_t i = 0; i < parts.partition.native.size(); ++i) {
-    json& native = report["native"][i];
-    const NativeNode& record = parts.partition.native[i];
-    native["reason"] = native_reason(parts, knowledge, record);
-    native["operator"] = op_of(parts.imported.nodes.at(record.node));
+std::string region_report(const Region& region, const RegionPartition& parts) {
+  const Graph& graph = parts.plan.graph;
+  json report = json::parse(dry_run_report(parts.plan));
+  for (json& native : report["native"]) {
+    native["operator"] = graph.nodes[native["node"].get<size_t>()].origin.op;
   }
   std::vector<int> engine_of(graph.nodes.size(), -1);
-  for (size_t b = 0; b < parts.partition.blocks.size(); ++b) {
-    for (const int32_t n : parts.partition.blocks[b]) engine_of[n] = static_cast<int>(b);
+  for (size_t b = 0; b < parts.plan.parts.blocks.size(); ++b) {
+    for (const int32_t n : parts.plan.parts.blocks[b]) engine_of[n] = static_cast<int>(b);
   }
   report["work"] = json::array();
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -73,7 +67,7 @@ std::string region_report(const Region& region, const RegionPartition& parts,
                               {"inputs", shapes(graph, read_by(node))},
                               {"outputs", shapes(graph, node.outputs)}});
   }
-  report["sizes"] = parts.partition.candidate_sizes;
+  report["sizes"] = parts.plan.parts.candidate_sizes;
   report["place"] = place_of(region.block);
   report["source"] = source_of(region.nodes.front());
   return report.dump();

@@ -219,6 +219,7 @@ def _engine_of(operator: _Operator, args):
     graph.set_outputs([(value, name, None) for value, name in zip(made, operator.outputs)])
     settings, profile = Settings(), C.device_profile("")
     compiler = settings.compiler_json()
-    if reason := C.unsupported(graph, 0, compiler, profile):
+    plan = C.plan(graph, compiler, profile, whole=True)
+    for _, reason, _ in plan.native:
         raise ValueError(f"[{operator.name}] {reason}")
-    return Engine(C.compile(graph, compiler, profile, None, settings.cache_json()))
+    return Engine(C.build(plan, 0, None, settings.cache_json()))

@@ -47,17 +47,18 @@ class Model:
         device = device_list.spec_for(settings.device, torch.device("cpu"))
         profile = device_profile(device)
         compiler = settings.compiler_json(debug_directory(settings))
-        if lines := imported.unsupported(compiler, profile):
-            raise UnsupportedError(_refusals(lines))
+        plan = C.plan(imported.graph, compiler, profile, whole=True)
+        if plan.refusals:
+            raise UnsupportedError(_refusals(plan.refusals))
         self._given, self._settings, self._compiler = given, settings, compiler
         self._profile = profile
         weights = _weights_of(imported, settings)
         keyed = settings.keyed_by(weights.values())
         progress = progress_for("onnx", settings.progress)
-        vke = C.compile(imported.graph, compiler, profile, progress, keyed.cache_json())
+        vke = C.build(plan, 0, progress, keyed.cache_json())
         if progress:
             progress.close()
-        self._key = C.engine_key(imported.graph, compiler, profile)
+        self._key = plan.key()
         self._inputs, self._outputs = imported.inputs, imported.outputs
         self._symbols = imported.symbols
         self.engine = Engine(vke, device or None)
@@ -159,7 +160,8 @@ class Model:
             raise ValueError("tv.onnx: refit: the model was compiled with immutable_weights=True; "
                              "compile it without that setting")
         imported = _import(model, self._given)
-        if C.engine_key(imported.graph, self._compiler, self._profile) != self._key:
+        plan = C.plan(imported.graph, self._compiler, self._profile, whole=True)
+        if plan.refusals or plan.key() != self._key:
             raise ValueError("tv.onnx: refit: the file is of another network (operators, sizes or "
                              "the constants that sizes depend on differ): compile it instead")
         wanted = [binding["name"] for binding in self.engine.info()["weights"]]

@@ -214,6 +214,5 @@ def test_a_number_with_dimensions_stays_native(op):
                  for name, dtype in operands.items()]
         (made,) = graph.add_node(f"aten::{op}.Tensor", "made", given, [(f32, [3])])
         graph.set_outputs([(made, "made", None)])
-        partition = C.partition(graph, Settings.from_options(OPTIONS).compiler_json(),
-                                C.device_profile(""))
-        assert [reason for _, reason in partition.native] == reasons
+        plan = C.plan(graph, Settings.from_options(OPTIONS).compiler_json(), C.device_profile(""))
+        assert [reason for _, reason, _ in plan.native] == reasons

@@ -142,8 +142,9 @@ def on(profile, made, feed):
     settings = Settings.from_options({"require_full_compilation": True, "optimization_level": 0})
     imported = tv_onnx._import(made, {"inputs": {}, "constants": {}})
     compiler = settings.compiler_json()
-    assert not imported.unsupported(compiler, profile)
-    engine = tv.Engine(C.compile(imported.graph, compiler, profile))
+    plan = C.plan(imported.graph, compiler, profile, whole=True)
+    assert not plan.refusals
+    engine = tv.Engine(C.build(plan))
     weights = tv_onnx._weights_of(imported, settings)
     engine.set_weights({w["name"]: weights[w["name"]] for w in engine.info()["weights"]})
     got = engine.run({name: torch.from_numpy(value) for name, value in feed.items()})

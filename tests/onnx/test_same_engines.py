@@ -35,7 +35,7 @@ def of_torch(model, inputs, gpu, monkeypatch) -> collections.Counter:
     found = []
 
     def count(graph, settings, device, *others):
-        found.append(tactics(C.compile(graph, settings, gpu)))
+        found.append(tactics(C.build(C.plan(graph, settings, gpu, whole=True))))
         raise engine_call.BuildError("it was only counted")
 
     monkeypatch.setattr(backend, "device_profile", lambda *args, **kwargs: gpu)
@@ -51,7 +51,8 @@ def of_torch(model, inputs, gpu, monkeypatch) -> collections.Counter:
 def of_file(path, gpu) -> collections.Counter:
     settings = Settings.from_options({"require_full_compilation": True})
     imported = tv_onnx._import(path, {"inputs": {}, "constants": {}})
-    return tactics(C.compile(imported.graph, settings.compiler_json(), gpu))
+    plan = C.plan(imported.graph, settings.compiler_json(), gpu, whole=True)
+    return tactics(C.build(plan))
 
 
 @some("GPT-2")

@@ -30,7 +30,7 @@ def infos(gpu, monkeypatch):
     found = []
 
     def count(graph, settings, device, *others):
-        found.append(C.vke_info(C.compile(graph, settings, device)))
+        found.append(C.vke_info(C.build(C.plan(graph, settings, device, whole=True))))
         raise engine_call.BuildError("it was only counted")
 
     monkeypatch.setattr(backend, "device_profile", lambda *args, **kwargs: gpu)

@@ -28,6 +28,7 @@ ORDER = [
     "csrc/frontends",
     "csrc/tuner",
     "csrc/cache",
+    "csrc/plan",         # what frontends call
     "csrc/report",
     "csrc/cli",
     "converters",

@@ -131,10 +131,12 @@ def test_an_interrupted_build_keeps_what_it_timed(path, monkeypatch, ctrl_c):
 
 
 def test_ctrl_c_is_seen_where_no_progress_is_shown(path, monkeypatch):
+    real = engine_call.compile_graph
+
     def compile_graph(*args):
         assert args[3] is None  # progress
         signal.setitimer(signal.ITIMER_REAL, 1e-3)
-        return C.compile(*args)
+        return real(*args)
 
     def stop(*_):
         raise KeyboardInterrupt

@@ -14,8 +14,6 @@
 #include <vector>
 
 #include "csrc/graph/graph.h"
-#include "csrc/settings.h"
-#include "runtime/vulkan/device_profile.h"
 
 namespace tv::onnx {
 
@@ -77,11 +75,6 @@ ImportedModel import_bytes(std::span<const uint8_t> model, const ImportOptions& 
 
 /// Names of the inputs that a run gives, in order: those without a default.
 std::vector<std::string> input_names(std::span<const uint8_t> model);
-
-/// The nodes of an imported graph that the device cannot run, one line each; empty: all of it can
-/// be compiled as one engine.
-std::vector<std::string> unsupported_nodes(const ImportedModel& model, const Settings& settings,
-                                           const DeviceProfile& device);
 
 /// Operators of ai.onnx that have a translation, in alphabetical order.
 std::vector<std::string> translated_operators();

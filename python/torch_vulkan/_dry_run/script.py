@@ -68,7 +68,7 @@ def _modules(work: list[dict]) -> list[dict]:
 
 def _flops(node: dict) -> int:
     """As flops.py counts them: of products, convolutions and attention."""
-    operator, shapes = node["operator"].removeprefix("native::"), node["inputs"]
+    operator, shapes = node["operator"], node["inputs"]
     results = node["outputs"]
     if not shapes or not results:
         return 0

@@ -22,7 +22,6 @@ from .mutation import is_write
 from .schema import NARROWED
 from .symbols import BIAS
 
-compile_graph = C.compile
 _execute = torch.ops.torch_vulkan.execute.default
 _execute_held = torch.ops.torch_vulkan.execute_held.default
 
@@ -55,6 +54,14 @@ class UnexpectedInput(RuntimeError):
 
 class BuildError(RuntimeError):
     """The compiler refused a block that the partitioner had given it."""
+
+
+def compile_graph(graph, settings: str, profile, progress, cache: str) -> bytes:
+    """The engine of a block, as a .vke file. Raises BuildError where a node of it is refused."""
+    plan = C.plan(graph, settings, profile, whole=True)
+    if plan.refusals:
+        raise BuildError("; ".join(plan.refusals))
+    return C.build(plan, 0, progress, cache)
 
 
 class EngineCall(nn.Module):
@@ -221,8 +228,6 @@ def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settin
     for _ in compat.each_profile(native):
         importer = Importer(native, weights, name=name)
         imported = importer.run()
-        if imported.refused:
-            raise BuildError("; ".join(imported.refused.values()))
         importer.carry_symbols()
         progress = progress_for(name, settings.progress)
         files.append(compile_graph(imported.graph, settings.compiler_json(debug_dir), profile,

@@ -28,24 +28,22 @@ class GraphDetails:
     if_supported: Callable[[Collection[str]], tuple[int, int]]
 
 
-def describe(imported, partition, settings: str, profile, does_work, native) -> GraphDetails:
+def describe(nodes: list[fx.Node], plan, does_work, native) -> GraphDetails:
     """Args:
-        imported: the importer's result.
-        partition: of its graph.
-        settings: the compiler's, as JSON text.
+        nodes: by the index of a node's origin.
+        plan: of the graph.
         does_work: FX node → whether it counts.
         native: records of what stays with PyTorch, views included.
     """
-    dry = json.loads(C.dry_run(imported.graph, settings, profile))
-    blocks = [[imported.nodes[i] for i in block] for block in partition.blocks]
-    blocks = [[node for node in block if node is not None] for block in blocks]
-    work = [node for node in imported.nodes if node is not None and does_work(node)]
+    dry = json.loads(plan.report())
+    blocks = [[nodes[i] for i in block] for block in plan.blocks]
+    work = [node for node in nodes if does_work(node)]
     block_of = {node: i for i, block in enumerate(blocks) for node in block}
     covered = sum(node in block_of for node in work)
     engines = [_engine(f"engine_{i}", engine, block, does_work)
                for i, (engine, block) in enumerate(zip(dry["engines"], blocks, strict=True))]
     data = {
-        "nodes": sum(node is not None for node in imported.nodes),
+        "nodes": len(nodes),
         "compute_nodes": len(work),
         "covered_nodes": covered,
         "coverage": covered / len(work) if work else 1.0,
@@ -54,25 +52,17 @@ def describe(imported, partition, settings: str, profile, does_work, native) -> 
         "native": [_native(record, counts) for record, counts in native],
         "modules": _modules(work, block_of),
     }
-    by_size = json.loads(C.block_sizes_report(partition.candidate_sizes, len(work)))
+    by_size = json.loads(C.block_sizes_report(plan.candidate_sizes, len(work)))
     data |= by_size
 
     def if_supported(operators):
-        # Nodes that the importer could not express go by a name of their own.
-        names = {name for op in operators for name in (op, f"native::{op}")}
-        as_if = C.partition_as_if(imported.graph, settings, profile, names)
-        inside = (imported.nodes[i] for block in as_if.blocks for i in block)
-        return len(as_if.blocks), sum(n is not None and does_work(n) for n in inside)
+        blocks = plan.blocks_as_if(set(operators))
+        return len(blocks), sum(does_work(nodes[i]) for block in blocks for i in block)
 
-    def is_missing(index, node):
-        if index in imported.refused:
-            return not fx_nodes.has_effect(node)
-        return bool(C.unsupported(imported.graph, index, settings, profile))
-
-    missing = {fx_nodes.op_name(node.target) for index, _ in partition.native
-               if (node := imported.nodes[index]) is not None and does_work(node)
-               and is_missing(index, node)}
-    return GraphDetails(data, list(partition.candidate_sizes), missing, if_supported)
+    missing = {fx_nodes.op_name(node.target) for index, _, refused in plan.native
+               if refused and index >= 0 and does_work(node := nodes[index])
+               and not fx_nodes.has_effect(node)}
+    return GraphDetails(data, list(plan.candidate_sizes), missing, if_supported)
 
 
 def describe_native(nodes: list[fx.Node], records) -> GraphDetails:

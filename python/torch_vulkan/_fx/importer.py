@@ -1,6 +1,5 @@
 """FX graphs of ATen operators as the compiler's Graph."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -43,8 +42,7 @@ class Imported:
 
     Attributes:
         graph: the compiler's Graph.
-        nodes: the FX node of each of its nodes (None for one that the importer added).
-        refused: node index → why the importer itself keeps it native.
+        nodes: by the index of a node's origin, the FX node that it is (part of).
         inputs, weights: placeholders (or get_attr) in the order of the graph's.
         outputs: FX nodes in the order of the graph's.
         carried: (symbol, bias) of those that no input's shape determines: each is, with the bias
@@ -52,8 +50,7 @@ class Imported:
     """
 
     graph: object
-    nodes: list[fx.Node | None] = field(default_factory=list)
-    refused: dict[int, str] = field(default_factory=dict)
+    nodes: list[fx.Node] = field(default_factory=list)
     inputs: list[fx.Node] = field(default_factory=list)
     weights: list[fx.Node] = field(default_factory=list)
     outputs: list[fx.Node] = field(default_factory=list)
@@ -66,22 +63,19 @@ class Importer:
     Args:
         module: owner of the graph, with its get_attr constants.
         weights: placeholders that become weights.
-        stays: operators (with or without overload) that stay native.
     """
 
-    def __init__(self, module: fx.GraphModule, weights: set[str], *,
-                 name: str = "", stays: Sequence[str] = ()):
+    def __init__(self, module: fx.GraphModule, weights: set[str], *, name: str = ""):
         self._module = module
         self._weight_names = weights
-        self._stays = stays
         self._graph = C.Graph(name)
         self._symbols = SymbolTable(self._graph)
         self._values: dict[fx.Node, object] = {}  # id, list of ids, or None
         self._result = Imported(self._graph)
-        self._last_effect = None  # value that orders random numbers and side effects
         self._device = main_device(module.graph)
         self._by_place = read_by_place(module.graph)
         self._broken: dict[fx.Node, str] = {}
+        self._count = 0  # nodes of the graph, its own included
 
     def run(self) -> Imported:
         """Raises Inexpressible where an input's shape cannot be expressed."""
@@ -184,17 +178,18 @@ class Importer:
 
     # --- nodes ---
 
-    def _append(self, op, name, args, outputs, like: fx.Node | None = None) -> list:
-        """Adds a node; returns the ids of its outputs."""
-        self._result.nodes.append(like)
-        source, path = (source_of(like), module_path_of(like)) if like is not None else ("", "")
-        return self._graph.add_node(op, name, args, outputs, source, path)
+    def _added(self, op, node, args, outputs) -> list:
+        """Adds a node of the importer's own, for `node`; returns the ids of its outputs."""
+        name = f"{node.name}_scalar_{self._count}"
+        self._count += 1
+        return self._graph.add_node(op, name, args, outputs)
 
     def _add_node(self, node: fx.Node):
         value = node.meta.get("val")
         many = isinstance(value, (tuple, list))
-        op, args = op_name(node.target), []
-        reason = self._broken[node] or refusal(node, self._by_place, self._device, self._stays)
+        called, effect = op_name(node.target), has_effect(node)
+        op, args = called, []
+        reason = self._broken[node] or refusal(node, self._by_place, self._device)
         if not reason:
             try:
                 op, args = self._arguments(node)
@@ -212,17 +207,17 @@ class Importer:
                 reason = reason or str(inexpressible)
         if reason:
             # Dataflow only: the partitioner has to see who waits for whom.
-            args = [("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)]),
-                    ("host", "attr", self._device.type != "cpu" and runs_on_host(node))]
-            op = f"native::{op}"
-            self._result.refused[len(self._result.nodes)] = reason
-        if has_effect(node):
-            args, outputs = self._in_order(args, outputs)
-        elif not reason:
+            op, args = called, [
+                ("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)])]
+        else:
             demands.add_conditions(self._graph, op, args)
-        ids = self._append(op, node.name, args, outputs, like=node)
-        if has_effect(node):
-            self._last_effect = ids.pop()
+        origin = {"index": len(self._result.nodes), "op": called, "refusal": reason,
+                  "effect": effect,
+                  "on_host": self._device.type != "cpu" and runs_on_host(node)}
+        self._result.nodes.append(node)
+        self._count += 1
+        ids = self._graph.add_node(op, node.name, args, outputs, source_of(node),
+                                   module_path_of(node), origin)
         self._values[node] = ids if many else (ids[0] if ids else None)
 
     @staticmethod
@@ -230,10 +225,6 @@ class Importer:
         """Whether it is a result that nobody reads, of a type that engines do not hold."""
         return (value.dtype not in DTYPES and value.dtype not in PARTS
                 and not any(is_getitem(user) and user.args[1] == i for user in node.users))
-
-    def _in_order(self, args, outputs):
-        before = [("order", "tensor", self._last_effect)] if self._last_effect is not None else []
-        return [*args, *before], [*outputs, (C.DType.other, [])]
 
     def _tensor_nodes(self, node: fx.Node):
         """The tensors that a node reads, those that its sizes come from included."""
@@ -324,15 +315,13 @@ class Importer:
         args = [("size", "attr", []), ("fill_value", "attr", self._attribute(value)),
                 ("dtype", "attr", dtype), ("layout", "attr", None), ("device", "attr", None),
                 ("pin_memory", "attr", None)]
-        name = f"{node.name}_scalar_{len(self._result.nodes)}"
-        return self._append("aten::full", name, args, [(dtype, [])])[0]
+        return self._added("aten::full", node, args, [(dtype, [])])[0]
 
     def _complex_scalar(self, node, value: complex):
         dtype = to_dtype(PARTS[node.meta["val"].dtype])
         args = [("real", "attr", value.real), ("imag", "attr", value.imag),
                 ("complex", "attr", "result")]
-        name = f"{node.name}_scalar_{len(self._result.nodes)}"
-        return self._append("complex::scalar", name, args, [(dtype, [2])])[0]
+        return self._added("complex::scalar", node, args, [(dtype, [2])])[0]
 
     def _attribute(self, value):
         if isinstance(value, fx.Node):

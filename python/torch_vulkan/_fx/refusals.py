@@ -1,7 +1,5 @@
 """Why a node of a captured graph cannot be one of the compiler's Graph, whatever converters say."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import fx
 
@@ -39,31 +37,25 @@ def read_by_place(graph: fx.Graph) -> set[fx.Node]:
     return found
 
 
-def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device,
-            stays: Sequence[str]) -> str:
+def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device) -> str:
     """Why a node stays native; "" where it can be expressed.
 
     Args:
         by_place: `read_by_place` of its graph.
         device: where the engines of its graph compute.
-        stays: operators (with or without overload) that stay native.
     """
-    return _of_operator(node, stays) or _of_values(node, device) or (
+    return _of_operator(node) or _of_values(node, device) or (
         "a result that keeps PyTorch's strides or memory"
         if is_kept(node) or node in by_place else "")
 
 
-def _of_operator(node: fx.Node, stays: Sequence[str]) -> str:
+def _of_operator(node: fx.Node) -> str:
     if not isinstance(node.target, torch._ops.OpOverload):
         if op_name(node.target) == "torch::with_effects":
             return f"it has a side effect ({op_name(node.args[1])})"
         return "not an ATen operator"
     if has_effect(node):
         return "it draws random numbers" if draws_random_numbers(node) else "it has a side effect"
-    # By the name in the captured graph: a number for a tensor changes the overload.
-    for name in stays:
-        if f"{op_name(node.target)}.".startswith(f"{name}."):
-            return f"torch_executed_ops lists {name}"
     return ""
 
 

@@ -60,36 +60,34 @@ _CHECKS = {"aten::_linalg_check_errors"}
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place; where
     nothing is built the module stays as it is."""
-    importer = Importer(module, weights, stays=settings.torch_executed_ops)
+    importer = Importer(module, weights)
     imported = importer.run()
     # Sizes that are numbers among the inputs can be handed to an engine.
     importer.carry_symbols()
     compiler_settings = settings.compiler_json(on_cuda=_on_cuda(module))
-    partition = C.partition(imported.graph, compiler_settings, profile)
+    plan = C.plan(imported.graph, compiler_settings, profile)
     result = Split()
-    result.compute_nodes = sum(_does_work(node) for node in imported.nodes if node is not None)
-    native = [(record_of(node, imported.refused.get(index, reason)), _does_work(node))
-              for index, reason in partition.native
-              if (node := imported.nodes[index]) is not None]
+    result.compute_nodes = sum(map(_does_work, imported.nodes))
+    native = [(record_of(node, reason), _does_work(node)) for index, reason, _ in plan.native
+              if index >= 0 and (node := imported.nodes[index])]
     result.native = [record for record, _ in native]
     result.in_the_way = [record for record, works in native if works]
 
     blocks, name_of = [], {}
-    for number, block in enumerate(partition.blocks):
-        nodes = [node for i in block if (node := imported.nodes[i]) is not None]
+    for number, block in enumerate(plan.blocks):
+        nodes = [imported.nodes[index] for index in block]
         if not nodes:
             continue  # numbers that the importer made tensors, and that only native nodes read
         name_of[number] = f"{PREFIX}{len(blocks)}"
         result.compute[name_of[number]] = sum(map(_does_work, nodes))
         blocks.append(_with_getitems(nodes))
     if settings.builds_nothing:
-        result.details = graph_details.describe(imported, partition, compiler_settings, profile,
-                                            _does_work, native)
+        result.details = graph_details.describe(imported.nodes, plan, _does_work, native)
         result.engines = list(result.compute)
         return result
     if blocks:
         fuse_by_partitions(module, blocks, prefix=PREFIX, always_return_tuple=True)
-        follow(module.graph, partition.schedule, imported.nodes, name_of)
+        follow(module.graph, plan.schedule, imported.nodes, name_of)
         module.graph.lint()
         module.recompile()
     result.engines = [node.target for node in module.graph.nodes if node.op == "call_module"
@@ -116,9 +114,9 @@ def _with_getitems(nodes) -> dict[fx.Node, int | None]:
     return block
 
 
-def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Node | None],
+def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Node],
            name_of: dict[int, str]) -> None:
-    """Puts a graph whose blocks are calls of `engine_<i>` in the order of Partition.schedule, which
+    """Puts a graph whose blocks are calls of `engine_<i>` in the order of Plan.schedule, which
     keeps random numbers in the order of the program and mutation behind earlier readers.
 
     Nodes are found by name: the split has copied the graph.
@@ -126,7 +124,7 @@ def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Nod
     by_name = {node.name: node for node in graph.nodes}
     engines = {node.target: node for node in graph.find_nodes(op="call_module")}
     steps = [engines.get(name_of.get(index)) if is_block
-             else nodes[index] and by_name.get(nodes[index].name)
+             else by_name.get(nodes[index].name) if index >= 0 else None
              for is_block, index in schedule]
     steps = [node for node in steps if node is not None]
     # The compiler does not see who makes a size that another node takes.

@@ -4,23 +4,28 @@ of a GPU's tensors may be traced as its pieces, in float32, which a real call wo
 Reflectors are taken apart before PyTorch's gradient of them is."""
 
 import contextlib
+import functools
 import threading
 
 import torch
 from torch._C import DispatchKey
 from torch._decomp.decompositions import upsample_compute_output_size
 
+from .._native import C
 from . import reflectors
 
 aten = torch.ops.aten
 
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
-_RESIZES = ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d",
-            "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
-            "_upsample_lanczos2d_aa", "upsample_nearest1d", "upsample_nearest2d",
-            "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
-            "_upsample_nearest_exact3d")
 _lock = threading.RLock()
+
+
+@functools.cache
+def _resizes() -> list[str]:
+    """The operators with a converter of a form that takes scale factors."""
+    names = (row["op"] for row in C.supported_ops())
+    return [name.removeprefix("aten::").removesuffix(".vec") for name in names
+            if name.endswith(".vec")]
 
 
 def _by_size(operator):
@@ -110,7 +115,7 @@ def _replacements():
     """(overload, keys whose kernels go, what takes their place or None)."""
     yield aten.scaled_dot_product_attention.default, _KEYS, traced_attention
     yield reflectors.REPLACEMENT
-    for name in _RESIZES:
+    for name in _resizes():
         packet = getattr(aten, name, None)
         if packet is None:
             continue

@@ -17,6 +17,20 @@ struct PartitionTest : testing::Test {
   GraphBuilder b;
   Settings settings{.min_block_size = 1};
 
+  /// What a frontend could not express.
+  ValueId refused(const std::string& op, const std::vector<ValueId>& inputs) {
+    const ValueId made = b.op(op, inputs);
+    b.graph.nodes.back().origin.refusal = "the frontend's reason";
+    return made;
+  }
+
+  /// What keeps its order among its kind.
+  ValueId random(const std::vector<ValueId>& inputs) {
+    const ValueId made = refused("aten::rand_like", inputs);
+    b.graph.nodes.back().origin.effect = true;
+    return made;
+  }
+
   Partition run() { return partition(b.graph, settings, DeviceProfile::builtin_default()); }
 
   static std::string reason(const Partition& p, int32_t node) {

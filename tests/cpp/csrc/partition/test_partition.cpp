@@ -204,8 +204,8 @@ TEST_F(PartitionTest, MutationOfAViewCountsForItsBase) {
 TEST_F(PartitionTest, RandomNumbersKeepTheirOrder) {
   const ValueId x = b.input();
   const ValueId a = b.work({x});
-  const ValueId r1 = b.op("aten::rand_like_test", {a});
-  const ValueId r2 = b.op("aten::rand_like_test", {x});
+  const ValueId r1 = random({a});
+  const ValueId r2 = random({x});
   b.output(b.work({r2, a}));  // would pull the engine between r2 and r1
   b.output(r1);
   const Partition p = run();
@@ -217,11 +217,40 @@ TEST_F(PartitionTest, RandomNumbersKeepTheirOrder) {
   EXPECT_EQ(order, (std::vector<int32_t>{1, 2}));
 }
 
+TEST_F(PartitionTest, WhatTheUserOrTheFrontendKeepsNativeHasThatReason) {
+  const ValueId x = b.input();
+  const ValueId listed = b.work({refused("t::work", {x})});
+  b.graph.nodes.back().origin.op = "model::conv.out";
+  b.output(b.op("aten::relu", {listed}));
+  settings.torch_executed_ops = {"model::conv"};
+  const Partition p = run();
+  EXPECT_EQ(reason(p, 0), "the frontend's reason");
+  EXPECT_EQ(reason(p, 1), "torch_executed_ops lists model::conv");
+  EXPECT_EQ(p.blocks, (Blocks{{2}}));
+  EXPECT_TRUE(p.native[0].refused && p.native[1].refused);
+  b.graph.nodes[1].origin.effect = true;
+  EXPECT_EQ(reason(run(), 1), "(in an engine)") << "an effect is the frontend's to refuse";
+}
+
+TEST_F(PartitionTest, ANodeWaitsForWhatItDoesNotRead) {
+  const ValueId x = b.input();
+  const ValueId first = b.work({x});
+  const ValueId native = b.op("t::unknown", {first});
+  b.output(b.work({x}));
+  EXPECT_EQ(run().blocks, (Blocks{{0, 2}}));
+  b.graph.nodes.back().origin.after = {native};
+  b.output(native);
+  const Partition p = run();
+  ASSERT_EQ(p.blocks.size(), 2U);
+  const Block block = extract(b.graph, p.blocks[1]);
+  EXPECT_EQ(block.inputs, (std::vector<ValueId>{x})) << "it does not read what it waits for";
+}
+
 TEST_F(PartitionTest, WhatAnImporterRefusedIsOnlyOrderedByData) {
   const ValueId x = b.input();
   const ValueId a = b.work({x});
-  b.output(b.op("native::lib::one", {a}));
-  b.output(b.work({b.op("native::lib::two", {x}), a}));
+  b.output(refused("lib::one", {a}));
+  b.output(b.work({refused("lib::two", {x}), a}));
   EXPECT_EQ(run().blocks, (Blocks{{0, 3}}));
 }
 
@@ -315,8 +344,8 @@ TEST_F(PartitionTest, RandomGraphs) {
     b = GraphBuilder();
     const Expr n = Expr::symbol(b.symbol("n"));
     std::vector<ValueId> values = {b.input({n}), b.input({4}), b.weight()};
-    const std::vector<const char*> ops = {"t::work",    "t::work",         "t::work",    "t::view",
-                                          "t::unknown", "aten::rand_test", "t::unknown_"};
+    const std::vector<const char*> ops = {"t::work",    "t::work",       "t::work",    "t::view",
+                                          "t::unknown", "aten::random_", "t::unknown_"};
     const int count = 1 + static_cast<int>(random() % 40);
     for (int i = 0; i < count; ++i) {
       std::vector<ValueId> inputs;

@@ -35,14 +35,14 @@ TEST_F(PartitionTest, AnEngineThatIsTheWholeGraphHasNoSwitchToPayFor) {
 
 TEST_F(PartitionTest, WorkOfTheHostCostsNoSwitch) {
   const ValueId x = b.input();
-  const ValueId made = b.op("native::aten::arange", {});
+  const ValueId made = refused("aten::arange", {});
   b.output(b.work({b.work({x}), made}));
   settings.switch_nodes = 4;
   EXPECT_TRUE(run().blocks.empty());
-  b.graph.nodes[0].args.push_back(attr_arg("host", true));
+  b.graph.nodes[0].origin.on_host = true;
   EXPECT_EQ(run().blocks, (Blocks{{1, 2}}));
-  const ValueId copied =
-      b.op("native::aten::_to_copy", {2}, {4}, DType::kF32, {attr_arg("host", true)});
+  const ValueId copied = refused("aten::_to_copy", {2});
+  b.graph.nodes.back().origin.on_host = true;
   b.output(b.work({copied}));
   EXPECT_EQ(run().blocks, (Blocks{{1, 2}, {4}})) << "two engines, and nothing of CUDA's between";
   b.output(b.op("t::unknown", {copied}));

@@ -2,8 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "csrc/partition/partition.h"
-#include "csrc/partition/what_if.h"
+#include "csrc/plan/plan.h"
 #include "csrc/report/dry_run.h"
 #include "tests/cpp/kit/graph_builder.h"
 
@@ -30,7 +29,7 @@ GraphBuilder example() {
 
 json report(const GraphBuilder& b, Settings settings) {
   const DeviceProfile& device = DeviceProfile::builtin_default();
-  return json::parse(dry_run_report(b.graph, partition(b.graph, settings, device)));
+  return json::parse(dry_run_report(plan(b.graph, settings, device)));
 }
 
 TEST(DryRun, CountsNodesAndDescribesEngines) {
@@ -85,8 +84,9 @@ TEST(DryRun, SaysWhatSupportOfAnOperatorWouldGive) {
   const GraphBuilder b = example();
   const DeviceProfile& device = DeviceProfile::builtin_default();
   const Settings settings{.min_block_size = 1};
-  EXPECT_EQ(partition_as_if(b.graph, settings, device, {}).blocks.size(), 2u);
-  const Partition joined = partition_as_if(b.graph, settings, device, {"t::unknown"});
+  const Plan made = plan(b.graph, settings, device);
+  EXPECT_EQ(parts_as_if(made, {}).blocks.size(), 2u);
+  const Partition joined = parts_as_if(made, {"t::unknown"});
   EXPECT_EQ(joined.blocks.size(), 1u);
   EXPECT_EQ(joined.covered_nodes, 13);
 }

@@ -1,0 +1,72 @@
+#include "csrc/plan/plan.h"
+
+#include <numeric>
+
+#include "csrc/cache/engine_cache.h"
+#include "csrc/cache/engine_key.h"
+#include "csrc/partition/dependencies.h"
+#include "csrc/partition/unsupported.h"
+#include "csrc/partition/what_if.h"
+#include "csrc/tuner/tuner.h"
+
+namespace tv {
+namespace {
+
+/// One block, or what is in the way of it.
+Partition whole_graph(const Graph& graph, const Settings& settings, const DeviceProfile& device) {
+  Partition parts;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    parts.compute_nodes += does_work(node);
+    std::string reason = unsupported({graph, node, device, settings});
+    if (reason.empty()) continue;
+    parts.native.push_back({static_cast<int32_t>(n), std::move(reason), /*refused=*/true});
+  }
+  if (!parts.native.empty()) return parts;
+  parts.blocks.emplace_back(graph.nodes.size());
+  std::iota(parts.blocks[0].begin(), parts.blocks[0].end(), 0);
+  parts.covered_nodes = parts.compute_nodes;
+  parts.candidate_sizes = {parts.compute_nodes};
+  parts.schedule = {{.is_block = true, .index = 0}};
+  return parts;
+}
+
+/// All of a graph is a block as it stands: inputs that nothing reads stay inputs.
+Graph graph_of(const Plan& plan, size_t block) {
+  const std::vector<int32_t>& nodes = plan.parts.blocks.at(block);
+  return plan.rest == Rest::kNobody ? plan.graph : extract(plan.graph, nodes).graph;
+}
+
+}  // namespace
+
+Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device, Rest rest) {
+  Partition parts = rest == Rest::kNobody ? whole_graph(graph, settings, device)
+                                          : partition(graph, settings, device);
+  return {std::move(graph), settings, device, rest, std::move(parts)};
+}
+
+Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators) {
+  return partition_as_if(plan.graph, plan.settings, plan.device, operators);
+}
+
+std::vector<std::string> refusals(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (const NativeNode& native : plan.parts.native) {
+    const Node& node = plan.graph.nodes[native.node];
+    const std::string where = node.source.empty() ? node.name : node.source;
+    const std::string line = where + " " + node.op + ": " + native.reason;
+    if (lines.empty() || lines.back() != line) lines.push_back(line);
+  }
+  return lines;
+}
+
+EngineSpec build(const Plan& plan, size_t block, const BuildOptions& options) {
+  return compile_cached(graph_of(plan, block), plan.settings, plan.device, options.cache,
+                        options.progress, [&] { return make_tuner(plan.device, plan.settings); });
+}
+
+std::string key_of(const Plan& plan, size_t block) {
+  return engine_key(canonical_form(graph_of(plan, block)), plan.settings, plan.device);
+}
+
+}  // namespace tv

@@ -1,0 +1,56 @@
+#pragma once
+// The compiler as frontends see it. A frontend translates a model into a Graph; plan() says which
+// parts of it become engines and why the rest does not, build() makes the engine of a part. What
+// lies between - partition, truncation, precision, passes, kernels, the cache - is theirs alone.
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "csrc/cache/cache_settings.h"
+#include "csrc/partition/partition.h"
+#include "csrc/progress.h"
+#include "runtime/spec/engine_spec.h"
+
+namespace tv {
+
+/// Who runs the nodes that no engine takes.
+enum class Rest : uint8_t {
+  kCaller,  ///< blocks as settings ask for
+  kNobody,  ///< all of the graph is one block, or there is none
+};
+
+struct Plan {
+  Graph graph;  ///< as the frontend made it: nodes know their Origin
+  Settings settings;
+  DeviceProfile device;
+  Rest rest = Rest::kCaller;
+  Partition parts;  ///< blocks, and for each node left out the reason
+};
+
+/// Needs no device. Throws as partition() does.
+Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device,
+          Rest rest = Rest::kCaller);
+
+/// The parts as if every node whose operator is in `operators` were supported, whatever its
+/// converter says. Not to be built: only the sizes of its blocks mean something.
+Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators);
+
+/// A line for each node of a plan that refuses it: "model.py:4 aten::foo: no converter for …".
+std::vector<std::string> refusals(const Plan& plan);
+
+/// How a block is built.
+struct BuildOptions {
+  CacheSettings cache{.cache_built_engines = false, .reuse_cached_engines = false};
+  Progress progress = nullptr;
+};
+
+/// The engine of parts.blocks[block]: from the cache, or compiled, tuned where the device is of
+/// this machine. Throws Error.
+EngineSpec build(const Plan& plan, size_t block, const BuildOptions& options);
+
+/// The key material of that engine: equal texts stand for engines with equal code.
+std::string key_of(const Plan& plan, size_t block);
+
+}  // namespace tv

@@ -1,0 +1,63 @@
+// What frontends get of the compiler: blocks and reasons, and the engine of a block.
+
+#include <gtest/gtest.h>
+
+#include "csrc/compile/compile.h"
+#include "csrc/plan/plan.h"
+#include "runtime/spec/vke.h"
+#include "tests/cpp/kit/graph_builder.h"
+
+namespace tv {
+namespace {
+
+const DeviceProfile& device() { return DeviceProfile::builtin_default(); }
+
+/// relu(relu(x)), a node that no engine takes, relu of that.
+test::GraphBuilder broken_in_two() {
+  test::GraphBuilder b;
+  const auto relu = [&b](ValueId v) {
+    b.node("aten::relu", {tensor_arg("self", v)}, {{DType::kF32, {4}}});
+    b.graph.nodes.back().origin.index = 10 * static_cast<int32_t>(b.graph.nodes.size());
+    return b.graph.nodes.back().outputs[0];
+  };
+  const ValueId unread = b.input();
+  (void)unread;
+  const ValueId middle = b.op("t::unknown", {relu(relu(b.input()))});
+  b.output(relu(middle));
+  return b;
+}
+
+TEST(Plan, GivesBlocksAndReasonsWithTheFrontendsOwnNumbers) {
+  const Plan made = plan(broken_in_two().graph, {.min_block_size = 1}, device());
+  EXPECT_EQ(made.parts.blocks, (std::vector<std::vector<int32_t>>{{0, 1}, {3}}));
+  ASSERT_EQ(made.parts.native.size(), 1U);
+  EXPECT_EQ(made.parts.native[0].reason, "no converter for t::unknown");
+  EXPECT_EQ(made.graph.nodes[made.parts.blocks[1][0]].origin.index, 40);
+}
+
+TEST(Plan, BuildsTheEngineOfABlock) {
+  const Plan made = plan(broken_in_two().graph, {.min_block_size = 1}, device());
+  const EngineSpec spec = build(made, 0, {});
+  EXPECT_EQ(spec,
+            compile(extract(made.graph, made.parts.blocks[0]).graph, made.settings, device()));
+  EXPECT_EQ(spec.inputs.size(), 1U);
+  EXPECT_NE(key_of(made, 0), key_of(made, 1));
+}
+
+TEST(Plan, WhereNobodyRunsTheRestAllOfItIsOneEngineOrNone) {
+  test::GraphBuilder b = broken_in_two();
+  const Plan refused = plan(b.graph, {.min_block_size = 1}, device(), Rest::kNobody);
+  EXPECT_TRUE(refused.parts.blocks.empty());
+  EXPECT_EQ(refusals(refused),
+            (std::vector<std::string>{"model.py:3 t::unknown: no converter for t::unknown"}));
+  b.graph.nodes[2].op = "aten::relu";
+  b.graph.nodes[2].args[0].name = "self";
+  const Plan whole = plan(b.graph, {.min_block_size = 100}, device(), Rest::kNobody);
+  EXPECT_TRUE(refusals(whole).empty());
+  const EngineSpec spec = build(whole, 0, {});
+  EXPECT_EQ(spec, compile(b.graph, whole.settings, device()));
+  EXPECT_EQ(spec.inputs.size(), 2U) << "its inputs are the model's, read or not";
+}
+
+}  // namespace
+}  // namespace tv
