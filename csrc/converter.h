@@ -81,6 +81,8 @@ struct Converter {
   /// of its mantissa (as torch.autocast has it), or it reads bits, or what it does not replace
   /// stays.
   bool keeps_float32 = false;
+  /// Arguments that keep their dtype where the operator is stored in 16 bits.
+  std::vector<std::string> float32_args = {};
 
   /// Small nodes, as graphs with one node, that make `convert` use every kernel variant: the kernel
   /// tests compile all tactics of each. Required where `convert` is set.

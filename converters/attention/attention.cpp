@@ -333,7 +333,9 @@ const RegisterConverter attentions{
     {.op = "torch_vulkan::scaled_dot_product_attention",  // whole_operators.py
      .unsupported = refusal(1),
      .expand = forward(Second::kNone)},
-    {.op = "tv::softmax_attention", .expand = forward(Second::kNone)},
+    {.op = "tv::softmax_attention",
+     .expand = forward(Second::kNone),
+     .float32_args = {"factor"}},  // as `scale` is
     {.op = "aten::_scaled_dot_product_attention_math",
      .unsupported = refusal(2),
      .expand = forward(Second::kWeights)},

@@ -160,6 +160,13 @@ Converter inference_form(std::string op) {
           .expand = inference};
 }
 
+/// What a model in 16 bits has: statistics scale whole channels, and cost nothing in float32, as
+/// they become a multiply-add.
+Converter with_float32_statistics(Converter converter) {
+  converter.float32_args = {"weight", "bias", "running_mean", "running_var"};
+  return converter;
+}
+
 Converter training_form(std::string op, size_t first_running) {
   return {.op = std::move(op),
           .unsupported = training_unsupported,
@@ -173,7 +180,7 @@ Converter training_form(std::string op, size_t first_running) {
 }
 
 const RegisterConverter batch_norms{
-    inference_form("aten::_native_batch_norm_legit_no_training"),
+    with_float32_statistics(inference_form("aten::_native_batch_norm_legit_no_training")),
     inference_form("aten::batch_norm"),
     inference_form("aten::native_batch_norm"),
     inference_form("aten::cudnn_batch_norm"),

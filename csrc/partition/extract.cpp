@@ -12,13 +12,13 @@ namespace {
 /// result depends on the block alone.
 class Extractor {
  public:
-  Extractor(const Graph& graph, const std::vector<int32_t>& nodes)
-      : graph_(graph), nodes_(nodes), new_id_(graph.values.size(), kNoValue) {}
+  Extractor(const Graph& graph, const std::vector<int32_t>& nodes, const Border& border)
+      : graph_(graph), nodes_(nodes), border_(border), new_id_(graph.values.size(), kNoValue) {}
 
   Block run() {
     block_.graph.name = graph_.name;
     for (const int32_t n : nodes_) copy(graph_.nodes[n]);
-    bind_symbols();
+    if (border_.binds_symbols) bind_symbols();
     for (const ValueId v : block_.inputs) block_.graph.inputs.push_back(new_id_[v]);
     for (const ValueId v : block_.weights) block_.graph.weights.push_back(new_id_[v]);
     add_outputs();
@@ -80,6 +80,14 @@ class Extractor {
   }
 
   void add_outputs() {
+    if (border_.outputs) {
+      for (GraphOutput output : *border_.outputs) {
+        block_.outputs.push_back(output.value);
+        output.value = new_id_[output.value];
+        block_.graph.outputs.push_back(std::move(output));
+      }
+      return;
+    }
     std::vector<bool> inside(graph_.nodes.size(), false), wanted(graph_.values.size(), false);
     for (const int32_t n : nodes_) inside[n] = true;
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -150,14 +158,15 @@ class Extractor {
 
   const Graph& graph_;
   const std::vector<int32_t>& nodes_;
+  const Border& border_;
   std::vector<ValueId> new_id_;
   Block block_;
 };
 
 }  // namespace
 
-Block extract(const Graph& graph, const std::vector<int32_t>& nodes) {
-  return Extractor(graph, nodes).run();
+Block extract(const Graph& graph, const std::vector<int32_t>& nodes, const Border& border) {
+  return Extractor(graph, nodes, border).run();
 }
 
 }  // namespace tv

@@ -2,6 +2,7 @@
 // Which nodes of a Graph run in which engine.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,15 @@ struct Partition {
 /// native, so that eager's aliasing holds; so do views that only native nodes read.
 Partition partition(const Graph& graph, const Settings& settings, const DeviceProfile& device);
 
+/// What is known of a block's border beside the graph that it is cut from.
+struct Border {
+  /// What is read of it, by values of the graph; nothing: what other nodes and the graph's outputs
+  /// read.
+  std::optional<std::vector<GraphOutput>> outputs = std::nullopt;
+  /// Whether inputs are added that only determine symbols; else who cuts writes the sizes anew.
+  bool binds_symbols = true;
+};
+
 /// The sub-graph of one block: values made outside become inputs (weights stay weights), values
 /// read outside become outputs. `inputs`/`outputs` name the values of `graph` they stand for.
 /// Inputs come in order of first use; after them may come graph inputs that only determine symbols
@@ -47,6 +57,6 @@ struct Block {
   Graph graph;
   std::vector<ValueId> inputs, weights, outputs;  ///< ids in the graph it was cut from
 };
-Block extract(const Graph& graph, const std::vector<int32_t>& nodes);
+Block extract(const Graph& graph, const std::vector<int32_t>& nodes, const Border& border = {});
 
 }  // namespace tv

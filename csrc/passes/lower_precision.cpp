@@ -20,11 +20,9 @@ bool stays_float32(const std::string& op) {
   return converter != nullptr && converter->keeps_float32;
 }
 
-/// True for a tensor argument that keeps its dtype where its operator is stored in 16 bits.
-bool argument_stays_float32(std::string_view op, std::string_view argument) {
-  // Statistics scale whole channels, and cost nothing in float32: they become a multiply-add.
-  if (op == "aten::_native_batch_norm_legit_no_training") return argument != "input";
-  return op == "tv::softmax_attention" && argument == "factor";  // as `scale` is
+bool argument_stays_float32(const std::string& op, const std::string& argument) {
+  const Converter* converter = Registry::instance().find(op);
+  return converter != nullptr && std::ranges::count(converter->float32_args, argument) > 0;
 }
 
 class Lowering {

@@ -49,6 +49,10 @@ Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators) 
   return partition_as_if(plan.graph, plan.settings, plan.device, operators);
 }
 
+Block cut(const Plan& plan, size_t block, const Border& border) {
+  return extract(plan.graph, plan.parts.blocks.at(block), border);
+}
+
 std::vector<std::string> refusals(const Plan& plan) {
   std::vector<std::string> lines;
   for (const NativeNode& native : plan.parts.native) {

@@ -37,6 +37,10 @@ Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device,
 /// converter says. Not to be built: only the sizes of its blocks mean something.
 Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators);
 
+/// The Graph of parts.blocks[block] and what its parts stand for, for a frontend that knows more of
+/// its border: what it makes of it is planned as a whole, and built.
+Block cut(const Plan& plan, size_t block, const Border& border);
+
 /// A line for each node of a plan that refuses it: "model.py:4 aten::foo: no converter for …".
 std::vector<std::string> refusals(const Plan& plan);
 

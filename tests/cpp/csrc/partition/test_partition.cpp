@@ -311,6 +311,24 @@ TEST_F(PartitionTest, ExtractNumbersByFirstUse) {
   EXPECT_EQ(block.graph.value(block.graph.inputs[0]).kind, ValueKind::kInput);
 }
 
+TEST_F(PartitionTest, ExtractGivesTheOutputsThatTheBorderNames) {
+  const Expr n = Expr::symbol(b.symbol("n")), lost = Expr::symbol(b.symbol("lost"));
+  const ValueId x = b.input({n}), lines = b.input({lost});
+  (void)lines;
+  const ValueId y = b.work({x}, {n});
+  const ValueId z = b.work({y}, {lost});
+  b.output(y);
+  const Border border{.outputs = {{{z, "the last", {1}}}}, .binds_symbols = false};
+  const Block block = extract(b.graph, {0, 1}, border);
+  EXPECT_EQ(block.inputs, (std::vector<ValueId>{x})) << "none is added for the size `lost`";
+  EXPECT_EQ(block.outputs, (std::vector<ValueId>{z}));
+  ASSERT_EQ(block.graph.outputs.size(), 1U);
+  EXPECT_EQ(block.graph.outputs[0].name, "the last");
+  EXPECT_EQ(block.graph.outputs[0].strides, (Shape{1}));
+  EXPECT_EQ(block.graph.nodes[1].outputs[0], block.graph.outputs[0].value);
+  EXPECT_EQ(block.graph.symbols.size(), 2U);
+}
+
 TEST_F(PartitionTest, RenamingChangesNothingButNames) {
   const Expr batch = Expr::symbol(b.symbol("batch"));
   const ValueId x = b.input({batch});
