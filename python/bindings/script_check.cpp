@@ -35,6 +35,7 @@ class Writer {
     Value* weights = graph_->addInput("weights")->setType(c10::ListType::ofTensors());
     const auto carriers = take(inputs, call_.inputs, excision_.carried.size());
     take(weights, call_.weights, 0);
+    for (const auto& [value, input] : call_.aliases) names_[value] = names_.at(input);
     for (size_t i = 0; i < carriers.size(); ++i) {
       Value* size = graph_->insert(c10::aten::size, {carriers[i], int64_t{0}});
       names_[excision_.carried[i]] = graph_->insert(c10::aten::sub, {size, kCarriedBias});

@@ -14,6 +14,7 @@
 #include "csrc/partition/dependencies.h"
 #include "csrc/plan/plan.h"
 #include "python/bindings/script.h"
+#include "python/bindings/script_block.h"
 #include "python/bindings/script_check.h"
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/script_partition.h"
@@ -186,7 +187,7 @@ class Compilation {
   }
 
   void compile_region(const Region& region) {
-    const RegionPartition parts = partition_region(region, knowledge_, settings_, profile_);
+    RegionPartition parts = partition_region(region, knowledge_, settings_, profile_);
     result_.compute_nodes += parts.plan.parts.compute_nodes;
     for (const NativeNode& native : parts.plan.parts.native) {
       const tv::Node& node = parts.plan.graph.nodes.at(native.node);
@@ -197,7 +198,7 @@ class Compilation {
       result_.covered_nodes += parts.plan.parts.covered_nodes;
       return;
     }
-    const std::vector<Excision> excisions = excise(region, parts.engines, knowledge_);
+    std::vector<Excision> excisions = excise(region, parts.engines, knowledge_);
     for (const Excision& excision : excisions) {
       if (!excision.refusal.empty())
         result_.failures.push_back(
@@ -207,7 +208,7 @@ class Compilation {
     }
     gather(region, excisions);
     for (const size_t i : in_order(excisions)) {
-      build(excisions[i], compute_nodes(parts, parts.plan.parts.blocks[i]));
+      build(parts, excisions, i);
     }
     remove_unread(region, knowledge_);
   }
@@ -230,21 +231,26 @@ class Compilation {
     }
   }
 
-  void build(const Excision& excision, int64_t compute_nodes) {
+  void build(RegionPartition& parts, std::vector<Excision>& excisions, size_t block) {
+    const Excision& excision = excisions[block];
+    const int64_t compute_nodes = script::compute_nodes(parts, parts.plan.parts.blocks[block]);
     const std::string name = "vulkan_engine_" + std::to_string(result_.engines.size());
     const auto start = std::chrono::steady_clock::now();
     try {
       Sizes sizes = sizes_of(excision);
-      Imported imported = import_nodes(knowledge_, excision.both, {}, excision.outputs, sizes);
-      imported.graph.name = name;
-      EngineCall call = call_of(excision, imported);
+      EngineGraph made = engine_graph(parts, block, excision, knowledge_, sizes);
+      made.graph.name = name;
+      EngineCall call = call_of(excision, made);
       if (is_ranged()) {
         call.method = name + "_sizes";
         call.rule = add_check(excision, call, knowledge_, sizes, prepared_.module);
-        add_carriers(excision, sizes, imported.graph);
+        add_carriers(excision, sizes, made.graph);
       }
-      call.engine = add_engine(name, imported.graph);
-      replace(excision, call, recordings_);
+      call.engine = add_engine(name, made.graph);
+      const std::vector<Value*> chosen = replace(excision, call, recordings_);
+      for (size_t i = 0; i < chosen.size(); ++i) {
+        use_instead(excision.outputs[i], chosen[i], parts, excisions);
+      }
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
       result_.engines.push_back({name, compute_nodes, taken.count()});
       result_.covered_nodes += compute_nodes;
@@ -253,6 +259,13 @@ class Compilation {
       keep(excision);
       result_.failures.push_back(name + " was not built and runs natively: " + error.what());
     }
+  }
+
+  // For engines that read the results of one that was built.
+  static void use_instead(Value* old, Value* chosen, RegionPartition& parts,
+                          std::vector<Excision>& excisions) {
+    parts.imported.values[chosen] = parts.imported.values.at(old);
+    for (Excision& excision : excisions) std::ranges::replace(excision.inputs, old, chosen);
   }
 
   // Over the sizes of what an engine is given, the smallest first: others are made of them.
@@ -286,12 +299,13 @@ class Compilation {
     }
   }
 
-  EngineCall call_of(const Excision& excision, const Imported& imported) const {
+  EngineCall call_of(const Excision& excision, const EngineGraph& made) const {
     EngineCall call;
-    call.inputs = imported.inputs;
-    call.weights = imported.weights;
-    call.outputs = imported.outputs;
-    call.casts.resize(imported.graph.outputs.size());
+    call.inputs = made.inputs;
+    call.weights = made.weights;
+    call.aliases = made.aliases;
+    call.outputs = made.outputs;
+    call.casts.resize(made.graph.outputs.size());
     if (!says_device(call)) {
       if (knowledge_.device != c10::kCPU) call.results_on = knowledge_.device;
     } else if (excision.names_device) {

@@ -58,30 +58,16 @@ class Importer {
 
   Imported finish(const std::vector<Value*>& returned) {
     for (Value* value : returned) {
-      const std::vector<ValueId> ids = ids_of(value);
-      std::vector<int> positions;
-      for (size_t i = 0; i < ids.size(); ++i) {
-        positions.push_back(add_result(ids[i], value, i));
-      }
-      result_.outputs.push_back(positions);
+      for (const ValueId id : ids_of(value))
+        graph().outputs.push_back({id, value->debugName(), {}});
     }
     graph().symbols = sizes_.symbols();
+    result_.values = std::move(ids_);
     return std::move(result_);
   }
 
  private:
   Graph& graph() { return result_.graph; }
-
-  int add_result(ValueId id, const Value* value, size_t i) {
-    auto& outputs = graph().outputs;
-    const auto found = std::find_if(outputs.begin(), outputs.end(),
-                                    [id](const GraphOutput& output) { return output.value == id; });
-    if (found == outputs.end()) {
-      outputs.push_back({id, value->debugName(), shape_of(knowledge_.runs.strides(value, i))});
-      return static_cast<int>(outputs.size()) - 1;
-    }
-    return static_cast<int>(found - outputs.begin());
-  }
 
   // Takes a list that comes from outside of the nodes.
   bool unpacks_unknown(const Node* node) const {
@@ -156,7 +142,7 @@ class Importer {
     if (weight != knowledge_.weights.end()) made.name = weight->second;
     const ValueId id = add_value(made, is_weight ? ValueKind::kWeight : ValueKind::kInput);
     (is_weight ? graph().weights : graph().inputs).push_back(id);
-    (is_weight ? result_.weights : result_.inputs).push_back(value);
+    if (is_weight) result_.weights.emplace(id, value);
     return id;
   }
 

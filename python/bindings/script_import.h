@@ -46,10 +46,10 @@ struct Knowledge {
 /// A Graph and what its parts stand for.
 struct Imported {
   Graph graph;
-  std::vector<torch::jit::Node*> nodes;             ///< by Origin::index
-  std::vector<torch::jit::Value*> inputs, weights;  ///< in the order of the graph's
-  /// Of each of `returned`, where it stands among the graph's outputs; a list has several.
-  std::vector<std::vector<int>> outputs;
+  std::vector<torch::jit::Node*> nodes;  ///< by Origin::index
+  /// What the graph calls a tensor, or each of a list of them; and the other way round for weights.
+  std::unordered_map<const torch::jit::Value*, std::vector<ValueId>> values;
+  std::unordered_map<ValueId, torch::jit::Value*> weights;
 };
 
 /// The expression of a size; throws Error(kUnsupported) where there is none.

@@ -58,6 +58,11 @@ Expr Sizes::given(const Numbers& values) {
   return made;
 }
 
+const Numbers& Sizes::numbers(const std::string& symbol) const {
+  const auto id = std::ranges::find(symbols_, symbol, &Symbol::name) - symbols_.begin();
+  return std::ranges::find(known_, Expr::symbol(static_cast<int32_t>(id)), &Known::expr)->values;
+}
+
 std::optional<Expr> Sizes::search(const Numbers& values) const {
   for (const Known& base : known_) {
     if (auto expr = of_one(base, values)) return expr;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/base/expr.h"
@@ -26,6 +27,9 @@ class Sizes {
   Expr given(const Numbers& values);
 
   const std::vector<Symbol>& symbols() const { return symbols_; }
+  /// What a symbol is in the executions that decide, by its name.
+  const Numbers& numbers(const std::string& symbol) const;
+  size_t fitted() const { return fitted_; }
 
  private:
   struct Known {

@@ -143,8 +143,8 @@ bool is_inside(const Node* node, const Block* block) {
 
 }  // namespace
 
-void replace(const Excision& excision, const EngineCall& call,
-             const std::vector<Recording*>& recordings) {
+std::vector<Value*> replace(const Excision& excision, const EngineCall& call,
+                            const std::vector<Recording*>& recordings) {
   const Recording& recording = *recordings.at(0);
   Node* first = excision.nodes.front();
   Graph& graph = *first->owningGraph();
@@ -159,6 +159,7 @@ void replace(const Excision& excision, const EngineCall& call,
   fill_with_engine(graph, engine, excision, call, tensors);
   place_nodes(native->return_node(), excision);
   for (Value* output : excision.outputs) native->registerOutput(output);
+  std::vector<Value*> all;
   for (Value* output : excision.outputs) {
     Value* chosen = choice->addOutput()->setType(output->type());
     for (Recording* each : recordings) {
@@ -168,7 +169,9 @@ void replace(const Excision& excision, const EngineCall& call,
     for (const auto& use : uses) {
       if (!is_inside(use.user, native)) use.user->replaceInput(use.offset, chosen);
     }
+    all.push_back(chosen);
   }
+  return all;
 }
 
 void keep(const Excision& excision) { place_nodes(excision.nodes.back()->next(), excision); }

@@ -40,6 +40,8 @@ void gather(const Region& region, const std::vector<Excision>& excisions);
 struct EngineCall {
   torch::jit::Value* engine = nullptr;
   std::vector<torch::jit::Value*> inputs, weights;  ///< in the engine's order
+  /// Other values that are one of `inputs`, and which: what operators hand on as it is.
+  std::vector<std::pair<torch::jit::Value*, torch::jit::Value*>> aliases;
   std::vector<std::vector<int>> outputs;  ///< of each of Excision::outputs, positions among results
   std::vector<std::optional<at::ScalarType>> casts;  ///< dtype that a result is converted to
   /// Of an engine for ranges of sizes, whose last inputs carry Excision::carried: the method that a
@@ -51,9 +53,9 @@ struct EngineCall {
 
 /// In the place of the nodes: the engine where tensors and numbers are those that it was made for,
 /// else the nodes as they were. The nodes have to be neighbours. What was recorded of results holds
-/// for the values that take their place.
-void replace(const Excision& excision, const EngineCall& call,
-             const std::vector<Recording*>& recordings);
+/// for the values that take their place, which it gives: of each of Excision::outputs.
+std::vector<torch::jit::Value*> replace(const Excision& excision, const EngineCall& call,
+                                        const std::vector<Recording*>& recordings);
 
 /// Puts what the nodes need of helpers before them, where no engine takes their place after
 /// gather().

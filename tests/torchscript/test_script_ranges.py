@@ -70,6 +70,29 @@ def test_batch(script):
     assert engine.info()["symbols"] == [{"name": "s0", "min": 1, "opt": 4, "max": 9}]
 
 
+class HandedOn(nn.Module):
+    """A dropout that evaluation leaves out is read beside what it is given; the last sum reads what
+    an engine made, and what PyTorch made of that."""
+
+    def forward(self, x):
+        kept = F.dropout(x, 0.5, self.training)
+        y = torch.relu(x) * 2 + kept
+        return torch.sin(y) + y * kept
+
+
+@pytest.mark.parametrize("script", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 4, 9), (4, 4, 4)])
+def test_engines_read_what_is_handed_on(script, sizes):
+    source, made = compiled(HandedOn(), [ranged(sizes, 7)], None if script else torch.randn(4, 7),
+                            torch_executed_ops=("aten::sin",))
+    (record,) = compilations.compilations()
+    assert [(n.op, n.reason) for n in record.native] == [
+        ("aten::sin", "torch_executed_ops lists aten::sin")]
+    assert len(record.engines) == 2
+    for batch in {*sizes}:
+        check(source, made, torch.randn(batch, 7))
+
+
 class Picture(nn.Module):
     """Strided windows, views of what they leave, and resizing back."""
 
