@@ -37,8 +37,10 @@ int64_t size_of(const Value& value) {
   return product(value.shape).constant().value_or(0) * size_bytes(value.dtype);
 }
 
-json describe_engine(const Graph& graph, const std::vector<int32_t>& nodes) {
-  const Block block = extract(graph, nodes);
+json describe_engine(const Plan& plan, size_t index) {
+  const Graph& graph = plan.graph;
+  const std::vector<int32_t>& nodes = plan.parts.blocks[index];
+  const Block block = cut(plan, index, {});
   std::map<std::string, int64_t> operators;
   int64_t compute = 0, weight_bytes = 0;
   for (const int32_t n : nodes) {
@@ -125,8 +127,8 @@ std::string dry_run_report(const Plan& plan) {
   report["covered_nodes"] = partition.covered_nodes;
   report["coverage"] = share(partition.covered_nodes, partition.compute_nodes);
   report["engines"] = json::array();
-  for (const auto& block : partition.blocks) {
-    report["engines"].push_back(describe_engine(graph, block));
+  for (size_t b = 0; b < partition.blocks.size(); ++b) {
+    report["engines"].push_back(describe_engine(plan, b));
   }
   report["native"] = describe_native(graph, partition);
   report["operators"] = count_operators(graph, partition);

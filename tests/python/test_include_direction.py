@@ -39,6 +39,12 @@ ORDER = [
     "tests",
 ]
 LAYERS = ["runtime", "csrc", "converters", "python"]  # what is shipped
+# What is behind csrc/plan: frontends and reports do not know it. They count what it did
+# (engine_cache.h, tuner.h) and ask whether a node does work (dependencies.h).
+FRONTENDS = ("csrc/frontends", "csrc/report", "csrc/cli", "python/bindings")
+BEHIND_THE_PLAN = ("csrc/compile/", "csrc/lowering/", "csrc/passes/", "csrc/partition/merge.h",
+                   "csrc/partition/unsupported.h", "csrc/partition/what_if.h")
+BEHIND_CALLS = re.compile(r"(?<![.\w])(compile_cached|engine_key|unsupported|partition|extract)\(")
 SUFFIXES = {".h", ".cpp", ".hpp", ".cc", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]', re.MULTILINE)
 # Below converters/ each folder knows kit/ and itself; what else one builds on stands here, and not
@@ -118,6 +124,17 @@ def cycles(root: Path) -> list[str]:
             if a in reached.get(b, set())]
 
 
+def beside_the_plan(root: Path) -> list[str]:
+    """Every use by frontends of what is behind csrc/plan, as "file: what"."""
+    def is_frontend(path):
+        return str(path).startswith(FRONTENDS)
+
+    found = [f"{path}:{line}: {included}" for path, line, included in includes(root)
+             if is_frontend(path) and included.startswith(BEHIND_THE_PLAN)]
+    return found + [f"{path}: {match[1]}()" for path, text in sources(root) if is_frontend(path)
+                    for match in BEHIND_CALLS.finditer(text)]
+
+
 def strangers(root: Path) -> list[str]:
     """Every use of another family's file below root/converters, as "file: what"."""
     files = [p for p in sorted((root / "converters").rglob("*")) if p.suffix in SUFFIXES | KERNELS]
@@ -139,6 +156,18 @@ def strangers(root: Path) -> list[str]:
 
 def test_includes_only_go_down():
     assert violations(ROOT) == []
+
+
+def test_frontends_know_plan_and_build_alone():
+    assert beside_the_plan(ROOT) == []
+
+
+def test_a_way_beside_the_plan_is_found(tmp_path):
+    folder = tmp_path / "csrc" / "cli"
+    folder.mkdir(parents=True)
+    (folder / "a.cpp").write_text('#include "csrc/compile/compile.h"\nspec = compile_cached(g);\n')
+    assert beside_the_plan(tmp_path) == ["csrc/cli/a.cpp:1: csrc/compile/compile.h",
+                                         "csrc/cli/a.cpp: compile_cached()"]
 
 
 def test_no_two_folders_include_each_other():
