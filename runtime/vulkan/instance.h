@@ -18,6 +18,7 @@ struct PhysicalDevice {
   std::vector<std::string> extensions;  ///< to enable
   VkPhysicalDeviceMemoryProperties memory = {};
   VkDeviceSize max_buffer_bytes = 0;
+  bool memory_budget = false;     ///< the driver says what is free (VK_EXT_memory_budget)
   bool sparse_binding = false;    ///< the queue binds memory to sparse buffers
   float timestamp_period_ns = 0;  ///< of the queue's timestamps; 0: it has none
 };

@@ -16,9 +16,12 @@ std::string mebibytes(uint64_t bytes) {
 }
 
 [[noreturn]] void out_of_memory(const Device& device, uint64_t bytes, const std::string& why) {
+  // Where buffers are the process's own pages, its limits are nearer than the machine's.
+  const auto free = device.host_pointers() ? std::nullopt : free_memory_bytes(device);
   throw OutOfMemoryError("[memory] " + device.profile().name + " is out of memory: it has no " +
                          mebibytes(bytes) + " left (" + why + "; its memory is " +
-                         mebibytes(device.profile().memory_bytes) + ")");
+                         mebibytes(device.profile().memory_bytes) +
+                         (free ? ", of which " + mebibytes(*free) + " are free" : "") + ")");
 }
 
 }  // namespace
@@ -35,6 +38,26 @@ uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFla
   throw Error(ErrorKind::kDevice, "[memory] " + device.profile().name +
                                       " has no memory type with properties " +
                                       std::to_string(must));
+}
+
+std::optional<uint64_t> free_memory_bytes(const Device& device) {
+  if (!device.physical().memory_budget) return {};
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
+  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
+  VkPhysicalDeviceMemoryProperties2 now{};
+  now.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  now.pNext = &budget;
+  Instance::get().api().vkGetPhysicalDeviceMemoryProperties2(device.physical().handle, &now);
+  const VkPhysicalDeviceMemoryProperties& memory = now.memoryProperties;
+  std::optional<uint32_t> largest;
+  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
+    const VkMemoryHeap& heap = memory.memoryHeaps[i];
+    const bool larger = !largest || heap.size > memory.memoryHeaps[*largest].size;
+    if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) && larger) largest = i;
+  }
+  if (!largest) return {};
+  const uint64_t all = budget.heapBudget[*largest];
+  return all - std::min(all, budget.heapUsage[*largest]);
 }
 
 Allocation::Allocation(Device& device, int64_t size_bytes, MemoryUse use)

@@ -2,6 +2,7 @@
 // Device memory: one allocation with its address.
 
 #include <cstdint>
+#include <optional>
 
 #include "runtime/vulkan/handle.h"
 
@@ -53,6 +54,11 @@ class Allocation {
   OwnedMemory memory_;  // freed after the buffer
   OwnedBuffer buffer_;
 };
+
+/// Bytes of the device's largest heap that the process may still take, without what other processes
+/// and interfaces hold; an estimate of this moment. None where the driver gives none
+/// (VK_EXT_memory_budget).
+std::optional<uint64_t> free_memory_bytes(const Device& device);
 
 /// The first memory type with all of `must` and, if there is one, all of `wish`. Throws
 /// Error(kDevice).

@@ -102,12 +102,12 @@ std::vector<CoopMatShape> coop_matrices(const InstanceApi& api, VkPhysicalDevice
   return shapes;
 }
 
-std::vector<std::string> wanted_extensions(const InstanceApi& api, VkPhysicalDevice handle) {
+/// Sets what is wanted of the extensions that the device offers.
+void choose_extensions(const InstanceApi& api, VkPhysicalDevice handle, PhysicalDevice& device) {
   uint32_t count = 0;
   api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
   std::vector<VkExtensionProperties> offered(count);
   api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, offered.data());
-  std::vector<std::string> wanted;
   // A validation layer older than the extension takes its structures for errors.
   const bool newest = !env_flag("TORCH_VULKAN_VALIDATION");
   for (const auto& e : offered) {
@@ -117,10 +117,11 @@ std::vector<std::string> wanted_extensions(const InstanceApi& api, VkPhysicalDev
         is(VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME) ||
         (newest && (is(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME) ||
                     is(VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)))) {
-      wanted.push_back(e.extensionName);
+      device.extensions.push_back(e.extensionName);
     }
+    // Only asked of the physical device: nothing to enable.
+    if (is(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME)) device.memory_budget = true;
   }
-  return wanted;
 }
 
 /// Shader cores that run workgroups, from the vendors' extensions that tell; 0 where none does.
@@ -292,7 +293,7 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   api.vkGetPhysicalDeviceProperties2(handle, &properties);
   device.max_buffer_bytes = v13.maxBufferSize;
 
-  device.extensions = wanted_extensions(api, handle);
+  choose_extensions(api, handle, device);
   FeatureChain features(device.extensions);
   api.vkGetPhysicalDeviceFeatures2(handle, &features.core);
   const std::string missing = missing_feature(features, basic.apiVersion);

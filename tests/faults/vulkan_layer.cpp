@@ -1,10 +1,12 @@
 // A Vulkan layer for tests/python/test_faults.py: the n-th call that a driver may refuse is
-// refused, before it reaches the driver.
+// refused, before it reaches the driver. Where FAULT_FREE_MIB is set, devices tell a memory budget
+// (VK_EXT_memory_budget): so much is free.
 
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
@@ -101,6 +103,33 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical,
   return create(physical, info, memory, device);
 }
 
+PFN_vkEnumerateDeviceExtensionProperties next_extensions = nullptr;
+PFN_vkGetPhysicalDeviceMemoryProperties2 next_memory = nullptr;
+
+VKAPI_ATTR VkResult VKAPI_CALL device_extensions(VkPhysicalDevice device, const char* layer,
+                                                 uint32_t* count, VkExtensionProperties* out) {
+  const uint32_t room = *count;
+  const VkResult result = next_extensions(device, layer, count, out);
+  if (layer != nullptr || std::getenv("FAULT_FREE_MIB") == nullptr) return result;
+  if (out != nullptr && *count < room) out[*count] = {VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, 1};
+  ++*count;
+  return result;
+}
+
+VKAPI_ATTR void VKAPI_CALL memory_properties(VkPhysicalDevice device,
+                                             VkPhysicalDeviceMemoryProperties2* out) {
+  auto* budget = static_cast<VkPhysicalDeviceMemoryBudgetPropertiesEXT*>(out->pNext);
+  out->pNext = nullptr;
+  next_memory(device, out);
+  out->pNext = budget;
+  const char* free_mib = std::getenv("FAULT_FREE_MIB");
+  if (budget == nullptr || free_mib == nullptr) return;
+  for (uint32_t i = 0; i < out->memoryProperties.memoryHeapCount; ++i) {
+    budget->heapUsage[i] = uint64_t{5} << 20;
+    budget->heapBudget[i] = budget->heapUsage[i] + (std::strtoull(free_mib, nullptr, 10) << 20);
+  }
+}
+
 PFN_vkVoidFunction wrapped(VkDevice device, std::string_view name) {
 #define WRAP(function)                                                                     \
   if (name == #function) {                                                                 \
@@ -128,7 +157,16 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL instance_proc(VkInstance instance, cons
   if (wanted == "vkCreateInstance") return reinterpret_cast<PFN_vkVoidFunction>(&create_instance);
   if (wanted == "vkCreateDevice") return reinterpret_cast<PFN_vkVoidFunction>(&create_device);
   if (wanted == "vkGetDeviceProcAddr") return reinterpret_cast<PFN_vkVoidFunction>(&device_proc);
-  return next_instance_proc ? next_instance_proc(instance, name) : nullptr;
+  const PFN_vkVoidFunction next = next_instance_proc ? next_instance_proc(instance, name) : nullptr;
+  if (next && wanted == "vkEnumerateDeviceExtensionProperties") {
+    next_extensions = reinterpret_cast<PFN_vkEnumerateDeviceExtensionProperties>(next);
+    return reinterpret_cast<PFN_vkVoidFunction>(&device_extensions);
+  }
+  if (next && wanted == "vkGetPhysicalDeviceMemoryProperties2") {
+    next_memory = reinterpret_cast<PFN_vkGetPhysicalDeviceMemoryProperties2>(next);
+    return reinterpret_cast<PFN_vkVoidFunction>(&memory_properties);
+  }
+  return next;
 }
 
 }  // namespace

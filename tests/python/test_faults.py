@@ -154,6 +154,27 @@ def test_no_memory_for_the_driver(stays, result, layer, tmp_path):
     assert "done" in printed
 
 
+FREE = COMMON + DRIVER + """
+(engine,) = tv.engines(tv.compile(model, [x], min_block_size=1))
+held = {tuple(p.shape): p for p in model.parameters()}
+fail(1, 1)
+try:
+    engine.set_weights([held[tuple(w["shape"])] for w in engine.info()["weights"]])
+    raise SystemExit("no error")
+except tv.DeviceError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("free", ["1234", None])
+def test_what_is_free_is_said(free, layer):
+    """As the driver says it, without what the process holds; nothing where it says nothing."""
+    budget = {"FAULT_FREE_MIB": free} if free else {}
+    printed = python("RESULT = -2" + FREE, TORCH_VULKAN_STAGING="1", **layer, **budget)
+    assert "is out of memory: it has no" in printed
+    assert (", of which 1234 MiB are free)" in printed) == bool(free)
+
+
 WRITING = COMMON + DRIVER + """
 def step(cache, row):
     cache[1] = row * 2

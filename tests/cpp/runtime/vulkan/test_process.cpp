@@ -207,7 +207,8 @@ TEST(RuntimeProcess, ExitIsCleanWithLiveEngines) {
   }
 }
 
-constexpr const char* kDeviceTests = "RuntimeEngine.*:RuntimeHazards.*:RuntimeThreads.*";
+constexpr const char* kDeviceTests =
+    "RuntimeEngine.*:RuntimeHazards.*:RuntimeMemory.*:RuntimeThreads.*";
 
 TEST(RuntimeProcess, StagedCopiesPassTheSameTests) {
   if (in_child()) GTEST_SKIP() << "the process that it would start runs this";
