@@ -19,10 +19,11 @@ constexpr size_t kSlot = 32;  // an allocation's head and a place in a list
 static_assert(std::ranges::is_sorted(kMessageFields, {}, &MessageField::of));
 
 const MessageField* field_of(int message, uint32_t number) {
-  const auto [first, last] =
-      std::ranges::equal_range(kMessageFields, message, {}, &MessageField::of);
-  const auto found = std::find_if(first, last, [&](const auto& f) { return f.number == number; });
-  return found == last ? nullptr : found;
+  const MessageField* const end = std::end(kMessageFields);
+  const auto before = [](const MessageField& field, int other) { return field.of < other; };
+  const auto* field = std::lower_bound(std::begin(kMessageFields), end, message, before);
+  while (field != end && field->of == message && field->number != number) ++field;
+  return field != end && field->of == message ? field : nullptr;
 }
 
 [[noreturn]] void damaged() {
