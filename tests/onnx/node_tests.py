@@ -125,7 +125,7 @@ class _Accepted(Exception):
 def refusals() -> dict[str, str]:
     """name → why, of all cases that are refused for the built-in profile, on whatever machine."""
     found = {}
-    with (mock.patch.object(C, "compile", side_effect=_Accepted),
+    with (mock.patch.object(C, "build", side_effect=_Accepted),
           mock.patch.object(tv_onnx, "device_profile",
                             lambda device: C.DeviceProfile.builtin_default())):
         for name in cases():
