@@ -7,7 +7,8 @@
 // there. Where some go another way, that is a Fault, and so are an access outside of what the
 // dispatch may touch, one that is not aligned as it says, an index beyond its array, and shared
 // memory that is written and read without a barrier between. What was not computed is no number.
-// Numbers are those of IEEE 754; products of matrices are exact sums, rounded once.
+// Numbers are those of IEEE 754; products of matrices are exact sums, cut once, as NVIDIA's units
+// do.
 
 #include <array>
 #include <cstdint>

@@ -15,6 +15,15 @@ constexpr uint32_t kReduce = 0, kInclusive = 1, kExclusive = 2;
 constexpr uint64_t kRowMajor = 0, kColumnMajor = 1;
 constexpr uint64_t kMostAlignment = 16;
 
+/// A sum as NVIDIA's units leave it, which cut what fp32 does not hold: kernels have to live with
+/// it.
+double truncated(double sum, const Type& type) {
+  if (type.bits != 32 || !std::isfinite(sum)) return sum;
+  const auto nearest = static_cast<float>(sum);
+  const bool rounded_up = std::isfinite(nearest) && std::abs(nearest) > std::abs(sum);
+  return rounded_up ? std::nextafter(nearest, 0.0F) : nearest;
+}
+
 /// One step of a reduction, as OpGroupNonUniformIAdd and its like number them.
 uint64_t combine(uint16_t op, const Type& type, uint64_t x, uint64_t y) {
   switch (op) {
@@ -264,7 +273,9 @@ void SubgroupOperation::multiply(const Instruction& i) {
     }
   }
   for (int m = 0; m < 16; ++m) {
-    for (int n = 0; n < 16; ++n) sum.number[m][n] += c.number[m][n];
+    for (int n = 0; n < 16; ++n) {
+      sum.number[m][n] = truncated(sum.number[m][n] + c.number[m][n], *i.type->element);
+    }
   }
   scatter(sum, *i.type, i.result);
 }
