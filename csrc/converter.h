@@ -7,7 +7,7 @@
 //   pointwise- gives a row of the pointwise table and its operands; fusion and codegen do the rest.
 //   view     - describes the result as a view of its input; no kernel where consumers can read it.
 //   convert  - emits tactics, each a list of kernel launches (Steps).
-// The same entry's `unsupported` answers the partitioner.
+// The partitioner asks the same entry's `unsupported`.
 
 #include <functional>
 #include <map>
@@ -38,15 +38,15 @@ struct NodeContext {
     const Shape& shape;
     DType dtype;
   };
-  /// What the operator itself computes: of the type that it has before a fused tail changes it.
+  /// The result of the operator itself, with its type before a fused epilogue.
   Result output(size_t i = 0) const;
   int64_t rank(std::string_view arg) const { return graph.rank(node.input(arg)); }
   /// `dim` wrapped into [0, rank); throws Error(kUser) out of range.
   int64_t wrap(int64_t dim, int64_t rank) const;
 };
 
-/// One instruction for a pointwise operator: which tensor arguments it reads, in what order, and
-/// the table row. Made from the node alone.
+/// A pointwise operator as one instruction: the tensor arguments that it reads, in order, and the
+/// row of the pointwise table. Made from the node alone.
 struct PointwiseOp {
   std::vector<ValueId> operands;
   PointwiseInstr instr;  ///< operands are numbered 0 … n-1 in the order above
@@ -55,14 +55,14 @@ struct PointwiseOp {
 struct Converter {
   std::string op;  ///< "aten::relu", "aten::add.Tensor", "tv::matmul"
 
-  /// "" when the node is supported, else a sentence a user can act on. Common checks (dtypes that
-  /// the device can store, rank, element count < 2^31) are made for every node before this.
+  /// "" if the node is supported, else a sentence that a user can act on. Checks that apply to
+  /// every node (dtypes that the device can store, rank, element count < 2^31) come before it.
   std::function<std::string(const NodeContext&)> unsupported = {};
 
   std::function<void(const NodeContext&, Rewriter&)> expand = {};
   std::function<PointwiseOp(const NodeContext&)> pointwise = {};
-  /// The output as a view of value `node.input(first tensor argument)` given that value's layout
-  /// (shape, strides, offset, all relative to View::base); nullopt: needs a copy first.
+  /// The output as a view of the first tensor argument, given that value's layout (strides and
+  /// offset in elements, relative to View::base); nullopt: it needs a copy first.
   std::function<std::optional<View>(const NodeContext&, const View& input, size_t output_index)>
       view = {};
   std::function<void(const NodeContext&, Builder&)> convert = {};
@@ -70,27 +70,26 @@ struct Converter {
   /// Tensor arguments that `convert` reads through explicit strides (Builder::strides_of) or
   /// through flat loads at small cost, so that a view needs no copy. "*": all of them.
   std::vector<std::string> reads_views = {};
-  /// A tensor argument that is read once per element, so that a pointwise head may be computed
-  /// while reading it; "" none.
+  /// A tensor argument that is read once per element, so that a pointwise prologue can be computed
+  /// while reading it; "": none.
   std::string prologue_arg = {};
-  /// outputs[0] is written once per element through <dst>_store, so a pointwise tail may fuse.
+  /// outputs[0] is written once per element through <dst>_store, so a pointwise epilogue can fuse.
   bool epilogue = false;
-  /// Output values that are not written when they are not used (e.g. max_pool's indices).
   bool is_compute = true;  ///< false: free (views, getitem), not counted by min_block_size
-  /// Stays float32 where others are stored in 16 bits: results leave float16's range or need more
-  /// of its mantissa (as torch.autocast has it), or it reads bits, or what it does not replace
-  /// stays.
+  /// Stays float32 when others are stored in 16 bits: its results leave float16's range or need
+  /// more of its mantissa (as for torch.autocast), or it reads bits, or it keeps some of the
+  /// elements that it writes over.
   bool keeps_float32 = false;
   /// Arguments that keep their dtype where the operator is stored in 16 bits.
   std::vector<std::string> float32_args = {};
 
-  /// Small nodes, as graphs with one node, that make `convert` use every kernel variant: the kernel
-  /// tests compile all tactics of each. Required where `convert` is set.
+  /// Graphs with one small node each that together make `convert` use every kernel variant: the
+  /// kernel tests compile all tactics of each. Required if `convert` is set.
   std::function<std::vector<Graph>()> examples = {};
   std::string notes = {};  ///< for tv.supported_ops()
 };
 
-/// The same, kept in float32.
+/// The same converter, kept in float32.
 inline Converter in_float32(Converter converter) {
   converter.keeps_float32 = true;
   return converter;
@@ -100,7 +99,7 @@ class Registry {
  public:
   static Registry& instance();
   void add(Converter converter);                     ///< throws on a second entry for an operator
-  const Converter* find(std::string_view op) const;  ///< null where there is none
+  const Converter* find(std::string_view op) const;  ///< null if there is none
   const std::map<std::string, Converter, std::less<>>& all() const { return entries_; }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// What the compiler asks of whoever can measure. csrc/tuner answers from the device, tests from a
-// table; without one the converters' order decides.
+// The interface through which the compiler asks for measurements. csrc/tuner answers from the
+// device, tests from a table; without a cost model the converters' order decides.
 
 #include <functional>
 #include <optional>
@@ -66,7 +66,7 @@ struct TacticChoice {
   std::vector<double> candidate_us = {};
 };
 
-/// µs that nodes of a graph (indices) take one after the other; nothing where that is not known.
+/// µs that nodes of a graph (indices) take one after the other; nothing if that is not known.
 using NodesUs =
     std::function<std::optional<double>(const Graph& graph, std::span<const size_t> nodes)>;
 

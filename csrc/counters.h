@@ -1,5 +1,5 @@
 #pragma once
-// How often this process did what a cached engine spares it. Only ever counted up.
+// How often this process did work that a cached engine saves. Counters only go up.
 
 #include <atomic>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// Replaces one node by several, during canonicalise.
+// For converters with `expand`: replaces a node by several others, during the pass canonicalise.
 
 #include "csrc/graph/graph.h"
 
@@ -10,20 +10,20 @@ class Rewriter {
   Rewriter(Graph& graph, const Node& replaced, std::vector<Node>& out)
       : graph_(graph), replaced_(replaced), out_(out) {}
 
-  /// Adds a node with one output; returns its value. Source and module path are the replaced
-  /// node's.
+  /// Adds a node with one output and returns its value. Source and module path are those of the
+  /// replaced node.
   ValueId add(std::string op, std::vector<Arg> args, DType dtype, Shape shape);
-  /// Adds a node with several outputs.
+  /// Adds a node with several outputs and returns their values.
   std::vector<ValueId> add_multi(std::string op, std::vector<Arg> args,
                                  const std::vector<std::pair<DType, Shape>>& outputs);
-  /// Says that output `index` of the replaced node is `value` from now on.
+  /// Makes `value` output `index` of the replaced node.
   void replace(size_t index, ValueId value);
 
-  // Frequent ones. Shapes broadcast as torch does; `cast` is a no-op where the dtype is right.
+  // Frequent ones. Shapes broadcast as in torch; `cast` does nothing if the dtype is right.
   ValueId cast(ValueId value, DType dtype);
   ValueId reshape(ValueId value, Shape shape);
   ValueId permute(ValueId value, std::vector<int64_t> dims);
-  /// pointwise(function, operands) by table row, e.g. pointwise("mul", {a, b}).
+  /// A row of the pointwise table applied to operands: pointwise("mul", {a, b}, dtype).
   ValueId pointwise(const std::string& function, std::vector<ValueId> operands, DType dtype,
                     std::vector<double> scalars = {});
 

@@ -13,7 +13,8 @@
 
 namespace tv {
 
-/// What a setting may be. Its name without the k is what Python's checks and scripts go by.
+/// The kind of a setting's value. Python's checks and the scripts know it by its name without the
+/// k.
 enum class SettingKind : uint8_t {
   kBool,
   kInteger,    ///< from SettingRow::low to high
@@ -26,7 +27,7 @@ enum class SettingKind : uint8_t {
   kText,
   kFile,  ///< a path; "": none
   kDirectory,
-  // Of the Python package alone, which keeps their values.
+  // Only for settings of the Python package, which keeps their values.
   kOptionalBool,
   kDevice,
   kLowPrecision,  ///< a 16-bit dtype
@@ -62,11 +63,11 @@ using SettingValue = decltype(setting_value<kKind>());
 /// package alone.
 enum class SettingScope : uint8_t { kCompiler, kCache, kPython };
 
-/// A flag of vkexec's.
+/// A flag of vkexec that sets the setting.
 struct SettingFlag {
   const char* name;  ///< "--fp16"
   const char* help;
-  const char* sets = "";  ///< what it stands for, as JSON; "": the flag takes a value
+  const char* sets = "";  ///< the value that it sets, as JSON; "": the flag takes a value
 };
 
 /// A default: none, or a value.
@@ -78,23 +79,23 @@ struct SettingRow {
   SettingScope scope;
   SettingDefault standard;
 
-  // What a row of the table says beside these.
+  // Optional facts that a row of the table may state.
   int64_t low = 0, high = std::numeric_limits<int64_t>::max();
-  const char* unit = "";      ///< said with the range: "bytes"
-  bool of_user = true;        ///< false: its value follows from others, it is in no page
-  bool in_key = true;         ///< of the compiler's: the code of an engine depends on it
-  bool saved = false;         ///< a saved program remembers it
-  const char* variable = "";  ///< the environment's, which gives the default in Python
-  const char* section = "";   ///< of docs/settings.md
-  const char* shown = "";     ///< the default as the page has it; "": the value
-  const char* help = "";
+  const char* unit = "";      ///< printed with the range: "bytes"
+  bool of_user = true;        ///< false: set by the program itself, and not documented
+  bool in_key = true;         ///< part of the engine cache's key: an engine's code depends on it
+  bool saved = false;         ///< stored with a saved program
+  const char* variable = "";  ///< environment variable that sets the default in Python
+  const char* section = "";   ///< the section of docs/settings.md that lists it
+  const char* shown = "";     ///< how the page prints the default; "": as it is
+  const char* help = "";      ///< its description in the page
   std::vector<SettingFlag> flags = {};
 };
 
-/// All of them, in the table's order.
+/// All settings, in the table's order.
 std::span<const SettingRow> setting_rows();
 
-/// Throws Error(kInternal) for a name that is none.
+/// The row of a setting. Throws Error(kInternal) if there is none of that name.
 const SettingRow& setting_row(std::string_view name);
 
 }  // namespace tv

@@ -11,7 +11,8 @@
 
 namespace tv {
 
-/// Each throws Error(kUser) with the row's name and what it takes.
+/// Each reads a value and throws Error(kUser), with the row's name and allowed values, if it is
+/// invalid.
 void read_setting(const SettingRow& row, const Json& json, bool& into);
 void read_setting(const SettingRow& row, const Json& json, int64_t& into);
 void read_setting(const SettingRow& row, const Json& json, double& into);
@@ -29,8 +30,8 @@ Json setting_json(const std::vector<DType>& value);
 /// The fields of a JSON object. Throws Error(kUser).
 Json::object_t settings_object(const std::string& text, const std::string& what);
 
-/// Settings or CacheSettings, `what` in messages; a field that they have not, or a wrong value, is
-/// an Error(kUser).
+/// Reads Settings or CacheSettings, called `what` in messages. An unknown field or an invalid value
+/// is an Error(kUser).
 template <typename S>
 S settings_from_json(const std::string& text, const std::string& what) {
   Json::object_t fields = settings_object(text, what);

@@ -1,5 +1,5 @@
 #pragma once
-// What the compiler reads of the user's settings, made of the rows of settings_table.h.
+// The compiler's settings, generated from the rows of settings_table.h.
 
 #include <concepts>
 #include <string>
@@ -18,7 +18,7 @@ struct Settings {
   static Settings from_json(const std::string& text);
 };
 
-/// Calls f(row, member) for each of them; `settings` may be const.
+/// Calls f(row, member) for each setting; `settings` may be const.
 template <typename S, typename F>
   requires std::same_as<std::remove_const_t<S>, Settings>
 void each_setting(S& settings, F&& f) {

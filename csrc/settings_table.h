@@ -1,13 +1,17 @@
-// Every setting, once. What follows from a row: the member of Settings or CacheSettings and its
+// The table of all settings. From a row follow the member of Settings or CacheSettings and its
 // check, its part of an engine's key, vkexec's flag, the attribute of Python's Settings and its
-// check, and the tables of docs/settings.md (scripts/settings_page.py writes the last two).
+// check, and the tables of docs/settings.md (scripts/settings_page.py writes the fields and the
+// tables). CONTRIBUTING.md says how to add one.
 //
 // A row is SETTING(kind, name, default, …), where … are other facts of SettingRow (setting_rows.h).
-// Whoever includes this file defines the macros of the scopes that it wants:
-//   TV_COMPILER_SETTING  read by the compiler; part of an engine's key unless the row says
-//   otherwise TV_CACHE_SETTING     read by the engine cache TV_PYTHON_SETTING    read by the Python
-//   package alone
-// Included more than once: no #pragma once.
+// A file that includes this one defines the macros of the scopes that it needs:
+//
+//   - TV_COMPILER_SETTING: read by the compiler; part of an engine's key unless the row says
+//     otherwise
+//   - TV_CACHE_SETTING: read by the engine cache
+//   - TV_PYTHON_SETTING: read by the Python package only
+//
+// It may be included more than once, so it has no #pragma once.
 
 #ifndef TV_COMPILER_SETTING
 #define TV_COMPILER_SETTING(...)

@@ -9,32 +9,33 @@
 
 namespace tv {
 
-/// Adds a kernel template: `Step::kernel` finds it by `name`, before those of converters/.
-/// Messages of the GLSL compiler name lines of `text`. Throws Error(kUser) where the name is taken.
+/// Adds a kernel template that `Step::kernel` refers to by `name`; it comes before those of
+/// converters/. Messages of the GLSL compiler have the line numbers of `text`. Throws Error(kUser)
+/// if the name is taken.
 void add_kernel(const std::string& name, const std::string& text);
 
-/// Takes it away again: nothing may use it yet.
+/// Removes it again; nothing may use it yet.
 void remove_kernel(const std::string& name);
 
-/// Registers a template at static initialisation, as RegisterConverter does a converter:
+/// Registers a template at static initialisation, as RegisterConverter registers a converter:
 /// `const RegisterKernel kernel{"images_grey", R"(void main() { … })"};`
 struct RegisterKernel {
   RegisterKernel(const std::string& name, const std::string& text);
 };
 
-/// The text of such a template; null where there is none.
+/// The text of such a template; null if there is none.
 const std::string* find_user_kernel(const std::string& name);
 
 /// Loads a shared library whose static initialisers register converters and kernels; returns the
-/// operators that it added. Throws Error(kUser) where it cannot be loaded, or adds an operator or a
-/// kernel that is there already.
+/// names of the operators that it added. Throws Error(kUser) if it cannot be loaded, or adds an
+/// operator or a kernel that exists already.
 std::vector<std::string> load_user_library(const std::string& path);
 
-/// Says which code an operator stands for: a digest of it.
+/// Sets the digest of the code behind an operator, for the cache's key.
 void set_code_digest(const std::string& op, const std::string& digest);
 
-/// What the cache's key says of user code behind the operators of a graph: their shaders' text or
-/// their libraries' contents. "" where there is none.
+/// User code behind the operators of a graph, for the cache's key: their shaders' text or their
+/// libraries' contents. "": there is none.
 std::string user_code_text(const Graph& graph);
 
 /// Inside load_user_library, where an exception would end the process: keeps `message` for later

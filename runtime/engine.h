@@ -1,6 +1,6 @@
 #pragma once
-// What applications include: devices, engines and their files. Sources of the project include the
-// headers of its rooms.
+// The header for applications: devices, engines and their files. The project's own sources include
+// the headers of the rooms below.
 
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"

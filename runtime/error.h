@@ -1,4 +1,4 @@
 #pragma once
-// What applications include: the errors that the runtime throws.
+// For applications: the errors that the runtime throws.
 
 #include "runtime/base/error.h"

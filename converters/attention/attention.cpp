@@ -117,7 +117,7 @@ ValueId scores_of(const Attention& a) {
   return s;
 }
 
-/// 0 where the score is -inf: the softmax of a row of nothing else is not a number.
+/// 0 if the score is -inf: the softmax of a row of nothing else is not a number.
 ValueId unless_masked(const Attention& a, ValueId scores, ValueId p) {
   if (a.rows == "softmax" || (a.rows == "zeros" && a.mask == kNoValue)) return p;
   if (a.rows == "nan_is_zero") {

@@ -76,7 +76,7 @@ float least_sum(vec4 row, Range x) {
 #endif
 
 /// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All
-/// that a short tail reads is read before the first store, which it might wait for. Bit r: what
+/// that a short epilogue reads is read before the first store, which it might wait for. Bit r: what
 /// this invocation has found in round r is to be computed again.
 uint finish(uint g, uint m0, uint c0, Range x) {
   uint again = 0u;

@@ -7,7 +7,7 @@
 
 namespace tv {
 
-/// Spatial dimensions are (d, h, w), the outer ones 1 where the convolution has fewer. A transposed
+/// Spatial dimensions are (d, h, w), the outer ones 1 if the convolution has fewer. A transposed
 /// convolution is one with stride 1 of an input spread out `lhs` apart, with flipped weights.
 struct ConvShape {
   Expr n, groups;
@@ -38,7 +38,7 @@ void add_weight(Step& step, const ConvShape& shape, const std::string& dims);
 Tactic conv_simd_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
 Tactic conv_depthwise_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
 
-/// Tactics for the device's matrix units, best first by rule; none where there are none or the
+/// Tactics for the device's matrix units, best first by rule; none if there are none or the
 /// dtype has no such product (convolution_matrix.cpp).
 std::vector<Tactic> conv_matrix_tactics(const NodeContext& context, Builder& builder,
                                         const ConvShape& shape);

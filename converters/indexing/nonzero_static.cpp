@@ -11,7 +11,7 @@ ValueId range(Rewriter& r, const Expr& count) {
                {count});
 }
 
-/// int32 [size]: the flat index of each row's element, -1 where there is none.
+/// int32 [size]: the flat index of each row's element, -1 if there is none.
 ValueId places(const NodeContext& c, Rewriter& r, const Expr& count, const Expr& size) {
   const ValueId x = r.reshape(c.node.input("self"), {count});
   const ValueId chosen =

@@ -1,5 +1,5 @@
 // Entries that name the same row, without a look at the rows: next[i] is the first j > i with
-// key[j] == key[i], `entries` where there is none; first[i] is 1 where no j < i has that key. One
+// key[j] == key[i], `entries` where there is none; first[i] is 1 if no j < i has that key. One
 // entry an invocation.
 
 void main() {

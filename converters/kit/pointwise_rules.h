@@ -1,5 +1,6 @@
 #pragma once
-// Pointwise ATen operators as rules: which table row, which arguments, which compute type.
+// Pointwise ATen operators as rules: the row of the pointwise table, the arguments, the compute
+// type.
 
 #include <functional>
 #include <initializer_list>
@@ -23,37 +24,36 @@ enum class Compute : uint8_t {
 
 struct PointwiseRule {
   std::string op;  ///< "aten::add.Tensor"
-  /// Row of the pointwise table; "" where `choose` gives it, or the rule brings its own.
+  /// Row of the pointwise table; "" if `choose` returns it, or the rule has its own `formula`.
   std::string function = {};
-  /// A new row, called `function`, or where that is "" as the operator is: "add" of
+  /// A new row, named `function`, or after the operator if that is "": "add" for
   /// "aten::add.Tensor".
   std::optional<PointwiseRow> formula = {};
-  /// Arguments in the row's order: tensors first, then scalars (which follow as immediates). An
-  /// argument may be either, as the node has it; a None is left out.
+  /// Arguments in the row's order: tensors first, then scalars (which become immediates). An
+  /// argument may be either, as in the node; None is left out.
   std::vector<std::string> args = {"self"};
   Compute compute = Compute::kPromoted;
-  /// Arguments that take no part in the choice of the compute type (masks, conditions).
+  /// Arguments that do not affect the compute type (masks, conditions).
   std::vector<std::string> untyped = {};
-  /// An argument that PyTorch wants to be of rank 0, where it is a tensor; it raises otherwise.
+  /// An argument that must be of rank 0 if it is a tensor; PyTorch raises otherwise.
   std::string number = {};
   /// Picks the row by the node's attributes and may change the immediates' values.
   std::function<std::string(const NodeContext&, PointwiseInstr&)> choose = nullptr;
   std::string notes = {};
-  bool keeps_float32 = false;  ///< Converter's
+  bool keeps_float32 = false;  ///< see Converter
 };
 
-/// The same, kept in float32.
+/// The same rule, kept in float32.
 inline PointwiseRule in_float32(PointwiseRule rule) {
   rule.keeps_float32 = true;
   return rule;
 }
 
 /// torch.result_type of the named arguments: tensors with dimensions before 0-dim tensors before
-/// scalars, the kind (bool, int, float) deciding between these groups.
+/// scalars, with the kind (bool, int, float) deciding between these groups.
 DType result_type(const NodeContext& context, const std::vector<std::string>& args);
 
-/// The converter of a rule. A scalar that is symbolic becomes a 0-dim tensor first, and with it
-/// those before it.
+/// The converter of a rule. A symbolic scalar, and scalars before it, first become 0-dim tensors.
 Converter pointwise_converter(PointwiseRule rule);
 
 /// `static const RegisterPointwise unary({{.op = …}, …});`

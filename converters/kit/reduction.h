@@ -1,5 +1,5 @@
 #pragma once
-// The compiler's own reduction, which the ATen ones expand into:
+// The compiler's own reduction, which ATen's expand into:
 //   tv::reduce(self, kind, dims, divisor?)   kind: sum, prod, max, min, any, all
 // over the dimensions `dims`; a sum may be divided by the integer `divisor` at the end. Floats
 // accumulate in float32, integers in the output's type (extremes in their own).
@@ -23,7 +23,7 @@ struct Reduction {
 /// Adds a tv::reduce node. The output's shape follows from the input's.
 ValueId add_reduce(Rewriter& rewriter, ValueId self, const Reduction& reduction, DType dtype);
 
-/// The dimensions that argument `arg` names, wrapped and ascending; all where it is None or empty.
+/// The dimensions that argument `arg` names, wrapped and ascending; all if it is None or empty.
 std::vector<int64_t> reduced_dims(const NodeContext& context, const std::string& arg);
 
 /// Number of elements in the given dimensions.

@@ -1,5 +1,5 @@
 #pragma once
-// How kernels that walk rows (reductions, softmax, norms) share a row between invocations.
+// How kernels over rows (reductions, softmax, norms) divide a row among invocations.
 
 #include <string>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace tv {
 
-/// One of: a row per invocation; a row per workgroup, combined through shared memory (by subgroups
-/// first where their size is known); a row per subgroup, combined by shuffles.
+/// A row for each invocation; or for each workgroup, combined through shared memory (within
+/// subgroups first if their size is known); or for each subgroup, combined by shuffles.
 struct RowStrategy {
   enum class Kind { kInvocation, kGroup, kSubgroup };
   Kind kind = Kind::kInvocation;
@@ -17,7 +17,9 @@ struct RowStrategy {
   uint32_t subgroup = 0;
   uint32_t keep = 0;  ///< vectors of its row that an invocation keeps in registers; 0: none
 
-  uint32_t rows() const { return kind == Kind::kSubgroup ? local / subgroup : 1; }  ///< a workgroup
+  uint32_t rows() const {
+    return kind == Kind::kSubgroup ? local / subgroup : 1;
+  }  ///< of a workgroup
   uint32_t row_lanes() const { return kind == Kind::kSubgroup ? subgroup : local; }
   std::string suffix() const;  ///< for tactic names: "invocation", "group256_keep1", "subgroup16"
   /// Sets the workgroup, the grid for `rows` rows, the loop iterations for `walked` elements (of
@@ -26,26 +28,26 @@ struct RowStrategy {
   void apply(Step& step, const Expr& rows, const Expr& walked) const;
 };
 
-/// What decides: rows and length at typical sizes.
+/// What the choice depends on: rows and length at typical sizes.
 struct RowShape {
   int64_t rows = 1, length = 1;
   int64_t longest = 1;     ///< upper bound of the length; kUnbounded: none
   int64_t passes = 1;      ///< how often a kernel walks the row
-  bool contiguous = true;  ///< a row's elements lie side by side
-  bool shuffles = true;    ///< the kernel's state is of 32-bit words, as shuffles need
+  bool contiguous = true;  ///< a row's elements are neighbours
+  bool shuffles = true;    ///< the kernel's state consists of 32-bit words, as shuffles need
   int64_t vectors = 0;  ///< of four elements in every row, for kernels that can keep them; else 0
 };
 
-/// Vectors of four in a row of `length` neighbours; 0 where that is not a fixed whole number.
+/// Vectors of four in a row of `length` neighbours; 0 if that is not a fixed whole number.
 int64_t whole_vectors(const Expr& length);
 
-/// "" where rows of `length` elements, walked `passes` times by a workgroup of those that
-/// row_strategies() gives, stay within what the device's loops can do.
+/// "" if rows of `length` elements, walked `passes` times by any workgroup of row_strategies(),
+/// need no more loop iterations than the device can run, else the reason.
 std::string row_too_long(const NodeContext& context, const Expr& length, int64_t passes);
 
-/// Adds what <kernel>_simd wants to a step that walks rows of `length` neighbours with a
-/// row-per-invocation kernel's operands and parameters: a row per subgroup of a CPU driver. "" or
-/// why it does not apply.
+/// Turns a step with the operands and parameters of a kernel that has a row of `length` neighbours
+/// for each invocation into one of <kernel>_simd: a row for each subgroup of a CPU driver. Returns
+/// "", or why that does not apply.
 std::string make_row_simd(const NodeContext& context, const RowShape& shape, const Expr& rows,
                           const Expr& length, Step& step);
 

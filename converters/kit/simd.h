@@ -1,6 +1,6 @@
 #pragma once
-// SIMD kernels, those for CPU drivers: a subgroup is a vector register (simd.glsl says why they
-// look as they do).
+// SIMD kernels for CPU drivers, where a subgroup is a vector register (docs/kernels.md says why
+// they look as they do).
 
 #include <string>
 

@@ -41,7 +41,7 @@ std::string flag(bool value) { return value ? "1" : "0"; }
 
 namespace {
 
-/// The integer that an argument holds; nullopt where it is absent or no integer.
+/// The integer that an argument holds; nullopt if it is absent or no integer.
 std::optional<Expr> integer_of(const Node& node, std::string_view arg) {
   if (!node.has(arg)) return std::nullopt;
   const auto* e = std::get_if<Expr>(&node.arg(arg).attr);

@@ -1,5 +1,5 @@
 #pragma once
-// What converters share: pieces of Steps, and example graphs.
+// For converters: pieces of Steps, and example graphs.
 
 #include <string>
 #include <utility>
@@ -11,25 +11,28 @@
 
 namespace tv {
 
-/// The value of an expression at the symbols' typical (opt) values: for choosing, never for sizes.
+/// The value of an expression at the symbols' typical (opt) values. For choosing only, never for
+/// sizes.
 int64_t typical(const Graph& graph, const Expr& expr);
 
-/// A flat grid with at least one invocation for each of `count` elements.
+/// A flat grid with at least one invocation for each of `count` elements, for workgroups of
+/// `local_x`.
 Grid one_each(const Expr& count, uint32_t local_x);
 
-/// One invocation for each of `count` elements, as the only tactic.
+/// Emits `step` as the only tactic, with one invocation for each of `count` elements.
 void emit_flat(Builder& builder, Step step, const Expr& count);
 
-Param param(std::string name, Expr value);
-Param fixed(std::string name, Expr value);  ///< becomes a specialisation constant
-Param number(std::string name, double value);
+Param param(std::string name, Expr value);     ///< a size, stride or offset: a uint in the kernel
+Param fixed(std::string name, Expr value);     ///< the same as a specialisation constant
+Param number(std::string name, double value);  ///< a float in the kernel
 
-std::string text(int64_t value);  ///< what a define says
+std::string text(int64_t value);  ///< for a define
 std::string flag(bool value);     ///< "1" or "0"
 
-/// A number of either kind, as an operator's fill value for elements of `dtype`.
+/// The number in argument `arg`, integer or float, as a parameter for elements of `dtype`: a fill
+/// value.
 Param fill_param(std::string name, const Node& node, std::string_view arg, DType dtype);
-/// "" where fill_param can pass the number on, as far as it is known.
+/// "" if fill_param can pass the number on, as far as it is known, else the reason.
 std::string fill_unsupported(const Node& node, std::string_view arg, DType dtype);
 
 Expr product_of(const Shape& shape, size_t first, size_t last);  ///< of dimensions [first, last)
@@ -41,8 +44,8 @@ struct DimSplit {
 /// For rank 0 (where torch allows dim 0 and -1) everything is 1.
 DimSplit split_at(const Shape& shape, int64_t dim);
 
-/// A tensor argument as `convert` reads it: through its view's strides, or, where a pointwise head
-/// is computed on the fly, in row-major order.
+/// A tensor argument as `convert` reads it: through its view's strides, or in row-major order if a
+/// fused prologue computes it.
 struct Source {
   ValueId value = kNoValue;
   Shape shape = {}, strides = {};
@@ -52,34 +55,36 @@ struct Source {
 };
 Source source_of(const NodeContext& context, const Builder& builder, const std::string& arg);
 
-/// Nested loops over coordinates: `sizes` outermost first, one list of strides per target.
+/// A strided loop nest: `sizes` outermost first, and for each target a list of strides, in
+/// elements.
 struct LoopNest {
   Shape sizes = {};
   std::vector<std::pair<std::string, Shape>> targets = {};
-  /// Joins neighbours that every target steps through like one, drops sizes of 1.
+  /// Joins neighbouring loops that every target steps through as one, and drops sizes of 1.
   void collapse();
   Expr count() const { return product(sizes); }
-  /// Adds the sizes and strides as parameters and a define NAME_OFFSETS(i), which
-  /// declares <target>_offset, the offset at iteration i, for each target.
+  /// Adds the sizes and strides as parameters, and a define NAME_OFFSETS(i) that declares
+  /// <target>_offset, the offset at iteration i, for each target.
   void add_to(Step& step, const std::string& name) const;
 };
 
-/// What kernels make of an index: tv_place, which says where it is out of range, or tv_near of
-/// PyTorch's _unsafe_ operators and of nodes that an expansion made with `indices_of_nothing`.
+/// The GLSL function that kernels apply to an index: tv_place, which reports one that is out of
+/// range, or tv_near, for PyTorch's _unsafe_ operators and for nodes that an expansion made with
+/// `indices_of_nothing`.
 std::string place_function(const NodeContext& context);
 bool checks_indices(const NodeContext& context);
-/// Among the arguments of a node: its indices may be out of range, where nothing is read or written
-/// that counts.
+/// An argument that marks a node whose indices may be out of range, because what is read or written
+/// there does not count.
 Arg indices_of_nothing();
 
 /// Whether some node or the graph's outputs read the value.
 bool is_used(const Graph& graph, ValueId value);
 
-/// "" where the device makes `iterations` loop iterations in one invocation (Step::iterations), of
-/// a symbolic number the least.
+/// "" if the device can run `iterations` loop iterations in one invocation (Step::iterations), else
+/// the reason. Of a symbolic number the smallest value is checked.
 std::string loops_too_long(const NodeContext& context, const Expr& iterations);
 
-/// "" where both the argument and the output are of a floating type.
+/// "" if both the argument and the output are of a floating type, else the reason.
 std::string floats_only(const NodeContext& context, const std::string& arg);
 /// The GLSL type that kernels compare elements of a dtype as: "float", "int64_t" or "int".
 std::string key_type(DType dtype);

@@ -29,10 +29,10 @@ ValueId solve_factored(Rewriter& rw, ValueId lu, ValueId pivots, ValueId b, bool
 
 ValueId expanded(Rewriter& rw, ValueId value, const Shape& shape);  ///< a broadcast view
 
-/// The dimensions before the last two, broadcast, with those of `matrix` behind.
+/// The dimensions before the last two, broadcast, followed by those of `matrix`.
 Shape broadcast_batch(const Shape& a, const Shape& b, const Shape& matrix);
 
-/// "" where the argument holds float32 matrices that a kernel can take.
+/// "" if the argument holds float32 matrices that a kernel can take.
 std::string matrix_refusal(const NodeContext& context, const std::string& arg);
 
 uint32_t matrix_group(const DeviceProfile& device);  ///< invocations that work on one matrix

@@ -82,7 +82,7 @@ Tactic simd_tactic(const NodeContext& c, Builder& b, const Product& p) {
   }
   const bool direct = padded_k == p.k && flat_batch && wide && c.dtype("b") == DType::kF32 &&
                       p.b_n == Expr(1) && !b.is_constant(w);
-  // One more parameter, of b as it lies, leaves no room for the tail's.
+  // One more parameter, of b in place, leaves no room for the epilogue's.
   const bool ends_in_output =
       k && wide && simd_tail_fits(c, b) && (!direct || c.node.epilogue_inputs.empty());
   if (direct) {

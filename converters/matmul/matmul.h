@@ -16,7 +16,7 @@ struct Product {
   BatchDims batch;
 };
 
-/// Tactics for the device's matrix units, best first by rule; none where the operands' dtype has no
+/// Tactics for the device's matrix units, best first by rule; none if the operands' dtype has no
 /// such product (matmul_matrix.cpp).
 std::vector<Tactic> matrix_tactics(const NodeContext& context, Builder& builder, const Product& p);
 

@@ -39,7 +39,7 @@ ValueId times(const NodeContext& c, Rewriter& rw, ValueId value, const char* fac
                 v.shape);
 }
 
-/// Whether the argument is 0; throws Error(kUnsupported) where that is not known.
+/// Whether the argument is 0; throws Error(kUnsupported) if that is not known.
 bool is_zero(const NodeContext& c, const char* factor) {
   const Expr* e = c.node.has(factor) ? std::get_if<Expr>(&c.node.arg(factor).attr) : nullptr;
   if (e == nullptr || e->is_constant()) return c.node.has(factor) && c.node.number(factor) == 0;

@@ -4,7 +4,7 @@
 // is not 0, unrolled, because lavapipe gives up uniform loads inside of a loop. Longer products are
 // several launches that add into c (the one that starts at a_0 = 0 overwrites it); all sizes share
 // few pipelines.
-// LAST: the sums, with those of c where ADD, go through the fused tail to y[z][m][n], cols >= 2
+// LAST: the sums, with those of c where ADD, go through the fused epilogue to y[z][m][n], cols >= 2
 // LANES wide, whose last tile of columns is moved back to end with the row.
 // B_K: a constant where b is packed: its addresses are then constants beside that of a segment.
 // Rows of a past m_last repeat row m_last; tiles of columns past b_last repeat the last columns.

@@ -110,7 +110,7 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
     step.params.push_back(param("c_z", sums.c_z));
     return step;
   }
-  // What the parameters need not say leaves room for those of the tail.
+  // What the parameters need not say leaves room for those of the epilogue.
   step.defines.emplace_back("C_M", "((cols + 2u * LANES - 1u) / (2u * LANES) * (2u * LANES))");
   step.defines.emplace_back("C_Z", "((m_last + ROWS) / ROWS * ROWS * C_M)");
   step.operands.push_back(dst("y", c.node.outputs[0]));

@@ -49,7 +49,7 @@ struct SimdTail {
   /// Of the output, at least SimdTile::cols(); the last tile is moved back to end there.
   Expr cols;
 };
-/// Whether that launch's parameters have room for the tail of the node.
+/// Whether that launch's parameters have room for the epilogue of the node.
 bool simd_tail_fits(const NodeContext& context, const Builder& builder);
 /// Appends the launches of a product that ends in its node's output.
 void add_simd_product(const NodeContext& context, Builder& builder, const SimdProduct& product,
@@ -72,7 +72,7 @@ struct SimdOutput {
   ValueId bias = kNoValue;  ///< one a row, of `groups` matrices in turn
   Expr groups = 1;
 };
-/// Appends the launch that writes the node's output from the sums, through the fused tail.
+/// Appends the launch that writes the node's output from the sums, through the fused epilogue.
 void add_simd_finish(const NodeContext& context, const SimdSums& sums, const SimdOutput& output,
                      std::vector<Step>& steps);
 

@@ -1,5 +1,5 @@
 // y[z][m][n] = c[z * c_z + m * c_m + column(n)] + bias[z % groups][m]: the sums of matmul_simd
-// through the fused tail.
+// through the fused epilogue.
 //
 // MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of
 // an image `width` wide whose rows lie width + gap apart among the sums.

@@ -1,5 +1,5 @@
 // y[i] = sum over s < SPLIT of part[s * total + i], in order: what workgroups that share the steps of
-// k of a product have found, through the fused tail.
+// k of a product have found, through the fused epilogue.
 //
 // FOURS: total is a multiple of 4, and an invocation takes four neighbours. All parts are read before
 // the first is added, so that the loads are under way at once.

@@ -1,7 +1,7 @@
 // Split-K: products, convolutions among them, whose steps of k workgroups share: for few and small
 // outputs with long sums, which leave most of a GPU idle. Each share goes to memory in fp32; a
 // second launch adds them in order, so that a result has the same bits at every call, and sends
-// them through the fused tail.
+// them through the fused epilogue.
 
 #include <algorithm>
 

@@ -144,7 +144,7 @@ uint in_pair(uint step, uint kk) { return kk % 8u / 2u * 8u + step * 4u + kk / 8
 #include "fallback.glsl"
 #endif
 
-// Sums of a subgroup, 16 rows at a time, go through a patch of shared memory to the fused tail.
+// Sums of a subgroup, 16 rows at a time, go through a patch of shared memory to the fused epilogue.
 #define PATCH_LD (WN / 4 + 1)
 
 #if SPLIT > 1

@@ -45,7 +45,7 @@ struct SplitPrecision {
   /// The GLSL function that rounds to `input`.
   std::string rounding() const { return input == DType::kF16 ? "tv_to_f16" : "tv_to_bf16"; }
 };
-/// Ways to multiply operands of `dtype`, of fp32 those given; none where the units have no product
+/// Ways to multiply operands of `dtype`, of fp32 those given; none if the units have no product
 /// of it.
 std::vector<SplitPrecision> split_precisions(DType dtype, std::vector<SplitPrecision> of_floats);
 

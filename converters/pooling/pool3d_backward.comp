@@ -15,7 +15,7 @@ Range windows_of(uint i, uint size, uint out_size, uint kernel, uint stride, uin
 #endif
 }
 
-/// The window's part of the divisor; 0 where it does not hold coordinate i.
+/// The window's part of the divisor; 0 if it does not hold coordinate i.
 int part(uint o, uint i, uint size, uint out_size, uint kernel, uint stride, uint pad) {
 #if ADAPTIVE
   const uint begin = o * size / out_size, end = ((o + 1u) * size + out_size - 1u) / out_size;

@@ -27,7 +27,7 @@ ValueId column(Rewriter& r, ValueId points, int64_t d) {
                DType::kF32, {shape.at(0)});
 }
 
-/// The numbers of argument `range`: low and high of each dimension; empty where it is left out.
+/// The numbers of argument `range`: low and high of each dimension; empty if it is left out.
 std::vector<double> given_range(const NodeContext& c) {
   if (!c.node.has("range")) return {};
   const Attr& attr = c.node.arg("range").attr;

@@ -41,7 +41,7 @@ State state_of(const std::string& kind, DType input, DType output) {
 struct Pass {
   ValueId from = kNoValue, to = kNoValue;
   std::pair<std::string, std::string> accessor;
-  std::string four = {};  ///< text that reads elements i … i + 3; "" where they are no neighbours
+  std::string four = {};  ///< text that reads elements i … i + 3; "" if they are no neighbours
   ReduceLoops loops = {};
   Expr chunks = 1;
   std::optional<Expr> divisor = {};

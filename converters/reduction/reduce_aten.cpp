@@ -146,7 +146,7 @@ void aminmax(const NodeContext& c, Rewriter& r) {
 
 std::string floats_of_self(const NodeContext& c) { return floats_only(c, "self"); }
 
-/// torch reduces nothing where an empty list is given, unlike with sum.
+/// torch reduces nothing if an empty list is given, unlike with sum.
 Expand logical(std::string kind) {
   return [kind](const NodeContext& c, Rewriter& r) {
     if (!c.node.has("dim") || !c.node.exprs("dim").empty()) return plain(kind)(c, r);

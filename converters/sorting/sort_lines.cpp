@@ -65,7 +65,7 @@ Step tile_step(const NodeContext& c, const SortLines& lines) {
   return step;
 }
 
-/// 1 where runs of `run` elements have to be merged, else 0.
+/// 1 if runs of `run` elements have to be merged, else 0.
 Expr is_needed(const Expr& size, int64_t run) { return max(min(ceil_div(size, run) - 1, 1), 0); }
 
 /// Merges runs of `run` elements, the `pass`-th merge of the lines.

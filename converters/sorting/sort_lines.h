@@ -33,7 +33,7 @@ struct SortedLines {
 /// The dimension that `dim` names, the last by default, and everything in one line without one.
 SortLines sort_lines(const NodeContext& context);
 
-/// True where every line fits one tile, so that `sort_directly` applies.
+/// True if every line fits one tile, so that `sort_directly` applies.
 bool is_one_tile(const NodeContext& context, const SortLines& lines);
 /// One step that writes the first `limit` elements of each line, and their positions where wanted.
 Step sort_directly(const NodeContext& context, const SortLines& lines, ValueId y, ValueId indices);

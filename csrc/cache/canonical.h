@@ -18,9 +18,9 @@ struct CanonicalGraph {
   std::vector<int32_t> value_position;  ///< by value: inputs, weights, then results of nodes
 };
 
-/// Of a graph as importers make it: no view, head or tail yet. Inputs, weights and outputs count by
-/// their position. Nodes are ordered by what they compute and
-/// by who reads it, so that a renamed or reordered graph gives the same text.
+/// Of a graph as importers make it: no view, prologue or epilogue yet. Inputs, weights and outputs
+/// count by their position. Nodes are ordered by what they compute and by who reads it, so that a
+/// renamed or reordered graph gives the same text.
 CanonicalGraph canonical_form(const Graph& graph);
 
 }  // namespace tv

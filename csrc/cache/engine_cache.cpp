@@ -87,7 +87,7 @@ Stores& stores() {
   return all;
 }
 
-/// Why the cache has no part in this build; "" where it has.
+/// Why the cache has no part in this build; "" if it has.
 std::string why_bypassed(const Settings& settings, const CacheSettings& cache) {
   if (!cache.reuse_cached_engines && !cache.cache_built_engines) {
     return "cache_built_engines and reuse_cached_engines are off";

@@ -1,5 +1,5 @@
 #pragma once
-// Engines on disk, found again by what their code depends on.
+// The cache of engines on disk, by everything that their code depends on.
 
 #include <cstdint>
 #include <functional>
@@ -13,8 +13,8 @@
 
 namespace tv {
 
-/// What became of the engines that this process asked for. `reasons` tells why, by
-/// "bypass: cache_built_engines and reuse_cached_engines are off" and the like.
+/// Counts of the engines that this process asked for. `reasons` counts by reason, such as
+/// "bypass: cache_built_engines and reuse_cached_engines are off".
 struct EngineCacheStats {
   uint64_t hits = 0, misses = 0, bad = 0, bypassed = 0;
   uint64_t writes = 0, failed_writes = 0, evicted = 0;
@@ -22,13 +22,13 @@ struct EngineCacheStats {
 };
 EngineCacheStats engine_cache_stats();
 
-/// Makes the cost model of a build; may give null, as for a device that is not of this machine.
+/// Makes the cost model of a build; may return null, as for a device of another machine.
 using MakeCostModel = std::function<std::unique_ptr<CostModel>()>;
 
-/// As compile(), but an engine of an equal graph, settings, device and program is taken from the
-/// cache's directory, or else from the system's ($TORCH_VULKAN_SYSTEM_CACHE), and one that was
-/// built is kept. Whatever is wrong with the cache, the engine is right: at worst it is
-/// built. Dumps (settings.debug_dir) are of a build, so they bypass the cache. Thread-safe.
+/// As compile(), but takes an engine of an equal graph, settings, device and program from the
+/// cache's directory, or else from the system's ($TORCH_VULKAN_SYSTEM_CACHE), and stores what it
+/// built. Whatever is wrong with the cache, the engine is right: at worst it is built. Dumps
+/// (settings.debug_dir) need a build, so they bypass the cache. Thread-safe.
 EngineSpec compile_cached(const Graph& graph, const Settings& settings, const DeviceProfile& device,
                           const CacheSettings& cache, const Progress& progress = nullptr,
                           const MakeCostModel& make_costs = nullptr);

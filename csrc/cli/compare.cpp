@@ -52,7 +52,7 @@ std::map<std::string, Tensor> run_once(const Network& network, const Options& op
   return results;
 }
 
-/// One line of the table; false where the tensor differs.
+/// One line of the table; false if the tensor differs.
 bool compare_tensor(const std::string& name, const std::string& layer, const Tensor& got,
                     const Options& options) {
   const Tensor reference = read_npy(path_of(options, name), got.dtype);

@@ -6,7 +6,7 @@
 namespace tv::cli {
 
 /// vkexec compare: computes the network on the inputs in options.ref and compares its outputs, and
-/// the tensors between its layers, with the references there. False where one differs. Throws
+/// the tensors between its layers, with the references there. False if one differs. Throws
 /// Error.
 bool compare_network(std::shared_ptr<Device> device, const Options& options);
 

@@ -8,7 +8,7 @@
 
 namespace tv::cli {
 
-/// Writes text to a file. Throws Error(kUser) where it cannot.
+/// Writes text to a file. Throws Error(kUser) if it cannot.
 void write_text(const std::string& path, const std::string& text);
 
 /// A list with an object a call: trtexec's fields startH2dMs … latencyMs, and stream, hostMs,

@@ -51,7 +51,7 @@ class Network {
   bool has_weights() const { return sets_.size() == engines_.size(); }
   int64_t weight_bytes() const;
 
-  /// Puts in the weights that it finds by name. Throws Error(kUser) where one has another dtype or
+  /// Puts in the weights that it finds by name. Throws Error(kUser) if one has another dtype or
   /// shape, where none fits, or where a stripped engine still lacks some. Returns how many it took.
   size_t refit(const NewWeights& weights);
 

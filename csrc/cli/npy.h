@@ -14,7 +14,7 @@ Tensor read_npy(const std::string& path, DType want = DType::kOther);
 /// Reads a file of exactly the bytes of such a tensor. Throws Error(kUser).
 Tensor read_raw(const std::string& path, DType dtype, const std::vector<int64_t>& shape);
 
-/// Writes a .npy file; bfloat16 as uint16. Throws Error(kUser) where it cannot.
+/// Writes a .npy file; bfloat16 as uint16. Throws Error(kUser) if it cannot.
 void write_npy(const std::string& path, const Tensor& tensor);
 
 }  // namespace tv::cli

@@ -4,7 +4,7 @@
 
 namespace tv::cli {
 
-/// Does what the options say; false where a comparison found a difference. Throws Error.
+/// Does what the options say; false if a comparison found a difference. Throws Error.
 bool execute(const Options& options);
 
 }  // namespace tv::cli

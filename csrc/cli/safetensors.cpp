@@ -30,7 +30,7 @@ std::vector<int64_t> integers(const Json* json) {
   return out;
 }
 
-/// Bytes of a tensor; -1 where there is no such tensor.
+/// Bytes of a tensor; -1 if there is no such tensor.
 int64_t bytes_of(DType dtype, const std::vector<int64_t>& shape) {
   int64_t bytes = size_bytes(dtype);
   for (const int64_t size : shape) {

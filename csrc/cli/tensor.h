@@ -35,7 +35,7 @@ struct Tensor {
   AlignedBytes bytes;
 
   Tensor() = default;
-  /// Zeros. Throws Error(kUser) where the size overflows.
+  /// Zeros. Throws Error(kUser) if the size overflows.
   Tensor(DType dtype, std::vector<int64_t> shape);
   int64_t numel() const;
   HostTensor host() const { return {bytes.data(), bytes.size_bytes()}; }
@@ -45,7 +45,7 @@ struct Tensor {
   int64_t integer(int64_t i) const;
 };
 
-/// 1 for no dimensions. Throws Error(kUser) where it overflows.
+/// 1 for no dimensions. Throws Error(kUser) if it overflows.
 int64_t numel_of(const std::vector<int64_t>& shape);
 
 /// Uniform in [-1, 1) for floats, 0 or 1 for integers and bool, which are often indices or masks;

@@ -5,10 +5,10 @@
 
 namespace tv::cli {
 
-/// Why a flag of trtexec's ("int8", without dashes) is not taken here; "" where it is none.
+/// Why a flag of trtexec's ("int8", without dashes) is not taken here; "" if it is none.
 std::string why_not(std::string_view flag);
 /// Why an argument ("--useCudaGraph", "--sparsity=disable") may be left out: it asks for what is
-/// always so here; "" where it asks for something.
+/// always so here; "" if it asks for something.
 std::string why_nothing_changes(std::string_view argument);
 
 }  // namespace tv::cli

@@ -116,7 +116,7 @@ std::string parameter_list(const KernelOperand& x, const KernelRequest& request,
   return list;
 }
 
-/// Calls the head on element `i` or on each lane of four.
+/// Calls the prologue on element `i` or on each lane of four.
 std::string head_loads(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
   std::string text = n + "_T " + n + "_load(uint i) { " + n + "_T r; " + n + "_head(" +
@@ -164,7 +164,7 @@ std::string plain_loads(const KernelOperand& x) {
   return text + " }\n";
 }
 
-/// Stores `v`, of the tail's result (or of <name>_T), at element `i`.
+/// Stores `v`, the epilogue's result (or an <name>_T), at element `i`.
 std::string plain_stores(const KernelOperand& x, const std::string& suffix) {
   const std::string& n = x.name;
   const std::string type = glsl_type(x.dtype), vector = vector_type(x.dtype);
@@ -184,7 +184,7 @@ std::string plain_stores(const KernelOperand& x, const std::string& suffix) {
   return text + " }\n";
 }
 
-/// The two halves of a store without a tail.
+/// The two halves of a store without an epilogue.
 std::string plain_values(const std::string& n) {
   return "#define " + n + "_R " + n + "_T\n#define " + n + "_RV " + n + "_V\n#define " + n +
          "_value(i, v) (v)\n" + "#define " + n + "_value4(i, v) (v)\n#define " + n + "_put " + n +
@@ -266,7 +266,7 @@ std::string element_accessors(const KernelOperand& x, const KernelRequest& reque
     text += pointwise_function(*x.program, x.name + (has_tail ? "_tail" : "_head"));
   }
   if (has_head) text += head_loads(x, request);
-  // Storage and value types may differ under a tail; what is read back is the stored value.
+  // Storage and value types may differ under an epilogue; what is read back is the stored value.
   if (!has_head && x.stored && (x.read || !x.write) && !has_tail) text += plain_loads(x);
   if (x.write)
     text += has_tail ? tail_stores(x, request) : plain_stores(x, "") + plain_values(x.name);
@@ -291,13 +291,13 @@ std::string lane_load(const KernelOperand& x, const Expr& simd_row) {
   return text + "; }\n";
 }
 
-/// As lane_load, through the head.
+/// As lane_load, through the prologue.
 std::string lane_head(const KernelOperand& x, const KernelRequest& request) {
   return x.name + "_T " + x.name + "_lane(uint i) { " + x.name + "_T r; " + x.name + "_head(" +
          parameter_list(x, request, "_lane(i)") + "r); return r; }\n";
 }
 
-/// Elements i … i + 2 * LANES - 1 for a uniform i, through the tail: computed by
+/// Elements i … i + 2 * LANES - 1 for a uniform i, through the epilogue: computed by
 /// <name>_lane_store2, in memory after <name>_lane_release.
 std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;

@@ -20,8 +20,8 @@ struct AccessorOptions {
 std::string raw_accessors(const KernelOperand& operand, KernelWords& words,
                           const AccessorOptions& options);
 
-/// <name>_load, <name>_load4, <name>_store, <name>_store4: through the view, the head and the tail.
-/// The operands that the program reads must have been written before.
+/// <name>_load, <name>_load4, <name>_store, <name>_store4: through the view, the prologue and the
+/// epilogue. The operands that the program reads must have been written before.
 std::string element_accessors(const KernelOperand& operand, const KernelRequest& request);
 
 /// <name>_lane, <name>_lane_store2: neighbours, one a lane, for kernels that include simd.glsl.

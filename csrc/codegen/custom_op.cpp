@@ -36,7 +36,7 @@ std::vector<std::pair<std::string, ValueId>> tensors_of(const CustomOp& op, cons
   return found;
 }
 
-/// A size that the shader reads of a dimension that the tensor has not; "" where there is none.
+/// A size that the shader reads of a dimension that the tensor has not; "" if there is none.
 std::string unsupported(const CustomOp& op, const NodeContext& c) {
   for (const auto& [name, value] : tensors_of(op, c.node)) {
     if (value == kNoValue) return "argument '" + name + "' is None";

@@ -1,5 +1,5 @@
 #pragma once
-// Operators whose kernel is a shader of the user's (tv.custom_op).
+// Custom operators, whose kernel is a user's shader (tv.custom_op).
 
 #include <array>
 #include <cstdint>
@@ -19,18 +19,18 @@ struct CustomOp {
   std::vector<std::string> integers, floats;  ///< arguments that are numbers; bools are integers
   std::string shader;
   std::array<uint32_t, 3> local_size = {64, 1, 1};
-  /// Of tensors that are not float32, where that decides whether the shader compiles.
+  /// dtypes of tensors that are not float32, if the shader compiles only for these.
   std::map<std::string, DType> dtypes = {};
 };
 
-/// The argument of a custom operator's node that holds its counts of workgroups: one number for a
-/// flat grid (tv_group() in the kernel), two or three for gl_WorkGroupID.
+/// The argument of a custom operator's node with its numbers of workgroups: one for a flat grid
+/// (tv_group() in the kernel), two or three for gl_WorkGroupID.
 inline constexpr const char* kGridArg = "tv_grid";
 
 /// Registers the operator's converter. In its shader, besides the operands' accessors:
 ///   <number>                    each argument that is a number
 ///   <tensor>_numel, <tensor>_size_<k>   elements and sizes of inputs and outputs
-/// Throws Error(kUser) where the operator has a converter already, or where the shader compiles
+/// Throws Error(kUser) if the operator has a converter already, or where the shader compiles
 /// neither with the dtypes that are given nor, where none are, with all tensors float32, int32 or
 /// int64; the message names lines of the shader.
 void add_custom_op(const CustomOp& op);

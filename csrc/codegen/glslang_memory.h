@@ -18,12 +18,12 @@ void set_environment(glslang::TShader& shader);
 /// is given back, and the allocation that failed is tried again.
 class GlslangMemory {
  public:
-  /// Throws OutOfMemoryError where there is not as much.
+  /// Throws OutOfMemoryError if there is not as much.
   explicit GlslangMemory(size_t bytes);
   ~GlslangMemory();
   GlslangMemory(const GlslangMemory&) = delete;
 
-  /// False where that was done before.
+  /// False if that was done before.
   bool release() noexcept;
 
  private:

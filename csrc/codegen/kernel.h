@@ -17,10 +17,10 @@ namespace tv {
 /// One operand as the kernel sees it. The step's own operands come first and in its order; those
 /// that a fused program reads follow.
 ///
-/// Element i (row-major over `shape`) lies at Σ coordinate_k(i) · strides_k elements from the
+/// Element i (row-major over `shape`) is at Σ coordinate_k(i) · strides_k elements from the
 /// pushed address, which already includes the view's offset. `shape` and `strides` are collapsed:
 /// no dimension of size 1, and neighbours that can be walked as one are one, so a dense operand
-/// has at most one dimension with stride 1 (a scalar has none). Strides are 0 where it broadcasts.
+/// has at most one dimension with stride 1 (a scalar has none). Strides are 0 if it broadcasts.
 struct KernelOperand {
   std::string name;           ///< step operands: as in the Step; fused inputs: "<operand>_in<k>"
   DType dtype = DType::kF32;  ///< stored type
@@ -32,13 +32,15 @@ struct KernelOperand {
   bool vec4 = false;  ///< 16-byte aligned and dense (lowering has checked it)
   /// Elements i … i+3 (i % 4 == 0, row-major) lie side by side at a multiple of four elements.
   bool fours = false;
-  /// False for an operand that a head computes: it has no storage, no address and no <name>_raw.
+  /// False for an operand that a prologue computes: it has no storage, no address and no
+  /// <name>_raw.
   bool stored = true;
 
-  /// Fused head (of loads) or tail (of stores); null where there is none or the operand is `plain`.
-  /// A head's input k is request.operands[program_inputs[k]]. A tail's input 0 is the value given
-  /// to <name>_store and input k + 1 is request.operands[program_inputs[k]]; its one result is
-  /// stored. Fused inputs have as many elements as this operand: element i goes with element i.
+  /// Fused prologue (of loads) or epilogue (of stores); null if there is none or for `plain`.
+  /// A prologue's input k is request.operands[program_inputs[k]]. An epilogue's input 0 is the
+  /// value given to <name>_store and input k + 1 is request.operands[program_inputs[k]]; its one
+  /// result is stored. Fused inputs have as many elements as this operand: element i goes with
+  /// element i.
   std::shared_ptr<const PointwiseProgram> program;
   std::vector<uint32_t> program_inputs;
 };
@@ -69,7 +71,7 @@ struct GeneratedKernel {
 
 /// Writes the kernel's text and parameters. Sizes and strides are parameters (or specialisation
 /// constants where the step asks), never literals, so that layers of different sizes share modules.
-/// Throws Error(kInternal) where the template does not exist.
+/// Throws Error(kInternal) if the template does not exist.
 GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& settings,
                                 const DeviceProfile& device);
 

@@ -98,7 +98,7 @@ constexpr PointwiseRow kRows[] = {
     {"nan_to_num", 4, "tv_isnan($0) ? $1 : tv_isinf($0) ? ($0 > 0.0 ? $2 : $3) : $0", "$0", "$0",
      "$0"},
 
-    // Rounding. round_decimals: 10^|decimals|, 1 where decimals < 0.
+    // Rounding. round_decimals: 10^|decimals|, 1 if decimals < 0.
     {"round_decimals", 3, "tv_round_decimals($0, $1, $2 != 0.0)", "$0", "$0", nullptr, 0, false,
      "1"},
 

@@ -34,13 +34,13 @@ struct PointwiseRow {
   const char* domain = "";
 };
 
-/// The row called `name`; null where there is none.
+/// The row called `name`; null if there is none.
 const PointwiseRow* find_pointwise(std::string_view name);
 std::vector<PointwiseRow> pointwise_rows();
-/// Adds a row, whose texts live on. Throws Error(kInternal) where there is one of that name.
+/// Adds a row, whose texts live on. Throws Error(kInternal) if there is one of that name.
 void add_pointwise(const std::string& name, PointwiseRow row);
 
-/// Says which row computes an operator, "" where its arguments choose. For tv.supported_ops().
+/// Says which row computes an operator, "" if its arguments choose. For tv.supported_ops().
 void tell_pointwise_function(std::string op, std::string function);
 /// The row that was told, or "".
 std::string pointwise_function(const std::string& op);

@@ -10,7 +10,7 @@
 namespace tv {
 
 /// Writes what the compiler did under settings.debug_dir, one folder an engine; writes nothing
-/// where that is empty. Throws Error(kUser) where the folder cannot be written.
+/// if that is empty. Throws Error(kUser) if the folder cannot be written.
 class DebugDump {
  public:
   DebugDump(const Settings& settings, const std::string& engine_name);

@@ -118,7 +118,7 @@ std::vector<ValueId> Node::all_inputs() const {
     }
   };
   for (const Arg& a : args) {
-    // A fused head replaces the value of the argument that it computes.
+    // A fused prologue replaces the value of the argument that it computes.
     if (a.is_tensor && !(prologue && a.name == prologue_arg)) add(a.values);
   }
   add(epilogue_inputs);

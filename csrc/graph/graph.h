@@ -1,10 +1,10 @@
 #pragma once
-// The Graph: what every importer makes and every pass maps to another Graph. Plain data.
+// The Graph, as plain data: importers make it, and a pass maps it to another one.
 //
-// Operators are ATen's functional ones by their full name, "aten::add.Tensor" (the overload is left
-// out where it is `default`: "aten::relu"), or those of other libraries. "complex::add.Tensor" is
-// ATen's of complex values, as pairs (converters/complex/complex.h). Names that begin with "tv::"
-// are the compiler's own and appear only after a pass made them.
+// Operators are ATen's functional ones, and those of other libraries, by their full name,
+// "aten::add.Tensor" (without the overload if it is `default`: "aten::relu"). Two prefixes are this
+// project's: passes make "tv::" names, and "complex::" is ATen's operator on complex values as
+// pairs of floats (converters/complex/complex.h).
 
 #include <cstdint>
 #include <memory>
@@ -26,7 +26,7 @@ inline constexpr ValueId kNoValue = -1;
 
 enum class ValueKind : uint8_t { kInput, kWeight, kNode };
 
-/// Where the elements of a value lie when it is a view of another: element (i0, i1, …) is
+/// Where the elements of a value are if it is a view of another: element (i0, i1, …) is
 /// base[offset + Σ i_k · strides_k]. Set by choose_layouts; `base` itself is never a view.
 struct View {
   ValueId base = kNoValue;
@@ -70,20 +70,20 @@ struct Node {
   std::string op;
   std::string name;  ///< unique in the graph
   std::vector<Arg> args;
-  std::vector<ValueId> outputs;        ///< kNoValue where an output is unused and untyped
+  std::vector<ValueId> outputs;        ///< kNoValue if an output is unused and untyped
   std::string source, module_path;     ///< "model.py:42", "layer1.0.conv1"
-  std::vector<std::string> fused_ops;  ///< operators this node stands for; empty: just `op`
+  std::vector<std::string> fused_ops;  ///< operators that this node computes; empty: just `op`
 
   /// tv::pointwise: the program, over the tensor argument "inputs".
   std::shared_ptr<const PointwiseProgram> program;
-  /// Pointwise tail on outputs[0]: program input 0 is what the operator computes, inputs 1… are
-  /// `epilogue_inputs` (broadcast against the output). outputs[0] is the tail's result.
+  /// Pointwise epilogue on outputs[0]: program input 0 is the operator's own result, inputs 1… are
+  /// `epilogue_inputs` (broadcast against the output). outputs[0] is the epilogue's result.
   std::shared_ptr<const PointwiseProgram> epilogue;
   std::vector<ValueId> epilogue_inputs;
-  /// dtype of the operator's own result where an epilogue changes it; else outputs[0]'s.
+  /// dtype of the operator's own result if an epilogue changes it; else outputs[0]'s.
   DType anchor_dtype = DType::kOther;
-  /// Pointwise head computed while reading tensor argument `prologue_arg`; its inputs replace that
-  /// argument's value (`prologue_inputs`, broadcast against the argument's shape).
+  /// Pointwise prologue computed while reading tensor argument `prologue_arg`; its inputs replace
+  /// that argument's value (`prologue_inputs`, broadcast against the argument's shape).
   std::shared_ptr<const PointwiseProgram> prologue;
   std::string prologue_arg;
   std::vector<ValueId> prologue_inputs;
@@ -91,7 +91,7 @@ struct Node {
 
   Origin origin;
 
-  const Arg* find(std::string_view arg_name) const;  ///< null where there is none
+  const Arg* find(std::string_view arg_name) const;  ///< null if there is none
   const Arg& arg(std::string_view arg_name) const;   ///< throws Error(kInternal)
   bool has(std::string_view arg_name) const;         ///< present and not None
   ValueId input(std::string_view arg_name) const;    ///< the value; kNoValue for None or absent
@@ -99,7 +99,7 @@ struct Node {
   Expr expr(std::string_view arg_name) const;        ///< symbolic integer
   int64_t integer(std::string_view arg_name) const;  ///< throws Error(kUnsupported) when symbolic
   double number(std::string_view arg_name) const;    ///< int, float or bool as double
-  bool flag(std::string_view arg_name) const;        ///< false where absent or None
+  bool flag(std::string_view arg_name) const;        ///< false if absent or None
   std::string text(std::string_view arg_name) const;
   std::vector<Expr> exprs(std::string_view arg_name) const;  ///< one Expr counts as a list of one
   std::vector<int64_t> integers(std::string_view arg_name) const;
@@ -113,8 +113,8 @@ struct GraphOutput {
   ValueId value = kNoValue;
   std::string name;
   Shape strides;  ///< promised strides; empty: row-major
-  /// An input of the same type that the value is written over when all that reads the input is
-  /// done; no output of the engine then. Those come behind the others.
+  /// An input of the same type that the value overwrites after every reader of the input; it is not
+  /// an output of the engine then. Such outputs come after the others.
   ValueId over = kNoValue;
 };
 
@@ -140,14 +140,14 @@ std::vector<int32_t> producers(const Graph& graph);
 std::vector<std::vector<int32_t>> consumers(const Graph& graph);
 /// Text of a graph, for people and for tests.
 std::string dump(const Graph& graph);
-/// What a node computes: operator, arguments, programs - all but names, outputs and provenance.
-/// Equal text means equal meaning.
+/// What a node computes, as text: operator, arguments, programs, but not names, outputs or
+/// provenance. Equal text means equal meaning.
 std::string signature(const Node& node);
 /// "6*s0 multiple of 4": a condition without its source.
 std::string condition_text(const Condition& condition);
 /// "float32[1, 3, s0]", with the view where there is one.
 std::string type_text(const Value& value);
-/// Throws Error(kInternal) when the graph is not well formed (order, ids, missing outputs).
+/// Throws Error(kInternal) if the graph is not well formed (order, ids, missing outputs).
 void check(const Graph& graph, const char* after_pass);
 
 /// Convenience for making nodes in passes and converters.

@@ -17,14 +17,14 @@ double most_elements(const Shape& shape, const std::vector<Symbol>& symbols);
 /// its own storage.
 View layout_of(const Graph& graph, ValueId id);
 
-/// True where walking `shape` in row-major order walks memory in steps of one element. Dimensions
+/// True if walking `shape` in row-major order walks memory in steps of one element. Dimensions
 /// of size 1 may have any stride; a shape with a constant 0 is dense.
 bool is_dense(const Shape& shape, const Shape& strides);
 
-/// True where the two address the same elements (strides of dimensions of size 1 do not matter).
+/// True if the two address the same elements (strides of dimensions of size 1 do not matter).
 bool same_strides(const Shape& shape, const Shape& a, const Shape& b);
 
-/// Elements from the first to behind the last that the layout touches; 0 where a dimension is 0.
+/// Elements from the first to one past the last that the layout touches; 0 if a dimension is 0.
 /// Strides must not be negative.
 Expr span_elements(const Shape& shape, const Shape& strides, std::span<const Symbol> symbols);
 
@@ -36,7 +36,7 @@ Shape broadcast_strides(const Shape& shape, const Shape& strides, const Shape& t
 void collapse(Shape& shape, Shape& strides);
 
 /// Dimensions from the outermost in memory to the innermost, where the strides are those of a dense
-/// permutation of row-major; empty where they are not (and for rank 0).
+/// permutation of row-major; empty if they are not (and for rank 0).
 std::vector<int64_t> dense_order(const Shape& shape, const Shape& strides);
 
 /// Strides of a dense tensor whose dimensions lie in memory in this order.

@@ -20,7 +20,7 @@ class BufferTable {
   OperandRange range_of(ValueId value, const Expr& storage_elements);
   /// The buffer that kernels with address checks report to.
   OperandRange check_range(bool waits);
-  /// True where the base value is the storage of a graph output.
+  /// True if the base value is the storage of a graph output.
   const std::vector<bool>& is_output() const { return is_output_; }
   /// The base value of each buffer; kNoValue for the check buffer.
   const std::vector<ValueId>& bases() const { return bases_; }

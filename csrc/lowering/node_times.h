@@ -1,5 +1,5 @@
 #pragma once
-// What single nodes take, as the cost model measures them: for decisions between graphs.
+// Times of single nodes, as the cost model measures them, for choosing between graphs.
 
 #include <map>
 #include <optional>
@@ -22,7 +22,7 @@ class NodeTimes {
       : settings_(settings), device_(device), costs_(costs), progress_(std::move(progress)) {}
 
   /// µs of the nodes (indices) one after the other, each by the fastest of the few tactics that are
-  /// tried for a comparison; nothing where one is not timed. What depends on constants alone takes
+  /// tried for a comparison; nothing if one is not timed. What depends on constants alone takes
   /// none. The graph is as lower() takes it. What Progress throws passes through.
   std::optional<double> us(const Graph& graph, std::span<const size_t> nodes);
 

@@ -13,7 +13,7 @@ struct SizeBucket {
   int32_t symbol = -1;  ///< -1: sizes are known, or near enough to each other
   int64_t first = 0, last = kUnbounded, point = 0;
 
-  /// 1 where the symbol's value lies in the bucket, else 0; `of` are the engine's symbols.
+  /// 1 if the symbol's value lies in the bucket, else 0; `of` are the engine's symbols.
   Expr contains(const std::vector<Symbol>& of) const;
   std::string str(const std::vector<Symbol>& of) const;  ///< "batch 1..11"
 };

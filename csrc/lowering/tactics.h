@@ -17,7 +17,7 @@ struct NodeTactics {
   bool named = false;  ///< by settings.tactics: nobody else chooses
 };
 
-/// Runs the node's converter. Adds its scratch values to `table`. Throws Error(kInternal) where the
+/// Runs the node's converter. Adds its scratch values to `table`. Throws Error(kInternal) if the
 /// converter emits nothing or refuses every tactic: the partitioner took the node.
 NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfile& device,
                          const Settings& settings);

@@ -17,7 +17,7 @@ class ValueTable {
   const Value& value(ValueId id) const;
   /// Layout in the storage of the base value.
   View layout(ValueId id) const;
-  /// True where the value is computed from weights alone and has no symbol in its shape.
+  /// True if the value is computed from weights alone and has no symbol in its shape.
   bool is_constant(ValueId id) const { return constant_.at(static_cast<size_t>(layout(id).base)); }
   void set_constant(ValueId base, bool constant) {
     constant_.at(static_cast<size_t>(base)) = constant;

@@ -116,7 +116,7 @@ class Partitioner {
     }
   }
 
-  /// True where nodes of the block became native because nothing determines a symbol of theirs.
+  /// True if nodes of the block became native because nothing determines a symbol of theirs.
   bool drop_unbound(const std::vector<int32_t>& block) {
     std::set<int32_t> unbound = used_symbols(graph_, block);
     if (unbound.empty()) return false;

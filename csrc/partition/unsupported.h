@@ -1,5 +1,5 @@
 #pragma once
-// What engines do not take.
+// Which nodes of a Graph engines support.
 
 #include <string>
 
@@ -7,9 +7,10 @@
 
 namespace tv {
 
-/// Why `node` cannot be in an engine, or "". The one place that asks: settings
-/// (torch_executed_ops, truncate_long_and_double), the frontend (Origin::refusal), registry, common
-/// checks, then the converter.
+/// Why the node cannot be in an engine, or "". The one place that decides it. Asks, in order:
+/// settings (torch_executed_ops, truncate_long_and_double), the frontend (Origin::refusal), the
+/// registry, the checks that apply to every node, and the converter. The partition also leaves out
+/// blocks that are too small.
 std::string unsupported(const NodeContext& context);
 
 }  // namespace tv

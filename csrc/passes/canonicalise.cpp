@@ -36,7 +36,7 @@ class Canonicaliser {
     out_.push_back(std::move(node));
   }
 
-  /// False where the converter left the node as it is.
+  /// False if the converter left the node as it is.
   bool expand(const Node& node, const Converter& converter, int depth) {
     if (depth == kMaxDepth) {
       throw Error(ErrorKind::kInternal, "[" + node.op + "] expands without an end");

@@ -1,5 +1,5 @@
 #pragma once
-// Rewrites ATen's operators into the few forms that the later passes know.
+// Rewrites ATen's operators into the few forms that the later passes handle.
 
 #include "csrc/graph/graph.h"
 #include "csrc/settings.h"

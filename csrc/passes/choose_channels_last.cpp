@@ -49,7 +49,7 @@ class Chooser {
   }
 
   /// Whether all that `reader` reads of the storage of `id` is `id` itself, as a convolution's
-  /// input or through its tail.
+  /// input or through its epilogue.
   bool reads_well(const Node& reader, ValueId id) const {
     if (!is_plane_convolution(graph_, reader)) return false;
     int64_t known = std::count(reader.epilogue_inputs.begin(), reader.epilogue_inputs.end(), id);

@@ -5,12 +5,13 @@
 
 namespace tv {
 
-/// Whether the pass pays on a device: where convolutions run on matrix units.
+/// Whether the pass is worthwhile on a device: if convolutions run on matrix units there.
 bool wants_channels_last(const DeviceProfile& device);
 
 /// Stores results of convolutions that only convolutions read - as their input or through their
-/// tails - with the channels of a pixel as neighbours, as matrix units load them. The value keeps
-/// its shape; its view says how it lies (docs/design/0005-convolutions-and-layouts.md). Runs last.
+/// epilogues - with the channels of a pixel as neighbours, as matrix units load them. The value
+/// keeps its shape; its view has the strides (docs/design/0005-convolutions-and-layouts.md). Runs
+/// after place_outputs.
 Graph choose_channels_last(Graph graph);
 
 /// A convolution of images; others (of rows, of volumes) have no such layout.

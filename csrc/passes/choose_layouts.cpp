@@ -37,7 +37,7 @@ class LayoutChooser {
     return !converter || node.op == "tv::pointwise" || node.op == "tv::copy";
   }
 
-  /// Expresses every output of a view operator as a view; false where that cannot be done.
+  /// Expresses every output of a view operator as a view; false if that cannot be done.
   bool make_views(Node& node, const Converter& converter) {
     Arg* input = nullptr;
     for (Arg& arg : node.args) {

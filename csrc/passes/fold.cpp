@@ -63,7 +63,7 @@ std::optional<Dims> permutation(const Graph& graph, const Node& node) {
   return dims;
 }
 
-/// True where the instruction gives its one operand back, whatever it is.
+/// True if the instruction gives its one operand back, whatever it is.
 bool is_identity(const PointwiseInstr& instr, DType input) {
   if (instr.operands.size() != 1 || instr.result != input || instr.compute != input) return false;
   if (instr.function == "copy" || instr.function == "cast") return true;

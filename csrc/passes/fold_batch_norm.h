@@ -14,8 +14,8 @@ bool is_inference_batch_norm(const Node& node);
 /// into the convolution's weight and bias. Runs on ATen's operators, before canonicalise.
 ///
 /// 16-bit convolutions keep scale and shift as a multiply-add on their result (which fuses into
-/// their tail, in float32): rounding weight · scale to 16 bits would lower the precision that the
-/// model asked for, and a small scale would push weights into float16's subnormals.
+/// their epilogue, in float32): rounding weight · scale to 16 bits would lower the precision that
+/// the model asked for, and a small scale would push weights into float16's subnormals.
 Graph fold_batch_norm(Graph graph);
 
 }  // namespace tv

@@ -9,7 +9,7 @@ namespace tv {
 
 namespace {
 
-/// Elements added before and after each dimension, outermost first; nullopt where not constant.
+/// Elements added before and after each dimension, outermost first; nullopt if not constant.
 struct Pad {
   std::vector<int64_t> before, after;
 };
@@ -32,7 +32,7 @@ bool is_nothing(const Pad& pad) {
          std::all_of(pad.after.begin(), pad.after.end(), zero);
 }
 
-/// Adds the pad in front of a convolution's input to its own; false where it cannot.
+/// Adds the pad in front of a convolution's input to its own; false if it cannot.
 bool absorb(const Graph& graph, const Node& node, const Pad& pad, Node& convolution) {
   const Attr& value = node.arg("value").attr;
   const Expr* symbolic = std::get_if<Expr>(&value);

@@ -15,7 +15,7 @@ namespace {
 /// instruction registers (and, on a CPU driver, LLVM's time).
 struct Limits {
   size_t inputs = 8, instrs = 64, results = 4;
-  bool loops = true;  ///< functions with loops in heads and tails
+  bool loops = true;  ///< functions with loops in prologues and epilogues
 };
 
 bool is_pointwise(const Node& node) { return node.op == "tv::pointwise"; }
@@ -245,7 +245,7 @@ class Fuser {
     if (same_shape) fused.outputs[0] = stored;
     g_.replace(t, std::move(fused), a);
     if (!same_shape) {
-      // The anchor keeps the shape that its converter works on; the tail's is a view of it.
+      // The anchor keeps the shape that its converter works on; the epilogue's is a view of it.
       g_.graph().value(result).dtype = g_.value(stored).dtype;
       g_.rebase(stored, result);
     }

@@ -5,10 +5,10 @@
 
 namespace tv {
 
-/// Merges tv::pointwise nodes into larger programs and attaches them to anchors: as the tail
-/// (Node::epilogue) of the operator whose result they finish, or as the head (Node::prologue) of
-/// the one that reads theirs. Runs after choose_layouts. What depends on weights alone is never
-/// drawn into what does not, so that it stays in the weight program.
+/// Merges tv::pointwise nodes into larger programs and attaches them to other operators: as the
+/// epilogue of the operator whose result they read, or as the prologue of the one that reads their
+/// result. Runs after choose_layouts. Nodes that depend on weights alone are never merged into
+/// others, so that they stay in the weight program.
 Graph fuse(Graph graph, const DeviceProfile& device);
 
 }  // namespace tv

@@ -4,10 +4,10 @@
 
 namespace tv {
 
-/// Products and convolutions of one value run one after another, without a barrier between them,
-/// where the later ones need nothing that is made in between: a shortcut's convolution beside the
-/// first of its branch, in place of after the last. What depends on weights alone moves to the
-/// front.
+/// Moves products and convolutions of the same value next to each other, so that they need no
+/// barrier in between, if the later ones need nothing that is computed in between: a shortcut's
+/// convolution then runs beside the first one of its branch instead of after the last. Nodes that
+/// depend on weights alone move to the front.
 Graph gather_siblings(Graph graph);
 
 }  // namespace tv

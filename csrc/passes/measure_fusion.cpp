@@ -36,7 +36,7 @@ Node pointwise(const Node& node, const char* suffix,
   return made;
 }
 
-/// The graph with the head of node n as a node of its own before it.
+/// The graph with the prologue of node n as a node of its own before it.
 Graph without_head(const Graph& graph, size_t n) {
   Graph other = graph;
   Node reader = std::move(other.nodes[n]);
@@ -53,7 +53,7 @@ Graph without_head(const Graph& graph, size_t n) {
   return other;
 }
 
-/// The graph with the tail of node n as a node of its own behind it.
+/// The graph with the epilogue of node n as a node of its own after it.
 Graph without_tail(const Graph& graph, size_t n) {
   Graph other = graph;
   Node anchor = std::move(other.nodes[n]);
@@ -102,7 +102,7 @@ Graph measure_fusion(Graph graph, const NodesUs& us, bool tails) {
       Graph other = without_head(graph, n);
       if (faster(other, n)) {
         graph = std::move(other);
-        ++n;  // the reader, which may have a tail
+        ++n;  // the reader, which may have an epilogue
       }
     }
     if (tails && graph.nodes[n].epilogue) {

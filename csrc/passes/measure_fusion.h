@@ -5,10 +5,11 @@
 
 namespace tv {
 
-/// Takes fused heads and tails apart again where that is measured to be faster: a head is computed
-/// wherever its reader reads, in that order; a tail, `tails`, takes registers of a product's tile.
-/// They stay where times are not known or differ by less than a twentieth. Runs last, so that what
-/// is compared is what would be built.
+/// Splits fused prologues, and with `tails` also epilogues, off again if that is measured to be
+/// faster: a prologue is recomputed wherever its reader reads, and an epilogue takes registers of a
+/// product's tile. They stay fused if times are unknown or differ by less than a twentieth. Runs
+/// after the other decisions about fusion and layout, so that the graphs compared are those that
+/// would be built.
 Graph measure_fusion(Graph graph, const NodesUs& us, bool tails);
 
 }  // namespace tv

@@ -4,9 +4,9 @@
 
 namespace tv {
 
-/// Products of one matrix with several weights (query, key and value of an attention) become one
-/// product with the weights side by side, and the results views of it. What is computed from
-/// weights alone (casts of them) counts as a weight. The weights are joined in the weight program.
+/// Merges products of one matrix with several weights (query, key and value of an attention) into
+/// one product with the concatenated weights; the results are views of it. Values computed from
+/// weights alone (casts of them) count as weights. The weight program concatenates the weights.
 /// Runs on ATen's operators, before canonicalise and after equal nodes were merged.
 Graph merge_matmuls(Graph graph);
 

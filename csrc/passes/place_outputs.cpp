@@ -66,7 +66,7 @@ class OutputPlacer {
     return value.view ? value.view->base : id;
   }
 
-  /// True where the storage may become part of another: one node makes all of it, each call anew.
+  /// True if the storage may become part of another: one node makes all of it, each call anew.
   bool movable(ValueId base) const {
     const int32_t maker = producers_[static_cast<size_t>(base)];
     if (maker < 0 || outputs_.count(base) || constant_[static_cast<size_t>(base)]) return false;
@@ -111,7 +111,7 @@ class OutputPlacer {
   }
 
   /// Strides over a dense tensor of shape `to` for each dimension of a dense tensor of shape
-  /// `from`, where `view` (of `from`, shaped `to`) only permutes dimensions; nothing where it does
+  /// `from`, where `view` (of `from`, shaped `to`) only permutes dimensions; nothing if it does
   /// more.
   static std::optional<Shape> inverse_strides(const Shape& from, const Shape& to,
                                               const View& view) {

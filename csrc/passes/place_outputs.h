@@ -6,9 +6,10 @@
 
 namespace tv {
 
-/// Lets nodes write where their results are needed, so that concatenations and copies of permuted
-/// results vanish: the result's Value::view then names a part of the storage of what took the copy.
-/// Only where the tactic of every node concerned stays the one that it would have been. Runs last.
+/// Lets nodes write directly to where their results are needed, which removes concatenations and
+/// copies of permuted results: the result's Value::view is then a part of the storage that took the
+/// copy. Done only if every node concerned keeps its tactic. Runs after `fuse`, when it is known
+/// which copies are left.
 Graph place_outputs(Graph graph, const Settings& settings, const DeviceProfile& device);
 
 }  // namespace tv

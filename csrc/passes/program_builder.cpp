@@ -39,7 +39,7 @@ std::vector<ProgramBuilder::Ref> ProgramBuilder::append(const PointwiseProgram& 
     for (int32_t operand : instr.operands) {
       added.operands.push_back(refs.at(static_cast<size_t>(operand)));
     }
-    // One order, so that equal tails of different layers share a kernel.
+    // One order, so that equal epilogues of different layers share a kernel.
     if (added.operands.size() == 2 && is_commutative(instr) &&
         comes_first(added.operands[1], added.operands[0])) {
       std::swap(added.operands[0], added.operands[1]);

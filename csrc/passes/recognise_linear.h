@@ -4,10 +4,10 @@
 
 namespace tv {
 
-/// matmul(x, weight) of rows with a constant matrix, and the constant row that is added to it,
-/// become mm or addmm of x as a matrix, between reshapes: what torch captures for a linear layer,
-/// and what merge_matmuls and the converters know. Several of one x share its reshape. Runs on
-/// ATen's operators; ONNX files have matmul and add.
+/// Turns matmul(x, weight) with a constant matrix, and the constant row that is added to it, into
+/// mm or addmm of x as a matrix, between reshapes: the form that torch captures for a linear layer,
+/// and that merge_matmuls and the converters expect. Several products of one x share its reshape.
+/// Runs on ATen's operators; ONNX files have matmul and add.
 Graph recognise_linear(Graph graph);
 
 }  // namespace tv

@@ -44,7 +44,7 @@ class Plan {
     }
   }
 
-  /// False where the value has to be copied.
+  /// False if the value has to be copied.
   bool make() {
     const View whole{target_, Expr(0), contiguous_strides(graph_.value(target_).shape)};
     return place(value_, whole, target_, kNoReader) && in_order();

@@ -6,11 +6,11 @@
 
 namespace tv {
 
-/// Gives each value that is written over an input (GraphOutput::over) its place in that input's
-/// memory. What replaces a part of the input (slice_scatter, index_put, …, also several of them one
-/// after the other or inside each other) then stores that part alone, where nobody reads the older
-/// contents afterwards; a value that one node makes without reading the input is stored there by
-/// it; any other is copied there behind the last node. Runs last: other passes take nodes for
+/// Places each value that overwrites an input (GraphOutput::over) in that input's memory. An
+/// operator that replaces a part of the input (slice_scatter, index_put, …, also several of them in
+/// sequence or nested) then stores only that part, if nothing reads the old contents afterwards. A
+/// node that computes the value without reading the input stores it there directly; any other value
+/// is copied there after the last node. Runs last, because the other passes treat nodes as pure
 /// functions.
 Graph write_in_place(Graph graph, const Settings& settings, const DeviceProfile& device);
 

@@ -9,11 +9,10 @@
 namespace tv {
 
 /// The plan as a JSON object:
-///   graph, nodes, compute_nodes, covered_nodes, coverage (1 where nothing does work)
-///   engines         of each: nodes, compute_nodes, operators {name: count}, inputs and outputs
-///   (name,
-///                   dtype, shape), weights, weight_bytes
-///   native          of each node: node (index), operator, name, reason, source, module_path,
+///   graph, nodes, compute_nodes, covered_nodes, coverage (1 if nothing does work)
+///   engines         for each: nodes, compute_nodes, operators {name: count}, weights,
+///                   weight_bytes, inputs and outputs (name, dtype, shape)
+///   native          for each node: node (index), operator, name, reason, source, module_path,
 ///                   does_work
 ///   operators       the native nodes that do work, by operator and reason, most frequent first:
 ///                   operator, reason, count
@@ -25,7 +24,7 @@ std::string dry_run_report(const Plan& plan);
 /// of one graph or of several) in graphs of `compute_nodes` together, as a JSON object:
 ///   min_block_size  of each setting that makes a difference: min_block_size, engines,
 ///                   covered_nodes, coverage
-///   recommended_min_block_size  the largest that covers as much as any, but for 1 % of the nodes
+///   recommended_min_block_size  the largest whose coverage is within 1 % of the best
 std::string block_sizes_report(const std::vector<int64_t>& sizes, int64_t compute_nodes);
 
 }  // namespace tv

@@ -1,5 +1,5 @@
 #pragma once
-// What an engine consists of, for people and tools.
+// The structure of an engine, for people and tools.
 
 #include <cstdint>
 #include <string>

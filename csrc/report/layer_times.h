@@ -1,5 +1,5 @@
 #pragma once
-// What the layers of engines take, for people and tools: tv.profile and vkexec print the same.
+// Times of the layers of engines, for people and tools: tv.profile and vkexec print the same.
 
 #include <cstdint>
 #include <span>
@@ -13,7 +13,7 @@ namespace tv {
 /// One dispatch of one call of an engine.
 struct LayerTime {
   std::string engine;
-  int64_t call = 0;  ///< of the calls that were profiled
+  int64_t call = 0;  ///< number of the timed call
   std::string name, tactic;
   std::vector<std::string> ops = {};
   std::string module_path = {}, source = {};  ///< "layer1.0.conv1", "model.py:42"

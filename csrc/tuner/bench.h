@@ -26,8 +26,8 @@ class BenchTrials {
   /// µs of each launch by itself.
   virtual std::vector<float> step_us(size_t candidate) = 0;
   /// How the results of a candidate differ from those of the reference beyond what rounding
-  /// explains, at the smallest, the typical and the largest shapes; "" where they do not; nothing
-  /// where the reference takes too long to be run.
+  /// explains, at the smallest, the typical and the largest shapes; "" if they do not; nothing
+  /// if the reference takes too long to be run.
   virtual std::optional<std::string> difference(size_t candidate, size_t reference) = 0;
 };
 
@@ -35,10 +35,10 @@ class Bench {
  public:
   virtual ~Bench() = default;
   virtual const DeviceProfile& profile() const = 0;
-  /// Throws OutOfMemoryError where the operands do not fit. The problem must outlive the trials.
+  /// Throws OutOfMemoryError if the operands do not fit. The problem must outlive the trials.
   virtual std::unique_ptr<BenchTrials> open(const TacticProblem& problem,
                                             std::map<size_t, TacticProgram> programs) = 0;
-  /// True where the device was lost and has been opened anew: open trials are void.
+  /// True if the device was lost and has been opened anew: open trials are void.
   virtual bool recover() = 0;
 };
 

@@ -20,7 +20,7 @@ struct Tolerance {
 /// What results hold before a run.
 inline constexpr uint8_t kUnwritten = 0xA5;
 
-/// How `got` differs from `want` - "" where it does not: floats by more than rounding explains,
+/// How `got` differs from `want` - "" if it does not: floats by more than rounding explains,
 /// other types at all. Sums in another order differ by ε·√terms of the size of the results, and
 /// every result is rounded to its dtype.
 std::string difference(DType dtype, std::span<const uint8_t> got, std::span<const uint8_t> want,

@@ -43,7 +43,7 @@ double reduction_terms(const TacticProgram& program, const std::vector<int64_t>&
   return terms;
 }
 
-/// False where a launch would leave its buffers or one of these is too large: symbols without a
+/// False if a launch would leave its buffers or one of these is too large: symbols without a
 /// bound may be bounded by what the shapes of weights allow.
 bool fits(const TacticProgram& program, const std::vector<int64_t>& symbols, uint64_t most_bytes) {
   for (const Buffer& buffer : program.spec.buffers) {
@@ -230,7 +230,7 @@ class DeviceTrials : public BenchTrials {
   }
 
   /// Results of a run. `partial`, where given, allows a run of a part of the workgroups where all
-  /// of them would take too long, and says so; empty where even that cannot be done.
+  /// of them would take too long, and says so; empty if even that cannot be done.
   std::vector<ProblemMemory::Result> results(size_t candidate, size_t symbols, bool* partial) {
     const TacticProgram& program = programs_.at(candidate);
     Trial& trial = activate(candidate, symbols);

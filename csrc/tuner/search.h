@@ -55,7 +55,7 @@ class Search {
   int runs(double us) const;  ///< of a candidate that takes `us`, for one timing
   void record(size_t candidate, Timing timing);
   /// Runs `body`, first writing `candidate` to the journal where it may be its first run at these
-  /// shapes; false where that lost the device, was refused or found no memory.
+  /// shapes; false if that lost the device, was refused or found no memory.
   enum class Guard : uint8_t { kJournal, kRanBefore };
   template <typename Body>
   bool guarded(size_t candidate, Guard guard, const Body& body);

@@ -1,13 +1,13 @@
 #pragma once
-// What was measured, on disk: one JSON file that people can read and compare.
+// The tuner's timings on disk: one JSON file that people can read and compare.
 //
 //   {"format": "torch_vulkan timings", "version": 1,
 //    "devices": {<tuned_for>: {<problem>: {<tactic>: {"kernels": <digest>, "time_us": 12.3, …}}}}}
 //
-// One file for all problems, because users name a file, move it between machines and compare two of
-// them. Processes share it: a writer takes a lock, reads the file again, adds its own entries and
-// replaces the file atomically. A file that cannot be read as timings is set aside and counts as
-// empty.
+// There is one file for all problems, so that users can name it, move it between machines and
+// compare two of them. Processes share it: a writer takes a lock, reads the file again, adds its
+// own entries and replaces the file atomically. A file that does not contain timings is set aside
+// and counts as empty.
 
 #include <map>
 #include <memory>
@@ -44,23 +44,23 @@ struct Timing {
 
 class TimingCache {
  public:
-  /// "": in memory only. Reads the file; takes over what processes that died were timing
-  /// (journal.h). A link is followed; into a device or a FIFO is only written, when all is done.
+  /// Reads the file ("": in memory only), and takes over what processes that died were timing
+  /// (journal.h). A link is followed; a device or a FIFO is only written to, at the end.
   explicit TimingCache(std::string path);
   ~TimingCache();  ///< saves
   TimingCache(const TimingCache&) = delete;
 
   std::optional<Timing> find(const TimingKey& key) const;
-  /// True where the tactic has an entry, whatever its digest.
+  /// True if the tactic has an entry, whatever its digest.
   bool knows(const std::string& device, const std::string& problem,
              const std::string& tactic) const;
   /// Returns what is kept, and what a later process will read: times to a nanosecond.
   Timing put(const TimingKey& key, Timing timing);
-  /// Merges what is new into the file. A failure is told once and not fatal.
+  /// Merges new entries into the file. A failure is logged once and not fatal.
   void save();
   /// Saves where the last time was a while ago.
   void save_sometimes();
-  /// Where a journal belongs, beside the file; "": nowhere.
+  /// Path of the journal, beside the file; "": there is none.
   const std::string& journal_path() const { return is_file_ ? path_ : no_path_; }
 
  private:

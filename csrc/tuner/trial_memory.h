@@ -26,7 +26,7 @@ class ProblemMemory {
   /// The address of each buffer of `program`. Makes and fills what is not there yet; `below`: of
   /// integer operands. Throws OutOfMemoryError.
   std::vector<uint64_t> place(const TacticProgram& program, size_t symbols, int64_t below);
-  /// Fills the results again; every run that is compared starts alike. False where results are also
+  /// Fills the results again; every run that is compared starts alike. False if results are also
   /// read, so that they hold random values and not kUnwritten.
   bool reset_results(const TacticProgram& program, int64_t below);
   struct Result {

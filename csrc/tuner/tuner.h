@@ -1,5 +1,5 @@
 #pragma once
-// The cost model that measures: docs/design/0004-tuner.md.
+// The tuner: the cost model that measures on a device (docs/design/0004-tuner.md).
 
 #include <memory>
 
@@ -10,7 +10,7 @@
 
 namespace tv {
 
-/// What tuners of this process did so far, counted in candidates but for `problems`.
+/// Counts of all tuners of this process, in candidates except for `problems`.
 struct TunerStats {
   uint64_t problems = 0;  ///< nodes with something to choose, equal ones of an engine counted once
   uint64_t timed = 0;     ///< run on the device
@@ -34,7 +34,7 @@ std::unique_ptr<CostModel> make_tuner(std::unique_ptr<Bench> bench,
                                       const TunerOptions& options);
 
 /// The tuner that `settings` ask for, on the device of this machine that has the profile's UUID;
-/// null for level 0, for kernels with address checks, and where there is no such device.
+/// null for level 0, for kernels with address checks, and if there is no such device.
 std::unique_ptr<CostModel> make_tuner(const DeviceProfile& device, const Settings& settings);
 
 }  // namespace tv

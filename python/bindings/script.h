@@ -12,12 +12,12 @@ namespace tv::script {
 struct Options {
   std::string settings = "{}";  ///< csrc/settings.h, as JSON
   std::string cache = R"({"reuse_cached_engines": false, "cache_built_engines": false})";
-  std::string device;  ///< as open_device takes it; "": the best
+  std::string device;  ///< as for open_device; "": the best
   bool immutable_weights = false;
   bool pass_through_build_failures = false;
-  /// Engines are for ranges of sizes: the examples are one call at several sizes, the first so many
-  /// of which say how the program's sizes depend on each other; the rest are bounds. 0: engines are
-  /// for the sizes of the examples.
+  /// For engines with ranges of sizes, the examples are one call at several sizes: the first
+  /// `fitted` of them show how the program's sizes depend on each other, the rest are the bounds.
+  /// 0: engines are for the sizes of the examples.
   size_t fitted = 0;
   size_t usual = 0;  ///< the example whose sizes kernels are chosen for
   /// The JSON of a device profile: nothing is built, and no device is needed.
@@ -39,16 +39,16 @@ struct Result {
   /// forward; torch::jit::save and load keep it.
   torch::jit::Module module;
   std::vector<Engine> engines;
-  std::vector<Native> native;  ///< nodes that do work and stay PyTorch's
+  std::vector<Native> native;  ///< nodes that do work and that PyTorch runs
   int64_t compute_nodes = 0, covered_nodes = 0;
   std::vector<std::string> failures;  ///< engines that were not built, and why
-  std::vector<std::string> reports;   ///< of a dry run: each stretch of code, script_report.h
+  std::vector<std::string> reports;   ///< of a dry run, for each stretch of code (script_report.h)
 };
 
-/// Compiles forward for these inputs: an engine runs where a call's tensors have the dtypes and
-/// sizes (and the numbers that shapes depend on the values) of the example, or sizes between those
-/// of the examples (Options::fitted); where they have others, the same nodes run natively. Each set
-/// in `examples` is run once, and may be written to. Throws tv::Error.
+/// Compiles `forward` for these inputs. An engine runs if a call's tensors have the example's
+/// dtypes and sizes, or sizes between those of the examples (Options::fitted), and numbers that
+/// shapes depend on have the example's values; otherwise the same nodes run natively. `forward`
+/// runs once on each set of `examples`, and may write to it. Throws tv::Error.
 Result compile(const torch::jit::Module& module,
                const std::vector<std::vector<c10::IValue>>& examples, const Options& options = {});
 

@@ -22,7 +22,7 @@ std::string op_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-// The overload that takes a number where `name` takes a tensor; nothing where there is none.
+// The overload that takes a number where `name` takes a tensor; nothing if there is none.
 std::optional<c10::OperatorName> with_scalar(const c10::OperatorName& name) {
   static const std::map<std::string, std::string> overloads = {
       {"Tensor", "Scalar"}, {"Tensor_mode", "Scalar_mode"}, {"Tensor_Tensor", "Tensor_Scalar"}};

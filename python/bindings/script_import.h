@@ -52,10 +52,10 @@ struct Imported {
   std::unordered_map<ValueId, torch::jit::Value*> weights;
 };
 
-/// The expression of a size; throws Error(kUnsupported) where there is none.
+/// The expression of a size; throws Error(kUnsupported) if there is none.
 Expr expr_of(Sizes& sizes, const Numbers& values);
 
-/// Why a node cannot be expressed as nodes of the Graph; "" where it can. Converters are not asked.
+/// Why a node cannot be expressed as nodes of the Graph; "" if it can. Converters are not asked.
 std::string refusal(const Knowledge& knowledge, const torch::jit::Node* node);
 
 /// Why nodes stay native, by node.

@@ -30,7 +30,7 @@ bool holds_tensors(const torch::jit::Value* value);
 /// Whether TorchScript can compare values of this type with a constant.
 bool is_comparable(const torch::jit::Value* value);
 
-/// "file.py:12" and "layer1.0.conv1" of a node; "" where it does not say.
+/// "file.py:12" and "layer1.0.conv1" of a node; "" if it does not say.
 std::string source_of(const torch::jit::Node* node);
 std::string module_path_of(const torch::jit::Node* node);
 /// "aten::conv2d", with the overload where there is one.

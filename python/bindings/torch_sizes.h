@@ -43,7 +43,7 @@ Trace trace_without_data(const std::shared_ptr<torch::jit::Graph>& graph, const 
 /// A method of a program and the rule that it has to follow. Thread-safe.
 class SizeCheck {
  public:
-  /// `self`: a ScriptModule that has the method. Throws Error(kUser) where it has none.
+  /// `self`: a ScriptModule that has the method. Throws Error(kUser) if it has none.
   SizeCheck(const c10::IValue& self, const std::string& method, const std::string& rule);
 
   /// Throws Error(kUser) unless the rule holds for the tensors of a call, and `runs`; `symbols`:

@@ -9,7 +9,7 @@ namespace tv::script {
 class Listener {
  public:
   virtual ~Listener() = default;
-  /// True where a composite operator is to be told whole rather than as the operators it calls.
+  /// True if a composite operator is to be told whole rather than as the operators it calls.
   virtual bool keeps_whole(const c10::OperatorHandle& op) = 0;
   /// Whether tensors have sizes and no data, on the meta device.
   virtual bool without_data() const = 0;

@@ -24,7 +24,7 @@ class StatedWeights {
 
  private:
   const std::vector<at::Tensor>& weights_;
-  std::vector<WeightState> digests_;  ///< by position; empty where all weights carry versions
+  std::vector<WeightState> digests_;  ///< by position; empty if all weights carry versions
 };
 
 /// Digest of `size` bytes.

@@ -36,7 +36,7 @@ class WeightCache {
                                        std::optional<at::Device> cuda = {});
   struct Entry;
   using EntryPtr = std::shared_ptr<const Entry>;
-  /// Makes the set for `weights` after a change that has not happened yet; null where it could not
+  /// Makes the set for `weights` after a change that has not happened yet; null if it could not
   /// be used. Nothing that calls see is touched.
   EntryPtr stage(const Engine& engine, const std::vector<at::Tensor>& weights,
                  const WeightChange& change, std::optional<at::Device> cuda = {}) const;

@@ -227,7 +227,7 @@ def _weights_of_call(module, name, weights) -> set[str]:
 
 
 def device_profile(device: str):
-    """The profile of a device. Raises DeviceError where there is none."""
+    """The device profile. Raises DeviceError if there is none."""
     return C.device_profile(device)
 
 

@@ -27,9 +27,9 @@ struct Condition {
   bool operator==(const Condition&) const = default;
 
   std::set<int32_t> symbols() const;  ///< that its sides name
-  /// False where a side cannot be computed, too: it passes 2^63, or divides by a size of 0.
+  /// False if a side cannot be computed, too: it passes 2^63, or divides by a size of 0.
   bool holds(std::span<const int64_t> symbols) const;
-  /// True where it holds for all sizes, or for none; nothing where that depends on them.
+  /// True if it holds for all sizes, or for none; nothing if that depends on them.
   std::optional<bool> decided(std::span<const Symbol> symbols) const;
   /// "[Reshape "flat"] wants 6*batch to be a multiple of 4, got 18"
   std::string refusal(std::span<const Symbol> symbols, std::span<const int64_t> values) const;
@@ -38,7 +38,7 @@ struct Condition {
 /// Adds a condition to a list without duplicates, whose order depends on the conditions alone.
 void add_condition(std::vector<Condition>& conditions, Condition condition);
 
-/// The first that does not hold; null where all do.
+/// The first that does not hold; null if all do.
 const Condition* first_broken(std::span<const Condition> conditions,
                               std::span<const int64_t> symbols);
 

@@ -57,7 +57,7 @@ bool holds(DType dtype, int64_t number);
 
 /// "float32", "bfloat16", "int64", "bool", …: torch's names.
 std::string_view name(DType dtype);
-/// The inverse of `name`; kOther where the name is not known.
+/// The inverse of `name`; kOther if the name is not known.
 DType dtype_from_name(std::string_view name);
 
 }  // namespace tv

@@ -14,12 +14,12 @@ struct EnvVariable {
 };
 std::span<const EnvVariable> env_variables();
 
-/// The value of a variable of the list above, "" where it is not set.
+/// The value of a variable of the list above, "" if it is not set.
 std::string env(std::string_view name);
-/// True where it is set to anything but "", "0", "false" or "off".
+/// True if it is set to anything but "", "0", "false" or "off".
 bool env_flag(std::string_view name);
 
-/// $XDG_CACHE_HOME/torch_vulkan, else ~/.cache/torch_vulkan; "" where there is no home. Never /tmp.
+/// $XDG_CACHE_HOME/torch_vulkan, else ~/.cache/torch_vulkan; "" if there is no home. Never /tmp.
 std::string default_cache_dir();
 
 /// Where caches shipped in an image are looked for: $TORCH_VULKAN_SYSTEM_CACHE, else

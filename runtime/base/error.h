@@ -6,16 +6,16 @@
 
 namespace tv {
 
-/// Who has to act on an error.
+/// Who can act on an error.
 enum class ErrorKind {
-  kUser,         ///< the caller passed something wrong (ValueError in Python)
-  kUnsupported,  ///< we can't do this; the caller falls back
+  kUser,         ///< the caller passed something invalid (ValueError in Python)
+  kUnsupported,  ///< not supported here; the caller falls back
   kDevice,       ///< driver, device loss, out of memory (RuntimeError; recoverable)
   kInternal,     ///< a bug in torch_vulkan (RuntimeError asking for a report)
 };
 
 /// Messages begin with the operator or component in brackets and say what was got and what is
-/// wanted: `[aten::softmax] dim 3 is out of range for rank 2`.
+/// expected: `[aten::softmax] dim 3 is out of range for rank 2`.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
@@ -25,14 +25,15 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-/// A kDevice error that a caller may recover from by other means: the device has no memory left.
+/// A kDevice error after which the caller can compute in another way: the device has too little
+/// memory.
 class OutOfMemoryError : public Error {
  public:
   explicit OutOfMemoryError(const std::string& message) : Error(ErrorKind::kDevice, message) {}
 };
 
-/// A kUser error that a run found in the values of its inputs. Whoever called finds the same where
-/// PyTorch computes: it refuses them, too.
+/// A kUser error in the values of the inputs, found by a run: an index out of range, or a division
+/// of integers by 0. PyTorch refuses the same values.
 class BadValueError : public Error {
  public:
   enum class What { kIndex, kDivisor };

@@ -38,7 +38,7 @@ class Expr {
 
   bool is_constant() const;
   std::optional<int64_t> constant() const;  ///< the value where the expression has no symbol
-  /// Throws Error(kUnsupported) where a part of it passes 2^63 or divides by 0 at these values.
+  /// Throws Error(kUnsupported) if a part of it passes 2^63 or divides by 0 at these values.
   int64_t eval(std::span<const int64_t> symbols) const;
   /// Lower and upper bound over the symbols' ranges (saturating at ±kUnbounded).
   std::pair<int64_t, int64_t> bounds(std::span<const Symbol> symbols) const;

@@ -11,12 +11,12 @@ namespace tv {
 /// kShared: `remove_unless_used` of another process leaves the file alone meanwhile.
 enum class FileUse : uint8_t { kPlain, kShared };
 
-/// Reads the regular file `path`. Throws Error(kUser) where it cannot be read or exceeds
+/// Reads the regular file `path`. Throws Error(kUser) if it cannot be read or exceeds
 /// `max_bytes`.
 std::vector<uint8_t> read_file(const std::string& path, uint64_t max_bytes,
                                FileUse use = FileUse::kPlain);
 
-/// Removes `path` unless somebody is reading it as kShared. True where it is gone.
+/// Removes `path` unless somebody is reading it as kShared. True if it is gone.
 bool remove_unless_used(const std::string& path);
 
 /// Writes the pieces, one after the other, to a temporary file beside `path`, syncs it and renames

@@ -23,7 +23,7 @@ const T* json_as(const Json& json) {
   return json.get_ptr<const T*>();
 }
 
-/// The field of an object; null where it has none, or `json` is no object.
+/// The field of an object; null if it has none, or `json` is no object.
 inline const Json* json_field(const Json& json, std::string_view name) {
   const auto found = json.find(name);
   return found == json.end() ? nullptr : &*found;

@@ -10,7 +10,7 @@ enum class LogLevel { kTrace, kDebug, kInfo, kWarn, kError };
 
 /// Writes one line where `level` is at or above the level chosen. Thread-safe.
 void log(LogLevel level, const std::string& message);
-/// True where log(level, …) would write: for messages that cost something to make.
+/// True if log(level, …) would write: for messages that cost something to make.
 bool log_enabled(LogLevel level);
 
 }  // namespace tv

@@ -93,7 +93,7 @@ std::vector<Access> accesses_of(const EncodeRequest& request, const Dispatch& di
   return accesses;
 }
 
-/// False where the dispatch has no workgroup to run.
+/// False if the dispatch has no workgroup to run.
 bool set_grid(const EncodeRequest& request, const Dispatch& dispatch, EncodedDispatch& encoded) {
   std::array<int64_t, 3> groups{};
   for (int i = 0; i < 3; ++i) {

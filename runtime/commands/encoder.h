@@ -9,7 +9,7 @@
 
 namespace tv {
 
-/// Throws Error(kInternal) where parameters do not fit the push constants, and Error(kUnsupported)
+/// Throws Error(kInternal) if parameters do not fit the push constants, and Error(kUnsupported)
 /// where a grid does not fit the device or the device would end a loop too early.
 EncodedProgram encode(const EncodeRequest& request);
 

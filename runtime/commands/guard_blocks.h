@@ -11,7 +11,7 @@
 
 namespace tv {
 
-/// How the kernels of an engine are guarded; empty where they are trusted.
+/// How the kernels of an engine are guarded; empty if they are trusted.
 struct GuardPlan {
   std::vector<uint32_t> ranges;  ///< of each pipeline: ranges in its guard blocks
   uint32_t max_iterations = 0;

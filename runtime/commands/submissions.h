@@ -1,6 +1,6 @@
 #pragma once
-// Long engines are handed to the queue in parts, so that no watchdog of the system takes the device
-// for hung: it counts the time of one submission.
+// Long engines are submitted in parts, so that no watchdog of the system, which measures the time
+// of one submission, resets the device.
 
 #include <vector>
 

@@ -36,11 +36,11 @@ class TrialMemory {
 class Trial {
  public:
   /// Makes the pipelines. `addresses`: of each spec.buffers, where the memory is large enough.
-  /// Throws Error(kDevice) where the driver refuses one.
+  /// Throws Error(kDevice) if the driver refuses one.
   Trial(std::shared_ptr<Device> device, EngineSpec spec);
   ~Trial();
 
-  /// Sets shapes and memory. Throws Error(kInternal) where a grid does not fit the device.
+  /// Sets shapes and memory. Throws Error(kInternal) if a grid does not fit the device.
   void bind(std::span<const int64_t> symbols, std::span<const uint64_t> addresses);
   /// Runs the weight program.
   void run_weight_program();

@@ -7,7 +7,7 @@ namespace {
 
 struct Driver {
   CudaApi api;
-  std::string reason;  ///< empty where the functions can be used
+  std::string reason;  ///< empty if the functions can be used
 };
 
 Driver open_driver() {

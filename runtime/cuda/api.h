@@ -138,7 +138,7 @@ struct CudaApi {
 #undef TV_CUDA_MEMBER
 };
 
-/// The driver's functions, initialised; null where there is none, and `reason` says why.
+/// The driver's functions, initialised; null if there is none, and `reason` says why.
 /// Thread-safe. The library is opened once and never closed.
 const CudaApi* cuda_api(std::string* reason = nullptr);
 

@@ -20,7 +20,7 @@ struct CudaCounts {
   uint64_t imports = 0;     ///< pieces of CUDA's memory that are imported now
 };
 CudaCounts cuda_counts(Device& device);
-/// True where engines on `device` use these bytes of CUDA's in place.
+/// True if engines on `device` use these bytes of CUDA's in place.
 bool cuda_finds(Device& device, uint64_t address, int64_t size_bytes);
 
 }  // namespace tv

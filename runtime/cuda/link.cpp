@@ -6,7 +6,7 @@
 namespace tv {
 namespace {
 
-/// CUDA's number of the device with this UUID; -1 where there is none.
+/// CUDA's number of the device with this UUID; -1 if there is none.
 int find_device(const CudaApi& cuda, const std::string& uuid, CuDevice& device,
                 std::vector<std::string>& report) {
   int count = 0;

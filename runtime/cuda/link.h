@@ -24,7 +24,7 @@ class CudaLink {
   int ordinal() const { return ordinal_; }
   CudaOrder& order() { return *order_; }
   CudaImports& imports() { return imports_; }
-  /// False where every operand is to be copied (TORCH_VULKAN_CUDA=staged).
+  /// False if every operand is to be copied (TORCH_VULKAN_CUDA=staged).
   bool imports_memory() const { return imports_memory_; }
 
   /// Throws Error(kDevice) while `stream` is being captured into a CUDA graph.
@@ -42,7 +42,7 @@ class CudaLink {
   std::unique_ptr<CudaOrder> order_;
 };
 
-/// The link to the same GPU's CUDA device, made at the first call; null where there is none, and
+/// The link to the same GPU's CUDA device, made at the first call; null if there is none, and
 /// `cuda_report` (cuda/device.h) says why. The device owns it.
 CudaLink* cuda_link(Device& device);
 

@@ -46,10 +46,10 @@ class CudaImports {
   CudaImports(const CudaImports&) = delete;
 
   /// The device address of `size_bytes` bytes of CUDA's at `address`; imports them at the first
-  /// use, and checks at each later one that the same memory is still mapped there. 0 where it
+  /// use, and checks at each later one that the same memory is still mapped there. 0 if it
   /// cannot be shared; `why`, where given, then says why.
   uint64_t find(CuDevicePtr address, int64_t size_bytes, std::string* why = nullptr);
-  /// Memory of Vulkan's for CUDA, which `find` knows; 0 where there is none left.
+  /// Memory of Vulkan's for CUDA, which `find` knows; 0 if there is none left.
   CuDevicePtr allocate(int64_t size_bytes);
   /// Gives back what `allocate` gave, after all that was submitted; false for other addresses.
   bool free(CuDevicePtr address);

@@ -30,7 +30,7 @@ enum class CudaOrderMode : uint8_t { kAuto, kCounter, kSemaphores };
 class CudaOrder {
  public:
   /// Makes the shared counter and tests it unless `mode` says what to use. Throws Error(kDevice)
-  /// where neither way works. CUDA's context is current here and in every call.
+  /// if neither way works. CUDA's context is current here and in every call.
   CudaOrder(Device& device, const CudaApi& cuda, CudaOrderMode mode);
   ~CudaOrder();
   CudaOrder(const CudaOrder&) = delete;
@@ -41,12 +41,12 @@ class CudaOrder {
   /// Records what the end needs; `before` is the last work that was recorded.
   void record_end(VkCommandBuffer commands, BarrierScope before = kShaderWrites) const;
 
-  /// Submits `commands` (with record_begin and record_end) behind the work that is on the stream;
+  /// Submits `commands` (with record_begin and record_end) after the work that is on the stream;
   /// what is put on the stream from now on runs after it. Returns the submission's number.
   /// Thread-safe. Throws Error(kDevice).
   uint64_t submit(VkCommandBuffer commands, CuStream stream);
 
-  /// True where streams wait for the counter.
+  /// True if streams wait for the counter.
   bool by_counter() const { return mode_ == CudaOrderMode::kCounter; }
   /// What the self-test found, one line a step.
   const std::vector<std::string>& report() const { return report_; }
@@ -76,7 +76,7 @@ class CudaOrder {
   bool drained(CuStream stream);
   SharedSemaphore make_semaphore();
   bool idle(CuStream stream);
-  /// True where the stream became idle.
+  /// True if the stream became idle.
   bool poll(CuStream stream, uint64_t last_submission);
   TimelineValue signal_from(CuStream stream, StreamState& state);
   void leave(CuStream stream, uint64_t number);

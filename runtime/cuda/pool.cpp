@@ -11,7 +11,7 @@
 namespace tv {
 namespace {
 
-/// The link to CUDA's device `ordinal`; null where there is none.
+/// The link to CUDA's device `ordinal`; null if there is none.
 CudaLink* link_of(int ordinal) {
   const CudaApi* cuda = cuda_api();
   CuDevice handle = 0;

@@ -9,7 +9,7 @@
 
 namespace tv {
 
-/// Memory for the kCheck buffer of `spec`; none where it has none.
+/// Memory for the kCheck buffer of `spec`; none if it has none.
 Allocation make_check_buffer(Device& device, const EngineSpec& spec);
 /// Before a run.
 void clear_check(const Allocation& buffer);

@@ -32,7 +32,7 @@ class Context {
   const ContextKey& key() const { return key_; }
   /// Makes the context another stream's; only where it is `idle`.
   void set_key(const ContextKey& key) { key_ = key; }
-  /// True where nothing uses its memory, on whichever stream.
+  /// True if nothing uses its memory, on whichever stream.
   bool idle() const;
 
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
@@ -53,7 +53,7 @@ class Context {
   const CallTimes& times() const { return clock_.times(); }
   bool device_clock() const { return clock_.reads_device(); }
 
-  /// The recording of the last run, for the hazard check and tests; null where it is gone.
+  /// The recording of the last run, for the hazard check and tests; null if it is gone.
   const Recording* last() const { return recordings_.last(); }
   uint64_t recorded() const { return recorded_; }
   /// Of the calls that recorded: from their start to the submission.
@@ -80,9 +80,8 @@ class Context {
 
   /// Submits a recording of a call on host tensors and waits for it.
   void submit(Recording& recording);
-  /// After an error behind the submission of kernels: where these write over inputs in place,
-  /// throws it as one that nobody recovers from, because to compute the call again would write
-  /// twice.
+  /// For an error after the submission of kernels: if these write over inputs in place, throws it
+  /// as one that callers do not recover from, because computing the call again would write twice.
   void refuse_to_repeat(const std::exception& error) const;
   /// Throws what kernels reported in a call on CUDA tensors, once.
   void take_check_report();

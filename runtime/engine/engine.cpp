@@ -17,7 +17,7 @@ namespace {
 
 std::atomic<uint64_t> next_engine_id{1};
 
-/// The fields of a fingerprint (DeviceProfile::runs_on, tuned_for); none where a file has other
+/// The fields of a fingerprint (DeviceProfile::runs_on, tuned_for); none if a file has other
 /// text.
 Json fields_of(const std::string& text) {
   try {

@@ -23,7 +23,7 @@ class HostOperands {
   /// outputs.
   void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
             const ShapePlan& plan, uint64_t arena, std::vector<uint64_t>& bound);
-  /// Records the copies from staging memory to the arena; false where there are none.
+  /// Records the copies from staging memory to the arena; false if there are none.
   bool record_copies_in(VkCommandBuffer commands, const ShapePlan& plan, const Allocation& arena);
   /// Records the copies back and what makes results visible to the host.
   void record_copies_out(VkCommandBuffer commands, const ShapePlan& plan, const Allocation& arena);

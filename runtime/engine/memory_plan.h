@@ -1,5 +1,5 @@
 #pragma once
-// Where the buffers of an activation arena lie: a pure function, run once per concrete shape.
+// Offsets of the buffers in an activation arena: a pure function, run once per concrete shape.
 
 #include <cstdint>
 #include <span>

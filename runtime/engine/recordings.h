@@ -41,7 +41,7 @@ class Recordings {
   Recording& find_bound(Recording& any, const std::vector<uint64_t>& bound);
 
   void mark_last(const Recording& recording) { last_ = &recording; }
-  /// The one that was marked; null where it is gone.
+  /// The one that was marked; null if it is gone.
   const Recording* last() const { return last_; }
 
   VkCommandBuffer new_commands() { return allocate_commands(device_, pool_.get()); }

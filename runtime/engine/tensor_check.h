@@ -24,7 +24,7 @@ inline uint64_t host_address(const HostTensor& tensor) {
   return reinterpret_cast<uint64_t>(tensor.size_bytes == 0 ? nothing.data() : tensor.data);
 }
 
-/// True where an engine leaves a result in this tensor (inputs, then outputs).
+/// True if an engine leaves a result in this tensor (inputs, then outputs).
 inline bool is_written(const EngineSpec& spec, size_t slot) {
   return slot >= spec.inputs.size() || spec.inputs[slot].written;
 }

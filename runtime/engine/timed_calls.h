@@ -30,7 +30,7 @@ class TimedCalls {
   /// host's time from the submission to the end.
   CallTimes run(const WeightSet& weights, std::span<const int64_t> symbols,
                 std::span<const HostTensor> inputs, std::span<const HostTensor> outputs);
-  /// True where compute_us comes from the device's own clock.
+  /// True if compute_us comes from the device's own clock.
   bool device_clock() const;
 
  private:

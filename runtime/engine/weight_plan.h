@@ -1,5 +1,6 @@
 #pragma once
-// What a new set of weights computes: all of it, or what changed. A pure function of the engine.
+// What has to be computed for a new set of weights: everything, or what changed. A pure function of
+// the engine.
 
 #include <cstdint>
 #include <span>

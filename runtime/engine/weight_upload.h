@@ -11,7 +11,7 @@ namespace tv {
 /// Gathers pieces in one staging buffer and copies them when it is full. Call `finish` at the end.
 class WeightUpload {
  public:
-  /// Throws Error(kDevice) where the source is CUDA and there is no link to it.
+  /// Throws Error(kDevice) if the source is CUDA and there is no link to it.
   WeightUpload(Device& device, WeightSource source);
   /// Copies `bytes` bytes at `src` (of the source) to `dst` from `offset`.
   void add(const Allocation& dst, int64_t offset, const void* src, int64_t bytes);

@@ -1,5 +1,6 @@
 #pragma once
-// An engine as plain data: what the compiler hands to the runtime and what a .vke file holds.
+// An engine as plain data: the compiler's result, the runtime's input, and the contents of a .vke
+// file.
 //
 // A dispatch names its operands as byte ranges of buffers; the encoder derives every barrier from
 // them. Whatever depends on a shape is an Expr over the engine's symbols and is evaluated when a
@@ -19,8 +20,8 @@
 namespace tv {
 
 /// An input, output or weight tensor. Inputs and weights are dense row-major; an output is dense
-/// in the order that its strides say (a permutation of row-major). A `written` input is a result,
-/// too: the engine leaves it in the input's memory.
+/// in the order of its strides (a permutation of row-major). A `written` input is a result, too:
+/// the engine leaves it in the input's memory.
 struct Binding {
   std::string name;
   DType dtype = DType::kF32;
@@ -37,7 +38,7 @@ enum class BufferKind : uint8_t {
   kWeight,      ///< caller's weights, read only; index: into EngineSpec::weights
   kPersistent,  ///< result of the weight program, kept per set of weights
   kArena,       ///< activation; lives from first to last dispatch that names it
-  kCheck,       ///< where kernels report (kCheckWords), zero before a run; index: 1 where each call
+  kCheck,       ///< where kernels report (kCheckWords), zero before a run; index: 1 if each call
                 ///< waits for what they say (address checks), else the next one on CUDA tensors may
 };
 
@@ -77,7 +78,7 @@ struct NumberWord {
 using ParamWord = std::variant<Expr, float, NumberWord>;
 /// The expression that a word is computed from; null for a float.
 const Expr* expr_of(const ParamWord& word);
-/// A word's 32 bits at these symbols. Throws Error(kUnsupported) where the value does not fit it.
+/// A word's 32 bits at these symbols. Throws Error(kUnsupported) if the value does not fit it.
 uint32_t word_at(const ParamWord& word, std::span<const int64_t> symbols);
 
 struct Pipeline {
@@ -124,7 +125,7 @@ struct EngineSpec {
   bool operator==(const EngineSpec&) const = default;
 };
 
-/// Throws Error(kUser) on anything an engine must not have: an index out of range, an operand
+/// Throws Error(kUser) for anything that an engine must not have: an index out of range, an operand
 /// outside its buffer at the symbols' bounds, a write to a weight or to an input that is not
 /// `written`, a kWeight size that is not constant, a symbol that no input shape determines, SPIR-V
 /// without its magic number.

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors as callers hand them over.
+// Tensors that callers pass to an engine.
 
 #include <cstdint>
 

@@ -334,7 +334,7 @@ std::vector<std::vector<int64_t>> samples(const EngineSpec& spec) {
   return result;
 }
 
-/// False where a tensor or buffer would be larger than any device's memory: ranges may be generous.
+/// False if a tensor or buffer would be larger than any device's memory: ranges may be generous.
 bool is_addressable(const EngineSpec& spec, std::span<const int64_t> symbols) {
   try {
     for (const auto* bindings : {&spec.inputs, &spec.outputs})

@@ -2,7 +2,7 @@
 //   header (64 bytes): magic, u32 format version, u32 header bytes, u64 file bytes, u64 metadata
 //     bytes, u64 SPIR-V bytes, u64 weights offset, u64 weights bytes, u64 0
 //   metadata (vke.proto), SPIR-V modules one after the other (from a multiple of 8),
-//   weights, each from a multiple of 4096 (none where stripped), SHA-256 of all before it.
+//   weights, each from a multiple of 4096 (none if stripped), SHA-256 of all before it.
 //
 // A digest is not trust: whoever can write the file can write its digest. So nothing in the file is
 // believed before it is checked, and validate() has the last word.

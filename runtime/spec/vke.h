@@ -11,15 +11,16 @@
 
 namespace tv {
 
-/// The .vke format. `weights`, where given (spec order, bytes), are stored in aligned sections.
+/// An engine in the .vke format, with the bytes of its weights (in the order of the spec) if given.
 std::vector<uint8_t> to_vke(const EngineSpec& spec, std::span<const HostTensor> weights = {});
 
 struct VkeContents {
   EngineSpec spec;
-  std::vector<std::vector<uint8_t>> weights;  ///< empty where the file is stripped
+  std::vector<std::vector<uint8_t>> weights;  ///< the bytes of each; empty for a stripped file
 };
-/// Bounded, checked parsing: throws Error(kUser) on anything truncated, altered or out of range.
+/// Parses with bounds checks. Throws Error(kUser) for anything truncated, altered or out of range.
 VkeContents from_vke(std::span<const uint8_t> bytes);
+/// Also throws Error(kUser) if the file cannot be read, or written.
 VkeContents read_vke(const std::string& path);
 void write_vke(const std::string& path, const EngineSpec& spec,
                std::span<const HostTensor> weights);

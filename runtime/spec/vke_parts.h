@@ -1,5 +1,5 @@
 #pragma once
-// Networks with several profiles of shapes: one .vke file for each, one after the other.
+// Networks with several profiles (ranges of shapes): a .vke file for each, one after the other.
 
 #include <cstdint>
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace tv {
 
-/// The files in `bytes`, views of them; weights are in the first alone. Bytes that are no .vke file
-/// are a part of their own, which from_vke() refuses.
+/// The files in `bytes`, as views of them; only the first has weights. Bytes that are not a .vke
+/// file become a part of their own, which from_vke() refuses.
 std::vector<std::span<const uint8_t>> split_vke(std::span<const uint8_t> bytes);
 
 }  // namespace tv

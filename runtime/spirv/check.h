@@ -16,7 +16,7 @@ struct SpirvKind {
 
 SpirvKind kind_of(const SpirvModule& module, uint32_t type);
 
-/// Throws Error(kUser) where the types are not what the instruction wants.
+/// Throws Error(kUser) if the types are not what the instruction wants.
 class SpirvCheck {
  public:
   SpirvCheck(const SpirvModule& m, const SpirvInstruction& i) : m_(m), i_(i) {

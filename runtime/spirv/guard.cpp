@@ -214,7 +214,7 @@ void Guard::emit_access(const SpirvInstruction& i) {
   w_.inside(i.op, words);
 }
 
-/// True where the pointer lies in the push constants whatever happens.
+/// True if the pointer lies in the push constants whatever happens.
 bool Guard::is_plain_chain(const SpirvInstruction& i) const {
   const uint32_t base = i.operand(0);
   if (base != facts_.push && !safe_.contains(base)) return false;

@@ -15,7 +15,7 @@
 
 namespace tv {
 
-/// A guard block, in bytes; offsets of 64-bit words behind the push constants' 128.
+/// A guard block, in bytes; offsets of 64-bit words after the push constants' 128.
 inline constexpr uint32_t kGuardReport = 128;  ///< address of a word that gets the bits below
 inline constexpr uint32_t kGuardZeros = 136, kGuardSink = 144;  ///< of kMostAccessBytes each
 inline constexpr uint32_t kGuardRanges = 160, kGuardRangeBytes = 24;

@@ -14,7 +14,7 @@ class GuardCode {
             SpirvWriter& writer)
       : m_(module), facts_(facts), request_(request), w_(writer) {}
 
-  /// Writes them: behind what stands before the functions, before those.
+  /// Writes them between the declarations and the functions.
   void write();
 
   uint32_t entry() const { return entry_; }  ///< the new entry point

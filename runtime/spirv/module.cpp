@@ -22,7 +22,7 @@ bool is_debug(uint32_t op) {  // names, sources, lines
   return op == 0 || (op >= 2 && op <= 8) || op == 317 || op == 330;
 }
 
-/// Words that a text takes; 0 where it does not end.
+/// Words that a text takes; 0 if it does not end.
 size_t text_words(std::span<const uint32_t> words) {
   for (size_t i = 0; i < words.size(); ++i) {
     for (int byte = 0; byte < 4; ++byte) {

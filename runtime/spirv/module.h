@@ -109,7 +109,7 @@ struct SpirvInstruction {
   uint32_t op = 0;
   std::span<const uint32_t> words;
   uint32_t type = 0, result = 0;     ///< 0: none
-  uint32_t operand(size_t i) const;  ///< behind type and result; throws where there are fewer
+  uint32_t operand(size_t i) const;  ///< after type and result; throws where there are fewer
   std::span<const uint32_t> operands() const;
 };
 

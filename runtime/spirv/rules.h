@@ -33,11 +33,11 @@ struct SpirvFacts {
 /// values of wrong types, too much memory.
 SpirvFacts check_spirv(const SpirvModule& module, const SpirvLimits& limits);
 
-/// Throws Error(kUser) where functions call themselves or the entry point, or where that has more
+/// Throws Error(kUser) if functions call themselves or the entry point, or where that has more
 /// than `most` instructions with its calls expanded, as drivers do.
 void check_calls(const SpirvModule& module, uint32_t entry, uint64_t most);
 
-/// Throws Error(kUser) where a value is used that some path to there, which may leave each loop at
+/// Throws Error(kUser) if a value is used that some path to there, which may leave each loop at
 /// its back edge, too, has not computed.
 void check_scopes(const SpirvModule& module, const SpirvFacts& facts);
 

@@ -14,7 +14,7 @@
 
 namespace tv {
 
-/// Why a cache directory is not used, or "" (also where it does not exist). The user's own must
+/// Why a cache directory is not used, or "" (also if it does not exist). The user's own must
 /// belong to the user and be closed to all others, because an entry is code that runs on the device
 /// and tells what was compiled; a system directory must be such that no other user can write it.
 std::string why_unsafe_cache(const std::string& dir, bool is_system = false);
@@ -29,7 +29,7 @@ class Store {
   struct Found {
     std::optional<std::vector<uint8_t>> value;
     bool bad = false;  ///< there was an entry, and it was set aside
-    std::string why;   ///< "" where found
+    std::string why;   ///< "" if found
   };
 
   /// Files go to `dir`/`kind`. An empty dir makes a store that never hits and drops writes. The
@@ -41,12 +41,12 @@ class Store {
   /// The value stored for `key_material` (any bytes), or nothing. Never throws for a bad entry.
   std::optional<std::vector<uint8_t>> get(const std::string& key_material) const;
   Found find(const std::string& key_material) const;
-  /// Returns false where the entry could not be written (full disk, read-only): counted, not fatal.
+  /// Returns false if the entry could not be written (full disk, read-only): counted, not fatal.
   bool put(const std::string& key_material, std::span<const uint8_t> value) const;
   /// Sets aside an entry whose value its reader could not use; counted as bad.
   void reject(const std::string& key_material) const;
   StoreStats stats() const;
-  /// Why the directory is not used; "" where it is.
+  /// Why the directory is not used; "" if it is.
   const std::string& refusal() const { return refusal_; }
 
  private:

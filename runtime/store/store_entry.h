@@ -17,7 +17,7 @@ struct StoreEntry {
   std::span<const uint8_t> key, value;
 };
 
-/// False where the bytes are not a whole entry.
+/// False if the bytes are not a whole entry.
 bool read_entry(std::span<const uint8_t> bytes, StoreEntry& entry);
 
 /// The value stored for `key`: kOtherKey for an entry of another key, which is no fault.

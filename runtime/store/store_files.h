@@ -25,11 +25,11 @@ std::vector<std::string> store_kinds(const std::string& dir);
 /// Files of one kind, in no order. What other processes remove meanwhile may be missing.
 std::vector<StoreFile> list_store(const std::string& dir, const std::string& kind);
 
-/// What is wrong with the bytes of an entry of the given name; "" where nothing is.
+/// What is wrong with the bytes of an entry of the given name; "" if nothing is.
 std::string entry_fault(std::span<const uint8_t> bytes, const std::string& name);
-/// The key material of a whole entry. Throws Error(kUser) where it is not one.
+/// The key material of a whole entry. Throws Error(kUser) if it is not one.
 std::string entry_key(const std::string& path);
-/// Copies a whole entry into the cache. Throws Error(kUser) where it is not one, its kind is not a
+/// Copies a whole entry into the cache. Throws Error(kUser) if it is not one, its kind is not a
 /// plain name, or it cannot be written.
 void import_entry(const std::string& dir, const std::string& kind, const std::string& name,
                   std::span<const uint8_t> bytes);

@@ -50,7 +50,7 @@ class Device {
   /// Waits for a submission, first by polling: short work ends before a thread could sleep.
   /// Whatever it throws, the work is over or the device lost.
   void wait(uint64_t submission);
-  /// False where the driver has no memory to say it.
+  /// False if the driver has no memory to say it.
   bool finished(uint64_t submission);
   /// Waits for all that was submitted so far; cheap where nothing is under way.
   void wait_submitted() { wait(submitted_.load(std::memory_order_acquire)); }
@@ -65,7 +65,7 @@ class Device {
   /// A timeline semaphore at 0; `exportable` where vkGetSemaphoreFdKHR is to take it.
   OwnedSemaphore make_timeline(bool exportable = false);
   OwnedCommandPool make_command_pool();
-  /// Throws Error(kUnsupported) where the queue has no timestamps.
+  /// Throws Error(kUnsupported) if the queue has no timestamps.
   OwnedQueryPool make_timestamps(uint32_t count);
 
   /// What `make` returned at the first call; it goes before the device does. Thread-safe.

@@ -1,6 +1,6 @@
 #pragma once
-// What the compiler needs to know of a device. A real device supplies one, a file may, or the
-// built-in default, so that partitioning and the dry run need no device and no driver.
+// What the compiler needs to know about a device. It comes from a real device, a file, or the
+// built-in default, so that partitioning and the dry run need neither a device nor a driver.
 
 #include <cstdint>
 #include <limits>
@@ -33,7 +33,7 @@ struct DeviceProfile {
 
   uint32_t subgroup_size = 32, min_subgroup_size = 32, max_subgroup_size = 32;
   bool float16 = false;  ///< 16-bit float arithmetic
-  /// Where a kernel says so, float16 numbers are rounded to the nearest and keep denormals.
+  /// On a kernel's request, float16 numbers are rounded to nearest and keep denormals.
   bool float16_controls = false;
   bool int64 = false, int16 = false, int8 = false;
   bool storage16 = false;  ///< 16-bit loads and stores
@@ -65,13 +65,13 @@ struct DeviceProfile {
   std::string to_json() const;
   /// Throws Error(kUser) naming the field that is missing or wrong.
   static DeviceProfile from_json(const std::string& text);
-  /// The device that the dry run assumes where none is named: a mid-range discrete GPU.
+  /// The device that the dry run assumes if none is named: a mid-range discrete GPU.
   static const DeviceProfile& builtin_default();
 
   /// Features and limits an engine's code depends on: must match where it runs.
   std::string runs_on() const;
-  /// Vendor, device, driver and version that the tactics were chosen for: may differ, with a
-  /// warning.
+  /// Vendor, device, driver and version that the tactics were chosen for: if they differ, there is
+  /// a warning.
   std::string tuned_for() const;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What kernels ask of a device's float32 arithmetic, so that results are those of IEEE 754 and
+// What kernels request of a device's float32 arithmetic, so that results agree with IEEE 754 and
 // torch.
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tv {
 
-/// What a device does with float32 numbers where a module asks for it.
+/// What a device does with float32 numbers if a module requests it.
 struct FloatControls {
   bool denormals = false;       ///< keeps them, which it flushes at will otherwise
   bool special_values = false;  ///< keeps zeros' signs, infinities and NaN, which it may take for

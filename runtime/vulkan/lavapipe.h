@@ -1,5 +1,5 @@
 #pragma once
-// What differs between versions of Mesa's lavapipe.
+// Differences between versions of Mesa's lavapipe.
 
 #include <filesystem>
 #include <span>
@@ -13,7 +13,7 @@ namespace tv {
 /// colons (VK_DRIVER_FILES), else those of the system's directories.
 std::vector<std::filesystem::path> driver_manifests(const char* chosen);
 
-/// True where each of lavapipe's manifests is of a Mesa that is right with 512-bit vectors: 22.3 to
+/// True if each of lavapipe's manifests is of a Mesa that is right with 512-bit vectors: 22.3 to
 /// 25.0 are. 25.2 writes past an array of its own where two 32-bit numbers of such vectors are
 /// packed into a 64-bit one, and ends the process ("stack smashing detected"). False without a
 /// manifest. Known before the Vulkan loader is opened.

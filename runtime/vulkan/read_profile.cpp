@@ -124,7 +124,7 @@ void choose_extensions(const InstanceApi& api, VkPhysicalDevice handle, Physical
   }
 }
 
-/// Shader cores that run workgroups, from the vendors' extensions that tell; 0 where none does.
+/// Shader cores that run workgroups, from the vendors' extensions that tell; 0 if none does.
 uint32_t compute_units(const InstanceApi& api, VkPhysicalDevice handle) {
   uint32_t count = 0;
   api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);

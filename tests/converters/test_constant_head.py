@@ -1,4 +1,4 @@
-"""A pointwise head without tensors: a constant that an operator reads."""
+"""A pointwise prologue without tensors: a constant that an operator reads."""
 
 import pytest
 import torch

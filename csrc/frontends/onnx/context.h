@@ -35,7 +35,7 @@ class OpContext {
   // --- inputs and outputs ---
   size_t count() const { return inputs_.size(); }
   bool has(size_t i) const { return i < inputs_.size() && inputs_[i].present; }
-  const Tensor& in(size_t i) const;  ///< throws Error(kUser) where it is left out
+  const Tensor& in(size_t i) const;  ///< throws Error(kUser) if it is left out
   Tensor maybe(size_t i) const { return has(i) ? inputs_[i] : Tensor{}; }
   const std::vector<Tensor>& inputs() const { return inputs_; }
   size_t output_count() const;
@@ -50,7 +50,7 @@ class OpContext {
   int64_t i(const std::string& name, int64_t otherwise) const;
   double f(const std::string& name, double otherwise) const;
   std::string s(const std::string& name, const std::string& otherwise) const;
-  std::vector<int64_t> ints(const std::string& name) const;  ///< empty where it is left out
+  std::vector<int64_t> ints(const std::string& name) const;  ///< empty if it is left out
   std::vector<double> floats(const std::string& name) const;
   std::vector<std::string> strings(const std::string& name) const;
   Tensor tensor(const std::string& name) const;
@@ -63,7 +63,7 @@ class OpContext {
   std::vector<Expr> known(size_t i) const;
   std::vector<int64_t> known_ints(size_t i) const;  ///< … and do not depend on symbols
   std::vector<double> known_floats(size_t i) const;
-  /// The attribute `name` or, from an opset on, input `i`; empty where neither is given.
+  /// The attribute `name` or, from an opset on, input `i`; empty if neither is given.
   std::vector<int64_t> ints_or_input(const std::string& name, size_t i) const;
 
   // --- control flow ---

@@ -149,7 +149,7 @@ Tensor Emitter::number(DType dtype, double value) {
 
 namespace {
 
-/// The symbol that an expression is; -1 where it is another one.
+/// The symbol that an expression is; -1 if it is another one.
 int32_t symbol_of(const Expr& e) {
   const auto ids = e.symbols();
   return ids.size() == 1 && e == Expr::symbol(ids[0]) ? ids[0] : -1;

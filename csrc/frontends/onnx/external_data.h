@@ -9,7 +9,7 @@
 namespace tv::onnx {
 
 /// `length` bytes (-1: to its end) from `offset` on of the file `location` below `directory`,
-/// mapped. Throws Error(kUser) where the path is absolute or has "..", where it or a folder on the
+/// mapped. Throws Error(kUser) if the path is absolute or has "..", where it or a folder on the
 /// way is a symbolic link, where it is no regular file or has other names (hard links), and where
 /// the bytes are not all there. `what` begins the message.
 WeightBytes map_external(const std::string& directory, const std::string& location, int64_t offset,

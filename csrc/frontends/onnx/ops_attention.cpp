@@ -65,7 +65,7 @@ Tensor visible(OpContext& c, const Problem& p, const Tensor& offset) {
   return seen;
 }
 
-// The mask that is added to the scores; none where everything is visible.
+// The mask that is added to the scores; none if everything is visible.
 Tensor bias_of(OpContext& c, const Problem& p) {
   Emitter& e = c.e;
   const bool placed = c.i("is_causal", 0) != 0 || c.i("left_window_size", -1) >= 0 ||

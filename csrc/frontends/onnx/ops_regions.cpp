@@ -10,7 +10,7 @@ namespace {
 
 struct Corner {
   Tensor place;   ///< number in its image, int64
-  Tensor weight;  ///< 0 where it lies outside
+  Tensor weight;  ///< 0 if it lies outside
 };
 
 struct Image {

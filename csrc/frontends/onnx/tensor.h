@@ -50,7 +50,7 @@ inline constexpr int64_t kMaxHostElements = 1 << 16;
 
 /// Product of sizes; throws Error(kUser) below 0 or past 2^40.
 int64_t checked_count(const std::vector<int64_t>& dims, const std::string& what);
-/// The elements of a stored tensor; null where it has more than `limit`.
+/// The elements of a stored tensor; null if it has more than `limit`.
 std::shared_ptr<const Host> read_host(const Stored& stored, int64_t limit = kMaxHostElements);
 /// The bytes of a stored tensor as weights of `stored.dtype` are held.
 WeightBytes read_weight(const Stored& stored);

@@ -28,7 +28,7 @@ def close(file: BinaryIO) -> None:
 
 
 def fault(path: Path) -> str:
-    """What is wrong with the bytes of an archive; "" where nothing is. One without a digest, which
+    """What is wrong with the bytes of an archive; "" if nothing is. One without a digest, which
     torch wrote alone, has at least a checksum for each file in it."""
     with open(path, "rb") as file:
         size = max(0, file.seek(0, os.SEEK_END) - _LENGTH)

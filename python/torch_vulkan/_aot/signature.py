@@ -17,7 +17,7 @@ class Argument:
 
     Attributes:
         name: as messages and engine files have it.
-        dtype: of a tensor; None where the argument is a plain value.
+        dtype: of a tensor; None if the argument is a plain value.
         dims: sizes, or expressions of symbols.
         value: what a plain value has to be.
     """

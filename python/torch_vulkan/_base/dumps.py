@@ -4,7 +4,7 @@ import tempfile
 
 
 def debug_directory(settings) -> str:
-    """Where the setting `debug` wants dumps, made and printed; "" where it does not."""
+    """Where the setting `debug` wants dumps, made and printed; "" if it does not."""
     if not settings.debug:
         return ""
     if isinstance(settings.debug, str):

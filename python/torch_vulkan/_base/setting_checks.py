@@ -100,7 +100,7 @@ def _known_operators() -> set[str]:
 
 
 def nearest(text: str, names) -> str | None:
-    """The name that somebody who wrote `text` may have meant; None where no name is near."""
+    """The name that somebody who wrote `text` may have meant; None if no name is near."""
     close = difflib.get_close_matches(text, names, n=1, cutoff=0.8)
     return close[0] if close else None
 

@@ -62,7 +62,7 @@ def _unfinished(name: str) -> str:
 
 
 def _mode(path: Path) -> int | None:
-    """None where there is nothing."""
+    """None if there is nothing."""
     try:
         return os.stat(path).st_mode
     except FileNotFoundError:

@@ -71,7 +71,7 @@ def _setting(text: str) -> tuple[str, object]:
 
 
 def _model(module: str, name: str):
-    """(model, inputs); inputs None where the function returns none."""
+    """(model, inputs); inputs None if the function returns none."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as python -m finds modules
     try:

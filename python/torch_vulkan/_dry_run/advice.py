@@ -36,7 +36,7 @@ _RULES = (
 
 
 def advice(reason: str) -> str:
-    """A sentence; "" where the reason itself says what would work."""
+    """A sentence; "" if the reason itself says what would work."""
     for pattern, sentence in _RULES:
         if found := re.search(pattern, reason):
             block = re.search(r"its block has (\d+)", reason)

@@ -44,7 +44,7 @@ class Session:
         self.findings = Findings("model", "", described(self.settings))
 
     def profile_for(self, tensors_on):
-        """The device's profile, and its name for the report."""
+        """The device profile, and its name for the report."""
         profile = self.profile or _profile(self.settings, tensors_on)
         self.findings.target = profile.name
         return profile
@@ -115,7 +115,7 @@ class Watch:
 
     @classmethod
     def of(cls, module: fx.GraphModule, settings: Settings) -> "Watch | None":
-        """For a graph that Dynamo hands over; None where engines are built."""
+        """For a graph that Dynamo hands over; None if engines are built."""
         if not settings.builds_nothing:
             return None
         return cls(session_for(settings), capture_of(module))

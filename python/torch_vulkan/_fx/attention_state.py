@@ -41,7 +41,7 @@ def forget_random_state(graph: fx.Graph) -> None:
 
 
 def _given(node: fx.Node, name: str, default):
-    """An argument of a call by its name; None where it has none of that name."""
+    """An argument of a call by its name; None if it has none of that name."""
     schema = getattr(node.target, "_schema", None)
     for position, argument in enumerate(schema.arguments if schema else ()):
         if argument.name == name:

@@ -22,7 +22,7 @@ _DEMANDING = _SELECTS | _ADDED | _PUT | {"aten::put"} | _REPLACED.keys()
 
 
 def broken(node: fx.Node) -> str:
-    """Why PyTorch refuses a node when it runs; "" where it does not. What that depends on becomes a
+    """Why PyTorch refuses a node when it runs; "" if it does not. What that depends on becomes a
     guard: other sizes are captured anew."""
     op = op_name(node.target) if node.op == "call_function" else ""
     if op not in _DEMANDING or _depends_on_data(node):

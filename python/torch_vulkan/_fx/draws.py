@@ -50,7 +50,7 @@ def draw_apart(graph: fx.Graph) -> None:
 
 
 def _memory_like(graph: fx.Graph, node: fx.Node, sizes: Sizes) -> fx.Node | None:
-    """New memory, before `node`, that looks as its first argument does; None where that is an input
+    """New memory, before `node`, that looks as its first argument does; None if that is an input
     of the graph, or where its sizes are known only when the graph runs."""
     seen = node.args[0]
     if not isinstance(seen, fx.Node) or seen.op == "placeholder":

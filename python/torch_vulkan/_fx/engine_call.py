@@ -187,7 +187,7 @@ def _positions_of(carried, placeholders) -> list[tuple[int, int]]:
 
 
 def _casts(outputs, truncate: bool):
-    """dtypes to cast results back to; None where nothing was truncated."""
+    """dtypes to cast results back to; None if nothing was truncated."""
     dtypes = [node.meta["val"].dtype for node in outputs] if truncate else []
     casts = [d if d in NARROWED else None for d in dtypes]
     return casts if any(casts) else None

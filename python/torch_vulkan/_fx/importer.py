@@ -78,7 +78,7 @@ class Importer:
         self._count = 0  # nodes of the graph, its own included
 
     def run(self) -> Imported:
-        """Raises Inexpressible where an input's shape cannot be expressed."""
+        """Raises Inexpressible if an input's shape cannot be expressed."""
         # First of all: the guards that it makes say which sizes have one name.
         self._broken = {node: demands.broken(node) for node in self._module.graph.nodes}
         for node in self._module.graph.nodes:

@@ -38,7 +38,7 @@ def read_by_place(graph: fx.Graph) -> set[fx.Node]:
 
 
 def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device) -> str:
-    """Why a node stays native; "" where it can be expressed.
+    """Why a node stays native; "" if it can be expressed.
 
     Args:
         by_place: `read_by_place` of its graph.

@@ -47,7 +47,7 @@ def argument_kinds(target) -> tuple:
 
 def with_scalar(target, argument: str):
     """The overload that takes a number for this tensor argument of `target` and tensors for the
-    others; None where there is none."""
+    others; None if there is none."""
     overload = target._schema.overload_name
     name = {"Tensor": "Scalar", "Tensor_mode": "Scalar_mode",
             "Tensor_Tensor": "Tensor_Scalar"}.get(overload)

@@ -136,7 +136,7 @@ def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Nod
 
 
 def _ordered(graph: fx.Graph, steps: list[fx.Node]) -> list[fx.Node]:
-    """The nodes in topological order, `steps` in theirs; empty where that cannot be."""
+    """The nodes in topological order, `steps` in theirs; empty if that cannot be."""
     position = {node: i for i, node in enumerate(graph.nodes)}
     after = {node: set(node.users) for node in graph.nodes}
     for first, second in zip(steps, [*steps[1:], graph.output_node()]):

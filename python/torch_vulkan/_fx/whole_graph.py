@@ -17,7 +17,7 @@ _MADE, _ARGUMENT, _FIXED = range(3)
 
 def whole_graph(module: fx.GraphModule):
     """A callable that does what a graph does which is one engine and, behind it, views that PyTorch
-    makes; None where there is more."""
+    makes; None if there is more."""
     (call,) = module.graph.find_nodes(op="call_module")
     target = getattr(module, call.target)
     if target.number_positions or any(isinstance(a, (int, float)) for a in call.args):
@@ -88,7 +88,7 @@ def _filled(value, made, args):
 
 
 def _as_strided(node: fx.Node):
-    """Size, stride and offset of a view in a buffer that an engine has filled; None where they are
+    """Size, stride and offset of a view in a buffer that an engine has filled; None if they are
     not all of it, or not known."""
     value, base = node.meta["val"], base_of(node).meta["val"]
     if not isinstance(value, torch.Tensor) or value.dtype != base.dtype or not is_dense(base) or (

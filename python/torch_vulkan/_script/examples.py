@@ -30,7 +30,7 @@ class Examples:
 
 def examples(module: torch.jit.ScriptModule, arguments: Arguments | None, device) -> list[Examples]:
     """Ways to try forward, the best first: which sizes have to be equal, and what they have to be
-    multiples of, is not known. Raises ValueError where arguments are missing."""
+    multiples of, is not known. Raises ValueError if arguments are missing."""
     if arguments is None:
         raise ValueError("tv.compile: inputs are missing: a list of tv.Input or tensors")
     if not any(isinstance(leaf, Input) and leaf.dynamic_dims() for leaf in arguments.leaves()):

@@ -116,7 +116,7 @@ def save(module: torch.jit.ScriptModule, file) -> None:
 
 
 def load(path, device: int | str | None) -> torch.jit.ScriptModule:
-    """Reads what `save` wrote. Raises ValueError where it is damaged, of a later format, or its
+    """Reads what `save` wrote. Raises ValueError if it is damaged, of a later format, or its
     engines do not run on the device."""
     files = {ABOUT: ""}
     try:

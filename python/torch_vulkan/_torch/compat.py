@@ -42,7 +42,7 @@ def each_profile(module: torch.fx.GraphModule):
 
 
 def shape_env_of(module: torch.fx.GraphModule):
-    """The environment of a graph's symbols; None where it has none."""
+    """The environment of a graph's symbols; None if it has none."""
     for node in module.graph.nodes:
         value = node.meta.get("val")
         for item in value if isinstance(value, (tuple, list)) else (value,):
@@ -141,7 +141,7 @@ def _finite(bound) -> int | None:
 
 
 def depends_on_data(value) -> bool:
-    """True where a SymInt or a tensor's shape is known only when the graph runs."""
+    """True if a SymInt or a tensor's shape is known only when the graph runs."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     return bool(free_unbacked_symbols(value))
@@ -272,7 +272,7 @@ def views_laid_out_otherwise(kind: str, graph) -> set[int]:
 
 def _outputs_in_order(kind: str, graph):
     """AOTAutograd's metadata of the graph that it hands to the compiler now, and the position of
-    the program's first result; None where arguments and results are not those of the program."""
+    the program's first result; None if arguments and results are not those of the program."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     if metadata is None or kind == "backward" or metadata.tokens or any(

@@ -42,7 +42,7 @@ def _projected(operands, embed_dim, weight, bias):
 
 
 def _hidden(mask, mask_type):
-    """True where a score does not count, of a shape that broadcasts to the scores'."""
+    """True if a score does not count, of a shape that broadcasts to the scores'."""
     mask = mask.to(torch.bool)  # numbers, too: the kernels take each one that is not 0 for hidden
     return mask[:, None, None, :] if mask_type == 1 else mask
 

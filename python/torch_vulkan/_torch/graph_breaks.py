@@ -68,7 +68,7 @@ def _wants_one_graph() -> bool:
 
 
 def _local(name: str, kind: type):
-    """A local variable of the function of Dynamo's that compiles now; None where there is none."""
+    """A local variable of the function of Dynamo's that compiles now; None if there is none."""
     frame, converting = sys._getframe(), _file("convert_frame.py")
     while frame:
         if frame.f_code.co_filename == converting and isinstance(frame.f_locals.get(name), kind):
@@ -105,7 +105,7 @@ def _file(name: str) -> str:
 
 def _frame_outside():
     """The user's function that runs between torch.compile's wrapper and what is compiled now: a
-    graph break has left its code to Python. None where there is none."""
+    graph break has left its code to Python. None if there is none."""
     dynamo, frame = os.path.dirname(torch._dynamo.__file__), sys._getframe()
     converting, wrapper = _file("convert_frame.py"), _file("eval_frame.py")
     while frame and frame.f_code.co_filename != converting:

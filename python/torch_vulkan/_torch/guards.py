@@ -60,7 +60,7 @@ class Guards:
         return expr
 
     def _number(self, expr):
-        """The number that an expression always is; None where it may be several."""
+        """The number that an expression always is; None if it may be several."""
         if expr.is_Symbol or expr.is_number:  # (a name stays, as above)
             return None
         if expr not in self._numbers:

@@ -20,7 +20,7 @@ def shadows(tensors: dict[str, torch.Tensor], changes: Changes) -> Changes:
 
 
 def has_its_own_elements(tensor: torch.Tensor) -> bool:
-    """False where several elements are one number in memory, as in what `expand` returns."""
+    """False if several elements are one number in memory, as in what `expand` returns."""
     return not any(size > 1 and stride == 0
                    for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 

@@ -29,11 +29,11 @@ class Sizes:
                 self._tensors.append(node)
 
     def make(self, value: torch.SymInt):
-        """A node (or int) for `value`; None where it cannot be computed from the inputs."""
+        """A node (or int) for `value`; None if it cannot be computed from the inputs."""
         return self._of(value.node.expr)
 
     def make_symbol(self, symbol: sympy.Symbol):
-        """A node for one symbol; None where no input shows it."""
+        """A node for one symbol; None if no input shows it."""
         return self._of(symbol)
 
     def _of(self, e):

@@ -31,7 +31,7 @@ def same(a, b) -> bool:
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """True where the elements fill a block of memory without gap or overlap."""
+    """True if the elements fill a block of memory without gap or overlap."""
     if any(same(size, 0) for size in tensor.shape):
         return True
     expected = 1
@@ -61,7 +61,7 @@ def may_overlap(sizes, strides) -> bool:
 
 
 def is_all_of_its_storage(tensor: torch.Tensor) -> bool:
-    """True where the row-major elements are all that the storage holds, from its start."""
+    """True if the row-major elements are all that the storage holds, from its start."""
     if not tensor.is_contiguous() or not same(tensor.storage_offset(), 0):
         return False
     return same(tensor.untyped_storage().nbytes(), tensor.numel() * tensor.element_size())

@@ -1,7 +1,7 @@
 // Tactics of products for GPUs that the device can run against float64: sizes that no tile divides,
-// layouts, batches, tails, numbers that are not finite and exponents far apart. Each problem meets
-// some of them, others for the next seed (kit/rotation.h), all in `scripts/test.sh --all`; on a CPU
-// it meets the largest tiles there alone.
+// layouts, batches, epilogues, numbers that are not finite and exponents far apart. Each problem
+// meets some of them, others for the next seed (kit/rotation.h), all in `scripts/test.sh --all`; on
+// a CPU it meets the largest tiles there alone.
 
 #include <gtest/gtest.h>
 
