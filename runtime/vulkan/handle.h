@@ -46,7 +46,6 @@ using OwnedMemory = VkOwned<VkDeviceMemory, &DeviceApi::vkFreeMemory>;
 using OwnedSemaphore = VkOwned<VkSemaphore, &DeviceApi::vkDestroySemaphore>;
 using OwnedQueryPool = VkOwned<VkQueryPool, &DeviceApi::vkDestroyQueryPool>;
 using OwnedShaderModule = VkOwned<VkShaderModule, &DeviceApi::vkDestroyShaderModule>;
-using OwnedQueryPool = VkOwned<VkQueryPool, &DeviceApi::vkDestroyQueryPool>;
 using OwnedPipelineLayout = VkOwned<VkPipelineLayout, &DeviceApi::vkDestroyPipelineLayout>;
 using OwnedPipeline = VkOwned<VkPipeline, &DeviceApi::vkDestroyPipeline>;
 using OwnedCommandPool = VkOwned<VkCommandPool, &DeviceApi::vkDestroyCommandPool>;
