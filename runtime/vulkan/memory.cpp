@@ -56,7 +56,7 @@ std::optional<uint64_t> free_memory_bytes(const Device& device) {
     if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) && larger) largest = i;
   }
   if (!largest) return {};
-  const uint64_t all = budget.heapBudget[*largest];
+  const uint64_t all = std::min(budget.heapBudget[*largest], memory.memoryHeaps[*largest].size);
   return all - std::min(all, budget.heapUsage[*largest]);
 }
 
