@@ -8,7 +8,7 @@ namespace {
 
 [[noreturn]] void refuse(const SettingRow& row, const Json& got, const std::string& want) {
   throw Error(ErrorKind::kUser,
-              std::string("[settings] ") + row.name + ": got " + json_line(got) + ", want " + want);
+              std::string("[settings] ") + row.name + ": got " + got.dump() + ", want " + want);
 }
 
 void check_pattern(const SettingRow& row, const std::string& pattern) {
@@ -22,13 +22,13 @@ void check_pattern(const SettingRow& row, const std::string& pattern) {
 }  // namespace
 
 void read_setting(const SettingRow& row, const Json& json, bool& into) {
-  const bool* value = json_as<bool>(json);
+  const bool* value = json.get<bool>();
   if (!value) refuse(row, json, "true or false");
   into = *value;
 }
 
 void read_setting(const SettingRow& row, const Json& json, int64_t& into) {
-  const int64_t* value = json_as<int64_t>(json);
+  const int64_t* value = json.get<int64_t>();
   if (!value || *value < row.low || *value > row.high) {
     const bool open = row.high == std::numeric_limits<int64_t>::max();
     refuse(row, json,
@@ -40,26 +40,27 @@ void read_setting(const SettingRow& row, const Json& json, int64_t& into) {
 }
 
 void read_setting(const SettingRow& row, const Json& json, double& into) {
-  const auto* whole = json_as<int64_t>(json);
-  const auto* number = json_as<double>(json);
-  const double value = json == "inf" ? std::numeric_limits<double>::infinity()
-                       : whole       ? static_cast<double>(*whole)
-                       : number      ? *number
-                                     : 0;
+  const auto* whole = json.get<int64_t>();
+  const auto* number = json.get<double>();
+  const double value = json == Json("inf") ? std::numeric_limits<double>::infinity()
+                       : whole             ? static_cast<double>(*whole)
+                       : number            ? *number
+                                           : 0;
   if (!(value >= 1)) refuse(row, json, "a number from 1, or \"inf\"");
   into = value;
 }
 
 void read_setting(const SettingRow& row, const Json& json, std::string& into) {
-  const auto* value = json_as<std::string>(json);
+  const auto* value = json.get<std::string>();
   if (!value) refuse(row, json, "text");
   into = *value;
 }
 
 void read_setting(const SettingRow& row, const Json& json, std::vector<std::string>& into) {
-  if (!json.is_array()) refuse(row, json, "a list of names");
+  const auto* items = json.get<Json::Array>();
+  if (!items) refuse(row, json, "a list of names");
   into.clear();
-  for (const Json& item : json) read_setting(row, item, into.emplace_back());
+  for (const Json& item : *items) read_setting(row, item, into.emplace_back());
   if (row.kind == std::string_view("Patterns")) {
     for (const std::string& pattern : into) check_pattern(row, pattern);
   }
@@ -76,15 +77,16 @@ void read_setting(const SettingRow& row, const Json& json, std::vector<DType>& i
 }
 
 Json setting_json(const std::vector<DType>& value) {
-  Json names = Json::array();
+  Json::Array names;
   for (const DType dtype : value) names.push_back(std::string(name(dtype)));
   return names;
 }
 
-Json::object_t settings_object(const std::string& text, const std::string& what) {
-  Json parsed = parse_json(text, what);
-  if (!parsed.is_object()) throw Error(ErrorKind::kUser, "[" + what + "] want a JSON object");
-  return std::move(parsed.get_ref<Json::object_t&>());
+Json::Object settings_object(const std::string& text, const std::string& what) {
+  const Json parsed = Json::parse(text, what);
+  const auto* fields = parsed.get<Json::Object>();
+  if (!fields) throw Error(ErrorKind::kUser, "[" + what + "] want a JSON object");
+  return *fields;
 }
 
 }  // namespace tv

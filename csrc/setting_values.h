@@ -24,17 +24,19 @@ template <typename T>
 Json setting_json(const T& value) {
   return value;
 }
-inline Json setting_json(const std::vector<std::string>& value) { return Json(value); }
+inline Json setting_json(const std::vector<std::string>& value) {
+  return Json::Array(value.begin(), value.end());
+}
 Json setting_json(const std::vector<DType>& value);
 
 /// The fields of a JSON object. Throws Error(kUser).
-Json::object_t settings_object(const std::string& text, const std::string& what);
+Json::Object settings_object(const std::string& text, const std::string& what);
 
 /// Reads Settings or CacheSettings, called `what` in messages. An unknown field or an invalid value
 /// is an Error(kUser).
 template <typename S>
 S settings_from_json(const std::string& text, const std::string& what) {
-  Json::object_t fields = settings_object(text, what);
+  Json::Object fields = settings_object(text, what);
   S settings;
   std::string names;
   each_setting(settings, [&](const SettingRow& row, auto& member) {

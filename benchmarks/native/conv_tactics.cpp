@@ -63,13 +63,13 @@ struct Result {
 void print(const ConvProblem& problem, const std::string& tactic, const Result& r, bool json) {
   const double tflops = r.us > 0 ? problem.flops() / r.us * 1e-6 : 0;
   if (json) {
-    const Json line = {{"tactic", tactic},
-                       {"us", r.us},
-                       {"tflops", tflops},
-                       {"error", r.errors.largest},
-                       {"error_norm", r.errors.norm},
-                       {"dispatches", static_cast<int64_t>(r.dispatches)}};
-    std::printf("%s\n", json_line(line).c_str());
+    const Json::Object line = {{"tactic", tactic},
+                               {"us", r.us},
+                               {"tflops", tflops},
+                               {"error", r.errors.largest},
+                               {"error_norm", r.errors.norm},
+                               {"dispatches", static_cast<int64_t>(r.dispatches)}};
+    std::printf("%s\n", Json(line).dump().c_str());
   } else {
     std::printf("   %-40s %9.2f us %8.2f TFLOP/s  err %.1e (norm %.1e), %zu dispatches\n",
                 tactic.c_str(), r.us, tflops, r.errors.largest, r.errors.norm, r.dispatches);

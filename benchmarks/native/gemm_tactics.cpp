@@ -115,19 +115,19 @@ void print(const GemmProblem& problem, const std::string& tactic, const Result& 
                 r.dispatches);
     return;
   }
-  const Json line = {{"m", problem.m},
-                     {"n", problem.n},
-                     {"k", problem.k},
-                     {"batch", problem.batch},
-                     {"dtype", std::string(name(problem.dtype))},
-                     {"constant", problem.constant_b},
-                     {"tactic", tactic},
-                     {"us", r.us},
-                     {"tflops", tflops},
-                     {"error", r.errors.largest},
-                     {"error_of_products", r.errors.products},
-                     {"dispatches", static_cast<int64_t>(r.dispatches)}};
-  std::printf("%s\n", json_line(line).c_str());
+  const Json::Object line = {{"m", problem.m},
+                             {"n", problem.n},
+                             {"k", problem.k},
+                             {"batch", problem.batch},
+                             {"dtype", std::string(name(problem.dtype))},
+                             {"constant", problem.constant_b},
+                             {"tactic", tactic},
+                             {"us", r.us},
+                             {"tflops", tflops},
+                             {"error", r.errors.largest},
+                             {"error_of_products", r.errors.products},
+                             {"dispatches", static_cast<int64_t>(r.dispatches)}};
+  std::printf("%s\n", Json(line).dump().c_str());
 }
 
 void measure(const GemmProblem& problem, const std::shared_ptr<Device>& device,

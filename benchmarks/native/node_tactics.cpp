@@ -232,9 +232,9 @@ void print(const std::string& text, const Problem& problem, const std::string& t
   const double gb = us > 0 ? problem.bytes / us * 1e-3 : 0,
                tflops = us > 0 ? problem.flops / us * 1e-6 : 0;
   if (json) {
-    const Json line = {{"problem", text}, {"tactic", tactic}, {"us", us},
-                       {"gb_s", gb},      {"tflops", tflops}, {"error", error}};
-    std::printf("%s\n", json_line(line).c_str());
+    const Json::Object line = {{"problem", text}, {"tactic", tactic}, {"us", us},
+                               {"gb_s", gb},      {"tflops", tflops}, {"error", error}};
+    std::printf("%s\n", Json(line).dump().c_str());
   } else {
     std::printf("   %-34s %10.2f us %8.1f GB/s %7.1f TFLOP/s  err %.1e\n", tactic.c_str(), us, gb,
                 tflops, error);

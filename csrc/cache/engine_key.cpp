@@ -21,11 +21,11 @@ const std::string& builder_digest() {
 }
 
 std::string code_text(const Settings& settings) {
-  Json code = Json::object();
+  Json::Object code;
   each_setting(settings, [&](const SettingRow& row, const auto& value) {
-    if (row.in_key) code[row.name] = setting_json(value);
+    if (row.in_key) code.emplace(row.name, setting_json(value));
   });
-  return json_line(code);
+  return Json(code).dump();
 }
 
 namespace {

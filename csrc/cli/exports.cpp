@@ -2,12 +2,12 @@
 
 #include <cctype>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "csrc/cli/npy.h"
 #include "csrc/cli/tensor_text.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/base/json.h"
 
 namespace tv::cli {
 
@@ -44,7 +44,7 @@ void export_times(const std::string& path, const BenchResult& result) {
                     {"latencyMs", t.device_us() / 1e3},
                     {"hostMs", t.host_us / 1e3}});
   }
-  write_text(path, json_text(list, 1) + "\n");
+  write_text(path, list.dump(1) + "\n");
 }
 
 std::string file_name_of(const std::string& tensor) {
@@ -70,17 +70,15 @@ void export_outputs(const std::string& path, const EngineSpec& spec,
   }
   std::string text = "[";
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const Tensor& output = outputs[i];
-    const json entry = {{"name", spec.outputs[i].name},
-                        {"dimensions", shape_text(output.shape)},
-                        {"dtype", name(output.dtype)},
-                        {"values", json::array()}};
-    std::string object = json_text(entry, -1);
-    object.resize(object.size() - 2);  // "]}": JSON's numbers have neither float32's digits nor NaN
-    for (int64_t e = 0, count = output.numel(); e < count; ++e) {
-      object += (e ? ", " : "") + element_text(output, e);
+    const json name = spec.outputs[i].name;
+    text += std::string(i ? "," : "") +
+            "\n { \"name\" : " + name.dump(-1, ' ', false, json::error_handler_t::replace) +
+            ", \"dimensions\" : \"" + shape_text(outputs[i].shape) + "\", \"dtype\" : \"" +
+            std::string(tv::name(outputs[i].dtype)) + "\", \"values\" : [ ";
+    for (int64_t e = 0, count = outputs[i].numel(); e < count; ++e) {
+      text += (e ? ", " : "") + element_text(outputs[i], e);
     }
-    text += (i ? ",\n " : "\n ") + object + "]}";
+    text += " ] }";
   }
   write_text(path, text + "\n]\n");
 }

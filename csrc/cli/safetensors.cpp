@@ -22,9 +22,10 @@ DType dtype_of(std::string_view text) {
 
 std::vector<int64_t> integers(const Json* json) {
   std::vector<int64_t> out;
-  if (!json || !json->is_array()) return out;
-  for (const Json& item : *json) {
-    const auto* number = json_as<int64_t>(item);
+  const auto* items = json ? json->get<Json::Array>() : nullptr;
+  if (!items) return out;
+  for (const Json& item : *items) {
+    const auto* number = item.get<int64_t>();
     out.push_back(number ? *number : -1);
   }
   return out;
@@ -52,19 +53,25 @@ NewWeights read_safetensors(const std::string& path) {
   for (int i = 7; i >= 0; --i) length = length << 8 | (*file)[static_cast<size_t>(i)];
   if (length > file->size() - 8) throw bad("is not a .safetensors file, or cut short");
   const std::string_view header(reinterpret_cast<const char*>(file->data()) + 8, length);
-  const Json entries = parse_json(header, path);
-  if (!entries.is_object()) throw bad("its header is not an object");
+  const Json parsed = Json::parse(header, path);
+  const auto* entries = parsed.get<Json::Object>();
+  if (!entries) throw bad("its header is not an object");
   const auto data = std::span(*file).subspan(8 + length);
   NewWeights weights;
-  for (const auto& [name, entry] : entries.items()) {
+  for (const auto& [name, value] : *entries) {
     if (name == "__metadata__") continue;
-    if (!entry.is_object()) throw bad("'" + name + "' is not an object");
-    const Json* dtype = json_field(entry, "dtype");
-    const auto* dtype_text = dtype ? json_as<std::string>(*dtype) : nullptr;
+    const auto* entry = value.get<Json::Object>();
+    if (!entry) throw bad("'" + name + "' is not an object");
+    const auto field = [&](const char* key) {
+      const auto found = entry->find(key);
+      return found == entry->end() ? nullptr : &found->second;
+    };
+    const Json* dtype = field("dtype");
+    const auto* dtype_text = dtype ? dtype->get<std::string>() : nullptr;
     NewWeight weight{.dtype = dtype_of(dtype_text ? *dtype_text : ""),
-                     .shape = integers(json_field(entry, "shape"))};
+                     .shape = integers(field("shape"))};
     if (weight.dtype == DType::kOther) continue;  // no weight of an engine has such a type
-    const std::vector<int64_t> offsets = integers(json_field(entry, "data_offsets"));
+    const std::vector<int64_t> offsets = integers(field("data_offsets"));
     const bool inside = offsets.size() == 2 && offsets[0] >= 0 && offsets[1] >= offsets[0] &&
                         offsets[1] <= static_cast<int64_t>(data.size());
     if (!inside || bytes_of(weight.dtype, weight.shape) != offsets[1] - offsets[0]) {

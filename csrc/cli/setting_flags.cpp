@@ -102,7 +102,7 @@ void read_setting_flags(const SettingTexts& texts, Settings& settings, CacheSett
           throw CommandError("got " + given + " and " + flag.name + ", want one of them");
         }
         given = flag.name;
-        read_setting(row, parse_json(flag.sets, flag.name), value);
+        read_setting(row, Json::parse(flag.sets, flag.name), value);
       }
       if constexpr (std::is_same_v<decltype(value), int64_t&>) {
         const auto size = texts.sizes.find(flag.name);

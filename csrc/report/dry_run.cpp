@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "csrc/partition/dependencies.h"
-#include "runtime/base/json.h"
 
 namespace tv {
 namespace {
@@ -133,7 +133,7 @@ std::string dry_run_report(const Plan& plan) {
   report["native"] = describe_native(graph, partition);
   report["operators"] = count_operators(graph, partition);
   report.update(block_sizes(partition.candidate_sizes, partition.compute_nodes));
-  return json_text(report, -1);
+  return report.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::string block_sizes_report(const std::vector<int64_t>& sizes, int64_t compute_nodes) {

@@ -1,7 +1,8 @@
 // An engine's layers as JSON and as lines of text.
 
+#include <nlohmann/json.hpp>
+
 #include "csrc/report/engine_graph.h"
-#include "runtime/base/json.h"
 
 namespace tv {
 namespace {
@@ -95,7 +96,7 @@ std::string engine_layers_json(const EngineSpec& spec) {
                      {"Layers", layers(spec, spec.dispatches)},
                      {"WeightProgram", layers(spec, spec.weight_program)},
                      {"Bindings", names}};
-  return json_text(info) + "\n";
+  return info.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 std::string engine_layers_text(const EngineSpec& spec) {

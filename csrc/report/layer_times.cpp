@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "csrc/report/svg.h"
-#include "runtime/base/json.h"
 
 namespace tv {
 namespace {
@@ -15,6 +15,11 @@ using json = nlohmann::ordered_json;
 double total_us(std::span<const LayerTime> layers) {
   return std::accumulate(layers.begin(), layers.end(), 0.0,
                          [](double sum, const LayerTime& layer) { return sum + layer.time_us; });
+}
+
+/// Text of any encoding: names come from files.
+std::string dumped(const json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
 }
 
 std::string format(const char* pattern, auto... values) {
@@ -94,7 +99,7 @@ std::string layer_json(std::span<const LayerTime> layers, int64_t runs) {
                     {"source", layer.source},
                     {"bytes", layer.bytes}});
   }
-  return json_text(list) + "\n";
+  return dumped(list, 2) + "\n";
 }
 
 std::string layer_trace(std::span<const LayerTime> layers) {
@@ -116,7 +121,7 @@ std::string layer_trace(std::span<const LayerTime> layers) {
                         {"bytes", layer.bytes}}}});
     now += layer.time_us;
   }
-  return json_text(json{{"traceEvents", events}, {"displayTimeUnit", "ns"}}, -1) + "\n";
+  return dumped({{"traceEvents", events}, {"displayTimeUnit", "ns"}}) + "\n";
 }
 
 namespace {

@@ -10,7 +10,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/base/json.h"
 
 namespace tv {
 
@@ -22,22 +21,25 @@ constexpr const char* kSuffix = ".timing.";
 constexpr uint64_t kMaxBytes = 1 << 20;
 
 std::string to_text(const TimingKey& key) {
-  return json_line({{"device", key.device},
-                    {"problem", key.problem},
-                    {"tactic", key.tactic},
-                    {"kernels", key.kernels}});
+  return Json(Json::Object{{"device", key.device},
+                           {"problem", key.problem},
+                           {"tactic", key.tactic},
+                           {"kernels", key.kernels}})
+      .dump();
 }
 
 std::optional<TimingKey> from_text(const std::string& text) {
   try {
-    const Json json = parse_json(text, "journal");
+    const Json json = Json::parse(text, "journal");
+    const auto* object = json.get<Json::Object>();
+    if (!object) return std::nullopt;
     TimingKey key;
     for (const auto& [name, into] : {std::pair{"device", &key.device},
                                      {"problem", &key.problem},
                                      {"tactic", &key.tactic},
                                      {"kernels", &key.kernels}}) {
-      const Json* field = json_field(json, name);
-      const auto* value = field ? json_as<std::string>(*field) : nullptr;
+      const auto found = object->find(name);
+      const auto* value = found == object->end() ? nullptr : found->second.get<std::string>();
       if (!value) return std::nullopt;
       *into = *value;
     }

@@ -13,7 +13,6 @@
 #include "csrc/tuner/journal.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/base/json.h"
 #include "runtime/base/log.h"
 
 namespace tv {
@@ -76,12 +75,12 @@ double rounded(double us) { return std::round(us * 1000) / 1000; }
 Json number(double v) { return v == std::floor(v) ? Json(static_cast<int64_t>(v)) : Json(v); }
 
 Json to_value(const std::string& kernels, const Timing& timing) {
-  Json object = {{"kernels", kernels}, {"kind", kKinds[static_cast<size_t>(timing.kind)]}};
+  Json::Object object = {{"kernels", kernels}, {"kind", kKinds[static_cast<size_t>(timing.kind)]}};
   if (timing.us > 0) object["time_us"] = number(rounded(timing.us));
   if (timing.checked) object["checked"] = true;
   if (!timing.why.empty()) object["why"] = timing.why;
   if (!timing.step_us.empty()) {
-    Json steps = Json::array();
+    Json::Array steps;
     for (const float us : timing.step_us) steps.push_back(number(rounded(us)));
     object["step_us"] = std::move(steps);
   }
@@ -94,25 +93,25 @@ Json to_value(const std::string& kernels, const Timing& timing) {
 
 template <class T>
 const T& need(const Json& json, const char* what) {
-  const T* value = json_as<T>(json);
+  const T* value = json.get<T>();
   if (!value) not_timings(std::string(what) + " is " + json.type_name());
   return *value;
 }
 
-const Json& member(const Json& object, const char* name) {
-  const Json* field = json_field(object, name);
-  if (!field) not_timings(std::string("there is no \"") + name + "\"");
-  return *field;
+const Json& member(const Json::Object& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) not_timings(std::string("there is no \"") + name + "\"");
+  return found->second;
 }
 
 double to_number(const Json& json) {
-  const auto* whole = json_as<int64_t>(json);
+  const auto* whole = json.get<int64_t>();
   const double value = whole ? static_cast<double>(*whole) : need<double>(json, "a time");
   if (!(value >= 0 && value < 1e12)) not_timings("a time is out of range");
   return value;
 }
 
-Timing timing_from(const Json& object) {
+Timing timing_from(const Json::Object& object) {
   Timing timing;
   const auto& kind = need<std::string>(member(object, "kind"), "kind");
   size_t which = 0;
@@ -120,12 +119,14 @@ Timing timing_from(const Json& object) {
   if (which == std::size(kKinds)) not_timings("kind is \"" + kind + "\"");
   timing.kind = static_cast<Timing::Kind>(which);
   if (timing.usable()) timing.us = to_number(member(object, "time_us"));
-  if (const Json* checked = json_field(object, "checked")) {
-    timing.checked = need<bool>(*checked, "checked");
+  if (const auto it = object.find("checked"); it != object.end()) {
+    timing.checked = need<bool>(it->second, "checked");
   }
-  if (const Json* why = json_field(object, "why")) timing.why = need<std::string>(*why, "why");
-  if (const Json* steps = json_field(object, "step_us")) {
-    for (const Json& us : need<Json::array_t>(*steps, "step_us")) {
+  if (const auto it = object.find("why"); it != object.end()) {
+    timing.why = need<std::string>(it->second, "why");
+  }
+  if (const auto it = object.find("step_us"); it != object.end()) {
+    for (const Json& us : need<Json::Array>(it->second, "step_us")) {
       timing.step_us.push_back(static_cast<float>(to_number(us)));
     }
   }
@@ -193,7 +194,7 @@ void TimingCache::load() {
     return;
   }
   try {
-    merge({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    merge(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path_));
   } catch (const Error& e) {
     const std::string aside = path_ + ".bad";
     const bool moved = ::rename(path_.c_str(), aside.c_str()) == 0;
@@ -202,20 +203,19 @@ void TimingCache::load() {
   }
 }
 
-void TimingCache::merge(std::string_view file) {
-  const Json top = parse_json(file, path_);
-  need<Json::object_t>(top, "the file");
+void TimingCache::merge(const Json& file) {
+  const auto& top = need<Json::Object>(file, "the file");
   if (need<std::string>(member(top, "format"), "format") != kFormat) not_timings("another format");
   if (need<int64_t>(member(top, "version"), "version") != kVersion) {
     not_timings("version is not " + std::to_string(kVersion));
   }
   decltype(entries_) read;
-  for (const auto& [device, problems] : need<Json::object_t>(member(top, "devices"), "devices")) {
-    for (const auto& [problem, tactics] : need<Json::object_t>(problems, "problems")) {
-      for (const auto& [tactic, entry] : need<Json::object_t>(tactics, "tactics")) {
-        need<Json::object_t>(entry, "a timing");
-        read[device][problem][tactic] = {need<std::string>(member(entry, "kernels"), "kernels"),
-                                         timing_from(entry), false};
+  for (const auto& [device, problems] : need<Json::Object>(member(top, "devices"), "devices")) {
+    for (const auto& [problem, tactics] : need<Json::Object>(problems, "problems")) {
+      for (const auto& [tactic, entry] : need<Json::Object>(tactics, "tactics")) {
+        const auto& object = need<Json::Object>(entry, "a timing");
+        read[device][problem][tactic] = {need<std::string>(member(object, "kernels"), "kernels"),
+                                         timing_from(object), false};
       }
     }
   }
@@ -230,12 +230,12 @@ void TimingCache::merge(std::string_view file) {
   }
 }
 
-std::string TimingCache::text() const {
-  Json devices = Json::object();
+Json TimingCache::to_json() const {
+  Json::Object devices;
   for (const auto& [device, problems] : entries_) {
-    Json by_problem = Json::object();
+    Json::Object by_problem;
     for (const auto& [problem, tactics] : problems) {
-      Json by_tactic = Json::object();
+      Json::Object by_tactic;
       for (const auto& [tactic, entry] : tactics) {
         by_tactic[tactic] = to_value(entry.kernels, entry.timing);
       }
@@ -243,9 +243,7 @@ std::string TimingCache::text() const {
     }
     devices[device] = std::move(by_problem);
   }
-  return json_text(
-             Json{{"format", kFormat}, {"version", kVersion}, {"devices", std::move(devices)}}) +
-         "\n";
+  return Json::Object{{"format", kFormat}, {"version", kVersion}, {"devices", std::move(devices)}};
 }
 
 void TimingCache::save() {
@@ -265,7 +263,7 @@ void TimingCache::save() {
   std::string text;
   {
     const std::lock_guard guard(mutex_);
-    text = this->text();
+    text = to_json().dump(/*indent=*/true) + "\n";
     for (auto& [device, problems] : entries_) {
       for (auto& [problem, tactics] : problems) {
         for (auto& [tactic, entry] : tactics) entry.fresh = false;

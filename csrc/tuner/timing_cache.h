@@ -15,8 +15,9 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "runtime/base/json.h"
 
 namespace tv {
 
@@ -65,8 +66,8 @@ class TimingCache {
 
  private:
   void load();
-  void merge(std::string_view file);
-  std::string text() const;
+  void merge(const Json& file);
+  Json to_json() const;
 
   const std::string path_, no_path_;
   const bool is_file_;  ///< or will be

@@ -11,7 +11,6 @@
 #include "python/bindings/torch_cuda.h"
 #include "python/bindings/torch_profile.h"
 #include "python/bindings/torch_written.h"
-#include "runtime/base/json.h"
 #include "runtime/spec/vke.h"
 #include "runtime/spec/vke_parts.h"
 #include "runtime/vulkan/device_lost.h"
@@ -27,20 +26,21 @@ std::vector<int64_t> evaluate(const Shape& shape, std::span<const int64_t> symbo
 }
 
 // Dimensions are written as Expr::parse reads them.
-Json to_json(const Shape& shape) {
-  Json dims = Json::array();
-  for (const Expr& dim : shape) dims.push_back(dim.str());
-  return dims;
+std::string to_json(const Shape& shape) {
+  std::string text = "[";
+  for (const Expr& dim : shape) text += (text.size() > 1 ? ", \"" : "\"") + dim.str() + "\"";
+  return text + "]";
 }
 
-Json to_json(const std::vector<Binding>& bindings) {
-  Json list = Json::array();
+std::string to_json(const std::vector<Binding>& bindings) {
+  std::string text = "[";
   for (const Binding& binding : bindings) {
-    list.push_back({{"dtype", name(binding.dtype)},
-                    {"shape", to_json(binding.shape)},
-                    {"strides", to_json(binding.strides)}});
+    if (text.size() > 1) text += ", ";
+    text += "{\"dtype\": \"" + std::string(name(binding.dtype)) +
+            "\", \"shape\": " + to_json(binding.shape) +
+            ", \"strides\": " + to_json(binding.strides) + "}";
   }
-  return list;
+  return text + "]";
 }
 
 std::span<const uint8_t> bytes_of(const at::Tensor& vke) {
@@ -211,9 +211,9 @@ std::string TorchEngine::description() const {
   if (vke_.numel() == 0) return "{}";
   try {
     const EngineSpec spec = from_vke(bytes_of(split(vke_).front())).spec;
-    return json_line({{"symbols", spec.symbols.size()},
-                      {"inputs", to_json(spec.inputs)},
-                      {"outputs", to_json(spec.outputs)}});
+    return "{\"symbols\": " + std::to_string(spec.symbols.size()) +
+           ", \"inputs\": " + to_json(spec.inputs) + ", \"outputs\": " + to_json(spec.outputs) +
+           "}";
   } catch (const Error& error) {
     rethrow(error);
   }

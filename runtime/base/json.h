@@ -1,43 +1,48 @@
 #pragma once
-// JSON of device profiles, settings, timings and reports: nlohmann's values, and how this project
-// reads and writes them.
+// A small strict JSON reader and writer for device profiles, settings and reports. (Values of
+// nlohmann/json take memory when they are destroyed, which ends the process where there is none.)
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 namespace tv {
 
-/// Objects are sorted by key.
-using Json = nlohmann::json;
+/// A JSON value. Whole numbers that fit are int64, others double.
+struct Json {
+  using Array = std::vector<Json>;
+  using Object = std::map<std::string, Json, std::less<>>;
+  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value;
 
-/// Text of any origin. Whole numbers that fit are int64, others double; what occurs twice in an
-/// object is refused, and so is nesting deeper than 64. Throws Error(kUser) with the line; `what`
-/// names the text in the message.
-Json parse_json(std::string_view text, std::string_view what = "json");
+  Json() = default;                                     // null
+  Json(bool v) : value(v) {}                            // NOLINT: literals convert
+  Json(int v) : value(static_cast<int64_t>(v)) {}       // NOLINT
+  Json(uint32_t v) : value(static_cast<int64_t>(v)) {}  // NOLINT
+  Json(int64_t v) : value(v) {}                         // NOLINT
+  Json(double v) : value(v) {}                          // NOLINT
+  Json(const char* v) : value(std::string(v)) {}        // NOLINT
+  Json(std::string v) : value(std::move(v)) {}          // NOLINT
+  Json(Array v) : value(std::move(v)) {}                // NOLINT
+  Json(Object v) : value(std::move(v)) {}               // NOLINT
+  bool operator==(const Json&) const = default;
 
-/// The value as a T (bool, int64_t, double, std::string, Json::array_t, Json::object_t); null where
-/// it is something else.
-template <typename T>
-const T* json_as(const Json& json) {
-  return json.get_ptr<const T*>();
-}
+  template <class T>
+  const T* get() const {
+    return std::get_if<T>(&value);
+  }
+  bool is_null() const { return std::holds_alternative<std::monostate>(value); }
+  /// "null", "bool", "integer", "number", "string", "array" or "object", for messages.
+  const char* type_name() const;
 
-/// The field of an object; null if it has none, or `json` is no object.
-inline const Json* json_field(const Json& json, std::string_view name) {
-  const auto found = json.find(name);
-  return found == json.end() ? nullptr : &*found;
-}
-
-/// Indented, `indent` spaces a level; -1: all on one line without spaces. Bytes that are no UTF-8
-/// become U+FFFD: names come from files. Takes ordered_json too.
-template <typename J>
-std::string json_text(const J& json, int indent = 2) {
-  return json.dump(indent, ' ', /*ensure_ascii=*/false, J::error_handler_t::replace);
-}
-
-/// On one line with spaces, {"a": 1, "b": [2, 3]}, as fingerprints and keys have always been
-/// written: files hold them.
-std::string json_line(const Json& json);
+  /// Text on one line, or indented by two spaces a level. Numbers that are not finite are written
+  /// as Python's json does (Infinity, NaN).
+  std::string dump(bool indent = false) const;
+  /// Throws Error(kUser) with the line; nesting is limited to 64. Also takes Python's Infinity,
+  /// -Infinity and NaN. `what` names the text in the message.
+  static Json parse(std::string_view text, std::string_view what = "json");
+};
 
 }  // namespace tv

@@ -19,32 +19,34 @@ std::atomic<uint64_t> next_engine_id{1};
 
 /// The fields of a fingerprint (DeviceProfile::runs_on, tuned_for); none if a file has other
 /// text.
-Json fields_of(const std::string& text) {
+Json::Object fields_of(const std::string& text) {
   try {
-    if (Json json = parse_json(text, "fingerprint"); json.is_object()) return json;
+    const Json json = Json::parse(text, "fingerprint");
+    if (const auto* object = json.get<Json::Object>()) return *object;
   } catch (const Error&) {  // of a file that something else wrote
   }
-  return Json::object();
+  return {};
 }
 
-std::string shown(const Json& fields, const std::string& name) {
-  const Json* field = json_field(fields, name);
-  if (!field) return "nothing";
-  return field->is_array() ? std::to_string(field->size()) + " kinds" : json_line(*field);
+std::string shown(const Json::Object& fields, const std::string& name) {
+  const auto found = fields.find(name);
+  if (found == fields.end()) return "nothing";
+  const auto* list = found->second.get<Json::Array>();
+  return list ? std::to_string(list->size()) + " kinds" : found->second.dump();
 }
 
 /// What differs between two fingerprints: "max_shared_bytes 49152 (here 32768), …".
 std::string difference(const std::string& needed, const std::string& here) {
-  const Json theirs = fields_of(needed), ours = fields_of(here);
+  const Json::Object theirs = fields_of(needed), ours = fields_of(here);
   if (theirs.empty()) return needed;
   std::set<std::string> names;
   for (const auto* side : {&theirs, &ours}) {
-    for (const auto& [name, value] : side->items()) names.insert(name);
+    for (const auto& [name, value] : *side) names.insert(name);
   }
   std::string text;
   for (const std::string& name : names) {
-    const Json *left = json_field(theirs, name), *right = json_field(ours, name);
-    if (left && right && *left == *right) continue;
+    const auto left = theirs.find(name), right = ours.find(name);
+    if (left != theirs.end() && right != ours.end() && left->second == right->second) continue;
     const std::string there = shown(theirs, name), now = shown(ours, name);
     text += (text.empty() ? "" : ", ") + name + " " +
             (there == now ? "of other kinds" : there + " (here " + now + ")");
@@ -54,11 +56,11 @@ std::string difference(const std::string& needed, const std::string& here) {
 
 /// "NVIDIA H100, driver NVIDIA 550.54" of DeviceProfile::tuned_for.
 std::string device_text(const std::string& tuned_for) {
-  const Json fields = fields_of(tuned_for);
+  const Json::Object fields = fields_of(tuned_for);
   if (fields.empty()) return tuned_for;
   const auto field = [&](const char* name) -> std::string {
-    const Json* field = json_field(fields, name);
-    const auto* text = field ? json_as<std::string>(*field) : nullptr;
+    const auto found = fields.find(name);
+    const auto* text = found == fields.end() ? nullptr : found->second.get<std::string>();
     return text ? *text : "";
   };
   return field("name") + ", driver " + field("driver_name") + " " + field("driver_info");

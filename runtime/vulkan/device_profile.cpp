@@ -67,21 +67,21 @@ Json to_value(uint64_t v) {
   constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
   return static_cast<int64_t>(v < kMax ? v : kMax);
 }
-Json to_value(const uint32_t (&v)[3]) { return Json::array_t{v[0], v[1], v[2]}; }
+Json to_value(const uint32_t (&v)[3]) { return Json::Array{v[0], v[1], v[2]}; }
 
 [[noreturn]] void fail(const std::string& field, const std::string& what) {
   throw Error(ErrorKind::kUser, "[device profile] field \"" + field + "\" " + what);
 }
 
-const Json& field_of(const Json& object, std::string_view path, const char* name) {
-  const Json* field = json_field(object, name);
-  if (!field) fail(std::string(path) + name, "is missing");
-  return *field;
+const Json& field_of(const Json::Object& object, std::string_view path, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) fail(std::string(path) + name, "is missing");
+  return found->second;
 }
 
 template <class T>
 const T& get(const Json& json, std::string_view field, const char* want) {
-  const T* value = json_as<T>(json);
+  const T* value = json.get<T>();
   if (!value)
     fail(std::string(field), std::string("is wrong; got ") + json.type_name() + ", want " + want);
   return *value;
@@ -108,26 +108,26 @@ void from_value(const Json& json, const std::string& field, uint64_t& v) {
   v = get_unsigned(json, field, std::numeric_limits<int64_t>::max());
 }
 void from_value(const Json& json, const std::string& field, uint32_t (&v)[3]) {
-  const auto& array = get<Json::array_t>(json, field, "a list of three integers");
+  const auto& array = get<Json::Array>(json, field, "a list of three integers");
   if (array.size() != 3)
     fail(field, "is wrong; got " + std::to_string(array.size()) + " entries, want 3");
   for (size_t i = 0; i < 3; ++i) from_value(array[i], field + "[" + std::to_string(i) + "]", v[i]);
 }
 
-void check_unknown(const Json& given, const Json& known) {
-  for (const auto& [name, unused] : given.items())
-    if (!known.contains(name)) fail(name, "is not known");
+void check_unknown(const Json::Object& given, const Json& known, const std::string& path) {
+  for (const auto& [name, unused] : given)
+    if (!known.get<Json::Object>()->contains(name)) fail(path + name, "is not known");
 }
 
 Json to_value(const DeviceProfile& profile) {
-  Json object = Json::object();
+  Json::Object object;
   for_each_field(profile, [&](const char* name, const auto& v) { object[name] = to_value(v); });
   object["type"] = kTypes[static_cast<size_t>(profile.type)];
-  Json shapes = Json::array();
+  Json::Array shapes;
   for (const CoopMatShape& shape : profile.coop_matrices) {
-    Json entry = Json::object();
+    Json::Object entry;
     for_each_coop_field(shape, [&](const char* name, const auto& v) { entry[name] = to_value(v); });
-    shapes.push_back(std::move(entry));
+    shapes.emplace_back(std::move(entry));
   }
   object["coop_matrices"] = std::move(shapes);
   return object;
@@ -157,17 +157,18 @@ bool DeviceProfile::multiplies(uint32_t m, uint32_t n, uint32_t k, const std::st
   });
 }
 
-std::string DeviceProfile::to_json() const { return json_text(to_value(*this)) + "\n"; }
+std::string DeviceProfile::to_json() const { return to_value(*this).dump(/*indent=*/true) + "\n"; }
 
 DeviceProfile DeviceProfile::from_json(const std::string& text) {
-  const Json json = parse_json(text, "device profile");
-  if (!json.is_object())
+  const Json json = Json::parse(text, "device profile");
+  const auto* object = json.get<Json::Object>();
+  if (!object)
     throw Error(ErrorKind::kUser,
                 std::string("[device profile] want an object of fields, got ") + json.type_name());
   DeviceProfile result;
-  for_each_field(result,
-                 [&](const char* name, auto& v) { from_value(field_of(json, "", name), name, v); });
-  const auto& type = get<std::string>(field_of(json, "", "type"), "type", "a string");
+  for_each_field(
+      result, [&](const char* name, auto& v) { from_value(field_of(*object, "", name), name, v); });
+  const auto& type = get<std::string>(field_of(*object, "", "type"), "type", "a string");
   size_t which = 0;
   while (which < std::size(kTypes) && type != kTypes[which]) ++which;
   if (which == std::size(kTypes))
@@ -176,16 +177,16 @@ DeviceProfile DeviceProfile::from_json(const std::string& text) {
   result.type = static_cast<DeviceType>(which);
 
   const auto& shapes =
-      get<Json::array_t>(field_of(json, "", "coop_matrices"), "coop_matrices", "a list");
+      get<Json::Array>(field_of(*object, "", "coop_matrices"), "coop_matrices", "a list");
   for (size_t i = 0; i < shapes.size(); ++i) {
     const std::string path = "coop_matrices[" + std::to_string(i) + "]";
-    get<Json::object_t>(shapes[i], path, "an object");
+    const auto& entry = get<Json::Object>(shapes[i], path, "an object");
     CoopMatShape& shape = result.coop_matrices.emplace_back();
     for_each_coop_field(shape, [&](const char* name, auto& v) {
-      from_value(field_of(shapes[i], path + ".", name), path + "." + name, v);
+      from_value(field_of(entry, path + ".", name), path + "." + name, v);
     });
   }
-  check_unknown(json, to_value(result));
+  check_unknown(*object, to_value(result), "");
   check_limits(result);
   return result;
 }
@@ -210,7 +211,7 @@ const DeviceProfile& DeviceProfile::builtin_default() {
 }
 
 std::string DeviceProfile::runs_on() const {
-  Json object = Json::object();
+  Json::Object object;
   for_each_field(*this, [&](const std::string& name, const auto& v) {
     static const char* kLeftOut[] = {"name",         "uuid",           "vendor_id",
                                      "device_id",    "driver_id",      "driver_name",
@@ -220,19 +221,21 @@ std::string DeviceProfile::runs_on() const {
       if (name == left_out) return;
     object[name] = to_value(v);
   });
-  object["coop_matrices"] = to_value(*this)["coop_matrices"];
-  return json_line(object);
+  const Json all = to_value(*this);
+  object["coop_matrices"] = all.get<Json::Object>()->at("coop_matrices");
+  return Json(object).dump();
 }
 
 std::string DeviceProfile::tuned_for() const {
-  return json_line({{"vendor_id", vendor_id},
-                    {"device_id", device_id},
-                    {"name", name},
-                    {"driver_id", driver_id},
-                    {"driver_name", driver_name},
-                    {"driver_info", driver_info},
-                    {"driver_version", driver_version},
-                    {"api_version", api_version}});
+  return Json(Json::Object{{"vendor_id", vendor_id},
+                           {"device_id", device_id},
+                           {"name", name},
+                           {"driver_id", driver_id},
+                           {"driver_name", driver_name},
+                           {"driver_info", driver_info},
+                           {"driver_version", driver_version},
+                           {"api_version", api_version}})
+      .dump();
 }
 
 }  // namespace tv

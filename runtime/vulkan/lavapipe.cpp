@@ -32,10 +32,15 @@ void add_directory(const fs::path& directory, std::vector<fs::path>& files) {
 bool is_right(const fs::path& manifest) {
   try {
     const std::vector<uint8_t> bytes = read_file(manifest.string(), kMaxManifestBytes);
-    const Json json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    const Json* icd = json_field(json, "ICD");
-    const Json* version = icd ? json_field(*icd, "api_version") : nullptr;
-    const auto* text = version ? json_as<std::string>(*version) : nullptr;
+    const Json json = Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const auto field = [](const Json& from, const char* name) -> const Json* {
+      const auto* object = from.get<Json::Object>();
+      const auto found = object ? object->find(name) : Json::Object::const_iterator{};
+      return object && found != object->end() ? &found->second : nullptr;
+    };
+    const Json* icd = field(json, "ICD");
+    const Json* version = icd ? field(*icd, "api_version") : nullptr;
+    const std::string* text = version ? version->get<std::string>() : nullptr;
     int minor = 0, patch = 0;
     if (!text || std::sscanf(text->c_str(), "1.%d.%d", &minor, &patch) != 2) return false;
     return std::pair(minor, patch) <= kLastRight;

@@ -36,6 +36,11 @@ def _name_of(node: fx.Node) -> str:
     return node.meta.get("torch_vulkan_name") or node.name
 
 
+def _wrapped(number: int, info: torch.iinfo) -> int:
+    """A number beside integers wraps as they do."""
+    return (number - info.min) % 2**info.bits + info.min
+
+
 @dataclass
 class Imported:
     """A Graph and what its parts stand for.
@@ -312,6 +317,9 @@ class Importer:
         dtype = to_dtype(result.dtype)
         if result.dtype == torch.bool:
             dtype = C.DType.float32 if isinstance(value, float) else C.DType.int32
+        elif isinstance(value, int) and not (
+                result.dtype.is_floating_point or result.dtype.is_complex):
+            value = _wrapped(value, torch.iinfo(result.dtype))
         args = [("size", "attr", []), ("fill_value", "attr", self._attribute(value)),
                 ("dtype", "attr", dtype), ("layout", "attr", None), ("device", "attr", None),
                 ("pin_memory", "attr", None)]

@@ -333,15 +333,15 @@ TEST(EngineKey, TheTextOfSettings) {
 
 /// Another value that a device's profile takes in the same field.
 Json other_value(const Json& value) {
-  if (const auto* b = json_as<bool>(value)) return !*b;
-  if (const auto* i = json_as<int64_t>(value)) return *i == 0 ? int64_t{1} : 2 * *i;
-  if (const auto* s = json_as<std::string>(value)) {
+  if (const auto* b = value.get<bool>()) return !*b;
+  if (const auto* i = value.get<int64_t>()) return *i == 0 ? int64_t{1} : 2 * *i;
+  if (const auto* s = value.get<std::string>()) {
     if (*s == "cpu") return "discrete";
     std::string changed = s->empty() ? "a" : *s;
     changed.back() = changed.back() == '2' ? '3' : '2';
     return changed;
   }
-  Json list = value;
+  Json::Array list = *value.get<Json::Array>();
   list.at(0) = other_value(list.at(0));
   return list;
 }
@@ -352,16 +352,16 @@ TEST(EngineKey, EveryFieldOfTheDeviceButItsSerialAndMemory) {
   device.coop_matrices = {{16, 16, 16, "float16", "float16", "float32", "float32"}};
   const CanonicalGraph graph = canonical_form(branches());
   const std::string key = engine_key(graph, {}, device);
-  const Json json = parse_json(device.to_json(), "test");
+  const Json json = Json::parse(device.to_json(), "test");
   size_t fields = 0;
-  for (const auto& [field, value] : json.items()) {
+  for (const auto& [field, value] : *json.get<Json::Object>()) {
     if (field == "coop_matrices") continue;
-    Json changed = json;
+    Json::Object changed = *json.get<Json::Object>();
     changed[field] = other_value(value);
-    if (field == "min_subgroup_size") changed[field] = *json_as<int64_t>(value) / 2;
+    if (field == "min_subgroup_size") changed[field] = *value.get<int64_t>() / 2;
     if (field == "type") changed[field] = "cpu";
     if (field == "subgroup_size") changed["max_subgroup_size"] = 1024;
-    const std::string other = engine_key(graph, {}, DeviceProfile::from_json(changed.dump()));
+    const std::string other = engine_key(graph, {}, DeviceProfile::from_json(Json(changed).dump()));
     const bool counts = field != "uuid" && field != "memory_bytes";
     EXPECT_EQ(other != key, counts) << field;
     ++fields;

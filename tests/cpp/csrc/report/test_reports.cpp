@@ -60,12 +60,12 @@ TEST(EngineGraph, ALaterWriteHidesAnEarlierOne) {
 
 TEST(EngineGraph, IsWrittenAsJsonAndText) {
   const EngineSpec spec = halves();
-  const Json json = parse_json(engine_layers_json(spec));
-  const Json& layers = json.at("Layers");
+  const Json json = Json::parse(engine_layers_json(spec));
+  const auto& layers = *json.get<Json::Object>()->at("Layers").get<Json::Array>();
   ASSERT_EQ(layers.size(), 3u);
-  EXPECT_EQ(layers[2].at("Name"), "sum");
-  const Json& inputs = layers[0].at("Inputs");
-  EXPECT_EQ(inputs[0].at("Dimensions"), (Json{"batch", 4}));
+  EXPECT_EQ(layers[2].get<Json::Object>()->at("Name"), Json("sum"));
+  const auto& inputs = *layers[0].get<Json::Object>()->at("Inputs").get<Json::Array>();
+  EXPECT_EQ(inputs[0].get<Json::Object>()->at("Dimensions"), Json(Json::Array{"batch", 4}));
   EXPECT_EQ(engine_layers_text(spec),
             "low  [t]  aten::relu\nhigh  [t]  aten::relu\nsum  [t]  aten::relu");
 }
@@ -132,22 +132,23 @@ TEST(LayerTimes, TableIsSortedOrNot) {
 }
 
 TEST(LayerTimes, JsonHasTrtexecsFields) {
-  const Json json = parse_json(layer_json(three(), 20));
-  ASSERT_EQ(json.size(), 4u);
-  EXPECT_EQ(json[0].at("count"), 20);
-  const Json& first = json[1];
-  EXPECT_EQ(first.at("name"), "short");
-  EXPECT_DOUBLE_EQ(first.at("timeMs").get<double>(), 0.04);
-  EXPECT_DOUBLE_EQ(first.at("medianMs").get<double>(), 0.001);
-  EXPECT_DOUBLE_EQ(first.at("averageMs").get<double>(), 0.002);
+  const Json json = Json::parse(layer_json(three(), 20));
+  const auto& list = *json.get<Json::Array>();
+  ASSERT_EQ(list.size(), 4u);
+  EXPECT_EQ(list[0].get<Json::Object>()->at("count"), Json(20));
+  const auto& first = *list[1].get<Json::Object>();
+  EXPECT_EQ(first.at("name"), Json("short"));
+  EXPECT_DOUBLE_EQ(*first.at("timeMs").get<double>(), 0.04);
+  EXPECT_DOUBLE_EQ(*first.at("medianMs").get<double>(), 0.001);
+  EXPECT_DOUBLE_EQ(*first.at("averageMs").get<double>(), 0.002);
 }
 
 TEST(LayerTimes, TraceHasATrackForEachCall) {
-  const Json json = parse_json(layer_trace(three()));
-  const Json& events = json.at("traceEvents");
+  const Json json = Json::parse(layer_trace(three()));
+  const auto& events = *json.get<Json::Object>()->at("traceEvents").get<Json::Array>();
   ASSERT_EQ(events.size(), 3u);
-  EXPECT_EQ(events[2].at("tid"), 1);
-  EXPECT_DOUBLE_EQ(events[1].at("ts").get<double>(), 1.0);
+  EXPECT_EQ(events[2].get<Json::Object>()->at("tid"), Json(1));
+  EXPECT_DOUBLE_EQ(*events[1].get<Json::Object>()->at("ts").get<double>(), 1.0);
 }
 
 TEST(Svg, TextIsSafeAndShort) {

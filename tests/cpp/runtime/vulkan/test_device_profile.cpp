@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "runtime/base/env.h"
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
@@ -31,13 +33,14 @@ DeviceProfile full() {
 
 /// The JSON of `full()` with one field replaced, or removed where `value` is null.
 std::string with(const std::string& field, const Json& value) {
-  Json object = parse_json(full().to_json());
+  Json json = Json::parse(full().to_json());
+  auto& object = std::get<Json::Object>(json.value);
   if (value.is_null()) {
     object.erase(field);
   } else {
     object[field] = value;
   }
-  return object.dump();
+  return json.dump();
 }
 
 TEST(Profile, RoundTrip) {
@@ -47,8 +50,8 @@ TEST(Profile, RoundTrip) {
 }
 
 TEST(Profile, EveryFieldIsNeeded) {
-  const Json json = parse_json(full().to_json());
-  for (const auto& [field, value] : json.items()) {
+  const Json json = Json::parse(full().to_json());
+  for (const auto& [field, value] : *json.get<Json::Object>()) {
     EXPECT_NE(message_of(with(field, {})).find("\"" + field + "\" is missing"), std::string::npos);
   }
 }
@@ -61,11 +64,11 @@ TEST(Profile, WrongFieldsAreNamed) {
   EXPECT_NE(message_of(with("memory_bytes", -1)).find("\"memory_bytes\""), std::string::npos);
   EXPECT_NE(message_of(with("float16", 1)).find("want true or false"), std::string::npos);
   EXPECT_NE(message_of(with("type", "toaster")).find("toaster"), std::string::npos);
-  EXPECT_NE(message_of(with("max_grid", Json::array_t{1, 2})).find("want 3"), std::string::npos);
-  EXPECT_NE(message_of(with("max_grid", Json::array_t{1, 2, "3"})).find("max_grid[2]"),
+  EXPECT_NE(message_of(with("max_grid", Json::Array{1, 2})).find("want 3"), std::string::npos);
+  EXPECT_NE(message_of(with("max_grid", Json::Array{1, 2, "3"})).find("max_grid[2]"),
             std::string::npos);
   EXPECT_NE(
-      message_of(with("coop_matrices", Json::array_t{Json::object()})).find("coop_matrices[0].m"),
+      message_of(with("coop_matrices", Json::Array{Json::Object{}})).find("coop_matrices[0].m"),
       std::string::npos);
   EXPECT_NE(message_of(with("subgroup_size", 24)).find("subgroup_size"), std::string::npos);
   EXPECT_NE(message_of(with("colour", "red")).find("\"colour\" is not known"), std::string::npos);
@@ -120,6 +123,64 @@ TEST(Profile, MatrixShapesMatchInEveryPart) {
   EXPECT_FALSE(p.multiplies(16, 16, 16, "bfloat16", "float32"));
   EXPECT_FALSE(p.multiplies(16, 8, 16, "float16", "float32"));
   EXPECT_FALSE(DeviceProfile::builtin_default().multiplies(16, 16, 16, "float16", "float32"));
+}
+
+TEST(Json, RoundTrip) {
+  const std::string text =
+      R"({"a": [1, -2.5, 1e+300, true, false, null], "b": {"c": "\u0001\"\\é"}, "d": [], "e": {}})";
+  const Json json = Json::parse(text);
+  EXPECT_EQ(json.dump(), text);
+  EXPECT_EQ(Json::parse(json.dump(true)), json);
+  EXPECT_EQ(Json::parse("\"\\u00e9\\ud83d\\ude00\\n\""), Json("é😀\n"));
+  EXPECT_EQ(Json::parse("9223372036854775807"), Json(std::numeric_limits<int64_t>::max()));
+  EXPECT_EQ(Json::parse("9223372036854775808"), Json(9223372036854775808.0));
+  EXPECT_EQ(Json::parse("[Infinity, -Infinity]").dump(), "[Infinity, -Infinity]");
+  EXPECT_TRUE(std::isnan(*Json::parse("NaN").get<double>()));
+  EXPECT_EQ(Json(1.0).dump(), "1.0");
+}
+
+TEST(Json, Strict) {
+  for (const char* text : {"",
+                           " ",
+                           "{",
+                           "[",
+                           "[1",
+                           "[1,",
+                           "[1,]",
+                           "{\"a\"}",
+                           "{\"a\":}",
+                           "{a:1}",
+                           "{\"a\":1,}",
+                           "tru",
+                           "01",
+                           "1.",
+                           ".5",
+                           "-",
+                           "1e",
+                           "\"",
+                           "\"\\x\"",
+                           "\"\\u12\"",
+                           "\"\\ud800\"",
+                           "\"\\udc00\"",
+                           "\"\t\"",
+                           "1 2",
+                           "{\"a\":1,\"a\":2}",
+                           "'a'",
+                           "\"\\",
+                           "1e999",
+                           "+1"}) {
+    EXPECT_THROW(Json::parse(text), Error) << text;
+  }
+  EXPECT_THROW(Json::parse(std::string(100000, '[')), Error);
+  EXPECT_NO_THROW(Json::parse(std::string(60, '[') + std::string(60, ']')));
+  try {
+    Json::parse("{\n\"a\": 1\n\"b\": 2}", "settings");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("[settings] not valid JSON, line 3"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(Env, OnlyListedVariablesAreRead) {
