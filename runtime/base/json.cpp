@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "runtime/base/error.h"
 
@@ -11,227 +13,133 @@ namespace tv {
 
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr size_t kMaxDepth = 64;
 
-class Parser {
+/// The text as the parser takes it; writes how far that is, for messages.
+struct Cursor {
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  const char* at;
+  const char** taken;
+
+  // A zero would end the text there, whatever comes behind it; 1 is no part of JSON either.
+  char operator*() const { return *at == '\0' ? '\1' : *at; }
+  Cursor& operator++() {
+    *taken = ++at;
+    return *this;
+  }
+  bool operator==(const Cursor& other) const { return at == other.at; }
+};
+
+/// Puts together the value whose parts nlohmann's parser calls out. It makes no value of its own,
+/// and has no limits.
+class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Parser(std::string_view text, std::string_view what) : text_(text), what_(what) {}
+  Reader(std::string_view text, std::string_view what)
+      : text_(text), what_(what), taken_(text.data()) {}
 
   Json document() {
-    Json result = value(0);
-    skip_space();
-    if (at_ != text_.size()) fail("unexpected text after the value");
-    return result;
+    const Cursor begin{text_.data(), &taken_}, end{text_.data() + text_.size(), &taken_};
+    nlohmann::json::sax_parse(begin, end, this);
+    return std::move(document_);
+  }
+
+  bool null() override { return add({}); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override {
+    const bool fits = value <= std::numeric_limits<int64_t>::max();
+    return add(fits ? Json(static_cast<int64_t>(value)) : Json(static_cast<double>(value)));
+  }
+  bool number_float(double value, const std::string& digits) override {
+    const bool has_digit = digits.find_first_of("123456789") < digits.find_first_of("eE");
+    if (value == 0 && has_digit) fail("a number is out of range");
+    return add(value);
+  }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(nlohmann::json::binary_t&) override { fail("bytes"); }  // no text has them
+
+  bool start_object(size_t) override { return open(Json::Object()); }
+  bool start_array(size_t) override { return open(Json::Array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    const auto& object = *open_.back()->get<Json::Object>();
+    if (object.contains(name)) fail("\"" + name + "\" occurs twice");
+    key_ = std::move(name);
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
+    if (error.id == 406) fail("a number is out of range");
+    // "[json.exception…] parse error at line 3, column 1: …; last read: '…'; expected …"
+    const std::string_view text = error.what();
+    const std::string_view why = text.substr(text.find(": ") + 2);
+    fail(std::string(why.substr(0, why.find("; last read: '"))));
   }
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    const auto line =
-        1 + std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_), '\n');
+    // The last character taken is part of what is wrong, unless it is the one behind a number.
+    const char* end = taken_ == text_.data() ? taken_ : taken_ - 1;
+    const auto line = 1 + std::count(text_.data(), end, '\n');
     throw Error(ErrorKind::kUser, "[" + std::string(what_) + "] not valid JSON, line " +
                                       std::to_string(line) + ": " + why);
   }
 
-  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-
-  void skip_space() {
-    while (at_ < text_.size() &&
-           std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
-      ++at_;
+  Json& put(Json value) {
+    if (open_.empty()) return document_ = std::move(value);
+    Json& parent = *open_.back();
+    if (auto* array = std::get_if<Json::Array>(&parent.value)) {
+      return array->emplace_back(std::move(value));
+    }
+    auto& object = std::get<Json::Object>(parent.value);
+    return object.emplace(std::move(key_), std::move(value)).first->second;
   }
 
-  bool take(std::string_view word) {
-    if (text_.substr(at_, word.size()) != word) return false;
-    at_ += word.size();
+  bool add(Json value) {
+    put(std::move(value));
     return true;
   }
 
-  void expect(char c) {
-    if (peek() != c) fail(std::string("'") + c + "' is missing");
-    ++at_;
+  bool open(Json container) {
+    if (open_.size() == kMaxDepth) fail("nested too deeply");
+    open_.push_back(&put(std::move(container)));
+    return true;
   }
 
-  Json value(int depth) {
-    if (depth > kMaxDepth) fail("nested too deeply");
-    skip_space();
-    switch (peek()) {
-      case '{':
-        return object(depth);
-      case '[':
-        return array(depth);
-      case '"':
-        return string();
-      default:
-        break;
-    }
-    if (take("null")) return {};
-    if (take("true")) return true;
-    if (take("false")) return false;
-    if (take("NaN")) return std::numeric_limits<double>::quiet_NaN();
-    if (take("Infinity")) return std::numeric_limits<double>::infinity();
-    if (take("-Infinity")) return -std::numeric_limits<double>::infinity();
-    return number();
-  }
-
-  Json object(int depth) {
-    Json::Object result;
-    expect('{');
-    skip_space();
-    if (take("}")) return result;
-    while (true) {
-      skip_space();
-      std::string key = string();
-      skip_space();
-      expect(':');
-      Json item = value(depth + 1);
-      if (!result.emplace(key, std::move(item)).second) fail("\"" + key + "\" occurs twice");
-      skip_space();
-      if (take("}")) return result;
-      expect(',');
-    }
-  }
-
-  Json array(int depth) {
-    Json::Array result;
-    expect('[');
-    skip_space();
-    if (take("]")) return result;
-    while (true) {
-      result.push_back(value(depth + 1));
-      skip_space();
-      if (take("]")) return result;
-      expect(',');
-    }
-  }
-
-  uint32_t hex4() {
-    uint32_t code = 0;
-    const std::string_view digits = text_.substr(at_, 4);
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
-    if (digits.size() != 4 || error != std::errc() || end != digits.data() + 4)
-      fail("\\u wants four hexadecimal digits");
-    at_ += 4;
-    return code;
-  }
-
-  void unicode_escape(std::string& out) {
-    uint32_t code = hex4();
-    if (code >= 0xD800 && code < 0xDC00) {
-      if (!take("\\u")) fail("half a surrogate pair");
-      const uint32_t low = hex4();
-      if (low < 0xDC00 || low > 0xDFFF) fail("half a surrogate pair");
-      code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-    } else if (code >= 0xDC00 && code < 0xE000) {
-      fail("half a surrogate pair");
-    }
-    if (code < 0x80) {
-      out += static_cast<char>(code);
-      return;
-    }
-    const int continuation = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-    const uint32_t lead = continuation == 1 ? 0xC0 : continuation == 2 ? 0xE0 : 0xF0;
-    out += static_cast<char>(lead | (code >> (6 * continuation)));
-    for (int i = continuation - 1; i >= 0; --i)
-      out += static_cast<char>(0x80 | ((code >> (6 * i)) & 0x3F));
-  }
-
-  std::string string() {
-    expect('"');
-    std::string out;
-    while (true) {
-      if (at_ >= text_.size()) fail("a string does not end");
-      const char c = text_[at_++];
-      if (c == '"') return out;
-      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string");
-      if (c != '\\') {
-        out += c;
-        continue;
-      }
-      const char escape = peek();
-      ++at_;
-      constexpr std::string_view kFrom = "\"\\/bfnrt", kTo = "\"\\/\b\f\n\r\t";
-      const size_t which = escape ? kFrom.find(escape) : std::string_view::npos;
-      if (which != std::string_view::npos) {
-        out += kTo[which];
-      } else if (escape == 'u') {
-        unicode_escape(out);
-      } else {
-        --at_;
-        fail("unknown escape in a string");
-      }
-    }
-  }
-
-  void digits() {
-    const size_t start = at_;
-    while (peek() >= '0' && peek() <= '9') ++at_;
-    if (at_ == start)
-      fail(start < text_.size() ? "a value is expected" : "the text ends too early");
-  }
-
-  Json number() {
-    const size_t start = at_;
-    bool whole = true;
-    take("-");
-    const size_t first = at_;
-    digits();
-    if (text_[first] == '0' && at_ - first > 1) fail("a number begins with 0");
-    if (take(".")) {
-      whole = false;
-      digits();
-    }
-    if (peek() == 'e' || peek() == 'E') {
-      whole = false;
-      ++at_;
-      if (!take("+")) take("-");
-      digits();
-    }
-    const std::string_view text = text_.substr(start, at_ - start);
-    if (int64_t i = 0; whole) {
-      if (std::from_chars(text.data(), text.data() + text.size(), i).ec == std::errc()) return i;
-    }
-    double d = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), d);
-    if (error == std::errc::result_out_of_range) fail("a number is out of range");
-    return d;
+  bool close() {
+    open_.pop_back();
+    return true;
   }
 
   std::string_view text_, what_;
-  size_t at_ = 0;
+  const char* taken_;  ///< the end of what the parser has taken
+  Json document_;
+  std::vector<Json*> open_;  ///< the arrays and objects that the text is in
+  std::string key_;
 };
 
+/// Bytes that are no UTF-8 become U+FFFD: what is written can be read again.
 void write_string(const std::string& text, std::string& out) {
-  constexpr char kHex[] = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += "\\u00";
-      out += kHex[c >> 4];
-      out += kHex[c & 15];
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
+  out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void write_number(double value, std::string& out) {
-  if (std::isnan(value)) {
-    out += "NaN";
-  } else if (std::isinf(value)) {
-    out += value > 0 ? "Infinity" : "-Infinity";
-  } else {
-    char buffer[40];
-    const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);
-    const std::string_view text(buffer, static_cast<size_t>(result.ptr - buffer));
-    out += text;
-    // Keeps a double a double when it is read again.
-    if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
   }
+  char buffer[40];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);
+  const std::string_view text(buffer, static_cast<size_t>(result.ptr - buffer));
+  out += text;
+  // Keeps a double a double when it is read again.
+  if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
 }
 
 void write(const Json& json, bool indent, size_t level, std::string& out) {
@@ -284,7 +192,7 @@ std::string Json::dump(bool indent) const {
 }
 
 Json Json::parse(std::string_view text, std::string_view what) {
-  return Parser(text, what).document();
+  return Reader(text, what).document();
 }
 
 }  // namespace tv

@@ -1,6 +1,7 @@
 #pragma once
-// A small strict JSON reader and writer for device profiles, settings and reports. (Values of
-// nlohmann/json take memory when they are destroyed, which ends the process where there is none.)
+// JSON of device profiles, settings and timings: read by nlohmann's parser into values of our own.
+// (Arrays and objects of nlohmann's take memory when they are destroyed, which ends the process
+// where there is none.)
 
 #include <cstdint>
 #include <map>
@@ -37,11 +38,12 @@ struct Json {
   /// "null", "bool", "integer", "number", "string", "array" or "object", for messages.
   const char* type_name() const;
 
-  /// Text on one line, or indented by two spaces a level. Numbers that are not finite are written
-  /// as Python's json does (Infinity, NaN).
+  /// Text on one line, or indented by two spaces a level. Numbers that are not finite become null,
+  /// bytes that are no UTF-8 U+FFFD.
   std::string dump(bool indent = false) const;
-  /// Throws Error(kUser) with the line; nesting is limited to 64. Also takes Python's Infinity,
-  /// -Infinity and NaN. `what` names the text in the message.
+  /// Text of any origin. What occurs twice in an object is refused, and so are nesting deeper than
+  /// 64, numbers out of double's range and bytes that are no UTF-8. Throws Error(kUser) with the
+  /// line; `what` names the text in the message.
   static Json parse(std::string_view text, std::string_view what = "json");
 };
 
