@@ -262,6 +262,7 @@ Converter pointwise_converter(PointwiseRule rule) {
       const size_t start = rule.op.find("::") + 2;
       rule.function = rule.op.substr(start, rule.op.find('.') - start);
     }
+    rule.formula->arity = std::max(rule.formula->arity, static_cast<int>(rule.args.size()));
     add_pointwise(rule.function, *rule.formula);
   }
   const auto shared = std::make_shared<const PointwiseRule>(std::move(rule));

@@ -54,7 +54,8 @@ Param fill_param(std::string name, const Node& node, std::string_view arg, DType
   if (const auto e = integer_of(node, arg)) {
     return {.name = std::move(name), .value = *e, .number = dtype};
   }
-  const double value = node.has(arg) ? node.number(arg) : 0.0;
+  const double given = node.has(arg) ? node.number(arg) : 0.0;
+  const double value = dtype == DType::kBool ? given != 0 : given;  // 0.5 is true
   if (is_float(dtype) || std::abs(value) >= 0x1p63) return number(std::move(name), value);
   return {.name = std::move(name), .value = Expr(static_cast<int64_t>(value)), .number = dtype};
 }

@@ -338,6 +338,7 @@ int64_t pointwise_iterations(const PointwiseProgram& program) {
   for (const PointwiseInstr& instr : program.instrs) {
     const PointwiseRow* row = find_pointwise(instr.function);
     if (row == nullptr) continue;
+    if (is_float(instr.compute)) total += row->iterations;
     for (const char* function : {"tv_fmod(", "tv_remainder(", "tv_div_floor("}) {
       if (calls(row->on_float, function) && is_float(instr.compute)) total += 34;
     }

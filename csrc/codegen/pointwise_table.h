@@ -32,6 +32,9 @@ struct PointwiseRow {
   /// Where the error is measured, of an operator of one tensor: one of the DOMAINS of
   /// tests/accuracy/function_cases.py; "": that file says how the row is called.
   const char* domain = "";
+  /// Loop iterations that the float form makes at most, in the functions that it calls, too; those
+  /// of rows that the compiler brings are counted by the names of these functions.
+  int iterations = 0;
 };
 
 /// The row called `name`; null if there is none.

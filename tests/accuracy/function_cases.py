@@ -184,6 +184,7 @@ FUNCTIONS: dict[str, Case] = {
     "rzeta": Case(lambda x: special.zeta(2.5, x), ("above_1",)),
     "igamma": Case(torch.igamma, ("shapes", "shapes"), _one),
     "igammac": Case(torch.igammac, ("shapes", "shapes"), _one),
+    "_standard_gamma_grad": Case(torch._standard_gamma_grad, ("shapes", "shapes")),
     "ndtri": Case(special.ndtri, ("unit",), _one),
     **_specials("gamma", erfcx="erfcx"),
     **_specials("moderate", i0="i0", i0e="i0e", i1="i1", i1e="i1e",

@@ -37,3 +37,15 @@ def test_numbers_wrap_as_elements_do(dtype):
             torch.add, torch.eq, torch.lt, torch.remainder, torch.floor_divide, torch.bitwise_xor,
             torch.bitwise_left_shift, torch.bitwise_right_shift)]
     check(function, edges(dtype))
+
+
+@pytest.mark.parametrize("value", (0.5, -0.5, 1e-50, 2, float("nan"), 0.0, True))
+def test_numbers_are_true_in_tensors_of_truths(value):
+    """As bool(value) is: 0.5 is true, though the integer of it is 0."""
+    at, chosen = torch.tensor([0, 2]), torch.tensor([True, False, True])
+
+    def function(a):
+        return (torch.nn.functional.pad(a, (1, 1), value=value), a.scatter(0, at, value),
+                a.index_fill(0, at, value), a.masked_fill(chosen, value),
+                torch.full_like(a, value) ^ a, a.new_full((3,), value) ^ a)
+    check(function, torch.tensor([True, False, False]))

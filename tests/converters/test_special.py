@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from marks import slow_but
-from parity import check, tensor
+from parity import OPTIONS, check, tensor
 
 S = torch.special
 INF, NAN = math.inf, math.nan
@@ -47,6 +47,38 @@ def test_incomplete_gammas():
     x = a * torch.tensor([1e-6, 0.01, 0.3, 0.69, 0.71, 0.9, 0.99, 1.0, 1.02, 1.2, 1.29, 1.31, 3.0, 50.0])
     check(lambda a, x: (S.gammainc(a, x), S.gammaincc(a, x)), a, x, double=True)
     check(lambda a, x: (S.gammainc(a[:, None], x), S.gammaincc(a[:, None], x)), EDGES, EDGES)
+
+
+def test_gamma_gradient():
+    """Of samples from a gamma distribution by its shape: each formula, and both sides of a switch."""
+    a = torch.cat([torch.logspace(-4, 2, 400), torch.tensor([7.99, 8.0, 8.01])])[:, None]
+    x = torch.cat([a * torch.tensor([1e-6, 0.01, 0.3, 0.89, 0.91, 0.99, 1.0, 1.02, 1.09, 1.11, 1.31, 3.0, 50.0]),
+                   torch.full_like(a, 0.79), torch.full_like(a, 0.81)], dim=1)
+    # Eager takes the first argument's shape for the result's.
+    check(lambda a, x: torch._standard_gamma_grad(a, x), a.expand_as(x), x, double=True, length=1000)
+    check(lambda a, x: torch._standard_gamma_grad(a * 100, x), a.expand_as(x), x.clamp(0.01) * 100, double=True, length=1000)
+    check(lambda a, x: torch._standard_gamma_grad(a, x), EDGES[2:8].abs().repeat_interleave(10), EDGES.repeat(6))
+    # Static sizes alone: PyTorch has no meta kernel.
+    check(lambda a, x: (torch._standard_gamma_grad(a.t(), x[::2] + 0.5) * 2, torch._standard_gamma_grad(a[:0], a[:0])),
+          tensor(5, 7).abs(), tensor(14, 5).abs(), length=1000)
+
+
+def test_gamma_gradient_where_eager_underflows():
+    """To 0, as its x^a does. The values: mpmath's derivative of gammainc, in 60 digits."""
+    compiled = torch.compile(torch._standard_gamma_grad, backend="vulkan", options=OPTIONS)
+    torch.testing.assert_close(compiled(torch.tensor([600.0, 1000, 2000]), torch.tensor([0.25, 0.5, 1e-3])),
+                               torch.tensor([0.00324470713, 0.00380260084, 7.25445748e-6]))
+
+
+def test_training_on_gamma_samples():
+    def loss(concentration):
+        torch.manual_seed(0)
+        return torch._standard_gamma(concentration).square().sum()
+
+    leaves = [tensor(37).abs().requires_grad_() for _ in range(2)]
+    loss(leaves[0]).backward()
+    torch.compile(loss, backend="vulkan", options={"min_block_size": 1})(leaves[1]).backward()
+    torch.testing.assert_close(leaves[1].grad, leaves[0].grad, rtol=1e-5, atol=1e-6)
 
 
 def test_bessels():

@@ -1,6 +1,8 @@
 // The regularised incomplete gamma functions P(a, x) and Q(a, x) = 1 - P. Near x = a and for large
 // a Temme's uniform expansion (1979; DLMF 8.12), else the power series or Legendre's continued
-// fraction, as Cephes chooses. Errors near 1e-6 of the result, absolute ones below 5e-7.
+// fraction, as Cephes chooses. Errors near 1e-6 of the result, absolute ones below 5e-7. And the
+// derivative of gamma variates by their shape, by PyTorch's formulas (ATen's Distributions.h) in
+// forms that keep float32's digits and do not overflow.
 
 #include "gamma.glsl"
 
@@ -134,4 +136,54 @@ float tv_igammac(float a, float x) {
   if (tv_isinf(x)) return 0.0;
   if (tv_isnan(a) || tv_isnan(x)) return TV_NAN;
   return tv_igammac_inside(a, x);
+}
+
+/// -(dP/da) / (dP/dx) for x < 0.8, by P's power series. Its digamma(a) is digamma(a + 1) - 1 / a,
+/// whose second part cancels term by term.
+float tv_gamma_grad_small(float a, float x) {
+  float term = 1.0, sum = 0.0, rest = 0.0;
+  for (int k = 1; k <= 5; ++k) {
+    const float n = a + float(k);
+    term *= tv_div(-x, float(k));
+    const float part = tv_div(term, n);
+    sum += part;
+    rest += tv_div(part * float(k), n);
+  }
+  const float y = (tv_digamma(a + 1.0) - tv_log(x)) * fma(a, sum, 1.0) - rest;
+  const float grad = tv_div(x * tv_exp(x) * y, a);
+  return tv_isnan(grad) ? 0.0 : grad;
+}
+
+/// The same for a > 8, by Rice's saddle point expansion.
+float tv_gamma_grad_large(float a, float x) {
+  const float z = tv_div(1.0, a), r = tv_div(x, a);
+  if (fma(0.9, a, -x) <= 0.0 && fma(1.1, a, -x) >= 0.0) {
+    const float p = fma(z, z + 24.0, 288.0);
+    const float q = 1440.0 + 6.0 * r * (53.0 * z - 120.0 * r) - 65.0 * r * r * z + 107.0 * z +
+                    3600.0 * r;
+    return p * q / 1244160.0;
+  }
+  const float mu = tv_div(x - a, a), l = abs(mu) > 0.3 ? tv_log(r) : tv_log1p(mu);
+  const float rho = abs(mu) > 0.3 ? mu - l : tv_log1p_rest(mu);
+  const float bend = tv_div(0.353553391 * z, rho * tv_sqrt(rho));  // 1 / (sqrt(8) a rho^1.5)
+  const float term = l * (tv_div(-1.0, mu) + (x < a ? -bend : bend)) -
+                     tv_div(0.5 * z * (2.0 + mu), mu * mu);
+  return -tv_div(x * term, a) * fma(z * 0.0833333333, fma(z, 0.0416666667, 1.0), 1.0);
+}
+
+/// The derivative of a standard gamma variate x by its shape a, -(dP/da) / (dP/dx).
+float tv_gamma_grad(float a, float x) {
+  if (x < 0.8) return tv_gamma_grad_small(a, x);
+  if (a > 8.0) return tv_gamma_grad_large(a, x);
+  const float r = tv_div(x, a), v = tv_log(a), u = tv_isinf(r) ? tv_log(x) - v : tv_log(r);
+  const float p0 = 0.16009398 + u * (0.53487893 + u * 0.040121004);
+  const float p1 = -0.094634809 + u * (0.1298071 + u * -0.0065914022);
+  const float p2 = 0.025146376 + u * (0.065735949 + u * -0.0026286047);
+  const float p3 = -0.0030648343 + u * (-0.0015649758 + u * -0.0013441777);
+  const float q0 = 1.0 + u * (0.16639465 + u * 0.017050642);
+  const float q1 = 0.32668115 + u * (0.020070113 + u * -0.0021309326);
+  const float q2 = 0.10406089 + u * (-0.0035938915 + u * 0.00085092367);
+  const float q3 = 0.0014179084 + u * (-0.00058392623 + u * -1.5247877e-07);
+  const float p = p0 + v * (p1 + v * (p2 + v * p3)), q = q0 + v * (q1 + v * (q2 + v * q3));
+  return tv_exp(tv_div(p, q));
 }
