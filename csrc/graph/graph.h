@@ -64,6 +64,7 @@ struct Origin {
   bool on_host = false;        ///< it gives the GPU nothing to compute
   bool effect = false;         ///< it keeps its order among its kind: random numbers, assertions
   std::vector<ValueId> after;  ///< what it waits for beside what it reads: where sizes come from
+  std::vector<Condition> demands;  ///< on sizes: a condition of the engine that the node is in
 };
 
 struct Node {

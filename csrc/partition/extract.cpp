@@ -13,10 +13,15 @@ namespace {
 class Extractor {
  public:
   Extractor(const Graph& graph, const std::vector<int32_t>& nodes, const Border& border)
-      : graph_(graph), nodes_(nodes), border_(border), new_id_(graph.values.size(), kNoValue) {}
+      : graph_(graph),
+        nodes_(nodes),
+        border_(border),
+        symbols_(border.symbols ? *border.symbols : graph.symbols),
+        new_id_(graph.values.size(), kNoValue) {}
 
   Block run() {
     block_.graph.name = graph_.name;
+    for (const ValueId v : border_.inputs) read(v);
     for (const int32_t n : nodes_) copy(graph_.nodes[n]);
     if (border_.binds_symbols) bind_symbols();
     for (const ValueId v : block_.inputs) block_.graph.inputs.push_back(new_id_[v]);
@@ -53,6 +58,7 @@ class Extractor {
       if (v != kNoValue) v = copy_value(v);
     }
     node.origin.after.clear();
+    node.origin.demands.clear();
     block_.graph.nodes.push_back(std::move(node));
   }
 
@@ -76,7 +82,7 @@ class Extractor {
     bind_by_what_is_waited_for(wanted);
     if (wanted.empty()) return;
     throw Error(ErrorKind::kInternal, "[extract] no input of the block determines the symbol '" +
-                                          graph_.symbols.at(*wanted.begin()).name + "'");
+                                          symbols_.at(*wanted.begin()).name + "'");
   }
 
   void add_outputs() {
@@ -84,6 +90,7 @@ class Extractor {
       for (GraphOutput output : *border_.outputs) {
         block_.outputs.push_back(output.value);
         output.value = new_id_[output.value];
+        if (output.over != kNoValue) output.over = new_id_[output.over];
         block_.graph.outputs.push_back(std::move(output));
       }
       return;
@@ -113,22 +120,32 @@ class Extractor {
     const auto number = [&](const Expr& e) {
       for (const int32_t id : e.symbols()) {
         if (renamed.emplace(id, static_cast<int32_t>(renamed.size())).second) {
-          block_.graph.symbols.push_back(graph_.symbols.at(id));
+          block_.graph.symbols.push_back(symbols_.at(id));
         }
       }
     };
     std::vector<Expr*> all;
     collect_exprs(all);
     for (const Expr* e : all) number(*e);
-    std::vector<Expr> by(graph_.symbols.size());
+    std::vector<Expr> by(symbols_.size());
     for (const auto& [old, now] : renamed) by[old] = Expr::symbol(now);
     for (Expr* e : all) {
       if (!e->is_constant()) *e = e->substitute(by);
     }
-    for (Condition condition : graph_.conditions) {
+    add_conditions(graph_.conditions, by, renamed);
+    for (const int32_t n : nodes_) add_conditions(graph_.nodes[n].origin.demands, by, renamed);
+  }
+
+  /// Those whose symbols are all in the block; `by`: what symbols become, `renamed`: which.
+  void add_conditions(std::vector<Condition> conditions, const std::vector<Expr>& by,
+                      const std::map<int32_t, int32_t>& renamed) {
+    for (Condition& condition : conditions) {
       const std::set<int32_t> ids = condition.symbols();
       const auto known = [&](int32_t id) { return renamed.contains(id); };
-      if (!std::all_of(ids.begin(), ids.end(), known)) continue;
+      if (!std::all_of(ids.begin(), ids.end(), known) ||
+          condition.decided(symbols_).value_or(false)) {
+        continue;
+      }
       condition.left = condition.left.substitute(by);
       condition.right = condition.right.substitute(by);
       add_condition(block_.graph.conditions, std::move(condition));
@@ -159,6 +176,7 @@ class Extractor {
   const Graph& graph_;
   const std::vector<int32_t>& nodes_;
   const Border& border_;
+  const std::vector<Symbol>& symbols_;
   std::vector<ValueId> new_id_;
   Block block_;
 };

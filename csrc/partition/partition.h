@@ -44,15 +44,20 @@ struct Border {
   /// What is read of it, by values of the graph; nothing: what other nodes and the graph's outputs
   /// read.
   std::optional<std::vector<GraphOutput>> outputs = std::nullopt;
+  /// Values that are inputs (or weights) before those that nodes read first, read or not.
+  std::vector<ValueId> inputs = {};
+  /// In place of the graph's symbols: other ranges, and perhaps symbols of output strides behind.
+  std::optional<std::vector<Symbol>> symbols = std::nullopt;
   /// Whether inputs are added that only determine symbols; else who cuts writes the sizes anew.
   bool binds_symbols = true;
 };
 
 /// The sub-graph of one block: values made outside become inputs (weights stay weights), values
 /// read outside become outputs. `inputs`/`outputs` name the values of `graph` they stand for.
-/// Inputs come in order of first use; after them may come graph inputs that only determine symbols
-/// (no node reads them). GraphOutput::strides are set for outputs of `graph` alone: who knows the
-/// strides that native readers expect of the others sets them.
+/// Demands of its nodes become conditions. Inputs come in order of first use; after them may come
+/// graph inputs that only determine symbols (no node reads them). GraphOutput::strides are set for
+/// outputs of `graph` alone: who knows the strides that native readers expect of the others sets
+/// them.
 struct Block {
   Graph graph;
   std::vector<ValueId> inputs, weights, outputs;  ///< ids in the graph it was cut from

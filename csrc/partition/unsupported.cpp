@@ -109,6 +109,7 @@ bool reads_or_gives_64_bits(const NodeContext& context) {
 Graph alone(const NodeContext& context) {
   Graph graph{.symbols = context.graph.symbols, .conditions = context.graph.conditions};
   Node node = context.node;
+  for (const Condition& demand : node.origin.demands) add_condition(graph.conditions, demand);
   std::map<ValueId, ValueId> ids;
   const auto take = [&](ValueId& v, std::vector<ValueId>* list) {
     if (v == kNoValue) return;

@@ -40,6 +40,11 @@ Graph graph_of(const Plan& plan, size_t block) {
 }  // namespace
 
 Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device, Rest rest) {
+  if (rest == Rest::kNobody) {
+    for (const Node& node : graph.nodes) {
+      for (const Condition& demand : node.origin.demands) add_condition(graph.conditions, demand);
+    }
+  }
   Partition parts = rest == Rest::kNobody ? whole_graph(graph, settings, device)
                                           : partition(graph, settings, device);
   return {std::move(graph), settings, device, rest, std::move(parts)};

@@ -95,6 +95,24 @@ std::vector<std::vector<int32_t>> origins_of(const Plan& plan, const Partition& 
   return all;
 }
 
+/// (graph, values that are its inputs, values that are its weights), by the planned graph's ids.
+py::tuple cut_block(const Plan& plan, size_t block, std::string name, std::vector<ValueId> inputs,
+                    const py::list& outputs, const py::list& symbols) {
+  Border border{.outputs = to_outputs(outputs),
+                .inputs = std::move(inputs),
+                .symbols = std::vector<Symbol>{},
+                .binds_symbols = false};
+  for (py::handle item : symbols) {
+    const auto parts = item.cast<py::tuple>();
+    border.symbols->push_back({parts[0].cast<std::string>(), parts[1].cast<int64_t>(),
+                               parts[2].cast<int64_t>(),
+                               parts[3].cast<std::optional<int64_t>>().value_or(kUnbounded)});
+  }
+  Block made = cut(plan, block, border);
+  made.graph.name = std::move(name);
+  return py::make_tuple(std::move(made.graph), made.inputs, made.weights);
+}
+
 py::dict stats_dict(const TunerStats& stats) {
   py::dict dict;
   dict["problems"] = stats.problems;
@@ -160,6 +178,12 @@ void bind_compile(py::module_& m) {
           },
           py::call_guard<py::gil_scoped_release>(),
           "The blocks, were these operators supported; not to be built.")
+      .def(
+          "cut", &cut_block, py::arg("block"), py::arg("name"), py::arg("inputs"),
+          py::arg("outputs"), py::arg("symbols"),
+          "A block as a graph, and the values that are its inputs and weights: first `inputs`, "
+          "then what its nodes read besides. `outputs` as for Graph.set_outputs; `symbols`: (name, "
+          "min, opt, max or None) of all, those of outputs' strides too.")
       .def(
           "key", [](const Plan& plan, size_t block) { return py::bytes(key_of(plan, block)); },
           py::arg("block") = 0, "The key material of a block's engine.");

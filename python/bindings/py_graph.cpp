@@ -1,6 +1,9 @@
 // Building a Graph, one node at a time, from an importer written in Python.
 
+#include <set>
+
 #include "csrc/graph/graph.h"
+#include "csrc/partition/symbols.h"
 #include "python/bindings/py_module.h"
 #include "runtime/base/error.h"
 
@@ -46,8 +49,14 @@ Arg to_arg(const py::tuple& item) {
   return attr_arg(std::move(name), to_attr(item[2]));
 }
 
+// (relation, left, right, source)
+Condition to_condition(const py::tuple& item) {
+  return {relation_of(item[0].cast<std::string>()), to_expr(item[1]), to_expr(item[2]),
+          item[3].cast<std::string>()};
+}
+
 // Fields of Origin by name; those that are left out have their default.
-Origin to_origin(const py::dict& given) {
+Origin to_origin(const Graph& graph, const py::dict& given) {
   Origin origin;
   for (const auto& [key, value] : given) {
     const auto name = key.cast<std::string>();
@@ -61,6 +70,12 @@ Origin to_origin(const py::dict& given) {
       origin.on_host = value.cast<bool>();
     } else if (name == "effect") {
       origin.effect = value.cast<bool>();
+    } else if (name == "demands") {
+      for (py::handle item : value) {
+        Condition condition = to_condition(item.cast<py::tuple>());
+        if (condition.decided(graph.symbols)) continue;
+        origin.demands.push_back(std::move(condition));
+      }
     } else {
       throw py::type_error("a node's origin has no " + name);
     }
@@ -88,7 +103,7 @@ py::list add_node(Graph& graph, std::string op, std::string name, const py::list
   node.name = std::move(name);
   node.source = std::move(source);
   node.module_path = std::move(module_path);
-  node.origin = to_origin(origin);
+  node.origin = to_origin(graph, origin);
   for (py::handle arg : args) node.args.push_back(to_arg(arg.cast<py::tuple>()));
   py::list ids;
   for (py::handle output : outputs) {
@@ -105,20 +120,20 @@ py::list add_node(Graph& graph, std::string op, std::string name, const py::list
   return ids;
 }
 
-void set_outputs(Graph& graph, const py::list& outputs) {
-  graph.outputs.clear();
+}  // namespace
+
+std::vector<GraphOutput> to_outputs(const py::list& outputs) {
+  std::vector<GraphOutput> made;
   for (py::handle item : outputs) {
-    const auto parts = item.cast<py::tuple>();  // value, name, strides, input it is written over
-    GraphOutput output;
+    const auto parts = item.cast<py::tuple>();
+    GraphOutput& output = made.emplace_back();
     output.value = parts[0].cast<ValueId>();
     output.name = parts[1].cast<std::string>();
     if (!parts[2].is_none()) output.strides = to_shape(parts[2].cast<py::sequence>());
     if (parts.size() > 3) output.over = parts[3].cast<ValueId>();
-    graph.outputs.push_back(std::move(output));
   }
+  return made;
 }
-
-}  // namespace
 
 void bind_graph(py::module_& m) {
   py::enum_<DType>(m, "DType", "Element type of a tensor.")
@@ -171,13 +186,28 @@ void bind_graph(py::module_& m) {
            py::arg("outputs"), py::arg("source") = "", py::arg("module_path") = "",
            py::arg("origin") = py::dict(),
            "Appends a node; returns the ids of its outputs. `origin`: index, op, refusal, on_host, "
-           "effect (csrc/graph/graph.h).")
-      .def("set_outputs", &set_outputs,
-           "A list of (value, name, promised strides or None[, input that the value is written "
-           "over]).")
+           "effect, demands as (relation, left, right, source) (csrc/graph/graph.h).")
+      .def(
+          "set_outputs",
+          [](Graph& graph, const py::list& outputs) { graph.outputs = to_outputs(outputs); },
+          "A list of (value, name, promised strides or None[, input that the value is written "
+          "over]).")
       .def("value_dtype", [](const Graph& graph, ValueId id) { return graph.value(id).dtype; })
       .def("value_shape",
            [](const Graph& graph, ValueId id) { return from_shape(graph.value(id).shape); })
+      .def(
+          "unbound_symbols",
+          [](const Graph& graph) {
+            std::set<int32_t> unbound;
+            for (size_t s = 0; s < graph.symbols.size(); ++s) unbound.insert(static_cast<int>(s));
+            for (const ValueId v : graph.inputs) drop_bound(unbound, graph.value(v));
+            std::vector<std::pair<std::string, Expr>> found;
+            for (const int32_t s : unbound) {
+              found.emplace_back(graph.symbols[s].name, Expr::symbol(s));
+            }
+            return found;
+          },
+          "(name, symbol) of those that the shapes of inputs do not determine.")
       .def("ops",
            [](const Graph& graph) {
              std::vector<std::string> ops;

@@ -4,7 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "runtime/base/condition.h"
+#include "csrc/graph/graph.h"
 
 namespace tv::bindings {
 
@@ -28,5 +28,8 @@ Shape to_shape(const py::sequence& dims);
 Relation relation_of(const std::string& name);  ///< "equal", "differs", "at_least", "multiple"
 /// ints where constant, else `_C.Expr`.
 py::list from_shape(const Shape& shape);
+
+/// Of (value, name, promised strides or None[, input that the value is written over]).
+std::vector<GraphOutput> to_outputs(const py::list& outputs);
 
 }  // namespace tv::bindings

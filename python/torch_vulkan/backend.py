@@ -12,9 +12,10 @@ from ._base.dumps import debug_directory
 from ._dry_run import sessions
 from ._fx import engine_call, report
 from ._fx.complex_values import real_at_border
+from ._fx.engine_graph import EngineGraph
 from ._fx.fx_nodes import main_device, op_name
 from ._fx.mutation import attach_writes, detach_writes, refuse_overlaps
-from ._fx.prepare import pass_missing_sizes, prepare
+from ._fx.prepare import prepare
 from ._fx.returned_views import views_of_arguments
 from ._fx.splitting import record_of, split
 from ._fx.whole_graph import whole_graph
@@ -186,13 +187,11 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     attach_writes(module, written, parts.engines, settings.truncate_long_and_double)
     calls, failed = [], {}
     for name in parts.engines:
-        pass_missing_sizes(module, name)
         real_at_border(module, name)
-        body = getattr(module, name)
         try:
-            call = engine_call.build(
-                name, body, _weights_of_call(module, name, weights), settings, device, profile,
-                parts.compute[name], debug_dir and f"{debug_dir}/{kind}_{name}")
+            graph = EngineGraph(module, name, parts.plan, parts.block_of[name], parts.imported)
+            call = engine_call.build(name, graph, settings, device, profile, parts.compute[name],
+                                     debug_dir and f"{debug_dir}/{kind}_{name}")
         except (RuntimeError, ValueError, MemoryError) as error:
             if settings.pass_through_build_failures or isinstance(error, C.DeviceError):
                 raise
@@ -216,14 +215,6 @@ def _weights(module: fx.GraphModule) -> set[str]:
     static, mutated = compat.static_inputs()
     return {node.name for i, node in enumerate(module.graph.find_nodes(op="placeholder"))
             if i in static and i not in mutated}
-
-
-def _weights_of_call(module, name, weights) -> set[str]:
-    """Placeholders of a sub-module that are given weights or constants."""
-    (call,) = (n for n in module.graph.find_nodes(op="call_module") if n.target == name)
-    placeholders = getattr(module, name).graph.find_nodes(op="placeholder")
-    return {inner.name for inner, outer in zip(placeholders, call.args, strict=True)
-            if isinstance(outer, fx.Node) and (outer.op == "get_attr" or outer.name in weights)}
 
 
 def device_profile(device: str):

@@ -29,7 +29,7 @@ if sys.argv[1] != "program":
     tv.save(program, sys.argv[2], output_format="torchscript")
     program = torch.jit.load(sys.argv[2])
 with torch.no_grad():
-    for i in range(8):
+    for i in range(14):  # submissions, at least, and so losses are named up to 13
         got = attempt(lambda: program(x))
         if got is not None:
             torch.testing.assert_close(got, want)

@@ -11,6 +11,7 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan import compilations
+from torch_vulkan._fx import importer
 
 from helpers import assert_same, check, engines, vulkan
 
@@ -228,3 +229,19 @@ print("left", len(program.run_decompositions({op: op.decompose}).graph.nodes))
 def test_exports_of_others_are_left_alone():
     done = subprocess.run([sys.executable, "-c", EXPORT_AFTERWARDS], capture_output=True, text=True)
     assert "left" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_captured_graph_is_imported_once(dynamic, monkeypatch):
+    """Also where it becomes several engines, of sizes that no argument of theirs shows."""
+    graphs = []
+    real = importer.Importer.run
+    monkeypatch.setattr(importer.Importer, "run", lambda self: graphs.append(self) or real(self))
+
+    def function(x, n):
+        y = torch.tan(torch.sin(x).cumsum(0) * n)  # tan is native: engines before and behind it
+        return y.view(-1).exp(), torch.arange(x.shape[0] * 2) + n
+
+    records = check(function, torch.randn(3, 4), 2, dynamic=dynamic,
+                    torch_executed_ops={"aten::tan"})
+    assert engines(records) > len(records) == len(graphs)

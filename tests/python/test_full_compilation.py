@@ -124,9 +124,12 @@ def test_threads_keep_their_own_rules():
             torch._dynamo.graph_break()
             return y + i
 
-        for _ in range(2):
-            assert_same(vulkan(strict, require_full_compilation=True)(x), strict(x))
-            assert_same(vulkan(loose)(x), loose(x))
+        # PyTorch notes that it traces for the process: a call beside another thread's trace is
+        # taken for one of that trace, and refused or run as it is.
+        with torch._dynamo.config.patch(error_on_nested_fx_trace=False):
+            for _ in range(2):
+                assert_same(vulkan(strict, require_full_compilation=True)(x), strict(x))
+                assert_same(vulkan(loose)(x), loose(x))
 
     in_threads(work, 3)
     work(9)

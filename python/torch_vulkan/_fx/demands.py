@@ -65,35 +65,35 @@ def _equal(sizes, others) -> bool:
         same(a, b) or a == b for a, b in zip(sizes, others))
 
 
-def add_conditions(graph, op: str, args) -> None:
-    """Tells the graph what a node that is in it demands, for who calls engines with sizes that no
-    guard has seen."""
+def conditions(graph, op: str, args) -> list[tuple]:
+    """What a node demands of sizes, for who calls engines with some that no guard has seen:
+    (relation, left, right, source)."""
     given = {name: value for name, _, value in args}
     if op in STRIDED:
-        _stay_inside(graph, given)
-    elif op in OF_SOMETHING:
-        _have_elements(graph, op, given)
-    elif op in _SELECTS:
+        return _stay_inside(graph, given)
+    if op in OF_SOMETHING:
+        return _have_elements(graph, op, given)
+    if op in _SELECTS:
         size, index = graph.value_shape(given["self"])[given["dim"]], given["index"]
-        graph.add_condition("at_least", size, index + 1, "select")
-        graph.add_condition("at_least", size + index, 0, "select")
+        return [("at_least", size, index + 1, "select"), ("at_least", size + index, 0, "select")]
+    return []
 
 
-def _stay_inside(graph, given: dict) -> None:
+def _stay_inside(graph, given: dict) -> list[tuple]:
     """Elements of as_strided lie in the storage."""
     last = given["storage_offset"] or 0
     if any(isinstance(size, int) and size == 0 for size in given["size"]):
-        return
+        return []
     for size, stride in zip(given["size"], given["stride"], strict=True):
         last = last + (size - 1) * stride
     elements = math.prod(graph.value_shape(given["self"]), start=1)
-    graph.add_condition("at_least", elements, last + 1, "as_strided")
+    return [("at_least", elements, last + 1, "as_strided")]
 
 
-def _have_elements(graph, op: str, given: dict) -> None:
+def _have_elements(graph, op: str, given: dict) -> list[tuple]:
     sizes = graph.value_shape(given["self"])
     dims = given.get("dim")
     dims = range(len(sizes)) if dims is None or dims == [] else dims
-    for d in [dims] if isinstance(dims, int) else dims:
-        if sizes and not isinstance(sizes[d], int):
-            graph.add_condition("at_least", sizes[d], 1, op.removeprefix("aten::"))
+    return [("at_least", sizes[d], 1, op.removeprefix("aten::"))
+            for d in ([dims] if isinstance(dims, int) else dims)
+            if sizes and not isinstance(sizes[d], int)]

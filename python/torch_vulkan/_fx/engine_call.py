@@ -10,14 +10,13 @@ from torch import fx, nn
 from .._base.progress import progress_for
 from .._native import C
 from .._torch import compat
-from .._torch.guards import canonical
 from .._torch.strides import promised
 from ..compilations import EngineRecord
 from ..engine import split_vke, tensor_bytes
 from ..settings import Settings
+from .engine_graph import EngineGraph
 from .fx_nodes import attribute
 from .held_weights import HeldWeights
-from .importer import Importer
 from .mutation import is_write
 from .schema import NARROWED
 from .symbols import BIAS
@@ -73,21 +72,18 @@ class EngineCall(nn.Module):
         record: name, size and build time.
     """
 
-    def __init__(self, native: fx.GraphModule, imported, engine, settings: Settings,
-                 record: EngineRecord):
+    def __init__(self, graph: EngineGraph, engine, settings: Settings, record: EngineRecord):
         super().__init__()
-        placeholders = native.graph.find_nodes(op="placeholder")
-        positions = {node: i for i, node in enumerate(placeholders)}
-        self.input_positions = [positions[node] for node in imported.inputs]
-        self.weight_positions = [positions[node] for node in imported.weights]
-        self.number_positions = _positions_of(imported.carried, placeholders)
+        self.input_positions = graph.inputs
+        self.weight_positions = graph.weights
+        self.number_positions = graph.numbers
         self.engine = engine
-        self.native = native
+        self.native = graph.native
         self.record = record
-        self.casts = _casts(imported.outputs, settings.truncate_long_and_double)
-        self.device = _device_of_results(imported)
-        self.strides = _other_strides(imported.outputs, self.vke())
-        self.writes = any(is_write(node) for node in native.graph.nodes)
+        self.casts = _casts(graph.outputs, settings.truncate_long_and_double)
+        self.device = _device_of_results(graph)
+        self.strides = _other_strides(graph.outputs, self.vke())
+        self.writes = any(is_write(node) for node in self.native.graph.nodes)
         self._held = HeldWeights()
         self._warned = False
 
@@ -173,19 +169,6 @@ def carrier(number: int, bias: int) -> torch.Tensor:
     return torch.empty([number + bias, 0], dtype=torch.uint8)
 
 
-def _positions_of(carried, placeholders) -> list[tuple[int, int]]:
-    """(position among the arguments, bias) of each number."""
-    positions = []
-    for symbol, bias in carried:
-        found = [i for i, node in enumerate(placeholders)
-                 if isinstance(node.meta.get("val"), torch.SymInt)
-                 and canonical(node.meta["val"]) == symbol]
-        if not found:
-            raise BuildError(f"no input of the engine determines the size {symbol}")
-        positions.append((found[0], bias))
-    return positions
-
-
 def _casts(outputs, truncate: bool):
     """dtypes to cast results back to; None if nothing was truncated."""
     dtypes = [node.meta["val"].dtype for node in outputs] if truncate else []
@@ -193,11 +176,11 @@ def _casts(outputs, truncate: bool):
     return casts if any(casts) else None
 
 
-def _device_of_results(imported) -> torch.device | None:
+def _device_of_results(graph: EngineGraph) -> torch.device | None:
     """Where results go when no argument says it."""
-    if imported.inputs or imported.weights or not imported.outputs:
+    if graph.inputs or graph.weights or not graph.outputs:
         return None
-    device = imported.outputs[0].meta["val"].device
+    device = graph.outputs[0].meta["val"].device
     return None if device.type == "cpu" else device
 
 
@@ -216,22 +199,19 @@ def _other_strides(outputs, vke: bytes) -> list[tuple[int, list[int]]]:
     return found
 
 
-def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settings, device: str,
-          profile, compute_nodes: int, debug_dir: str = "") -> EngineCall:
-    """Compiles the sub-module `native` and opens the engine.
+def build(name: str, graph: EngineGraph, settings: Settings, device: str, profile,
+          compute_nodes: int, debug_dir: str = "") -> EngineCall:
+    """Compiles the graph of the sub-module `name` and opens the engine.
 
     Raises:
-        BuildError: the importer or the compiler refused it.
+        BuildError: the compiler refused it.
     """
     start = time.perf_counter()
     files = []
-    for _ in compat.each_profile(native):
-        importer = Importer(native, weights, name=name)
-        imported = importer.run()
-        importer.carry_symbols()
+    for made in graph.graphs:
         progress = progress_for(name, settings.progress)
-        files.append(compile_graph(imported.graph, settings.compiler_json(debug_dir), profile,
-                                   progress, settings.cache_json()))
+        files.append(compile_graph(made, settings.compiler_json(debug_dir), profile, progress,
+                                   settings.cache_json()))
         if progress:
             progress.close()
     vke = b"".join(dict.fromkeys(files))  # profiles may differ in symbols that are not in here
@@ -242,7 +222,7 @@ def build(name: str, native: fx.GraphModule, weights: set[str], settings: Settin
         engine.open()
     dispatches = engine.dispatches()
     record = EngineRecord(name, compute_nodes, dispatches, time.perf_counter() - start)
-    call = EngineCall(native, imported, engine, settings, record)
+    call = EngineCall(graph, engine, settings, record)
     for calls in _collectors:
         calls.append(call)
     return call

@@ -23,17 +23,11 @@ from .fx_nodes import (
     op_name,
     source_of,
 )
-from .mutation import is_write
 from .placement import runs_on_host
 from .refusals import read_by_place, refusal
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
 from .symbols import Inexpressible, SymbolTable
-
-
-def _name_of(node: fx.Node) -> str:
-    """What messages and files call an input, a weight or an output."""
-    return node.meta.get("torch_vulkan_name") or node.name
 
 
 def _wrapped(number: int, info: torch.iinfo) -> int:
@@ -48,35 +42,50 @@ class Imported:
     Attributes:
         graph: the compiler's Graph.
         nodes: by the index of a node's origin, the FX node that it is (part of).
-        inputs, weights: placeholders (or get_attr) in the order of the graph's.
-        outputs: FX nodes in the order of the graph's.
-        carried: (symbol, bias) of those that no input's shape determines: each is, with the bias
-            added, the size of one more, empty input.
+        symbols: the SymbolTable of the graph.
     """
 
     graph: object
+    symbols: SymbolTable
     nodes: list[fx.Node] = field(default_factory=list)
-    inputs: list[fx.Node] = field(default_factory=list)
-    weights: list[fx.Node] = field(default_factory=list)
-    outputs: list[fx.Node] = field(default_factory=list)
-    carried: list = field(default_factory=list)
+
+
+# What a node's meta calls its value in the Graph; nodes that stand for the same, as a sub-module's
+# arguments, have it from there.
+ID = "torch_vulkan_id"
+
+
+def name_of(node: fx.Node) -> str:
+    """What messages and files call an input, a weight or an output."""
+    return node.meta.get("torch_vulkan_name") or node.name
+
+
+def promised_strides(tensor, symbols: SymbolTable) -> list | None:
+    """The strides that PyTorch promises for a tensor; None: row-major, or not to be said."""
+    if not isinstance(tensor, torch.Tensor) or compat.depends_on_data(tensor):
+        return None
+    strides = promised(tensor)
+    try:
+        return None if strides is None else symbols.shape(strides)
+    except Inexpressible:
+        return None
 
 
 class Importer:
-    """Imports one FX graph: a whole captured graph to be partitioned, or the body of one engine.
+    """Imports a captured graph.
 
     Args:
         module: owner of the graph, with its get_attr constants.
         weights: placeholders that become weights.
     """
 
-    def __init__(self, module: fx.GraphModule, weights: set[str], *, name: str = ""):
+    def __init__(self, module: fx.GraphModule, weights: set[str]):
         self._module = module
         self._weight_names = weights
-        self._graph = C.Graph(name)
+        self._graph = C.Graph()
         self._symbols = SymbolTable(self._graph)
         self._values: dict[fx.Node, object] = {}  # id, list of ids, or None
-        self._result = Imported(self._graph)
+        self._result = Imported(self._graph, self._symbols)
         self._device = main_device(module.graph)
         self._by_place = read_by_place(module.graph)
         self._broken: dict[fx.Node, str] = {}
@@ -95,11 +104,17 @@ class Importer:
                 self._values[node] = self._pick(node)
             elif is_size_arithmetic(node) or is_host_scalar(node):
                 continue  # PyTorch's; tensors that an engine reads become inputs when they are read
-            elif is_drawn_into(node) or is_write(node):
+            elif is_drawn_into(node):
                 continue
             elif node.op in ("call_function", "call_module"):
                 self._add_node(node)
         self._symbols.add_conditions()
+        # Numbers among the arguments can be handed to an engine.
+        self._symbols.carry(self._graph)
+        for node in self._module.graph.nodes:
+            node.meta.pop(ID, None)
+            if isinstance(self._values.get(node), int):
+                node.meta[ID] = self._values[node]
         return self._result
 
     # --- leaves and outputs ---
@@ -129,11 +144,9 @@ class Importer:
             dtype, shape = C.DType.other, []
         static = all(isinstance(dim, int) for dim in shape)
         if node.op == "get_attr" or (node.name in self._weight_names and static):
-            self._values[node] = self._graph.add_weight(_name_of(node), dtype, shape)
-            self._result.weights.append(node)
+            self._values[node] = self._graph.add_weight(name_of(node), dtype, shape)
         else:
-            self._values[node] = self._graph.add_input(_name_of(node), dtype, shape)
-            self._result.inputs.append(node)
+            self._values[node] = self._graph.add_input(name_of(node), dtype, shape)
 
     def _pick(self, node: fx.Node):
         ids = self._values.get(node.args[0])
@@ -148,38 +161,9 @@ class Importer:
             ids = self._values.get(value)
             if not isinstance(ids, int) or is_host_scalar(value):
                 continue
-            tensor = self._tensor(value)
-            try:
-                strides = self._promised_strides(tensor)
-            except Inexpressible:
-                strides = None
-            outputs.append((ids, _name_of(value), strides))
-            self._result.outputs.append(value)
-        for target, value in (n.args for n in self._module.graph.nodes if is_write(n)):
-            outputs.append((self._values[value], _name_of(target), None, self._values[target]))
+            outputs.append((ids, name_of(value),
+                            promised_strides(self._tensor(value), self._symbols)))
         self._graph.set_outputs(outputs)
-
-    def _promised_strides(self, tensor):
-        if not isinstance(tensor, torch.Tensor) or compat.depends_on_data(tensor):
-            return None
-        strides = promised(tensor)
-        return None if strides is None else self._symbols.shape(strides)
-
-    def carry_symbols(self) -> None:
-        """Adds inputs that carry symbols which the shapes of the others do not determine."""
-        count = len(self._symbols.symbols)
-        determined = set()
-        for node in self._result.inputs:
-            for dim in self._graph.value_shape(self._values[node]):
-                if not isinstance(dim, int) and len(dim.symbols()) == 1:
-                    solved = dim.solve(dim.eval([7] * count))
-                    determined.update(dim.symbols() if solved else ())
-        for s, symbol in enumerate(self._symbols.symbols):
-            if s in determined:
-                continue
-            bias = self._symbols.bias(symbol)
-            self._graph.add_input(f"number_{symbol}", C.DType.uint8, [C.Expr.symbol(s) + bias, 0])
-            self._result.carried.append((symbol, bias))
 
     # --- nodes ---
 
@@ -214,10 +198,9 @@ class Importer:
             # Dataflow only: the partitioner has to see who waits for whom.
             op, args = called, [
                 ("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)])]
-        else:
-            demands.add_conditions(self._graph, op, args)
         origin = {"index": len(self._result.nodes), "op": called, "refusal": reason,
                   "effect": effect,
+                  "demands": [] if reason else demands.conditions(self._graph, op, args),
                   "on_host": self._device.type != "cpu" and runs_on_host(node)}
         self._result.nodes.append(node)
         self._count += 1

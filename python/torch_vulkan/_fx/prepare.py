@@ -84,45 +84,28 @@ def _replace_by_number(node: fx.Node, number: int) -> None:
         user.kwargs = fx.node.map_arg(user.kwargs, lambda n: number if n is node else n)
 
 
-def pass_missing_sizes(module: fx.GraphModule, name: str) -> None:
-    """Gives the sub-module `name` each symbol that it uses and that none of its arguments shows."""
+def pass_sizes(module: fx.GraphModule, name: str, symbols: list[sympy.Symbol]) -> list[int]:
+    """Positions among the arguments of the sub-module `name` where it is given these symbols; what
+    it is not given yet it is given last. Raises RuntimeError where no input shows a symbol."""
     body = getattr(module, name)
     placeholders = body.graph.find_nodes(op="placeholder")
-    shown = {symbol for node in placeholders for size in _sizes_of(node)
-             if (symbol := _shown_by(size)) is not None and (
-                 size.is_Symbol or isinstance(node.meta["val"], torch.Tensor))}
-    used = {symbol for node in body.graph.nodes for size in _sizes_of(node)
-            for symbol in size.free_symbols}
-    missing = sorted(used - shown, key=str)
-    if not missing:
-        return
+    given = {canonical(value): i for i, node in enumerate(placeholders)
+             if isinstance(value := node.meta.get("val"), torch.SymInt)}
     (call,) = (n for n in module.graph.find_nodes(op="call_module") if n.target == name)
     sizes = Sizes(module.graph)
-    for symbol in missing:
+    for symbol in symbols:
+        if symbol in given:
+            continue
         outer = sizes.make_symbol(symbol)
         if outer is None:
-            continue
-        with body.graph.inserting_after(placeholders[-1]):
+            raise RuntimeError(f"no input of the engine determines the size {symbol}")
+        with (body.graph.inserting_after(placeholders[-1]) if placeholders else
+              body.graph.inserting_before(next(iter(body.graph.nodes)))):
             inner = body.graph.placeholder(f"size_{symbol}")
         inner.meta["val"] = outer.meta["val"]
+        given[symbol] = len(placeholders)
         placeholders.append(inner)
         call.args = (*call.args, outer)
     body.recompile()
     module.recompile()
-
-
-def _shown_by(size: sympy.Expr) -> sympy.Symbol | None:
-    """The symbol n of a size a*n + b, whose value shows that of n."""
-    _, product = size.as_coeff_Add()
-    factor, symbol = product.as_coeff_Mul()
-    return symbol if symbol.is_Symbol and factor.is_Integer else None
-
-
-def _sizes_of(node: fx.Node) -> list[sympy.Expr]:
-    """Symbolic sizes of what a node makes."""
-    value = node.meta.get("val")
-    found = []
-    for item in value if isinstance(value, (tuple, list)) else (value,):
-        dims = item.shape if isinstance(item, torch.Tensor) else (item,)
-        found += [canonical(d) for d in dims if isinstance(d, torch.SymInt)]
-    return found
+    return [given[symbol] for symbol in symbols]

@@ -11,7 +11,7 @@ from .._native import C
 from ..compilations import NativeRecord
 from ..settings import Settings
 from . import fx_nodes, graph_details
-from .importer import Importer
+from .importer import Imported, Importer
 from .returned_views import is_kept, is_view
 
 PREFIX = "engine_"
@@ -24,6 +24,9 @@ class Split:
     Attributes:
         engines: names of the sub-modules that become engines, in order of execution.
         compute: name → number of compute nodes in it.
+        plan: of the graph.
+        block_of: name → its block of the plan.
+        imported: what was planned.
         compute_nodes: nodes of the whole graph that do work.
         native: what stays with PyTorch and why, views included.
         in_the_way: those of `native` that do work.
@@ -32,6 +35,9 @@ class Split:
 
     engines: list[str] = field(default_factory=list)
     compute: dict[str, int] = field(default_factory=dict)
+    plan: object = None
+    block_of: dict[str, int] = field(default_factory=dict)
+    imported: Imported | None = None
     compute_nodes: int = 0
     native: list[NativeRecord] = field(default_factory=list)
     in_the_way: list[NativeRecord] = field(default_factory=list)
@@ -60,13 +66,10 @@ _CHECKS = {"aten::_linalg_check_errors"}
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place; where
     nothing is built the module stays as it is."""
-    importer = Importer(module, weights)
-    imported = importer.run()
-    # Sizes that are numbers among the inputs can be handed to an engine.
-    importer.carry_symbols()
+    imported = Importer(module, weights).run()
     compiler_settings = settings.compiler_json(on_cuda=_on_cuda(module))
     plan = C.plan(imported.graph, compiler_settings, profile)
-    result = Split()
+    result = Split(plan=plan, imported=imported)
     result.compute_nodes = sum(map(_does_work, imported.nodes))
     native = [(record_of(node, reason), _does_work(node)) for index, reason, _ in plan.native
               if index >= 0 and (node := imported.nodes[index])]
@@ -81,6 +84,7 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
         name_of[number] = f"{PREFIX}{len(blocks)}"
         result.compute[name_of[number]] = sum(map(_does_work, nodes))
         blocks.append(_with_getitems(nodes))
+    result.block_of = {name: number for number, name in name_of.items()}
     if settings.builds_nothing:
         result.details = graph_details.describe(imported.nodes, plan, _does_work, native)
         result.engines = list(result.compute)

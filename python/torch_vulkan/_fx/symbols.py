@@ -34,14 +34,23 @@ class SymbolTable:
         self._may_be_negative: dict[sympy.Symbol, bool] = {}
         self._environment = None
 
-    @property
-    def symbols(self) -> list[sympy.Symbol]:
-        """In the order of the graph's symbols."""
-        return list(self._known)
+    def ranges(self) -> list[tuple[str, int, int, int | None]]:
+        """(name, low, hint, high) of all symbols as they are now: in a profile of its own, others
+        than when the symbol was met (compat.each_profile)."""
+        return [(str(symbol), *self._range(symbol, self._environment)) for symbol in self._known]
 
-    def bias(self, symbol) -> int:
-        """What to add to a symbol to carry it as a size."""
-        return BIAS if self._may_be_negative[symbol] else 0
+    def carry(self, graph) -> list[tuple[sympy.Symbol, int]]:
+        """Adds inputs to a graph of these symbols for those that the shapes of the others do not
+        determine. Returns (symbol, bias): each is, with the bias added, the size of an empty one.
+        """
+        by_name = {str(symbol): symbol for symbol in self._known}
+        carried = []
+        for name, number in graph.unbound_symbols():
+            symbol = by_name[name]
+            bias = BIAS if self._may_be_negative[symbol] else 0
+            graph.add_input(f"number_{name}", C.DType.uint8, [number + bias, 0])
+            carried.append((symbol, bias))
+        return carried
 
     def dim(self, value):
         """An int or an Expr for an int or SymInt."""
@@ -73,15 +82,19 @@ class SymbolTable:
                 continue
             self._graph.add_condition(relation, left, right, "the captured graph")
 
+    @staticmethod
+    def _range(symbol, shape_env) -> tuple[int, int, int | None]:
+        low, high = compat.symbol_range(shape_env, symbol)
+        if compat.user_ranges(shape_env) is None:
+            low, high = guards_of(shape_env).narrowed(symbol, low, high)
+        hint = compat.symbol_hint(shape_env, symbol)
+        if hint is None:
+            raise Inexpressible(f"size {symbol} is known only when the graph runs")
+        return 1 - BIAS if low is None else low, hint, high
+
     def _symbol(self, symbol, shape_env):
         if symbol not in self._known:
-            low, high = compat.symbol_range(shape_env, symbol)
-            if compat.user_ranges(shape_env) is None:
-                low, high = guards_of(shape_env).narrowed(symbol, low, high)
-            hint = compat.symbol_hint(shape_env, symbol)
-            if hint is None:
-                raise Inexpressible(f"size {symbol} is known only when the graph runs")
-            low = 1 - BIAS if low is None else low
+            low, hint, high = self._range(symbol, shape_env)
             self._known[symbol] = self._graph.add_symbol(str(symbol), low, hint, high)
             self._ranges.append((low, 2**63 - 1 if high is None else high))
             self._may_be_negative[symbol] = low < 0

@@ -329,6 +329,39 @@ TEST_F(PartitionTest, ExtractGivesTheOutputsThatTheBorderNames) {
   EXPECT_EQ(block.graph.symbols.size(), 2U);
 }
 
+TEST_F(PartitionTest, ExtractHasTheInputsAndRangesThatTheBorderNames) {
+  const Expr n = Expr::symbol(b.symbol("n"));
+  const ValueId x = b.input({n}), unread = b.input({n}), w0 = b.weight(), w1 = b.weight();
+  const ValueId y = b.work({x, w0, w1}, {n});
+  const std::vector<Symbol> symbols = {{"n", 3, 4, 5}, {"m", 1, 2, 9}};
+  const Border border{.outputs = {{{y, "y", {Expr::symbol(1)}}, {y, "written", {}, unread}}},
+                      .inputs = {unread, w1, x},
+                      .symbols = symbols,
+                      .binds_symbols = false};
+  const Block block = extract(b.graph, {0}, border);
+  EXPECT_EQ(block.inputs, (std::vector<ValueId>{unread, x}));
+  EXPECT_EQ(block.weights, (std::vector<ValueId>{w1, w0}));
+  EXPECT_EQ(block.graph.symbols, symbols);
+  EXPECT_EQ(block.graph.outputs[0].strides, (Shape{Expr::symbol(1)}));
+  EXPECT_EQ(block.graph.outputs[1].over, block.graph.inputs[0]);
+}
+
+TEST_F(PartitionTest, DemandsOfNodesAreConditionsOfTheirBlocks) {
+  const Expr n = Expr::symbol(b.symbol("n"));
+  const ValueId x = b.input({n});
+  const ValueId y = b.work({x}, {n});
+  b.output(b.work({y}, {n}));
+  const auto at_least = [&](int64_t low) {
+    return Condition{Relation::kAtLeast, n, Expr(low), "a node"};
+  };
+  b.graph.nodes[0].origin.demands = {at_least(7)};
+  b.graph.nodes[1].origin.demands = {at_least(9), at_least(0)};
+  EXPECT_EQ(extract(b.graph, {0}).graph.conditions, (std::vector{at_least(7)}));
+  EXPECT_EQ(extract(b.graph, {1}).graph.conditions, (std::vector{at_least(9)}))
+      << "all sizes are at least 0";
+  EXPECT_EQ(extract(b.graph, {0, 1}).graph.conditions.size(), 2U);
+}
+
 TEST_F(PartitionTest, RenamingChangesNothingButNames) {
   const Expr batch = Expr::symbol(b.symbol("batch"));
   const ValueId x = b.input({batch});
