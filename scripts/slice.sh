@@ -23,7 +23,7 @@ part() {  # part NAME COMMAND…: one that fails does not keep others from being
 
 # This part runs whole for each commit.
 part "Threads: runtime, store, cache, tuner under ThreadSanitizer" \
-  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*'
+  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*:Tuner*:DeviceTuner*'
 sanitized=$SECONDS
 [ "$sanitized" -lt "$total" ] || sanitized=$total
 
