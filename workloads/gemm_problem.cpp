@@ -43,7 +43,7 @@ std::string GemmProblem::str() const {
          std::to_string(n) + "x" + std::to_string(k) + " " + std::string(name(dtype)) +
          (a_transposed ? " at" : "") + (b_transposed ? " bt" : "") +
          (constant_b ? " constant b" : " dynamic b") + (shared_b || batch == 1 ? "" : " own b") +
-         (tail ? " +bias+gelu" : "") + (positive != 0 ? " positive" : "") +
+         (epilogue ? " +bias+gelu" : "") + (positive != 0 ? " positive" : "") +
          (spread != 0 ? " spread " + std::to_string(spread) : "");
 }
 
@@ -82,12 +82,12 @@ Graph GemmProblem::graph() const {
   ValueId a = leaf(g.inputs, "a", a_transposed ? matrix(own_a, k, m) : matrix(own_a, m, k),
                    ValueKind::kInput);
   ValueId b = leaf(list, "b", b_transposed ? matrix(own_b, n, k) : matrix(own_b, k, n), kind);
-  const ValueId bias = tail ? leaf(list, "bias", {n}, kind) : kNoValue;
+  const ValueId bias = epilogue ? leaf(list, "bias", {n}, kind) : kNoValue;
   if (a_transposed) a = transposed(a, own_a, m, k);
   if (b_transposed) b = transposed(b, own_b, k, n);
   ValueId y =
       node("aten::matmul", {tensor_arg("self", a), tensor_arg("other", b)}, matrix(own_a, m, n));
-  if (tail) {
+  if (epilogue) {
     y = node("aten::add.Tensor",
              {tensor_arg("self", y), tensor_arg("other", bias), attr_arg("alpha", integer(1))},
              matrix(own_a, m, n));
@@ -122,7 +122,7 @@ GemmData::GemmData(const GemmProblem& problem, uint32_t seed) : p_(problem) {
   const int64_t matrices_b = p_.shared_b ? 1 : p_.batch;
   fill(a_, p_.batch * p_.m * p_.k, 1);
   fill(b_, matrices_b * p_.k * p_.n, 1 / std::sqrt(static_cast<double>(p_.k)));
-  if (p_.tail) fill(bias_, p_.n, 0.5);
+  if (p_.epilogue) fill(bias_, p_.n, 0.5);
   y_.resize(static_cast<size_t>(p_.batch * p_.m * p_.n * size_bytes(p_.dtype)));
 }
 
@@ -158,7 +158,7 @@ GemmData::Reference GemmData::reference(int64_t index) const {
     r.value += product;
     r.products += std::abs(product);
   }
-  if (p_.tail) r.value = gelu(r.value + element(bias_, n));
+  if (p_.epilogue) r.value = gelu(r.value + element(bias_, n));
   return r;
 }
 
@@ -181,14 +181,14 @@ double GemmData::plain_error() const {
 std::vector<HostTensor> GemmData::inputs() {
   std::vector<HostTensor> list = {host_tensor(a_)};
   if (!p_.constant_b) list.push_back(host_tensor(b_));
-  if (!p_.constant_b && p_.tail) list.push_back(host_tensor(bias_));
+  if (!p_.constant_b && p_.epilogue) list.push_back(host_tensor(bias_));
   return list;
 }
 
 std::vector<HostTensor> GemmData::weights() {
   std::vector<HostTensor> list;
   if (p_.constant_b) list.push_back(host_tensor(b_));
-  if (p_.constant_b && p_.tail) list.push_back(host_tensor(bias_));
+  if (p_.constant_b && p_.epilogue) list.push_back(host_tensor(bias_));
   return list;
 }
 

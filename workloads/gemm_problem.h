@@ -23,7 +23,7 @@ struct GemmProblem {
   bool b_transposed = false;  ///< b is stored [n, k]
   bool constant_b = true;     ///< a weight, else an input
   bool shared_b = true;       ///< one b for the whole batch
-  bool tail = false;          ///< bias of n, then gelu
+  bool epilogue = false;      ///< bias of n, then gelu
   /// How numbers are drawn: normal, normal + `positive`, times 2 to the power of ±`spread` at most.
   double positive = 0;
   int spread = 0;

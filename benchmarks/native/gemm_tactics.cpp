@@ -45,7 +45,7 @@ GemmProblem parse(const std::string& text) {
     if (f == "bt") p.b_transposed = true;
     if (f == "d") p.constant_b = false;
     if (f == "s") p.shared_b = true;
-    if (f == "t") p.tail = true;
+    if (f == "t") p.epilogue = true;
     if (f == "p") p.positive = 1;
     if (f.starts_with("b=")) {
       p.batch = std::stoll(f.substr(2));

@@ -330,7 +330,7 @@ const RegisterConverter attentions{
     {.op = "aten::scaled_dot_product_attention",
      .unsupported = refusal(1),
      .expand = forward(Second::kNone)},
-    {.op = "torch_vulkan::scaled_dot_product_attention",  // whole_operators.py
+    {.op = "torch_vulkan::scaled_dot_product_attention",  // kept_composites.py
      .unsupported = refusal(1),
      .expand = forward(Second::kNone)},
     {.op = "tv::softmax_attention",

@@ -59,7 +59,7 @@
 #else
 #define STORE_LSE(most, total, r, head, row0, spot, lane)
 #endif
-// Results o over their totals, 64 columns at a time through the patch at `spot`, to the fused tail.
+// Results o over their totals, 64 columns at a time through the patch at `spot`, to the epilogue.
 #define STORE_TILE(o, most, total, head, row0, spot, lane)                                        \
   FOR(r, RB) {                                                                                    \
     FOR(e, total[r].length()) {                                                                   \

@@ -20,7 +20,7 @@
 // (ceil(columns / BN), ceil(oc_count / BM), groups); local 32 * (BM / WM) * (BN / WN) * WK.
 
 #include "conv_geometry.glsl"
-#include "tail.glsl"
+#include "epilogue.glsl"
 
 const uint WARPS_M = BM / WM, WARPS_N = BN / WN, SHARERS = 32 * WARPS_M * WARPS_N;
 // Rows of pixels are an odd number of units apart, so that matrix loads meet different banks.

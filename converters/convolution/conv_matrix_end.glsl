@@ -80,7 +80,7 @@ float least_sum(vec4 row, Range x) {
 /// this invocation has found in round r is to be computed again.
 uint finish(uint g, uint m0, uint c0, Range x) {
   uint again = 0u;
-#if !LONG_TAIL
+#if !LONG_EPILOGUE
   Place place[ROUNDS];
   Result result[ROUNDS];
 #endif
@@ -103,14 +103,14 @@ uint finish(uint g, uint m0, uint c0, Range x) {
     const Result y = y_value(p.to, y_T(v + added(g, p)));
 #endif
     again |= FLOATS && p.counts && wrong ? 1u << r : 0u;
-#if LONG_TAIL
+#if LONG_EPILOGUE
     if (p.counts && !(FLOATS && wrong)) PUT(p.to, y);
 #else
     place[r] = p;
     result[r] = y;
 #endif
   }
-#if !LONG_TAIL
+#if !LONG_EPILOGUE
   FOR(r, ROUNDS) {
     if (place[r].counts && (again >> r & 1u) == 0u) PUT(place[r].to, result[r]);
   }

@@ -9,7 +9,7 @@
 // / BN), ceil(oc_count / BM), SPLIT * n * groups); local (BM / RM) * (BN / RN), a multiple of BN.
 
 #include "conv_geometry.glsl"
-#include "tail.glsl"
+#include "epilogue.glsl"
 
 const uint THREADS_N = BN / RN, THREADS_M = BM / RM;
 shared float tile_w[BK][BM + 1];

@@ -84,7 +84,7 @@ Tactic simd_tactic(const NodeContext& c, Builder& b, const Product& p) {
                       p.b_n == Expr(1) && !b.is_constant(w);
   // One more parameter, of b in place, leaves no room for the epilogue's.
   const bool ends_in_output =
-      k && wide && simd_tail_fits(c, b) && (!direct || c.node.epilogue_inputs.empty());
+      k && wide && simd_epilogue_fits(c, b) && (!direct || c.node.epilogue_inputs.empty());
   if (direct) {
     lane.b = w;
     lane.b_k = p.b_k;
@@ -105,7 +105,7 @@ Tactic simd_tactic(const NodeContext& c, Builder& b, const Product& p) {
   const int64_t covered = k ? *k : kSymbolicSteps;
   lane.count = static_cast<size_t>((covered + kSimdSegment - 1) / kSimdSegment);
   if (ends_in_output) {
-    add_simd_product(c, b, lane, SimdTail{p.n}, tactic.steps);
+    add_simd_product(c, b, lane, SimdEpilogue{p.n}, tactic.steps);
     return tactic;
   }
   const SimdSums sums = add_simd_product(c, b, lane, tactic.steps);

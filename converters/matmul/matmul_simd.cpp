@@ -59,20 +59,20 @@ namespace {
 /// One launch of a product: `count` segments from `first` on.
 struct SimdChunk {
   size_t first = 0, count = 0;
-  const SimdTail* tail = nullptr;  ///< writes the output, else the sums
+  const SimdEpilogue* epilogue = nullptr;  ///< writes the output, else the sums
 };
 
 Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
                const SimdChunk& chunk) {
   const SimdTile tile = simd_tile(c.device);
   const bool packed = p.b_k == Expr(tile.cols());
-  const bool add = chunk.tail == nullptr || chunk.first > 0;
+  const bool add = chunk.epilogue == nullptr || chunk.first > 0;
   Step step{.kernel = "matmul_simd",
             .defines = {{"ROWS", text(tile.rows)},
                         {"SEG", text(kSimdSegment)},
                         {"SEGS", text(static_cast<int64_t>(chunk.count))},
                         {"REST", text(chunk.first + chunk.count == p.count ? p.rest : 0)},
-                        {"LAST", chunk.tail != nullptr ? "1" : "0"},
+                        {"LAST", chunk.epilogue != nullptr ? "1" : "0"},
                         {"ADD", add ? "1" : "0"},
                         {"A_0", add ? "a_0" : "0u"},
                         {"B_K", packed ? "(2u * LANES)" : "b_k"}},
@@ -100,10 +100,10 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
     step.params.push_back(param("a_0", Expr(static_cast<int64_t>(chunk.first) * kSimdSegment)));
     step.operands.push_back({.name = "c",
                              .value = sums.value,
-                             .write = chunk.tail == nullptr,
-                             .read_write = chunk.tail == nullptr});
+                             .write = chunk.epilogue == nullptr,
+                             .read_write = chunk.epilogue == nullptr});
   }
-  if (chunk.tail == nullptr) {
+  if (chunk.epilogue == nullptr) {
     step.defines.emplace_back("C_M", "c_m");
     step.defines.emplace_back("C_Z", "c_z");
     step.params.push_back(param("c_m", sums.c_m));
@@ -114,8 +114,8 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
   step.defines.emplace_back("C_M", "((cols + 2u * LANES - 1u) / (2u * LANES) * (2u * LANES))");
   step.defines.emplace_back("C_Z", "((m_last + ROWS) / ROWS * ROWS * C_M)");
   step.operands.push_back(dst("y", c.node.outputs[0]));
-  step.params.push_back(param("cols", chunk.tail->cols));
-  step.simd_row = chunk.tail->cols;
+  step.params.push_back(param("cols", chunk.epilogue->cols));
+  step.simd_row = chunk.epilogue->cols;
   return step;
 }
 
@@ -131,7 +131,7 @@ SimdSums simd_sums(const NodeContext& c, Builder& b, const SimdProduct& p) {
 
 }  // namespace
 
-bool simd_tail_fits(const NodeContext& c, const Builder& b) {
+bool simd_epilogue_fits(const NodeContext& c, const Builder& b) {
   const Shape& out = c.output().shape;
   const auto is_moved = [&](ValueId id) {
     const auto& view = c.graph.value(id).view;
@@ -156,14 +156,15 @@ bool simd_tail_fits(const NodeContext& c, const Builder& b) {
   return bytes <= kMost;
 }
 
-void add_simd_product(const NodeContext& c, Builder& b, const SimdProduct& p, const SimdTail& tail,
-                      std::vector<Step>& steps) {
+void add_simd_product(const NodeContext& c, Builder& b, const SimdProduct& p,
+                      const SimdEpilogue& epilogue, std::vector<Step>& steps) {
   const SimdSums sums = p.count <= kLast ? SimdSums{} : simd_sums(c, b, p);
   for (size_t first = 0; first < p.count;) {
     const size_t left = p.count - first;
     const size_t count = left <= kLast ? left : chunk_of(left - kLast);
     steps.push_back(simd_step(
-        c, p, sums, {.first = first, .count = count, .tail = left <= kLast ? &tail : nullptr}));
+        c, p, sums,
+        {.first = first, .count = count, .epilogue = left <= kLast ? &epilogue : nullptr}));
     first += count;
   }
 }

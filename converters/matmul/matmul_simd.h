@@ -45,15 +45,15 @@ struct SimdSums {
 };
 
 /// Where the last launch of a product with `count` segments may write the node's output itself.
-struct SimdTail {
+struct SimdEpilogue {
   /// Of the output, at least SimdTile::cols(); the last tile is moved back to end there.
   Expr cols;
 };
 /// Whether that launch's parameters have room for the epilogue of the node.
-bool simd_tail_fits(const NodeContext& context, const Builder& builder);
+bool simd_epilogue_fits(const NodeContext& context, const Builder& builder);
 /// Appends the launches of a product that ends in its node's output.
 void add_simd_product(const NodeContext& context, Builder& builder, const SimdProduct& product,
-                      const SimdTail& tail, std::vector<Step>& steps);
+                      const SimdEpilogue& epilogue, std::vector<Step>& steps);
 
 /// Appends the launches of a product.
 SimdSums add_simd_product(const NodeContext& context, Builder& builder, const SimdProduct& product,

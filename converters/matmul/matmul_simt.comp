@@ -12,7 +12,7 @@
 #extension GL_EXT_buffer_reference2 : require
 
 #include "batch.glsl"
-#include "tail.glsl"
+#include "epilogue.glsl"
 #if FALLBACK
 #include "fallback.glsl"
 #endif

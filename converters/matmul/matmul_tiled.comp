@@ -9,7 +9,7 @@
 // * (BN / RN).
 
 #include "batch.glsl"
-#include "tail.glsl"
+#include "epilogue.glsl"
 
 const uint THREADS_N = BN / RN, THREADS_M = BM / RM;
 shared float tile_a[BK][BM + 1];

@@ -139,7 +139,7 @@ uint in_pair(uint step, uint kk) { return kk % 8u / 2u * 8u + step * 4u + kk / 8
   }
 
 #ifdef PATCH
-#include "tail.glsl"
+#include "epilogue.glsl"
 #if SCALED
 #include "fallback.glsl"
 #endif

@@ -117,9 +117,9 @@ std::string parameter_list(const KernelOperand& x, const KernelRequest& request,
 }
 
 /// Calls the prologue on element `i` or on each lane of four.
-std::string head_loads(const KernelOperand& x, const KernelRequest& request) {
+std::string prologue_loads(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
-  std::string text = n + "_T " + n + "_load(uint i) { " + n + "_T r; " + n + "_head(" +
+  std::string text = n + "_T " + n + "_load(uint i) { " + n + "_T r; " + n + "_prologue(" +
                      parameter_list(x, request, "_load(i)") + "r); return r; }\n";
   text += n + "_V " + n + "_load4(uint i) {\n";
   std::string lanes[4];
@@ -131,7 +131,7 @@ std::string head_loads(const KernelOperand& x, const KernelRequest& request) {
   }
   text += "  " + n + "_V r; " + n + "_T t;\n";
   for (int lane = 0; lane < 4; ++lane) {
-    text += "  " + n + "_head(" + lanes[lane] + "t); r." + "xyzw"[lane] + " = t;\n";
+    text += "  " + n + "_prologue(" + lanes[lane] + "t); r." + "xyzw"[lane] + " = t;\n";
   }
   return text + "  return r;\n}\n";
 }
@@ -191,7 +191,7 @@ std::string plain_values(const std::string& n) {
          "_store\n#define " + n + "_put4 " + n + "_store4\n";
 }
 
-std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
+std::string epilogue_stores(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
   const std::string inputs = parameter_list(x, request, "_load(i)");
   std::string text = plain_stores(x, "_result");
@@ -199,8 +199,8 @@ std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
   const std::string vector = vector_type(x.dtype);
   text += "#define " + n + "_R " + type + "\n#define " + n + "_RV " + vector + "\n#define " + n +
           "_put " + n + "_store_result\n#define " + n + "_put4 " + n + "_store4_result\n";
-  text += type + " " + n + "_value(uint i, " + n + "_T v) { " + type + " r; " + n + "_tail(v, " +
-          inputs + "r); return r; }\n";
+  text += type + " " + n + "_value(uint i, " + n + "_T v) { " + type + " r; " + n +
+          "_epilogue(v, " + inputs + "r); return r; }\n";
   text +=
       "void " + n + "_store(uint i, " + n + "_T v) { " + n + "_put(i, " + n + "_value(i, v)); }\n";
   text += vector + " " + n + "_value4(uint i, " + n + "_V v) {\n";
@@ -214,7 +214,7 @@ std::string tail_stores(const KernelOperand& x, const KernelRequest& request) {
   text += "  " + vector + " r; " + type + " t;\n";
   for (int lane = 0; lane < 4; ++lane) {
     const std::string c(1, "xyzw"[lane]);
-    text += "  " + n + "_tail(v." + c + lanes[lane] + ", t); r." + c + " = t;\n";
+    text += "  " + n + "_epilogue(v." + c + lanes[lane] + ", t); r." + c + " = t;\n";
   }
   return text + "  return r;\n}\nvoid " + n + "_store4(uint i, " + n + "_V v) { " + n +
          "_put4(i, " + n + "_value4(i, v)); }\n";
@@ -254,22 +254,22 @@ std::string raw_accessors(const KernelOperand& x, KernelWords& words,
 }
 
 std::string element_accessors(const KernelOperand& x, const KernelRequest& request) {
-  const bool has_tail = x.program != nullptr && x.write;
-  const bool has_head = x.program != nullptr && !x.write;
+  const bool has_epilogue = x.program != nullptr && x.write;
+  const bool has_prologue = x.program != nullptr && !x.write;
   std::string text;
   if (x.program != nullptr) {
     if (x.program->results.size() != 1 ||
-        x.program->inputs.size() != x.program_inputs.size() + (has_tail ? 1 : 0)) {
+        x.program->inputs.size() != x.program_inputs.size() + (has_epilogue ? 1 : 0)) {
       throw Error(ErrorKind::kInternal,
                   "[codegen] operand " + x.name + ": its fused program does not match its inputs");
     }
-    text += pointwise_function(*x.program, x.name + (has_tail ? "_tail" : "_head"));
+    text += pointwise_function(*x.program, x.name + (has_epilogue ? "_epilogue" : "_prologue"));
   }
-  if (has_head) text += head_loads(x, request);
+  if (has_prologue) text += prologue_loads(x, request);
   // Storage and value types may differ under an epilogue; what is read back is the stored value.
-  if (!has_head && x.stored && (x.read || !x.write) && !has_tail) text += plain_loads(x);
+  if (!has_prologue && x.stored && (x.read || !x.write) && !has_epilogue) text += plain_loads(x);
   if (x.write)
-    text += has_tail ? tail_stores(x, request) : plain_stores(x, "") + plain_values(x.name);
+    text += has_epilogue ? epilogue_stores(x, request) : plain_stores(x, "") + plain_values(x.name);
   return text;
 }
 
@@ -292,8 +292,8 @@ std::string lane_load(const KernelOperand& x, const Expr& simd_row) {
 }
 
 /// As lane_load, through the prologue.
-std::string lane_head(const KernelOperand& x, const KernelRequest& request) {
-  return x.name + "_T " + x.name + "_lane(uint i) { " + x.name + "_T r; " + x.name + "_head(" +
+std::string lane_prologue(const KernelOperand& x, const KernelRequest& request) {
+  return x.name + "_T " + x.name + "_lane(uint i) { " + x.name + "_T r; " + x.name + "_prologue(" +
          parameter_list(x, request, "_lane(i)") + "r); return r; }\n";
 }
 
@@ -307,7 +307,7 @@ std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
   if (x.program != nullptr) {
     for (const auto& [from, to, at] : {std::array<const char*, 3>{"a", "r", "i"},
                                        std::array<const char*, 3>{"b", "s", "i + LANES"}}) {
-      text += "  " + n + "_tail(" + from;
+      text += "  " + n + "_epilogue(" + from;
       for (uint32_t k : x.program_inputs) {
         text += ", " + request.operands.at(k).name + "_lane(" + at + ")";
       }
@@ -332,9 +332,9 @@ std::string lane_accessors(const KernelOperand& x, const KernelRequest& request)
   const Expr& simd_row = request.step.simd_row;
   if (simd_row == Expr(0)) return "";
   std::string text;
-  const bool is_head = x.program != nullptr && !x.write;
-  if (is_head) text += lane_head(x, request);
-  if (x.read && x.stored && !is_head) text += lane_load(x, simd_row);
+  const bool is_prologue = x.program != nullptr && !x.write;
+  if (is_prologue) text += lane_prologue(x, request);
+  if (x.read && x.stored && !is_prologue) text += lane_load(x, simd_row);
   if (x.write) text += lane_store(x, request);
   return text;
 }

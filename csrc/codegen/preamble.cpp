@@ -402,13 +402,13 @@ GeneratedKernel generate_kernel(const KernelRequest& request, const Settings& se
            "#undef main\nvoid main() {\n  tv_template_main();\n" +
            "  tv_check_report(tv_p.a_check, " + words.dispatch_word() + ");\n}\n";
   }
-  bool long_tail = false;
+  bool long_epilogue = false;
   for (const MathLibrary& library : math_libraries()) {
-    long_tail |= calls_any(elements, library.functions);
+    long_epilogue |= calls_any(elements, library.functions);
     if (!calls_any(elements + defines + body, library.functions)) continue;
     expand(library.file, step.kernel, seen, extensions, prelude);
   }
-  defines += std::string("#define LONG_TAIL ") + (long_tail ? "1" : "0") + "\n";
+  defines += std::string("#define LONG_EPILOGUE ") + (long_epilogue ? "1" : "0") + "\n";
   out.words = words.words();
   out.param_block = 8 * out.operands.size() + 4 * out.words.size() > kPushConstantBytes;
 

@@ -21,9 +21,9 @@ class RequestMaker {
     for (const Operand& operand : request_.kernel.step.operands) add_operand(operand);
     for (size_t i = 0; i < request_.kernel.step.operands.size(); ++i) {
       const Operand& operand = request_.kernel.step.operands[i];
-      if (has_head(operand)) {
+      if (has_prologue(operand)) {
         attach(i, node_.prologue, node_.prologue_inputs, node_.prologue_shape);
-      } else if (has_tail(operand)) {
+      } else if (has_epilogue(operand)) {
         attach(i, node_.epilogue, node_.epilogue_inputs, table_.value(operand.value).shape);
       }
     }
@@ -31,11 +31,11 @@ class RequestMaker {
   }
 
  private:
-  bool has_head(const Operand& operand) const {
+  bool has_prologue(const Operand& operand) const {
     return node_.prologue && !operand.write && !operand.plain &&
            operand.value == node_.input(node_.prologue_arg);
   }
-  bool has_tail(const Operand& operand) const {
+  bool has_epilogue(const Operand& operand) const {
     return node_.epilogue && operand.write && !operand.plain && operand.value == node_.outputs[0];
   }
 
@@ -45,15 +45,15 @@ class RequestMaker {
     result.read = !operand.write || operand.read_write;
     result.write = operand.write || operand.read_write;
     result.vec4 = operand.vec4;
-    if (has_tail(operand) && node_.anchor_dtype != DType::kOther) {
+    if (has_epilogue(operand) && node_.anchor_dtype != DType::kOther) {
       result.value_dtype = node_.anchor_dtype;
     }
-    if (has_head(operand)) {
+    if (has_prologue(operand)) {
       result.value_dtype = value.dtype;
       result.stored = false;
     }
     request_.kernel.operands.push_back(std::move(result));
-    request_.values.push_back(has_head(operand) ? kNoValue : operand.value);
+    request_.values.push_back(has_prologue(operand) ? kNoValue : operand.value);
   }
 
   /// The shape over which an operand's elements are counted: pointwise inputs broadcast.

@@ -82,7 +82,7 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
       const bool headed = node.prologue && !operand.write && !operand.plain &&
                           operand.value == node.input(node.prologue_arg);
       if (node.prologue && !headed && operand.value == node.input(node.prologue_arg)) {
-        return "operand " + operand.name + " reads storage that the fused head leaves out";
+        return "operand " + operand.name + " reads storage that the fused prologue leaves out";
       }
       if (operand.vec4 && !headed && !is_vec4_aligned(table, operand.value)) {
         return "operand " + operand.name + " is not dense at a multiple of 16 bytes";

@@ -32,8 +32,8 @@ class Fuser {
 
   Graph run() {
     merge_chains();
-    attach_tails();
-    attach_heads();
+    attach_epilogues();
+    attach_prologues();
     merge_shared();
     return g_.take();
   }
@@ -187,7 +187,7 @@ class Fuser {
 
   // --- tv::pointwise behind an anchor -----------------------------------------------------------
 
-  void attach_tails() {
+  void attach_epilogues() {
     for (int32_t t = 0; t < g_.size(); ++t) {
       if (!g_.alive(t) || !is_pointwise(g_.node(t))) continue;
       // The anchor that runs last: its place is the nearest, so its inputs live shortest.
@@ -198,16 +198,16 @@ class Fuser {
       }
       std::sort(anchors.rbegin(), anchors.rend());
       for (int32_t a : anchors) {
-        if (attach_tail(a, t)) break;
+        if (attach_epilogue(a, t)) break;
       }
     }
   }
 
-  bool attach_tail(int32_t a, int32_t t) {
+  bool attach_epilogue(int32_t a, int32_t t) {
     const Node& anchor = g_.node(a);
-    const Node& tail = g_.node(t);
+    const Node& epilogue = g_.node(t);
     const Converter* converter = Registry::instance().find(anchor.op);
-    if (!converter || !converter->epilogue || anchor.epilogue || tail.outputs.size() != 1)
+    if (!converter || !converter->epilogue || anchor.epilogue || epilogue.outputs.size() != 1)
       return false;
     if (g_.is_constant(a) && !g_.is_constant(t)) return false;
     const ValueId result = anchor.outputs.at(0);
@@ -216,31 +216,32 @@ class Fuser {
       if (other != kNoValue && (g_.is_output(other) || !g_.readers(other).empty())) return false;
     }
     if (!only_reader(a, t) || !reads_in_order(a, t)) return false;
-    const Shape tail_shape = domain(g_, tail);
-    if (!same_count(tail_shape, g_.value(result).shape)) return false;
+    const Shape epilogue_shape = domain(g_, epilogue);
+    if (!same_count(epilogue_shape, g_.value(result).shape)) return false;
 
     ProgramBuilder builder;
     const DType anchor_dtype = g_.value(result).dtype;
     const Ref computed = builder.input(result, anchor_dtype);
     std::vector<Ref> operands;
-    const std::vector<ValueId> inputs = tail.inputs("inputs");
+    const std::vector<ValueId> inputs = epilogue.inputs("inputs");
     for (size_t k = 0; k < inputs.size(); ++k) {
-      operands.push_back(
-          g_.base_of(inputs[k]) == result
-              ? computed
-              : builder.input(g_.broadcast_to(inputs[k], tail_shape), tail.program->inputs[k]));
+      operands.push_back(g_.base_of(inputs[k]) == result
+                             ? computed
+                             : builder.input(g_.broadcast_to(inputs[k], epilogue_shape),
+                                             epilogue.program->inputs[k]));
     }
-    ProgramBuilder::Built built = builder.build(builder.append(*tail.program, operands), result);
+    ProgramBuilder::Built built =
+        builder.build(builder.append(*epilogue.program, operands), result);
     if (!within(built, {limits_.inputs - 1, limits_.instrs / 2})) return false;
     if (loops_too_much(built) || finds_faults(built)) return false;
 
     Node fused = anchor;
-    fused.name = joined_name(anchor, tail);
-    fused.fused_ops = joined_ops(anchor, tail);
+    fused.name = joined_name(anchor, epilogue);
+    fused.fused_ops = joined_ops(anchor, epilogue);
     fused.epilogue = std::move(built.program);
     fused.epilogue_inputs.assign(built.inputs.begin() + 1, built.inputs.end());
     fused.anchor_dtype = anchor_dtype;
-    const ValueId stored = tail.outputs[0];
+    const ValueId stored = epilogue.outputs[0];
     const bool same_shape = g_.value(stored).shape == g_.value(result).shape;
     if (same_shape) fused.outputs[0] = stored;
     g_.replace(t, std::move(fused), a);
@@ -254,40 +255,40 @@ class Fuser {
 
   // --- tv::pointwise before an anchor -----------------------------------------------------------
 
-  void attach_heads() {
+  void attach_prologues() {
     for (int32_t r = 0; r < g_.size(); ++r) {
       if (!g_.alive(r)) continue;
       const Converter* converter = Registry::instance().find(g_.node(r).op);
       if (!converter || converter->prologue_arg.empty() || g_.node(r).prologue) continue;
       const ValueId read = g_.node(r).input(converter->prologue_arg);
       const int32_t h = read == kNoValue ? -1 : g_.producer(g_.base_of(read));
-      if (h >= 0) attach_head(h, r, converter->prologue_arg);
+      if (h >= 0) attach_prologue(h, r, converter->prologue_arg);
     }
   }
 
-  bool attach_head(int32_t h, int32_t r, const std::string& arg) {
-    const Node& head = g_.node(h);
+  bool attach_prologue(int32_t h, int32_t r, const std::string& arg) {
+    const Node& prologue = g_.node(h);
     const Node& reader = g_.node(r);
     const ValueId read = reader.input(arg);
-    if (!is_pointwise(head) || head.outputs.size() != 1 || !only_reader(h, r)) return false;
+    if (!is_pointwise(prologue) || prologue.outputs.size() != 1 || !only_reader(h, r)) return false;
     if (g_.is_constant(h) != g_.is_constant(r) || !g_.covers_storage(read)) return false;
     int64_t reads = 0;
-    for (ValueId input : reader.all_inputs()) reads += g_.base_of(input) == head.outputs[0];
+    for (ValueId input : reader.all_inputs()) reads += g_.base_of(input) == prologue.outputs[0];
     if (reads != 1) return false;
 
     ProgramBuilder builder;
-    const std::vector<Ref> operands = input_refs(builder, head);
-    ProgramBuilder::Built built = builder.build(builder.append(*head.program, operands));
+    const std::vector<Ref> operands = input_refs(builder, prologue);
+    ProgramBuilder::Built built = builder.build(builder.append(*prologue.program, operands));
     if (!within(built, {limits_.inputs - 2, limits_.instrs / 2})) return false;
     if (loops_too_much(built) || finds_faults(built)) return false;
 
     Node fused = reader;
-    fused.name = joined_name(head, reader);
-    fused.fused_ops = joined_ops(head, reader);
+    fused.name = joined_name(prologue, reader);
+    fused.fused_ops = joined_ops(prologue, reader);
     fused.prologue = std::move(built.program);
     fused.prologue_arg = arg;
     fused.prologue_inputs = std::move(built.inputs);
-    fused.prologue_shape = domain(g_, head);
+    fused.prologue_shape = domain(g_, prologue);
     g_.replace(r, std::move(fused), h);
     g_.graph().value(read).view.reset();  // computed in row-major order, whatever it was a view of
     return true;

@@ -37,24 +37,25 @@ Node pointwise(const Node& node, const char* suffix,
 }
 
 /// The graph with the prologue of node n as a node of its own before it.
-Graph without_head(const Graph& graph, size_t n) {
+Graph without_prologue(const Graph& graph, size_t n) {
   Graph other = graph;
   Node reader = std::move(other.nodes[n]);
-  Node head = pointwise(reader, "_head", std::move(reader.prologue), reader.prologue_inputs);
-  head.outputs = {reader.input(reader.prologue_arg)};
-  head.fused_ops = reader.fused_ops;
-  share_operators(head, reader, own_place(reader));
+  Node prologue =
+      pointwise(reader, "_prologue", std::move(reader.prologue), reader.prologue_inputs);
+  prologue.outputs = {reader.input(reader.prologue_arg)};
+  prologue.fused_ops = reader.fused_ops;
+  share_operators(prologue, reader, own_place(reader));
   reader.prologue.reset();
   reader.prologue_arg.clear();
   reader.prologue_inputs.clear();
   reader.prologue_shape.clear();
-  other.nodes[n] = std::move(head);
+  other.nodes[n] = std::move(prologue);
   other.nodes.insert(other.nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, std::move(reader));
   return other;
 }
 
 /// The graph with the epilogue of node n as a node of its own after it.
-Graph without_tail(const Graph& graph, size_t n) {
+Graph without_epilogue(const Graph& graph, size_t n) {
   Graph other = graph;
   Node anchor = std::move(other.nodes[n]);
   const ValueId result = anchor.outputs[0];
@@ -76,21 +77,21 @@ Graph without_tail(const Graph& graph, size_t n) {
   }
   std::vector<ValueId> inputs = {anchor.outputs[0]};
   inputs.insert(inputs.end(), anchor.epilogue_inputs.begin(), anchor.epilogue_inputs.end());
-  Node tail = pointwise(anchor, "_tail", std::move(anchor.epilogue), std::move(inputs));
-  tail.outputs = {result};
-  share_operators(anchor, tail, own_place(anchor) + 1);
+  Node epilogue = pointwise(anchor, "_epilogue", std::move(anchor.epilogue), std::move(inputs));
+  epilogue.outputs = {result};
+  share_operators(anchor, epilogue, own_place(anchor) + 1);
   anchor.epilogue.reset();
   anchor.epilogue_inputs.clear();
   anchor.anchor_dtype = DType::kOther;
-  walk_by_pixels(other, tail);
+  walk_by_pixels(other, epilogue);
   other.nodes[n] = std::move(anchor);
-  other.nodes.insert(other.nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, std::move(tail));
+  other.nodes.insert(other.nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, std::move(epilogue));
   return other;
 }
 
 }  // namespace
 
-Graph measure_fusion(Graph graph, const NodesUs& us, bool tails) {
+Graph measure_fusion(Graph graph, const NodesUs& us, bool epilogues) {
   const auto faster = [&](const Graph& other, size_t n) {
     const auto together = us(graph, std::vector<size_t>{n});
     const auto apart = together ? us(other, std::vector<size_t>{n, n + 1}) : std::nullopt;
@@ -99,14 +100,14 @@ Graph measure_fusion(Graph graph, const NodesUs& us, bool tails) {
   const size_t nodes = graph.nodes.size();
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (graph.nodes[n].prologue) {
-      Graph other = without_head(graph, n);
+      Graph other = without_prologue(graph, n);
       if (faster(other, n)) {
         graph = std::move(other);
         ++n;  // the reader, which may have an epilogue
       }
     }
-    if (tails && graph.nodes[n].epilogue) {
-      Graph other = without_tail(graph, n);
+    if (epilogues && graph.nodes[n].epilogue) {
+      Graph other = without_epilogue(graph, n);
       if (faster(other, n)) graph = std::move(other);
     }
   }

@@ -21,7 +21,7 @@ from ._fx.splitting import record_of, split
 from ._fx.whole_graph import whole_graph
 from ._native import C
 from ._torch import compat, encoder_layers, filled_places, graph_breaks
-from ._torch.whole_operators import kept_whole, use_own_attention
+from ._torch.kept_composites import keep_composites, use_own_attention
 from .compilations import Compilation
 from .settings import Settings
 
@@ -54,7 +54,7 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
 def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Settings, watch=None):
     """What Dynamo captured, through `aot` (see through_aot); by PyTorch where that gives up."""
     try:
-        with kept_whole(), compat.views_by_their_facts():
+        with keep_composites(), compat.views_by_their_facts():
             return aot(module, example_inputs)
     except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
         if compat.is_for_dynamo(error) or settings.pass_through_build_failures:

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import torch_vulkan as tv
 from torch_vulkan import compilations
-from torch_vulkan._torch import whole_operators
+from torch_vulkan._torch import kept_composites
 
 from marks import slow_but
 from parity import FLOATS, check, check_against_double, check_gradients, tensor
@@ -143,7 +143,7 @@ def test_gradients_of_large_scores(seed):
 @pytest.fixture
 def kept(monkeypatch):
     """Attention that is traced whole, as it is where tensors are on a GPU."""
-    monkeypatch.setattr(whole_operators, "_keeps_attention", lambda query: True)
+    monkeypatch.setattr(kept_composites, "_keeps_attention", lambda query: True)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"is_causal": True}, {"scale": 0.3}])

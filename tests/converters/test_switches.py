@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_vulkan import backend
 from torch_vulkan._fx import engine_call
-from torch_vulkan._torch.whole_operators import kept_whole
+from torch_vulkan._torch.kept_composites import keep_composites
 from torch_vulkan.engine import Engine
 from torch_vulkan.settings import Settings
 
@@ -76,7 +76,7 @@ FAMILIES = {
 def build(family: Family, args):
     """(what runs it, the names of its tactics)."""
     calls = []
-    with torch.no_grad(), kept_whole():
+    with torch.no_grad(), keep_composites():
         module = make_fx(lambda *given: tuple(leaves(family.function(*given))), tracing_mode="fake",
                          decomposition_table=backend.decompositions())(*args)
     with engine_call.collected(calls):

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch_vulkan import backend, compilations
 from torch_vulkan._dry_run.sessions import Session, Watch
 from torch_vulkan._native import C
-from torch_vulkan._torch.whole_operators import kept_whole
+from torch_vulkan._torch.kept_composites import keep_composites
 from torch_vulkan.settings import Settings
 
 from denormals import flushes_denormals
@@ -176,7 +176,7 @@ class _Compiler:
                               decompositions=backend.decompositions())
 
         def call(*tensors):
-            with kept_whole():
+            with keep_composites():
                 return traced(*tensors)
         return call
 

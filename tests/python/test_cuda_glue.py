@@ -43,7 +43,7 @@ def test_dropouts_draw_what_eager_draws(dtype, shape):
 @pytest.mark.parametrize("draw", [torch.randn_like, torch.rand_like,
                                   lambda x: torch.empty_like(x).exponential_(),
                                   lambda x: x.new_empty(x.shape[0], 1).bernoulli_(0.5)])
-def test_draws_by_the_look_of_a_tensor(draw):
+def test_random_ops_by_the_look_of_a_tensor(draw):
     def function(x):
         x = torch.tanh(x).t()
         return x + draw(x)

@@ -24,7 +24,7 @@ from .._fx.mutation import refuse_overlaps
 from .._fx.refusals import WholeGraph
 from .._fx.returned_views import chain_of
 from .._torch import compat
-from .._torch.whole_operators import kept_whole, traced_attention
+from .._torch.kept_composites import keep_composites, traced_attention
 from ..errors import UnsupportedError
 from ..inputs import Arguments, Input
 from ..settings import Settings
@@ -118,7 +118,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
                   if torch._C._dispatch_has_kernel_for_dispatch_key(
                       op.name(), "CompositeImplicitAutograd")}
     composites[aten.scaled_dot_product_attention.default] = traced_attention
-    with torch.no_grad(), compat.sizes_of_one_apart(), kept_whole():
+    with torch.no_grad(), compat.sizes_of_one_apart(), keep_composites():
         lower = program.run_decompositions({**composites, **backend.decompositions()})
     lower = compat.without_effect_tokens(lower)
     compat.set_guards(lower, compat.without_sizes_of_one(

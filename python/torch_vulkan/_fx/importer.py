@@ -11,7 +11,6 @@ from .._torch import compat
 from .._torch.strides import promised
 from . import attention_state, demands
 from .complex_values import is_complex
-from .draws import is_drawn_into
 from .fx_nodes import (
     attribute,
     flat,
@@ -24,6 +23,7 @@ from .fx_nodes import (
     source_of,
 )
 from .placement import runs_on_host
+from .random_ops import is_random_op_memory
 from .refusals import read_by_place, refusal
 from .scalars import is_host_scalar
 from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
@@ -104,7 +104,7 @@ class Importer:
                 self._values[node] = self._pick(node)
             elif is_size_arithmetic(node) or is_host_scalar(node):
                 continue  # PyTorch's; tensors that an engine reads become inputs when they are read
-            elif is_drawn_into(node):
+            elif is_random_op_memory(node):
                 continue
             elif node.op in ("call_function", "call_module"):
                 self._add_node(node)

@@ -8,8 +8,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from .._native import C
 from .._torch import compat
-from .draws import is_drawn_into
 from .fx_nodes import attribute, has_effect, main_device, op_name
+from .random_ops import is_random_op_memory
 from .scalars import is_host_scalar
 
 aten = torch.ops.aten
@@ -52,7 +52,7 @@ def _is_on_cpu(module: fx.GraphModule, node: fx.Node) -> bool:
                 and held.device.type == "cpu" and held.layout == torch.strided)
     return (node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
             and isinstance(value, FakeTensor) and value.device.type == "cpu"
-            and not has_effect(node) and not is_host_scalar(node) and not is_drawn_into(node)
+            and not has_effect(node) and not is_host_scalar(node) and not is_random_op_memory(node)
             and not compat.depends_on_data(value))
 
 

@@ -7,9 +7,9 @@ from torch import fx
 from .._torch.guards import canonical
 from .._torch.sizes import Sizes
 from .attention_state import forget_random_state
-from .draws import draw_apart
 from .fx_nodes import is_size_arithmetic
 from .placement import make_where_read
+from .random_ops import detach_random_ops
 from .returned_views import base_of, keep_returned_views
 from .scalars import mark_host_scalars
 
@@ -24,7 +24,7 @@ def prepare(module: fx.GraphModule, user_outputs: int, gradients: bool = False,
     drop_copies_of_constants(module.graph)
     forget_random_state(module.graph)
     compute_sizes_from_inputs(module.graph)
-    draw_apart(module.graph)
+    detach_random_ops(module.graph)
     keep_returned_views(module.graph, user_outputs, gradients, of_arguments or {})
     mark_host_scalars(module.graph)
     make_where_read(module)

@@ -90,7 +90,7 @@ class Gemm : public testing::Test {
         EXPECT_LE(errors.products, products);
       }
       // Sums of a few terms differ by luck.
-      if (problem.dtype == DType::kF32 && settings.disable_tf32 && !problem.tail &&
+      if (problem.dtype == DType::kF32 && settings.disable_tf32 && !problem.epilogue &&
           problem.k > 60) {
         EXPECT_LE(errors.norm, 1.1 * data.plain_error());
       }
@@ -169,10 +169,10 @@ TEST_F(Gemm, Batches) {
   }
 }
 
-TEST_F(Gemm, Tails) {
+TEST_F(Gemm, Epilogues) {
   for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
-    expect_close({.m = 33, .n = 100, .k = 96, .dtype = dtype, .tail = true}, kFull);
-    expect_close({.m = 5, .n = 37, .k = 96, .dtype = dtype, .constant_b = false, .tail = true},
+    expect_close({.m = 33, .n = 100, .k = 96, .dtype = dtype, .epilogue = true}, kFull);
+    expect_close({.m = 5, .n = 37, .k = 96, .dtype = dtype, .constant_b = false, .epilogue = true},
                  kFull);
   }
 }
@@ -201,8 +201,13 @@ TEST_F(Gemm, RowsStraightIntoFragmentsAndGathered) {
         const GemmProblem problem{.m = 72, .n = 200, .k = k, .dtype = dtype};
         if (offers(problem)) expect_close(problem, kFull, settings);
       }
-      const GemmProblem problem{
-          .batch = 2, .m = 33, .n = 100, .k = 264, .dtype = dtype, .shared_b = false, .tail = true};
+      const GemmProblem problem{.batch = 2,
+                                .m = 33,
+                                .n = 100,
+                                .k = 264,
+                                .dtype = dtype,
+                                .shared_b = false,
+                                .epilogue = true};
       if (offers(problem)) expect_close(problem, kFull, settings);
     }
   }
@@ -378,18 +383,18 @@ bool is_shared(const std::string& name) {
 class SharedSums : public Gemm, public testing::WithParamInterface<GemmProblem> {};
 INSTANTIATE_TEST_SUITE_P(
     All, SharedSums,
-    testing::Values(GemmProblem{.m = 7, .n = 37, .k = 1031, .dtype = DType::kF32},
-                    GemmProblem{.m = 16, .n = 96, .k = 2048, .dtype = DType::kF16, .tail = true},
-                    GemmProblem{
-                        .m = 33, .n = 64, .k = 1040, .dtype = DType::kBF16, .constant_b = false},
-                    GemmProblem{.batch = 3,
-                                .m = 5,
-                                .n = 52,
-                                .k = 776,
-                                .dtype = DType::kF32,
-                                .constant_b = false,
-                                .shared_b = false,
-                                .positive = 1}),
+    testing::Values(
+        GemmProblem{.m = 7, .n = 37, .k = 1031, .dtype = DType::kF32},
+        GemmProblem{.m = 16, .n = 96, .k = 2048, .dtype = DType::kF16, .epilogue = true},
+        GemmProblem{.m = 33, .n = 64, .k = 1040, .dtype = DType::kBF16, .constant_b = false},
+        GemmProblem{.batch = 3,
+                    .m = 5,
+                    .n = 52,
+                    .k = 776,
+                    .dtype = DType::kF32,
+                    .constant_b = false,
+                    .shared_b = false,
+                    .positive = 1}),
     [](const auto& info) { return std::to_string(info.index); });
 
 TEST_P(SharedSums, AreRightAndHaveTheSameBitsAtEveryCall) {

@@ -116,8 +116,8 @@ std::vector<Trial<GemmProblem>> products() {
       {.batch = 2, .m = 40, .n = 24, .k = 72, .constant_b = false, .shared_b = false},
       {.batch = 3, .m = 17, .n = 40, .k = 24},
       {.m = 40, .n = 72, .k = 56, .a_transposed = true, .b_transposed = true, .constant_b = false},
-      {.m = 40, .n = 72, .k = 56, .a_transposed = true, .constant_b = false, .tail = true},
-      {.m = 33, .n = 40, .k = 88, .b_transposed = true, .tail = true},
+      {.m = 40, .n = 72, .k = 56, .a_transposed = true, .constant_b = false, .epilogue = true},
+      {.m = 33, .n = 40, .k = 88, .b_transposed = true, .epilogue = true},
       {.m = 130, .n = 136, .k = 200},
       {.m = 16, .n = 40, .k = 776, .positive = 1},
       {.m = 64, .n = 64, .k = 128, .constant_b = false},
@@ -154,7 +154,7 @@ TEST_P(ProductsInterpreted, AreRightInEveryLayoutOfFragments) {
 
 TEST_F(MatrixInterpreted, WorkgroupsShareLongSums) {
   run<GemmData>(trials_of<GemmProblem>({{.m = 7, .n = 40, .k = 4104},
-                                        {.m = 16, .n = 24, .k = 4104, .tail = true},
+                                        {.m = 16, .n = 24, .k = 4104, .epilogue = true},
                                         {.m = 18, .n = 24, .k = 4096, .constant_b = false}}),
                 "tv::matmul", "matmul_.*_b?f16.*_k[0-9]+", 1, expect_close);
 }

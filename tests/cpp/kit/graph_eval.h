@@ -5,7 +5,7 @@
 //
 //   test::scale(self)      3 x + 1, takes heads and tails, reads dense tensors only
 //   test::scale_any(self)  the same, reads views
-//   test::row_sum(self)    sum over the last dimension, takes tails; reads dense tensors only
+//   test::row_sum(self)    sum over the last dimension, takes epilogues; reads dense tensors only
 
 #include <random>
 

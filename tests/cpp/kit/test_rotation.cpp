@@ -33,11 +33,11 @@ TEST(Rotation, ConsecutiveSeedsTakeEverythingForEachProblem) {
 TEST(Rotation, ProblemsOfATestTakeOthersAtOneSeed) {
   std::set<size_t> taken;
   for (uint64_t number = 0; number < 12; ++number) {
-    const std::vector<size_t> now = turn(12, 1, problem_of("Gemm.Tails", number), 5);
+    const std::vector<size_t> now = turn(12, 1, problem_of("Gemm.Epilogues", number), 5);
     taken.insert(now.begin(), now.end());
   }
   EXPECT_EQ(taken.size(), 12U);
-  EXPECT_NE(problem_of("Gemm.Tails", 0), problem_of("Gemm.Batches", 0));
+  EXPECT_NE(problem_of("Gemm.Epilogues", 0), problem_of("Gemm.Batches", 0));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Kernel text from steps: every dtype, view, head and tail compiles and is valid SPIR-V.
+// Kernel text from steps: every dtype, view, prologue and epilogue compiles and is valid SPIR-V.
 
 #include <gtest/gtest.h>
 
@@ -285,7 +285,7 @@ TEST(Codegen, KernelsKnowWhetherTheirTailIsLong) {
     KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
     request.program = program_of({DType::kF32}, {.function = function, .operands = {0}});
     const std::string text = generate_kernel(request, {}, DeviceProfile::builtin_default()).glsl;
-    EXPECT_NE(text.find(std::string("#define LONG_TAIL ") + is_long), std::string::npos)
+    EXPECT_NE(text.find(std::string("#define LONG_EPILOGUE ") + is_long), std::string::npos)
         << function;
   }
 }

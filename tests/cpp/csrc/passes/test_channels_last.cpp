@@ -97,7 +97,7 @@ TEST(ChannelsLast, ResultsThatOnlyConvolutionsRead) {
   const Graph before = prepared(block().graph, device);
   const Graph after = choose_channels_last(before);
   check(after, "choose_channels_last");
-  ASSERT_EQ(after.nodes.size(), 5u) << "the tails fuse";
+  ASSERT_EQ(after.nodes.size(), 5u) << "the epilogues fuse";
   for (size_t n = 0; n < 5; ++n) EXPECT_EQ(is_last(after, after.nodes[n]), n != 4) << n;
 }
 

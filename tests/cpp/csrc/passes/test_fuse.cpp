@@ -32,7 +32,7 @@ Graph expect_same(const Graph& before, int seed = 1) {
   const NodesUs by_count = [](const Graph&, std::span<const size_t> nodes) {
     return nodes.size() > 1 ? 1.0 : 10.0;
   };
-  const Graph apart = measure_fusion(placed, by_count, /*tails=*/true);
+  const Graph apart = measure_fusion(placed, by_count, /*epilogues=*/true);
   check(apart, "measure_fusion");
   EXPECT_TRUE(std::ranges::none_of(
       apart.nodes, [](const Node& node) { return node.prologue || node.epilogue; }));

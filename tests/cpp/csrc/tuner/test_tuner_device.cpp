@@ -98,13 +98,13 @@ class DeviceTunerTest : public testing::Test {
   std::shared_ptr<Device> device_;
 };
 
-Graph one_node(const Expr& count, bool with_tail = false, bool only_wrong_is_fast = false) {
+Graph one_node(const Expr& count, bool with_epilogue = false, bool only_wrong_is_fast = false) {
   test::GraphMaker g;
   ValueId y = g.op(
       "test::choices",
       {tensor_arg("self", g.input({count})), attr_arg("only_wrong_is_fast", only_wrong_is_fast)},
       {count});
-  if (with_tail) y = g.pointwise("relu", {g.pointwise("add", {y, g.input({count})})});
+  if (with_epilogue) y = g.pointwise("relu", {g.pointwise("add", {y, g.input({count})})});
   g.output(y);
   return g.graph;
 }
@@ -129,17 +129,17 @@ TEST_F(DeviceTunerTest, TheSecondBuildTimesNothingAndIsTheSame) {
 }
 
 TEST_F(DeviceTunerTest, FusedTailsAreTimedWithTheirNode) {
-  const EngineSpec spec = build_undisturbed(one_node(kCount, /*with_tail=*/true), "fast");
+  const EngineSpec spec = build_undisturbed(one_node(kCount, /*with_epilogue=*/true), "fast");
   ASSERT_EQ(spec.dispatches.size(), 1u);
   EXPECT_EQ(spec.dispatches[0].tactic, "fast");
   EXPECT_EQ(spec.dispatches[0].operands.size(), 3u);
   reset_tuner_stats();
   build(one_node(kCount));
-  EXPECT_EQ(tuner_stats().cached, 0u) << "with and without a tail are one problem";
+  EXPECT_EQ(tuner_stats().cached, 0u) << "with and without an epilogue are one problem";
 }
 
 TEST_F(DeviceTunerTest, SymbolicShapesAreTimedAtTheTypicalSizeAndCheckedAtTheEnds) {
-  Graph graph = one_node(Expr::symbol(0), /*with_tail=*/false, /*only_wrong_is_fast=*/true);
+  Graph graph = one_node(Expr::symbol(0), /*with_epilogue=*/false, /*only_wrong_is_fast=*/true);
   // The wrong tactic is right at the size that is timed, and wrong at the largest alone.
   graph.symbols = {{.name = "n", .min = 1, .opt = 128, .max = kCount}};
   settings_.optimization_level = 2;  // one problem: without buckets of sizes
@@ -148,7 +148,7 @@ TEST_F(DeviceTunerTest, SymbolicShapesAreTimedAtTheTypicalSizeAndCheckedAtTheEnd
 }
 
 TEST_F(DeviceTunerTest, TheTunedEngineComputesTheSame) {
-  const EngineSpec spec = build(one_node(kCount, /*with_tail=*/true));
+  const EngineSpec spec = build(one_node(kCount, /*with_epilogue=*/true));
   const auto engine = Engine::create(device_, spec);
   std::vector<float> a(kCount), b(kCount), y(kCount);
   std::iota(a.begin(), a.end(), -100.0F);

@@ -65,7 +65,7 @@ def test_a_draw_that_looks_like_a_result(draw):
     assert engines(check(function, torch.randn(7, 13))) == 1
 
 
-def test_draws_stay_in_their_order():
+def test_random_ops_stay_in_their_order():
     def function(x):
         y = F.dropout(x.relu(), 0.3) + torch.randn_like(x.sin())
         y = y + F.gumbel_softmax(y)

@@ -12,7 +12,7 @@ from .._torch.sizes import Sizes
 
 aten = torch.ops.aten
 
-_KEY = "torch_vulkan_drawn_into"
+_KEY = "torch_vulkan_random_op_memory"
 
 # Their first argument says shape, dtype, device and strides of the result.
 _BY_LOOK = {
@@ -27,12 +27,12 @@ _EMPTY = {aten.empty_like.default, aten.empty.memory_format, aten.empty_strided.
           aten.empty_permuted.default, aten.new_empty.default, aten.new_empty_strided.default}
 
 
-def is_drawn_into(node: fx.Node) -> bool:
+def is_random_op_memory(node: fx.Node) -> bool:
     """True for memory that only an operator with random numbers reads, or looks at."""
     return node.meta.get(_KEY, False)
 
 
-def draw_apart(graph: fx.Graph) -> None:
+def detach_random_ops(graph: fx.Graph) -> None:
     """Makes operators that draw random numbers independent of the tensors that they look at. They
     draw what they would have drawn, in the same order."""
     sizes = Sizes(graph)

@@ -125,7 +125,7 @@ def _replacements():
 
 
 @contextlib.contextmanager
-def kept_whole():
+def keep_composites():
     """While it lasts, the operators above are traced as they are said to be."""
     with _lock:
         saved = {}
