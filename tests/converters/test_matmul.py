@@ -127,7 +127,7 @@ def test_vectors():
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_linear_with_tail(dtype):
+def test_linear_with_epilogue(dtype):
     w, b = tensor(113, 192, dtype=dtype, seed=2) / 8, tensor(113, dtype=dtype, seed=3)
     check(
         lambda x, w, b, r: torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)) + r,

@@ -1,9 +1,9 @@
 #pragma once
 // A tiny interpreter of graphs, in double, for tests of passes: a pass must not change what a graph
 // computes. Knows view operators (through their converters), tv::pointwise, tv::copy, aten::cat and
-// the operators below, with fused heads and tails.
+// the operators below, with fused prologues and epilogues.
 //
-//   test::scale(self)      3 x + 1, takes heads and tails, reads dense tensors only
+//   test::scale(self)      3 x + 1, takes prologues and epilogues, reads dense tensors only
 //   test::scale_any(self)  the same, reads views
 //   test::row_sum(self)    sum over the last dimension, takes epilogues; reads dense tensors only
 
