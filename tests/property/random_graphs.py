@@ -161,7 +161,8 @@ def _try_call(program: Program, op, choose: Chooser) -> None:
         results, doubles = results[:1], doubles[:1]
     if _searches_unsorted(op, args, kwargs, program.values):
         return
-    if not _is_captured(op, args, kwargs, {i: program.values[i] for i in used}):
+    types = [r.dtype if isinstance(r, torch.Tensor) else None for r in _tensors(result)]
+    if _captured_types(op, args, kwargs, {i: program.values[i] for i in used}) != types:
         return
     jumps = any(word in name for word in JUMPS) or any(
         not isinstance(r, torch.Tensor) or not r.is_floating_point() for r in results)
@@ -176,15 +177,20 @@ def _try_call(program: Program, op, choose: Chooser) -> None:
     program.doubles += doubles
 
 
-def _is_captured(op, args, kwargs, values) -> bool:
-    """Whether PyTorch's own fake tensors take the call; some of its references refuse more."""
+def _captured_types(op, args, kwargs, values) -> list | None:
+    """The results' types as PyTorch's own fake tensors have them; None where they refuse the call.
+
+    Some of its references refuse more than eager, and a few give another type (ldexp of integers by
+    a 16-bit number: float32): every backend is given that one.
+    """
     with FakeTensorMode() as mode:
         fakes = {i: mode.from_tensor(v) for i, v in values.items()}
         try:
-            op(*_resolved(args, fakes), **{k: _resolved(v, fakes) for k, v in kwargs.items()})
+            result = op(*_resolved(args, fakes),
+                        **{k: _resolved(v, fakes) for k, v in kwargs.items()})
         except Exception:  # noqa: BLE001  they say so in many ways
-            return False
-    return True
+            return None
+    return [r.dtype if isinstance(r, torch.Tensor) else None for r in _tensors(result)]
 
 
 def _searches_unsorted(op, args, kwargs, values) -> bool:
