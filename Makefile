@@ -15,7 +15,6 @@ build:
 	@scripts/setup.sh
 
 ## The test suite, C++ and Python: to take at most 25 minutes on 2 cores.
-## (30 min 40 s were measured in a new clone, where ccache knew the files of another, beside light work.)
 test:
 	@scripts/setup.sh --tests
 	@scripts/test.sh

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# A part of what `make test-all` has beyond `make test`, another for each commit: for SECONDS, and
-# what the last case of a part takes. The seed is printed; TV_TEST_SEED=… scripts/slice.sh repeats it.
+# What continuous integration runs for each commit after `make test`: what sanitizers and fuzzers see
+# and the wheel, whole, then a part of what `make test-all` has besides, another for each commit. It
+# takes SECONDS, and what the last case of a part takes. The seed is printed; TV_TEST_SEED=…
+# scripts/slice.sh repeats it.
 # Searches without an end (random programs, fuzzers, PyTorch's own tests, which are fetched) are not
 # in it: what they find is news of older code.
 # Usage, after scripts/setup.sh --tests: slice.sh [SECONDS]
@@ -10,8 +12,10 @@ total=${1:-2100}
 export TV_TEST_SEED=${TV_TEST_SEED:-$((16#$(git rev-parse --short=8 HEAD | cut -c1-8)))}
 echo "== Slice of $(git rev-parse --short HEAD): TV_TEST_SEED=$TV_TEST_SEED, $total s"
 
-share() {  # share PERCENT: of the time that is left once the sanitizer is done
-  echo $(((total - sanitized) * $1 / 100))
+share() {  # share PERCENT: of the time that is left once the whole parts are done
+  local left=$((total - whole))
+  [ "$left" -ge 120 ] || left=120
+  echo $((left * $1 / 100))
 }
 failed=()
 part() {  # part NAME COMMAND…: one that fails does not keep others from being seen
@@ -21,15 +25,13 @@ part() {  # part NAME COMMAND…: one that fails does not keep others from being
   "$@" || failed+=("$name")
 }
 
-# This part runs whole for each commit.
-part "Threads: runtime, store, cache, tuner under ThreadSanitizer" \
-  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*:Tuner*:DeviceTuner*'
-sanitized=$SECONDS
-[ "$sanitized" -lt "$total" ] || sanitized=$total
+part "Sanitizers and fuzzers" scripts/sanitized.sh
+part "The wheel" .venv/bin/python -m pytest -m slow tests/python/test_wheel.py
+whole=$SECONDS
 
 part "Slow Python tests, $(share 70) s of them" \
   env TV_TEST_SLICE_SECONDS="$(share 70)" .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist load \
-  -m slow --durations=10 -k 'not random' tests
+  -m slow --durations=10 -k 'not random' --ignore tests/python/test_wheel.py tests
 
 forms=(plain plain gradients transposed offset expanded channels_last infinite denormal)
 form=${forms[$((TV_TEST_SEED % ${#forms[@]}))]}

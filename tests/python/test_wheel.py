@@ -16,6 +16,8 @@ import torch_vulkan as tv
 
 from test_symbols import foreign_names
 
+pytestmark = pytest.mark.slow  # it builds all again; continuous integration runs it for each commit
+
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
