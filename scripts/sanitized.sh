@@ -4,8 +4,7 @@
 # Usage, after scripts/setup.sh --tests: sanitized.sh [SECONDS]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# scripts/test.sh says why.
-export LP_NATIVE_VECTOR_WIDTH=${LP_NATIVE_VECTOR_WIDTH:-256} GALLIVM_PERF=${GALLIVM_PERF:-nopt}
+export LP_NATIVE_VECTOR_WIDTH=${LP_NATIVE_VECTOR_WIDTH:-256}  # scripts/test.sh says why
 
 echo "== C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 # The validation layer would see again what it saw without them.

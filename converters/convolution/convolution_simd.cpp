@@ -147,6 +147,73 @@ std::string common_refusal(const NodeContext& c, const ConvShape& s) {
   return "";
 }
 
+/// What is multiplied: the input as it is, its unfolded copy, or its padded copy.
+enum class Input { kDirect, kUnfolded, kPadded };
+
+/// Moving an element takes as long as 350 products of whole vectors: unfolding moves one a tap,
+/// padding one a phase of the stride.
+Input choose_input(const NodeContext& c, const ConvShape& s, int64_t tile) {
+  constexpr int64_t kMove = 350;
+  const int64_t ic = *s.ic.constant(), oc = *s.oc.constant(), taps = *s.taps().constant();
+  if (is_direct(c, s, ic, tile)) return Input::kDirect;
+  if (taps == 1) return Input::kPadded;
+  const int64_t channels = padded(ic, kSimdSegment);
+  const int64_t pad = taps * channels * oc + channels * s.stride[1] * s.stride[2] * kMove;
+  const int64_t unfold = padded(taps * ic, kSimdSegment) * (oc + kMove);
+  return pad > unfold ? Input::kUnfolded : Input::kPadded;
+}
+
+void multiply_direct(const ConvShape& s, int64_t tile, int64_t k, SimdProduct& p) {
+  p.b = s.x;
+  p.b_k = s.x_c;
+  p.b_z = s.groups == Expr(1) ? s.x_n : s.x_c * s.ic;
+  p.b_last = s.pixels() - tile;
+  p.col_tiles = ceil_div(s.pixels(), tile);
+  for (int64_t at = 0; at < k; at += kSimdSegment) p.segments.push_back(s.x_c * at);
+}
+
+void multiply_unfolded(const NodeContext& c, Builder& b, const ConvShape& s, int64_t tile,
+                       int64_t k, SimdProduct& p, std::vector<Step>& steps) {
+  p.col_tiles = ceil_div(s.pixels(), tile);
+  const Expr pitch = p.col_tiles * tile;
+  p.b = b.scratch("unfolded", DType::kF32, {p.batch, Expr(k), pitch});
+  const bool small = pitch.bounds(c.graph.symbols).second < kSmallPlane;
+  Step step{.kernel = "conv_unfold",
+            .defines = {{"SMALL_PLANE", small ? "1" : "0"}},
+            .operands = {src("x", s.x), dst("y", p.b)},
+            .grid = {{ceil_div(pitch, 128), Expr(k), p.batch}},
+            .local_size = {64, 1, 1}};
+  add_geometry(step, s, "hw");
+  step.params.insert(step.params.end(), {param("x_z", s.groups == Expr(1) ? s.x_n : s.x_c * s.ic),
+                                         param("pitch", pitch), param("k_count", s.taps() * s.ic)});
+  steps.push_back(std::move(step));
+  p.b_k = pitch;
+  p.b_z = pitch * k;
+  p.b_last = pitch - tile;
+  for (int64_t at = 0; at < k; at += kSimdSegment) p.segments.push_back(pitch * at);
+}
+
+void multiply_padded(const NodeContext& c, Builder& b, const ConvShape& s, int64_t tile,
+                     SimdProduct& p, SimdOutput& out, std::vector<Step>& steps) {
+  const Plane plane = plane_of(s, tile);
+  const int64_t channels = padded(*s.ic.constant(), kSimdSegment);
+  p.b = add_pad(c, b, s, plane, channels, steps);
+  p.b_k = plane.plane;
+  p.b_z = plane.plane * channels;
+  const Expr columns = (s.out[1] - 1) * plane.pitch + s.out[2];
+  p.col_tiles = ceil_div(columns, tile);
+  p.b_last = p.col_tiles * tile;
+  for (int64_t h = 0; h < *s.kernel[1].constant(); ++h) {
+    for (int64_t w = 0; w < *s.kernel[2].constant(); ++w) {
+      for (int64_t at = 0; at < channels; at += kSimdSegment) {
+        p.segments.push_back(plane.offset(s, h, w) + plane.plane * at);
+      }
+    }
+  }
+  out.columns.width = s.out[2];
+  out.columns.gap = plane.reach[1];
+}
+
 }  // namespace
 
 Tactic conv_simd_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
@@ -158,79 +225,35 @@ Tactic conv_simd_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
   if (!tactic.refusal.empty()) return tactic;
 
   const int64_t tile = simd_tile(c.device).cols();
-  const int64_t ic = *s.ic.constant(), oc = *s.oc.constant(), taps = *s.taps().constant();
-  const int64_t kh = *s.kernel[1].constant(), kw = *s.kernel[2].constant();
-  std::vector<Step>& steps = tactic.steps;
+  const int64_t ic = *s.ic.constant(), channels = padded(ic, kSimdSegment);
+  const Input input = choose_input(c, s, tile);
+  const bool unfold = input == Input::kUnfolded;
+  const int64_t taps = *s.taps().constant();
+  const int64_t k = unfold ? padded(taps * ic, kSimdSegment) : taps * channels;
+
   SimdProduct p{.rows = s.oc, .batch = s.n * s.groups};
-  SimdOutput out{.rows = s.oc,
-                 .batch = p.batch,
-                 .columns = {.count = s.pixels()},
-                 .bias = s.bias,
-                 .groups = s.groups};
-  // Moving an element takes as long as 350 products of whole vectors: unfolding moves one a tap,
-  // padding one a phase of the stride.
-  constexpr int64_t kMove = 350;
-  const int64_t by_taps = taps * padded(ic, kSimdSegment),
-                unfolded = padded(taps * ic, kSimdSegment);
-  const int64_t phases = taps > 1 ? s.stride[1] * s.stride[2] : 1;
-  const bool unfold = taps > 1 && by_taps * oc + padded(ic, kSimdSegment) * phases * kMove >
-                                      unfolded * (oc + kMove);
-  const int64_t k = unfold ? unfolded : by_taps;
-  p.a = pack_weight(c, b, s, {unfold ? ic : padded(ic, kSimdSegment), k, !unfold}, steps);
+  p.a = pack_weight(c, b, s, {unfold ? ic : channels, k, !unfold}, tactic.steps);
   p.a_m = k;
   p.a_z = s.groups == Expr(1) ? Expr(0) : s.oc * k;
-
-  if (is_direct(c, s, ic, tile)) {
-    p.b = s.x;
-    p.b_k = s.x_c;
-    p.b_z = s.groups == Expr(1) ? s.x_n : s.x_c * s.ic;
-    p.b_tile = tile;
-    p.b_last = s.pixels() - tile;
-    p.col_tiles = ceil_div(s.pixels(), tile);
-    for (int64_t at = 0; at < k; at += kSimdSegment) p.segments.push_back(s.x_c * at);
-    out.columns.moved = true;
-  } else if (unfold) {
-    p.col_tiles = ceil_div(s.pixels(), tile);
-    const Expr pitch = p.col_tiles * tile;
-    p.b = b.scratch("unfolded", DType::kF32, {p.batch, Expr(k), pitch});
-    const bool small = pitch.bounds(c.graph.symbols).second < kSmallPlane;
-    Step step{.kernel = "conv_unfold",
-              .defines = {{"SMALL_PLANE", small ? "1" : "0"}},
-              .operands = {src("x", s.x), dst("y", p.b)},
-              .grid = {{ceil_div(pitch, 128), Expr(k), p.batch}},
-              .local_size = {64, 1, 1}};
-    add_geometry(step, s, "hw");
-    step.params.insert(step.params.end(),
-                       {param("x_z", s.groups == Expr(1) ? s.x_n : s.x_c * s.ic),
-                        param("pitch", pitch), param("k_count", Expr(taps * ic))});
-    steps.push_back(std::move(step));
-    p.b_k = pitch;
-    p.b_z = pitch * k;
-    p.b_tile = tile;
-    p.b_last = pitch - tile;
-    for (int64_t at = 0; at < k; at += kSimdSegment) p.segments.push_back(pitch * at);
-  } else {
-    const Plane plane = plane_of(s, tile);
-    const int64_t channels = padded(ic, kSimdSegment);
-    p.b = add_pad(c, b, s, plane, channels, steps);
-    p.b_k = plane.plane;
-    p.b_z = plane.plane * channels;
-    p.b_tile = tile;
-    const Expr columns = (s.out[1] - 1) * plane.pitch + s.out[2];
-    p.col_tiles = ceil_div(columns, tile);
-    p.b_last = p.col_tiles * tile;
-    for (int64_t h = 0; h < kh; ++h) {
-      for (int64_t w = 0; w < kw; ++w) {
-        for (int64_t at = 0; at < channels; at += kSimdSegment) {
-          p.segments.push_back(plane.offset(s, h, w) + plane.plane * at);
-        }
-      }
-    }
-    out.columns.width = s.out[2];
-    out.columns.gap = plane.reach[1];
+  p.b_tile = tile;
+  SimdOutput out{.rows = s.oc,
+                 .batch = p.batch,
+                 .columns = {.count = s.pixels(), .moved = input == Input::kDirect},
+                 .bias = s.bias,
+                 .groups = s.groups};
+  switch (input) {
+    case Input::kDirect:
+      multiply_direct(s, tile, k, p);
+      break;
+    case Input::kUnfolded:
+      multiply_unfolded(c, b, s, tile, k, p, tactic.steps);
+      break;
+    case Input::kPadded:
+      multiply_padded(c, b, s, tile, p, out, tactic.steps);
+      break;
   }
-  const SimdSums sums = add_simd_product(c, b, p, steps);
-  add_simd_finish(c, sums, out, steps);
+  const SimdSums sums = add_simd_product(c, b, p, tactic.steps);
+  add_simd_finish(c, sums, out, tactic.steps);
   return tactic;
 }
 

@@ -233,73 +233,91 @@ void apply_policy(const std::string& policy, std::vector<Axis>& axes) {
   }
 }
 
-void resize(OpContext& c) {
-  Emitter& e = c.e;
-  Tensor x = c.in(0);
-  const Rule rule = rule_of(c);
+/// What a node asks for: the dimensions, and for each its scale or size; the region of interest.
+struct Request {
+  std::vector<int64_t> dims, sizes;
+  std::vector<double> scales, roi;
+};
+
+Request request_of(OpContext& c, const Rule& rule, int64_t rank) {
+  Request r{.dims = c.ints("axes")};
+  if (r.dims.empty()) {
+    r.dims.resize(static_cast<size_t>(rank));
+    std::iota(r.dims.begin(), r.dims.end(), 0);
+  }
+  for (int64_t& d : r.dims) d = Emitter::wrap(d, rank);
   const size_t scales_at = c.type() == "Upsample" || c.opset() < 11 ? 1 : 2;
-  std::vector<int64_t> dims = c.ints("axes");
-  if (dims.empty()) {
-    dims.resize(static_cast<size_t>(x.rank()));
-    std::iota(dims.begin(), dims.end(), 0);
-  }
-  for (int64_t& d : dims) d = Emitter::wrap(d, x.rank());
-  std::vector<double> scales;
-  std::vector<int64_t> sizes;
   if (c.has_attr("scales")) {
-    scales = c.floats("scales");
+    r.scales = c.floats("scales");
   } else if (c.has(scales_at)) {
-    scales = c.known_floats(scales_at);
+    r.scales = c.known_floats(scales_at);
   }
-  if (scales.empty() && c.has(3)) sizes = c.known_ints(3);
-  if (scales.size() + sizes.size() != dims.size()) {
+  if (r.scales.empty() && c.has(3)) r.sizes = c.known_ints(3);
+  if (r.scales.size() + r.sizes.size() != r.dims.size()) {
     throw Error(ErrorKind::kUser, "as many scales or sizes as dimensions");
   }
-  std::vector<double> roi;
-  if (rule.transform == "tf_crop_and_resize") roi = c.known_floats(1);
-  std::vector<Axis> axes;
-  std::vector<int64_t> changed;
-  for (size_t k = 0; k < dims.size(); ++k) {
-    const Expr extent = x.shape[static_cast<size_t>(dims[k])];
-    const bool same = scales.empty() ? false : scales[k] == 1;
-    if (!extent.is_constant()) {
-      if (!same || !roi.empty()) refuse("a dynamic dimension is resized");
-      continue;
-    }
-    Axis a{.in = *extent.constant()};
-    if (!scales.empty()) {
-      a.scale = scales[k];
-      a.given = true;
-      a.out = static_cast<int64_t>(std::floor(static_cast<double>(a.in) * a.scale));
-    } else {
-      a.out = sizes[k];
-      a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
-    }
-    if (a.in < 1 || a.out < 1 || a.out > (1 << 24) || !(a.scale > 0)) {
-      throw Error(ErrorKind::kUser, "a size or scale of 0 or less");
-    }
-    if (!roi.empty()) {
-      a.roi_start = roi.at(k);
-      a.roi_end = roi.at(k + dims.size());
-    }
-    axes.push_back(a);
-    changed.push_back(dims[k]);
+  if (rule.transform == "tf_crop_and_resize") r.roi = c.known_floats(1);
+  return r;
+}
+
+/// Dimension r.dims[k], of `in` elements.
+Axis axis_of(const Request& r, size_t k, int64_t in) {
+  Axis a{.in = in};
+  if (!r.scales.empty()) {
+    a.scale = r.scales[k];
+    a.given = true;
+    a.out = static_cast<int64_t>(std::floor(static_cast<double>(a.in) * a.scale));
+  } else {
+    a.out = r.sizes[k];
+    a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
   }
-  if (!sizes.empty()) apply_policy(c.s("keep_aspect_ratio_policy", "stretch"), axes);
-  if (roi.empty()) {
-    if (const auto y = resized_at_once(e, x, rule, axes, changed)) return c.out(0, *y);
+  if (a.in < 1 || a.out < 1 || a.out > (1 << 24) || !(a.scale > 0)) {
+    throw Error(ErrorKind::kUser, "a size or scale of 0 or less");
   }
-  const DType dtype = x.dtype;
+  if (!r.roi.empty()) {
+    a.roi_start = r.roi.at(k);
+    a.roi_end = r.roi.at(k + r.dims.size());
+  }
+  return a;
+}
+
+/// One dimension after the other.
+Tensor resized_in_turn(Emitter& e, Tensor x, const Rule& rule, const std::vector<Axis>& axes,
+                       const std::vector<int64_t>& dims, bool extrapolate) {
   if (rule.mode != "nearest") x = e.cast(x, DType::kF32);
   for (size_t k = 0; k < axes.size(); ++k) {
     const bool whole = axes[k].roi_start == 0 && axes[k].roi_end == 1;
     if (axes[k].in == axes[k].out && axes[k].scale == 1 && whole) continue;
-    x = resized_along(e, x, changed[k], rule, axes[k]);
+    x = resized_along(e, x, dims[k], rule, axes[k]);
   }
-  for (size_t k = 0; k < axes.size() && !roi.empty(); ++k) {
-    x = extrapolated(e, x, changed[k], rule, axes[k]);
+  for (size_t k = 0; k < axes.size() && extrapolate; ++k) {
+    x = extrapolated(e, x, dims[k], rule, axes[k]);
   }
-  c.out(0, e.cast(x, dtype));
+  return x;
+}
+
+void resize(OpContext& c) {
+  Emitter& e = c.e;
+  const Tensor x = c.in(0);
+  const Rule rule = rule_of(c);
+  const Request request = request_of(c, rule, x.rank());
+  std::vector<Axis> axes;
+  std::vector<int64_t> dims;
+  for (size_t k = 0; k < request.dims.size(); ++k) {
+    const Expr extent = x.shape[static_cast<size_t>(request.dims[k])];
+    if (extent.is_constant()) {
+      axes.push_back(axis_of(request, k, *extent.constant()));
+      dims.push_back(request.dims[k]);
+    } else if (request.scales.empty() || request.scales[k] != 1 || !request.roi.empty()) {
+      refuse("a dynamic dimension is resized");
+    }
+  }
+  if (!request.sizes.empty()) apply_policy(c.s("keep_aspect_ratio_policy", "stretch"), axes);
+  if (request.roi.empty()) {
+    if (const auto y = resized_at_once(e, x, rule, axes, dims)) return c.out(0, *y);
+  }
+  const Tensor y = resized_in_turn(e, x, rule, axes, dims, !request.roi.empty());
+  c.out(0, e.cast(y, x.dtype));
 }
 
 const RegisterOnnx ops{{"Resize", resize}, {"Upsample", resize}};
