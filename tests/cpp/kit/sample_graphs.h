@@ -1,9 +1,33 @@
 #pragma once
 // Graphs of every operator that has a converter.
 
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "csrc/converter.h"
+#include "runtime/base/error.h"
 
 namespace tv::test {
+
+/// TV_TEST_OP: "aten::triu", the only operator whose examples the tests below run, for who works on
+/// it; else null.
+inline const char* only_operator() { return std::getenv("TV_TEST_OP"); }
+
+/// The operators with examples, by name, and their converters. Throws Error(kUser) if TV_TEST_OP
+/// names another.
+inline std::vector<std::pair<std::string_view, const Converter&>> operators_with_examples() {
+  std::vector<std::pair<std::string_view, const Converter&>> found;
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    if (!converter.examples || (only_operator() != nullptr && op != only_operator())) continue;
+    found.emplace_back(op, converter);
+  }
+  if (found.empty())
+    throw Error(ErrorKind::kUser, "TV_TEST_OP: no converter with examples is of this name");
+  return found;
+}
 
 /// The first example of every converter, as a sample of operators.
 inline std::vector<Graph> sample_graphs() {
