@@ -6,15 +6,19 @@ grows like sqrt(length) units of the accumulator's precision (float32, also for 
 """
 
 import copy
+import json
 import math
 from operator import getitem
+from unittest import mock
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_vulkan import compilations
+from torch_vulkan._fx import engine_call
 from torch_vulkan.backend import compile_graph_module
+from torch_vulkan.engine import Engine
 from torch_vulkan.settings import Settings
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -87,6 +91,19 @@ def check(function, *args, length=1, more=(), dynamic=None, double=False, **opti
             expected = (_in_double if double else _eager)(function, copy.deepcopy(case))
             compare(compiled(*copy.deepcopy(case)), expected, length)
     _check_engines()
+
+
+def check_tactic(name, function, *args, **how):
+    """As `check`, with the tactic of this name, which an engine must have taken."""
+    def named(settings, *given, **kwargs):
+        return json.dumps(json.loads(plain(settings, *given, **kwargs)) | {"tactics": [name]})
+
+    plain, calls = Settings.compiler_json, []
+    with mock.patch.object(Settings, "compiler_json", named), engine_call.collected(calls):
+        check(function, *args, **how)
+    taken = {layer["tactic"] for call in calls
+             for layer in Engine(call.vke(), call.engine.device()).info()["layers"]}
+    assert name in taken, f"{name} was refused, or is no tactic; taken were {sorted(taken)}"
 
 
 def _compiled(function, dynamic, options):

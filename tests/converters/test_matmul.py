@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from marks import slow_but
-from parity import FLOATS, OPTIONS, check, check_gradients, tensor
+from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, tensor
 
 aten = torch.ops.aten
 
@@ -31,6 +31,18 @@ def test_mm_dtypes(dtype, m, k, n):
         length=k,
         double=True,
     )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_reference(dtype):
+    """What the others are checked against, and what a device takes that none of them suits."""
+    check_tactic("matmul_reference", torch.mm, tensor(37, 100, dtype=dtype),
+                 tensor(100, 53, seed=1, dtype=dtype), length=100, double=True)
+
+
+def test_a_tactic_that_is_not_taken_is_an_error():
+    with pytest.raises(AssertionError, match="taken were .*matmul_"):
+        check_tactic("matmul_nothing", lambda a: a @ a, tensor(3, 3), length=3)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
