@@ -121,6 +121,8 @@ def write(entries: str, jobs: int) -> None:
     calm()
     every = [*pairs(), *pairs(gradient=True)]
     anew = [pair for pair in every if re.search(entries, pair.entry)]
+    if not anew:
+        sys.exit(f"op_db has no entry whose name matches {entries!r}: the list stays as it is")
     with concurrent.futures.ProcessPoolExecutor(
             jobs, multiprocessing.get_context("fork")) as pool:
         found: dict[str, dict[str, dict[int, Outcome]]] = {}
