@@ -19,10 +19,10 @@ MANUAL = ROOT / "docs" / "man" / "vkexec.1"
 
 
 def values(row: Row) -> str:
-    """"int, 0 to 5"."""
+    """"int, 0 to 5"; "int, 0 up"."""
     text = KINDS[row.kind].annotation
     if row.kind == "Integer":
-        text += f", {row.low} to {row.high}"
+        text += ", " + row._replace(unit="").range.removeprefix("from ")
     return f"`{text}`".replace("|", "\\|")
 
 
