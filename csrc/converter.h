@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "csrc/graph/graph.h"
-#include "csrc/settings.h"
 #include "runtime/vulkan/device_profile.h"
 
 namespace tv {
 
-class Builder;   // csrc/builder.h: what `convert` emits into
-class Rewriter;  // csrc/rewriter.h: what `expand` writes into
+class Builder;    // csrc/builder.h: what `convert` emits into
+class Rewriter;   // csrc/rewriter.h: what `expand` writes into
+struct Settings;  // csrc/settings.h, for those who ask them: each row recompiles what includes it
 
 /// What a decision about one node may depend on.
 struct NodeContext {

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "csrc/graph/strided.h"
+#include "csrc/settings.h"
 
 namespace tv {
 

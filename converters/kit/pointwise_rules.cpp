@@ -6,6 +6,7 @@
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/rewriter.h"
+#include "csrc/settings.h"
 #include "runtime/base/error.h"
 
 namespace tv {

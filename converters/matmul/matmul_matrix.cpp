@@ -9,6 +9,7 @@
 
 #include "converters/matmul/matmul_coopmat.h"
 #include "csrc/graph/strided.h"
+#include "csrc/settings.h"
 
 namespace tv {
 namespace {
