@@ -29,7 +29,8 @@ EXCERPTS = {
     "adding_an_operator.md": ["converters/pointwise/pointwise_unary.cpp",
                               "converters/data_movement/tril_triu.cpp",
                               "converters/data_movement/tril_triu.comp",
-                              "converters/normalisation/softmax.cpp"],
+                              "converters/normalisation/softmax.cpp",
+                              "converters/distance/cdist.cpp"],
     "custom_operators.md": ["examples/cpp_converter/grey_converter.cpp",
                             "examples/cpp_converter/CMakeLists.txt"],
     "deployment.md": ["examples/cpp/run_program.cpp", "examples/cpp/run_engine.cpp"],
@@ -182,7 +183,7 @@ def test_commands():
     """Programs, scripts, flags and targets that pages call exist."""
     checked = 0
     for where, words in commands():
-        words = [word for word in words if not re.match(r"[A-Z]+=", word)]
+        words = [word for word in words if not re.match(r"[A-Z_]+=", word)]
         line, program = f"{where}: {' '.join(words)}", words[0] if words else "export"
         files = [word for word in words if re.fullmatch(
             r"(scripts|benchmarks|tests|examples)/[\w/.]+", word)]
