@@ -124,6 +124,13 @@ TV_COMPILER_SETTING(kInteger, optimization_level, 3,
           "kernel",
   .flags = {{"--builderOptimizationLevel", "0: no timing … 5: everything is timed"}})
 
+TV_COMPILER_SETTING(kInteger, tuning_seconds, -1,
+  .low = -1, .unit = "seconds; -1: the level's", .saved = true, .section = "Building",
+  .help = "how long tactics may be timed for an engine, in place of the seconds of "
+          "`optimization_level`; what is left then goes by rule. 0: nothing is timed, and only what "
+          "the timing cache has is chosen by time. -1: the level's",
+  .flags = {{"--tuningSeconds", "Seconds of timing for an engine; 0: only the timing cache's"}})
+
 TV_COMPILER_SETTING(kBytes, workspace_size, 0,
   .low = 0, .unit = "bytes; 0: no limit", .saved = true, .section = "Building",
   .help = "bytes of scratch that one tactic may use; tactics that need more are refused; 0: no limit",

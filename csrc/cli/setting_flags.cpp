@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "csrc/cli/command_error.h"
 #include "csrc/setting_values.h"
@@ -37,15 +38,27 @@ int64_t bytes(const std::string& flag, const std::string& text) {
 
 bool is(const SettingRow& row, const char* kind) { return std::string_view(row.kind) == kind; }
 
+/// What an integer must be: the row's range.
+CLI::Validator in_range(const SettingRow& row) {
+  if (row.high < std::numeric_limits<int64_t>::max()) return CLI::Range(row.low, row.high);
+  const auto check = [low = row.low](const std::string& text) {
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, value);
+    const bool good = error == std::errc() && at == end && value >= low;
+    return good ? std::string()
+                : "got '" + text + "', want an integer from " + std::to_string(low) + " up";
+  };
+  return {check, "", ""};
+}
+
 /// A flag that takes its setting's value.
 void add_value(CLI::App& app, const SettingRow& row, const SettingFlag& flag, int64_t& value,
                SettingTexts& texts) {
   if (is(row, "Bytes")) {
     app.add_option(flag.name, texts.sizes[flag.name], flag.help)->type_name("SIZE");
   } else {
-    app.add_option(flag.name, value, flag.help)
-        ->check(CLI::Range(row.low, row.high))
-        ->capture_default_str();
+    app.add_option(flag.name, value, flag.help)->check(in_range(row))->capture_default_str();
   }
 }
 

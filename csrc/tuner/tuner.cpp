@@ -199,7 +199,8 @@ std::unique_ptr<CostModel> make_tuner(const DeviceProfile& device, const Setting
       if (here.uuid != device.uuid || !(here == device)) continue;
       return make_tuner(make_device_bench(open_device(here.uuid), settings),
                         open_timing_cache(settings.timing_cache_path),
-                        {.level = settings.optimization_level});
+                        {.level = settings.optimization_level,
+                         .seconds = static_cast<double>(settings.tuning_seconds)});
     }
   } catch (const Error& error) {  // no driver: the engine is for another machine
     if (error.kind() != ErrorKind::kDevice) throw;

@@ -42,6 +42,7 @@ class Settings:
     disable_tf32: bool = True
     check_indices: bool = True
     optimization_level: int = field(default_factory=lambda: of_environment("optimization_level"))
+    tuning_seconds: int = -1
     workspace_size: int = 0
     cache_built_engines: bool = True
     reuse_cached_engines: bool = True

@@ -90,6 +90,8 @@ def test_unknown_name(name, message):
     ("check_indices", 1, "True or False"),
     ("optimization_level", 6, "an integer from 0 to 5"),
     ("optimization_level", True, "an integer from 0 to 5"),
+    ("tuning_seconds", -2, "an integer from -1 up"),
+    ("tuning_seconds", 0.5, "an integer from -1 up"),
     ("workspace_size", -1, "an integer from 0 up"),
     ("cache_built_engines", 0, "True or False"),
     ("reuse_cached_engines", 0, "True or False"),
@@ -313,6 +315,23 @@ def test_results_hold_for_every_choice(options):
     model = nn.Linear(16, 8).requires_grad_(False)
     x = torch.randn(4, 16)
     torch.testing.assert_close(run(model, x, min_block_size=1, **options)[0], model(x))
+
+
+def test_tuning_seconds(tmp_path):
+    """0: nothing is timed, and what the cache of timings has is taken all the same."""
+    def tuned(seconds, timings):
+        C.reset_tuner_stats()
+        run(torch.mm, torch.randn(32, 64), torch.randn(64, 48), min_block_size=1,
+            optimization_level=5, tuning_seconds=seconds, timing_cache_path=tmp_path / timings,
+            cache_built_engines=False, reuse_cached_engines=False)
+        torch._dynamo.reset()
+        stats = C.tuner_stats()
+        return stats["timed"] > 0, stats["cut"] > 0, stats["cached"] > 0
+
+    assert tuned(0, "a.json") == (False, True, False)
+    assert tuned(-1, "a.json") == (True, False, False)
+    assert tuned(0, "a.json") == (False, False, True)
+    assert tuned(600, "b.json") == (True, False, False)
 
 
 def test_cache_directory(tmp_path):

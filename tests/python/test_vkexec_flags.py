@@ -38,6 +38,12 @@ def test_numbers_that_are_none(flag, value):
     assert flag in said and "RUNNING" not in said
 
 
+@pytest.mark.parametrize("value", ["-2", "nan", "0.5", "9" * 30, "x"])
+def test_seconds_of_tuning_that_are_none(value):
+    said = run("--loadEngine=missing.vke", f"--tuningSeconds={value}", code=2)
+    assert f"--tuningSeconds: got '{value}', want an integer from -1 up" in said
+
+
 @pytest.mark.parametrize("flag", ["--atol", "--rtol"])
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "x"])
 def test_tolerances_that_are_none(flag, value):

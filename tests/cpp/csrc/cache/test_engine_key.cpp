@@ -291,6 +291,7 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
                                                      {"check_addresses", "true"},
                                                      {"check_indices", "false"},
                                                      {"optimization_level", "1"},
+                                                     {"tuning_seconds", "9"},
                                                      {"workspace_size", "4096"},
                                                      {"tactics", "[\"gemm\"]"},
                                                      {"debug_dir", "\"/d\""},
@@ -318,17 +319,19 @@ TEST(EngineKey, TheTextOfSettings) {
             R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": false, "check_indices": true, "disable_tf32": true, )"
             R"("enabled_precisions": [], "optimization_level": 3, "tactics": [], )"
-            R"("truncate_long_and_double": false, "use_fp32_acc": true, "workspace_size": 0})");
+            R"("truncate_long_and_double": false, "tuning_seconds": -1, )"
+            R"("use_fp32_acc": true, "workspace_size": 0})");
   EXPECT_EQ(code_text(Settings::from_json(R"({
     "truncate_long_and_double": true, "enabled_precisions": ["float32", "bfloat16"],
-    "use_fp32_acc": false, "disable_tf32": false, "optimization_level": 0,
+    "use_fp32_acc": false, "disable_tf32": false, "optimization_level": 0, "tuning_seconds": 60,
     "workspace_size": 4611686018427387905, "tactics": ["matmul_simt", "gemm \"q\""],
     "check_addresses": true, "check_indices": false, "min_block_size": "inf", "debug_dir": "/d"})")),
             R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": true, "check_indices": false, "disable_tf32": false, )"
             R"("enabled_precisions": ["float32", "bfloat16"], "optimization_level": 0, )"
             R"("tactics": ["matmul_simt", "gemm \"q\""], "truncate_long_and_double": true, )"
-            R"("use_fp32_acc": false, "workspace_size": 4611686018427387905})");
+            R"("tuning_seconds": 60, "use_fp32_acc": false, )"
+            R"("workspace_size": 4611686018427387905})");
 }
 
 /// Another value that a device's profile takes in the same field.
