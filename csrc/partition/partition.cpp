@@ -104,6 +104,7 @@ class Partitioner {
       }
       for (auto& block : blocks) trim(block, block_of);
       adopt(blocks, block_of);
+      keep_numbers_with_readers(blocks, block_of);
       bool changed = false;
       for (auto& block : blocks) changed |= drop_unbound(block);
       if (!changed) {
@@ -181,6 +182,27 @@ class Partitioner {
       std::vector<int32_t>& block = blocks[reader];
       block.insert(std::ranges::lower_bound(block, n), n);
     }
+  }
+
+  /// A number that a frontend made a tensor for one node is no node of its own there: no block can
+  /// be given it.
+  void keep_numbers_with_readers(std::vector<std::vector<int32_t>>& blocks,
+                                 std::vector<int32_t>& block_of) const {
+    for (int32_t n = 0; n < static_cast<int32_t>(graph_.nodes.size()); ++n) {
+      const std::vector<int32_t>& after = dag_.succs[n];
+      if (!is_number_of_frontend(node(n)) || after.size() != 1) continue;
+      const int32_t from = block_of[n], to = block_of[after.front()];
+      if (from == to || returns(n)) continue;
+      if (from >= 0) std::erase(blocks[from], n);
+      if (to >= 0) blocks[to].insert(std::ranges::lower_bound(blocks[to], n), n);
+      block_of[n] = to;
+    }
+  }
+
+  bool is_number_of_frontend(const Node& n) const {
+    if (n.origin.index >= 0 || !n.waits_for().empty() || n.outputs.size() != 1) return false;
+    const size_t rank = n.op.starts_with("complex::") ? 1 : 0;  // a pair
+    return n.outputs[0] != kNoValue && graph_.value(n.outputs[0]).shape.size() == rank;
   }
 
   template <typename Test>

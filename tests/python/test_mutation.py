@@ -104,6 +104,12 @@ def zeroed_then_put(cache, k):
     return k + 1
 
 
+def counted(count, k):
+    at = torch.arange(3) + count
+    count.add_(3)
+    return at * 2, k + 1
+
+
 def added(cache, k):
     cache.add_(1)
     return k + 1
@@ -165,6 +171,7 @@ CASES = {
     "scatter_add": (scatter_add, lambda: (torch.randn(8, 6), torch.randn(3, 6), torch.randint(
         0, 8, (3, 6)))),
     "masked": (masked, lambda: (torch.randn(8, 6), K)),
+    "a number that counts": (counted, lambda: (torch.tensor(4), torch.randn(6))),
     "nested": (nested, lambda: (torch.randn(3, 7, 6), torch.randn(7, 2))),
     **{f.__name__: (f, lambda: (torch.randn(8, 6), torch.randn(2, 6))) for f in (
         two_parts, read_before, read_after, read_both, returned_view, returned_alone, returned_copy,

@@ -113,7 +113,7 @@ def attach_writes(module: fx.GraphModule, names: list[str], engines, truncate: b
 def _fits(tensor: torch.Tensor, value: torch.Tensor, truncate: bool) -> bool:
     """Whether an engine holds the tensor's elements as they are, and its sizes are the value's for
     all sizes, not only for those that guards let in (n, and 4 * (n // 4) of a view by type)."""
-    return (is_plain(tensor) and tensor.layout == torch.strided and tensor.dim() > 0
+    return (is_plain(tensor) and tensor.layout == torch.strided
             and tensor.dtype in DTYPES and not (truncate and tensor.dtype in NARROWED)
             and all(map(same, tensor.shape, value.shape)))
 

@@ -9,6 +9,7 @@ from . import compat
 
 _REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)
 _MOST_STEPS = 8  # of replacements inside of each other
+_FEW_SIZES = 64
 
 
 def _parts(guard) -> tuple:
@@ -61,11 +62,25 @@ class Guards:
 
     def _number(self, expr):
         """The number that an expression always is; None if it may be several."""
-        if expr.is_Symbol or expr.is_number:  # (a name stays, as above)
+        if expr.is_number:
             return None
         if expr not in self._numbers:
-            self._numbers[expr] = compat.only_value(self._environment, expr)
+            self._numbers[expr] = self._only_size(expr) if expr.is_Symbol else (
+                compat.only_value(self._environment, expr))
         return self._numbers[expr]
+
+    def _only_size(self, symbol):
+        """The size that the guards leave a symbol of few, tried one by one: 11 of 10 and 11 where
+        it is odd."""
+        if compat.user_ranges(self._environment) is not None:
+            return None
+        low, high = compat.symbol_range(self._environment, symbol)
+        if low is None or high is None or high - low >= _FEW_SIZES:
+            return None
+        relations = [r for r in self.relations if r.free_symbols == {symbol}]
+        left = [size for size in map(sympy.Integer, range(low, high + 1))
+                if all(r.xreplace({symbol: size}) != sympy.false for r in relations)]
+        return left[0] if len(left) == 1 else None
 
     def conditions(self):
         """(relation, left, right) of each guard that leaves room to other sizes, as conditions of

@@ -59,6 +59,18 @@ TEST_F(PartitionTest, AViewGoesWithTheEngineThatReadsIt) {
   expect_schedule(b.graph, p);
 }
 
+// No block can be given a number that a frontend made a tensor for one node.
+TEST_F(PartitionTest, ANumberGoesWithItsReader) {
+  const ValueId number = b.work({}, {}), other = b.work({}, {});
+  const ValueId first = b.work({b.work({b.input()})});
+  const ValueId unknown = b.op("t::unknown", {first, other});
+  b.output(b.work({unknown, number}));
+  const Partition p = run();
+  EXPECT_EQ(p.blocks, (Blocks{{2, 3}, {0, 5}}));
+  EXPECT_NE(reason(p, 1), "(in an engine)");
+  expect_schedule(b.graph, p);
+}
+
 // A view before a change of its memory cannot move behind it.
 TEST_F(PartitionTest, AViewThatOthersWaitForStaysBefore) {
   const ValueId x = b.input();

@@ -1,0 +1,170 @@
+"""Small random configurations of language models from transformers that generate text.
+
+Each function returns a model in eval mode whose end-of-sequence token never comes, so that every
+call generates as many tokens as it is asked for. No two of them share a size, so that nothing fits
+by chance.
+"""
+
+import torch
+import transformers as tf
+
+VOCABULARY = 97
+_TOKENS = {"vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}
+_GROUPED = {"hidden_size": 32, "intermediate_size": 56, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
+            **_TOKENS}
+
+
+def _decoder(name, **changes):
+    """A model of the family `name` with grouped queries and two layers, or with `changes`."""
+    config = getattr(tf, f"{name}Config")(**{**_GROUPED, **changes})
+    return getattr(tf, f"{name}ForCausalLM")(config)
+
+
+def llama():
+    """Rotary embeddings, grouped queries, RMS norms, gated SiLU."""
+    return _decoder("Llama")
+
+
+def qwen2():
+    """Llama with biases on queries, keys and values."""
+    return _decoder("Qwen2")
+
+
+def qwen3():
+    """Norms of queries and keys; heads wider than the model divided by their number."""
+    return _decoder("Qwen3", head_dim=16)
+
+
+def gemma():
+    """One head of keys, embeddings scaled and tied."""
+    return _decoder("Gemma", head_dim=16, num_key_value_heads=1)
+
+
+def gemma2():
+    """Sliding and full attention in turn, soft caps on scores and logits, four norms a layer."""
+    return _decoder("Gemma2", head_dim=16, sliding_window=16)
+
+
+def gemma3():
+    """Sliding and full attention with two rotary bases, norms of queries and keys."""
+    return tf.Gemma3ForCausalLM(tf.Gemma3TextConfig(
+        head_dim=16, sliding_window=16, layer_types=["sliding_attention", "full_attention"],
+        **_GROUPED))
+
+
+def mistral():
+    """A window that the generation passes."""
+    return _decoder("Mistral", sliding_window=24)
+
+
+def phi():
+    """Attention beside the feed-forward part, rotary embeddings of half a head."""
+    return _decoder("Phi", num_key_value_heads=4)
+
+
+def phi3():
+    """Queries, keys and values, and gate and up, from one product each."""
+    return _decoder("Phi3")
+
+
+def gpt2():
+    """Learned positions, layer norms, one product for queries, keys and values."""
+    return tf.GPT2LMHeadModel(tf.GPT2Config(
+        n_embd=32, n_layer=2, n_head=4, n_positions=256, **_TOKENS))
+
+
+def gpt_neox():
+    """Attention beside the feed-forward part, rotary embeddings of a quarter of a head."""
+    return tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(
+        hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=256, **_TOKENS))
+
+
+def falcon():
+    """One head of keys, attention beside the feed-forward part."""
+    return tf.FalconForCausalLM(tf.FalconConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, multi_query=True,
+        parallel_attn=True, bias=False, max_position_embeddings=256, **_TOKENS))
+
+
+def olmo():
+    """Layer norms without weights."""
+    return _decoder("Olmo")
+
+
+def olmo2():
+    """Norms behind attention and feed-forward part, and of whole queries and keys."""
+    return _decoder("Olmo2")
+
+
+def mixtral():
+    """A mixture of four experts, two for each token."""
+    return _decoder("Mixtral", num_local_experts=4, num_experts_per_tok=2)
+
+
+def qwen_moe():
+    """A mixture of experts beside a shared one."""
+    return _decoder("Qwen2Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24,
+                    shared_expert_intermediate_size=40)
+
+
+def mamba():
+    """A state-space model: convolution states and recurrent states in place of keys and values."""
+    return tf.MambaForCausalLM(tf.MambaConfig(
+        hidden_size=32, state_size=8, num_hidden_layers=2, **_TOKENS))
+
+
+def t5():
+    """Encoder and decoder with relative position biases."""
+    return tf.T5ForConditionalGeneration(tf.T5Config(
+        d_model=32, d_kv=8, d_ff=56, num_layers=2, num_heads=4, decoder_start_token_id=0,
+        **_TOKENS))
+
+
+def bart():
+    """Encoder and decoder with learned positions."""
+    return tf.BartForConditionalGeneration(tf.BartConfig(
+        d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=56, decoder_ffn_dim=56,
+        max_position_embeddings=256, decoder_start_token_id=2, forced_eos_token_id=None,
+        **_TOKENS))
+
+
+def whisper():
+    """Convolutions over a spectrogram before the encoder."""
+    return tf.WhisperForConditionalGeneration(tf.WhisperConfig(
+        d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=56, decoder_ffn_dim=56,
+        max_source_positions=50, max_target_positions=100, decoder_start_token_id=1,
+        suppress_tokens=None, begin_suppress_tokens=None, **_TOKENS))
+
+
+DECODERS = {f.__name__: f for f in (
+    llama, qwen2, qwen3, gemma, gemma2, gemma3, mistral, phi, phi3, gpt2, gpt_neox, falcon, olmo,
+    olmo2, mixtral, qwen_moe, mamba, t5, bart, whisper)}
+
+
+def decoder(name, seed=0):
+    """The model `name` with weights drawn from `seed`: greater ones than training starts with, so
+    that the most likely token depends on what came before and no two are nearly as likely."""
+    torch.manual_seed(seed)
+    model = DECODERS[name]().eval()
+    model.generation_config.eos_token_id = None
+    model.generation_config.forced_eos_token_id = None
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.mul_(4)
+    return model
+
+
+def prompt(model, batch=1, length=7, seed=1):
+    """Arguments of `generate`: tokens, or for Whisper features, without padding."""
+    draw = torch.Generator().manual_seed(seed)
+    if model.config.model_type == "whisper":
+        frames = 2 * model.config.max_source_positions
+        features = torch.randn(batch, model.config.num_mel_bins, frames, generator=draw)
+        return {"input_features": features}
+    ids = torch.randint(3, VOCABULARY, (batch, length), generator=draw)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
