@@ -12,6 +12,7 @@
 #include "csrc/passes/fold_padding.h"
 #include "csrc/passes/fuse.h"
 #include "csrc/passes/gather_siblings.h"
+#include "csrc/passes/group_heads.h"
 #include "csrc/passes/hoist_scales.h"
 #include "csrc/passes/lower_precision.h"
 #include "csrc/passes/measure_fusion.h"
@@ -54,6 +55,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   graph = recognise_attention(std::move(graph),
                               [&](const Node& node) { return lowers && excluded.contains(node); });
   after("recognise_attention");
+  graph = group_heads(std::move(graph));
+  after("group_heads");
   if (lowers) {
     graph = lower_precision(std::move(graph), settings);
     after("lower_precision");
