@@ -35,13 +35,6 @@ struct SimtTile {
   static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 };
 
-/// Text that reads elements i … i + 3 of an operand's storage by one access.
-std::string four(const std::string& operand, DType dtype) {
-  if (dtype == DType::kF32) return "tv_ref_f32x4(" + operand + "_ptr).v[(i) >> 2]";
-  const std::string from = dtype == DType::kF16 ? "tv_f16x4" : "tv_bf16x4";
-  return from + "(tv_ref_u32x2(" + operand + "_ptr).v[(i) >> 2])";
-}
-
 Tactic simt_tactic(const NodeContext& c, const Builder& b, const AttentionProblem& p,
                    const SimtTile& tile) {
   Tactic tactic{.name = "attention_flash_" + std::to_string(tile.queries) + "x" +
@@ -66,10 +59,7 @@ Tactic simt_tactic(const NodeContext& c, const Builder& b, const AttentionProble
   define("BN", std::to_string(tile.keys));
   define("TX", std::to_string(tile.lanes));
   define("SHUFFLE", shuffle ? "1" : "0");
-  define("VECTOR", reads_side_by_side(c, b, 4) ? "1" : "0");
-  define("Q4(i)", four("q", c.dtype("query")));
-  define("K4(i)", four("k", c.dtype("key")));
-  define("V4(i)", four("v", c.dtype("value")));
+  add_fours(c, b, step);
   step.local_size = {threads, 1, 1};
   step.subgroup_size = shuffle ? width : 0;
   step.grid = Grid::flat_groups(ceil_div(p.queries, tile.queries) * p.heads.count());
@@ -109,7 +99,9 @@ std::vector<SimtTile> simt_tiles(const NodeContext& c, const AttentionProblem& p
 
 void convert(const NodeContext& c, Builder& b) {
   const AttentionProblem p = attention_problem(c, b);
-  std::vector<Tactic> tactics = matrix_attention(c, b, p);
+  // First where there are few queries: others read keys for a tile of them.
+  std::vector<Tactic> tactics = decode_attention(c, b, p);
+  for (Tactic& tactic : matrix_attention(c, b, p)) tactics.push_back(std::move(tactic));
   for (const SimtTile& tile : simt_tiles(c, p)) tactics.push_back(simt_tactic(c, b, p, tile));
   tactics.push_back(reference_tactic(c, b, p));
   b.emit(std::move(tactics));
@@ -150,6 +142,19 @@ std::vector<Graph> examples() {
       example({.query = sizes(11), .key = sizes(11), .value = sizes(7)}),
       example({.query = sizes(256), .key = sizes(256), .value = sizes(256)}),
   };
+  const auto one_query = [](Shape query, Shape key) {
+    return Example{.query = std::move(query), .key = key, .value = key};
+  };
+  graphs.push_back(example(one_query({2, 6, 1, 64}, {2, 2, 300, 64})));
+  Example masked = one_query({2, 8, 1, 32}, {2, 1, 200, 32});
+  masked.mask = {2, 1, 1, 200};
+  masked.dtype = DType::kBF16;
+  graphs.push_back(example(masked));
+  Example added = one_query({1, 4, 3, 12}, {1, 2, 130, 12});
+  added.mask = {1, 4, 3, 130};
+  added.mask_dtype = DType::kF32;
+  added.lse = true;
+  graphs.push_back(example(added));
   const Expr m = Expr::symbol(0);
   graphs.push_back(example({.query = {2, m, 80}, .key = {2, m, 80}, .value = {2, m, 80}}));
   graphs.back().symbols = {{.name = "m", .min = 1, .opt = 300}};

@@ -61,6 +61,29 @@ bool side_by_side(const NodeContext& c, const Builder& b, const std::string& arg
   return strides.back() == Expr(1) && aligned(offset) && aligned(value.shape.back());
 }
 
+/// Text that reads elements i … i + 3 of an operand's storage by one access.
+std::string four(const std::string& operand, DType dtype) {
+  if (dtype == DType::kF32) return "tv_ref_f32x4(" + operand + "_ptr).v[(i) >> 2]";
+  const std::string from = dtype == DType::kF16 ? "tv_f16x4" : "tv_bf16x4";
+  return from + "(tv_ref_u32x2(" + operand + "_ptr).v[(i) >> 2])";
+}
+
+/// Takes the innermost dimension of the heads out of the groups where keys and values have it not.
+void group(AttentionProblem& p) {
+  p.groups = p.heads;
+  if (p.heads.sizes.empty()) return;
+  for (const auto& [name, strides] : p.heads.targets) {
+    if ((name == "k" || name == "v") && !(strides.back() == Expr(0))) return;
+  }
+  p.repeat = p.heads.sizes.back();
+  p.groups.sizes.pop_back();
+  for (auto& [name, strides] : p.groups.targets) {
+    if (name == "q") p.q_group = strides.back();
+    if (name == "mask") p.mask_group = strides.back();
+    strides.pop_back();
+  }
+}
+
 }  // namespace
 
 bool fits_flash(const NodeContext& c) {
@@ -104,7 +127,9 @@ AttentionProblem attention_problem(const NodeContext& c, const Builder& b) {
     p.mask_strides = {strides[strides.size() - 2], strides.back()};
     p.heads.targets.emplace_back("mask", strides_over(scores, strides, batch, true));
   }
+  group(p);
   p.heads.collapse();
+  p.groups.collapse();
   return p;
 }
 
@@ -159,6 +184,13 @@ Step attention_step(const NodeContext& c, const Builder& b, const AttentionProbl
   if (lse) step.operands.push_back(dst("lse", c.node.outputs[1]));
   p.heads.add_to(step, "heads");
   return step;
+}
+
+void add_fours(const NodeContext& c, const Builder& b, Step& step) {
+  step.defines.emplace_back("VECTOR", reads_side_by_side(c, b, 4) ? "1" : "0");
+  step.defines.emplace_back("Q4(i)", four("q", c.dtype("query")));
+  step.defines.emplace_back("K4(i)", four("k", c.dtype("key")));
+  step.defines.emplace_back("V4(i)", four("v", c.dtype("value")));
 }
 
 bool reads_side_by_side(const NodeContext& c, const Builder& b, int64_t count) {

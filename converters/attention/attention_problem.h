@@ -18,6 +18,11 @@ struct AttentionProblem {
   int64_t d = 0, e = 0;  ///< head sizes of queries and values
   ValueId mask = kNoValue;
   Shape mask_strides;  ///< of a query and a key
+
+  /// The same heads, those that share keys and values as one: `repeat` of them, which queries and
+  /// mask step through by so many elements.
+  LoopNest groups;
+  Expr repeat = 1, q_group = 0, mask_group = 0;
 };
 AttentionProblem attention_problem(const NodeContext& context, const Builder& builder);
 
@@ -25,11 +30,18 @@ AttentionProblem attention_problem(const NodeContext& context, const Builder& bu
 Step attention_step(const NodeContext& context, const Builder& builder,
                     const AttentionProblem& problem, const std::string& kernel);
 
+/// The defines VECTOR, Q4, K4 and V4: how four elements of an operand are read at once.
+void add_fours(const NodeContext& context, const Builder& builder, Step& step);
+
 /// Elements of query, key and value may be read `count` neighbours of a row at a time.
 bool reads_side_by_side(const NodeContext& context, const Builder& builder, int64_t count);
 
 /// Tactics on matrix units, best first.
 std::vector<Tactic> matrix_attention(const NodeContext& context, const Builder& builder,
+                                     const AttentionProblem& problem);
+
+/// Tactics for few queries, best first.
+std::vector<Tactic> decode_attention(const NodeContext& context, Builder& builder,
                                      const AttentionProblem& problem);
 
 }  // namespace tv

@@ -77,6 +77,57 @@ def test_grouped_queries():
     check(lambda q, k, v: sdpa(q, k, v, enable_gqa=True), q, k, v, length=93)
 
 
+# Few queries: keys are shared out over workgroups, and heads that share keys are rows of one.
+FEW = {
+    "one head, few keys": ((2, 3, 1, 64), (2, 3, 41, 64)),
+    "groups": ((2, 6, 1, 64), (2, 2, 300, 64)),
+    "one head of keys": ((2, 5, 1, 32), (2, 1, 500, 32)),
+    "more rows than a workgroup has": ((1, 20, 2, 16), (1, 1, 130, 16)),
+    "heads of an odd size": ((1, 4, 3, 11), (1, 2, 200, 11)),
+    "wide heads": ((1, 4, 1, 256), (1, 1, 130, 256)),
+    "no heads": ((1, 40), (700, 40)),
+}
+
+
+@pytest.mark.parametrize("mask", [None, "bool", "added"])
+@pytest.mark.parametrize("name", FEW)
+def test_few_queries(name, mask):
+    query, key = FEW[name]
+    q, k, v = tensor(*query), tensor(*key, seed=1), tensor(*key, seed=2)
+    masks = []
+    if mask:  # the used part of a cache, behind padding
+        seen = torch.zeros(*query[:-2], query[-2], key[-2], dtype=torch.bool)
+        seen[..., 5:key[-2] // 3] = True
+        masks = [seen if mask == "bool" else torch.zeros(seen.shape).masked_fill(
+            ~seen, float("-inf")) + tensor(*seen.shape, seed=3)]
+    grouped = {"enable_gqa": True} if len(query) > 2 else {}
+    check(lambda q, k, v, m=None: sdpa(q, k, v, attn_mask=m, **grouped), q, k, v, *masks,
+          length=key[-1] + key[-2])
+
+
+def test_few_queries_of_a_cache_that_grows():
+    def step(q, k, v):
+        return sdpa(q, k, v, enable_gqa=True)
+
+    fast = torch.compile(step, backend="vulkan", dynamic=True, options={"min_block_size": 1})
+    for keys in (5, 64, 65, 700):
+        q, k, v = heads(1, 4, 1, 64), heads(1, 2, keys, 64, 1), heads(1, 2, keys, 64, 2)
+        torch.testing.assert_close(fast(q, k, v), step(q, k, v), rtol=1e-5, atol=1e-5)
+
+
+def test_keys_that_a_mask_hides_are_not_read(request):
+    if request.node.callspec.id == "device" and tv.devices()[0].type == "cpu":
+        pytest.skip("a CPU multiplies with all keys")
+    q, k, v = qkv(queries=1, keys=512)
+    seen = torch.zeros(1, 512, dtype=torch.bool)
+    seen[:, :70] = True
+    want = sdpa(q, k[..., :70, :], v[..., :70, :])
+    k[..., 128:, :], v[..., 128:, :] = float("nan"), float("nan")
+    fast = torch.compile(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), backend="vulkan",
+                         options={"min_block_size": 1})
+    torch.testing.assert_close(fast(q, k, v, seen), want)
+
+
 def test_values_of_another_size():
     check(sdpa, heads(1, 2, 29, 32), heads(1, 2, 37, 32, 1), heads(1, 2, 37, 16, 2), length=93)
 

@@ -62,9 +62,9 @@ TEST(GroupHeads, OneHeadExpandedToAll) {
 TEST(GroupHeads, AnotherOrderOfHeadsStays) {
   Heads b;  // torch.cat([k, k], 1), not repeat_interleave
   const ValueId q = b.input({1, 6, 1, 8}), k = b.input({1, 3, 5, 8});
-  const ValueId wide = b.unary("aten::expand", b.unary("aten::unsqueeze", k, {1, 1, 3, 5, 8},
-                                                       {attr_arg("dim", Expr(1))}),
-                               {1, 2, 3, 5, 8});
+  const ValueId wide = b.unary(
+      "aten::expand", b.unary("aten::unsqueeze", k, {1, 1, 3, 5, 8}, {attr_arg("dim", Expr(1))}),
+      {1, 2, 3, 5, 8});
   const ValueId all = b.unary("aten::reshape", wide, {1, 6, 5, 8});
   b.output(b.attention(q, all, all));
   const size_t before = b.graph.nodes.size();
