@@ -16,12 +16,9 @@ alone.
 import argparse
 import json
 import statistics
-import sys
 import time
 import warnings
 from pathlib import Path
-
-sys.path[:0] = [str(folder) for folder in Path(__file__).resolve().parents[:2]]
 
 import torch
 import transformers

@@ -9,8 +9,8 @@ namespace tv {
 
 namespace {
 
-constexpr int64_t kMostRows = 16;    // of a workgroup
-constexpr int64_t kMostSplits = 64;  // ranges of keys
+constexpr int64_t kMostRows = 16;       // of a workgroup
+constexpr int64_t kMostSplits = 64;     // ranges of keys
 constexpr int64_t kTypicalKeys = 1024;  // of a cache that grows
 
 /// Invocations of a workgroup, and keys that it takes at once.
@@ -46,8 +46,8 @@ Tactic tactic_of(const NodeContext& c, Builder& b, const AttentionProblem& p,
   if (*queries > kMostRows) {
     tactic.refusal = std::to_string(*queries) + " queries are not few";
   } else if (shared_bytes(p, tile, block) > c.device.max_shared_bytes) {
-    tactic.refusal = "it needs " + std::to_string(shared_bytes(p, tile, block)) +
-                     " bytes of shared memory";
+    tactic.refusal =
+        "it needs " + std::to_string(shared_bytes(p, tile, block)) + " bytes of shared memory";
   } else if (tile.threads >
              std::min(c.device.max_workgroup_invocations, c.device.max_workgroup_size[0])) {
     tactic.refusal =

@@ -16,31 +16,55 @@ Operand changed(const NodeContext& c) {
 
 // --- index_put ---
 
-Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, ValueId key) {
-  Step step{.kernel = "scatter_keys"};
-  LoopNest loops{.sizes = p.index_shape};
+/// The operands, parameters and defines that find the row of an entry; returns the number of rows.
+Expr add_picks(const NodeContext& c, const IndexPlacement& p, Step& step) {
   std::string picks;
   Expr rows = 1;
   for (size_t k = 0; k < p.indices.size(); ++k) {
     const std::string n = std::to_string(k);
-    const ValueId id = p.indices[k];
-    loops.targets.emplace_back(
-        "i" + n, broadcast_strides(c.graph.value(id).shape, b.strides_of(id), p.index_shape));
-    step.operands.push_back(src("i" + n, id));
+    step.operands.push_back(src("i" + n, p.indices[k]));
     step.params.push_back(param("size" + n, c.shape("self").at(p.indexed[k])));
     picks += "PICK(i" + n + "_raw, i" + n + "_offset, size" + n + ") ";
     rows *= c.shape("self").at(p.indexed[k]);
   }
+  step.defines.emplace_back("INDEX_PICKS", picks);
+  step.defines.emplace_back("PLACE", place_function(c));
+  return rows;
+}
+
+Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, ValueId key) {
+  Step step{.kernel = "scatter_keys"};
+  LoopNest loops{.sizes = p.index_shape};
+  for (size_t k = 0; k < p.indices.size(); ++k) {
+    const ValueId id = p.indices[k];
+    loops.targets.emplace_back(
+        "i" + std::to_string(k),
+        broadcast_strides(c.graph.value(id).shape, b.strides_of(id), p.index_shape));
+  }
+  const Expr rows = add_picks(c, p, step);
   const Expr entries = product(p.index_shape);
   step.operands.push_back(dst("key", key));
   step.params.push_back(param("entries", entries));
   step.params.push_back(param("rows", rows));
   step.params.push_back({.name = "dropped", .value = Expr(-1), .number = DType::kI32});
-  step.defines = {{"INDEX_PICKS", picks}, {"PLACE", place_function(c)}};
   loops.collapse();
   loops.add_to(step, "entry");
   step.grid = one_each(entries, 64);
   return step;
+}
+
+/// One entry, as of a cache that is given one position: one launch.
+void put_entry(const NodeContext& c, Builder& b, const IndexPlacement& p, const LoopNest& rest,
+               const LoopNest& row) {
+  Step step{.kernel = "scatter_entry_in_place",
+            .defines = {{"ADD", c.node.flag("accumulate") ? "1" : "0"}},
+            .operands = {src("v", c.node.input("values")), changed(c)},
+            .params = {param("elements", rest.count())},
+            .grid = one_each(rest.count(), 64)};
+  add_picks(c, p, step);
+  rest.add_to(step, "rest");
+  row.add_to(step, "row");
+  b.emit({{.name = "scatter_entry_in_place", .steps = {std::move(step)}}});
 }
 
 void index_put(const NodeContext& c, Builder& b) {
@@ -48,15 +72,6 @@ void index_put(const NodeContext& c, Builder& b) {
   const Shape& shape = c.shape("self");
   const ValueId values = c.node.input("values");
   const Expr entries = product(p.index_shape);
-  const ValueId key = b.scratch("key", DType::kI32, {entries});
-  const ValueId next = b.scratch("next", DType::kI32, {entries});
-  const ValueId first = b.scratch("first", DType::kI32, {entries});
-  Tactic tactic{.name = "scatter_rows_in_place", .steps = {keys_step(c, b, p, key)}};
-  tactic.steps.push_back({.kernel = "scatter_links",
-                          .operands = {src("key", key), dst("next", next), dst("first", first)},
-                          .params = {param("entries", entries)},
-                          .grid = one_each(entries, 64),
-                          .iterations = entries * 2});
 
   // values broadcasts to the shape that x[indices] has.
   Shape target(p.result_rank(), Expr(1));
@@ -74,6 +89,22 @@ void index_put(const NodeContext& c, Builder& b) {
     row.sizes.push_back(shape[d]);
     row.targets[0].second.push_back(to[d]);
   }
+  rest.collapse();
+  row.collapse();
+  if (entries == Expr(1)) {
+    put_entry(c, b, p, rest, row);
+    return;
+  }
+
+  const ValueId key = b.scratch("key", DType::kI32, {entries});
+  const ValueId next = b.scratch("next", DType::kI32, {entries});
+  const ValueId first = b.scratch("first", DType::kI32, {entries});
+  Tactic tactic{.name = "scatter_rows_in_place", .steps = {keys_step(c, b, p, key)}};
+  tactic.steps.push_back({.kernel = "scatter_links",
+                          .operands = {src("key", key), dst("next", next), dst("first", first)},
+                          .params = {param("entries", entries)},
+                          .grid = one_each(entries, 64),
+                          .iterations = entries * 2});
   const Expr rests = rest.count();
   Step apply{.kernel = "scatter_rows_in_place",
              .defines = {{"ADD", c.node.flag("accumulate") ? "1" : "0"}},
@@ -83,9 +114,7 @@ void index_put(const NodeContext& c, Builder& b) {
                         param("rests", rests)},
              .grid = one_each(entries * rests, 64),
              .iterations = entries};
-  rest.collapse();
   rest.add_to(apply, "rest");
-  row.collapse();
   row.add_to(apply, "row");
   LoopNest value{.sizes = p.index_shape,
                  .targets = {{"v", Shape(from.begin() + p.index_at,
@@ -151,6 +180,13 @@ std::vector<Graph> put_examples(const std::string& op) {
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kI64, DType::kBool}) {
     for (const bool add : {false, true}) {
       if (add && dtype == DType::kBool) continue;
+      graphs.push_back(ExampleGraph(op)
+                           .input("self", dtype, {5, 11, 7})
+                           .inputs("indices", {{DType::kI64, {}}, {DType::kI64, {1}}})
+                           .input("values", dtype, {7})
+                           .attr("accumulate", add)
+                           .output(dtype, {5, 11, 7})
+                           .graph());
       graphs.push_back(ExampleGraph(op)
                            .input("self", dtype, {5, 11, 7})
                            .inputs("indices", {{DType::kI64, {3, 1}}, {DType::kI64, {4}}})

@@ -21,6 +21,8 @@
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/recognise_attention.h"
 #include "csrc/passes/recognise_linear.h"
+#include "csrc/passes/recognise_rms_norm.h"
+#include "csrc/passes/recognise_rotary.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/passes/truncate.h"
 #include "csrc/passes/write_in_place.h"
@@ -57,6 +59,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   after("recognise_attention");
   graph = group_heads(std::move(graph));
   after("group_heads");
+  graph = recognise_rotary(recognise_rms_norm(std::move(graph), settings, device));
+  after("recognise_rotary");
   if (lowers) {
     graph = lower_precision(std::move(graph), settings);
     after("lower_precision");

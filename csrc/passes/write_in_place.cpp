@@ -250,6 +250,9 @@ class Plan {
 
   bool reads_elsewhere(int32_t n) const {
     const bool replaces = steps_.at(n).kind != Step::kStores;
+    // A counter's one element is read before it is stored.
+    const bool one = product(graph_.value(target_).shape) == Expr(1);
+    if (one && node(n).op == "tv::pointwise") return true;
     const auto& inputs = node(n).all_inputs();
     return std::ranges::none_of(inputs, [&](ValueId id) {
       return in_target(id) && !(replaces && id == node(n).input("self"));

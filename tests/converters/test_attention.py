@@ -257,3 +257,29 @@ def test_written_as_its_pieces(dtype):
         check(pieces, *arguments, length=93)
     else:
         check_against_double(pieces, *arguments)
+
+
+def rotated(x, cos, sin):
+    first, second = x.chunk(2, -1)
+    return x * cos + torch.cat((-second, first), -1) * sin
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rotary_embeddings(dtype):
+    angles = tensor(1, 1, 7, 22)
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+    q, k = heads(2, 3, 7, 22, 0, dtype), heads(2, 1, 7, 22, 1, dtype)
+
+    def pair(q, k, cos, sin):
+        return rotated(q.transpose(1, 2), cos.transpose(1, 2), sin.transpose(1, 2)), rotated(
+            k, cos, sin)
+
+    if dtype == torch.float32:
+        fast = torch.compile(pair, backend="vulkan", options={"min_block_size": 1})
+        for got, want in zip(fast(q, k, cos, sin), pair(q, k, cos, sin), strict=True):
+            assert torch.equal(got, want)
+        check(rotated, q, cos, sin)
+    else:  # one rounding in place of three
+        for i in (0, 1):
+            check_against_double(lambda *args, i=i: pair(*args)[i], q, k, cos, sin)
+        check_against_double(rotated, q, cos, sin)

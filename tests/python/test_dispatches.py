@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+from transformers import CompileConfig
 
 from torch_vulkan import backend
 from torch_vulkan._fx import engine_call
@@ -13,6 +14,7 @@ from torch_vulkan._native import C
 
 from marks import slow_but
 from workloads.checks import tensors
+from workloads.decoders import decoder, prompt
 from workloads.networks import NETWORKS
 
 
@@ -66,6 +68,29 @@ def test_launches(name, infos):
 @pytest.mark.parametrize("name", slow_but(FIRST, LIMITS))
 def test_launches_of_float16(name, infos):
     launches(name, torch.float16, infos)
+
+
+# Of a token, for each layer: a norm, queries, keys and values, rotary embeddings, the position and
+# the counter, two writes into the cache, attention, its projection, a norm, gate and up, their
+# product, down.
+LAUNCHES_OF_A_LAYER = {"llama": 13, "gpt2": 11}
+
+
+@pytest.mark.parametrize("name", slow_but(("llama",), LAUNCHES_OF_A_LAYER))
+def test_launches_of_a_token(name, infos):
+    model = decoder(name)
+    config = CompileConfig(backend="vulkan")
+    config._compile_all_devices = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.generate(**prompt(model), cache_implementation="static", compile_config=config,
+                       max_new_tokens=3, do_sample=False)
+    (info,) = infos
+    paths = [layer["module_path"] for layer in info["layers"]]
+    of_layer = [path for path in paths if ".1" in path or path.startswith("1")]
+    assert 5 < len(of_layer) <= LAUNCHES_OF_A_LAYER[name], [
+        (layer["name"], layer["module_path"]) for layer in info["layers"]]
+    assert not any(layer["name"].endswith("_written") for layer in info["layers"])
 
 
 @pytest.mark.parametrize("name", slow_but(

@@ -1,0 +1,178 @@
+#include "csrc/passes/recognise_rotary.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "csrc/graph/edit.h"
+#include "csrc/passes/simplify.h"
+
+namespace tv {
+namespace {
+
+struct Rotary {
+  ValueId x = kNoValue, cos = kNoValue, sin = kNoValue;
+};
+
+class RotaryRecogniser {
+ public:
+  explicit RotaryRecogniser(Graph graph)
+      : graph_(std::move(graph)), made_by_(producers(graph_)), read_by_(consumers(graph_)) {}
+
+  Graph run() {
+    std::map<int32_t, Rotary> found;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (const auto r = rotary(graph_.nodes[i])) found.emplace(static_cast<int32_t>(i), *r);
+    }
+    if (found.empty()) return std::move(graph_);
+    for (auto it = found.begin(); it != found.end(); ++it) {
+      const auto next = std::next(it);
+      if (next != found.end() && is_pair(*it, *next)) {
+        join(it->first, it->second, next->first, next->second);
+        it = next;
+      } else {
+        replace(graph_.nodes[static_cast<size_t>(it->first)], it->second);
+      }
+    }
+    std::erase_if(graph_.nodes, [](const Node& node) { return node.op.empty(); });
+    make_names_unique(graph_);
+    return simplify(std::move(graph_));  // the pieces
+  }
+
+ private:
+  const Shape& shape(ValueId v) const { return graph_.value(v).shape; }
+
+  const Node* maker(ValueId v, std::string_view op) const {
+    const int32_t at = v == kNoValue ? -1 : made_by_[static_cast<size_t>(v)];
+    const Node* node = at < 0 ? nullptr : &graph_.nodes[static_cast<size_t>(at)];
+    return node && node->op == op ? node : nullptr;
+  }
+
+  bool is_output(ValueId v) const {
+    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                       [&](const GraphOutput& o) { return o.value == v; });
+  }
+
+  /// The node of this operator that makes `v` for one reader alone.
+  const Node* only(ValueId v, std::string_view op) const {
+    const Node* node = maker(v, op);
+    return node && !is_output(v) && read_by_[static_cast<size_t>(v)].size() == 1 ? node : nullptr;
+  }
+
+  std::optional<Rotary> rotary(const Node& sum) const {
+    if (sum.op != "aten::add.Tensor") return std::nullopt;
+    const auto* alpha = sum.has("alpha") ? &sum.arg("alpha").attr : nullptr;
+    if (alpha && !(std::holds_alternative<Expr>(*alpha) && std::get<Expr>(*alpha) == Expr(1))) {
+      return std::nullopt;
+    }
+    const Node* a = only(sum.input("self"), "aten::mul.Tensor");
+    const Node* b = only(sum.input("other"), "aten::mul.Tensor");
+    if (!a || !b) return std::nullopt;
+    auto found = rotary_of(sum, *a, *b);
+    return found ? found : rotary_of(sum, *b, *a);
+  }
+
+  /// plain: x · cos; turned: cat(-x2, x1) · sin.
+  std::optional<Rotary> rotary_of(const Node& sum, const Node& plain, const Node& turned) const {
+    for (const bool swapped : {false, true}) {
+      const ValueId cat = turned.input(swapped ? "other" : "self");
+      const ValueId x = turned_half(cat);
+      if (x == kNoValue) continue;
+      Rotary r{.x = x, .sin = turned.input(swapped ? "self" : "other")};
+      if (plain.input("self") == x) r.cos = plain.input("other");
+      if (plain.input("other") == x) r.cos = plain.input("self");
+      if (r.cos != kNoValue && r.sin != kNoValue && fits(sum, r)) return r;
+    }
+    return std::nullopt;
+  }
+
+  /// x of cat(-x[half:], x[:half]) along the last dimension.
+  ValueId turned_half(ValueId v) const {
+    const Node* cat = only(v, "aten::cat");
+    if (!cat || !is_last(*cat, v)) return kNoValue;
+    const std::vector<ValueId>& parts = cat->inputs("tensors");
+    if (parts.size() != 2) return kNoValue;
+    const Node* negated = only(parts[0], "aten::neg");
+    const Node* second = negated ? maker(negated->input("self"), "aten::slice.Tensor") : nullptr;
+    const Node* first = maker(parts[1], "aten::slice.Tensor");
+    if (!first || !second || first->input("self") != second->input("self")) return kNoValue;
+    const ValueId x = first->input("self");
+    const auto size = shape(x).back().constant();
+    if (!size || *size % 2 != 0) return kNoValue;
+    const bool halves = is_slice(*first, x, 0, *size / 2) && is_slice(*second, x, *size / 2, *size);
+    return halves && shape(v) == shape(x) ? x : kNoValue;
+  }
+
+  bool is_last(const Node& node, ValueId of) const {
+    const auto rank = static_cast<int64_t>(shape(of).size());
+    const int64_t dim = node.integer("dim");
+    return dim == -1 || dim == rank - 1;
+  }
+
+  bool is_slice(const Node& slice, ValueId x, int64_t from, int64_t to) const {
+    if (!is_last(slice, x)) return false;
+    const auto number = [&](const char* name, int64_t absent) -> std::optional<int64_t> {
+      return slice.has(name) ? slice.expr(name).constant() : absent;
+    };
+    const auto start = number("start", 0), step = number("step", 1);
+    const Shape& part = shape(slice.outputs[0]);
+    return start == from && step == 1 && part.back() == Expr(to - from);
+  }
+
+  bool fits(const Node& sum, const Rotary& r) const {
+    const Value& x = graph_.value(r.x);
+    const Value& out = graph_.value(sum.outputs[0]);
+    if (!is_float(x.dtype) || x.dtype == DType::kF64) return false;
+    if (!(out.shape == x.shape) || out.dtype != x.dtype) return false;
+    for (const ValueId v : {r.cos, r.sin}) {
+      const Value& by = graph_.value(v);
+      if (by.dtype != x.dtype || by.shape.size() > x.shape.size()) return false;
+    }
+    return true;
+  }
+
+  static Node made(const Node& last, const char* op, std::vector<Arg> args) {
+    Node node = node_for(last, op, "");
+    node.args = std::move(args);
+    return node;
+  }
+
+  void replace(Node& sum, const Rotary& r) {
+    Node node = made(sum, "tv::rotary",
+                     {tensor_arg("x", r.x), tensor_arg("cos", r.cos), tensor_arg("sin", r.sin)});
+    node.outputs = sum.outputs;  // readers stay as they are
+    sum = std::move(node);
+  }
+
+  /// Whether the first can be computed as late as the second.
+  bool is_pair(const std::pair<const int32_t, Rotary>& a,
+               const std::pair<const int32_t, Rotary>& b) const {
+    const ValueId first = graph_.nodes[static_cast<size_t>(a.first)].outputs[0];
+    const auto& readers = read_by_[static_cast<size_t>(first)];
+    const bool late = std::ranges::all_of(readers, [&](int32_t n) { return n > b.first; });
+    return late && a.second.cos == b.second.cos && a.second.sin == b.second.sin &&
+           shape(a.second.x).back() == shape(b.second.x).back() &&
+           graph_.value(a.second.x).dtype == graph_.value(b.second.x).dtype;
+  }
+
+  void join(int32_t first, const Rotary& a, int32_t second, const Rotary& b) {
+    Node &one = graph_.nodes[static_cast<size_t>(first)],
+         &two = graph_.nodes[static_cast<size_t>(second)];
+    Node pair = made(two, "tv::rotary_pair",
+                     {tensor_arg("x", a.x), tensor_arg("x2", b.x), tensor_arg("cos", a.cos),
+                      tensor_arg("sin", a.sin)});
+    pair.outputs = {one.outputs[0], two.outputs[0]};
+    two = std::move(pair);
+    one = Node{};
+  }
+
+  Graph graph_;
+  const std::vector<int32_t> made_by_;
+  const std::vector<std::vector<int32_t>> read_by_;
+};
+
+}  // namespace
+
+Graph recognise_rotary(Graph graph) { return RotaryRecogniser(std::move(graph)).run(); }
+
+}  // namespace tv
