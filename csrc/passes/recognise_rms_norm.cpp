@@ -50,8 +50,8 @@ class RmsNormRecogniser {
     const Node* node = maker(v);
     const bool output = std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
                                     [&](const GraphOutput& o) { return o.value == v; });
-    const bool fits = node && node->op == op && !output &&
-                      read_by_[static_cast<size_t>(v)].size() == 1;
+    const bool fits =
+        node && node->op == op && !output && read_by_[static_cast<size_t>(v)].size() == 1;
     return fits ? node : nullptr;
   }
 
@@ -89,10 +89,9 @@ class RmsNormRecogniser {
 
   Node rms_norm(const Node& product, ValueId x, double eps) const {
     Node norm = node_for(product, "aten::rms_norm", "");
-    norm.args = {
-        tensor_arg("input", x),
-        attr_arg("normalized_shape", std::vector<Expr>{graph_.value(x).shape.back()}),
-        attr_arg("weight", std::monostate{}), attr_arg("eps", eps)};
+    norm.args = {tensor_arg("input", x),
+                 attr_arg("normalized_shape", std::vector<Expr>{graph_.value(x).shape.back()}),
+                 attr_arg("weight", std::monostate{}), attr_arg("eps", eps)};
     norm.outputs = product.outputs;  // readers stay as they are
     return norm;
   }

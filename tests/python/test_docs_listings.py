@@ -16,13 +16,15 @@ import torch_vulkan as tv
 from torch_vulkan.__main__ import main
 
 from test_vkexec import VKEXEC
+from workloads.decoders import decoder, prompt
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LISTING = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.S | re.M)
 # Pages whose Python listings are run, one after another: here, or in test_docs.py and its like.
 PYTHON = {"README.md", "onnx.md", "torchscript.md", "vkexec.md", "builder_and_profiler.md",
-          "deployment.md", "dry_run.md", "custom_operators.md", "adding_an_operator.md"}
+          "deployment.md", "dry_run.md", "generation.md", "custom_operators.md",
+          "adding_an_operator.md"}
 # Files that C++ and CMake listings are excerpts of ("…" stands for what is left out). Tests build
 # all of them.
 EXCERPTS = {
@@ -132,6 +134,18 @@ def test_torchscript(tmp_path, monkeypatch):
                                names["net"](names["images"]))
     exec(ranges, names)
     names["program"](torch.randn(3, 3, 80, 80))
+
+
+def test_generation():
+    wanted = None
+    for block in listings(page("generation.md"), "python"):
+        torch._dynamo.reset()
+        model = decoder("gpt2")
+        names = {"torch": torch, "model": model, "inputs": prompt(model)}
+        exec(block, names)
+        wanted = decoder("gpt2").generate(**names["inputs"], max_new_tokens=16, do_sample=False)
+        assert torch.equal(names["tokens"], wanted)
+    assert wanted is not None
 
 
 def test_reference_tensors_for_vkexec(tmp_path, monkeypatch):

@@ -28,18 +28,18 @@ struct Pieces : GraphBuilder {
     Shape shape = shape_of(x);
     shape.back() = to - from;
     return op1("aten::slice.Tensor", x, shape,
-               {attr_arg("dim", Expr(-1)), attr_arg("start", Expr(from)),
-                attr_arg("end", Expr(to)), attr_arg("step", Expr(1))});
+               {attr_arg("dim", Expr(-1)), attr_arg("start", Expr(from)), attr_arg("end", Expr(to)),
+                attr_arg("step", Expr(1))});
   }
   ValueId rotated(ValueId x, ValueId cos, ValueId sin, bool first_negated = false) {
     const int64_t size = *shape_of(x).back().constant();
     ValueId first = half(x, 0, size / 2), second = half(x, size / 2, size);
     ValueId& negated = first_negated ? first : second;
     negated = op1("aten::neg", negated, shape_of(negated));
-    const ValueId turned = node("aten::cat", {tensor_list_arg("tensors", {second, first}),
-                                              attr_arg("dim", Expr(-1))},
-                                {{DType::kF32, shape_of(x)}})
-                               .outputs[0];
+    const ValueId turned =
+        node("aten::cat", {tensor_list_arg("tensors", {second, first}), attr_arg("dim", Expr(-1))},
+             {{DType::kF32, shape_of(x)}})
+            .outputs[0];
     return op2("aten::add.Tensor", op2("aten::mul.Tensor", x, cos, shape_of(x)),
                op2("aten::mul.Tensor", turned, sin, shape_of(x)), shape_of(x));
   }
@@ -57,8 +57,8 @@ struct Pieces : GraphBuilder {
     return op2("aten::mul.Tensor", x, v, shape_of(x));
   }
   void recognise() {
-    graph = recognise_rotary(
-        recognise_rms_norm(graph, Settings{}, DeviceProfile::builtin_default()));
+    graph =
+        recognise_rotary(recognise_rms_norm(graph, Settings{}, DeviceProfile::builtin_default()));
     check(graph, "test");
   }
 };
