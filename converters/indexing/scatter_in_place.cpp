@@ -53,49 +53,83 @@ Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, 
   return step;
 }
 
-/// One entry, as of a cache that is given one position: one launch.
-void put_entry(const NodeContext& c, Builder& b, const IndexPlacement& p, const LoopNest& rest,
-               const LoopNest& row) {
+/// Where the values of an index_put come from and go to: loops over the elements of an entry, and
+/// over the rows that the indices name.
+struct Places {
+  LoopNest rest{.targets = {{"place", {}}, {"rest", {}}}}, row{.targets = {{"row", {}}}};
+  Shape from;  ///< strides of the values over the broadcast indices
+};
+
+Places places_of(const NodeContext& c, const Builder& b, const IndexPlacement& p,
+                 const std::string& self, const std::string& values, ValueId output) {
+  const Shape& shape = c.shape(self);
+  // values broadcasts to the shape that x[indices] has.
+  Shape target(p.result_rank(), Expr(1));
+  std::copy(p.index_shape.begin(), p.index_shape.end(), target.begin() + p.index_at);
+  for (size_t k = 0; k < p.sliced.size(); ++k) target[p.position(k)] = shape[p.sliced[k]];
+  const ValueId given = c.node.input(values);
+  const Shape from = broadcast_strides(c.graph.value(given).shape, b.strides_of(given), target);
+  const Shape to = b.strides_of(output);
+  Places places;
+  for (size_t k = 0; k < p.sliced.size(); ++k) {
+    places.rest.sizes.push_back(shape[p.sliced[k]]);
+    places.rest.targets[0].second.push_back(to[p.sliced[k]]);
+    places.rest.targets[1].second.push_back(from[p.position(k)]);
+  }
+  for (const int64_t d : p.indexed) {
+    places.row.sizes.push_back(shape[d]);
+    places.row.targets[0].second.push_back(to[d]);
+  }
+  places.rest.collapse();
+  places.row.collapse();
+  places.from.assign(from.begin() + p.index_at, from.begin() + p.index_at + p.index_shape.size());
+  return places;
+}
+
+/// One entry, as of a cache that is given one position, or two of two tensors at the same indices:
+/// one launch.
+void put_entry(const NodeContext& c, Builder& b, const IndexPlacement& p) {
+  const bool pair = c.node.has("self2");
+  const Places places = places_of(c, b, p, "self", "values", c.node.outputs[0]);
+  Expr elements = places.rest.count();
   Step step{.kernel = "scatter_entry_in_place",
-            .defines = {{"ADD", c.node.flag("accumulate") ? "1" : "0"}},
+            .defines = {{"ADD", flag(c.node.flag("accumulate"))}, {"PAIR", flag(pair)}},
             .operands = {src("v", c.node.input("values")), changed(c)},
-            .params = {param("elements", rest.count())},
-            .grid = one_each(rest.count(), 64)};
+            .params = {param("elements", elements)}};
   add_picks(c, p, step);
-  rest.add_to(step, "rest");
-  row.add_to(step, "row");
+  places.rest.add_to(step, "rest");
+  places.row.add_to(step, "row");
+  if (pair) {
+    const Places second = places_of(c, b, p, "self2", "values2", c.node.outputs[1]);
+    Operand y2 = changed(c);
+    y2.name = "y2";
+    y2.value = c.node.outputs[1];
+    step.operands.push_back(src("v2", c.node.input("values2")));
+    step.operands.push_back(y2);
+    step.params.push_back(param("elements2", second.rest.count()));
+    elements += second.rest.count();
+    second.rest.add_to(step, "rest2");
+    second.row.add_to(step, "row2");
+    std::string picks;
+    for (size_t k = 0; k < p.indices.size(); ++k) {
+      const std::string n = std::to_string(k);
+      step.params.push_back(param("width" + n, c.shape("self2").at(p.indexed[k])));
+      picks += "PICK(i" + n + "_raw, 0u, width" + n + ") ";
+    }
+    step.defines.emplace_back("INDEX_PICKS2", picks);
+  }
+  step.grid = one_each(elements, 64);
   b.emit({{.name = "scatter_entry_in_place", .steps = {std::move(step)}}});
 }
 
 void index_put(const NodeContext& c, Builder& b) {
   const IndexPlacement p = index_placement(c);
-  const Shape& shape = c.shape("self");
-  const ValueId values = c.node.input("values");
   const Expr entries = product(p.index_shape);
-
-  // values broadcasts to the shape that x[indices] has.
-  Shape target(p.result_rank(), Expr(1));
-  std::copy(p.index_shape.begin(), p.index_shape.end(), target.begin() + p.index_at);
-  for (size_t k = 0; k < p.sliced.size(); ++k) target[p.position(k)] = shape[p.sliced[k]];
-  const Shape from = broadcast_strides(c.graph.value(values).shape, b.strides_of(values), target);
-  const Shape to = b.strides_of(c.node.outputs[0]);
-  LoopNest rest{.targets = {{"place", {}}, {"rest", {}}}}, row{.targets = {{"row", {}}}};
-  for (size_t k = 0; k < p.sliced.size(); ++k) {
-    rest.sizes.push_back(shape[p.sliced[k]]);
-    rest.targets[0].second.push_back(to[p.sliced[k]]);
-    rest.targets[1].second.push_back(from[p.position(k)]);
-  }
-  for (const int64_t d : p.indexed) {
-    row.sizes.push_back(shape[d]);
-    row.targets[0].second.push_back(to[d]);
-  }
-  rest.collapse();
-  row.collapse();
   if (entries == Expr(1)) {
-    put_entry(c, b, p, rest, row);
+    put_entry(c, b, p);
     return;
   }
-
+  const ValueId values = c.node.input("values");
   const ValueId key = b.scratch("key", DType::kI32, {entries});
   const ValueId next = b.scratch("next", DType::kI32, {entries});
   const ValueId first = b.scratch("first", DType::kI32, {entries});
@@ -105,7 +139,8 @@ void index_put(const NodeContext& c, Builder& b) {
                           .params = {param("entries", entries)},
                           .grid = one_each(entries, 64),
                           .iterations = entries * 2});
-  const Expr rests = rest.count();
+  const Places places = places_of(c, b, p, "self", "values", c.node.outputs[0]);
+  const Expr rests = places.rest.count();
   Step apply{.kernel = "scatter_rows_in_place",
              .defines = {{"ADD", c.node.flag("accumulate") ? "1" : "0"}},
              .operands = {src("key", key), src("next", next), src("first", first), src("v", values),
@@ -114,11 +149,9 @@ void index_put(const NodeContext& c, Builder& b) {
                         param("rests", rests)},
              .grid = one_each(entries * rests, 64),
              .iterations = entries};
-  rest.add_to(apply, "rest");
-  row.add_to(apply, "row");
-  LoopNest value{.sizes = p.index_shape,
-                 .targets = {{"v", Shape(from.begin() + p.index_at,
-                                         from.begin() + p.index_at + p.index_shape.size())}}};
+  places.rest.add_to(apply, "rest");
+  places.row.add_to(apply, "row");
+  LoopNest value{.sizes = p.index_shape, .targets = {{"v", places.from}}};
   value.collapse();
   value.add_to(apply, "value");
   tactic.steps.push_back(std::move(apply));
@@ -215,9 +248,41 @@ Converter scatter_of(const std::string& name, bool add) {
           .notes = "scatter in the memory of the tensor that it changes"};
 }
 
+std::vector<Graph> pair_examples() {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Graph graph = ExampleGraph("tv::in_place_index_put_pair")
+                      .input("self", dtype, {2, 11, 7})
+                      .input("self2", dtype, {2, 11, 5})
+                      .inputs("indices", {{DType::kI64, {}}, {DType::kI64, {1}}})
+                      .input("values", dtype, {7})
+                      .input("values2", dtype, {5})
+                      .attr("accumulate", false)
+                      .output(dtype, {2, 11, 7})
+                      .output(dtype, {2, 11, 5})
+                      .graph();
+    for (size_t k = 0; k < 2; ++k) {
+      graph.outputs[k].over = graph.inputs[k];
+      graph.value(graph.outputs[k].value).view =
+          View{graph.inputs[k], Expr(0), contiguous_strides(graph.value(graph.inputs[k]).shape)};
+    }
+    graphs.push_back(std::move(graph));
+  }
+  return graphs;
+}
+
 const RegisterConverter in_place{
-    put("index_put"), put("_unsafe_index_put"), scatter_of("scatter.src", false),
-    scatter_of("scatter.value", false), scatter_of("scatter_add", true)};
+    {.op = "tv::in_place_index_put_pair",
+     .convert = index_put,
+     .reads_views = {"*"},
+     .examples = pair_examples,
+     .notes = "two index_puts in the memory of the tensors that they change"},
+
+    put("index_put"),
+    put("_unsafe_index_put"),
+    scatter_of("scatter.src", false),
+    scatter_of("scatter.value", false),
+    scatter_of("scatter_add", true)};
 
 }  // namespace
 }  // namespace tv

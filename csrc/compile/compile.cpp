@@ -17,6 +17,7 @@
 #include "csrc/passes/lower_precision.h"
 #include "csrc/passes/measure_fusion.h"
 #include "csrc/passes/measure_layouts.h"
+#include "csrc/passes/merge_cache_writes.h"
 #include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/recognise_attention.h"
@@ -111,7 +112,7 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   }
 
   // No pass before it has to know that memory changes under readers.
-  graph = write_in_place(std::move(graph), settings, device);
+  graph = merge_cache_writes(write_in_place(std::move(graph), settings, device));
   after("write_in_place");
   LoweringReport report;
   EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});

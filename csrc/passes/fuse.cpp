@@ -35,6 +35,7 @@ class Fuser {
     attach_epilogues();
     attach_prologues();
     merge_shared();
+    merge_numbers();
     return g_.take();
   }
 
@@ -73,6 +74,48 @@ class Fuser {
         }
       }
     }
+  }
+
+  /// Programs of one element that read inputs alone, as counters and positions of a cache's layers
+  /// are, become one where the first of them is.
+  void merge_numbers() {
+    int32_t first = -1;
+    for (int32_t n = 0; n < g_.size(); ++n) {
+      if (!g_.alive(n) || !is_number_of_inputs(n)) continue;
+      if (first < 0 || !merge_number(first, n)) first = n;
+    }
+  }
+
+  bool is_number_of_inputs(int32_t n) {
+    Node& node = g_.node(n);
+    if (!is_pointwise(node) || g_.is_constant(n)) return false;
+    if (!(product(domain(g_, node)) == Expr(1))) return false;
+    return std::ranges::all_of(node.all_inputs(), [&](ValueId input) {
+      const int32_t p = g_.producer(g_.base_of(input));
+      return p < 0 || g_.is_constant(p);
+    });
+  }
+
+  bool merge_number(int32_t first, int32_t n) {
+    Node &one = g_.node(first), &other = g_.node(n);
+    for (ValueId input : other.all_inputs()) {
+      if (g_.producer(g_.base_of(input)) >= first) return false;
+    }
+    ProgramBuilder builder;
+    std::vector<Ref> results = builder.append(*one.program, input_refs(builder, one));
+    for (const Ref& ref : builder.append(*other.program, input_refs(builder, other))) {
+      results.push_back(ref);
+    }
+    ProgramBuilder::Built built = builder.build(results);
+    if (!within(built, limits_) || results.size() > limits_.results) return false;
+    Node merged = one;
+    merged.name = joined_name(one, other);
+    merged.fused_ops = joined_ops(one, other);
+    merged.program = std::move(built.program);
+    merged.args = {tensor_list_arg("inputs", std::move(built.inputs))};
+    merged.outputs.insert(merged.outputs.end(), other.outputs.begin(), other.outputs.end());
+    g_.replace(first, std::move(merged), n);
+    return true;
   }
 
   bool only_reader(int32_t p, int32_t c) {

@@ -221,7 +221,8 @@ class Plan {
         product(graph_.value(target_).shape) == product(graph_.value(n.outputs[0]).shape);
     const bool by_element =
         n.op == "tv::pointwise" || n.op == "tv::copy" || (converter && converter->epilogue);
-    if (!whole || !by_element || n.outputs.size() != 1) return false;
+    const bool alone = n.outputs.size() == 1 || n.op == "tv::pointwise";
+    if (!whole || !by_element || !alone) return false;
     steps_[maker] = {Step::kStores};
     return true;
   }

@@ -173,6 +173,16 @@ TEST_F(Fuse, WeightsStayInTheWeightProgram) {
   EXPECT_EQ(expect_same(g.graph).nodes.size(), 3u);
 }
 
+TEST_F(Fuse, NumbersThatReadInputsAloneAreOneProgram) {
+  const ValueId a = g.input({1}), b = g.input({}), x = g.input({3, 5});
+  g.output(g.pointwise("relu", {a}));
+  g.output(g.pointwise("neg", {x}));
+  g.output(g.pointwise("neg", {b}));
+  const Graph after = expect_same(g.graph);
+  ASSERT_EQ(after.nodes.size(), 2u) << dump(after);
+  EXPECT_EQ(after.nodes[0].outputs.size(), 2u);
+}
+
 TEST_F(Fuse, ProgramsStayWithinTheirLimits) {
   ValueId sum = g.input({7});
   for (int i = 0; i < 20; ++i) sum = g.pointwise("add", {sum, g.input({7})});

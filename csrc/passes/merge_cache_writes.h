@@ -1,0 +1,11 @@
+#pragma once
+
+#include "csrc/graph/graph.h"
+
+namespace tv {
+
+/// Two neighbouring writes of one entry each (tv::in_place_index_put) at the same indices, as keys
+/// and values of a cache are, become one tv::in_place_index_put_pair. Runs after write_in_place.
+Graph merge_cache_writes(Graph graph);
+
+}  // namespace tv
