@@ -25,10 +25,12 @@ bool reads(const Graph& graph, const Node& node, ValueId storage) {
 Node pair_of(const Node& first, const Node& second) {
   Node pair = second;
   pair.op = "tv::in_place_index_put_pair";
-  pair.args = {tensor_arg("self", first.input("self")), tensor_arg("self2", second.input("self")),
+  pair.args = {tensor_arg("self", first.input("self")),
+               tensor_arg("self2", second.input("self")),
                tensor_list_arg("indices", first.inputs("indices")),
                tensor_arg("values", first.input("values")),
-               tensor_arg("values2", second.input("values")), attr_arg("accumulate", false)};
+               tensor_arg("values2", second.input("values")),
+               attr_arg("accumulate", false)};
   pair.outputs = {first.outputs[0], second.outputs[0]};
   pair.fused_ops = {first.op, second.op};
   return pair;

@@ -16,6 +16,7 @@ from .device_list import Device, cuda_report, devices
 from .dry_run import dry_run
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
+from .generation import generate
 from .inputs import Input, Profile
 from .profiling import profile
 from .program import Program, compile, engines
@@ -30,8 +31,8 @@ cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
     "Builder", "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
     "UnsupportedError", "cmake_prefix_path", "compilations", "compile", "cuda_report", "custom_op",
-    "devices", "dry_run", "engines", "load", "load_library", "mem_pool", "onnx", "profile", "refit",
-    "save", "supported_ops",
+    "devices", "dry_run", "engines", "generate", "load", "load_library", "mem_pool", "onnx",
+    "profile", "refit", "save", "supported_ops",
 ]
 
 

@@ -12,6 +12,7 @@ from transformers import CompileConfig
 from torch_vulkan import compilations
 from torch_vulkan._fx import mutation
 
+from marks import slow_but
 from seeds import share_of
 from workloads.decoders import DECODERS, decoder, prompt
 
@@ -62,7 +63,7 @@ def assert_generates_the_same(name, way, prompts, **arguments):
 
 ROWS = [(name, way) for name in DECODERS for way in WAYS
         if not (name == "mamba" and way == "static")]
-QUICK = share_of(ROWS, 15)
+QUICK = share_of(ROWS, 20)
 # What runs natively, and why: routing by sorted experts.
 EXPERTS = {"transformers::grouped_mm_fallback"}
 # Its scan over the prompt is unrolled: a graph for each length.
@@ -81,7 +82,7 @@ def test_families(name, way):
             assert len(record.engines) == 1 and record.coverage == 1, record.native
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_but(share_of(WAYS, 3), WAYS))
 def test_left_padding_in_a_batch(way):
     model = decoder("llama")
     given = prompt(model, 3, 9)
@@ -91,8 +92,7 @@ def test_left_padding_in_a_batch(way):
     assert_generates_the_same("llama", way, [given])
 
 
-@pytest.mark.parametrize("name", [
-    "llama", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gpt2", "t5"))])
+@pytest.mark.parametrize("name", slow_but(("llama",), ("llama", "gpt2", "t5")))
 def test_beam_search(name):
     plain = {"return_dict_in_generate": False, "output_logits": False}
     model = decoder(name)
@@ -103,7 +103,7 @@ def test_beam_search(name):
     assert torch.equal(model.generate(**given, **own, **arguments), want)
 
 
-@pytest.mark.parametrize("name", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", slow_but(("gpt2",), ("gpt2", "llama")))
 def test_no_cache_is_copied(name, monkeypatch):
     copied = []
     write_over = mutation.write_over
