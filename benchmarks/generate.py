@@ -164,7 +164,8 @@ def launches(way):
     finally:
         mutation.write_over = write_over
     last = max(layer["call"] for layer in p.layers)
-    layers = [layer for layer in p.layers if layer["call"] == last]
+    # Those of other ranges of sizes have empty grids, which are not launched.
+    layers = [layer for layer in p.layers if layer["call"] == last and layer["time_us"] > 0]
     written = sum(layer["bytes"] for layer in layers if layer["name"].endswith("_written"))
     return layers, written + sum(native)
 

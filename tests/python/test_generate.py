@@ -117,6 +117,22 @@ def test_no_cache_is_copied(name, monkeypatch):
     assert sum(copied) == 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mixtral", "qwen_moe"])
+def test_experts_in_one_engine(name):
+    """As docs/generation.md says it: the weights of chosen experts are gathered and multiplied."""
+    model = decoder(name)
+    given = prompt(model)
+    arguments = {"max_new_tokens": 16, "do_sample": False}
+    want = model.generate(**given, **arguments)
+    model.set_experts_implementation("batched_mm")
+    model.forward = torch.compile(model.forward, backend="vulkan")
+    got = model.generate(**given, **arguments, cache_implementation="static")
+    assert torch.equal(got, want)
+    for record in compilations.compilations():
+        assert len(record.engines) == 1 and record.coverage == 1, record.native
+
+
 def test_a_mode_is_accepted():
     model = decoder("gpt2")
     given = prompt(model)
