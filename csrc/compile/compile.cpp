@@ -60,7 +60,9 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   after("recognise_attention");
   graph = group_heads(std::move(graph));
   after("group_heads");
-  graph = recognise_rotary(recognise_rms_norm(std::move(graph), settings, device));
+  graph = recognise_rms_norm(std::move(graph), settings, device);
+  after("recognise_rms_norm");
+  graph = recognise_rotary(std::move(graph));
   after("recognise_rotary");
   if (lowers) {
     graph = lower_precision(std::move(graph), settings);
@@ -112,8 +114,10 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   }
 
   // No pass before it has to know that memory changes under readers.
-  graph = merge_cache_writes(write_in_place(std::move(graph), settings, device));
+  graph = write_in_place(std::move(graph), settings, device);
   after("write_in_place");
+  graph = merge_cache_writes(std::move(graph));
+  after("merge_cache_writes");
   LoweringReport report;
   EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});
   dump_files.write_lowering(report, spec);
