@@ -80,6 +80,9 @@ struct Converter {
   /// more of its mantissa (as for torch.autocast), or it reads bits, or it keeps some of the
   /// elements that it writes over.
   bool keeps_float32 = false;
+  /// `expand` says in this project's own operators what one of another library is; it runs before
+  /// every pass that looks for something.
+  bool translates = false;
   /// Arguments that keep their dtype where the operator is stored in 16 bits.
   std::vector<std::string> float32_args = {};
 

@@ -16,11 +16,6 @@ constexpr size_t kLast = 4;
 /// Segments that the next launch takes: few sizes, so that few pipelines are compiled.
 size_t chunk_of(size_t left) { return left >= kOffsets ? kOffsets : left >= 4 ? 4 : 1; }
 
-bool is_small(const NodeContext& c, const std::array<Expr, 3>& groups) {
-  return std::all_of(groups.begin(), groups.end(),
-                     [&](const Expr& g) { return g.bounds(c.graph.symbols).second < kSmallGrid; });
-}
-
 /// 1 where value > limit, else 0.
 Expr more_than(const Expr& value, int64_t limit) {
   return min(Expr(1), max(Expr(0), value - limit));
@@ -48,6 +43,11 @@ void add_rest(const SimdProduct& p, const SimdTile& tile, const SimdSums& sums,
 }
 
 }  // namespace
+
+bool simd_grid_is_small(const NodeContext& c, const std::array<Expr, 3>& groups) {
+  return std::all_of(groups.begin(), groups.end(),
+                     [&](const Expr& g) { return g.bounds(c.graph.symbols).second < kSmallGrid; });
+}
 
 SimdTile simd_tile(const DeviceProfile& device) {
   if (device.subgroup_size == 8) return {8, 6};
@@ -95,7 +95,7 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
     }
   }
   step.defines.emplace_back("OFFSETS", offsets);
-  step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
+  step.defines.emplace_back("SMALL_GRID", simd_grid_is_small(c, step.grid.groups) ? "1" : "0");
   if (add) {
     step.params.push_back(param("a_0", Expr(static_cast<int64_t>(chunk.first) * kSimdSegment)));
     step.operands.push_back({.name = "c",
@@ -131,7 +131,7 @@ SimdSums simd_sums(const NodeContext& c, Builder& b, const SimdProduct& p) {
 
 }  // namespace
 
-bool simd_epilogue_fits(const NodeContext& c, const Builder& b) {
+bool simd_epilogue_fits(const NodeContext& c, const Builder& b, size_t tables) {
   const Shape& out = c.output().shape;
   const auto is_moved = [&](ValueId id) {
     const auto& view = c.graph.value(id).view;
@@ -142,7 +142,7 @@ bool simd_epilogue_fits(const NodeContext& c, const Builder& b) {
     return false;
   }
   constexpr size_t kAddress = 8, kWord = 4, kTable = 8, kRemainder = 3, kMost = 128;
-  size_t bytes = 4 * kAddress + (kTable + 8) * kWord;
+  size_t bytes = (4 + tables) * kAddress + (kTable + 8 + tables) * kWord;
   for (const ValueId id : c.node.epilogue_inputs) {
     const Value& value = c.graph.value(id);
     const Shape strides = b.strides_of(id);
@@ -205,7 +205,7 @@ void add_simd_finish(const NodeContext& c, const SimdSums& sums, const SimdOutpu
       .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
       .uniform_table = true,
       .simd_row = columns.count};
-  step.defines.emplace_back("SMALL_GRID", is_small(c, step.grid.groups) ? "1" : "0");
+  step.defines.emplace_back("SMALL_GRID", simd_grid_is_small(c, step.grid.groups) ? "1" : "0");
   step.defines.emplace_back("BIAS", out.bias != kNoValue ? "1" : "0");
   if (out.bias != kNoValue) {
     step.operands.push_back(src("bias", out.bias));

@@ -2,6 +2,7 @@
 // What matmul and convolution share: batched operands, and products by SIMD kernels, on CPU
 // drivers (simd.glsl says why they look as they do).
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,8 +50,11 @@ struct SimdEpilogue {
   /// Of the output, at least SimdTile::cols(); the last tile is moved back to end there.
   Expr cols;
 };
-/// Whether that launch's parameters have room for the epilogue of the node.
-bool simd_epilogue_fits(const NodeContext& context, const Builder& builder);
+/// Whether that launch's parameters have room for the epilogue of the node, beside `tables`
+/// operands with a stride each.
+bool simd_epilogue_fits(const NodeContext& context, const Builder& builder, size_t tables = 0);
+/// Whether ids of workgroups are below what lane_uniform_small takes.
+bool simd_grid_is_small(const NodeContext& context, const std::array<Expr, 3>& groups);
 /// Appends the launches of a product that ends in its node's output.
 void add_simd_product(const NodeContext& context, Builder& builder, const SimdProduct& product,
                       const SimdEpilogue& epilogue, std::vector<Step>& steps);

@@ -19,6 +19,7 @@
 #include "csrc/passes/measure_layouts.h"
 #include "csrc/passes/merge_cache_writes.h"
 #include "csrc/passes/merge_matmuls.h"
+#include "csrc/passes/multiply_quantised.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/recognise_attention.h"
 #include "csrc/passes/recognise_linear.h"
@@ -52,6 +53,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     graph = truncate_long_and_double(std::move(graph));
     after("truncate");
   }
+  graph = translate(std::move(graph), settings, device);
+  after("translate");
   // Before its pieces become 16-bit ones; those that the user keeps in float32 stay pieces.
   const bool lowers = low_precision(settings) != DType::kOther;
   const ExcludedNodes excluded(settings);
@@ -70,6 +73,9 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   }
   graph = recognise_linear(std::move(graph));
   after("recognise_linear");
+  // Before anything moves or joins the weights of products.
+  graph = multiply_quantised(std::move(graph));
+  after("multiply_quantised");
   graph = hoist_scales(std::move(graph));
   after("hoist_scales");
   graph = fold_padding(std::move(graph));

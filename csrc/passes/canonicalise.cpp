@@ -15,8 +15,10 @@ constexpr size_t kValuesAhead = 4096;  // that one expansion may add
 
 class Canonicaliser {
  public:
-  Canonicaliser(Graph graph, const Settings& settings, const DeviceProfile& device)
-      : graph_(std::move(graph)), settings_(settings), device_(device) {}
+  enum class Which : uint8_t { kAll, kTranslations };
+  Canonicaliser(Graph graph, const Settings& settings, const DeviceProfile& device,
+                Which which = Which::kAll)
+      : graph_(std::move(graph)), settings_(settings), device_(device), which_(which) {}
 
   Graph run() {
     std::vector<Node> nodes = graph_.nodes;  // stay: converters ask which results are read
@@ -31,6 +33,7 @@ class Canonicaliser {
   void place(Node node, int depth) {
     replaced_.apply(node);
     const Converter* converter = Registry::instance().find(node.op);
+    if (which_ == Which::kTranslations && converter && !converter->translates) converter = nullptr;
     if (converter && converter->expand && expand(node, *converter, depth)) return;
     if (converter && converter->pointwise) node = to_pointwise(node, *converter);
     out_.push_back(std::move(node));
@@ -114,6 +117,7 @@ class Canonicaliser {
   Graph graph_;
   const Settings& settings_;
   const DeviceProfile& device_;
+  const Which which_;
   std::vector<Node> out_;
   Replacements replaced_;
 };
@@ -122,6 +126,16 @@ class Canonicaliser {
 
 Graph canonicalise(Graph graph, const Settings& settings, const DeviceProfile& device) {
   return Canonicaliser(std::move(graph), settings, device).run();
+}
+
+Graph translate(Graph graph, const Settings& settings, const DeviceProfile& device) {
+  const bool some = std::ranges::any_of(graph.nodes, [](const Node& node) {
+    const Converter* converter = Registry::instance().find(node.op);
+    return converter && converter->translates;
+  });
+  if (!some) return graph;
+  return Canonicaliser(std::move(graph), settings, device, Canonicaliser::Which::kTranslations)
+      .run();
 }
 
 }  // namespace tv

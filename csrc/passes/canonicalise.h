@@ -13,4 +13,8 @@ namespace tv {
 /// Error(kInternal) where a converter's result does not fit the node that it replaces.
 Graph canonicalise(Graph graph, const Settings& settings, const DeviceProfile& device);
 
+/// Applies the `expand` converters that translate another library's operators
+/// (Converter::translates), and no others.
+Graph translate(Graph graph, const Settings& settings, const DeviceProfile& device);
+
 }  // namespace tv

@@ -7,6 +7,8 @@
 #include "csrc/partition/dependencies.h"
 #include "csrc/partition/unsupported.h"
 #include "csrc/partition/what_if.h"
+#include "csrc/passes/canonicalise.h"
+#include "csrc/passes/recognise_linear.h"
 #include "csrc/tuner/tuner.h"
 
 namespace tv {
@@ -67,6 +69,13 @@ std::vector<std::string> refusals(const Plan& plan) {
     if (lines.empty() || lines.back() != line) lines.push_back(line);
   }
   return lines;
+}
+
+std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block) {
+  std::vector<QuantisedFate> fates;
+  Graph graph = translate(graph_of(plan, block), plan.settings, plan.device);
+  multiply_quantised(recognise_linear(std::move(graph)), &fates);
+  return fates;
 }
 
 EngineSpec build(const Plan& plan, size_t block, const BuildOptions& options) {

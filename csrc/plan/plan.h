@@ -10,6 +10,7 @@
 
 #include "csrc/cache/cache_settings.h"
 #include "csrc/partition/partition.h"
+#include "csrc/passes/multiply_quantised.h"
 #include "csrc/progress.h"
 #include "runtime/spec/engine_spec.h"
 
@@ -43,6 +44,9 @@ Block cut(const Plan& plan, size_t block, const Border& border);
 
 /// A line for each node of a plan that refuses it: "model.py:4 aten::foo: no converter for …".
 std::vector<std::string> refusals(const Plan& plan);
+
+/// What becomes of each quantised tensor of parts.blocks[block].
+std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block);
 
 /// How a block is built.
 struct BuildOptions {

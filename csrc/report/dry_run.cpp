@@ -37,6 +37,17 @@ int64_t size_of(const Value& value) {
   return product(value.shape).constant().value_or(0) * size_bytes(value.dtype);
 }
 
+json describe_quantised(const Plan& plan, size_t index) {
+  json out = json::array();
+  for (const QuantisedFate& tensor : quantised_tensors(plan, index)) {
+    out.push_back({{"tensor", tensor.tensor},
+                   {"fate", tensor.fate},
+                   {"source", tensor.source},
+                   {"module_path", tensor.module_path}});
+  }
+  return out;
+}
+
 json describe_engine(const Plan& plan, size_t index) {
   const Graph& graph = plan.graph;
   const std::vector<int32_t>& nodes = plan.parts.blocks[index];
@@ -54,7 +65,8 @@ json describe_engine(const Plan& plan, size_t index) {
           {"inputs", describe(graph, block.inputs)},
           {"outputs", describe(graph, block.outputs)},
           {"weights", block.weights.size()},
-          {"weight_bytes", weight_bytes}};
+          {"weight_bytes", weight_bytes},
+          {"quantised", describe_quantised(plan, index)}};
 }
 
 json describe_native(const Graph& graph, const Partition& partition) {

@@ -11,7 +11,8 @@ namespace tv {
 /// The plan as a JSON object:
 ///   graph, nodes, compute_nodes, covered_nodes, coverage (1 if nothing does work)
 ///   engines         for each: nodes, compute_nodes, operators {name: count}, weights,
-///                   weight_bytes, inputs and outputs (name, dtype, shape)
+///                   weight_bytes, inputs and outputs (name, dtype, shape), quantised: of each
+///                   quantised tensor: tensor (its name), fate, source, module_path
 ///   native          for each node: node (index), operator, name, reason, source, module_path,
 ///                   does_work
 ///   operators       the native nodes that do work, by operator and reason, most frequent first:

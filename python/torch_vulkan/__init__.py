@@ -20,6 +20,7 @@ from .generation import generate
 from .inputs import Input, Profile
 from .profiling import profile
 from .program import Program, compile, engines
+from .quantisation import quantize
 from .refit import refit
 from .registration import register
 from .saving import load, save
@@ -32,7 +33,7 @@ __all__ = [
     "Builder", "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
     "UnsupportedError", "cmake_prefix_path", "compilations", "compile", "cuda_report", "custom_op",
     "devices", "dry_run", "engines", "generate", "load", "load_library", "mem_pool", "onnx",
-    "profile", "refit", "save", "supported_ops",
+    "profile", "quantize", "refit", "save", "supported_ops",
 ]
 
 

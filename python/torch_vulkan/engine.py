@@ -93,8 +93,9 @@ class Engine:
         Returns:
             A dict with the bindings (`inputs`, `outputs`, `weights`: name, dtype, shape, strides),
             `layers` with their tactics, `profiles` (the range of each symbol in each), and `memory`
-            in bytes: of the weights as they were given, and of the activations at the opt and at
-            the largest sizes (None if sizes are unbounded).
+            in bytes: of the weights as they were given, of what the device holds of them (None
+            until they are set; tensors that it reads where they are do not count), and of the
+            activations at the opt and at the largest sizes (None if sizes are unbounded).
         """
         def plain(value):
             if isinstance(value, dict):
@@ -106,6 +107,7 @@ class Engine:
         infos = [part.info() for part in self._parts]
         memory = {"weights": sum(math.prod(w["shape"]) * DTYPES[w["dtype"]].itemsize
                                  for w in self._info["weights"]),
+                  "weights_held": self._weights and sum(s.size_bytes for s in self._weights[1]),
                   "activations": [self._activations(*pair, "opt")
                                   for pair in zip(self._parts, infos)],
                   "activations_max": [self._activations(*pair, "max")

@@ -19,7 +19,7 @@ ORDER = [
     "dynamo_backend", "registration",
     "_onnx", "onnx", "onnx_backend",
     "_aot",      # ahead of time: capture, signature, files
-    "program", "dry_run", "saving", "refit", "builder", "profiling", "generation",
+    "program", "dry_run", "quantisation", "saving", "refit", "builder", "profiling", "generation",
     "_cli",      # commands of python -m torch_vulkan
     "__init__", "__main__",
 ]

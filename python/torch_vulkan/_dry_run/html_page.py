@@ -4,7 +4,7 @@ from html import escape
 from pathlib import Path
 
 from .._base.units import operations, plural, size
-from .text_page import place_text, shape_text, size_notes
+from .text_page import place_text, quantised, shape_text, size_notes
 
 
 def render(data: dict) -> str:
@@ -173,7 +173,8 @@ def _engines(data: dict) -> str:
                 str(engine["compute_nodes"]), operations(engine["flops"]),
                 size(engine["weight_bytes"]), _folded(values), _folded(made),
                 f"<details><summary>{plural(len(engine['operators']), 'operator')}</summary>"
-                f"{escape(operators)}</details>"])
+                f"{escape(operators)}</details>" + "".join(
+                    f"<br><small>{escape(text)}</small>" for text in quantised(engine))])
     heads = ["engine", "nodes", "FLOPs", "weights", "takes", "makes", "operators"]
     body = _table(heads, rows, {1, 2, 3}) if rows else "<p>None.</p>"
     return _section("Engines", body)

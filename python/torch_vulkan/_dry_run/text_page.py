@@ -51,6 +51,18 @@ def size_notes(data: dict) -> list[str]:
     return notes
 
 
+def quantised(engine: dict) -> list[str]:
+    """What became of an engine's quantised tensors, a line for each fate: "2 quantised tensors read
+    packed by 1 product: layer.query, layer.key"."""
+    by_fate: dict[str, list[str]] = {}
+    for tensor in engine["quantised"]:
+        by_fate.setdefault(tensor["fate"], []).append(
+            tensor["module_path"] or tensor["tensor"])
+    return [f"{plural(len(names), 'quantised tensor')} {fate}: {', '.join(names[:PLACES])}"
+            + (f" and {len(names) - PLACES} more" if len(names) > PLACES else "")
+            for fate, names in by_fate.items()]
+
+
 class _Text:
     def __init__(self, colour: bool):
         self._colour = colour
@@ -95,6 +107,7 @@ class _Text:
             lines.append("    " + ", ".join(named + more))
             lines.append("    takes " + _values(engine["inputs"])
                          + "; makes " + _values(engine["outputs"]))
+            lines += [line for text in quantised(engine) for line in _wrapped(text, "    ")]
         return lines
 
     def _native(self, operators: list[dict]) -> list[str]:

@@ -97,6 +97,7 @@ def _engine(name: str, dry: dict, block: list[fx.Node], does_work) -> dict:
         "flops": sum(map(flops.flops_of, work)),
         "weights": dry["weights"],
         "weight_bytes": dry["weight_bytes"],
+        "quantised": dry["quantised"],
         "modules": [path for path in modules if path],
     }
 

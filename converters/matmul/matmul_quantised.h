@@ -1,0 +1,33 @@
+#pragma once
+// tv::matmul_quantised(a, input, scale?, zero_point?, bits): a[m, k] · dequantised[n, k]ᵀ, where
+// the quantised matrix (csrc/graph/quantised.h) stays as it is packed. Made by multiply_quantised.
+
+#include <string>
+#include <vector>
+
+#include "converters/kit/steps.h"
+#include "csrc/graph/quantised.h"
+
+namespace tv {
+
+struct QuantisedProduct {
+  Expr m;
+  int64_t n = 0, k = 0;
+  Expr a_m, a_k;  ///< strides of a
+  Quantised q;
+  int64_t group = 0;     ///< steps of k with one scale; k: one of each row
+  bool by_rows = false;  ///< each row of the quantised matrix has scales of its own
+  int64_t groups() const { return k / group; }
+  /// From one row to the next in the storage: bytes of the matrix, elements of its scales.
+  int64_t row_bytes() const { return k * q.bits / 8; }
+  int64_t scale_row() const { return by_rows ? groups() : 0; }
+};
+
+/// Defines and operands that quantised_weight.glsl wants.
+void add_quantised_weight(const QuantisedProduct& p, Step& step);
+
+/// The tactic for CPU drivers that takes `rows` rows of a at once (matmul_quantised_simd.cpp).
+Tactic quantised_simd_tactic(const NodeContext& context, Builder& builder,
+                             const QuantisedProduct& p, int64_t rows);
+
+}  // namespace tv

@@ -1,0 +1,188 @@
+// Products with quantised matrices on CPU drivers: words of packed elements in the order of the
+// lanes, dequantised in the load.
+
+#include "converters/matmul/matmul_quantised.h"
+#include "converters/matmul/matmul_simd.h"
+
+namespace tv {
+namespace {
+
+constexpr int64_t kPart = 64;                          // steps of k that are summed by themselves
+constexpr int64_t kLongest = 512, kLongestLast = 256;  // steps of a launch
+
+/// One of the packed matrix, its scales, its zero points, as words.
+struct Words {
+  ValueId value = kNoValue;
+  int64_t bits = 0;   ///< of an element
+  int64_t words = 0;  ///< of a row
+};
+
+struct Rows {
+  ValueId value = kNoValue;
+  int64_t elements = 0, pitch = 0;  ///< of a row; from one row to the next
+  int64_t bits = 0;                 ///< of an element
+  int64_t padded = 0;               ///< elements that the kernel may read
+};
+
+int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Appends the launch that packs; `p.n` rows into tiles of `tile` columns.
+Words add_words(const NodeContext& c, Builder& b, const QuantisedProduct& p,
+                const std::string& name, const Rows& rows, int64_t tile, std::vector<Step>& steps) {
+  const DType dtype = c.graph.value(rows.value).dtype;
+  const bool bytes = rows.bits < 32 || dtype == DType::kF32;
+  const int64_t words = div_up(rows.padded * rows.bits, 32), tiles = div_up(p.n, tile);
+  const int64_t total = tiles * words * tile;
+  const ValueId packed = b.scratch(name, DType::kI32, {total});
+  const int64_t element_bytes = bytes ? rows.bits * rows.pitch / 8 : rows.pitch;
+  steps.push_back(
+      {.kernel = "matmul_quantised_simd_pack",
+       .defines = {{"TILE", text(tile) + "u"},
+                   {"BYTES", flag(bytes)},
+                   {"MOVED", flag(p.n >= tile)}},
+       .operands = {src("x", rows.value), dst("y", packed)},
+       .params = {param("total", total), param("words", words), param("rows", p.n),
+                  param("row_bytes", bytes ? rows.elements * rows.bits / 8 : rows.elements),
+                  param("pitch", element_bytes)},
+       .grid = one_each(total, 64),
+       .local_size = {64, 1, 1}});
+  return {packed, rows.bits, words};
+}
+
+/// The bits that a scale or zero point of this type has among the words.
+int64_t word_bits(DType dtype) {
+  const int64_t bits = 8 * size_bytes(dtype);
+  return dtype == DType::kI8 || dtype == DType::kU8 || is_float(dtype) ? bits : 32;
+}
+
+/// What all launches of a product share.
+struct SimdParts {
+  ValueId a = kNoValue, sums = kNoValue;
+  Expr a_m, c_m;
+  Words q, scale, zero;
+  int64_t rows = 0, part = 0;  ///< of a; steps of k that are summed and scaled at once
+};
+
+bool is_signed(DType dtype) { return dtype == DType::kI8; }
+
+void add_table(const char* name, const Words& words, int64_t tile, Step& step) {
+  if (words.value == kNoValue) return;
+  step.operands.push_back(src(name, words.value));
+  step.params.push_back(param(name + std::string("_tile"), words.words * tile));
+}
+
+/// The launch of `count` parts from `first` on; `last` writes the node's output.
+Step launch(const NodeContext& c, const QuantisedProduct& p, const SimdParts& parts, int64_t first,
+            int64_t count, bool last) {
+  const SimdTile tile = simd_tile(c.device);
+  const bool add = !last || first > 0;
+  const DType scale = p.q.scale == kNoValue ? DType::kF32 : c.graph.value(p.q.scale).dtype;
+  const DType zero = p.q.zero_point == kNoValue ? DType::kU8 : c.graph.value(p.q.zero_point).dtype;
+  const auto unsigned_text = [](int64_t value) { return text(value) + "u"; };
+  Step step{.kernel = "matmul_quantised_simd",
+            .defines = {{"ROWS", unsigned_text(parts.rows)},
+                        {"PART", unsigned_text(parts.part)},
+                        {"PARTS", unsigned_text(count)},
+                        {"GROUP", unsigned_text(p.groups() == 1 ? 0 : p.group)},
+                        {"BITS", unsigned_text(p.q.bits)},
+                        {"SIGNED", flag(is_signed(c.graph.value(p.q.input).dtype))},
+                        {"SCALE_BITS", text(parts.scale.bits)},
+                        {"HALF", flag(scale == DType::kF16)},
+                        {"ZERO_BITS", text(parts.zero.bits)},
+                        {"ZERO_SIGNED", flag(is_signed(zero))},
+                        {"LAST", flag(last)},
+                        {"ADD", flag(add)},
+                        {"A_0", add ? "a_0" : "0u"}},
+            .operands = {src("a", parts.a), src("q", parts.q.value)},
+            .params = {param("a_m", parts.a_m), param("m_last", p.m - 1),
+                       param("q_tile", parts.q.words * tile.cols())},
+            .grid = {{ceil_div(p.m, parts.rows), Expr(div_up(p.n, tile.cols())), 1}},
+            .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
+            .uniform_table = true};
+  add_table("scale", parts.scale, tile.cols(), step);
+  add_table("zero", parts.zero, tile.cols(), step);
+  step.defines.emplace_back("SMALL_GRID", flag(simd_grid_is_small(c, step.grid.groups)));
+  if (add) {
+    step.params.push_back(param("a_0", Expr(first * parts.part)));
+    step.operands.push_back(
+        {.name = "c", .value = parts.sums, .write = !last, .read_write = !last});
+  }
+  if (last) {
+    step.defines.emplace_back("C_M", "((cols + 2u * LANES - 1u) / (2u * LANES) * (2u * LANES))");
+    step.operands.push_back(dst("y", c.node.outputs[0]));
+    step.params.push_back(param("cols", p.n));
+    step.simd_row = p.n;
+  } else {
+    step.defines.emplace_back("C_M", "c_m");
+    step.params.push_back(param("c_m", parts.c_m));
+  }
+  return step;
+}
+
+std::string refusal(const NodeContext& c, const QuantisedProduct& p) {
+  std::string reason = simd_refusal(c.device);
+  if (!reason.empty()) return reason;
+  if (p.group % 16 != 0 && p.groups() > 1) return "groups are no multiple of 16 steps of k";
+  if (typical(c.graph, p.m * p.n * p.k) < 16 * 1024) return "the product is small";
+  return "";
+}
+
+}  // namespace
+
+Tactic quantised_simd_tactic(const NodeContext& c, Builder& b, const QuantisedProduct& p,
+                             int64_t rows) {
+  Tactic tactic{.name = "matmul_quantised_simd_" + text(rows), .refusal = refusal(c, p)};
+  if (!tactic.refusal.empty()) return tactic;
+  const SimdTile tile = simd_tile(c.device);
+  const int64_t cols = tile.cols();
+  SimdParts parts{.rows = rows, .part = kPart};
+  // Whole parts need no padding; a group has whole parts.
+  const int64_t within = p.groups() > 1 || p.k % 16 == 0 ? p.group : kPart;
+  while (within % parts.part != 0) parts.part /= 2;
+  const int64_t padded_k = div_up(p.k, parts.part) * parts.part;
+
+  const ValueId a = c.node.input("a");
+  const bool as_it_lies = p.k == padded_k && c.dtype("a") == DType::kF32 && p.a_k == Expr(1);
+  parts.a_m = as_it_lies ? p.a_m : Expr(div_up(p.k, kSimdSegment) * kSimdSegment);
+  parts.a = as_it_lies
+                ? a
+                : add_pack(c, b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, {}, {},
+                           {.width = kSimdSegment, .cols_multiple = kSimdSegment}, tactic.steps);
+  const int64_t groups = p.groups() == 1 ? 1 : div_up(padded_k, p.group);
+  parts.q =
+      add_words(c, b, p, "words", {p.q.input, p.k, p.k, p.q.bits, padded_k}, cols, tactic.steps);
+  const auto table = [&](const char* name, ValueId value) -> Words {
+    if (value == kNoValue) return {};
+    return add_words(
+        c, b, p, name,
+        {value, p.groups(), p.scale_row(), word_bits(c.graph.value(value).dtype), groups}, cols,
+        tactic.steps);
+  };
+  parts.scale = table("scales", p.q.scale);
+  parts.zero = table("zeros", p.q.zero_point);
+
+  const int64_t count = padded_k / parts.part, last = kLongestLast / parts.part;
+  const bool ends_in_output = p.n >= cols && simd_epilogue_fits(c, b, 2);
+  if (!ends_in_output || count > last) {
+    const Expr height = ceil_div(p.m, rows) * rows;
+    parts.c_m = Expr(div_up(p.n, cols) * cols);
+    parts.sums = b.scratch("sums", DType::kF32, {height, parts.c_m});
+  }
+  const int64_t kept = ends_in_output ? std::min(count, last) : 0;
+  for (int64_t first = 0; first < count - kept;) {
+    int64_t taken = kLongest / parts.part;  // few sizes, so that few pipelines are compiled
+    while (taken > count - kept - first) taken /= 2;
+    tactic.steps.push_back(launch(c, p, parts, first, taken, false));
+    first += taken;
+  }
+  if (ends_in_output) {
+    tactic.steps.push_back(launch(c, p, parts, count - kept, kept, true));
+  } else {
+    add_simd_finish(c, {parts.sums, parts.c_m, Expr(0)},
+                    {.rows = p.m, .columns = {.count = Expr(p.n), .moved = p.n >= cols}},
+                    tactic.steps);
+  }
+  return tactic;
+}
+
+}  // namespace tv

@@ -1,0 +1,30 @@
+// y[t][w][c] = word w of row t * TILE + c of x, zero past the rows and past their words: a quantised
+// matrix, its scales or zero points as matmul_quantised_simd reads them.
+//
+// BYTES: a word is four bytes of a row of row_bytes, rows pitch bytes apart; else it is element w of a
+// row, as a float, rows pitch elements apart. MOVED: the last tile is moved back to end with the rows.
+// Grid: one invocation for each word.
+
+uint byte_at(uint at) { return uint(tv_ref_u8(x_ptr).v[at]); }
+
+void main() {
+  const uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (i >= total) return;
+  const uint c = i % TILE, w = i / TILE % words, t = i / TILE / words;
+#if MOVED
+  const uint row = min(t * TILE, rows - TILE) + c;
+#else
+  const uint row = t * TILE + c;
+#endif
+  uint word = 0u;
+  if (row < rows) {
+#if BYTES
+    for (uint b = 0u; b < 4u; b++) {
+      if (4u * w + b < row_bytes) word |= byte_at(row * pitch + 4u * w + b) << (8u * b);
+    }
+#else
+    if (w < row_bytes) word = floatBitsToUint(float(x_raw(row * pitch + w)));
+#endif
+  }
+  y_raw_store(i, int(word));
+}

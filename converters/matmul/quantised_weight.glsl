@@ -1,0 +1,36 @@
+// A quantised matrix as it is packed: element (n, k) is (value - zero point) * scale.
+//
+// q: rows of K elements of BITS; scale, zero: one for each group of GROUP steps of k, SCALE_ROW apart
+// from one row to the next (0: all rows share them). HAS_SCALE, HAS_ZERO: whether there are any.
+
+const float QUANTISED_OFFSET = BITS == 4 ? 8.0 : 0.0;
+
+float quantised_value(uint n, uint k) {
+#if BITS == 4
+  const uint both = uint(q_raw(n * ROW_BYTES + k / 2u));
+  return float(k % 2u == 0u ? both & 15u : both >> 4);
+#else
+  return float(q_raw(n * ROW_BYTES + k));
+#endif
+}
+
+float quantised_scale(uint n, uint group) {
+#if HAS_SCALE
+  return float(scale_raw(n * SCALE_ROW + group));
+#else
+  return 1.0;
+#endif
+}
+
+float quantised_zero(uint n, uint group) {
+#if HAS_ZERO
+  return float(zero_raw(n * SCALE_ROW + group));
+#else
+  return QUANTISED_OFFSET;
+#endif
+}
+
+float quantised_weight(uint n, uint k) {
+  const uint group = k / GROUP;
+  return (quantised_value(n, k) - quantised_zero(n, group)) * quantised_scale(n, group);
+}
