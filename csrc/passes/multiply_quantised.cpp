@@ -7,6 +7,7 @@
 
 #include "csrc/graph/edit.h"
 #include "csrc/graph/quantised.h"
+#include "csrc/passes/quantised_pieces.h"
 #include "csrc/rewriter.h"
 
 namespace tv {
@@ -42,11 +43,13 @@ struct Product {
 struct QuantisedWeight {
   Quantised q;
   bool transposed = false;        ///< it is [k, n]
-  const Node* made_by = nullptr;  ///< the tv::dequantize; null: integers without a scale
+  Shape shape, blocks;            ///< that its parts are to be given; empty: they have them
+  const Node* made_by = nullptr;  ///< the last node of what dequantises
 };
 
 struct Readers {
   int64_t products = 0, lookups = 0;
+  std::string tensor;  ///< the quantised tensor's name
 };
 
 class QuantisedMultiplier {
@@ -101,13 +104,22 @@ class QuantisedMultiplier {
             is_constant(w.q.input) && is_constant(w.q.scale) && is_constant(w.q.zero_point);
         return small && constant ? std::optional(w) : std::nullopt;
       }
-      if (!swaps_dimensions(*node) && !keeps_values(*node)) return std::nullopt;
+      if (!swaps_dimensions(*node) && !keeps_values(*node)) {
+        const auto pieces = quantised_pieces({graph_, nodes_, made_by_, constant_}, value);
+        if (!pieces) return std::nullopt;
+        w.q = pieces->q;
+        w.shape = pieces->shape;
+        w.blocks = pieces->blocks;
+        w.made_by = node;
+        return w;
+      }
       w.transposed ^= swaps_dimensions(*node);
       value = node->input("self");
       const DType dtype = graph_.value(value).dtype;
       if (graph_.rank(value) != 2) return std::nullopt;
       if ((dtype == DType::kI8 || dtype == DType::kU8) && is_constant(value)) {
         w.q.input = value;  // integers as they are; whatever scales the product stays behind it
+        w.made_by = node;
         return w;
       }
       if (!is_float(dtype)) return std::nullopt;
@@ -129,9 +141,17 @@ class QuantisedMultiplier {
   }
 
   void multiply(const Node& node, const Product& product, const QuantisedWeight& weight) {
-    ++readers_[weight.made_by].products;
+    Readers& readers = readers_[weight.made_by];
+    ++readers.products;
+    readers.tensor = graph_.value(weight.q.input).name;
     Rewriter rw(graph_, node, out_);
     Quantised q = weight.q;
+    if (!weight.shape.empty()) {
+      q.input = rw.reshape(q.input, weight.shape);
+      for (ValueId* part : {&q.scale, &q.zero_point}) {
+        if (*part != kNoValue) *part = rw.reshape(*part, weight.blocks);
+      }
+    }
     if (weight.transposed) {
       for (ValueId* part : {&q.input, &q.scale, &q.zero_point}) {
         if (*part != kNoValue) *part = rw.permute(*part, {1, 0});
@@ -201,9 +221,10 @@ class QuantisedMultiplier {
 
   void note(std::vector<QuantisedFate>& fates) const {
     for (const Node& node : nodes_) {
-      if (node.op != "tv::dequantize") continue;
       const auto counts = readers_.find(&node);
-      const Readers read = counts == readers_.end() ? Readers{} : counts->second;
+      if (node.op != "tv::dequantize" && counts == readers_.end()) continue;
+      Readers read = counts == readers_.end() ? Readers{} : counts->second;
+      if (node.op == "tv::dequantize") read.tensor = graph_.value(node.input("input")).name;
       std::string fate;
       const auto add = [&](const std::string& part) { fate += (fate.empty() ? "" : "; ") + part; };
       const auto some = [](int64_t n, const std::string& what) {
@@ -221,8 +242,7 @@ class QuantisedMultiplier {
                  : "computed at each call as ") +
             type_text(graph_.value(node.outputs[0])) + ", for " + ops);
       }
-      const std::string& tensor = graph_.value(node.input("input")).name;
-      fates.push_back({tensor, node.source, node.module_path, fate.empty() ? "unused" : fate});
+      fates.push_back({read.tensor, node.source, node.module_path, fate.empty() ? "unused" : fate});
     }
   }
 
@@ -238,10 +258,8 @@ class QuantisedMultiplier {
 }  // namespace
 
 Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates) {
-  const bool some = std::ranges::any_of(graph.nodes, [&](const Node& node) {
-    return node.op == "tv::dequantize" ||
-           (node.op == "aten::_to_copy" && node.input("self") != kNoValue &&
-            size_bytes(graph.value(node.input("self")).dtype) == 1);
+  const bool some = std::ranges::any_of(graph.values, [](const Value& value) {
+    return value.dtype == DType::kI8 || value.dtype == DType::kU8;
   });
   return some ? QuantisedMultiplier(std::move(graph)).run(fates) : graph;
 }

@@ -16,6 +16,7 @@ from ._fx.engine_graph import EngineGraph
 from ._fx.fx_nodes import main_device, op_name
 from ._fx.mutation import attach_writes, detach_writes, refuse_overlaps
 from ._fx.prepare import prepare
+from ._fx.quantised_scales import check_captured
 from ._fx.returned_views import views_of_arguments
 from ._fx.splitting import record_of, split
 from ._fx.whole_graph import whole_graph
@@ -34,6 +35,7 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
         settings = Settings.from_options(options)
         if any(map(_is_opaque, example_inputs)):
             return module.forward  # what such a class does is known to PyTorch alone
+        check_captured(module, example_inputs)
         graph_breaks.watch()
         several = graph_breaks.cause_of_several_graphs(module) if (
             settings.require_full_compilation) else ""

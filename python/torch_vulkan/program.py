@@ -299,6 +299,7 @@ def compile_source(source: ExportedProgram, given: list | None, settings: Settin
                    choices: Sequence = (), outputs: Sequence[str] = ()) -> Program:
     """The same from an ExportedProgram and what was given for its flattened arguments, for each
     profile in `choices`; `outputs`: names for what engines return."""
+    exporting.check_scales(source)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = exporting.decompose(source)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ._fx.quantised_scales import check_scale
 from ._torch import dequantize_op
 
 _BITS = {"int8": 8, "int4": 4}
@@ -48,15 +49,6 @@ class QuantizedLinear(nn.Module):
         if isinstance(scale, torch.Tensor):
             check_scale(prefix + "weight_scale", scale)
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def check_scale(name: str, scale: torch.Tensor) -> None:
-    """Raises ValueError, naming the tensor, unless every scale is a positive finite number."""
-    wrong = ~(torch.isfinite(scale) & (scale > 0))
-    if not scale.is_meta and wrong.any():
-        place = tuple(wrong.nonzero()[0].tolist())
-        raise ValueError(f"scale {name!r}: {int(wrong.sum())} of {scale.numel()} are not positive "
-                         f"finite numbers; the first is {scale[place].item()} at {list(place)}")
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from .. import backend
+from .._fx import quantised_scales
 from .._fx.mutation import refuse_overlaps
 from .._fx.refusals import WholeGraph
 from .._fx.returned_views import chain_of
@@ -109,6 +110,20 @@ def _keywords_by_name(module: nn.Module, kwargs: dict):
             module.forward = forward
         else:
             del module.forward
+
+
+def check_scales(program: ExportedProgram) -> None:
+    """Raises ValueError, naming the tensor, where a scale of a quantised tensor is no positive
+    finite number."""
+    targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs
+               if spec.target is not None}
+    tensors = {**program.constants, **program.state_dict}
+
+    def tensor_of(node):
+        name = targets.get(node.name)
+        return None if name is None else (name, tensors.get(name))
+
+    quantised_scales.check_scales(program.graph, tensor_of)
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:

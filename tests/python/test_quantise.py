@@ -1,0 +1,280 @@
+"""tv.quantize: what it returns, what it refuses, and what engines make of it."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
+from torch_vulkan import compilations
+from torch_vulkan.quantisation import QuantizedLinear
+
+OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
+           "pass_through_build_failures": True}
+
+
+def network(*sizes, dtype=torch.float32, seed=0):
+    torch.manual_seed(seed)
+    layers = []
+    for a, b in zip(sizes, sizes[1:]):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers[:-1]).to(dtype).eval()
+
+
+def held_bytes(module):
+    return sum(t.numel() * t.element_size() for t in module.state_dict().values())
+
+
+def snr_db(got, exact):
+    return 10 * torch.log10(exact.double().square().sum() /
+                            (got.double() - exact.double()).square().sum()).item()
+
+
+@pytest.mark.parametrize(("arguments", "least_db"), [
+    ({"weights": "int8"}, 40), ({"weights": "int8", "group_size": 32}, 42),
+    ({"weights": "int8", "symmetric": False}, 40), ({"weights": "int4"}, 19),
+    ({"weights": "int4", "symmetric": True}, 17), ({"weights": "int4", "group_size": 128}, 16)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.no_grad()
+def test_compiled_is_eager_and_near_the_floats(arguments, least_db, dtype):
+    model = network(128, 256, 384, dtype=dtype)
+    quantised = tv.quantize(model, **arguments)
+    x = torch.randn(3, 128).to(dtype)
+    compiled = torch.compile(quantised, backend="vulkan", fullgraph=True, options=OPTIONS)
+    eager = quantised(x)
+    assert snr_db(eager, model(x)) > least_db
+    torch.testing.assert_close(compiled(x), eager, rtol=2 * torch.finfo(dtype).eps,
+                               atol=16 * torch.finfo(dtype).eps)
+    assert all(record.engines for record in compilations.compilations())
+
+
+@torch.no_grad()
+def test_elements_are_the_nearest():
+    """No element is further than half a step, and a row's largest is met."""
+    model = network(64, 48)
+    weight = model[0].weight
+    for bits, symmetric in ((8, True), (8, False), (4, True), (4, False)):
+        layer = tv.quantize(model, f"int{bits}", group_size=16, symmetric=symmetric)[0]
+        held = layer(torch.eye(64)).t() - layer.bias[:, None]
+        step = layer.weight_scale.repeat_interleave(16, 1)
+        assert ((held - weight).abs() <= step * 0.5001 + 1e-6).all(), (bits, symmetric)
+
+
+@torch.no_grad()
+def test_zeros_and_tiny_weights():
+    model = network(32, 16, dtype=torch.float16)
+    model[0].weight.zero_()
+    model[0].weight[1] = 6e-8
+    for weights in ("int8", "int4"):
+        quantised = tv.quantize(model, weights)
+        x = torch.randn(2, 32).half()
+        assert torch.isfinite(quantised(x)).all()
+        assert torch.equal(quantised(x)[:, 0], model(x)[:, 0])
+
+
+def test_a_copy_or_in_place():
+    model = network(64, 32, 32)
+    before = copy.deepcopy(model.state_dict())
+    made = tv.quantize(model)
+    assert type(model[0]) is nn.Linear and isinstance(made[0], QuantizedLinear)
+    assert not made.training and isinstance(made[1], nn.ReLU)
+    shared = {t.data_ptr() for t in model.state_dict().values()}
+    assert not shared & {t.data_ptr() for t in made.state_dict().values()}
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+    assert tv.quantize(model, inplace=True) is model and isinstance(model[0], QuantizedLinear)
+    assert model[0].weight.dtype == torch.int8
+    assert isinstance(tv.quantize(nn.Linear(32, 8)), QuantizedLinear)
+
+
+def test_what_stays_floating_point():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.head = nn.Embedding(50, 32), nn.Linear(32, 50, bias=False)
+            self.head.weight = self.embed.weight
+            self.same = self.mlp = nn.Linear(32, 32)
+            self.attention = nn.MultiheadAttention(32, 2)
+
+        def forward(self, i):
+            return self.head(self.same(self.mlp(self.embed(i))))
+
+    model = Tied().eval()
+    made = tv.quantize(model, "int4")
+    assert made.embed.weight is not model.embed.weight, "the embedding still needs it"
+    assert made.same is made.mlp and isinstance(made.head, QuantizedLinear)
+    assert type(made.attention.out_proj) is type(model.attention.out_proj)
+    kept = tv.quantize(model, "int4", exclude=["^head$"])
+    assert type(kept.head) is nn.Linear and kept.head.weight is kept.embed.weight
+    i = torch.arange(7)
+    with torch.no_grad():
+        compiled = torch.compile(made, backend="vulkan", options=OPTIONS)
+        torch.testing.assert_close(compiled(i), made(i))
+
+
+@torch.no_grad()
+def test_an_encoder_layer_leaves_its_fast_path():
+    layer = nn.TransformerEncoderLayer(32, 2, 64, batch_first=True).eval()
+    made, x = tv.quantize(layer), torch.randn(2, 5, 32)
+    assert snr_db(made(x), layer(x)) > 40
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"weights": "int3"}, "int3.*want one of"),
+    ({"weights": "int4", "group_size": 0}, "group_size=0"),
+    ({"weights": "int8", "group_size": 7}, "group_size=7"),
+    ({"weights": "int4", "group_size": 48}, r"'0\.weight' has rows of 64.*48 do not divide"),
+    ({"symmetric": 1.5}, "symmetric=1.5"),
+    ({"exclude": "head"}, r"want a list"),
+    ({"exclude": ["("]}, "exclude="),
+    ({"exclude": ["."]}, "no nn.Linear to quantise but excluded"),
+])
+def test_bad_arguments(arguments, message):
+    model = network(64, 32)
+    with pytest.raises(ValueError, match=message):
+        tv.quantize(model, inplace=True, **arguments)
+    assert type(model[0]) is nn.Linear
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_bad_weights(bad):
+    model = network(64, 32, 16)
+    with torch.no_grad():
+        model[2].weight[3, 5] = bad
+    with pytest.raises(ValueError, match=r"'2\.weight' holds infinities or NaN"):
+        tv.quantize(model, inplace=True)
+    assert type(model[0]) is nn.Linear, "nothing changes before everything is known to be right"
+    with pytest.raises(ValueError, match="'0.weight' is torch.float32 on meta"):
+        tv.quantize(network(64, 32).to("meta"))
+    with pytest.raises(ValueError, match="want a torch.nn.Module"):
+        tv.quantize(torch.relu)
+    with pytest.raises(ValueError, match="ReLU has no nn.Linear"):
+        tv.quantize(nn.ReLU())
+
+
+@pytest.mark.parametrize("bad", [0.0, -0.5, float("nan"), float("inf")])
+def test_bad_scales(bad):
+    """Named where their values are at hand: when compiled, and when loaded."""
+    made = tv.quantize(network(64, 32, 16))
+    state = copy.deepcopy(made.state_dict())
+    made[2].weight_scale[3] = bad
+    x = torch.randn(2, 64)
+    message = rf"2\.weight_scale': 1 of 16 are not positive.*{bad} at \[3, 0\]"
+    with pytest.raises(ValueError, match=message):
+        tv.compile(made, inputs=[x])
+    with pytest.raises(Exception, match=message):
+        torch.compile(made, backend="vulkan")(x)
+    state["2.weight_scale"][3] = bad
+    with pytest.raises(ValueError, match=message):
+        tv.quantize(network(64, 32, 16)).load_state_dict(state)
+
+
+def test_a_bad_scale_of_a_library():
+    import torch.ao.quantization.fx._decomposed  # noqa: F401
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("q", torch.ones(8, 8, dtype=torch.int8))
+            self.register_buffer("s", torch.tensor([1.0] * 7 + [-1.0]))
+
+        def forward(self, x):
+            weight = torch.ops.quantized_decomposed.dequantize_per_channel(
+                self.q, self.s, None, 0, -128, 127, torch.int8)
+            return x @ weight
+
+    with pytest.raises(ValueError, match=r"scale 's': 1 of 8 .*-1.0 at \[7\]"):
+        tv.compile(Scaled(), inputs=[torch.randn(2, 8)])
+
+
+@pytest.mark.parametrize("arguments", [{"weights": "int8"}, {"weights": "int4"},
+                                       {"weights": "int4", "group_size": 128, "symmetric": True}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_device_holds_what_is_packed(arguments, dtype):
+    """Nothing is unpacked for good: what the device holds is at most 1.05 of the packed bytes."""
+    model = network(512, 1024, 256, dtype=dtype)
+    made = tv.quantize(model, **arguments)
+    x = torch.randn(2, 512).to(dtype)
+    (engine,) = tv.engines(tv.compile(made, inputs=[x], **OPTIONS))
+    memory = engine.info()["memory"]
+    assert memory["weights"] == held_bytes(made)
+    assert memory["weights_held"] <= 1.05 * held_bytes(made)
+    tactics = {layer["tactic"] for layer in engine.info()["layers"]}
+    assert any(name.startswith("matmul_quantised") for name in tactics), tactics
+
+
+@torch.no_grad()
+def test_refit_save_and_load(tmp_path):
+    made, other = (tv.quantize(network(64, 96, 32, seed=s), "int4") for s in (0, 1))
+    x = torch.randn(3, 64)
+    program = tv.compile(made, inputs=[x], **OPTIONS)
+    torch.testing.assert_close(program(x), made(x))
+    tv.refit(program, other.state_dict())
+    torch.testing.assert_close(program(x), other(x))
+    for name, form in (("net.pt2", "exported_program"), ("net.pt", "torchscript")):
+        tv.save(program, tmp_path / name, output_format=form)
+        torch.testing.assert_close(tv.load(tmp_path / name)(x), other(x))
+    (engine,) = tv.engines(program)
+    engine.save(tmp_path / "net.vke")
+    (result,) = tv.Engine.load(tmp_path / "net.vke").run([x]).values()
+    torch.testing.assert_close(result, other(x))
+    with pytest.raises(ValueError, match="weight_scale"):
+        tv.refit(program, {"0.weight_scale": torch.ones(96, 3)})
+
+
+@torch.no_grad()
+def test_a_changed_weight_is_seen():
+    made, other = (tv.quantize(network(64, 32, seed=s)) for s in (0, 1))
+    compiled = torch.compile(made, backend="vulkan", options=OPTIONS)
+    x = torch.randn(3, 64)
+    compiled(x)
+    made.load_state_dict(other.state_dict())
+    torch.testing.assert_close(compiled(x), other(x))
+
+
+@torch.no_grad()
+def test_engines_come_from_the_cache(tmp_path):
+    options = {**OPTIONS, "engine_cache_dir": str(tmp_path), "optimization_level": 0}
+    x, results = torch.randn(3, 64), []
+    for seed in (0, 1):
+        made = tv.quantize(network(64, 32, seed=seed), "int4")
+        results.append((tv.compile(made, inputs=[x], **options)(x), made(x)))
+    for got, wanted in results:
+        torch.testing.assert_close(got, wanted)
+    assert len(list(tmp_path.rglob("*.vke"))) <= 1, "weights are no part of the key"
+
+
+def test_the_dry_run_says_what_becomes_of_each():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = tv.quantize(nn.Linear(64, 32))
+            self.register_buffer("q", torch.ones(8, 32, dtype=torch.int8))
+            self.register_buffer("s", torch.ones(8, 1))
+
+        def forward(self, x):
+            weight = torch.ops.torch_vulkan.dequantize(self.q, self.s, None, 8, x.dtype)
+            return self.linear(x) + weight.cumsum(0)
+
+    report = tv.dry_run(Mixed().eval(), [torch.randn(8, 64)], min_block_size=1)
+    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
+    assert sorted(fates) == [
+        "computed once for each set of weights and held as float32[8, 32], for aten::cumsum",
+        "read packed by 1 product"]
+    assert "1 quantised tensor read packed by 1 product: linear" in str(report)
+    assert "read packed by 1 product" in report.to_html()
+
+
+@torch.no_grad()
+def test_training_goes_through_to_what_is_trained():
+    """The gradient of the input is that of eager; a bias can be trained on."""
+    made = tv.quantize(network(64, 32)).train()
+    x = torch.randn(3, 64)
+    with torch.enable_grad():
+        gradients = []
+        for model in (made, torch.compile(made, backend="vulkan")):
+            leaf = x.clone().requires_grad_()
+            gradients.append(torch.autograd.grad(model(leaf).square().sum(),
+                                                 [leaf, made[0].bias]))
+    for got, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
