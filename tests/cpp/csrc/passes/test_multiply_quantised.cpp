@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include "csrc/graph/quantised.h"
+#include "csrc/passes/multiply_quantised.h"
+#include "tests/cpp/kit/graph_builder.h"
+
+namespace tv {
+namespace {
+
+using test::GraphBuilder;
+
+struct Quantising : GraphBuilder {
+  ValueId dequantize(ValueId input, ValueId scale, Shape shape, int64_t bits = 8) {
+    return node("tv::dequantize", arguments_of({.input = input, .scale = scale, .bits = bits}),
+                {{DType::kF32, std::move(shape)}})
+        .outputs[0];
+  }
+  ValueId transpose(ValueId x) {
+    const Shape shape = graph.value(x).shape;
+    return node("aten::t", {tensor_arg("self", x)}, {{graph.value(x).dtype, {shape[1], shape[0]}}})
+        .outputs[0];
+  }
+  ValueId mm(ValueId x, ValueId w) {
+    const Shape out = {graph.value(x).shape[0], graph.value(w).shape[1]};
+    return node("aten::mm", {tensor_arg("self", x), tensor_arg("mat2", w)}, {{DType::kF32, out}})
+        .outputs[0];
+  }
+  ValueId cast(ValueId x, DType dtype) {
+    return node("aten::_to_copy", {tensor_arg("self", x), attr_arg("dtype", dtype)},
+                {{dtype, Shape(graph.value(x).shape)}})
+        .outputs[0];
+  }
+  ValueId binary(const char* op, ValueId a, ValueId b) {
+    return node(op, {tensor_arg("self", a), tensor_arg("other", b), attr_arg("alpha", Expr(1))},
+                {{DType::kF32, Shape(graph.value(a).shape)}})
+        .outputs[0];
+  }
+  ValueId view(ValueId x, Shape shape) {
+    return node("aten::view", {tensor_arg("self", x), attr_arg("size", shape)},
+                {{graph.value(x).dtype, shape}})
+        .outputs[0];
+  }
+  ValueId quantised(Shape shape = {6, 32}) { return weight(std::move(shape), DType::kI8); }
+
+  std::vector<QuantisedFate> run() {
+    std::vector<QuantisedFate> fates;
+    graph = multiply_quantised(graph, &fates);
+    check(graph, "test");
+    return fates;
+  }
+  const Node* product() const {
+    for (const Node& n : graph.nodes) {
+      if (n.op == "tv::matmul_quantised") return &n;
+    }
+    return nullptr;
+  }
+};
+
+TEST(MultiplyQuantised, ProductsReadWhatIsPacked) {
+  Quantising b;
+  const ValueId x = b.input({3, 32}), q = b.quantised(), scale = b.weight({6, 4});
+  b.output(b.mm(x, b.transpose(b.dequantize(q, scale, {6, 32}))));
+  const auto fates = b.run();
+  ASSERT_TRUE(b.product()) << dump(b.graph);
+  EXPECT_EQ(b.product()->input("input"), q);
+  EXPECT_EQ(b.product()->input("scale"), scale);
+  ASSERT_EQ(fates.size(), 1u);
+  EXPECT_EQ(fates[0].fate, "read packed by 1 product");
+}
+
+TEST(MultiplyQuantised, TheOtherOrderIsTransposed) {
+  Quantising b;
+  b.output(b.mm(b.input({3, 6}), b.dequantize(b.quantised(), b.weight({6, 1}), {6, 32})));
+  b.run();
+  ASSERT_TRUE(b.product()) << dump(b.graph);
+  EXPECT_EQ(b.graph.value(b.product()->input("input")).shape, (Shape{32, 6}));
+  EXPECT_EQ(b.graph.value(b.product()->input("scale")).shape, (Shape{1, 6}));
+}
+
+TEST(MultiplyQuantised, FourBitsAlongTheOtherDimensionStay) {
+  Quantising b;
+  const ValueId q = b.weight({6, 16}, DType::kU8);
+  b.output(b.mm(b.input({3, 6}), b.dequantize(q, b.weight({6, 4}), {6, 32}, 4)));
+  const auto fates = b.run();
+  EXPECT_FALSE(b.product());
+  ASSERT_EQ(fates.size(), 1u);
+  EXPECT_EQ(fates[0].fate,
+            "computed once for each set of weights and held as float32[6, 32], for aten::mm");
+}
+
+TEST(MultiplyQuantised, WhatIsNotConstantStays) {
+  Quantising b;
+  const ValueId q = b.input({6, 32}, DType::kI8);
+  b.output(b.mm(b.input({3, 32}), b.transpose(b.dequantize(q, b.weight({6, 4}), {6, 32}))));
+  b.output(
+      b.mm(b.input({3, 32}), b.transpose(b.dequantize(b.quantised(), b.input({6, 4}), {6, 32}))));
+  const auto fates = b.run();
+  EXPECT_FALSE(b.product());
+  ASSERT_EQ(fates.size(), 2u);
+  EXPECT_EQ(fates[0].fate, "computed at each call as float32[6, 32], for aten::mm");
+}
+
+TEST(MultiplyQuantised, OtherReadersKeepTheirFloats) {
+  Quantising b;
+  const ValueId w = b.dequantize(b.quantised(), b.weight({6, 1}), {6, 32});
+  b.output(b.mm(b.input({3, 32}), b.transpose(w)));
+  b.output(b.work({w}, {6, 32}));
+  const auto fates = b.run();
+  ASSERT_TRUE(b.product());
+  ASSERT_EQ(fates.size(), 1u);
+  EXPECT_EQ(fates[0].fate,
+            "read packed by 1 product; computed once for each set of weights and held as "
+            "float32[6, 32], for t::work");
+}
+
+TEST(MultiplyQuantised, RowsOfAnEmbeddingAreLookedUpFirst) {
+  Quantising b;
+  const ValueId q = b.quantised({50, 8}), i = b.input({2, 3}, DType::kI64);
+  const ValueId table = b.dequantize(q, b.weight({50, 2}), {50, 8});
+  b.output(b.node("aten::embedding", {tensor_arg("weight", table), tensor_arg("indices", i)},
+                  {{DType::kF32, {2, 3, 8}}})
+               .outputs[0]);
+  const auto fates = b.run();
+  const Node& last = b.graph.nodes.back();
+  EXPECT_EQ(last.op, "tv::dequantize") << dump(b.graph);
+  EXPECT_EQ(b.graph.value(last.input("input")).shape, (Shape{2, 3, 8}));
+  EXPECT_EQ(b.graph.value(last.input("scale")).shape, (Shape{2, 3, 2}));
+  ASSERT_EQ(fates.size(), 1u);
+  EXPECT_EQ(fates[0].fate, "read packed by 1 embedding");
+}
+
+/// (q - zero point) · scale in groups of 8, as torchao's operators decompose.
+ValueId in_pieces(Quantising& b, Shape scales, Shape zeros) {
+  const ValueId q = b.cast(b.view(b.quantised(), {6, 4, 8}), DType::kF32);
+  const ValueId zero = b.cast(b.weight(std::move(zeros), DType::kI8), DType::kF32);
+  const ValueId scaled = b.binary("aten::mul.Tensor", b.binary("aten::sub.Tensor", q, zero),
+                                  b.weight(std::move(scales)));
+  return b.view(scaled, {6, 32});
+}
+
+TEST(MultiplyQuantised, PiecesAreRecognised) {
+  Quantising b;
+  b.output(b.mm(b.input({3, 32}), b.transpose(in_pieces(b, {6, 4, 1}, {6, 4, 1}))));
+  const auto fates = b.run();
+  ASSERT_TRUE(b.product()) << dump(b.graph);
+  EXPECT_EQ(b.graph.value(b.product()->input("input")).shape, (Shape{6, 32}));
+  EXPECT_EQ(b.graph.value(b.product()->input("scale")).shape, (Shape{6, 4}));
+  EXPECT_EQ(b.graph.value(b.product()->input("zero_point")).dtype, DType::kI8);
+  ASSERT_EQ(fates.size(), 1u);
+}
+
+TEST(MultiplyQuantised, PiecesWithOtherBlocksStay) {
+  for (const auto& [scales, zeros] : {std::pair<Shape, Shape>{{6, 1, 8}, {6, 1, 8}},
+                                      {{6, 4, 1}, {6, 1, 1}},
+                                      {{6, 4, 8}, {6, 4, 8}}}) {
+    Quantising b;
+    b.output(b.mm(b.input({3, 32}), b.transpose(in_pieces(b, scales, zeros))));
+    b.run();
+    EXPECT_FALSE(b.product()) << dump(b.graph);
+  }
+}
+
+}  // namespace
+}  // namespace tv

@@ -1,0 +1,122 @@
+"""torchao's quantised modules and graphs: their weights are read as they are packed."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
+
+MISSING = "torchao is not installed: pip install torchao"
+quantization = pytest.importorskip("torchao.quantization", reason=MISSING)
+primitives = pytest.importorskip("torchao.quantization.quant_primitives", reason=MISSING)
+
+OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
+           "pass_through_build_failures": True}
+
+
+def network(dtype):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(128, 96), nn.ReLU(), nn.Linear(96, 64, bias=False)).to(
+        dtype).eval()
+
+
+def fates(module, x):
+    report = tv.dry_run(module, [x], min_block_size=1)
+    return [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
+
+
+CONFIGS = {
+    "int8 rows": lambda: quantization.Int8WeightOnlyConfig(),
+    "int8 groups": lambda: quantization.Int8WeightOnlyConfig(
+        granularity=quantization.PerGroup(32)),
+    "int4 groups": lambda: quantization.IntxWeightOnlyConfig(
+        weight_dtype=torch.int4, granularity=quantization.PerGroup(32)),
+}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.no_grad()
+def test_quantize_(config, dtype):
+    exact, model = network(torch.float32), network(dtype)
+    quantization.quantize_(model, CONFIGS[config]())
+    x = torch.randn(3, 128).to(dtype)
+    eager, compiled = model(x), torch.compile(model, backend="vulkan", options=OPTIONS)
+    # Eager rounds weights and products to the dtype in between.
+    torch.testing.assert_close(compiled(x), eager, rtol=0.016, atol=torch.finfo(dtype).eps)
+    assert not torch.equal(eager, exact(x.float()).to(dtype))
+    assert fates(model, x) == ["read packed by 1 product"] * 2
+
+
+class Affine(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        torch.manual_seed(1)
+        self.block = block
+        shape = [size // part for size, part in zip((64, 128), block)]
+        self.register_buffer("q", torch.randint(-128, 128, (64, 128), dtype=torch.int8))
+        self.register_buffer("s", torch.rand(shape) / 100 + 0.001)
+        self.register_buffer("z", torch.randint(-5, 5, shape, dtype=torch.int8))
+
+    def forward(self, x):
+        return nn.functional.linear(x, primitives.dequantize_affine(
+            self.q, self.block, self.s, self.z, torch.int8, -128, 127, output_dtype=x.dtype))
+
+
+@pytest.mark.parametrize("block", [(1, 32), (1, 128), (64, 128)])
+@torch.no_grad()
+def test_dequantize_affine(block):
+    model, x = Affine(block), torch.randn(3, 128)
+    compiled = torch.compile(model, backend="vulkan", options=OPTIONS)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-3)
+    program = tv.compile(model, inputs=[x], **OPTIONS)
+    torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-3)
+    assert fates(model, x) == ["read packed by 1 product"]
+
+
+def weights_only():
+    """A quantizer of PT2E that annotates the weights of linear layers."""
+    from torchao.quantization.pt2e.observer import PerChannelMinMaxObserver
+    from torchao.quantization.pt2e.quantizer import (
+        QuantizationAnnotation,
+        QuantizationSpec,
+        Quantizer,
+    )
+
+    spec = QuantizationSpec(
+        dtype=torch.int8, observer_or_fake_quant_ctr=PerChannelMinMaxObserver, quant_min=-127,
+        quant_max=127, qscheme=torch.per_channel_symmetric, ch_axis=0)
+
+    class WeightsOnly(Quantizer):
+        def annotate(self, model):
+            for node in model.graph.find_nodes(op="call_function",
+                                               target=torch.ops.aten.linear.default):
+                node.meta["quantization_annotation"] = QuantizationAnnotation(
+                    input_qspec_map={node.args[1]: spec}, _annotated=True)
+            return model
+
+        def validate(self, model):
+            pass
+
+    return WeightsOnly()
+
+
+@torch.no_grad()
+def test_pt2e():
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    x = torch.randn(3, 128)
+    exported = torch.export.export(network(torch.float32), (x,)).module()
+    prepared = prepare_pt2e(exported, weights_only())
+    prepared(x)
+    model = convert_pt2e(copy.deepcopy(prepared))
+    assert any("dequantize_per_channel" in str(node.target) for node in model.graph.nodes)
+    compiled = torch.compile(model, backend="vulkan", options=OPTIONS)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    program = tv.compile(torch.export.export(model, (x,)), **OPTIONS)
+    torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)
+    tactics = [layer["tactic"] for engine in tv.engines(program)
+               for layer in engine.info()["layers"]]
+    assert sum(name.startswith("matmul_quantised") for name in tactics) >= 2, tactics
