@@ -109,13 +109,12 @@ Tactic reference_tactic(const NodeContext& c, const QuantisedProduct& p) {
 
 void convert(const NodeContext& c, Builder& b) {
   const QuantisedProduct p = product_of_node(c, b);
-  const int64_t m = typical(c.graph, p.m), most = simd_tile(c.device).rows;
+  const int64_t m = typical(c.graph, p.m);
   std::vector<Tactic> tactics;
-  // The smallest tile that holds all rows, then the others.
-  std::vector<int64_t> simd = {1, 2, 4, most}, skinny = {1, 2, 4, 8};
+  // The fewest rows that nobody wants, then the largest tiles.
+  std::vector<int64_t> simd = {12, 8, 4, 2, 1}, skinny = {8, 4, 2, 1};
   for (std::vector<int64_t>* rows : {&simd, &skinny}) {
-    std::stable_partition(rows->begin(), rows->end(), [&](int64_t r) { return r >= m; });
-    if (rows->front() < m) std::reverse(rows->begin(), rows->end());
+    std::ranges::stable_sort(*rows, {}, [&](int64_t r) { return (m + r - 1) / r * r; });
   }
   for (const int64_t rows : simd) tactics.push_back(quantised_simd_tactic(c, b, p, rows));
   for (const int64_t rows : skinny) tactics.push_back(rows_tactic(c, p, rows));

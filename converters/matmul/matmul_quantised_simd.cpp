@@ -1,14 +1,18 @@
 // Products with quantised matrices on CPU drivers: words of packed elements in the order of the
 // lanes, dequantised in the load.
 
+#include <algorithm>
+
 #include "converters/matmul/matmul_quantised.h"
 #include "converters/matmul/matmul_simd.h"
 
 namespace tv {
 namespace {
 
-constexpr int64_t kPart = 64;                          // steps of k that are summed by themselves
-constexpr int64_t kLongest = 512, kLongestLast = 256;  // steps of a launch
+constexpr int64_t kPart = 64;  // steps of k that are summed by themselves
+// Products of a step and a row that a launch unrolls: longer ones compile for many seconds.
+constexpr int64_t kLongest = 3072, kLongestLast = 1536;
+constexpr int64_t kMostSteps = 512, kMostStepsLast = 256;
 
 /// One of the packed matrix, its scales, its zero points, as words.
 struct Words {
@@ -119,11 +123,14 @@ Step launch(const NodeContext& c, const QuantisedProduct& p, const SimdParts& pa
   return step;
 }
 
-std::string refusal(const NodeContext& c, const QuantisedProduct& p) {
+std::string refusal(const NodeContext& c, const QuantisedProduct& p, int64_t rows) {
   std::string reason = simd_refusal(c.device);
   if (!reason.empty()) return reason;
   if (p.group % 16 != 0 && p.groups() > 1) return "groups are no multiple of 16 steps of k";
   if (typical(c.graph, p.m * p.n * p.k) < 16 * 1024) return "the product is small";
+  const auto m = p.m.constant();
+  if (m && rows > 4 && rows >= 2 * *m) return "fewer rows";
+  if (m && rows < 4 && *m >= 4 * rows) return "more rows";
   return "";
 }
 
@@ -131,7 +138,7 @@ std::string refusal(const NodeContext& c, const QuantisedProduct& p) {
 
 Tactic quantised_simd_tactic(const NodeContext& c, Builder& b, const QuantisedProduct& p,
                              int64_t rows) {
-  Tactic tactic{.name = "matmul_quantised_simd_" + text(rows), .refusal = refusal(c, p)};
+  Tactic tactic{.name = "matmul_quantised_simd_" + text(rows), .refusal = refusal(c, p, rows)};
   if (!tactic.refusal.empty()) return tactic;
   const SimdTile tile = simd_tile(c.device);
   const int64_t cols = tile.cols();
@@ -161,7 +168,10 @@ Tactic quantised_simd_tactic(const NodeContext& c, Builder& b, const QuantisedPr
   parts.scale = table("scales", p.q.scale);
   parts.zero = table("zeros", p.q.zero_point);
 
-  const int64_t count = padded_k / parts.part, last = kLongestLast / parts.part;
+  const auto most = [&](int64_t steps, int64_t products) {
+    return std::min(steps, std::max(parts.part, products / rows)) / parts.part;
+  };
+  const int64_t count = padded_k / parts.part, last = most(kMostStepsLast, kLongestLast);
   const bool ends_in_output = p.n >= cols && simd_epilogue_fits(c, b, 2);
   if (!ends_in_output || count > last) {
     const Expr height = ceil_div(p.m, rows) * rows;
@@ -170,7 +180,7 @@ Tactic quantised_simd_tactic(const NodeContext& c, Builder& b, const QuantisedPr
   }
   const int64_t kept = ends_in_output ? std::min(count, last) : 0;
   for (int64_t first = 0; first < count - kept;) {
-    int64_t taken = kLongest / parts.part;  // few sizes, so that few pipelines are compiled
+    int64_t taken = most(kMostSteps, kLongest);  // few sizes, so that few pipelines are compiled
     while (taken > count - kept - first) taken /= 2;
     tactic.steps.push_back(launch(c, p, parts, first, taken, false));
     first += taken;

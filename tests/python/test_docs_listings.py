@@ -24,7 +24,7 @@ LISTING = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.S | re.M)
 # Pages whose Python listings are run, one after another: here, or in test_docs.py and its like.
 PYTHON = {"README.md", "onnx.md", "torchscript.md", "vkexec.md", "builder_and_profiler.md",
           "deployment.md", "dry_run.md", "generation.md", "custom_operators.md",
-          "adding_an_operator.md"}
+          "adding_an_operator.md", "low_precision.md"}
 # Files that C++ and CMake listings are excerpts of ("…" stands for what is left out). Tests build
 # all of them.
 EXCERPTS = {
@@ -39,7 +39,7 @@ EXCERPTS = {
     "torchscript.md": ["examples/cpp/compile_program.cpp"],
 }
 # Written by a program, and compared with what it prints.
-PRINTED = {"README.md", "dry_run.md", "custom_operators.md", "vkexec.md"}
+PRINTED = {"README.md", "dry_run.md", "custom_operators.md", "vkexec.md", "low_precision.md"}
 
 
 def listings(page: Path, *languages: str) -> list[str]:

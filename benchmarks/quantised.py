@@ -1,0 +1,74 @@
+"""Linear layers with packed weights beside the same with floating-point ones, and what is held.
+
+    python benchmarks/quantised.py [--rows 1 16 128] [--sizes 4096x4096] [--dtype float32]
+                                   [--device NAME] [--level N] [--json FILE]
+
+A ratio above 1 says that packed weights are faster. Times are those of a call of an engine by the
+host's clock, weights larger than the caches where the sizes are.
+"""
+
+import argparse
+import json
+
+import torch
+from timing import per_call_us
+from torch import nn
+
+import torch_vulkan as tv
+
+WAYS = {"float": None, "int8 rows": ("int8", None), "int8 groups of 32": ("int8", 32),
+        "int4 groups of 32": ("int4", 32), "int4 groups of 128": ("int4", 128)}
+
+
+def measured(layer, way, x, settings):
+    """Time of a call in µs, bytes of the weights, largest error beside eager, and the tactics."""
+    module = nn.Sequential(layer).eval()
+    if way is not None:
+        module = tv.quantize(module, way[0], group_size=way[1])
+    (engine,) = tv.engines(tv.compile(module, inputs=[x], min_block_size=1, **settings))
+    with torch.no_grad():
+        eager = module(x)
+    (result,) = engine.run([x]).values()
+    calls = max(3, min(200, int(2e8 // layer.weight.numel() // len(x))))
+    us, _ = per_call_us(lambda: engine.run([x]), calls=calls, rounds=5)
+    return {"us": us, "bytes": engine.info()["memory"]["weights"],
+            "error": ((result - eager).abs().max() / eager.abs().max()).item(),
+            "tactics": sorted({layer["tactic"] for layer in engine.info()["layers"]})}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 16, 128])
+    parser.add_argument("--sizes", nargs="+", default=["1024x1024", "4096x4096"],
+                        help="outputs x inputs of the layer")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--device", default=None)
+    parser.add_argument("--level", type=int, default=3, help="optimization_level")
+    parser.add_argument("--json", help="where the results go")
+    args = parser.parse_args()
+    settings = {"device": args.device, "optimization_level": args.level}
+    dtype, results = getattr(torch, args.dtype), []
+    print(f"{'layer':>12} {'rows':>5} {'weights':>18} {'us':>10} {'ratio':>6} {'bytes':>6} "
+          f"{'error':>8}  tactics")
+    for size in args.sizes:
+        outputs, inputs = map(int, size.split("x"))
+        torch.manual_seed(0)
+        layer = nn.Linear(inputs, outputs, bias=False).to(dtype)
+        for rows in args.rows:
+            x, base = torch.randn(rows, inputs).to(dtype), None
+            for name, way in WAYS.items():
+                row = measured(layer, way, x, settings)
+                base = base or row
+                row |= {"size": size, "rows": rows, "weights": name,
+                        "ratio": base["us"] / row["us"]}
+                results.append(row)
+                print(f"{size:>12} {rows:5} {name:>18} {row['us']:10.1f} {row['ratio']:6.2f} "
+                      f"{row['bytes'] / base['bytes']:6.3f} {row['error']:8.1e}  "
+                      + ", ".join(row["tactics"]), flush=True)
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""docs/low_precision.md: its listings run, and what they show is what is printed."""
+
+import copy
+
+import pytest
+import torch
+from test_docs_listings import listings, page
+from torch import nn
+
+import torch_vulkan as tv
+
+PAGE = page("low_precision.md")
+
+
+class Model(nn.Module):
+    """With two linear layers, and a convolution whose weight is quantised by hand."""
+
+    def __init__(self, size=128):
+        super().__init__()
+        self.layer = nn.ModuleDict({"query": nn.Linear(size, 64), "key": nn.Linear(size, 64)})
+        self.register_buffer("q", torch.ones(64, 64, 3, 3, dtype=torch.int8))
+
+    def forward(self, x):
+        both = self.layer["query"](x) @ self.layer["key"](x).mT
+        weight = torch.ops.torch_vulkan.dequantize(self.q, torch.ones(64, 64, 3, 1), None, 8,
+                                                   torch.float32)
+        return nn.functional.conv2d(both.expand(1, 64, 3, 3), weight)
+
+
+@torch.no_grad()
+def test_python():
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 32)), torch.randn(3, 128)
+    retrained = copy.deepcopy(model)
+    retrained[0].weight += 0.1
+    names = {"torch": torch, "tv": tv, "model": model, "x": x, "retrained": retrained}
+    quantise, compare, refit = listings(PAGE, "python")
+    exec(quantise, names)
+    torch.testing.assert_close(names["fast"](x), names["smaller"](x))
+    exec(compare, names)
+    assert 0 < names["difference"] < 0.05
+    names["program"] = tv.compile(names["smaller"], inputs=[x])
+    exec(refit, names)
+    torch.testing.assert_close(names["program"](x), tv.quantize(retrained, "int4")(x))
+
+
+def test_text():
+    error, fates = listings(PAGE, "text")
+    with pytest.raises(ValueError) as raised:
+        tv.quantize(nn.ModuleDict({"mlp": nn.Linear(100, 8)}), "int4")
+    assert " ".join(error.split()) == str(raised.value)
+    report = str(tv.dry_run(tv.quantize(Model()).eval(), [torch.randn(3, 128)], min_block_size=1))
+    assert " ".join(fates.split()) in " ".join(report.split())
