@@ -132,3 +132,24 @@ def test_shifts_past_the_width():
                      [tensor("y", [4], TensorProto.UINT8)])
         (y,) = tv.onnx.compile(made, optimization_level=0).run(None, {"x": x, "n": n})
         assert y.tolist() == expected
+
+
+@pytest.mark.parametrize("form", ["channel", "tensor", "rows", "blocks"])
+def test_products_read_packed_weights(form):
+    rng = numpy.random.default_rng(1)
+    rows, shape = form == "rows", {"channel": 48, "rows": 48, "tensor": (), "blocks": (4, 48)}[form]
+    q = rng.integers(-127, 128, (48, 64) if rows else (64, 48)).astype("int8")
+    weights = [weight("q", q), weight("s", rng.uniform(0.001, 0.02, shape).astype("float32")),
+               weight("z", rng.integers(-3, 4, shape).astype("int8"))]
+    attributes = {"channel": {"axis": 1}, "rows": {"axis": 0}, "tensor": {},
+                  "blocks": {"axis": 0, "block_size": 16}}[form]
+    nodes = [helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], **attributes),
+             helper.make_node("Gemm", ["x", "w"], ["y"], transB=1) if rows else
+             helper.make_node("MatMul", ["x", "w"], ["y"])]
+    made = model(nodes, [tensor("x", [3, 64])], [tensor("y", None)], weights, opset=21)
+    x = rng.standard_normal((3, 64)).astype("float32")
+    session = tv.onnx.compile(made, optimization_level=0)
+    numpy.testing.assert_allclose(session.run(None, {"x": x})[0], wanted(made, {"x": x})[0],
+                                  rtol=1e-4, atol=1e-4)
+    tactics = [layer["tactic"] for layer in session.engine.info()["layers"]]
+    assert [name for name in tactics if name.startswith("matmul_quantised")], tactics

@@ -69,8 +69,35 @@ Tensor dequantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tenso
   return e.cast(y, scale.dtype);
 }
 
+/// A scale or zero point with one element for each block of x; nothing where blocks do not divide.
+Tensor of_blocks(OpContext& c, const Tensor& parameter, const Tensor& x) {
+  Shape blocks(x.shape.size(), Expr(1));
+  const auto axis = static_cast<size_t>(c.axis("axis", 1, std::max<int64_t>(x.rank(), 2)));
+  if (c.i("block_size", 0) > 0) {
+    blocks = parameter.shape;
+    if (!(blocks.at(axis) * Expr(c.i("block_size", 0)) == x.shape.at(axis))) return {};
+  } else if (parameter.rank() == 1 && !(parameter.shape[0] == Expr(1))) {
+    blocks.at(axis) = parameter.shape[0];
+  }
+  return c.e.reshape(parameter, blocks);
+}
+
+/// 8-bit integers stay as they are for operators that read them so (csrc/graph/quantised.h).
+Tensor kept_quantised(OpContext& c, const Tensor& x) {
+  const bool small = x.dtype == DType::kI8 || x.dtype == DType::kU8;
+  if (!small || x.rank() < 2 || c.in(1).rank() > x.rank()) return {};
+  const Tensor scale = of_blocks(c, c.in(1), x);
+  const Tensor zero = c.has(2) ? of_blocks(c, c.in(2), x) : Tensor{};
+  if (!scale.present || zero.present != c.has(2)) return {};
+  return c.e.node("tv::dequantize",
+                  {c.e.arg("input", x), c.e.arg("scale", scale), c.e.arg("zero_point", zero),
+                   attr_arg("bits", Expr(8))},
+                  scale.dtype, x.shape);
+}
+
 void dequantize(OpContext& c) {
   const Tensor& x = c.in(0);
+  if (const Tensor kept = kept_quantised(c, x); kept.present) return c.out(0, kept);
   const Tensor zero = c.has(2) ? spread(c, c.in(2), x) : Tensor{};
   c.out(0, dequantized(c.e, x, spread(c, c.in(1), x), zero));
 }
