@@ -5,7 +5,13 @@
 // row, as a float, rows pitch elements apart. MOVED: the last tile is moved back to end with the rows.
 // Grid: one invocation for each word.
 
-uint byte_at(uint at) { return uint(tv_ref_u8(x_ptr).v[at]); }
+uint byte_at(uint offset) {
+  uint64_t at = uint64_t(x_ptr) + uint64_t(offset);
+#if TV_CHECK
+  at = tv_check_ptr(at, 1u);
+#endif
+  return uint(tv_ref_u8(at).v[0]);
+}
 
 void main() {
   const uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

@@ -6,8 +6,10 @@
 #include <set>
 
 #include "csrc/graph/edit.h"
+#include "csrc/graph/provenance.h"
 #include "csrc/graph/quantised.h"
 #include "csrc/passes/quantised_pieces.h"
+#include "csrc/passes/simplify.h"
 #include "csrc/rewriter.h"
 
 namespace tv {
@@ -47,6 +49,12 @@ struct QuantisedWeight {
   const Node* made_by = nullptr;  ///< the last node of what dequantises
 };
 
+struct Planned {
+  const Node* node = nullptr;
+  Product product;
+  QuantisedWeight weight;
+};
+
 struct Readers {
   int64_t products = 0, lookups = 0;
   std::string tensor;  ///< the quantised tensor's name
@@ -55,10 +63,10 @@ struct Readers {
 class QuantisedMultiplier {
  public:
   explicit QuantisedMultiplier(Graph graph)
-      : graph_(std::move(graph)), constant_(constant_values(graph_)), made_by_(producers(graph_)) {}
+      : graph_(std::move(graph)), constant_(constant_values(graph_)) {}
 
   Graph run(std::vector<QuantisedFate>* fates) {
-    nodes_ = graph_.nodes;
+    plan();
     for (const Node& node : nodes_) {
       if (!rewrite(node)) out_.push_back(node);
     }
@@ -127,24 +135,82 @@ class QuantisedMultiplier {
     return std::nullopt;
   }
 
-  bool rewrite(const Node& node) {
-    if (node.op == "aten::embedding") return embed(node);
+  /// What a node multiplies, if by a quantised constant.
+  std::optional<Planned> planned(const Node& node) const {
     const auto product = product_of(node);
-    if (!product || product->x == kNoValue || is_constant(product->x)) return false;
+    if (!product || product->x == kNoValue || is_constant(product->x)) return std::nullopt;
     auto weight = packed(product->weight);
-    if (!weight || !is_float(graph_.value(product->x).dtype)) return false;
+    if (!weight || !is_float(graph_.value(product->x).dtype)) return std::nullopt;
     weight->transposed ^= product->transposed;
     // Two elements of a byte are neighbours along k.
-    if (weight->transposed && weight->q.bits == 4) return false;
-    multiply(node, *product, *weight);
+    if (weight->transposed && weight->q.bits == 4) return std::nullopt;
+    return Planned{&node, *product, *weight};
+  }
+
+  /// Products that can be one: of the same rows, with weights of one form. "": it stays alone.
+  std::string family(const Planned& plan) const {
+    const auto& [node, product, weight] = plan;
+    const Shape out = graph_.value(node->outputs[0]).shape;
+    std::string key = std::to_string(product.x) + type_text({.dtype = dtype(node->outputs[0])});
+    if (product.bias != kNoValue) {
+      if (!is_constant(product.bias) || !(graph_.value(product.bias).shape == Shape{out.back()})) {
+        return "";
+      }
+      key += " bias " + type_text({.dtype = dtype(product.bias)});
+    }
+    key += " bits " + std::to_string(weight.q.bits);
+    for (const ValueId part : {weight.q.input, weight.q.scale, weight.q.zero_point}) {
+      key += part == kNoValue ? " none" : type_text({.dtype = dtype(part)});
+    }
+    if (weight.q.scale == kNoValue && weight.q.zero_point == kNoValue) return key;
+    const Shape blocks = blocks_of(weight);
+    const size_t of_rows = weight.transposed ? 1 : 0;
+    // Scales that all rows share cannot stand beside others.
+    if (!(blocks[of_rows] == out.back())) return "";
+    return key + " groups " + blocks[1 - of_rows].str();
+  }
+
+  DType dtype(ValueId value) const { return graph_.value(value).dtype; }
+
+  Shape blocks_of(const QuantisedWeight& weight) const {
+    if (!weight.blocks.empty()) return weight.blocks;
+    return graph_.value(weight.q.scale != kNoValue ? weight.q.scale : weight.q.zero_point).shape;
+  }
+
+  void plan() {
+    // What depends on weights alone goes first, so that it is there before the first of a family.
+    // (std::ranges' returns a subrange, which clang 14 cannot make of libstdc++ 12's.)
+    std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
+      return std::ranges::all_of(node.outputs, [&](ValueId v) { return is_constant(v); });
+    });
+    nodes_ = graph_.nodes;
+    made_by_ = producers(graph_);
+    std::map<std::string, size_t> family_of;
+    for (const Node& node : nodes_) {
+      auto found = planned(node);
+      if (!found) continue;
+      const std::string key = family(*found);
+      size_t number = families_.size();
+      if (!key.empty()) number = family_of.try_emplace(key, number).first->second;
+      if (number == families_.size()) families_.emplace_back();
+      families_[number].push_back(std::move(*found));
+    }
+    for (size_t i = 0; i < families_.size(); ++i) {
+      for (const Planned& member : families_[i]) number_of_[member.node] = i;
+    }
+  }
+
+  bool rewrite(const Node& node) {
+    if (node.op == "aten::embedding") return embed(node);
+    const auto number = number_of_.find(&node);
+    if (number == number_of_.end()) return false;
+    const std::vector<Planned>& family = families_[number->second];
+    if (family.front().node == &node) multiply(family);
     return true;
   }
 
-  void multiply(const Node& node, const Product& product, const QuantisedWeight& weight) {
-    Readers& readers = readers_[weight.made_by];
-    ++readers.products;
-    readers.tensor = graph_.value(weight.q.input).name;
-    Rewriter rw(graph_, node, out_);
+  /// The weight's parts as tv::matmul_quantised takes them, [n, k].
+  Quantised normalised(Rewriter& rw, const QuantisedWeight& weight) const {
     Quantised q = weight.q;
     if (!weight.shape.empty()) {
       q.input = rw.reshape(q.input, weight.shape);
@@ -152,23 +218,79 @@ class QuantisedMultiplier {
         if (*part != kNoValue) *part = rw.reshape(*part, weight.blocks);
       }
     }
-    if (weight.transposed) {
-      for (ValueId* part : {&q.input, &q.scale, &q.zero_point}) {
-        if (*part != kNoValue) *part = rw.permute(*part, {1, 0});
-      }
+    for (ValueId* part : {&q.input, &q.scale, &q.zero_point}) {
+      if (*part != kNoValue && weight.transposed) *part = rw.permute(*part, {1, 0});
     }
-    const Shape x_shape = graph_.value(product.x).shape;
-    const Shape out_shape = graph_.value(node.outputs[0]).shape;
-    const DType dtype = graph_.value(node.outputs[0]).dtype;
+    return q;
+  }
+
+  /// Below one another; the value itself where it is alone.
+  ValueId joined(Rewriter& rw, const std::vector<ValueId>& parts) const {
+    if (parts.size() == 1 || parts[0] == kNoValue) return parts[0];
+    Shape shape = graph_.value(parts[0]).shape;
+    const DType type = dtype(parts[0]);
+    shape[0] = 0;
+    for (const ValueId part : parts) shape[0] += graph_.value(part).shape[0];
+    return rw.add("aten::cat", {tensor_list_arg("tensors", parts), attr_arg("dim", Expr(0))}, type,
+                  std::move(shape));
+  }
+
+  /// The node that stands for all of a family, for names.
+  static Node representative(const std::vector<Planned>& family) {
+    Node like = *family.front().node;
+    like.fused_ops.clear();
+    for (const Planned& member : family) {
+      like.module_path = common_module(like.module_path, member.node->module_path);
+      like.fused_ops.push_back(member.node->op);
+    }
+    return like;
+  }
+
+  void multiply(const std::vector<Planned>& family) {
+    const Node like = representative(family);
+    Rewriter rw(graph_, like, out_);
+    std::vector<ValueId> inputs, scales, zeros, biases;
+    for (const auto& [node, product, weight] : family) {
+      Readers& readers = readers_[weight.made_by];
+      ++readers.products;
+      readers.tensor = graph_.value(weight.q.input).name;
+      const Quantised q = normalised(rw, weight);
+      inputs.push_back(q.input);
+      scales.push_back(q.scale);
+      zeros.push_back(q.zero_point);
+      biases.push_back(product.bias);
+    }
+    const Quantised q{joined(rw, inputs), joined(rw, scales), joined(rw, zeros),
+                      family.front().weight.q.bits};
+    const ValueId bias = joined(rw, biases), given = family.front().product.x;
+    const Shape x_shape = graph_.value(given).shape;
+    const DType type = dtype(like.outputs[0]);
     const Expr rows = tv::product(std::span(x_shape).first(x_shape.size() - 1));
-    const ValueId x = rw.reshape(product.x, {rows, x_shape.back()});
     std::vector<Arg> args = arguments_of(q);
-    args.insert(args.begin(), tensor_arg("a", x));
+    args.insert(args.begin(), tensor_arg("a", rw.reshape(given, {rows, x_shape.back()})));
     // 16-bit sums are rounded once, behind the bias.
-    const DType sums = product.bias != kNoValue ? DType::kF32 : dtype;
-    ValueId out = rw.add("tv::matmul_quantised", std::move(args), sums, {rows, out_shape.back()});
-    if (product.bias != kNoValue) out = rw.pointwise("add", {out, product.bias}, sums);
-    replaced_.add(node.outputs[0], rw.reshape(rw.cast(out, dtype), out_shape));
+    const DType sums = bias != kNoValue ? DType::kF32 : type;
+    const Expr columns = graph_.value(q.input).shape[0];
+    ValueId out = rw.add("tv::matmul_quantised", std::move(args), sums, {rows, columns});
+    if (bias != kNoValue) out = rw.pointwise("add", {out, bias}, sums);
+    hand_out(rw, rw.cast(out, type), family);
+  }
+
+  /// Columns of `all` in place of the results of a family.
+  void hand_out(Rewriter& rw, ValueId all, const std::vector<Planned>& family) {
+    Expr from = 0;
+    for (const auto& [node, product, weight] : family) {
+      const Shape shape = graph_.value(node->outputs[0]).shape;
+      ValueId part = all;
+      if (family.size() > 1) {
+        part = rw.add("aten::slice.Tensor",
+                      {tensor_arg("self", all), attr_arg("dim", Expr(1)), attr_arg("start", from),
+                       attr_arg("end", from + shape.back()), attr_arg("step", Expr(1))},
+                      dtype(all), {graph_.value(all).shape[0], shape.back()});
+        from += shape.back();
+      }
+      replaced_.add(node->outputs[0], rw.reshape(part, shape));
+    }
   }
 
   /// dequantize(table)[indices] as dequantize(table[indices]).
@@ -248,8 +370,10 @@ class QuantisedMultiplier {
 
   Graph graph_;
   const std::vector<bool> constant_;
-  const std::vector<int32_t> made_by_;
-  std::vector<Node> nodes_;
+  std::vector<Node> nodes_;  ///< as they were
+  std::vector<int32_t> made_by_;
+  std::vector<std::vector<Planned>> families_;  ///< of nodes, by their first
+  std::map<const Node*, size_t> number_of_;
   std::vector<Node> out_;
   Replacements replaced_;
   std::map<const Node*, Readers> readers_;
@@ -261,7 +385,9 @@ Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates) {
   const bool some = std::ranges::any_of(graph.values, [](const Value& value) {
     return value.dtype == DType::kI8 || value.dtype == DType::kU8;
   });
-  return some ? QuantisedMultiplier(std::move(graph)).run(fates) : graph;
+  if (!some) return graph;
+  // Equal inputs must be one value to be seen as such.
+  return QuantisedMultiplier(simplify(std::move(graph))).run(fates);
 }
 
 }  // namespace tv

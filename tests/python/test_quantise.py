@@ -203,6 +203,34 @@ def test_the_device_holds_what_is_packed(arguments, dtype):
     assert any(name.startswith("matmul_quantised") for name in tactics), tactics
 
 
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+@torch.no_grad()
+def test_products_of_one_input_are_joined(weights):
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList(nn.Linear(256, size) for size in (256, 64, 128))
+
+        def forward(self, x):
+            q, k, v = (part(x) for part in self.parts)
+            return q.sigmoid(), k.tanh(), v.relu()
+
+    torch.manual_seed(0)
+    made, other = (tv.quantize(Heads().eval(), weights) for _ in range(2))
+    x = torch.randn(2, 5, 256)
+    program = tv.compile(made, inputs=[x], **OPTIONS)
+    torch.testing.assert_close(program(x), made(x))
+    (engine,) = tv.engines(program)
+    products = [layer for layer in engine.info()["layers"] if "aten::addmm" in layer["ops"]
+                and layer["tactic"].startswith("matmul_quantised")]
+    assert {layer["name"] for layer in products} and all(
+        layer["ops"].count("aten::addmm") >= 3 for layer in products), products
+    assert engine.info()["memory"]["weights_held"] <= 1.05 * held_bytes(made)
+    tv.refit(program, {name: value for name, value in other.state_dict().items() if "1." in name})
+    made.parts[1].load_state_dict(other.parts[1].state_dict())
+    torch.testing.assert_close(program(x), made(x))
+
+
 @torch.no_grad()
 def test_refit_save_and_load(tmp_path):
     made, other = (tv.quantize(network(64, 96, 32, seed=s), "int4") for s in (0, 1))

@@ -129,6 +129,54 @@ TEST(MultiplyQuantised, RowsOfAnEmbeddingAreLookedUpFirst) {
   EXPECT_EQ(fates[0].fate, "read packed by 1 embedding");
 }
 
+size_t count(const Graph& graph, const std::string& op) {
+  size_t found = 0;
+  for (const Node& node : graph.nodes) found += node.op == op;
+  return found;
+}
+
+TEST(MultiplyQuantised, ProductsOfTheSameRowsAreOne) {
+  Quantising b;
+  const ValueId x = b.input({3, 32});
+  std::vector<ValueId> results;
+  for (const int64_t rows : {6, 4, 10}) {
+    const ValueId w = b.dequantize(b.quantised({rows, 32}), b.weight({rows, 4}), {rows, 32});
+    results.push_back(b.node("aten::addmm",
+                             {tensor_arg("self", b.weight({rows})), tensor_arg("mat1", x),
+                              tensor_arg("mat2", b.transpose(w)), attr_arg("beta", Expr(1)),
+                              attr_arg("alpha", Expr(1))},
+                             {{DType::kF32, {3, rows}}})
+                          .outputs[0]);
+    b.output(b.work({results.back()}, {3, rows}));
+  }
+  const auto fates = b.run();
+  EXPECT_EQ(count(b.graph, "tv::matmul_quantised"), 1u) << dump(b.graph);
+  EXPECT_EQ(b.graph.value(b.product()->outputs[0]).shape, (Shape{3, 20}));
+  EXPECT_EQ(b.graph.value(b.product()->input("scale")).shape, (Shape{20, 4}));
+  EXPECT_EQ(count(b.graph, "aten::slice.Tensor"), 3u);
+  EXPECT_EQ(count(b.graph, "tv::pointwise"), 1u) << "one addition of all biases";
+  ASSERT_EQ(fates.size(), 3u);
+  for (const QuantisedFate& fate : fates) EXPECT_EQ(fate.fate, "read packed by 1 product");
+}
+
+TEST(MultiplyQuantised, ProductsOfOtherFormsStayApart) {
+  Quantising b;
+  const ValueId x = b.input({3, 32});
+  const auto product = [&](ValueId weight) {
+    b.output(b.work({b.mm(x, b.transpose(weight))}, {3, 6}));
+  };
+  product(b.dequantize(b.quantised(), b.weight({6, 4}), {6, 32}));
+  product(b.dequantize(b.quantised(), b.weight({6, 2}), {6, 32}));
+  product(b.dequantize(b.quantised(), b.weight({6, 4}, DType::kF16), {6, 32}));
+  product(b.dequantize(b.weight({6, 32}, DType::kU8), b.weight({6, 4}), {6, 32}));
+  product(b.dequantize(b.weight({6, 16}, DType::kU8), b.weight({6, 4}), {6, 32}, 4));
+  product(b.dequantize(b.quantised(), b.weight({1, 4}), {6, 32}));  // of all rows
+  product(b.dequantize(b.quantised(), b.weight({1, 4}), {6, 32}));
+  b.run();
+  EXPECT_EQ(count(b.graph, "tv::matmul_quantised"), 7u) << dump(b.graph);
+  EXPECT_EQ(count(b.graph, "aten::cat"), 0u);
+}
+
 /// (q - zero point) · scale in groups of 8, as torchao's operators decompose.
 ValueId in_pieces(Quantising& b, Shape scales, Shape zeros) {
   const ValueId q = b.cast(b.view(b.quantised(), {6, 4, 8}), DType::kF32);
