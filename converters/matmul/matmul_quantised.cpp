@@ -111,10 +111,11 @@ void convert(const NodeContext& c, Builder& b) {
   const QuantisedProduct p = product_of_node(c, b);
   const int64_t m = typical(c.graph, p.m);
   std::vector<Tactic> tactics;
-  // The fewest rows that nobody wants, then the largest tiles.
+  // To unpack an element takes as long as to multiply it by so many rows.
+  constexpr int64_t kUnpack = 4;
   std::vector<int64_t> simd = {12, 8, 4, 2, 1}, skinny = {8, 4, 2, 1};
   for (std::vector<int64_t>* rows : {&simd, &skinny}) {
-    std::ranges::stable_sort(*rows, {}, [&](int64_t r) { return (m + r - 1) / r * r; });
+    std::ranges::stable_sort(*rows, {}, [&](int64_t r) { return (m + r - 1) / r * (kUnpack + r); });
   }
   for (const int64_t rows : simd) tactics.push_back(quantised_simd_tactic(c, b, p, rows));
   for (const int64_t rows : skinny) tactics.push_back(rows_tactic(c, p, rows));

@@ -18,20 +18,44 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 GROUP_SIZE = 32  # of 4-bit weights, where none is given
 
 
-class QuantizedLinear(nn.Module):
-    """`nn.Linear` with a quantised weight; made by tv.quantize.
+class _Quantized(nn.Module):
+    """A module with a quantised weight.
 
     Attributes:
-        weight: int8 [out, in], or uint8 [out, in / 2] with two 4-bit elements a byte, the first in
-            the low half.
-        weight_scale: [out, groups].
-        weight_zero_point: uint8 [out, groups]; None: 0, and 8 for 4 bits.
-        bias: the linear layer's own, or None.
+        weight: int8 [rows, columns], or uint8 with two 4-bit elements a byte along the columns, the
+            first in the low half.
+        weight_scale: [rows, groups].
+        weight_zero_point: uint8 [rows, groups]; None: 0, and 8 for 4 bits.
     """
 
-    def __init__(self, in_features: int, out_features: int, bits: int):
+    def __init__(self, bits: int, weight, scale, zero_point):
         super().__init__()
-        self.in_features, self.out_features, self.bits = in_features, out_features, bits
+        self.bits = bits
+        self.register_buffer("weight", weight)
+        self.register_buffer("weight_scale", scale)
+        self.register_buffer("weight_zero_point", zero_point)
+
+    def _columns(self) -> int:
+        return self.weight.shape[1] * 8 // self.bits
+
+    def _weights_repr(self) -> str:
+        return f"weights=int{self.bits}, group_size={self._columns() // self.weight_scale.shape[1]}"
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        scale = state_dict.get(prefix + "weight_scale")
+        if isinstance(scale, torch.Tensor):
+            check_scale(prefix + "weight_scale", scale)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+class QuantizedLinear(_Quantized):
+    """`nn.Linear` with a quantised weight [out, in] and the linear layer's own bias; made by
+    tv.quantize."""
+
+    def __init__(self, linear: nn.Linear, bits: int, packed):
+        super().__init__(bits, *packed)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.bias = linear.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         weight = dequantize_op.dequantize(self.weight, self.weight_scale, self.weight_zero_point,
@@ -39,16 +63,32 @@ class QuantizedLinear(nn.Module):
         return functional.linear(x, weight, self.bias)
 
     def extra_repr(self) -> str:
-        groups = self.weight_scale.shape[-1]
         return (f"in_features={self.in_features}, out_features={self.out_features}, "
-                f"bias={self.bias is not None}, weights=int{self.bits}, "
-                f"group_size={self.in_features // groups}")
+                f"bias={self.bias is not None}, {self._weights_repr()}")
 
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        scale = state_dict.get(prefix + "weight_scale")
-        if isinstance(scale, torch.Tensor):
-            check_scale(prefix + "weight_scale", scale)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+
+class QuantizedEmbedding(_Quantized):
+    """`nn.Embedding` with a quantised table; made by tv.quantize."""
+
+    def __init__(self, embedding: nn.Embedding, bits: int, packed):
+        super().__init__(bits, *packed)
+        self.num_embeddings, self.embedding_dim = embedding.weight.shape
+        self.padding_idx = embedding.padding_idx
+        self.dtype = embedding.weight.dtype
+
+    def forward(self, indices: torch.Tensor) -> torch.Tensor:
+        parts = (self.weight, self.weight_scale, self.weight_zero_point)
+        rows = [None if part is None else functional.embedding(indices, part) for part in parts]
+        return dequantize_op.dequantize(*rows, self.bits, self.dtype)
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        if self.dtype != torch.float64:
+            self.dtype = self.weight_scale.dtype  # .half() and the like
+        return self
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, {self._weights_repr()}"
 
 
 @dataclass(frozen=True)
@@ -59,15 +99,10 @@ class _Scheme:
     group_size: int | None  # None: a row is a group
     symmetric: bool
 
-    def linear(self, name: str, linear: nn.Linear) -> QuantizedLinear:
-        weight = linear.weight.detach()
-        packed, scale, zero = self.packed(name, weight)
-        made = QuantizedLinear(linear.in_features, linear.out_features, self.bits)
-        made.register_buffer("weight", packed)
-        made.register_buffer("weight_scale", scale)
-        made.register_buffer("weight_zero_point", zero)
-        made.bias = linear.bias
-        return made.train(linear.training)
+    def module(self, name: str, module: nn.Module) -> _Quantized:
+        kind = QuantizedLinear if isinstance(module, nn.Linear) else QuantizedEmbedding
+        packed = self.packed(name, module.weight.detach())
+        return kind(module, self.bits, packed).train(module.training)
 
     def packed(self, name: str, weight: torch.Tensor):
         """(elements, scales, zero points or None) of a matrix."""
@@ -113,8 +148,8 @@ class _Scheme:
 
 
 def quantize(model: nn.Module, weights: str = "int8", *, group_size: int | None = None,
-             symmetric: bool | None = None, exclude: Sequence[str] = (),
-             inplace: bool = False) -> nn.Module:
+             symmetric: bool | None = None, embeddings: bool = False,
+             exclude: Sequence[str] = (), inplace: bool = False) -> nn.Module:
     """Quantises the weights of every `nn.Linear` of a module.
 
     The result computes in the dtype of its inputs, in eager mode as when compiled; engines read the
@@ -127,6 +162,7 @@ def quantize(model: nn.Module, weights: str = "int8", *, group_size: int | None 
         group_size: elements of a row that share a scale. None: a row ("int8"), 32 ("int4").
         symmetric: no zero points: scales fit the largest magnitude. None: True for "int8", False
             for "int4".
+        embeddings: quantise every `nn.Embedding`, too.
         exclude: regular expressions, searched for in names of layers; these stay floating-point.
         inplace: change `model` itself. Otherwise the result is a copy, and `model` stays as it is.
 
@@ -138,27 +174,33 @@ def quantize(model: nn.Module, weights: str = "int8", *, group_size: int | None 
     patterns = _patterns(exclude)
     if not isinstance(model, nn.Module):
         raise ValueError(f"tv.quantize: got {type(model).__name__}, want a torch.nn.Module")
-    linears = {name: module for name, module in model.named_modules(remove_duplicate=False)
-               if type(module) is nn.Linear and not any(p.search(name) for p in patterns)}
-    if not linears:
+    layers = {name: module for name, module in model.named_modules(remove_duplicate=False)
+              if _is_chosen(module, embeddings) and not any(p.search(name) for p in patterns)}
+    if not layers:
         raise ValueError(f"tv.quantize: {type(model).__name__} has no nn.Linear to quantise"
                          + (" but excluded ones" if exclude else ""))
-    made: dict[int, QuantizedLinear] = {}  # a layer that has two names stays one
-    for name, linear in linears.items():
-        if id(linear) not in made:
-            made[id(linear)] = scheme.linear(f"{name}.weight" if name else "weight", linear)
+    made: dict[int, _Quantized] = {}  # a layer that has two names stays one
+    for name, layer in layers.items():
+        if id(layer) not in made:
+            made[id(layer)] = scheme.module(f"{name}.weight" if name else "weight", layer)
     if not inplace:
         made = {key: _own_bias(layer) for key, layer in made.items()}
-        model = _copied(model, linears)
-    if "" in linears:
-        return made[id(linears[""])]
-    for name, linear in linears.items():
+        model = _copied(model, layers)
+    if "" in layers:
+        return made[id(layers[""])]
+    for name, layer in layers.items():
         owner, _, attribute = name.rpartition(".")
-        setattr(model.get_submodule(owner), attribute, made[id(linear)])
+        setattr(model.get_submodule(owner), attribute, made[id(layer)])
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoderLayer):
             module.activation_relu_or_gelu = 0  # its fast path takes floating-point weights
     return model
+
+
+def _is_chosen(module: nn.Module, embeddings: bool) -> bool:
+    if embeddings and type(module) is nn.Embedding:
+        return module.max_norm is None  # which would change the table
+    return type(module) is nn.Linear
 
 
 def _scheme(weights, group_size, symmetric) -> _Scheme:
@@ -186,15 +228,16 @@ def _patterns(exclude) -> list[re.Pattern]:
         raise ValueError(f"tv.quantize: exclude={exclude!r}: {error}") from None
 
 
-def _own_bias(layer: QuantizedLinear) -> QuantizedLinear:
-    layer.bias = copy.deepcopy(layer.bias)
+def _own_bias(layer: _Quantized) -> _Quantized:
+    if isinstance(layer, QuantizedLinear):
+        layer.bias = copy.deepcopy(layer.bias)
     return layer
 
 
-def _copied(model: nn.Module, linears: dict[str, nn.Linear]) -> nn.Module:
+def _copied(model: nn.Module, layers: dict[str, nn.Module]) -> nn.Module:
     """A copy that shares with `model` only weights that it is about to lose."""
     uses = Counter(id(p) for module in set(model.modules()) for p in module._parameters.values())
-    weights = {id(linear.weight): linear.weight for linear in linears.values()}
+    weights = {id(layer.weight): layer.weight for layer in layers.values()}
     lost = {key: weight for key, weight in weights.items() if uses[key] == sum(
-        linear.weight is weight for linear in set(linears.values()))}
+        layer.weight is weight for layer in set(layers.values()))}
     return copy.deepcopy(model, dict(lost))

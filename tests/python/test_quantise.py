@@ -8,7 +8,7 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan import compilations
-from torch_vulkan.quantisation import QuantizedLinear
+from torch_vulkan.quantisation import QuantizedEmbedding, QuantizedLinear
 
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
            "pass_through_build_failures": True}
@@ -110,6 +110,46 @@ def test_what_stays_floating_point():
     with torch.no_grad():
         compiled = torch.compile(made, backend="vulkan", options=OPTIONS)
         torch.testing.assert_close(compiled(i), made(i))
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+@torch.no_grad()
+def test_embeddings(weights):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 64, padding_idx=0), nn.Linear(64, 32)).eval()
+    made = tv.quantize(model, weights, embeddings=True)
+    i = torch.tensor([[0, 1, 49], [7, 7, 3]])
+    assert isinstance(made[0], QuantizedEmbedding)
+    assert snr_db(made[0](i), model[0](i)) > (40 if weights == "int8" else 18)
+    assert made.half()[0](i).dtype == torch.float16
+    program = tv.compile(made, inputs=[i], **OPTIONS)
+    torch.testing.assert_close(program(i), made(i), rtol=2e-3, atol=2e-3)
+    (engine,) = tv.engines(program)
+    assert engine.info()["memory"]["weights_held"] <= 1.05 * held_bytes(made)
+    once = nn.Embedding(50, 64, max_norm=1.0)
+    assert type(tv.quantize(nn.Sequential(once, nn.Linear(64, 8)), embeddings=True)[0]) is (
+        nn.Embedding)
+
+
+@torch.no_grad()
+def test_with_other_settings():
+    """float16 sums of float32 models, sizes of a range with their own kernels, TorchScript."""
+    made = tv.quantize(network(128, 96, 64), "int4")
+    x = torch.randn(3, 128)
+    half = tv.compile(made, inputs=[x], enabled_precisions={torch.float32, torch.float16},
+                      **OPTIONS)
+    torch.testing.assert_close(half(x), made(x), rtol=2e-3, atol=2e-3)
+    tactics = [layer["tactic"] for engine in tv.engines(half)
+               for layer in engine.info()["layers"]]
+    assert any(name.startswith("matmul_quantised") for name in tactics), tactics
+    sizes = tv.Input(min_shape=(1, 128), opt_shape=(16, 128), max_shape=(300, 128))
+    ranged = tv.compile(made, inputs=[sizes], **{**OPTIONS, "optimization_level": 3})
+    for rows in (1, 2, 7, 33, 300):
+        x = torch.randn(rows, 128)
+        torch.testing.assert_close(ranged(x), made(x), rtol=1e-4, atol=1e-5)
+    x = torch.randn(3, 128)
+    script = tv.compile(torch.jit.trace(made, x), inputs=[x], min_block_size=1)
+    torch.testing.assert_close(script(x), made(x), rtol=1e-4, atol=1e-5)
 
 
 @torch.no_grad()
