@@ -24,12 +24,18 @@ part() {  # part NAME COMMAND…: one that fails does not keep others from being
   echo "== $name"
   "$@" || failed+=("$name")
 }
+shown() {  # as part, but it does not gate: the slow tests have to be green together first
+  local name=$1
+  shift
+  echo "== $name"
+  "$@" || echo "Failed, and does not gate yet: $name"
+}
 
 part "Sanitizers and fuzzers" scripts/sanitized.sh
 part "The wheel" .venv/bin/python -m pytest -m slow tests/python/test_wheel.py
 whole=$SECONDS
 
-part "Slow Python tests, $(share 70) s of them" \
+shown "Slow Python tests, $(share 70) s of them" \
   env TV_TEST_SLICE_SECONDS="$(share 70)" .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist load \
   -m slow --durations=10 -k 'not random' --ignore tests/python/test_wheel.py tests
 
@@ -42,7 +48,7 @@ case $form in
 esac
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-part "Samples of op_db ($form), $(share 30) s of them" \
+shown "Samples of op_db ($form), $(share 30) s of them" \
   .venv/bin/python tests/opinfo/run.py --results "$results/opinfo" --seed "$TV_TEST_SEED" \
   --seconds "$(share 30)" "${samples[@]}"
 
