@@ -43,7 +43,10 @@ Tactic tactic_of(const NodeContext& c, Builder& b, const AttentionProblem& p,
   const int64_t rows = *repeat * *queries, block = std::min(next_power_of_two(rows), kMostRows);
   const auto width = static_cast<int64_t>(c.device.subgroup_size);
   const bool shuffle = c.device.subgroup_size_control && width >= 8 && width <= tile.threads;
-  if (*queries > kMostRows) {
+  if (c.node.outputs.size() > 1) {
+    // Gradients compute scores again, and want the numbers whose sum's log they are given.
+    tactic.refusal = "gradients want the scores in the order of the other kernels";
+  } else if (*queries > kMostRows) {
     tactic.refusal = std::to_string(*queries) + " queries are not few";
   } else if (shared_bytes(p, tile, block) > c.device.max_shared_bytes) {
     tactic.refusal =
