@@ -80,6 +80,8 @@ struct Converter {
   /// more of its mantissa (as for torch.autocast), or it reads bits, or it keeps some of the
   /// elements that it writes over.
   bool keeps_float32 = false;
+  /// key and value may have fewer heads than query, [batch, heads, …], each for as many in a row.
+  bool groups_heads = false;
   /// `expand` says in this project's own operators what one of another library is; it runs before
   /// every pass that looks for something.
   bool translates = false;

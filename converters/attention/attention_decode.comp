@@ -200,9 +200,6 @@ void main() {
       if (d + k < DV) y_store(to * DV + d + k, r[k]);
     }
 #endif
-#if LSE
-    if (thread == 0u) lse_store(to, row_most[i] + tv_log(row_total[i]));
-#endif
 #endif
   }
 }

@@ -95,19 +95,14 @@ Tactic tactic_of(const NodeContext& c, Builder& b, const AttentionProblem& p,
            .grid = one_each(all * p.e, 64),
            .iterations = Expr(2 * splits)};
   for (const auto& [name, value] : step.defines) {
-    if (name == "DV" || name == "SPLITS" || name == "LSE" || name.starts_with("INVERSE") ||
+    if (name == "DV" || name == "SPLITS" || name.starts_with("INVERSE") ||
         name.starts_with("RESULT")) {
       end.defines.emplace_back(name, value);
     }
   }
-  std::vector<Operand> operands;
-  for (Operand& operand : step.operands) {
-    if (operand.name == "lse") end.operands.push_back(operand);
-    if (!operand.write) operands.push_back(std::move(operand));
-  }
-  operands.push_back(dst("part", part));
-  operands.push_back(dst("sums", sums));
-  step.operands = std::move(operands);
+  std::erase_if(step.operands, [](const Operand& operand) { return operand.write; });
+  step.operands.push_back(dst("part", part));
+  step.operands.push_back(dst("sums", sums));
   tactic.steps.push_back(std::move(step));
   tactic.steps.push_back(std::move(end));
   return tactic;

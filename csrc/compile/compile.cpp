@@ -1,5 +1,7 @@
 #include "csrc/compile/compile.h"
 
+#include <functional>
+
 #include "csrc/compile/debug_dump.h"
 #include "csrc/counters.h"
 #include "csrc/lowering/lower.h"
@@ -35,75 +37,92 @@ namespace {
 
 /// From which optimization_level on decisions between graphs are measured: layouts and what is
 /// fused before a node, and what behind it.
-constexpr int64_t kMeasuredFromLevel = 4, kTailsFromLevel = 5;
+constexpr int64_t kMeasuredFromLevel = 4, kEpiloguesFromLevel = 5;
 
-}  // namespace
+/// What hears of each pass.
+using AfterPass = std::function<void(const Graph&, const char* pass)>;
 
-EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
-                   const Progress& progress, CostModel* costs) {
-  ++build_counters().engines;
-  const DebugDump dump_files(settings, graph.name);
-  const auto after = [&](const char* pass) {
-    check(graph, pass);
-    dump_files.write_graph(pass, graph);
-    if (progress) progress(pass, 0, 0);
-  };
-  after("import");
+/// The passes that read a model's own operators.
+Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& device,
+                const AfterPass& after, std::vector<QuantisedFate>* fates) {
   if (settings.truncate_long_and_double) {
     graph = truncate_long_and_double(std::move(graph));
-    after("truncate");
+    after(graph, "truncate");
   }
   graph = translate(std::move(graph), settings, device);
-  after("translate");
+  after(graph, "translate");
   // Before its pieces become 16-bit ones; those that the user keeps in float32 stay pieces.
   const bool lowers = low_precision(settings) != DType::kOther;
   const ExcludedNodes excluded(settings);
   graph = recognise_attention(std::move(graph),
                               [&](const Node& node) { return lowers && excluded.contains(node); });
-  after("recognise_attention");
+  after(graph, "recognise_attention");
   graph = group_heads(std::move(graph));
-  after("group_heads");
+  after(graph, "group_heads");
   graph = recognise_rms_norm(std::move(graph), settings, device);
-  after("recognise_rms_norm");
+  after(graph, "recognise_rms_norm");
   graph = recognise_rotary(std::move(graph));
-  after("recognise_rotary");
+  after(graph, "recognise_rotary");
   if (lowers) {
     graph = lower_precision(std::move(graph), settings);
-    after("lower_precision");
+    after(graph, "lower_precision");
   }
   graph = recognise_linear(std::move(graph));
-  after("recognise_linear");
+  after(graph, "recognise_linear");
   // Before anything moves or joins the weights of products.
-  graph = multiply_quantised(std::move(graph));
-  after("multiply_quantised");
+  graph = multiply_quantised(std::move(graph), fates);
+  after(graph, "multiply_quantised");
+  return graph;
+}
+
+}  // namespace
+
+std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings,
+                                           const DeviceProfile& device) {
+  std::vector<QuantisedFate> fates;
+  recognise(std::move(graph), settings, device, [](const Graph&, const char*) {}, &fates);
+  return fates;
+}
+
+EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
+                   const Progress& progress, CostModel* costs) {
+  ++build_counters().engines;
+  const DebugDump dump_files(settings, graph.name);
+  const AfterPass after = [&](const Graph& made, const char* pass) {
+    check(made, pass);
+    dump_files.write_graph(pass, made);
+    if (progress) progress(pass, 0, 0);
+  };
+  after(graph, "import");
+  graph = recognise(std::move(graph), settings, device, after, nullptr);
   graph = hoist_scales(std::move(graph));
-  after("hoist_scales");
+  after(graph, "hoist_scales");
   graph = fold_padding(std::move(graph));
-  after("fold_padding");
+  after(graph, "fold_padding");
   // Before canonicalise takes batch norms apart.
   graph = fold_batch_norm(std::move(graph));
-  after("fold_batch_norm");
+  after(graph, "fold_batch_norm");
   // Equal inputs must be one value to be seen as such.
   graph = merge_matmuls(simplify(std::move(graph)));
-  after("merge_matmuls");
+  after(graph, "merge_matmuls");
   graph = canonicalise(std::move(graph), settings, device);
-  after("canonicalise");
+  after(graph, "canonicalise");
   graph = fold(std::move(graph));
-  after("fold");
+  after(graph, "fold");
   graph = simplify(std::move(graph));
-  after("simplify");
+  after(graph, "simplify");
   graph = gather_siblings(std::move(graph));
-  after("gather_siblings");
+  after(graph, "gather_siblings");
   // Fusion comes after layouts: a view between two operators is gone by then.
   graph = choose_layouts(std::move(graph), settings, device);
-  after("choose_layouts");
+  after(graph, "choose_layouts");
   graph = fuse(std::move(graph), device);
-  after("fuse");
+  after(graph, "fuse");
   graph = place_outputs(std::move(graph), settings, device);
-  after("place_outputs");
+  after(graph, "place_outputs");
   if (wants_channels_last(device)) {
     graph = choose_channels_last(std::move(graph));
-    after("choose_channels_last");
+    after(graph, "choose_channels_last");
   }
 
   if (costs && settings.optimization_level >= kMeasuredFromLevel) {
@@ -113,17 +132,18 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     };
     if (wants_channels_last(device)) {
       graph = measure_layouts(std::move(graph), us);
-      after("measure_layouts");
+      after(graph, "measure_layouts");
     }
-    graph = measure_fusion(std::move(graph), us, settings.optimization_level >= kTailsFromLevel);
-    after("measure_fusion");
+    graph =
+        measure_fusion(std::move(graph), us, settings.optimization_level >= kEpiloguesFromLevel);
+    after(graph, "measure_fusion");
   }
 
   // No pass before it has to know that memory changes under readers.
   graph = write_in_place(std::move(graph), settings, device);
-  after("write_in_place");
+  after(graph, "write_in_place");
   graph = merge_cache_writes(std::move(graph));
-  after("merge_cache_writes");
+  after(graph, "merge_cache_writes");
   LoweringReport report;
   EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});
   dump_files.write_lowering(report, spec);

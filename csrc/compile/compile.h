@@ -3,6 +3,7 @@
 
 #include "csrc/cost_model.h"
 #include "csrc/graph/graph.h"
+#include "csrc/passes/multiply_quantised.h"
 #include "csrc/progress.h"
 #include "csrc/settings.h"
 #include "runtime/spec/engine_spec.h"
@@ -15,5 +16,9 @@ namespace tv {
 /// applies is taken. Throws Error.
 EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
                    const Progress& progress = nullptr, CostModel* costs = nullptr);
+
+/// What compile() makes of each quantised tensor.
+std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings,
+                                           const DeviceProfile& device);
 
 }  // namespace tv

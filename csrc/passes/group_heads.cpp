@@ -1,8 +1,8 @@
 #include "csrc/passes/group_heads.h"
 
 #include <optional>
-#include <set>
 
+#include "csrc/converter.h"
 #include "csrc/graph/edit.h"
 #include "csrc/passes/simplify.h"
 
@@ -11,18 +11,9 @@ namespace {
 
 constexpr size_t kRank = 4, kHeads = 1;
 
-const std::set<std::string>& attentions() {
-  static const std::set<std::string> ops = {
-      "aten::scaled_dot_product_attention",
-      "torch_vulkan::scaled_dot_product_attention",
-      "tv::softmax_attention",
-      "aten::_scaled_dot_product_attention_math",
-      "aten::_scaled_dot_product_flash_attention_for_cpu",
-      "aten::_scaled_dot_product_flash_attention",
-      "aten::_scaled_dot_product_cudnn_attention",
-      "aten::_scaled_dot_product_efficient_attention",
-  };
-  return ops;
+bool groups_heads(const Node& node) {
+  const Converter* converter = Registry::instance().find(node.op);
+  return converter && converter->groups_heads;
 }
 
 class HeadGrouper {
@@ -33,7 +24,7 @@ class HeadGrouper {
     nodes_ = std::move(graph_.nodes);
     bool any = false;
     for (Node node : nodes_) {
-      if (attentions().contains(node.op)) any |= group(node);
+      if (groups_heads(node)) any |= group(node);
       graph_.nodes.push_back(std::move(node));
     }
     if (!any) return std::move(graph_);

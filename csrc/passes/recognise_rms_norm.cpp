@@ -1,10 +1,10 @@
 #include "csrc/passes/recognise_rms_norm.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "csrc/converter.h"
 #include "csrc/graph/edit.h"
+#include "csrc/passes/makers.h"
 #include "csrc/passes/simplify.h"
 
 namespace tv {
@@ -13,11 +13,7 @@ namespace {
 class RmsNormRecogniser {
  public:
   RmsNormRecogniser(Graph graph, const Settings& settings, const DeviceProfile& device)
-      : graph_(std::move(graph)),
-        settings_(settings),
-        device_(device),
-        made_by_(producers(graph_)),
-        read_by_(consumers(graph_)) {}
+      : graph_(std::move(graph)), settings_(settings), device_(device), makers_(graph_) {}
 
   Graph run() {
     bool any = false;
@@ -40,21 +36,6 @@ class RmsNormRecogniser {
   }
 
  private:
-  const Node* maker(ValueId v) const {
-    const int32_t at = v == kNoValue ? -1 : made_by_[static_cast<size_t>(v)];
-    return at < 0 ? nullptr : &graph_.nodes[static_cast<size_t>(at)];
-  }
-
-  /// The node of this operator that makes `v` for one reader alone.
-  const Node* only(ValueId v, std::string_view op) const {
-    const Node* node = maker(v);
-    const bool output = std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
-                                    [&](const GraphOutput& o) { return o.value == v; });
-    const bool fits =
-        node && node->op == op && !output && read_by_[static_cast<size_t>(v)].size() == 1;
-    return fits ? node : nullptr;
-  }
-
   static bool is_number(const Node& node, const char* name, double number) {
     const auto* size = std::get_if<Expr>(&node.arg(name).attr);
     return (!size || size->is_constant()) && node.number(name) == number;
@@ -65,11 +46,11 @@ class RmsNormRecogniser {
     const Value& value = graph_.value(x);
     const bool whole = value.dtype == DType::kF32 && !value.shape.empty() &&
                        graph_.value(product.outputs[0]).shape == value.shape;
-    const Node* root = whole ? only(inverse, "aten::rsqrt") : nullptr;
-    const Node* sum = root ? only(root->input("self"), "aten::add.Scalar") : nullptr;
+    const Node* root = whole ? makers_.only(inverse, "aten::rsqrt") : nullptr;
+    const Node* sum = root ? makers_.only(root->input("self"), "aten::add.Scalar") : nullptr;
     if (!sum || (sum->has("alpha") && !is_number(*sum, "alpha", 1))) return std::nullopt;
     const auto* size = std::get_if<Expr>(&sum->arg("other").attr);
-    const Node* mean = size ? nullptr : only(sum->input("self"), "aten::mean.dim");
+    const Node* mean = size ? nullptr : makers_.only(sum->input("self"), "aten::mean.dim");
     if (!mean || !mean->flag("keepdim") || mean->has("dtype")) return std::nullopt;
     const auto last = static_cast<int64_t>(value.shape.size()) - 1;
     const std::vector<int64_t> dims = mean->integers("dim");
@@ -79,10 +60,10 @@ class RmsNormRecogniser {
   }
 
   bool is_square_of(ValueId x, ValueId square) const {
-    if (const Node* power = only(square, "aten::pow.Tensor_Scalar")) {
+    if (const Node* power = makers_.only(square, "aten::pow.Tensor_Scalar")) {
       return power->input("self") == x && is_number(*power, "exponent", 2);
     }
-    const Node* node = maker(square);
+    const Node* node = makers_.maker(square);
     return node && node->op == "aten::mul.Tensor" && node->input("self") == x &&
            node->input("other") == x;
   }
@@ -99,8 +80,7 @@ class RmsNormRecogniser {
   Graph graph_;
   const Settings& settings_;
   const DeviceProfile& device_;
-  const std::vector<int32_t> made_by_;
-  const std::vector<std::vector<int32_t>> read_by_;
+  const Makers makers_;
 };
 
 }  // namespace

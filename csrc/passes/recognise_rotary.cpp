@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "csrc/graph/edit.h"
+#include "csrc/passes/makers.h"
 #include "csrc/passes/simplify.h"
 
 namespace tv {
@@ -16,8 +17,7 @@ struct Rotary {
 
 class RotaryRecogniser {
  public:
-  explicit RotaryRecogniser(Graph graph)
-      : graph_(std::move(graph)), made_by_(producers(graph_)), read_by_(consumers(graph_)) {}
+  explicit RotaryRecogniser(Graph graph) : graph_(std::move(graph)), makers_(graph_) {}
 
   Graph run() {
     std::map<int32_t, Rotary> found;
@@ -42,31 +42,14 @@ class RotaryRecogniser {
  private:
   const Shape& shape(ValueId v) const { return graph_.value(v).shape; }
 
-  const Node* maker(ValueId v, std::string_view op) const {
-    const int32_t at = v == kNoValue ? -1 : made_by_[static_cast<size_t>(v)];
-    const Node* node = at < 0 ? nullptr : &graph_.nodes[static_cast<size_t>(at)];
-    return node && node->op == op ? node : nullptr;
-  }
-
-  bool is_output(ValueId v) const {
-    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
-                       [&](const GraphOutput& o) { return o.value == v; });
-  }
-
-  /// The node of this operator that makes `v` for one reader alone.
-  const Node* only(ValueId v, std::string_view op) const {
-    const Node* node = maker(v, op);
-    return node && !is_output(v) && read_by_[static_cast<size_t>(v)].size() == 1 ? node : nullptr;
-  }
-
   std::optional<Rotary> rotary(const Node& sum) const {
     if (sum.op != "aten::add.Tensor") return std::nullopt;
     const auto* alpha = sum.has("alpha") ? &sum.arg("alpha").attr : nullptr;
     if (alpha && !(std::holds_alternative<Expr>(*alpha) && std::get<Expr>(*alpha) == Expr(1))) {
       return std::nullopt;
     }
-    const Node* a = only(sum.input("self"), "aten::mul.Tensor");
-    const Node* b = only(sum.input("other"), "aten::mul.Tensor");
+    const Node* a = makers_.only(sum.input("self"), "aten::mul.Tensor");
+    const Node* b = makers_.only(sum.input("other"), "aten::mul.Tensor");
     if (!a || !b) return std::nullopt;
     auto found = rotary_of(sum, *a, *b);
     return found ? found : rotary_of(sum, *b, *a);
@@ -88,13 +71,14 @@ class RotaryRecogniser {
 
   /// x of cat(-x[half:], x[:half]) along the last dimension.
   ValueId turned_half(ValueId v) const {
-    const Node* cat = only(v, "aten::cat");
+    const Node* cat = makers_.only(v, "aten::cat");
     if (!cat || !is_last(*cat, v)) return kNoValue;
     const std::vector<ValueId>& parts = cat->inputs("tensors");
     if (parts.size() != 2) return kNoValue;
-    const Node* negated = only(parts[0], "aten::neg");
-    const Node* second = negated ? maker(negated->input("self"), "aten::slice.Tensor") : nullptr;
-    const Node* first = maker(parts[1], "aten::slice.Tensor");
+    const Node* negated = makers_.only(parts[0], "aten::neg");
+    const Node* second =
+        negated ? makers_.maker(negated->input("self"), "aten::slice.Tensor") : nullptr;
+    const Node* first = makers_.maker(parts[1], "aten::slice.Tensor");
     if (!first || !second || first->input("self") != second->input("self")) return kNoValue;
     const ValueId x = first->input("self");
     const auto size = shape(x).back().constant();
@@ -148,7 +132,7 @@ class RotaryRecogniser {
   bool is_pair(const std::pair<const int32_t, Rotary>& a,
                const std::pair<const int32_t, Rotary>& b) const {
     const ValueId first = graph_.nodes[static_cast<size_t>(a.first)].outputs[0];
-    const auto& readers = read_by_[static_cast<size_t>(first)];
+    const auto& readers = makers_.readers(first);
     const bool late = std::ranges::all_of(readers, [&](int32_t n) { return n > b.first; });
     return late && a.second.cos == b.second.cos && a.second.sin == b.second.sin &&
            shape(a.second.x).back() == shape(b.second.x).back() &&
@@ -167,8 +151,7 @@ class RotaryRecogniser {
   }
 
   Graph graph_;
-  const std::vector<int32_t> made_by_;
-  const std::vector<std::vector<int32_t>> read_by_;
+  const Makers makers_;
 };
 
 }  // namespace

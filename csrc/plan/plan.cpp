@@ -4,11 +4,10 @@
 
 #include "csrc/cache/engine_cache.h"
 #include "csrc/cache/engine_key.h"
+#include "csrc/compile/compile.h"
 #include "csrc/partition/dependencies.h"
 #include "csrc/partition/unsupported.h"
 #include "csrc/partition/what_if.h"
-#include "csrc/passes/canonicalise.h"
-#include "csrc/passes/recognise_linear.h"
 #include "csrc/tuner/tuner.h"
 
 namespace tv {
@@ -72,10 +71,7 @@ std::vector<std::string> refusals(const Plan& plan) {
 }
 
 std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block) {
-  std::vector<QuantisedFate> fates;
-  Graph graph = translate(graph_of(plan, block), plan.settings, plan.device);
-  multiply_quantised(recognise_linear(std::move(graph)), &fates);
-  return fates;
+  return quantised_fates(graph_of(plan, block), plan.settings, plan.device);
 }
 
 EngineSpec build(const Plan& plan, size_t block, const BuildOptions& options) {
