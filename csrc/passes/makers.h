@@ -30,9 +30,9 @@ class Makers {
   /// The node of this operator that makes `v` for one node alone, and not for the caller.
   const Node* only(ValueId v, std::string_view op) const {
     const Node* node = maker(v, op);
-    const bool one = node && readers(v).size() == 1 &&
-                     std::ranges::none_of(graph_.outputs,
-                                          [&](const GraphOutput& o) { return o.value == v; });
+    const bool one =
+        node && readers(v).size() == 1 &&
+        std::ranges::none_of(graph_.outputs, [&](const GraphOutput& o) { return o.value == v; });
     return one ? node : nullptr;
   }
 
