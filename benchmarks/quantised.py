@@ -3,15 +3,15 @@
     python benchmarks/quantised.py [--rows 1 16 128] [--sizes 4096x4096] [--dtype float32]
                                    [--device NAME] [--level N] [--json FILE]
 
-A ratio above 1 says that packed weights are faster. Times are those of a call of an engine by the
-host's clock, weights larger than the caches where the sizes are.
+A ratio above 1 says that packed weights are faster. Times are those of the engine's launches by the
+device's own clock, one launch after the other; GB/s are the bytes of the weights over that time.
+Weights smaller than the device's caches may be read from there.
 """
 
 import argparse
 import json
 
 import torch
-from timing import per_call_us
 from torch import nn
 
 import torch_vulkan as tv
@@ -20,8 +20,8 @@ WAYS = {"float": None, "int8 rows": ("int8", None), "int8 groups of 32": ("int8"
         "int4 groups of 32": ("int4", 32), "int4 groups of 128": ("int4", 128)}
 
 
-def measured(layer, way, x, settings):
-    """Time of a call in µs, bytes of the weights, largest error beside eager, and the tactics."""
+def measured(layer, way, x, settings, runs):
+    """Time of the launches in µs, weights' bytes, largest error beside eager, and the tactics."""
     module = nn.Sequential(layer).eval()
     if way is not None:
         module = tv.quantize(module, way[0], group_size=way[1])
@@ -29,11 +29,11 @@ def measured(layer, way, x, settings):
     with torch.no_grad():
         eager = module(x)
     (result,) = engine.run([x]).values()
-    calls = max(3, min(200, int(2e8 // layer.weight.numel() // len(x))))
-    us, _ = per_call_us(lambda: engine.run([x]), calls=calls, rounds=5)
-    return {"us": us, "bytes": engine.info()["memory"]["weights"],
+    launches = engine.profile([x], runs=runs)
+    return {"us": sum(launch["time_us"] for launch in launches),
+            "bytes": engine.info()["memory"]["weights"],
             "error": ((result - eager).abs().max() / eager.abs().max()).item(),
-            "tactics": sorted({layer["tactic"] for layer in engine.info()["layers"]})}
+            "tactics": sorted({launch["tactic"] for launch in launches})}
 
 
 def main():
@@ -44,12 +44,13 @@ def main():
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default=None)
     parser.add_argument("--level", type=int, default=3, help="optimization_level")
+    parser.add_argument("--runs", type=int, default=20, help="whose median counts")
     parser.add_argument("--json", help="where the results go")
     args = parser.parse_args()
     settings = {"device": args.device, "optimization_level": args.level}
     dtype, results = getattr(torch, args.dtype), []
-    print(f"{'layer':>12} {'rows':>5} {'weights':>18} {'us':>10} {'ratio':>6} {'bytes':>6} "
-          f"{'error':>8}  tactics")
+    print(f"{'layer':>12} {'rows':>5} {'weights':>18} {'us':>10} {'ratio':>6} {'GB/s':>6} "
+          f"{'bytes':>6} {'error':>8}  tactics")
     for size in args.sizes:
         outputs, inputs = map(int, size.split("x"))
         torch.manual_seed(0)
@@ -57,12 +58,13 @@ def main():
         for rows in args.rows:
             x, base = torch.randn(rows, inputs).to(dtype), None
             for name, way in WAYS.items():
-                row = measured(layer, way, x, settings)
+                row = measured(layer, way, x, settings, args.runs)
                 base = base or row
                 row |= {"size": size, "rows": rows, "weights": name,
                         "ratio": base["us"] / row["us"]}
                 results.append(row)
                 print(f"{size:>12} {rows:5} {name:>18} {row['us']:10.1f} {row['ratio']:6.2f} "
+                      f"{row['bytes'] / row['us'] / 1e3:6.0f} "
                       f"{row['bytes'] / base['bytes']:6.3f} {row['error']:8.1e}  "
                       + ", ".join(row["tactics"]), flush=True)
     if args.json:

@@ -6,7 +6,6 @@
 #include "python/bindings/py_module.h"
 #include "runtime/base/error.h"
 #include "runtime/engine/engine.h"
-#include "runtime/engine/weight_set.h"
 #include "runtime/spec/vke.h"
 #include "runtime/spec/vke_parts.h"
 
@@ -94,10 +93,7 @@ std::vector<uint8_t> vke_bytes(const py::bytes& data) {
 }  // namespace
 
 void bind_engine(py::module_& m) {
-  py::class_<PyWeightSet>(m, "WeightSet")
-      .def_property_readonly(
-          "size_bytes", [](const PyWeightSet& weights) { return weights.set->size_bytes(); },
-          "Bytes of the device's memory.");
+  py::class_<PyWeightSet>(m, "WeightSet");
   py::class_<Engine, std::shared_ptr<Engine>>(m, "Engine", "A loaded engine.")
       .def("info", [](const Engine& engine) { return spec_info(engine.spec()); })
       .def_property_readonly("device",
@@ -122,6 +118,12 @@ void bind_engine(py::module_& m) {
           },
           py::call_guard<py::gil_scoped_release>(),
           "The set for weights of which those numbered in the last argument changed.")
+      .def(
+          "held_bytes",
+          [](const Engine& engine, const PyWeightSet& weights) {
+            return engine.held_bytes(*weights.set);
+          },
+          "Bytes of the device's memory.")
       .def(
           "run",
           [](Engine& engine, const PyWeightSet& weights, const std::vector<int64_t>& symbols,

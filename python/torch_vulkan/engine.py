@@ -107,7 +107,8 @@ class Engine:
         infos = [part.info() for part in self._parts]
         memory = {"weights": sum(math.prod(w["shape"]) * DTYPES[w["dtype"]].itemsize
                                  for w in self._info["weights"]),
-                  "weights_held": self._weights and sum(s.size_bytes for s in self._weights[1]),
+                  "weights_held": self._weights and sum(
+                      part.held_bytes(held) for part, held in zip(self._parts, self._weights[1])),
                   "activations": [self._activations(*pair, "opt")
                                   for pair in zip(self._parts, infos)],
                   "activations_max": [self._activations(*pair, "max")

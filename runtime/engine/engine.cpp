@@ -123,6 +123,11 @@ std::shared_ptr<const WeightSet> EngineImpl::update_weights(const WeightSet& old
   return std::make_shared<const WeightSet>(parts_, old, weights, changed, source);
 }
 
+int64_t EngineImpl::held_bytes(const WeightSet& weights) const {
+  check_owner(weights);
+  return weights.held_bytes();
+}
+
 std::vector<bool> EngineImpl::weights_read(const WeightSet& old,
                                            std::span<const uint32_t> changed) const {
   check_owner(old);

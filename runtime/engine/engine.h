@@ -86,6 +86,10 @@ class Engine {
   virtual std::vector<bool> weights_read(const WeightSet& old,
                                          std::span<const uint32_t> changed) const = 0;
 
+  /// Device bytes that a set holds: uploaded weights and results of the weight program, those that
+  /// it shares with other sets included.
+  virtual int64_t held_bytes(const WeightSet& weights) const = 0;
+
   /// Runs the engine and waits. Inputs and outputs are in the order of the spec, with the sizes
   /// that follow from `symbols`. Thread-safe. Throws Error(kDevice) if the device is lost,
   /// OutOfMemoryError if it has too little memory, and BadValueError for indices out of range.

@@ -24,6 +24,7 @@ class EngineImpl final : public Engine {
                                                   WeightSource source = {}) const override;
   std::vector<bool> weights_read(const WeightSet& old,
                                  std::span<const uint32_t> changed) const override;
+  int64_t held_bytes(const WeightSet& weights) const override;
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override;
   std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,

@@ -99,7 +99,7 @@ WeightPlan WeightSet::plan_change(const EngineSpec& spec, std::span<const uint32
   for (size_t b = 0; b < places_.size(); ++b) {
     if (places_[b].memory) live_bytes += aligned_bytes(spec.buffers[b]);
   }
-  if (!changed.empty() && size_bytes() > 2 * live_bytes + kSlackBytes)
+  if (!changed.empty() && held_bytes() > 2 * live_bytes + kSlackBytes)
     return plan_all_weights(spec);
   return plan_changed_weights(spec, changed);
 }
@@ -229,7 +229,7 @@ void WeightSet::run_program(const EngineParts& engine, const Making& making) con
   if (check) throw_check_report(check, spec.weight_program);
 }
 
-int64_t WeightSet::size_bytes() const {
+int64_t WeightSet::held_bytes() const {
   std::set<const Allocation*> held;
   int64_t bytes = 0;
   for (const Place& place : places_) {

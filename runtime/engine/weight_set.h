@@ -40,8 +40,8 @@ class WeightSet {
   uint64_t id() const { return id_; }  ///< unique in the process
   /// Address of each EngineSpec::buffers that dispatches read; 0 for the others.
   std::span<const uint64_t> addresses() const { return addresses_; }
-  /// Device bytes held: uploaded weights and results of the weight program, shared ones included.
-  int64_t size_bytes() const;
+  /// As Engine::held_bytes.
+  int64_t held_bytes() const;
   /// Steps of the weight program that ran to make this set.
   size_t steps_run() const { return steps_run_; }
 

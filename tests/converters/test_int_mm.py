@@ -15,6 +15,8 @@ def _operands(m, k, n, dtype=torch.int8):
 @pytest.mark.parametrize("m, k, n", [(1, 4, 1), (3, 5, 7), (5, 12, 4), (37, 41, 29), (89, 64, 113),
                                      (2, 300, 9), (4, 0, 3), (0, 4, 3), (3, 7, 0)])
 def test_shapes(m, k, n, dtype):
+    if dtype == torch.uint8 and torch.__version__ < "2.12":
+        pytest.skip("eager's product on the CPU takes no uint8 before PyTorch 2.12")
     check(lambda a, b: torch._int_mm(a, b), *_operands(m, k, n, dtype))
 
 

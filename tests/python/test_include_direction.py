@@ -105,6 +105,22 @@ def violations(root: Path) -> list[str]:
     return found
 
 
+def clients_that_see(root: Path, library: str, below: str) -> list[str]:
+    """The files outside of `below` and tests/ that include `library`, through whatever header."""
+    included = {}
+    for path, _, header in includes(root):
+        included.setdefault(str(path), set()).add(header)
+
+    def reached(file, seen):
+        for header in included.get(file, set()) - seen:
+            seen.add(header)
+            reached(header, seen)
+        return seen
+
+    return [file for file in included if not file.startswith((below, "tests/"))
+            and any(header.startswith(library) for header in reached(file, set()))]
+
+
 def cycles(root: Path) -> list[str]:
     """Includes between folders that reach each other, as "a/ <-> b/: file:line includes …"."""
     examples, reached = {}, {}
@@ -156,6 +172,20 @@ def strangers(root: Path) -> list[str]:
 
 def test_includes_only_go_down():
     assert violations(ROOT) == []
+
+
+def test_vulkan_headers_stay_in_the_runtime():
+    """What is installed, and what is built on it, compiles where Vulkan's headers are missing."""
+    assert clients_that_see(ROOT, "vulkan/", "runtime/") == []
+
+
+def test_a_client_of_vulkan_headers_is_found(tmp_path):
+    for file, text in (("runtime/vulkan/a.h", "#include <vulkan/vulkan.h>"),
+                       ("runtime/engine/b.h", '#include "runtime/vulkan/a.h"'),
+                       ("python/c.cpp", '#include "runtime/engine/b.h"')):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    assert clients_that_see(tmp_path, "vulkan/", "runtime/") == ["python/c.cpp"]
 
 
 def test_frontends_know_plan_and_build_alone():

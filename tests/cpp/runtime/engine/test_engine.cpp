@@ -203,7 +203,7 @@ TEST(RuntimeEngine, RunsTheWeightProgramOncePerSet) {
   auto w1 = ramp(1000), w2 = ramp(1000, 3), xs = ramp(1000, 9);
   const HostTensor weights1[] = {host(w1)}, weights2[] = {host(w2)};
   const auto set1 = engine->prepare_weights(weights1), set2 = engine->prepare_weights(weights2);
-  EXPECT_EQ(set1->size_bytes(), 4096) << "neither the temporary nor a copy of the weight is kept";
+  EXPECT_EQ(set1->held_bytes(), 4096) << "neither the temporary nor a copy of the weight is kept";
   std::vector<float> ys(1000);
   const HostTensor inputs[] = {host(xs)}, outputs[] = {host(ys)};
   const std::vector<float> old = w1;
