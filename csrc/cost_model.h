@@ -50,6 +50,8 @@ struct TacticProblem {
   /// Small differences of the operands can make large ones of the result: the fused programs
   /// compare, round or convert to integers.
   bool discontinuous = false;
+  /// 16-bit dtypes that the epilogue rounds to, an entry for each time.
+  std::vector<DType> roundings = {};
   /// Integer operands below this are valid indices into any dimension of any operand.
   int64_t least_dimension = 1;
   std::function<TacticProgram(size_t candidate)> program;  ///< of one that applies

@@ -55,6 +55,15 @@ bool is_discontinuous(const PointwiseProgram* program) {
   return false;
 }
 
+std::vector<DType> narrow_results(const PointwiseProgram* epilogue) {
+  std::vector<DType> found;
+  if (epilogue == nullptr) return found;
+  for (const PointwiseInstr& instr : epilogue->instrs) {
+    if (is_float(instr.result) && size_bytes(instr.result) == 2) found.push_back(instr.result);
+  }
+  return found;
+}
+
 /// The smallest dimension above 1 of what the node reads and writes.
 int64_t least_dimension(const Node& node, const ValueTable& table) {
   int64_t least = kUnbounded;
@@ -146,6 +155,7 @@ TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
   problem.discontinuous = is_discontinuous(node.program.get()) ||
                           is_discontinuous(node.prologue.get()) ||
                           is_discontinuous(node.epilogue.get());
+  problem.roundings = narrow_results(node.epilogue.get());
   problem.least_dimension = least_dimension(node, parts.table);
   problem.program = [&node, &tactics, parts](size_t candidate) {
     return make_program(node, tactics.offered.at(candidate), parts);

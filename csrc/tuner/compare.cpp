@@ -52,8 +52,10 @@ std::string difference(DType dtype, std::span<const uint8_t> got, std::span<cons
     // Of random terms with zero mean, Σ|terms| is about √terms times the size of their sum.
     const double root = std::sqrt(tolerance.terms);
     const double sums = (kSafety * kFloatEpsilon + tolerance.error) * root;
-    absolute = sums * root_mean_square(dtype, want, count);
-    relative = sums + rounding(dtype);
+    double between = sums;
+    for (const DType narrow : tolerance.roundings) between += rounding(narrow);
+    absolute = between * root_mean_square(dtype, want, count);
+    relative = between + rounding(dtype);
   }
   int64_t wrong = 0, first = -1;
   for (int64_t i = 0; i < count; ++i) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/base/dtype.h"
 
@@ -14,6 +15,9 @@ struct Tolerance {
   double error = 0;  ///< Tactic::error
   /// TacticProblem::discontinuous: one element in a thousand may differ freely.
   bool discontinuous = false;
+  /// TacticProblem::roundings: sums that differ a little may be rounded up or down each time, and
+  /// what is left where they cancel is as wrong as what was added.
+  std::vector<DType> roundings = {};
   bool partial = false;  ///< where `want` still holds kUnwritten, anything goes
 };
 

@@ -137,6 +137,7 @@ class DeviceTrials : public BenchTrials {
             .terms = reduction_terms(programs_.at(reference), memory_.symbols()[s]),
             .error = problem_.candidates.at(candidate).error,
             .discontinuous = problem_.discontinuous,
+            .roundings = problem_.roundings,
             .partial = partial};
         for (size_t i = 0; i < want.size(); ++i) {
           const std::string text =

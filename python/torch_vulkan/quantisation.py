@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional
 
 from ._fx.quantised_scales import check_scale
-from ._torch import dequantize_op
 
 _BITS = {"int8": 8, "int4": 4}
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -58,8 +57,8 @@ class QuantizedLinear(_Quantized):
         self.bias = linear.bias
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weight = dequantize_op.dequantize(self.weight, self.weight_scale, self.weight_zero_point,
-                                          self.bits, x.dtype)
+        weight = torch.ops.torch_vulkan.dequantize(
+            self.weight, self.weight_scale, self.weight_zero_point, self.bits, x.dtype)
         return functional.linear(x, weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -79,7 +78,7 @@ class QuantizedEmbedding(_Quantized):
     def forward(self, indices: torch.Tensor) -> torch.Tensor:
         parts = (self.weight, self.weight_scale, self.weight_zero_point)
         rows = [None if part is None else functional.embedding(indices, part) for part in parts]
-        return dequantize_op.dequantize(*rows, self.bits, self.dtype)
+        return torch.ops.torch_vulkan.dequantize(*rows, self.bits, self.dtype)
 
     def _apply(self, fn, recurse=True):
         super()._apply(fn, recurse)
@@ -124,7 +123,8 @@ class _Scheme:
             elements, zero = elements.clamp(0, 2 * most + 1), zero.to(torch.uint8)
         elements = elements.flatten(1)
         if self.bits == 4:
-            return dequantize_op.bytes_of(elements + 8 * self.symmetric), scale, zero
+            pairs = (elements + 8 * self.symmetric).to(torch.uint8).unflatten(-1, (-1, 2))
+            return pairs[..., 0] | pairs[..., 1] << 4, scale, zero
         return elements.to(torch.int8 if self.symmetric else torch.uint8), scale, zero
 
     @staticmethod

@@ -1,6 +1,9 @@
 """tv.quantize: what it returns, what it refuses, and what engines make of it."""
 
 import copy
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -151,6 +154,22 @@ def test_with_other_settings():
     x = torch.randn(3, 128)
     script = tv.compile(torch.jit.trace(made, x), inputs=[x], min_block_size=1)
     torch.testing.assert_close(script(x), made(x), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_script_of_it_runs_without_python_parts(tmp_path):
+    """What is left outside of engines calls an operator of libtorch_vulkan.so."""
+    made, x = tv.quantize(network(128, 96, 64), "int4"), torch.randn(3, 128)
+    torch.jit.save(torch.jit.trace(made, x), tmp_path / "net.pt")
+    torch.save((x, made(x)), tmp_path / "pair.pt")
+    library = Path(tv.__file__).parent / "lib" / "libtorch_vulkan.so"
+    subprocess.run([sys.executable, "-c", f"""
+import sys, torch
+torch.ops.load_library({str(library)!r})
+x, want = torch.load("pair.pt")
+torch.testing.assert_close(torch.jit.load("net.pt")(x), want, rtol=0, atol=0)
+assert "torch_vulkan" not in sys.modules
+"""], cwd=tmp_path, check=True)
 
 
 @torch.no_grad()

@@ -274,6 +274,20 @@ TEST(Compare, ReorderedSumsAreEqualAndWrongElementsAreNot) {
   EXPECT_EQ(differ({}).substr(0, 46), "1 of 1000 elements differ, the first, number 5");
 }
 
+TEST(Compare, AnEpilogueThatRoundsTwiceIsNotWrong) {
+  // Sums that differ in their last bit, rounded to bfloat16, times a bfloat16, rounded again.
+  const std::vector<uint8_t> want = {0x46, 0x3e, 0x80, 0x3f}, got = {0x48, 0x3e, 0x80, 0x3f};
+  EXPECT_NE(difference(DType::kBF16, got, want, {}), "");
+  const Tolerance twice{.roundings = {DType::kBF16, DType::kBF16}};
+  EXPECT_EQ(difference(DType::kBF16, got, want, twice), "");
+  const std::vector<uint8_t> bad = {0x66, 0x3e, 0x80, 0x3f};
+  EXPECT_NE(difference(DType::kBF16, bad, want, twice), "") << "0.1934 and 0.2246";
+  // 1.0078 - 1 where 1 - 1 was wanted.
+  const std::vector<uint8_t> none = {0, 0, 0x80, 0x3f}, left = {0, 0x3c, 0x80, 0x3f};
+  EXPECT_NE(difference(DType::kBF16, left, none, {}), "");
+  EXPECT_EQ(difference(DType::kBF16, left, none, twice), "");
+}
+
 TEST(Compare, IntegersAreExactAndWhatTheReferenceLeftOutIsNotCompared) {
   const std::vector<uint8_t> want = {1, 2, kUnwritten, 4}, got = {1, 2, 3, 4}, bad = {1, 3, 3, 4};
   EXPECT_NE(difference(DType::kU8, got, want, {}), "");
