@@ -1,9 +1,7 @@
 #!/usr/bin/env python
-"""Writes docs/operators.md from the registry and the results of tests/opinfo/run.py:
-`PYTHONPATH=python python scripts/operators_page.py RESULTS_DIR [DEVICE=RESULTS_DIR …]`, other
-devices by their names. With `--registry` in place of results only the list of the registry is
-written anew; `--print`: not to the page."""
+"""Writes docs/operators.md from the registry and the results of tests/opinfo/run.py."""
 
+import argparse
 import collections
 import functools
 import sys
@@ -193,23 +191,30 @@ def with_registry(page: str) -> str:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", nargs="?", help="folder that tests/opinfo/run.py wrote")
+    parser.add_argument("others", nargs="*", metavar="DEVICE=FOLDER",
+                        help="the same of other devices")
+    parser.add_argument("--registry", action="store_true",
+                        help="in place of results: only the list of the registry is written anew")
+    parser.add_argument("--print", action="store_true", help="not to the page")
+    args = parser.parse_args()
+    if args.registry == (args.results is not None):
+        parser.error("give a folder of results, or --registry")
     path = ROOT / "docs" / "operators.md"
-    if "--registry" in sys.argv:
-        page = with_registry(path.read_text())
-        if "--print" in sys.argv:
-            sys.stdout.write(page)
-            return
-        path.write_text(page)
+    write = sys.stdout.write if args.print else path.write_text
+    if args.registry:
+        write(with_registry(path.read_text()))
         return
-    results = Results(Path(sys.argv[1])).read()
+    results = Results(Path(args.results)).read()
     entries = by_entry(results)
     others = {device: Results(Path(where)).read()
-              for device, where in (given.split("=", 1) for given in sys.argv[2:])}
+              for device, where in (given.split("=", 1) for given in args.others)}
     parts = (HEAD.strip(), "## Counts", counts(results),
              *(elsewhere(device, found) for device, found in others.items()),
              wrong({"lavapipe": results, **others}), summary(entries),
              "## Entries of op_db at float32", families(entries), "## The registry\n")
-    path.write_text(with_registry("\n\n".join(part for part in parts if part)))
+    write(with_registry("\n\n".join(part for part in parts if part)))
 
 
 if __name__ == "__main__":
