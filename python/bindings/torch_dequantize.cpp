@@ -42,6 +42,8 @@ TORCH_LIBRARY_FRAGMENT(torch_vulkan, m) {
       "Tensor");
 }
 
-TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) { m.impl("dequantize", &dequantize); }
+TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) {
+  m.impl("dequantize", &dequantize);
+}
 
 TORCH_LIBRARY_IMPL(torch_vulkan, Meta, m) { m.impl("dequantize", &shape_of); }
