@@ -1,34 +1,47 @@
-// y = x · cos + r · sin, where r is -x[half:] before x[:half] along the last dimension of COLS
-// elements: rotary position embeddings. Products are rounded before they are added, as in eager
-// mode. With PAIR the same of x2, by the same cos and sin.
+// Rotary position embeddings (rotary.glsl) of x; with PAIR of x2 by the same cos and sin, too; with
+// WRITE its result, the keys, and the values v go to position `at` of caches of SIZE positions.
 //
-// row_OFFSETS and row2_OFFSETS give the offsets of a row of x and x2, and of cos and sin there.
-// Grid: flat, one element an invocation, those of x2 behind those of x.
+// row_OFFSETS and row2_OFFSETS give the offsets of a row of x and x2, and of cos and sin there, and
+// with WRITE of the keys' cache; row3_OFFSETS those of v and of the values' cache, whose rows have
+// V_COLS elements.
+// Grid: flat, one element an invocation: those of x, then of x2, then of v.
 
-float rotated(float x, float other, float c, float s, bool first_half) {
-  precise float a = x * c;
-  precise float b = (first_half ? -other : other) * s;
-  precise float sum = a + b;
-  return sum;
+#include "rotary.glsl"
+
+#if WRITE
+uint position() {
+  const int64_t at_ = int64_t(at_raw(0u));
+  return PLACE(at_ < int64_t(0) ? at_ + int64_t(positions) : at_, positions);
 }
+#endif
 
 void main() {
-  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  if (id < elements) {
-    const uint row = id / COLS, d = id - row * COLS, other = d < COLS / 2u ? d + COLS / 2u : d - COLS / 2u;
+  uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (i < elements) {
+    const uint row = i / COLS, d = i - row * COLS;
     row_OFFSETS(row)
-    y_store(id, y_T(rotated(float(x_raw(x_offset + d * x_d)), float(x_raw(x_offset + other * x_d)),
-                            float(cos_raw(cos_offset + d * cos_d)),
-                            float(sin_raw(sin_offset + d * sin_d)), d < COLS / 2u)));
+    y_store(i, y_T(ROTARY(x, d)));
   }
 #if PAIR
-  if (id < elements || id - elements >= elements2) return;
-  const uint i = id - elements;
-  const uint row = i / COLS, d = i - row * COLS, other = d < COLS / 2u ? d + COLS / 2u : d - COLS / 2u;
-  row2_OFFSETS(row)
-  y2_store(i, y2_T(rotated(float(x2_raw(x2_offset + d * x2_d)),
-                           float(x2_raw(x2_offset + other * x2_d)),
-                           float(cos_raw(cos_offset + d * cos_d)),
-                           float(sin_raw(sin_offset + d * sin_d)), d < COLS / 2u)));
+  if (i < elements) return;
+  i -= elements;
+  if (i < elements2) {
+    const uint row = i / COLS, d = i - row * COLS;
+    row2_OFFSETS(row)
+#if WRITE
+    y2_raw_store(y2_offset + position() * y2_step + d * y2_d, y2_T(ROTARY(x2, d)));
+#else
+    y2_store(i, y2_T(ROTARY(x2, d)));
+#endif
+  }
+#endif
+#if WRITE
+  if (i < elements2) return;
+  i -= elements2;
+  if (i < elements3) {
+    const uint row = i / V_COLS, d = i - row * V_COLS;
+    row3_OFFSETS(row)
+    y3_raw_store(y3_offset + position() * y3_step + d * y3_d, y3_T(v_raw(v_offset + d * v_d)));
+  }
 #endif
 }

@@ -1,7 +1,12 @@
 // Rotary position embeddings, which recognise_rotary makes:
-//   y = tv::rotary(x, cos, sin)
-//   y, y2 = tv::rotary_pair(x, x2, cos, sin)
-// cos and sin are broadcast to x, whose last dimension is constant and even.
+//   y = tv::rotary(x, cos, sin, rotated)
+//   y, y2 = tv::rotary_pair(x, x2, cos, sin, rotated)
+// and, of write_rotated, with the second result and v written to a position of caches:
+//   y, keys, values = tv::rotary_write(x, x2, cos, sin, rotated, keys, values, v, at, dim)
+// Of rows of x the first `rotated` elements are rotated. cos and sin are broadcast to x but for the
+// last dimension, which is `rotated` or 1; those of x and x2 are constant.
+
+#include <algorithm>
 
 #include "converters/kit/steps.h"
 #include "csrc/graph/strided.h"
@@ -9,64 +14,170 @@
 namespace tv {
 namespace {
 
-/// The operands and offsets of one x, as `name`, whose rows are loops called `rows`.
-void add_rows(const NodeContext& c, const Builder& b, const std::string& name,
-              const std::string& rows, Step& step) {
-  const Shape& shape = c.shape(name);
-  LoopNest loops{.sizes = Shape(shape.begin(), shape.end() - 1)};
-  for (const std::string& arg : {name, std::string("cos"), std::string("sin")}) {
-    Shape strides = broadcast_strides(c.shape(arg), b.strides_of(c.node.input(arg)), shape);
-    if (arg == name || rows == "row") step.params.push_back(param(arg + "_d", strides.back()));
-    strides.pop_back();
-    loops.targets.emplace_back(arg, strides);
+Shape lead(const Shape& shape) {
+  return {shape.begin(), shape.empty() ? shape.end() : shape.end() - 1};
+}
+
+/// From one element of a row to the next; 0 where there is one for all.
+Expr step_in_row(const Shape& shape, const Shape& strides) {
+  return shape.empty() || shape.back() == Expr(1) ? Expr(0) : strides.back();
+}
+
+/// Loops over the rows of a value, with the offsets of others that are broadcast to them.
+class Rows {
+ public:
+  Rows(const NodeContext& c, const Builder& b, const Shape& shape)
+      : c_(c), b_(b), loops_{.sizes = lead(shape)} {}
+
+  /// Its offsets as `name`_offset, and `name`_d of elements of a row.
+  void add(const std::string& name, ValueId value, Step& step) {
+    const Shape &shape = c_.graph.value(value).shape, strides = b_.strides_of(value);
+    loops_.targets.emplace_back(name, broadcast_strides(lead(shape), lead(strides), loops_.sizes));
+    const std::string d = name + "_d";
+    const auto same = [&](const Param& p) { return p.name == d; };
+    if (std::ranges::none_of(step.params, same)) {
+      step.params.push_back(param(d, step_in_row(shape, strides)));
+    }
   }
-  loops.collapse();
-  loops.add_to(step, rows);
+  /// As `name`_offset, `name`_step and `name`_d: where they go in a cache, at position 0 of `dim`.
+  void add_cache(const std::string& name, ValueId cache, size_t dim, Step& step) {
+    const Shape strides = b_.strides_of(cache);
+    loops_.targets.emplace_back(name, lead(strides));
+    step.params.push_back(param(name + "_step", strides[dim]));
+    step.params.push_back(param(name + "_d", strides.back()));
+  }
+  void finish(const std::string& name, Step& step) {
+    loops_.collapse();
+    loops_.add_to(step, name);
+  }
+
+ private:
+  const NodeContext& c_;
+  const Builder& b_;
+  LoopNest loops_;
+};
+
+std::string constant(const Expr& size) { return std::to_string(*size.constant()) + "u"; }
+
+void add_x(const NodeContext& c, const std::string& name, Rows& rows, Step& step) {
+  for (const std::string& arg : {name, std::string("cos"), std::string("sin")}) {
+    rows.add(arg, c.node.input(arg), step);
+  }
   step.operands.push_back(src(name, c.node.input(name)));
 }
 
+/// What y2 and y3 store into; the rest of it stays.
+Operand changed(const std::string& name, ValueId cache) {
+  return {.name = name, .value = cache, .write = true, .read_write = true};
+}
+
+/// The values: returns how many elements.
+Expr add_write(const NodeContext& c, const Builder& b, Step& step) {
+  const ValueId v = c.node.input("v");
+  Rows rows(c, b, c.shape("v"));
+  rows.add("v", v, step);
+  rows.add_cache("y3", c.node.outputs[2], static_cast<size_t>(c.node.integer("dim")), step);
+  rows.finish("row3", step);
+  step.operands.push_back(src("v", v));
+  step.operands.push_back(changed("y3", c.node.outputs[2]));
+  step.operands.push_back(src("at", c.node.input("at")));
+  step.params.push_back(
+      param("positions", c.shape("keys").at(static_cast<size_t>(c.node.integer("dim")))));
+  step.params.push_back(param("elements3", product(c.shape("v"))));
+  step.defines.emplace_back("V_COLS", constant(c.shape("v").back()));
+  step.defines.emplace_back("PLACE", place_function(c));
+  return product(c.shape("v"));
+}
+
 void convert(const NodeContext& c, Builder& b) {
-  const bool pair = c.node.has("x2");
-  Step step{.kernel = "rotary", .defines = {{"PAIR", flag(pair)}}};
-  step.defines.emplace_back("COLS", std::to_string(*c.shape("x").back().constant()) + "u");
-  add_rows(c, b, "x", "row", step);
+  const bool pair = c.node.has("x2"), writes = c.node.has("v");
+  Step step{.kernel = "rotary", .defines = {{"PAIR", flag(pair)}, {"WRITE", flag(writes)}}};
+  step.defines.emplace_back("COLS", constant(c.shape("x").back()));
+  step.defines.emplace_back("ROTATED", constant(c.node.expr("rotated")));
+  Rows rows(c, b, c.shape("x"));
+  add_x(c, "x", rows, step);
+  rows.finish("row", step);
   step.operands.push_back(src("cos", c.node.input("cos")));
   step.operands.push_back(src("sin", c.node.input("sin")));
   step.operands.push_back(dst("y", c.node.outputs[0]));
   Expr elements = product(c.shape("x"));
   step.params.push_back(param("elements", elements));
   if (pair) {
-    add_rows(c, b, "x2", "row2", step);
-    step.operands.push_back(dst("y2", c.node.outputs[1]));
+    Rows rows2(c, b, c.shape("x2"));
+    add_x(c, "x2", rows2, step);
+    const ValueId y2 = c.node.outputs[1];
+    if (writes) rows2.add_cache("y2", y2, static_cast<size_t>(c.node.integer("dim")), step);
+    rows2.finish("row2", step);
+    step.operands.push_back(writes ? changed("y2", y2) : dst("y2", y2));
     step.params.push_back(param("elements2", product(c.shape("x2"))));
     elements += product(c.shape("x2"));
   }
+  if (writes) elements += add_write(c, b, step);
   emit_flat(b, std::move(step), elements);
 }
 
-std::vector<Graph> examples(bool pair) {
+// --- registration ---
+
+ExampleGraph example(const std::string& op, DType dtype, int64_t rotated) {
+  ExampleGraph g(op);
+  g.input("x", dtype, {2, 3, 1, 14});
+  if (op != "tv::rotary") g.input("x2", dtype, {2, 2, 1, 14});
+  g.input("cos", dtype, {2, 1, 1, rotated}).input("sin", dtype, {1, rotated});
+  return g.attr("rotated", integer(rotated)).output(dtype, {2, 3, 1, 14});
+}
+
+std::vector<Graph> examples(const std::string& op) {
   std::vector<Graph> graphs;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    ExampleGraph g(pair ? "tv::rotary_pair" : "tv::rotary");
-    g.input("x", dtype, {2, 3, 5, 14});
-    if (pair) g.input("x2", dtype, {2, 1, 5, 14});
-    g.input("cos", dtype, {2, 1, 5, 14}).input("sin", dtype, {5, 14});
-    g.output(dtype, {2, 3, 5, 14});
-    if (pair) g.output(dtype, {2, 1, 5, 14});
-    graphs.push_back(g.graph());
+    for (const int64_t rotated : {14, 6}) {
+      ExampleGraph g = example(op, dtype, rotated);
+      if (op != "tv::rotary") g.output(dtype, {2, 2, 1, 14});
+      graphs.push_back(g.graph());
+    }
   }
   return graphs;
 }
 
-Converter rotary(bool pair) {
-  return {.op = pair ? "tv::rotary_pair" : "tv::rotary",
-          .convert = convert,
-          .reads_views = {"*"},
-          .epilogue = !pair,
-          .examples = [pair] { return examples(pair); }};
+std::vector<Graph> write_examples() {
+  std::vector<Graph> graphs;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const Shape keys = {2, 2, 11, 14}, values = {2, 2, 11, 10};
+    Graph graph = example("tv::rotary_write", dtype, 14)
+                      .input("keys", dtype, keys)
+                      .input("values", dtype, values)
+                      .input("v", dtype, {2, 2, 1, 10})
+                      .input("at", DType::kI64, {1})
+                      .attr("dim", integer(2))
+                      .output(dtype, keys)
+                      .output(dtype, values)
+                      .graph();
+    for (size_t k = 1; k < 3; ++k) {
+      const ValueId cache = graph.nodes[0].input(k == 1 ? "keys" : "values");
+      graph.outputs[k].over = cache;
+      graph.value(graph.outputs[k].value).view =
+          View{cache, Expr(0), contiguous_strides(graph.value(cache).shape)};
+    }
+    graphs.push_back(std::move(graph));
+  }
+  return graphs;
 }
 
-const RegisterConverter both{rotary(false), rotary(true)};
+Converter rotary(const std::string& op) {
+  return {.op = op,
+          .convert = convert,
+          .reads_views = {"*"},
+          .epilogue = op == "tv::rotary",
+          .examples = [op] { return examples(op); }};
+}
+
+const RegisterConverter all{
+    rotary("tv::rotary"),
+    rotary("tv::rotary_pair"),
+    {.op = "tv::rotary_write",
+     .convert = convert,
+     .reads_views = {"*"},
+     .examples = write_examples,
+     .notes = "rotated keys and values in the memory of the caches that they go to"}};
 
 }  // namespace
 }  // namespace tv

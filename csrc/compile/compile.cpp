@@ -30,6 +30,7 @@
 #include "csrc/passes/simplify.h"
 #include "csrc/passes/truncate.h"
 #include "csrc/passes/write_in_place.h"
+#include "csrc/passes/write_rotated.h"
 
 namespace tv {
 
@@ -144,6 +145,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   after(graph, "write_in_place");
   graph = merge_cache_writes(std::move(graph));
   after(graph, "merge_cache_writes");
+  graph = write_rotated(std::move(graph));
+  after(graph, "write_rotated");
   LoweringReport report;
   EngineSpec spec = lower(graph, settings, device, progress, {costs, &report});
   dump_files.write_lowering(report, spec);

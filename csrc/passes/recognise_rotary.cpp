@@ -13,6 +13,8 @@ namespace {
 
 struct Rotary {
   ValueId x = kNoValue, cos = kNoValue, sin = kNoValue;
+  Expr rotated = {};          ///< elements of a row
+  ValueId result = kNoValue;  ///< of the last of the pieces
 };
 
 class RotaryRecogniser {
@@ -21,8 +23,13 @@ class RotaryRecogniser {
 
   Graph run() {
     std::map<int32_t, Rotary> found;
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (const auto r = rotary(graph_.nodes[i])) found.emplace(static_cast<int32_t>(i), *r);
+    for (const Node& node : graph_.nodes) {
+      auto r = rotary(node);
+      if (!r) continue;
+      const Node* last = &node;
+      if (const Node* cat = rest_joined(*r)) last = cat;
+      r->result = last->outputs[0];
+      found.emplace(static_cast<int32_t>(last - graph_.nodes.data()), *r);
     }
     if (found.empty()) return std::move(graph_);
     for (auto it = found.begin(); it != found.end(); ++it) {
@@ -64,7 +71,10 @@ class RotaryRecogniser {
       Rotary r{.x = x, .sin = turned.input(swapped ? "self" : "other")};
       if (plain.input("self") == x) r.cos = plain.input("other");
       if (plain.input("other") == x) r.cos = plain.input("self");
-      if (r.cos != kNoValue && r.sin != kNoValue && fits(sum, r)) return r;
+      if (r.cos == kNoValue || r.sin == kNoValue || !fits(sum, r)) continue;
+      r.rotated = shape(x).back();
+      r.result = sum.outputs[0];
+      return r;
     }
     return std::nullopt;
   }
@@ -115,6 +125,35 @@ class RotaryRecogniser {
     return true;
   }
 
+  /// The node that puts behind what is rotated the rest of its rows, which `r` then covers; null:
+  /// the rows are rotated as a whole.
+  const Node* rest_joined(Rotary& r) const {
+    const Node* slice = makers_.maker(r.x, "aten::slice.Tensor");
+    const auto& readers = makers_.readers(r.result);
+    if (!slice || readers.size() != 1 || is_result(r.result)) return nullptr;
+    const Node& cat = graph_.nodes[static_cast<size_t>(readers[0])];
+    const ValueId x = slice->input("self");
+    const auto size = shape(x).back().constant(), rotated = r.rotated.constant();
+    if (cat.op != "aten::cat" || !size || !is_last(cat, r.result)) return nullptr;
+    const std::vector<ValueId>& parts = cat.inputs("tensors");
+    if (parts.size() != 2 || parts[0] != r.result) return nullptr;
+    const Node* rest = makers_.maker(parts[1], "aten::slice.Tensor");
+    if (!rest || rest->input("self") != x || !(shape(cat.outputs[0]) == shape(x))) return nullptr;
+    if (!is_slice(*slice, x, 0, *rotated) || !is_slice(*rest, x, *rotated, *size)) return nullptr;
+    for (const ValueId by : {r.cos, r.sin}) {
+      const Shape& sizes = shape(by);
+      if (!sizes.empty() && !(sizes.back() == r.rotated) && !(sizes.back() == Expr(1))) {
+        return nullptr;
+      }
+    }
+    r.x = x;
+    return &cat;
+  }
+
+  bool is_result(ValueId v) const {
+    return std::ranges::any_of(graph_.outputs, [&](const GraphOutput& o) { return o.value == v; });
+  }
+
   static Node made(const Node& last, const char* op, std::vector<Arg> args) {
     Node node = node_for(last, op, "");
     node.args = std::move(args);
@@ -123,7 +162,8 @@ class RotaryRecogniser {
 
   void replace(Node& sum, const Rotary& r) {
     Node node = made(sum, "tv::rotary",
-                     {tensor_arg("x", r.x), tensor_arg("cos", r.cos), tensor_arg("sin", r.sin)});
+                     {tensor_arg("x", r.x), tensor_arg("cos", r.cos), tensor_arg("sin", r.sin),
+                      attr_arg("rotated", r.rotated)});
     node.outputs = sum.outputs;  // readers stay as they are
     sum = std::move(node);
   }
@@ -136,6 +176,7 @@ class RotaryRecogniser {
     const bool late = std::ranges::all_of(readers, [&](int32_t n) { return n > b.first; });
     return late && a.second.cos == b.second.cos && a.second.sin == b.second.sin &&
            shape(a.second.x).back() == shape(b.second.x).back() &&
+           a.second.rotated == b.second.rotated &&
            graph_.value(a.second.x).dtype == graph_.value(b.second.x).dtype;
   }
 
@@ -144,7 +185,7 @@ class RotaryRecogniser {
          &two = graph_.nodes[static_cast<size_t>(second)];
     Node pair = made(two, "tv::rotary_pair",
                      {tensor_arg("x", a.x), tensor_arg("x2", b.x), tensor_arg("cos", a.cos),
-                      tensor_arg("sin", a.sin)});
+                      tensor_arg("sin", a.sin), attr_arg("rotated", a.rotated)});
     pair.outputs = {one.outputs[0], two.outputs[0]};
     two = std::move(pair);
     one = Node{};

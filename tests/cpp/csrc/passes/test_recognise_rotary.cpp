@@ -88,6 +88,29 @@ TEST(RecogniseRotary, KeysThatComeFromTheQueriesAreNoPair) {
   EXPECT_EQ(b.graph.nodes.size(), 2u);
 }
 
+TEST(RecogniseRotary, APartOfARow) {
+  for (const int64_t rest_from : {6, 4}) {
+    Pieces b;
+    const ValueId q = b.input({2, 4, 3, 8 - 6 + rest_from}), cos = b.input({3, 6}),
+                  sin = b.input({3, 6});
+    const int64_t size = *b.shape_of(q).back().constant();
+    const ValueId y = b.rotated(b.half(q, 0, 6), cos, sin);
+    const ValueId rest = b.half(q, size - 2, size);
+    const ValueId whole =
+        b.node("aten::cat", {tensor_list_arg("tensors", {y, rest}), attr_arg("dim", Expr(-1))},
+               {{DType::kF32, {2, 4, 3, 8}}})
+            .outputs[0];
+    b.output(whole);
+    b.recognise();
+    const bool fits = rest_from == 6;
+    ASSERT_EQ(b.graph.nodes.size() == 1, fits) << dump(b.graph);
+    if (!fits) continue;
+    EXPECT_EQ(b.graph.nodes[0].all_inputs(), (std::vector<ValueId>{q, cos, sin}));
+    EXPECT_EQ(b.graph.nodes[0].expr("rotated"), Expr(6));
+    EXPECT_EQ(b.graph.nodes[0].outputs[0], whole);
+  }
+}
+
 TEST(RecogniseRotary, TheOtherHalfNegatedStays) {
   Pieces b;
   const ValueId q = b.input({2, 4, 3, 8}), cos = b.input({3, 8}), sin = b.input({3, 8});
