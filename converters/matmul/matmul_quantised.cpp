@@ -17,13 +17,7 @@ QuantisedProduct product_of_node(const NodeContext& c, const Builder& b) {
                      .a_m = a_strides[0],
                      .a_k = a_strides[1],
                      .q = quantised_of(c.node)};
-  p.group = p.k;
-  const ValueId blocks = p.q.scale != kNoValue ? p.q.scale : p.q.zero_point;
-  if (blocks != kNoValue) {
-    const Shape& shape = c.graph.value(blocks).shape;
-    p.group = p.k / shape[1].constant().value();
-    p.by_rows = shape[0].constant().value() > 1;
-  }
+  set_groups(c, p);
   return p;
 }
 
@@ -65,6 +59,7 @@ Tactic rows_tactic(const NodeContext& c, const QuantisedProduct& p, int64_t rows
                        {"COLS", text(kColumns)},
                        {"SUBGROUPS", text(kSubgroups)},
                        {"LANES_K", text(lanes)},
+                       {"DENSE", "0"},
                        {"SIGNED", flag(c.graph.value(p.q.input).dtype == DType::kI8)},
                        {"A4", flag(fours)}});
   step.iterations = Expr(p.k / (kSteps * lanes) + 1);
@@ -172,6 +167,15 @@ const RegisterConverter matmul_quantised{{.op = "tv::matmul_quantised",
                                           .examples = examples}};
 
 }  // namespace
+
+void set_groups(const NodeContext& c, QuantisedProduct& p) {
+  p.group = p.k;
+  const ValueId blocks = p.q.scale != kNoValue ? p.q.scale : p.q.zero_point;
+  if (blocks == kNoValue) return;
+  const Shape& shape = c.graph.value(blocks).shape;
+  p.group = p.k / shape[1].constant().value();
+  p.by_rows = shape[0].constant().value() > 1;
+}
 
 void add_quantised_weight(const QuantisedProduct& p, Step& step) {
   step.operands.push_back(src("q", p.q.input));

@@ -23,6 +23,9 @@ struct QuantisedProduct {
   int64_t scale_row() const { return by_rows ? groups() : 0; }
 };
 
+/// The groups that the scales and zero points of p.q make of its rows.
+void set_groups(const NodeContext& context, QuantisedProduct& p);
+
 /// Defines and operands that quantised_weight.glsl wants.
 void add_quantised_weight(const QuantisedProduct& p, Step& step);
 

@@ -13,6 +13,7 @@
 #include "csrc/passes/fold_batch_norm.h"
 #include "csrc/passes/fold_padding.h"
 #include "csrc/passes/fuse.h"
+#include "csrc/passes/fuse_products.h"
 #include "csrc/passes/gather_siblings.h"
 #include "csrc/passes/group_heads.h"
 #include "csrc/passes/hoist_scales.h"
@@ -119,6 +120,8 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   after(graph, "choose_layouts");
   graph = fuse(std::move(graph), device);
   after(graph, "fuse");
+  graph = fuse_products(std::move(graph), device);
+  after(graph, "fuse_products");
   graph = place_outputs(std::move(graph), settings, device);
   after(graph, "place_outputs");
   if (wants_channels_last(device)) {

@@ -128,17 +128,20 @@ class RotaryRecogniser {
   /// The node that puts behind what is rotated the rest of its rows, which `r` then covers; null:
   /// the rows are rotated as a whole.
   const Node* rest_joined(Rotary& r) const {
-    const Node* slice = makers_.maker(r.x, "aten::slice.Tensor");
     const auto& readers = makers_.readers(r.result);
-    if (!slice || readers.size() != 1 || is_result(r.result)) return nullptr;
+    if (readers.size() != 1 || is_result(r.result)) return nullptr;
     const Node& cat = graph_.nodes[static_cast<size_t>(readers[0])];
-    const ValueId x = slice->input("self");
-    const auto size = shape(x).back().constant(), rotated = r.rotated.constant();
-    if (cat.op != "aten::cat" || !size || !is_last(cat, r.result)) return nullptr;
+    if (cat.op != "aten::cat" || !is_last(cat, r.result)) return nullptr;
     const std::vector<ValueId>& parts = cat.inputs("tensors");
     if (parts.size() != 2 || parts[0] != r.result) return nullptr;
+    // Rows of which nothing is left.
+    if (shape(parts[1]).back() == Expr(0) && shape(cat.outputs[0]) == shape(r.x)) return &cat;
+    const Node* slice = makers_.maker(r.x, "aten::slice.Tensor");
     const Node* rest = makers_.maker(parts[1], "aten::slice.Tensor");
-    if (!rest || rest->input("self") != x || !(shape(cat.outputs[0]) == shape(x))) return nullptr;
+    if (!slice || !rest) return nullptr;
+    const ValueId x = slice->input("self");
+    const auto size = shape(x).back().constant(), rotated = r.rotated.constant();
+    if (!size || rest->input("self") != x || !(shape(cat.outputs[0]) == shape(x))) return nullptr;
     if (!is_slice(*slice, x, 0, *rotated) || !is_slice(*rest, x, *rotated, *size)) return nullptr;
     for (const ValueId by : {r.cos, r.sin}) {
       const Shape& sizes = shape(by);

@@ -90,9 +90,8 @@ class RotatedWrites {
   }
 
   bool is_written(ValueId storage) const {
-    return std::ranges::any_of(graph_.outputs, [&](const GraphOutput& output) {
-      return output.over == storage;
-    });
+    return std::ranges::any_of(graph_.outputs,
+                               [&](const GraphOutput& output) { return output.over == storage; });
   }
 
   static Node joined(const Node& rotary, const Node& write, bool second, const Place& place) {

@@ -111,6 +111,18 @@ TEST(RecogniseRotary, APartOfARow) {
   }
 }
 
+TEST(RecogniseRotary, NothingBehindARow) {
+  Pieces b;
+  const ValueId q = b.input({2, 4, 3, 8}), cos = b.input({3, 8}), sin = b.input({3, 8});
+  const ValueId rest = b.half(q, 8, 8), y = b.rotated(q, cos, sin);
+  b.output(b.node("aten::cat", {tensor_list_arg("tensors", {y, rest}), attr_arg("dim", Expr(-1))},
+                  {{DType::kF32, {2, 4, 3, 8}}})
+               .outputs[0]);
+  b.recognise();
+  ASSERT_EQ(b.graph.nodes.size(), 1u) << dump(b.graph);
+  EXPECT_EQ(b.graph.nodes[0].input("x"), q);
+}
+
 TEST(RecogniseRotary, TheOtherHalfNegatedStays) {
   Pieces b;
   const ValueId q = b.input({2, 4, 3, 8}), cos = b.input({3, 8}), sin = b.input({3, 8});

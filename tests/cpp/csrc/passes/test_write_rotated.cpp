@@ -16,12 +16,11 @@ struct Writes : GraphBuilder {
 
   void rotate(Shape of_keys = {2, 3, 1, 8}) {
     const Shape of_queries = {2, 6, 1, 8};
-    const Node& pair =
-        node("tv::rotary_pair",
-             {tensor_arg("x", input(of_queries)), tensor_arg("x2", input(of_keys)),
-              tensor_arg("cos", input({8})), tensor_arg("sin", input({8})),
-              attr_arg("rotated", Expr(8))},
-             {{DType::kF32, of_queries}, {DType::kF32, of_keys}});
+    const Node& pair = node("tv::rotary_pair",
+                            {tensor_arg("x", input(of_queries)), tensor_arg("x2", input(of_keys)),
+                             tensor_arg("cos", input({8})), tensor_arg("sin", input({8})),
+                             attr_arg("rotated", Expr(8))},
+                            {{DType::kF32, of_queries}, {DType::kF32, of_keys}});
     queries = pair.outputs[0];
     rotated_keys = pair.outputs[1];
   }
@@ -35,7 +34,8 @@ struct Writes : GraphBuilder {
              {{DType::kF32, cache}, {DType::kF32, cache}});
     const std::vector<ValueId> outputs = put.outputs;
     for (size_t k = 0; k < 2; ++k) {
-      graph.value(outputs[k]).view = View{k == 0 ? into : into2, Expr(0), contiguous_strides(cache)};
+      graph.value(outputs[k]).view =
+          View{k == 0 ? into : into2, Expr(0), contiguous_strides(cache)};
     }
     return outputs;
   }
@@ -57,10 +57,9 @@ TEST(WriteRotated, KeysAndValuesInEitherOrder) {
     Writes b;
     const ValueId v = b.input(b.entry);
     b.rotate();
-    const auto made = values_first ? b.write(v, b.rotated_keys, b.values, b.keys,
-                                             {kNoValue, kNoValue, b.at})
-                                   : b.write(b.rotated_keys, v, b.keys, b.values,
-                                             {kNoValue, kNoValue, b.at});
+    const auto made =
+        values_first ? b.write(v, b.rotated_keys, b.values, b.keys, {kNoValue, kNoValue, b.at})
+                     : b.write(b.rotated_keys, v, b.keys, b.values, {kNoValue, kNoValue, b.at});
     b.output(b.work({b.queries, made[0], made[1]}));
     ASSERT_EQ(b.run(), (Ops{"tv::rotary_write", "t::work"}));
     const Node& node = b.graph.nodes[0];
