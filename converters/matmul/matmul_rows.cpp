@@ -74,8 +74,8 @@ void add_gate(const NodeContext& c, Step& step) {
   step.defines.emplace_back("GATED", flag(c.node.flag("gated")));
   if (!c.node.flag("gated")) return;
   step.defines.emplace_back("GATE_FUNCTION", function_text(*c.node.program, "gated"));
-  step.defines.emplace_back("GATE(a_, b_, y_)", c.node.flag("swapped") ? "gated(b_, a_, y_);"
-                                                                       : "gated(a_, b_, y_);");
+  step.defines.emplace_back("GATE(a_, b_, y_)",
+                            c.node.flag("swapped") ? "gated(b_, a_, y_);" : "gated(a_, b_, y_);");
 }
 
 void add_problem(const NodeContext& c, const RowsProduct& p, Step& step) {

@@ -85,8 +85,9 @@ class ProductFuser {
   ValueId rows_of_weight(ValueId b, int64_t n, int64_t k) const {
     const View layout = layout_of(g_.graph(), b);
     const Value& base = g_.value(layout.base);
-    const bool is_weight = base.kind == ValueKind::kWeight ||
-                           (g_.producer(layout.base) >= 0 && g_.is_constant(g_.producer(layout.base)));
+    const bool is_weight =
+        base.kind == ValueKind::kWeight ||
+        (g_.producer(layout.base) >= 0 && g_.is_constant(g_.producer(layout.base)));
     if (!is_weight || layout.base == b || !is_float(base.dtype)) return kNoValue;
     if (!(base.shape == Shape{Expr(n), Expr(k)}) || !(layout.offset == Expr(0))) return kNoValue;
     const bool transposed = layout.strides == Shape{Expr(1), Expr(k)};

@@ -1,17 +1,23 @@
 """tv.generate: text from a decoder of transformers, with little around its steps."""
 
+import contextlib
+import functools
 import inspect
+import threading
+import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from .backend import vulkan
 from .settings import Settings
 
 # Caches have a multiple of this many positions, so that few lengths of them are seen.
 _CACHE_STEP = 128
 
-_forwards: dict[tuple, Callable] = {}
+_steps: dict[tuple, Callable] = {}
 
 
 def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
@@ -47,78 +53,218 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         ValueError: an argument is not what is wanted; the message says what is.
     """
     _check(model, input_ids, max_new_tokens, attention_mask)
+    choice = _Choice(do_sample, temperature if do_sample else 1.0, (top_k or 0) if do_sample else 0,
+                     top_p if do_sample else 1.0, repetition_penalty)
     ends = _ends(model, eos_token_id)
-    pad = _pad(model, pad_token_id, ends)
-    processors = _processors(do_sample, temperature, top_k, top_p, repetition_penalty,
-                             input_ids.device)
     generator = None
     if seed is not None:
         generator = torch.Generator(input_ids.device).manual_seed(seed)
     if streamer is not None:
         streamer.put(input_ids.cpu())
-    ids, running = input_ids, torch.ones(len(input_ids), dtype=torch.bool, device=input_ids.device)
+    added = []
     with torch.no_grad():
-        step = _Steps(model, input_ids, max_new_tokens, attention_mask, settings)
-        logits = step(input_ids)
-        for added in range(1, max_new_tokens + 1):
-            scores = processors(ids, logits.float())
-            tokens = _choose(scores, do_sample, generator)
-            if ends is not None:
-                tokens = torch.where(running, tokens, pad)
-                running = running & ~torch.isin(tokens, ends)
-            ids = torch.cat([ids, tokens[:, None]], 1)
+        steps = _Steps(model, input_ids, max_new_tokens, attention_mask, choice, ends,
+                       _pad(model, pad_token_id, ends), generator, settings)
+        for _ in range(max_new_tokens):
+            tokens = steps.next()
+            added.append(tokens)
             if streamer is not None:
                 streamer.put(tokens.cpu())
-            if added == max_new_tokens or ends is not None and not running.any():
+            if ends is not None and not steps.running():
                 break
-            logits = step(tokens[:, None])
     if streamer is not None:
         streamer.end()
-    return ids
+    return torch.cat([input_ids, torch.stack(added, 1)], 1)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """How a token is chosen from the scores of all; a part of the compiled step."""
+
+    do_sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    repetition_penalty: float
+
+    def processors(self):
+        """transformers' own, in the order in which its generate applies them; the repetition
+        penalty, which comes first, is `penalised`."""
+        from transformers.generation import logits_process as process
+
+        found = []
+        if self.temperature != 1.0:
+            found.append(process.TemperatureLogitsWarper(self.temperature))
+        if self.top_k:
+            found.append(process.TopKLogitsWarper(top_k=self.top_k))
+        if self.top_p < 1.0:
+            found.append(process.TopPLogitsWarper(top_p=self.top_p))
+        return found
+
+    def penalised(self, scores: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        """As RepetitionPenaltyLogitsProcessor, of a mask of tokens in place of a growing list."""
+        lower = torch.where(scores < 0, scores * self.repetition_penalty,
+                            scores / self.repetition_penalty)
+        return torch.where(seen, lower, scores)
+
+
+def _step_of(choice: _Choice) -> Callable:
+    """What is compiled: a forward call, the choice of the next tokens, and all that the next call
+    reads, left in the tensors of `state`."""
+    processors = choice.processors()
+
+    def step(model, ids, arguments, state):
+        scores = model(input_ids=ids, **arguments).logits[:, -1].float()
+        if state.seen is not None:
+            scores = choice.penalised(scores, state.seen)
+        for processor in processors:
+            scores = processor(None, scores)
+        # torch.multinomial draws one token in this way.
+        tokens = (scores.softmax(-1) / state.noise if choice.do_sample else scores).argmax(-1)
+        if state.ends is not None:
+            tokens = torch.where(state.running, tokens, state.pad)
+            state.running.logical_and_((tokens[:, None] != state.ends).all(-1))
+        if state.seen is not None:
+            state.seen.scatter_(1, tokens[:, None], True)
+        if "position_ids" in arguments and ids is state.tokens:
+            state.positions.add_(1)
+        state.tokens.copy_(tokens[:, None])
+
+    # Code of its own, because PyTorch counts recompilations by code.
+    return types.FunctionType(step.__code__.replace(), step.__globals__, "step", None,
+                              step.__closure__)
+
+
+@dataclass
+class _State:
+    """Tensors that a step reads and leaves for the next one."""
+
+    tokens: torch.Tensor  # [batch, 1], chosen last
+    positions: torch.Tensor | None  # [batch, 1], of the next call; None: the model counts
+    running: torch.Tensor  # [batch], false where a sequence has ended
+    ends: torch.Tensor | None
+    pad: int
+    seen: torch.Tensor | None  # [batch, vocabulary], for the repetition penalty
+    noise: torch.Tensor | None  # [batch, vocabulary], for sampling
 
 
 class _Steps:
-    """The forward calls of one generation; called with tokens, gives the last one's logits."""
+    """The forward calls of one generation. From the third step on, what the step's graph was called
+    with is called again without the model's Python around it, where that is known to be the same."""
 
-    def __init__(self, model, input_ids, max_new_tokens, attention_mask, settings):
+    def __init__(self, model, input_ids, max_new_tokens, attention_mask, choice, ends, pad,
+                 generator, settings):
         import transformers
 
         batch, length = input_ids.shape
         room = -(length + max_new_tokens) // _CACHE_STEP * -_CACHE_STEP
-        self._model, self._forward = model, _compiled(type(model), settings)
+        self._model, self._step = model, _compiled(type(model), choice, settings)
+        self._generator, self._ids, self._record, self._replays = generator, input_ids, None, None
         self._cache = transformers.StaticCache(config=model.config, max_cache_len=room)
         takes = inspect.signature(type(model).forward).parameters
         self._arguments = {"cache" if "cache" in takes else "past_key_values": self._cache,
                            "use_cache": True, "return_dict": True}
         if "logits_to_keep" in takes:
             self._arguments["logits_to_keep"] = 1
-        self._mask = self._positions = None
+        positions = None
         if attention_mask is not None and not attention_mask.all():
             # What is not there yet is hidden by its position.
-            self._mask = torch.ones(batch, room, dtype=torch.long, device=input_ids.device)
-            self._mask[:, :length] = attention_mask
-            positions = attention_mask.long().cumsum(-1) - 1
-            self._positions = positions.masked_fill(attention_mask == 0, 0)
-            if "position_ids" not in takes:
-                self._positions = None
+            mask = torch.ones(batch, room, dtype=torch.long, device=input_ids.device)
+            mask[:, :length] = attention_mask
+            self._arguments["attention_mask"] = mask
+            if "position_ids" in takes:
+                positions = attention_mask.long().cumsum(-1) - 1
+                positions = positions.masked_fill(attention_mask == 0, 0)
+                self._arguments["position_ids"] = positions
+        self._state = self._make_state(choice, positions, ends, pad)
 
-    def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
-        arguments = dict(self._arguments)
-        if self._mask is not None:
-            arguments["attention_mask"] = self._mask
-        if self._positions is not None:
-            arguments["position_ids"] = self._positions
-            self._positions = self._positions[:, -1:] + 1
-        return self._forward(self._model, input_ids=tokens, **arguments).logits[:, -1]
+    def _make_state(self, choice, positions, ends, pad) -> _State:
+        ids, batch = self._ids, len(self._ids)
+        scores = (batch, self._model.config.get_text_config().vocab_size)
+        seen = noise = None
+        if choice.repetition_penalty != 1.0:
+            seen = torch.zeros(scores, dtype=torch.bool, device=ids.device).scatter_(1, ids.long(),
+                                                                                     True)
+        if choice.do_sample:
+            noise = torch.empty(scores, device=ids.device)
+        return _State(torch.zeros(batch, 1, dtype=torch.long, device=ids.device),
+                      None if positions is None else positions[:, -1:] + 1,
+                      torch.ones(batch, dtype=torch.bool, device=ids.device), ends, pad, seen, noise)
+
+    def running(self) -> bool:
+        """Whether a sequence has not ended."""
+        return bool(self._state.running.any())
+
+    def next(self) -> torch.Tensor:
+        """The next tokens, [batch]."""
+        if self._state.noise is not None:
+            self._state.noise.exponential_(1, generator=self._generator)
+        if self._replays is not None:
+            self._replays()
+        else:
+            self._call()
+        return self._state.tokens[:, 0].clone()
+
+    def _call(self) -> None:
+        first = self._ids is not self._state.tokens
+        before = _python_state(self._cache)
+        with _recording() as calls:
+            self._step(self._model, self._ids, self._arguments, self._state)
+        if first:  # the prompt
+            self._ids = self._state.tokens
+            if self._state.positions is not None:
+                self._arguments["position_ids"] = self._state.positions
+            return
+        # The same graph on the same tensors, twice, and nothing but tensors changed.
+        steady = before == _python_state(self._cache) and len(calls) == 1
+        if steady and self._record is not None and _same_call(self._record, calls[0]):
+            function, arguments = calls[0]
+            self._replays = functools.partial(function, *arguments)
+        self._record = calls[0] if steady else None
 
 
-def _compiled(kind: type, settings: dict[str, Any]) -> Callable:
-    """The forward call of a class of models: the model is an argument of it."""
-    key = (kind, tuple(sorted((name, repr(value)) for name, value in settings.items())))
-    if key not in _forwards:
+def _python_state(cache) -> list[dict]:
+    """What the layers of a cache hold beside tensors, as the lengths of windows that slide."""
+    return [{name: value for name, value in vars(layer).items()
+             if not isinstance(value, torch.Tensor)} for layer in cache.layers]
+
+
+def _same_call(a, b) -> bool:
+    return a[0] is b[0] and len(a[1]) == len(b[1]) and all(
+        x is y or type(x) is type(y) is int and x == y for x, y in zip(a[1], b[1], strict=True))
+
+
+_recorded = threading.local()
+
+
+@contextlib.contextmanager
+def _recording():
+    """Collects the calls of graphs compiled by `_backend`: (function, arguments)."""
+    before, _recorded.calls = getattr(_recorded, "calls", None), []
+    try:
+        yield _recorded.calls
+    finally:
+        _recorded.calls = before
+
+
+def _backend(module, example_inputs, **options):
+    compiled = vulkan(module, example_inputs, **options)
+
+    def call(*arguments):
+        if (calls := getattr(_recorded, "calls", None)) is not None:
+            calls.append((compiled, arguments))
+        return compiled(*arguments)
+
+    return call
+
+
+def _compiled(kind: type, choice: _Choice, settings: dict[str, Any]) -> Callable:
+    """The step of a class of models: the model is an argument of it."""
+    key = (kind, choice, tuple(sorted((name, repr(value)) for name, value in settings.items())))
+    if key not in _steps:
         Settings.from_options(settings)  # what is wrong with them is said here
-        _forwards[key] = torch.compile(kind.forward, backend="vulkan", options=settings or None)
-    return _forwards[key]
+        _steps[key] = torch.compile(_step_of(choice), backend=_backend, options=settings or None)
+    return _steps[key]
 
 
 def _check(model, input_ids, max_new_tokens, attention_mask) -> None:
@@ -161,25 +307,3 @@ def _ends(model, given) -> torch.Tensor | None:
 def _pad(model, given, ends) -> int:
     pad = model.generation_config.pad_token_id if given is None else given
     return pad if pad is not None else int(ends[0]) if ends is not None else 0
-
-
-def _processors(do_sample, temperature, top_k, top_p, repetition_penalty, device):
-    """transformers' own, in the order in which its generate applies them."""
-    from transformers.generation import logits_process as process
-
-    found = process.LogitsProcessorList()
-    if repetition_penalty != 1.0:
-        found.append(process.RepetitionPenaltyLogitsProcessor(penalty=repetition_penalty))
-    if do_sample and temperature != 1.0:
-        found.append(process.TemperatureLogitsWarper(temperature))
-    if do_sample and top_k:
-        found.append(process.TopKLogitsWarper(top_k=top_k))
-    if do_sample and top_p < 1.0:
-        found.append(process.TopPLogitsWarper(top_p=top_p))
-    return found
-
-
-def _choose(scores, do_sample, generator) -> torch.Tensor:
-    if not do_sample:
-        return scores.argmax(-1)
-    return torch.multinomial(scores.softmax(-1), 1, generator=generator)[:, 0]

@@ -5,6 +5,7 @@ import torch
 import transformers
 
 import torch_vulkan as tv
+from torch_vulkan import compilations, generation
 
 from marks import slow_but
 from workloads.decoders import decoder, prompt
@@ -40,6 +41,67 @@ def test_greedy_and_sampling(name):
     torch.manual_seed(5)
     want = model.generate(ids, max_new_tokens=24, **drawn)
     assert torch.equal(tv.generate(model, ids, 24, seed=5, **drawn), want)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The forward calls that went through the model's Python."""
+    made = []
+    call = generation._Steps._call
+
+    def counted(self):
+        made.append(self)
+        call(self)
+
+    monkeypatch.setattr(generation._Steps, "_call", counted)
+    return made
+
+
+@pytest.mark.parametrize("name", slow_but(("gpt2",), ("gpt2", "llama", "phi")))
+def test_steps_are_called_without_the_model(name, calls):
+    model = decoder(name)
+    for seed in (1, 2):  # other tensors each time
+        ids = prompt(model, 2, 9, seed)["input_ids"]
+        want = model.generate(ids, max_new_tokens=24, do_sample=False, repetition_penalty=1.3)
+        calls.clear()
+        assert torch.equal(tv.generate(model, ids, 24, repetition_penalty=1.3), want)
+        assert len(calls) == 3  # the prompt, and two steps that were the same
+    (record,) = compilations.compilations()[-1:]
+    assert len(record.engines) == 1 and record.coverage == 1, record.native
+
+
+@pytest.mark.parametrize("name", slow_but(("mistral",), ("mistral", "gemma3")))
+def test_a_window_that_is_passed(name, calls):
+    """What the next step computes depends on more than tensors: the model runs each time."""
+    model = decoder(name)
+    ids = prompt(model, 1, 9)["input_ids"]
+    want = model.generate(ids, max_new_tokens=32, do_sample=False)
+    assert torch.equal(tv.generate(model, ids, 32), want)
+    assert len(calls) == 32
+
+
+def test_weights_that_change_between_calls():
+    model = decoder("gpt2")
+    ids = prompt(model, 1, 9)["input_ids"]
+    for _ in range(2):
+        want = model.generate(ids, max_new_tokens=12, do_sample=False)
+        assert torch.equal(tv.generate(model, ids, 12), want)
+        with torch.no_grad():
+            model.transformer.h[0].attn.c_attn.weight.neg_()
+
+
+@pytest.mark.parametrize("drawn", slow_but(({"top_k": 5},), (
+    {"top_k": 5}, {"top_p": 0.7}, {"temperature": 1.7}, {})))
+def test_draws(drawn):
+    """Each by itself; sequences end where they do in transformers."""
+    model = decoder("gpt2")
+    ids = prompt(model, 3, 9)["input_ids"]
+    torch.manual_seed(3)
+    want = model.generate(ids, max_new_tokens=24, do_sample=True, eos_token_id=[5, 7, 11],
+                          pad_token_id=0, **{"top_k": 0} | drawn)
+    got = tv.generate(model, ids, 24, do_sample=True, seed=3, eos_token_id=[5, 7, 11],
+                      pad_token_id=0, **drawn)
+    assert torch.equal(got, want)
 
 
 def test_padding_and_ends():
