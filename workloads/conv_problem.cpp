@@ -1,6 +1,7 @@
 #include "workloads/conv_problem.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -35,10 +36,11 @@ double best_us(Engine& engine, const WeightSet& weights, const std::vector<HostT
 }  // namespace
 
 std::string ConvProblem::str() const {
-  return std::to_string(n) + "x" + std::to_string(ic) + "x" + std::to_string(h) + "x" +
-         std::to_string(w) + " -> " + std::to_string(oc) + " k" + std::to_string(kh) + "x" +
-         std::to_string(kw) + " s" + std::to_string(stride) + " p" + std::to_string(pad) +
-         (dilation > 1 ? " d" + std::to_string(dilation) : "") +
+  return std::to_string(n) + "x" + std::to_string(ic) + "x" +
+         (kd != 0 ? std::to_string(d) + "x" : "") + std::to_string(h) + "x" + std::to_string(w) +
+         " -> " + std::to_string(oc) + " k" + (kd != 0 ? std::to_string(kd) + "x" : "") +
+         std::to_string(kh) + "x" + std::to_string(kw) + " s" + std::to_string(stride) + " p" +
+         std::to_string(pad) + (dilation > 1 ? " d" + std::to_string(dilation) : "") +
          (groups > 1 ? " g" + std::to_string(groups) : "") + " " + std::string(name(dtype)) +
          (residual ? " +residual" : "") + (relu ? " +relu" : "") + (silu ? " +silu" : "") +
          (constant_weight ? "" : " dynamic weight") + (last ? " channels last" : "") +
@@ -59,32 +61,38 @@ Graph ConvProblem::graph() const {
   };
   const ValueKind weight_kind = constant_weight ? ValueKind::kWeight : ValueKind::kInput;
   auto& weight_list = constant_weight ? g.weights : g.inputs;
-  ValueId x =
-      leaf(g.inputs, "x", last ? Shape{n, h, w, ic} : Shape{n, ic, h, w}, ValueKind::kInput);
+  const size_t rank = kd != 0 ? 3 : 2;
+  const auto spatial = [&](Shape shape, std::array<int64_t, 3> sizes) {
+    shape.insert(shape.end(), sizes.begin() + (3 - rank), sizes.end());
+    return shape;
+  };
+  const Shape x_shape = spatial({n, ic}, {d, h, w}), out = spatial({n, oc}, {od(), oh(), ow()});
+  Shape last_shape = spatial({n}, {d, h, w});
+  last_shape.emplace_back(ic);
+  ValueId x = leaf(g.inputs, "x", last ? last_shape : x_shape, ValueKind::kInput);
   if (last) {
+    const Shape strides = spatial({d * h * w * ic, 1}, {h * w * ic, w * ic, ic});
     x = g.add_value({.name = "x_view",
                      .dtype = dtype,
-                     .shape = {n, ic, h, w},
+                     .shape = x_shape,
                      .kind = ValueKind::kNode,
-                     .view = View{x, Expr(0), {h * w * ic, 1, w * ic, ic}}});
+                     .view = View{x, Expr(0), strides}});
   }
-  const ValueId wt = leaf(weight_list, "w", {oc, ic / groups, kh, kw}, weight_kind);
+  const ValueId wt = leaf(weight_list, "w", spatial({oc, ic / groups}, {kd, kh, kw}), weight_kind);
   const ValueId b = bias ? leaf(weight_list, "b", {oc}, weight_kind) : kNoValue;
-  const ValueId r =
-      residual ? leaf(g.inputs, "r", {n, oc, oh(), ow()}, ValueKind::kInput) : kNoValue;
+  const ValueId r = residual ? leaf(g.inputs, "r", out, ValueKind::kInput) : kNoValue;
   Node conv;
   conv.op = "aten::convolution";
   conv.name = "conv";
   conv.args = {tensor_arg("input", x),
                tensor_arg("weight", wt),
                tensor_arg("bias", b),
-               attr_arg("stride", ints({stride, stride})),
-               attr_arg("padding", ints({pad, pad})),
-               attr_arg("dilation", ints({dilation, dilation})),
+               attr_arg("stride", ints(std::vector<int64_t>(rank, stride))),
+               attr_arg("padding", ints(std::vector<int64_t>(rank, pad))),
+               attr_arg("dilation", ints(std::vector<int64_t>(rank, dilation))),
                attr_arg("transposed", false),
-               attr_arg("output_padding", ints({0, 0})),
+               attr_arg("output_padding", ints(std::vector<int64_t>(rank, 0))),
                attr_arg("groups", integer(groups))};
-  const Shape out{n, oc, oh(), ow()};
   ValueId y = g.add_output(conv, dtype, out);
   g.nodes.push_back(std::move(conv));
   const auto add = [&](const char* op, std::vector<Arg> args) {
@@ -170,8 +178,8 @@ ConvData::ConvData(const ConvProblem& problem, uint32_t seed) : p_(problem) {
       store_number(bytes, i, p_.spread > 0 ? std::ldexp(v, power(random)) : v, p_.dtype);
     }
   };
-  const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
-  fill(x_, p_.n * p_.ic * p_.h * p_.w, 1);
+  const int64_t outputs = p_.outputs();
+  fill(x_, p_.n * p_.ic * p_.d * p_.h * p_.w, 1);
   fill(w_, p_.oc * p_.k(), 1 / std::sqrt(static_cast<double>(p_.k())));
   if (p_.bias) fill(bias_, p_.oc, 0.5);
   if (p_.residual) fill(residual_, outputs, 1);
@@ -182,29 +190,30 @@ double ConvData::element(const std::vector<uint8_t>& bytes, int64_t index) const
   return load_number(bytes, index, p_.dtype);
 }
 
-int64_t ConvData::x_index(int64_t n, int64_t c, int64_t h, int64_t w) const {
-  return p_.last ? ((n * p_.h + h) * p_.w + w) * p_.ic + c
-                 : ((n * p_.ic + c) * p_.h + h) * p_.w + w;
+int64_t ConvData::x_index(int64_t n, int64_t c, Place at) const {
+  const int64_t outer = p_.last ? n : n * p_.ic + c;
+  const int64_t pixel = ((outer * p_.d + at.d) * p_.h + at.h) * p_.w + at.w;
+  return p_.last ? pixel * p_.ic + c : pixel;
 }
 
 template <typename T, bool kSizes>
 T ConvData::sum_of(int64_t index) const {
   const auto term = [](T v) { return kSizes ? std::abs(v) : v; };
   const int64_t ow = index % p_.ow(), oh = index / p_.ow() % p_.oh();
-  const int64_t oc = index / (p_.ow() * p_.oh()) % p_.oc, n = index / (p_.ow() * p_.oh() * p_.oc);
+  const int64_t volume = index / (p_.ow() * p_.oh()), od = volume % p_.od();
+  const int64_t oc = volume / p_.od() % p_.oc, n = volume / (p_.od() * p_.oc);
   const int64_t ic_count = p_.ic / p_.groups, first = oc / (p_.oc / p_.groups) * ic_count;
+  const auto source = [&](int64_t out, int64_t tap) {
+    return out * p_.stride - p_.pad + tap * p_.dilation;
+  };
   T sum = p_.bias ? term(static_cast<T>(element(bias_, oc))) : T{0};
-  for (int64_t ic = 0; ic < ic_count; ++ic) {
-    for (int64_t kh = 0; kh < p_.kh; ++kh) {
-      const int64_t ih = oh * p_.stride - p_.pad + kh * p_.dilation;
-      if (ih < 0 || ih >= p_.h) continue;
-      for (int64_t kw = 0; kw < p_.kw; ++kw) {
-        const int64_t iw = ow * p_.stride - p_.pad + kw * p_.dilation;
-        if (iw < 0 || iw >= p_.w) continue;
-        sum += term(static_cast<T>(element(x_, x_index(n, first + ic, ih, iw))) *
-                    static_cast<T>(element(w_, ((oc * ic_count + ic) * p_.kh + kh) * p_.kw + kw)));
-      }
-    }
+  for (int64_t k = 0; k < p_.k(); ++k) {
+    const int64_t kw = k % p_.kw, kh = k / p_.kw % p_.kh, kd = k / (p_.kw * p_.kh);
+    const int64_t depth = p_.taps() / (p_.kw * p_.kh), ic = kd / depth;
+    const Place at{p_.kd != 0 ? source(od, kd % depth) : 0, source(oh, kh), source(ow, kw)};
+    if (at.d < 0 || at.d >= p_.d || at.h < 0 || at.h >= p_.h || at.w < 0 || at.w >= p_.w) continue;
+    sum += term(static_cast<T>(element(x_, x_index(n, first + ic, at))) *
+                static_cast<T>(element(w_, oc * p_.k() + k)));
   }
   if (p_.residual) sum += term(static_cast<T>(element(residual_, index)));
   if (p_.silu) sum /= T{1} + std::exp(-sum);
@@ -213,7 +222,7 @@ T ConvData::sum_of(int64_t index) const {
 
 double ConvData::plain_error() const {
   double error = 0, all = 0;
-  for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
+  for (int64_t i = 0; i < p_.outputs(); ++i) {
     const double want = reference(i), off = static_cast<double>(sum_of<float>(i)) - want;
     error += off * off;
     all += want * want;
@@ -237,7 +246,7 @@ std::vector<HostTensor> ConvData::weights() {
 }
 
 void ConvData::set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value) {
-  store_number(x_, x_index(n, c, h, w), value, p_.dtype);
+  store_number(x_, x_index(n, c, {0, h, w}), value, p_.dtype);
 }
 
 void ConvData::call(const TensorCall& call) {
@@ -252,7 +261,7 @@ int64_t ConvData::not_finite(const std::shared_ptr<Engine>& engine) {
 int64_t ConvData::not_finite(const TensorCall& tensor_call) {
   call(tensor_call);
   int64_t count = 0;
-  for (int64_t i = 0; i < p_.n * p_.oc * p_.oh() * p_.ow(); ++i) {
+  for (int64_t i = 0; i < p_.outputs(); ++i) {
     if (!std::isfinite(element(y_, i))) ++count;
   }
   return count;
@@ -264,7 +273,7 @@ ConvData::Errors ConvData::run(const std::shared_ptr<Engine>& engine, int64_t sa
 
 ConvData::Errors ConvData::run(const TensorCall& tensor_call, int64_t samples) {
   call(tensor_call);
-  const int64_t outputs = p_.n * p_.oc * p_.oh() * p_.ow();
+  const int64_t outputs = p_.outputs();
   Errors e;
   e.samples = std::min(samples, outputs);
   double largest = 0, error_sum = 0, sum = 0, worst = 0;

@@ -13,11 +13,12 @@
 
 namespace tv::test {
 
-/// y = relu?(silu?(conv(x, w) + bias? + residual?)), two dimensions, one stride, pad and dilation
-/// for both.
+/// y = relu?(silu?(conv(x, w) + bias? + residual?)), two dimensions, or three where kd is not 0,
+/// one stride, pad and dilation for all.
 struct ConvProblem {
   int64_t n = 1, ic = 64, h = 14, w = 14, oc = 64, kh = 3, kw = 3;
   int64_t stride = 1, pad = 1, dilation = 1, groups = 1;
+  int64_t d = 1, kd = 0;
   DType dtype = DType::kF32;
   bool bias = true, residual = false, relu = false, silu = false;
   bool constant_weight = true;  ///< else the weight is an input
@@ -25,10 +26,16 @@ struct ConvProblem {
   double positive = 0;          ///< added to every number, so that sums grow with their length
   int spread = 0;               ///< every number times a power of two, up to 2^spread either way
 
-  int64_t oh() const { return (h + 2 * pad - dilation * (kh - 1) - 1) / stride + 1; }
-  int64_t ow() const { return (w + 2 * pad - dilation * (kw - 1) - 1) / stride + 1; }
-  int64_t k() const { return ic / groups * kh * kw; }
-  double flops() const { return 2.0 * static_cast<double>(n * oc * oh() * ow() * k()); }
+  int64_t out(int64_t size, int64_t window) const {
+    return (size + 2 * pad - dilation * (window - 1) - 1) / stride + 1;
+  }
+  int64_t od() const { return kd != 0 ? out(d, kd) : 1; }
+  int64_t oh() const { return out(h, kh); }
+  int64_t ow() const { return out(w, kw); }
+  int64_t taps() const { return (kd != 0 ? kd : 1) * kh * kw; }
+  int64_t k() const { return ic / groups * taps(); }
+  int64_t outputs() const { return n * oc * od() * oh() * ow(); }
+  double flops() const { return 2.0 * static_cast<double>(outputs() * k()); }
   std::string str() const;
   Graph graph() const;
 };
@@ -74,7 +81,7 @@ class ConvData {
   Errors run(const TensorCall& call, int64_t samples = INT64_MAX);
 
   /// Sets one number of the input.
-  void set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value);
+  void set_x(int64_t n, int64_t c, int64_t h, int64_t w, float value);  ///< in two dimensions
   /// Runs the engine once: outputs that are not finite.
   int64_t not_finite(const std::shared_ptr<Engine>& engine);
   int64_t not_finite(const TensorCall& call);
@@ -91,7 +98,10 @@ class ConvData {
   /// kSizes: of the terms' sizes.
   template <typename T, bool kSizes = false>
   T sum_of(int64_t index) const;
-  int64_t x_index(int64_t n, int64_t c, int64_t h, int64_t w) const;
+  struct Place {
+    int64_t d, h, w;
+  };
+  int64_t x_index(int64_t n, int64_t c, Place at) const;
   double element(const std::vector<uint8_t>& bytes, int64_t index) const;
   std::vector<HostTensor> inputs();
   std::vector<HostTensor> weights();

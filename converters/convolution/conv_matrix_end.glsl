@@ -28,7 +28,7 @@ Place place_of(uint e, uint g, uint m0, uint c0) {
   p.m = m0 + p.row / 16 * WM + p.row % 16;
   p.c = c0 + p.col;
   p.counts = e < STORES && p.m < oc_count && p.c < columns;
-  const uint pixels = out_h * out_w, image = p.c / pixels;
+  const uint pixels = CONV_PIXELS, image = p.c / pixels;
   const uint to = (image * groups * oc_count + g * oc_count + p.m) * pixels + (p.c - image * pixels);
   p.to = p.counts ? to : 0u;
   return p;
@@ -123,19 +123,17 @@ uint finish(uint g, uint m0, uint c0, Range x) {
 /// The sum of one output, by all invocations of a subgroup.
 float exactly(uint g, uint m, uint c) {
   const Column col = column_of(g, c);
-  const uint taps = k_h * k_w, count = ic_count * taps;
+  const uint count = ic_count * CONV_TAPS;
   float sum = 0.0;
   for (uint k0 = gl_SubgroupInvocationID; k0 < count + gl_SubgroupInvocationID; k0 += 32u * TOGETHER) {
     float xs[TOGETHER], ws[TOGETHER];
     FOR(i, TOGETHER) {  // what does not count is loaded from element 0, so that no load waits
-      const uint k = k0 + i * 32u, ic = k / taps, tap = k - ic * taps, kh = tap / k_w;
-      const uint kw = tap - kh * k_w;
-      uint ih, iw;
-      const bool rows = conv_source(col.ih + int(kh * dil_h), lhs_h, in_h, ih);
-      const bool cols = conv_source(col.iw + int(kw * dil_w), lhs_w, in_w, iw);
-      const bool counts = rows && cols && k < count;
-      xs[i] = x_raw(counts ? col.base + ic * x_c + ih * x_h + iw * x_w : 0u);
-      ws[i] = w_raw(counts ? w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w : w_0);
+      const uint k = k0 + i * 32u, ic = k / CONV_TAPS, tap = k - ic * CONV_TAPS;
+      uint at;
+      const bool counts = tap_source(col, tap, at) && k < count;
+      xs[i] = x_raw(counts ? at + ic * x_c : 0u);
+      const uint w_at = w_0 + g * w_g + m * w_oc + CONV_WEIGHT(ic, conv_tap(tap));
+      ws[i] = w_raw(counts ? w_at : w_0);
       if (!counts) xs[i] = ws[i] = 0.0;
     }
     FOR(i, TOGETHER) sum = fma(xs[i], ws[i], sum);

@@ -37,44 +37,65 @@ struct Gathered {
 /// Where the window of a column begins.
 struct Column {
   uint base;
-  int ih, iw;
+  int id, ih, iw;
   bool valid;
 };
 
 Column column_of(uint g, uint c) {
   Column r;
-  const uint pixels = out_h * out_w, image = c / pixels, p = c - image * pixels, oh = p / out_w;
+  const uint image = c / CONV_PIXELS;
+  uint p = c - image * CONV_PIXELS;
   r.valid = c < columns;
+  r.id = 0;
+#ifdef DEPTH
+  const uint od = p / (out_h * out_w);
+  p -= od * (out_h * out_w);
+  r.id = int(od * stride_d) - pad_d;
+#endif
+  const uint oh = p / out_w;
   r.ih = int(oh * stride_h) - pad_h;
   r.iw = int((p - oh * out_w) * stride_w) - pad_w;
   r.base = image * x_n + g * ic_count * x_c;
   return r;
 }
 
+/// Where tap number `tap` of a column's window reads channel 0; false: nowhere.
+bool tap_source(Column c, uint tap, out uint at) {
+  const ConvTap t = conv_tap(tap);
+  uint ih, iw;
+  const bool rows = conv_source(c.ih + int(t.h * dil_h), lhs_h, in_h, ih);
+  const bool cols = conv_source(c.iw + int(t.w * dil_w), lhs_w, in_w, iw);
+  at = c.base + ih * x_h + iw * x_w;
+#ifdef DEPTH
+  uint id;
+  const bool images = conv_source(c.id + int(t.d * dil_d), lhs_d, in_d, id);
+  at += id * x_d;
+  return images && rows && cols;
+#else
+  return rows && cols;
+#endif
+}
+
 /// Chunk q of k for a column. Without branches, so that all loads are in flight together: what does
 /// not count is loaded from element 0 and masked when it is stored.
 Gathered gather(uint q, Column c) {
   Gathered r;
-  uint ih, iw;
 #if FLAT
   uint at[8];
   r.mask = 0u;
   FOR(e, 8) {
-    const uint k = q * 8 + e, ic = k / (k_h * k_w), tap = k - ic * (k_h * k_w), kh = tap / k_w;
-    const bool rows = conv_source(c.ih + int(kh * dil_h), lhs_h, in_h, ih);
-    const bool cols = conv_source(c.iw + int((tap - kh * k_w) * dil_w), lhs_w, in_w, iw);
-    const bool counts = rows && cols && c.valid && ic < ic_count;
+    const uint k = q * 8 + e, ic = k / CONV_TAPS;
+    const bool counts = tap_source(c, k - ic * CONV_TAPS, at[e]) && c.valid && ic < ic_count;
     r.mask |= counts ? 1u << e : 0u;
-    at[e] = counts ? c.base + ic * x_c + ih * x_h + iw * x_w : 0u;
+    at[e] = counts ? at[e] + ic * x_c : 0u;
   }
   FOR(e, 4) r.lo[e] = ELEMENT(at[e]);
   FOR(e, 4) r.hi[e] = ELEMENT(at[e + 4]);
 #else
-  const uint tap = q / ic_chunks, ic = (q - tap * ic_chunks) * 8, kh = tap / k_w;
-  const bool rows = conv_source(c.ih + int(kh * dil_h), lhs_h, in_h, ih);
-  const bool cols = conv_source(c.iw + int((tap - kh * k_w) * dil_w), lhs_w, in_w, iw);
-  const bool counts = rows && cols && c.valid && kh < k_h;
-  const uint at = counts ? c.base + ic * x_c + ih * x_h + iw * x_w : 0u;
+  const uint tap = q / ic_chunks, ic = (q - tap * ic_chunks) * 8;
+  uint at;
+  const bool counts = tap_source(c, tap, at) && c.valid && tap < CONV_TAPS;
+  at = counts ? at + ic * x_c : 0u;
   r.mask = counts ? 0xffu : 0u;
 #if X_LAST
   tv_chunks p = tv_chunks(x_ptr) + at / 8;

@@ -9,16 +9,16 @@
 
 #define LEAST_PIECES 1
 #include "pack_fragment.glsl"
+#include "conv_geometry.glsl"
 
 float weight(uint g, uint m, uint k) {
 #if FLAT
-  const uint ic = k / (k_h * k_w), tap = k - ic * (k_h * k_w);
+  const uint ic = k / CONV_TAPS, tap = k - ic * CONV_TAPS;
 #else
   const uint chunk = k / 8, tap = chunk / ic_chunks, ic = k - tap * ic_chunks * 8;
 #endif
-  const uint kh = tap / k_w, kw = tap - kh * k_w;
-  if (m >= oc_count || ic >= ic_count || kh >= k_h) return 0.0;
-  return float(w_raw(w_0 + g * w_g + m * w_oc + ic * w_ic + kh * w_h + kw * w_w));
+  if (m >= oc_count || ic >= ic_count || tap >= CONV_TAPS) return 0.0;
+  return float(w_raw(w_0 + g * w_g + m * w_oc + CONV_WEIGHT(ic, conv_tap(tap))));
 }
 
 void main() {

@@ -5,16 +5,18 @@
 // below 2^15 is larger in units of that loss. w: any strides. Grid: flat, one subgroup of 32 an
 // output channel.
 
+#include "conv_geometry.glsl"
+
 void main() {
   const uint row = tv_group(), lane = gl_SubgroupInvocationID;
   if (row >= row_count) return;
-  const uint g = row / oc_count, taps = k_h * k_w, count = ic_count * taps;
+  const uint g = row / oc_count, count = ic_count * CONV_TAPS;
   const uint from = w_0 + g * w_g + (row - g * oc_count) * w_oc;
   float largest = 0.0, sum = 0.0;
   uint least = 0xffffffffu;  // twice the bits of |w|, less one: the largest for 0
   for (uint k0 = 0u; k0 < count; k0 += 32u) {
-    const uint k = min(k0 + lane, count - 1u), ic = k / taps, tap = k - ic * taps, kh = tap / k_w;
-    const float v = w_raw(from + ic * w_ic + kh * w_h + (tap - kh * k_w) * w_w);
+    const uint k = min(k0 + lane, count - 1u), ic = k / CONV_TAPS;
+    const float v = w_raw(from + CONV_WEIGHT(ic, conv_tap(k - ic * CONV_TAPS)));
     largest = max(largest, abs(v));
     if (k0 + lane < count) sum += abs(v);
     least = min(least, (floatBitsToUint(v) << 1) - 1u);

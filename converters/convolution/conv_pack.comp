@@ -36,14 +36,25 @@ void main() {
 #else
 
 float element(uint row, uint k) {
-  const uint taps = k_h * k_w;
-#if TAPS_FIRST
-  const uint tap = conv_quotient(k, channels), ic = k - tap * channels;
+#ifdef DEPTH
+  const uint taps = k_d * k_h * k_w;
 #else
-  const uint ic = conv_quotient(k, taps), tap = k - ic * taps;
+  const uint taps = k_h * k_w;
+#endif
+#if TAPS_FIRST
+  uint tap = conv_quotient(k, channels);
+  const uint ic = k - tap * channels;
+#else
+  const uint ic = conv_quotient(k, taps);
+  uint tap = k - ic * taps;
+#endif
+  const bool inside = ic < ic_count && tap < taps;
+#ifdef DEPTH
+  const uint kd = conv_quotient(tap, k_h * k_w);
+  row += inside ? kd * w_d : 0u;
+  tap -= kd * (k_h * k_w);
 #endif
   const uint kh = conv_quotient(tap, k_w), kw = tap - kh * k_w;
-  const bool inside = ic < ic_count && tap < taps;
   const float v = float(w_raw(row + (inside ? ic * w_ic + kh * w_h + kw * w_w : 0u)));
   return inside ? v : 0.0;
 }

@@ -1,5 +1,5 @@
-// y[z][c][rh][rw][h][w] = x[z][c][h * stride_h + rh - pad_h][w * stride_w + rw - pad_w], zero
-// outside, between the elements of a spread out input, and for c >= ic_count: one plane for each
+// y[z][c][rh][rw][h][w] = x[z][c][h * stride_h + rh - pad_h][w * stride_w + rw - pad_w], with DEPTH
+// y[z][c][rd][rh][rw][d][h][w] likewise, zero outside, between the elements of a spread out input, and for c >= ic_count: one plane for each
 // phase of the stride, so that every tap reads neighbours for neighbouring outputs.
 //
 // x: any strides. Element (z, c, i) of y at (z * channels + c) * plane + i, i below `count` counts
@@ -16,6 +16,14 @@ float element(uint base, uint i, bool in_channels) {
   r -= phase * phase_size;
   rh = conv_quotient(phase, phases_w);
   rw = phase - rh * phases_w;
+#endif
+#ifdef DEPTH
+  const uint rd = rh / phases_h, d = conv_quotient(r, slab);
+  rh -= rd * phases_h;
+  r -= d * slab;
+  uint id;
+  in_channels = conv_source(int(d * stride_d + rd) - pad_d, lhs_d, in_d, id) && in_channels;
+  base += id * x_d;
 #endif
   const uint h = conv_quotient(r, pitch), w = r - h * pitch;
   uint ih, iw;

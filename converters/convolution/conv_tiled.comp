@@ -1,5 +1,5 @@
-// Convolution in two dimensions as a product of matrices: rows are output channels, columns output
-// pixels, k runs over (input channel, kh, kw); the matrix of pixels is never stored.
+// Convolution in two dimensions (DEPTH: three) as a product of matrices: rows are output channels, columns output
+// pixels, k runs over (input channel, [kd,] kh, kw); the matrix of pixels is never stored.
 //
 // Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
 // shared memory; each invocation loads one column of pixels. x, w: any strides. Sums are fp32, kept
@@ -23,7 +23,7 @@ void main() {
 #else
   const uint z = gl_WorkGroupID.z, k_first = 0u;
 #endif
-  const uint g = z % groups, n = z / groups, pixels = out_h * out_w, taps = k_h * k_w;
+  const uint g = z % groups, n = z / groups, pixels = CONV_PIXELS, taps = CONV_TAPS;
 #if SPLIT > 1
   const uint k_count = min(ic_count * taps, k_first + k_per_split);
 #else
@@ -33,7 +33,13 @@ void main() {
 
   // The column that this invocation loads.
   const uint column = thread % BN, pixel = n0 + column;
+#ifdef DEPTH
+  const uint line = pixel / out_w, ow = pixel - line * out_w;
+  const uint od = line / out_h, oh = line - od * out_h;
+  const int id0 = int(od * stride_d) - pad_d;
+#else
   const uint oh = pixel / out_w, ow = pixel - oh * out_w;
+#endif
   const int ih0 = int(oh * stride_h) - pad_h, iw0 = int(ow * stride_w) - pad_w;
 
   float acc[RM][RN], block[RM][RN];
@@ -44,21 +50,28 @@ void main() {
   for (uint k0 = k_first; k0 < k_count; k0 += BK) {
     [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {
       const uint dk = e % BK, m = e / BK, k = k0 + dk;
-      const uint ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
+      const uint ic = k / taps;
+      const ConvTap tap = conv_tap(k - ic * taps);
       // No branch here and below: all loads are in flight together.
       const bool counts = m0 + m < oc_count && k < k_count;
-      const uint at = w_base + (m0 + m) * w_oc + ic * w_ic + kh * w_h + kw * w_w;
+      const uint at = w_base + (m0 + m) * w_oc + CONV_WEIGHT(ic, tap);
       const float v = float(w_raw(counts ? at : w_0));
       tile_w[dk][m] = counts ? v : 0.0;
     }
     [[unroll]] for (uint dk = thread / BN; dk < BK; dk += LOCAL_X / BN) {
       const uint k = k0 + dk;
-      const uint ic = k / taps, tap = k - ic * taps, kh = tap / k_w, kw = tap - kh * k_w;
-      uint ih, iw;
-      const bool in_rows = conv_source(ih0 + int(kh * dil_h), lhs_h, in_h, ih);
-      const bool in_cols = conv_source(iw0 + int(kw * dil_w), lhs_w, in_w, iw);
-      const bool counts = k < k_count && pixel < pixels && in_rows && in_cols;
-      const float v = float(x_raw(counts ? x_base + ic * x_c + ih * x_h + iw * x_w : 0u));
+      const uint ic = k / taps;
+      const ConvTap tap = conv_tap(k - ic * taps);
+      uint ih, iw, at = x_base + ic * x_c;
+      const bool in_rows = conv_source(ih0 + int(tap.h * dil_h), lhs_h, in_h, ih);
+      const bool in_cols = conv_source(iw0 + int(tap.w * dil_w), lhs_w, in_w, iw);
+      bool counts = k < k_count && pixel < pixels && in_rows && in_cols;
+#ifdef DEPTH
+      uint id;
+      counts = conv_source(id0 + int(tap.d * dil_d), lhs_d, in_d, id) && counts;
+      at += id * x_d;
+#endif
+      const float v = float(x_raw(counts ? at + ih * x_h + iw * x_w : 0u));
       tile_x[dk][column] = counts ? v : 0.0;
     }
     barrier();

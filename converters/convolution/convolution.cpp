@@ -42,9 +42,6 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_
   if (kThreads > c.device.max_workgroup_invocations) {
     tactic.refusal = "workgroups of 256 invocations are not possible";
   }
-  if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1))) {
-    tactic.refusal = "three dimensions";
-  }
   if (s.ic == Expr(1) && s.oc.bounds(c.graph.symbols).second < 8) {
     tactic.refusal = "depthwise: tiles would be nearly empty";
   }
@@ -64,8 +61,8 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_
   const ValueId sums = splits > 1 ? split_k_sums(b, p, splits) : c.node.outputs[0];
   step.operands.push_back(dst("y", sums));
   if (s.bias != kNoValue) step.operands.push_back(src("bias", s.bias));
-  add_geometry(step, s, "hw");
-  add_weight(step, s, "hw");
+  add_geometry(step, s);
+  add_weight(step, s);
   if (splits > 1) {
     step.params.push_back(param("k_per_split", round_up(ceil_div(p.k, splits), kSteps)));
     step.params.push_back(param("planes", s.n * s.groups));
@@ -230,6 +227,21 @@ void add_geometry(Step& step, const ConvShape& s, const std::string& dims) {
                         fixed("k_" + d, s.kernel[k])});
   }
 }
+
+namespace {
+
+/// Tells a kernel of the third dimension, once.
+const char* dims_of(Step& step, const ConvShape& s) {
+  if (s.is_planar()) return "hw";
+  const std::pair<std::string, std::string> depth{"DEPTH", "1"};
+  if (std::ranges::find(step.defines, depth) == step.defines.end()) step.defines.push_back(depth);
+  return "dhw";
+}
+
+}  // namespace
+
+void add_geometry(Step& step, const ConvShape& s) { add_geometry(step, s, dims_of(step, s)); }
+void add_weight(Step& step, const ConvShape& s) { add_weight(step, s, dims_of(step, s)); }
 
 void add_weight(Step& step, const ConvShape& s, const std::string& dims) {
   step.params.insert(step.params.end(), {param("w_0", s.w_0), param("w_g", s.w_g),

@@ -21,6 +21,8 @@ struct ConvShape {
   std::array<Expr, 3> w_at;
   ValueId x = kNoValue, w = kNoValue, bias = kNoValue;
 
+  /// Whether there are no more than two spatial dimensions.
+  bool is_planar() const { return out[0] == Expr(1) && kernel[0] == Expr(1) && in[0] == Expr(1); }
   Expr pixels() const { return out[0] * out[1] * out[2]; }
   Expr taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   /// Loop iterations of conv_reference: four nested loops.
@@ -33,6 +35,9 @@ ConvShape conv_shape(const NodeContext& context, const Builder& builder);
 void add_geometry(Step& step, const ConvShape& shape, const std::string& dims);
 /// Adds the strides of the weight.
 void add_weight(Step& step, const ConvShape& shape, const std::string& dims);
+/// Of two dimensions, or of three for kernels with `#ifdef DEPTH`.
+void add_geometry(Step& step, const ConvShape& shape);
+void add_weight(Step& step, const ConvShape& shape);
 
 /// Tactics for CPU drivers (convolution_simd.cpp).
 Tactic conv_simd_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);

@@ -16,12 +16,9 @@ constexpr int64_t kMostTaps = 128;  // of a window, which is unrolled
 std::string refusal_of(const NodeContext& c, const ConvShape& s) {
   if (c.device.is_cpu()) return "CPU drivers have conv_depthwise_simd";
   if (!(s.ic == Expr(1)) || s.groups == Expr(1)) return "not depthwise";
-  if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1))) {
-    return "three dimensions";
-  }
   const auto taps = s.taps().constant();
   if (!taps || *taps > kMostTaps) return "more than 128 taps, or a symbolic number";
-  if (s.lhs[1] != 1 || s.lhs[2] != 1) return "the input is spread out";
+  if (s.lhs[0] != 1 || s.lhs[1] != 1 || s.lhs[2] != 1) return "the input is spread out";
   return "";
 }
 
@@ -30,7 +27,7 @@ Tactic wide_tactic(const NodeContext& c, const Builder& b, const ConvShape& s, i
   if (!tactic.refusal.empty()) return tactic;
   const ValueId y = c.node.outputs[0];
   const Expr runs = ceil_div(s.out[2], wide), channels = s.groups * s.oc;
-  const Expr total = s.n * channels * s.out[1] * runs;
+  const Expr total = s.n * channels * s.out[0] * s.out[1] * runs;
   const bool last = s.x_c == Expr(1) && !(s.x_at[2] == Expr(1));
   const bool by_fours = wide == 4 && !last && mod(s.out[2], 4) == Expr(0);
   Operand result = dst("y", y);
@@ -40,6 +37,7 @@ Tactic wide_tactic(const NodeContext& c, const Builder& b, const ConvShape& s, i
   const auto literal = [](int64_t v) { return std::to_string(v) + "u"; };
   Step step{.kernel = "conv_depthwise",
             .defines = {{"WIDE", literal(wide)},
+                        {"KD", literal(*s.kernel[0].constant())},
                         {"KH", literal(*s.kernel[1].constant())},
                         {"KW", literal(*s.kernel[2].constant())},
                         {"STRIDE_W", literal(s.stride[2])},
@@ -52,8 +50,8 @@ Tactic wide_tactic(const NodeContext& c, const Builder& b, const ConvShape& s, i
             .grid = one_each(total, kThreads),
             .local_size = {kThreads, 1, 1}};
   if (s.bias != kNoValue) step.operands.push_back(src("bias", s.bias));
-  add_geometry(step, s, "hw");
-  add_weight(step, s, "hw");
+  add_geometry(step, s);
+  add_weight(step, s);
   for (Param& p : step.params) p.specialise = true;
   tactic.steps.push_back(std::move(step));
   return tactic;

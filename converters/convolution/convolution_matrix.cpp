@@ -26,7 +26,8 @@ bool has_chunks(const NodeContext& c, const ConvShape& s) {
     return size == Expr(1) || divides(kChunk, stride);
   };
   return divides(kChunk, s.ic) && s.x_c == Expr(1) && whole(s.x_n, s.n) &&
-         whole(s.x_at[1], s.in[1]) && whole(s.x_at[2], s.in[2]) && is_aligned(c, s.x);
+         whole(s.x_at[0], s.in[0]) && whole(s.x_at[1], s.in[1]) && whole(s.x_at[2], s.in[2]) &&
+         is_aligned(c, s.x);
 }
 
 ConvMatrixProblem problem_of(const NodeContext& c, Builder& b, const ConvShape& s,
@@ -58,7 +59,8 @@ Step rows_step(const ConvMatrixProblem& q, ValueId rows) {
       .grid = Grid::flat_groups(s.groups * s.oc),
       .local_size = {32, 1, 1},
       .subgroup_size = 32};
-  add_weight(step, s, "hw");
+  if (!s.is_planar()) step.params.push_back(fixed("k_d", s.kernel[0]));
+  add_weight(step, s);
   return step;
 }
 
@@ -79,13 +81,14 @@ Step pack_step_of(const ConvMatrixProblem& q, ValueId packed, ValueId rows, cons
   }
   step.grid = Grid::flat_groups(ceil_div(fragments, kPackedTogether));
   if (q.is_scaled()) step.operands.push_back(src("rows", rows));
-  add_weight(step, s, "hw");
+  if (!s.is_planar()) step.params.push_back(fixed("k_d", s.kernel[0]));
+  add_weight(step, s);
   return step;
 }
 
 void add_params(const ConvMatrixProblem& q, Step& step) {
-  add_geometry(step, q.s, "hw");
-  if (q.precision.is_split()) add_weight(step, q.s, "hw");
+  add_geometry(step, q.s);
+  if (q.precision.is_split()) add_weight(step, q.s);
   step.params.push_back(param("columns", q.columns));
   step.params.push_back(param("ic_chunks", Expr(q.ic_chunks)));
   // Everything that is constant becomes so in the kernel: its addresses are mostly sums of these.
@@ -172,9 +175,8 @@ int64_t ConvTile::shared_bytes(const SplitPrecision& precision) const {
 }
 
 std::vector<Tactic> conv_matrix_tactics(const NodeContext& c, Builder& b, const ConvShape& s) {
-  const bool plane = s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1);
   const bool known = s.ic.constant() && s.oc.constant() && s.taps().constant();
-  if (!plane || !known || c.device.coop_matrices.empty()) return {};
+  if (!known || c.device.coop_matrices.empty()) return {};
   std::vector<ConvMatrixProblem> problems;
   for (const auto& way : split_precisions(c.dtype("input"), ways(!c.settings.disable_tf32))) {
     const ConvMatrixProblem q = problem_of(c, b, s, way);

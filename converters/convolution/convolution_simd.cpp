@@ -10,40 +10,54 @@ namespace tv {
 namespace {
 
 constexpr int64_t kSmallPlane = 1 << 21;
-constexpr int64_t kMaxTaps = 256;
+constexpr int64_t kMostSegments = 1024;
 
 int64_t padded(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// The padded copy: one plane for each phase of the stride, all with the same pitch.
+/// The padded copy: one volume for each phase of the stride, all with the same pitch.
 struct Plane {
-  std::array<int64_t, 2> phases, reach;   ///< reach: rows and columns that taps go past the outputs
-  Expr height, pitch, phase_size, plane;  ///< plane: elements of one channel, a multiple of 2
+  std::array<int64_t, 3> phases, reach;  ///< reach: how far taps go past the outputs
+  Expr depth, height, pitch, slab;       ///< slab: elements of an image of a volume
+  Expr phase_size, plane;                ///< plane: elements of one channel, a multiple of 2
 
-  /// Where tap (kh, kw) of output pixel (0, 0) lies in a channel.
-  Expr offset(const ConvShape& s, int64_t kh, int64_t kw) const {
-    const int64_t h = kh * s.dilation[1], w = kw * s.dilation[2];
-    const int64_t phase = h % s.stride[1] * phases[1] + w % s.stride[2];
-    return phase_size * phase + pitch * (h / s.stride[1]) + Expr(w / s.stride[2]);
+  int64_t phase_count() const { return phases[0] * phases[1] * phases[2]; }
+  /// What places are made of: channels, phases, images and rows.
+  std::array<Expr, 4> units() const { return {plane, phase_size, slab, pitch}; }
+  /// Where a tap of output pixel 0 lies in a channel.
+  SimdPlace place(const ConvShape& s, int64_t channel, const std::array<int64_t, 3>& tap) const {
+    std::array<int64_t, 3> at{}, phase{};
+    for (size_t k = 0; k < 3; ++k) {
+      at[k] = tap[k] * s.dilation[k] / s.stride[k];
+      phase[k] = tap[k] * s.dilation[k] % s.stride[k];
+    }
+    const int64_t number = (phase[0] * phases[1] + phase[1]) * phases[2] + phase[2];
+    return {{channel, number, at[0], at[1]}, at[2]};
+  }
+  /// From the first to the last output.
+  Expr columns(const ConvShape& s) const {
+    return (s.out[0] - 1) * slab + (s.out[1] - 1) * pitch + s.out[2];
   }
 };
 
 Plane plane_of(const ConvShape& s, int64_t tile) {
   Plane p;
-  for (size_t k = 0; k < 2; ++k) {
+  for (size_t k = 0; k < 3; ++k) {
     p.phases[k] = 1;
     p.reach[k] = 0;
-    for (int64_t t = 0; t < *s.kernel[k + 1].constant(); ++t) {
-      p.phases[k] = std::max(p.phases[k], t * s.dilation[k + 1] % s.stride[k + 1] + 1);
-      p.reach[k] = std::max(p.reach[k], t * s.dilation[k + 1] / s.stride[k + 1]);
+    for (int64_t t = 0; t < *s.kernel[k].constant(); ++t) {
+      p.phases[k] = std::max(p.phases[k], t * s.dilation[k] % s.stride[k] + 1);
+      p.reach[k] = std::max(p.reach[k], t * s.dilation[k] / s.stride[k]);
     }
   }
-  p.height = s.out[1] + p.reach[0];
-  p.pitch = s.out[2] + p.reach[1];
-  p.phase_size = p.height * p.pitch;
+  p.depth = s.out[0] + p.reach[0];
+  p.height = s.out[1] + p.reach[1];
+  p.pitch = s.out[2] + p.reach[2];
+  p.slab = p.height * p.pitch;
+  p.phase_size = p.depth * p.slab;
   // The last tile of columns reads past the last row; what it reads there is no output.
-  p.plane = round_up(p.phase_size * (p.phases[0] * p.phases[1]) + tile, 2);
+  p.plane = round_up(p.phase_size * p.phase_count() + tile, 2);
   return p;
 }
 
@@ -53,18 +67,22 @@ ValueId add_pad(const NodeContext& c, Builder& b, const ConvShape& s, const Plan
   const ValueId y = b.scratch("padded", DType::kF32, {planes, channels, p.plane});
   const Expr pairs = floordiv(p.plane, 2);
   const bool small = p.plane.bounds(c.graph.symbols).second < kSmallPlane;
-  Step step{.kernel = "conv_pad",
-            .defines = {{"PHASES", p.phases[0] * p.phases[1] > 1 ? "1" : "0"},
-                        {"SMALL_PLANE", small ? "1" : "0"}},
-            .operands = {src("x", s.x), dst("y", y)},
-            .grid = {{ceil_div(pairs, 64), channels, planes}},
-            .local_size = {64, 1, 1}};
-  add_geometry(step, s, "hw");
+  Step step{
+      .kernel = "conv_pad",
+      .defines = {{"PHASES", p.phase_count() > 1 ? "1" : "0"}, {"SMALL_PLANE", small ? "1" : "0"}},
+      .operands = {src("x", s.x), dst("y", y)},
+      .grid = {{ceil_div(pairs, 64), channels, planes}},
+      .local_size = {64, 1, 1}};
+  add_geometry(step, s);
   step.params.insert(
       step.params.end(),
       {param("x_z", s.groups == Expr(1) ? s.x_n : s.x_c * s.ic), param("count", pairs),
        param("plane", p.plane), param("phase_size", p.phase_size),
-       param("phases_w", Expr(p.phases[1])), param("pitch", p.pitch)});
+       param("phases_w", Expr(p.phases[2])), param("pitch", p.pitch)});
+  if (!s.is_planar()) {
+    step.params.push_back(param("phases_h", Expr(p.phases[1])));
+    step.params.push_back(param("slab", p.slab));
+  }
   steps.push_back(std::move(step));
   return y;
 }
@@ -78,7 +96,9 @@ struct PackedRows {
 /// Whether the weight is fp32 and the elements of a window, and then the windows of the input
 /// channels, are neighbours.
 bool is_dense(const NodeContext& c, const ConvShape& s) {
-  const bool windows = s.taps() == Expr(1) || (s.w_at[2] == Expr(1) && s.w_at[1] == s.kernel[2]);
+  const bool images = s.kernel[0] == Expr(1) || s.w_at[0] == s.kernel[1] * s.kernel[2];
+  const bool windows =
+      s.taps() == Expr(1) || (s.w_at[2] == Expr(1) && s.w_at[1] == s.kernel[2] && images);
   return c.dtype("weight") == DType::kF32 && windows && (s.ic == Expr(1) || s.w_ic == s.taps());
 }
 
@@ -116,16 +136,20 @@ ValueId pack_weight(const NodeContext& c, Builder& b, const ConvShape& s, const 
             .grid = {{Expr(runs), s.oc, s.groups}},
             .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
             .uniform_table = true};
-  add_weight(step, s, "hw");
+  if (!s.is_planar()) step.params.push_back(fixed("k_d", s.kernel[0]));
+  add_weight(step, s);
   steps.push_back(std::move(step));
   return y;
 }
 
 /// The input as it is: one tap, no padding, planes dense.
 bool is_direct(const NodeContext& c, const ConvShape& s, int64_t ic, int64_t tile) {
-  return ic % kSimdSegment == 0 && s.taps() == Expr(1) && s.stride[1] == 1 && s.stride[2] == 1 &&
-         s.pad[1] == 0 && s.pad[2] == 0 && s.lhs[1] == 1 && s.lhs[2] == 1 &&
-         c.dtype("input") == DType::kF32 && s.x_at[2] == Expr(1) && s.x_at[1] == s.in[2] &&
+  for (size_t k = 0; k < 3; ++k) {
+    if (s.stride[k] != 1 || !(s.pad[k] == Expr(0)) || s.lhs[k] != 1) return false;
+  }
+  const bool images = s.in[0] == Expr(1) || s.x_at[0] == s.in[1] * s.in[2];
+  return ic % kSimdSegment == 0 && s.taps() == Expr(1) && c.dtype("input") == DType::kF32 &&
+         s.x_at[2] == Expr(1) && s.x_at[1] == s.in[2] && images &&
          (s.groups == Expr(1) || s.x_n == s.x_c * s.ic * s.groups) &&
          s.pixels().bounds(c.graph.symbols).first >= tile;
 }
@@ -134,10 +158,6 @@ bool is_direct(const NodeContext& c, const ConvShape& s, int64_t ic, int64_t til
 std::string common_refusal(const NodeContext& c, const ConvShape& s) {
   const std::string refusal = simd_refusal(c.device);
   if (!refusal.empty()) return refusal;
-  if (!(s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1)))
-    return "three dimensions";
-  // The window of a weight's gradient is an image.
-  if (s.taps().constant().value_or(0) > kMaxTaps) return "a window of more than 256 elements";
   if (!s.ic.constant() || !s.oc.constant() || !s.taps().constant() || !s.groups.constant()) {
     return "channels or the window are symbolic";
   }
@@ -150,6 +170,16 @@ std::string common_refusal(const NodeContext& c, const ConvShape& s) {
 /// What is multiplied: the input as it is, its unfolded copy, or its padded copy.
 enum class Input { kDirect, kUnfolded, kPadded };
 
+/// Whether segments of k have a length that suits the channels, rather than 64 steps.
+bool has_own_segments(const ConvShape& s) { return !s.is_planar() || !(s.groups == Expr(1)); }
+
+/// Steps of a segment, which is a part of a tap's channels.
+int64_t segment_of(const ConvShape& s) {
+  if (!has_own_segments(s)) return kSimdSegment;
+  const int64_t ic = *s.ic.constant(), parts = padded(ic, kSimdSegment) / kSimdSegment;
+  return padded((ic + parts - 1) / parts, 4);
+}
+
 /// Moving an element takes as long as 350 products of whole vectors: unfolding moves one a tap,
 /// padding one a phase of the stride.
 Input choose_input(const NodeContext& c, const ConvShape& s, int64_t tile) {
@@ -157,10 +187,25 @@ Input choose_input(const NodeContext& c, const ConvShape& s, int64_t tile) {
   const int64_t ic = *s.ic.constant(), oc = *s.oc.constant(), taps = *s.taps().constant();
   if (is_direct(c, s, ic, tile)) return Input::kDirect;
   if (taps == 1) return Input::kPadded;
-  const int64_t channels = padded(ic, kSimdSegment);
-  const int64_t pad = taps * channels * oc + channels * s.stride[1] * s.stride[2] * kMove;
+  const int64_t channels = padded(ic, segment_of(s));
+  int64_t pad = taps * channels * oc;
+  if (has_own_segments(s)) {
+    // The columns between rows and images, which are no outputs.
+    const int64_t pixels = typical(c.graph, s.pixels());
+    pad = pad / pixels * typical(c.graph, plane_of(s, tile).columns(s));
+  }
+  pad += channels * s.stride[0] * s.stride[1] * s.stride[2] * kMove;
   const int64_t unfold = padded(taps * ic, kSimdSegment) * (oc + kMove);
   return pad > unfold ? Input::kUnfolded : Input::kPadded;
+}
+
+/// Rows of a tile of which few stay empty.
+int64_t tile_rows_of(const NodeContext& c, int64_t oc) {
+  int64_t best = simd_tile(c.device).rows;
+  for (int64_t rows = best - 1; rows >= 3; --rows) {
+    if (padded(oc, rows) * 5 < padded(oc, best) * 4) best = rows;
+  }
+  return best;
 }
 
 void multiply_direct(const ConvShape& s, int64_t tile, int64_t k, SimdProduct& p) {
@@ -183,7 +228,7 @@ void multiply_unfolded(const NodeContext& c, Builder& b, const ConvShape& s, int
             .operands = {src("x", s.x), dst("y", p.b)},
             .grid = {{ceil_div(pitch, 128), Expr(k), p.batch}},
             .local_size = {64, 1, 1}};
-  add_geometry(step, s, "hw");
+  add_geometry(step, s);
   step.params.insert(step.params.end(), {param("x_z", s.groups == Expr(1) ? s.x_n : s.x_c * s.ic),
                                          param("pitch", pitch), param("k_count", s.taps() * s.ic)});
   steps.push_back(std::move(step));
@@ -196,22 +241,33 @@ void multiply_unfolded(const NodeContext& c, Builder& b, const ConvShape& s, int
 void multiply_padded(const NodeContext& c, Builder& b, const ConvShape& s, int64_t tile,
                      SimdProduct& p, SimdOutput& out, std::vector<Step>& steps) {
   const Plane plane = plane_of(s, tile);
-  const int64_t channels = padded(*s.ic.constant(), kSimdSegment);
+  p.segment = segment_of(s);
+  const int64_t channels = padded(*s.ic.constant(), p.segment);
   p.b = add_pad(c, b, s, plane, channels, steps);
   p.b_k = plane.plane;
   p.b_z = plane.plane * channels;
-  const Expr columns = (s.out[1] - 1) * plane.pitch + s.out[2];
-  p.col_tiles = ceil_div(columns, tile);
+  p.col_tiles = ceil_div(plane.columns(s), tile);
   p.b_last = p.col_tiles * tile;
-  for (int64_t h = 0; h < *s.kernel[1].constant(); ++h) {
-    for (int64_t w = 0; w < *s.kernel[2].constant(); ++w) {
-      for (int64_t at = 0; at < channels; at += kSimdSegment) {
-        p.segments.push_back(plane.offset(s, h, w) + plane.plane * at);
+  p.units = plane.units();
+  for (int64_t d = 0; d < *s.kernel[0].constant(); ++d) {
+    for (int64_t h = 0; h < *s.kernel[1].constant(); ++h) {
+      for (int64_t w = 0; w < *s.kernel[2].constant(); ++w) {
+        for (int64_t at = 0; at < channels; at += p.segment) {
+          p.places.push_back(plane.place(s, at, {d, h, w}));
+        }
       }
     }
   }
+  if (p.segment == kSimdSegment) {
+    for (const SimdPlace& place : p.places) p.segments.push_back(p.offset(place));
+    p.places.clear();
+  }
   out.columns.width = s.out[2];
-  out.columns.gap = plane.reach[1];
+  out.columns.gap = plane.reach[2];
+  if (!s.is_planar()) {
+    out.columns.height = s.out[1];
+    out.columns.depth_gap = plane.pitch * plane.reach[1];
+  }
 }
 
 }  // namespace
@@ -219,13 +275,13 @@ void multiply_padded(const NodeContext& c, Builder& b, const ConvShape& s, int64
 Tactic conv_simd_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
   Tactic tactic{.name = "conv_simd"};
   tactic.refusal = common_refusal(c, s);
-  if (tactic.refusal.empty() && !(s.groups == Expr(1)) && !(s.n == Expr(1))) {
-    tactic.refusal = "several groups and several images";
+  if (tactic.refusal.empty() && *(s.ic * s.taps()).constant() > kMostSegments * kSimdSegment) {
+    tactic.refusal = "a window of very many elements";  // of an image, for a weight's gradient
   }
   if (!tactic.refusal.empty()) return tactic;
 
   const int64_t tile = simd_tile(c.device).cols();
-  const int64_t ic = *s.ic.constant(), channels = padded(ic, kSimdSegment);
+  const int64_t ic = *s.ic.constant(), channels = padded(ic, segment_of(s));
   const Input input = choose_input(c, s, tile);
   const bool unfold = input == Input::kUnfolded;
   const int64_t taps = *s.taps().constant();
@@ -235,6 +291,10 @@ Tactic conv_simd_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
   p.a = pack_weight(c, b, s, {unfold ? ic : channels, k, !unfold}, tactic.steps);
   p.a_m = k;
   p.a_z = s.groups == Expr(1) ? Expr(0) : s.oc * k;
+  if (!(s.groups == Expr(1))) {
+    if (!(s.n == Expr(1))) p.a_count = *s.groups.constant();
+    p.tile_rows = tile_rows_of(c, *s.oc.constant());
+  }
   p.b_tile = tile;
   SimdOutput out{.rows = s.oc,
                  .batch = p.batch,
@@ -270,23 +330,33 @@ Tactic conv_depthwise_tactic(const NodeContext& c, Builder& b, const ConvShape& 
   const Plane plane = plane_of(s, tile);
   const ValueId w = pack_weight(c, b, s, {1, taps, true}, tactic.steps);
   const ValueId x = add_pad(c, b, s, plane, 1, tactic.steps);
-  const Expr columns = (s.out[1] - 1) * plane.pitch + s.out[2], channels = s.groups * s.oc;
+  const Expr columns = plane.columns(s), channels = s.groups * s.oc;
+  const bool small = columns.bounds(c.graph.symbols).second + tile < kSmallPlane;
   Step step{.kernel = "conv_depthwise_simd",
-            .defines = {{"KH", s.kernel[1].str()},
+            .defines = {{"KD", s.kernel[0].str() + "u"},
+                        {"KH", s.kernel[1].str()},
                         {"KW", s.kernel[2].str()},
                         {"STRIDE_H", text(s.stride[1]) + "u"},
                         {"STRIDE_W", text(s.stride[2]) + "u"},
+                        {"SMALL_PLANE", small ? "1" : "0"},
                         {"BIAS", s.bias != kNoValue ? "1" : "0"}},
             .operands = {src("x", x), src("w", w), dst("y", c.node.outputs[0])},
             .params = {param("oc_count", channels), param("multiplier", s.oc),
                        param("plane", plane.plane), param("phase_size", plane.phase_size),
-                       param("phases_w", Expr(plane.phases[1])), param("pitch", plane.pitch),
+                       param("phases_w", Expr(plane.phases[2])), param("pitch", plane.pitch),
                        param("out_h", s.out[1]), param("out_w", s.out[2]),
                        fixed("dil_h", Expr(s.dilation[1])), fixed("dil_w", Expr(s.dilation[2]))},
             .grid = {{ceil_div(columns, tile), s.n * channels, 1}},
             .local_size = {static_cast<uint32_t>(tile / 2), 1, 1},
             .uniform_table = true};
   if (s.bias != kNoValue) step.operands.push_back(src("bias", s.bias));
+  if (!s.is_planar()) {
+    step.defines.emplace_back("DEPTH", "1");
+    step.defines.emplace_back("STRIDE_D", text(s.stride[0]) + "u");
+    step.params.insert(step.params.end(),
+                       {param("phases_h", Expr(plane.phases[1])), param("slab", plane.slab),
+                        param("out_d", s.out[0]), fixed("dil_d", Expr(s.dilation[0]))});
+  }
   tactic.steps.push_back(std::move(step));
   return tactic;
 }

@@ -7,6 +7,7 @@
 // LAST: the sums, with those of c where ADD, go through the fused epilogue to y[z][m][n], cols >= 2
 // LANES wide, whose last tile of columns is moved back to end with the row.
 // B_K: a constant where b is packed: its addresses are then constants beside that of a segment.
+// A_COUNT: matrices of a, of which z takes one after the other, or 0 if there are as many as z.
 // Rows of a past m_last repeat row m_last; tiles of columns past b_last repeat the last columns.
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
 
@@ -21,7 +22,11 @@ void main() {
   const uint z = UNIFORM(gl_WorkGroupID.z);
 
   tv_ref_f32 pa[ROWS];
+#if A_COUNT
+  tv_ref_f32 pz = lane_at(a_ptr, z % uint(A_COUNT) * a_z + A_0);
+#else
   tv_ref_f32 pz = lane_at(a_ptr, z * a_z + A_0);
+#endif
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     pa[i] = lane_at(pz, min(tm * ROWS + i, m_last) * a_m);
   }

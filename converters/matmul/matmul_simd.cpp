@@ -62,19 +62,80 @@ struct SimdChunk {
   const SimdEpilogue* epilogue = nullptr;  ///< writes the output, else the sums
 };
 
+/// Where the segments of a chunk begin in b: as macros, made of parameters.
+struct SegmentOffsets {
+  std::string text;
+  std::vector<Param> params;
+};
+
+/// A parameter for each segment.
+SegmentOffsets offsets_one_by_one(const SimdProduct& p, const SimdChunk& chunk) {
+  SegmentOffsets out;
+  for (size_t s = 0; s < chunk.count; ++s) {
+    const std::string n = std::to_string(s);
+    out.text += s != 0 ? ", " : "";
+    if (p.segments.empty()) {
+      out.text += "(A_0 + " + n + " * SEG) * B_K";
+    } else {
+      out.text += "b_s" + n;
+      out.params.push_back(param("b_s" + n, p.segments[chunk.first + s]));
+    }
+  }
+  return out;
+}
+
+/// As sums of multiples of few parameters, counted from the first segment of the chunk: so chunks
+/// with the same part of a window share a pipeline.
+SegmentOffsets offsets_by_units(const SimdProduct& p, const SimdChunk& chunk) {
+  SegmentOffsets out;
+  std::array<bool, std::tuple_size_v<decltype(p.units)>> used{};
+  const SimdPlace& first = p.places[chunk.first];
+  out.params.push_back(param("b_s0", p.offset(first)));
+  for (size_t s = 0; s < chunk.count; ++s) {
+    const SimdPlace& place = p.places[chunk.first + s];
+    // Differences below 0 become large; sums wrap round to what is meant.
+    const auto number = [](int64_t v) { return std::to_string(static_cast<uint32_t>(v)) + "u"; };
+    out.text += (s != 0 ? ", b_s0 + " : "b_s0 + ") + number(place.plus - first.plus);
+    for (size_t u = 0; u < p.units.size(); ++u) {
+      const int64_t times = place.times[u] - first.times[u];
+      if (times == 0) continue;
+      const std::string name = "b_u" + std::to_string(u);
+      out.text += " + " + name + " * " + number(times);
+      if (!used[u]) out.params.push_back(param(name, p.units[u]));
+      used[u] = true;
+    }
+  }
+  return out;
+}
+
+/// Segments of each launch of a product with `places`: parts of one length, if there are some, so
+/// that they share a pipeline.
+size_t chunk_of_places(const SimdProduct& p) {
+  constexpr int64_t kLongest = 256;  // steps: longer launches compile for half a minute
+  const size_t all = p.places.size(), most = static_cast<size_t>(kLongest / p.segment);
+  if (all <= most) return all;
+  for (size_t count = most; count > most / 2; --count) {
+    if (all % count == 0) return count;
+  }
+  const size_t launches = (all + most - 1) / most;
+  return (all + launches - 1) / launches;
+}
+
 Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
                const SimdChunk& chunk) {
-  const SimdTile tile = simd_tile(c.device);
+  SimdTile tile = simd_tile(c.device);
+  if (p.tile_rows != 0) tile.rows = p.tile_rows;
   const bool packed = p.b_k == Expr(tile.cols());
   const bool add = chunk.epilogue == nullptr || chunk.first > 0;
   Step step{.kernel = "matmul_simd",
             .defines = {{"ROWS", text(tile.rows)},
-                        {"SEG", text(kSimdSegment)},
+                        {"SEG", text(p.segment)},
                         {"SEGS", text(static_cast<int64_t>(chunk.count))},
                         {"REST", text(chunk.first + chunk.count == p.count ? p.rest : 0)},
                         {"LAST", chunk.epilogue != nullptr ? "1" : "0"},
                         {"ADD", add ? "1" : "0"},
                         {"A_0", add ? "a_0" : "0u"},
+                        {"A_COUNT", text(p.a_count)},
                         {"B_K", packed ? "(2u * LANES)" : "b_k"}},
             .operands = {src("a", p.a), src("b", p.b)},
             .params = {param("a_m", p.a_m), param("a_z", p.a_z), param("m_last", p.rows - 1),
@@ -83,21 +144,13 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
             .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
             .uniform_table = true};
   if (!packed) step.params.push_back(param("b_k", p.b_k));
-  std::string offsets;
-  for (size_t s = 0; s < chunk.count; ++s) {
-    const std::string n = std::to_string(s);
-    offsets += s != 0 ? ", " : "";
-    if (p.segments.empty()) {
-      offsets += "(A_0 + " + n + " * SEG) * B_K";
-    } else {
-      offsets += "b_s" + n;
-      step.params.push_back(param("b_s" + n, p.segments[chunk.first + s]));
-    }
-  }
-  step.defines.emplace_back("OFFSETS", offsets);
+  SegmentOffsets offsets =
+      p.places.empty() ? offsets_one_by_one(p, chunk) : offsets_by_units(p, chunk);
+  for (Param& offset : offsets.params) step.params.push_back(std::move(offset));
+  step.defines.emplace_back("OFFSETS", std::move(offsets.text));
   step.defines.emplace_back("SMALL_GRID", simd_grid_is_small(c, step.grid.groups) ? "1" : "0");
   if (add) {
-    step.params.push_back(param("a_0", Expr(static_cast<int64_t>(chunk.first) * kSimdSegment)));
+    step.params.push_back(param("a_0", Expr(static_cast<int64_t>(chunk.first) * p.segment)));
     step.operands.push_back({.name = "c",
                              .value = sums.value,
                              .write = chunk.epilogue == nullptr,
@@ -120,7 +173,8 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
 }
 
 SimdSums simd_sums(const NodeContext& c, Builder& b, const SimdProduct& p) {
-  const SimdTile tile = simd_tile(c.device);
+  SimdTile tile = simd_tile(c.device);
+  if (p.tile_rows != 0) tile.rows = p.tile_rows;
   const Expr rows = ceil_div(p.rows, tile.rows) * tile.rows;
   SimdSums sums;
   sums.c_m = p.col_tiles * tile.cols();
@@ -172,9 +226,14 @@ void add_simd_product(const NodeContext& c, Builder& b, const SimdProduct& p,
 SimdSums add_simd_product(const NodeContext& c, Builder& b, const SimdProduct& p,
                           std::vector<Step>& steps) {
   const SimdSums sums = simd_sums(c, b, p);
-  const size_t all = p.segments.empty() ? p.count : p.segments.size();
+  const size_t of_places = p.places.empty() ? 0 : chunk_of_places(p);
+  const size_t all = of_places != 0       ? p.places.size()
+                     : p.segments.empty() ? p.count
+                                          : p.segments.size();
   for (size_t first = 0; first < all;) {
-    const size_t count = p.steps ? kSimdSymbolicSteps / kSimdSegment : chunk_of(all - first);
+    const size_t count = of_places != 0 ? std::min(of_places, all - first)
+                         : p.steps      ? kSimdSymbolicSteps / kSimdSegment
+                                        : chunk_of(all - first);
     Step step = simd_step(c, p, sums, {.first = first, .count = count});
     if (p.steps) {
       step.grid.groups[0] *= more_than(*p.steps, static_cast<int64_t>(first) * kSimdSegment);
@@ -190,12 +249,15 @@ void add_simd_finish(const NodeContext& c, const SimdSums& sums, const SimdOutpu
                      std::vector<Step>& steps) {
   const SimdTile tile = simd_tile(c.device);
   const SimdColumns& columns = out.columns;
-  const bool pitched = !(columns.gap == Expr(0));
-  const bool wide = columns.count.bounds(c.graph.symbols).first >= tile.cols();
+  const bool deep = !(columns.height == Expr(1));
+  const bool pitched = !(columns.gap == Expr(0)) || deep;
+  const auto [fewest, most] = columns.count.bounds(c.graph.symbols);
+  const bool wide = fewest >= tile.cols(), small = most < 1 << 21;
   Step step{
       .kernel = "matmul_simd_finish",
       .defines = {{"ROWS", text(tile.rows)},
                   {"PITCHED", pitched ? "1" : "0"},
+                  {"SMALL_COLUMNS", small ? "1" : "0"},
                   {"MOVED", columns.moved ? "1" : "0"},
                   {"WIDE", wide ? "1" : "0"}},
       .operands = {src("c", sums.value), dst("y", c.node.outputs[0])},
@@ -214,6 +276,11 @@ void add_simd_finish(const NodeContext& c, const SimdSums& sums, const SimdOutpu
   if (pitched) {
     step.params.push_back(param("width", columns.width));
     step.params.push_back(param("gap", columns.gap));
+  }
+  if (deep) {
+    step.defines.emplace_back("DEPTH", "1");
+    step.params.push_back(param("height", columns.height));
+    step.params.push_back(param("depth_gap", columns.depth_gap));
   }
   steps.push_back(std::move(step));
 }

@@ -12,7 +12,8 @@
 
 namespace tv {
 
-/// Steps of k that one segment of matmul_simd takes; operands are padded to a multiple.
+/// Steps of k that a segment of matmul_simd takes unless a product says otherwise; operands are
+/// padded to a multiple.
 inline constexpr int64_t kSimdSegment = 64;
 
 /// Output tile of one subgroup.
@@ -22,9 +23,15 @@ struct SimdTile {
 };
 SimdTile simd_tile(const DeviceProfile& device);
 
-/// c[z][m][n] = Σ_s Σ_k a[z][m][64 s + k] · b[z][segments[s] + k · b_k + n], fp32, where tile t of
-/// columns starts at min(t · b_tile, b_last). Without segments there are `count` of them, and b
-/// goes on from each to the next. Strides in elements.
+/// c[z][m][n] = Σ_s Σ_k a[z][m][segment · s + k] · b[z][segments[s] + k · b_k + n], fp32, where
+/// tile t of columns starts at min(t · b_tile, b_last). Without segments there are `count` of them,
+/// and b goes on from each to the next. Strides in elements.
+///
+/// SimdPlace: a segment as a sum of multiples of the product's `units`.
+struct SimdPlace {
+  std::array<int64_t, 4> times{};
+  int64_t plus = 0;
+};
 struct SimdProduct {
   ValueId a = kNoValue, b = kNoValue;
   Expr rows, col_tiles, batch = 1;
@@ -33,9 +40,22 @@ struct SimdProduct {
   std::vector<Expr> segments;
   size_t count = 0;
   int64_t rest = 0;  ///< steps of the last segment, where it is not whole
+  /// In place of `segments`, where they have another length than kSimdSegment or would be many.
+  std::vector<SimdPlace> places;
+  std::array<Expr, 4> units;
+  int64_t segment = kSimdSegment;  ///< steps of a segment, a multiple of 4 up to kSimdSegment
+  int64_t tile_rows = 0;           ///< rows of a tile; 0: SimdTile's
+  /// Matrices of a, which those of b take in turn; 0: one each, a_z apart.
+  int64_t a_count = 0;
   /// Steps of k where that is symbolic: launches past it are skipped, and what passes the segments
   /// is added by a slow loop. a and b are then padded to a multiple of kSimdSymbolicSteps.
   std::optional<Expr> steps;
+
+  Expr offset(const SimdPlace& place) const {
+    Expr sum = place.plus;
+    for (size_t u = 0; u < units.size(); ++u) sum += units[u] * place.times[u];
+    return sum;
+  }
 };
 inline constexpr int64_t kSimdSymbolicSteps = 4 * kSimdSegment;
 
@@ -68,6 +88,8 @@ struct SimdColumns {
   Expr count;               ///< columns of the output
   bool moved = false;       ///< the last tile was moved back to end at `count`
   Expr width = 1, gap = 0;  ///< pixels of images whose rows lie width + gap apart
+  /// Of images of a volume, which lie depth_gap further apart than their rows say.
+  Expr height = 1, depth_gap = 0;
 };
 /// What matmul_simd_finish makes of the sums: rows × columns outputs for each matrix of the batch.
 struct SimdOutput {

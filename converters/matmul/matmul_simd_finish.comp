@@ -2,7 +2,9 @@
 // through the fused epilogue.
 //
 // MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of
-// an image `width` wide whose rows lie width + gap apart among the sums.
+// an image `width` wide whose rows lie width + gap apart among the sums; with DEPTH the images of a
+// volume, of `height` rows each, lie another depth_gap apart.
+// SMALL_COLUMNS: cols < 2^21.
 // WIDE: cols >= 2 * LANES, so that a window of columns that would pass the end is moved back to it.
 // Rows past the end repeat the last one.
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
@@ -13,9 +15,22 @@
 #define UNIFORM(id) lane_uniform(id)
 #endif
 
+uint quotient(uint n, uint d) {
+#if SMALL_COLUMNS  // a division of integers is a loop over the lanes
+  return uint((float(n) + 0.5) / float(d));
+#else
+  return n / d;
+#endif
+}
+
 uint column_of(uint n) {
 #if PITCHED
-  return n + uint((float(n) + 0.5) / float(width)) * gap;  // exact for n < 2^21
+  const uint row = quotient(n, width);
+#ifdef DEPTH
+  return n + row * gap + quotient(row, height) * depth_gap;
+#else
+  return n + row * gap;
+#endif
 #else
   return n;
 #endif

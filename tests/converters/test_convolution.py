@@ -114,9 +114,37 @@ def test_one_dimension():
     check(lambda x: F.conv_transpose1d(x, wt, stride=2), tensor(2, 16, 13), length=64)
 
 
-def test_three_dimensions():
-    w, b = weight(5, 3, 3, 2, 3), tensor(5, seed=2)
-    check(lambda x: F.conv3d(x, w, b, padding=1), tensor(2, 3, 5, 7, 5), length=54)
+@pytest.mark.parametrize(
+    "ic,oc,kernel,stride,padding,dilation,groups",
+    [
+        (3, 5, (3, 2, 3), 1, 1, 1, 1),
+        (3, 16, (3, 7, 7), (1, 2, 2), (1, 3, 3), 1, 1),
+        (70, 9, (1, 3, 3), 1, (0, 1, 1), 1, 1),
+        (64, 9, (3, 1, 1), 1, (1, 0, 0), 1, 1),
+        (64, 11, 1, 1, 0, 1, 1),
+        (24, 11, 1, 2, 0, 1, 1),
+        (16, 24, 3, 2, 1, 1, 4),
+        (6, 12, (2, 3, 3), 1, (2, 1, 3), (1, 2, 3), 2),
+        (8, 16, 3, (2, 1, 2), 1, 1, 8),
+        (3, 8, (2, 16, 16), (2, 16, 16), 0, 1, 1),
+    ],
+)
+def test_three_dimensions(ic, oc, kernel, stride, padding, dilation, groups):
+    size = kernel if isinstance(kernel, tuple) else (kernel,) * 3
+    w, b = weight(oc, ic // groups, *size), tensor(oc, seed=2)
+    x = tensor(2, ic, 4, 32, 32) if size[1] == 16 else tensor(2, ic, 5, 7, 9)
+    check(lambda x: F.conv3d(x, w, b, stride, padding, dilation, groups), x, length=w[0].numel())
+
+
+def test_dynamic_volume():
+    layer = torch.nn.Conv3d(24, 12, 3, padding=1)
+    check(layer, tensor(2, 24, 3, 7, 6), dynamic=True, length=648,
+          more=[(tensor(3, 24, 5, 6, 11),), (tensor(5, 24, 2, 9, 7),)])
+
+
+def test_long_window_of_groups():
+    w = weight(24, 6, 65)
+    check(lambda x: F.conv1d(x, w, padding=32, groups=4), tensor(2, 24, 41), length=390)
 
 
 def test_tail_and_residual():

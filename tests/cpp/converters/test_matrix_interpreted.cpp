@@ -170,6 +170,9 @@ TEST_F(MatrixInterpreted, ConvolutionsAreRightInEveryLayoutOfFragments) {
       {.ic = 40, .h = 7, .w = 7, .oc = 24, .constant_weight = false},
       {.n = 2, .ic = 32, .h = 7, .w = 6, .oc = 40, .stride = 2, .residual = true, .last = true},
       {.ic = 48, .h = 5, .w = 5, .oc = 24, .kh = 1, .kw = 1, .pad = 0, .silu = true, .last = true},
+      {.ic = 16, .h = 5, .w = 4, .oc = 24, .d = 3, .kd = 3},
+      {.n = 2, .ic = 3, .h = 6, .w = 5, .oc = 16, .stride = 2, .d = 5, .kd = 2},
+      {.ic = 24, .h = 4, .w = 5, .oc = 24, .d = 3, .kd = 2, .last = true},
   });
   run<ConvData>(trials, "aten::convolution", "conv_matrix_.*", 5,
                 [](const Trial<ConvProblem>& trial, const ConvData::Errors& errors) {
