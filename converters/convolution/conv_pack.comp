@@ -35,7 +35,9 @@ void main() {
 
 #else
 
-float element(uint row, uint k) {
+#include "conv_zero.glsl"
+
+float element(uint row, uint oc, uint k) {
 #ifdef DEPTH
   const uint taps = k_d * k_h * k_w;
 #else
@@ -55,21 +57,21 @@ float element(uint row, uint k) {
   tap -= kd * (k_h * k_w);
 #endif
   const uint kh = conv_quotient(tap, k_w), kw = tap - kh * k_w;
-  const float v = float(w_raw(row + (inside ? ic * w_ic + kh * w_h + kw * w_w : 0u)));
+  const float v = conv_w(row + (inside ? ic * w_ic + kh * w_h + kw * w_w : 0u), oc);
   return inside ? v : 0.0;
 }
 
 void main() {
   const uint m = gl_WorkGroupID.y, g = gl_WorkGroupID.z, lane = gl_SubgroupInvocationID;
-  const uint from = w_0 + g * w_g + m * w_oc, to = (g * oc_count + m) * k_padded;
+  const uint from = w_0 + g * w_g + m * w_oc, oc = g * oc_count + m, to = oc * k_padded;
 #if WHOLE
   for (uint i = 0u; i < RUNS; i++) {
     const uint k = min((gl_WorkGroupID.x * RUNS + i) * (2u * LANES), k_padded - 2u * LANES);
-    lane_release(lane_store2(lane_at(y_ptr, to + k), element(from, k + lane),
-                             element(from, k + LANES + lane)));
+    lane_release(lane_store2(lane_at(y_ptr, to + k), element(from, oc, k + lane),
+                             element(from, oc, k + LANES + lane)));
   }
 #else
-  for (uint k = lane; k < k_padded; k += LANES) y_raw_store(to + k, element(from, k));
+  for (uint k = lane; k < k_padded; k += LANES) y_raw_store(to + k, element(from, oc, k));
 #endif
 }
 

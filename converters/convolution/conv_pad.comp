@@ -8,6 +8,7 @@
 
 #include "conv_geometry.glsl"
 #include "conv_pairs.glsl"
+#include "conv_zero.glsl"
 
 float element(uint base, uint i, bool in_channels) {
   uint r = i, rh = 0u, rw = 0u;
@@ -30,7 +31,7 @@ float element(uint base, uint i, bool in_channels) {
   const bool rows = conv_source(int(h * stride_h + rh) - pad_h, lhs_h, in_h, ih);
   const bool cols = conv_source(int(w * stride_w + rw) - pad_w, lhs_w, in_w, iw);
   float v = 0.0;
-  if (rows && cols && in_channels) v = float(x_raw(base + ih * x_h + iw * x_w));
+  if (rows && cols && in_channels) v = conv_x(base + ih * x_h + iw * x_w);
   return v;
 }
 

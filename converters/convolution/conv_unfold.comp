@@ -7,6 +7,7 @@
 
 #include "conv_geometry.glsl"
 #include "conv_pairs.glsl"
+#include "conv_zero.glsl"
 
 float element(uint base, uint p, uint kd, uint kh, uint kw, bool in_rows) {
 #ifdef DEPTH
@@ -22,7 +23,7 @@ float element(uint base, uint p, uint kd, uint kh, uint kw, bool in_rows) {
   const bool rows = conv_source(int(oh * stride_h + kh * dil_h) - pad_h, lhs_h, in_h, ih);
   const bool cols = conv_source(int(ow * stride_w + kw * dil_w) - pad_w, lhs_w, in_w, iw);
   float v = 0.0;
-  if (rows && cols && in_rows && oh < out_h) v = float(x_raw(base + ih * x_h + iw * x_w));
+  if (rows && cols && in_rows && oh < out_h) v = conv_x(base + ih * x_h + iw * x_w);
   return v;
 }
 

@@ -173,6 +173,8 @@ ConvShape conv_shape(const NodeContext& c, const Builder& b) {
   s.x = c.node.input("input");
   s.w = c.node.input("weight");
   s.bias = c.node.input("bias");
+  s.x_zero = c.node.input("input_zero");
+  s.w_zero = c.node.input("weight_zero");
   const Shape &x = c.shape("input"), &w = c.shape("weight"), &y = c.output().shape;
   const Shape x_strides = b.strides_of(s.x), w_strides = b.strides_of(s.w);
   const size_t rank = x.size() - 2;
@@ -207,10 +209,14 @@ ConvShape conv_shape(const NodeContext& c, const Builder& b) {
     s.stride[k] = 1;
     s.pad[k] = s.dilation[k] * last - s.pad[k];
   }
+  const bool each = s.w_zero != kNoValue && !(product(c.graph.value(s.w_zero).shape) == Expr(1));
+  s.w_zero_step = each ? 1 : 0;
   return s;
 }
 
 void add_geometry(Step& step, const ConvShape& s, const std::string& dims) {
+  step.defines.emplace_back("X_ZERO", flag(s.x_zero != kNoValue));
+  if (s.x_zero != kNoValue) step.operands.push_back(src("x_zero", s.x_zero));
   step.params.insert(step.params.end(),
                      {param("groups", s.groups), param("ic_count", s.ic), param("oc_count", s.oc),
                       param("x_n", s.x_n), param("x_c", s.x_c)});
@@ -244,6 +250,11 @@ void add_geometry(Step& step, const ConvShape& s) { add_geometry(step, s, dims_o
 void add_weight(Step& step, const ConvShape& s) { add_weight(step, s, dims_of(step, s)); }
 
 void add_weight(Step& step, const ConvShape& s, const std::string& dims) {
+  step.defines.emplace_back("W_ZERO", flag(s.w_zero != kNoValue));
+  if (s.w_zero != kNoValue) {
+    step.operands.push_back(src("w_zero", s.w_zero));
+    step.params.push_back(param("w_zero_step", s.w_zero_step));
+  }
   step.params.insert(step.params.end(), {param("w_0", s.w_0), param("w_g", s.w_g),
                                          param("w_oc", s.w_oc), param("w_ic", s.w_ic)});
   for (size_t k = 3 - dims.size(); k < 3; ++k) {

@@ -20,6 +20,9 @@ struct ConvShape {
   Expr w_0, w_g, w_oc, w_ic;  ///< first element and strides of the weight
   std::array<Expr, 3> w_at;
   ValueId x = kNoValue, w = kNoValue, bias = kNoValue;
+  /// Of integers: subtracted from each element, one of all or one of each output channel.
+  ValueId x_zero = kNoValue, w_zero = kNoValue;
+  Expr w_zero_step;  ///< from one output channel's to the next
 
   /// Whether there are no more than two spatial dimensions.
   bool is_planar() const { return out[0] == Expr(1) && kernel[0] == Expr(1) && in[0] == Expr(1); }
@@ -31,9 +34,10 @@ struct ConvShape {
 
 ConvShape conv_shape(const NodeContext& context, const Builder& builder);
 
-/// Adds what conv_geometry.glsl and the kernels read: strides of the input, sizes, the window.
+/// Adds what conv_geometry.glsl and the kernels read: strides of the input, its zero point, sizes,
+/// the window.
 void add_geometry(Step& step, const ConvShape& shape, const std::string& dims);
-/// Adds the strides of the weight.
+/// Adds the strides of the weight, and its zero points.
 void add_weight(Step& step, const ConvShape& shape, const std::string& dims);
 /// Of two dimensions, or of three for kernels with `#ifdef DEPTH`.
 void add_geometry(Step& step, const ConvShape& shape);

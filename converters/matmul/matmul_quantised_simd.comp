@@ -9,12 +9,29 @@
 // A word holds 32 / BITS steps of k, 32 / SCALE_BITS scales (HALF: float16, else bfloat16) and 32 /
 // ZERO_BITS zero points (of 32 bits: floats). ZERO_BITS, SCALE_BITS 0: there are none; without zero
 // points 4 bits are 8 too large.
-// Rows of a past m_last repeat row m_last. Grid: (row tiles of ROWS, column tiles of 2 * LANES, 1).
+// INTEGER: a holds integers below 256 in magnitude, as floats. Those of a part have exact sums, which
+// are added up as integers: c holds their bits. BATCHED: z counts matrices, whose zero points are one
+// another's.
+// Rows of a past m_last repeat row m_last. Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
 
 #if SMALL_GRID
 #define UNIFORM(id) lane_uniform_small(id)
 #else
 #define UNIFORM(id) lane_uniform(id)
+#endif
+#if INTEGER
+#define SUM ivec2
+#define SUM_BITS(v) intBitsToFloat(v)
+#define BITS_SUM(v) floatBitsToInt(v)
+#else
+#define SUM vec2
+#define SUM_BITS(v) (v)
+#define BITS_SUM(v) (v)
+#endif
+#if BATCHED
+#define OF_BATCH(stride) (z * (stride))
+#else
+#define OF_BATCH(stride) 0u
 #endif
 
 const uint PER = 32u / BITS;
@@ -60,11 +77,14 @@ vec2 zero_of(tv_ref_f32 p, uint group) {
 
 void main() {
   const uint tm = UNIFORM(gl_WorkGroupID.x), tn = UNIFORM(gl_WorkGroupID.y);
+#if BATCHED
+  const uint z = UNIFORM(gl_WorkGroupID.z);
+#endif
   tv_ref_f32 pa[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    pa[i] = lane_at(a_ptr, min(tm * ROWS + i, m_last) * a_m + A_0);
+    pa[i] = lane_at(a_ptr, OF_BATCH(a_z) + min(tm * ROWS + i, m_last) * a_m + A_0);
   }
-  tv_ref_f32 pq = lane_at(tv_ref_f32(q_ptr), tn * q_tile + A_0 / PER * (2u * LANES));
+  tv_ref_f32 pq = lane_at(tv_ref_f32(q_ptr), OF_BATCH(q_z) + tn * q_tile + A_0 / PER * (2u * LANES));
 #if SCALE_BITS
   tv_ref_f32 ps = lane_at(tv_ref_f32(scale_ptr), tn * scale_tile);
 #else
@@ -76,8 +96,8 @@ void main() {
   tv_ref_f32 pz = pq;
 #endif
 
-  vec2 acc[ROWS];
-  [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i] = vec2(0.0);
+  SUM acc[ROWS];
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i] = SUM(0);
   LANE_UNROLL for (uint s = 0u; s < PARTS; s++) {
     const uint group = GROUP == 0u ? 0u : (A_0 + s * PART) / max(GROUP, 1u);
     const vec2 zero = zero_of(pz, group);
@@ -97,25 +117,30 @@ void main() {
         }
       }
     }
+#if INTEGER
+    [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i] += ivec2(part[i]);
+#else
     const vec2 scale = scale_of(ps, group);
     [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i] = fma(part[i], scale, acc[i]);
+#endif
   }
   LANE_WAIT  // loads below, in one block with those above, would become loads of elements
 #if ADD
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    tv_ref_f32 pc = lane_at(c_ptr, (tm * ROWS + i) * C_M + tn * (2u * LANES));
-    const vec2 before = vec2(lane_load(pc), lane_load(lane_at(pc, LANES)));
-    acc[i] += mix(before, vec2(0.0), bvec2(A_0 == 0u));
+    tv_ref_f32 pc = lane_at(c_ptr, OF_BATCH(C_Z) + (tm * ROWS + i) * C_M + tn * (2u * LANES));
+    const SUM before = BITS_SUM(vec2(lane_load(pc), lane_load(lane_at(pc, LANES))));
+    acc[i] += mix(before, SUM(0), bvec2(A_0 == 0u));
   }
 #endif
   lane_held held[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
 #if LAST
-    const uint row = min(tm * ROWS + i, m_last), n = min(tn * (2u * LANES), cols - 2u * LANES);
+    const uint row = OF_BATCH(m_last + 1u) + min(tm * ROWS + i, m_last);
+    const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
     held[i] = y_lane_store2(row * cols + n, y_T(acc[i].x), y_T(acc[i].y));
 #else
-    tv_ref_f32 pc = lane_at(c_ptr, (tm * ROWS + i) * C_M + tn * (2u * LANES));
-    held[i] = lane_store2(pc, acc[i].x, acc[i].y);
+    tv_ref_f32 pc = lane_at(c_ptr, OF_BATCH(C_Z) + (tm * ROWS + i) * C_M + tn * (2u * LANES));
+    held[i] = lane_store2(pc, SUM_BITS(acc[i].x), SUM_BITS(acc[i].y));
 #endif
   }
   LANE_WAIT

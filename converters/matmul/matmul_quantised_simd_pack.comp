@@ -1,8 +1,9 @@
-// y[t][w][c] = word w of row t * TILE + c of x, zero past the rows and past their words: a quantised
+// y[z][t][w][c] = word w of row t * TILE + c of matrix z of x, zero past the rows and past their words: a quantised
 // matrix, its scales or zero points as matmul_quantised_simd reads them.
 //
 // BYTES: a word is four bytes of a row of row_bytes, rows pitch bytes apart; else it is element w of a
 // row, as a float, rows pitch elements apart. MOVED: the last tile is moved back to end with the rows.
+// BATCHED: there are several matrices of `tiles` tiles, whose rows follow each other.
 // Grid: one invocation for each word.
 
 uint byte_at(uint offset) {
@@ -16,7 +17,12 @@ uint byte_at(uint offset) {
 void main() {
   const uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (i >= total) return;
-  const uint c = i % TILE, w = i / TILE % words, t = i / TILE / words;
+#if BATCHED
+  const uint c = i % TILE, w = i / TILE % words, tile = i / TILE / words;
+  const uint z = tile / tiles, t = tile - z * tiles;
+#else
+  const uint c = i % TILE, w = i / TILE % words, t = i / TILE / words, z = 0u;
+#endif
 #if MOVED
   const uint row = min(t * TILE, rows - TILE) + c;
 #else
@@ -26,10 +32,10 @@ void main() {
   if (row < rows) {
 #if BYTES
     for (uint b = 0u; b < 4u; b++) {
-      if (4u * w + b < row_bytes) word |= byte_at(row * pitch + 4u * w + b) << (8u * b);
+      if (4u * w + b < row_bytes) word |= byte_at((z * rows + row) * pitch + 4u * w + b) << (8u * b);
     }
 #else
-    if (w < row_bytes) word = floatBitsToUint(float(x_raw(row * pitch + w)));
+    if (w < row_bytes) word = floatBitsToUint(float(x_raw((z * rows + row) * pitch + w)));
 #endif
   }
   y_raw_store(i, int(word));

@@ -4,6 +4,8 @@
 // is not 0, unrolled, because lavapipe gives up uniform loads inside of a loop. Longer products are
 // several launches that add into c (the one that starts at a_0 = 0 overwrites it); all sizes share
 // few pipelines.
+// INTEGER: a and b hold integers below 256 in magnitude, as floats. Those of a segment have exact sums,
+// which are added up as integers: c holds their bits.
 // LAST: the sums, with those of c where ADD, go through the fused epilogue to y[z][m][n], cols >= 2
 // LANES wide, whose last tile of columns is moved back to end with the row.
 // B_K: a constant where b is packed: its addresses are then constants beside that of a segment.
@@ -15,6 +17,16 @@
 #define UNIFORM(id) lane_uniform_small(id)
 #else
 #define UNIFORM(id) lane_uniform(id)
+#endif
+
+#if INTEGER
+#define SUM int
+#define SUM_BITS(v) intBitsToFloat(v)
+#define BITS_SUM(v) floatBitsToInt(v)
+#else
+#define SUM float
+#define SUM_BITS(v) (v)
+#define BITS_SUM(v) (v)
 #endif
 
 void main() {
@@ -32,8 +44,8 @@ void main() {
   }
   tv_ref_f32 pb = lane_at(b_ptr, z * b_z + min(tn * b_tile, b_last));
 
-  float acc[ROWS][2];
-  [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i][0] = acc[i][1] = 0.0;
+  SUM acc[ROWS][2];
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i][0] = acc[i][1] = SUM(0);
   const uint offsets[SEGS] = uint[SEGS](OFFSETS);
   LANE_UNROLL for (uint s = 0u; s < SEGS - (REST != 0u ? 1u : 0u); s++) {
     float part[ROWS][2];  // of a segment: keeps the rounding error of long sums small
@@ -52,8 +64,8 @@ void main() {
       }
     }
     [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-      acc[i][0] += part[i][0];
-      acc[i][1] += part[i][1];
+      acc[i][0] += SUM(part[i][0]);
+      acc[i][1] += SUM(part[i][1]);
     }
   }
 #if REST
@@ -70,16 +82,16 @@ void main() {
     }
   }
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    acc[i][0] += rest[i][0];
-    acc[i][1] += rest[i][1];
+    acc[i][0] += SUM(rest[i][0]);
+    acc[i][1] += SUM(rest[i][1]);
   }
 #endif
   LANE_WAIT  // loads below, in one block with those above, would become loads of elements
 #if ADD
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     tv_ref_f32 pc = lane_at(c_ptr, z * C_Z + (tm * ROWS + i) * C_M + tn * (2u * LANES));
-    acc[i][0] += mix(lane_load(pc), 0.0, A_0 == 0u);
-    acc[i][1] += mix(lane_load(lane_at(pc, LANES)), 0.0, A_0 == 0u);
+    acc[i][0] += mix(BITS_SUM(lane_load(pc)), SUM(0), A_0 == 0u);
+    acc[i][1] += mix(BITS_SUM(lane_load(lane_at(pc, LANES))), SUM(0), A_0 == 0u);
   }
 #endif
   lane_held held[ROWS];
@@ -90,7 +102,7 @@ void main() {
     held[i] = y_lane_store2(row * cols + n, y_T(acc[i][0]), y_T(acc[i][1]));
 #else
     tv_ref_f32 pc = lane_at(c_ptr, z * C_Z + (tm * ROWS + i) * C_M + tn * (2u * LANES));
-    held[i] = lane_store2(pc, acc[i][0], acc[i][1]);
+    held[i] = lane_store2(pc, SUM_BITS(acc[i][0]), SUM_BITS(acc[i][1]));
 #endif
   }
   LANE_WAIT

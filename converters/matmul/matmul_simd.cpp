@@ -44,6 +44,8 @@ void add_rest(const SimdProduct& p, const SimdTile& tile, const SimdSums& sums,
 
 }  // namespace
 
+bool has_integer_sums(const NodeContext& c) { return c.output().dtype == DType::kI32; }
+
 bool simd_grid_is_small(const NodeContext& c, const std::array<Expr, 3>& groups) {
   return std::all_of(groups.begin(), groups.end(),
                      [&](const Expr& g) { return g.bounds(c.graph.symbols).second < kSmallGrid; });
@@ -134,6 +136,7 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
                         {"REST", text(chunk.first + chunk.count == p.count ? p.rest : 0)},
                         {"LAST", chunk.epilogue != nullptr ? "1" : "0"},
                         {"ADD", add ? "1" : "0"},
+                        {"INTEGER", flag(has_integer_sums(c))},
                         {"A_0", add ? "a_0" : "0u"},
                         {"A_COUNT", text(p.a_count)},
                         {"B_K", packed ? "(2u * LANES)" : "b_k"}},
@@ -185,18 +188,18 @@ SimdSums simd_sums(const NodeContext& c, Builder& b, const SimdProduct& p) {
 
 }  // namespace
 
-bool simd_epilogue_fits(const NodeContext& c, const Builder& b, size_t tables) {
+bool simd_epilogue_fits(const NodeContext& c, const Builder& b, size_t tables, size_t words) {
   const Shape& out = c.output().shape;
   const auto is_moved = [&](ValueId id) {
     const auto& view = c.graph.value(id).view;
     return view && !(view->offset == Expr(0));
   };
-  if (c.output().dtype != DType::kF32 || is_moved(c.node.outputs[0]) ||
-      !is_dense(out, b.strides_of(c.node.outputs[0]))) {
+  const bool computes = c.output().dtype == DType::kF32 || has_integer_sums(c);
+  if (!computes || is_moved(c.node.outputs[0]) || !is_dense(out, b.strides_of(c.node.outputs[0]))) {
     return false;
   }
   constexpr size_t kAddress = 8, kWord = 4, kTable = 8, kRemainder = 3, kMost = 128;
-  size_t bytes = (4 + tables) * kAddress + (kTable + 8 + tables) * kWord;
+  size_t bytes = (4 + tables) * kAddress + (kTable + words + tables) * kWord;
   for (const ValueId id : c.node.epilogue_inputs) {
     const Value& value = c.graph.value(id);
     const Shape strides = b.strides_of(id);
@@ -259,6 +262,7 @@ void add_simd_finish(const NodeContext& c, const SimdSums& sums, const SimdOutpu
                   {"PITCHED", pitched ? "1" : "0"},
                   {"SMALL_COLUMNS", small ? "1" : "0"},
                   {"MOVED", columns.moved ? "1" : "0"},
+                  {"INTEGER", flag(has_integer_sums(c))},
                   {"WIDE", wide ? "1" : "0"}},
       .operands = {src("c", sums.value), dst("y", c.node.outputs[0])},
       .params = {param("rows", out.rows), param("cols", columns.count), param("c_m", sums.c_m),

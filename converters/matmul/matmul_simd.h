@@ -71,8 +71,12 @@ struct SimdEpilogue {
   Expr cols;
 };
 /// Whether that launch's parameters have room for the epilogue of the node, beside `tables`
-/// operands with a stride each.
-bool simd_epilogue_fits(const NodeContext& context, const Builder& builder, size_t tables = 0);
+/// operands with a stride each and `words` other numbers.
+bool simd_epilogue_fits(const NodeContext& context, const Builder& builder, size_t tables = 0,
+                        size_t words = 8);
+/// Whether the node's own result is of integers: operands then hold integers below 256 in
+/// magnitude, as floats, and sums their bits. They are exact.
+bool has_integer_sums(const NodeContext& context);
 /// Whether ids of workgroups are below what lane_uniform_small takes.
 bool simd_grid_is_small(const NodeContext& context, const std::array<Expr, 3>& groups);
 /// Appends the launches of a product that ends in its node's output.

@@ -6,7 +6,7 @@
 // volume, of `height` rows each, lie another depth_gap apart.
 // SMALL_COLUMNS: cols < 2^21.
 // WIDE: cols >= 2 * LANES, so that a window of columns that would pass the end is moved back to it.
-// Rows past the end repeat the last one.
+// Rows past the end repeat the last one. INTEGER: c holds the bits of integers, without a bias.
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
 
 #if SMALL_GRID
@@ -36,6 +36,12 @@ uint column_of(uint n) {
 #endif
 }
 
+#if INTEGER
+#define SUM_OF(c) floatBitsToInt(c)
+#else
+#define SUM_OF(c) ((c) + add)
+#endif
+
 void main() {
   const uint tm = UNIFORM(gl_WorkGroupID.x), tn = UNIFORM(gl_WorkGroupID.y);
   const uint z = UNIFORM(gl_WorkGroupID.z), lane = gl_SubgroupInvocationID;
@@ -55,15 +61,15 @@ void main() {
 #endif
     const uint in_row = z * c_z + m * c_m, out_row = (z * rows + m) * cols;
 #if !WIDE
-    if (n < cols) y_store(out_row + n, y_T(c_raw(in_row + column_of(n)) + add));
-    if (right < cols) y_store(out_row + right, y_T(c_raw(in_row + column_of(right)) + add));
+    if (n < cols) y_store(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n)))));
+    if (right < cols) y_store(out_row + right, y_T(SUM_OF(c_raw(in_row + column_of(right)))));
 #elif PITCHED
-    held[i] = y_lane_store2(out_row + n, y_T(c_raw(in_row + column_of(n + lane)) + add),
-                            y_T(c_raw(in_row + column_of(n + lane + LANES)) + add));
+    held[i] = y_lane_store2(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n + lane)))),
+                            y_T(SUM_OF(c_raw(in_row + column_of(n + lane + LANES)))));
 #else
     tv_ref_f32 p = lane_at(c_ptr, in_row + (MOVED != 0 ? tn * (2u * LANES) : n));
-    held[i] = y_lane_store2(out_row + n, y_T(lane_load(p) + add),
-                            y_T(lane_load(lane_at(p, LANES)) + add));
+    held[i] = y_lane_store2(out_row + n, y_T(SUM_OF(lane_load(p))),
+                            y_T(SUM_OF(lane_load(lane_at(p, LANES)))));
 #endif
   }
 #if WIDE

@@ -22,6 +22,7 @@
 #include "csrc/passes/measure_layouts.h"
 #include "csrc/passes/merge_cache_writes.h"
 #include "csrc/passes/merge_matmuls.h"
+#include "csrc/passes/multiply_integers.h"
 #include "csrc/passes/multiply_quantised.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/recognise_attention.h"
@@ -72,7 +73,10 @@ Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& devi
   graph = recognise_linear(std::move(graph));
   after(graph, "recognise_linear");
   // Before anything moves or joins the weights of products.
-  graph = multiply_quantised(std::move(graph), fates);
+  IntegerReads integers;
+  graph = multiply_integers(std::move(graph), fates ? &integers : nullptr);
+  after(graph, "multiply_integers");
+  graph = multiply_quantised(std::move(graph), fates, integers);
   after(graph, "multiply_quantised");
   return graph;
 }

@@ -56,7 +56,7 @@ struct Planned {
 };
 
 struct Readers {
-  int64_t products = 0, lookups = 0;
+  size_t products = 0, lookups = 0;
   std::string tensor;  ///< the quantised tensor's name
 };
 
@@ -65,14 +65,14 @@ class QuantisedMultiplier {
   explicit QuantisedMultiplier(Graph graph)
       : graph_(std::move(graph)), constant_(constant_values(graph_)) {}
 
-  Graph run(std::vector<QuantisedFate>* fates) {
+  Graph run(std::vector<QuantisedFate>* fates, const IntegerReads& integers) {
     plan();
     for (const Node& node : nodes_) {
       if (!rewrite(node)) out_.push_back(node);
     }
     graph_.nodes = std::move(out_);
     replaced_.apply(graph_);
-    if (fates) note(*fates);
+    if (fates) note(*fates, integers);
     make_names_unique(graph_);
     return std::move(graph_);
   }
@@ -341,7 +341,22 @@ class QuantisedMultiplier {
     return found;
   }
 
-  void note(std::vector<QuantisedFate>& fates) const {
+  static std::string some(size_t n, const std::string& what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  }
+
+  /// What reads a tensor of integers as such: "multiplied as integers by 2 products".
+  static std::string fate_of_integers(const std::vector<std::string>& readers) {
+    const auto convolutions = static_cast<size_t>(std::ranges::count_if(
+        readers, [](const std::string& op) { return op.find("conv") != op.npos; }));
+    const size_t products = readers.size() - convolutions;
+    std::string text;
+    if (products > 0) text = some(products, "product");
+    if (convolutions > 0) text += (text.empty() ? "" : " and ") + some(convolutions, "convolution");
+    return "multiplied as integers by " + text;
+  }
+
+  void note(std::vector<QuantisedFate>& fates, IntegerReads integers) const {
     for (const Node& node : nodes_) {
       const auto counts = readers_.find(&node);
       if (node.op != "tv::dequantize" && counts == readers_.end()) continue;
@@ -349,9 +364,10 @@ class QuantisedMultiplier {
       if (node.op == "tv::dequantize") read.tensor = graph_.value(node.input("input")).name;
       std::string fate;
       const auto add = [&](const std::string& part) { fate += (fate.empty() ? "" : "; ") + part; };
-      const auto some = [](int64_t n, const std::string& what) {
-        return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-      };
+      if (const auto found = integers.find(read.tensor); found != integers.end()) {
+        add(fate_of_integers(found->second));
+        integers.erase(found);
+      }
       if (read.products > 0) add("read packed by " + some(read.products, "product"));
       if (read.lookups > 0) add("read packed by " + some(read.lookups, "embedding"));
       std::string ops;
@@ -365,6 +381,9 @@ class QuantisedMultiplier {
             type_text(graph_.value(node.outputs[0])) + ", for " + ops);
       }
       fates.push_back({read.tensor, node.source, node.module_path, fate.empty() ? "unused" : fate});
+    }
+    for (const auto& [tensor, readers] : integers) {
+      fates.push_back({tensor, "", "", fate_of_integers(readers)});
     }
   }
 
@@ -381,13 +400,14 @@ class QuantisedMultiplier {
 
 }  // namespace
 
-Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates) {
+Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates,
+                         const IntegerReads& integers) {
   const bool some = std::ranges::any_of(graph.values, [](const Value& value) {
     return value.dtype == DType::kI8 || value.dtype == DType::kU8;
   });
-  if (!some) return graph;
+  if (!some && integers.empty()) return graph;
   // Equal inputs must be one value to be seen as such.
-  return QuantisedMultiplier(simplify(std::move(graph))).run(fates);
+  return QuantisedMultiplier(simplify(std::move(graph))).run(fates, integers);
 }
 
 }  // namespace tv

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "csrc/graph/graph.h"
+#include "csrc/passes/multiply_integers.h"
 
 namespace tv {
 
@@ -19,7 +20,8 @@ struct QuantisedFate {
 /// dequantises what it loads, and rows of an embedding are looked up before they are dequantised.
 /// Products of the same rows become one, as merge_matmuls makes of others.
 /// What else reads one makes it part of the weight program, whose results are held as floats.
-/// `fates`, where given, gets one of each tv::dequantize.
-Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates = nullptr);
+/// `fates`, where given, gets one of each tv::dequantize that is left, and of each of `integers`.
+Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates = nullptr,
+                         const IntegerReads& integers = {});
 
 }  // namespace tv

@@ -104,6 +104,7 @@ constexpr Range kInside[] = {
     {343, 344, "TRii"},      // BallotFindLSB, FindMSB
     {345, 348, "TRiii"},     // Shuffle, ShuffleXor, ShuffleUp, ShuffleDown
     {349, 364, "TRiliI"},    // reductions
+    {4450, 4450, "TRiil"},   // SDot of packed vectors
     {6035, 6035, "TRiiii"},  // AtomicFAddEXT
 };
 constexpr Range kAnywhere[] = {
@@ -138,10 +139,10 @@ const std::map<uint32_t, const char*> kRefused = {{24, "OpTypeMatrix"},
                                                   {5358, "OpTypeCooperativeMatrixNV"}};
 
 // Shader, Matrix, numbers of other widths, subgroups, 8 and 16 bits in memory, float controls,
-// addresses, floats added atomically.
-constexpr uint32_t kCapabilities[] = {0,    1,    9,    10,   11,   12,   22,   39,   61,
-                                      62,   63,   64,   65,   66,   67,   4433, 4434, 4435,
-                                      4448, 4449, 4450, 4464, 4466, 4467, 4468, 5347, 6033};
+// addresses, dot products of packed bytes, floats added atomically.
+constexpr uint32_t kCapabilities[] = {0,    1,    9,    10,   11,   12,   22,   39,   61,   62,
+                                      63,   64,   65,   66,   67,   4433, 4434, 4435, 4448, 4449,
+                                      4450, 4464, 4466, 4467, 4468, 5347, 6018, 6019, 6033};
 
 }  // namespace
 
@@ -170,6 +171,7 @@ bool spirv_allows_extension(const std::string& name) {
                                          "SPV_KHR_16bit_storage",
                                          "SPV_KHR_8bit_storage",
                                          "SPV_KHR_float_controls",
+                                         "SPV_KHR_integer_dot_product",
                                          "SPV_KHR_storage_buffer_storage_class",
                                          "SPV_EXT_shader_atomic_float_add",
                                          "SPV_EXT_physical_storage_buffer"};

@@ -20,7 +20,8 @@ def test_shapes(m, k, n, dtype):
     check(lambda a, b: torch._int_mm(a, b), *_operands(m, k, n, dtype))
 
 
-@pytest.mark.parametrize("tactic", ["int_mm_simt_4x4", "int_mm_simt_1x4", "int_mm_reference"])
+@pytest.mark.parametrize("tactic", ["matmul_integer_simt_4x4", "matmul_integer_simt_1x4",
+                                    "matmul_integer_reference"])
 @pytest.mark.parametrize("k", [11, 12])
 def test_tactics(tactic, k):
     check_tactic(tactic, lambda a, b: torch._int_mm(a, b), *_operands(7, k, 13))

@@ -114,13 +114,33 @@ def test_a_quantised_convolution():
     assert steps.max() <= 1 and (steps > 0).mean() < 0.05 and len(numpy.unique(want)) > 20
 
 
-def test_sums_that_cannot_be_exact_are_refused():
+def test_sums_of_any_length():
+    """Float32 would not hold them exactly."""
+    x, w = integers((1, 3, 20, 20), "uint8", 0), integers((2, 3, 17, 17), "uint8", 1)
     made = model([helper.make_node("ConvInteger", ["x", "w"], ["y"], "node")],
-                 [tensor("x", [1, 1, 20, 20], TensorProto.UINT8)],
+                 [tensor("x", x.shape, TensorProto.UINT8)], [tensor("y", None, TensorProto.INT32)],
+                 [weight("w", w)])
+    ((got, want),) = both(made, x=x)
+    numpy.testing.assert_array_equal(got, want)
+    assert want.max() > 1 << 22
+    a, b = integers((2, 3, 700), "uint8", 0), integers((700, 5), "int8", 1)
+    made = model([helper.make_node("MatMulInteger", ["a", "b", "zero"], ["y"])],
+                 [tensor("a", a.shape, TensorProto.UINT8), tensor("b", b.shape, TensorProto.INT8)],
+                 [tensor("y", None, TensorProto.INT32)], [number("zero", 255, "uint8")])
+    ((got, want),) = both(made, a=a, b=b)
+    numpy.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("a, b", [((2, 1, 3, 8), (4, 8, 5)), ((8,), (8, 5)), ((3, 8), (8,)),
+                                  ((8,), (8,)), ((2, 3, 8), (8,))])
+def test_products_of_integers_broadcast(a, b):
+    a, b = integers(a, "uint8", 0), integers(b, "int8", 1)
+    made = model([helper.make_node("MatMulInteger", ["a", "b", "a_zero", "b_zero"], ["y"])],
+                 [tensor("a", a.shape, TensorProto.UINT8), tensor("b", b.shape, TensorProto.INT8)],
                  [tensor("y", None, TensorProto.INT32)],
-                 [weight("w", integers((1, 1, 17, 17), "uint8", 0))])
-    with pytest.raises(tv.UnsupportedError, match='"node".*258'):
-        tv.onnx.compile(made)
+                 [number("a_zero", 7, "uint8"), number("b_zero", -3, "int8")])
+    (got,) = tv.onnx.compile(made, optimization_level=0).run(None, {"a": a, "b": b})
+    numpy.testing.assert_array_equal(got, (a.astype(int) - 7) @ (b.astype(int) + 3))
 
 
 def test_shifts_past_the_width():

@@ -58,11 +58,11 @@ void check_groups(int64_t groups, const Expr& channels, const Expr& others) {
 
 }  // namespace
 
-Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bias, int64_t groups) {
-  if (weight.rank() != x.rank()) throw Error(ErrorKind::kUser, "weight and input differ in rank");
-  if (weight.dtype != x.dtype) throw Error(ErrorKind::kUser, "weight and input differ in type");
-  const Shape spatial = spatial_of(x);
-  const Window w = read_window(c, spatial, kernel_of(weight));
+namespace {
+
+/// The product that a node's window asks for.
+Product product_of(OpContext& c, const Tensor& x, const Tensor& weight, int64_t groups,
+                   const Window& w) {
   if (w.kernel != kernel_of(weight))
     throw Error(ErrorKind::kUser, "kernel_shape is not the weight's");
   Product p{.groups = groups};
@@ -70,15 +70,57 @@ Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bia
   const auto results = weight.shape[0].constant();
   if (!results) refuse("a dynamic number of channels");
   if (*results % p.groups != 0) throw Error(ErrorKind::kUser, "groups");
+  const Shape spatial = spatial_of(x);
   p.shape = window_sizes(c.e, w, spatial);
   p.shape.insert(p.shape.begin(), {x.shape[0], weight.shape[0]});
   p.padding = w.before;
   p.output_padding.assign(spatial.size(), 0);
-  if (!w.symmetric() || !constant(w.before)) {
-    x = c.e.pad(x, torch_pads(w), 0);
-    p.padding.assign(spatial.size(), 0);
+  return p;
+}
+
+Window window_of(OpContext& c, const Tensor& x, const Tensor& weight) {
+  if (weight.rank() != x.rank()) throw Error(ErrorKind::kUser, "weight and input differ in rank");
+  return read_window(c, spatial_of(x), kernel_of(weight));
+}
+
+/// Padding that the operator does not do itself.
+bool pads_apart(const Window& w) { return !w.symmetric() || !constant(w.before); }
+
+/// x with `zero`, a number, around it.
+Tensor padded_by(Emitter& e, const Tensor& x, const Window& w, const Tensor& zero) {
+  const Tensor padded = e.pad(x, torch_pads(w), 0);
+  if (!zero.present) return padded;
+  const Tensor inside = e.pad(e.full(x.shape, DType::kBool, 1), torch_pads(w), 0);
+  return e.where(inside, padded, e.cast(e.reshape(zero, {}), x.dtype));
+}
+
+}  // namespace
+
+Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bias, int64_t groups) {
+  const Window w = window_of(c, x, weight);
+  if (weight.dtype != x.dtype) throw Error(ErrorKind::kUser, "weight and input differ in type");
+  Product p = product_of(c, x, weight, groups, w);
+  if (pads_apart(w)) {
+    x = padded_by(c.e, x, w, {});
+    p.padding.assign(p.padding.size(), 0);
   }
   return convolution(c.e, x, weight, bias, w, p);
+}
+
+Tensor convolved_integers(OpContext& c, Tensor x, const Tensor& x_zero, const Tensor& weight,
+                          const Tensor& weight_zero) {
+  const Window w = window_of(c, x, weight);
+  Product p = product_of(c, x, weight, c.i("group", 1), w);
+  if (pads_apart(w)) {
+    x = padded_by(c.e, x, w, x_zero);
+    p.padding.assign(p.padding.size(), 0);
+  }
+  return c.e.node("tv::convolution_integer",
+                  {c.e.arg("input", x), c.e.arg("weight", weight), c.e.arg("input_zero", x_zero),
+                   c.e.arg("weight_zero", weight_zero), attr_arg("stride", exprs(w.strides)),
+                   attr_arg("padding", p.padding), attr_arg("dilation", exprs(w.dilations)),
+                   attr_arg("groups", Expr(p.groups))},
+                  DType::kI32, p.shape);
 }
 
 namespace {

@@ -116,52 +116,87 @@ void dynamic_quantize(OpContext& c) {
   c.out(2, zero);
 }
 
-// Products of integers in int32. Of matrices: sums of float32 products are exact below 2^24 only,
-// so each is made of products of one column at a time where it could be larger.
-Tensor integer_matmul(Emitter& e, const Tensor& a, const Tensor& b) {
-  const auto depth = a.rank() > 0 ? a.shape.back().constant() : std::nullopt;
-  if (!depth) refuse("a dynamic inner dimension of a product of integers");
-  constexpr int64_t kExact = (1 << 24) / (255 * 255);  // terms whose sum float32 holds
-  Tensor sum;
-  for (int64_t at = 0; at < *depth; at += kExact) {
-    if (*depth > 64 * kExact) refuse("an inner dimension above 16448 of a product of integers");
-    const int64_t end = std::min(*depth, at + kExact);
-    const int64_t row = b.rank() > 1 ? b.rank() - 2 : 0;
-    const Tensor part = e.cast(e.matmul(e.cast(e.slice(a, a.rank() - 1, at, end), DType::kF32),
-                                        e.cast(e.slice(b, row, at, end), DType::kF32)),
-                               DType::kI32);
-    sum = sum.present ? e.add(sum, part) : part;
+/// Zero points as tv::matmul_integer takes them: of one, or of one a row of a matrix.
+Tensor of_rows(Emitter& e, const Tensor& zero, const Expr& rows) {
+  if (!zero.present) return zero;
+  if (!(e.numel(zero) == Expr(1)) && !(e.numel(zero) == rows)) {
+    refuse("zero points that are neither one nor one for each row");
   }
-  if (!sum.present) refuse("an empty inner dimension");
-  return sum;
+  return e.reshape(zero, {e.numel(zero), Expr(1)});
 }
 
-Tensor without_zero(Emitter& e, const Tensor& x, const Tensor& zero) {
-  const Tensor wide = e.cast(x, DType::kI32);
-  return zero.present ? e.sub(wide, e.cast(zero, DType::kI32)) : wide;
+Shape batch_of(const Tensor& x) { return {x.shape.begin(), x.shape.end() - 2}; }
+
+/// The batch of both, as torch broadcasts them.
+Shape common_batch(const Tensor& a, const Tensor& b) {
+  Shape out = batch_of(a), other = batch_of(b);
+  if (other.size() > out.size()) std::swap(out, other);
+  const size_t skip = out.size() - other.size();
+  for (size_t d = 0; d < other.size(); ++d) {
+    if (out[skip + d] == Expr(1)) out[skip + d] = other[d];
+  }
+  return out;
 }
 
-// A zero point of rows belongs to the rows of a matrix.
-Tensor of_rows(Emitter& e, const Tensor& zero, const Tensor& x) {
-  if (!zero.present || zero.rank() != 1 || x.rank() < 2) return zero;
-  if (zero.shape[0] == Expr(1)) return e.reshape(zero, {});
-  return e.unsqueeze(zero, 1);
+/// Matrices of a batch, one after the other.
+Tensor in_one_batch(Emitter& e, const Tensor& x, const Shape& batch) {
+  Shape shape = batch;
+  shape.insert(shape.end(), x.shape.end() - 2, x.shape.end());
+  return e.reshape(e.expand(x, shape), {tv::product(batch), shape[shape.size() - 2], shape.back()});
+}
+
+/// (a - a_zero)(b - b_zero) in int32; both of rank 2 or more.
+Tensor product_of_matrices(Emitter& e, Tensor a, const Tensor& a_zero, Tensor b,
+                           const Tensor& b_zero) {
+  Shape shape = common_batch(a, b);
+  const Shape batch = shape;
+  shape.insert(shape.end(), {a.shape[a.shape.size() - 2], b.shape.back()});
+  const bool batched = b.rank() > 2;
+  Shape out = {shape[shape.size() - 2], shape.back()};
+  if (batched) {
+    a = in_one_batch(e, a, batch);
+    b = in_one_batch(e, b, batch);
+    out.insert(out.begin(), tv::product(batch));
+  } else {
+    const Expr rows = tv::product(batch) * out[0];
+    a = e.reshape(a, {rows, a.shape.back()});
+    out[0] = rows;
+  }
+  b = e.transpose(b, b.rank() - 2, b.rank() - 1);
+  const Expr a_rows = a.shape[a.shape.size() - 2], b_rows = b.shape[b.shape.size() - 2];
+  const Tensor y =
+      e.node("tv::matmul_integer",
+             {e.arg("a", a), e.arg("b", b), e.arg("a_zero", of_rows(e, a_zero, a_rows)),
+              e.arg("b_zero", of_rows(e, b_zero, b_rows))},
+             DType::kI32, out);
+  return e.reshape(y, shape);
+}
+
+/// As ONNX's MatMul: vectors are matrices of one row or column.
+Tensor integer_matmul(Emitter& e, const Tensor& a, const Tensor& a_zero, const Tensor& b,
+                      const Tensor& b_zero) {
+  Tensor y = product_of_matrices(e, a.rank() == 1 ? e.unsqueeze(a, 0) : a, a_zero,
+                                 b.rank() == 1 ? e.unsqueeze(b, 1) : b, b_zero);
+  if (b.rank() == 1) y = e.squeeze(y, y.rank() - 1);
+  return a.rank() == 1 ? e.squeeze(y, b.rank() == 1 ? y.rank() - 1 : y.rank() - 2) : y;
 }
 
 void matmul_integer(OpContext& c) {
-  Emitter& e = c.e;
-  const Tensor a = without_zero(e, c.in(0), of_rows(e, c.maybe(2), c.in(0)));
-  c.out(0, integer_matmul(e, a, without_zero(e, c.in(1), c.maybe(3))));
+  c.out(0, integer_matmul(c.e, c.in(0), c.maybe(2), c.in(1), c.maybe(3)));
+}
+
+/// A scale against the rows of x, where it has one for each.
+Tensor along_rows(Emitter& e, const Tensor& scale, const Tensor& x) {
+  if (scale.rank() != 1 || x.rank() < 2) return scale;
+  return e.numel(scale) == Expr(1) ? e.reshape(scale, {}) : e.unsqueeze(scale, 1);
 }
 
 void qlinear_matmul(OpContext& c) {
   Emitter& e = c.e;
-  const Tensor a = without_zero(e, c.in(0), of_rows(e, c.in(2), c.in(0)));
-  const Tensor b = without_zero(e, c.in(3), c.in(5));
-  const Tensor sum = e.cast(integer_matmul(e, a, b), DType::kF32);
-  const Tensor scale =
-      e.div(e.mul(e.cast(of_rows(e, c.in(1), c.in(0)), DType::kF32), e.cast(c.in(4), DType::kF32)),
-            e.cast(c.in(6), DType::kF32));
+  const Tensor sum = e.cast(integer_matmul(e, c.in(0), c.in(2), c.in(3), c.in(5)), DType::kF32);
+  const Tensor scale = e.div(
+      e.mul(e.cast(along_rows(e, c.in(1), c.in(0)), DType::kF32), e.cast(c.in(4), DType::kF32)),
+      e.cast(c.in(6), DType::kF32));
   const Tensor steps = e.add(e.unary("round", e.mul(sum, scale)), e.cast(c.in(7), DType::kF32));
   const auto [low, high] = range_of(c.in(7).dtype);
   c.out(0, e.cast(e.cast(e.clamp(steps, low, high), DType::kI32), c.in(7).dtype));

@@ -1,7 +1,4 @@
-// Convolutions of integers, computed exactly: sums of float32 products of 8-bit integers are exact
-// below 2^24, so channels are taken a part at a time where a sum could be larger.
-
-#include <algorithm>
+// Convolutions of integers.
 
 #include "csrc/frontends/onnx/window.h"
 
@@ -17,49 +14,22 @@ Tensor along_channels(Emitter& e, const Tensor& t, int64_t rank, int64_t dim) {
   return e.reshape(t, shape);
 }
 
-Tensor without_zero(Emitter& e, const Tensor& x, const Tensor& zero) {
-  const Tensor wide = e.cast(x, DType::kF32);
-  return zero.present ? e.sub(wide, e.cast(zero, DType::kF32)) : wide;
-}
-
 Tensor one(Emitter& e, const Tensor& t) {
   if (!t.present || t.rank() == 0) return t;
   if (!(e.numel(t) == Expr(1))) throw Error(ErrorKind::kUser, "want one scale and zero point");
   return e.reshape(t, {});
 }
 
-// In int32. x and weight are whole numbers of up to 9 bits.
-Tensor exact_convolution(OpContext& c, const Tensor& x, const Tensor& weight) {
-  Emitter& e = c.e;
-  constexpr int64_t kExact = (1 << 24) / (255 * 255);  // terms whose sum float32 holds
-  int64_t taps = 1;
-  for (size_t d = 2; d < weight.shape.size(); ++d) {
-    taps *= weight.shape[d].constant().value_or(kExact + 1);
-    if (taps > kExact) refuse("a kernel of more than 258 elements of integers");
-  }
-  const auto depth = weight.rank() > 1 ? weight.shape[1].constant() : std::nullopt;
-  if (!depth) refuse("a dynamic number of channels");
-  const int64_t groups = c.i("group", 1),
-                step = std::max<int64_t>(1, kExact / std::max<int64_t>(taps, 1));
-  if (*depth <= step) return e.cast(convolved(c, x, weight, {}, groups), DType::kI32);
-  if (groups != 1) refuse("groups of more integers than a sum holds");
-  if (*depth > 256 * step) refuse("more channels of integers than 256 parts hold");
-  Tensor sum;
-  for (int64_t at = 0; at < *depth; at += step) {
-    const int64_t end = std::min(*depth, at + step);
-    const Tensor part = e.cast(
-        convolved(c, e.slice(x, 1, at, end), e.slice(weight, 1, at, end), {}, 1), DType::kI32);
-    sum = sum.present ? e.add(sum, part) : part;
-  }
-  return sum;
+Tensor vector_of(Emitter& e, const Tensor& t) {
+  if (!t.present) return t;
+  if (t.rank() > 1) throw Error(ErrorKind::kUser, "a zero point of rank above 1");
+  return e.reshape(t, {e.numel(t)});
 }
 
 Tensor product(OpContext& c, const Tensor& x, const Tensor& x_zero, const Tensor& weight,
                const Tensor& weight_zero) {
-  Emitter& e = c.e;
-  const Tensor zeros =
-      weight_zero.present ? along_channels(e, weight_zero, weight.rank(), 0) : Tensor{};
-  return exact_convolution(c, without_zero(e, x, one(e, x_zero)), without_zero(e, weight, zeros));
+  return convolved_integers(c, x, vector_of(c.e, one(c.e, x_zero)), weight,
+                            vector_of(c.e, weight_zero));
 }
 
 void conv_integer(OpContext& c) { c.out(0, product(c, c.in(0), c.maybe(2), c.in(1), c.maybe(3))); }

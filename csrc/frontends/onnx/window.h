@@ -23,4 +23,9 @@ std::vector<Expr> torch_pads(const Window& w);
 /// The convolution that a node's window asks for.
 Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bias, int64_t groups);
 
+/// The same of 8-bit integers less their zero points, in int32. Zero points are vectors: of one for
+/// the input, of one or one a result's channel for the weight.
+Tensor convolved_integers(OpContext& c, Tensor x, const Tensor& x_zero, const Tensor& weight,
+                          const Tensor& weight_zero);
+
 }  // namespace tv::onnx
