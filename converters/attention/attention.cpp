@@ -25,6 +25,7 @@ struct Attention {
   double scale = 1;
   ValueId scale_value = kNoValue;  ///< in place of `scale` where that is symbolic
   ValueId factor = kNoValue;       ///< one element, times the scale
+  double softcap = 0;              ///< c of c · tanh(scores); 0: not capped
   std::string rows = "zeros";      ///< of masked keys alone: "zeros", "softmax" or "nan_is_zero"
   Shape scores;                    ///< [..., queries, keys] over the queries' heads
 
@@ -68,6 +69,7 @@ Attention attention_of(const NodeContext& c, Rewriter& rw) {
   a.causal = c.node.flag("is_causal");
   if (c.node.has("factor")) a.factor = c.node.input("factor");
   if (c.node.has("rows")) a.rows = c.node.text("rows");
+  if (c.node.has("softcap")) a.softcap = c.node.number("softcap");
   const Shape& q = c.shape("query");
   if (c.node.has("scale")) {
     a.scale = c.node.number("scale");
@@ -103,6 +105,7 @@ ValueId scores_of(const Attention& a) {
   Rewriter& rw = a.rw;
   ValueId s = product(a, a.query, transposed(rw, a.key), DType::kF32, a.scores);
   s = by_scale(a, s);
+  if (a.softcap != 0) s = scaled(rw, rw.pointwise("tanh", {s}, DType::kF32), a.softcap);
   if (a.mask != kNoValue) {
     s = a.dtype(a.mask) == DType::kBool
             ? rw.pointwise("where", {a.mask, s}, DType::kF32, {-kInfinity})
@@ -200,7 +203,8 @@ void flash(const NodeContext& c, Rewriter& rw, const Attention& a, bool wants_su
       a.factor == kNoValue ? attr_arg("factor", std::monostate{}) : tensor_arg("factor", a.factor),
       attr_arg("is_causal", a.causal),
       attr_arg("scale", a.scale),
-      attr_arg("rows", a.rows)};
+      attr_arg("rows", a.rows),
+      attr_arg("softcap", a.softcap)};
   std::vector<std::pair<DType, Shape>> outputs = {{c.output().dtype, c.output().shape}};
   if (wants_sums) {
     Shape rows = a.scores;

@@ -115,7 +115,8 @@ void main() {
         if (i % TX != tx) continue;
         const uint row = row0 + i, m = row % QUERIES;
         bool seen = n < end && row < ROWS;
-        precise float score = s[i] * by;
+        precise float scaled = s[i] * by;
+        float score = CAPPED(scaled);
 #if CAUSAL
         seen = seen && n <= m;
 #endif

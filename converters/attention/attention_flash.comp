@@ -140,7 +140,7 @@ void main() {
         const uint n = n0 + tx + j * TX;
         bool seen = n < keys && m < queries;
         precise float score = s[i][j] * by;  // rounded before what follows
-        s[i][j] = score;
+        s[i][j] = CAPPED(score);
 #if CAUSAL
         seen = seen && n <= m;
 #endif

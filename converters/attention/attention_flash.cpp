@@ -1,12 +1,13 @@
 // tv::attention: scaled dot-product attention as one launch. Made by attention.cpp on devices whose
 // workgroups share memory:
-//   out[, log_sum_exp] = tv::attention(query, key, value, mask?, factor?, is_causal, scale, rows)
+//   out[, log_sum_exp] =
+//       tv::attention(query, key, value, mask?, factor?, is_causal, scale, rows, softcap?)
 // query [..., m, d], key [..., n, d], value [..., n, e], mask broadcast to [..., m, n], bool or
 // added; keys and values may have fewer heads (dimension -3), which queries then share in order.
-// `factor` is one element, times the scale. `rows`: a row whose every score is -inf gives "zeros",
-// or what is not a number ("softmax"); or zeros, as any row that is not a number does
-// ("nan_is_zero"). Head sizes are constant. Operands are read through strides, so that a merged
-// product needs no copies.
+// `factor` is one element, times the scale; `softcap` c makes c · tanh(s) of scaled scores s.
+// `rows`: a row whose every score is -inf gives "zeros", or what is not a number ("softmax"); or
+// zeros, as any row that is not a number does ("nan_is_zero"). Head sizes are constant. Operands
+// are read through strides, so that a merged product needs no copies.
 
 #include <algorithm>
 
@@ -113,6 +114,7 @@ struct Example {
   DType mask_dtype = DType::kBool;
   bool causal = false, lse = false, factor = false;
   std::string rows = "zeros";
+  double softcap = 0;
 };
 
 Graph example(const Example& e) {
@@ -121,6 +123,7 @@ Graph example(const Example& e) {
   e.mask.empty() ? g.none("mask") : g.input("mask", e.mask_dtype, e.mask);
   e.factor ? g.input("factor", e.dtype, {}) : g.none("factor");
   g.attr("is_causal", e.causal).attr("scale", 0.125).attr("rows", e.rows);
+  if (e.softcap != 0) g.attr("softcap", e.softcap);
   Shape out = e.query, lse(e.query.begin(), e.query.end() - 1);
   out.back() = e.value.back();
   g.output(e.dtype, out);
@@ -142,10 +145,13 @@ std::vector<Graph> examples() {
       example({.query = sizes(11), .key = sizes(11), .value = sizes(7)}),
       example({.query = sizes(256), .key = sizes(256), .value = sizes(256)}),
   };
+  graphs.push_back(example({.rows = "softmax", .softcap = 2.5}));
   const auto one_query = [](Shape query, Shape key) {
     return Example{.query = std::move(query), .key = key, .value = key};
   };
-  graphs.push_back(example(one_query({2, 6, 1, 64}, {2, 2, 300, 64})));
+  Example capped = one_query({2, 6, 1, 64}, {2, 2, 300, 64});
+  capped.softcap = 2.5;
+  graphs.push_back(example(capped));
   Example masked = one_query({2, 8, 1, 32}, {2, 1, 200, 32});
   masked.mask = {2, 1, 1, 200};
   masked.dtype = DType::kBF16;

@@ -41,6 +41,7 @@ std::string refusal(const NodeContext& c, const Builder& b, const AttentionProbl
                     const MatrixTile& tile, bool nv2) {
   const DType dtype = c.dtype("query");
   if (dtype != DType::kF16 && dtype != DType::kBF16) return "the operands are not 16-bit floats";
+  if (c.node.has("softcap") && c.node.number("softcap") != 0) return "scores are capped";
   if (p.d % 16 != 0 || p.e % 16 != 0) return "heads are not multiples of 16";
   if (tile.keys * p.d % (256 * tile.subgroups) != 0 ||
       tile.keys * p.e % (256 * tile.subgroups) != 0) {

@@ -178,6 +178,9 @@ Step attention_step(const NodeContext& c, const Builder& b, const AttentionProbl
   }
   define("SCALE", c.node.has("factor") ? "(scale * factor_load(0u))" : "scale");
   if (c.node.has("factor")) step.operands.push_back(src("factor", c.node.input("factor")));
+  const double cap = c.node.has("softcap") ? c.node.number("softcap") : 0;
+  define("CAPPED(s)", cap != 0 ? "(softcap * tv_tanh(s))" : "(s)");
+  if (cap != 0) step.params.push_back(number("softcap", cap));
   define_rows(step, c.node.text("rows"));
   const bool lse = c.node.outputs.size() > 1;
   define("LSE", lse ? "1" : "0");

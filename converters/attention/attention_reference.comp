@@ -24,7 +24,7 @@ void main() {
               float(k_raw(k_offset + n * k_n + d * k_d)), s);
     }
     precise float score = s * by;
-    s = score;
+    s = CAPPED(score);
 #if MASK == 1
     if (mask_raw(mask_offset + m * mask_m + n * mask_n) == 0) continue;
 #elif MASK == 2

@@ -31,6 +31,7 @@
 #include "csrc/passes/recognise_rotary.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/passes/truncate.h"
+#include "csrc/passes/whole_products.h"
 #include "csrc/passes/write_in_place.h"
 #include "csrc/passes/write_rotated.h"
 
@@ -54,6 +55,8 @@ Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& devi
   }
   graph = translate(std::move(graph), settings, device);
   after(graph, "translate");
+  graph = whole_products(std::move(graph));
+  after(graph, "whole_products");
   // Before its pieces become 16-bit ones; those that the user keeps in float32 stay pieces.
   const bool lowers = low_precision(settings) != DType::kOther;
   const ExcludedNodes excluded(settings);

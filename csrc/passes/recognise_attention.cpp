@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "csrc/graph/edit.h"
 #include "csrc/graph/provenance.h"
@@ -17,6 +18,7 @@ struct Attention {
   const Node* first = nullptr;  ///< the product of queries and keys
   std::vector<ValueId> factors, divisors;
   double scale = 1;
+  double softcap = 0;  ///< c of c · tanh(scores / c); 0: not capped
   bool nan_is_zero = false;
 };
 
@@ -149,9 +151,20 @@ class AttentionRecogniser {
         scaled = true;
         continue;
       }
+      if (node->op == "aten::tanh" && caps(a)) {
+        a.softcap = std::exchange(a.scale, 1);
+        v = node->input("self");
+        scaled = true;
+        continue;
+      }
       if (scaled || a.mask != kNoValue || node->op != "aten::add.Tensor") return false;
       return masked(*node, a);
     }
+  }
+
+  /// Whether what was multiplied with so far is the number that caps.
+  static bool caps(const Attention& a) {
+    return a.softcap == 0 && a.scale > 0 && a.factors.empty() && a.divisors.empty();
   }
 
   bool masked(const Node& sum, Attention& a) const {
@@ -263,7 +276,8 @@ class AttentionRecogniser {
                  optional("factor", factor),
                  attr_arg("scale", whole.scale),
                  attr_arg("is_causal", causal),
-                 attr_arg("rows", std::string(a.nan_is_zero ? "nan_is_zero" : "softmax"))};
+                 attr_arg("rows", std::string(a.nan_is_zero ? "nan_is_zero" : "softmax")),
+                 attr_arg("softcap", a.softcap)};
     node.outputs = last.outputs;  // readers stay as they are
     graph_.nodes.push_back(std::move(node));
   }

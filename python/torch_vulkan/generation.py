@@ -149,8 +149,8 @@ class _State:
 
 
 class _Steps:
-    """The forward calls of one generation. From the third step on, what the step's graph was called
-    with is called again without the model's Python around it, where that is known to be the same."""
+    """The forward calls of one generation. From the third step on, the step's graph is called again
+    on what it was called with, without the model's Python, where that is known to be the same."""
 
     def __init__(self, model, input_ids, max_new_tokens, attention_mask, choice, ends, pad,
                  generator, settings):
@@ -187,9 +187,11 @@ class _Steps:
                                                                                      True)
         if choice.do_sample:
             noise = torch.empty(scores, device=ids.device)
-        return _State(torch.zeros(batch, 1, dtype=torch.long, device=ids.device),
-                      None if positions is None else positions[:, -1:] + 1,
-                      torch.ones(batch, dtype=torch.bool, device=ids.device), ends, pad, seen, noise)
+        tokens = torch.zeros(batch, 1, dtype=torch.long, device=ids.device)
+        running = torch.ones(batch, dtype=torch.bool, device=ids.device)
+        if positions is not None:
+            positions = positions[:, -1:] + 1
+        return _State(tokens, positions, running, ends, pad, seen, noise)
 
     def running(self) -> bool:
         """Whether a sequence has not ended."""

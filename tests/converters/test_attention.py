@@ -105,6 +105,20 @@ def test_few_queries(name, mask):
           length=key[-1] + key[-2])
 
 
+@pytest.mark.parametrize("queries", [1, 29])
+def test_capped_scores(queries, request):
+    def capped(q, k, v, mask):
+        k, v = (x[:, :, None].expand(2, 2, 3, -1, 64).reshape(2, 6, -1, 64) for x in (k, v))
+        scores = torch.matmul(q, k.transpose(2, 3)) * 0.7 / 1.5
+        return torch.matmul(torch.softmax(scores.tanh() * 1.5 + mask, -1), v)
+
+    q, k, v = heads(2, 6, queries, 64), heads(2, 2, 83, 64, 1), heads(2, 2, 83, 64, 2)
+    check(capped, q, k, v, tensor(queries, 83, seed=3), length=64 + 83)
+    (engine,) = compilations.compilations()[0].engines
+    if request.node.callspec.params["tactics_of"] == "gpu":
+        assert engine.dispatches <= 2, "the pieces were not recognised"
+
+
 def test_few_queries_of_a_cache_that_grows():
     def step(q, k, v):
         return sdpa(q, k, v, enable_gqa=True)

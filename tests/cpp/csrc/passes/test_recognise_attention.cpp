@@ -70,6 +70,25 @@ TEST(RecogniseAttention, TakesScaleAndMask) {
   EXPECT_EQ(node->text("rows"), "softmax");
 }
 
+TEST(RecogniseAttention, KnowsACap) {
+  for (const bool mask_inside : {false, true}) {
+    Pieces b;
+    const ValueId mask = b.input({5, 7});
+    ValueId s = b.times(b.times(b.scores(), 0.5), 0.25);
+    if (mask_inside) s = b.plus(s, mask);
+    s = b.make("aten::tanh", {tensor_arg("self", s)}, b.graph.value(s).shape);
+    s = b.times(s, 4);
+    if (!mask_inside) s = b.plus(s, mask);
+    b.output(b.product(b.softmax(s), b.v, b.rows));
+    const Node* node = b.run();
+    EXPECT_EQ(node == nullptr, mask_inside) << dump(b.graph);
+    if (!node) continue;
+    EXPECT_EQ(node->number("softcap"), 4);
+    EXPECT_EQ(node->number("scale"), 0.125);
+    EXPECT_EQ(node->input("attn_mask"), mask);
+  }
+}
+
 TEST(RecogniseAttention, MultipliesFactors) {
   Pieces b;
   const ValueId one = b.weight({}), other = b.weight({1});

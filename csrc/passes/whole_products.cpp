@@ -1,0 +1,125 @@
+#include "csrc/passes/whole_products.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "csrc/passes/makers.h"
+#include "csrc/passes/simplify.h"
+
+namespace tv {
+namespace {
+
+bool is_view(const Node& node) {
+  return node.op == "aten::view" || node.op == "aten::_unsafe_view" || node.op == "aten::reshape";
+}
+
+class WholeProducts {
+ public:
+  explicit WholeProducts(Graph graph) : graph_(std::move(graph)), makers_(graph_) {}
+
+  Graph run() {
+    std::vector<std::pair<const Node*, Node>> made;
+    for (const Node& softmax : graph_.nodes) {
+      if (softmax.op != "aten::_softmax") continue;
+      const Node* first = scores_of(softmax);
+      const Node* second = first ? product_with(softmax.outputs[0]) : nullptr;
+      if (!second) continue;
+      const auto one = whole(*first), other = whole(*second);
+      if (!one || !other) continue;
+      made.emplace_back(first, *one);
+      made.emplace_back(second, *other);
+    }
+    if (made.empty()) return std::move(graph_);
+    for (auto& [node, product] : made) {
+      graph_.nodes[static_cast<size_t>(node - graph_.nodes.data())] = std::move(product);
+    }
+    return simplify(std::move(graph_));  // the pieces
+  }
+
+ private:
+  const Shape& shape(ValueId v) const { return graph_.value(v).shape; }
+
+  const Node* only_reader(ValueId v) const {
+    const auto& readers = makers_.readers(v);
+    const bool one = readers.size() == 1 &&
+                     std::ranges::none_of(graph_.outputs,
+                                          [&](const GraphOutput& o) { return o.value == v; });
+    return one ? &graph_.nodes[static_cast<size_t>(readers[0])] : nullptr;
+  }
+
+  /// The view that gives the product of queries and keys its heads, where a tanh lies between it
+  /// and the softmax.
+  const Node* scores_of(const Node& softmax) const {
+    static const std::set<std::string> kBetween = {
+        "aten::mul.Scalar", "aten::mul.Tensor", "aten::div.Scalar", "aten::div.Tensor",
+        "aten::add.Tensor", "aten::_to_copy",   "aten::tanh"};
+    bool capped = false;
+    for (ValueId v = softmax.input("self"); only_reader(v);) {
+      const Node* node = makers_.maker(v);
+      if (!node) return nullptr;
+      if (is_view(*node)) return capped ? node : nullptr;
+      if (!kBetween.contains(node->op)) return nullptr;
+      capped |= node->op == "aten::tanh";
+      v = node->input("self");
+    }
+    return nullptr;
+  }
+
+  /// The view of the product of what `v` is, as it is or cast, with something.
+  const Node* product_with(ValueId v) const {
+    const Node* node = only_reader(v);
+    while (node && (copies(*node) || node->op == "aten::_to_copy")) {
+      node = only_reader(node->outputs[0]);
+    }
+    const Node* bmm = node && is_view(*node) ? only_reader(node->outputs[0]) : nullptr;
+    if (!bmm || bmm->op != "aten::bmm" || bmm->input("self") != node->outputs[0]) return nullptr;
+    const Node* view = only_reader(bmm->outputs[0]);
+    return view && is_view(*view) ? view : nullptr;
+  }
+
+  /// Whether its result is its input, element by element.
+  bool copies(const Node& node) const {
+    return node.op == "aten::clone" ||
+           (node.op == "aten::expand" && shape(node.input("self")) == shape(node.outputs[0]));
+  }
+
+  /// The product that a view of a bmm shows.
+  std::optional<Node> whole(const Node& view) const {
+    const Node* bmm = makers_.only(view.input("self"), "aten::bmm");
+    if (!bmm || shape(view.outputs[0]).size() != 4) return std::nullopt;
+    const ValueId a = heads_of(bmm->input("self"), view), b = heads_of(bmm->input("mat2"), view);
+    if (a == kNoValue || b == kNoValue) return std::nullopt;
+    if (!(shape(a)[2] == shape(view.outputs[0])[2])) return std::nullopt;
+    if (!(shape(b)[3] == shape(view.outputs[0])[3])) return std::nullopt;
+    Node product = *bmm;
+    product.op = "aten::matmul";
+    product.args = {tensor_arg("self", a), tensor_arg("other", b)};
+    product.outputs = view.outputs;
+    return product;
+  }
+
+  /// What an operand of a bmm is a view of, with the batch and the heads of `result`.
+  ValueId heads_of(ValueId operand, const Node& result) const {
+    const Node* view = makers_.maker(operand);
+    if (!view || !is_view(*view)) return kNoValue;
+    ValueId v = view->input("self");
+    const Shape &heads = shape(v), &rows = shape(operand), &out = shape(result.outputs[0]);
+    const bool same = heads.size() == 4 && heads[0] == out[0] && heads[1] == out[1] &&
+                      heads[2] == rows[1] && heads[3] == rows[2];
+    if (!same) return kNoValue;
+    for (const Node* node = makers_.maker(v); node && copies(*node); node = makers_.maker(v)) {
+      v = node->input("self");
+    }
+    return v;
+  }
+
+  Graph graph_;
+  const Makers makers_;
+};
+
+}  // namespace
+
+Graph whole_products(Graph graph) { return WholeProducts(std::move(graph)).run(); }
+
+}  // namespace tv
