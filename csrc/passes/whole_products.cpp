@@ -42,9 +42,9 @@ class WholeProducts {
 
   const Node* only_reader(ValueId v) const {
     const auto& readers = makers_.readers(v);
-    const bool one = readers.size() == 1 &&
-                     std::ranges::none_of(graph_.outputs,
-                                          [&](const GraphOutput& o) { return o.value == v; });
+    const bool one =
+        readers.size() == 1 &&
+        std::ranges::none_of(graph_.outputs, [&](const GraphOutput& o) { return o.value == v; });
     return one ? &graph_.nodes[static_cast<size_t>(readers[0])] : nullptr;
   }
 
