@@ -23,13 +23,13 @@ void add_words(const NodeContext& c, Builder& b, const ConvShape& s, Tactic& tac
   const Expr rows = s.groups * s.oc, quads = s.taps() * ceil_div(s.ic, 4);
   const ValueId w = b.scratch("weight", DType::kI8, {rows, quads * 4});
   const ValueId sums = b.scratch("weight_sums", DType::kI32, {rows});
-  Step pack{.kernel = "conv_integer_pack",
-            .defines = {{"OFFSET", offset_of(c.dtype("weight"))}},
-            .operands = {src("w", s.w), dst("y", w)},
-            .params = {param("elements", rows * quads * 4), param("oc_count", s.oc),
-                       param("ic_count", s.ic), param("k_h", s.kernel[1]),
-                       param("k_w", s.kernel[2])},
-            .grid = one_each(rows * quads * 4, 64)};
+  Step pack{
+      .kernel = "conv_integer_pack",
+      .defines = {{"OFFSET", offset_of(c.dtype("weight"))}},
+      .operands = {src("w", s.w), dst("y", w)},
+      .params = {param("elements", rows * quads * 4), param("oc_count", s.oc),
+                 param("ic_count", s.ic), param("k_h", s.kernel[1]), param("k_w", s.kernel[2])},
+      .grid = one_each(rows * quads * 4, 64)};
   ConvShape plain = s;
   plain.w_zero = kNoValue;
   add_weight(pack, plain, "hw");

@@ -1,4 +1,5 @@
-// tv::matmul_integer: products of 8-bit integers with zero points, and aten::_int_mm, which has none.
+// tv::matmul_integer: products of 8-bit integers with zero points, and aten::_int_mm, which has
+// none.
 
 #include "converters/matmul/matmul_integer.h"
 
@@ -67,13 +68,12 @@ void add_words(const NodeContext& c, Builder& b, const IntegerProduct& p, Tactic
     return flips ? "INTEGER_FLIP" : "0u";
   };
   const std::string a_flip = add("a", "a_words", p.a), b_flip = add("b", "b_words", p.b);
-  step.defines.insert(step.defines.end(),
-                      {{"A_FLIP", a_flip},
-                       {"B_FLIP", b_flip},
-                       {"A_OFFSET", is_unsigned(c, p.a) ? "128" : "0"},
-                       {"B_OFFSET", is_unsigned(c, p.b) ? "128" : "0"},
-                       {"A_SHIFTED", flag(is_shifted(c, p.a))},
-                       {"B_SHIFTED", flag(is_shifted(c, p.b))}});
+  step.defines.insert(step.defines.end(), {{"A_FLIP", a_flip},
+                                           {"B_FLIP", b_flip},
+                                           {"A_OFFSET", is_unsigned(c, p.a) ? "128" : "0"},
+                                           {"B_OFFSET", is_unsigned(c, p.b) ? "128" : "0"},
+                                           {"A_SHIFTED", flag(is_shifted(c, p.a))},
+                                           {"B_SHIFTED", flag(is_shifted(c, p.b))}});
   add_zeros(p, step);
   step.params.insert(step.params.end(),
                      {param("m_count", p.m), param("n_count", p.n), param("k_count", p.k),
@@ -154,7 +154,8 @@ void convert(const NodeContext& c, Builder& b) {
   const int64_t m = typical(c.graph, p.m);
   std::vector<Tactic> tactics;
   std::vector<int64_t> rows = {12, 8, 4, 2, 1};
-  constexpr int64_t kUnpack = 4;  // rows whose products take as long as to unpack what they multiply
+  constexpr int64_t kUnpack =
+      4;  // rows whose products take as long as to unpack what they multiply
   std::ranges::stable_sort(rows, {}, [&](int64_t r) { return (m + r - 1) / r * (kUnpack + r); });
   for (const int64_t r : rows) tactics.push_back(integer_simd_tactic(c, b, p, r));
   const bool few = m <= 8;
@@ -211,8 +212,7 @@ Graph example(const Example& e) {
   ExampleGraph graph("tv::matmul_integer");
   graph.input("a", e.a, a).input("b", e.b, b);
   const auto zero = [&](const char* name, DType dtype, int64_t rows) {
-    dtype == DType::kOther ? graph.none(name)
-                           : graph.input(name, dtype, {e.by_rows ? rows : 1, 1});
+    dtype == DType::kOther ? graph.none(name) : graph.input(name, dtype, {e.by_rows ? rows : 1, 1});
   };
   zero("a_zero", e.a_zero, e.m);
   zero("b_zero", e.b_zero, e.n);
@@ -259,14 +259,14 @@ ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const I
   const Expr elements = p.batch * x.rows * length;
   const ValueId scratch =
       b.scratch(name, flips ? DType::kI8 : value.dtype, {p.batch, x.rows, length});
-  steps.push_back({.kernel = "matmul_integer_pack",
-                   .defines = {{"FLIPPED", flag(flips)}},
-                   .operands = {src("x", x.value), dst("y", scratch)},
-                   .params = {param("elements", elements), param("rows", x.rows),
-                              param("k_count", p.k), param("length", length),
-                              param("x_z", x.batch_stride), param("x_row", x.row_stride),
-                              param("x_k", x.k_stride)},
-                   .grid = one_each(elements, 64)});
+  steps.push_back(
+      {.kernel = "matmul_integer_pack",
+       .defines = {{"FLIPPED", flag(flips)}},
+       .operands = {src("x", x.value), dst("y", scratch)},
+       .params = {param("elements", elements), param("rows", x.rows), param("k_count", p.k),
+                  param("length", length), param("x_z", x.batch_stride),
+                  param("x_row", x.row_stride), param("x_k", x.k_stride)},
+       .grid = one_each(elements, 64)});
   return scratch;
 }
 

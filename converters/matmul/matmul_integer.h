@@ -1,8 +1,8 @@
 #pragma once
 // tv::matmul_integer(a, b, a_zero?, b_zero?): Σ over k of (a[m, k] - a_zero[m]) · (b[n, k] -
-// b_zero[n]) of 8-bit integers, in 32 bits that wrap. a and b may have one batch dimension, [z, m, k]
-// and [z, n, k]. Zero points are integers of shape [m or 1, 1] and [n or 1, 1], the same for all of
-// a batch. Made by multiply_integers.
+// b_zero[n]) of 8-bit integers, in 32 bits that wrap. a and b may have one batch dimension, [z, m,
+// k] and [z, n, k]. Zero points are integers of shape [m or 1, 1] and [n or 1, 1], the same for all
+// of a batch. Made by multiply_integers.
 
 #include "converters/kit/steps.h"
 

@@ -8,16 +8,16 @@ namespace tv {
 namespace {
 
 bool keeps_values(const Node& node) {
-  static const std::set<std::string, std::less<>> ops = {"aten::clone", "aten::contiguous",
-                                                         "aten::alias", "aten::detach",
-                                                         "aten::lift_fresh_copy", "aten::_to_copy"};
+  static const std::set<std::string, std::less<>> ops = {
+      "aten::clone",  "aten::contiguous",      "aten::alias",
+      "aten::detach", "aten::lift_fresh_copy", "aten::_to_copy"};
   return ops.contains(node.op);
 }
 
 bool reshapes(const Node& node) {
   static const std::set<std::string, std::less<>> ops = {
-      "aten::view",          "aten::_unsafe_view", "aten::reshape",     "aten::unsqueeze",
-      "aten::squeeze",       "aten::squeeze.dim",  "aten::squeeze.dims", "aten::flatten.using_ints"};
+      "aten::view",    "aten::_unsafe_view", "aten::reshape",      "aten::unsqueeze",
+      "aten::squeeze", "aten::squeeze.dim",  "aten::squeeze.dims", "aten::flatten.using_ints"};
   return ops.contains(node.op);
 }
 
@@ -68,7 +68,8 @@ std::optional<Shape> blocks_after(const Graph& graph, const Node& node, const Sh
     return product(blocks) == Expr(1) ? std::optional(ones(to.size())) : std::nullopt;
   }
   Shape out;
-  for (const int64_t dim : order_of(graph, node)) out.push_back(blocks.at(static_cast<size_t>(dim)));
+  for (const int64_t dim : order_of(graph, node))
+    out.push_back(blocks.at(static_cast<size_t>(dim)));
   return out;
 }
 

@@ -3,8 +3,8 @@
 
 #include <optional>
 
-#include "csrc/passes/makers.h"
 #include "csrc/graph/quantised.h"
+#include "csrc/passes/makers.h"
 #include "csrc/rewriter.h"
 
 namespace tv {

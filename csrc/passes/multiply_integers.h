@@ -14,8 +14,8 @@ using IntegerReads = std::map<std::string, std::vector<std::string>>;
 
 /// Makes products and convolutions of two tensors that are both tv::dequantize of 8-bit integers
 /// products of the integers: tv::matmul_integer and tv::convolution_integer, whose exact sums are
-/// then scaled. Scales must not change along what is summed, and 32 bits must hold the sums. `reads`, where given, gets the
-/// operators that read each tensor so.
+/// then scaled. Scales must not change along what is summed, and 32 bits must hold the sums.
+/// `reads`, where given, gets the operators that read each tensor so.
 Graph multiply_integers(Graph graph, IntegerReads* reads = nullptr);
 
 }  // namespace tv

@@ -2,14 +2,22 @@
 compute what ONNX Runtime computes, to the bit where the results are integers."""
 
 import numpy
+import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import torch_vulkan as tv
 
 from onnx_models import model, tensor, weight
 
 onnxruntime = pytest.importorskip("onnxruntime")
+from onnxruntime.quantization import (  # noqa: E402
+    CalibrationDataReader,
+    QuantFormat,
+    QuantType,
+    quantize_dynamic,
+    quantize_static,
+)
 
 
 def wanted(made, feed):
@@ -173,3 +181,83 @@ def test_products_read_packed_weights(form):
                                   rtol=1e-4, atol=1e-4)
     tactics = [layer["tactic"] for layer in session.engine.info()["layers"]]
     assert [name for name in tactics if name.startswith("matmul_quantised")], tactics
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5, float("inf"), float("nan")])
+@pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear", "QLinearMatMul"])
+def test_bad_scales_are_refused(op, scale):
+    zero = number("z", 0, "int8")
+    scales = weight("bad", numpy.array([0.5, scale], "float32"))
+    if op == "QLinearMatMul":
+        node = helper.make_node(op, ["x", "s", "z", "w", "bad", "z", "s", "z"], ["y"], "node")
+        weights = [weight("w", integers((4, 2), "int8", 0)), number("s", 1.0), zero, scales]
+    else:
+        node = helper.make_node(op, ["x", "bad"], ["y"], "node", axis=1)
+        weights = [scales]
+    dtype = TensorProto.FLOAT if op == "QuantizeLinear" else TensorProto.INT8
+    shape = [3, 4] if op == "QLinearMatMul" else [3, 2]
+    with pytest.raises(ValueError, match='(?s)"node".*"bad": 1 of 2 are not positive finite'):
+        tv.onnx.compile(model([node], [tensor("x", shape, dtype)], [tensor("y", None)], weights))
+
+
+class Batches(CalibrationDataReader):
+    def __init__(self, shape):
+        rng = numpy.random.default_rng(3)
+        self.batches = iter([{"x": rng.standard_normal(shape).astype("float32")} for _ in range(4)])
+
+    def get_next(self):
+        return next(self.batches, None)
+
+
+def small_network(opset):
+    """Convolutions with a residual, and a layer."""
+    rng = numpy.random.default_rng(2)
+
+    def some(name, *shape):
+        scale = numpy.sqrt(max(1, numpy.prod(shape[1:])))
+        return weight(name, (rng.standard_normal(shape) / scale).astype("float32"))
+
+    nodes = [helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], "first", pads=[1, 1, 1, 1]),
+             helper.make_node("Relu", ["c1"], ["r1"], "relu"),
+             helper.make_node("Conv", ["r1", "w2"], ["c2"], "second", pads=[1, 1, 1, 1]),
+             helper.make_node("Add", ["c2", "r1"], ["a"], "residual"),
+             helper.make_node("GlobalAveragePool", ["a"], ["p"], "pool"),
+             helper.make_node("Flatten", ["p"], ["f"], "flatten"),
+             helper.make_node("Gemm", ["f", "w3", "b3"], ["y"], "head", transB=1)]
+    return model(nodes, [tensor("x", [2, 3, 12, 12])], [tensor("y", [2, 10])],
+                 [some("w1", 16, 3, 3, 3), some("b1", 16), some("w2", 16, 16, 3, 3),
+                  some("w3", 10, 16), some("b3", 10)], opset)
+
+
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("opset", [13, 21])
+def test_what_onnxruntime_quantises(opset, per_channel, activations, tmp_path):
+    source, made = tmp_path / "source.onnx", tmp_path / "made.onnx"
+    onnx.save(small_network(opset), source)
+    types = {"uint8": QuantType.QUInt8, "int8": QuantType.QInt8}
+    quantize_static(source, made, Batches((2, 3, 12, 12)), quant_format=QuantFormat.QDQ,
+                    per_channel=per_channel, activation_type=types[activations],
+                    weight_type=QuantType.QInt8)
+    made = onnx.load(made)
+    scales = {w.name: numpy_helper.to_array(w) for w in made.graph.initializer}
+    x = next(Batches((2, 3, 12, 12)).batches)["x"]
+    session = tv.onnx.compile(made, optimization_level=0)
+    (got,), (want,) = session.run(None, {"x": x}), wanted(made, {"x": x})
+    steps = numpy.abs(got - want) / scales["y_scale"]
+    assert steps.max() <= 1.01 and (steps > 0.5).mean() <= 0.1
+    layers = session.engine.info()["layers"]
+    assert any(layer["tactic"].startswith("matmul_integer") for layer in layers)
+    assert not any("aten::mm" in layer["ops"] for layer in layers)
+
+
+def test_what_onnxruntime_quantises_at_each_call(tmp_path):
+    source, made = tmp_path / "source.onnx", tmp_path / "made.onnx"
+    onnx.save(small_network(17), source)
+    quantize_dynamic(source, made)
+    made = onnx.load(made)
+    x = next(Batches((2, 3, 12, 12)).batches)["x"]
+    (got,) = tv.onnx.compile(made, optimization_level=0).run(None, {"x": x})
+    (want,) = wanted(made, {"x": x})
+    # Of an activation a step is rounded the other way where sums before it were.
+    assert numpy.abs(got - want).max() <= 0.02 * numpy.abs(want).max()

@@ -120,3 +120,47 @@ def test_pt2e():
     tactics = [layer["tactic"] for engine in tv.engines(program)
                for layer in engine.info()["layers"]]
     assert sum(name.startswith("matmul_quantised") for name in tactics) >= 2, tactics
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.second = nn.Conv2d(16, 16, 3, padding=1)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        x = self.norm(self.first(x)).relu()
+        x = (self.second(x) + x).relu()
+        return self.head(x.mean((2, 3)))
+
+
+@pytest.mark.parametrize("fold", [True, False])
+@torch.no_grad()
+def test_pt2e_static(fold):
+    """Activations of uint8 with zero points, weights of int8 by channel."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    torch.manual_seed(0)
+    net, x = Residual().eval(), torch.randn(2, 3, 12, 12)
+    quantizer = x86.X86InductorQuantizer()
+    quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
+    prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
+    for seed in range(3):
+        prepared(torch.randn(x.shape, generator=torch.Generator().manual_seed(seed)))
+    model = convert_pt2e(prepared, fold_quantize=fold)
+    eager = model(x)
+    # A sum that lies on a half may be rounded to either side of it, and is a step off behind.
+    limit = 0.01 * eager.abs().max()
+    compiled = torch.compile(model, backend="vulkan", options=OPTIONS)
+    assert (compiled(x) - eager).abs().max() <= limit
+    program = tv.compile(torch.export.export(model, (x,)), **OPTIONS)
+    assert (program(x) - eager).abs().max() <= limit
+    told = fates(model, x)
+    assert sum("multiplied as integers by 1 convolution" in fate for fate in told) == 4
+    assert sum("multiplied as integers by 1 product" in fate for fate in told) == 2
+    (engine,) = tv.engines(program)
+    # The input is quantised, and no other tensor by a kernel of its own.
+    names = [layer["tactic"] for layer in engine.info()["layers"]]
+    assert sum(name.startswith("pointwise") for name in names) == 1, names

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "csrc/frontends/onnx/host_ops.h"
+#include "csrc/frontends/onnx/scales.h"
 
 namespace tv::onnx {
 namespace {
@@ -59,7 +60,7 @@ void quantize(OpContext& c) {
   if (c.has_attr("precision") && c.i("precision", 0) != 0 && c.i("precision", 1) != 1) {
     refuse("precision of another type than float");
   }
-  c.out(0, quantized(e, x, spread(c, c.in(1), x), zero, dtype));
+  c.out(0, quantized(e, x, spread(c, scale_in(c, 1), x), zero, dtype));
 }
 
 Tensor dequantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tensor& zero) {
@@ -97,9 +98,10 @@ Tensor kept_quantised(OpContext& c, const Tensor& x) {
 
 void dequantize(OpContext& c) {
   const Tensor& x = c.in(0);
+  const Tensor& scale = scale_in(c, 1);
   if (const Tensor kept = kept_quantised(c, x); kept.present) return c.out(0, kept);
   const Tensor zero = c.has(2) ? spread(c, c.in(2), x) : Tensor{};
-  c.out(0, dequantized(c.e, x, spread(c, c.in(1), x), zero));
+  c.out(0, dequantized(c.e, x, spread(c, scale, x), zero));
 }
 
 void dynamic_quantize(OpContext& c) {
@@ -194,9 +196,9 @@ Tensor along_rows(Emitter& e, const Tensor& scale, const Tensor& x) {
 void qlinear_matmul(OpContext& c) {
   Emitter& e = c.e;
   const Tensor sum = e.cast(integer_matmul(e, c.in(0), c.in(2), c.in(3), c.in(5)), DType::kF32);
-  const Tensor scale = e.div(
-      e.mul(e.cast(along_rows(e, c.in(1), c.in(0)), DType::kF32), e.cast(c.in(4), DType::kF32)),
-      e.cast(c.in(6), DType::kF32));
+  const Tensor scale = e.div(e.mul(e.cast(along_rows(e, scale_in(c, 1), c.in(0)), DType::kF32),
+                                   e.cast(scale_in(c, 4), DType::kF32)),
+                             e.cast(scale_in(c, 6), DType::kF32));
   const Tensor steps = e.add(e.unary("round", e.mul(sum, scale)), e.cast(c.in(7), DType::kF32));
   const auto [low, high] = range_of(c.in(7).dtype);
   c.out(0, e.cast(e.cast(e.clamp(steps, low, high), DType::kI32), c.in(7).dtype));

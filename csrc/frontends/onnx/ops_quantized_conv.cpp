@@ -1,5 +1,6 @@
 // Convolutions of integers.
 
+#include "csrc/frontends/onnx/scales.h"
 #include "csrc/frontends/onnx/window.h"
 
 namespace tv::onnx {
@@ -40,11 +41,12 @@ void qlinear_conv(OpContext& c) {
   Tensor sum = product(c, c.in(0), c.in(2), c.in(3), c.in(5));
   const int64_t rank = sum.rank();
   if (c.has(8)) sum = e.add(sum, along_channels(e, c.in(8), rank, 1));
-  const auto wide = [&](size_t i) { return e.cast(c.in(i), DType::kF32); };
+  const auto wide = [&](const Tensor& t) { return e.cast(t, DType::kF32); };
   const Tensor scale =
-      e.div(e.mul(one(e, wide(1)), along_channels(e, wide(4), rank, 1)), one(e, wide(6)));
+      e.div(e.mul(one(e, wide(scale_in(c, 1))), along_channels(e, wide(scale_in(c, 4)), rank, 1)),
+            one(e, wide(scale_in(c, 6))));
   const Tensor steps =
-      e.add(e.unary("round", e.mul(e.cast(sum, DType::kF32), scale)), one(e, wide(7)));
+      e.add(e.unary("round", e.mul(e.cast(sum, DType::kF32), scale)), one(e, wide(c.in(7))));
   const DType dtype = c.in(7).dtype;
   if (dtype != DType::kU8 && dtype != DType::kI8) {
     refuse("a zero point of type " + std::string(name(dtype)));
