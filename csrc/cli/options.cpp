@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "csrc/cli/command_error.h"
+#include "csrc/cli/config_file.h"
 #include "csrc/cli/help.h"
 #include "csrc/cli/nearest.h"
 #include "csrc/cli/setting_flags.h"
@@ -44,6 +45,9 @@ std::string is_whole(const std::string& text) {
 
 void add_model(CLI::App& app, Options& o) {
   app.option_defaults()->group("Model");
+  app.add_option("--config", o.config,
+                 "Read settings, files and shapes from this YAML file; flags come before it")
+      ->type_name("FILE");
   app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->type_name("FILE");
   app.add_option("--loadEngine", o.load_engine, "Load an engine (.vke) in place of building one")
       ->type_name("FILE");
@@ -217,6 +221,20 @@ void read_texts(Options& o, const Texts& t) {
   read_setting_flags(t.settings, o.settings, o.cache);
 }
 
+/// Reads the file that --config names, so that flags are read over it; returns a warning of what in
+/// it changes nothing.
+std::string read_named_config(const std::vector<std::string>& arguments, Options& o) {
+  constexpr std::string_view kFlag = "--config";
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument.starts_with(std::string(kFlag) + "=")) {
+      return read_config(argument.substr(kFlag.size() + 1), o);
+    }
+    if (argument == kFlag && i + 1 < arguments.size()) return read_config(arguments[i + 1], o);
+  }
+  return "";
+}
+
 /// What does not go together.
 void check(const Options& o) {
   const auto need = [](bool good, const char* message) {
@@ -266,6 +284,8 @@ Command parse_command(int argc, const char* const* argv) {
   }
   add_help(app, o.compare);
   std::vector<std::string> arguments(argv + (o.compare ? 2 : 1), argv + argc);
+  for (std::string& argument : arguments) argument = in_new_words(argument);
+  if (!o.compare) command.warning = read_named_config(arguments, o);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);

@@ -16,6 +16,7 @@ enum class Fill : uint8_t { kRandom, kZero };
 
 struct Options {
   // Model
+  std::string config;  ///< what was read before the flags
   std::string onnx, load_engine, save_engine;
   bool check_addresses = false;  ///< of a loaded engine
   std::string weights;           ///< .safetensors

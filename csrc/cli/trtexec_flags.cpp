@@ -57,7 +57,6 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"output", "every output of the model is computed"},
     {"batch", kBatch},
     {"maxBatch", kBatch},
-    {"workspace", "want --memPoolSize=workspace:MiB"},
     {"sparsity", "structured sparsity is not used"},
     {"versionCompatible", kOneRuntime},
     {"useRuntime", kOneRuntime},
@@ -80,6 +79,7 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"restricted", "engines have no restricted mode"},
     {"safe", "engines have no restricted mode"},
     {"consistency", "a .vke file is checked whenever it is read"},
+    {"exportEngineLayers", "want --exportLayerInfo"},
     {"getPlanVersionOnly", "want --dumpLayerInfo or --exportLayerInfo: they name the builder"},
     {"maxAuxStreams", "dispatches that do not depend on each other overlap by themselves"},
     {"profile", "one range of shapes is built: --minShapes, --optShapes, --maxShapes"},
@@ -138,6 +138,12 @@ std::string why_nothing_changes(std::string_view argument) {
     if (idle.flag == flag && (idle.value == "*" || idle.value == value)) return idle.reason;
   }
   return {};
+}
+
+std::string in_new_words(const std::string& argument) {
+  constexpr std::string_view kWorkspace = "--workspace=";
+  if (!argument.starts_with(kWorkspace)) return argument;
+  return "--memPoolSize=workspace:" + argument.substr(kWorkspace.size());
 }
 
 std::string why_not(std::string_view flag) {

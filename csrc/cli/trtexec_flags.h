@@ -11,4 +11,8 @@ std::string why_not(std::string_view flag);
 /// always so here; "" if it asks for something.
 std::string why_nothing_changes(std::string_view argument);
 
+/// The argument, where old scripts write a flag in another way: "--workspace=64" has become
+/// "--memPoolSize=workspace:64".
+std::string in_new_words(const std::string& argument);
+
 }  // namespace tv::cli

@@ -25,21 +25,31 @@ from .refit import refit
 from .registration import register
 from .saving import load, save
 from .settings import Settings
+from .validation import Validation, validate
 
 __version__: str = _C.version
 # For CMAKE_PREFIX_PATH: find_package(torch_vulkan) finds the libraries and headers of this package.
 cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
     "Builder", "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
-    "UnsupportedError", "cmake_prefix_path", "compilations", "compile", "cuda_report", "custom_op",
+    "UnsupportedError", "Validation", "cmake_prefix_path", "compilations", "compile",
+    "cuda_report", "custom_op",
     "devices", "dry_run", "engines", "generate", "load", "load_library", "mem_pool", "onnx",
-    "profile", "quantize", "refit", "save", "supported_ops",
+    "profile", "quantize", "refit", "save", "supported_ops", "validate",
 ]
 
 
 def __dir__() -> list[str]:
     """The public names; the modules behind them are not."""
-    return sorted([*__all__, "cache", "fake", "__version__"])
+    return sorted([*__all__, "Config", "cache", "fake", "__version__"])
+
+
+def __getattr__(name: str):
+    if name == "Config":  # needs packages that nothing else does
+        from .config import Config
+
+        return Config
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def supported_ops() -> list[dict]:

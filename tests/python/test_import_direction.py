@@ -20,6 +20,7 @@ ORDER = [
     "_onnx", "onnx", "onnx_backend",
     "_aot",      # ahead of time: capture, signature, files
     "program", "dry_run", "quantisation", "saving", "refit", "builder", "profiling", "generation",
+    "validation", "config",
     "_cli",      # commands of python -m torch_vulkan
     "__init__", "__main__",
 ]

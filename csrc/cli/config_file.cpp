@@ -1,0 +1,197 @@
+#include "csrc/cli/config_file.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "csrc/cli/command_error.h"
+#include "csrc/cli/nearest.h"
+#include "csrc/cli/yaml.h"
+#include "csrc/setting_values.h"
+#include "runtime/base/env.h"
+
+namespace tv::cli {
+namespace {
+
+constexpr size_t kMaxBytes = 1 << 20;
+constexpr const char* kNoCalibration =
+    "there is no calibration yet; quantised ONNX files (Q/DQ pairs) are computed as they define";
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMaxBytes + 1, '\0');
+  if (!file) throw CommandError("--config: cannot read " + path);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad()) throw CommandError("--config: cannot read " + path);
+  if (text.size() > kMaxBytes) throw CommandError("--config: " + path + " is larger than 1 MiB");
+  return text;
+}
+
+class ConfigReader {
+ public:
+  ConfigReader(std::string path, Options& options) : path_(std::move(path)), o_(options) {
+    const Json made = parse_yaml(text_of(path_), path_);
+    const auto* object = made.get<Json::Object>();
+    if (!object) throw CommandError(path_ + ": want keys with values");
+    fields_ = *object;
+  }
+
+  std::string run() {
+    read_settings(o_.settings);
+    read_settings(o_.cache);
+    read_model();
+    read_shorthands();
+    read_device();
+    const std::string idle = settings_of_python();
+    if (!fields_.empty()) refuse_unknown(fields_.begin()->first);
+    return idle;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& key, const Json& got, const std::string& want) const {
+    throw CommandError(path_ + ": " + key + ": got " + got.dump() + ", want " + want);
+  }
+
+  /// The value, unless the key is absent or null.
+  bool take(const std::string& key, Json& value) {
+    known_.push_back(key);
+    const auto field = fields_.extract(key);
+    if (!field || field.mapped().is_null()) return false;
+    value = field.mapped();
+    return true;
+  }
+
+  template <typename S>
+  void read_settings(S& settings) {
+    each_setting(settings, [&](const SettingRow& row, auto& member) {
+      Json value;
+      if (!row.of_user || !take_with_environment(row, value)) return;
+      try {
+        read_setting(row, value, member);
+      } catch (const Error& error) {
+        throw CommandError(path_ + ": " + error.what());
+      }
+    });
+  }
+
+  bool take_with_environment(const SettingRow& row, Json& value) {
+    bool given = take(row.name, value);
+    given_by_name_ |= given && std::string_view(row.name) == "enabled_precisions";
+    workspace_given_ |= given && std::string_view(row.name) == "workspace_size";
+    if (!*row.variable) return given;
+    const std::string text = env(row.variable);
+    if (text.empty()) return given;
+    try {
+      value = Json::parse(text, row.variable);
+    } catch (const Error& error) {
+      throw CommandError(error.what());
+    }
+    return true;
+  }
+
+  void read_text(const std::string& key, std::string& into) {
+    Json value;
+    if (!take(key, value)) return;
+    const auto* text = value.get<std::string>();
+    if (!text || text->empty()) fail(key, value, "text");
+    into = *text;
+  }
+
+  bool read_flag(const std::string& key) {
+    Json value;
+    if (!take(key, value)) return false;
+    const bool* flag = value.get<bool>();
+    if (!flag) fail(key, value, "true or false");
+    return *flag;
+  }
+
+  void read_model() {
+    read_text("onnx_path", o_.onnx);
+    read_text("engine_path", o_.save_engine);
+    read_shapes("min_shapes", o_.min_shapes);
+    read_shapes("opt_shapes", o_.opt_shapes);
+    read_shapes("max_shapes", o_.max_shapes);
+  }
+
+  void read_shapes(const std::string& key, NamedShapes& into) {
+    Json value;
+    if (!take(key, value)) return;
+    const char* want = "sizes by name: {x: [1, 3, 224, 224]}";
+    const auto* shapes = value.get<Json::Object>();
+    if (!shapes) fail(key, value, want);
+    for (const auto& [name, sizes] : *shapes) {
+      const auto* list = sizes.get<Json::Array>();
+      if (!list) fail(key, value, want);
+      for (const Json& size : *list) {
+        const auto* whole = size.get<int64_t>();
+        if (!whole || *whole < 0) fail(key, value, want);
+        into[name].push_back(*whole);
+      }
+      if (list->empty()) into[name] = {};
+    }
+  }
+
+  void read_shorthands() {
+    if (read_flag("int8")) throw CommandError(path_ + ": int8: " + kNoCalibration);
+    std::string calibration;
+    read_text("calibration_cache", calibration);
+    if (!calibration.empty()) throw CommandError(path_ + ": calibration_cache: " + kNoCalibration);
+    const bool fp16 = read_flag("fp16"), bf16 = read_flag("bf16");
+    if (fp16 + bf16 + given_by_name_ > 1) {
+      throw CommandError(path_ + ": got more than one of fp16, bf16 and enabled_precisions");
+    }
+    if (fp16 || bf16)
+      o_.settings.enabled_precisions = {DType::kF32, fp16 ? DType::kF16 : DType::kBF16};
+    Json mebibytes;
+    if (!take("workspace", mebibytes)) return;
+    if (workspace_given_)
+      throw CommandError(path_ + ": got workspace and workspace_size, want one");
+    const auto* count = mebibytes.get<int64_t>();
+    if (!count || *count < 0 || *count >= int64_t{1} << 40) {
+      fail("workspace", mebibytes, "a whole number of MiB");
+    }
+    o_.settings.workspace_size = *count << 20;
+  }
+
+  void read_device() {
+    Json value;
+    if (!take("device", value) || !env("TORCH_VULKAN_DEVICE").empty()) return;
+    const auto* number = value.get<int64_t>();
+    const auto* text = value.get<std::string>();
+    if (!text && !(number && *number >= 0)) fail("device", value, "a number, a name or a UUID");
+    o_.device = text ? *text : std::to_string(*number);
+  }
+
+  std::string settings_of_python() {
+    std::string found;
+    for (const SettingRow& row : setting_rows()) {
+      Json value;
+      if (row.scope != SettingScope::kPython || !row.of_user || !take(row.name, value)) continue;
+      found += (found.empty() ? "" : "; ") + std::string(row.name) + ": it is for Python";
+    }
+    return found;
+  }
+
+  [[noreturn]] void refuse_unknown(const std::string& key) const {
+    const std::string near = nearest(key, known_);
+    std::string names;
+    for (const std::string& name : known_) names += (names.empty() ? "" : ", ") + name;
+    throw CommandError(
+        path_ + ": unknown key '" + key +
+        (near.empty() ? "'; want one of " + names : "'; did you mean " + near + "?"));
+  }
+
+  const std::string path_;
+  Options& o_;
+  Json::Object fields_;
+  std::vector<std::string> known_;
+  bool given_by_name_ = false, workspace_given_ = false;
+};
+
+}  // namespace
+
+std::string read_config(const std::string& path, Options& options) {
+  return ConfigReader(path, options).run();
+}
+
+}  // namespace tv::cli

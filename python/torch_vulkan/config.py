@@ -1,0 +1,202 @@
+"""tv.Config: what is built, and how, as a YAML file. Its fields are the rows of
+csrc/settings_table.h, and those that say what to build."""
+
+import math
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+
+from ._base import whole_files
+from ._base.setting_checks import ROWS, checked, nearest, of_environment
+from ._native import C
+from .inputs import Input
+
+try:
+    import yaml
+    from pydantic import (
+        BaseModel,
+        ConfigDict,
+        Field,
+        StrictBool,
+        StrictInt,
+        StrictStr,
+        create_model,
+        model_validator,
+    )
+except ImportError as missing:
+    raise ImportError("tv.Config needs the packages pydantic and pyyaml: pip install "
+                      "torch-vulkan[config]") from missing
+
+_DTYPES = Literal["float32", "float16", "bfloat16"]
+_TYPES = {
+    "Bool": StrictBool, "OptionalBool": StrictBool | None,
+    "Device": StrictInt | StrictStr | None,
+    "Operators": list[StrictStr], "Patterns": list[StrictStr],
+    "Precisions": list[_DTYPES] | None, "LowPrecision": Literal["float16", "bfloat16"] | None,
+    "File": StrictStr | None, "Directory": StrictStr | None,
+    "FlagOrPath": StrictBool | StrictStr, "Report": StrictBool | StrictStr,
+}
+_Sizes = dict[str, list[Annotated[StrictInt, Field(ge=0)]]]
+_PRECISIONS = {"fp16": "float16", "bf16": "bfloat16"}
+
+
+def _type_of(row):
+    if row.kind == "Nodes":
+        return Annotated[StrictInt, Field(ge=1)] | Literal["inf"]
+    if row.kind in ("Integer", "Bytes"):
+        high = {} if row.high == 2**63 - 1 else {"le": row.high}
+        return Annotated[StrictInt, Field(ge=row.low, **high)]
+    return _TYPES[row.kind]
+
+
+def _plain_default(row):
+    return list(row.default) if isinstance(row.default, tuple) else row.default
+
+
+def _of_python(name: str, value: Any) -> Any:
+    """A setting's value as keyword arguments have it."""
+    kind = ROWS[name].kind
+    if kind == "Nodes" and value == "inf":
+        return math.inf
+    if kind == "Precisions" and value is not None:
+        return {getattr(torch, item) for item in value}
+    if kind == "LowPrecision" and value is not None:
+        return getattr(torch, value)
+    return value
+
+
+class _Base(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    onnx_path: StrictStr | None = Field(None, description="the model")
+    engine_path: StrictStr | None = Field(None, description="where the engine is written")
+    fp16: StrictBool = Field(False, description="enabled_precisions: [float32, float16]")
+    bf16: StrictBool = Field(False, description="enabled_precisions: [float32, bfloat16]")
+    int8: StrictBool = Field(False, description="refused: there is no calibration yet")
+    calibration_cache: StrictStr | None = Field(
+        None, description="refused: there is no calibration yet")
+    workspace: Annotated[StrictInt, Field(ge=0)] | None = Field(
+        None, description="workspace_size in MiB")
+    min_shapes: _Sizes = Field({}, description="smallest sizes of inputs, by name")
+    opt_shapes: _Sizes = Field({}, description="sizes that engines are tuned for")
+    max_shapes: _Sizes = Field({}, description="largest sizes")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, values):
+        for name in values if isinstance(values, dict) else ():
+            if name not in cls.model_fields:
+                near = nearest(str(name), cls.model_fields)
+                hint = f"; did you mean {near!r}?" if near else (
+                    f". Allowed: {', '.join(cls.model_fields)}")
+                raise ValueError(f"unknown key {name!r}{hint}")
+        return values
+
+    @model_validator(mode="after")
+    def _fit(self):
+        for name in self.model_fields_set & ROWS.keys():
+            checked(name, _of_python(name, getattr(self, name)))
+        for name in ("int8", "calibration_cache"):
+            if getattr(self, name):
+                raise ValueError(f"{name}: there is no calibration yet; quantised ONNX files (Q/DQ "
+                                 "pairs) are computed as they define")
+        low = [name for name in _PRECISIONS if getattr(self, name)]
+        if len(low) + (self.enabled_precisions is not None) > 1:
+            raise ValueError(f"got {' and '.join(low)}"
+                             f"{' and enabled_precisions' if self.enabled_precisions else ''}, "
+                             "want one of them")
+        if self.workspace is not None and "workspace_size" in self.model_fields_set:
+            raise ValueError("got workspace (MiB) and workspace_size (bytes), want one of them")
+        self.inputs()
+        return self
+
+    # --- as arguments ---
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that the file gives, for tv.compile, tv.onnx.compile or torch.compile."""
+        given = {name: _of_python(name, getattr(self, name))
+                 for name in ROWS if name in self.model_fields_set}
+        for name, dtype in _PRECISIONS.items():
+            if getattr(self, name):
+                given["enabled_precisions"] = {torch.float32, getattr(torch, dtype)}
+        if self.workspace is not None:
+            given["workspace_size"] = self.workspace << 20
+        return given
+
+    def inputs(self) -> dict[str, Input]:
+        """The inputs whose sizes the file gives, by name. `min_shapes` or `max_shapes` alone stand
+        for each other, and `opt_shapes` for both; without it, kernels are tuned for the largest.
+
+        Raises:
+            ValueError: the sizes of an input do not fit together.
+        """
+        made = {}
+        for name in dict.fromkeys((*self.min_shapes, *self.opt_shapes, *self.max_shapes)):
+            low, usual, high = (shapes.get(name) for shapes in
+                                (self.min_shapes, self.opt_shapes, self.max_shapes))
+            high = high or usual or low
+            made[name] = Input(min_shape=low or usual or high, opt_shape=usual or high,
+                               max_shape=high, name=name)
+        return made
+
+    def compile(self):
+        """Compiles `onnx_path` and writes `engine_path` where given; returns the
+        tv.onnx.Model. Raises ValueError without `onnx_path`, and as tv.onnx.compile does."""
+        from . import onnx
+
+        if self.onnx_path is None:
+            raise ValueError("tv.Config: onnx_path is missing: the model to compile")
+        model = onnx.compile(self.onnx_path, self.inputs(), **self.settings())
+        if self.engine_path is not None:
+            model.engine.save(self.engine_path)
+        return model
+
+    # --- as files ---
+
+    @classmethod
+    def from_yaml(cls, path: str | os.PathLike) -> "Config":
+        """Reads a file. Variables of the environment that stand for a setting (docs/settings.md)
+        come before it, and defaults after it.
+
+        Raises:
+            ValueError: the file is no YAML mapping, has an unknown key or an invalid value.
+        """
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ValueError(f"tv.Config: {os.fspath(path)}: {error}") from error
+        if values is not None and not isinstance(values, dict):
+            raise ValueError(f"tv.Config: {os.fspath(path)}: got {type(values).__name__}, want "
+                             "keys with values")
+        return cls(**{str(key): value for key, value in (values or {}).items()} | _environment())
+
+    def to_yaml(self, path: str | os.PathLike | None = None) -> str:
+        """The text of a file with what is given; written to `path` where that is."""
+        text = yaml.safe_dump(self.model_dump(exclude_unset=True), sort_keys=False,
+                              default_flow_style=None)
+        if path is not None:
+            whole_files.write_text(path, text, "Config.to_yaml")
+        return text
+
+
+def _environment() -> dict[str, Any]:
+    found = {name: of_environment(name) for name, row in ROWS.items()
+             if row.variable and C.env(row.variable)}
+    if device := C.env("TORCH_VULKAN_DEVICE"):
+        found["device"] = int(device) if device.isdecimal() else device
+    return found
+
+
+Config = create_model(
+    "Config", __base__=_Base, __module__=__name__,
+    **{name: (_type_of(row), Field(_plain_default(row), description=row.help))
+       for name, row in ROWS.items()})
+Config.__doc__ = """What is built, and how. Fields: settings (docs/settings.md), `onnx_path`,
+`engine_path`, `fp16`, `bf16`, `workspace` (MiB), and `min_shapes`, `opt_shapes` and `max_shapes` by
+name of the input. `model_json_schema()` is its JSON schema.
+
+Raises:
+    ValueError: an unknown key, with the nearest; an invalid value.
+"""
