@@ -59,6 +59,7 @@ struct Arg {
 /// What a frontend says of a node beside what it computes. plan() reads it; no pass does.
 struct Origin {
   int32_t index = -1;          ///< of what the node is part of, in the frontend's own numbers
+  bool whole = false;          ///< the frontend runs all that it is part of, or nothing of it
   std::string op;              ///< the operator in the model, where it is another than Node::op
   std::string refusal;         ///< why the Graph cannot say what it computes: it stays native
   bool on_host = false;        ///< it gives the GPU nothing to compute

@@ -153,7 +153,7 @@ class Partitioner {
   void trim(std::vector<int32_t>& block, std::vector<int32_t>& block_of) {
     for (auto it = block.rbegin(); it != block.rend(); ++it) {
       const int32_t n = *it;
-      if (returns(n)) continue;
+      if (returns(n) || is_part(n, block)) continue;
       if (roles_[n] == Role::kFree) {
         if (read_by(n, [&](int32_t r) { return block_of[r] == block_of[n]; })) continue;
         trimmed_[n] = "a view that nothing in its engine reads";
@@ -165,6 +165,14 @@ class Partitioner {
       block_of[n] = -1;
     }
     std::erase_if(block, [&](int32_t n) { return block_of[n] < 0; });
+  }
+
+  /// Whether more of what the frontend cannot divide is in the block.
+  bool is_part(int32_t n, const std::vector<int32_t>& block) const {
+    const Origin& origin = node(n).origin;
+    return origin.whole && std::ranges::any_of(block, [&](int32_t m) {
+             return m != n && node(m).origin.index == origin.index;
+           });
   }
 
   /// Gives a view that no block has to the one block that reads it, and that nothing else waits

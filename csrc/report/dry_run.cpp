@@ -101,6 +101,39 @@ json count_operators(const Graph& graph, const Partition& partition) {
   return out;
 }
 
+/// Sizes at which engines are tuned.
+json usual_sizes(const Graph& graph, const std::vector<ValueId>& ids) {
+  std::vector<int64_t> usual;
+  for (const Symbol& symbol : graph.symbols) usual.push_back(symbol.opt);
+  json out = json::array();
+  for (const ValueId v : ids) {
+    if (v == kNoValue) continue;
+    json shape = json::array();
+    for (const Expr& dim : graph.value(v).shape) shape.push_back(dim.eval(usual));
+    out.push_back(std::move(shape));
+  }
+  return out;
+}
+
+json describe_work(const Graph& graph, const Partition& partition) {
+  std::vector<int64_t> engine(graph.nodes.size(), -1);
+  for (size_t b = 0; b < partition.blocks.size(); ++b) {
+    for (const int32_t n : partition.blocks[b]) engine[n] = static_cast<int64_t>(b);
+  }
+  json out = json::array();
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (!does_work(node)) continue;
+    out.push_back({{"operator", node.op},
+                   {"engine", engine[n]},
+                   {"module_path", node.module_path},
+                   {"transposed", node.has("transposed") && node.flag("transposed")},
+                   {"inputs", usual_sizes(graph, node.all_inputs())},
+                   {"outputs", usual_sizes(graph, node.outputs)}});
+  }
+  return out;
+}
+
 /// One row for 1 and for each size just above a block's: between them nothing changes.
 json block_sizes(const std::vector<int64_t>& sizes, int64_t compute_nodes) {
   std::vector<int64_t> least = {1};
@@ -143,6 +176,7 @@ std::string dry_run_report(const Plan& plan) {
     report["engines"].push_back(describe_engine(plan, b));
   }
   report["native"] = describe_native(graph, partition);
+  report["work"] = describe_work(graph, partition);
   report["operators"] = count_operators(graph, partition);
   report.update(block_sizes(partition.candidate_sizes, partition.compute_nodes));
   return report.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -15,6 +15,8 @@ namespace tv {
 ///                   quantised tensor: tensor (its name), fate, source, module_path
 ///   native          for each node: node (index), operator, name, reason, source, module_path,
 ///                   does_work
+///   work            for each node that does work: operator, engine (-1: native), module_path,
+///                   transposed (a convolution), inputs and outputs as lists of usual sizes
 ///   operators       the native nodes that do work, by operator and reason, most frequent first:
 ///                   operator, reason, count
 ///   min_block_size, recommended_min_block_size  as below

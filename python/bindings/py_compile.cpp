@@ -113,6 +113,12 @@ py::tuple cut_block(const Plan& plan, size_t block, std::string name, std::vecto
   return py::make_tuple(std::move(made.graph), made.inputs, made.weights);
 }
 
+/// (values that are a block's inputs, its weights and its outputs) as build() orders them.
+py::tuple border_of(const Plan& plan, size_t block) {
+  const Block made = cut(plan, block, {});
+  return py::make_tuple(made.inputs, made.weights, made.outputs);
+}
+
 py::dict stats_dict(const TunerStats& stats) {
   py::dict dict;
   dict["problems"] = stats.problems;
@@ -184,6 +190,8 @@ void bind_compile(py::module_& m) {
           "A block as a graph, and the values that are its inputs and weights: first `inputs`, "
           "then what its nodes read besides. `outputs` as for Graph.set_outputs; `symbols`: (name, "
           "min, opt, max or None) of all, those of outputs' strides too.")
+      .def("border", &border_of, py::arg("block"),
+           "Values that are a block's inputs, weights and outputs, as its engine orders them.")
       .def(
           "key", [](const Plan& plan, size_t block) { return py::bytes(key_of(plan, block)); },
           py::arg("block") = 0, "The key material of a block's engine.");

@@ -1,6 +1,7 @@
 // The ONNX importer.
 
 #include "csrc/frontends/onnx/onnx_import.h"
+#include "csrc/frontends/onnx/tensor.h"
 #include "python/bindings/py_module.h"
 #include "runtime/base/error.h"
 
@@ -11,7 +12,8 @@ using onnx::ImportedModel;
 
 // {"inputs": {name: [(min, opt, max or None), …]}, "constants": {name: (dtype, dims, ints,
 // floats)},
-//  "directory": str}
+//  "directory": str, and perhaps "left_out": {number of a node: reason}, which asks for a partial
+//  import}
 onnx::ImportOptions to_options(const py::dict& given) {
   onnx::ImportOptions options;
   for (const auto& [name, dims] : given["inputs"].cast<py::dict>()) {
@@ -29,6 +31,10 @@ onnx::ImportOptions to_options(const py::dict& given) {
         parts[2].cast<std::vector<int64_t>>(), parts[3].cast<std::vector<double>>()};
   }
   options.directory = given["directory"].cast<std::string>();
+  if (given.contains("left_out")) {
+    options.partial = true;
+    options.left_out = given["left_out"].cast<std::map<int32_t, std::string>>();
+  }
   return options;
 }
 
@@ -37,6 +43,40 @@ py::list bindings_of(const std::vector<onnx::Binding>& bindings) {
   for (const onnx::Binding& binding : bindings) {
     out.append(
         py::make_tuple(binding.name, std::string(name(binding.dtype)), from_shape(binding.shape)));
+  }
+  return out;
+}
+
+// name → (value of the graph or None, (dtype, dims, elements) or None)
+py::dict names_of(const ImportedModel& model) {
+  py::dict out;
+  for (const auto& [name, what] : model.names) {
+    const py::object id = what.id == kNoValue ? py::none() : py::object(py::int_(what.id));
+    py::object host = py::none();
+    if (what.host) {
+      const py::object elements = is_float(what.host->dtype)
+                                      ? py::object(py::cast(what.host->floats))
+                                      : from_shape(what.host->ints);
+      host = py::make_tuple(std::string(tv::name(what.host->dtype)), what.host->dims, elements);
+    }
+    out[py::str(name)] = py::make_tuple(id, host);
+  }
+  return out;
+}
+
+py::list nodes_of(const ImportedModel& model) {
+  py::list out;
+  for (const onnx::FileNode& node : model.nodes) {
+    out.append(py::make_tuple(node.label, node.op, node.reads, node.writes, node.refusal));
+  }
+  return out;
+}
+
+py::list ranges_of(const ImportedModel& model) {
+  py::list out;
+  for (const Symbol& s : model.graph.symbols) {
+    out.append(py::make_tuple(
+        s.name, s.min, s.max == kUnbounded ? py::object(py::none()) : py::object(py::int_(s.max))));
   }
   return out;
 }
@@ -50,6 +90,14 @@ void bind_onnx(py::module_& m) {
           py::return_value_policy::reference_internal)
       .def_readonly("opset", &ImportedModel::opset)
       .def_readonly("producer", &ImportedModel::producer)
+      .def_property_readonly("nodes", &nodes_of,
+                             "(label, operator, names read, names written, why it is left out or "
+                             "\"\") of each node of a partial import.")
+      .def_property_readonly("names", &names_of,
+                             "Of a partial import: name → (value of the graph or None, (dtype, "
+                             "dims, elements) or None).")
+      .def_readonly("shape_inputs", &ImportedModel::shape_inputs)
+      .def_property_readonly("ranges", &ranges_of, "(name, min, max or None) of each symbol.")
       .def_property_readonly("inputs",
                              [](const ImportedModel& model) { return bindings_of(model.inputs); })
       .def_property_readonly("outputs",

@@ -19,6 +19,7 @@ from ._dry_run.advice import export_reason
 from ._dry_run.report import Report
 from ._dry_run.sessions import Session, Watch
 from ._native import C
+from ._onnx import dry as onnx_files
 from ._torch.captures import Breaks, capture_of
 from .device_list import Device
 from .errors import UnsupportedError
@@ -43,8 +44,9 @@ def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callab
     Args:
         model: a module, a function of tensors, an ExportedProgram, or a TorchScript module. The
             latter is also run once; each stretch of its code without control flow is a graph of the
-            report.
-        inputs: as for tv.compile.
+            report. Or an ONNX model: a path, the bytes of a file, or an onnx.ModelProto; nothing of
+            it runs, and what is native is ONNX Runtime's.
+        inputs: as for tv.compile; of an ONNX model as for tv.onnx.compile.
         target: the device to plan for: one of tv.devices(), its index or part of its name; or a
             device profile (tv.devices()[0].profile()), as text or as the name of a .json file.
             None: a mid-range discrete GPU.
@@ -64,7 +66,9 @@ def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callab
     findings = session.findings
     findings.model = getattr(model, "__name__", type(model).__name__)
     findings.target = session.profile.name
-    if isinstance(model, ExportedProgram):
+    if onnx_files.is_model(model):
+        onnx_files.describe(model, inputs, session)
+    elif isinstance(model, ExportedProgram):
         _of_exported(model, inputs, kwarg_inputs, session)
     elif isinstance(model, torch.jit.ScriptModule):
         arguments = Arguments.of(inputs if inputs is not None else [], kwarg_inputs)

@@ -1,24 +1,24 @@
-"""tv.onnx: each ONNX file becomes one engine, called like an ONNX Runtime session."""
+"""tv.onnx: ONNX files as engines, called like an ONNX Runtime session. What no engine takes runs in
+ONNX Runtime's CPU provider."""
 
-import os
+import dataclasses
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from . import device_list
-from ._base.dumps import debug_directory
-from ._base.progress import progress_for
-from ._fx.schema import NARROWED
 from ._native import C
 from ._onnx.binding import IOBinding, SessionOptions, check_options  # noqa: F401
+from ._onnx.files import constant, imported, is_array, ranges, to_array, to_tensor
+from ._onnx.single import Single
 from .backend import device_profile
-from .engine import DTYPES, Engine, numpy
+from .engine import DTYPES, Engine
 from .errors import UnsupportedError
-from .inputs import Input
 from .settings import Settings
 
-_RUNTIME_TYPES = {"float32": "float", "float64": "double"}  # ONNX Runtime's names; the rest as here
+FALLBACKS = ("onnxruntime", "none")
 
 
 @dataclass(frozen=True)
@@ -37,33 +37,11 @@ class NodeArg:
 
 
 class Model:
-    """A compiled ONNX model. Several threads may call it at the same time.
+    """A compiled ONNX model. Several threads may call it at the same time."""
 
-    Attributes:
-        engine: the engine, for `info`, `profile` and `save`.
-    """
-
-    def __init__(self, imported, given: dict, settings: Settings):
-        device = device_list.spec_for(settings.device, torch.device("cpu"))
-        profile = device_profile(device)
-        compiler = settings.compiler_json(debug_directory(settings))
-        plan = C.plan(imported.graph, compiler, profile, whole=True)
-        if plan.refusals:
-            raise UnsupportedError(_refusals(plan.refusals))
-        self._given, self._settings, self._compiler = given, settings, compiler
-        self._profile = profile
-        weights = _weights_of(imported, settings)
-        keyed = settings.keyed_by(weights.values())
-        progress = progress_for("onnx", settings.progress)
-        vke = C.build(plan, 0, progress, keyed.cache_json())
-        if progress:
-            progress.close()
-        self._key = plan.key()
-        self._inputs, self._outputs = imported.inputs, imported.outputs
-        self._symbols = imported.symbols
-        self.engine = Engine(vke, device or None)
-        self.engine.set_weights({w["name"]: weights[w["name"]]
-                                 for w in self.engine.info()["weights"]})
+    def __init__(self, body, build):
+        """`build`: (model, name → constant) to what runs it."""
+        self._body, self._build = body, build
 
     def __repr__(self):
         def text(args):
@@ -71,23 +49,33 @@ class Model:
 
         return f"Model({text(self.get_inputs())} -> {text(self.get_outputs())})"
 
+    @property
+    def engines(self) -> list[Engine]:
+        """The engines, in the order in which they run. Of a model with inputs that set shapes,
+        those that calls have built until now."""
+        return list(self._body.engines)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of a model that is one, for `info`, `profile` and `save`. Raises ValueError
+        for a model that runs natively in part."""
+        if not isinstance(self._body, Single):
+            raise ValueError("tv.onnx: the model runs natively in part; `engines` has its engines, "
+                             "`native` says what is in the way of one")
+        return self._body.engines[0]
+
+    @property
+    def native(self) -> list[tuple[str, str, str]]:
+        """(node, operator, reason) of what runs natively."""
+        return list(self._body.native)
+
     def get_inputs(self) -> list[NodeArg]:
         """The inputs of `run`, in the file's order."""
-        return [self._node_arg(*binding) for binding in self._inputs]
+        return [NodeArg(*described) for described in self._body.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
         """The outputs of `run`, in the file's order."""
-        return [self._node_arg(*binding) for binding in self._outputs]
-
-    def _node_arg(self, name, dtype, shape) -> NodeArg:
-        sizes = [size if isinstance(size, int) else self._size_text(size) for size in shape]
-        return NodeArg(name, f"tensor({_RUNTIME_TYPES.get(dtype, dtype)})", sizes)
-
-    def _size_text(self, size) -> str:
-        text = str(size)
-        for i in reversed(range(len(self._symbols))):
-            text = text.replace(f"s{i}", self._symbols[i])
-        return text
+        return [NodeArg(*described) for described in self._body.outputs]
 
     def run(self, output_names: Sequence[str] | None, feed: Mapping[str, object],
             run_options: object = None) -> list:
@@ -95,7 +83,7 @@ class Model:
 
         Args:
             output_names: the outputs to return; None: all.
-            feed: name → NumPy array or tensor.
+            feed: name → NumPy array or tensor; a list for a sequence.
 
         Returns:
             A list of arrays, or of tensors if tensors were given.
@@ -104,20 +92,22 @@ class Model:
             ValueError: an input is missing or unknown, a dtype or shape does not fit, or an output
                 is unknown.
         """
-        known = [name for name, _, _ in self._outputs]
+        known = [name for name, _, _ in self._body.outputs]
         wanted = known if output_names is None else list(output_names)
         for name in wanted:
             if name not in known:
                 raise ValueError(f"tv.onnx: no output {name!r}; got outputs {known}")
-        names = [name for name, _, _ in self._inputs]
+        names = [name for name, _, _ in self._body.inputs]
         for name in feed:
             if name not in names:
                 raise ValueError(f"tv.onnx: no input {name!r}; got inputs {names}")
-        arrays = any(numpy is not None and isinstance(v, (numpy.ndarray, numpy.generic))
-                     for v in feed.values()) or not feed
-        given = {name: self._fed(name, dtype, feed) for name, dtype, _ in self._inputs}
-        results = self.engine.run(given)
-        return [self._result(name, results[name], arrays) for name in wanted]
+        for name in names:
+            if name not in feed:
+                raise ValueError(f"tv.onnx: input {name!r} is missing; got {sorted(feed)}")
+        arrays = any(map(is_array, feed.values())) or not any(
+            isinstance(value, torch.Tensor) for value in feed.values())
+        return [_as_array(result) if arrays else _as_tensor(result)
+                for result in self._body.run(wanted, feed)]
 
     def io_binding(self) -> IOBinding:
         """An object that binds inputs and outputs to memory, for `run_with_iobinding`."""
@@ -129,24 +119,11 @@ class Model:
 
     def __call__(self, *args, **kwargs):
         """Runs on arrays or tensors, in order or by name; returns an output, or a tuple of them."""
-        names = [name for name, _, _ in self._inputs]
+        names = [name for name, _, _ in self._body.inputs]
         if len(args) > len(names):
             raise ValueError(f"tv.onnx: got {len(args)} inputs, want {len(names)}")
         results = self.run(None, {**dict(zip(names, args, strict=False)), **kwargs})
         return results[0] if len(results) == 1 else tuple(results)
-
-    def _fed(self, name, dtype, feed):
-        if name not in feed:
-            raise ValueError(f"tv.onnx: input {name!r} is missing; got {sorted(feed)}")
-        tensor = _to_tensor(name, feed[name])
-        if tensor.dtype != DTYPES[dtype]:
-            raise ValueError(f"tv.onnx: input {name!r}: got {tensor.dtype}, want {DTYPES[dtype]}")
-        return _held(tensor, self._settings)
-
-    def _result(self, name, tensor, as_array):
-        dtype = next(DTYPES[dtype] for known, dtype, _ in self._outputs if known == name)
-        tensor = tensor.to(dtype)
-        return _to_array(tensor) if as_array else tensor
 
     def refit(self, model) -> None:
         """Replaces the weights by those of another file (or bytes, or ModelProto) of the same
@@ -156,34 +133,80 @@ class Model:
             ValueError: the file is of another network (it differs in operators, sizes, names of
                 weights, or constants that shapes depend on), or the model has immutable weights.
         """
-        if self._settings.immutable_weights:
+        if self._build.settings.immutable_weights:
             raise ValueError("tv.onnx: refit: the model was compiled with immutable_weights=True; "
                              "compile it without that setting")
-        imported = _import(model, self._given)
-        plan = C.plan(imported.graph, self._compiler, self._profile, whole=True)
-        if plan.refusals or plan.key() != self._key:
-            raise ValueError("tv.onnx: refit: the file is of another network (operators, sizes or "
-                             "the constants that sizes depend on differ): compile it instead")
-        wanted = [binding["name"] for binding in self.engine.info()["weights"]]
-        weights = _weights_of(imported, self._settings)
-        if missing := [name for name in wanted if name not in weights]:
-            raise ValueError(f"tv.onnx: refit: the file has no weight {missing[0]!r}")
-        self.engine.set_weights({name: weights[name] for name in wanted})
+        self._body.refit(model)
 
 
-def compile(model, inputs=None, constants=None, *, sess_options=None, **settings) -> Model:
-    """Compiles an ONNX model as one engine.
+@dataclass
+class _Build:
+    """What a file becomes: one engine, engines and native parts in turn, or such for each value of
+    inputs that set shapes."""
+
+    given: dict  # ranges of inputs
+    constants: dict
+    settings: Settings
+    native: bool  # whether ONNX Runtime runs the rest
+    most: int  # values of inputs that set shapes
+
+    def __call__(self, model):
+        device = device_list.spec_for(self.settings.device, torch.device("cpu"))
+        profile = device_profile(device)
+        given = {"inputs": self.given,
+                 "constants": {k: constant(k, v) for k, v in self.constants.items()
+                               if not self.native or _fits(v)}}
+        try:
+            whole = self.settings.replaced(require_full_compilation=True)
+            return Single(imported(model, given), given, whole, device, profile)
+        except UnsupportedError:
+            if not self.native:
+                raise
+        return self._divided(model, device, profile)
+
+    def _divided(self, model, device, profile):
+        # Only here: they need the packages onnx and onnxruntime.
+        from ._onnx import by_value, division, mixed
+        from ._onnx.native import Source
+
+        def planned(file):
+            source = Source(file, {k: _array(v) for k, v in self.constants.items()})
+            ranged = {k: v for k, v in self.given.items() if k not in self.constants}
+            return division.Division(source, {"inputs": ranged}, self.settings, profile)
+
+        first = planned(model)
+        names = first.model.shape_inputs
+        if not names or self.most == 0:
+            return mixed.Mixed(first, planned, device)
+
+        def build(file, values):
+            if not values:
+                return mixed.Mixed(planned(file), planned, device)
+            return dataclasses.replace(self, constants={**self.constants, **values})(file)
+
+        return by_value.ByValue(model, names, mixed.described(first.source), build, self.most)
+
+
+def compile(model, inputs=None, constants=None, *, sess_options=None, fallback=None,
+            max_shape_values: int = 8, **settings) -> Model:
+    """Compiles an ONNX model: as one engine where it can be, else as engines and native parts.
 
     Args:
         model: a path, the bytes of a file, or an onnx.ModelProto.
         inputs: shapes, as a list in the file's order or a dict by name, of `tv.Input`, tensors,
             arrays or shapes. None, or an input that is left out: the file's own shape, with dynamic
             sizes of 1 or more.
-        constants: name → array of inputs whose value is fixed now, because shapes depend on it.
+        constants: name → array of inputs whose value is fixed now.
         sess_options: a `tv.onnx.SessionOptions`, or ONNX Runtime's. Options for threads, memory and
             graph optimisation have no effect, and one warning says so; profiling is refused.
-        settings: docs/settings.md. There is no native fallback, so settings of partitioning have no
-            effect.
+        fallback: what runs nodes that no engine takes: "onnxruntime", its CPU provider, or "none":
+            such a model is refused. None: "onnxruntime" where it and the onnx package are
+            installed.
+        max_shape_values: of a model with inputs that set shapes (`axes`, `shape`, `k`), for how
+            many of their values engines are built, when they first come. With others, the nodes
+            that read them run natively.
+        settings: docs/settings.md. `require_full_compilation` is as fallback="none". Without a
+            fallback, settings of partitioning have no effect.
 
     Raises:
         ValueError: the file is invalid, an input does not fit it, or a setting is invalid.
@@ -191,13 +214,32 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, **settings
         DeviceError: there is no Vulkan device.
     """
     check_options(sess_options)
-    checked = Settings.from_options({**settings, "require_full_compilation": True})
+    checked = Settings.from_options(settings)
     if checked.enable_autocast:
         raise ValueError("tv.onnx.compile: enable_autocast is for PyTorch models; "
                          "enabled_precisions={torch.float32, torch.float16} stores all in 16 bits")
-    given = {"inputs": _ranges(model, inputs),
-             "constants": {k: _constant(k, value) for k, value in (constants or {}).items()}}
-    return Model(_import(model, given), given, checked)
+    if not isinstance(max_shape_values, int) or max_shape_values < 0:
+        raise ValueError(f"tv.onnx: max_shape_values: got {max_shape_values!r}, want an integer "
+                         "from 0 up")
+    native = has_fallback(fallback) and not checked.require_full_compilation
+    build = _Build(ranges(model, inputs), dict(constants or {}), checked, native,
+                   max_shape_values)
+    return Model(build(model), build)
+
+
+def has_fallback(fallback: str | None) -> bool:
+    """Whether ONNX Runtime runs what no engine takes. Raises ValueError for an unknown fallback,
+    and for one that is not installed."""
+    missing = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
+    if fallback is None:
+        return not missing
+    if fallback not in FALLBACKS:
+        raise ValueError(f"tv.onnx: fallback: got {fallback!r}, want "
+                         f"{' or '.join(map(repr, FALLBACKS))}")
+    if fallback == "onnxruntime" and missing:
+        raise ValueError(f"tv.onnx: fallback='onnxruntime' needs the package "
+                         f"{' and '.join(missing)}: pip install torch-vulkan[onnx]")
+    return fallback == "onnxruntime"
 
 
 def supported_ops() -> list[str]:
@@ -205,89 +247,22 @@ def supported_ops() -> list[str]:
     return C.onnx_operators()
 
 
-def _import(model, given):
-    given = {**given, "directory": ""}
-    if isinstance(model, (str, os.PathLike)):
-        return C.import_onnx(os.fspath(model), given)
-    if hasattr(model, "SerializeToString"):
-        model = model.SerializeToString()
-    if not isinstance(model, (bytes, bytearray, memoryview)):
-        raise ValueError(f"tv.onnx: got {type(model).__name__}, want a path, bytes or a ModelProto")
-    return C.import_onnx_bytes(bytes(model), given)
+def _array(value):
+    return to_array(to_tensor("", value)) if not is_array(value) else value
 
 
-def _ranges(model, inputs) -> dict:
-    """name → (min, opt, max) of each dimension."""
-    if inputs is None:
-        return {}
-    if not isinstance(inputs, Mapping):
-        names = C.onnx_inputs(_bytes_of(model))
-        if isinstance(inputs, (str, bytes)) or len(inputs) > len(names):
-            raise ValueError(f"tv.onnx: inputs: got {len(inputs)}, want at most {len(names)} "
-                             f"({', '.join(names)})")
-        inputs = {getattr(given, "name", None) or name: given
-                  for name, given in zip(names, inputs, strict=False)}
-    return {name: _dims(given) for name, given in inputs.items()}
+def _fits(value) -> bool:
+    """Whether the importer takes the array as a constant."""
+    return not is_array(value) or value.dtype.name in DTYPES
 
 
-def _bytes_of(model) -> bytes:
-    if isinstance(model, (str, os.PathLike)):
-        with open(model, "rb") as file:
-            return file.read()
-    return model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)
+def _as_array(result):
+    return to_array(result) if isinstance(result, torch.Tensor) else result
 
 
-def _dims(given):
-    if not isinstance(given, Input):
-        given = Input(given.shape if hasattr(given, "shape") else given)
-    return given.dims
+def _as_tensor(result):
+    if not is_array(result):
+        return result
+    from ._onnx.mixed import as_tensor
 
-
-def _constant(name, value) -> tuple:
-    tensor = _to_tensor(name, value)
-    flat = tensor.flatten().tolist()
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    ints, floats = ([], flat) if tensor.is_floating_point() else ([int(v) for v in flat], [])
-    return dtype, list(tensor.shape), ints, floats
-
-
-def _weights_of(imported, settings) -> dict[str, torch.Tensor]:
-    weights = {}
-    for i, (name, dtype, shape) in enumerate(imported.weights):
-        data = imported.weight_bytes(i)
-        weight = (torch.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape) if data
-                  else torch.empty(shape, dtype=DTYPES[dtype]))
-        weights[name] = _held(weight, settings)
-    return weights
-
-
-def _held(tensor: torch.Tensor, settings) -> torch.Tensor:
-    """The array in the form that the engine takes."""
-    narrowed = NARROWED.get(tensor.dtype) if settings.truncate_long_and_double else None
-    return tensor.to(narrowed) if narrowed else tensor
-
-
-def _to_tensor(name, value) -> torch.Tensor:
-    if isinstance(value, torch.Tensor):
-        return value
-    if numpy is None or not isinstance(value, (numpy.ndarray, numpy.generic, int, float, list)):
-        raise ValueError(f"tv.onnx: input {name!r}: got {type(value).__name__}, want an array")
-    array = numpy.ascontiguousarray(value) if numpy.ndim(value) else numpy.array(value)
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(numpy.int16).copy()).view(torch.bfloat16)
-    if not array.flags.writeable:
-        array = array.copy()
-    return torch.from_numpy(array)
-
-
-def _to_array(tensor: torch.Tensor):
-    if tensor.dtype != torch.bfloat16:
-        return tensor.cpu().numpy()
-    import ml_dtypes
-
-    return tensor.cpu().contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-
-
-def _refusals(lines) -> str:
-    count = len(lines)
-    return "\n  ".join([f"[onnx] {count} node{'s'[:count > 1]} cannot run on this device:", *lines])
+    return as_tensor(result)

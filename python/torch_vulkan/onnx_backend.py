@@ -23,11 +23,12 @@ class Rep(BackendRep):
 
     def __init__(self, model, settings):
         model = _of_known_opset(model)
-        self._model, self._settings, self._sessions = model, settings, {}
+        self._model, self._sessions = model, {}
+        self._settings = {"fallback": "none", **settings}  # the tests are of engines
         defaults = {tensor.name for tensor in model.graph.initializer}
         self._inputs = [value.name for value in model.graph.input if value.name not in defaults]
         try:
-            self._sessions[()] = tv_onnx.compile(model, **settings)
+            self._sessions[()] = tv_onnx.compile(model, **self._settings)
         except UnsupportedError as error:
             self._refusal = error
 
@@ -100,8 +101,8 @@ class Backend(OnnxBackend):
 
     @classmethod
     def prepare(cls, model, device="CPU", **kwargs):
-        """Returns a Rep. Keyword arguments are settings, except for the tolerances of
-        onnx.backend.test."""
+        """Returns a Rep. Keyword arguments are settings and `fallback` ("none" where it is left
+        out), except for the tolerances of onnx.backend.test."""
         return Rep(model, {name: value for name, value in kwargs.items()
                            if name not in ("rtol", "atol")})
 

@@ -76,9 +76,10 @@ class Profile:
 
 def _engines_of(program) -> Callable[[object], bool]:
     """Whether an engine that was called, or its file, is one of the program's."""
-    if isinstance(program, (Engine, tv_onnx.Model)):
-        own = getattr(program, "engine", program)
-        return lambda called: called is own
+    if isinstance(program, Engine):
+        return lambda called: called is program
+    if isinstance(program, tv_onnx.Model):  # which may build more while it runs
+        return lambda called: any(called is own for own in program.engines)
     held = None
     if isinstance(program, Program):
         held = program.engine_objects().values()

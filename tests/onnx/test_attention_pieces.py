@@ -10,8 +10,8 @@ import torch
 from onnx import helper
 
 import torch_vulkan as tv
-from torch_vulkan import onnx as tv_onnx
 from torch_vulkan._native import C
+from torch_vulkan._onnx import files
 from torch_vulkan.settings import Settings
 
 from onnx_models import model, tensor, weight
@@ -140,12 +140,12 @@ def wanted(made, feed):
 def on(profile, made, feed):
     """Names of the layers, and the result."""
     settings = Settings.from_options({"require_full_compilation": True, "optimization_level": 0})
-    imported = tv_onnx._import(made, {"inputs": {}, "constants": {}})
+    imported = files.imported(made, {"inputs": {}, "constants": {}})
     compiler = settings.compiler_json()
     plan = C.plan(imported.graph, compiler, profile, whole=True)
     assert not plan.refusals
     engine = tv.Engine(C.build(plan))
-    weights = tv_onnx._weights_of(imported, settings)
+    weights = files.weights_of(imported, settings)
     engine.set_weights({w["name"]: weights[w["name"]] for w in engine.info()["weights"]})
     got = engine.run({name: torch.from_numpy(value) for name, value in feed.items()})
     return [layer["tactic"] for layer in engine.info()["layers"]], got["y"].numpy()

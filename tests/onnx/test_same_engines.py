@@ -10,9 +10,9 @@ import torch
 from test_exported_networks import export, some
 
 from torch_vulkan import backend
-from torch_vulkan import onnx as tv_onnx
 from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
+from torch_vulkan._onnx import files
 from torch_vulkan.settings import Settings
 
 # A Gather counts indices below 0 from the end, which a kernel of its own does.
@@ -50,7 +50,7 @@ def of_torch(model, inputs, gpu, monkeypatch) -> collections.Counter:
 
 def of_file(path, gpu) -> collections.Counter:
     settings = Settings.from_options({"require_full_compilation": True})
-    imported = tv_onnx._import(path, {"inputs": {}, "constants": {}})
+    imported = files.imported(path, {"inputs": {}, "constants": {}})
     plan = C.plan(imported.graph, settings.compiler_json(), gpu, whole=True)
     return tactics(C.build(plan))
 

@@ -102,7 +102,7 @@ def test_all_that_cannot_convert_is_listed():
                  [tensor("x", [4])], [tensor("c", None), tensor("d", None)],
                  domains=["com.example"])
     with pytest.raises(tv.UnsupportedError) as refused:
-        tv.onnx.compile(made)
+        tv.onnx.compile(made, fallback="none")
     text = str(refused.value)
     for part in ("3 nodes", '"first"', '"second"', '"third"', "com.example"):
         assert part in text, text
@@ -114,7 +114,7 @@ def test_wider_types_are_truncated_when_asked():
                  [tensor("x", [3], TensorProto.DOUBLE)], [tensor("y", [3], TensorProto.DOUBLE)],
                  [weight("w", numpy.array([0.5, 1.5, 2.5]))])
     with pytest.raises(tv.UnsupportedError, match="float64"):
-        tv.onnx.compile(made)
+        tv.onnx.compile(made, fallback="none")
     (y,) = tv.onnx.compile(made, truncate_long_and_double=True).run(None, {"x": numpy.ones(3)})
     assert y.dtype == numpy.float64 and y.tolist() == [1.5, 2.5, 3.5]
 
@@ -134,7 +134,7 @@ def test_constants_set_shapes():
                  [tensor("x", [6]), tensor("shape", [2], TensorProto.INT64)],
                  [tensor("y", None)])
     with pytest.raises(tv.UnsupportedError, match="computed from data"):
-        tv.onnx.compile(made)
+        tv.onnx.compile(made, fallback="none")
     session = tv.onnx.compile(made, constants={"shape": numpy.array([2, 3])})
     assert session(random(6)).shape == (2, 3)
     assert [arg.name for arg in session.get_inputs()] == ["x"]
@@ -212,7 +212,7 @@ def test_control_flow_of_data_is_refused():
                                    else_branch=branch)],
                  [tensor("x", [4]), tensor("c", [], TensorProto.BOOL)], [tensor("y", [4])])
     with pytest.raises(tv.UnsupportedError, match='"choice".*computed from data'):
-        tv.onnx.compile(made)
+        tv.onnx.compile(made, fallback="none")
 
 
 @pytest.mark.parametrize("op, domain, inputs, reason", [
@@ -227,7 +227,7 @@ def test_what_engines_do_not_hold_is_refused_by_name(op, domain, inputs, reason)
                  [tensor("x", [4]), tensor("text", [4], TensorProto.STRING)], [tensor("y", None)],
                  domains=[domain] if domain else [])
     with pytest.raises(tv.UnsupportedError, match=reason) as refused:
-        tv.onnx.compile(made)
+        tv.onnx.compile(made, fallback="none")
     assert '"this one"' in str(refused.value)
 
 
@@ -259,7 +259,7 @@ def test_old_opsets():
     want = numpy.exp(numpy.clip(x, -0.5, 0.5)[1:3])[None]
     numpy.testing.assert_allclose(tv.onnx.compile(made)(x), want / want.sum(), rtol=1e-5)
     with pytest.raises(tv.UnsupportedError, match="opset 6"):
-        tv.onnx.compile(onnx_models.unary("Relu", opset=6))
+        tv.onnx.compile(onnx_models.unary("Relu", opset=6), fallback="none")
 
 
 def test_the_page_lists_operators_and_refused_cases():

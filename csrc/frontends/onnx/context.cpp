@@ -127,9 +127,14 @@ int64_t OpContext::axis(const std::string& name, int64_t otherwise, int64_t rank
 
 // --- operands that are read while importing ---
 
+void OpContext::refuse_unknown(size_t i) const {
+  importer_.want_value(in(i));
+  refuse("input " + std::to_string(i) + " is computed from data, want a constant");
+}
+
 std::vector<Expr> OpContext::known(size_t i) const {
   const auto host = e.host(in(i));
-  if (!host) refuse("input " + std::to_string(i) + " is computed from data, want a constant");
+  if (!host) refuse_unknown(i);
   if (is_float(host->dtype)) fail("input " + std::to_string(i) + " is of floats, want integers");
   return host->ints;
 }
@@ -146,7 +151,7 @@ std::vector<int64_t> OpContext::known_ints(size_t i) const {
 
 std::vector<double> OpContext::known_floats(size_t i) const {
   const auto host = e.host(in(i));
-  if (!host) refuse("input " + std::to_string(i) + " is computed from data, want a constant");
+  if (!host) refuse_unknown(i);
   if (is_float(host->dtype)) return host->floats;
   std::vector<double> out;
   for (int64_t value : known_ints(i)) out.push_back(static_cast<double>(value));

@@ -73,6 +73,7 @@ class OpContext {
 
  private:
   const onnx_proto::AttributeProto* find(const std::string& name, int kind) const;
+  [[noreturn]] void refuse_unknown(size_t i) const;
 
   Importer& importer_;
   const onnx_proto::NodeProto& node_;

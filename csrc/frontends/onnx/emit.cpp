@@ -67,7 +67,9 @@ ValueId Emitter::id(const Tensor& tensor) {
   const void* key = tensor.stored ? static_cast<const void*>(tensor.stored.get())
                                   : static_cast<const void*>(tensor.host.get());
   if (key == nullptr) throw Error(ErrorKind::kInternal, "[onnx] a tensor without a value");
-  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  for (const int32_t index : {-1, index_}) {
+    if (const auto found = known_.find({key, index}); found != known_.end()) return found->second;
+  }
   ValueId id = kNoValue;
   if (tensor.stored) {
     const std::shared_ptr<const Stored> stored = tensor.stored;
@@ -78,7 +80,8 @@ ValueId Emitter::id(const Tensor& tensor) {
     alive_.push_back(tensor.host);
     id = from_host_value(tensor.host);
   }
-  known_[key] = id;
+  // What nodes compute belongs to what they are part of.
+  known_[{key, graph().value(id).kind == ValueKind::kWeight ? -1 : index_}] = id;
   return id;
 }
 
@@ -211,6 +214,52 @@ std::vector<Tensor> Emitter::nodes(const std::string& op, std::vector<Arg> args,
       }
     }
     checked_count(known, "[" + op + "] of " + source_);
+    results.push_back(of(graph().add_output(node, dtype, shape)));
+  }
+  set_origin_of(node);
+  graph().nodes.push_back(std::move(node));
+  return results;
+}
+
+// Where sizes depend on data, what they are known by comes first.
+void Emitter::set_origin_of(Node& node) const {
+  node.origin.index = index_;
+  node.origin.whole = index_ >= 0;
+  node.origin.op = index_ >= 0 ? op_ : "";
+  if (sizes_from_.empty()) return;
+  std::vector<Expr> sizes;
+  for (const Arg& arg : node.args) {
+    if (const auto* one = std::get_if<Expr>(&arg.attr)) sizes.push_back(*one);
+    if (const auto* list = std::get_if<std::vector<Expr>>(&arg.attr)) {
+      sizes.insert(sizes.end(), list->begin(), list->end());
+    }
+  }
+  for (const ValueId v : node.outputs) {
+    const Shape& shape = graph_of().value(v).shape;
+    sizes.insert(sizes.end(), shape.begin(), shape.end());
+  }
+  node.origin.after = sizes_from(sizes);
+}
+
+std::vector<ValueId> Emitter::sizes_from(const std::vector<Expr>& sizes) const {
+  std::set<ValueId> found;
+  for (const Expr& size : sizes) {
+    for (const int32_t symbol : size.symbols()) {
+      const auto at = sizes_from_.find(symbol);
+      if (at != sizes_from_.end()) found.insert(at->second);
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+std::vector<Tensor> Emitter::left_out(const std::string& op, std::vector<ValueId> reads,
+                                      const std::vector<std::pair<DType, Shape>>& outputs,
+                                      const std::string& reason) {
+  Node node{.op = "onnx::" + op, .name = unique(name_), .source = source_};
+  node.args = {tensor_list_arg("inputs", std::move(reads))};
+  node.origin = {.index = index_, .whole = true, .op = op_, .refusal = reason};
+  std::vector<Tensor> results;
+  for (const auto& [dtype, shape] : outputs) {
     results.push_back(of(graph().add_output(node, dtype, shape)));
   }
   graph().nodes.push_back(std::move(node));

@@ -1,6 +1,7 @@
 #pragma once
 // Adds ATen nodes to the Graph that is being imported, and infers their shapes.
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -16,6 +17,13 @@ namespace tv::onnx {
 /// the place of the other.
 struct SameSymbol {
   int32_t kept, replaced;
+};
+
+/// Thrown where nodes turn out to be untranslatable after they have left something in the graph:
+/// the import starts again without them. By number, with the reason.
+struct LeaveOut {
+  std::map<int32_t, std::string> nodes;
+  std::set<std::string> shape_inputs;  ///< whose values would have made a difference
 };
 
 /// A node that cannot be translated: collected, and reported with all others.
@@ -36,10 +44,28 @@ class Emitter {
     name_ = std::move(name);
     source_ = std::move(source);
   }
+  /// What the nodes that follow are part of; -1: of nothing that is run as a whole.
+  void set_origin(int32_t index, std::string op) {
+    index_ = index;
+    op_ = std::move(op);
+  }
 
   // --- values ---
   Tensor input(const std::string& name, DType dtype, Shape shape);
   Tensor stored(std::shared_ptr<const Stored> stored);
+  /// A node that nobody translates, and its results: of kOther where the type is not known.
+  std::vector<Tensor> left_out(const std::string& op, std::vector<ValueId> reads,
+                               const std::vector<std::pair<DType, Shape>>& outputs,
+                               const std::string& reason);
+  /// From now on sizes with this symbol are known where `value` is.
+  void sized_by(int32_t symbol, ValueId value) { sizes_from_.emplace(symbol, value); }
+  /// The values that the symbols of these are known by, beside the graph's inputs.
+  std::vector<ValueId> sizes_from(const std::vector<Expr>& sizes) const;
+  /// How much the graph holds: equal where nothing was added between.
+  std::array<size_t, 3> extent() const {
+    const Graph& g = model_.graph;
+    return {g.nodes.size(), g.conditions.size(), g.symbols.size()};
+  }
   /// The value in the graph: a weight or a constant is added when it is first asked for.
   ValueId id(const Tensor& tensor);
   /// The elements where they are known (small tensors of the file are read); null elsewhere.
@@ -129,13 +155,19 @@ class Emitter {
   ValueId add_weight(const std::string& name, DType dtype, const std::vector<int64_t>& dims,
                      std::function<WeightBytes()> load);
   ValueId from_host_value(const std::shared_ptr<const Host>& host);
+  void set_origin_of(Node& node) const;
+  const Graph& graph_of() const { return model_.graph; }
   Tensor of(ValueId id) const;
 
   ImportedModel& model_;
+  int32_t index_ = -1;
+  std::string op_;
+  std::map<int32_t, ValueId> sizes_from_;  ///< of symbols that no input of the graph gives
   std::string name_, source_, module_path_;
   std::set<std::string> names_, conditions_;
   std::map<std::string, int64_t> last_numbers_;  ///< that `unique` gave, by name
-  std::map<const void*, ValueId> known_;         ///< of stored and host values
+  /// Of stored and host values, with the number of what the value is part of.
+  std::map<std::pair<const void*, int32_t>, ValueId> known_;
   std::map<const void*, std::shared_ptr<const Host>> read_;
   std::vector<std::shared_ptr<const void>> alive_;  ///< so that the keys above stay unique
 };

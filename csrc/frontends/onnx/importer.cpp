@@ -98,7 +98,14 @@ ImportedModel Importer::import() {
   }
   add_initializers(proto.graph(), scope);
   add_inputs(scope);
+  if (options_.partial) read_infos();
   run_nodes(proto.graph().node(), scope);
+  emitter_.set_origin(-1, "");
+  if (options_.partial) {
+    set_partial_outputs(scope);
+    settle_usual_sizes();
+    return std::move(result_);
+  }
   if (!refusals_.empty()) {
     std::string text = "[onnx] " + std::to_string(refusals_.size()) +
                        (refusals_.size() == 1 ? " node cannot" : " nodes cannot") +
@@ -231,6 +238,7 @@ void Importer::add_inputs(Scope& scope) {
     try {
       made = add_input(value);
     } catch (const Refusal& refusal) {
+      if (options_.partial) made = add_unknown_input(value, refusal.reason);
       refusals_.push_back(refusal.reason);
     }
     scope.names[value.name()] = made;
@@ -259,6 +267,7 @@ void Importer::add_initializers(const onnx_proto::GraphProto& graph, Scope& scop
     } else {
       refusals_.push_back("initializer \"" + tensor.name() + "\": tensors of type " +
                           type_name(tensor.data_type()));
+      unknown_[tensor.name()] = refusals_.back();
     }
     if (!scope.names.emplace(tensor.name(), made).second) {
       fail("[onnx] two initializers \"" + tensor.name() + "\"");
@@ -266,8 +275,13 @@ void Importer::add_initializers(const onnx_proto::GraphProto& graph, Scope& scop
   }
   for (const auto& tensor : graph.sparse_initializer()) {
     refusals_.push_back("initializer \"" + tensor.values().name() + "\" is sparse");
+    unknown_[tensor.values().name()] = refusals_.back();
     scope.names[tensor.values().name()] = {.present = true, .refused = true};
   }
+}
+
+void Importer::fail_without_maker(const std::string& output) {
+  fail("[onnx] no node makes the output \"" + output + "\"");
 }
 
 void Importer::set_outputs(const Scope& scope) {
@@ -275,7 +289,7 @@ void Importer::set_outputs(const Scope& scope) {
   std::set<std::string> names;
   for (const auto& output : model_->proto.graph().output()) {
     const Tensor* value = scope.find(output.name());
-    if (!value) fail("[onnx] no node makes the output \"" + output.name() + "\"");
+    if (!value) fail_without_maker(output.name());
     if (!names.insert(output.name()).second) fail("[onnx] two outputs \"" + output.name() + "\"");
     emitter_.set_source(output.name(), "output " + output.name());
     ValueId id = emitter_.id(*value);
@@ -294,6 +308,7 @@ void Importer::set_outputs(const Scope& scope) {
 
 void Importer::refused(const onnx_proto::NodeProto& node, const std::string& reason) {
   const std::string text = label(node) + " " + reason;
+  if (options_.partial) throw Refusal{text};  // in a body: all that it is part of is left out
   if (refusal_texts_.insert(text).second && refusals_.size() < 1000) refusals_.push_back(text);
 }
 
@@ -333,14 +348,17 @@ void Importer::run_node(const onnx_proto::NodeProto& node, Scope& scope) {
     inputs.push_back(found ? *found : Tensor{});
     skipped = skipped || inputs.back().refused;
   }
+  const bool in_main_graph = depth_ == 1;
   try {
-    if (skipped && translations().count(node.op_type())) {
+    if (skipped && options_.partial && !in_main_graph) refuse("reads what is not known");
+    if (skipped && translations().count(node.op_type()) && !options_.partial) {
       outputs.assign(static_cast<size_t>(node.output_size()), {.present = true, .refused = true});
     } else {
       emitter_.set_source(
           node.name().empty() ? (node.output_size() ? node.output(0) : "node") : node.name(), who,
           module_path(node));
-      outputs = translate(node, std::move(inputs), scope);
+      outputs = options_.partial && in_main_graph ? run_or_leave_out(node, std::move(inputs), scope)
+                                                  : translate(node, std::move(inputs), scope);
     }
   } catch (const Refusal& refusal) {
     refused(node, refusal.reason);

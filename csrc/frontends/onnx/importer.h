@@ -33,6 +33,9 @@ class Importer {
                                const std::vector<Tensor>& inputs);
   std::shared_ptr<const Stored> stored(const onnx_proto::TensorProto& tensor) const;
   int64_t opset(const Scope& scope) const;
+  /// A node would be translated if this tensor's elements were known: notes the inputs that it is
+  /// computed from, where they alone decide.
+  void want_value(const Tensor& tensor);
 
  private:
   void add_inputs(Scope& scope);
@@ -44,6 +47,16 @@ class Importer {
   void run_nodes(const google::protobuf::RepeatedPtrField<onnx_proto::NodeProto>& nodes,
                  Scope& scope);
   void run_node(const onnx_proto::NodeProto& node, Scope& scope);
+  // Of partial imports, of nodes of the main graph:
+  std::vector<Tensor> run_or_leave_out(const onnx_proto::NodeProto& node,
+                                       std::vector<Tensor> inputs, Scope& scope);
+  std::string reason_to_leave_out(const FileNode& as, const Scope& scope) const;
+  std::vector<Tensor> leave_out(const FileNode& as, const Scope& scope);
+  void read_infos();
+  Tensor add_unknown_input(const onnx_proto::ValueInfoProto& value, const std::string& reason);
+  std::pair<DType, Shape> type_in_file(const std::string& name);
+  Expr size_in_file(const std::string& name, const std::string& dim_name, int index);
+  void set_partial_outputs(const Scope& scope);
   void define(Scope& scope, const std::string& name, Tensor value, const std::string& node);
   std::vector<Tensor> translate(const onnx_proto::NodeProto& node, std::vector<Tensor> inputs,
                                 Scope& scope);
@@ -52,6 +65,7 @@ class Importer {
                                    const std::vector<Tensor>& inputs);
   void name_value(const Tensor& tensor, const std::string& name);
   void set_outputs(const Scope& scope);
+  [[noreturn]] static void fail_without_maker(const std::string& output);
   void settle_usual_sizes();
   void refused(const onnx_proto::NodeProto& node, const std::string& reason);
 
@@ -68,6 +82,9 @@ class Importer {
   std::set<ValueId> named_;            ///< go by a name of the file
   std::vector<std::string> refusals_;
   std::set<std::string> refusal_texts_;
+  LeaveOut again_;                                                  ///< what this import is void by
+  std::map<std::string, const onnx_proto::ValueInfoProto*> infos_;  ///< types that the file gives
+  std::map<std::string, std::string> unknown_;                      ///< names, and why
   int depth_ = 0;
   int64_t steps_ = 0;
 };

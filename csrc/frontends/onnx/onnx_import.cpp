@@ -9,13 +9,19 @@
 namespace tv::onnx {
 namespace {
 
-ImportedModel import_model(std::shared_ptr<Model> model, const ImportOptions& options) {
+ImportedModel import_model(std::shared_ptr<Model> model, ImportOptions options) {
   std::map<int32_t, int32_t> merged;
-  for (;;) {  // each round merges one symbol more
+  std::set<std::string> shape_inputs;
+  for (;;) {  // each round merges one symbol more, or leaves out more nodes
     try {
       ImportedModel imported = Importer(model, options, merged).run();
-      bake_masks(imported);
+      if (!options.partial) bake_masks(imported);
+      imported.shape_inputs.merge(shape_inputs);
       return imported;
+    } catch (const LeaveOut& more) {
+      options.left_out.insert(more.nodes.begin(), more.nodes.end());
+      shape_inputs.insert(more.shape_inputs.begin(), more.shape_inputs.end());
+      merged.clear();  // they number dimensions
     } catch (const SameSymbol& same) {
       if (!merged.emplace(same.replaced, same.kept).second || merged.size() > 64) {
         throw Error(ErrorKind::kUser, "[onnx] dynamic sizes that must be equal cannot be merged");

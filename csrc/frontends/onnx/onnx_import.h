@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,6 +37,11 @@ struct ImportOptions {
   /// Inputs that are given here and not when the engine runs, for operands that set shapes.
   std::map<std::string, ConstantInput> constants;
   std::string directory;  ///< where external data lies; "": beside the file, none for bytes
+  /// Nodes that cannot be translated become nodes of the graph that refuse themselves
+  /// (Origin::refusal), with the types that the file's value_info gives for what they make.
+  bool partial = false;
+  /// Of these nodes of the main graph, by number: why they are left to others, too.
+  std::map<int32_t, std::string> left_out;
 };
 
 /// Bytes that stay valid as long as `owner` lives.
@@ -60,12 +66,34 @@ struct Binding {
   Shape shape;
 };
 
+/// A node of the main graph: its number is Origin::index of what it became.
+struct FileNode {
+  std::string label, op;                   ///< `[Conv "name"]`, "Conv"
+  std::vector<std::string> reads, writes;  ///< names; those that its bodies read included
+  std::string refusal;                     ///< why it is left to others; "": it is not
+};
+
+struct Host;
+
+/// What a name of the main graph stands for: a value of the graph, or elements that are known by
+/// the sizes; neither for a tensor of the file and what is not known.
+struct Named {
+  ValueId id = kNoValue;
+  std::shared_ptr<const Host> host;  ///< csrc/frontends/onnx/tensor.h
+};
+
 struct ImportedModel {
   Graph graph;
   std::vector<Weight> weights;
   std::vector<Binding> inputs, outputs;  ///< in the order of the graph's
   int64_t opset = 0;                     ///< of ai.onnx
   std::string producer;
+
+  // Of a partial import.
+  std::vector<FileNode> nodes;
+  std::map<std::string, Named> names;
+  /// Inputs whose values would have let more nodes be translated: they set shapes.
+  std::set<std::string> shape_inputs;
 };
 
 /// Throws Error(kUser) for a file that is wrong, and Error(kUnsupported) that lists every node

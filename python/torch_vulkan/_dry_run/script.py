@@ -1,4 +1,5 @@
-"""TorchScript modules in the dry-run report: each stretch of straight-line code is a graph."""
+"""TorchScript modules in the dry-run report: each stretch of straight-line code is a graph. What is
+said of one is made of the compiler's own report."""
 
 import json
 from math import prod
@@ -27,11 +28,14 @@ def describe(module, arguments, settings, session=None) -> None:
                                 profile.to_json()):
         if not found["nodes"]:
             continue
-        session.add(Graph("torchscript", _details(found), Capture(found["place"],
+        session.add(Graph("torchscript", details_of(found), Capture(found["place"],
                                                                   found["source"])))
 
 
-def _details(found: dict) -> GraphDetails:
+def details_of(found: dict) -> GraphDetails:
+    """The entry of a graph that is reported by its nodes: `nodes` and counts of them, `engines`,
+    `native`, `work` (csrc/report/dry_run.h) and `sizes`, compute nodes of each block that there
+    could be."""
     work = found["work"]
     engines = [{**engine, "name": f"engine_{i}",
                 "flops": sum(_flops(w) for w in work if w["engine"] == i),

@@ -75,6 +75,8 @@ class _Text:
         return self._in(colour, f"{share:.1%}")
 
     def lines(self, data: dict) -> list[str]:
+        of_files = any(graph["kind"] == "onnx" for graph in data["graphs"])
+        self._rest = "ONNX Runtime" if of_files else "PyTorch"
         lines = [self._in("bold", f"torch_vulkan dry run: {data['model']} on {data['target']}")]
         lines.append(
             f"  {self._share(data['coverage'])} of {plural(data['compute_nodes'], 'compute node')} "
@@ -113,7 +115,7 @@ class _Text:
     def _native(self, operators: list[dict]) -> list[str]:
         if not operators:
             return ["", "Every node that does work is in an engine."]
-        lines = ["", self._in("bold", "Left to PyTorch")]
+        lines = ["", self._in("bold", f"Left to {self._rest}")]
         for row in operators:
             lines += _wrapped(f"{self._in('yellow', row['operator'])} x{row['count']}: "
                               f"{row['reason']}", "  ")

@@ -1,0 +1,108 @@
+"""Models as they come in, arrays and tensors as the importer and engines take them."""
+
+import os
+from collections.abc import Mapping
+
+import torch
+
+from .._fx.schema import NARROWED
+from .._native import C
+from ..engine import DTYPES, numpy
+from ..inputs import Input
+
+
+def imported(model, given: dict):
+    """The Graph of a model and its weights. Raises as tv.onnx.compile does."""
+    given = {"directory": "", **given}
+    if isinstance(model, (str, os.PathLike)):
+        return C.import_onnx(os.fspath(model), given)
+    return C.import_onnx_bytes(serialized(model), given)
+
+
+def serialized(model) -> bytes:
+    """The bytes of a model that is no path."""
+    if hasattr(model, "SerializeToString"):
+        model = model.SerializeToString()
+    if not isinstance(model, (bytes, bytearray, memoryview)):
+        raise ValueError(f"tv.onnx: got {type(model).__name__}, want a path, bytes or a ModelProto")
+    return bytes(model)
+
+
+def ranges(model, inputs) -> dict:
+    """name → (min, opt, max) of each dimension."""
+    if inputs is None:
+        return {}
+    if not isinstance(inputs, Mapping):
+        names = C.onnx_inputs(_bytes_of(model))
+        if isinstance(inputs, (str, bytes)) or len(inputs) > len(names):
+            raise ValueError(f"tv.onnx: inputs: got {len(inputs)}, want at most {len(names)} "
+                             f"({', '.join(names)})")
+        inputs = {getattr(given, "name", None) or name: given
+                  for name, given in zip(names, inputs, strict=False)}
+    return {name: _dims(given) for name, given in inputs.items()}
+
+
+def _bytes_of(model) -> bytes:
+    if isinstance(model, (str, os.PathLike)):
+        with open(model, "rb") as file:
+            return file.read()
+    return serialized(model)
+
+
+def _dims(given):
+    if not isinstance(given, Input):
+        given = Input(given.shape if hasattr(given, "shape") else given)
+    return given.dims
+
+
+def constant(name, value) -> tuple:
+    """A constant input as the importer takes it."""
+    tensor = to_tensor(name, value)
+    flat = tensor.flatten().tolist()
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    ints, floats = ([], flat) if tensor.is_floating_point() else ([int(v) for v in flat], [])
+    return dtype, list(tensor.shape), ints, floats
+
+
+def weights_of(model, settings) -> dict[str, torch.Tensor]:
+    """name → weight of an imported model, as engines hold it."""
+    weights = {}
+    for i, (name, dtype, shape) in enumerate(model.weights):
+        data = model.weight_bytes(i)
+        weight = (torch.frombuffer(data, dtype=DTYPES[dtype]).reshape(shape) if data
+                  else torch.empty(shape, dtype=DTYPES[dtype]))
+        weights[name] = held(weight, settings)
+    return weights
+
+
+def held(tensor: torch.Tensor, settings) -> torch.Tensor:
+    """The array in the form that the engine takes."""
+    narrowed = NARROWED.get(tensor.dtype) if settings.truncate_long_and_double else None
+    return tensor.to(narrowed) if narrowed else tensor
+
+
+def is_array(value) -> bool:
+    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
+
+
+def to_tensor(name, value) -> torch.Tensor:
+    """A tensor of the array's memory where it can be."""
+    if isinstance(value, torch.Tensor):
+        return value
+    if numpy is None or not isinstance(value, (numpy.ndarray, numpy.generic, int, float, list)):
+        raise ValueError(f"tv.onnx: input {name!r}: got {type(value).__name__}, want an array")
+    array = numpy.ascontiguousarray(value) if numpy.ndim(value) else numpy.array(value)
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(numpy.int16).copy()).view(torch.bfloat16)
+    if not array.flags.writeable:
+        array = array.copy()
+    return torch.from_numpy(array)
+
+
+def to_array(tensor: torch.Tensor):
+    """The tensor as a NumPy array."""
+    if tensor.dtype != torch.bfloat16:
+        return tensor.cpu().numpy()
+    import ml_dtypes
+
+    return tensor.cpu().contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
