@@ -3,6 +3,7 @@
     fast = torch.compile(model, backend="vulkan")
 """
 
+import importlib
 from pathlib import Path
 
 from ._native import C as _C  # first: it refuses a torch that the libraries were not built against
@@ -41,15 +42,19 @@ __all__ = [
 
 def __dir__() -> list[str]:
     """The public names; the modules behind them are not."""
-    return sorted([*__all__, "Config", "cache", "fake", "__version__"])
+    return sorted([*__all__, *_ON_DEMAND, "cache", "fake", "service", "__version__"])
+
+
+# Need packages that nothing else does, so their modules are imported when they are asked for.
+_ON_DEMAND = {"AutoModel": ".service", "Config": ".config"}
 
 
 def __getattr__(name: str):
-    if name == "Config":  # needs packages that nothing else does
-        from .config import Config
-
-        return Config
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "service":
+        return importlib.import_module(".service", __name__)
+    if name not in _ON_DEMAND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_ON_DEMAND[name], __name__), name)
 
 
 def supported_ops() -> list[dict]:

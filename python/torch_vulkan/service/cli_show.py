@@ -1,0 +1,72 @@
+"""What tv-compile prints for people."""
+
+import sys
+import time
+
+from .._base.units import size
+
+_BAR = 24
+
+
+def _table(head: list[str], rows: list[list[str]]) -> None:
+    """Columns; nothing but the heads where there are no rows."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in [head, *rows]:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+              .rstrip())
+
+
+def _when(seconds: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else "-"
+
+
+def _took(task: dict) -> str:
+    if not task["started"]:
+        return "-"
+    return f"{(task['ended'] or time.time()) - task['started']:.1f} s"
+
+
+def show_job(job: dict) -> None:
+    print(f"{job['id']}: {job['state']}, model {job['model']}")
+    _table(["device", "state", "level", "time", "artefact"], [
+        [task["device"], task["state"], str(task["level"]), _took(task), task["artifact"] or "-"]
+        for task in job["tasks"]])
+    for task in job["tasks"]:
+        for line in task["reasons"]:
+            print(f"{task['device']}: {line}")
+
+
+def show_jobs(jobs: list[dict]) -> None:
+    _table(["job", "state", "model", "created"],
+           [[job["id"], job["state"], job["model"], _when(job["created"])] for job in jobs])
+
+
+def show_artifacts(artifacts: list[dict]) -> None:
+    _table(["model", "device", "tuned", "size", "created", "artefact"], [
+        [a["model"], a["device"], "yes" if a["tuned"] else "no", size(a["size_bytes"]),
+         _when(a["created"]), a["engine_digest"]] for a in artifacts])
+
+
+def show_devices(devices: list[dict]) -> None:
+    _table(["device", "here", "description"],
+           [[d["name"], "yes" if d["is_here"] else "no", d["description"]] for d in devices])
+
+
+def show_keys(keys: list[dict]) -> None:
+    _table(["key", "name", "scopes", "created", "revoked"], [
+        [k["id"], k["name"], ",".join(k["scopes"]), _when(k["created"]), _when(k["revoked"])]
+        for k in keys])
+
+
+def bar(name: str):
+    """Called with bytes done and their total; draws on a terminal alone."""
+    if not sys.stderr.isatty():
+        return None
+
+    def draw(done: int, total: int) -> None:
+        filled = _BAR * done // total if total else _BAR
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\r{name} [{'#' * filled:.<{_BAR}}] {size(done)} of {size(total)}{end}")
+        sys.stderr.flush()
+
+    return draw

@@ -1,0 +1,242 @@
+"""The service from Python."""
+
+from __future__ import annotations  # a method is named list
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from .errors import ServiceError, package
+
+DEFAULT_URL = "http://127.0.0.1:8600"
+ENDED = ("COMPLETED", "FAILED", "STOPPED")
+_PIECE = 1 << 20
+_TIMEOUT_S = 60
+_POLL_S = 0.2
+
+
+class Client:
+    """Asks a compile service. Threads may share a client.
+
+    Args:
+        url: of the service; None: the environment's TORCH_VULKAN_SERVICE, else the default of
+            `make service`.
+        api_key: None: the environment's TORCH_VULKAN_API_KEY.
+
+    Methods raise ServiceError where the service refuses or cannot be reached.
+    """
+
+    def __init__(self, url: str | None = None, api_key: str | None = None):
+        self._httpx = package("httpx")
+        self.url = (url or os.environ.get("TORCH_VULKAN_SERVICE") or DEFAULT_URL).rstrip("/")
+        key = api_key or os.environ.get("TORCH_VULKAN_API_KEY", "")
+        if not key.isascii() or any(not 32 < ord(letter) < 127 for letter in key):
+            raise ValueError("api_key: want tv_ and letters, digits, _ and -")
+        try:
+            self._http = self._httpx.Client(
+                base_url=self.url, timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False,
+                headers={"Authorization": f"Bearer {key}"} if key else {})
+        except (self._httpx.InvalidURL, self._httpx.UnsupportedProtocol) as error:
+            raise ValueError(f"url: got {self.url!r}: {error}") from None
+
+    def __repr__(self):
+        return f"Client({self.url!r})"
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_error) -> None:
+        self.close()
+
+    def submit(self, model: str | os.PathLike | bytes, devices: Sequence[str], *,
+               name: str | None = None, job_id: str | None = None,
+               options: Mapping[str, object] | None = None,
+               progress: Callable[[int, int], None] | None = None) -> dict:
+        """Uploads an ONNX file and asks for its engines.
+
+        Args:
+            model: a path or the bytes of a file, with its weights inside.
+            devices: names, as `devices` gives them; a task for each.
+            name: under which AutoModel finds the engines ("team/net"); None: the file's, without
+                its ending.
+            job_id: the same id with the same request again gives the same job, so a request whose
+                answer was lost may be repeated; None: one is made.
+            options: `optimization_level` (0 to 5), `enabled_precisions` (["float16"] or
+                ["bfloat16"]), `workspace_size`, `inputs` (name → (min, opt, max) of each
+                dimension).
+            progress: called with the bytes sent and their total.
+
+        Returns:
+            The job, as `details` gives it.
+        """
+        if isinstance(devices, str):
+            raise ValueError(f"devices: got the text {devices!r}, want a list of names")
+        if name is None:
+            if isinstance(model, bytes):
+                raise ValueError("name: bytes have none; give one")
+            name = Path(model).stem
+        digest = self.upload(model, progress)
+        asked = {"model": name, "model_digest": digest, "devices": [*devices],
+                 "options": dict(options or {})}
+        if job_id is not None:
+            asked["job_id"] = job_id
+        return self._json("POST", "/v1/jobs", json=asked)
+
+    def upload(self, model: str | os.PathLike | bytes,
+               progress: Callable[[int, int], None] | None = None) -> str:
+        """Sends a model; returns its digest, which names it in the store."""
+        if isinstance(model, bytes):
+            pieces, total = iter([model]), len(model)
+        else:
+            pieces, total = _pieces(Path(model)), os.path.getsize(model)
+
+        def sent() -> Iterator[bytes]:
+            done = 0
+            for piece in pieces:
+                yield piece
+                done += len(piece)
+                if progress:
+                    progress(done, total)
+
+        headers = {"Content-Length": str(total), "Content-Type": "application/octet-stream"}
+        return self._json("POST", "/v1/models", content=sent(), headers=headers)["digest"]
+
+    def list(self, state: str | None = None, limit: int = 100,
+             before: int | None = None) -> list[dict]:
+        """Jobs, the newest first, without their tasks; `before`: a job's number, to go on from."""
+        return self._json("GET", "/v1/jobs", params=_given(
+            state=state, limit=limit, before=before))["jobs"]
+
+    def details(self, job_id: str) -> dict:
+        """A job with its tasks, their states, reasons and artefacts."""
+        return self._json("GET", f"/v1/jobs/{_quoted(job_id)}")
+
+    def wait(self, job_id: str, timeout: float | None = None) -> dict:
+        """The job when it has ended. Raises TimeoutError after `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while (job := self.details(job_id))["state"] not in ENDED:
+            if end is not None and time.monotonic() > end:
+                raise TimeoutError(f"job {job_id} is {job['state']} after {timeout} s")
+            time.sleep(_POLL_S)
+        return job
+
+    def logs(self, job_id: str, follow: bool = False, device: str | None = None) -> Iterator[str]:
+        """Pieces of what the job's tasks printed; `follow`: until the job has ended."""
+        with self._sent("GET", f"/v1/jobs/{_quoted(job_id)}/logs",
+                        params=_given(follow=follow, device=device)) as answer:
+            yield from self._read(answer.iter_text())
+
+    def cancel(self, job_id: str) -> dict:
+        """Asks for a job's end; returns the job, STOPPING or ended."""
+        return self._json("DELETE", f"/v1/jobs/{_quoted(job_id)}")
+
+    def artifacts(self, model: str | None = None, runs_on: str | None = None,
+                  limit: int = 100) -> list[dict]:
+        """Engines, the newest first: of a model, and those that run on a kind of device."""
+        return self._json("GET", "/v1/artifacts", params=_given(
+            model=model, runs_on=runs_on, limit=limit))["artifacts"]
+
+    def download(self, digest: str, file) -> None:
+        """Writes the bytes of an artefact to a binary file. Compare their digest (`AutoModel`
+        does)."""
+        with self._sent("GET", f"/v1/artifacts/{_quoted(digest)}") as answer:
+            for piece in self._read(answer.iter_bytes(_PIECE)):
+                file.write(piece)
+
+    def devices(self) -> list[dict]:
+        """The devices that can be compiled for."""
+        return self._json("GET", "/v1/devices")["devices"]
+
+    def add_device(self, name: str, profile: Mapping[str, object]) -> dict:
+        """Registers a device by the profile that `python -m torch_vulkan devices --json` prints on
+        a machine that has it."""
+        return self._json("PUT", f"/v1/devices/{_quoted(name)}", json={"profile": dict(profile)})
+
+    def keys(self) -> list[dict]:
+        """API keys, without their secrets."""
+        return self._json("GET", "/v1/keys")["keys"]
+
+    def create_key(self, name: str, scopes: Sequence[str]) -> dict:
+        """A new key; the item "key" is shown this once."""
+        return self._json("POST", "/v1/keys", json={"name": name, "scopes": [*scopes]})
+
+    def revoke_key(self, key_id: str) -> None:
+        self._json("DELETE", f"/v1/keys/{_quoted(key_id)}")
+
+    def health(self) -> dict:
+        return self._json("GET", "/v1/health")
+
+    def _json(self, method: str, path: str, **given) -> dict:
+        with self._sent(method, path, **given) as answer:
+            text = b"".join(self._read(answer.iter_bytes()))
+        try:
+            return self._httpx.Response(200, content=text).json()
+        except ValueError:
+            raise ServiceError(answer.status_code, "no_service", f"{self.url} answers, but is no "
+                                                                 "compile service") from None
+
+    def _sent(self, method: str, path: str, **given):
+        return _Answer(self, method, path, given)
+
+    def _read(self, pieces):
+        try:
+            yield from pieces
+        except self._httpx.TransportError as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: Exception) -> ServiceError:
+        return ServiceError(0, "unreachable", f"no answer from {self.url}: "
+                                              f"{str(error) or type(error).__name__}")
+
+
+class _Answer:
+    """An answer that is read in pieces; a refusal is raised."""
+
+    def __init__(self, client: Client, method: str, path: str, given: dict):
+        self._client, self._asked = client, (method, path)
+        self._stream = client._http.stream(method, path, **given)
+
+    def __enter__(self):
+        try:
+            answer = self._stream.__enter__()
+        except self._client._httpx.TransportError as error:
+            raise self._client._unreachable(error) from None
+        if answer.status_code < 300:
+            return answer
+        try:
+            raise _refusal(answer, self._client.url)
+        finally:
+            self._stream.__exit__(None, None, None)
+
+    def __exit__(self, *error):
+        return self._stream.__exit__(*error)
+
+
+def _refusal(answer, url: str) -> ServiceError:
+    try:
+        answer.read()
+        error = answer.json()["error"]
+        return ServiceError(answer.status_code, error["code"], error["message"], error["details"])
+    except (ValueError, KeyError, TypeError):
+        return ServiceError(answer.status_code, "no_service",
+                            f"{url} answers with status {answer.status_code}, without a reason")
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+def _given(**values) -> dict:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _quoted(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")

@@ -1,0 +1,29 @@
+"""Errors of the service, and the packages that it needs."""
+
+import importlib
+
+
+class ServiceError(Exception):
+    """What the service refused, or why it cannot be reached.
+
+    Attributes:
+        status: the HTTP status; 0: there was no answer.
+        code: a word for programs: "not_found", "conflict", "unreachable", …
+        details: lines that say more, for people.
+    """
+
+    def __init__(self, status: int, code: str, message: str, details=()):
+        super().__init__("\n  ".join([message, *details]))
+        self.status, self.code, self.message = status, code, message
+        self.details = list(details)
+
+
+def package(name: str):
+    """A package of the extra `service`. Raises ImportError, saying what to install."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.split(".")[0]:
+            raise
+        raise ImportError(f"the compile service needs the package {name}: install "
+                          "torch-vulkan[service]") from None

@@ -1,0 +1,144 @@
+"""Jobs and their tasks: asked for, stopped, described. The scheduler does the rest."""
+
+import difflib
+import hashlib
+import json
+import time
+import uuid
+
+from sqlmodel import Session, select
+
+from .database import Database
+from .errors import ServiceError
+from .requests import JobRequest
+from .store import Store
+from .tables import ENDED, Artifact, Device, Job, State, Task
+
+
+def submit(database: Database, store: Store, request: JobRequest) -> tuple[dict, bool]:
+    """The job, and whether it is new: a job id that was used for the same request gives that job.
+
+    Raises:
+        ServiceError: the id was used for something else, or a device or the model is unknown.
+    """
+    asked = request.model_dump(mode="json", exclude={"job_id"})
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    with database.writing() as session:
+        there = _find(session, request.job_id) if request.job_id else None
+        if there:
+            if there.request_sha256 != digest:
+                raise ServiceError(409, "conflict", f"job id {there.id!r} is that of another "
+                                                    "request: choose another one")
+            return _described(session, there), False
+        devices = _devices(session, request.devices)
+        if not store.has(request.model_digest):
+            raise ServiceError(422, "no_model", f"the store has no {request.model_digest}: upload "
+                                                "the model first (POST /v1/models)")
+        job = Job(id=request.job_id or uuid.uuid4().hex, request_sha256=digest,
+                  model=request.model, model_digest=request.model_digest,
+                  options=asked["options"])
+        session.add(job)
+        session.flush()
+        for device in devices:
+            level = request.options.optimization_level if device.is_here else 0
+            session.add(Task(job=job.number, device=device.name, level=level))
+        session.flush()
+        return _described(session, job), True
+
+
+def _find(session: Session, job_id: str) -> Job | None:
+    return session.exec(select(Job).where(Job.id == job_id)).first()
+
+
+def found(session: Session, job_id: str) -> Job:
+    """Raises ServiceError where there is no such job."""
+    if job := _find(session, job_id):
+        return job
+    raise ServiceError(404, "not_found", f"there is no job {job_id[:80]!r}")
+
+
+def _devices(session: Session, names: list[str]) -> list[Device]:
+    rows = {name: session.get(Device, name) for name in names}
+    for name, row in rows.items():
+        if row is None:
+            known = sorted(session.exec(select(Device.name)))
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ServiceError(422, "no_device", f"device {name!r} is not known{hint}",
+                               [f"known: {', '.join(known) or 'none'}"])
+    return [*rows.values()]
+
+
+def stop(database: Database, job_id: str) -> dict:
+    """Asks for a job's end; nothing happens to one that has ended."""
+    with database.writing() as session:
+        job = found(session, job_id)
+        if job.state not in ENDED:
+            job.stop_asked = True
+            update_state(session, job)
+        return _described(session, job)
+
+
+def update_state(session: Session, job: Job) -> None:
+    """The state that follows from those of the job's tasks."""
+    session.flush()
+    states = {*session.exec(select(Task.state).where(Task.job == job.number))}
+    if states <= {*ENDED}:
+        worst = (State.FAILED, State.STOPPED, State.COMPLETED)
+        job.state = next(state for state in worst if state in states)
+        job.ended = time.time()
+    elif job.stop_asked:
+        job.state = State.STOPPING
+    else:
+        job.state = State.STARTING if states == {State.STARTING} else State.INPROGRESS
+    session.add(job)
+
+
+def details(database: Database, job_id: str) -> dict:
+    with database.reading() as session:
+        return _described(session, found(session, job_id))
+
+
+def listed(database: Database, state: State | None, before: int | None, limit: int) -> list[dict]:
+    """The newest first, without their tasks."""
+    query = select(Job).order_by(Job.number.desc()).limit(limit)
+    if state:
+        query = query.where(Job.state == state)
+    if before is not None:
+        query = query.where(Job.number < before)
+    with database.reading() as session:
+        jobs = [*session.exec(query)]
+    return [_head(job) for job in jobs]
+
+
+def _head(job: Job) -> dict:
+    return {"id": job.id, "number": job.number, "state": job.state, "model": job.model,
+            "model_digest": job.model_digest, "created": job.created, "ended": job.ended}
+
+
+def _described(session: Session, job: Job) -> dict:
+    tasks = session.exec(select(Task, Artifact.engine_digest).outerjoin(Artifact).where(
+        Task.job == job.number).order_by(Task.id))
+    return {**_head(job), "options": job.options, "tasks": [
+        {"device": task.device, "state": task.state, "level": task.level, "attempt": task.attempt,
+         "reasons": task.reasons, "artifact": digest, "started": task.started, "ended": task.ended}
+        for task, digest in tasks]}
+
+
+def artifacts(database: Database, model: str | None, runs_on: str | None, limit: int) -> list[dict]:
+    """The newest first."""
+    query = select(Artifact).order_by(Artifact.id.desc()).limit(limit)
+    if model is not None:
+        query = query.where(Artifact.model == model)
+    if runs_on is not None:
+        query = query.where(Artifact.runs_on == runs_on)
+    with database.reading() as session:
+        return [row.model_dump(exclude={"id", "task"}) for row in session.exec(query)]
+
+
+def is_artifact(database: Database, digest: str) -> bool:
+    """Whether it is the digest of an engine or a manifest: models are not given back."""
+    query = select(Artifact.id).where(
+        (Artifact.engine_digest == digest) | (Artifact.manifest_digest == digest)).limit(1)
+    with database.reading() as session:
+        return session.exec(query).first() is not None

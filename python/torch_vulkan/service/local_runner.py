@@ -1,0 +1,123 @@
+"""Runs each task as a process of this machine."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from .runner import Run, Status
+from .sandbox import Limits, boxed, environment, limited, task_command
+
+_LONGEST_LOG = 16 << 20
+_LONGEST_READ = 1 << 20
+
+
+@dataclass
+class _Process:
+    process: subprocess.Popen
+    folder: Path
+    log: Path
+    started: float
+    ended_because: str = ""
+
+
+class LocalRunner:
+    """A process for each run, in bubblewrap unless `bwrap` is None.
+
+    Args:
+        folder: where runs write: the service's own.
+        slots: the most runs at a time.
+    """
+
+    def __init__(self, folder: Path, slots: int, limits: Limits, bwrap: str | None):
+        self.slots, self._limits, self._bwrap = slots, limits, bwrap
+        self._runs_folder, self._logs = folder / "runs", folder / "logs"
+        self._runs: dict[str, _Process] = {}
+        self._logs.mkdir(parents=True, exist_ok=True)
+        # Runs end with the process that started them, so those found here have.
+        shutil.rmtree(self._runs_folder, ignore_errors=True)
+        self._runs_folder.mkdir(parents=True)
+
+    def submit(self, run: Run) -> None:
+        folder = self._runs_folder / run.id
+        folder.mkdir()
+        request = folder / "task.json"
+        request.write_text(json.dumps({**run.request, "model": str(run.model),
+                                       "out": str(folder)}))
+        command = task_command("build", str(request))
+        if self._bwrap:
+            command = boxed(command, self._bwrap, run.model, folder)
+        log = self._log(run.task)
+        with open(log, "ab") as output:
+            process = subprocess.Popen(
+                limited(command, self._limits), stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output, env=environment(), cwd=folder, start_new_session=True)
+        self._runs[run.id] = _Process(process, folder, log, time.monotonic())
+
+    def status(self, run_id: str) -> Status:
+        run = self._runs[run_id]
+        code = run.process.poll()
+        if code is None:
+            self._enforce(run)
+            return Status(True, run.folder)
+        if (run.folder / "result.json").exists():
+            return Status(False, run.folder)
+        fault, again = self._fault(run, code)
+        return Status(False, run.folder, fault, again)
+
+    def _enforce(self, run: _Process) -> None:
+        if time.monotonic() - run.started > self._limits.seconds:
+            self._end(run, f"took longer than {self._limits.seconds} s")
+        elif run.log.stat().st_size > _LONGEST_LOG:
+            self._end(run, f"wrote a log of more than {_LONGEST_LOG >> 20} MiB")
+
+    def _fault(self, run: _Process, code: int) -> tuple[str, bool]:
+        """What to say of a run that left no result, and whether another may end better."""
+        if run.ended_because:
+            return run.ended_because, False
+        signalled = -code if code < 0 else code - 128 if code > 128 else 0  # bwrap's way
+        if signalled == signal.SIGXCPU:
+            return f"used more than {self._limits.cpu_seconds} s of the CPU", False
+        if signalled == signal.SIGXFSZ:
+            return f"wrote a file of more than {self._limits.output_bytes} bytes", False
+        if signalled:
+            return f"the process was ended by signal {signalled}", True
+        return f"the process ended with status {code}; its log says more", True
+
+    def cancel(self, run_id: str) -> None:
+        if run_id in self._runs:
+            self._end(self._runs[run_id], "cancelled")
+
+    def _end(self, run: _Process, why: str) -> None:
+        run.ended_because = why
+        if run.process.poll() is None:
+            os.killpg(run.process.pid, signal.SIGKILL)
+
+    def logs(self, task: int, offset: int) -> bytes:
+        try:
+            with open(self._log(task), "rb") as file:
+                file.seek(offset)
+                return file.read(_LONGEST_READ)
+        except FileNotFoundError:
+            return b""
+
+    def _log(self, task: int) -> Path:
+        return self._logs / f"{task}.log"
+
+    def list(self) -> list[str]:
+        return [*self._runs]
+
+    def forget(self, run_id: str) -> None:
+        run = self._runs.pop(run_id)
+        shutil.rmtree(run.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Ends all runs."""
+        for run_id, run in [*self._runs.items()]:
+            self._end(run, "the service stopped")
+            run.process.wait()
+            self.forget(run_id)

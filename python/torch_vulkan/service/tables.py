@@ -1,0 +1,93 @@
+"""The tables: what the service knows, but for the files in its store."""
+
+import time
+from enum import StrEnum
+
+from sqlalchemy import JSON, Column
+from sqlmodel import Field, SQLModel
+
+
+class State(StrEnum):
+    """SageMaker's, of its CompilationJob."""
+
+    STARTING = "STARTING"  # waits for a runner
+    INPROGRESS = "INPROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+
+
+ENDED = (State.COMPLETED, State.FAILED, State.STOPPED)
+
+
+class ApiKey(SQLModel, table=True):
+    """A key; of its secret only the hash."""
+
+    id: str = Field(primary_key=True)
+    name: str
+    secret_sha256: str
+    scopes: list[str] = Field(sa_column=Column(JSON, nullable=False))
+    created: float = Field(default_factory=time.time)
+    revoked: float | None = None
+
+
+class Device(SQLModel, table=True):
+    """A kind of device that can be compiled for; `is_here`: on the service's machine, so that
+    engines can be tuned for it."""
+
+    name: str = Field(primary_key=True)
+    description: str
+    profile: dict = Field(sa_column=Column(JSON, nullable=False))
+    runs_on: str
+    tuned_for: str
+    is_here: bool = False
+    created: float = Field(default_factory=time.time)
+
+
+class Job(SQLModel, table=True):
+    """One model for some devices."""
+
+    number: int | None = Field(default=None, primary_key=True)
+    id: str = Field(unique=True, index=True)
+    request_sha256: str  # the same id may be asked for again, with the same request
+    model: str = Field(index=True)
+    model_digest: str
+    options: dict = Field(sa_column=Column(JSON, nullable=False))
+    state: State = Field(default=State.STARTING, index=True)
+    stop_asked: bool = False
+    created: float = Field(default_factory=time.time)
+    ended: float | None = None
+
+
+class Task(SQLModel, table=True):
+    """A job's work for one device."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    job: int = Field(foreign_key="job.number", index=True)
+    device: str
+    level: int
+    state: State = Field(default=State.STARTING, index=True)
+    attempt: int = 0
+    crashes: int = 0
+    reasons: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    started: float | None = None
+    ended: float | None = None
+
+
+class Artifact(SQLModel, table=True):
+    """An engine in the store, with what its manifest says."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    task: int = Field(foreign_key="task.id", unique=True)  # a task makes one
+    model: str = Field(index=True)
+    model_digest: str
+    device: str
+    runs_on: str
+    tuned_for: str
+    tuned: bool
+    level: int
+    engine_digest: str = Field(index=True)
+    size_bytes: int
+    manifest_digest: str
+    created: float = Field(default_factory=time.time)

@@ -1,0 +1,144 @@
+"""What the service runs in processes of their own: builds, and questions about devices.
+
+    python torch_vulkan_service.py task build TASK.json
+    python torch_vulkan_service.py task devices          # the Vulkan devices of this machine
+    python torch_vulkan_service.py task profile          # checks the profile on standard input
+
+A build is given the place of an ONNX file, which is not trusted, and a folder that it may write to.
+It knows neither the database, nor keys, nor the network.
+"""
+
+import ctypes
+import json
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+from . import compiler
+
+LAVAPIPE = 13  # VkDriverId
+_MOST_REASONS = 200
+_LONGEST_REASON = 2000
+
+
+def main(arguments: list[str]) -> int:
+    command, *rest = arguments
+    return {"build": _build_command, "devices": _devices, "profile": _profile}[command](*rest)
+
+
+def _describe(profile, name: str = "") -> dict:
+    values = json.loads(profile.to_json())
+    slug = re.sub(r"[^a-z0-9]+", "-", profile.name.lower()).strip("-")
+    return {"name": name or ("lavapipe" if values["driver_id"] == LAVAPIPE else slug),
+            "description": f"{profile.name}, {profile.driver_name} {profile.driver_info}".strip(),
+            "profile": values, "runs_on": profile.runs_on(), "tuned_for": profile.tuned_for()}
+
+
+def _devices() -> int:
+    C = compiler.load()
+    try:
+        found = [_describe(profile) for profile in C.list_devices()]
+    except (C.DeviceError, RuntimeError) as error:
+        print(f"no Vulkan device: {error}", file=sys.stderr)
+        found = []
+    print(json.dumps(found))
+    return 0
+
+
+def _profile() -> int:
+    C = compiler.load()
+    try:
+        described = _describe(C.DeviceProfile.from_json(sys.stdin.read()))
+    except (ValueError, RuntimeError) as error:
+        described = {"error": str(error)}
+    print(json.dumps(described))
+    return 0
+
+
+def _build_command(path: str) -> int:
+    task = json.loads(Path(path).read_text())
+    out = Path(task["out"])
+    C = compiler.load()
+    start = time.monotonic()
+    try:
+        result = _build(C, task, out)
+    except (ValueError, RuntimeError) as error:  # the compiler's errors are among these
+        result = {"state": "FAILED", "reasons": [str(error)]}
+    except MemoryError:
+        result = {"state": "FAILED", "reasons": ["out of memory: the task's limit is reached"]}
+    result["reasons"] = [line[:_LONGEST_REASON] for line in result["reasons"][:_MOST_REASONS]]
+    for line in result["reasons"]:
+        _say(line)
+    _say(f"{result['state']} after {time.monotonic() - start:.1f} s")
+    _write_whole(out / "result.json", json.dumps(result).encode())
+    return 0
+
+
+def _build(C, task: dict, out: Path) -> dict:
+    options = task["options"]
+    _say(f"reading the model for {task['device']}")
+    imported = C.import_onnx(task["model"], {
+        "inputs": {name: [tuple(dim) for dim in dims]
+                   for name, dims in options.get("inputs", {}).items()},
+        "constants": {}, "directory": ""})
+    profile = C.DeviceProfile.from_json(json.dumps(task["profile"]))
+    tuned = task["level"] > 0 and _is_here(C, profile)
+    if task["level"] and not tuned:
+        _say("the device is not here: the first kernel that applies is taken for each layer")
+    settings = {"optimization_level": task["level"] if tuned else 0, "min_block_size": 1,
+                "enabled_precisions": options.get("enabled_precisions", []),
+                "workspace_size": options.get("workspace_size", 0),
+                "cache_dir": str(out / "cache"), "timing_cache_path": str(out / "timings.json")}
+    plan = C.plan(imported.graph, json.dumps(settings), profile, whole=True)
+    if plan.refusals:
+        return {"state": "FAILED", "reasons": list(plan.refusals)}
+    vke = _with_weights(C, C.build(plan, 0, _progress()), imported)
+    _write_whole(out / "engine.vke", vke)
+    layers = len(C.vke_info(vke)["layers"])
+    _say(f"built: {layers} layers, {len(vke)} bytes")
+    return {"state": "COMPLETED", "reasons": [], "tuned": tuned, "layers": layers,
+            "level": settings["optimization_level"], "version": C.version,
+            "builder": C.builder_digest()}
+
+
+def _is_here(C, profile) -> bool:
+    try:
+        return any(p.to_json() == profile.to_json() for p in C.list_devices())
+    except (C.DeviceError, RuntimeError):
+        return False
+
+
+def _with_weights(C, vke: bytes, imported) -> bytes:
+    """The engine with the file's weights, in the engine's order."""
+    places = {name: i for i, (name, _, _) in enumerate(imported.weights)}
+    held = [imported.weight_bytes(places[weight["name"]])
+            for weight in C.vke_info(vke)["weights"]]
+    addresses = [(ctypes.addressof(ctypes.c_char.from_buffer(data)) if data else 0, len(data))
+                 for data in held]
+    return C.vke_with_weights(vke, addresses)
+
+
+def _progress():
+    last = [""]
+
+    def report(stage: str, done: int, total: int) -> None:
+        if stage != last[0]:
+            last[0] = stage
+            _say(f"{stage} ({total})" if total else stage)
+
+    return report
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    unfinished = path.with_name(path.name + ".tmp")
+    with open(unfinished, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(unfinished, path)
