@@ -1,4 +1,5 @@
-"""Linear layers with packed weights beside the same with floating-point ones, and what is held.
+"""Linear layers with packed weights, and with activations of 8 bits besides, beside the same with
+floating-point ones, and what is held.
 
     python benchmarks/quantised.py [--rows 1 16 128] [--sizes 4096x4096] [--dtype float32]
                                    [--device NAME] [--level N] [--json FILE]
@@ -12,18 +13,43 @@ import argparse
 import json
 
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401  registers quantized_decomposed
 from torch import nn
 
 import torch_vulkan as tv
 
 WAYS = {"float": None, "int8 rows": ("int8", None), "int8 groups of 32": ("int8", 32),
-        "int4 groups of 32": ("int4", 32), "int4 groups of 128": ("int4", 128)}
+        "int4 groups of 32": ("int4", 32), "int4 groups of 128": ("int4", 128),
+        "int8 activations": "activations"}
+
+
+class Integers(nn.Module):
+    """A layer as PT2E quantises it: activations of uint8 with a zero point, weights by channel."""
+
+    def __init__(self, layer, x):
+        super().__init__()
+        weight = layer.weight.detach().float()
+        scales = weight.abs().amax(1) / 127
+        self.register_buffer("weight", (weight / scales[:, None]).round().to(torch.int8))
+        self.register_buffer("scales", scales)
+        self.register_buffer("zeros", torch.zeros(len(scales), dtype=torch.int64))
+        self.scale = ((x.max() - x.min()) / 255).item()
+        self.zero = round(-x.min().item() / self.scale)
+
+    def forward(self, x):
+        ops = torch.ops.quantized_decomposed
+        limits = (self.scale, self.zero, 0, 255, torch.uint8)
+        x = ops.dequantize_per_tensor(ops.quantize_per_tensor(x, *limits), *limits)
+        return nn.functional.linear(x, ops.dequantize_per_channel(
+            self.weight, self.scales, self.zeros, 0, -128, 127, torch.int8))
 
 
 def measured(layer, way, x, settings, runs):
     """Time of the launches in µs, weights' bytes, largest error beside eager, and the tactics."""
     module = nn.Sequential(layer).eval()
-    if way is not None:
+    if way == "activations":
+        module = Integers(layer, x)
+    elif way is not None:
         module = tv.quantize(module, way[0], group_size=way[1])
     (engine,) = tv.engines(tv.compile(module, inputs=[x], min_block_size=1, **settings))
     with torch.no_grad():

@@ -31,7 +31,12 @@ TacticRun::TacticRun(Graph graph, std::shared_ptr<Device> device, DeviceProfile 
     const int64_t count = product(value.shape).eval(symbols_);
     auto& bytes = in_.emplace_back(static_cast<size_t>(count * size_bytes(value.dtype)));
     for (int64_t i = 0; i < count; ++i) {
-      store_number(bytes, i, pool[next], value.dtype);
+      const bool is_byte = value.dtype == DType::kI8 || value.dtype == DType::kU8;
+      if (is_byte && spread > 1) {
+        bytes[static_cast<size_t>(i)] = static_cast<uint8_t>(std::lround(pool[next]));
+      } else {
+        store_number(bytes, i, pool[next], value.dtype);
+      }
       next = (next + 1) % pool.size();
     }
   }

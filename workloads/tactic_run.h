@@ -14,7 +14,8 @@ namespace tv::test {
 
 class TacticRun {
  public:
-  /// Inputs are normal numbers times `spread`; integers and bools 0 or 1.
+  /// Inputs are normal numbers times `spread`; integers and bools 0 or 1, but those of 8 bits the
+  /// nearest to such a number, wrapped, where `spread` is above 1.
   TacticRun(Graph graph, std::shared_ptr<Device> device, DeviceProfile profile, double spread = 1);
 
   std::vector<OfferedTactic> tactics() const;

@@ -144,8 +144,8 @@ TEST(MultiplyIntegers, OtherConvolutionsStay) {
   for (const bool transposed : {false, true}) {
     Integers b;
     const Shape blocks = transposed ? Shape{1, 1, 1, 1} : Shape{1, 3, 1, 1};
-    b.output(b.convolution(b.activation({2, 3, 8, 8}, blocks), b.constant({3, 3, 3, 3}, {1, 1, 1, 1}),
-                           transposed, {2, 3, 8, 8}));
+    b.output(b.convolution(b.activation({2, 3, 8, 8}, blocks),
+                           b.constant({3, 3, 3, 3}, {1, 1, 1, 1}), transposed, {2, 3, 8, 8}));
     EXPECT_TRUE(b.run().empty());
     EXPECT_FALSE(b.integer("tv::convolution_integer")) << dump(b.graph);
   }
