@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "converters/convolution/convolution_nodes.h"
 #include "converters/matmul/matmul.h"
 
 namespace tv {
@@ -161,6 +162,7 @@ std::vector<Graph> examples() {
 
 const RegisterConverter convolution{{.op = "aten::convolution",
                                      .unsupported = unsupported,
+                                     .expand = expand_phases,
                                      .convert = convert,
                                      .reads_views = {"input", "weight"},
                                      .epilogue = true,

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "converters/convolution/convolution_nodes.h"
 #include "converters/kit/matmul_nodes.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
+
 namespace {
 
 std::vector<int64_t> spread(const Node& node, const char* name, size_t rank, int64_t missing) {
@@ -16,14 +18,10 @@ std::vector<int64_t> spread(const Node& node, const char* name, size_t rank, int
   return list;
 }
 
-struct Geometry {
-  std::vector<int64_t> stride, padding, dilation, output_padding;
-  bool transposed = false;
-  Expr groups = 1;
-};
+}  // namespace
 
-ValueId convolution(Rewriter& rw, ValueId x, ValueId w, ValueId bias, const Geometry& g,
-                    DType dtype, Shape shape) {
+ValueId conv_of(Rewriter& rw, ValueId x, ValueId w, ValueId bias, const ConvGeometry& g,
+                DType dtype, Shape shape) {
   return rw.add("aten::convolution",
                 {tensor_arg("input", x), tensor_arg("weight", w), tensor_arg("bias", bias),
                  attr_arg("stride", ints(g.stride)), attr_arg("padding", ints(g.padding)),
@@ -32,30 +30,13 @@ ValueId convolution(Rewriter& rw, ValueId x, ValueId w, ValueId bias, const Geom
                 dtype, std::move(shape));
 }
 
-Geometry geometry_of(const NodeContext& c, size_t rank, bool transposed) {
+ConvGeometry conv_geometry_of(const NodeContext& c, size_t rank, bool transposed) {
   return {.stride = spread(c.node, "stride", rank, 1),
           .padding = spread(c.node, "padding", rank, 0),
           .dilation = spread(c.node, "dilation", rank, 1),
           .output_padding = spread(c.node, "output_padding", rank, 0),
           .transposed = transposed,
           .groups = c.node.has("groups") ? c.node.expr("groups") : Expr(1)};
-}
-
-auto named(bool transposed) {
-  return [transposed](const NodeContext& c, Rewriter& rw) {
-    const Geometry g =
-        geometry_of(c, c.shape("weight").size() - 2, transposed || c.node.flag("transposed"));
-    rw.replace(0, convolution(rw, c.node.input("input"), c.node.input("weight"),
-                              c.node.input("bias"), g, c.output().dtype, c.output().shape));
-  };
-}
-
-/// The batch and the channels change places.
-ValueId swapped(Rewriter& rw, ValueId v) {
-  std::vector<int64_t> dims(static_cast<size_t>(rw.graph().rank(v)));
-  std::iota(dims.begin(), dims.end(), 0);
-  std::swap(dims[0], dims[1]);
-  return rw.permute(v, dims);
 }
 
 ValueId narrowed(Rewriter& rw, ValueId v, size_t dim, const Expr& start, const Expr& length) {
@@ -67,6 +48,25 @@ ValueId narrowed(Rewriter& rw, ValueId v, size_t dim, const Expr& start, const E
       {tensor_arg("self", v), attr_arg("dim", Expr(static_cast<int64_t>(dim))),
        attr_arg("start", start), attr_arg("end", start + length), attr_arg("step", Expr(1))},
       rw.graph().value(v).dtype, shape);
+}
+
+namespace {
+
+auto named(bool transposed) {
+  return [transposed](const NodeContext& c, Rewriter& rw) {
+    const ConvGeometry g =
+        conv_geometry_of(c, c.shape("weight").size() - 2, transposed || c.node.flag("transposed"));
+    rw.replace(0, conv_of(rw, c.node.input("input"), c.node.input("weight"), c.node.input("bias"),
+                          g, c.output().dtype, c.output().shape));
+  };
+}
+
+/// The batch and the channels change places.
+ValueId swapped(Rewriter& rw, ValueId v) {
+  std::vector<int64_t> dims(static_cast<size_t>(rw.graph().rank(v)));
+  std::iota(dims.begin(), dims.end(), 0);
+  std::swap(dims[0], dims[1]);
+  return rw.permute(v, dims);
 }
 
 /// image[n][g·ic][…] as [ic][g·n][…]: the channels of a group become the batch.
@@ -104,7 +104,7 @@ ValueId channel_rows(Rewriter& rw, ValueId v) {
 }
 
 /// As weight_gradient for one group, by a product of matrices for each tap of a small window.
-ValueId weight_gradient_by_taps(Rewriter& rw, ValueId image, ValueId kernel, const Geometry& g,
+ValueId weight_gradient_by_taps(Rewriter& rw, ValueId image, ValueId kernel, const ConvGeometry& g,
                                 const Shape& weight) {
   const size_t rank = g.stride.size();
   const Shape k = rw.graph().value(kernel).shape;
@@ -144,25 +144,25 @@ ValueId weight_gradient_by_taps(Rewriter& rw, ValueId image, ValueId kernel, con
 /// Gradient of a weight [channels of kernel][channels of one group of image]: the two are
 /// correlated channel by channel, so batch and channels change places, and stride and dilation do
 /// too.
-ValueId weight_gradient(Rewriter& rw, ValueId image, ValueId kernel, const Geometry& g,
+ValueId weight_gradient(Rewriter& rw, ValueId image, ValueId kernel, const ConvGeometry& g,
                         const Shape& weight) {
   constexpr int64_t kMaxTaps = 49;
   if (g.groups == Expr(1) && *product_of(weight, 2, weight.size()).constant() <= kMaxTaps) {
     return weight_gradient_by_taps(rw, image, kernel, g, weight);
   }
   const Shape x = rw.graph().value(image).shape, k = rw.graph().value(kernel).shape;
-  const Geometry swap{.stride = g.dilation,
-                      .padding = g.padding,
-                      .dilation = g.stride,
-                      .output_padding = std::vector<int64_t>(g.stride.size(), 0),
-                      .groups = g.groups};
+  const ConvGeometry swap{.stride = g.dilation,
+                          .padding = g.padding,
+                          .dilation = g.stride,
+                          .output_padding = std::vector<int64_t>(g.stride.size(), 0),
+                          .groups = g.groups};
   Shape out{floordiv(x[1], g.groups), k[1]};
   for (size_t i = 0; i < g.stride.size(); ++i) {
     const Expr reach = (k[i + 2] - 1) * g.stride[i] + 1;
     out.push_back(floordiv(x[i + 2] + Expr(2 * g.padding[i]) - reach, Expr(g.dilation[i])) + 1);
   }
-  ValueId grad = convolution(rw, channels_first(rw, image, g.groups), swapped(rw, kernel), kNoValue,
-                             swap, rw.graph().value(image).dtype, out);
+  ValueId grad = conv_of(rw, channels_first(rw, image, g.groups), swapped(rw, kernel), kNoValue,
+                         swap, rw.graph().value(image).dtype, out);
   grad = swapped(rw, grad);
   // A stride that does not divide leaves rows of the image that no output read.
   for (size_t i = 2; i < weight.size(); ++i) grad = narrowed(rw, grad, i, 0, weight[i]);
@@ -173,11 +173,11 @@ void backward(const NodeContext& c, Rewriter& rw) {
   const ValueId grad = c.node.input("grad_output"), x = c.node.input("input"),
                 w = c.node.input("weight");
   const size_t rank = c.shape("weight").size() - 2;
-  const Geometry g = geometry_of(c, rank, c.node.flag("transposed"));
+  const ConvGeometry g = conv_geometry_of(c, rank, c.node.flag("transposed"));
   const auto& mask = std::get<std::vector<bool>>(c.node.arg("output_mask").attr);
   const Shape &xs = c.shape("input"), &ws = c.shape("weight"), &gs = c.shape("grad_output");
   if (mask.at(0)) {
-    Geometry inverse = g;
+    ConvGeometry inverse = g;
     inverse.transposed = !g.transposed;
     for (size_t i = 0; i < rank && inverse.transposed; ++i) {
       const int64_t k = *ws[i + 2].constant();
@@ -186,7 +186,7 @@ void backward(const NodeContext& c, Rewriter& rw) {
       inverse.output_padding[i] = (xs[i + 2] - least).constant().value_or(0);
     }
     if (!inverse.transposed) inverse.output_padding.assign(rank, 0);
-    rw.replace(0, convolution(rw, grad, w, kNoValue, inverse, c.output(0).dtype, xs));
+    rw.replace(0, conv_of(rw, grad, w, kNoValue, inverse, c.output(0).dtype, xs));
   }
   if (mask.at(1)) {
     rw.replace(1, g.transposed ? weight_gradient(rw, grad, x, g, ws)

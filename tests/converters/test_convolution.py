@@ -96,7 +96,8 @@ def test_dtypes(dtype):
 
 @pytest.mark.parametrize(
     "stride,padding,output_padding,dilation,groups",
-    [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (2, 0, 0, 1, 4), (3, 1, 2, 2, 2), (2, 1, 0, 1, 16)],
+    [(1, 0, 0, 1, 1), (2, 1, 1, 1, 1), (2, 0, 0, 1, 4), (3, 1, 2, 2, 2), (2, 1, 0, 1, 16),
+     (2, 2, 1, 1, 2), (3, 0, 2, 1, 1), (4, 1, 3, 1, 1)],
 )
 def test_transposed(stride, padding, output_padding, dilation, groups):
     w, b = weight(16, 24 // groups if groups < 16 else 1, 3, 3), None
@@ -105,6 +106,27 @@ def test_transposed(stride, padding, output_padding, dilation, groups):
         tensor(2 if groups == 1 else 1, 16, 5, 7),
         length=144,
     )
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize(
+    "kernel,stride,padding,output_padding",
+    [(4, 2, 1, 0), (2, 2, 0, 0), (1, 2, 0, 1), (3, 2, 1, 1), (5, 3, 4, 1), (6, 2, 3, 0),
+     (3, 4, 0, 2)],
+)
+def test_phases_of_transposed(dim, kernel, stride, padding, output_padding):
+    """Phases with as many taps as others, with one less, and with none, which are the bias."""
+    convolve = getattr(F, f"conv_transpose{dim}d")
+    w, b = tensor(8, 6, *(kernel,) * dim, seed=1) / 8, tensor(12, seed=2)
+    x = tensor(2, 8, *(5, 4, 6)[:dim])
+    check(lambda x: F.relu(convolve(x, w, b, stride, padding, output_padding, 2)), x,
+          length=4 * kernel**dim)
+
+
+def test_transposed_dynamic_image():
+    layer = torch.nn.ConvTranspose2d(24, 12, 3, 2, 1, 1)
+    check(layer, tensor(2, 24, 7, 6), dynamic=True, length=216,
+          more=[(tensor(3, 24, 5, 11),), (tensor(5, 24, 2, 9),)])
 
 
 def test_one_dimension():
