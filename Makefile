@@ -2,7 +2,7 @@
 
 PYTHON := .venv/bin/python
 
-.PHONY: demo build test test-all wheel clean
+.PHONY: demo build test test-all service service-check wheel clean
 .DEFAULT_GOAL := build
 
 ## ResNet-50 through torch.compile(model, backend="vulkan") on the best Vulkan device.
@@ -23,6 +23,16 @@ test:
 test-all:
 	@scripts/setup.sh --tests
 	@scripts/test.sh --all
+
+## The compile service on this machine, for devices of this machine (docs/service.md).
+service:
+	@scripts/setup.sh --service
+	@$(PYTHON) -m torch_vulkan.service --data .service --host 127.0.0.1 --port 8600
+
+## Starts a compile service, submits a small model to it, and compares what its engine gives.
+service-check:
+	@scripts/setup.sh --tests
+	@$(PYTHON) scripts/service_check.py
 
 ## A wheel for other machines: dist/torch_vulkan-*-manylinux*.whl.
 wheel:

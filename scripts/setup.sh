@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # All the set-up: system packages (Debian 12, Ubuntu 24.04), .venv, libraries. What is done is not
-# done again. --tests: what the test suite needs besides.
+# done again. --tests: what the test suite needs besides; --service: what the compile service does.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p .setup
-tests=no
-[ "${1:-}" = --tests ] && tests=yes
+tests=no service=no
+[ "${1:-}" = --tests ] && tests=yes service=yes
+[ "${1:-}" = --service ] && service=yes
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 
@@ -28,6 +29,7 @@ install_packages() {
     nlohmann-json3-dev libcli11-dev libprotobuf-dev protobuf-compiler ninja-build ccache g++ cmake"
   case $python in /usr/bin/*) wanted+=" python3-venv python3-dev" ;; esac
   [ $tests = yes ] && wanted+=" vulkan-validationlayers libgtest-dev clang libclang-rt-dev"
+  [ $service = yes ] && wanted+=" bubblewrap"
   local missing="" package
   for package in $wanted; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" ||
@@ -58,13 +60,20 @@ install_python_packages() {
   onnx=$(grep -o 'onnx==[0-9.]*' setup.cfg)
   local packages=("$torch" transformers numpy pybind11 "$onnx" "setuptools>=68" wheel)
   [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors expecttest jsonschema
-    onnxruntime onnxscript pydantic pyyaml fastapi httpx sqlmodel uvicorn clang-format==23.1.5
-    ruff==0.17.6)
+    onnxruntime onnxscript pydantic pyyaml clang-format==23.1.5 ruff==0.17.6)
   local stamp="${packages[*]}"
   done_before "pip-$tests" "$stamp" && return
   say "Installing Python packages into .venv"
   .venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}"
   echo "$stamp" >".setup/pip-$tests"
+}
+
+install_service_packages() {
+  local packages=(fastapi httpx sqlmodel uvicorn)
+  done_before pip-service "${packages[*]}" && return
+  say "Installing the compile service's Python packages into .venv"
+  .venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}"
+  echo "${packages[*]}" >.setup/pip-service
 }
 
 build() {
@@ -96,4 +105,5 @@ python=$(find_python)
 install_packages
 [ -x .venv/bin/python ] || { say "Making .venv"; "$python" -m venv .venv; }
 install_python_packages
+[ $service = no ] || install_service_packages
 build

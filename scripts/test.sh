@@ -29,6 +29,9 @@ TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/
 if [ "${1:-}" = --all ]; then
   env -u TV_TEST_ALL scripts/sanitized.sh 120
 
+  echo "== The compile service, from a model to its results"
+  .venv/bin/python scripts/service_check.py
+
   echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"
   .venv/bin/python tests/opinfo/run.py --results build/opinfo
   .venv/bin/python tests/opinfo/run.py --results build/opinfo --gradients

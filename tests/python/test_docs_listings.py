@@ -14,6 +14,7 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan.__main__ import main
+from torch_vulkan.service.cli import make_parser as tv_compile
 
 from test_vkexec import VKEXEC
 from workloads.decoders import decoder, prompt
@@ -24,7 +25,7 @@ LISTING = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.S | re.M)
 # Pages whose Python listings are run, one after another: here, or in test_docs.py and its like.
 PYTHON = {"README.md", "onnx.md", "torchscript.md", "vkexec.md", "builder_and_profiler.md",
           "deployment.md", "dry_run.md", "generation.md", "custom_operators.md",
-          "adding_an_operator.md", "low_precision.md"}
+          "adding_an_operator.md", "low_precision.md", "service.md"}
 # Files that C++ and CMake listings are excerpts of ("…" stands for what is left out). Tests build
 # all of them.
 EXCERPTS = {
@@ -215,6 +216,8 @@ def test_commands():
         elif program.startswith("build-examples/"):
             listed = (ROOT / "examples/cpp/CMakeLists.txt").read_text()
             assert f"add_executable({program.split('/')[1]} " in listed, line
+        elif program == "tv-compile":
+            tv_compile().parse_args(words[1:])
         elif program == "vkexec":
             said = subprocess.run([VKEXEC, "compare", "--help"] if words[1] == "compare" else
                                   [VKEXEC, "--help"], capture_output=True, text=True).stdout

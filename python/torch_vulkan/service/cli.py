@@ -12,7 +12,7 @@ from .errors import ServiceError
 
 def main(arguments: list[str]) -> int:
     """Runs a command; returns the exit status: 0, 1 (failed), 2 (bad command line)."""
-    args = _parser().parse_args(arguments)
+    args = make_parser().parse_args(arguments)
     try:
         return args.run(args)
     except ServiceError as error:
@@ -27,7 +27,8 @@ def main(arguments: list[str]) -> int:
     return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The command line; `run` of what it parses is the command."""
     parser = argparse.ArgumentParser(prog="tv-compile", description=(
         "Compiles models by a compile service. TORCH_VULKAN_SERVICE is its URL, "
         "TORCH_VULKAN_API_KEY the key."))

@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import os
 import secrets
+import signal
 import sys
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def _run(args, bwrap: str | None) -> None:
     parts = _parts(args, bwrap)
     socket = _socket(args.host, args.port)
     host, port = socket.getsockname()[:2]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))  # after uvicorn's own, which raises it again
     try:
         parts.scheduler.start()
         print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
@@ -131,6 +134,7 @@ def _socket(host: str, port: int):
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen(512)  # connections wait from now on
     except OSError as error:
         raise ServiceError(0, "no_port", f"cannot listen on {host}:{port}: "
                                          f"{error.strerror}") from None

@@ -9,9 +9,11 @@ It knows neither the database, nor keys, nor the network.
 """
 
 import ctypes
+import errno
 import json
 import os
 import re
+import resource
 import sys
 import time
 from pathlib import Path
@@ -68,6 +70,12 @@ def _build_command(path: str) -> int:
         result = {"state": "FAILED", "reasons": [str(error)]}
     except MemoryError:
         result = {"state": "FAILED", "reasons": ["out of memory: the task's limit is reached"]}
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        result = {"state": "FAILED", "reasons": [
+            "the engine is larger than what a task may write: "
+            f"{resource.getrlimit(resource.RLIMIT_FSIZE)[0]} bytes"]}
     result["reasons"] = [line[:_LONGEST_REASON] for line in result["reasons"][:_MOST_REASONS]]
     for line in result["reasons"]:
         _say(line)
@@ -124,9 +132,9 @@ def _progress():
     last = [""]
 
     def report(stage: str, done: int, total: int) -> None:
-        if stage != last[0]:
+        if total and stage != last[0]:  # passes over the graph count nothing: they are quick
             last[0] = stage
-            _say(f"{stage} ({total})" if total else stage)
+            _say(f"{stage}: {total}")
 
     return report
 

@@ -1,0 +1,87 @@
+"""From a model to its results, with a compile service: starts one, submits a small ONNX model for
+lavapipe by tv-compile, follows the log, loads the engine in another process and compares."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy
+from onnx import TensorProto, helper, numpy_helper, save
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMAND = [sys.executable, str(ROOT / "python" / "torch_vulkan_service.py")]
+SECONDS = 300
+LOADED = """
+import sys, numpy, torch_vulkan as tv
+engine = tv.AutoModel.from_pretrained("check/net", cache_dir=sys.argv[1])
+numpy.save(sys.argv[3], engine.run({"x": numpy.load(sys.argv[2])})["y"])
+"""
+
+
+def model(path: Path, w: numpy.ndarray) -> None:
+    """y = tanh(x w)."""
+    def value(name, width):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", width])
+
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["y"])],
+        "check", [value("x", w.shape[0])], [value("y", w.shape[1])],
+        [numpy_helper.from_array(w, "w")])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+
+
+def run(command: list[str], **variables: str) -> str:
+    if command[:2] == COMMAND:
+        print("$ tv-compile", " ".join(command[2:]), flush=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=SECONDS,
+                          env=os.environ | variables)
+    if done.returncode:
+        sys.exit(f"service_check: status {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def check(folder: Path, variables: dict[str, str]) -> None:
+    rng = numpy.random.default_rng(0)
+    w, x = (rng.standard_normal(size).astype(numpy.float32) for size in ((37, 29), (5, 37)))
+    model(folder / "net.onnx", w)
+    job = json.loads(run([*COMMAND, "submit", "--model", str(folder / "net.onnx"), "--device",
+                          "lavapipe", "--name", "check/net", "--job-id", "check", "--json"],
+                         **variables))
+    print(run([*COMMAND, "logs", job["id"], "--follow"], **variables), end="")
+    print(run([*COMMAND, "details", job["id"]], **variables), end="")
+    numpy.save(folder / "x.npy", x)
+    run([sys.executable, "-c", LOADED, str(folder / "cache"), str(folder / "x.npy"),
+         str(folder / "y.npy")], **variables)
+    numpy.testing.assert_allclose(numpy.load(folder / "y.npy"), numpy.tanh(x @ w), rtol=1e-5,
+                                  atol=1e-6)
+
+
+def main() -> None:
+    sandbox = [] if shutil.which("bwrap") else ["--no-sandbox"]
+    if sandbox:
+        print("bwrap is not installed: tasks run without a sandbox")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        service = subprocess.Popen([*COMMAND, "serve", "--data", str(folder / "data"), "--port",
+                                    "0", *sandbox], stdout=subprocess.PIPE, text=True)
+        try:
+            url = re.search(r"http://\S+", service.stdout.readline())
+            if not url:
+                sys.exit("service_check: the service does not start")
+            key = (folder / "data" / "admin.key").read_text().strip()
+            check(folder, {"TORCH_VULKAN_SERVICE": url[0], "TORCH_VULKAN_API_KEY": key})
+        finally:
+            service.terminate()
+            status = service.wait(timeout=SECONDS)
+    if status:
+        sys.exit(f"service_check: the service ended with status {status}")
+    print("service_check: the results are right")
+
+
+if __name__ == "__main__":
+    main()

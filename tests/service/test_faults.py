@@ -1,0 +1,107 @@
+"""Processes that are killed, jobs that are cancelled, folders that are in use."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from service_helpers import SCRIPT, SECONDS, environment, layers, long_model, until
+
+
+def submit_some(client, count):
+    return [client.submit(layers([8 + i, 5])[0], ["lavapipe"], name="killed", job_id=f"job-{i}",
+                          options={"optimization_level": 0})["id"] for i in range(count)]
+
+
+def test_nothing_is_lost_when_the_service_is_killed(own_service):
+    with own_service.client() as client:
+        jobs = submit_some(client, 4)
+    for _ in range(2):
+        with own_service.client() as client:
+            until(lambda c=client: [j for j in c.list() if j["state"] != "STARTING"], "a start")
+        own_service.kill()
+        own_service.start()
+    with own_service.client() as client:
+        assert [client.wait(job, SECONDS)["state"] for job in jobs] == ["COMPLETED"] * 4
+        assert sorted(job["id"] for job in client.list()) == sorted(jobs)
+        assert len(client.artifacts("killed")) == 4, "one for each task"
+        assert submit_some(client, 1) == jobs[:1], "the id stands for the job still"
+        assert len(client.list()) == 4
+
+
+def test_tasks_end_with_the_service(own_service):
+    with own_service.client() as client:
+        client.submit(long_model(), ["lavapipe"], name="long", job_id="long")
+        (child,) = until(own_service.children, "a task")
+    own_service.kill()
+    until(lambda: not os.path.exists(f"/proc/{child}") or _is_zombie(child), "its end")
+    own_service.start()
+    with own_service.client() as client:
+        until(lambda: client.details("long")["tasks"][0]["attempt"] == 2, "the second attempt")
+        client.cancel("long")
+        assert client.wait("long", SECONDS)["state"] == "STOPPED"
+        assert client.artifacts() == []
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_killed_task_is_tried_again_three_times(own_service):
+    with own_service.client() as client:
+        client.submit(long_model(), ["lavapipe"], name="long", job_id="long")
+        for attempt in (1, 2, 3):
+            until(lambda a=attempt: client.details("long")["tasks"][0]["attempt"] == a
+                  and own_service.children(), f"attempt {attempt}")
+            for child in own_service.children():
+                os.kill(child, signal.SIGKILL)
+        job = client.wait("long", SECONDS)
+        assert job["state"] == "FAILED"
+        assert "signal 9" in job["tasks"][0]["reasons"][0]
+        # The service goes on.
+        job = client.submit(layers([8, 5])[0], ["lavapipe"], name="next")
+        assert client.wait(job["id"], SECONDS)["state"] == "COMPLETED"
+
+
+def test_a_job_is_cancelled_while_it_runs_and_before(own_service):
+    with own_service.client() as client:
+        client.submit(long_model(), ["lavapipe"], name="long", job_id="runs")
+        client.submit(layers([8, 5])[0], ["lavapipe"], name="short", job_id="waits")
+        until(lambda: client.details("runs")["state"] == "INPROGRESS", "a start")
+        assert client.cancel("waits")["state"] in ("STOPPING", "STOPPED")
+        assert client.wait("waits", SECONDS)["tasks"][0]["attempt"] == 0
+        assert client.cancel("runs")["state"] == "STOPPING"
+        assert client.wait("runs", SECONDS)["state"] == "STOPPED"
+        until(lambda: not own_service.children(), "the end of the process")
+        assert client.cancel("runs")["state"] == "STOPPED", "again: nothing happens"
+        assert client.artifacts() == []
+
+
+def serve(*arguments, **variables):
+    return subprocess.run([sys.executable, SCRIPT, "serve", *arguments], capture_output=True,
+                          text=True, timeout=SECONDS, env=environment(**variables))
+
+
+def test_a_folder_has_one_service_which_ends_when_asked(service):
+    done = serve("--data", str(service.folder), "--port", "0", "--no-sandbox")
+    assert done.returncode == 1 and "another service uses" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_bubblewrap_it_does_not_start_unless_told_to(tmp_path):
+    done = serve("--data", str(tmp_path / "data"), PATH="/nowhere")
+    assert done.returncode == 1
+    assert "apt install bubblewrap" in done.stderr and "--no-sandbox" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_it_ends_when_asked_and_leaves_no_process(own_service):
+    with own_service.client() as client:
+        client.submit(long_model(), ["lavapipe"], name="long", job_id="long")
+        (child,) = until(own_service.children, "a task")
+    assert own_service.stop() == 0
+    assert not os.path.exists(f"/proc/{child}")
