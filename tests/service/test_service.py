@@ -9,6 +9,7 @@ import pytest
 
 import torch_vulkan as tv
 from torch_vulkan.service import ServiceError
+from torch_vulkan.service.cli_show import printable
 
 from service_helpers import SCRIPT, SECONDS, environment, layers, one_node
 
@@ -125,6 +126,10 @@ def test_a_device_that_is_not_here_gets_an_engine_that_is_not_tuned(service, cli
         client.add_device("lavapipe", there)
     with pytest.raises(ServiceError, match="subgroup_size"):
         client.add_device("bad", {**there, "subgroup_size": "many"})
+
+
+def test_a_terminal_gets_no_commands_from_a_model():
+    assert printable("a\x1b[2J\u202eb\tc\r\nd") == "a\ufffd[2J\ufffdb\tc\ufffd\nd"
 
 
 def test_lists_are_pages(client):

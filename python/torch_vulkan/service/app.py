@@ -25,7 +25,7 @@ Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED)]
 JobId = Annotated[str, Path(max_length=64)]
 
 
-def _parts(request: Request) -> Parts:
+async def _parts(request: Request) -> Parts:  # async: needs no thread
     return request.app.state.parts
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from . import server
-from .cli_show import bar, show_artifacts, show_devices, show_job, show_jobs, show_keys
+from .cli_show import bar, printable, show_artifacts, show_devices, show_job, show_jobs, show_keys
 from .errors import ServiceError
 
 
@@ -141,7 +141,7 @@ def _details(args) -> int:
 def _logs(args) -> int:
     with _client() as client:
         for piece in client.logs(args.job, args.follow, args.device):
-            sys.stdout.write(piece)
+            sys.stdout.write(printable(piece))
             sys.stdout.flush()
     return 0
 

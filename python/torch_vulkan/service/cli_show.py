@@ -16,6 +16,12 @@ def _table(head: list[str], rows: list[list[str]]) -> None:
               .rstrip())
 
 
+def printable(text: str) -> str:
+    """Without what a terminal takes for commands: logs and reasons repeat what models say."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+                   for c in text)
+
+
 def _when(seconds: float | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) if seconds else "-"
 
@@ -33,7 +39,7 @@ def show_job(job: dict) -> None:
         for task in job["tasks"]])
     for task in job["tasks"]:
         for line in task["reasons"]:
-            print(f"{task['device']}: {line}")
+            print(printable(f"{task['device']}: {line}"))
 
 
 def show_jobs(jobs: list[dict]) -> None:

@@ -101,19 +101,21 @@ def details(database: Database, job_id: str) -> dict:
 
 def listed(database: Database, state: State | None, before: int | None, limit: int) -> list[dict]:
     """The newest first, without their tasks."""
-    query = select(Job).order_by(Job.number.desc()).limit(limit)
+    columns = [getattr(Job, name) for name in _HEAD]  # rows are read faster than objects are made
+    query = select(*columns).order_by(Job.number.desc()).limit(limit)
     if state:
         query = query.where(Job.state == state)
     if before is not None:
         query = query.where(Job.number < before)
     with database.reading() as session:
-        jobs = [*session.exec(query)]
-    return [_head(job) for job in jobs]
+        return [dict(zip(_HEAD, row, strict=True)) for row in session.execute(query)]
+
+
+_HEAD = ("id", "number", "state", "model", "model_digest", "created", "ended")
 
 
 def _head(job: Job) -> dict:
-    return {"id": job.id, "number": job.number, "state": job.state, "model": job.model,
-            "model_digest": job.model_digest, "created": job.created, "ended": job.ended}
+    return {name: getattr(job, name) for name in _HEAD}
 
 
 def _described(session: Session, job: Job) -> dict:

@@ -63,7 +63,7 @@ def boxed(command: list[str], bwrap: str, model: Path, out: Path) -> list[str]:
     """The command without network, with the system, the model (read-only) and `out` to write to:
     at the same paths as outside."""
     seen = [*_SYSTEM, sys.base_prefix, str(Path(PYTHON).parents[1]), str(ROOT / "torch_vulkan"),
-            str(SCRIPT)]
+            str(ROOT / "torch_vulkan.libs"), str(SCRIPT)]
     arguments = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
                  "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for path in dict.fromkeys(seen):

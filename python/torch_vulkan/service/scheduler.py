@@ -56,7 +56,9 @@ class Scheduler(threading.Thread):
                 self._start()
             except (SQLAlchemyError, OSError) as error:  # a full disk: it may have room again
                 log.error("the scheduler waits: %s", error)
-                self.wake.clear()
+                time.sleep(1)
+            except Exception:  # of one task: the others go on
+                log.exception("the scheduler failed and goes on")
                 time.sleep(1)
             self.wake.wait(_INTERVAL_S if self._running else 1.0)
             self.wake.clear()
