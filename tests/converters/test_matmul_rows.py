@@ -7,6 +7,7 @@ import torch.nn.functional as F
 import torch_vulkan as tv
 from torch_vulkan import compilations
 
+from marks import slow_but
 from parity import FLOATS, check, check_against_double, check_tactic, tensor
 
 pytestmark = [pytest.mark.usefixtures("tactics_of"),
@@ -58,8 +59,12 @@ def launches():
     return engine.dispatches
 
 
-@pytest.mark.parametrize("tactic", TACTICS)
-@pytest.mark.parametrize("m", [1, 3, 5])
+PROBLEMS = [(tactic, m) for tactic in TACTICS for m in (1, 3, 5)]
+PACKED = [(tactic, *kind) for tactic in TACTICS
+          for kind in (("int8", None), ("int8", 32), ("int4", 32))]
+
+
+@pytest.mark.parametrize(("tactic", "m"), slow_but(PROBLEMS[1::4], PROBLEMS, rows=True))
 def test_every_tactic(tactic, m):
     check_tactic(tactic, FeedForward(), rows(m), length=WIDTH)
 
@@ -88,9 +93,8 @@ def test_types(dtype):
     assert launches() == 2
 
 
-@pytest.mark.parametrize("tactic", TACTICS)
-@pytest.mark.parametrize("kind,size", [("int8", None), ("int8", 32), ("int4", 32)])
-def test_packed_weights(kind, size, tactic):
+@pytest.mark.parametrize(("tactic", "kind", "size"), slow_but(PACKED[2::4], PACKED, rows=True))
+def test_packed_weights(tactic, kind, size):
     model = tv.quantize(FeedForward(), kind, group_size=size, exclude=["down"])
     check_tactic(tactic, model, rows(2), length=WIDTH)
 

@@ -6,6 +6,7 @@ import torch
 
 from torch_vulkan import compilations
 
+from marks import slow_but
 from parity import FLOATS, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
@@ -58,8 +59,10 @@ def step(q, k, v, cos, sin, keys, values, at):
     return q * 2, keys.sum(2) + 1, values.sum(2) + 1
 
 
-@pytest.mark.parametrize("at", [0, 7, -1])
-@pytest.mark.parametrize("part", [14, 6])
+PLACES = [(part, at) for part in (14, 6) for at in (0, 7, -1)]
+
+
+@pytest.mark.parametrize(("part", "at"), slow_but(PLACES[::5], PLACES, rows=True))
 def test_keys_are_written_where_they_are_rotated(part, at):
     at = torch.tensor([at % LENGTH])
     given, mine, theirs = operands(torch.float32, part), caches(torch.float32), caches(torch.float32)

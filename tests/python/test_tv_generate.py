@@ -8,6 +8,7 @@ import torch_vulkan as tv
 from torch_vulkan import compilations, generation
 
 from marks import slow_but
+from seeds import share_of
 from workloads.decoders import decoder, prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -57,7 +58,11 @@ def calls(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("name", slow_but(("gpt2",), ("gpt2", "llama", "phi")))
+STEADY, SLIDING = ("gpt2", "llama", "phi"), ("mistral", "gemma3")
+DRAWS = ({"top_k": 5}, {"top_p": 0.7}, {"temperature": 1.7}, {})
+
+
+@pytest.mark.parametrize("name", slow_but(share_of(STEADY, 3), STEADY))
 def test_steps_are_called_without_the_model(name, calls):
     model = decoder(name)
     for seed in (1, 2):  # other tensors each time
@@ -70,7 +75,7 @@ def test_steps_are_called_without_the_model(name, calls):
     assert len(record.engines) == 1 and record.coverage == 1, record.native
 
 
-@pytest.mark.parametrize("name", slow_but(("mistral",), ("mistral", "gemma3")))
+@pytest.mark.parametrize("name", slow_but(share_of(SLIDING, 4), SLIDING))
 def test_a_window_that_is_passed(name, calls):
     """What the next step computes depends on more than tensors: the model runs each time."""
     model = decoder(name)
@@ -90,8 +95,7 @@ def test_weights_that_change_between_calls():
             model.transformer.h[0].attn.c_attn.weight.neg_()
 
 
-@pytest.mark.parametrize("drawn", slow_but(({"top_k": 5},), (
-    {"top_k": 5}, {"top_p": 0.7}, {"temperature": 1.7}, {})))
+@pytest.mark.parametrize("drawn", slow_but(share_of(DRAWS, 4), DRAWS))
 def test_draws(drawn):
     """Each by itself; sequences end where they do in transformers."""
     model = decoder("gpt2")
