@@ -127,7 +127,8 @@ class Model:
 
     def refit(self, model) -> None:
         """Replaces the weights by those of another file (or bytes, or ModelProto) of the same
-        network, without a rebuild. After an error nothing has changed.
+        network, without a rebuild. After an error nothing has changed. A model that runs natively
+        in part must not be called at the same time.
 
         Raises:
             ValueError: the file is of another network (it differs in operators, sizes, names of

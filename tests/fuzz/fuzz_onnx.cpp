@@ -21,11 +21,15 @@ void use(const tv::onnx::ImportedModel& model) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  try {
-    use(tv::onnx::import_bytes({data, size}));
-  } catch (const tv::Error& error) {
-    // A graph that the importer made and `check` refuses is a bug.
-    if (error.kind() == tv::ErrorKind::kInternal) std::abort();
+  for (const bool partial : {false, true}) {
+    tv::onnx::ImportOptions options;
+    options.partial = partial;
+    try {
+      use(tv::onnx::import_bytes({data, size}, options));
+    } catch (const tv::Error& error) {
+      // A graph that the importer made and `check` refuses is a bug.
+      if (error.kind() == tv::ErrorKind::kInternal) std::abort();
+    }
   }
   return 0;
 }

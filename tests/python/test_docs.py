@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import numpy
+import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
@@ -18,6 +20,21 @@ def network(seed):
     torch.manual_seed(seed)
     return nn.Sequential(nn.Conv2d(3, 4, 7, stride=4), nn.BatchNorm2d(4), nn.ReLU(),
                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)).eval()
+
+
+def save_onnx(path, seed):
+    onnx = pytest.importorskip("onnx")
+    make = onnx.helper
+    generator = numpy.random.default_rng(seed)
+    weights = [onnx.numpy_helper.from_array(generator.standard_normal(shape).astype("f"), name)
+               for name, shape in (("w", (4, 3, 7, 7)), ("b", (4,)))]
+    info = make.make_tensor_value_info
+    graph = make.make_graph(
+        [make.make_node("Conv", ["x", "w", "b"], ["c"], strides=[7, 7]),
+         make.make_node("Relu", ["c"], ["r"]), make.make_node("GlobalAveragePool", ["r"], ["y"])],
+        "net", [info("x", onnx.TensorProto.FLOAT, ["n", 3, "h", "h"])],
+        [info("y", onnx.TensorProto.FLOAT, ["n", 4, 1, 1])], weights)
+    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=9), path)
 
 
 def test_builder_and_profiler(tmp_path, monkeypatch):
@@ -94,10 +111,16 @@ def test_deployment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # which one of them clears
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "deployment.md").read_text(), re.S)
-    assert len(blocks) >= 5
-    names = {"model": network(0), "new_model": network(1)}
+    assert len(blocks) >= 7
+    (settings,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "deployment.md").read_text(), re.S)
+    (tmp_path / "net.yaml").write_text(settings)
+    save_onnx("net.onnx", 0)
+    names = {"model": network(0), "new_model": network(1),
+             "loader": [torch.randn(2, 3, 224, 224)]}
     save_file(network(2).state_dict(), "weights.safetensors")
     for block in blocks:
         exec(block, names)
     x = torch.randn(2, 3, 224, 224)
     assert_same(names["program"](x), network(2)(x).detach())
+    assert not names["found"].passed  # the program has other weights by then
+    assert names["session"](x).shape == (2, 4, 1, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_docs import network
+from test_docs import network, save_onnx
 from torch import nn
 
 import torch_vulkan as tv
@@ -59,10 +59,12 @@ def page(name: str) -> Path:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_listing_is_checked(path):
     kinds = {language for _, language, _ in LISTING.findall(path.read_text())}
-    assert kinds <= {"python", "cpp", "glsl", "cmake", "sh", "text"}, "say what a listing is"
+    known = {"python", "cpp", "glsl", "cmake", "sh", "text", "yaml"}
+    assert kinds <= known, "say what a listing is"
     assert "python" not in kinds or path.name in PYTHON
     assert not kinds & {"cpp", "glsl", "cmake"} or path.name in EXCERPTS
     assert "text" not in kinds or path.name in PRINTED | {"ARCHITECTURE.md"}
+    assert "yaml" not in kinds or path.name == "deployment.md"  # whose Python reads it
     # A listing that is only indented would not be found.
     plain = LISTING.sub("", path.read_text())
     assert not re.search(r"\n\n    \S", plain)
@@ -99,25 +101,11 @@ def test_readme():
     torch.testing.assert_close(names["y"], names["model"](names["x"]))
 
 
-def save_onnx(path, seed):
-    onnx = pytest.importorskip("onnx")
-    make = onnx.helper
-    generator = np.random.default_rng(seed)
-    weights = [onnx.numpy_helper.from_array(generator.standard_normal(shape).astype("f"), name)
-               for name, shape in (("w", (4, 3, 7, 7)), ("b", (4,)))]
-    info = make.make_tensor_value_info
-    graph = make.make_graph(
-        [make.make_node("Conv", ["x", "w", "b"], ["c"], strides=[7, 7]),
-         make.make_node("Relu", ["c"], ["r"]), make.make_node("GlobalAveragePool", ["r"], ["y"])],
-        "net", [info("x", onnx.TensorProto.FLOAT, ["n", 3, "h", "h"])],
-        [info("y", onnx.TensorProto.FLOAT, ["n", 4, 1, 1])], weights)
-    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=9), path)
-
-
 def test_onnx(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_onnx("net.onnx", 0)
     save_onnx("finetuned.onnx", 1)
+    save_onnx("detector.onnx", 2)
     names = {"array": np.random.default_rng(2).standard_normal((2, 3, 224, 224)).astype("f")}
     for block in listings(page("onnx.md"), "python"):
         exec(block, names)

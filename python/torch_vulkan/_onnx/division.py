@@ -78,13 +78,13 @@ class Division:
         return any(isinstance(step, Engine) for step in self.steps)
 
     def _steps(self) -> list:
-        steps: list = []
+        steps: list = []  # every node of the Graph is of a node of the file
         for is_block, index in self.plan.schedule:
             if is_block:
                 steps.append(Engine(index, *self.plan.border(index)))
             elif steps and isinstance(steps[-1], Native):
                 steps[-1].nodes.append(index)
-            elif index >= 0:
+            else:
                 steps.append(Native([index]))
         self._connect(steps)
         return [step for step in steps if isinstance(step, Engine) or step.outputs]

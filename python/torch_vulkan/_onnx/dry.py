@@ -1,5 +1,6 @@
 """ONNX files in the dry-run report."""
 
+import importlib.util
 import json
 import os
 
@@ -33,7 +34,7 @@ def describe(model, inputs, session) -> None:
             raise UnsupportedError("\n  ".join(["[onnx] nodes cannot run:", *whole.refusals]))
         report, sizes = json.loads(whole.report()), list(whole.candidate_sizes)
     except UnsupportedError:
-        if settings.require_full_compilation:
+        if settings.require_full_compilation or importlib.util.find_spec("onnx") is None:
             raise
         report, sizes = _divided(model, given, settings, profile)
     native = [{**node, "operator": node["operator"].removeprefix("onnx::")}
@@ -46,10 +47,9 @@ def describe(model, inputs, session) -> None:
 
 
 def _divided(model, given, settings, profile) -> tuple[dict, list[int]]:
-    try:
-        from .division import Division
-        from .native import Source
-    except ImportError:  # the onnx package, which gives the types of what is native
-        raise
+    # Only here: they need the onnx package, which gives the types of what is native.
+    from .division import Division
+    from .native import Source
+
     planned = Division(Source(model), given, settings, profile)
     return json.loads(planned.plan.report()), planned.candidate_sizes

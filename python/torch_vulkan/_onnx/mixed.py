@@ -161,6 +161,9 @@ class Mixed:
 
     def _from_sizes(self, name, symbols):
         dtype, dims, elements = self._planned.names[name][1]
+        used = {s for e in elements if not isinstance(e, (int, float)) for s in e.symbols()}
+        if unknown := used - symbols.keys():
+            raise _Unfit(f"{self._ranges[min(unknown)][0]} is not known where {name!r} is read")
         known = [symbols.get(s, 0) for s in range(len(self._ranges))]
         numbers = [e if isinstance(e, (int, float)) else e.eval(known) for e in elements]
         kind = self._planned.type_of(name, dtype)

@@ -154,6 +154,19 @@ TEST_F(PartitionTest, ViewsThatOnlyNativeNodesReadStayNative) {
   EXPECT_TRUE(contains(reason(p, 1), "nothing in its engine reads"));
 }
 
+// A frontend that runs all of what a node is part of, or nothing, has no view of it.
+TEST_F(PartitionTest, AViewStaysWithTheRestOfItsWhole) {
+  const ValueId sum = b.work({b.input()});
+  b.output(b.op("t::unknown", {b.op("t::view", {sum})}));
+  for (const size_t n : {0, 1}) {
+    b.graph.nodes[n].origin.index = 7;
+    b.graph.nodes[n].origin.whole = true;
+  }
+  EXPECT_EQ(run().blocks, (Blocks{{0, 1}}));
+  b.graph.nodes[1].origin.index = 8;  // a whole of its own
+  EXPECT_EQ(run().blocks, (Blocks{{0}}));
+}
+
 TEST_F(PartitionTest, SmallIntegerArithmeticForNativeNodesStaysNative) {
   const ValueId x = b.input({64}, DType::kI32);
   const ValueId size = b.op("t::work", {x}, {2}, DType::kI32);
