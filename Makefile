@@ -27,11 +27,11 @@ test-all:
 ## The compile service on this machine, for devices of this machine (docs/service.md).
 service:
 	@scripts/setup.sh --service
-	@$(PYTHON) -m torch_vulkan.service --data .service --host 127.0.0.1 --port 8600
+	@.venv/bin/tv-compile serve --data .service --host 127.0.0.1 --port 8600
 
 ## Starts a compile service, submits a small model to it, and compares what its engine gives.
 service-check:
-	@scripts/setup.sh --tests
+	@scripts/setup.sh --service
 	@$(PYTHON) scripts/service_check.py
 
 ## A wheel for other machines: dist/torch_vulkan-*-manylinux*.whl.

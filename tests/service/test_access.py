@@ -5,7 +5,6 @@ import random
 import sqlite3
 import string
 
-import httpx
 import pytest
 
 from torch_vulkan.service import ServiceError
@@ -13,6 +12,7 @@ from torch_vulkan.service import ServiceError
 from seeds import SEED
 from service_helpers import SECONDS, layers
 
+httpx = pytest.importorskip("httpx", reason="httpx is not installed: scripts/setup.sh --tests")
 DIGEST = "sha256:" + "0" * 64
 
 

@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 
+import onnx
 import pytest
 
+import torch_vulkan as tv
 import torch_vulkan.service.local_runner as local_runner
 from torch_vulkan.service.runner import Run
 from torch_vulkan.service.sandbox import PYTHON, Limits, boxed, bubblewrap, environment, why_not
@@ -90,12 +92,28 @@ def test_a_run_has_limits(tmp_path, monkeypatch, limit, script, says, again):
     assert runner.list() == [] and [*(tmp_path / "runs").iterdir()] == []
 
 
+def built(tmp_path, client, model, limits):
+    """What a build without a sandbox says of a model."""
+    profile = next(d for d in client.devices() if d["name"] == "lavapipe")["profile"]
+    runner = local_runner.LocalRunner(tmp_path, 1, limits, None)
+    status = ended(runner, Run("1-1", 1, model, {"device": "lavapipe", "profile": profile,
+                                                 "level": 0, "options": {}}))
+    return json.loads((status.folder / "result.json").read_text())
+
+
+def test_a_model_cannot_read_the_files_beside_it(tmp_path, client):
+    """Other people's models lie there."""
+    made = onnx.load_from_string(layers([8, 5])[0])
+    onnx.save(made, tmp_path / "model", save_as_external_data=True, location="other",
+              size_threshold=0)
+    assert (tmp_path / "other").stat().st_size >= 8 * 5 * 4
+    assert tv.onnx.compile(tmp_path / "model"), "it is a model that could be read"
+    result = built(tmp_path, client, tmp_path / "model", Limits())
+    assert result["state"] == "FAILED" and "external data" in result["reasons"][0].lower()
+
+
 def test_an_engine_that_is_too_large_is_the_models_fault(tmp_path, client):
     model = tmp_path / "model"
     model.write_bytes(layers([8, 5])[0])
-    profile = next(d for d in client.devices() if d["name"] == "lavapipe")["profile"]
-    runner = local_runner.LocalRunner(tmp_path, 1, Limits(output_bytes=10000), None)
-    status = ended(runner, Run("1-1", 1, model, {"device": "lavapipe", "profile": profile,
-                                                 "level": 0, "options": {}}))
-    result = json.loads((status.folder / "result.json").read_text())
+    result = built(tmp_path, client, model, Limits(output_bytes=10000))
     assert result["state"] == "FAILED" and "10000 bytes" in result["reasons"][0]

@@ -90,7 +90,7 @@ def _build(C, task: dict, out: Path) -> dict:
     imported = C.import_onnx(task["model"], {
         "inputs": {name: [tuple(dim) for dim in dims]
                    for name, dims in options.get("inputs", {}).items()},
-        "constants": {}, "directory": ""})
+        "constants": {}, "directory": str(out / "none")})  # not beside it, where other models lie
     profile = C.DeviceProfile.from_json(json.dumps(task["profile"]))
     tuned = task["level"] > 0 and _is_here(C, profile)
     if task["level"] and not tuned:
