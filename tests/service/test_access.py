@@ -2,6 +2,7 @@
 
 import json
 import random
+import socket
 import sqlite3
 import string
 
@@ -10,7 +11,7 @@ import pytest
 from torch_vulkan.service import ServiceError
 
 from seeds import SEED
-from service_helpers import SECONDS, layers
+from service_helpers import SECONDS, layers, until
 
 httpx = pytest.importorskip("httpx", reason="httpx is not installed: scripts/setup.sh --tests")
 DIGEST = "sha256:" + "0" * 64
@@ -120,6 +121,17 @@ def test_uploads_have_a_limit(service, client, http):
         client.upload(b"")
     assert [*(service.folder / "store" / "unfinished").iterdir()] == []
     assert client.upload(layers([4, 3])[0]).startswith("sha256:")
+
+
+def test_a_client_that_leaves_during_an_upload_leaves_nothing(service, client):
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as left:
+        left.sendall(b"POST /v1/models HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+                     b"Authorization: Bearer " + service.key.encode() + b"\r\n\r\n" + bytes(5000))
+        until(lambda: [*(service.folder / "store" / "unfinished").iterdir()], "the upload")
+    until(lambda: not [*(service.folder / "store" / "unfinished").iterdir()], "its end")
+    assert client.health()["status"] == "ok"
+    assert "Traceback" not in service.log.read_text()
 
 
 def test_models_are_not_given_back(service, client, http):

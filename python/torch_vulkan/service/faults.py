@@ -7,6 +7,7 @@ import logging
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from .errors import ServiceError
 
@@ -29,6 +30,7 @@ def install(app: FastAPI, most_upload_bytes: int) -> None:
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(OSError, _os_error)
     app.add_exception_handler(Exception, _unexpected)
     app.add_middleware(_Bounded, most_upload_bytes=most_upload_bytes)
@@ -46,6 +48,10 @@ async def _invalid(_request: Request, error: RequestValidationError) -> Response
 
 async def _http_error(_request: Request, error: HTTPException) -> Response:
     return _error(error.status_code, _CODES.get(error.status_code, "error"), str(error.detail))
+
+
+async def _gone(_request: Request, _left: ClientDisconnect) -> Response:
+    return _error(400, "gone", "the client left before its request was complete")
 
 
 async def _os_error(request: Request, error: OSError) -> Response:
