@@ -2,8 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+
+from torch_vulkan.service import server
 
 from service_helpers import SCRIPT, SECONDS, environment, layers, long_model, until
 
@@ -105,3 +108,9 @@ def test_it_ends_when_asked_and_leaves_no_process(own_service):
         (child,) = until(own_service.children, "a task")
     assert own_service.stop() == 0
     assert not os.path.exists(f"/proc/{child}")
+
+
+def test_answers_are_not_held_back():
+    """asyncio turns Nagle's algorithm off where the socket's protocol is named."""
+    with server._socket("127.0.0.1", 0) as made:
+        assert made.proto == socket.IPPROTO_TCP
