@@ -175,10 +175,10 @@ class Phases {
   ValueId bias_of(const Expr& phases) {
     if (bias_ == kNoValue) return kNoValue;
     const ValueId rows = rw_.reshape(bias_, {groups_, Expr(1), oc_});
-    const ValueId all = rw_.add("aten::expand",
-                                {tensor_arg("self", rows),
-                                 attr_arg("size", std::vector<Expr>{groups_, phases, oc_})},
-                                dtype_, {groups_, phases, oc_});
+    const ValueId all = rw_.add(
+        "aten::expand",
+        {tensor_arg("self", rows), attr_arg("size", std::vector<Expr>{groups_, phases, oc_})},
+        dtype_, {groups_, phases, oc_});
     return rw_.reshape(all, {groups_ * phases * oc_});
   }
 

@@ -140,11 +140,28 @@ TEST_F(Compile, DebugDump) {
   EXPECT_NE(text.str().find("  * softmax"), std::string::npos) << text.str();
   EXPECT_TRUE(files.count("dispatches.txt"));
   int number = 0;
-  for (const char* pass :
-       {"import", "translate", "recognise_attention", "group_heads", "recognise_rms_norm",
-        "recognise_rotary", "recognise_linear", "multiply_quantised", "hoist_scales",
-        "fold_padding", "fold_batch_norm", "merge_matmuls", "canonicalise", "fold", "simplify",
-        "gather_siblings", "choose_layouts", "fuse", "place_outputs"}) {
+  for (const char* pass : {"import",
+                           "translate",
+                           "whole_products",
+                           "recognise_attention",
+                           "group_heads",
+                           "recognise_rms_norm",
+                           "recognise_rotary",
+                           "recognise_linear",
+                           "multiply_integers",
+                           "multiply_quantised",
+                           "hoist_scales",
+                           "fold_padding",
+                           "fold_batch_norm",
+                           "merge_matmuls",
+                           "canonicalise",
+                           "fold",
+                           "simplify",
+                           "gather_siblings",
+                           "choose_layouts",
+                           "fuse",
+                           "fuse_products",
+                           "place_outputs"}) {
     const std::string digits = std::to_string(1000 + number++).substr(1);
     EXPECT_TRUE(files.count(digits + "_" + pass + ".graph")) << pass;
   }
