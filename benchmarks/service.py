@@ -15,10 +15,10 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "service"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from torch_vulkan.service import ServiceError  # noqa: E402
 
-from service_helpers import Service, layers  # noqa: E402
+from workloads.service_process import Service, layers  # noqa: E402
 
 _PATIENCE_S = 600
 

@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from service_helpers import Service
+from workloads.service_process import Service
 
 _MISSING = [name for name in ("fastapi", "httpx", "sqlmodel", "uvicorn")
             if importlib.util.find_spec(name) is None]

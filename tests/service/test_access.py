@@ -11,7 +11,7 @@ import pytest
 from torch_vulkan.service import ServiceError
 
 from seeds import SEED
-from service_helpers import SECONDS, layers, until
+from workloads.service_process import SECONDS, layers, until
 
 httpx = pytest.importorskip("httpx", reason="httpx is not installed: scripts/setup.sh --tests")
 DIGEST = "sha256:" + "0" * 64

@@ -10,7 +10,7 @@ import pytest
 import torch_vulkan as tv
 from torch_vulkan.service import ServiceError
 
-from service_helpers import SECONDS, layers
+from workloads.service_process import SECONDS, layers
 
 X = numpy.random.default_rng(3).standard_normal((2, 8)).astype(numpy.float32)
 

@@ -6,7 +6,7 @@ import numpy
 
 import torch_vulkan as tv
 
-from service_helpers import ROOT, SECONDS, layers
+from workloads.service_process import ROOT, SECONDS, layers
 
 
 def test_listings(service, client, tmp_path, monkeypatch, capsys):

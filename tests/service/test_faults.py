@@ -8,7 +8,7 @@ import sys
 
 from torch_vulkan.service import server
 
-from service_helpers import SCRIPT, SECONDS, environment, layers, long_model, until
+from workloads.service_process import SCRIPT, SECONDS, environment, layers, long_model, until
 
 
 def submit_some(client, count):

@@ -14,7 +14,7 @@ from torch_vulkan.service.runner import Run
 from torch_vulkan.service.sandbox import PYTHON, Limits, boxed, bubblewrap, environment, why_not
 from torch_vulkan.service.store import Store
 
-from service_helpers import layers, until
+from workloads.service_process import layers, until
 
 needs_bwrap = pytest.mark.skipif(why_not(shutil.which("bwrap")) != "",
                                  reason=why_not(shutil.which("bwrap")))

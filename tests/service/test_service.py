@@ -11,7 +11,7 @@ import torch_vulkan as tv
 from torch_vulkan.service import ServiceError
 from torch_vulkan.service.cli_show import printable
 
-from service_helpers import SCRIPT, SECONDS, environment, layers, one_node
+from workloads.service_process import SCRIPT, SECONDS, environment, layers, one_node
 
 
 def run(service, *arguments, key=None):

@@ -12,7 +12,7 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "python" / "torch_vulkan_service.py"
 SECONDS = 120  # more than anything here takes on a busy machine
 
