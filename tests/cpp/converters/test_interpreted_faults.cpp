@@ -37,7 +37,7 @@ std::vector<KernelFault> faults() {
        "matmul_shared_",
        {"min(bm * BM + row_a + i * STEP_A, m_count - 1)", "(bm * BM + row_a + i * STEP_A)"},
        "of a,"},
-      {conv, "conv_matrix_", {"cols && c.valid && kh < k_h", "cols && kh < k_h"}, "of x,"},
+      {conv, "conv_matrix_", {"at) && c.valid && tap <", "at) && tap <"}, "of x,"},
       {conv, "conv_matrix_", {"source * lhs == u && source < size", "source * lhs == u"}, ""},
       {conv, "conv_matrix_", {"STORES && p.m < oc_count && p.c", "STORES && p.c"}, "of b,"},
       // Strides and offsets.
