@@ -12,7 +12,7 @@ struct Absent {
 };
 
 constexpr const char* kInt8 =
-    "8-bit kernels are not there yet; quantised ONNX files (Q/DQ pairs) are computed as they "
+    "there is no calibration yet; quantised ONNX files (Q/DQ pairs) run in 8 bits as they "
     "define";
 constexpr const char* kDla = "Vulkan devices have no DLA; --device picks one of --listDevices";
 constexpr const char* kPlugin = "there are no plugins: an operator is part of the program";

@@ -19,6 +19,13 @@ struct PyWeightSet {
   std::shared_ptr<const WeightSet> set;
 };
 
+// Held as a value: where Python's memory runs out while an object is made, pybind11 frees the
+// memory of what a shared_ptr holds as if it were its own.
+struct PyEngine {
+  std::shared_ptr<Engine> engine;
+  Engine* operator->() const { return engine.get(); }
+};
+
 std::vector<HostTensor> host_tensors(const std::vector<Address>& addresses) {
   std::vector<HostTensor> tensors;
   for (const auto& [address, bytes] : addresses) {
@@ -94,50 +101,52 @@ std::vector<uint8_t> vke_bytes(const py::bytes& data) {
 
 void bind_engine(py::module_& m) {
   py::class_<PyWeightSet>(m, "WeightSet");
-  py::class_<Engine, std::shared_ptr<Engine>>(m, "Engine", "A loaded engine.")
-      .def("info", [](const Engine& engine) { return spec_info(engine.spec()); })
+  py::class_<PyEngine>(m, "Engine", "A loaded engine.")
+      .def("info", [](const PyEngine& engine) { return spec_info(engine->spec()); })
       .def_property_readonly("device",
-                             [](const Engine& engine) { return profile(*engine.device()); })
+                             [](const PyEngine& engine) { return profile(*engine->device()); })
       .def(
           "bind_shapes",
-          [](const Engine& engine, const std::vector<std::vector<int64_t>>& shapes) {
-            return engine.bind_shapes(shapes);
+          [](const PyEngine& engine, const std::vector<std::vector<int64_t>>& shapes) {
+            return engine->bind_shapes(shapes);
           },
           "Values of the symbols for these input shapes.")
       .def(
           "prepare_weights",
-          [](const Engine& engine, const std::vector<Address>& weights) {
-            return PyWeightSet{engine.prepare_weights(host_tensors(weights))};
+          [](const PyEngine& engine, const std::vector<Address>& weights) {
+            return PyWeightSet{engine->prepare_weights(host_tensors(weights))};
           },
           py::call_guard<py::gil_scoped_release>())
       .def(
           "update_weights",
-          [](const Engine& engine, const PyWeightSet& old, const std::vector<Address>& weights,
+          [](const PyEngine& engine, const PyWeightSet& old, const std::vector<Address>& weights,
              const std::vector<uint32_t>& changed) {
-            return PyWeightSet{engine.update_weights(*old.set, host_tensors(weights), changed)};
+            return PyWeightSet{engine->update_weights(*old.set, host_tensors(weights), changed)};
           },
           py::call_guard<py::gil_scoped_release>(),
           "The set for weights of which those numbered in the last argument changed.")
       .def(
           "held_bytes",
-          [](const Engine& engine, const PyWeightSet& weights) {
-            return engine.held_bytes(*weights.set);
+          [](const PyEngine& engine, const PyWeightSet& weights) {
+            return engine->held_bytes(*weights.set);
           },
           "Bytes of the device's memory.")
       .def(
           "run",
-          [](Engine& engine, const PyWeightSet& weights, const std::vector<int64_t>& symbols,
-             const std::vector<Address>& inputs, const std::vector<Address>& outputs) {
-            engine.run(*weights.set, symbols, host_tensors(inputs), host_tensors(outputs));
+          [](const PyEngine& engine, const PyWeightSet& weights,
+             const std::vector<int64_t>& symbols, const std::vector<Address>& inputs,
+             const std::vector<Address>& outputs) {
+            engine->run(*weights.set, symbols, host_tensors(inputs), host_tensors(outputs));
           },
           py::call_guard<py::gil_scoped_release>())
       .def(
           "profile",
-          [](Engine& engine, const PyWeightSet& weights, const std::vector<int64_t>& symbols,
-             const std::vector<Address>& inputs, const std::vector<Address>& outputs, int runs) {
+          [](const PyEngine& engine, const PyWeightSet& weights,
+             const std::vector<int64_t>& symbols, const std::vector<Address>& inputs,
+             const std::vector<Address>& outputs, int runs) {
             std::vector<std::tuple<double, double, int64_t>> times;
-            for (const DispatchTime& t : engine.profile(*weights.set, symbols, host_tensors(inputs),
-                                                        host_tensors(outputs), runs)) {
+            for (const DispatchTime& t : engine->profile(
+                     *weights.set, symbols, host_tensors(inputs), host_tensors(outputs), runs)) {
               times.emplace_back(t.time_us, t.mean_us, t.bytes);
             }
             return times;
@@ -145,8 +154,8 @@ void bind_engine(py::module_& m) {
           "Microseconds (median, mean) and operand bytes of each dispatch.",
           py::call_guard<py::gil_scoped_release>())
       .def("stats",
-           [](const Engine& engine) {
-             const EngineStats stats = engine.stats();
+           [](const PyEngine& engine) {
+             const EngineStats stats = engine->stats();
              py::dict dict;
              dict["contexts"] = stats.contexts;
              dict["recordings"] = stats.recordings;
@@ -155,20 +164,20 @@ void bind_engine(py::module_& m) {
            })
       .def(
           "fulfilling",
-          [](const Engine& engine, const std::vector<int64_t>& symbols) {
-            return fulfilling(engine.spec().conditions, engine.spec().symbols, symbols);
+          [](const PyEngine& engine, const std::vector<int64_t>& symbols) {
+            return fulfilling(engine->spec().conditions, engine->spec().symbols, symbols);
           },
           "Values near these at which the engine runs; None where none are found.")
-      .def("arena_bytes", [](const Engine& engine, const std::vector<int64_t>& symbols) {
-        return engine.arena_bytes(symbols);
+      .def("arena_bytes", [](const PyEngine& engine, const std::vector<int64_t>& symbols) {
+        return engine->arena_bytes(symbols);
       });
   m.def(
       "load_engine",
       [](const py::bytes& data, const std::string& device, bool check_addresses) {
         const auto bytes = vke_bytes(data);
         py::gil_scoped_release no_gil;
-        return Engine::create(open_device(device), from_vke(bytes).spec,
-                              {.check_addresses = check_addresses});
+        return PyEngine{Engine::create(open_device(device), from_vke(bytes).spec,
+                                       {.check_addresses = check_addresses})};
       },
       py::arg("vke"), py::arg("device") = "", py::arg("check_addresses") = false);
   m.def("split_vke", [](const py::bytes& data) {

@@ -123,7 +123,7 @@ def test_every_flag_is_in_the_reference_and_the_man_page():
     (["--loadEngin=x"], "unknown flag --loadEngin; did you mean --loadEngine?"),
     (["--loadengine=x"], "did you mean --loadEngine?"),
     (["--wibble"], "unknown flag --wibble; --help lists them"),
-    (["--onnx=x", "--int8"], "--int8 is not supported: 8-bit kernels"),
+    (["--onnx=x", "--int8"], "--int8 is not supported: there is no calibration"),
     (["--onnx=x", "--useDLACore=0"], "--useDLACore is not supported: Vulkan devices have no DLA"),
     ([], "want --onnx=FILE to build an engine or --loadEngine=FILE"),
     (["net.vke"], "unexpected argument 'net.vke'; did you mean --loadEngine=net.vke?"),
