@@ -5,7 +5,7 @@ import json
 import jsonschema
 import onnx
 import pytest
-from test_fallback import compiled, detector, loop_of_data
+from test_onnx_fallback import compiled, detector, loop_of_data
 
 import torch_vulkan as tv
 from torch_vulkan._dry_run.report import SCHEMA
