@@ -10,17 +10,17 @@ namespace {
 
 constexpr int64_t kQuad = 4;  // elements of a word
 
-IntegerOperand operand_of(const NodeContext& c, const Builder& b, const char* arg,
-                          const char* zero) {
+IntegerMatrix operand_of(const NodeContext& c, const Builder& b, const char* arg,
+                         const char* zero) {
   const Shape& shape = c.shape(arg);
   const size_t row = shape.size() - 2;
   const Shape strides = b.strides_of(c.node.input(arg));
-  IntegerOperand x{.value = c.node.input(arg),
-                   .zero = c.node.input(zero),
-                   .rows = shape[row],
-                   .row_stride = strides[row],
-                   .k_stride = strides[row + 1],
-                   .batch_stride = row > 0 ? strides[0] : Expr(0)};
+  IntegerMatrix x{.value = c.node.input(arg),
+                  .zero = c.node.input(zero),
+                  .rows = shape[row],
+                  .row_stride = strides[row],
+                  .k_stride = strides[row + 1],
+                  .batch_stride = row > 0 ? strides[0] : Expr(0)};
   x.by_rows = x.zero != kNoValue && !(c.graph.value(x.zero).shape[0] == Expr(1));
   return x;
 }
@@ -35,17 +35,17 @@ IntegerProduct product_of_node(const NodeContext& c, const Builder& b) {
   return p;
 }
 
-bool is_unsigned(const NodeContext& c, const IntegerOperand& x) {
+bool is_unsigned(const NodeContext& c, const IntegerMatrix& x) {
   return c.graph.value(x.value).dtype == DType::kU8;
 }
 
-bool is_shifted(const NodeContext& c, const IntegerOperand& x) {
+bool is_shifted(const NodeContext& c, const IntegerMatrix& x) {
   return is_unsigned(c, x) || x.zero != kNoValue;
 }
 
 /// Zero points as integer_zeros.glsl wants them.
 void add_zeros(const IntegerProduct& p, Step& step) {
-  const auto add = [&](const char* name, const char* flag_name, const IntegerOperand& x) {
+  const auto add = [&](const char* name, const char* flag_name, const IntegerMatrix& x) {
     step.defines.emplace_back(flag_name, flag(x.zero != kNoValue));
     if (x.zero == kNoValue) return;
     step.operands.push_back(src(name, x.zero));
@@ -59,7 +59,7 @@ void add_zeros(const IntegerProduct& p, Step& step) {
 void add_words(const NodeContext& c, Builder& b, const IntegerProduct& p, Tactic& tactic,
                Step& step) {
   const Expr quads = ceil_div(p.k, kQuad), rows = p.batch * p.n;
-  const auto add = [&](const char* name, const char* packed, const IntegerOperand& x) {
+  const auto add = [&](const char* name, const char* packed, const IntegerMatrix& x) {
     Operand operand = src(name, integer_rows(c, b, packed, x, p, true, tactic.steps));
     operand.vec4 = true;
     // What is packed is flipped already.
@@ -249,7 +249,7 @@ const RegisterConverter integers{
 
 }  // namespace
 
-ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const IntegerOperand& x,
+ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const IntegerMatrix& x,
                      const IntegerProduct& p, bool flipped, std::vector<Step>& steps) {
   const Value& value = c.graph.value(x.value);
   const Expr length = round_up(p.k, kQuad);

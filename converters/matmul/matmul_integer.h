@@ -8,7 +8,7 @@
 
 namespace tv {
 
-struct IntegerOperand {
+struct IntegerMatrix {
   ValueId value = kNoValue, zero = kNoValue;
   Expr rows, row_stride, k_stride, batch_stride;
   bool by_rows = false;  ///< each row has a zero point of its own
@@ -17,7 +17,7 @@ struct IntegerOperand {
 struct IntegerProduct {
   Expr batch = 1, m, n, k;
   bool batched = false;
-  IntegerOperand a, b;
+  IntegerMatrix a, b;
 };
 
 /// The tactic for CPU drivers that takes `rows` rows of a at once (matmul_quantised_simd.cpp).
@@ -27,7 +27,7 @@ Tactic integer_simd_tactic(const NodeContext& context, Builder& builder,
 /// Rows of an operand one after the other, a byte an element, each 4 · ceil(k / 4) bytes long: the
 /// operand itself where it lies so. `flipped`: of uint8, 128 less each.
 ValueId integer_rows(const NodeContext& context, Builder& builder, const char* name,
-                     const IntegerOperand& operand, const IntegerProduct& product, bool flipped,
+                     const IntegerMatrix& operand, const IntegerProduct& product, bool flipped,
                      std::vector<Step>& steps);
 
 }  // namespace tv

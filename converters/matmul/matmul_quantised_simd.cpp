@@ -223,7 +223,7 @@ void add_launches(const NodeContext& c, Builder& b, const WordsProduct& p, SimdP
 /// Rows of integers as floats, less their zero points, each padded to whole segments.
 ValueId widened(const NodeContext& c, Builder& b, const IntegerProduct& p, const Expr& pitch,
                 std::vector<Step>& steps) {
-  const IntegerOperand& x = p.a;
+  const IntegerMatrix& x = p.a;
   const ValueId y = b.scratch("rows", DType::kF32, {p.batch, x.rows, pitch});
   const Value& value = c.graph.value(x.value);
   const bool words =
