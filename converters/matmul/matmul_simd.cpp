@@ -113,7 +113,8 @@ SegmentOffsets offsets_by_units(const SimdProduct& p, const SimdChunk& chunk) {
 /// Segments of each launch of a product with `places`: parts of one length, if there are some, so
 /// that they share a pipeline.
 size_t chunk_of_places(const SimdProduct& p) {
-  constexpr int64_t kLongest = 256;  // steps: longer launches compile for half a minute
+  // Steps: longer launches compile for half a minute. Nine taps of 32 channels.
+  constexpr int64_t kLongest = 288;
   const size_t all = p.places.size(), most = static_cast<size_t>(kLongest / p.segment);
   if (all <= most) return all;
   for (size_t count = most; count > most / 2; --count) {
