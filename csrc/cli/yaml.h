@@ -7,9 +7,8 @@
 
 namespace tv::cli {
 
-/// The part of YAML that configurations are written in: mappings and lists by indentation or in
-/// brackets, plain and quoted words, comments. Anchors, tags, texts of several lines and several
-/// documents are refused. Throws CommandError with `what` and the line.
+/// A document of YAML, read by yaml-cpp, with PyYAML's words for truth and null. Keys are text and
+/// occur once. Throws CommandError with `what` and the line.
 Json parse_yaml(std::string_view text, const std::string& what);
 
 }  // namespace tv::cli

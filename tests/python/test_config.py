@@ -197,8 +197,8 @@ autocast_excluded_nodes:
 max_shapes:
     x:
       - 4
-      - 3
-min_shapes: {{ x: [1, 3] , }}
+      - &width 3
+min_shapes: {{ x: [1, *width] , }}
 """)
     done = vkexec(f"--config={path}", "--skipInference", f"--saveEngine={tmp_path / 'a.vke'}")
     assert done.returncode == 0, done.stderr
@@ -221,11 +221,14 @@ def test_vkexec_and_the_environment(tmp_path, network):
     ("fp16: 1", "fp16: got 1, want true or false"), ("fp16: true\nbf16: true", "more than one"),
     ("int8: true", "no calibration"), ("min_shapes: [1]", "sizes by name"),
     ("min_shapes: {x: [-1]}", "sizes by name"), ("workspace: x", "MiB"), ("- 1", "want keys"),
-    ("a: &b 1", "net.yaml:1: got '&b 1': anchors"), ("a: |\n  text", "several lines"),
-    ("a: [1", "','"), ("a: {b 1}", "want 'name: value'"), ("a: 'b", "quote"), ("a", "'key: value'"),
-    ("a: 1\na: 2", "net.yaml:2: 'a' occurs twice"), ("a: 1\n  b: 2", "indented"),
-    ("a:\tb", "a tab"), ("a: 1\n---\nb: 1", "second document"), ("a: [1] 2", "after a value"),
-    ("a: " + "[" * 40, "nested deeper"), ("onnx_path: 3", "onnx_path: got 3, want text"),
+    ("a: [1", "net.yaml:1: end of sequence"), ("a: 'b", "net.yaml:1: illegal EOF in scalar"),
+    ("a", "want keys"), ("a: 1\na: 2", "net.yaml:2: 'a' occurs twice"),
+    ("a: 1\n  b: 2", "net.yaml:2: illegal map value"), ("a: 1\n---\nb: 1", "second document"),
+    ("a: [1] 2", "net.yaml:1: end of map"), ("[a]: 1", "net.yaml:1: a key that is no text"),
+    ("a: " + "[" * 40 + "]" * 40, "nested deeper"), ("a: &a [*a]", "nested deeper"),
+    ("a: &a [1" + ", 1" * 99 + "]\n" + "".join(f"{y}: &{y} [*{x}" + f", *{x}" * 99 + "]\n"
+     for x, y in ("ab", "bc", "cd")), "more values"),
+    ("onnx_path: 3", "onnx_path: got 3, want text"),
     ("workspace: 1\nworkspace_size: 1", "want one"), ("device: [1]", "device: got"),
 ])
 def test_vkexec_refuses(tmp_path, text, message):
