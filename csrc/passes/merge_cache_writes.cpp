@@ -22,6 +22,13 @@ bool reads(const Graph& graph, const Node& node, ValueId storage) {
                              [&](ValueId v) { return layout_of(graph, v).base == storage; });
 }
 
+/// Whether `node` writes where `reader` reads.
+bool writes_under(const Graph& graph, const Node& node, const Node& reader) {
+  return std::ranges::any_of(node.outputs, [&](ValueId v) {
+    return v != kNoValue && reads(graph, reader, layout_of(graph, v).base);
+  });
+}
+
 Node pair_of(const Node& first, const Node& second) {
   Node pair = second;
   pair.op = "tv::in_place_index_put_pair";
@@ -47,7 +54,7 @@ Graph merge_cache_writes(Graph graph) {
     for (size_t j = i + 1; j < graph.nodes.size(); ++j) {
       Node& second = graph.nodes[j];
       // The first write moves to the second's place.
-      if (reads(graph, second, storage)) break;
+      if (reads(graph, second, storage) || writes_under(graph, second, first)) break;
       const bool same = writes_one_entry(graph, second) &&
                         second.inputs("indices") == first.inputs("indices") &&
                         layout_of(graph, second.outputs[0]).base != storage;

@@ -135,6 +135,21 @@ class QuantisedMultiplier {
     return std::nullopt;
   }
 
+  /// Whether each of `rows` rows of the matrix [n, k] has scales and zero points of its own, or all
+  /// share them, in groups that are the same for both.
+  bool rows_fit(const QuantisedWeight& w, const Expr& rows) const {
+    const Shape* first = nullptr;
+    for (const ValueId part : {w.q.scale, w.q.zero_point}) {
+      if (part == kNoValue) continue;
+      const Shape& shape = w.blocks.empty() ? graph_.value(part).shape : w.blocks;
+      const Expr& own = shape[w.transposed ? 1 : 0];
+      if (!(own == Expr(1)) && !(own == rows)) return false;
+      if (first && !(*first == shape)) return false;
+      first = &shape;
+    }
+    return true;
+  }
+
   /// What a node multiplies, if by a quantised constant.
   std::optional<Planned> planned(const Node& node) const {
     const auto product = product_of(node);
@@ -144,6 +159,8 @@ class QuantisedMultiplier {
     weight->transposed ^= product->transposed;
     // Two elements of a byte are neighbours along k.
     if (weight->transposed && weight->q.bits == 4) return std::nullopt;
+    const Shape& rows = weight->shape.empty() ? graph_.value(weight->q.input).shape : weight->shape;
+    if (!rows_fit(*weight, rows[weight->transposed ? 1 : 0])) return std::nullopt;
     return Planned{&node, *product, *weight};
   }
 
@@ -297,7 +314,9 @@ class QuantisedMultiplier {
   bool embed(const Node& node) {
     const ValueId table = node.input("weight");
     const Node* made = table == kNoValue ? nullptr : maker(table);
-    if (!made || made->op != "tv::dequantize" || !packed(table)) return false;
+    if (!made || made->op != "tv::dequantize") return false;
+    const auto weight = packed(table);
+    if (!weight || !rows_fit(*weight, graph_.value(table).shape[0])) return false;
     ++readers_[made].lookups;
     Rewriter rw(graph_, node, out_);
     Quantised q = quantised_of(*made);

@@ -73,11 +73,14 @@ class RotatedWrites {
     const ValueId v = write.input(second ? "values" : "values2");
     if (!is_entry(graph_, rotary.outputs[1], keys, place)) return false;
     if (!is_entry(graph_, v, values, place)) return false;
-    // It rotates as late as it writes.
-    const ValueId y = rotary.outputs[0];
-    for (size_t i = 0; i <= at; ++i) {
-      if (reads(graph_.nodes[i], y)) return false;
+    // It rotates as late as it writes, and what it rotated is in the cache alone, for views, too.
+    const ValueId y = rotary.outputs[0], rotated = rotary.outputs[1];
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (i <= at && reads(graph_.nodes[i], y)) return false;
+      if (i != at && reads(graph_.nodes[i], rotated)) return false;
     }
+    const auto returned = [&](const GraphOutput& o) { return base_of(o.value) == rotated; };
+    if (std::ranges::any_of(graph_.outputs, returned)) return false;
     const std::vector<ValueId> inputs = rotary.all_inputs();
     return std::ranges::none_of(inputs, [&](ValueId x) {
       return graph_.value(base_of(x)).kind == ValueKind::kInput && is_written(base_of(x));

@@ -215,3 +215,25 @@ def test_scales_of_another_number_stay_pytorchs():
     report = tv.dry_run(module, [tensor(8, 12)], min_block_size=1)
     (native,) = report.data["operators"]
     assert "float32[1], which is not one element for each block of" in native["reason"]
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_scales_that_several_rows_share(groups):
+    """Blocks of rows: no product reads these packed, and none may take them for rows' own."""
+    def function(x, q, s):
+        return x @ (q.float().view(3, 16, groups, -1) * s.view(3, 1, groups, 1)).view(48, -1).t()
+
+    module = Held(function, integers(48, 64), scales(3, groups))
+    x = tensor(5, 64)
+    with torch.no_grad():
+        compare(tv.compile(module, inputs=[x], **AHEAD)(x), module(x), 64)
+
+
+def test_a_table_whose_scales_several_rows_share():
+    def function(i, q, s):
+        return functional.embedding(i, (q.float().view(3, 16, 64) * s.view(3, 1, 1)).view(48, 64))
+
+    module = Held(function, integers(48, 64), scales(3))
+    i = torch.tensor([0, 5, 16, 47])
+    with torch.no_grad():
+        compare(tv.compile(module, inputs=[i], **AHEAD)(i), module(i), 1)

@@ -69,6 +69,20 @@ TEST(MergeCacheWrites, ValuesThatComeFromTheFirstWriteAreNoPair) {
   EXPECT_EQ(b.run(), (Ops{kPut, kPut}));
 }
 
+TEST(MergeCacheWrites, ValuesThatAreWrittenOverStayApart) {
+  Writes b;
+  const ValueId k = b.input(b.cache), v = b.input(b.cache), at = b.position();
+  const ValueId row = b.input({2, 1, 7});
+  // Of the second cache, before anything is written there.
+  const Shape entry = {2, 1, 7};
+  const ValueId old = b.op("t::work", {v}, entry);
+  b.graph.value(old).view = View{v, Expr(21), contiguous_strides(b.cache)};
+  std::erase_if(b.graph.nodes, [](const Node& n) { return n.op == "t::work"; });
+  b.output(b.put(k, at, old));
+  b.output(b.put(v, at, row));
+  EXPECT_EQ(b.run(), (Ops{kPut, kPut}));
+}
+
 TEST(MergeCacheWrites, OtherPlacesStayApart) {
   Writes b;
   const ValueId k = b.input(b.cache), v = b.input(b.cache), x = b.input({2, 1, 7});

@@ -81,6 +81,21 @@ TEST(WriteRotated, KeysThatAreReadElsewhereStay) {
   EXPECT_EQ(b.run(), (Ops{kRotary, kPut, "t::work"}));
 }
 
+TEST(WriteRotated, KeysWhoseViewIsReadStay) {
+  for (const bool returned : {false, true}) {
+    Writes b;
+    b.rotate();
+    const Shape rows = {2, 3, 8};
+    const ValueId view = b.op("t::view", {b.rotated_keys}, rows);
+    b.graph.value(view).view = View{b.rotated_keys, Expr(0), contiguous_strides(rows)};
+    std::erase_if(b.graph.nodes, [](const Node& n) { return n.op == "t::view"; });
+    b.write(b.rotated_keys, b.input(b.entry), b.keys, b.values, {kNoValue, kNoValue, b.at});
+    b.output(returned ? view : b.work({b.queries, view}));
+    const Ops want = returned ? Ops{kRotary, kPut} : Ops{kRotary, kPut, "t::work"};
+    EXPECT_EQ(b.run(), want);
+  }
+}
+
 TEST(WriteRotated, QueriesThatAreReadBeforeTheWriteStay) {
   Writes b;
   b.rotate();
