@@ -5,6 +5,7 @@
 
 #include "csrc/cli/command_error.h"
 #include "csrc/cli/nearest.h"
+#include "csrc/cli/trtexec_flags.h"
 #include "csrc/cli/yaml.h"
 #include "csrc/setting_values.h"
 #include "runtime/base/env.h"
@@ -13,8 +14,6 @@ namespace tv::cli {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
-constexpr const char* kNoCalibration =
-    "there is no calibration yet; quantised ONNX files (Q/DQ pairs) are computed as they define";
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -132,10 +131,10 @@ class ConfigReader {
   }
 
   void read_shorthands() {
-    if (read_flag("int8")) throw CommandError(path_ + ": int8: " + kNoCalibration);
+    if (read_flag("int8")) throw CommandError(path_ + ": int8: " + why_not("int8"));
     std::string calibration;
     read_text("calibration_cache", calibration);
-    if (!calibration.empty()) throw CommandError(path_ + ": calibration_cache: " + kNoCalibration);
+    if (!calibration.empty()) throw CommandError(path_ + ": calibration_cache: " + why_not("int8"));
     const bool fp16 = read_flag("fp16"), bf16 = read_flag("bf16");
     if (fp16 + bf16 + given_by_name_ > 1) {
       throw CommandError(path_ + ": got more than one of fp16, bf16 and enabled_precisions");

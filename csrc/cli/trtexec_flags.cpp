@@ -57,6 +57,7 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"output", "every output of the model is computed"},
     {"batch", kBatch},
     {"maxBatch", kBatch},
+    {"workspace", "want --memPoolSize=workspace:MiB"},
     {"sparsity", "structured sparsity is not used"},
     {"versionCompatible", kOneRuntime},
     {"useRuntime", kOneRuntime},

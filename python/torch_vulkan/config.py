@@ -101,7 +101,7 @@ class _Base(BaseModel):
         for name in ("int8", "calibration_cache"):
             if getattr(self, name):
                 raise ValueError(f"{name}: there is no calibration yet; quantised ONNX files (Q/DQ "
-                                 "pairs) are computed as they define")
+                                 "pairs) run in 8 bits as they define")
         low = [name for name in _PRECISIONS if getattr(self, name)]
         if len(low) + (self.enabled_precisions is not None) > 1:
             raise ValueError(f"got {' and '.join(low)}"

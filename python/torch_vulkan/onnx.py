@@ -154,15 +154,15 @@ class _Build:
     def __call__(self, model):
         device = device_list.spec_for(self.settings.device, torch.device("cpu"))
         profile = device_profile(device)
-        given = {"inputs": self.given,
-                 "constants": {k: constant(k, v) for k, v in self.constants.items()
-                               if not self.native or _fits(v)}}
-        try:
-            whole = self.settings.replaced(require_full_compilation=True)
-            return Single(imported(model, given), given, whole, device, profile)
-        except UnsupportedError:
-            if not self.native:
-                raise
+        if not self.native or all(map(_fits, self.constants.values())):
+            given = {"inputs": self.given,
+                     "constants": {k: constant(k, v) for k, v in self.constants.items()}}
+            try:
+                whole = self.settings.replaced(require_full_compilation=True)
+                return Single(imported(model, given), given, whole, device, profile)
+            except UnsupportedError:
+                if not self.native:
+                    raise
         return self._divided(model, device, profile)
 
     def _divided(self, model, device, profile):

@@ -218,8 +218,7 @@ def _mean_abs_error(want, got) -> float:
 
 
 def _max_rel_error(want, got) -> float:
-    difference = _differences(want, got)
-    return torch.where(difference == 0, 0.0, difference / want.abs()).max().item()
+    return _ratios(want, got, 1.0, 0.0).max().item()
 
 
 def _cosine(want, got) -> float | None:

@@ -238,6 +238,14 @@ def test_axes_that_a_run_gives():
     assert len(session.engines) == count >= 3
 
 
+@pytest.mark.parametrize("name", ["k", "other"])
+def test_constants_that_do_not_fit(name):
+    made = model([helper.make_node("Add", ["x", "k"], ["y"])],
+                 [tensor("x", [3]), tensor("k", [3])], [tensor("y", None)])
+    with pytest.raises(ValueError, match=name):
+        compiled(made, constants={name: numpy.ones(3, numpy.uint16)})
+
+
 def test_no_value_gets_an_engine():
     made = runtime_axes()
     session = compiled(made, max_shape_values=0)

@@ -261,3 +261,11 @@ def test_what_onnxruntime_quantises_at_each_call(tmp_path):
     (want,) = wanted(made, {"x": x})
     # Of an activation a step is rounded the other way where sums before it were.
     assert numpy.abs(got - want).max() <= 0.02 * numpy.abs(want).max()
+
+
+def test_scales_that_do_not_fit_are_refused():
+    made = model([helper.make_node("DequantizeLinear", ["x", "s"], ["y"], "node", axis=1)],
+                 [tensor("x", [2, 6], TensorProto.INT8)], [tensor("y", None)],
+                 [weight("s", numpy.array([1.0, 2.0, 3.0], "float32"))])
+    with pytest.raises(tv.UnsupportedError, match="sizes 6 and 3"):
+        tv.onnx.compile(made, fallback="none")

@@ -1,6 +1,7 @@
 """tv.quantize: what it returns, what it refuses, and what engines make of it."""
 
 import copy
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -366,3 +367,12 @@ def test_training_goes_through_to_what_is_trained():
                                                  [leaf, made[0].bias]))
     for got, wanted in zip(*gradients, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e8m0fnu, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_scales_of_8_bits_are_checked(dtype):
+    from torch_vulkan._fx.quantised_scales import check_scale
+
+    check_scale("s", torch.tensor([0.5, 2.0]).to(dtype))
+    with pytest.raises(ValueError, match="'s': 1 of 2"):
+        check_scale("s", torch.tensor([1.0, math.nan]).to(dtype))

@@ -76,7 +76,7 @@ def test_unknown_name(name, message):
     ("require_full_compilation", 1, "True or False"),
     ("pass_through_build_failures", "yes", "True or False"),
     ("truncate_long_and_double", None, "True or False"),
-    ("enabled_precisions", {torch.int8}, "int8 needs a calibrated"),
+    ("enabled_precisions", {torch.int8}, "8 bits come with the model"),
     ("enabled_precisions", {torch.float64}, "a set of torch.float32"),
     ("enabled_precisions", torch.float16, "a set of torch.float32"),
     ("enable_autocast", 1, "True or False"),

@@ -107,3 +107,11 @@ def test_empty_results():
 def test_what_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(lambda x: x)
+
+
+@pytest.mark.parametrize("want, got", [(math.inf, 1.0), (math.nan, 1.0), (1.0, math.inf)])
+def test_one_that_is_not_finite_is_infinitely_wrong(want, got):
+    from torch_vulkan.validation import _FUNCTIONS
+
+    pair = torch.tensor([want, 1.0]).double(), torch.tensor([got, 1.0]).double()
+    assert _FUNCTIONS["max_rel_error"](*pair) == math.inf == _FUNCTIONS["max_abs_error"](*pair)

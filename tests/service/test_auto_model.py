@@ -131,3 +131,11 @@ except ImportError as error:
 """], capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     assert "install torch-vulkan[service]" in done.stdout
+
+
+def test_the_users_cache_stays_fit_for_engines(load, tmp_path, monkeypatch):
+    """It is refused where others could look into it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    load(cache_dir=None)
+    assert tv.cache.directory().stat().st_mode & 0o077 == 0
+    assert [*tv.cache.directory().glob("models/*/auto%2Fnet/*")]

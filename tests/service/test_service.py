@@ -140,4 +140,6 @@ def test_lists_are_pages(client):
     assert [job["id"] for job in first] == ["page-2", "page-1"]
     assert client.list(limit=1, before=first[-1]["number"])[0]["id"] == "page-0"
     client.wait("page-2", SECONDS)
-    assert all(job["state"] == "COMPLETED" for job in client.list(state="COMPLETED"))
+    found = client.list(state="COMPLETED")
+    assert found and all(job["state"] == "COMPLETED" for job in found)
+    assert "page-2" not in [job["id"] for job in client.list(state="FAILED")]

@@ -1,12 +1,22 @@
 """Processes that are killed, jobs that are cancelled, folders that are in use."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 
+import pytest
+
+from torch_vulkan.service import client as client_module
 from torch_vulkan.service import server
+from torch_vulkan.service.local_runner import LocalRunner
+from torch_vulkan.service.runner import Status
+from torch_vulkan.service.sandbox import Limits
+from torch_vulkan.service.scheduler import Scheduler
+from torch_vulkan.service.store import Store
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers, long_model, until
 
@@ -114,3 +124,31 @@ def test_answers_are_not_held_back():
     """asyncio turns Nagle's algorithm off where the socket's protocol is named."""
     with server._socket("127.0.0.1", 0) as made:
         assert made.proto == socket.IPPROTO_TCP
+
+
+@pytest.mark.parametrize("left", ["[" * 100_000, "{", "[]", '{"state": "COMPLETED"}', None])
+def test_whatever_a_task_leaves_is_a_result(tmp_path, left):
+    """It read a model that may be hostile: one bad result must not keep others waiting."""
+    if left is None:
+        (tmp_path / "result.json").mkdir()
+    else:
+        (tmp_path / "result.json").write_text(left)
+    made = Scheduler(None, Store(tmp_path / "store"), None)
+    result, artifact = made._outcome(Status(False, tmp_path))
+    assert result["state"] == "FAILED" and result["reasons"] and artifact is None
+
+
+def test_runs_that_cannot_be_removed_are_no_hindrance(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    (tmp_path / "runs" / "1-1" / "a").mkdir(parents=True)
+    LocalRunner(tmp_path, 1, Limits(), None)
+
+
+def test_a_task_that_prints_nothing_is_followed(own_service, monkeypatch):
+    monkeypatch.setattr(client_module, "_TIMEOUT_S", 1)
+    with own_service.client() as client, own_service.client() as other:
+        client.submit(long_model(), ["lavapipe"], name="long", job_id="long")
+        threading.Timer(4, lambda: other.cancel("long")).start()
+        for _ in client.logs("long", follow=True):
+            pass
+        assert client.wait("long", SECONDS)["state"] == "STOPPED"

@@ -70,7 +70,7 @@ Tensor dequantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tenso
   return e.cast(y, scale.dtype);
 }
 
-/// A scale or zero point with one element for each block of x; nothing where blocks do not divide.
+/// A scale or zero point with one element for each block of x; nothing where they do not fit.
 Tensor of_blocks(OpContext& c, const Tensor& parameter, const Tensor& x) {
   Shape blocks(x.shape.size(), Expr(1));
   const auto axis = static_cast<size_t>(c.axis("axis", 1, std::max<int64_t>(x.rank(), 2)));
@@ -78,6 +78,7 @@ Tensor of_blocks(OpContext& c, const Tensor& parameter, const Tensor& x) {
     blocks = parameter.shape;
     if (!(blocks.at(axis) * Expr(c.i("block_size", 0)) == x.shape.at(axis))) return {};
   } else if (parameter.rank() == 1 && !(parameter.shape[0] == Expr(1))) {
+    if (!(parameter.shape[0] == x.shape.at(axis))) return {};
     blocks.at(axis) = parameter.shape[0];
   }
   return c.e.reshape(parameter, blocks);

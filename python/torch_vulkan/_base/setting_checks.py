@@ -124,8 +124,8 @@ def _precisions(name, value):
         raise _wrong(name, value, want)
     dtypes = frozenset(value)
     if torch.int8 in dtypes or "int8" in dtypes:
-        raise _wrong(name, value, f"{want}; int8 needs a calibrated or quantised model, and "
-                                  "quantised operators have no kernels yet")
+        raise _wrong(name, value, f"{want}; 8 bits come with the model: tv.quantize, PT2E, "
+                                  "a quantised ONNX file")
     if not dtypes or not dtypes <= {torch.float32, *LOW_PRECISIONS}:
         raise _wrong(name, value, want)
     return dtypes

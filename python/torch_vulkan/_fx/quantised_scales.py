@@ -16,6 +16,7 @@ def check_scale(name: str, scale: torch.Tensor) -> None:
     """Raises ValueError, naming the tensor, unless every scale is a positive finite number."""
     if scale.is_meta or isinstance(scale, FakeTensor) or not scale.is_floating_point():
         return
+    scale = scale.detach().double()  # floats of 8 bits have no comparisons
     wrong = ~(torch.isfinite(scale) & (scale > 0))
     if wrong.any():
         place = tuple(wrong.nonzero()[0].tolist())

@@ -3,13 +3,13 @@ the nodes that are left out stand for themselves."""
 
 from dataclasses import dataclass, field
 
+import numpy
+from onnx import helper
+
 from .._base.dumps import debug_directory
 from .._native import C
 from .files import imported
 from .native import Source, reads
-
-_INPUT_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int16": 5, "int32": 6, "int64": 7, "bool": 9,
-                "float16": 10, "float64": 11, "bfloat16": 16}
 
 
 @dataclass
@@ -131,9 +131,9 @@ class Division:
                     rest.append(self._makers[name])
         step.nodes = sorted(inside)
 
-    def type_of(self, name: str, host_dtype: str | None = None) -> int:
+    def type_of(self, name: str) -> int:
         """TensorProto.DataType of a value that is computed from sizes."""
-        return _INPUT_TYPES[host_dtype or self.names[name][1][0]]
+        return helper.np_dtype_to_tensor_dtype(numpy.dtype(self.names[name][1][0]))
 
     def signature(self) -> list:
         """Equal for models that differ in weights alone."""

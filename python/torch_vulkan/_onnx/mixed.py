@@ -166,8 +166,7 @@ class Mixed:
             raise _Unfit(f"{self._ranges[min(unknown)][0]} is not known where {name!r} is read")
         known = [symbols.get(s, 0) for s in range(len(self._ranges))]
         numbers = [e if isinstance(e, (int, float)) else e.eval(known) for e in elements]
-        kind = self._planned.type_of(name, dtype)
-        return numpy.array(numbers, onnx.helper.tensor_dtype_to_np_dtype(kind)).reshape(dims)
+        return numpy.array(numbers, numpy.dtype(dtype)).reshape(dims)
 
     def _output(self, name, values, symbols):
         at, host = self._planned.names[name]

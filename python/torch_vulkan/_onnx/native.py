@@ -37,7 +37,13 @@ class Source:
         self._of_known_opset()
         graph = self.proto.graph
         self.inputs = self._without_defaults()
+        inputs = {value.name: value.type.tensor_type.elem_type for value in graph.input}
         for name, value in (constants or {}).items():
+            if name not in inputs:
+                raise ValueError(f'[onnx] constants: the model has no input "{name}"')
+            if onnx.helper.np_dtype_to_tensor_dtype(value.dtype) != inputs[name]:
+                raise ValueError(f'[onnx] constants: "{name}" is of type {value.dtype}, and the '
+                                 "model's input of another")
             graph.initializer.append(onnx.numpy_helper.from_array(value, name))
         if constants:
             self.inputs = self._without_defaults()
@@ -124,7 +130,6 @@ class Part:
 
     Attributes:
         inputs, outputs: names of values that go in and come out.
-        runs_in: "onnxruntime" or "onnx.reference"; "" until it is known.
     """
 
     def __init__(self, source: Source, indices, inputs, outputs, fixed=None):
@@ -132,7 +137,7 @@ class Part:
         self._source, self._indices = source, sorted(indices)
         self.inputs, self.outputs = [*inputs], [*outputs]
         self._types = {**source.types, **(fixed or {})}
-        self._run, self.runs_in = None, ""
+        self._run = None
         if all(name in self._types for name in self.inputs):
             self._open({name: self._types[name] for name in self.inputs})
 
@@ -154,13 +159,12 @@ class Part:
         model = self._source.part(self._indices, {k: unsized(v) for k, v in types.items()},
                                   self.outputs)
         try:
-            self._run, self.runs_in = _in_runtime(model, self._source.directory), "onnxruntime"
+            self._run = _in_runtime(model, self._source.directory)
         except Exception as refusal:  # of many types, ONNX Runtime's own
             if len(self._indices) > 1:
-                self._run, self.runs_in = self._one_by_one(), "onnxruntime"
+                self._run = self._one_by_one()
                 return
             self._run = _in_reference(model, self._source, refusal)
-            self.runs_in = "onnx.reference"
 
     def _one_by_one(self):
         """Each node as a part of its own: some are ONNX Runtime's."""

@@ -5,6 +5,7 @@ import urllib.parse
 from pathlib import Path
 
 from .._native import C
+from ..cache import directory
 from ..engine import Engine
 from ..errors import UnsupportedError
 from . import fetch
@@ -52,7 +53,8 @@ class AutoModel:
             try:
                 _fetch(name, url, api_key, profile, revision, folder)
             except ServiceError as error:
-                if error.code != "unreachable" or not fetch.in_folder(folder):
+                away = error.code == "unreachable" or error.status in (502, 503, 504)  # a proxy's
+                if not away or not fetch.in_folder(folder):
                     raise
         elif not fetch.in_folder(folder):
             raise ServiceError(0, "not_found", f"the cache has no engine of {name!r} ({folder})")
@@ -63,7 +65,11 @@ def _cache_folder(cache_dir, url: str | None, name: str) -> Path:
     from .client import DEFAULT_URL
 
     service = url or os.environ.get("TORCH_VULKAN_SERVICE") or DEFAULT_URL
-    root = Path(cache_dir) if cache_dir else Path(C.default_cache_dir()) / "models"
+    if cache_dir:
+        root = Path(cache_dir)
+    else:  # beside built engines, with the mode that their cache wants
+        directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+        root = directory() / "models"
     return root / urllib.parse.quote(service.rstrip("/"), safe="") / urllib.parse.quote(
         name, safe="")
 

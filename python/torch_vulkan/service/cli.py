@@ -83,7 +83,7 @@ def _add_submit(sub) -> None:
 
 def _add_keys(sub) -> None:
     sub.add_argument("--create", metavar="NAME", help="make a key, which is printed this once")
-    sub.add_argument("--scope", action="append", choices=("read", "submit", "publish", "admin"),
+    sub.add_argument("--scope", action="append", choices=("read", "submit", "admin"),
                      help="of the new key; may be repeated; default: read")
     sub.add_argument("--revoke", metavar="ID")
 

@@ -126,7 +126,9 @@ class Client:
 
     def logs(self, job_id: str, follow: bool = False, device: str | None = None) -> Iterator[str]:
         """Pieces of what the job's tasks printed; `follow`: until the job has ended."""
+        silent = None if follow else _TIMEOUT_S  # a task may print nothing for long
         with self._sent("GET", f"/v1/jobs/{_quoted(job_id)}/logs",
+                        timeout=self._httpx.Timeout(_TIMEOUT_S, read=silent),
                         params=_given(follow=follow, device=device)) as answer:
             yield from self._read(answer.iter_text())
 

@@ -40,7 +40,8 @@ class LocalRunner:
         self._logs.mkdir(parents=True, exist_ok=True)
         # Runs end with the process that started them, so those found here have.
         shutil.rmtree(self._runs_folder, ignore_errors=True)
-        self._runs_folder.mkdir(parents=True)
+        # A folder of mode 0 in one of them stays, and harms nobody: names of runs do not repeat.
+        self._runs_folder.mkdir(parents=True, exist_ok=True)
 
     def submit(self, run: Run) -> None:
         folder = self._runs_folder / run.id
@@ -64,7 +65,7 @@ class LocalRunner:
         if code is None:
             self._enforce(run)
             return Status(True, run.folder)
-        if (run.folder / "result.json").exists():
+        if os.path.exists(run.folder / "result.json"):  # Path.exists raises in a folder of mode 0
             return Status(False, run.folder)
         fault, again = self._fault(run, code)
         return Status(False, run.folder, fault, again)

@@ -64,4 +64,4 @@ class DeviceRequest(_Strict):
 
 class KeyRequest(_Strict):
     name: Annotated[str, Field(min_length=1, max_length=80)]
-    scopes: list[Literal["read", "submit", "publish", "admin"]] = Field(min_length=1, max_length=4)
+    scopes: list[Literal["read", "submit", "admin"]] = Field(min_length=1, max_length=3)

@@ -36,7 +36,7 @@ class Scheduler(threading.Thread):
         self.wake = threading.Event()
         self._database, self._store, self._runner = database, store, runner
         self._stopping = False
-        self._running: dict[int, str] = {}  # task → run
+        self._running: dict[int, tuple[str, Device]] = {}  # task → run, and what it builds for
 
     def stop(self) -> None:
         """Ends the thread. Runs that have not ended stay INPROGRESS, for the next start."""
@@ -56,18 +56,23 @@ class Scheduler(threading.Thread):
                 self._start()
             except (SQLAlchemyError, OSError) as error:  # a full disk: it may have room again
                 log.error("the scheduler waits: %s", error)
+                recovered = False
                 time.sleep(1)
             except Exception:  # of one task: the others go on
                 log.exception("the scheduler failed and goes on")
+                recovered = False
                 time.sleep(1)
             self.wake.wait(_INTERVAL_S if self._running else 1.0)
             self.wake.clear()
 
     def _recover(self) -> None:
-        """Tasks whose run ended with the last process of the service."""
+        """Tasks that no run works on: theirs ended with the service's last process, or never
+        began."""
         with self._database.writing() as session:
             for task in session.exec(select(Task).where(
                     Task.state.in_([State.INPROGRESS, State.STOPPING]))):
+                if task.id in self._running:
+                    continue
                 job = session.get(Job, task.job)
                 _end(task, State.STOPPED) if job.stop_asked else _again(task)
                 session.add(task)
@@ -88,7 +93,7 @@ class Scheduler(threading.Thread):
                 session.add(task)
                 jobs.update_state(session, session.get(Job, task.job))
             if task_id in self._running:
-                self._runner.cancel(self._running[task_id])
+                self._runner.cancel(self._running[task_id][0])
 
     def _start(self) -> None:
         free = self._runner.slots - len(self._running)
@@ -112,36 +117,25 @@ class Scheduler(threading.Thread):
                           self._store.path(job.model_digest),
                           {"device": device.name, "profile": device.profile, "level": task.level,
                            "options": job.options})
-            try:
-                self._runner.submit(run)
-            except OSError:
-                self._put_back(task_id)
-                raise
-            self._running[task_id] = run.id
-
-    def _put_back(self, task_id: int) -> None:
-        with self._database.writing() as session:
-            task = session.get(Task, task_id)
-            _again(task)
-            session.add(task)
+            self._runner.submit(run)
+            self._running[task_id] = run.id, device
 
     def _collect(self) -> None:
-        for task_id, run_id in [*self._running.items()]:
+        for task_id, (run_id, device) in [*self._running.items()]:
             status = self._runner.status(run_id)
             if status.running:
                 continue
-            self._finish(task_id, status)
+            self._finish(task_id, device, status)
             del self._running[task_id]
             self._runner.forget(run_id)
 
-    def _finish(self, task_id: int, status: Status) -> None:
+    def _finish(self, task_id: int, device: Device, status: Status) -> None:
         result, artifact = self._outcome(status)
         with self._database.writing() as session:
             task = session.get(Task, task_id)
             job = session.get(Job, task.job)
             if result["state"] == State.COMPLETED:
-                session.add(self._artifact(task, job, session.get(Device, task.device), result,
-                                           artifact))
+                session.add(self._artifact(task, job, device, result, artifact))
                 _end(task, State.COMPLETED)
             elif job.stop_asked:
                 _end(task, State.STOPPED)
@@ -163,7 +157,7 @@ class Scheduler(threading.Thread):
             if result["state"] == State.COMPLETED:
                 return result, self._store.take(status.folder / "engine.vke")
             return result, None
-        except (ValueError, FileNotFoundError) as error:
+        except (ValueError, RecursionError, FileNotFoundError, PermissionError) as error:
             return {"state": State.FAILED, "reasons": [f"the task's result is bad: {error}"]}, None
 
     def _artifact(self, task: Task, job: Job, device: Device, result: dict,
