@@ -70,6 +70,11 @@ ValueId append(Graph& graph, Node node, DType dtype, Shape shape) {
   return out;
 }
 
+bool is_one(const Node& node, const char* arg) {
+  const Expr* e = node.has(arg) ? std::get_if<Expr>(&node.arg(arg).attr) : nullptr;
+  return (e == nullptr || e->is_constant()) && (!node.has(arg) || node.number(arg) == 1);
+}
+
 void make_names_unique(Graph& graph) {
   std::unordered_set<std::string> used;
   for (Node& node : graph.nodes) {

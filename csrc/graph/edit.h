@@ -26,6 +26,9 @@ Node node_for(const Node& node, std::string op, const std::string& suffix);
 /// Appends a node that has one output.
 ValueId append(Graph& graph, Node node, DType dtype, Shape shape);
 
+/// Whether a scalar argument is 1 or absent; false if it depends on a symbol.
+bool is_one(const Node& node, const char* arg);
+
 /// Gives each node whose name an earlier one has a suffix.
 void make_names_unique(Graph& graph);
 

@@ -7,13 +7,6 @@
 namespace tv {
 namespace {
 
-bool keeps_values(const Node& node) {
-  static const std::set<std::string, std::less<>> ops = {
-      "aten::clone",  "aten::contiguous",      "aten::alias",
-      "aten::detach", "aten::lift_fresh_copy", "aten::_to_copy"};
-  return ops.contains(node.op);
-}
-
 bool reshapes(const Node& node) {
   static const std::set<std::string, std::less<>> ops = {
       "aten::view",    "aten::_unsafe_view", "aten::reshape",      "aten::unsqueeze",
@@ -90,6 +83,13 @@ std::optional<Shape> blocks_of(const Graph& graph, const Node& dequantize) {
 }
 
 }  // namespace
+
+bool keeps_values(const Node& node) {
+  static const std::set<std::string, std::less<>> ops = {
+      "aten::clone",  "aten::contiguous",      "aten::alias",
+      "aten::detach", "aten::lift_fresh_copy", "aten::_to_copy"};
+  return ops.contains(node.op);
+}
 
 std::optional<IntegerOperand> integer_operand(const Graph& graph, const Makers& makers,
                                               ValueId value) {

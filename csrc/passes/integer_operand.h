@@ -16,6 +16,9 @@ struct IntegerOperand {
   std::vector<const Node*> views;  ///< from the dequantize on
 };
 
+/// Whether a node hands its input on, but for layout and dtype.
+bool keeps_values(const Node& node);
+
 /// `value` as such; nullopt where it is not.
 std::optional<IntegerOperand> integer_operand(const Graph& graph, const Makers& makers,
                                               ValueId value);

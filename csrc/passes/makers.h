@@ -9,7 +9,8 @@
 namespace tv {
 
 /// Which nodes make the values of a graph, for passes that recognise an operator by its pieces. It
-/// refers to the graph, whose nodes keep their places meanwhile.
+/// refers to the graph, whose nodes keep their places meanwhile. Views of choose_layouts are values
+/// of their own.
 class Makers {
  public:
   explicit Makers(const Graph& graph)
@@ -30,10 +31,17 @@ class Makers {
   /// The node of this operator that makes `v` for one node alone, and not for the caller.
   const Node* only(ValueId v, std::string_view op) const {
     const Node* node = maker(v, op);
-    const bool one =
-        node && readers(v).size() == 1 &&
-        std::ranges::none_of(graph_.outputs, [&](const GraphOutput& o) { return o.value == v; });
-    return one ? node : nullptr;
+    return node && only_reader(v) ? node : nullptr;
+  }
+
+  /// The node that alone reads `v`, which the caller does not; else null.
+  const Node* only_reader(ValueId v) const {
+    const std::vector<int32_t>& all = readers(v);
+    return all.size() == 1 && !is_result(v) ? &graph_.nodes[static_cast<size_t>(all[0])] : nullptr;
+  }
+
+  bool is_result(ValueId v) const {
+    return std::ranges::any_of(graph_.outputs, [&](const GraphOutput& o) { return o.value == v; });
   }
 
   /// Indices of the nodes that read `v`.

@@ -20,12 +20,6 @@ struct Product {
   size_t columns() const { return transposed ? 0 : 1; }  ///< dimension of the weight
 };
 
-/// False if it depends on a symbol, too.
-bool is_one(const Node& node, const char* arg) {
-  const Expr* e = node.has(arg) ? std::get_if<Expr>(&node.arg(arg).attr) : nullptr;
-  return (e == nullptr || e->is_constant()) && (!node.has(arg) || node.number(arg) == 1);
-}
-
 class MatmulMerger {
  public:
   explicit MatmulMerger(Graph graph)

@@ -11,12 +11,6 @@
 namespace tv {
 namespace {
 
-/// False if it depends on a symbol, too.
-bool is_one(const Node& node, const char* arg) {
-  const Expr* e = node.has(arg) ? std::get_if<Expr>(&node.arg(arg).attr) : nullptr;
-  return (e == nullptr || e->is_constant()) && (!node.has(arg) || node.number(arg) == 1);
-}
-
 /// a · bᵀ + bias, or a · b + bias where the rows of b are steps of the sum.
 struct Product {
   ValueId a = kNoValue, b = kNoValue, bias = kNoValue;

@@ -8,6 +8,7 @@
 #include "csrc/graph/edit.h"
 #include "csrc/graph/provenance.h"
 #include "csrc/graph/quantised.h"
+#include "csrc/passes/integer_operand.h"
 #include "csrc/passes/quantised_pieces.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/rewriter.h"
@@ -15,24 +16,12 @@
 namespace tv {
 namespace {
 
-/// False if it depends on a symbol, too.
-bool is_one(const Node& node, const char* arg) {
-  const Expr* e = node.has(arg) ? std::get_if<Expr>(&node.arg(arg).attr) : nullptr;
-  return (e == nullptr || e->is_constant()) && (!node.has(arg) || node.number(arg) == 1);
-}
-
 bool swaps_dimensions(const Node& node) {
   const auto wrapped = [](int64_t dim) { return dim < 0 ? dim + 2 : dim; };
   if (node.op == "aten::t") return true;
   if (node.op == "aten::permute") return wrapped(node.integers("dims").at(0)) == 1;
   return node.op == "aten::transpose.int" &&
          wrapped(node.integer("dim0")) != wrapped(node.integer("dim1"));
-}
-
-bool keeps_values(const Node& node) {
-  static const std::set<std::string, std::less<>> ops = {
-      "aten::clone", "aten::contiguous", "aten::alias", "aten::detach", "aten::_to_copy"};
-  return ops.contains(node.op);
 }
 
 /// x · weightᵀ + bias.

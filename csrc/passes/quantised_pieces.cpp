@@ -3,6 +3,8 @@
 #include <set>
 #include <string>
 
+#include "csrc/graph/edit.h"
+
 namespace tv {
 namespace {
 
@@ -18,11 +20,6 @@ bool is_reshape(const Node& node) {
 }
 
 bool is_small_integer(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
-
-bool is_one(const Node& node, const char* arg) {
-  const Expr* e = node.has(arg) ? std::get_if<Expr>(&node.arg(arg).attr) : nullptr;
-  return (e == nullptr || e->is_constant()) && (!node.has(arg) || node.number(arg) == 1);
-}
 
 class Matcher {
  public:

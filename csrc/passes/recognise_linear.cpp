@@ -9,12 +9,6 @@
 namespace tv {
 namespace {
 
-/// False if it depends on a symbol, too.
-bool is_one(const Node& node, const char* arg) {
-  const Expr* e = node.has(arg) ? std::get_if<Expr>(&node.arg(arg).attr) : nullptr;
-  return (e == nullptr || e->is_constant()) && (!node.has(arg) || node.number(arg) == 1);
-}
-
 class LinearRecogniser {
  public:
   explicit LinearRecogniser(Graph graph)

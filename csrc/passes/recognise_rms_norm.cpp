@@ -48,7 +48,7 @@ class RmsNormRecogniser {
                        graph_.value(product.outputs[0]).shape == value.shape;
     const Node* root = whole ? makers_.only(inverse, "aten::rsqrt") : nullptr;
     const Node* sum = root ? makers_.only(root->input("self"), "aten::add.Scalar") : nullptr;
-    if (!sum || (sum->has("alpha") && !is_number(*sum, "alpha", 1))) return std::nullopt;
+    if (!sum || !is_one(*sum, "alpha")) return std::nullopt;
     const auto* size = std::get_if<Expr>(&sum->arg("other").attr);
     const Node* mean = size ? nullptr : makers_.only(sum->input("self"), "aten::mean.dim");
     if (!mean || !mean->flag("keepdim") || mean->has("dtype")) return std::nullopt;

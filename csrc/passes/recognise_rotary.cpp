@@ -50,11 +50,7 @@ class RotaryRecogniser {
   const Shape& shape(ValueId v) const { return graph_.value(v).shape; }
 
   std::optional<Rotary> rotary(const Node& sum) const {
-    if (sum.op != "aten::add.Tensor") return std::nullopt;
-    const auto* alpha = sum.has("alpha") ? &sum.arg("alpha").attr : nullptr;
-    if (alpha && !(std::holds_alternative<Expr>(*alpha) && std::get<Expr>(*alpha) == Expr(1))) {
-      return std::nullopt;
-    }
+    if (sum.op != "aten::add.Tensor" || !is_one(sum, "alpha")) return std::nullopt;
     const Node* a = makers_.only(sum.input("self"), "aten::mul.Tensor");
     const Node* b = makers_.only(sum.input("other"), "aten::mul.Tensor");
     if (!a || !b) return std::nullopt;
@@ -128,9 +124,9 @@ class RotaryRecogniser {
   /// The node that puts behind what is rotated the rest of its rows, which `r` then covers; null:
   /// the rows are rotated as a whole.
   const Node* rest_joined(Rotary& r) const {
-    const auto& readers = makers_.readers(r.result);
-    if (readers.size() != 1 || is_result(r.result)) return nullptr;
-    const Node& cat = graph_.nodes[static_cast<size_t>(readers[0])];
+    const Node* reader = makers_.only_reader(r.result);
+    if (!reader) return nullptr;
+    const Node& cat = *reader;
     if (cat.op != "aten::cat" || !is_last(cat, r.result)) return nullptr;
     const std::vector<ValueId>& parts = cat.inputs("tensors");
     if (parts.size() != 2 || parts[0] != r.result) return nullptr;
@@ -151,10 +147,6 @@ class RotaryRecogniser {
     }
     r.x = x;
     return &cat;
-  }
-
-  bool is_result(ValueId v) const {
-    return std::ranges::any_of(graph_.outputs, [&](const GraphOutput& o) { return o.value == v; });
   }
 
   static Node made(const Node& last, const char* op, std::vector<Arg> args) {

@@ -40,14 +40,6 @@ class WholeProducts {
  private:
   const Shape& shape(ValueId v) const { return graph_.value(v).shape; }
 
-  const Node* only_reader(ValueId v) const {
-    const auto& readers = makers_.readers(v);
-    const bool one =
-        readers.size() == 1 &&
-        std::ranges::none_of(graph_.outputs, [&](const GraphOutput& o) { return o.value == v; });
-    return one ? &graph_.nodes[static_cast<size_t>(readers[0])] : nullptr;
-  }
-
   /// The view that gives the product of queries and keys its heads, where a tanh lies between it
   /// and the softmax.
   const Node* scores_of(const Node& softmax) const {
@@ -55,7 +47,7 @@ class WholeProducts {
         "aten::mul.Scalar", "aten::mul.Tensor", "aten::div.Scalar", "aten::div.Tensor",
         "aten::add.Tensor", "aten::_to_copy",   "aten::tanh"};
     bool capped = false;
-    for (ValueId v = softmax.input("self"); only_reader(v);) {
+    for (ValueId v = softmax.input("self"); makers_.only_reader(v);) {
       const Node* node = makers_.maker(v);
       if (!node) return nullptr;
       if (is_view(*node)) return capped ? node : nullptr;
@@ -68,13 +60,13 @@ class WholeProducts {
 
   /// The view of the product of what `v` is, as it is or cast, with something.
   const Node* product_with(ValueId v) const {
-    const Node* node = only_reader(v);
+    const Node* node = makers_.only_reader(v);
     while (node && (copies(*node) || node->op == "aten::_to_copy")) {
-      node = only_reader(node->outputs[0]);
+      node = makers_.only_reader(node->outputs[0]);
     }
-    const Node* bmm = node && is_view(*node) ? only_reader(node->outputs[0]) : nullptr;
+    const Node* bmm = node && is_view(*node) ? makers_.only_reader(node->outputs[0]) : nullptr;
     if (!bmm || bmm->op != "aten::bmm" || bmm->input("self") != node->outputs[0]) return nullptr;
-    const Node* view = only_reader(bmm->outputs[0]);
+    const Node* view = makers_.only_reader(bmm->outputs[0]);
     return view && is_view(*view) ? view : nullptr;
   }
 

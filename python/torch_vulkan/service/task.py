@@ -11,13 +11,13 @@ It knows neither the database, nor keys, nor the network.
 import ctypes
 import errno
 import json
-import os
 import re
 import resource
 import sys
 import time
 from pathlib import Path
 
+from .._base import whole_files
 from . import compiler
 
 LAVAPIPE = 13  # VkDriverId
@@ -80,7 +80,7 @@ def _build_command(path: str) -> int:
     for line in result["reasons"]:
         _say(line)
     _say(f"{result['state']} after {time.monotonic() - start:.1f} s")
-    _write_whole(out / "result.json", json.dumps(result).encode())
+    whole_files.write_text(out / "result.json", json.dumps(result), "task")
     return 0
 
 
@@ -103,7 +103,8 @@ def _build(C, task: dict, out: Path) -> dict:
     if plan.refusals:
         return {"state": "FAILED", "reasons": list(plan.refusals)}
     vke = _with_weights(C, C.build(plan, 0, _progress()), imported)
-    _write_whole(out / "engine.vke", vke)
+    with whole_files.written(out / "engine.vke", "task") as file:
+        file.write(vke)
     layers = len(C.vke_info(vke)["layers"])
     _say(f"built: {layers} layers, {len(vke)} bytes")
     return {"state": "COMPLETED", "reasons": [], "tuned": tuned, "layers": layers,
@@ -141,12 +142,3 @@ def _progress():
 
 def _say(text: str) -> None:
     print(text, flush=True)
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    unfinished = path.with_name(path.name + ".tmp")
-    with open(unfinished, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
