@@ -4,7 +4,6 @@ lavapipe by tv-compile, follows the log, loads the engine in another process and
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import numpy
 from onnx import TensorProto, helper, numpy_helper, save
+
+from torch_vulkan.service.sandbox import bubblewrap, why_not
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = [sys.executable, str(ROOT / "python" / "torch_vulkan_service.py")]
@@ -62,9 +63,10 @@ def check(folder: Path, variables: dict[str, str]) -> None:
 
 
 def main() -> None:
-    sandbox = [] if shutil.which("bwrap") else ["--no-sandbox"]
+    reason = why_not(bubblewrap())
+    sandbox = ["--no-sandbox"] if reason else []
     if sandbox:
-        print("bwrap is not installed: tasks run without a sandbox")
+        print(f"tasks run without a sandbox: {reason}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         service = subprocess.Popen([*COMMAND, "serve", "--data", str(folder / "data"), "--port",

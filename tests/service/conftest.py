@@ -1,7 +1,8 @@
 import importlib.util
-import shutil
 
 import pytest
+
+from torch_vulkan.service.sandbox import bubblewrap, why_not
 
 from workloads.service_process import Service
 
@@ -18,7 +19,8 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(skip)
 
 
-SANDBOX = () if shutil.which("bwrap") else ("--no-sandbox",)
+# Containers may have bwrap and no namespaces.
+SANDBOX = ("--no-sandbox",) if why_not(bubblewrap()) else ()
 
 
 @pytest.fixture(scope="module")
