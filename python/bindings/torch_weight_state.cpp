@@ -47,6 +47,12 @@ WeightState digest_of(const at::Tensor& tensor) {
   return digest(dense.const_data_ptr(), dense.nbytes());
 }
 
+/// Not where an inference tensor has been given another's data, either, though it says by
+/// is_inference() that it is none then.
+bool counts_writes(const at::Tensor& tensor) {
+  return !tensor.is_inference() && tensor.unsafeGetTensorImpl()->version_counter().enabled();
+}
+
 }  // namespace
 
 WeightState digest(const void* bytes, size_t size) {
@@ -69,14 +75,14 @@ WeightState digest(const void* bytes, size_t size) {
 
 StatedWeights::StatedWeights(const std::vector<at::Tensor>& weights) : weights_(weights) {
   for (size_t i = 0; i < weights.size(); ++i) {
-    if (!weights[i].is_inference()) continue;
+    if (counts_writes(weights[i])) continue;
     if (digests_.empty()) digests_.resize(weights.size());
     digests_[i] = digest_of(weights[i]);
   }
 }
 
 WeightState StatedWeights::state(size_t i) const {
-  if (weights_[i].is_inference()) return digests_[i];
+  if (!counts_writes(weights_[i])) return digests_[i];
   return {static_cast<uint64_t>(weights_[i]._version())};
 }
 

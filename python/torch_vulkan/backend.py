@@ -17,11 +17,12 @@ from ._fx.fx_nodes import main_device, op_name
 from ._fx.mutation import attach_writes, detach_writes, refuse_overlaps
 from ._fx.prepare import prepare
 from ._fx.quantised_scales import check_captured
+from ._fx.refusals import WholeGraph
 from ._fx.returned_views import views_of_arguments
 from ._fx.splitting import record_of, split
 from ._fx.whole_graph import whole_graph
 from ._native import C
-from ._torch import compat, encoder_layers, filled_places, graph_breaks
+from ._torch import compat, encoder_layers, filled_places, graph_breaks, other_storage
 from ._torch.kept_composites import keep_composites, use_own_attention
 from .compilations import Compilation
 from .settings import Settings
@@ -56,12 +57,25 @@ def vulkan(module: fx.GraphModule, example_inputs, *, options=None, mode=None):
 def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Settings, watch=None):
     """What Dynamo captured, through `aot` (see through_aot); by PyTorch where that gives up."""
     try:
+        _refuse_other_storage(module)
         with keep_composites(), compat.views_by_their_facts():
             return aot(module, example_inputs)
     except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
         if compat.is_for_dynamo(error) or settings.pass_through_build_failures:
             raise
         return _uncompiled(module, settings, error, watch)
+
+
+def _refuse_other_storage(module: fx.GraphModule) -> None:
+    """What shares memory behind `x.data = y` is known when the graph runs, operator by operator;
+    AOTAutograd's functional graph loses some of it, gradients among it (torch 2.13).
+
+    Raises:
+        WholeGraph: the graph has such an assignment.
+    """
+    if other_storage.is_assigned(module.graph):
+        other_storage.pass_over_uncounted_versions(module)
+        raise WholeGraph("x.data = … or set_ gives a tensor another's memory")
 
 
 def _uncompiled(module: fx.GraphModule, settings: Settings, error: Exception, watch):

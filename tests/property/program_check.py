@@ -1,6 +1,7 @@
 """Judges one case: is what the backend gives eager's, torch's own difference, or wrong?"""
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ class Verdict:
 ALIASING = frozenset({"storage", "bytes", "offset", "is", "written"})
 # What other roundings may change; of shapes that of unique, of a mask's elements.
 ROUNDED = frozenset({"values", "later", "written", "shape", "results"})
+# What PyTorch has no kernel for, of a type that the operator is defined for, may be computed.
+_NO_KERNEL = re.compile(r"^none .* for NotImplementedError \(\"\w+\" not implemented for '\w+'")
 
 
 def check(text: str, without: frozenset[str] = frozenset()) -> Verdict:
@@ -51,6 +54,8 @@ def check(text: str, without: frozenset[str] = frozenset()) -> Verdict:
     verdict = Verdict(calls=sum(not r.error for r in expected), refused=bool(expected[0].error))
     verdict.native = sum("runs natively" in t and "not built" not in t for t in told)
     found = [d for d in differences(expected, actual) if d.kind not in without]
+    if any(d.kind == "error" and _NO_KERNEL.search(d.how) for d in found):
+        verdict.torchs, found = len(found), []
     if found:
         found = _without(found, differences(expected, run_world(case, None)[0]))
         torchs = differences(expected, run_world(case, "aot_eager")[0])

@@ -271,7 +271,7 @@ def on_module(s: Scope) -> str:
 def compound(s: Scope) -> str:
     """A condition, a loop or a context around simpler statements."""
     first, second = (s.one(in_place, assignment)(s) for _ in range(2))
-    cond = s.one(f"{s.number()} > {s.number()}", f"{s.tensor()}.sum() > 0", f"{s.number()} == 2",
+    cond = s.one(f"{s.number()} > {s.number()}", f"{s.tensor()}.sum() > 0.1", f"{s.number()} == 2",
                  f"{s.tensor()}.shape[0] > 3")
     if s.rng.random() < 0.3:
         name = s.new()

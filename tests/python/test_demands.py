@@ -33,6 +33,7 @@ CASES = {
                   (rand(5, 3), places(4), rand(4, 3)), (rand(5, 3), places(4), rand(4, 2))),
     "index_put": (lambda x, i, y: x.index_put((i,), y) * 2,
                   (rand(5, 3), places(4), rand(4, 3)), (rand(5, 3), places(4), rand(3, 3))),
+    "view": (lambda x: (x + 1)[:, 1:].view(-1) * 2, (rand(1, 4),), (rand(3, 4),)),
     "put": (lambda x, i, y: x.put(i, y) * 2,
             (rand(5, 4), places(6), rand(6)), (rand(5, 4), places(6), rand(5))),
 }

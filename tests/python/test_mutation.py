@@ -434,18 +434,6 @@ def test_an_input_that_requires_grad():
     assert_same([ours.detach(), ours.grad], [theirs.detach(), theirs.grad])
 
 
-def test_a_change_of_data():
-    def assign(x, y):
-        x.data = y + 1
-        return x * 2
-
-    fast = vulkan(assign)
-    with torch.no_grad():
-        theirs, ours, y = torch.zeros(3), torch.zeros(3), torch.randn(3)
-        assert_same(fast(ours, y), assign(theirs, y))
-        assert_same(ours, theirs)
-
-
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, torch.AcceleratorError])
 def test_a_native_call_writes_once(error, monkeypatch):
     """Adding twice would show."""

@@ -7,7 +7,7 @@ import torch
 from torch import fx
 
 from .._torch import compat
-from .._torch.strides import same
+from .._torch.strides import has_view, same
 from .fx_nodes import op_name
 from .refusals import OF_SOMETHING, STRIDED
 
@@ -18,7 +18,7 @@ _REPLACED = {"aten::slice_scatter": _aten.slice.Tensor, "aten::select_scatter": 
              "aten::diagonal_scatter": _aten.diagonal.default}
 _ADDED = {"aten::index_add", "aten::index_reduce"}
 _PUT = {"aten::index_put", "aten::_unsafe_index_put"}
-_DEMANDING = _SELECTS | _ADDED | _PUT | {"aten::put"} | _REPLACED.keys()
+_DEMANDING = _SELECTS | _ADDED | _PUT | {"aten::put", "aten::view"} | _REPLACED.keys()
 
 
 def broken(node: fx.Node) -> str:
@@ -30,6 +30,9 @@ def broken(node: fx.Node) -> str:
     given = dict(zip((a.name for a in node.target._schema.arguments), node.args)) | node.kwargs
     given = {name: fx.map_arg(value, lambda n: n.meta.get("val")) for name, value in given.items()}
     tensor = given.pop("self")
+    if op == "aten::view":
+        return "" if has_view(tensor, node.meta["val"].shape) else (
+            f"{op}: a shape that needs a copy of what lies so in memory")
     if op in _SELECTS:
         size, index = tensor.shape[given["dim"]], given["index"]
         if not -size <= index or not index < size:

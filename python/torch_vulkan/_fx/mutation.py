@@ -11,21 +11,23 @@ import operator
 import torch
 from torch import fx
 
-from .._torch.strides import may_overlap, same
+from .._torch.other_storage import counts_writes
+from .._torch.strides import is_dense, lies_within, may_overlap, same
 from .fx_nodes import is_getitem
 from .refusals import WholeGraph
-from .returned_views import is_view
+from .returned_views import base_of, is_view
 from .schema import DTYPES, NARROWED, is_plain
 
 _COPY = torch.ops.aten.copy_.default
 _SCATTER_BY_PLACE = torch.ops.aten.as_strided_scatter.default
+_READS_BY_PLACE = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
 
 
 @fx.node.has_side_effect
 def write_over(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """Writes, uncounted: AOTAutograd counts what its graph writes, once."""
-    uncounted = contextlib.nullcontext() if tensor.is_inference() else (
-        torch.autograd._unsafe_preserve_version_counter(tensor))
+    uncounted = torch.autograd._unsafe_preserve_version_counter(tensor) if (
+        counts_writes(tensor)) else contextlib.nullcontext()
     with torch.no_grad(), uncounted:
         tensor.copy_(value)
 
@@ -33,20 +35,44 @@ def write_over(tensor: torch.Tensor, value: torch.Tensor) -> None:
 def refuse_overlaps(graph: fx.Graph, written: set[int]) -> None:
     """A write into a tensor of which several elements are one number in memory changes what the
     program did not name. The functional graph of it is right where each operator keeps the overlap,
-    which engines, that read and write dense tensors, do not.
+    which engines, that read and write dense tensors, do not. Nor does a functional graph know of
+    elements beside a tensor that as_strided shows: what is written there is lost, and a value that
+    is computed has none.
 
     Args:
         written: positions of the arguments that the graph changes.
 
     Raises:
-        WholeGraph: the graph has such a write.
+        WholeGraph: the graph has such a write, or reads beside a value.
     """
-    refuse_overlapping(node.meta.get("val") for i, node in enumerate(
-        graph.find_nodes(op="placeholder")) if i in written)
+    changed = [node.meta.get("val") for i, node in enumerate(graph.find_nodes(op="placeholder"))
+               if i in written]
+    refuse_overlapping(changed)
+    shifted = not all(_begins_its_storage(value) for value in changed)
     for node in graph.find_nodes(op="call_function", target=_SCATTER_BY_PLACE):
-        sizes, strides = fx.node.map_arg(node.args[2:4], lambda n: n.meta["val"])
+        sizes, strides, offset = _window(node, 2)
         if may_overlap(sizes, strides):
             raise WholeGraph("a view that is written has elements that overlap in memory")
+        if shifted or not lies_within(node.args[0].meta["val"], sizes, strides, offset):
+            raise WholeGraph("as_strided shows a part of an argument's storage that is written")
+    for target in _READS_BY_PLACE:
+        for node in graph.find_nodes(op="call_function", target=target):
+            if base_of(node.args[0]).op == "call_function" and (shifted or not lies_within(
+                    node.args[0].meta["val"], *_window(node, 1))):
+                raise WholeGraph("as_strided shows elements that are not its tensor's")
+
+
+def _begins_its_storage(value) -> bool:
+    """The value that an argument has after a write begins its storage, wherever the argument does;
+    as_strided counts from there."""
+    return not isinstance(value, torch.Tensor) or value.layout != torch.strided or (
+        is_dense(value) and same(value.storage_offset(), 0))
+
+
+def _window(node: fx.Node, first: int) -> tuple:
+    """Sizes, strides and offset among the arguments of as_strided and its like, from `first` on."""
+    given = [*node.args[first:], None][:3]
+    return tuple(fx.node.map_arg(given, lambda n: n.meta["val"]))
 
 
 def refuse_overlapping(written) -> None:

@@ -44,8 +44,8 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
     for i, node in enumerate(results):
         if node in kept:
             results[i] = _copy_of_view(graph, node, kept[node], kept[node], copies)
+    output.args = (tuple(results),)
     if copies:
-        output.args = (tuple(results),)
         places = [*graph.nodes]
         for node in sorted({node for node, _ in copies}, key=places.index, reverse=True):
             if not node.users:

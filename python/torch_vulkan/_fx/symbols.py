@@ -71,7 +71,9 @@ class SymbolTable:
             return
         # Ahead of time sizes of 0 and 1 run the graph of larger ones, which may say "at least 2".
         user_ranges = compat.user_ranges(self._environment) is not None
-        for relation, *sides in guards_of(self._environment).conditions():
+        guards = guards_of(self._environment)
+        for relation, *sides in guards.conditions():
+            sides = [guards.with_numbers(e) for e in sides]  # as in the shapes of the graph
             if user_ranges and relation == "at_least" and any(e.is_number for e in sides):
                 continue
             if not set().union(*(e.free_symbols for e in sides)) <= self._known.keys():

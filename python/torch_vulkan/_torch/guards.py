@@ -52,6 +52,11 @@ class Guards:
         number = self._number(expr)
         return expr if number is None else number
 
+    def with_numbers(self, expr):
+        """An expression with numbers for the symbols that the guards leave but one."""
+        return expr.xreplace({symbol: number for symbol in expr.free_symbols
+                              if (number := self._number(symbol)) is not None})
+
     def _simplified(self, expr):
         for _ in range(_MOST_STEPS if self._simpler else 0):
             simpler = expr.xreplace(self._simpler)

@@ -60,6 +60,44 @@ def may_overlap(sizes, strides) -> bool:
     return False
 
 
+def lies_within(tensor: torch.Tensor, sizes, strides, offset) -> bool:
+    """Whether the elements that as_strided shows are all among the tensor's own; True only where it
+    is sure. What depends on symbols becomes a guard: other sizes are captured anew."""
+    if any(same(size, 0) for size in sizes):
+        return True
+    first = tensor.storage_offset()
+    offset = first if offset is None else offset
+    if not is_dense(tensor) or any(
+            isinstance(value, torch.SymInt) and compat.depends_on_data(value)
+            for value in (*sizes, *strides, offset, *tensor.shape)):
+        return False
+    last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    return bool(offset >= first) and bool(last < first + tensor.numel())
+
+
+def has_view(tensor: torch.Tensor, shape) -> bool:
+    """Whether `tensor.view(shape)` is possible (ATen/TensorUtils.cpp, computeStride). What depends
+    on symbols becomes a guard, where the tensor is not sure to be contiguous."""
+    sizes, strides = tensor.shape, tensor.stride()
+    if any(same(size, 0) for size in sizes) or all(
+            same(stride, _row_major(tensor, d)) or same(size, 1)
+            for d, (size, stride) in enumerate(zip(sizes, strides, strict=True))):
+        return True
+    left = [*shape]
+    inner, elements = strides[-1], 1  # of the dimensions that lie in memory like one
+    for d in reversed(range(len(sizes))):
+        elements = elements * sizes[d]
+        if d and (sizes[d - 1] == 1 or strides[d - 1] == elements * inner):
+            continue
+        taken = 1
+        while left and (taken < elements or left[-1] == 1):
+            taken = taken * left.pop()
+        if taken != elements:
+            return False
+        inner, elements = strides[d - 1], 1
+    return not left
+
+
 def is_all_of_its_storage(tensor: torch.Tensor) -> bool:
     """True if the row-major elements are all that the storage holds, from its start."""
     if not tensor.is_contiguous() or not same(tensor.storage_offset(), 0):

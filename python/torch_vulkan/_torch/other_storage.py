@@ -1,0 +1,35 @@
+"""`x.data = y` and `x.set_(y)` in a captured graph: tensors that are given another's memory."""
+
+import torch
+from torch import fx
+
+
+def is_assigned(graph: fx.Graph) -> bool:
+    """True if a graph that Dynamo captured gives a tensor the memory of another."""
+    return bool(graph.find_nodes(op="call_function", target=torch.Tensor.set_)
+                or graph.find_nodes(op="call_method", target="set_"))
+
+
+def counts_writes(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has a version counter: inference tensors have none, and what `x.data = y`
+    made of two tensors, of which one was such, may say that it is none and have none either."""
+    try:
+        return tensor._version >= 0
+    except RuntimeError:
+        return False
+
+
+def pass_over_uncounted_versions(module: fx.GraphModule) -> None:
+    """Dynamo lowers the version counter of what `x.data = y` was said of, as that is no counted
+    write. Inference tensors have none, and PyTorch 2.13 raises: those are passed over."""
+    for node in module.graph.nodes:
+        if getattr(node.target, "__name__", "") == "_lower_version_count_by_1":
+            node.target = _counted(node.target)
+    module.recompile()
+
+
+def _counted(lower):
+    def lower_version_count(tensor: torch.Tensor) -> torch.Tensor:
+        return lower(tensor) if counts_writes(tensor) else tensor
+
+    return lower_version_count
