@@ -66,6 +66,8 @@ double load_number(const std::vector<uint8_t>& bytes, int64_t index, DType dtype
       return static_cast<double>(as(int64_t{}));
     case DType::kI32:
       return as(int32_t{});
+    case DType::kU8:
+      return as(uint8_t{});
     default:
       return as(int8_t{});
   }

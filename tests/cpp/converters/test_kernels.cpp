@@ -46,6 +46,7 @@ DeviceProfile matrix_profile() {
       p.coop_matrices.push_back({16, n, 16, input, input, "float32", "float32"});
     }
   }
+  p.coop_matrices.push_back({16, 16, 32, "int8", "int8", "int32", "int32"});
   return p;
 }
 

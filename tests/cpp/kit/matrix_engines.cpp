@@ -20,18 +20,24 @@ constexpr uint64_t kStoreBytes = uint64_t{256} << 20;
 /// A kernel's text with GL_NV_cooperative_matrix in place of GL_KHR_cooperative_matrix.
 std::string with_older_extension(const std::string& glsl) {
   static const std::regex extension("#extension GL_KHR_cooperative_matrix : require");
-  static const std::regex type("coopmat<(float16_t|float), (\\w+), (\\d+), (\\d+), \\w+>");
+  static const std::regex type("coopmat<(\\w+), (\\w+), (\\w+), (\\w+), \\w+>");
   constexpr const char* kNames =
       "#extension GL_NV_cooperative_matrix : require\n"
+      "#extension GL_NV_integer_cooperative_matrix : require\n"
       "#define coopMatLoad coopMatLoadNV\n"
       "#define coopMatStore coopMatStoreNV\n"
       "#define coopMatMulAdd coopMatMulAddNV\n"
       "#define gl_CooperativeMatrixLayoutRowMajor false\n"
       "#define gl_CooperativeMatrixLayoutColumnMajor true\n";
   std::string text = std::regex_replace(glsl, extension, kNames);
-  text = std::regex_replace(text, type, "fcoopmatNV<$1, $2, $3, $4>");
-  text = std::regex_replace(text, std::regex("fcoopmatNV<float16_t,"), "fcoopmatNV<16,");
-  return std::regex_replace(text, std::regex("fcoopmatNV<float,"), "fcoopmatNV<32,");
+  text = std::regex_replace(text, type, "coopmatNV<$1, $2, $3, $4>");
+  for (const auto& [name, older] : {std::pair("float16_t", "fcoopmatNV<16,"),
+                                    {"float", "fcoopmatNV<32,"},
+                                    {"int8_t", "icoopmatNV<8,"},
+                                    {"int", "icoopmatNV<32,"}}) {
+    text = std::regex_replace(text, std::regex("\\bcoopmatNV<" + std::string(name) + ","), older);
+  }
+  return text;
 }
 
 /// Picks a tactic, and puts the modules of its kernels where the compiler finds them, should it
@@ -103,6 +109,7 @@ DeviceProfile h200_profile() {
       p.coop_matrices.push_back({16, n, 16, input, input, "float32", "float32"});
     }
   }
+  p.coop_matrices.push_back({16, 16, 32, "int8", "int8", "int32", "int32"});
   return p;
 }
 

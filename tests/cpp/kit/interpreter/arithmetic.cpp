@@ -330,6 +330,12 @@ bool compute_wide(const Instruction& i, uint64_t* r) {
   return true;
 }
 
+uint64_t dot_of_bytes(uint64_t x, uint64_t y) {
+  int64_t sum = 0;
+  for (int k = 0; k < 4; ++k) sum += signed_of(x >> (8 * k), 8) * signed_of(y >> (8 * k), 8);
+  return static_cast<uint64_t>(sum);
+}
+
 bool pack(const Instruction& i, uint64_t* r) {
   const uint32_t which = i.operands[0], from = i.operands.at(1);
   if (which == ext::kPackHalf2x16) {
@@ -462,6 +468,10 @@ bool compute(const Instruction& i, uint64_t* r) {
   }
   if (i.op >= op::kBitFieldInsert && i.op <= op::kBitFieldUExtract) {
     for (uint32_t w = 0; w < words; ++w) r[i.result + w] = bit_field(i, r, w) & mask;
+    return true;
+  }
+  if (i.op == op::kSDot) {
+    r[i.result] = dot_of_bytes(r[i.operands[0]], r[i.operands[1]]) & mask;
     return true;
   }
   if (i.operands.size() != 2 || i.op < op::kSNegate || i.op > op::kNot) return false;

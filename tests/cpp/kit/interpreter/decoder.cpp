@@ -237,10 +237,15 @@ class Decoder {
     if (raw.op == op::kTypeMatrixKhr) {
       type.fragment.use = static_cast<Fragment::Use>(constant(w[5]));
     }
-    if (constant(w[2]) != 3 || type.fragment.rows != 16 || type.fragment.columns != 16) {
-      throw Fault("cooperative matrices other than a subgroup's of 16x16 are not interpreted");
+    const auto [rows, columns, use] = type.fragment;
+    const bool known =
+        rows == 16 ? columns == 16 || columns == kMostSteps : rows == kMostSteps && columns == 16;
+    if (constant(w[2]) != 3 || !known) {
+      throw Fault(
+          "cooperative matrices other than a subgroup's of 16x16, and of 32 steps of k, are "
+          "not interpreted");
     }
-    type.count = type.words = components(p_.layout);
+    type.count = type.words = components(p_.layout, type.fragment);
   }
 
   uint64_t constant(uint32_t id) const {
@@ -386,7 +391,7 @@ class Decoder {
         return;
       case op::kMatrixLengthKhr:
       case op::kMatrixLengthNv:
-        p_.registers[registers_[w[1]]] = components(p_.layout);
+        p_.registers[registers_[w[1]]] = components(p_.layout, p_.type(w[2]).fragment);
         return;
       case op::kNop:
       case op::kLine:
@@ -489,6 +494,11 @@ class Decoder {
         made.operands.push_back(w[0]);
         add(made, w.subspan(1));
         return;
+      case op::kSDot:  // of bytes in a word
+        add(made, w.first(2));
+        if (w.size() < 3 || w[2] != 0) throw Fault("a product of other than packed bytes");
+        made.from = types_[w[0]];
+        return;
       default:
         break;
     }
@@ -566,13 +576,21 @@ class Decoder {
         return;
       case op::kMatrixMulAddNv:
       case op::kMatrixMulAddKhr:
-        made.op = op::kMatrixMulAddKhr;
         add(made, w.first(3));
         made.second = types_[w[1]];
-        if (w.size() > 3 && w[3] != 0) throw Fault("a product with operands of its own kind");
+        if (made.op == op::kMatrixMulAddKhr) check_signs(*made.type, w.size() > 3 ? w[3] : 0);
+        made.op = op::kMatrixMulAddKhr;
         return;
       default:
         throw Fault("operation " + number(made.op) + " is not interpreted");
+    }
+  }
+
+  /// Operands and sums of integers are signed; nothing is saturated.
+  static void check_signs(const Type& sums, uint32_t operands) {
+    constexpr uint32_t kAllSigned = 15;
+    if (operands != (sums.element->kind == Type::kInt ? kAllSigned : 0)) {
+      throw Fault("a product with operands of its own kind");
     }
   }
 

@@ -172,6 +172,7 @@ enum Op : uint16_t {
   kGroupLogicalOr = 363,
   kGroupLogicalXor = 364,
   kCopyLogical = 400,
+  kSDot = 4450,
   kTypeMatrixKhr = 4456,
   kMatrixLoadKhr = 4457,
   kMatrixStoreKhr = 4458,

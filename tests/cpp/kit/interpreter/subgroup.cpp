@@ -18,7 +18,7 @@ constexpr uint64_t kMostAlignment = 16;
 /// A sum as NVIDIA's units leave it, which cut what fp32 does not hold: kernels have to live with
 /// it.
 double truncated(double sum, const Type& type) {
-  if (type.bits != 32 || !std::isfinite(sum)) return sum;
+  if (type.kind != Type::kFloat || type.bits != 32 || !std::isfinite(sum)) return sum;
   const auto nearest = static_cast<float>(sum);
   const bool rounded_up = std::isfinite(nearest) && std::abs(nearest) > std::abs(sum);
   return rounded_up ? std::nextafter(nearest, 0.0F) : nearest;
@@ -188,17 +188,19 @@ void SubgroupOperation::reduce(const Instruction& i) {
 template <class F>
 void SubgroupOperation::each_line(const Instruction& i, const Type& type, bool write,
                                   uint64_t stride, bool columns, const F& f) {
-  const uint64_t line = 16 * type.element->bytes, address = same(i.operands[0], "the address");
+  const auto [rows, all_columns, use] = type.fragment;
+  const uint32_t lines = columns ? all_columns : rows, length = columns ? rows : all_columns;
+  const uint64_t line = length * type.element->bytes, address = same(i.operands[0], "the address");
   const uint64_t alignment = std::min(kMostAlignment, line);
   if (v_.size() != kSubgroup) throw Fault("a matrix of a subgroup that is not full");
   if (address % alignment != 0 || stride % alignment != 0) {
     throw Fault("a matrix at " + std::to_string(address) + " with rows " + std::to_string(stride) +
                 " bytes apart, which are no multiples of " + std::to_string(alignment));
   }
-  for (uint32_t n = 0; n < 16; ++n) {
+  for (uint32_t n = 0; n < lines; ++n) {
     uint8_t* at = group_.bytes_at(*i.from, address + n * stride, line, write,
                                   {v_.front().subgroup, SharedMemory::Who::kAll});
-    for (uint32_t m = 0; m < 16; ++m) {
+    for (uint32_t m = 0; m < length; ++m) {
       f(columns ? m : n, columns ? n : m, at + m * type.element->bytes);
     }
   }
@@ -209,7 +211,7 @@ void SubgroupOperation::load(const Instruction& i) {
   if (layout != kRowMajor && layout != kColumnMajor)
     throw Fault("layout " + std::to_string(layout));
   const uint64_t stride = same(i.operands[1], "the stride") * i.from->element->bytes;
-  uint64_t numbers[16][16];
+  uint64_t numbers[kMostSteps][kMostSteps];
   each_line(i, *i.type, false, stride, layout == kColumnMajor,
             [&](uint32_t row, uint32_t column, const uint8_t* at) {
               uint64_t value = 0;
@@ -229,7 +231,7 @@ void SubgroupOperation::store(const Instruction& i) {
   if (layout != kRowMajor && layout != kColumnMajor)
     throw Fault("layout " + std::to_string(layout));
   const uint64_t stride = same(i.operands[2], "the stride") * i.from->element->bytes;
-  std::optional<uint64_t> numbers[16][16];
+  std::optional<uint64_t> numbers[kMostSteps][kMostSteps];
   for (const Invocation& v : v_) {
     for (uint32_t c = 0; c < i.type->count; ++c) {
       const auto [row, column] = place(group_.program_.layout, i.type->fragment, v.lane, c);
@@ -246,12 +248,14 @@ void SubgroupOperation::store(const Instruction& i) {
 }
 
 SubgroupOperation::Matrix SubgroupOperation::gather(const Type& type, uint32_t at) const {
-  if (type.element->kind != Type::kFloat) throw Fault("a product of integers");
   Matrix m{};
   for (const Invocation& v : v_) {
     for (uint32_t c = 0; c < type.count; ++c) {
       const auto [row, column] = place(group_.program_.layout, type.fragment, v.lane, c);
-      m.number[row][column] = to_double(v.registers[at + c], *type.element);
+      const uint64_t value = v.registers[at + c];
+      m.number[row][column] = type.element->kind == Type::kInt
+                                  ? static_cast<double>(signed_of(value, type.bits))
+                                  : to_double(value, *type.element);
     }
   }
   return m;
@@ -267,8 +271,10 @@ void SubgroupOperation::multiply(const Instruction& i) {
   const Matrix a = gather(left, i.operands[0]), b = gather(right, i.operands[1]),
                c = gather(*i.type, i.operands[2]);
   Matrix sum{};
+  const auto steps = static_cast<int>(left.fragment.columns);
+  if (right.fragment.rows != left.fragment.columns) throw Fault("a product of other sizes");
   for (int m = 0; m < 16; ++m) {
-    for (int k = 0; k < 16; ++k) {
+    for (int k = 0; k < steps; ++k) {
       for (int n = 0; n < 16; ++n) sum.number[m][n] += a.number[m][k] * b.number[k][n];
     }
   }
@@ -284,7 +290,11 @@ void SubgroupOperation::scatter(const Matrix& matrix, const Type& type, uint32_t
   for (Invocation& v : v_) {
     for (uint32_t e = 0; e < type.count; ++e) {
       const auto [row, column] = place(group_.program_.layout, type.fragment, v.lane, e);
-      v.registers[at + e] = from_double(matrix.number[row][column], *type.element);
+      const double number = matrix.number[row][column];
+      v.registers[at + e] =
+          type.element->kind == Type::kInt
+              ? static_cast<uint64_t>(static_cast<int64_t>(number)) & mask_of(type.bits)
+              : from_double(number, *type.element);
     }
   }
 }

@@ -81,7 +81,7 @@ class SubgroupOperation {
   void convert(const Instruction& i);
 
   struct Matrix {
-    double number[16][16];
+    double number[kMostSteps][kMostSteps];
   };
   Matrix gather(const Type& type, uint32_t at) const;
   void scatter(const Matrix& matrix, const Type& type, uint32_t at);
