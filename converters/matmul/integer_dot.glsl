@@ -9,9 +9,6 @@ int integer_sdot(int a, int b, spirv_literal int format);
 
 int integer_dot(uint a, uint b) { return integer_sdot(int(a), int(b), 0); }
 
-/// Bytes of 0 … 255 as those of -128 … 127, 128 less each.
-#define INTEGER_FLIP 0x80808080u
-
 uint integer_word(uint64_t from, uint i) {
   uint64_t at = from + uint64_t(i) * 4ul;
 #if TV_CHECK

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "converters/matmul/matmul.h"
+#include "converters/matmul/matmul_quantised.h"
 #include "converters/matmul/matrix_units.h"
 
 namespace tv {
@@ -22,6 +23,7 @@ struct ProductTile {
   int64_t split = 1;     ///< all but shared: workgroups that share the steps of k
   int64_t group = 8;     ///< tile rows walked together, for the cache
   int64_t unroll = 0;    ///< direct: most steps of k written out; 0: the usual number
+  int64_t slots = 1;     ///< shared, b quantised: tiles of k on their way, 1 or 2
   bool packs_b() const { return family != kShared || ring > 0; }
 };
 
@@ -32,13 +34,26 @@ struct MatrixProblem {
   const Product& p;
   SplitPrecision precision;
   ValueId a, w, y;
-  int64_t m, n, k, z;   ///< typical sizes
-  bool a_rows, a_cols;  ///< chunks along k, along m can be loaded
-  bool b_rows, b_cols;  ///< chunks along n, along k can be loaded
+  int64_t m, n, k, z;                           ///< typical sizes
+  bool a_rows, a_cols;                          ///< chunks along k, along m can be loaded
+  bool b_rows, b_cols;                          ///< chunks along n, along k can be loaded
+  const QuantisedProduct* quantised = nullptr;  ///< b is packed integers
+  int64_t bytes =
+      0;  ///< operands are bytes, p.k counts pairs of them: steps of k of a matrix, 32, 16
   bool is_scaled() const { return precision.scale == SplitPrecision::kGroups; }
 };
 MatrixProblem matrix_problem(const NodeContext& c, Builder& b, const Product& p,
                              const SplitPrecision& precision);
+
+/// Ways to make matrices of fp32 (matmul_matrix.cpp).
+std::vector<SplitPrecision> float_ways(bool tf32);
+/// Why a tile does not apply, or "", and the name of its tactic.
+std::string tile_refusal(const MatrixProblem& q, const ProductTile& t);
+std::string tactic_name(const MatrixProblem& q, const ProductTile& t);
+/// The launch of a tile of the family "shared", but for its operands a and b.
+Step shared_step(const MatrixProblem& q, const ProductTile& t);
+/// The launches of a tile of the family "shared", of floats.
+void emit_shared(const MatrixProblem& q, const ProductTile& t, Tactic& tactic);
 
 /// Something made of one side of a product: fragments, or powers of two.
 struct MadeSide {
@@ -62,6 +77,8 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
 /// Tiles that a sweep on an H200 kept, for 16-bit operands, fp32 in bfloat16 pieces, in two scaled
 /// pieces and rounded to one.
 const std::vector<ProductTile>& product_tiles(const SplitPrecision& precision);
+/// Those of a b that is quantised, which is made floats between memory and shared memory.
+const std::vector<ProductTile>& quantised_tiles(const SplitPrecision& precision);
 /// Time that the rule expects of a tile.
 double expected_ns(const MatrixProblem& q, const ProductTile& t);
 /// `t` with its steps of k shared by as many workgroups as the rule would have; itself where none.

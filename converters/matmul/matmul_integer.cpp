@@ -4,11 +4,16 @@
 #include "converters/matmul/matmul_integer.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "converters/matmul/few_rows.h"
+#include "converters/matmul/matrix_units.h"
 
 namespace tv {
 namespace {
 
-constexpr int64_t kQuad = 4;  // elements of a word
+constexpr int64_t kQuad = 4;                  // elements of a word
+constexpr const char* kFlip = "0x80808080u";  // makes bytes of 0 … 255 those of -128 … 127
 
 IntegerMatrix operand_of(const NodeContext& c, const Builder& b, const char* arg,
                          const char* zero) {
@@ -55,40 +60,13 @@ void add_zeros(const IntegerProduct& p, Step& step) {
   add("b_zero", "B_ZERO", p.b);
 }
 
-/// Both operands in words, and what integer_shift.glsl wants of them.
+/// Both operands in words, with the sizes of the product.
 void add_words(const NodeContext& c, Builder& b, const IntegerProduct& p, Tactic& tactic,
                Step& step) {
-  const Expr quads = ceil_div(p.k, kQuad), rows = p.batch * p.n;
-  const auto add = [&](const char* name, const char* packed, const IntegerMatrix& x) {
-    Operand operand = src(name, integer_rows(c, b, packed, x, p, true, tactic.steps));
-    operand.vec4 = true;
-    // What is packed is flipped already.
-    const bool flips = is_unsigned(c, x) && operand.value == x.value;
-    step.operands.push_back(operand);
-    return flips ? "INTEGER_FLIP" : "0u";
-  };
-  const std::string a_flip = add("a", "a_words", p.a), b_flip = add("b", "b_words", p.b);
-  step.defines.insert(step.defines.end(), {{"A_FLIP", a_flip},
-                                           {"B_FLIP", b_flip},
-                                           {"A_OFFSET", is_unsigned(c, p.a) ? "128" : "0"},
-                                           {"B_OFFSET", is_unsigned(c, p.b) ? "128" : "0"},
-                                           {"A_SHIFTED", flag(is_shifted(c, p.a))},
-                                           {"B_SHIFTED", flag(is_shifted(c, p.b))}});
-  add_zeros(p, step);
+  add_integer_operands(c, b, p, kQuad, false, tactic, step);
   step.params.insert(step.params.end(),
                      {param("m_count", p.m), param("n_count", p.n), param("k_count", p.k),
-                      param("quads", quads), param("b_rows", p.batched ? p.n : Expr(0))});
-  if (!is_shifted(c, p.a)) return;
-  const ValueId sums = b.scratch("b_sums", DType::kI32, {rows});
-  Operand x = step.operands[1];
-  x.name = "x";
-  tactic.steps.push_back({.kernel = "matmul_integer_sums",
-                          .defines = {{"X_FLIP", b_flip}},
-                          .operands = {x, dst("y", sums)},
-                          .params = {param("rows", rows), param("quads", quads)},
-                          .grid = one_each(rows, 64),
-                          .iterations = quads});
-  step.operands.push_back(src("b_sums", sums));
+                      param("quads", ceil_div(p.k, kQuad))});
 }
 
 /// Blocks of `height` x 4 results an invocation.
@@ -149,6 +127,42 @@ Tactic reference_tactic(const NodeContext& c, const IntegerProduct& p) {
   return {.name = "matmul_integer_reference", .steps = {std::move(step)}};
 }
 
+/// Few rows: a subgroup for some columns, whose bytes are read once for `rows` rows of a.
+Tactic rows_tactic(const NodeContext& c, Builder& b, const IntegerProduct& p, const RowsTile& t,
+                   int64_t run) {
+  Tactic tactic{.name = "matmul_integer_rows_" + t.name(),
+                .refusal = rows_refusal(c.device, t, typical(c.graph, p.m))};
+  if (!tactic.refusal.empty()) return tactic;
+  Step step = rows_step("matmul_integer_rows", c.device, t, p.m, p.n);
+  step.grid.groups[2] = p.batch;
+  const Expr quads = ceil_div(p.k, run) * (run / kQuad);
+  const int64_t words = run / kQuad;
+  step.defines.emplace_back("WORDS", text(words));
+  add_integer_operands(c, b, p, run, false, tactic, step);
+  step.params.insert(step.params.end(), {param("m_count", p.m), param("n_count", p.n),
+                                         param("k_count", p.k), fixed("quads", quads)});
+  step.iterations =
+      ceil_div(quads, words * c.device.subgroup_size * t.sharers) + t.sharers + t.rows;
+  step.operands.push_back(dst("y", c.node.outputs[0]));
+  tactic.steps.push_back(std::move(step));
+  return tactic;
+}
+
+std::vector<Tactic> rows_tactics(const NodeContext& c, Builder& b, const IntegerProduct& p) {
+  // Runs of 16 bytes, where no operand has to be copied for them alone.
+  const bool in_words = divides(kQuad, p.k) && !divides(kUnitBytes, p.k);
+  const int64_t run = in_words ? kQuad : kUnitBytes, k = typical(c.graph, p.k);
+  const FewRows problem{.m = typical(c.graph, p.m),
+                        .n = typical(c.graph, p.n * p.batch),
+                        .steps = div_up(k, run * std::max(c.device.subgroup_size, 1U)),
+                        .heights = {16, 8, 4, 2, 1}};
+  std::vector<Tactic> tactics;
+  for (const RowsTile& tile : rows_tiles(c.device, problem)) {
+    tactics.push_back(rows_tactic(c, b, p, tile, run));
+  }
+  return tactics;
+}
+
 void convert(const NodeContext& c, Builder& b) {
   const IntegerProduct p = product_of_node(c, b);
   const int64_t m = typical(c.graph, p.m);
@@ -156,9 +170,15 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<int64_t> rows = {12, 8, 4, 2, 1};
   constexpr int64_t kUnpack =
       4;  // rows whose products take as long as to unpack what they multiply
-  std::ranges::stable_sort(rows, {}, [&](int64_t r) { return (m + r - 1) / r * (kUnpack + r); });
+  std::ranges::stable_sort(rows, {}, [&](int64_t r) { return div_up(m, r) * (kUnpack + r); });
   for (const int64_t r : rows) tactics.push_back(integer_simd_tactic(c, b, p, r));
-  const bool few = m <= 8;
+  const auto add = [&](std::vector<Tactic> more) {
+    std::ranges::move(more, std::back_inserter(tactics));
+  };
+  const bool few = m <= 16;
+  if (few) add(rows_tactics(c, b, p));
+  add(integer_matrix_tactics(c, b, p));
+  if (!few) add(rows_tactics(c, b, p));
   if (!few) tactics.push_back(tiled_tactic(c, b, p, 64, 64));
   for (const int64_t height : few ? std::vector<int64_t>{1, 4} : std::vector<int64_t>{4, 1}) {
     tactics.push_back(simt_tactic(c, b, p, height));
@@ -232,6 +252,9 @@ std::vector<Graph> examples() {
       {11, 37, 64, kU8, kI8, kU8, kI8, false, 3},
       {5, 7, 9, kI8, kU8, kOther, kU8, false, 2},
       {12, 64, 2048, kU8, kI8, kU8},
+      {3, 21, 1108, kU8, kU8, kU8, kU8},
+      {16, 35, 1040, kI8, kU8, kI8, kI64, true},
+      {2, 19, 272, kI8, kI8, kOther, kI8, false, 3},
   };
   std::vector<Graph> graphs;
   for (const Example& e : cases) graphs.push_back(example(e));
@@ -250,12 +273,12 @@ const RegisterConverter integers{
 }  // namespace
 
 ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const IntegerMatrix& x,
-                     const IntegerProduct& p, bool flipped, std::vector<Step>& steps) {
+                     const IntegerProduct& p, const IntegerRows& rows, std::vector<Step>& steps) {
   const Value& value = c.graph.value(x.value);
-  const Expr length = round_up(p.k, kQuad);
+  const Expr length = round_up(p.k, rows.run);
   const Shape strides = b.strides_of(x.value);
   if (strides == contiguous_strides(value.shape) && length == p.k && !value.view) return x.value;
-  const bool flips = flipped && value.dtype == DType::kU8;
+  const bool flips = rows.flipped && value.dtype == DType::kU8;
   const Expr elements = p.batch * x.rows * length;
   const ValueId scratch =
       b.scratch(name, flips ? DType::kI8 : value.dtype, {p.batch, x.rows, length});
@@ -268,6 +291,43 @@ ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const I
                   param("x_row", x.row_stride), param("x_k", x.k_stride)},
        .grid = one_each(elements, 64)});
   return scratch;
+}
+
+void add_integer_operands(const NodeContext& c, Builder& b, const IntegerProduct& p, int64_t run,
+                          bool a_sums, Tactic& tactic, Step& step) {
+  const auto add = [&](const char* name, const char* packed, const IntegerMatrix& x) {
+    Operand operand = src(name, integer_rows(c, b, packed, x, p, {.run = run}, tactic.steps));
+    operand.vec4 = true;
+    // What is packed is flipped already.
+    const bool flips = is_unsigned(c, x) && operand.value == x.value;
+    step.operands.push_back(operand);
+    return std::pair(operand, std::string(flips ? kFlip : "0u"));
+  };
+  const auto [a, a_flip] = add("a", "a_words", p.a);
+  const auto [bb, b_flip] = add("b", "b_words", p.b);
+  step.defines.insert(step.defines.end(), {{"A_FLIP", a_flip},
+                                           {"B_FLIP", b_flip},
+                                           {"A_OFFSET", is_unsigned(c, p.a) ? "128" : "0"},
+                                           {"B_OFFSET", is_unsigned(c, p.b) ? "128" : "0"},
+                                           {"A_SHIFTED", flag(is_shifted(c, p.a))},
+                                           {"B_SHIFTED", flag(is_shifted(c, p.b))}});
+  add_zeros(p, step);
+  step.params.push_back(param("b_rows", p.batched ? p.n : Expr(0)));
+  const Expr quads = ceil_div(p.k, run) * (run / kQuad);
+  const auto add_sums = [&](const char* name, Operand x, const std::string& flip,
+                            const Expr& rows) {
+    const ValueId sums = b.scratch(name, DType::kI32, {rows});
+    x.name = "x";
+    tactic.steps.push_back({.kernel = "matmul_integer_sums",
+                            .defines = {{"X_FLIP", flip}},
+                            .operands = {x, dst("y", sums)},
+                            .params = {param("rows", rows), param("quads", quads)},
+                            .grid = one_each(rows, 64),
+                            .iterations = quads});
+    step.operands.push_back(src(name, sums));
+  };
+  if (is_shifted(c, p.a)) add_sums("b_sums", bb, b_flip, p.batch * p.n);
+  if (a_sums && is_shifted(c, p.b)) add_sums("a_sums", a, a_flip, p.batch * p.m);
 }
 
 }  // namespace tv

@@ -4,6 +4,8 @@
 // k] and [z, n, k]. Zero points are integers of shape [m or 1, 1] and [n or 1, 1], the same for all
 // of a batch. Made by multiply_integers.
 
+#include <vector>
+
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -24,10 +26,24 @@ struct IntegerProduct {
 Tactic integer_simd_tactic(const NodeContext& context, Builder& builder,
                            const IntegerProduct& product, int64_t rows);
 
-/// Rows of an operand one after the other, a byte an element, each 4 · ceil(k / 4) bytes long: the
-/// operand itself where it lies so. `flipped`: of uint8, 128 less each.
+/// How rows of an operand are to lie, one after the other, a byte an element.
+struct IntegerRows {
+  int64_t run = 4;      ///< zeros fill them up to a multiple of so many bytes
+  bool flipped = true;  ///< of uint8, 128 less each
+};
+/// The rows; the operand itself where it lies so.
 ValueId integer_rows(const NodeContext& context, Builder& builder, const char* name,
-                     const IntegerMatrix& operand, const IntegerProduct& product, bool flipped,
-                     std::vector<Step>& steps);
+                     const IntegerMatrix& operand, const IntegerProduct& product,
+                     const IntegerRows& rows, std::vector<Step>& steps);
+
+/// Both operands in rows of a multiple of `run` bytes, and what integer_shift.glsl wants of them.
+/// `a_sums`: also sums of a's rows, where they are wanted, which the kernel does not find itself.
+void add_integer_operands(const NodeContext& context, Builder& builder,
+                          const IntegerProduct& product, int64_t run, bool a_sums, Tactic& tactic,
+                          Step& step);
+
+/// Tactics for the device's matrix units, best first by rule (matmul_integer_matrix.cpp).
+std::vector<Tactic> integer_matrix_tactics(const NodeContext& context, Builder& builder,
+                                           const IntegerProduct& product);
 
 }  // namespace tv

@@ -7,7 +7,10 @@
 // A_COLS: neighbours in memory are those of a column of a, else of a row; B_COLS likewise.
 // PIECES > 1: a and b are fp32 (matrix.glsl), with STAGES buffers of shared memory, 1 or 2; PROMOTE n:
 // the units, which cut their sums, add n steps of 16 only, the rest is added outside. WHOLE_M,
-// WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK.
+// WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. QUANTISED: b is packed integers, which become
+// floats on their way into shared memory (matmul_quantised_load.glsl). BYTES: a and b are bytes, and k counts
+// pairs of them (matrix.glsl, matmul_integer_shift.glsl). STEP_UNITS: units of 16 bytes
+// of a row that a matrix has.
 // GROUP: tile rows walked together, for the cache.
 // Addresses are written so that what is known at compile time ends up in an instruction's offset.
 // Grid: (tiles of m * tiles of n, 1, z); local 32 * (BM / WM) * (BN / WN) * WK.
@@ -34,11 +37,20 @@ const uint SPACE = WK > 1 ? WK * WARPS_M * STRIP * 16 * (BN / 4 + 1) : WARPS_M *
 shared uvec4 sh[STAGES * STAGE > SPACE ? STAGES * STAGE : SPACE];
 
 #define PATCH 1
+#if QUANTISED
+#include "quantised_words.glsl"
+#endif
+#if BYTES
+#include "matmul_integer_shift.glsl"
+#endif
 #include "matrix.glsl"
+#if QUANTISED
+#include "quantised_chunks.glsl"
+#endif
 
 const uint NA = BM * BK / 8 / LOCAL_X, NB = BN * BK / 8 / LOCAL_X;
 const uint STEP_A = LOCAL_X / (COLS_A / 8), STEP_B = LOCAL_X / (COLS_B / 8);
-const uint KS = BK / 16 / WK;
+const uint KS = BK / (8 * STEP_UNITS) / WK;
 #define TILES_K ((k_count + BK - 1) / BK)
 #define LD_A (a_ld / 8)
 #define LD_B (b_ld / 8)
@@ -60,7 +72,7 @@ void main() {
 
 #include "matmul_matrix_load.glsl"
   Sums acc[COUNT_M][COUNT_N];
-  EACH_TILE acc[i][j] = Sums(0.0);
+  EACH_TILE acc[i][j] = NO_SUMS;
 #include "matmul_matrix_scale.glsl"
 #include "matmul_matrix_multiply.glsl"
 

@@ -42,6 +42,10 @@ Step product_step(const std::string& kernel, const MatrixProblem& q, const Produ
                               {"WHOLE_N", flag(divides(t.tile.bn, p.n))}}) {
     step.defines.emplace_back(name, value);
   }
+  if (q.bytes > 0) {
+    step.matrix = CooperativeMatrix{
+        .input = DType::kI8, .sum = DType::kI32, .k = static_cast<uint32_t>(q.bytes)};
+  }
   step.operands = {result};
   step.params = {fixed("m_count", p.m), fixed("n_count", p.n), fixed("k_count", p.k)};
   step.grid = {{ceil_div(p.m, t.tile.bm) * ceil_div(p.n, t.tile.bn), 1, p.batch.count() * t.split}};
@@ -60,7 +64,10 @@ void add_sources(const MatrixProblem& q, bool reads_a, bool reads_b, Step& step)
     step.params.push_back(fixed("a_k", p.a_k));
     add_batch(step, p.batch, p.batch.a, "az");
   }
-  if (reads_b || again) {
+  if (q.quantised != nullptr) {
+    add_quantised_weight(q.c, *q.quantised, step);
+    for (Operand& operand : step.operands) operand.vec4 |= operand.name == "q";
+  } else if (reads_b || again) {
     step.operands.push_back(src("b", q.w));
     step.params.push_back(fixed("b_k", p.b_k));
     step.params.push_back(fixed("b_n", p.b_n));
@@ -77,10 +84,30 @@ int64_t stages(const MatrixProblem& q, const ProductTile& t) {
   return q.precision.pieces > 1 ? t.stages : 2;
 }
 
+}  // namespace
+
+Step shared_step(const MatrixProblem& q, const ProductTile& t) {
+  Step step = product_step("matmul_matrix", q, t);
+  const std::pair<std::string, std::string> more[] = {
+      {"PROMOTE", text(std::min(q.precision.promote, t.bk / kFragment / t.tile.wk))},
+      {"BK", text(t.bk)},
+      {"AHEAD", flag(t.ahead)},
+      {"STAGES", text(stages(q, t))},
+      {"PACKED", text(t.ring)},
+      {"QUANTISED", flag(q.quantised != nullptr)},
+      {"BYTES", text(q.bytes)},
+      {"SLOTS", text(t.slots)},
+      {"STEP_UNITS", text(q.bytes == kFragment ? 1 : 2)},
+      {"A_COLS", flag(!q.a_rows)},
+      {"B_COLS", flag(!q.b_rows)},
+      {"WHOLE_K", flag(divides(2 * t.bk, q.p.k))}};
+  step.defines.insert(step.defines.end(), std::begin(more), std::end(more));
+  return step;
+}
+
 void emit_shared(const MatrixProblem& q, const ProductTile& t, Tactic& tactic) {
   const Product& p = q.p;
   const Expr k_steps = floordiv(round_up(p.k, 2 * t.bk), kFragment);
-  const bool a_cols = !q.a_rows, b_cols = !q.b_rows;
   MadeSide packed, scale_a, scale_b;
   if (q.is_scaled()) {
     scale_a = add_scales(q, true, tactic.steps);
@@ -94,24 +121,14 @@ void emit_shared(const MatrixProblem& q, const ProductTile& t, Tactic& tactic) {
                           .scales = q.is_scaled() ? &scale_b : nullptr},
                          tactic.steps);
   }
-  Step step = product_step("matmul_matrix", q, t);
-  const std::pair<std::string, std::string> more[] = {
-      {"PROMOTE", text(std::min(q.precision.promote, t.bk / kFragment / t.tile.wk))},
-      {"BK", text(t.bk)},
-      {"AHEAD", flag(t.ahead)},
-      {"STAGES", text(stages(q, t))},
-      {"PACKED", text(t.ring)},
-      {"A_COLS", flag(a_cols)},
-      {"B_COLS", flag(b_cols)},
-      {"WHOLE_K", flag(divides(2 * t.bk, p.k))}};
-  step.defines.insert(step.defines.end(), std::begin(more), std::end(more));
+  Step step = shared_step(q, t);
   add_sources(q, true, t.ring == 0, step);
-  step.params.push_back(fixed("a_ld", a_cols ? p.a_k : p.a_m));
+  step.params.push_back(fixed("a_ld", q.a_rows ? p.a_m : p.a_k));
   if (t.ring > 0) {
     add_made(packed, "packed", step);
     step.params.push_back(fixed("k_steps", k_steps));
-  } else {
-    step.params.push_back(fixed("b_ld", b_cols ? p.b_n : p.b_k));
+  } else if (q.quantised == nullptr) {
+    step.params.push_back(fixed("b_ld", q.b_rows ? p.b_k : p.b_n));
   }
   if (q.is_scaled()) {
     add_made(scale_a, "scale_a", step);
@@ -120,6 +137,8 @@ void emit_shared(const MatrixProblem& q, const ProductTile& t, Tactic& tactic) {
   tactic.steps.push_back(std::move(step));
   if (q.is_scaled()) tactic.steps.push_back(fallback_step(q.c, p, scale_a, scale_b));
 }
+
+namespace {
 
 /// Steps of k that the subgroups of a fragments kernel take (`each` of k_steps), how many of them
 /// are written out and how many are in flight: macros UNROLL and RING.
@@ -248,7 +267,9 @@ bool loads_rows_directly(const DeviceProfile& device) {
          device.multiplies(kFragment, kFragment / 2, kFragment, "float16", "float32");
 }
 
-std::string refusal(const MatrixProblem& q, const ProductTile& t) {
+}  // namespace
+
+std::string tile_refusal(const MatrixProblem& q, const ProductTile& t) {
   const DeviceProfile& device = q.c.device;
   const Product& p = q.p;
   if (p.batch.sizes.size() > kMaxBatchDims) return "more than 3 batch dimensions";
@@ -285,9 +306,14 @@ std::string refusal(const MatrixProblem& q, const ProductTile& t) {
 std::string tactic_name(const MatrixProblem& q, const ProductTile& t) {
   static const char* kFamilies[] = {"shared", "rows", "packed", "direct"};
   const bool shared = t.family == kShared;
-  std::string name = "matmul_" + std::string(kFamilies[t.family]) + "_" + q.precision.name() + "_" +
-                     name_of(t.tile, shared ? t.bk : 0);
+  std::string name = "matmul_";
+  if (q.quantised != nullptr) name += "quantised_";
+  if (q.bytes > 0) name += "integer_";
+  name += std::string(kFamilies[t.family]) + "_";
+  if (q.bytes == 0) name += q.precision.name() + "_";
+  name += name_of(t.tile, !shared ? 0 : q.bytes > 0 ? t.bk * 2 : t.bk);
   if (shared && t.ring > 0) name += "_ring" + text(t.ring);
+  if (t.slots > 1) name += "_ring" + text(t.slots);
   if (t.ahead) name += "_ahead";
   if (t.stages == 1) name += "_stage1";
   if (t.group != 8) name += "_g" + text(t.group);
@@ -296,9 +322,9 @@ std::string tactic_name(const MatrixProblem& q, const ProductTile& t) {
   return name;
 }
 
-/// Ways to make matrices of fp32. With TF32 allowed, its 11 bits do: two bfloat16 pieces hold 16,
+/// With TF32 allowed, its 11 bits do: two bfloat16 pieces hold 16,
 /// one float16 piece 11. Else three hold all 24, and two float16 pieces 22, with a fallback.
-std::vector<SplitPrecision> ways(bool tf32) {
+std::vector<SplitPrecision> float_ways(bool tf32) {
   using enum SplitPrecision::Scale;
   if (tf32) {
     return {{.input = DType::kBF16, .pieces = 2},
@@ -307,6 +333,8 @@ std::vector<SplitPrecision> ways(bool tf32) {
   return {{.input = DType::kBF16, .pieces = 3, .promote = 1},
           {.input = DType::kF16, .pieces = 2, .promote = 2, .scale = kGroups}};
 }
+
+namespace {
 
 std::vector<MatrixCandidate<MatrixProblem, ProductTile>> candidates_of(
     const std::vector<MatrixProblem>& problems) {
@@ -326,7 +354,8 @@ std::vector<MatrixCandidate<MatrixProblem, ProductTile>> candidates_of(
 std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Product& p) {
   if (c.device.is_cpu() || c.device.coop_matrices.empty()) return {};
   std::vector<MatrixProblem> problems;
-  for (const SplitPrecision& way : split_precisions(c.dtype("a"), ways(!c.settings.disable_tf32))) {
+  for (const SplitPrecision& way :
+       split_precisions(c.dtype("a"), float_ways(!c.settings.disable_tf32))) {
     MatrixProblem q = matrix_problem(c, b, p, way);
     if (!way.is_split() || q.k >= kShortestSplit) problems.push_back(std::move(q));
   }
@@ -335,7 +364,7 @@ std::vector<Tactic> matrix_tactics(const NodeContext& c, Builder& b, const Produ
       candidates_of(problems), [&](const MatrixProblem&) { return most; },
       [](const MatrixProblem& q, const ProductTile& t) {
         return Tactic{
-            .name = tactic_name(q, t), .refusal = refusal(q, t), .error = q.precision.error};
+            .name = tactic_name(q, t), .refusal = tile_refusal(q, t), .error = q.precision.error};
       },
       [](const MatrixProblem& q, const ProductTile& t, Tactic& tactic) {
         (t.family == kShared ? emit_shared : emit_fragments)(q, t, tactic);

@@ -19,7 +19,7 @@
 #define A_K(i, tile) ((tile) * BK + row_a + (i) * STEP_A)
 #else
   const uint row_a = spread(tid / (COLS_A / 8), COLS_A / 8);
-  const uint frag_a = wm * WM * LDA + wk * 2;
+  const uint frag_a = wm * WM * LDA + wk * STEP_UNITS;
 #if WHOLE_M
   tv_chunks pa = tv_chunks(a_ptr) + (BATCH_OFFSET(z, az) / 8 + (bm * BM + row_a) * LD_A + col_a);
 #define A_AT(i) ((i) * STEP_A * LD_A)
@@ -34,10 +34,12 @@
 #endif
   const uint dst_a = row_a * LDA + col_a;
 
-#if !PACKED
+#if QUANTISED
+#include "matmul_quantised_load.glsl"
+#elif !PACKED
 #if B_COLS
   const uint row_b = spread(tid / (COLS_B / 8), COLS_B / 8);
-  const uint frag_b = BASE_B + wn * WN * LDB + wk * 2;
+  const uint frag_b = BASE_B + wn * WN * LDB + wk * STEP_UNITS;
 #if WHOLE_N
   tv_chunks pb = tv_chunks(b_ptr) + (BATCH_OFFSET(z, bz) / 8 + (bn * BN + row_b) * LD_B + col_b);
 #define B_AT(i) ((i) * STEP_B * LD_B)
@@ -62,7 +64,7 @@
 #endif
 
   Chunk ra[NA];
-#if !PACKED
+#if !PACKED && !QUANTISED
   Chunk rb[NB];
 #endif
 
@@ -70,31 +72,41 @@
 // the last again where nobody uses it (no branch, so no copies of registers), else zeros.
 #if WHOLE_K
 #define TILE_AT(t) min(t, TILES_K - 1)
-#define FETCH_CHUNKS(r, count, q, place, first_k, tile) FOR(i, count) r[i] = LOAD_CHUNK(q[place(i)]);
+#define FETCH_CHUNKS(r, count, q, place, first_k, tile, up) FOR(i, count) r[i] = LOAD_CHUNK(q[place(i)]);
 #else
 #define TILE_AT(t) (t)
-#define FETCH_CHUNKS(r, count, q, place, first_k, tile) FOR(i, count) { \
-    r[i] = NO_CHUNK; if (first_k(i, tile) < k_count) r[i] = LOAD_CHUNK(q[place(i)]); }
+#define FETCH_CHUNKS(r, count, q, place, first_k, tile, up) FOR(i, count) { \
+    r[i] = ZEROS(up); if (first_k(i, tile) < k_count) r[i] = LOAD_CHUNK(q[place(i)]); }
 #endif
 // Pieces of the chunks r[count], times the powers of two up[count] where scaled, `step` units
-// apart.
+// apart. Of bytes `up` are the bits that make them signed.
 #if SCALED
-#define SCALE_CHUNK(c, up) c.lo *= up; c.hi *= up;
+#define SCALE_CHUNK(c, up, i) c.lo *= up[i]; c.hi *= up[i];
+#elif BYTES
+#define up_a A_FLIP
+#define up_b B_FLIP
+#define SCALE_CHUNK(c, up, i) c ^= up;
 #else
-#define SCALE_CHUNK(c, up)
+#define SCALE_CHUNK(c, up, i)
+#endif
+#if BYTES
+#define ZEROS(up) uvec4(up)
+#else
+#define ZEROS(up) NO_CHUNK
 #endif
 #define STASH_CHUNKS(r, count, up, stage, piece, dst, step) FOR(i, count) { \
-    SCALE_CHUNK(r[i], up[i]) \
+    SCALE_CHUNK(r[i], up, i) \
     FOR(p, PIECES) sh[(stage) * STAGE + p * piece + dst + i * step] = split_chunk(r[i], p); }
 
+#define FETCH_A(t) { const uint at = TILE_AT(t); tv_chunks qa = pa + at * A_NEXT; \
+                     FETCH_CHUNKS(ra, NA, qa, A_AT, A_K, at, up_a) }
 #if PACKED
-#define FETCH(t) { const uint at = TILE_AT(t); tv_chunks qa = pa + at * A_NEXT; \
-                   FETCH_CHUNKS(ra, NA, qa, A_AT, A_K, at) }
-#define STASH(stage) { STASH_CHUNKS(ra, NA, up_a, stage, PIECE_A, dst_a, STEP_A * LDA) }
-#else
-#define FETCH(t) { const uint at = TILE_AT(t); tv_chunks qa = pa + at * A_NEXT, qb = pb + at * B_NEXT; \
-                   FETCH_CHUNKS(ra, NA, qa, A_AT, A_K, at) \
-                   FETCH_CHUNKS(rb, NB, qb, B_AT, B_K, at) }
-#define STASH(stage) { STASH_CHUNKS(ra, NA, up_a, stage, PIECE_A, dst_a, STEP_A * LDA) \
-                       STASH_CHUNKS(rb, NB, up_b, stage, PIECE_B, dst_b, STEP_B * LDB) }
+#define FETCH_B(t)
+#define STASH_B(stage)
+#elif !QUANTISED
+#define FETCH_B(t) { const uint at = TILE_AT(t); tv_chunks qb = pb + at * B_NEXT; \
+                     FETCH_CHUNKS(rb, NB, qb, B_AT, B_K, at, up_b) }
+#define STASH_B(stage) STASH_CHUNKS(rb, NB, up_b, stage, PIECE_B, dst_b, STEP_B * LDB)
 #endif
+#define FETCH(t) { FETCH_A(t) FETCH_B(t) }
+#define STASH(stage) { STASH_CHUNKS(ra, NA, up_a, stage, PIECE_A, dst_a, STEP_A * LDA) STASH_B(stage) }

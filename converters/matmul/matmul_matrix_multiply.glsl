@@ -10,11 +10,11 @@
     (s) * WK * 16 * LDA + (i) * 2, LDA, gl_CooperativeMatrixLayoutColumnMajor);
 #else
 #define LOAD_A(f, stage, s, p, i) coopMatLoad(f, sh, frag_a + (stage) * STAGE + (p) * PIECE_A + \
-    (s) * WK * 2 + (i) * 16 * LDA, LDA, gl_CooperativeMatrixLayoutRowMajor);
+    (s) * WK * STEP_UNITS + (i) * 16 * LDA, LDA, gl_CooperativeMatrixLayoutRowMajor);
 #endif
 #if B_COLS
 #define LOAD_B(f, stage, s, p, j) coopMatLoad(f, sh, frag_b + (stage) * STAGE + (p) * PIECE_B + \
-    (s) * WK * 2 + (j) * 16 * LDB, LDB, gl_CooperativeMatrixLayoutColumnMajor);
+    (s) * WK * STEP_UNITS + (j) * 16 * LDB, LDB, gl_CooperativeMatrixLayoutColumnMajor);
 #else
 #define LOAD_B(f, stage, s, p, j) coopMatLoad(f, sh, frag_b + (stage) * STAGE + (p) * PIECE_B + \
     (s) * WK * 16 * LDB + (j) * 2, LDB, gl_CooperativeMatrixLayoutRowMajor);
@@ -108,6 +108,10 @@
   FETCH(tile + 3)
 #define TILE(acc, t, tile) TILE_FROM(acc, t, tile, (t == 0 ? 0 : KS % 2))
 #define FIRST_TILES FETCH(0u) STASH(0) FETCH(1u) STASH(1) FETCH(2u) barrier(); FRAGS(0, 0, 0)
+#elif QUANTISED && SLOTS > 1
+#define TILE(acc, t, tile) STASH(1 - t) FETCH_A(tile + 2) FETCH_B_INTO(tile + 3, 1 - t) \
+    FOR(s, KS) { FRAGS(0, t, s) STEP(acc, 0) } barrier();
+#define FIRST_TILES FETCH(0u) STASH(0) FETCH_A(1u) FETCH_B_INTO(1u, 1) FETCH_B_INTO(2u, 0) barrier();
 #else
 #define TILE(acc, t, tile) STASH(1 - t) FETCH(tile + 2) \
     FOR(s, KS) { FRAGS(0, t, s) STEP(acc, 0) } barrier();

@@ -3,7 +3,10 @@
 #include "converters/matmul/matmul_quantised.h"
 
 #include <algorithm>
+#include <iterator>
 
+#include "converters/matmul/few_rows.h"
+#include "converters/matmul/matmul_coopmat.h"
 #include "converters/matmul/matmul_simd.h"
 
 namespace tv {
@@ -23,48 +26,55 @@ QuantisedProduct product_of_node(const NodeContext& c, const Builder& b) {
 
 void add_problem(const NodeContext& c, const QuantisedProduct& p, Step& step) {
   step.operands = {src("a", c.node.input("a"))};
-  add_quantised_weight(p, step);
+  add_quantised_weight(c, p, step);
   step.operands.push_back(dst("y", c.node.outputs[0]));
   step.params.insert(step.params.end(),
-                     {param("m_count", p.m), param("n_count", p.n), param("k_count", p.k),
+                     {param("m_count", p.m), param("n_count", p.n), fixed("k_count", p.k),
                       param("a_m", p.a_m), param("a_k", p.a_k)});
 }
 
-/// Few rows: a subgroup for some columns, `rows` rows of a at once.
-Tactic rows_tactic(const NodeContext& c, const QuantisedProduct& p, int64_t rows) {
-  constexpr int64_t kSubgroups = 4, kColumns = 2, kSteps = 16;
-  Tactic tactic{.name = "matmul_quantised_rows_" + text(rows)};
-  const int64_t lanes = c.device.subgroup_size;
-  if (c.device.is_cpu()) {
-    tactic.refusal = "another kernel is made for CPUs";
-  } else if (!c.device.subgroup_size_control || lanes < 8) {
-    tactic.refusal = "the device does not promise the size of subgroups";
-  } else if (p.k % kSteps != 0 || p.group % kSteps != 0) {
-    tactic.refusal = "rows or groups are no multiple of 16 steps of k";
-  } else if (typical(c.graph, p.m) > 4 * rows) {
-    tactic.refusal = "many rows";
+/// Words that an invocation loads at once, all of one group; 0: groups or rows hold no whole ones.
+int64_t words_at_once(const QuantisedProduct& p) {
+  constexpr int64_t kFewest = 16;  // elements
+  for (const int64_t words : {4, 2}) {
+    const int64_t run = words * 32 / p.q.bits;
+    if (run >= kFewest && p.k % run == 0 && p.group % run == 0) return words;
   }
+  return 0;
+}
+
+Tactic rows_tactic(const NodeContext& c, const QuantisedProduct& p, const RowsTile& t) {
+  Tactic tactic{.name = "matmul_quantised_rows_" + t.name(),
+                .refusal = rows_refusal(c.device, t, typical(c.graph, p.m))};
+  const int64_t words = words_at_once(p);
+  if (words == 0) tactic.refusal = "rows or groups are no multiple of 16 steps of k";
   if (!tactic.refusal.empty()) return tactic;
-  Step step{.kernel = "matmul_quantised_rows",
-            .grid = {{ceil_div(Expr(p.n), kColumns * kSubgroups), ceil_div(p.m, rows), 1}},
-            .local_size = {static_cast<uint32_t>(kSubgroups * lanes), 1, 1},
-            .subgroup_size = static_cast<uint32_t>(lanes)};
+  Step step = rows_step("matmul_quantised_rows", c.device, t, p.m, p.n);
   add_problem(c, p, step);
   const bool fours =
       p.a_k == Expr(1) && mod(p.a_m, 4) == Expr(0) && !c.graph.value(c.node.input("a")).view;
   step.operands.front().vec4 = fours;
   for (Operand& operand : step.operands) operand.vec4 |= operand.name == "q";
   step.defines.insert(step.defines.end(),
-                      {{"ROWS", text(rows)},
-                       {"COLS", text(kColumns)},
-                       {"SUBGROUPS", text(kSubgroups)},
-                       {"LANES_K", text(lanes)},
-                       {"DENSE", "0"},
-                       {"SIGNED", flag(c.graph.value(p.q.input).dtype == DType::kI8)},
-                       {"A4", flag(fours)}});
-  step.iterations = Expr(p.k / (kSteps * lanes) + 1);
+                      {{"WORDS", text(words)}, {"DENSE", "0"}, {"A4", flag(fours)}});
+  const int64_t run = words * 32 / p.q.bits * c.device.subgroup_size * t.sharers;
+  step.iterations = Expr(div_up(p.k, run) + t.sharers + t.rows);
   tactic.steps.push_back(std::move(step));
   return tactic;
+}
+
+/// Few rows: the packed words are read once for all rows of a tile.
+std::vector<Tactic> rows_tactics(const NodeContext& c, const QuantisedProduct& p) {
+  const int64_t run = std::max<int64_t>(words_at_once(p), 1) * 32 / p.q.bits;
+  const FewRows problem{.m = typical(c.graph, p.m),
+                        .n = p.n,
+                        .steps = div_up(p.k, run * std::max(c.device.subgroup_size, 1U)),
+                        .heights = {8, 4, 2, 1}};
+  std::vector<Tactic> tactics;
+  for (const RowsTile& tile : rows_tiles(c.device, problem)) {
+    tactics.push_back(rows_tactic(c, p, tile));
+  }
+  return tactics;
 }
 
 Tactic tiled_tactic(const NodeContext& c, const QuantisedProduct& p, int64_t rows, int64_t cols) {
@@ -106,14 +116,17 @@ void convert(const NodeContext& c, Builder& b) {
   const QuantisedProduct p = product_of_node(c, b);
   const int64_t m = typical(c.graph, p.m);
   std::vector<Tactic> tactics;
-  // To unpack an element takes as long as to multiply it by so many rows.
-  constexpr int64_t kUnpack = 4;
-  std::vector<int64_t> simd = {12, 8, 4, 2, 1}, skinny = {8, 4, 2, 1};
-  for (std::vector<int64_t>* rows : {&simd, &skinny}) {
-    std::ranges::stable_sort(*rows, {}, [&](int64_t r) { return (m + r - 1) / r * (kUnpack + r); });
-  }
+  constexpr int64_t kUnpack = 4;  // rows whose products take as long as to unpack an element
+  std::vector<int64_t> simd = {12, 8, 4, 2, 1};
+  std::ranges::stable_sort(simd, {}, [&](int64_t r) { return div_up(m, r) * (kUnpack + r); });
   for (const int64_t rows : simd) tactics.push_back(quantised_simd_tactic(c, b, p, rows));
-  for (const int64_t rows : skinny) tactics.push_back(rows_tactic(c, p, rows));
+  const auto add = [&](std::vector<Tactic> more) {
+    std::ranges::move(more, std::back_inserter(tactics));
+  };
+  constexpr int64_t kFewRows = 8;
+  if (m <= kFewRows) add(rows_tactics(c, p));
+  add(quantised_matrix_tactics(c, b, p));
+  if (m > kFewRows) add(rows_tactics(c, p));
   tactics.push_back(tiled_tactic(c, p, m <= 32 ? 16 : 64, 64));
   tactics.push_back(tiled_tactic(c, p, m <= 32 ? 64 : 16, 64));
   tactics.push_back(reference_tactic(c, p));
@@ -150,11 +163,16 @@ std::vector<Graph> examples() {
       {2, 40, 320, 5, 4, kU8, kBF16},
       {70, 40, 64, 1, 8, kI8, kF32, kOther, 1},
       {5, 11, 60, 4, 8, kI8, kOther, kI8},
+      {4, 29, 1040, 65, 4, kU8, kF16, kU8},
+      {8, 67, 1056, 33, 4, kU8, kF32, kI32},
+      {16, 35, 544, 1, 8, kU8, kF32, kU8},
+      {2, 9, 1024, 2, 8, kI8, kF32, kI64, 1},
   };
   std::vector<Graph> graphs;
   for (const Example& e : cases) graphs.push_back(example(e, kF32));
   graphs.push_back(example(cases[1], kF16));
   graphs.push_back(example(cases[3], kBF16));
+  graphs.push_back(example(cases[9], kF16));
   return graphs;
 }
 
@@ -177,19 +195,28 @@ void set_groups(const NodeContext& c, QuantisedProduct& p) {
   p.by_rows = shape[0].constant().value() > 1;
 }
 
-void add_quantised_weight(const QuantisedProduct& p, Step& step) {
+bool zero_fits(const NodeContext& c, const QuantisedProduct& p) {
+  if (p.q.zero_point == kNoValue) return true;
+  const DType dtype = c.graph.value(p.q.zero_point).dtype;
+  return dtype == DType::kI8 || dtype == DType::kU8;
+}
+
+void add_quantised_weight(const NodeContext& c, const QuantisedProduct& p, Step& step) {
   step.operands.push_back(src("q", p.q.input));
   if (p.q.scale != kNoValue) step.operands.push_back(src("scale", p.q.scale));
   if (p.q.zero_point != kNoValue) step.operands.push_back(src("zero", p.q.zero_point));
-  step.defines.insert(step.defines.end(), {{"BITS", text(p.q.bits)},
-                                           {"GROUP", "group_steps"},
-                                           {"ROW_BYTES", "row_bytes"},
-                                           {"SCALE_ROW", "scale_row"},
-                                           {"HAS_SCALE", flag(p.q.scale != kNoValue)},
-                                           {"HAS_ZERO", flag(p.q.zero_point != kNoValue)}});
+  step.defines.insert(step.defines.end(),
+                      {{"BITS", text(p.q.bits)},
+                       {"ROW_BYTES", "row_bytes"},
+                       {"SCALE_ROW", "scale_row"},
+                       {"SIGNED", flag(c.graph.value(p.q.input).dtype == DType::kI8)},
+                       {"WHOLE_ROWS", flag(p.group == p.k)},
+                       {"ZERO_FITS", flag(zero_fits(c, p))},
+                       {"HAS_SCALE", flag(p.q.scale != kNoValue)},
+                       {"HAS_ZERO", flag(p.q.zero_point != kNoValue)}});
   step.params.insert(step.params.end(),
-                     {param("group_steps", p.group), param("row_bytes", p.row_bytes()),
-                      param("scale_row", p.scale_row())});
+                     {fixed("group_steps", p.group), fixed("row_bytes", p.row_bytes()),
+                      fixed("scale_row", p.scale_row())});
 }
 
 }  // namespace tv

@@ -26,11 +26,19 @@ struct QuantisedProduct {
 /// The groups that the scales and zero points of p.q make of its rows.
 void set_groups(const NodeContext& context, QuantisedProduct& p);
 
-/// Defines and operands that quantised_weight.glsl wants.
-void add_quantised_weight(const QuantisedProduct& p, Step& step);
+/// Whether zero points are small integers, which differ from elements exactly in a few bits.
+bool zero_fits(const NodeContext& context, const QuantisedProduct& p);
+
+/// Defines and operands that quantised_weight.glsl and quantised_words.glsl want.
+void add_quantised_weight(const NodeContext& context, const QuantisedProduct& p, Step& step);
 
 /// The tactic for CPU drivers that takes `rows` rows of a at once (matmul_quantised_simd.cpp).
 Tactic quantised_simd_tactic(const NodeContext& context, Builder& builder,
                              const QuantisedProduct& p, int64_t rows);
+
+/// Tactics for the device's matrix units, best first by rule, which dequantise what they load
+/// (matmul_quantised_matrix.cpp).
+std::vector<Tactic> quantised_matrix_tactics(const NodeContext& context, Builder& builder,
+                                             const QuantisedProduct& p);
 
 }  // namespace tv

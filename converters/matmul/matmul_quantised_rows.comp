@@ -1,47 +1,80 @@
-// y[m][n] = sum over k of a[m][k] * weight[n][k], of a quantised matrix (quantised_weight.glsl), for few
-// rows of a: the packed bytes are read once, 16 elements an invocation and step.
+// y[m][n] = sum over k of a[m][k] * weight[n][k], of a quantised matrix (quantised_words.glsl), for few
+// rows of a: the packed words are read once, WORDS an invocation and step.
 //
-// A subgroup of LANES_K invocations has COLS columns n and ROWS rows of a; its invocations share k. A
-// group has a multiple of 16 steps of k. A4: rows of a are read four at a time.
-// Grid: (ceil(n_count / (COLS * SUBGROUPS)), ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
+// A subgroup of LANES_K invocations has COLS columns n and ROWS rows of a; its invocations share k, and so
+// do WK subgroups, whose sums are added in order. A group has a multiple of the elements of WORDS words;
+// WHOLE_ROWS: it is a row. A4: rows of a are read four at a time.
+// Grid: (ceil(n_count / (COLS * SUBGROUPS / WK)), ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
 
+#include "few_rows.glsl"
 #include "rows_of_weights.glsl"
 
+const uint RUN = WORDS * WORD_ELEMENTS;
+shared float sums[SUBGROUPS][TILE];
+
+#if WORDS == 4
+#define Words uvec4
+#define words_of four_words
+#define EACH_WORD(what) what(0) what(1) what(2) what(3)
+#else
+#define Words uvec2
+#define words_of two_words
+#define EACH_WORD(what) what(0) what(1)
+#endif
+
+float plus_products(float sum, vec4 a[FOURS], vec4 w[FOURS]) {
+  FOR(h, FOURS) {
+    sum = fma(a[h].x, w[h].x, sum);
+    sum = fma(a[h].y, w[h].y, sum);
+    sum = fma(a[h].z, w[h].z, sum);
+    sum = fma(a[h].w, w[h].w, sum);
+  }
+  return sum;
+}
+
+#define LOAD_COLUMN(c, x) {                                                                     \
+    const uint n = min(n0 + c, n_count - 1u);                                                   \
+    words[c] = words_of(n, k);                                                                  \
+    zero[c] = quantised_zero(n, group);                                                         \
+    scale[c] = quantised_scale(n, group); }
+#define ADD_COLUMN(c, i) {                                                                      \
+    vec4 w[FOURS];                                                                              \
+    unpack_word(words[c][i], zero[c], w);                                                       \
+    FOR(r, ROWS) sum[r][c] = plus_products(sum[r][c], a[r], w); }
+#define ADD_WORD(i) {                                                                           \
+    vec4 a[ROWS][FOURS];                                                                        \
+    FOR(r, ROWS) FOR(h, FOURS) {                                                                \
+      a[r][h] = a_four(min(m0 + r, m_count - 1u), k + i * WORD_ELEMENTS + 4u * h); }            \
+    EACH_COLUMN(ADD_COLUMN, i) }
+
 void main() {
-  const uint lane = gl_SubgroupInvocationID;
-  const uint n0 = (gl_WorkGroupID.x * SUBGROUPS + gl_SubgroupID) * COLS;
+  const uint lane = gl_SubgroupInvocationID, part = gl_SubgroupID % WK;
+  const uint n0 = (gl_WorkGroupID.x * UNITS + gl_SubgroupID / WK) * COLS;
   const uint m0 = gl_WorkGroupID.y * ROWS;
   float acc[ROWS][COLS];
-  [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-    [[unroll]] for (uint c = 0u; c < COLS; c++) acc[r][c] = 0.0;
+  FOR(r, ROWS) FOR(c, COLS) acc[r][c] = 0.0;
+  for (uint k = (part * LANES_K + lane) * RUN; k < k_count; k += WK * LANES_K * RUN) {
+#if WHOLE_ROWS
+    const uint group = 0u;
+#else
+    const uint group = k / group_steps;
+#endif
+    Words words[COLS];
+    float zero[COLS], scale[COLS], sum[ROWS][COLS];
+    EACH_COLUMN(LOAD_COLUMN, 0)
+    FOR(r, ROWS) FOR(c, COLS) sum[r][c] = 0.0;
+    EACH_WORD(ADD_WORD)
+    FOR(r, ROWS) FOR(c, COLS) acc[r][c] = fma(sum[r][c], scale[c], acc[r][c]);
   }
-  for (uint k = lane * 16u; k < k_count; k += LANES_K * 16u) {
-    vec4 a[ROWS][4];
-    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-      const uint m = min(m0 + r, m_count - 1u);
-      [[unroll]] for (uint i = 0u; i < 4u; i++) a[r][i] = a_four(m, k + 4u * i);
-    }
-    const uint group = k / GROUP;
-    [[unroll]] for (uint c = 0u; c < COLS; c++) {
-      const uint n = min(n0 + c, n_count - 1u);
-      vec4 w[4];
-      weights_16(n, k, w);
-      const float zero = quantised_zero(n, group), scale = quantised_scale(n, group);
-      [[unroll]] for (uint i = 0u; i < 4u; i++) w[i] -= zero;
-      [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-        float part = 0.0;
-        [[unroll]] for (uint i = 0u; i < 4u; i++) part += dot(a[r][i], w[i]);
-        acc[r][c] = fma(part, scale, acc[r][c]);
-      }
-    }
+  FOR(r, ROWS) FOR(c, COLS) {
+    const float sum = subgroupAdd(acc[r][c]);
+    if (lane == (r * COLS + c) % LANES_K) sums[gl_SubgroupID][r * COLS + c] = sum;
   }
-  [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-    [[unroll]] for (uint c = 0u; c < COLS; c++) {
-      const float sum = subgroupAdd(acc[r][c]);
-      const uint m = m0 + r, n = n0 + c;
-      if (lane == (r * COLS + c) % LANES_K && m < m_count && n < n_count) {
-        y_store(m * n_count + n, y_T(sum));
-      }
-    }
+  barrier();
+  for (uint i = gl_LocalInvocationID.x; i < UNITS * TILE; i += LOCAL_X) {
+    const Place p = place_of(i);
+    float sum = sums[p.unit * WK][p.e];
+    FOR(s, WK - 1) sum += sums[p.unit * WK + s + 1u][p.e];
+    if (p.m < m_count && p.n < n_count) y_store(p.m * n_count + p.n, y_T(sum));
   }
 }

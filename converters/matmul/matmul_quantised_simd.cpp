@@ -296,7 +296,7 @@ Tactic integer_simd_tactic(const NodeContext& c, Builder& b, const IntegerProduc
                  .integer = true};
   tactic.refusal = refusal(c, p, rows);
   if (!tactic.refusal.empty()) return tactic;
-  p.q.input = integer_rows(c, b, "dense", q.b, q, false, tactic.steps);
+  p.q.input = integer_rows(c, b, "dense", q.b, q, {.flipped = false}, tactic.steps);
   SimdParts parts{.rows = rows, .part = part_of(p)};
   parts.a_m = Expr(div_up(p.k, kSimdSegment) * kSimdSegment);
   parts.a_z = p.m * parts.a_m;

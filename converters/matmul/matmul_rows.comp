@@ -4,7 +4,7 @@
 // NORM: f is the program `normed` of a[m][k] / sqrt(mean over k of a[m][k]² + eps), else a itself.
 // GATED: weight has 2 * n_count rows, and y is the program `gated` of the sums of rows n and
 // n + n_count.
-// A subgroup of LANES_K invocations has COLS rows of weight and ROWS rows of a; its invocations share k.
+// A subgroup of LANES_K invocations has COLS (2) rows of weight and ROWS rows of a; its invocations share k.
 // Grid: (ceil(n_count / (OUTPUTS * SUBGROUPS)), ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
 
 #include "rows_of_weights.glsl"
@@ -27,6 +27,25 @@ uint weight_row(uint n0, uint c) {
   return min(n0 + c, n_count - 1u);
 #endif
 }
+
+// Column c of a subgroup, of which there are two: written out, as compilers may keep a loop around so much.
+#if DENSE
+#define LOAD_WEIGHTS(n, w) weights_16(n, k, w);
+#define SCALE_OF(n) 1.0
+#else
+#define LOAD_WEIGHTS(n, w) weights_16(n, k, quantised_zero(n, group), w);
+#define SCALE_OF(n) quantised_scale(n, group)
+#endif
+#define ADD_COLUMN(c) {                                                                         \
+    const uint n = weight_row(n0, c);                                                           \
+    const float scale = SCALE_OF(n);                                                            \
+    vec4 w[4];                                                                                  \
+    LOAD_WEIGHTS(n, w)                                                                          \
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {                                               \
+      float part = 0.0;                                                                         \
+      [[unroll]] for (uint i = 0u; i < 4u; i++) part += dot(a[r][i], w[i]);                     \
+      acc[r][c] = fma(part, scale, acc[r][c]);                                                  \
+    } }
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
@@ -62,24 +81,10 @@ void main() {
       }
     }
 #if !DENSE
-    const uint group = k / GROUP;
+    const uint group = k / group_steps;
 #endif
-    [[unroll]] for (uint c = 0u; c < COLS; c++) {
-      const uint n = weight_row(n0, c);
-      vec4 w[4];
-      weights_16(n, k, w);
-      float scale = 1.0;
-#if !DENSE
-      const float zero = quantised_zero(n, group);
-      scale = quantised_scale(n, group);
-      [[unroll]] for (uint i = 0u; i < 4u; i++) w[i] -= zero;
-#endif
-      [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-        float part = 0.0;
-        [[unroll]] for (uint i = 0u; i < 4u; i++) part += dot(a[r][i], w[i]);
-        acc[r][c] = fma(part, scale, acc[r][c]);
-      }
-    }
+    ADD_COLUMN(0)
+    ADD_COLUMN(1)
   }
   [[unroll]] for (uint r = 0u; r < ROWS; r++) {
     [[unroll]] for (uint o = 0u; o < OUTPUTS; o++) {

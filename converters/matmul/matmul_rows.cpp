@@ -84,9 +84,7 @@ void add_problem(const NodeContext& c, const RowsProduct& p, Step& step) {
   if (p.dense) {
     step.operands.push_back(src("b", c.node.input("b")));
   } else {
-    add_quantised_weight(p.weight, step);
-    const DType dtype = c.graph.value(p.weight.q.input).dtype;
-    step.defines.emplace_back("SIGNED", flag(dtype == DType::kI8));
+    add_quantised_weight(c, p.weight, step);
   }
   add_norm(c, step);
   add_gate(c, step);

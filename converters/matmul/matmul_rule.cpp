@@ -123,6 +123,36 @@ const std::vector<ProductTile>& tiles_rounded() {
   return tiles;
 }
 
+const std::vector<ProductTile>& tiles_quantised() {
+  // clang-format off: rows of a table
+  static const std::vector<ProductTile> tiles = {
+      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 128, .per_unit = 4, .slots = 2},
+      {.family = kShared, .tile = "16x64_w16x64x4"_tile, .bk = 128, .per_unit = 3, .slots = 2},
+      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .per_unit = 3, .slots = 2},
+      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .per_unit = 3, .slots = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .per_unit = 3, .slots = 2},
+      {.family = kShared, .tile = "64x128_w32x64"_tile, .bk = 32, .per_unit = 2, .slots = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .per_unit = 3},
+      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .per_unit = 2},
+      {.family = kShared, .tile = "128x128_w64x64"_tile, .bk = 32, .ahead = true},
+  };
+  // clang-format on
+  return tiles;
+}
+
+const std::vector<ProductTile>& tiles_quantised_32() {
+  // clang-format off: rows of a table
+  static const std::vector<ProductTile> tiles = {
+      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 64, .per_unit = 3},
+      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 32, .per_unit = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .per_unit = 2},
+      {.family = kShared, .tile = "64x128_w32x32"_tile, .bk = 32},
+      {.family = kShared, .tile = "64x128_w32x64"_tile, .bk = 16},
+  };
+  // clang-format on
+  return tiles;
+}
+
 // A model of nanoseconds on an H200, whose numbers these are: measured, or fitted to what the tuner
 // found. Other devices differ in the unit, hardly in the order.
 constexpr double kProduct = 1.74;   // of one compute unit for a product of two fragments
@@ -193,6 +223,10 @@ const std::vector<ProductTile>& product_tiles(const SplitPrecision& precision) {
   const bool several = precision.pieces > 1;
   if (precision.scale == SplitPrecision::kGroups) return several ? tiles_scaled() : tiles_rounded();
   return several ? tiles_32() : tiles_16();
+}
+
+const std::vector<ProductTile>& quantised_tiles(const SplitPrecision& precision) {
+  return precision.pieces > 1 ? tiles_quantised_32() : tiles_quantised();
 }
 
 double expected_ns(const MatrixProblem& q, const ProductTile& t) {

@@ -10,8 +10,15 @@
 // left to another kernel (fallback.glsl). DYNAMIC_SCALE: float16 pieces of the operands times
 // powers of two that the kernel finds on its way (conv_matrix.comp), each further piece times 2^11
 // once more, so that pieces of all numbers from 2^-29 of the largest on have 11 bits (Ootomo and
-// Yokota 2022, section 3).
+// Yokota 2022, section 3). BYTES: operands are signed bytes, two of which stand for an element here, and sums
+// are int; a matrix has BYTES of them along k, 32 or 16.
 
+#ifndef BYTES
+#define BYTES 0
+#endif
+#ifndef QUANTISED
+#define QUANTISED 0
+#endif
 #ifndef DYNAMIC_SCALE
 #define DYNAMIC_SCALE 0
 #endif
@@ -25,9 +32,21 @@
 #define COUNT_M (WM / 16)
 #define COUNT_N (WN / 16)
 #define EACH_TILE FOR(i, COUNT_M) FOR(j, COUNT_N)
+#if BYTES
+#define Sums coopmat<int, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>
+#define FragA coopmat<int8_t, gl_ScopeSubgroup, 16, BYTES, gl_MatrixUseA>
+#define FragB coopmat<int8_t, gl_ScopeSubgroup, BYTES, 16, gl_MatrixUseB>
+#define NO_SUMS Sums(0)
+#define Four ivec4
+#define four_of ivec4
+#else
 #define Sums coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>
 #define FragA coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA>
 #define FragB coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseB>
+#define NO_SUMS Sums(0.0)
+#define Four vec4
+#define four_of uintBitsToFloat
+#endif
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_units { uvec4 v; };
 
@@ -161,17 +180,31 @@ uint tv_share;
 #endif
 
 #if PIECES > 1 && !SCALED
+#if QUANTISED
+#define FROM_B(z, n) 0u
+#define B_ELEMENT(from, n, k) quantised_weight(n, k)
+#else
+#define FROM_B(z, n) BATCH_OFFSET(z, bz) + n * b_n
+#define B_ELEMENT(from, n, k) b_raw(from + k * b_k)
+#endif
 float exactly(uint z, uint m, uint n) {
-  const uint from_a = BATCH_OFFSET(z, az) + m * a_m, from_b = BATCH_OFFSET(z, bz) + n * b_n;
+  const uint from_a = BATCH_OFFSET(z, az) + m * a_m, from_b = FROM_B(z, n);
   float sum = 0.0;
-  for (uint k = FIRST_K; k < END_K; k++) sum = fma(a_raw(from_a + k * a_k), b_raw(from_b + k * b_k), sum);
+  for (uint k = FIRST_K; k < END_K; k++) sum = fma(a_raw(from_a + k * a_k), B_ELEMENT(from_b, n, k), sum);
   return sum;
 }
 #endif
 
-void store_four(uint z, uint m, uint n, vec4 v) {
+void store_four(uint z, uint m, uint n, Four v) {
   if (m >= m_count || n >= n_count) return;
-#if SCALED
+#if QUANTISED
+#if SCALED_SUMS
+  FOR(e, 4) v[e] *= quantised_scale(min(n + e, n_count - 1u), 0u);
+#endif
+#endif
+#if BYTES
+  FOR(e, 4) v[e] = shifted_sum(z, m, min(n + e, n_count - 1u), v[e]);
+#elif SCALED
   if (needs_fallback(z, m, n)) return;
   v = v * scale_a_raw(z * scale_a_z + m / 16u) * scale_b_raw(z * scale_b_z + n / 16u);
 #elif PIECES > 1
@@ -193,7 +226,7 @@ void store_patch(uint z, uint m0, uint n0, uint corner) {
   EACH_STORE(r, WN / 8) {
     const uint c = gl_SubgroupInvocationID + r * 32u;
     const uint row = c / (WN / 4), col = c % (WN / 4);
-    store_four(z, m0 + row, n0 + col * 4u, uintBitsToFloat(sh[corner + row * PATCH_LD + col]));
+    store_four(z, m0 + row, n0 + col * 4u, four_of(sh[corner + row * PATCH_LD + col]));
   }
 }
 
@@ -205,8 +238,8 @@ void store_patch(uint z, uint m0, uint n0, uint corner) {
 void store_split_k(uint z, uint m0, uint n0) {
   for (uint c = gl_LocalInvocationID.x; c < SHARE_ROWS * BN / 4; c += LOCAL_X) {
     const uint row = c / (BN / 4), col = c % (BN / 4);
-    vec4 v = uintBitsToFloat(sh[row * SHARES_LD + col]);
-    FOR(q, WK - 1) v += uintBitsToFloat(sh[((q + 1u) * SHARE_ROWS + row) * SHARES_LD + col]);
+    Four v = four_of(sh[row * SHARES_LD + col]);
+    FOR(q, WK - 1) v += four_of(sh[((q + 1u) * SHARE_ROWS + row) * SHARES_LD + col]);
     store_four(z, m0 + row / STRIP_ROWS * WM + row % STRIP_ROWS, n0 + col * 4u, v);
   }
 }

@@ -1,6 +1,6 @@
 // A quantised matrix as it is packed: element (n, k) is (value - zero point) * scale.
 //
-// q: rows of K elements of BITS; scale, zero: one for each group of GROUP steps of k, SCALE_ROW apart
+// q: rows of K elements of BITS; scale, zero: one for each group_steps of k, SCALE_ROW apart
 // from one row to the next (0: all rows share them). HAS_SCALE, HAS_ZERO: whether there are any.
 
 const float QUANTISED_OFFSET = BITS == 4 ? 8.0 : 0.0;
@@ -31,6 +31,6 @@ float quantised_zero(uint n, uint group) {
 }
 
 float quantised_weight(uint n, uint k) {
-  const uint group = k / GROUP;
+  const uint group = k / group_steps;
   return (quantised_value(n, k) - quantised_zero(n, group)) * quantised_scale(n, group);
 }

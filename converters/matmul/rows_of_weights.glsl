@@ -7,34 +7,29 @@ void weights_16(uint n, uint k, out vec4 w[4]) {
   [[unroll]] for (uint i = 0u; i < 4u; i++) w[i] = vec4(b_vec4(n * k_count + k + 4u * i));
 }
 #else
-#include "quantised_weight.glsl"
+#include "quantised_words.glsl"
 
-uint64_t quantised_at(uint offset_bytes, uint bytes) {
-  const uint64_t at = uint64_t(q_ptr) + uint64_t(offset_bytes);
-#if TV_CHECK
-  return tv_check_ptr(at, bytes);
-#else
-  return at;
-#endif
-}
-
-/// Elements k … k + 15 of row n, k a multiple of 16.
-void weights_16(uint n, uint k, out vec4 w[4]) {
+/// Elements k … k + 15 of row n, k a multiple of 16, less `zero`.
+void weights_16(uint n, uint k, float zero, out vec4 w[4]) {
+  vec4 v[FOURS];
 #if BITS == 4
-  const uvec2 words = tv_ref_u32x2(quantised_at(n * ROW_BYTES + k / 2u, 8u)).v[0];
-  [[unroll]] for (uint i = 0u; i < 4u; i++) {
-    const uint word = words[i / 2u] >> (i % 2u * 16u);
-    w[i] = vec4(word & 15u, word >> 4 & 15u, word >> 8 & 15u, word >> 12 & 15u);
-  }
+  const uvec2 words = two_words(n, k);
+  unpack_word(words.x, zero, v);
+  w[0] = v[0];
+  w[1] = v[1];
+  unpack_word(words.y, zero, v);
+  w[2] = v[0];
+  w[3] = v[1];
 #else
-  const uvec4 words = tv_ref_u32x4(quantised_at(n * ROW_BYTES + k, 16u)).v[0];
-  [[unroll]] for (uint i = 0u; i < 4u; i++) {
-#if SIGNED
-    w[i] = vec4(tv_i8x4(words[i]));
-#else
-    w[i] = vec4(tv_u8x4(words[i]));
-#endif
-  }
+  const uvec4 words = four_words(n, k);
+  unpack_word(words.x, zero, v);
+  w[0] = v[0];
+  unpack_word(words.y, zero, v);
+  w[1] = v[0];
+  unpack_word(words.z, zero, v);
+  w[2] = v[0];
+  unpack_word(words.w, zero, v);
+  w[3] = v[0];
 #endif
 }
 #endif

@@ -8,6 +8,7 @@ grows like sqrt(length) units of the accumulator's precision (float32, also for 
 import copy
 import json
 import math
+from contextlib import contextmanager
 from operator import getitem
 from unittest import mock
 
@@ -93,16 +94,24 @@ def check(function, *args, length=1, more=(), dynamic=None, double=False, **opti
     _check_engines()
 
 
+@contextmanager
+def tactics_taken():
+    """A set that has the tactics of the engines that are called inside, when that is over."""
+    calls, names = [], set()
+    with engine_call.collected(calls):
+        yield names
+    names |= {layer["tactic"] for call in calls
+              for layer in Engine(call.vke(), call.engine.device()).info()["layers"]}
+
+
 def check_tactic(name, function, *args, **how):
     """As `check`, with the tactic of this name, which an engine must have taken."""
     def named(settings, *given, **kwargs):
         return json.dumps(json.loads(plain(settings, *given, **kwargs)) | {"tactics": [name]})
 
-    plain, calls = Settings.compiler_json, []
-    with mock.patch.object(Settings, "compiler_json", named), engine_call.collected(calls):
+    plain = Settings.compiler_json
+    with mock.patch.object(Settings, "compiler_json", named), tactics_taken() as taken:
         check(function, *args, **how)
-    taken = {layer["tactic"] for call in calls
-             for layer in Engine(call.vke(), call.engine.device()).info()["layers"]}
     assert name in taken, f"{name} was refused, or is no tactic; taken were {sorted(taken)}"
 
 

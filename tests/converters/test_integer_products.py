@@ -7,7 +7,7 @@ from torch import nn
 
 import torch_vulkan as tv
 
-from parity import OPTIONS, tensor
+from parity import OPTIONS, tactics_taken, tensor
 
 decomposed = torch.ops.quantized_decomposed
 RANGE = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
@@ -82,6 +82,18 @@ def test_products(rows, dtype, weight, zeros):
                    zeros=zeros)
     near(layer, q)
     assert any(name.startswith("matmul_integer") for name in tactics(layer, q))
+
+
+@pytest.mark.parametrize("tactics_of", ["gpu"], indirect=True)
+@pytest.mark.parametrize("rows", [1, 5, 16])
+@pytest.mark.parametrize("k", [1040, 1036, 1031])  # runs of 16 bytes, words, padded rows
+@pytest.mark.parametrize("zeros", ["none", "some"])
+def test_few_rows_of_a_gpu(tactics_of, rows, k, zeros):
+    q = integers(rows, k, dtype=torch.uint8)
+    layer = Weight(lambda w, q: torch.mm(floats(q, 0.02, 7), w.t()).relu(), 43, k, zeros=zeros)
+    with tactics_taken() as names:
+        near(layer, q)
+    assert any(name.startswith("matmul_integer_rows_") for name in names), names
 
 
 def test_layers():

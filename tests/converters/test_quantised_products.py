@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import torch_vulkan as tv
 
-from parity import OPTIONS, check, compare, tensor
+from parity import OPTIONS, check, compare, tactics_taken, tensor
 
 quantized = torch.ops.quantized_decomposed
 dequantize = torch.ops.torch_vulkan.dequantize
@@ -88,6 +88,28 @@ def test_products_of_16_bits(dtype, bits):
         got, eager = compiled(x), module(x)
     assert got.dtype == dtype
     assert (got.double() - exact).abs().max() <= 1.01 * (eager.double() - exact).abs().max()
+
+
+@pytest.mark.parametrize("tactics_of", ["gpu"], indirect=True)
+@pytest.mark.parametrize(("rows", "k", "group", "bits"), [
+    (1, 1056, 32, 4), (3, 1040, 16, 4), (8, 1056, 1056, 4), (5, 1040, 16, 8), (2, 1088, 64, 8)])
+@pytest.mark.parametrize("zero", [None, torch.uint8, torch.int32])
+def test_few_rows_of_a_gpu(tactics_of, rows, k, group, bits, zero):
+    """With what is fused into the product, and where no tile of columns is whole."""
+    n = 43
+    packed = integers(n, k) if bits == 8 else integers(n, k // 2, dtype=torch.uint8)
+    zeros = tensor(n, k // group, dtype=zero or torch.uint8, low=0, high=256, seed=5)
+    constants = [packed, scales(n, k // group), tensor(n, seed=9), zeros][:3 + (zero is not None)]
+
+    def product(x, packed, scale, bias, zero=None):
+        return functional.linear(x, dequantize(packed, scale, zero, bits, x.dtype), bias).relu()
+
+    module, x = Held(product, *constants), tensor(rows, k)
+    with torch.no_grad(), tactics_taken() as names:
+        got = torch.compile(module, backend="vulkan", fullgraph=True, options=OPTIONS)(x)
+    exact = product(x.double(), packed, *(c.double() for c in constants[1:3]), *constants[3:])
+    assert (got - exact).abs().max() <= 2e-6 * exact.abs().max()
+    assert any(name.startswith("matmul_quantised_rows_") for name in names), names
 
 
 def test_integers_are_exact():

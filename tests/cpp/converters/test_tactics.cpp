@@ -24,7 +24,10 @@ double limit_of(const Graph& graph) {
 }
 
 /// Standard deviation of the inputs: bytes that are multiplied as such shall have all their bits.
-double spread_of(const Graph& graph) { return graph.nodes.at(0).op.ends_with("_integer") ? 25 : 1; }
+double spread_of(const Graph& graph) {
+  const std::string& op = graph.nodes.at(0).op;
+  return op.ends_with("_integer") || op.ends_with("_quantised") ? 25 : 1;
+}
 
 void check_tactics(const Graph& graph, const std::shared_ptr<Device>& device,
                    const DeviceProfile& profile, int64_t& compared) {

@@ -1,0 +1,63 @@
+#include "converters/matmul/few_rows.h"
+
+#include <algorithm>
+
+#include "converters/matmul/matrix_units.h"
+
+namespace tv {
+
+std::string RowsTile::name() const {
+  const std::string of_subgroup = "_w" + text(rows) + "x" + text(cols);
+  return text(rows) + "x" + text(columns()) + of_subgroup +
+         (sharers > 1 ? "x" + text(sharers) : "");
+}
+
+std::vector<RowsTile> rows_tiles(const DeviceProfile& device, const FewRows& p) {
+  // To load and unpack an element takes as long as to multiply it by so many rows.
+  constexpr int64_t kUnpack = 4, kSubgroupsOnUnit = 24, kWide = 4, kMostWide = 2;
+  std::vector<int64_t> heights = p.heights;
+  std::ranges::stable_sort(heights, {}, [&](int64_t r) { return div_up(p.m, r) * (kUnpack + r); });
+  const auto sharers = [&](int64_t rows, int64_t cols) {
+    const int64_t wanted = compute_units(device) * kSubgroupsOnUnit;
+    const int64_t subgroups = div_up(p.n, cols) * div_up(p.m, rows);
+    int64_t count = 1;
+    while (count < RowsTile::kSubgroups && count * 2 <= p.steps && subgroups * count < wanted) {
+      count *= 2;
+    }
+    return count;
+  };
+  std::vector<RowsTile> tiles;
+  for (const int64_t rows : heights) {
+    const int64_t cols = rows <= kMostWide ? kWide : kWide / 2, own = sharers(rows, cols);
+    tiles.push_back({rows, cols, own});
+    tiles.push_back({rows, cols / 2, sharers(rows, cols / 2)});
+    if (own < RowsTile::kSubgroups && own < p.steps) tiles.push_back({rows, cols, own * 2});
+  }
+  return tiles;
+}
+
+std::string rows_refusal(const DeviceProfile& device, const RowsTile& tile, int64_t m) {
+  if (device.is_cpu()) return "another kernel is made for CPUs";
+  if (!device.subgroup_size_control || device.subgroup_size < 8) {
+    return "the device does not promise the size of subgroups";
+  }
+  if (m > 4 * tile.rows) return "many rows";
+  if (tile.rows >= 2 * m && tile.rows > 1) return "few rows";
+  return "";
+}
+
+Step rows_step(const std::string& kernel, const DeviceProfile& device, const RowsTile& tile,
+               const Expr& m, const Expr& n) {
+  const int64_t lanes = device.subgroup_size;
+  return {.kernel = kernel,
+          .defines = {{"ROWS", text(tile.rows)},
+                      {"COLS", text(tile.cols)},
+                      {"WK", text(tile.sharers)},
+                      {"SUBGROUPS", text(RowsTile::kSubgroups)},
+                      {"LANES_K", text(lanes)}},
+          .grid = {{ceil_div(n, tile.columns()), ceil_div(m, tile.rows), 1}},
+          .local_size = {static_cast<uint32_t>(RowsTile::kSubgroups * lanes), 1, 1},
+          .subgroup_size = static_cast<uint32_t>(lanes)};
+}
+
+}  // namespace tv

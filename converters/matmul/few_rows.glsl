@@ -1,0 +1,43 @@
+// What kernels of products of few rows share (few_rows.h): macros whose loops are written out, because
+// compilers keep a loop whose body is long, whatever its hint says, and what it indexes in memory; and places
+// of results. ROWS x COLS results a subgroup, SUBGROUPS of which make a workgroup, WK share steps of k.
+
+#define FOR(i, n) [[unroll]] for (uint i = 0u; i < uint(n); i++)
+
+/// what(0, x) what(1, x) … for each column.
+#if COLS == 1
+#define EACH_COLUMN(what, x) what(0, x)
+#elif COLS == 2
+#define EACH_COLUMN(what, x) what(0, x) what(1, x)
+#else
+#define EACH_COLUMN(what, x) what(0, x) what(1, x) what(2, x) what(3, x)
+#endif
+
+/// what(0) what(1) … for each row.
+#define TWO_ROWS(what, r) what(r) what(r + 1)
+#define FOUR_ROWS(what, r) TWO_ROWS(what, r) TWO_ROWS(what, r + 2)
+#if ROWS == 1
+#define EACH_ROW(what) what(0)
+#elif ROWS == 2
+#define EACH_ROW(what) TWO_ROWS(what, 0)
+#elif ROWS == 4
+#define EACH_ROW(what) FOUR_ROWS(what, 0)
+#elif ROWS == 8
+#define EACH_ROW(what) FOUR_ROWS(what, 0) FOUR_ROWS(what, 4)
+#else
+#define EACH_ROW(what) FOUR_ROWS(what, 0) FOUR_ROWS(what, 4) FOUR_ROWS(what, 8) FOUR_ROWS(what, 12)
+#endif
+
+const uint UNITS = SUBGROUPS / WK, TILE = ROWS * COLS;
+
+/// Result i of the UNITS * TILE of a workgroup, neighbours in a row first: number `e` of those of the
+/// subgroups that share unit `unit`, at (m, n).
+struct Place { uint unit, e, m, n; };
+Place place_of(uint i) {
+  Place p;
+  p.unit = i / COLS % UNITS;
+  p.e = i / (UNITS * COLS) * COLS + i % COLS;
+  p.m = gl_WorkGroupID.y * ROWS + p.e / COLS;
+  p.n = (gl_WorkGroupID.x * UNITS + p.unit) * COLS + p.e % COLS;
+  return p;
+}

@@ -1,0 +1,213 @@
+// Products of packed weights and of integers on matrix units without a GPU, as
+// tests/cpp/converters/test_matrix_interpreted.cpp does it: floats against float64, integers
+// exactly.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "converters/kit/steps.h"
+#include "tests/cpp/kit/interpreted_engine.h"
+#include "tests/cpp/kit/matrix_engines.h"
+#include "tests/cpp/kit/seed.h"
+#include "workloads/tactic_run.h"
+
+namespace tv::test {
+namespace {
+
+using interpreter::FragmentLayout;
+using Numbers = std::vector<std::vector<double>>;
+
+constexpr FragmentLayout kLayouts[] = {FragmentLayout::kNvidia, FragmentLayout::kScattered,
+                                       FragmentLayout::kReplicated};
+constexpr double kSpread = 25;  // of inputs, so that bytes have all their bits
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+/// a [m, k] times a packed matrix [n, k].
+struct Packed {
+  static constexpr const char* kOp = "tv::matmul_quantised";
+  int64_t m = 16, n = 40, k = 160, groups = 1, bits = 8, scale_rows = 0;  ///< 0: n
+  DType input = DType::kI8, scale = DType::kF32, zero = DType::kOther, a = DType::kF16;
+
+  std::string str() const {
+    return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + ", " +
+           std::to_string(groups) + " groups of " + std::to_string(bits) + " bits, " +
+           std::string(name(a)) + ", zero points " + std::string(name(zero));
+  }
+  Graph graph() const {
+    ExampleGraph g("tv::matmul_quantised");
+    const Shape blocks = {rows(), groups};
+    g.input("a", a, {m, k}).input("input", input, {n, k * bits / 8});
+    scale == DType::kOther ? g.none("scale") : g.input("scale", scale, blocks);
+    zero == DType::kOther ? g.none("zero_point") : g.input("zero_point", zero, blocks);
+    return g.attr("bits", Expr(bits)).output(DType::kF32, {m, n}).graph();
+  }
+  int64_t rows() const { return scale_rows > 0 ? scale_rows : n; }
+
+  double weight(const Numbers& in, int64_t row, int64_t step) const {
+    double value = in[1][at(row * (k * bits / 8) + step * bits / 8)];
+    if (bits == 4) value = step % 2 == 0 ? std::fmod(value, 16) : std::floor(value / 16);
+    const size_t block = at((rows() > 1 ? row * groups : 0) + step / (k / groups));
+    double zero_point = bits == 4 ? 8 : 0;
+    if (zero != DType::kOther) zero_point = in.back()[block];
+    return (value - zero_point) * (scale == DType::kOther ? 1 : in[2][block]);
+  }
+  Numbers reference(const Numbers& in) const {
+    Numbers out(1);
+    for (int64_t i = 0; i < m * n; ++i) {
+      double sum = 0;
+      for (int64_t s = 0; s < k; ++s) sum += in[0][at(i / n * k + s)] * weight(in, i % n, s);
+      out[0].push_back(sum);
+    }
+    return out;
+  }
+  /// Rows with one scale are multiplied as the integers that they are, others rounded.
+  double limit() const {
+    const bool mixed = zero != DType::kOther && zero != input && bits == 8;
+    const bool fits = zero != DType::kI32 && (!mixed || a == DType::kF16);
+    if (a == DType::kF32 || (groups == 1 && fits)) return 4e-6;
+    return a == DType::kF16 ? 0x1p-11 : 0x1p-8;
+  }
+};
+
+std::vector<Packed> packed_problems() {
+  using enum DType;
+  std::vector<Packed> problems;
+  for (const Packed& p : std::initializer_list<Packed>{
+           {},
+           {.m = 3, .n = 37, .k = 304, .groups = 19, .zero = kI8},
+           {.m = 70, .n = 130, .k = 96, .groups = 3, .bits = 4, .input = kU8, .scale = kF16},
+           {.m = 33, .n = 41, .k = 208, .groups = 13, .bits = 4, .input = kU8, .zero = kU8},
+           {.m = 17, .n = 29, .k = 144, .bits = 4, .input = kU8, .zero = kU8},
+           {.m = 24, .n = 53, .k = 80, .input = kU8, .zero = kI32},
+           {.m = 40, .n = 24, .k = 128, .groups = 2, .scale_rows = 1},
+           {.m = 9, .n = 19, .k = 112, .scale = kOther, .zero = kU8}}) {
+    for (const DType dtype : {kF16, kBF16, kF32}) {
+      problems.push_back(p);
+      problems.back().a = dtype;
+    }
+  }
+  return problems;
+}
+
+/// tv::matmul_integer's.
+struct Integers {
+  static constexpr const char* kOp = "tv::matmul_integer";
+  int64_t batch = 0, m = 37, n = 41, k = 192;
+  DType a = DType::kI8, b = DType::kI8, a_zero = DType::kOther, b_zero = DType::kOther;
+  bool by_rows = false;
+
+  std::string str() const {
+    return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + ", " +
+           std::string(name(a)) + " less " + std::string(name(a_zero)) + ", " +
+           std::string(name(b)) + " less " + std::string(name(b_zero));
+  }
+  Graph graph() const {
+    Shape a_shape = {m, k}, b_shape = {n, k}, y = {m, n};
+    for (Shape* shape : {&a_shape, &b_shape, &y}) {
+      if (batch > 0) shape->insert(shape->begin(), Expr(batch));
+    }
+    ExampleGraph g("tv::matmul_integer");
+    g.input("a", a, a_shape).input("b", b, b_shape);
+    const auto zero = [&](const char* arg, DType dtype, int64_t rows) {
+      dtype == DType::kOther ? g.none(arg) : g.input(arg, dtype, {by_rows ? rows : 1, 1});
+    };
+    zero("a_zero", a_zero, m);
+    zero("b_zero", b_zero, n);
+    return g.output(DType::kI32, y).graph();
+  }
+  Numbers reference(const Numbers& in) const {
+    const auto zero = [&](DType dtype, size_t input, int64_t row) {
+      return dtype == DType::kOther ? 0 : in[input][at(by_rows ? row : 0)];
+    };
+    Numbers out(1);
+    for (int64_t i = 0; i < std::max<int64_t>(batch, 1) * m * n; ++i) {
+      const int64_t row = i / n, z = row / m, column = i % n;
+      const double p = zero(a_zero, 2, row % m);
+      const double q = zero(b_zero, a_zero == DType::kOther ? 2 : 3, column);
+      double sum = 0;
+      for (int64_t s = 0; s < k; ++s) {
+        sum += (in[0][at(row * k + s)] - p) * (in[1][at((z * n + column) * k + s)] - q);
+      }
+      out[0].push_back(sum);
+    }
+    return out;
+  }
+  double limit() const { return 0; }
+};
+
+std::vector<Integers> integer_problems() {
+  using enum DType;
+  return {
+      {},
+      {.m = 70, .n = 130, .k = 61, .a = kU8, .a_zero = kU8},
+      {.m = 5, .n = 70, .k = 300, .a = kU8, .b = kU8, .a_zero = kU8, .b_zero = kI32},
+      {.m = 29, .n = 53, .k = 256, .a_zero = kI8, .b_zero = kI8, .by_rows = true},
+      {.batch = 3, .m = 11, .n = 37, .k = 64, .a = kU8, .a_zero = kU8, .b_zero = kI8},
+      {.batch = 2, .m = 5, .n = 7, .k = 9, .b = kU8, .b_zero = kU8},
+  };
+}
+
+/// Some problems, each with some of the tactics whose names begin so, and one layout each.
+template <class Problem>
+void run(const std::vector<Problem>& problems, const std::string& names,
+         const DeviceProfile& profile, size_t most) {
+  const auto cache =
+      std::filesystem::temp_directory_path() / ("tv_packed_" + std::to_string(getpid()));
+  size_t runs = 0;
+  for (const size_t k : drawn(problems.size(), fewer_sanitised(most), problems.size())) {
+    const Problem& p = problems[k];
+    auto tactics = interpreted_tactics(p.graph(), Problem::kOp, {}, profile);
+    std::erase_if(tactics, [&](const OfferedTactic& t) { return !t.name.starts_with(names); });
+    ASSERT_FALSE(tactics.empty()) << p.str();
+    TacticRun data(p.graph(), nullptr, profile, kSpread);
+    const Numbers wanted = p.reference(data.inputs());
+    for (const size_t t : drawn(tactics.size(), 1, 9, static_cast<uint32_t>(k))) {
+      SCOPED_TRACE(p.str() + ", " + tactics[t].name + "; " + seed_text());
+      const Settings settings{.check_addresses = runs % 3 == 1};
+      InterpretedEngine engine(
+          engine_with_tactic(p.graph(), Problem::kOp, tactics[t].name, settings, profile, cache),
+          kLayouts[(runs++ + test_seed()) % std::size(kLayouts)]);
+      Numbers got;
+      ASSERT_NO_THROW(got = data.outputs(engine.spec(), [&](auto weights, auto in, auto out) {
+        engine.run(weights, in, out);
+      }));
+      EXPECT_LE(largest_error(got[0], wanted[0]), p.limit());
+    }
+  }
+  std::filesystem::remove_all(cache);
+}
+
+TEST(PackedInterpreted, WeightsAreDequantisedOnTheirWay) {
+  run(packed_problems(), "matmul_quantised_shared_", h200_profile(), 5);
+}
+
+TEST(PackedInterpreted, IntegersAreExact) {
+  run(integer_problems(), "matmul_integer_shared_", h200_profile(), 4);
+}
+
+TEST(PackedInterpreted, IntegersAreExactInMatricesOfSixteenSteps) {
+  DeviceProfile profile = h200_profile();
+  std::erase_if(profile.coop_matrices, [](const CoopMatShape& s) { return s.a == "int8"; });
+  profile.coop_matrices.push_back({16, 16, 16, "int8", "int8", "int32", "int32"});
+  run(integer_problems(), "matmul_integer_shared_", profile, 2);
+}
+
+TEST(PackedInterpreted, DevicesWithoutMatricesOfBytesSayWhy) {
+  DeviceProfile profile = h200_profile();
+  std::erase_if(profile.coop_matrices, [](const CoopMatShape& s) { return s.a == "int8"; });
+  size_t refused = 0;
+  for (const OfferedTactic& t :
+       tactics_of(Integers{}.graph(), Integers{}.graph().nodes.at(0), {}, profile)) {
+    if (!t.name.starts_with("matmul_integer_shared_")) continue;
+    EXPECT_NE(t.refusal.find("16x16x32 matrices of int8"), t.refusal.npos) << t.refusal;
+    ++refused;
+  }
+  EXPECT_GT(refused, 0U);
+}
+
+}  // namespace
+}  // namespace tv::test
