@@ -2,7 +2,7 @@
 
 PYTHON := .venv/bin/python
 
-.PHONY: demo build test test-all service service-check wheel clean
+.PHONY: demo build test test-all service service-check wheel onnxruntime-provider clean
 .DEFAULT_GOAL := build
 
 ## ResNet-50 through torch.compile(model, backend="vulkan") on the best Vulkan device.
@@ -38,6 +38,11 @@ service-check:
 wheel:
 	@scripts/setup.sh
 	@$(PYTHON) scripts/make_wheel.py
+
+## ONNX Runtime's provider and its wheel: dist/onnxruntime_ep_vulkan-*.whl (docs/onnxruntime.md).
+onnxruntime-provider:
+	@scripts/setup.sh --provider
+	@$(PYTHON) scripts/make_provider_wheel.py
 
 clean:
 	rm -rf build build-asan build-wheel dist .setup python/torch_vulkan/lib

@@ -48,15 +48,13 @@ def shown_names(library: Path) -> list[str]:
     return [line.split()[0].split("@")[0] for line in listing.splitlines()]
 
 
-def make_private(package: Path, environment: dict):
-    """Renames what protobuf shows, in itself and in the libraries that use it."""
-    if not (package / "torch_vulkan.libs").exists():
+def make_private(libraries: Path, users: list[Path], environment: dict):
+    """Renames what protobuf, which is among `libraries`, shows, in itself and in its users."""
+    if not [*libraries.glob("libprotobuf-lite*")]:
         return  # a static protobuf was linked (TV_PROTOBUF_LITE), and cmake/interface.map hides it
-    protobuf = only(package, "torch_vulkan.libs/libprotobuf-lite*")
-    names = package.parent / "names"
+    protobuf = only(libraries, "libprotobuf-lite*")
+    names = libraries.parents[1] / "names"
     names.write_text("".join(f"{name} {PREFIX}{name}\n" for name in shown_names(protobuf)))
-    users = [package / "torch_vulkan" / "lib" / name
-             for name in ("libvk_runtime.so", "libvk_compiler.so")]
     run("patchelf", "--rename-dynamic-symbols", names, protobuf, *users, env=environment)
 
 
@@ -73,7 +71,9 @@ def make_wheel(out: Path) -> Path:
         repaired = only(work / "repaired", "*.whl")
         run("wheel", "unpack", "-d", work, repaired, env=environment)
         package = only(work, "torch_vulkan-*[0-9]")
-        make_private(package, environment)
+        make_private(package / "torch_vulkan.libs",
+                     [package / "torch_vulkan" / "lib" / name
+                      for name in ("libvk_runtime.so", "libvk_compiler.so")], environment)
         run("wheel", "pack", "-d", out, package, env=environment)
         return out / repaired.name
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # All the set-up: system packages (Debian 12, Ubuntu 24.04), .venv, libraries. What is done is not
-# done again. --tests: what the test suite needs besides; --service: what the compile service does.
+# done again. --tests: what the test suite needs besides; --service: what the compile service does;
+# --provider: ONNX Runtime's provider.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p .setup
-tests=no service=no
-[ "${1:-}" = --tests ] && tests=yes service=yes
+tests=no service=no provider=no
+[ "${1:-}" = --tests ] && tests=yes service=yes provider=where-there-are-headers
+[ "${1:-}" = --provider ] && provider=yes
 [ "${1:-}" = --service ] && service=yes
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
@@ -77,6 +79,18 @@ install_service_packages() {
   echo "${packages[*]}" >.setup/pip-service
 }
 
+# Tests of the provider are skipped where its headers cannot be had.
+configure_provider() {
+  local headers
+  [ $provider = no ] || grep -q '^TV_ONNXRUNTIME:BOOL=ON' build/CMakeCache.txt && return
+  if ! headers=$(scripts/onnxruntime_headers.sh); then
+    [ $provider = yes ] && return 1
+    return 0
+  fi
+  cmake -B build -DTV_ONNXRUNTIME=ON -DONNXRUNTIME_INCLUDE_DIR="$headers" >.setup/cmake.log 2>&1 ||
+    { tail -30 .setup/cmake.log >&2; return 1; }
+}
+
 build() {
   local stamp
   stamp=$(digest setup.cfg setup.py pyproject.toml <(grep '^project(' CMakeLists.txt))
@@ -93,6 +107,7 @@ build() {
   if [ -n "${TV_WERROR:-}" ] && ! grep -q '^TV_WERROR:BOOL=ON' build/CMakeCache.txt; then
     cmake -B build -DTV_WERROR=ON >.setup/cmake.log 2>&1 || { tail -30 .setup/cmake.log >&2; return 1; }
   fi
+  configure_provider
   ninja -C build --quiet
   if ! done_before editable "$stamp"; then
     # Makes the package importable and the backend known to torch.compile by name.

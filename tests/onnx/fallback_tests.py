@@ -31,14 +31,14 @@ def run(name: str) -> Result:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch_vulkan: ")
             model = tv.onnx.compile(case.model, fallback="onnxruntime", optimization_level=0)
-            for inputs, outputs in _data(name, case):
+            for inputs, outputs in data_of(name, case):
                 feed = {arg.name: value for arg, value in
                         zip(model.get_inputs(), inputs, strict=True)}
                 for got, want in zip(model.run(None, feed), outputs, strict=True):
                     if name.startswith(RANDOM) and not numpy.array_equal(got, want):
                         assert got.shape == want.shape and got.dtype == want.dtype
                         return Result(name, "random", "a draw of onnx's own generator is expected")
-                    _check(got, want, case)
+                    check(got, want, case)
     except tv.UnsupportedError as refusal:
         return Result(name, "refused", str(refusal))
     except AssertionError as error:
@@ -48,7 +48,7 @@ def run(name: str) -> Result:
     return Result(name, "pass")
 
 
-def _data(name, case):
+def data_of(name, case):
     """(inputs, outputs) of each data set, as arrays, lists and None."""
     for inputs, outputs in case.data_sets:
         yield [*map(_value, inputs)], [*map(_value, outputs)]
@@ -64,13 +64,13 @@ def _value(given):
     return given if given is None or isinstance(given, list) else numpy.asarray(given)
 
 
-def _check(got, want, case):
+def check(got, want, case):
     if want is None:
         assert got is None, f"got {got}, want nothing"
     elif isinstance(want, list):
         assert len(got) == len(want), f"{len(got)} items, want {len(want)}"
         for a, b in zip(got, want, strict=True):
-            _check(a, b, case)
+            check(a, b, case)
     elif want.dtype.kind in "OUS":
         assert got.shape == want.shape, f"shape {got.shape}, want {want.shape}"
         assert got.astype(str).tolist() == want.astype(str).tolist()
@@ -88,13 +88,13 @@ def text_of(results: list[Result]) -> str:
              "`tests/onnx/fallback_tests.py --write`.\n"]
     by_reason: dict[str, list[str]] = {}
     for r in bad:
-        by_reason.setdefault(f"{r.status}: {_short(r.reason)}", []).append(r.name)
+        by_reason.setdefault(f"{r.status}: {short(r.reason)}", []).append(r.name)
     for reason, names in sorted(by_reason.items()):
         lines.append(f"\n[{reason}]\n" + "".join(f"{name}\n" for name in sorted(names)))
     return "".join(lines)
 
 
-def _short(reason: str) -> str:
+def short(reason: str) -> str:
     line = reason.strip().splitlines()[0]
     return line if len(line) < 160 else line[:157] + "..."
 

@@ -1,9 +1,11 @@
 """Every listing of README.md, CONTRIBUTING.md and docs/*.md is run here or in test_docs*.py, or is
 part of a file that another test builds; and the pages themselves are in order."""
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +25,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 LISTING = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.S | re.M)
 # Pages whose Python listings are run, one after another: here, or in test_docs.py and its like.
-PYTHON = {"README.md", "onnx.md", "torchscript.md", "vkexec.md", "builder_and_profiler.md",
-          "deployment.md", "dry_run.md", "generation.md", "custom_operators.md",
-          "adding_an_operator.md", "low_precision.md", "service.md"}
+PYTHON = {"README.md", "onnx.md", "onnxruntime.md", "torchscript.md", "vkexec.md",
+          "builder_and_profiler.md", "deployment.md", "dry_run.md", "generation.md",
+          "custom_operators.md", "adding_an_operator.md", "low_precision.md", "service.md"}
 # Files that C++ and CMake listings are excerpts of ("…" stands for what is left out). Tests build
 # all of them.
 EXCERPTS = {
@@ -112,6 +114,21 @@ def test_onnx(tmp_path, monkeypatch):
     again = tv.onnx.compile("finetuned.onnx")(names["array"])
     np.testing.assert_allclose(names["y"], again, rtol=1e-4, atol=1e-6)
     assert Path("net.vke").is_file()
+
+
+def test_onnxruntime(tmp_path):
+    """In a process of its own, as a library is registered once."""
+    package = ROOT / "integrations" / "onnxruntime" / "python"
+    if not [*package.glob("onnxruntime_ep_vulkan/*.so")]:
+        pytest.skip("the provider is not built (-DTV_ONNXRUNTIME=ON)")
+    save_onnx(tmp_path / "net.onnx", 0)
+    code = "\n".join([*listings(page("onnxruntime.md"), "python"),
+                      "print(y.shape, session.get_providers())"])
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True,
+                          capture_output=True, env={**os.environ, "PYTHONPATH": str(package)})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "(1, 4, 1, 1) ['VulkanExecutionProvider', 'CPUExecutionProvider']\n"
+    assert (tmp_path / "net_ctx.onnx").is_file()
 
 
 def test_torchscript(tmp_path, monkeypatch):
@@ -232,8 +249,8 @@ def test_the_rooms_of_the_architecture():
     """Paths that the page names exist, and it names every room."""
     text = page("ARCHITECTURE.md").read_text()
     sections = dict(re.findall(r"^### `(\w+)/`.*?\n(.*?)(?=^##|\Z)", text, re.S | re.M))
-    roots = [ROOT, *(ROOT / name for name in ("runtime", "csrc", "converters", "python/bindings",
-                                              "python/torch_vulkan"))]
+    roots = [ROOT, *(ROOT / name for name in ("runtime", "csrc", "converters", "integrations",
+                                              "python/bindings", "python/torch_vulkan"))]
     places = [*roots, *(p for root in roots for p in root.iterdir() if p.is_dir())]
     named = {name for name in re.findall(r"`([\w/]+(?:\.\w+|/))`", text)
              if name.endswith("/") or name.rsplit(".")[-1] in ("h", "cpp", "py", "glsl", "md")}

@@ -32,16 +32,18 @@ ORDER = [
     "csrc/report",
     "csrc/cli",
     "converters",
+    "integrations",      # plugins of other runtimes
     "python",
     "workloads",         # what tests and benchmarks share
     "benchmarks",
     "tests/cpp/kit",
     "tests",
 ]
-LAYERS = ["runtime", "csrc", "converters", "python"]  # what is shipped
+LAYERS = ["runtime", "csrc", "converters", "integrations", "python"]  # what is shipped
 # What is behind csrc/plan: frontends and reports do not know it. They count what it did
 # (engine_cache.h, tuner.h) and ask whether a node does work (dependencies.h).
-FRONTENDS = ("csrc/frontends", "csrc/report", "csrc/cli", "python/bindings")
+FRONTENDS = ("csrc/frontends", "csrc/report", "csrc/cli", "integrations",
+             "python/bindings")
 BEHIND_THE_PLAN = ("csrc/compile/", "csrc/lowering/", "csrc/passes/", "csrc/partition/merge.h",
                    "csrc/partition/unsupported.h", "csrc/partition/what_if.h")
 BEHIND_CALLS = re.compile(r"(?<![.\w])(compile_cached|engine_key|unsupported|partition|extract)\(")

@@ -10,7 +10,8 @@ import torch_vulkan as tv
 
 # Mangled: of namespace tv, its functions, data, their guards, tables, type information and thunks.
 OURS = re.compile(r"_ZN[KOR]*2tv|_ZG?V?ZNK?2tv|_ZGVN2tv|_ZT[VTCIS]N2tv|"
-                  r"_ZT(hn\d+|v0_n\d+)_NK?2tv|tv_")
+                  r"_ZT(hn\d+|v0_n\d+)_NK?2tv|tv_|"
+                  r"_ZN6google8protobuf5Arena18CreateMaybeMessageIN2tv")
 LIBRARIES = sorted((Path(tv.__file__).parent / "lib").glob("*.so"))
 
 

@@ -62,6 +62,9 @@ WeightBytes repack_typed(const onnx_proto::TensorProto& t) {
 
 WeightBytes load(const Model& model, const onnx_proto::TensorProto& tensor, int64_t expected,
                  const std::string& what) {
+  if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL && model.elements) {
+    return model.elements(tensor.name());
+  }
   if (tensor.data_location() == onnx_proto::TensorProto::EXTERNAL) {
     std::string location;
     int64_t offset = 0, length = -1;

@@ -1,6 +1,7 @@
 #pragma once
 // An ONNX file in memory. Includes the messages that protobuf generated: few files should.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ struct Model {
   onnx_proto::ModelProto proto;
   std::string directory;  ///< of external data
   bool external = true;   ///< there is such a directory
+  /// Of a model that is no file: the bytes of a tensor, by name, whose data is external.
+  std::function<WeightBytes(const std::string& name)> elements;
   /// Nodes of inlined functions, which stored tensors refer to.
   mutable std::vector<std::shared_ptr<const void>> bodies;
 };
@@ -23,6 +26,9 @@ struct Model {
 /// Parses a model with bounds: its messages take a small multiple of the file's size, and nest at
 /// most 64 deep. Throws Error(kUser).
 std::shared_ptr<const Model> parse_model(std::span<const uint8_t> bytes);
+
+/// Imports a model that somebody has put together. What the result loads keeps it alive.
+ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOptions options);
 
 /// Checks a tensor's type, sizes and bytes. `model` is kept alive by what the result loads.
 std::shared_ptr<const Stored> check_tensor(std::shared_ptr<const Model> model,

@@ -7,9 +7,8 @@
 #include "csrc/frontends/onnx/importer.h"
 
 namespace tv::onnx {
-namespace {
 
-ImportedModel import_model(std::shared_ptr<Model> model, ImportOptions options) {
+ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOptions options) {
   std::map<int32_t, int32_t> merged;
   std::set<std::string> shape_inputs;
   for (;;) {  // each round merges one symbol more, or leaves out more nodes
@@ -37,8 +36,6 @@ ImportedModel import_model(std::shared_ptr<Model> model, ImportOptions options) 
   }
 }
 
-}  // namespace
-
 ImportedModel import_file(const std::string& path, const ImportOptions& options) {
   std::shared_ptr<Model> model;
   {
@@ -49,14 +46,14 @@ ImportedModel import_file(const std::string& path, const ImportOptions& options)
   model->directory = !options.directory.empty()   ? options.directory
                      : slash == std::string::npos ? "."
                                                   : path.substr(0, slash + 1);
-  return import_model(std::move(model), options);
+  return import_model(model, options);
 }
 
 ImportedModel import_bytes(std::span<const uint8_t> bytes, const ImportOptions& options) {
   auto model = std::const_pointer_cast<Model>(parse_model(bytes));
   model->directory = options.directory;
   model->external = !options.directory.empty();
-  return import_model(std::move(model), options);
+  return import_model(model, options);
 }
 
 std::vector<std::string> input_names(std::span<const uint8_t> bytes) {

@@ -1,0 +1,246 @@
+#include "integrations/onnxruntime/context.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "csrc/frontends/onnx/tensor.h"
+#include "runtime/base/json.h"
+#include "runtime/base/sha256.h"
+#include "runtime/spec/vke.h"
+
+namespace tv::ort {
+namespace {
+
+// A context: this line, the digest of the text in hexadecimal, the size of the text in decimal,
+// each with a newline; the text, JSON; the engine, a .vke file, which has a digest of its own.
+constexpr std::string_view kHead = "torch_vulkan EPContext 1\n";
+constexpr const char* kFrom[] = {"engine", "input", "sizes"};
+
+[[noreturn]] void damaged(const std::string& what) {
+  throw Error(ErrorKind::kUser, "the EPContext node's data: " + what);
+}
+
+// --- to text ---
+
+Json text_of(const std::vector<Expr>& exprs) {
+  Json::Array list;
+  for (const Expr& expr : exprs) list.push_back(expr.str());
+  return list;
+}
+
+Json text_of(const FusedInput& input) {
+  return Json::Object{{"name", input.name},
+                      {"is_value", input.value != kNoValue},
+                      {"dtype", std::string(name(input.dtype))},
+                      {"shape", text_of(input.shape)},
+                      {"elements", text_of(input.elements)}};
+}
+
+Json text_of(const FusedOutput& output) {
+  Json::Object fields{{"name", output.name},
+                      {"from", kFrom[static_cast<size_t>(output.from)]},
+                      {"index", static_cast<int64_t>(output.index)},
+                      {"dtype", std::string(name(output.dtype))},
+                      {"shape", text_of(output.shape)}};
+  if (output.numbers) {
+    fields["ints"] = text_of(output.numbers->ints);
+    fields["floats"] = Json::Array(output.numbers->floats.begin(), output.numbers->floats.end());
+  }
+  return fields;
+}
+
+Json text_of(const EngineInput& input) {
+  Json::Object fields;
+  fields["shape"] = text_of(input.shape);
+  fields["from"] = input.from;
+  return fields;
+}
+
+std::string text_of(const Wiring& wiring) {
+  Json::Array symbols, inputs, outputs, engine_inputs;
+  for (const Symbol& symbol : wiring.symbols) symbols.push_back(symbol.name);
+  for (const FusedInput& input : wiring.inputs) inputs.push_back(text_of(input));
+  for (const FusedOutput& output : wiring.outputs) outputs.push_back(text_of(output));
+  for (const EngineInput& input : wiring.engine_inputs) {
+    engine_inputs.push_back(text_of(input));
+  }
+  Json::Object text;
+  text.emplace("symbols", std::move(symbols));
+  text.emplace("inputs", std::move(inputs));
+  text.emplace("outputs", std::move(outputs));
+  text.emplace("engine_inputs", std::move(engine_inputs));
+  return Json(std::move(text)).dump();
+}
+
+// --- from text ---
+
+const Json& field(const Json& json, const char* key) {
+  const auto* object = json.get<Json::Object>();
+  const auto found = object ? object->find(key) : Json::Object::const_iterator{};
+  if (!object || found == object->end()) damaged(std::string("no ") + key);
+  return found->second;
+}
+
+template <typename T>
+const T& value_of(const Json& json, const char* key) {
+  const T* value = field(json, key).get<T>();
+  if (!value) damaged(std::string("a ") + key + " of another type");
+  return *value;
+}
+
+std::vector<Expr> exprs_of(const Json& json, const char* key, size_t symbols) {
+  std::vector<Expr> exprs;
+  for (const Json& item : value_of<Json::Array>(json, key)) {
+    const auto* text = item.get<std::string>();
+    if (!text) damaged("a size that is no text");
+    exprs.push_back(Expr::parse(*text));
+    for (const int32_t symbol : exprs.back().symbols()) {
+      if (symbol < 0 || static_cast<size_t>(symbol) >= symbols) damaged("an unknown symbol");
+    }
+  }
+  return exprs;
+}
+
+DType dtype_of(const Json& json) { return dtype_from_name(value_of<std::string>(json, "dtype")); }
+
+FusedInput input_of(const Json& json, size_t symbols) {
+  FusedInput input{.name = value_of<std::string>(json, "name"),
+                   .value = value_of<bool>(json, "is_value") ? 0 : kNoValue,
+                   .dtype = dtype_of(json),
+                   .shape = exprs_of(json, "shape", symbols),
+                   .elements = exprs_of(json, "elements", symbols)};
+  const bool numbers = input.dtype == DType::kI64 || input.dtype == DType::kI32;
+  if (!input.elements.empty() && !numbers) damaged("numbers of another type");
+  return input;
+}
+
+FusedOutput output_of(const Json& json, size_t symbols) {
+  FusedOutput output{.name = value_of<std::string>(json, "name"),
+                     .index = static_cast<size_t>(value_of<int64_t>(json, "index")),
+                     .dtype = dtype_of(json),
+                     .shape = exprs_of(json, "shape", symbols)};
+  const auto from = std::find(std::begin(kFrom), std::end(kFrom),
+                              std::string_view(value_of<std::string>(json, "from")));
+  if (from == std::end(kFrom)) damaged("a result from nowhere");
+  output.from = static_cast<FusedOutput::From>(from - std::begin(kFrom));
+  if (output.from != FusedOutput::From::kSizes) return output;
+  auto numbers = std::make_shared<onnx::Host>();
+  numbers->dtype = output.dtype;
+  numbers->ints = exprs_of(json, "ints", symbols);
+  for (const Json& item : value_of<Json::Array>(json, "floats")) {
+    const auto* whole = item.get<int64_t>();
+    const auto* number = item.get<double>();
+    if (!whole && !number) damaged("a float that is no number");
+    numbers->floats.push_back(whole ? static_cast<double>(*whole) : *number);
+  }
+  output.numbers = std::move(numbers);
+  return output;
+}
+
+Wiring wiring_of(const std::string& text) {
+  const Json json = Json::parse(text, "EPContext");
+  Wiring wiring;
+  for (const Json& symbol : value_of<Json::Array>(json, "symbols")) {
+    const auto* known = symbol.get<std::string>();
+    if (!known) damaged("a symbol without a name");
+    wiring.symbols.push_back({.name = *known});
+  }
+  const size_t symbols = wiring.symbols.size();
+  for (const Json& input : value_of<Json::Array>(json, "inputs")) {
+    wiring.inputs.push_back(input_of(input, symbols));
+  }
+  for (const Json& output : value_of<Json::Array>(json, "outputs")) {
+    wiring.outputs.push_back(output_of(output, symbols));
+  }
+  for (const Json& input : value_of<Json::Array>(json, "engine_inputs")) {
+    wiring.engine_inputs.push_back(
+        {.shape = exprs_of(input, "shape", symbols), .from = value_of<int64_t>(input, "from")});
+  }
+  return wiring;
+}
+
+/// What the text names is there; sizes are compared in each call.
+void check(const Wiring& wiring, const EngineSpec& spec) {
+  if (wiring.engine_inputs.size() != spec.inputs.size()) damaged("an engine of other inputs");
+  for (size_t i = 0; i < spec.inputs.size(); ++i) {
+    const int64_t from = wiring.engine_inputs[i].from;
+    if (from >= static_cast<int64_t>(wiring.inputs.size())) damaged("an input that is not there");
+    if (from >= 0 && wiring.inputs[static_cast<size_t>(from)].dtype != spec.inputs[i].dtype) {
+      damaged("an input of another type");
+    }
+    if (spec.inputs[i].written) damaged("an engine that writes to its inputs");
+  }
+  std::vector<bool> written(spec.outputs.size());
+  for (const FusedOutput& output : wiring.outputs) {
+    if (output.from == FusedOutput::From::kSizes) continue;
+    const bool engine = output.from == FusedOutput::From::kEngine;
+    const size_t count = engine ? spec.outputs.size() : wiring.inputs.size();
+    if (output.index >= count) damaged("a result that is not there");
+    const DType dtype =
+        engine ? spec.outputs[output.index].dtype : wiring.inputs[output.index].dtype;
+    if (dtype != output.dtype) damaged("a result of another type");
+    if (engine) written[output.index] = true;
+  }
+  if (std::find(written.begin(), written.end(), false) != written.end()) {
+    damaged("a result that nothing reads");
+  }
+}
+
+std::string line(std::string_view& rest) {
+  const size_t end = std::min(rest.find('\n'), rest.size());
+  std::string found(rest.substr(0, end));
+  rest.remove_prefix(std::min(end + 1, rest.size()));
+  return found;
+}
+
+}  // namespace
+
+std::string to_context(const Wiring& wiring, const CompiledBlock& compiled) {
+  const std::string text = text_of(wiring);
+  std::vector<HostTensor> weights;
+  for (const onnx::WeightBytes& weight : compiled.weights) {  // which are read only
+    weights.push_back(
+        {const_cast<uint8_t*>(weight.bytes.data()), static_cast<int64_t>(weight.bytes.size())});
+  }
+  const std::vector<uint8_t> engine = to_vke(compiled.spec, weights);
+  std::string out(kHead);
+  out += sha256_hex(text) + "\n" + std::to_string(text.size()) + "\n" + text;
+  out.append(reinterpret_cast<const char*>(engine.data()), engine.size());
+  return out;
+}
+
+std::pair<Wiring, BuiltEngine> from_context(std::span<const uint8_t> bytes,
+                                            const std::shared_ptr<Device>& device) {
+  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (!rest.starts_with(kHead)) damaged("not of this provider, or of another version of it");
+  rest.remove_prefix(kHead.size());
+  const std::string digest = line(rest), digits = line(rest);
+  const bool number = !digits.empty() && digits.size() < 12 &&
+                      digits.find_first_not_of("0123456789") == std::string::npos;
+  const size_t size = number ? std::stoull(digits) : rest.size() + 1;
+  if (size > rest.size()) damaged("it is cut off");
+  const std::string text(rest.substr(0, size));
+  if (sha256_hex(text) != digest) damaged("it is damaged");
+  Wiring wiring = wiring_of(text);
+  VkeContents contents = from_vke(bytes.subspan(bytes.size() - rest.size() + size));
+  check(wiring, contents.spec);
+  CompiledBlock compiled{.spec = std::move(contents.spec)};
+  for (const std::vector<uint8_t>& weight : contents.weights) {
+    compiled.weights.push_back({weight, nullptr});
+  }
+  return {std::move(wiring), load_engine(device, std::move(compiled))};
+}
+
+std::string compatibility_of(const DeviceProfile& device) {
+  return Json(Json::Object{{"runs_on", device.runs_on()}, {"tuned_for", device.tuned_for()}})
+      .dump();
+}
+
+Fit fit_of(const std::string& compatibility, const DeviceProfile& device) {
+  const Json json = Json::parse(compatibility, "compatibility");
+  if (value_of<std::string>(json, "runs_on") != device.runs_on()) return Fit::kNot;
+  return value_of<std::string>(json, "tuned_for") == device.tuned_for() ? Fit::kOptimal
+                                                                        : Fit::kRuns;
+}
+
+}  // namespace tv::ort

@@ -1,0 +1,231 @@
+#include "integrations/onnxruntime/division.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "csrc/frontends/onnx/tensor.h"
+#include "runtime/base/error.h"
+
+namespace tv::ort {
+namespace {
+
+constexpr int32_t kNone = -1;
+
+/// Gathers the blocks' nodes, and the nodes that only compute sizes for one of them.
+class Grouping {
+ public:
+  Grouping(Division& division, const onnx_proto::GraphProto& file)
+      : division_(division), nodes_(division.model.nodes), group_of_(nodes_.size(), kNone) {
+    for (const auto& output : file.output()) graph_outputs_.insert(output.name());
+    for (const auto& tensor : file.initializer()) constants_.insert(tensor.name());
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      for (const std::string& name : nodes_[n].writes) {
+        if (!name.empty()) made_by_[name] = static_cast<int32_t>(n);
+      }
+      for (const std::string& name : nodes_[n].reads) {
+        read_by_[name].push_back(static_cast<int32_t>(n));
+      }
+    }
+  }
+
+  void run() {
+    note_blocks();
+    take_in_sizes();
+    while (const auto smallest = one_of_a_cycle()) {
+      dissolve(*smallest, "fused with its neighbours it would wait for itself");
+    }
+    check();
+    for (size_t b = 0; b < division_.plan.parts.blocks.size(); ++b) {
+      if (Group group = of_block(static_cast<int32_t>(b)); !group.nodes.empty()) {
+        division_.groups.push_back(std::move(group));
+      }
+    }
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (group_of_[n] != kNone) continue;
+      const std::string& refusal = nodes_[n].refusal;
+      division_.reasons.emplace(
+          static_cast<int32_t>(n),
+          !refusal.empty() ? refusal : "it computes sizes, or hands on a value, for others");
+    }
+  }
+
+ private:
+  /// A node that has parts in several blocks joins them.
+  void note_blocks() {
+    auto& blocks = division_.plan.parts.blocks;
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      const std::vector<int32_t> nodes = blocks[b];
+      for (const int32_t n : nodes) {
+        const int32_t index = division_.plan.graph.nodes[static_cast<size_t>(n)].origin.index;
+        if (index < 0) continue;
+        const int32_t other = group_of_[static_cast<size_t>(index)];
+        if (other != kNone && other != static_cast<int32_t>(b)) join(other, b);
+        group_of_[static_cast<size_t>(index)] = static_cast<int32_t>(b);
+      }
+    }
+  }
+
+  void join(int32_t from, size_t into) {
+    auto& blocks = division_.plan.parts.blocks;
+    auto& all = blocks[into];
+    auto& more = blocks[static_cast<size_t>(from)];
+    all.insert(all.end(), more.begin(), more.end());
+    more.clear();
+    std::sort(all.begin(), all.end());
+    std::replace(group_of_.begin(), group_of_.end(), from, static_cast<int32_t>(into));
+  }
+
+  /// Nodes that left nothing in the graph - arithmetic on sizes, constants - go with the group that
+  /// alone reads them. Readers come later in the file.
+  void take_in_sizes() {
+    for (size_t n = nodes_.size(); n-- > 0;) {
+      if (group_of_[n] != kNone || !nodes_[n].refusal.empty()) continue;
+      std::set<int32_t> readers;
+      for (const std::string& name : nodes_[n].writes) {
+        if (graph_outputs_.contains(name)) readers.insert(kNone);
+        for (const int32_t reader : readers_of(name)) {
+          readers.insert(group_of_[static_cast<size_t>(reader)]);
+        }
+      }
+      if (readers.size() == 1) group_of_[n] = *readers.begin();
+    }
+  }
+
+  std::vector<int32_t> readers_of(const std::string& name) const {
+    const auto found = read_by_.find(name);
+    return found == read_by_.end() ? std::vector<int32_t>{} : found->second;
+  }
+
+  /// The smallest group that, as one node, would wait for itself. A plan has no cycles among its
+  /// values; the file's nodes may wait for sizes that the plan knows before.
+  std::optional<int32_t> one_of_a_cycle() const {
+    const size_t blocks = division_.plan.parts.blocks.size();
+    const auto unit = [&](size_t n) {
+      return group_of_[n] == kNone ? blocks + n : static_cast<size_t>(group_of_[n]);
+    };
+    std::vector<std::set<size_t>> after(blocks + nodes_.size());
+    std::vector<size_t> waits(after.size());
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      for (const std::string& name : nodes_[n].reads) {
+        const auto maker = made_by_.find(name);
+        if (maker == made_by_.end()) continue;
+        const size_t from = unit(static_cast<size_t>(maker->second));
+        if (from != unit(n) && after[from].insert(unit(n)).second) ++waits[unit(n)];
+      }
+    }
+    std::vector<size_t> ready;
+    for (size_t u = 0; u < waits.size(); ++u) {
+      if (waits[u] == 0) ready.push_back(u);
+    }
+    while (!ready.empty()) {
+      const size_t u = ready.back();
+      ready.pop_back();
+      for (const size_t next : after[u]) {
+        if (--waits[next] == 0) ready.push_back(next);
+      }
+    }
+    std::optional<int32_t> found;
+    size_t fewest = 0;
+    for (size_t b = 0; b < blocks; ++b) {
+      const size_t count = division_.plan.parts.blocks[b].size();
+      if (waits[b] == 0 || (found && count >= fewest)) continue;
+      found = static_cast<int32_t>(b);
+      fewest = count;
+    }
+    return found;
+  }
+
+  void dissolve(int32_t group, const std::string& reason) {
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (group_of_[n] != group) continue;
+      group_of_[n] = kNone;
+      division_.reasons[static_cast<int32_t>(n)] = reason;
+    }
+    division_.plan.parts.blocks[static_cast<size_t>(group)].clear();
+  }
+
+  /// What the runtime would make of each group can be called.
+  void check() {
+    for (size_t b = 0; b < division_.plan.parts.blocks.size(); ++b) {
+      const Group group = of_block(static_cast<int32_t>(b));
+      if (group.nodes.empty()) continue;
+      const auto [inputs, outputs] = border_of(static_cast<int32_t>(b), group);
+      try {
+        wire(division_, group, inputs, outputs);
+      } catch (const Error& error) {
+        dissolve(static_cast<int32_t>(b), error.what());
+      }
+    }
+  }
+
+  Group of_block(int32_t block) const {
+    Group group{.block = static_cast<size_t>(block)};
+    for (size_t n = 0; n < nodes_.size(); ++n) {
+      if (group_of_[n] == block) group.nodes.push_back(static_cast<int32_t>(n));
+    }
+    return group;
+  }
+
+  /// Names that it reads and that others do.
+  std::pair<std::vector<std::string>, std::vector<std::string>> border_of(
+      int32_t block, const Group& group) const {
+    std::vector<std::string> inputs, outputs;
+    std::set<std::string> seen;
+    for (const int32_t n : group.nodes) {
+      for (const std::string& name : nodes_[static_cast<size_t>(n)].reads) {
+        const auto maker = made_by_.find(name);
+        const bool inside =
+            maker != made_by_.end() && group_of_[static_cast<size_t>(maker->second)] == block;
+        if (inside || constants_.contains(name) || !seen.insert(name).second) continue;
+        inputs.push_back(name);
+      }
+      for (const std::string& name : nodes_[static_cast<size_t>(n)].writes) {
+        const std::vector<int32_t> readers = readers_of(name);
+        const bool outside = std::any_of(readers.begin(), readers.end(), [&](int32_t reader) {
+          return group_of_[static_cast<size_t>(reader)] != block;
+        });
+        if (outside || graph_outputs_.contains(name)) outputs.push_back(name);
+      }
+    }
+    return {inputs, outputs};
+  }
+
+  Division& division_;
+  const std::vector<onnx::FileNode>& nodes_;
+  std::vector<int32_t> group_of_;  ///< of each node its block
+  std::set<std::string> graph_outputs_, constants_;
+  std::map<std::string, int32_t> made_by_;
+  std::map<std::string, std::vector<int32_t>> read_by_;
+};
+
+}  // namespace
+
+Division divide(const DivisionRequest& request, const Settings& settings,
+                const DeviceProfile& device) {
+  const auto& file = request.model->proto.graph();
+  onnx::ImportOptions import{
+      .inputs = request.shapes, .partial = true, .left_out = request.left_out};
+  for (int n = 0; n < file.node_size(); ++n) {
+    const std::string& op = file.node(n).op_type();
+    if (request.excluded.contains(op)) {
+      import.left_out.emplace(n, "op_types_to_exclude names " + op);
+    }
+  }
+  Division made;
+  for (;;) {  // a node is fused as a whole, or not
+    made.model = onnx::import_model(request.model, import);
+    made.plan = plan(made.model.graph, settings, device);
+    const size_t before = import.left_out.size();
+    for (const NativeNode& native : made.plan.parts.native) {
+      const int32_t at = made.plan.graph.nodes[static_cast<size_t>(native.node)].origin.index;
+      if (at >= 0 && made.model.nodes.at(static_cast<size_t>(at)).refusal.empty()) {
+        import.left_out.emplace(at, native.reason);
+      }
+    }
+    if (import.left_out.size() == before) break;
+  }
+  Grouping(made, file).run();
+  return made;
+}
+
+}  // namespace tv::ort

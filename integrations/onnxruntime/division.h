@@ -1,0 +1,83 @@
+#pragma once
+// Which nodes of a model run in which engine: the compiler's plan of it, as whole nodes of the
+// model, and what a fused node needs to know to call its engine.
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "csrc/frontends/onnx/model.h"
+#include "csrc/plan/plan.h"
+
+namespace tv::ort {
+
+/// Nodes that become one.
+struct Group {
+  size_t block = 0;            ///< of the plan
+  std::vector<int32_t> nodes;  ///< by number, ascending; those that only compute its sizes included
+};
+
+struct Division {
+  onnx::ImportedModel model;
+  Plan plan;
+  std::vector<Group> groups;
+  /// Of each node in no group: why.
+  std::map<int32_t, std::string> reasons;
+};
+
+/// What is given beside the model.
+struct DivisionRequest {
+  std::shared_ptr<const onnx::Model> model;
+  std::map<std::string, std::vector<onnx::DimRange>> shapes;  ///< of inputs
+  std::map<int32_t, std::string> left_out;                    ///< nodes that others run, and why
+  std::set<std::string> excluded;                             ///< types of operators, likewise
+};
+
+/// Plans the model. Builds nothing.
+Division divide(const DivisionRequest& request, const Settings& settings,
+                const DeviceProfile& device);
+
+/// What a name that a fused node reads stands for: a value of the plan's graph, numbers that are
+/// computed from sizes (int32 or int64), or something that the engine does not need.
+struct FusedInput {
+  std::string name;
+  ValueId value = kNoValue;
+  DType dtype = DType::kOther;
+  Shape shape;                 ///< of a value
+  std::vector<Expr> elements;  ///< of numbers
+};
+
+/// Where a result comes from.
+struct FusedOutput {
+  enum class From { kEngine, kInput, kSizes };
+  std::string name;
+  From from = From::kEngine;
+  size_t index = 0;  ///< of the engine's output, or of the fused node's input
+  DType dtype = DType::kOther;
+  Shape shape;
+  std::shared_ptr<const onnx::Host> numbers;  ///< from sizes
+};
+
+/// A value that the engine reads.
+struct EngineInput {
+  ValueId value = kNoValue;
+  Shape shape;
+  int64_t from = -1;  ///< the fused node's input; -1: only its sizes count
+};
+
+/// How a fused node calls its engine. Sizes are expressions over the plan's symbols.
+struct Wiring {
+  std::vector<FusedInput> inputs;
+  std::vector<FusedOutput> outputs;
+  std::vector<EngineInput> engine_inputs;
+  Block block;  ///< what the engine is built of
+  std::vector<Symbol> symbols;
+};
+
+/// Throws Error(kUnsupported) that says what is in the way.
+Wiring wire(const Division& division, const Group& group, const std::vector<std::string>& inputs,
+            const std::vector<std::string>& outputs);
+
+}  // namespace tv::ort

@@ -1,0 +1,278 @@
+#include "integrations/onnxruntime/fused_node.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "csrc/frontends/onnx/tensor.h"
+#include "integrations/onnxruntime/sizes.h"
+
+namespace tv::ort {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+std::shared_ptr<uint8_t> aligned_memory(int64_t size_bytes) {
+  auto* memory = static_cast<uint8_t*>(
+      ::operator new(static_cast<size_t>(std::max<int64_t>(size_bytes, 1)), kAlignment));
+  return {memory, [](uint8_t* m) { ::operator delete(m, kAlignment); }};
+}
+
+int64_t count_of(const std::vector<int64_t>& shape) {
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  return count;
+}
+
+/// Where a size of an input is, for messages.
+std::string dimension(const FusedInput& input, size_t d) {
+  return "input \"" + input.name + "\": dimension " + std::to_string(d);
+}
+
+}  // namespace
+
+CompiledBlock compile_block(const Block& block, const DeviceProfile& device,
+                            const Settings& settings, const CacheSettings& cache,
+                            const onnx::ImportedModel& model) {
+  const Plan whole = plan(block.graph, settings, device, Rest::kNobody);
+  if (whole.parts.blocks.empty()) {
+    std::string message = "a part of the plan cannot be built:";
+    for (const std::string& line : refusals(whole)) message += "\n  " + line;
+    throw Error(ErrorKind::kInternal, message);
+  }
+  CompiledBlock made{.spec = build(whole, 0, {.cache = cache})};
+  std::map<std::string, const onnx::Weight*> by_name;
+  for (const onnx::Weight& weight : model.weights) by_name.emplace(weight.name, &weight);
+  for (const Binding& binding : made.spec.weights) {
+    const auto found = by_name.find(binding.name);
+    if (found == by_name.end() || found->second->dtype != binding.dtype) {
+      throw Error(ErrorKind::kInternal, "the model has no weight '" + binding.name + "'");
+    }
+    made.weights.push_back(found->second->load());
+  }
+  return made;
+}
+
+BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock compiled) {
+  BuiltEngine built;
+  std::vector<HostTensor> tensors;
+  for (const onnx::WeightBytes& weight : compiled.weights) {
+    auto* data = const_cast<uint8_t*>(weight.bytes.data());  // weights are read only
+    const auto size = static_cast<int64_t>(weight.bytes.size());
+    if (profile(*device).host_pointers) {  // the device reads them in place
+      const std::shared_ptr<uint8_t> own = aligned_memory(size);
+      if (size > 0) std::memcpy(own.get(), data, static_cast<size_t>(size));
+      data = own.get();
+      built.memory.push_back(own);
+    }
+    tensors.push_back({data, size});
+  }
+  built.engine = Engine::create(device, std::move(compiled.spec));
+  built.weights = built.engine->prepare_weights(tensors);
+  return built;
+}
+
+FusedNode::FusedNode(Wiring wiring, BuiltEngine built)
+    : OrtNodeComputeInfo{}, wiring_(std::move(wiring)), built_(std::move(built)) {
+  ort_version_supported = ORT_API_VERSION;
+  CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*,
+                   void** state) noexcept -> OrtStatus* {
+    *state = self;
+    return nullptr;
+  };
+  Compute = [](OrtNodeComputeInfo* self, void*, OrtKernelContext* context) noexcept {
+    return guarded([&] { static_cast<FusedNode*>(self)->run(context); });
+  };
+  ReleaseState = [](OrtNodeComputeInfo*, void*) noexcept {};
+}
+
+void FusedNode::run(OrtKernelContext* context) {
+  const std::vector<Input> inputs = read_inputs(context);
+  const std::shared_ptr<const Bound> bound = bound_to(inputs);
+  std::vector<HostTensor> reads(wiring_.engine_inputs.size());
+  for (size_t i = 0; i < reads.size(); ++i) {
+    const int64_t from = wiring_.engine_inputs[i].from;
+    const uint8_t* data =
+        from < 0 ? bound->no_elements.get() : inputs[static_cast<size_t>(from)].data;
+    reads[i] = {const_cast<uint8_t*>(data), bound->input_bytes[i]};
+  }
+  const Ort::KernelContext outputs(context);
+  std::vector<HostTensor> writes(bound->output_bytes.size());
+  std::vector<uint8_t*> memory(wiring_.outputs.size());
+  std::vector<std::shared_ptr<uint8_t>> unwanted;
+  for (size_t k = 0; k < wiring_.outputs.size(); ++k) {
+    const FusedOutput& output = wiring_.outputs[k];
+    Ort::UnownedValue value = outputs.GetOutput(k, bound->shapes[k]);
+    const int64_t size = count_of(bound->shapes[k]) * size_bytes(output.dtype);
+    if (static_cast<OrtValue*>(value) == nullptr) {
+      unwanted.push_back(aligned_memory(size));
+      memory[k] = unwanted.back().get();
+    } else {
+      memory[k] = static_cast<uint8_t*>(value.GetTensorMutableRawData());
+    }
+    const bool first = output.from == FusedOutput::From::kEngine && !writes[output.index].data;
+    if (first) writes[output.index] = {memory[k], bound->output_bytes[output.index]};
+  }
+  built_.engine->run(*built_.weights, bound->symbols, reads, writes);
+  for (size_t k = 0; k < wiring_.outputs.size(); ++k) {
+    const FusedOutput& output = wiring_.outputs[k];
+    if (output.from == FusedOutput::From::kSizes) {
+      write_numbers(output, bound->numbers[k], memory[k]);
+      continue;
+    }
+    const void* source = output.from == FusedOutput::From::kEngine ? writes[output.index].data
+                                                                   : inputs[output.index].data;
+    const int64_t size = count_of(bound->shapes[k]) * size_bytes(output.dtype);
+    if (source != memory[k] && size > 0) std::memcpy(memory[k], source, static_cast<size_t>(size));
+  }
+}
+
+std::vector<FusedNode::Input> FusedNode::read_inputs(OrtKernelContext* context) const {
+  const Ort::KernelContext given(context);
+  std::vector<Input> inputs;
+  for (size_t i = 0; i < wiring_.inputs.size(); ++i) {
+    const Ort::ConstValue value = given.GetInput(i);
+    if (static_cast<const OrtValue*>(value) == nullptr) {
+      throw Error(ErrorKind::kUser, "input \"" + wiring_.inputs[i].name + "\" is missing");
+    }
+    const auto info = value.GetTensorTypeAndShapeInfo();
+    inputs.push_back({static_cast<const uint8_t*>(value.GetTensorRawData()),
+                      static_cast<int32_t>(info.GetElementType()), info.GetShape()});
+  }
+  return inputs;
+}
+
+/// An element of a tensor of numbers.
+int64_t FusedNode::number_at(size_t input, const Input& from, size_t element) const {
+  const bool wide = wiring_.inputs[input].dtype == DType::kI64;
+  int64_t value = 0;
+  int32_t narrow = 0;
+  if (wide) {
+    std::memcpy(&value, from.data + element * sizeof value, sizeof value);
+  } else {
+    std::memcpy(&narrow, from.data + element * sizeof narrow, sizeof narrow);
+  }
+  return wide ? value : narrow;
+}
+
+/// All that sizes follow from.
+FusedNode::Sizes FusedNode::key_of(const std::vector<Input>& inputs) const {
+  Sizes key;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    key.push_back(static_cast<int64_t>(inputs[i].shape.size()));
+    key.insert(key.end(), inputs[i].shape.begin(), inputs[i].shape.end());
+    const size_t numbers = wiring_.inputs[i].elements.size();
+    if (static_cast<int64_t>(numbers) != count_of(inputs[i].shape)) continue;
+    if (numbers > 0 && onnx::dtype_of(inputs[i].type) != wiring_.inputs[i].dtype) {
+      throw Error(ErrorKind::kUser, "input \"" + wiring_.inputs[i].name + "\" is of another type");
+    }
+    for (size_t e = 0; e < numbers; ++e) key.push_back(number_at(i, inputs[i], e));
+  }
+  return key;
+}
+
+std::shared_ptr<const FusedNode::Bound> FusedNode::bound_to(const std::vector<Input>& inputs) {
+  Sizes key = key_of(inputs);
+  {
+    const std::lock_guard lock(mutex_);
+    if (last_ && last_->key == key) return last_;
+  }
+  auto made = std::make_shared<const Bound>(bind(inputs, std::move(key)));
+  const std::lock_guard lock(mutex_);
+  last_ = made;
+  return made;
+}
+
+Known FusedNode::known_from(const std::vector<Input>& inputs) const {
+  std::vector<Equation> equations;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const FusedInput& input = wiring_.inputs[i];
+    const Sizes& got = inputs[i].shape;
+    const bool is_value = input.value != kNoValue;
+    if (is_value && got.size() != input.shape.size()) {
+      throw Error(ErrorKind::kUser, "input \"" + input.name + "\": got rank " +
+                                        std::to_string(got.size()) + ", want " +
+                                        std::to_string(input.shape.size()));
+    }
+    for (size_t d = 0; is_value && d < got.size(); ++d) {
+      equations.push_back({&input.shape[d], got[d], dimension(input, d)});
+    }
+    if (static_cast<int64_t>(input.elements.size()) != count_of(got)) continue;
+    for (size_t e = 0; e < input.elements.size(); ++e) {
+      equations.push_back({&input.elements[e], number_at(i, inputs[i], e),
+                           "input \"" + input.name + "\": element " + std::to_string(e)});
+    }
+  }
+  return solve(equations, wiring_.symbols.size());
+}
+
+FusedNode::Bound FusedNode::bind(const std::vector<Input>& inputs, Sizes key) const {
+  const Known known = known_from(inputs);
+  Bound bound{.key = std::move(key)};
+  const EngineSpec& spec = built_.engine->spec();
+  std::vector<Sizes> shapes;
+  int64_t largest = 0;
+  for (size_t i = 0; i < wiring_.engine_inputs.size(); ++i) {
+    const EngineInput& input = wiring_.engine_inputs[i];
+    shapes.push_back(evaluated(input.shape, known, wiring_.symbols));
+    bound.input_bytes.push_back(count_of(shapes[i]) * size_bytes(spec.inputs[i].dtype));
+    if (input.from < 0) {
+      largest = std::max(largest, bound.input_bytes[i]);
+      continue;
+    }
+    const Input& given = inputs[static_cast<size_t>(input.from)];
+    if (given.shape != shapes[i] || onnx::dtype_of(given.type) != spec.inputs[i].dtype) {
+      throw Error(ErrorKind::kUser, "input \"" +
+                                        wiring_.inputs[static_cast<size_t>(input.from)].name +
+                                        "\" is of another type or size than its engine's");
+    }
+  }
+  bound.no_elements = aligned_memory(largest);
+  bound.symbols = built_.engine->bind_shapes(shapes);
+  bind_outputs(inputs, known, bound);
+  return bound;
+}
+
+/// Sizes of what is written: those of the engine, and those of the node's results, must agree.
+void FusedNode::bind_outputs(const std::vector<Input>& inputs, const Known& known,
+                             Bound& bound) const {
+  const EngineSpec& spec = built_.engine->spec();
+  for (const Binding& output : spec.outputs) {
+    int64_t size = size_bytes(output.dtype);
+    for (const Expr& dim : output.shape) size *= dim.eval(bound.symbols);
+    bound.output_bytes.push_back(size);
+  }
+  for (const FusedOutput& output : wiring_.outputs) {
+    bound.shapes.push_back(evaluated(output.shape, known, wiring_.symbols));
+    bound.numbers.push_back(output.numbers ? evaluated(output.numbers->ints, known, wiring_.symbols)
+                                           : Sizes{});
+    const int64_t count = count_of(bound.shapes.back());
+    const int64_t size = count * size_bytes(output.dtype);
+    bool fits = false;
+    switch (output.from) {
+      case FusedOutput::From::kEngine:
+        fits = size == bound.output_bytes[output.index];
+        break;
+      case FusedOutput::From::kInput:
+        fits = inputs[output.index].shape == bound.shapes.back() &&
+               onnx::dtype_of(inputs[output.index].type) == output.dtype;
+        break;
+      case FusedOutput::From::kSizes:
+        fits = count == static_cast<int64_t>(output.numbers->count());
+        break;
+    }
+    if (!fits) {
+      throw Error(ErrorKind::kInternal, "output \"" + output.name + "\" is of another size than " +
+                                            "what is written to it");
+    }
+  }
+}
+
+void FusedNode::write_numbers(const FusedOutput& output, const Sizes& ints, uint8_t* into) {
+  onnx::Host host = *output.numbers;
+  host.ints.assign(ints.begin(), ints.end());
+  const std::vector<uint8_t> bytes = onnx::host_bytes(host);
+  if (!bytes.empty()) std::memcpy(into, bytes.data(), bytes.size());
+}
+
+}  // namespace tv::ort

@@ -1,0 +1,317 @@
+#include "integrations/onnxruntime/options.h"
+
+#include <charconv>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+
+#include "csrc/cli/nearest.h"
+#include "csrc/cli/shapes.h"
+#include "csrc/setting_values.h"
+#include "csrc/user_code.h"
+#include "runtime/base/env.h"
+
+namespace tv::ort {
+namespace {
+
+[[noreturn]] void user_error(const std::string& message) { throw Error(ErrorKind::kUser, message); }
+
+[[noreturn]] void refuse(const std::string& key, const std::string& text, const char* want) {
+  user_error("option " + key + ": got '" + text + "', want " + want);
+}
+
+bool flag(const std::string& key, const std::string& text) {
+  for (const char* yes : {"1", "true", "True"}) {
+    if (text == yes) return true;
+  }
+  for (const char* no : {"0", "false", "False"}) {
+    if (text == no) return false;
+  }
+  refuse(key, text, "1 or 0, true or false");
+}
+
+std::vector<std::string> items(const std::string& text) {
+  std::vector<std::string> out;
+  size_t at = 0;
+  while (at <= text.size()) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) out.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+/// An option's text as a value of its setting.
+Json value_of(const SettingRow& row, const std::string& key, const std::string& text) {
+  const std::string_view kind = row.kind;
+  if (kind == "Bool") return flag(key, text);
+  if (kind == "Integer" || kind == "Bytes" || kind == "Nodes") {
+    if (kind == "Nodes" && text == "inf") return Json("inf");
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      refuse(key, text, "a whole number");
+    }
+    return number;
+  }
+  if (kind == "Text" || kind == "File" || kind == "Directory") return text;
+  const std::vector<std::string> names = items(text);
+  return Json::Array(names.begin(), names.end());
+}
+
+/// Options that mean a setting, by the TensorRT provider's names.
+struct Alias {
+  const char* name;
+  const char* setting;
+};
+constexpr Alias kAliases[] = {
+    {"max_workspace_size", "workspace_size"},
+    {"min_subgraph_size", "min_block_size"},
+    {"engine_cache_path", "engine_cache_dir"},
+    {"builder_optimization_level", "optimization_level"},
+};
+
+struct Refused {
+  const char* name;
+  const char* reason;
+};
+constexpr const char* kContext = "EPContext models keep their weights";
+constexpr Refused kRefused[] = {
+    {"int8_enable",
+     "there is no calibration; a model with QuantizeLinear and DequantizeLinear is "
+     "computed as they say"},
+    {"int8_calibration_table_name", "there is no calibration"},
+    {"int8_use_native_calibration_table", "there is no calibration"},
+    {"dla_enable", "there are no such cores"},
+    {"dla_core", "there are no such cores"},
+    {"sparsity_enable", "there are no kernels for sparse weights"},
+    {"tactic_sources", "tactics are chosen by time"},
+    {"cuda_graph_enable", "commands are recorded once for each shape, always"},
+    {"auxiliary_streams", "an engine orders its own commands"},
+    {"engine_decryption_enable", "engines are not encrypted"},
+    {"engine_decryption_lib_path", "engines are not encrypted"},
+    {"force_timing_cache", "times of another device are never used"},
+    {"user_compute_stream", "calls wait for their results"},
+    {"has_user_compute_stream", "calls wait for their results"},
+    {"max_partition_iterations", "the partition takes one"},
+    {"layer_norm_fp32_fallback", "sums are float32, always"},
+    {"build_heuristics_enable", "builder_optimization_level says how long to search"},
+    {"force_sequential_engine_build", "engines are built one after another"},
+    {"engine_cache_prefix", "entries of the cache are found by what they were built for"},
+    {"preview_features", "there are none"},
+    {"dump_ep_context_model", "ep.context_enable, a session option, is ONNX Runtime's name for it"},
+    {"ep_context_file_path",
+     "ep.context_file_path, a session option, is ONNX Runtime's name for it"},
+    {"ep_context_embed_mode",
+     "ep.context_embed_mode, a session option, is ONNX Runtime's name for it"},
+    {"weight_stripped_engine_enable", kContext},
+    {"onnx_model_folder_path", kContext},
+    {"onnx_bytestream", kContext},
+    {"onnx_bytestream_size", kContext},
+    {"require_full_compilation", "session.disable_cpu_ep_fallback=1 is ONNX Runtime's name for it"},
+    {"torch_executed_ops", "op_types_to_exclude takes names of ONNX's operators"},
+    {"truncate_long_and_double", "values keep their types between providers"},
+};
+
+/// Libraries of users' operators: each is loaded once in a process.
+void load_libraries(const std::string& paths) {
+  static std::mutex mutex;
+  static std::set<std::string> loaded;
+  const std::lock_guard lock(mutex);
+  size_t at = 0;
+  while (at <= paths.size()) {  // separated as the TensorRT provider separates them
+    const size_t end = std::min(paths.find(';', at), paths.size());
+    const std::string path = paths.substr(at, end - at);
+    if (!path.empty() && !loaded.contains(path)) {
+      load_user_library(path);
+      loaded.insert(path);
+    }
+    at = end + 1;
+  }
+}
+
+class Reader {
+ public:
+  explicit Reader(const std::map<std::string, std::string>& given) {
+    add_settings(options_.settings);
+    add_settings(options_.cache);
+    add_own();
+    for (const Alias& alias : kAliases) readers_[alias.name] = readers_.at(alias.setting);
+    for (const Refused& refused : kRefused) {
+      readers_[refused.name] = [reason = refused.reason](const auto& key, const auto&) {
+        user_error("option " + key + ": " + reason);
+      };
+    }
+    for (const auto& [key, text] : given) read(key, text);
+  }
+
+  Options run() {
+    options_.shapes = ranges();
+    place_caches();
+    return std::move(options_);
+  }
+
+ private:
+  using Read = std::function<void(const std::string& key, const std::string& text)>;
+
+  template <typename S>
+  void add_settings(S& settings) {
+    each_setting(settings, [&](const SettingRow& row, auto& member) {
+      if (!row.of_user) return;
+      readers_[row.name] = [&row, &member](const auto& key, const auto& text) {
+        read_setting(row, value_of(row, key, text), member);
+      };
+    });
+  }
+
+  /// As vkexec's flag of that name: --fp16, --bf16.
+  Read precision(const std::string& flag_name) {
+    return [this, flag_name](const auto& key, const auto& text) {
+      if (!flag(key, text)) return;
+      const SettingRow& row = setting_row("enabled_precisions");
+      for (const SettingFlag& of_row : row.flags) {
+        if (flag_name != of_row.name) continue;
+        if (!options_.settings.enabled_precisions.empty()) {
+          user_error("option " + key + ": another precision is given, too");
+        }
+        read_setting(row, Json::parse(of_row.sets, of_row.name),
+                     options_.settings.enabled_precisions);
+      }
+    };
+  }
+
+  Read shapes(cli::NamedShapes& into) {
+    return [&into](const auto& key, const auto& text) { into = cli::parse_shapes(key, text); };
+  }
+
+  void add_own() {
+    const Read device = [this](const auto& key, const auto& text) {
+      if (!options_.device.empty() && options_.device != text) {
+        user_error("option " + key + ": got device and device_id, want one of them");
+      }
+      options_.device = text;
+    };
+    readers_["device"] = device;
+    readers_["device_id"] = [device](const auto& key, const auto& text) {
+      if (text.find_first_not_of("0123456789") != std::string::npos || text.empty()) {
+        refuse(key, text, "the index of a Vulkan device");
+      }
+      device(key, text);
+    };
+    readers_["fp16_enable"] = precision("--fp16");
+    readers_["bf16_enable"] = precision("--bf16");
+    readers_["op_types_to_exclude"] = [this](const auto&, const auto& text) {
+      for (const std::string& name : items(text)) options_.excluded.insert(name);
+    };
+    readers_["engine_cache_enable"] = [this](const auto& key, const auto& text) {
+      options_.cache.cache_built_engines = options_.cache.reuse_cached_engines = flag(key, text);
+    };
+    readers_["timing_cache_enable"] = [this](const auto& key, const auto& text) {
+      timing_ = flag(key, text);
+    };
+    readers_["timing_cache_path"] = [this](const auto& key, const auto& text) {
+      const SettingRow& row = setting_row("timing_cache_path");
+      std::error_code unknown;
+      const bool folder = std::filesystem::is_directory(text, unknown);
+      read_setting(row, value_of(row, key, folder ? text + "/timings.json" : text),
+                   options_.settings.timing_cache_path);
+    };
+    readers_["dump_subgraphs"] = [this](const auto& key, const auto& text) {
+      if (flag(key, text)) options_.settings.debug_dir = "vulkan_subgraphs";
+    };
+    readers_["detailed_build_log"] = [this](const auto& key, const auto& text) {
+      options_.detailed_log = flag(key, text);
+    };
+    readers_["profile_min_shapes"] = shapes(min_);
+    readers_["profile_opt_shapes"] = shapes(opt_);
+    readers_["profile_max_shapes"] = shapes(max_);
+    readers_["extra_plugin_lib_paths"] = [](const auto&, const auto& text) {
+      load_libraries(text);
+    };
+    // True of every engine: "runs on" is the wide fingerprint, and arenas are pooled.
+    for (const char* always : {"engine_hw_compatible", "context_memory_sharing_enable"}) {
+      readers_[always] = [](const auto& key, const auto& text) { flag(key, text); };
+    }
+  }
+
+  void read(const std::string& key, const std::string& text) {
+    const auto reader = readers_.find(key);
+    if (reader != readers_.end()) return reader->second(key, text);
+    for (const SettingRow& row : setting_rows()) {
+      if (row.scope == SettingScope::kPython && row.of_user && key == row.name) {
+        user_error("option " + key + ": it is for PyTorch's models");
+      }
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, unused] : readers_) names.push_back(name);
+    const std::string near = cli::nearest(key, names);
+    user_error(
+        "unknown option '" + key + "'" +
+        (near.empty() ? "; docs/onnxruntime.md lists them" : "; did you mean '" + near + "'?"));
+  }
+
+  std::map<std::string, std::vector<onnx::DimRange>> ranges() const {
+    std::map<std::string, std::vector<onnx::DimRange>> out;
+    if (min_.size() != max_.size() || opt_.size() != max_.size()) {
+      user_error(
+          "want the same inputs in profile_min_shapes, profile_opt_shapes and "
+          "profile_max_shapes");
+    }
+    for (const auto& [name, max] : max_) {
+      const auto min = min_.find(name), opt = opt_.find(name);
+      const bool all = min != min_.end() && opt != opt_.end();
+      if (!all || min->second.size() != max.size() || opt->second.size() != max.size()) {
+        user_error("profile shapes of '" + name +
+                   "': want the same rank in profile_min_shapes, "
+                   "profile_opt_shapes and profile_max_shapes");
+      }
+      for (size_t d = 0; d < max.size(); ++d) {
+        const onnx::DimRange range{.min = min->second[d], .opt = opt->second[d], .max = max[d]};
+        if (range.min > range.opt || range.opt > range.max) {
+          user_error("profile shapes of '" + name + "': want min ≤ opt ≤ max, got " +
+                     cli::shape_text(min->second) + ", " + cli::shape_text(opt->second) + ", " +
+                     cli::shape_text(max));
+        }
+        out[name].push_back(range);
+      }
+      if (max.empty()) out[name] = {};
+    }
+    return out;
+  }
+
+  /// Where engines, kernels and times are kept.
+  void place_caches() {
+    Settings& settings = options_.settings;
+    CacheSettings& cache = options_.cache;
+    if (cache.cache_built_engines || cache.reuse_cached_engines) {
+      if (cache.engine_cache_dir.empty()) cache.engine_cache_dir = default_cache_dir();
+      settings.cache_dir = cache.engine_cache_dir;
+    }
+    if (!timing_) settings.timing_cache_path.clear();
+    if (timing_ && settings.timing_cache_path.empty() && !settings.cache_dir.empty()) {
+      settings.timing_cache_path = settings.cache_dir + "/timings.json";
+    }
+  }
+
+  Options options_;
+  std::map<std::string, Read> readers_;
+  cli::NamedShapes min_, opt_, max_;
+  bool timing_ = true;
+};
+
+}  // namespace
+
+Options read_options(const std::map<std::string, std::string>& given,
+                     const std::map<std::string, std::string>& session) {
+  Options options = Reader(given).run();
+  const auto entry = [&](const char* key) {
+    const auto found = session.find(key);
+    return found == session.end() ? std::string() : found->second;
+  };
+  options.context = {.enable = entry("ep.context_enable") == "1",
+                     .embed = entry("ep.context_embed_mode") == "1",
+                     .file = entry("ep.context_file_path")};
+  return options;
+}
+
+}  // namespace tv::ort

@@ -1,0 +1,234 @@
+#include "integrations/onnxruntime/provider.h"
+
+#include <filesystem>
+#include <limits>
+
+#include "csrc/frontends/onnx/external_data.h"
+#include "csrc/version.h"
+#include "integrations/onnxruntime/context.h"
+#include "runtime/base/file.h"
+
+namespace tv::ort {
+namespace {
+
+Provider* of(OrtEp* self) { return static_cast<Provider*>(self); }
+
+std::vector<std::string> names_of(const std::vector<Ort::ConstValueInfo>& values) {
+  std::vector<std::string> names;
+  for (const auto& value : values) names.push_back(value.GetName());
+  return names;
+}
+
+std::string text_attribute(const Ort::ConstNode& node, const char* key) {
+  Ort::ConstOpAttr attribute{nullptr};
+  std::string text;
+  const bool there = node.GetAttributeByName(key, attribute).IsOK() &&
+                     static_cast<const OrtOpAttr*>(attribute) != nullptr;
+  return there && attribute.GetValue(text).IsOK() ? text : std::string();
+}
+
+int64_t number_attribute(const Ort::ConstNode& node, const char* key, int64_t otherwise) {
+  Ort::ConstOpAttr attribute{nullptr};
+  int64_t number = 0;
+  const bool there = node.GetAttributeByName(key, attribute).IsOK() &&
+                     static_cast<const OrtOpAttr*>(attribute) != nullptr;
+  return there && attribute.GetValue(number).IsOK() ? number : otherwise;
+}
+
+bool is_context(const Ort::ConstNode& node) {
+  return node.GetOperatorType() == "EPContext" && text_attribute(node, "source") == kName;
+}
+
+/// The folder of a model, for files beside it.
+std::string folder_of(const Ort::ConstGraph& graph) {
+  return std::filesystem::path(graph.GetModelPath()).parent_path().string();
+}
+
+}  // namespace
+
+Provider::Provider(Options options, std::shared_ptr<Device> device, const OrtLogger* logger)
+    : OrtEp{},
+      options_(std::move(options)),
+      device_(std::move(device)),
+      logger_(logger),
+      compatibility_(compatibility_of(profile(*device_))) {
+  ort_version_supported = ORT_API_VERSION;
+  GetName = [](const OrtEp*) noexcept { return kName; };
+  GetCapability = [](OrtEp* self, const OrtGraph* graph,
+                     OrtEpGraphSupportInfo* info) noexcept -> OrtStatus* {
+    return guarded([&] { of(self)->tell_capability(graph, info); });
+  };
+  Compile = [](OrtEp* self, const OrtGraph** graphs, const OrtNode** fused, size_t count,
+               OrtNodeComputeInfo** made, OrtNode** contexts) noexcept -> OrtStatus* {
+    return guarded([&] {
+      std::vector<Made> all;
+      for (size_t i = 0; i < count; ++i) {
+        all.push_back(of(self)->compile(Ort::ConstGraph{graphs[i]}, Ort::ConstNode{fused[i]}));
+      }
+      for (size_t i = 0; i < count; ++i) {
+        made[i] = all[i].node.release();
+        if (of(self)->options_.context.enable) contexts[i] = all[i].context.release();
+      }
+    });
+  };
+  GetCompiledModelCompatibilityInfo = [](OrtEp* self, const OrtGraph*) noexcept {
+    return of(self)->compatibility_.c_str();
+  };
+  ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** made, size_t count) noexcept {
+    for (size_t i = 0; i < count; ++i) delete static_cast<FusedNode*>(made[i]);
+  };
+}
+
+void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInfo* info) {
+  const Ort::ConstGraph graph{asked_about};
+  const OrtNode* parent = nullptr;
+  Ort::ThrowOnError(api().ort->Graph_GetParentNode(graph, &parent));
+  if (parent) return;  // a body goes with its node, or not at all
+  GraphModel read = read_graph(graph);
+  take_contexts(read, info);
+  if (read.left_out.size() == read.nodes.size()) return;
+  auto asked = std::make_shared<Asked>();
+  asked->elements = read.elements;
+  const Shown shown(*read.elements, graph);
+  asked->division = divide({.model = read.model,
+                            .shapes = options_.shapes,
+                            .left_out = read.left_out,
+                            .excluded = options_.excluded},
+                           options_.settings, profile(*device_));
+  const Division& division = asked->division;
+  report(division);
+  const OrtNodeFusionOptions fusion{.ort_version_supported = ORT_API_VERSION,
+                                    .drop_constant_initializers = true};
+  for (size_t g = 0; g < division.groups.size(); ++g) {
+    std::vector<const OrtNode*> nodes;
+    for (const int32_t n : division.groups[g].nodes) {
+      nodes.push_back(read.nodes.at(static_cast<size_t>(n)));
+      for (const std::string& name : division.model.nodes[static_cast<size_t>(n)].writes) {
+        if (!name.empty()) by_result_[name] = {asked, g};
+      }
+    }
+    Ort::ThrowOnError(
+        api().ep->EpGraphSupportInfo_AddNodesToFuse(info, nodes.data(), nodes.size(), &fusion));
+  }
+}
+
+void Provider::take_contexts(const GraphModel& read, OrtEpGraphSupportInfo* info) {
+  for (size_t n = 0; n < read.nodes.size(); ++n) {
+    const OrtNode* node = read.nodes[n];
+    if (read.left_out.contains(static_cast<int32_t>(n)) || !is_context(Ort::ConstNode{node})) {
+      continue;
+    }
+    const OrtNodeFusionOptions fusion{.ort_version_supported = ORT_API_VERSION};
+    Ort::ThrowOnError(api().ep->EpGraphSupportInfo_AddNodesToFuse(info, &node, 1, &fusion));
+  }
+}
+
+Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstNode& fused) {
+  const std::vector<Ort::ConstNode> nodes = graph.GetNodes();
+  if (nodes.size() == 1 && is_context(nodes[0])) {
+    return {.node = load_context(graph, nodes[0], fused)};
+  }
+  const std::vector<std::string> outputs = names_of(fused.GetOutputs());
+  const auto place = outputs.empty() ? by_result_.end() : by_result_.find(outputs.front());
+  if (place == by_result_.end()) {
+    throw Error(ErrorKind::kInternal, "asked to compile nodes that were not offered");
+  }
+  Asked& asked = *place->second.asked;
+  Wiring wiring = wire(asked.division, asked.division.groups.at(place->second.group),
+                       names_of(fused.GetInputs()), outputs);
+  const Shown shown(*asked.elements, graph);
+  CompiledBlock compiled = compile_block(wiring.block, profile(*device_), options_.settings,
+                                         options_.cache, asked.division.model);
+  Made made;
+  if (options_.context.enable) {
+    made.context = context_node(graph, fused, to_context(wiring, compiled));
+  }
+  BuiltEngine built = load_engine(device_, std::move(compiled));
+  made.node = std::make_unique<FusedNode>(std::move(wiring), std::move(built));
+  return made;
+}
+
+std::unique_ptr<FusedNode> Provider::load_context(const Ort::ConstGraph& graph,
+                                                  const Ort::ConstNode& context,
+                                                  const Ort::ConstNode& fused) const {
+  const std::string data = text_attribute(context, "ep_cache_context");
+  onnx::WeightBytes bytes{{reinterpret_cast<const uint8_t*>(data.data()), data.size()}, nullptr};
+  if (number_attribute(context, "embed_mode", 1) == 0) {
+    bytes = onnx::map_external(folder_of(graph), data, 0, -1, "EPContext");
+  }
+  auto [wiring, built] = from_context(bytes.bytes, device_);
+  const auto same = [](const auto& known, const std::vector<std::string>& names) {
+    return std::equal(
+        known.begin(), known.end(), names.begin(), names.end(),
+        [](const auto& value, const std::string& name) { return value.name == name; });
+  };
+  if (!same(wiring.inputs, names_of(fused.GetInputs())) ||
+      !same(wiring.outputs, names_of(fused.GetOutputs()))) {
+    throw Error(ErrorKind::kUser, "the EPContext node's data is of a node with other inputs");
+  }
+  return std::make_unique<FusedNode>(std::move(wiring), std::move(built));
+}
+
+Ort::Node Provider::context_node(const Ort::ConstGraph& graph, const Ort::ConstNode& fused,
+                                 const std::string& data) const {
+  const int64_t main = 1, embed = options_.context.embed ? 1 : 0;
+  std::string content = data;
+  if (!embed) {
+    const std::filesystem::path model =
+        options_.context.file.empty() ? graph.GetModelPath() : options_.context.file;
+    if (model.empty()) {
+      throw Error(ErrorKind::kUser,
+                  "ep.context_file_path says where an EPContext model goes; or "
+                  "ep.context_embed_mode=1");
+    }
+    content = model.stem().string() + "_" + fused.GetName() + ".vke";
+    const std::span<const uint8_t> piece(reinterpret_cast<const uint8_t*>(data.data()),
+                                         data.size());
+    const std::string path = (model.parent_path() / content).string();
+    if (const std::string fault = write_file(path, std::vector{piece}); !fault.empty()) {
+      throw Error(ErrorKind::kUser, path + ": " + fault);
+    }
+  }
+  if (content.size() > std::numeric_limits<int>::max()) {
+    throw Error(ErrorKind::kUser,
+                "an engine of 2 GiB or more is embedded in no model: "
+                "ep.context_embed_mode=0");
+  }
+  std::vector<Ort::OpAttr> attributes;
+  const auto add = [&](const char* key, const void* value, size_t size, OrtOpAttrType type) {
+    attributes.emplace_back(key, value, static_cast<int>(size), type);
+  };
+  const std::string version = kBuilderVersion;
+  add("main_context", &main, 1, ORT_OP_ATTR_INT);
+  add("embed_mode", &embed, 1, ORT_OP_ATTR_INT);
+  add("ep_cache_context", content.data(), content.size(), ORT_OP_ATTR_STRING);
+  add("source", kName, std::string_view(kName).size(), ORT_OP_ATTR_STRING);
+  add("ep_sdk_version", version.data(), version.size(), ORT_OP_ATTR_STRING);
+  return {"EPContext",
+          "com.microsoft",
+          fused.GetName(),
+          names_of(fused.GetInputs()),
+          names_of(fused.GetOutputs()),
+          attributes};
+}
+
+void Provider::report(const Division& division) const {
+  size_t fused = 0;
+  for (const Group& group : division.groups) fused += group.nodes.size();
+  log(ORT_LOGGING_LEVEL_INFO, std::to_string(fused) + " of " +
+                                  std::to_string(division.model.nodes.size()) + " nodes run in " +
+                                  std::to_string(division.groups.size()) + " engines on " +
+                                  profile(*device_).name);
+  for (const auto& [n, reason] : division.reasons) {
+    log(options_.detailed_log ? ORT_LOGGING_LEVEL_WARNING : ORT_LOGGING_LEVEL_INFO,
+        division.model.nodes.at(static_cast<size_t>(n)).label + " is left to others: " + reason);
+  }
+}
+
+void Provider::log(OrtLoggingLevel level, const std::string& message) const {
+  OrtStatus* failed = api().ort->Logger_LogMessage(
+      logger_, level, (std::string(kName) + ": " + message).c_str(), ORT_FILE, __LINE__, "report");
+  if (failed) api().ort->ReleaseStatus(failed);
+}
+
+}  // namespace tv::ort

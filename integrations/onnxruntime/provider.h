@@ -1,0 +1,58 @@
+#pragma once
+// The execution provider of one session.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "integrations/onnxruntime/division.h"
+#include "integrations/onnxruntime/fused_node.h"
+#include "integrations/onnxruntime/graph_model.h"
+#include "integrations/onnxruntime/options.h"
+#include "integrations/onnxruntime/ort.h"
+#include "runtime/vulkan/device.h"
+
+namespace tv::ort {
+
+class Provider : public OrtEp {
+ public:
+  Provider(Options options, std::shared_ptr<Device> device, const OrtLogger* logger);
+
+ private:
+  /// A graph that was asked about, until its groups are compiled.
+  struct Asked {
+    Division division;
+    std::shared_ptr<Elements> elements;
+  };
+  struct Place {
+    std::shared_ptr<Asked> asked;
+    size_t group = 0;
+  };
+
+  /// What is handed to the runtime for a fused node.
+  struct Made {
+    std::unique_ptr<FusedNode> node;
+    Ort::Node context{nullptr};  ///< of an EPContext model, where one is asked for
+  };
+
+  void tell_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* info);
+  /// Takes the graph's EPContext nodes of this provider.
+  void take_contexts(const GraphModel& read, OrtEpGraphSupportInfo* info);
+  Made compile(const Ort::ConstGraph& graph, const Ort::ConstNode& fused);
+  std::unique_ptr<FusedNode> load_context(const Ort::ConstGraph& graph,
+                                          const Ort::ConstNode& context,
+                                          const Ort::ConstNode& fused) const;
+  Ort::Node context_node(const Ort::ConstGraph& graph, const Ort::ConstNode& fused,
+                         const std::string& data) const;
+  void report(const Division& division) const;
+  void log(OrtLoggingLevel level, const std::string& message) const;
+
+  const Options options_;
+  const std::shared_ptr<Device> device_;
+  const OrtLogger* logger_;
+  const std::string compatibility_;         ///< of contexts that are made here
+  std::map<std::string, Place> by_result_;  ///< by the names that a group's nodes write
+};
+
+}  // namespace tv::ort
