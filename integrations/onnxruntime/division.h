@@ -80,4 +80,9 @@ struct Wiring {
 Wiring wire(const Division& division, const Group& group, const std::vector<std::string>& inputs,
             const std::vector<std::string>& outputs);
 
+/// The same with inputs and outputs in this order, which a node that was stored may have changed.
+/// Throws Error(kUser) for other names.
+void arrange(Wiring& wiring, const std::vector<std::string>& inputs,
+             const std::vector<std::string>& outputs);
+
 }  // namespace tv::ort

@@ -157,15 +157,7 @@ std::unique_ptr<FusedNode> Provider::load_context(const Ort::ConstGraph& graph,
     bytes = onnx::map_external(folder_of(graph), data, 0, -1, "EPContext");
   }
   auto [wiring, built] = from_context(bytes.bytes, device_);
-  const auto same = [](const auto& known, const std::vector<std::string>& names) {
-    return std::equal(
-        known.begin(), known.end(), names.begin(), names.end(),
-        [](const auto& value, const std::string& name) { return value.name == name; });
-  };
-  if (!same(wiring.inputs, names_of(fused.GetInputs())) ||
-      !same(wiring.outputs, names_of(fused.GetOutputs()))) {
-    throw Error(ErrorKind::kUser, "the EPContext node's data is of a node with other inputs");
-  }
+  arrange(wiring, names_of(fused.GetInputs()), names_of(fused.GetOutputs()));
   return std::make_unique<FusedNode>(std::move(wiring), std::move(built));
 }
 

@@ -137,7 +137,49 @@ class Wirer {
   Wiring wiring_;
 };
 
+/// Of each name in `order` where it is in `items`.
+template <typename T>
+std::vector<size_t> places(const std::vector<T>& items, const std::vector<std::string>& order) {
+  std::vector<size_t> found;
+  for (const std::string& name : order) {
+    const auto item = std::find_if(items.begin(), items.end(),
+                                   [&](const T& known) { return known.name == name; });
+    if (item != items.end()) found.push_back(static_cast<size_t>(item - items.begin()));
+  }
+  const std::set<size_t> each(found.begin(), found.end());
+  if (found.size() != order.size() || each.size() != items.size()) {
+    throw Error(ErrorKind::kUser,
+                "the EPContext node's data is of a node with other inputs or "
+                "outputs");
+  }
+  return found;
+}
+
+template <typename T>
+std::vector<T> in_order(const std::vector<T>& items, const std::vector<size_t>& from) {
+  std::vector<T> out;
+  for (const size_t i : from) out.push_back(items[i]);
+  return out;
+}
+
 }  // namespace
+
+void arrange(Wiring& wiring, const std::vector<std::string>& inputs,
+             const std::vector<std::string>& outputs) {
+  const std::vector<size_t> from = places(wiring.inputs, inputs);
+  std::vector<size_t> moved(from.size());
+  for (size_t i = 0; i < from.size(); ++i) moved[from[i]] = i;
+  wiring.inputs = in_order(wiring.inputs, from);
+  wiring.outputs = in_order(wiring.outputs, places(wiring.outputs, outputs));
+  for (EngineInput& input : wiring.engine_inputs) {
+    if (input.from >= 0) {
+      input.from = static_cast<int64_t>(moved[static_cast<size_t>(input.from)]);
+    }
+  }
+  for (FusedOutput& output : wiring.outputs) {
+    if (output.from == FusedOutput::From::kInput) output.index = moved[output.index];
+  }
+}
 
 Wiring wire(const Division& division, const Group& group, const std::vector<std::string>& inputs,
             const std::vector<std::string>& outputs) {

@@ -42,9 +42,9 @@ def register() -> None:
     onnxruntime.register_execution_provider_library(NAME, vulkan.get_library_path())
 
 
-def session(model, entries=None, **options):
+def session(model, entries=None, alone=False, **options):
     """A session of a path or ModelProto that engines run as far as they can; `entries`: of the
-    session's configuration."""
+    session's configuration; `alone`: without the CPU provider."""
     register()
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 3
@@ -52,8 +52,8 @@ def session(model, entries=None, **options):
         settings.add_session_config_entry(key, value)
     options = {"builder_optimization_level": 0, "min_subgraph_size": 1, **options}
     source = model if isinstance(model, (str, Path)) else model.SerializeToString()
-    return onnxruntime.InferenceSession(source, settings, providers=[(NAME, options), CPU],
-                                        enable_fallback=0)
+    providers = [(NAME, options)] if alone else [(NAME, options), CPU]
+    return onnxruntime.InferenceSession(source, settings, providers=providers, enable_fallback=0)
 
 
 def nodes_of(opened) -> dict[str, list[list[str]]]:

@@ -83,7 +83,7 @@ def test_a_network_is_one_node(name, batches, tmp_path):
 
     path = str(tmp_path / "net.onnx")
     network, _ = export(name, 2, True, path)
-    opened = session(path, {"session.disable_cpu_ep_fallback": "1"})
+    opened = session(path, {"session.disable_cpu_ep_fallback": "1"}, alone=True)
     assert [len(parts) for parts in nodes_of(opened).values()] == [1]
     for batch in batches:
         check_network(opened, path, network, NETWORKS[name].inputs(batch, True, batch))
@@ -253,7 +253,7 @@ def test_profile_shapes():
     made, _ = linear()
     opened = check(made, {"x": random(3, 8)}, profile_min_shapes="x:2x8",
                    profile_opt_shapes="x:4x8", profile_max_shapes="x:6x8")
-    with pytest.raises(Exception, match="batch is 7"):
+    with pytest.raises(Exception, match='input "x" dimension 0: got 7, want 2 to 6'):
         opened.run(None, {"x": random(7, 8)})
     check(made, {"x": random(6, 8)}, opened)
 
@@ -305,7 +305,7 @@ def test_a_second_session_takes_its_engine_from_the_cache(tmp_path):
     for _ in range(2):
         (got,) = session(made, engine_cache_path=tmp_path).run(None, {"x": x})
         numpy.testing.assert_allclose(got, reference(x), rtol=1e-5, atol=1e-5)
-        found = {(p, p.stat().st_mtime_ns) for p in tmp_path.rglob("*.engine")}
+        found = {(p, p.stat().st_ino) for p in (tmp_path / "engines").iterdir()}
         assert found and files in (set(), found)
         files = found
 
@@ -452,9 +452,10 @@ def test_only_the_entry_points_are_shown():
 
 
 def test_neither_torch_nor_python_is_linked():
-    needed = output_of("ldd", provider_tests.vulkan.get_library_path())
-    assert "vk_compiler" in needed
-    assert not [word for word in ("torch", "c10", "python", "not found") if word in needed.lower()]
+    lines = output_of("ldd", provider_tests.vulkan.get_library_path()).splitlines()
+    names = " ".join(line.split()[0] for line in lines)
+    assert "libvk_compiler" in names and "not found" not in "".join(lines)
+    assert not [word for word in ("torch", "c10", "python") if word in names]
 
 
 def test_a_process_without_torch(tmp_path):
@@ -502,7 +503,7 @@ def test_registering_opens_no_vulkan(tmp_path):
 import os
 register()
 devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
-print(len(devices) > 0, "vulkan.so" in open("/proc/self/maps").read(), flush=True)
+print(len(devices) > 0, "libvulkan.so" in open("/proc/self/maps").read(), flush=True)
 if os.fork() == 0:
     (y,) = session(sys.argv[1]).run(None, {"x": numpy.ones((2, 8), numpy.float32)})
     print(y.shape, flush=True)
