@@ -291,6 +291,14 @@ Expr Emitter::equal(const Expr& a, const Expr& b) {
   return a;
 }
 
+void Emitter::keep_apart(const Expr& a, const Expr& b) {
+  if (!broadcasts_ || a == b) return;
+  for (const Expr& size : {a, b}) {
+    if (size.bounds(graph().symbols).first > 1) continue;
+    refuse("sizes " + a.str() + " and " + b.str() + " are equal, or one of them is 1");
+  }
+}
+
 void Emitter::require(const Expr& left, Relation relation, const Expr& right) {
   constexpr size_t kMostConditions = 4096, kMostText = 2000;
   Condition condition{relation, left, right, source_};
@@ -310,6 +318,8 @@ Shape Emitter::broadcast(const Shape& a, const Shape& b) {
   for (size_t i = 0; i < rank; ++i) {
     const Expr da = i + a.size() < rank ? Expr(1) : a[i + a.size() - rank];
     const Expr db = i + b.size() < rank ? Expr(1) : b[i + b.size() - rank];
+    const bool stretches = da == Expr(1) || db == Expr(1);
+    if (!stretches) keep_apart(da, db);
     out[i] = da == Expr(1) ? db : db == Expr(1) ? da : same(da, db);
   }
   return out;

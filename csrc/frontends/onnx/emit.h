@@ -35,7 +35,9 @@ struct Refusal {
 
 class Emitter {
  public:
-  explicit Emitter(ImportedModel& model) : model_(model) {}
+  /// `broadcasts`: as in ImportOptions.
+  explicit Emitter(ImportedModel& model, bool broadcasts = false)
+      : model_(model), broadcasts_(broadcasts) {}
 
   Graph& graph() { return model_.graph; }
   /// The node that is being translated, for names and messages.
@@ -141,6 +143,9 @@ class Emitter {
   Expr same(const Expr& a, const Expr& b);
   /// Sizes that must be equal: symbols are merged, else it becomes a condition. Gives the first.
   Expr equal(const Expr& a, const Expr& b);
+  /// Refuses sizes that are taken for equal, and of which one may be 1 and stretch, where the
+  /// import keeps these apart.
+  void keep_apart(const Expr& a, const Expr& b);
   /// What the node that is translated takes for granted. Conditions that depend on sizes are
   /// checked when the engine is called; throws Error(kUser) for one that never holds.
   void require(const Expr& left, Relation relation, const Expr& right);
@@ -160,6 +165,7 @@ class Emitter {
   Tensor of(ValueId id) const;
 
   ImportedModel& model_;
+  bool broadcasts_;
   int32_t index_ = -1;
   std::string op_;
   std::map<int32_t, ValueId> sizes_from_;  ///< of symbols that no input of the graph gives

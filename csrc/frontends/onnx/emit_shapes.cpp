@@ -36,7 +36,9 @@ Tensor Emitter::expand(const Tensor& x, const Shape& shape) {
   if (x.shape == shape) return x;
   for (size_t d = 0; d < x.shape.size() && d < shape.size(); ++d) {
     const Expr& own = x.shape[x.shape.size() - 1 - d];
-    if (!(own == Expr(1))) same(own, shape[shape.size() - 1 - d]);
+    if (own == Expr(1)) continue;
+    keep_apart(own, shape[shape.size() - 1 - d]);
+    same(own, shape[shape.size() - 1 - d]);
   }
   return node(
       "aten::expand",

@@ -60,7 +60,10 @@ const Tensor* Scope::find(const std::string& name) const {
 
 Importer::Importer(std::shared_ptr<const Model> model, const ImportOptions& options,
                    const std::map<int32_t, int32_t>& merged)
-    : model_(std::move(model)), options_(options), merged_(merged), emitter_(result_) {}
+    : model_(std::move(model)),
+      options_(options),
+      merged_(merged),
+      emitter_(result_, options.broadcasts) {}
 
 int64_t Importer::opset(const Scope& scope) const {
   for (const char* domain : {"", "ai.onnx"}) {

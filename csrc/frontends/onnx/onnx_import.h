@@ -40,6 +40,9 @@ struct ImportOptions {
   /// Nodes that cannot be translated become nodes of the graph that refuse themselves
   /// (Origin::refusal), with the types that the file's value_info gives for what they make.
   bool partial = false;
+  /// Of a partial import: sizes that are unequal symbols may be equal, or one of them 1, in a run.
+  /// Others get the nodes that broadcast these; else they are taken for equal.
+  bool broadcasts = false;
   /// Of these nodes of the main graph, by number: why they are left to others, too.
   std::map<int32_t, std::string> left_out;
 };

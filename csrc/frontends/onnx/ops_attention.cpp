@@ -81,7 +81,10 @@ Tensor bias_of(OpContext& c, const Problem& p) {
     const Shape scores = {dim(p.q, 0), dim(p.q, 1), p.query_length};
     for (int64_t d = 2; d <= mask.rank() && d <= 4; ++d) {
       const Expr& own = dim(mask, -d);
-      if (!(own == Expr(1))) e.equal(own, scores[static_cast<size_t>(4 - d)]);
+      const Expr& other = scores[static_cast<size_t>(4 - d)];
+      if (own == Expr(1)) continue;
+      e.keep_apart(own, other);
+      e.equal(own, other);
     }
     if (!(width == p.key_length)) {  // a shorter mask leaves out the keys after it
       mask = e.pad(mask, {0, p.key_length - width}, -HUGE_VAL);
