@@ -148,7 +148,8 @@ def test_sizes_that_several_engines_need():
 
 def test_sizes_that_may_be_one():
     """Nothing says before a run whether they are equal: the CPU provider broadcasts."""
-    made = model([helper.make_node("Relu", ["a"], ["r"]), helper.make_node("Add", ["r", "b"], ["c"]),
+    made = model([helper.make_node("Relu", ["a"], ["r"]),
+                  helper.make_node("Add", ["r", "b"], ["c"]),
                   helper.make_node("Exp", ["c"], ["y"])],
                  [tensor("a", ["n", 4]), tensor("b", ["m", 4])], [tensor("y", None)])
     opened = check(made, {"a": random(3, 4), "b": random(3, 4)})
