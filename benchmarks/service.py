@@ -3,38 +3,20 @@
     python benchmarks/service.py [--jobs 60] [--clients 8] [--kills 4] [--listed 10000]
 
 Prints times of the start, of `submit` and of a long list, the service's memory, and what became of
-jobs that clients submitted while the service was killed at random moments; the exit status is 1 if
-one is lost, wrong or there twice. Give --no-sandbox where bubblewrap is missing.
+jobs that clients submitted while the service and its tasks were killed at random moments; the exit
+status is 1 if a job or a webhook is lost, wrong or there twice. Give --no-sandbox where bubblewrap
+is missing.
 """
 
 import argparse
-import random
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from torch_vulkan.service import ServiceError  # noqa: E402
-
+from workloads import service_load  # noqa: E402
 from workloads.service_process import Service, layers  # noqa: E402
-
-_PATIENCE_S = 600
-
-
-def insisting(service: Service, ask):
-    """What a client does: asks again until there is an answer. A service that comes back has
-    another port."""
-    end = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            with service.client() as client:
-                return ask(client)
-        except (ServiceError, OSError) as error:
-            if getattr(error, "status", 0) or time.monotonic() > end:
-                raise
-            time.sleep(0.05)
 
 
 def latencies(service: Service, count: int) -> list[float]:
@@ -48,7 +30,7 @@ def latencies(service: Service, count: int) -> list[float]:
                           options={"optimization_level": 0})
             times.append(time.perf_counter() - start)
         for i in range(count):
-            client.wait(f"latency-{i}", _PATIENCE_S)
+            client.wait(f"latency-{i}", service_load.PATIENCE_S)
     return sorted(times)
 
 
@@ -58,8 +40,9 @@ def fill(service: Service, count: int) -> None:
 
     with sqlite3.connect(service.folder / "service.db", timeout=60) as database:
         database.executemany(
-            "INSERT INTO job (id, request_sha256, model, model_digest, options, state, stop_asked, "
-            "created, ended) VALUES (?, '', 'filler', 'sha256:0', '{}', 'STOPPED', 0, 0, 0)",
+            "INSERT INTO job (id, request_sha256, model, model_digest, options, key, state, "
+            "stop_asked, created, ended) VALUES (?, '', 'filler', 'sha256:0', '{}', '', 'STOPPED', "
+            "0, 0, 0)",
             [(f"filler-{i}",) for i in range(count)])
 
 
@@ -72,36 +55,6 @@ def listing(service: Service, count: int) -> float:
             before, seen = page[-1]["number"], seen + len(page)
         assert seen >= count
         return time.perf_counter() - start
-
-
-def killed(service: Service, jobs: int, clients: int, kills: int, seed: int) -> list[str]:
-    """Faults, after clients submitted jobs to a service that was killed now and then."""
-    draw = random.Random(seed)
-    models = [layers([8, 5 + i])[0] for i in range(8)]
-
-    def submit(first: int) -> None:
-        for i in range(first, jobs, clients):
-            for _ in range(2):  # each twice, as one whose answer was lost
-                insisting(service, lambda c, i=i: c.submit(
-                    models[i % 8], ["lavapipe"], name=f"kill/{i}", job_id=f"kill-{i}",
-                    options={"optimization_level": 0}))
-
-    threads = [threading.Thread(target=submit, args=(i,)) for i in range(clients)]
-    for thread in threads:
-        thread.start()
-    for _ in range(kills):
-        time.sleep(draw.uniform(0.5, 4))
-        service.kill()
-        service.start()
-    for thread in threads:
-        thread.join()
-    faults = []
-    for i in range(jobs):
-        job = insisting(service, lambda c, i=i: c.wait(f"kill-{i}", _PATIENCE_S))
-        made = insisting(service, lambda c, i=i: c.artifacts(f"kill/{i}"))
-        if job["state"] != "COMPLETED" or len(made) != 1:
-            faults.append(f"{job['id']}: {job['state']}, {len(made)} artefacts")
-    return faults
 
 
 def memory_mib(pid: int) -> float:
@@ -118,7 +71,8 @@ def main() -> int:
     parser.add_argument("--no-sandbox", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        service = Service(Path(name) / "data", *["--no-sandbox"][:args.no_sandbox])
+        service = Service(Path(name) / "data", *["--no-sandbox"][:args.no_sandbox],
+                          *service_load.ARGUMENTS)
         start = time.perf_counter()
         service.start()
         print(f"start: {time.perf_counter() - start:.2f} s")
@@ -128,7 +82,8 @@ def main() -> int:
             fill(service, args.listed)
             print(f"list of {args.listed} jobs: {listing(service, args.listed) * 1e3:.0f} ms")
             print(f"memory: {memory_mib(service.process.pid):.0f} MiB")
-            faults = killed(service, args.jobs, args.clients, args.kills, args.seed)
+            load = service_load.Load(service, args.jobs, args.clients, args.seed)
+            faults = load.killed(args.kills)
             print(f"{args.jobs} jobs, {args.kills} kills: {len(faults)} lost or wrong")
         finally:
             service.stop()

@@ -1,12 +1,17 @@
 """From a model to its results, with a compile service: starts one, submits a small ONNX model for
-lavapipe by tv-compile, follows the log, loads the engine in another process and compares."""
+lavapipe by tv-compile, follows the log, receives the webhook, loads the engine in another process
+and compares."""
 
+import base64
+import hashlib
+import hmac
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy
@@ -15,6 +20,9 @@ from onnx import TensorProto, helper, numpy_helper, save
 from torch_vulkan.service.sandbox import bubblewrap, why_not
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from workloads.webhook_receiver import Receiver  # noqa: E402
+
 COMMAND = [sys.executable, str(ROOT / "python" / "torch_vulkan_service.py")]
 SECONDS = 300
 LOADED = """
@@ -46,14 +54,35 @@ def run(command: list[str], **variables: str) -> str:
     return done.stdout
 
 
+def receive(receiver: Receiver, secret: str, job: str) -> None:
+    """The one event, with the signature that the specification asks for."""
+    end = time.monotonic() + SECONDS
+    while not receiver.got:
+        if time.monotonic() > end:
+            sys.exit("service_check: no webhook came")
+        time.sleep(0.1)
+    _path, headers, body = receiver.got[0]
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    code = hmac.digest(base64.b64decode(secret.removeprefix("whsec_")), signed, hashlib.sha256)
+    event = json.loads(body)
+    if headers["webhook-signature"] != f"v1,{base64.b64encode(code).decode()}":
+        sys.exit("service_check: the webhook's signature is wrong")
+    if (event["type"], event["data"]["job"]) != ("job.completed", job):
+        sys.exit(f"service_check: the webhook says {event}")
+    print(f"webhook {headers['webhook-id']}: {event['type']}")
+
+
 def check(folder: Path, variables: dict[str, str]) -> None:
     rng = numpy.random.default_rng(0)
     w, x = (rng.standard_normal(size).astype(numpy.float32) for size in ((37, 29), (5, 37)))
     model(folder / "net.onnx", w)
-    job = json.loads(run([*COMMAND, "submit", "--model", str(folder / "net.onnx"), "--device",
-                          "lavapipe", "--name", "check/net", "--job-id", "check", "--json"],
-                         **variables))
-    print(run([*COMMAND, "logs", job["id"], "--follow"], **variables), end="")
+    with Receiver() as receiver:
+        job = json.loads(run([*COMMAND, "submit", "--model", str(folder / "net.onnx"), "--device",
+                              "lavapipe", "--name", "check/net", "--job-id", "check", "--notify",
+                              receiver.url, "--json"], **variables))
+        print(run([*COMMAND, "logs", job["id"], "--follow"], **variables), end="")
+        secret = run([*COMMAND, "webhooks", "--secret"], **variables).strip()
+        receive(receiver, secret, job["id"])
     print(run([*COMMAND, "details", job["id"]], **variables), end="")
     numpy.save(folder / "x.npy", x)
     run([sys.executable, "-c", LOADED, str(folder / "cache"), str(folder / "x.npy"),
@@ -70,7 +99,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         service = subprocess.Popen([*COMMAND, "serve", "--data", str(folder / "data"), "--port",
-                                    "0", *sandbox], stdout=subprocess.PIPE, text=True)
+                                    "0", "--webhook-private", *sandbox],
+                                   stdout=subprocess.PIPE, text=True)
         try:
             url = re.search(r"http://\S+", service.stdout.readline())
             if not url:

@@ -32,6 +32,9 @@ install_packages() {
     ccache g++ cmake"
   case $python in /usr/bin/*) wanted+=" python3-venv python3-dev" ;; esac
   [ $tests = yes ] && wanted+=" vulkan-validationlayers libgtest-dev clang libclang-rt-dev"
+  # A browser for the service's page, where it is a package (Debian; Ubuntu has a snap).
+  [ $tests = yes ] && apt-cache show chromium-headless-shell >/dev/null 2>&1 &&
+    wanted+=" chromium-headless-shell"
   [ $service = yes ] && wanted+=" bubblewrap"
   local missing="" package
   for package in $wanted; do
@@ -72,7 +75,8 @@ install_python_packages() {
 }
 
 install_service_packages() {
-  local packages=(fastapi httpx sqlmodel uvicorn)
+  local packages=(cryptography fastapi httpx prometheus-client sqlmodel uvicorn)
+  [ $tests = yes ] && packages+=(standardwebhooks)
   done_before pip-service "${packages[*]}" && return
   say "Installing the compile service's Python packages into .venv"
   .venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}"

@@ -12,9 +12,13 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from torch_vulkan.service.sandbox import bubblewrap, why_not
+
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "python" / "torch_vulkan_service.py"
 SECONDS = 120  # more than anything here takes on a busy machine
+# Containers may have bwrap and no namespaces.
+SANDBOX = ("--no-sandbox",) if why_not(bubblewrap()) else ()
 
 
 class Service:

@@ -23,7 +23,7 @@ from .profiling import profile
 from .program import Program, compile, engines
 from .quantisation import quantize
 from .refit import refit
-from .registration import register
+from .registration import register as _register_backend
 from .saving import load, save
 from .settings import Settings
 from .validation import Validation, validate
@@ -46,7 +46,7 @@ def __dir__() -> list[str]:
 
 
 # Need packages that nothing else does, so their modules are imported when they are asked for.
-_ON_DEMAND = {"AutoModel": ".service", "Config": ".config"}
+_ON_DEMAND = {"AutoModel": ".service", "Config": ".config", "register": ".service"}
 
 
 def __getattr__(name: str):
@@ -68,4 +68,4 @@ def supported_ops() -> list[dict]:
     return _C.supported_ops()
 
 
-register()
+_register_backend()

@@ -2,12 +2,11 @@ import importlib.util
 
 import pytest
 
-from torch_vulkan.service.sandbox import bubblewrap, why_not
+from torch_vulkan.service.server import PACKAGES
 
-from workloads.service_process import Service
+from workloads.service_process import SANDBOX, Service
 
-_MISSING = [name for name in ("fastapi", "httpx", "sqlmodel", "uvicorn")
-            if importlib.util.find_spec(name) is None]
+_MISSING = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
 
 
 def pytest_collection_modifyitems(items):
@@ -19,14 +18,10 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(skip)
 
 
-# Containers may have bwrap and no namespaces.
-SANDBOX = ("--no-sandbox",) if why_not(bubblewrap()) else ()
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     made = Service(tmp_path_factory.mktemp("service") / "data", *SANDBOX, "--max-upload",
-                   str(8 << 20)).start()
+                   str(8 << 20), "--rate", "0").start()
     yield made
     made.stop()
 

@@ -9,7 +9,9 @@ import string
 import pytest
 
 from torch_vulkan.service import ServiceError
+from torch_vulkan.service.scopes import SCOPES
 
+from marks import slow_but
 from seeds import SEED
 from workloads.service_process import SECONDS, layers, until
 
@@ -34,6 +36,15 @@ REQUESTS = [
     ("read", "GET", "/v1/artifacts", {}),
     ("read", "GET", f"/v1/artifacts/{DIGEST}", {}),
     ("read", "GET", "/v1/devices", {}),
+    ("read", "GET", "/v1/signing-key", {}),
+    ("read", "GET", "/v1/webhooks", {}),
+    ("read", "GET", "/metrics", {}),
+    ("submit", "GET", "/v1/webhooks/secret", {}),
+    ("submit", "POST", "/v1/webhooks/none/retry", {}),
+    ("publish", "POST", "/v1/engines", {"content": b"engine"}),
+    ("publish", "POST", "/v1/artifacts", {"json": {"model": "m", "model_digest": DIGEST,
+                                                   "engine_digest": DIGEST}}),
+    ("admin", "POST", "/v1/gc", {"json": {"dry_run": True}}),
     ("submit", "POST", "/v1/models", {"content": b"model"}),
     ("submit", "POST", "/v1/jobs", {"json": {"model": "m", "model_digest": DIGEST,
                                              "devices": ["lavapipe"]}}),
@@ -55,7 +66,7 @@ def test_every_route_is_in_the_list(http):
                          ids=[f"{r[1]} {r[2]}".replace(DIGEST, "sha") for r in REQUESTS])
 def test_a_key_may_do_what_its_scopes_say(client, http, scope, method, path, given):
     assert http.request(method, path, **given).status_code == 401
-    for has in ("read", "submit", "admin"):
+    for has in SCOPES:
         made = client.create_key(has, [has])
         status = http.request(method, path, headers=bearer(made["key"]), **given).status_code
         assert (status == 403) == (has not in (scope, "admin")), (has, status)
@@ -147,21 +158,24 @@ def _noise(draw: random.Random, depth=0):
     if depth < 3 and draw.random() < 0.4:
         return [_noise(draw, depth + 1) for _ in range(draw.randrange(4))]
     if depth < 3 and draw.random() < 0.4:
-        names = ["model", "devices", "options", "inputs", "profile", "\udfff", "name"]
+        names = ["model", "devices", "options", "inputs", "profile", "\udfff", "name", "notify",
+                 "engine_digest", "level", "job_days", "engines", "scopes"]
         return {draw.choice(names): _noise(draw, depth + 1) for _ in range(draw.randrange(4))}
     return draw.choice(kinds)
 
 
-def test_random_requests_get_answers_and_no_tracebacks(service, http):
+@pytest.mark.parametrize("count", slow_but([150], [150, 10_000]))
+def test_random_requests_get_answers_and_no_tracebacks(service, http, count):
     draw = random.Random(SEED)
     headers = bearer(service.key)
-    for _ in range(150):
-        _scope, method, path, _given = draw.choice(REQUESTS[:-1])
+    for _ in range(count):
+        _scope, method, path, given = draw.choice(REQUESTS[:-1])
         path = path.replace("none", draw.choice(["none", "%00", "%ff", "a" * 200, "..%2f", "ä"]))
         if draw.random() < 0.3:
             path += f"?limit={draw.choice(['0', '-1', 'x', '9' * 30, '%00'])}&state=%ED%A0%80"
-        body = json.dumps(JOB | {"devices": _noise(draw)} if draw.random() < 0.3
-                          else _noise(draw)).encode()
+        good = given.get("json", JOB)
+        body = json.dumps(good | {draw.choice([*good, "options"]): _noise(draw)}
+                          if draw.random() < 0.6 else _noise(draw)).encode()
         if draw.random() < 0.2:
             body = body[:draw.randrange(len(body) + 1)] + draw.randbytes(5)
         if path.startswith("/v1/devices/") and b"api_version" not in body:

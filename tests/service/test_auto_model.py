@@ -1,6 +1,5 @@
 """tv.AutoModel: which engine is taken, from where, and what is checked."""
 
-import json
 import subprocess
 import sys
 
@@ -8,7 +7,7 @@ import numpy
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError
+from torch_vulkan.service import ServiceError, signing
 
 from workloads.service_process import SECONDS, layers
 
@@ -54,8 +53,10 @@ def test_a_tuned_engine_comes_before_one_that_is_not(client, load, tmp_path):
     load("auto/tuned")
     plain, tuned = client.artifacts("auto/tuned")
     assert tuned["tuned"] and not plain["tuned"]
-    (manifest,) = tmp_path.glob("cache/*/auto%2Ftuned/*.json")  # the engines may be the same
-    assert json.loads(manifest.read_text()) == tuned
+    (path,) = tmp_path.glob("cache/*/auto%2Ftuned/*.json")  # the engines may be the same
+    manifest = signing.opened(path.read_bytes(), [client.signing_key()])
+    said = {name: tuned[name] for name in tuned if name != "manifest_digest"}
+    assert manifest["tuned"] and {name: manifest[name] for name in said} == said
 
 
 def test_without_the_service_the_cache_serves(load, made, tmp_path):
@@ -91,11 +92,12 @@ def test_a_damaged_engine_is_never_loaded(load, tmp_path):
 def test_a_manifest_cannot_lead_elsewhere(load, tmp_path):
     load()
     (path,) = (tmp_path / "cache").glob("*/*/*.json")
-    manifest = json.loads(path.read_text())
+    manifest = signing.opened(path.read_bytes(), None)
+    signer = signing.Signer(tmp_path / "key")
     for change in ({"engine_digest": "sha256:../../x"}, {"engine_digest": None}):
-        path.write_text(json.dumps(manifest | change | {"file": "../../x"}))
+        path.write_bytes(signer.envelope(manifest | change | {"file": "../../x"}))
         with pytest.raises(ValueError, match="engine_digest"):
-            load(local_files_only=True)
+            load(local_files_only=True, trusted_keys=[signer.public])
 
 
 def test_folders_of_engines(tmp_path):

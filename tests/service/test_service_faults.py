@@ -122,7 +122,7 @@ def test_it_ends_when_asked_and_leaves_no_process(own_service):
 
 def test_answers_are_not_held_back():
     """asyncio turns Nagle's algorithm off where the socket's protocol is named."""
-    with server._socket("127.0.0.1", 0) as made:
+    with server._socket(*server._address("127.0.0.1", 0)) as made:
         assert made.proto == socket.IPPROTO_TCP
 
 
@@ -133,7 +133,7 @@ def test_whatever_a_task_leaves_is_a_result(tmp_path, left):
         (tmp_path / "result.json").mkdir()
     else:
         (tmp_path / "result.json").write_text(left)
-    made = Scheduler(None, Store(tmp_path / "store"), None)
+    made = Scheduler(None, Store(tmp_path / "store"), None, None)
     result, artifact = made._outcome(Status(False, tmp_path))
     assert result["state"] == "FAILED" and result["reasons"] and artifact is None
 

@@ -9,7 +9,8 @@ torch-vulkan[service]`.
 
 import importlib
 
-_PUBLIC = {"Client": "client", "ServiceError": "errors", "AutoModel": "auto_model"}
+_PUBLIC = {"Client": "client", "ServiceError": "errors", "AutoModel": "auto_model",
+           "register": "registering", "register_callback": "registering"}
 __all__ = [*_PUBLIC]
 
 

@@ -2,13 +2,17 @@
 
 import os
 import urllib.parse
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .._base import whole_files
 from .._native import C
 from ..cache import directory
 from ..engine import Engine
 from ..errors import UnsupportedError
-from . import fetch
+from . import fetch, local_build, signing
+from .client import DEFAULT_URL, Client
 from .errors import ServiceError
 
 
@@ -23,7 +27,11 @@ class AutoModel:
     def from_pretrained(name: str | os.PathLike, *, url: str | None = None,
                         api_key: str | None = None, device: int | str | None = None,
                         revision: str | None = None, cache_dir: str | os.PathLike | None = None,
-                        local_files_only: bool = False) -> Engine:
+                        local_files_only: bool = False,
+                        trusted_keys: Sequence[str] | None = None,
+                        source: str | os.PathLike | None = None,
+                        options: Mapping[str, object] | None = None,
+                        register: bool = False) -> Engine:
         """Loads the newest engine of a model that runs on this device; of one model file's engines
         that which was tuned for it.
 
@@ -33,58 +41,138 @@ class AutoModel:
                 that name comes first.
             url, api_key: of the service (tv.service.Client).
             device: index, part of a name or UUID; None: the best device.
-            revision: the digest of the ONNX file; None: that of the newest engine.
+            revision: the digest of the ONNX file; None: that of `source`, else of the newest
+                engine.
             cache_dir: where engines are kept; None: in the user's cache. Without the service the
                 engines found there are used.
             local_files_only: asks no service.
+            trusted_keys: public keys ("ed25519:…"), one of which must have signed the engine's
+                manifest; None: those of the environment's TORCH_VULKAN_TRUSTED_KEYS, with commas
+                between, else the key that the service had when it was asked first. A folder's
+                signatures count where keys are given.
+            source: the ONNX file. Where there is no engine of it for this device, one is built
+                here, and kept.
+            options: how to build it (Client.submit).
+            register: publishes what was built here, so that other machines find it.
 
         Raises:
             ServiceError: the service refuses, or cannot be reached and the cache has no such model.
             UnsupportedError: there are engines of the model, but none runs on this device.
-            ValueError: an engine's contents are not what its digest says.
+            ValueError: an engine's contents are not what its digest says, or its manifest is not
+                signed by a trusted key.
             DeviceError: there is no Vulkan device.
         """
         profile = C.device_profile("" if device is None else str(device))
+        trusted = _given_keys(trusted_keys)
         if os.path.isdir(name):
-            return _from_folder(Path(name), profile, device, revision)
+            return _from_folder(Path(name), profile, device, revision, trusted)
         name = os.fspath(name)
-        folder = _cache_folder(cache_dir, url, name)
-        if not local_files_only:
-            try:
-                _fetch(name, url, api_key, profile, revision, folder)
-            except ServiceError as error:
-                away = error.code == "unreachable" or error.status in (502, 503, 504)  # a proxy's
-                if not away or not fetch.in_folder(folder):
-                    raise
-        elif not fetch.in_folder(folder):
-            raise ServiceError(0, "not_found", f"the cache has no engine of {name!r} ({folder})")
-        return _from_folder(folder, profile, device, revision)
+        if source is not None and revision is None:
+            revision = fetch.digest_of(Path(source))
+        root = _cache_root(cache_dir, url)
+        folder = root / urllib.parse.quote(name, safe="")
+        client = None if local_files_only else Client(url, api_key)
+        try:
+            if client:
+                _fetch(client, name, profile, revision, folder, trusted)
+            return _from_cache(name, profile, device, revision, folder, trusted)
+        except (ServiceError, UnsupportedError) as error:
+            if source is None or not (_is_away(error) or _is_missing(error)):
+                raise
+            wanted = local_build.Wanted(name, Path(source), dict(options or {}))
+            return Engine(_built(wanted, profile, folder, client if register else None), device)
+        finally:
+            if client:
+                client.close()
 
 
-def _cache_folder(cache_dir, url: str | None, name: str) -> Path:
-    from .client import DEFAULT_URL
+def _given_keys(trusted_keys) -> list[str] | None:
+    if trusted_keys is None and (named := os.environ.get("TORCH_VULKAN_TRUSTED_KEYS")):
+        trusted_keys = [key.strip() for key in named.split(",")]
+    return None if trusted_keys is None else signing.check_keys(trusted_keys)
 
+
+def _cache_root(cache_dir, url: str | None) -> Path:
+    """What is kept of one service."""
     service = url or os.environ.get("TORCH_VULKAN_SERVICE") or DEFAULT_URL
     if cache_dir:
         root = Path(cache_dir)
     else:  # beside built engines, with the mode that their cache wants
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         root = directory() / "models"
-    return root / urllib.parse.quote(service.rstrip("/"), safe="") / urllib.parse.quote(
-        name, safe="")
+    return root / urllib.parse.quote(service.rstrip("/"), safe="")
 
 
-def _fetch(name: str, url, api_key, profile, revision, folder: Path) -> None:
-    """Puts the engine that fits into the cache."""
-    from .client import Client
+def _is_away(error: Exception) -> bool:
+    """502 to 504 are a proxy's."""
+    return isinstance(error, ServiceError) and (
+        error.code == "unreachable" or error.status in (502, 503, 504))
 
-    with Client(url, api_key) as client:
+
+def _is_missing(error: Exception) -> bool:
+    return isinstance(error, UnsupportedError) or getattr(error, "code", "") == "not_found"
+
+
+def _pinned(folder: Path) -> Path:
+    """Where the key of a service is noted; models' names begin otherwise."""
+    return folder.parent / ".signing-key"
+
+
+def _trusted(folder: Path, given: list[str] | None) -> list[str] | None:
+    """The keys that count: those that were given, else that which the service had first."""
+    if given is not None:
+        return given
+    path = _pinned(folder)
+    return signing.check_keys([path.read_text().strip()]) if path.is_file() else None
+
+
+def _fetch(client: Client, name: str, profile, revision, folder: Path, given) -> None:
+    """Puts the engine that fits into the cache. Without an answer the cache stays as it is, if it
+    has engines of the model."""
+    try:
+        if _trusted(folder, given) is None:
+            key = client.signing_key()
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            whole_files.write_text(_pinned(folder), key, "AutoModel")
         fitting = client.artifacts(name, profile.runs_on(), limit=1000)
         if not fitting:
             others = client.artifacts(name, limit=1000)
             raise _none_fits(name, others, profile) if others else ServiceError(
                 404, "not_found", f"{client.url} has no engine of a model {name!r}")
-        fetch.to_folder(client, _chosen(name, fitting, profile, revision), folder)
+        chosen = _chosen(name, fitting, profile, revision)
+        if chosen["model"] != name:
+            raise ValueError(f"{client.url}: asked for {name}, and got {chosen['model']!r}")
+        fetch.to_folder(client, chosen, folder, _trusted(folder, given))
+    except ServiceError as error:
+        if not _is_away(error) or not [*folder.glob("*.json")]:
+            raise
+    except signing.NotTrusted as error:
+        hint = "" if given is not None else (
+            f": the service has another key than when it was asked first; if that is right, "
+            f"remove {_pinned(folder)}")
+        raise ValueError(f"{client.url}: {name}: {error}{hint}") from None
+
+
+def _from_cache(name: str, profile, device, revision, folder: Path, given) -> Engine:
+    if not [*folder.glob("*.json")]:
+        raise ServiceError(0, "not_found", f"the cache has no engine of {name!r} ({folder})")
+    return _from_folder(folder, profile, device, revision, _trusted(folder, given))
+
+
+def _built(wanted: local_build.Wanted, profile, folder: Path, client: Client | None) -> bytes:
+    """Builds, or takes what was built before; with a client, publishes it. A service that is away
+    is a warning: the engine is there."""
+    vke, manifest = local_build.engine(wanted, profile, folder / "built")
+    if client:
+        try:
+            client.publish(vke, wanted.name, model_digest=manifest["model_digest"],
+                           level=manifest["level"], options=manifest["options"],
+                           engine_key=manifest["engine_key"], builder=manifest["builder"])
+        except ServiceError as error:
+            if not _is_away(error):
+                raise
+            warnings.warn(f"torch_vulkan: {wanted.name} was not registered: {error}", stacklevel=3)
+    return vke
 
 
 def _chosen(name: str, fitting: list[dict], profile, revision: str | None) -> dict:
@@ -106,8 +194,11 @@ def _none_fits(name, manifests: list[dict], profile) -> UnsupportedError:
                             f"{profile.name}: they are for {', '.join(kinds)}")
 
 
-def _from_folder(folder: Path, profile, device, revision) -> Engine:
-    manifests = fetch.in_folder(folder) or _bare(folder)
+def _from_folder(folder: Path, profile, device, revision, trusted) -> Engine:
+    manifests = fetch.in_folder(folder, trusted)
+    if not manifests and trusted is not None:
+        raise ValueError(f"{folder} holds no signed manifest")
+    manifests = manifests or _bare(folder)
     if not manifests:
         raise FileNotFoundError(f"{folder} holds no .vke file")
     fitting = [m for m in manifests if m["runs_on"] == profile.runs_on()]

@@ -5,9 +5,9 @@ import json
 import sys
 from pathlib import Path
 
-from . import server
-from .cli_show import bar, printable, show_artifacts, show_devices, show_job, show_jobs, show_keys
+from . import cli_show, server
 from .errors import ServiceError
+from .scopes import SCOPES
 
 
 def main(arguments: list[str]) -> int:
@@ -34,35 +34,46 @@ def make_parser() -> argparse.ArgumentParser:
         "TORCH_VULKAN_API_KEY the key."))
     commands = parser.add_subparsers(dest="command", required=True)
 
-    def command(name, run, text, json_too=True):
+    def command(name, ask, show, text):
+        """`ask(client, args)` gives what is printed as JSON, or by `show`."""
         sub = commands.add_parser(name, help=text, description=text)
-        if json_too:
-            sub.add_argument("--json", action="store_true", help="print JSON")
-        sub.set_defaults(run=run)
+        sub.add_argument("--json", action="store_true", help="print JSON")
+        sub.set_defaults(run=_asking, ask=ask, show=show, status=lambda _args, _value: 0)
         return sub
 
-    _add_submit(command("submit", _submit, "compile a model for devices"))
-    sub = command("list", _list, "the jobs, the newest first")
+    _add_submit(command("submit", _submit, cli_show.show_job, "compile a model for devices"))
+    sub = command("list", lambda client, args: client.list(args.state, args.limit),
+                  cli_show.show_jobs, "the jobs, the newest first")
     sub.add_argument("--state", type=str.upper)
     sub.add_argument("--limit", type=int, default=20)
-    command("details", _details, "a job and its tasks").add_argument("job")
-    sub = command("logs", _logs, "what a job's tasks printed", json_too=False)
-    sub.add_argument("job")
-    sub.add_argument("--follow", "-f", action="store_true", help="until the job has ended")
-    sub.add_argument("--device", help="of this device alone")
-    command("cancel", _cancel, "stop a job").add_argument("job")
-    sub = command("artifacts", _artifacts, "engines, the newest first")
-    sub.add_argument("--model")
-    sub.add_argument("--limit", type=int, default=20)
-    sub.add_argument("--download", type=Path, metavar="DIR",
-                     help="write them there, for tv.AutoModel.from_pretrained(DIR)")
-    sub = command("devices", _devices, "the devices that can be compiled for")
+    command("details", lambda client, args: client.details(args.job), cli_show.show_job,
+            "a job and its tasks").add_argument("job")
+    _add_logs(commands.add_parser("logs", help="what a job's tasks printed"))
+    command("cancel", lambda client, args: client.cancel(args.job), cli_show.show_job,
+            "stop a job").add_argument("job")
+    _add_artifacts(command("artifacts", _artifacts, cli_show.show_artifacts,
+                           "engines, the newest first"))
+    _add_publish(command("publish", _publish, cli_show.show_artifacts,
+                         "upload an engine that was built elsewhere"))
+    sub = command("devices", _devices, cli_show.show_devices,
+                  "the devices that can be compiled for")
     sub.add_argument("--add", nargs=2, metavar=("NAME", "PROFILE.json"),
                      help="register a device by its profile")
-    _add_keys(command("keys", _keys, "API keys"))
-    serve = command("serve", None, "run the service", json_too=False)
-    server.add_arguments(serve)
+    _add_webhooks(command("webhooks", _webhooks, cli_show.show_webhooks,
+                          "what was sent when jobs ended"))
+    _add_keys(command("keys", _keys, cli_show.show_keys, "API keys"))
+    _add_gc(command("gc", _gc, cli_show.show_removed, "remove what is old"))
+    server.add_arguments(commands.add_parser("serve", help="run the service"))
     return parser
+
+
+def _asking(args) -> int:
+    from .client import Client
+
+    with Client() as client:
+        value = args.ask(client, args)
+    print(json.dumps(value, indent=1)) if args.json else args.show(value)
+    return args.status(args, value)
 
 
 def _add_submit(sub) -> None:
@@ -77,15 +88,59 @@ def _add_submit(sub) -> None:
     sub.add_argument("--input", action="append", default=[], type=_input,
                      metavar="NAME:SHAPE", help="a range of sizes: x:1..16x3x224x224, or "
                                                 "1..8..16 with the usual size between")
+    sub.add_argument("--notify", metavar="URL", help="send a webhook there when the job has ended")
     sub.add_argument("--wait", action="store_true", help="until the job has ended; the status is "
                                                          "1 unless it is COMPLETED")
+    sub.set_defaults(status=lambda args, job: int(args.wait and job["state"] != "COMPLETED"))
+
+
+def _add_logs(sub) -> None:
+    sub.add_argument("job")
+    sub.add_argument("--follow", "-f", action="store_true", help="until the job has ended")
+    sub.add_argument("--device", help="of this device alone")
+    sub.set_defaults(run=_logs)
+
+
+def _add_artifacts(sub) -> None:
+    sub.add_argument("--model")
+    sub.add_argument("--limit", type=int, default=20)
+    sub.add_argument("--download", type=Path, metavar="DIR",
+                     help="write them there, for tv.AutoModel.from_pretrained(DIR)")
+
+
+def _add_publish(sub) -> None:
+    sub.add_argument("--engine", required=True, metavar="FILE.vke")
+    sub.add_argument("--name", required=True, help="of the model, e.g. team/net")
+    sub.add_argument("--source", metavar="FILE.onnx", type=Path,
+                     help="the file that it was built from")
+    sub.add_argument("--level", type=int, default=0, metavar="0…5", help="at which it was tuned")
+
+
+def _add_webhooks(sub) -> None:
+    sub.add_argument("--state", type=str.upper, help="PENDING, DELIVERED or DEAD")
+    sub.add_argument("--limit", type=int, default=20)
+    sub.add_argument("--retry", metavar="ID", help="send an event again")
+    sub.add_argument("--secret", action="store_true",
+                     help="print what the events of this key's jobs are signed with")
 
 
 def _add_keys(sub) -> None:
     sub.add_argument("--create", metavar="NAME", help="make a key, which is printed this once")
-    sub.add_argument("--scope", action="append", choices=("read", "submit", "admin"),
+    sub.add_argument("--scope", action="append", choices=SCOPES,
                      help="of the new key; may be repeated; default: read")
     sub.add_argument("--revoke", metavar="ID")
+    sub.add_argument("--signing", action="store_true",
+                     help="print the public key that manifests are signed for")
+
+
+def _add_gc(sub) -> None:
+    sub.add_argument("--job-days", type=float, metavar="DAYS",
+                     help="removes jobs that ended longer ago")
+    sub.add_argument("--keep-engines", type=int, metavar="N",
+                     help="keeps the engines of so many model files for each model and device")
+    sub.add_argument("--upload-days", type=float, metavar="DAYS",
+                     help="keeps files that nothing names for so long; default: 1")
+    sub.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
 
 def _input(text: str) -> tuple[str, list[tuple[int, int, int]]]:
@@ -99,80 +154,50 @@ def _input(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     return name, [(dim[0], dim[-2] if len(dim) == 3 else dim[0], dim[-1]) for dim in dims]
 
 
-def _client():
-    from .client import Client
-
-    return Client()
-
-
-def _print_json(value) -> None:
-    print(json.dumps(value, indent=1))
-
-
-def _submit(args) -> int:
+def _submit(client, args) -> dict:
     options = {"inputs": dict(args.input)}
     if args.level is not None:
         options["optimization_level"] = args.level
     if args.precision:
         options["enabled_precisions"] = [args.precision]
-    with _client() as client:
-        job = client.submit(args.model, args.device, name=args.name, job_id=args.job_id,
-                            options=options, progress=bar("upload"))
-        if args.wait:
-            job = client.wait(job["id"])
-    _print_json(job) if args.json else show_job(job)
-    return 1 if args.wait and job["state"] != "COMPLETED" else 0
-
-
-def _list(args) -> int:
-    with _client() as client:
-        found = client.list(args.state, args.limit)
-    _print_json(found) if args.json else show_jobs(found)
-    return 0
-
-
-def _details(args) -> int:
-    with _client() as client:
-        job = client.details(args.job)
-    _print_json(job) if args.json else show_job(job)
-    return 0
+    job = client.submit(args.model, args.device, name=args.name, job_id=args.job_id,
+                        options=options, notify=args.notify, progress=cli_show.bar("upload"))
+    return client.wait(job["id"]) if args.wait else job
 
 
 def _logs(args) -> int:
-    with _client() as client:
+    from .client import Client
+
+    with Client() as client:
         for piece in client.logs(args.job, args.follow, args.device):
-            sys.stdout.write(printable(piece))
+            sys.stdout.write(cli_show.printable(piece))
             sys.stdout.flush()
     return 0
 
 
-def _cancel(args) -> int:
-    with _client() as client:
-        job = client.cancel(args.job)
-    _print_json(job) if args.json else show_job(job)
-    return 0
+def _artifacts(client, args) -> list[dict]:
+    found = client.artifacts(args.model, limit=args.limit)
+    if args.download:
+        from .fetch import to_folder
+
+        for artifact in found:
+            to_folder(client, artifact, args.download)
+    return found
 
 
-def _artifacts(args) -> int:
-    with _client() as client:
-        found = client.artifacts(args.model, limit=args.limit)
-        if args.download:
-            from .fetch import to_folder
+def _publish(client, args) -> list[dict]:
+    from .fetch import digest_of
 
-            for artifact in found:
-                to_folder(client, artifact, args.download)
-    _print_json(found) if args.json else show_artifacts(found)
-    return 0
+    return [client.publish(args.engine, args.name, level=args.level,
+                           model_digest=args.source and digest_of(args.source),
+                           progress=cli_show.bar("upload"))]
 
 
-def _devices(args) -> int:
-    with _client() as client:
-        if args.add:
-            name, path = args.add
-            client.add_device(name, _profile(Path(path).read_text()))
-        found = client.devices()
-    _print_json(found) if args.json else show_devices(found)
-    return 0
+def _devices(client, args) -> list[dict]:
+    if args.add:
+        name, path = args.add
+        client.add_device(name, _profile(Path(path).read_text()))
+    return client.devices()
 
 
 def _profile(text: str) -> dict:
@@ -186,14 +211,24 @@ def _profile(text: str) -> dict:
     return value
 
 
-def _keys(args) -> int:
-    with _client() as client:
-        if args.create:
-            made = client.create_key(args.create, args.scope or ["read"])
-            _print_json(made) if args.json else print(made["key"])
-            return 0
-        if args.revoke:
-            client.revoke_key(args.revoke)
-        found = client.keys()
-    _print_json(found) if args.json else show_keys(found)
-    return 0
+def _webhooks(client, args) -> list[dict] | dict:
+    if args.secret:
+        return {"secret": client.webhook_secret()}
+    if args.retry:
+        client.retry_webhook(args.retry)
+    return client.webhooks(args.state, args.limit)
+
+
+def _keys(client, args) -> list[dict] | dict:
+    if args.signing:
+        return {"key": client.signing_key()}
+    if args.create:
+        return client.create_key(args.create, args.scope or ["read"])
+    if args.revoke:
+        client.revoke_key(args.revoke)
+    return client.keys()
+
+
+def _gc(client, args) -> dict:
+    return client.collect(job_days=args.job_days, engines=args.keep_engines,
+                          upload_days=args.upload_days, dry_run=args.dry_run)

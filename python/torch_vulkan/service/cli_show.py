@@ -34,6 +34,9 @@ def _took(task: dict) -> str:
 
 def show_job(job: dict) -> None:
     print(f"{job['id']}: {job['state']}, model {job['model']}")
+    if event := job["webhook"]:
+        print(f"webhook {event['id']}: {event['state']} after {event['attempts']} attempts"
+              f"{'; ' if event['reason'] else ''}{printable(event['reason'])}")
     _table(["device", "state", "level", "time", "artefact"], [
         [task["device"], task["state"], str(task["level"]), _took(task), task["artifact"] or "-"]
         for task in job["tasks"]])
@@ -58,7 +61,26 @@ def show_devices(devices: list[dict]) -> None:
            [[d["name"], "yes" if d["is_here"] else "no", d["description"]] for d in devices])
 
 
-def show_keys(keys: list[dict]) -> None:
+def show_webhooks(events: list[dict] | dict) -> None:
+    if isinstance(events, dict):
+        print(events["secret"])
+        return
+    _table(["event", "job", "state", "attempts", "receiver", "last fault"], [
+        [e["id"], e["job"], e["state"], str(e["attempts"]), e["host"],
+         printable(e["reason"]) or "-"] for e in events])
+
+
+def show_removed(removed: dict) -> None:
+    print(f"{'would remove' if removed['dry_run'] else 'removed'} {removed['jobs']} jobs, "
+          f"{removed['artifacts']} engines, {removed['files']} files ({size(removed['bytes'])})")
+    for name in removed["names"]:
+        print(f"  {name}")
+
+
+def show_keys(keys: list[dict] | dict) -> None:
+    if isinstance(keys, dict):
+        print(keys["key"])
+        return
     _table(["key", "name", "scopes", "created", "revoked"], [
         [k["id"], k["name"], ",".join(k["scopes"]), _when(k["created"]), _when(k["revoked"])]
         for k in keys])

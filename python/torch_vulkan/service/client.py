@@ -54,7 +54,7 @@ class Client:
 
     def submit(self, model: str | os.PathLike | bytes, devices: Sequence[str], *,
                name: str | None = None, job_id: str | None = None,
-               options: Mapping[str, object] | None = None,
+               options: Mapping[str, object] | None = None, notify: str | None = None,
                progress: Callable[[int, int], None] | None = None) -> dict:
         """Uploads an ONNX file and asks for its engines.
 
@@ -68,6 +68,7 @@ class Client:
             options: `optimization_level` (0 to 5), `enabled_precisions` (["float16"] or
                 ["bfloat16"]), `workspace_size`, `inputs` (name → (min, opt, max) of each
                 dimension).
+            notify: a URL that a webhook is sent to when the job has ended.
             progress: called with the bytes sent and their total.
 
         Returns:
@@ -82,13 +83,15 @@ class Client:
         digest = self.upload(model, progress)
         asked = {"model": name, "model_digest": digest, "devices": [*devices],
                  "options": dict(options or {})}
-        if job_id is not None:
-            asked["job_id"] = job_id
+        asked |= _given(job_id=job_id, notify=notify)
         return self._json("POST", "/v1/jobs", json=asked)
 
     def upload(self, model: str | os.PathLike | bytes,
                progress: Callable[[int, int], None] | None = None) -> str:
         """Sends a model; returns its digest, which names it in the store."""
+        return self._upload("/v1/models", model, progress)
+
+    def _upload(self, place: str, model: str | os.PathLike | bytes, progress) -> str:
         if isinstance(model, bytes):
             pieces, total = iter([model]), len(model)
         else:
@@ -103,7 +106,7 @@ class Client:
                     progress(done, total)
 
         headers = {"Content-Length": str(total), "Content-Type": "application/octet-stream"}
-        return self._json("POST", "/v1/models", content=sent(), headers=headers)["digest"]
+        return self._json("POST", place, content=sent(), headers=headers)["digest"]
 
     def list(self, state: str | None = None, limit: int = 100,
              before: int | None = None) -> list[dict]:
@@ -148,6 +151,57 @@ class Client:
         with self._sent("GET", f"/v1/artifacts/{_quoted(digest)}") as answer:
             for piece in self._read(answer.iter_bytes(_PIECE)):
                 file.write(piece)
+
+    def publish(self, engine: str | os.PathLike | bytes, model: str, *,
+                model_digest: str | None = None, level: int = 0,
+                options: Mapping[str, object] | None = None, engine_key: str = "",
+                builder: str = "", progress: Callable[[int, int], None] | None = None) -> dict:
+        """Makes an engine that was built elsewhere an artefact, which the service signs. The same
+        again gives the same artefact.
+
+        Args:
+            engine: a path or the bytes of a .vke file, with its weights.
+            model: the name under which AutoModel finds it.
+            model_digest: "sha256:…" of the ONNX file that it was built from, so that it stands
+                beside the service's own engines of that file; None: the engine's own digest.
+            level: at which it was tuned; 0: it was not.
+            options: those that it was built with.
+            engine_key, builder: where they are known, for the manifest.
+        """
+        digest = self._upload("/v1/engines", engine, progress)
+        return self._json("POST", "/v1/artifacts", json={
+            "model": model, "model_digest": model_digest or digest, "engine_digest": digest,
+            "level": level, "options": dict(options or {}), "engine_key": engine_key,
+            "builder": builder})
+
+    def signing_key(self) -> str:
+        """The public key that manifests are signed for: "ed25519:…"."""
+        return self._json("GET", "/v1/signing-key")["key"]
+
+    def webhooks(self, state: str | None = None, limit: int = 100) -> list[dict]:
+        """Events of jobs that ended, the newest first; `state`: PENDING, DELIVERED or DEAD."""
+        return self._json("GET", "/v1/webhooks", params=_given(state=state, limit=limit))[
+            "webhooks"]
+
+    def retry_webhook(self, event_id: str) -> dict:
+        """Sends an event again, a dead one too."""
+        return self._json("POST", f"/v1/webhooks/{_quoted(event_id)}/retry")
+
+    def webhook_secret(self) -> str:
+        """What the events of this key's jobs are signed with: "whsec_…"."""
+        return self._json("GET", "/v1/webhooks/secret")["secret"]
+
+    def collect(self, *, job_days: float | None = None, engines: int | None = None,
+                upload_days: float | None = None, dry_run: bool = False) -> dict:
+        """Removes jobs that ended so many days ago, engines beyond those of the newest `engines`
+        model files of each model and device, and files that nothing names.
+
+        Returns:
+            Numbers of `jobs`, `artifacts`, `files` and `bytes`, and the first `names`;
+            `dry_run`: of what would be removed.
+        """
+        return self._json("POST", "/v1/gc", json=_given(
+            job_days=job_days, engines=engines, upload_days=upload_days, dry_run=dry_run))
 
     def devices(self) -> list[dict]:
         """The devices that can be compiled for."""

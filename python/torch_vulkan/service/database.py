@@ -10,7 +10,7 @@ from sqlmodel import Session, SQLModel
 
 from . import tables  # noqa: F401  (makes the tables known)
 
-_SCHEMA = 1  # PRAGMA user_version
+_SCHEMA = 2  # PRAGMA user_version
 
 
 class Database:

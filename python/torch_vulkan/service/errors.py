@@ -10,12 +10,13 @@ class ServiceError(Exception):
         status: the HTTP status; 0: there was no answer.
         code: a word for programs: "not_found", "conflict", "unreachable", …
         details: lines that say more, for people.
+        headers: of the answer.
     """
 
-    def __init__(self, status: int, code: str, message: str, details=()):
+    def __init__(self, status: int, code: str, message: str, details=(), headers=None):
         super().__init__("\n  ".join([message, *details]))
         self.status, self.code, self.message = status, code, message
-        self.details = list(details)
+        self.details, self.headers = list(details), headers
 
 
 def package(name: str):

@@ -13,6 +13,7 @@ from .errors import ServiceError
 
 log = logging.getLogger("torch_vulkan.service")
 _MOST_JSON_BYTES = 1 << 20
+_UPLOADS = ("/v1/models", "/v1/engines")
 _CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
 
 
@@ -21,8 +22,10 @@ def answer(value, status: int = 200) -> Response:
     return Response(json.dumps(value), status, media_type="application/json")
 
 
-def _error(status: int, code: str, message: str, details=()) -> Response:
-    return answer({"error": {"code": code, "message": message, "details": [*details]}}, status)
+def _error(status: int, code: str, message: str, details=(), headers=None) -> Response:
+    made = answer({"error": {"code": code, "message": message, "details": [*details]}}, status)
+    made.headers.update(headers or {})
+    return made
 
 
 def install(app: FastAPI, most_upload_bytes: int) -> None:
@@ -37,7 +40,7 @@ def install(app: FastAPI, most_upload_bytes: int) -> None:
 
 
 async def _service_error(_request: Request, error: ServiceError) -> Response:
-    return _error(error.status, error.code, error.message, error.details)
+    return _error(error.status, error.code, error.message, error.details, error.headers)
 
 
 async def _invalid(_request: Request, error: RequestValidationError) -> Response:
@@ -80,7 +83,7 @@ class _Bounded:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = self._most_upload if scope["path"] == "/v1/models" else _MOST_JSON_BYTES
+        most = self._most_upload if scope["path"] in _UPLOADS else _MOST_JSON_BYTES
         answering = _error(413, "too_large", f"a request to {scope['path'][:80]} may have {most} "
                                              "bytes")
         if _declared(scope) > most:

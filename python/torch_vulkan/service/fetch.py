@@ -1,45 +1,49 @@
 """Artefacts in folders of this machine: downloaded once, and checked whenever they are read."""
 
 import hashlib
-import json
+import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from .._base import whole_files
+from . import signing
 from .errors import ServiceError
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_LONGEST_MANIFEST = 1 << 20
 
 
 class _Digesting:
-    def __init__(self, file):
-        self._file, self.sha = file, hashlib.sha256()
+    def __init__(self, file, most: float = float("inf")):
+        self._file, self._left, self.sha = file, most, hashlib.sha256()
 
     def write(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            raise ServiceError(0, "bad_digest", "a manifest is too long")
         self.sha.update(data)
         self._file.write(data)
 
 
-def is_whole(path: Path, digest: str) -> bool:
-    """Whether the file is there, with these contents."""
+def digest_of(path: Path) -> str:
+    """Of the contents of a file."""
+    with open(path, "rb") as file:
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def _is_whole(path: Path, digest: str) -> bool:
     try:
-        with open(path, "rb") as file:
-            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}" == digest
+        return digest_of(path) == digest
     except FileNotFoundError:
         return False
 
 
-def to_file(client, digest: str, path: Path) -> None:
-    """Downloads an artefact unless it is there. Raises ServiceError if its digest is another."""
-    if is_whole(path, digest):
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_files.written(path, "AutoModel") as file:
-        digesting = _Digesting(file)
-        client.download(digest, digesting)
-        if f"sha256:{digesting.sha.hexdigest()}" != digest:
-            raise ServiceError(0, "bad_digest", f"what {client.url} sent is not {digest}: it was "
-                                                "damaged or changed on its way")
+def _download(client, digest: str, digesting: _Digesting) -> None:
+    client.download(digest, digesting)
+    if f"sha256:{digesting.sha.hexdigest()}" != digest:
+        raise ServiceError(0, "bad_digest", f"what {client.url} sent is not {digest}: it was "
+                                            "damaged or changed on its way")
 
 
 def read(path: Path, digest: str) -> bytes:
@@ -50,30 +54,59 @@ def read(path: Path, digest: str) -> bytes:
     return data
 
 
-def file_name(artifact: dict) -> str:
+def file_name(manifest: dict) -> str:
     """Raises ValueError for what is no digest: it becomes part of a path."""
-    digest = str(artifact["engine_digest"])
+    digest = str(manifest["engine_digest"])
     if not _DIGEST.fullmatch(digest):
         raise ValueError(f"engine_digest: got {digest[:80]!r}, want sha256: and 64 hexadecimal "
                          "digits")
     return digest.replace(":", "-") + ".vke"
 
 
-def to_folder(client, artifact: dict, folder: Path) -> None:
-    """An engine with its manifest beside it: a folder that AutoModel reads without a service."""
-    engine = folder / file_name(artifact)
-    to_file(client, artifact["engine_digest"], engine)
-    whole_files.write_text(engine.with_suffix(".json"), json.dumps(artifact, indent=1), "AutoModel")
+def to_folder(client, artifact: dict, folder: Path, trusted: Sequence[str] | None = None) -> None:
+    """An engine with its signed manifest beside it: a folder that AutoModel reads without a
+    service.
+
+    Args:
+        artifact: what `client.artifacts` says of it; the manifest decides.
+        trusted: the keys one of which must have signed it; None: the service's own.
+
+    Raises:
+        ServiceError: what came is not what its digest says.
+        ValueError: the manifest is not signed by a trusted key, or is another's.
+    """
+    envelope = io.BytesIO()
+    _download(client, artifact["manifest_digest"], _Digesting(envelope, _LONGEST_MANIFEST))
+    keys = [client.signing_key()] if trusted is None else trusted
+    manifest = signing.opened(envelope.getvalue(), keys)
+    for name in ("model", "engine_digest"):
+        if manifest.get(name) != artifact[name]:
+            raise ValueError(f"{client.url}: the signed manifest is that of another artefact: "
+                             f"{name} is {manifest.get(name)!r}, not {artifact[name]!r}")
+    engine = folder / file_name(manifest)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not _is_whole(engine, manifest["engine_digest"]):
+        with whole_files.written(engine, "AutoModel") as file:
+            _download(client, manifest["engine_digest"], _Digesting(file))
+    with whole_files.written(engine.with_suffix(".json"), "AutoModel") as file:
+        file.write(envelope.getvalue())
 
 
-def in_folder(folder: Path) -> list[dict]:
-    """The manifests in a folder, the newest first."""
+def in_folder(folder: Path, trusted: Sequence[str] | None) -> list[dict]:
+    """The manifests in a folder, the newest first. Raises ValueError where `trusted` is given and
+    none of these keys signed one of them."""
     found = []
     for path in folder.glob("*.json"):
+        data = path.read_bytes()
         try:
-            manifest = json.loads(path.read_text())
+            manifest = signing.opened(data, None)
         except ValueError:
+            continue  # another file
+        if not {"engine_digest", "runs_on"} <= manifest.keys():
             continue
-        if isinstance(manifest, dict) and {"engine_digest", "runs_on"} <= manifest.keys():
-            found.append({name: value for name, value in manifest.items() if name != "file"})
+        try:
+            signing.opened(data, trusted)
+        except signing.NotTrusted as error:
+            raise signing.NotTrusted(f"{path}: {error}") from None
+        found.append({name: value for name, value in manifest.items() if name != "file"})
     return sorted(found, key=lambda manifest: manifest.get("created", 0), reverse=True)

@@ -8,15 +8,18 @@ import uuid
 
 from sqlmodel import Session, select
 
+from . import webhooks
 from .database import Database
 from .errors import ServiceError
 from .requests import JobRequest
 from .store import Store
-from .tables import ENDED, Artifact, Device, Job, State, Task
+from .tables import ENDED, Artifact, Device, Job, State, Task, WebhookEvent
 
 
-def submit(database: Database, store: Store, request: JobRequest) -> tuple[dict, bool]:
+def submit(database: Database, store: Store, request: JobRequest, key: str
+           ) -> tuple[dict, bool]:
     """The job, and whether it is new: a job id that was used for the same request gives that job.
+    `key`: the id of the API key that asks.
 
     Raises:
         ServiceError: the id was used for something else, or a device or the model is unknown.
@@ -36,7 +39,7 @@ def submit(database: Database, store: Store, request: JobRequest) -> tuple[dict,
                                                 "the model first (POST /v1/models)")
         job = Job(id=request.job_id or uuid.uuid4().hex, request_sha256=digest,
                   model=request.model, model_digest=request.model_digest,
-                  options=asked["options"])
+                  options=asked["options"], key=key, notify=request.notify)
         session.add(job)
         session.flush()
         for device in devices:
@@ -86,7 +89,9 @@ def update_state(session: Session, job: Job) -> None:
     if states <= {*ENDED}:
         worst = (State.FAILED, State.STOPPED, State.COMPLETED)
         job.state = next(state for state in worst if state in states)
-        job.ended = time.time()
+        if job.ended is None:
+            job.ended = time.time()
+            webhooks.note_end(session, job)
     elif job.stop_asked:
         job.state = State.STOPPING
     else:
@@ -121,26 +126,9 @@ def _head(job: Job) -> dict:
 def _described(session: Session, job: Job) -> dict:
     tasks = session.exec(select(Task, Artifact.engine_digest).outerjoin(Artifact).where(
         Task.job == job.number).order_by(Task.id))
-    return {**_head(job), "options": job.options, "tasks": [
+    event = session.exec(select(WebhookEvent).where(WebhookEvent.job == job.number)).first()
+    return {**_head(job), "options": job.options,
+            "webhook": event and webhooks.shown(event), "tasks": [
         {"device": task.device, "state": task.state, "level": task.level, "attempt": task.attempt,
          "reasons": task.reasons, "artifact": digest, "started": task.started, "ended": task.ended}
         for task, digest in tasks]}
-
-
-def artifacts(database: Database, model: str | None, runs_on: str | None, limit: int) -> list[dict]:
-    """The newest first."""
-    query = select(Artifact).order_by(Artifact.id.desc()).limit(limit)
-    if model is not None:
-        query = query.where(Artifact.model == model)
-    if runs_on is not None:
-        query = query.where(Artifact.runs_on == runs_on)
-    with database.reading() as session:
-        return [row.model_dump(exclude={"id", "task"}) for row in session.exec(query)]
-
-
-def is_artifact(database: Database, digest: str) -> bool:
-    """Whether it is the digest of an engine or a manifest: models are not given back."""
-    query = select(Artifact.id).where(
-        (Artifact.engine_digest == digest) | (Artifact.manifest_digest == digest)).limit(1)
-    with database.reading() as session:
-        return session.exec(query).first() is not None

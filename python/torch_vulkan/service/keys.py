@@ -12,9 +12,9 @@ import time
 from sqlmodel import select
 
 from .database import Database
+from .scopes import SCOPES
 from .tables import ApiKey
 
-SCOPES = ("read", "submit", "admin")
 _KEY = re.compile(r"tv_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _NOBODY = "0" * 64  # compared with where there is no such key, which takes as long
 

@@ -106,11 +106,11 @@ class LocalRunner:
         except FileNotFoundError:
             return b""
 
+    def forget_log(self, task: int) -> None:
+        self._log(task).unlink(missing_ok=True)
+
     def _log(self, task: int) -> Path:
         return self._logs / f"{task}.log"
-
-    def list(self) -> list[str]:
-        return [*self._runs]
 
     def forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id)

@@ -3,20 +3,33 @@
 import threading
 from dataclasses import dataclass, field
 
+from .artifacts import Publisher
 from .database import Database
+from .observe import Audit, Metrics
+from .rate import RateLimit
 from .runner import Runner
 from .scheduler import Scheduler
+from .sender import Sender
+from .signing import Signer
 from .store import Store
 
 
 @dataclass
 class Parts:
-    """`closing`: set when the service is asked to end; whoever follows a log is let go."""
+    """`threads`: to start and to stop, in this order. `closing`: set when the service is asked to
+    end; whoever follows a log is let go."""
 
     database: Database
     store: Store
     runner: Runner
     scheduler: Scheduler
+    sender: Sender
+    signer: Signer
+    publisher: Publisher
+    rate: RateLimit
+    metrics: Metrics
+    audit: Audit
+    threads: list
     version: str
     most_upload_bytes: int
     closing: threading.Event = field(default_factory=threading.Event)

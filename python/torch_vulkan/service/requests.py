@@ -4,10 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from .scopes import SCOPES, Scope
+
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _MODEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(/[A-Za-z0-9][A-Za-z0-9._-]{0,63}){0,3}$"
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
+_HEX = r"^[0-9a-f]{0,64}$"
 _MOST_ELEMENTS = 2 ** 62
+_MOST_DAYS = 100_000
 
 Name = Annotated[str, Field(pattern=_NAME)]
 ModelName = Annotated[str, Field(pattern=_MODEL)]
@@ -48,12 +52,27 @@ class JobRequest(_Strict):
     model_digest: Digest
     devices: list[Name] = Field(min_length=1, max_length=64)
     options: Options = Options()
+    notify: Annotated[str, Field(max_length=2000, pattern=r"^[!-~]+$")] | None = None
 
     @model_validator(mode="after")
     def _each_once(self):
         if len(set(self.devices)) != len(self.devices):
             raise ValueError("devices: one is named twice")
         return self
+
+
+class PublishRequest(_Strict):
+    """An engine that was built elsewhere and uploaded. `model_digest`: of the file that it was
+    built from; `level`: at which it was tuned, 0: it was not; `engine_key`, `builder`: what the
+    publisher knows of how it was built."""
+
+    model: ModelName
+    model_digest: Digest
+    engine_digest: Digest
+    level: int = Field(default=0, ge=0, le=5)
+    options: Options = Options()
+    engine_key: Annotated[str, Field(pattern=_HEX)] = ""
+    builder: Annotated[str, Field(max_length=1000)] = ""
 
 
 class DeviceRequest(_Strict):
@@ -64,4 +83,13 @@ class DeviceRequest(_Strict):
 
 class KeyRequest(_Strict):
     name: Annotated[str, Field(min_length=1, max_length=80)]
-    scopes: list[Literal["read", "submit", "admin"]] = Field(min_length=1, max_length=3)
+    scopes: list[Scope] = Field(min_length=1, max_length=len(SCOPES))
+
+
+class CollectRequest(_Strict):
+    """What stays (retention.Keep); dry_run: nothing is removed."""
+
+    dry_run: bool = False
+    job_days: float | None = Field(default=None, ge=0, le=_MOST_DAYS)
+    engines: int | None = Field(default=None, ge=1, le=_MOST_ELEMENTS)
+    upload_days: float = Field(default=1, ge=1 / 24, le=_MOST_DAYS)

@@ -41,8 +41,8 @@ class Status:
 
 
 class Runner(Protocol):
-    """Methods are called from one thread, but for `logs`. A run is lost with its runner's process:
-    whoever submits it submits it again."""
+    """Methods are called from one thread, but for those about logs. A run is lost with its runner's
+    process: whoever submits it submits it again."""
 
     slots: int
 
@@ -58,8 +58,8 @@ class Runner(Protocol):
     def logs(self, task: int, offset: int) -> bytes:
         """What a task's runs printed, from a byte on."""
 
-    def list(self) -> list[str]:
-        """The runs that have not been forgotten."""
+    def forget_log(self, task: int) -> None:
+        """Removes what a task's runs printed."""
 
     def forget(self, run_id: str) -> None:
         """Removes what an ended run left, but for its log."""

@@ -9,14 +9,16 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import select
 
-from . import jobs
+from . import artifacts, jobs
 from .database import Database
 from .runner import Run, Runner, Status
+from .signing import Signer
 from .store import Store, open_plain
 from .tables import ENDED, Artifact, Device, Job, State, Task
 
@@ -28,13 +30,17 @@ log = logging.getLogger("torch_vulkan.service")
 
 class Scheduler(threading.Thread):
     """Args:
-        wake: set where there is something new to do.
+        ended: called with how each attempt at a task ended, and its seconds.
+
+    `wake` is set where there is something new to do.
     """
 
-    def __init__(self, database: Database, store: Store, runner: Runner):
+    def __init__(self, database: Database, store: Store, runner: Runner, signer: Signer,
+                 ended: Callable[[State, float], None] = lambda _state, _seconds: None):
         super().__init__(name="scheduler", daemon=True)
         self.wake = threading.Event()
         self._database, self._store, self._runner = database, store, runner
+        self._signer, self._ended = signer, ended
         self._stopping = False
         self._running: dict[int, tuple[str, Device]] = {}  # task → run, and what it builds for
 
@@ -42,7 +48,8 @@ class Scheduler(threading.Thread):
         """Ends the thread. Runs that have not ended stay INPROGRESS, for the next start."""
         self._stopping = True
         self.wake.set()
-        self.join(timeout=30)
+        if self.is_alive():
+            self.join(timeout=30)
 
     def run(self) -> None:
         recovered = False
@@ -133,7 +140,7 @@ class Scheduler(threading.Thread):
         result, artifact = self._outcome(status)
         with self._database.writing() as session:
             task = session.get(Task, task_id)
-            job = session.get(Job, task.job)
+            job, started = session.get(Job, task.job), task.started
             if result["state"] == State.COMPLETED:
                 session.add(self._artifact(task, job, device, result, artifact))
                 _end(task, State.COMPLETED)
@@ -146,6 +153,7 @@ class Scheduler(threading.Thread):
                 _end(task, State.FAILED, result["reasons"])
             session.add(task)
             jobs.update_state(session, job)
+        self._ended(task.state, time.time() - started)
         log.info("task %d of job %s: %s %s", task_id, job.id, task.state, status.fault)
 
     def _outcome(self, status: Status) -> tuple[dict, tuple[str, int] | None]:
@@ -165,11 +173,10 @@ class Scheduler(threading.Thread):
         row = Artifact(task=task.id, model=job.model, model_digest=job.model_digest,
                        device=device.name, runs_on=device.runs_on, tuned_for=device.tuned_for,
                        tuned=result["tuned"], level=task.level if result["tuned"] else 0,
-                       engine_digest=engine[0], size_bytes=engine[1], manifest_digest="")
-        manifest = row.model_dump(exclude={"id", "task", "manifest_digest"}) | {
-            "format": 1, "options": job.options, "version": result["version"],
-            "builder": result["builder"]}
-        row.manifest_digest = self._store.put(json.dumps(manifest, sort_keys=True).encode())
+                       engine_digest=engine[0], size_bytes=engine[1],
+                       engine_key=result["engine_key"], manifest_digest="")
+        artifacts.sign(row, {"options": job.options, "version": result["version"],
+                             "builder": result["builder"]}, self._store, self._signer)
         return row
 
 
@@ -191,7 +198,7 @@ def _read_result(path: Path) -> dict:
     result = json.loads(data)
     kinds = {"state": str, "reasons": list}
     if isinstance(result, dict) and result.get("state") == State.COMPLETED:
-        kinds |= {"tuned": bool, "version": str, "builder": str}
+        kinds |= {"tuned": bool, "version": str, "builder": str, "engine_key": str}
     elif not isinstance(result, dict) or result.get("state") != State.FAILED:
         raise ValueError(f"{path.name} names no state")
     for name, kind in kinds.items():

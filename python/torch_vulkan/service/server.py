@@ -4,9 +4,8 @@ import argparse
 import fcntl
 import ipaddress
 import logging
-import os
-import secrets
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from .sandbox import Limits, bubblewrap, why_not
 
 log = logging.getLogger("torch_vulkan.service")
 PORT = 8600
+PACKAGES = ("fastapi", "uvicorn", "sqlmodel", "httpx", "cryptography", "prometheus_client")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,27 +31,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--task-{name.replace('_', '-')}", type=int, dest=f"task_{name}",
                             default=getattr(Limits, name), metavar="N",
                             help=f"limit of a task: {text}")
+    _add_operation(parser)
     parser.set_defaults(run=serve)
+
+
+def _add_operation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rate", type=float, default=100, metavar="N",
+                        help="requests a second that a key may make; 0: no limit")
+    parser.add_argument("--burst", type=int, default=500, metavar="N", help="requests at once")
+    parser.add_argument("--keep-jobs", type=float, metavar="DAYS",
+                        help="removes jobs so long after their end, once a day")
+    parser.add_argument("--keep-engines", type=int, metavar="N",
+                        help="keeps the engines of so many model files for each model and device")
+    parser.add_argument("--webhook-private", action="store_true",
+                        help="sends webhooks to private addresses too, and by http")
+    parser.add_argument("--webhook-delay", type=float, default=5, metavar="SECONDS",
+                        help="before an event is sent again; each next wait is four times as long")
+    parser.add_argument("--webhook-attempts", type=int, default=10, metavar="N",
+                        help="after which an event is dead")
+    parser.add_argument("--log-json", action="store_true", help="log lines of JSON")
 
 
 def serve(args) -> int:
     """Runs until it is asked to end. Returns 1, with a message, where it cannot start."""
-    for name in ("fastapi", "uvicorn", "sqlmodel"):
+    for name in PACKAGES:
         package(name)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s",
-                        stream=sys.stderr)
+    from .observe import log_to_stderr
+
+    log_to_stderr(args.log_json)
+    family, address = _address(args.host, args.port)
     bwrap = None
     if not args.no_sandbox:
         bwrap = bubblewrap()
         if reason := why_not(bwrap):
             raise ServiceError(0, "no_sandbox", f"tasks cannot be run in a sandbox: {reason}", [
                 "--no-sandbox runs them without one: do that for models that you trust"])
-    elif not ipaddress.ip_address(args.host).is_loopback:
+    elif not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
         log.warning("--no-sandbox on %s: whoever may submit a model may attack this machine with "
                     "it", args.host)
     args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(args.data):
-        _run(args, bwrap)
+        _run(args, bwrap, family, address)
     return 0
 
 
@@ -64,81 +84,48 @@ def _locked(folder: Path):
     return file
 
 
-def _run(args, bwrap: str | None) -> None:
+def _run(args, bwrap: str | None, family: int, address: tuple) -> None:
     from .app import make_app
+    from .assembly import assembled
 
-    parts = _parts(args, bwrap)
-    socket = _socket(args.host, args.port)
-    host, port = socket.getsockname()[:2]
+    parts = assembled(args, bwrap)
+    listening = _socket(family, address)
+    host, port = listening.getsockname()[:2]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))  # after uvicorn's own, which raises it again
     try:
-        parts.scheduler.start()
+        for thread in parts.threads:
+            thread.start()
         print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
-        _server(make_app(parts), parts).run(sockets=[socket])
+        _server(make_app(parts), parts).run(sockets=[listening])
     finally:
         parts.closing.set()
-        parts.scheduler.stop()
+        for thread in parts.threads:
+            thread.stop()
         parts.runner.close()
         parts.database.close()
 
 
-def _parts(args, bwrap: str | None):
-    from . import devices
-    from .database import Database
-    from .local_runner import LocalRunner
-    from .parts import Parts
-    from .scheduler import Scheduler
-    from .store import Store
-
-    database = Database(args.data / "service.db")
-    _first_key(database, args.data / "admin.key")
-    log.info("devices here: %s", ", ".join(devices.refresh(database)) or "none")
-    store = Store(args.data / "store")
-    limits = Limits(args.task_memory_bytes, args.task_cpu_seconds, args.task_seconds,
-                    args.task_output_bytes)
-    runner = LocalRunner(args.data.resolve(), args.tasks, limits, bwrap)
-    return Parts(database, store, runner, Scheduler(database, store, runner), _version(),
-                 args.max_upload)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
+def _address(host: str, port: int) -> tuple[int, tuple]:
+    """The family and address of a name or number. Raises ServiceError where it means nothing."""
     try:
-        return version("torch-vulkan")
-    except PackageNotFoundError:  # run from the source tree
-        return "unknown"
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise ServiceError(0, "no_host", f"cannot listen on {host}:{port}: {error}") from None
+    family, _type, _protocol, _name, address = found[0]
+    return family, address
 
 
-def _first_key(database, path: Path) -> None:
-    """The first start makes a key that may do everything: the file is there before the key is."""
-    from . import keys
-
-    if keys.listed(database):
-        return
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    row, key = keys.made("first", ["admin"])
-    with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(key + "\n")
-    os.replace(unfinished, path)
-    keys.add(database, row)
-    log.info("the first key, which may do everything, is in %s", path)
-
-
-def _socket(host: str, port: int):
-    import socket
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def _socket(family: int, address: tuple):
     # Where TCP is named, asyncio turns Nagle's algorithm off, which delays answers by 40 ms.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        made.bind(address)
         made.listen(512)  # connections wait from now on
-    except OSError as error:
-        raise ServiceError(0, "no_port", f"cannot listen on {host}:{port}: "
-                                         f"{error.strerror}") from None
+    except (OSError, OverflowError) as error:
+        raise ServiceError(0, "no_port", f"cannot listen on {address[0]}:{address[1]}: "
+                                         f"{getattr(error, 'strerror', error)}") from None
     return made
 
 

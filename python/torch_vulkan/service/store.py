@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -78,6 +79,26 @@ class Store:
         except BaseException:
             writing.abandon()
             raise
+
+    def files(self) -> Iterator[tuple[str, int, float]]:
+        """Digest, bytes and time of each file."""
+        for path in (self._folder / "sha256").glob("??/*"):
+            try:
+                found = path.stat()
+            except FileNotFoundError:
+                continue
+            yield f"sha256:{path.name}", found.st_size, found.st_mtime
+
+    def remove(self, digest: str, before: float) -> bool:
+        """Removes a file unless it is gone, or was put again since that time."""
+        path = self.path(digest)
+        try:
+            if path.stat().st_mtime >= before:
+                return False
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
 
     def take(self, path: Path) -> tuple[str, int]:
         """Keeps what a task wrote; returns digest and size. Raises as open_plain does."""

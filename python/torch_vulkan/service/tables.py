@@ -54,6 +54,8 @@ class Job(SQLModel, table=True):
     model: str = Field(index=True)
     model_digest: str
     options: dict = Field(sa_column=Column(JSON, nullable=False))
+    key: str  # the API key that asked for it
+    notify: str | None = None  # the URL that is told of its end
     state: State = Field(default=State.STARTING, index=True)
     stop_asked: bool = False
     created: float = Field(default_factory=time.time)
@@ -75,11 +77,37 @@ class Task(SQLModel, table=True):
     ended: float | None = None
 
 
+class EventState(StrEnum):
+    """Of a webhook event."""
+
+    PENDING = "PENDING"  # is sent, or sent again
+    DELIVERED = "DELIVERED"
+    DEAD = "DEAD"  # given up
+
+
+class WebhookEvent(SQLModel, table=True):
+    """That a job has ended, for the receiver that it named."""
+
+    id: str = Field(primary_key=True)
+    job: int = Field(foreign_key="job.number", unique=True)  # a job ends once
+    url: str
+    host: str
+    key: str  # its secret signs the event
+    body: str
+    state: EventState = Field(default=EventState.PENDING, index=True)
+    attempts: int = 0
+    reason: str = ""  # why the last attempt failed
+    next_at: float = Field(default_factory=time.time, index=True)
+    created: float = Field(default_factory=time.time)
+    ended: float | None = None
+
+
 class Artifact(SQLModel, table=True):
     """An engine in the store, with what its manifest says."""
 
     id: int | None = Field(default=None, primary_key=True)
-    task: int = Field(foreign_key="task.id", unique=True)  # a task makes one
+    task: int | None = Field(default=None, foreign_key="task.id", unique=True)  # it makes one
+    published_by: str | None = None  # the API key that brought it, if no task made it
     model: str = Field(index=True)
     model_digest: str
     device: str
@@ -88,6 +116,7 @@ class Artifact(SQLModel, table=True):
     tuned: bool
     level: int
     engine_digest: str = Field(index=True)
+    engine_key: str = ""  # under which the compiler's cache has it
     size_bytes: int
-    manifest_digest: str
+    manifest_digest: str  # of the signed manifest
     created: float = Field(default_factory=time.time)

@@ -3,6 +3,7 @@
     python torch_vulkan_service.py task build TASK.json
     python torch_vulkan_service.py task devices          # the Vulkan devices of this machine
     python torch_vulkan_service.py task profile          # checks the profile on standard input
+    python torch_vulkan_service.py task inspect NET.vke  # checks an engine
 
 A build is given the place of an ONNX file, which is not trusted, and a folder that it may write to.
 It knows neither the database, nor keys, nor the network.
@@ -10,11 +11,13 @@ It knows neither the database, nor keys, nor the network.
 
 import ctypes
 import errno
+import hashlib
 import json
 import re
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from .._base import whole_files
@@ -27,13 +30,14 @@ _LONGEST_REASON = 2000
 
 def main(arguments: list[str]) -> int:
     command, *rest = arguments
-    return {"build": _build_command, "devices": _devices, "profile": _profile}[command](*rest)
+    return {"build": _build_command, "devices": _devices, "profile": _profile,
+            "inspect": _inspect}[command](*rest)
 
 
-def _describe(profile, name: str = "") -> dict:
+def _describe(profile) -> dict:
     values = json.loads(profile.to_json())
     slug = re.sub(r"[^a-z0-9]+", "-", profile.name.lower()).strip("-")
-    return {"name": name or ("lavapipe" if values["driver_id"] == LAVAPIPE else slug),
+    return {"name": "lavapipe" if values["driver_id"] == LAVAPIPE else slug,
             "description": f"{profile.name}, {profile.driver_name} {profile.driver_info}".strip(),
             "profile": values, "runs_on": profile.runs_on(), "tuned_for": profile.tuned_for()}
 
@@ -59,13 +63,33 @@ def _profile() -> int:
     return 0
 
 
+def _inspect(path: str) -> int:
+    C = compiler.load()
+    try:
+        print(json.dumps(_engine(C, Path(path).read_bytes())))
+    except (ValueError, RuntimeError, MemoryError) as error:
+        print(json.dumps({"error": str(error) or type(error).__name__}))
+    return 0
+
+
+def _engine(C, data: bytes) -> dict:
+    files = C.split_vke(data)
+    infos = [C.vke_info(file) for file in files]
+    if len({info["runs_on"] for info in infos}) != 1:
+        raise ValueError("its parts run on different kinds of devices")
+    if infos[0]["weights"] and not C.vke_weights(files[0]):
+        raise ValueError("it was saved without its weights")
+    return {"runs_on": infos[0]["runs_on"], "tuned_for": infos[0]["tuned_for"],
+            "version": infos[0]["builder_version"]}
+
+
 def _build_command(path: str) -> int:
     task = json.loads(Path(path).read_text())
     out = Path(task["out"])
     C = compiler.load()
     start = time.monotonic()
     try:
-        result = _build(C, task, out)
+        result = build(C, task, out, _say)
     except (ValueError, RuntimeError) as error:  # the compiler's errors are among these
         result = {"state": "FAILED", "reasons": [str(error)]}
     except MemoryError:
@@ -84,9 +108,18 @@ def _build_command(path: str) -> int:
     return 0
 
 
-def _build(C, task: dict, out: Path) -> dict:
+def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
+    """Writes engine.vke to the folder, unless the model has to be refused.
+
+    Args:
+        task: "model" (a path), "device" (a name to print), "profile", "level" and "options".
+        say: called with lines for people.
+
+    Returns:
+        "state" and "reasons"; of what was built "tuned", "version", "builder" and "engine_key".
+    """
     options = task["options"]
-    _say(f"reading the model for {task['device']}")
+    say(f"reading the model for {task['device']}")
     imported = C.import_onnx(task["model"], {
         "inputs": {name: [tuple(dim) for dim in dims]
                    for name, dims in options.get("inputs", {}).items()},
@@ -94,7 +127,7 @@ def _build(C, task: dict, out: Path) -> dict:
     profile = C.DeviceProfile.from_json(json.dumps(task["profile"]))
     tuned = task["level"] > 0 and _is_here(C, profile)
     if task["level"] and not tuned:
-        _say("the device is not here: the first kernel that applies is taken for each layer")
+        say("the device is not here: the first kernel that applies is taken for each layer")
     settings = {"optimization_level": task["level"] if tuned else 0, "min_block_size": 1,
                 "enabled_precisions": options.get("enabled_precisions", []),
                 "workspace_size": options.get("workspace_size", 0),
@@ -102,14 +135,13 @@ def _build(C, task: dict, out: Path) -> dict:
     plan = C.plan(imported.graph, json.dumps(settings), profile, whole=True)
     if plan.refusals:
         return {"state": "FAILED", "reasons": list(plan.refusals)}
-    vke = _with_weights(C, C.build(plan, 0, _progress()), imported)
+    vke = _with_weights(C, C.build(plan, 0, _progress(say)), imported)
     with whole_files.written(out / "engine.vke", "task") as file:
         file.write(vke)
-    layers = len(C.vke_info(vke)["layers"])
-    _say(f"built: {layers} layers, {len(vke)} bytes")
-    return {"state": "COMPLETED", "reasons": [], "tuned": tuned, "layers": layers,
-            "level": settings["optimization_level"], "version": C.version,
-            "builder": C.builder_digest()}
+    say(f"built: {len(C.vke_info(vke)['layers'])} layers, {len(vke)} bytes")
+    return {"state": "COMPLETED", "reasons": [], "tuned": tuned, "version": C.version,
+            "builder": C.builder_digest(),
+            "engine_key": hashlib.sha256(plan.key(0)).hexdigest()}
 
 
 def _is_here(C, profile) -> bool:
@@ -129,13 +161,13 @@ def _with_weights(C, vke: bytes, imported) -> bytes:
     return C.vke_with_weights(vke, addresses)
 
 
-def _progress():
+def _progress(say):
     last = [""]
 
     def report(stage: str, done: int, total: int) -> None:
         if total and stage != last[0]:  # passes over the graph count nothing: they are quick
             last[0] = stage
-            _say(f"{stage}: {total}")
+            say(f"{stage}: {total}")
 
     return report
 

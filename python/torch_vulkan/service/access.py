@@ -1,0 +1,55 @@
+"""Who asks, and what they may do."""
+
+import math
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from . import keys
+from .errors import ServiceError
+from .parts import Parts
+from .scopes import SCOPES
+from .tables import ApiKey
+
+_bearer = HTTPBearer(auto_error=False, description="an API key: tv_<id>_<secret>")
+_MOST_LISTED = 1000
+
+Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED)]
+Id = Annotated[str, Path(max_length=64)]
+
+
+async def _parts(request: Request) -> Parts:  # async: needs no thread
+    return request.app.state.parts
+
+
+PartsOf = Annotated[Parts, Depends(_parts)]
+
+
+def _check(scope: str):
+    def check(request: Request, parts: PartsOf,
+              given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> ApiKey:
+        key = keys.find(parts.database, given.credentials) if given else None
+        request.state.key = key and key.id
+        address = request.client.host if request.client else ""
+        if wait := parts.rate.wait(f"key {key.id}" if key else f"address {address}"):
+            raise ServiceError(429, "too_many", f"too many requests; the next may come in "
+                                                f"{wait:.1f} s",
+                               headers={"Retry-After": str(math.ceil(wait))})
+        if key is None:
+            raise ServiceError(401, "unauthorized", "want an API key that is valid: "
+                                                    "Authorization: Bearer tv_…",
+                               headers={"WWW-Authenticate": "Bearer"})
+        if scope not in key.scopes and "admin" not in key.scopes:
+            raise ServiceError(403, "forbidden", f"the key {key.id} lacks the scope {scope!r}")
+        return key
+
+    return check
+
+
+def may(scope: str):
+    """A dependency: the key, which must have the scope (admin has all)."""
+    return Depends(_check(scope))
+
+
+Reader, Submitter, Publisher, Admin = (Annotated[ApiKey, may(scope)] for scope in SCOPES)

@@ -1,0 +1,139 @@
+"""Artefacts: engines in the store with signed manifests, made by tasks or published."""
+
+import json
+import re
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+from sqlmodel import Session, select
+
+from .database import Database
+from .errors import ServiceError
+from .requests import PublishRequest
+from .sandbox import Limits, boxed, environment, limited, task_command
+from .signing import Signer
+from .store import Store
+from .tables import Artifact, Device
+
+FORMAT = 2
+_CHECKED = Limits(memory_bytes=8 << 30, cpu_seconds=60, seconds=90, output_bytes=1 << 20)
+_AT_A_TIME = 2
+_HIDDEN = {"id", "task"}
+
+
+def listed(database: Database, model: str | None, runs_on: str | None, limit: int) -> list[dict]:
+    """The newest first."""
+    query = select(Artifact).order_by(Artifact.id.desc()).limit(limit)
+    if model is not None:
+        query = query.where(Artifact.model == model)
+    if runs_on is not None:
+        query = query.where(Artifact.runs_on == runs_on)
+    with database.reading() as session:
+        return [row.model_dump(exclude=_HIDDEN) for row in session.exec(query)]
+
+
+def is_one(database: Database, digest: str) -> bool:
+    """Whether it is the digest of an engine or a manifest: models are not given back."""
+    query = select(Artifact.id).where(
+        (Artifact.engine_digest == digest) | (Artifact.manifest_digest == digest)).limit(1)
+    with database.reading() as session:
+        return session.exec(query).first() is not None
+
+
+def sign(row: Artifact, more: dict, store: Store, signer: Signer) -> None:
+    """Keeps the manifest of a row: what it says, and `more`."""
+    row.manifest_digest = ""
+    manifest = row.model_dump(exclude=_HIDDEN | {"manifest_digest"}) | {"format": FORMAT} | more
+    row.manifest_digest = store.put(signer.envelope(manifest))
+
+
+class Publisher:
+    """Takes engines that were built elsewhere. They are read in a process of their own, in the
+    sandbox that tasks have."""
+
+    def __init__(self, database: Database, store: Store, signer: Signer, bwrap: str | None):
+        self._database, self._store, self._signer = database, store, signer
+        self._bwrap = bwrap
+        self._reading = threading.Semaphore(_AT_A_TIME)  # each may use much memory
+
+    def publish(self, request: PublishRequest, key: str) -> tuple[dict, bool]:
+        """The artefact, and whether it is new.
+
+        Raises:
+            ServiceError: the store has no such engine, or it is none.
+        """
+        if not self._store.has(request.engine_digest):
+            raise ServiceError(422, "no_engine", f"the store has no {request.engine_digest}: "
+                                                 "upload the engine first (POST /v1/engines)")
+        path = self._store.path(request.engine_digest)
+        with self._reading:
+            said = self._inspected(path)
+        with self._database.writing() as session:
+            if not self._store.has(request.engine_digest):
+                raise ServiceError(409, "conflict", "the engine was removed meanwhile: upload it "
+                                                    "again")
+            if there := _same(session, request):
+                return there.model_dump(exclude=_HIDDEN), False
+            row = Artifact(model=request.model, model_digest=request.model_digest,
+                           device=_device(session, said), runs_on=said["runs_on"],
+                           tuned_for=said["tuned_for"], tuned=request.level > 0,
+                           level=request.level, engine_digest=request.engine_digest,
+                           engine_key=request.engine_key, size_bytes=path.stat().st_size,
+                           published_by=key, manifest_digest="")
+            sign(row, {"options": request.options.model_dump(mode="json"),
+                       "version": said["version"], "builder": request.builder},
+                 self._store, self._signer)
+            session.add(row)
+            session.flush()
+            return row.model_dump(exclude=_HIDDEN), True
+
+    def _inspected(self, path: Path) -> dict:
+        command = task_command("inspect", str(path))
+        with tempfile.TemporaryDirectory() as folder:
+            if self._bwrap:
+                command = boxed(command, self._bwrap, path, Path(folder))
+            try:
+                done = subprocess.run(limited(command, _CHECKED), capture_output=True, cwd=folder,
+                                      timeout=_CHECKED.seconds, env=environment(),
+                                      stdin=subprocess.DEVNULL)
+            except subprocess.TimeoutExpired:
+                raise _refused(f"reading it took longer than {_CHECKED.seconds} s") from None
+        return _read(done)
+
+
+def _read(done: subprocess.CompletedProcess) -> dict:
+    """What the process says of an engine, checked."""
+    try:
+        said = json.loads(done.stdout)
+        fields = ("runs_on", "tuned_for", "version")
+        if not done.returncode and "error" not in said and all(
+                isinstance(said[name], str) for name in fields):
+            return said
+        why = str(said["error"])[:500]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        why = f"reading it ended with status {done.returncode}"
+    raise _refused(why)
+
+
+def _refused(why: str) -> ServiceError:
+    return ServiceError(422, "bad_engine", f"this is no engine that can be published: {why}")
+
+
+def _same(session: Session, request: PublishRequest) -> Artifact | None:
+    return session.exec(select(Artifact).where(
+        Artifact.engine_digest == request.engine_digest, Artifact.model == request.model,
+        Artifact.model_digest == request.model_digest)).first()
+
+
+def _device(session: Session, said: dict) -> str:
+    """The name of a device that the engine was tuned for, or runs on; else one made of its own."""
+    for column, value in ((Device.tuned_for, said["tuned_for"]), (Device.runs_on, said["runs_on"])):
+        if name := session.exec(select(Device.name).where(column == value)).first():
+            return name
+    try:
+        name = str(json.loads(said["tuned_for"])["name"])
+    except (ValueError, KeyError, TypeError):
+        name = ""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:64] or "unknown"

@@ -1,0 +1,144 @@
+"""What an operator sees: metrics for Prometheus, logs as text or JSON, and the audit log."""
+
+import json
+import logging
+import logging.handlers
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from sqlmodel import func, select
+
+from .database import Database
+from .store import Store
+from .tables import Artifact, EventState, Job, State, Task, WebhookEvent
+
+_PREFIX = "torch_vulkan_service_"
+_LONGEST_LOG = 64 << 20
+_LOGS = 8
+_TASK_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+_READING = ("GET", "HEAD", "OPTIONS")
+log = logging.getLogger("torch_vulkan.service")
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"time": round(record.created, 3), "level": record.levelname,
+                "message": record.getMessage()}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def log_to_stderr(as_json: bool) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if as_json else
+                         logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write down receivers' URLs
+
+
+class Metrics:
+    """Counts since the start, and what is in the database when somebody asks."""
+
+    def __init__(self, database: Database, store: Store):
+        self._database, self._store = database, store
+        self._registry = CollectorRegistry()
+        self._requests = Histogram(
+            f"{_PREFIX}request_seconds", "From a request to the begin of its answer.",
+            ["method", "route", "status"], registry=self._registry,
+            buckets=(.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10))
+        self._tasks = Histogram(f"{_PREFIX}task_seconds", "Attempts at tasks, by how they ended.",
+                                ["state"], registry=self._registry, buckets=_TASK_SECONDS)
+        self._limited = Counter(f"{_PREFIX}limited", "Requests that came too often.",
+                                registry=self._registry)
+        self._registry.register(self)
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method, route, str(status)).observe(seconds)
+        if status == 429:
+            self._limited.inc()
+
+    def task(self, state: State, seconds: float) -> None:
+        self._tasks.labels(str(state)).observe(max(seconds, 0))
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self):
+        """prometheus_client's: the numbers of the moment."""
+        with self._database.reading() as session:
+            for name, table, states in (("jobs", Job, State), ("tasks", Task, State),
+                                        ("webhooks", WebhookEvent, EventState)):
+                found = dict(session.execute(
+                    select(table.state, func.count()).group_by(table.state)).all())
+                family = GaugeMetricFamily(_PREFIX + name, f"{name} by state", labels=["state"])
+                for state in states:
+                    family.add_metric([str(state)], found.get(state, 0))
+                yield family
+            count, size = session.execute(select(func.count(), func.sum(
+                Artifact.size_bytes)).select_from(Artifact)).one()
+            oldest = session.execute(select(func.min(Job.created)).join(Task).where(
+                Task.state == State.STARTING)).scalar()
+        for name, text, value in (
+                ("artifacts", "engines", count), ("artifact_bytes", "of all engines", size or 0),
+                ("waiting_seconds", "of the task that has waited longest",
+                 max(time.time() - oldest, 0) if oldest else 0),
+                ("disk_free_bytes", "where the store is",
+                 shutil.disk_usage(self._store.unfinished).free)):
+            yield GaugeMetricFamily(_PREFIX + name, text, value)
+
+
+class Audit:
+    """Who changed what: a line of JSON for each request that is not one for reading, and for each
+    that a key's scopes did not allow."""
+
+    def __init__(self, path: Path):
+        self._log = logging.Logger("audit")
+        handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LONGEST_LOG,
+                                                       backupCount=_LOGS)
+        path.chmod(0o600)
+        self._log.addHandler(handler)
+
+    def note(self, **what) -> None:
+        self._log.info(json.dumps({"time": round(time.time(), 3), **what}))
+
+
+class Observed:
+    """Middleware that notes each request."""
+
+    def __init__(self, app, metrics: Metrics, audit: Audit):
+        self._app, self._metrics, self._audit = app, metrics, audit
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, is_noted = time.perf_counter(), False
+
+        async def noted(message):
+            nonlocal is_noted
+            if message["type"] == "http.response.start":
+                is_noted = True
+                self._note(scope, message["status"], time.perf_counter() - start)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except Exception:
+            if not is_noted:
+                self._note(scope, 500, time.perf_counter() - start)
+            raise
+
+    def _note(self, scope, status: int, seconds: float) -> None:
+        method = scope["method"] if scope["method"] in (*_READING, "POST", "PUT", "DELETE") else "?"
+        route = scope.get("route")
+        self._metrics.request(method, route.path if route else "other", status, seconds)
+        key = scope.get("state", {}).get("key")
+        if key and (method not in _READING or status == 403):
+            client = scope.get("client")
+            self._audit.note(key=key, address=client[0] if client else "", method=method,
+                             path=scope["path"][:300], status=status)

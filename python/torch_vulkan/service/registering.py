@@ -1,0 +1,117 @@
+"""tv.register: gives a model to the compile service, after training or whenever it has changed."""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..engine import Engine
+from .client import Client
+from .errors import ServiceError, package
+from .fetch import digest_of
+
+
+def register(model, name: str, *, devices: Sequence[str] | None = None,
+             inputs: Sequence[torch.Tensor] | Mapping[str, torch.Tensor] | None = None,
+             dynamic_shapes=None, options: Mapping[str, object] | None = None,
+             source: str | os.PathLike | None = None, level: int = 0,
+             job_id: str | None = None, notify: str | None = None, wait: bool = False,
+             url: str | None = None, api_key: str | None = None) -> dict:
+    """Compiles a model for devices by a compile service, or publishes an engine that was compiled
+    here, so that `tv.AutoModel.from_pretrained(name)` finds it on every machine.
+
+    Args:
+        model: a module, which is exported as ONNX here (torch.onnx.export; the service reads no
+            pickles); an ONNX file's path or bytes; or an engine: a tv.Engine or the path of a .vke
+            file.
+        name: under which AutoModel finds it ("team/net").
+        devices: names, as `Client.devices` gives them; None: all.
+        inputs: what a module is called with, in order or by name.
+        dynamic_shapes: of these inputs, as torch.export has them.
+        options: how to build (Client.submit).
+        source: of an engine: the ONNX file that it was compiled from.
+        level: of an engine: the optimization_level at which it was tuned; 0: it was not.
+        job_id, notify: as for Client.submit.
+        wait: until the job has ended.
+        url, api_key: of the service (tv.service.Client).
+
+    Returns:
+        The job, or the artefact of an engine.
+
+    Raises:
+        ServiceError: the service refuses, or cannot be reached.
+    """
+    with Client(url, api_key) as client:
+        is_path = isinstance(model, (str, os.PathLike))
+        if isinstance(model, Engine) or (is_path and Path(model).suffix == ".vke"):
+            return _published(client, model, name, source, level, options)
+        if isinstance(model, torch.nn.Module):
+            model = exported(model, inputs, dynamic_shapes)
+        if devices is None:
+            devices = [device["name"] for device in client.devices()]
+        job = client.submit(model, devices, name=name, job_id=job_id, options=options,
+                            notify=notify)
+        return client.wait(job["id"]) if wait else job
+
+
+def _published(client: Client, engine, name: str, source, level: int, options) -> dict:
+    digest = digest_of(Path(source)) if source is not None else None
+    with tempfile.TemporaryDirectory() as folder:
+        if isinstance(engine, Engine):
+            path = Path(folder) / "engine.vke"
+            engine.save(path)
+        else:
+            path = Path(engine)
+        return client.publish(path, name, model_digest=digest, level=level, options=options)
+
+
+def exported(module: torch.nn.Module, inputs, dynamic_shapes=None) -> bytes:
+    """The module as the bytes of an ONNX file, as it is in eval mode."""
+    package("onnxscript")
+    if inputs is None:
+        raise ValueError("inputs: a module is exported with what it is called with")
+    modes = [(each, each.training) for each in module.modules()]
+    inputs = pytree.tree_map_only(torch.Tensor, lambda t: t.to(_device(module)), inputs)
+    args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), None)
+    module.eval()
+    try:
+        with torch.no_grad():
+            program = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False,
+                                        dynamic_shapes=dynamic_shapes)
+    finally:
+        for each, training in modes:
+            each.training = training
+    return program.model_proto.SerializeToString()
+
+
+def _device(module: torch.nn.Module) -> torch.device:
+    return next((p.device for p in module.parameters()), torch.device("cpu"))
+
+
+def register_callback(name: str, **given):
+    """A callback for transformers' Trainer that registers the model when training has ended; a
+    service that refuses or is away is a warning.
+
+    Args:
+        name, given: those of `register`; `inputs` are needed.
+    """
+    from transformers import TrainerCallback
+
+    class Register(TrainerCallback):
+        """`job`: what `register` gave."""
+
+        job = None
+
+        def on_train_end(self, args, state, control, model=None, **_kwargs):
+            if not state.is_world_process_zero:
+                return
+            try:
+                self.job = register(model, name, **given)
+            except ServiceError as error:
+                warnings.warn(f"torch_vulkan: {name} was not registered: {error}", stacklevel=2)
+
+    return Register()

@@ -1,0 +1,71 @@
+"""Models and engines: uploaded, published, listed, given."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import FileResponse
+
+from . import artifacts, faults
+from .access import Limit, PartsOf, Publisher, may
+from .errors import ServiceError
+from .parts import Parts
+from .requests import Digest, PublishRequest
+from .store import Writing
+
+router = APIRouter()
+
+
+async def _kept(parts: Parts, request: Request, what: str):
+    writing = Writing(parts.store)
+    try:
+        async for piece in request.stream():
+            writing.write(piece)
+        if not writing.size_bytes:
+            raise ServiceError(422, "empty", f"the upload is empty; want {what}")
+        digest = await asyncio.to_thread(writing.finish)
+    except BaseException:
+        writing.abandon()
+        raise
+    return faults.answer({"digest": digest, "size_bytes": writing.size_bytes}, 201)
+
+
+@router.post("/v1/models", status_code=201, dependencies=[may("submit")])
+async def upload_model(parts: PartsOf, request: Request):
+    """Takes the bytes of an ONNX file, with its weights inside."""
+    return await _kept(parts, request, "an ONNX file")
+
+
+@router.post("/v1/engines", status_code=201, dependencies=[may("publish")])
+async def upload_engine(parts: PartsOf, request: Request):
+    """Takes the bytes of a .vke file, to be published."""
+    return await _kept(parts, request, "a .vke file")
+
+
+@router.post("/v1/artifacts", status_code=201)
+def publish(parts: PartsOf, key: Publisher, request: PublishRequest):
+    """Makes an uploaded engine an artefact. The same again gives the same artefact."""
+    made, is_new = parts.publisher.publish(request, key.id)
+    return faults.answer(made, 201 if is_new else 200)
+
+
+@router.get("/v1/artifacts", dependencies=[may("read")])
+def list_artifacts(parts: PartsOf, model: Annotated[str | None, Query(max_length=300)] = None,
+                   runs_on: Annotated[str | None, Query(max_length=20000)] = None,
+                   limit: Limit = 100):
+    """Engines, the newest first."""
+    return faults.answer({"artifacts": artifacts.listed(parts.database, model, runs_on, limit)})
+
+
+@router.get("/v1/artifacts/{digest}", dependencies=[may("read")])
+def artifact(parts: PartsOf, digest: Digest):
+    """The bytes of an engine, or of a signed manifest."""
+    if not artifacts.is_one(parts.database, digest):
+        raise ServiceError(404, "not_found", f"there is no artefact {digest}")
+    return FileResponse(parts.store.path(digest), media_type="application/octet-stream")
+
+
+@router.get("/v1/signing-key", dependencies=[may("read")])
+def signing_key(parts: PartsOf):
+    """The public key that manifests are signed for."""
+    return faults.answer({"key": parts.signer.public})

@@ -1,0 +1,110 @@
+"""Jobs, their logs, and their webhooks."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from . import faults, jobs, webhooks
+from .access import Id, Limit, PartsOf, Submitter, may
+from .errors import ServiceError
+from .parts import Parts
+from .requests import JobRequest
+from .tables import ENDED, EventState, State, Task
+
+router = APIRouter()
+_FOLLOW_S = 0.2
+
+
+@router.post("/v1/jobs", status_code=201)
+def submit(parts: PartsOf, key: Submitter, request: JobRequest):
+    """Compiles a model for devices. The same job_id again gives the same job."""
+    if request.notify is not None:
+        webhooks.check_url(request.notify, parts.sender.policy.allow_private)
+    job, is_new = jobs.submit(parts.database, parts.store, request, key.id)
+    parts.scheduler.wake.set()
+    return faults.answer(job, 201 if is_new else 200)
+
+
+@router.get("/v1/jobs", dependencies=[may("read")])
+def list_jobs(parts: PartsOf, state: State | None = None,
+              before: Annotated[int | None, Query(ge=0, lt=2 ** 63)] = None,
+              limit: Limit = 100):
+    """Jobs, the newest first; before: a job's number, to go on from."""
+    return faults.answer({"jobs": jobs.listed(parts.database, state, before, limit)})
+
+
+@router.get("/v1/jobs/{job_id}", dependencies=[may("read")])
+def details(parts: PartsOf, job_id: Id):
+    return faults.answer(jobs.details(parts.database, job_id))
+
+
+@router.delete("/v1/jobs/{job_id}", dependencies=[may("submit")])
+def stop(parts: PartsOf, job_id: Id):
+    """Stops a job; one that has ended stays as it is."""
+    job = jobs.stop(parts.database, job_id)
+    parts.scheduler.wake.set()
+    return faults.answer(job)
+
+
+@router.get("/v1/jobs/{job_id}/logs", dependencies=[may("read")])
+async def logs(parts: PartsOf, job_id: Id, follow: bool = False,
+               device: Annotated[str | None, Query(max_length=64)] = None):
+    """What the tasks printed; follow: until the job has ended."""
+    tasks = await asyncio.to_thread(_tasks, parts, job_id, device)
+    return StreamingResponse(_log_pieces(parts, tasks, follow),
+                             media_type="text/plain; charset=utf-8",
+                             headers={"X-Content-Type-Options": "nosniff"})
+
+
+def _tasks(parts: Parts, job_id: str, device: str | None) -> list[tuple[int, str]]:
+    with parts.database.reading() as session:
+        job = jobs.found(session, job_id)
+        tasks = [(task.id, task.device) for task in session.query(Task).where(
+            Task.job == job.number).order_by(Task.id) if device in (None, task.device)]
+    if not tasks:
+        raise ServiceError(404, "not_found", f"the job has no device {device!r}")
+    return tasks
+
+
+async def _log_pieces(parts: Parts, tasks: list[tuple[int, str]], follow: bool):
+    """One task's log after another: tasks start in this order."""
+    for task, device in tasks:
+        if len(tasks) > 1:
+            yield f"== {device}\n".encode()
+        offset = 0
+        while True:
+            ended = await asyncio.to_thread(_has_ended, parts, task) if follow else True
+            while piece := await asyncio.to_thread(parts.runner.logs, task, offset):
+                offset += len(piece)
+                yield piece
+            if ended:
+                break
+            await asyncio.sleep(_FOLLOW_S)
+
+
+def _has_ended(parts: Parts, task: int) -> bool:
+    if parts.closing.is_set():
+        return True
+    with parts.database.reading() as session:
+        row = session.get(Task, task)
+        return row is None or row.state in ENDED
+
+
+@router.get("/v1/webhooks", dependencies=[may("read")])
+def list_webhooks(parts: PartsOf, state: EventState | None = None, limit: Limit = 100):
+    """The events of jobs that ended, the newest first."""
+    return faults.answer({"webhooks": webhooks.listed(parts.database, state, limit)})
+
+
+@router.get("/v1/webhooks/secret")
+def webhook_secret(parts: PartsOf, key: Submitter):
+    """What the events of this key's jobs are signed with."""
+    return faults.answer({"secret": webhooks.secret_of(parts.sender.master, key.id)})
+
+
+@router.post("/v1/webhooks/{event_id}/retry", dependencies=[may("submit")])
+def retry_webhook(parts: PartsOf, event_id: Id):
+    """Sends an event again, a dead one too."""
+    return faults.answer(webhooks.retry(parts.database, event_id))

@@ -1,0 +1,55 @@
+"""What operators do: devices, keys, removing what is old."""
+
+from fastapi import APIRouter
+
+from . import devices, faults, keys, retention
+from .access import Id, PartsOf, may
+from .errors import ServiceError
+from .requests import CollectRequest, DeviceRequest, KeyRequest, Name
+from .tables import ApiKey
+
+router = APIRouter()
+
+
+@router.get("/v1/devices", dependencies=[may("read")])
+def list_devices(parts: PartsOf):
+    return faults.answer({"devices": devices.listed(parts.database)})
+
+
+@router.put("/v1/devices/{name}", dependencies=[may("admin")])
+def register(parts: PartsOf, name: Name, request: DeviceRequest):
+    """Adds a kind of device by its profile; engines for it are built, but not tuned."""
+    described, is_new = devices.register(parts.database, name, request.profile)
+    return faults.answer(described, 201 if is_new else 200)
+
+
+@router.get("/v1/keys", dependencies=[may("admin")])
+def list_keys(parts: PartsOf):
+    return faults.answer({"keys": [_shown(row) for row in keys.listed(parts.database)]})
+
+
+@router.post("/v1/keys", status_code=201, dependencies=[may("admin")])
+def create(parts: PartsOf, request: KeyRequest):
+    """Makes a key. This answer alone shows it."""
+    row, key = keys.made(request.name, request.scopes)
+    keys.add(parts.database, row)
+    return faults.answer(_shown(row) | {"key": key}, 201)
+
+
+@router.delete("/v1/keys/{key_id}", dependencies=[may("admin")])
+def revoke(parts: PartsOf, key_id: Id):
+    if not keys.revoke(parts.database, key_id):
+        raise ServiceError(404, "not_found", f"there is no key {key_id!r}")
+    return faults.answer({"id": key_id, "revoked": True})
+
+
+def _shown(row: ApiKey) -> dict:
+    return row.model_dump(exclude={"secret_sha256"})
+
+
+@router.post("/v1/gc", dependencies=[may("admin")])
+def collect(parts: PartsOf, request: CollectRequest):
+    """Removes what is old, or says what it would remove."""
+    keep = retention.Keep(**request.model_dump(exclude={"dry_run"}))
+    return faults.answer(retention.collect(parts.database, parts.store, parts.runner, keep,
+                                           request.dry_run))

@@ -1,0 +1,243 @@
+"""Signatures, engines that were built elsewhere, and what training leaves."""
+
+import base64
+import json
+import shutil
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
+from torch_vulkan.service import ServiceError, signing, task
+from torch_vulkan.service.fetch import to_folder
+
+from workloads.service_process import SECONDS, layers, one_node
+
+X = numpy.random.default_rng(4).standard_normal((3, 8)).astype(numpy.float32)
+QUICK = {"optimization_level": 0}
+
+
+@pytest.fixture
+def there(service, tmp_path):
+    return {"url": service.url, "api_key": service.key, "cache_dir": tmp_path / "cache"}
+
+
+@pytest.fixture
+def asking(service):
+    return {"url": service.url, "api_key": service.key}
+
+
+@pytest.fixture
+def net(client, tmp_path):
+    """An engine that the service built, in a folder, and what it computes."""
+    model, expected = layers([8, 5], 7)
+    job = client.submit(model, ["lavapipe"], name="signed/net", options=QUICK)
+    assert client.wait(job["id"], SECONDS)["state"] == "COMPLETED"
+    to_folder(client, client.artifacts("signed/net")[0], tmp_path / "net")
+    return tmp_path / "net", expected
+
+
+def right(engine, expected):
+    numpy.testing.assert_allclose(engine.run({"x": X})["y"], expected(X), rtol=1e-5, atol=1e-6)
+
+
+def test_a_manifest_says_what_the_engine_is_and_who_made_it(client, net):
+    (path,) = net[0].glob("*.json")
+    envelope = json.loads(path.read_text())
+    assert envelope["payloadType"] == signing.TYPE
+    key = client.signing_key()
+    # DSSE's own words, with a library that knows nothing of ours.
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    payload = base64.b64decode(envelope["payload"])
+    Ed25519PublicKey.from_public_bytes(base64.b64decode(key.removeprefix("ed25519:"))).verify(
+        base64.b64decode(envelope["signatures"][0]["sig"]),
+        f"DSSEv1 {len(signing.TYPE)} {signing.TYPE} {len(payload)} ".encode() + payload)
+    manifest = json.loads(payload)
+    (row,) = [a for a in client.artifacts("signed/net")
+              if a["engine_digest"] == manifest["engine_digest"]][:1]
+    assert {name: row[name] for name in ("model", "model_digest", "runs_on", "tuned_for",
+                                         "engine_key", "level")}.items() <= manifest.items()
+    assert len(manifest["engine_key"]) == 64 and "sources" in manifest["builder"]
+    assert manifest["published_by"] is None and manifest["options"]["optimization_level"] == 0
+
+
+def test_a_folder_is_read_with_the_keys_that_are_given(client, net, tmp_path, monkeypatch):
+    folder, expected = net
+    key, other = client.signing_key(), signing.Signer(tmp_path / "other.key").public
+    right(tv.AutoModel.from_pretrained(folder, trusted_keys=[other, key]), expected)
+    for given in ([other], []):
+        with pytest.raises(ValueError, match="not signed by a trusted key"):
+            tv.AutoModel.from_pretrained(folder, trusted_keys=given)
+    monkeypatch.setenv("TORCH_VULKAN_TRUSTED_KEYS", other)
+    with pytest.raises(ValueError, match="not signed by a trusted key"):
+        tv.AutoModel.from_pretrained(folder)
+    monkeypatch.setenv("TORCH_VULKAN_TRUSTED_KEYS", f"{other}, {key}")
+    right(tv.AutoModel.from_pretrained(folder), expected)
+    for path in folder.glob("*.json"):
+        path.unlink()
+    with pytest.raises(ValueError, match="no signed manifest"):
+        tv.AutoModel.from_pretrained(folder)
+    for wrong in ("abc", "ed25519:abc", "ed25519:" + "A" * 44):
+        with pytest.raises(ValueError, match="trusted_keys"):
+            tv.AutoModel.from_pretrained(folder, trusted_keys=[wrong])
+
+
+@pytest.mark.parametrize("change", ["payload", "signature", "type", "none", "text"])
+def test_a_changed_manifest_is_refused(client, net, change):
+    folder, _ = net
+    (path,) = folder.glob("*.json")
+    envelope = json.loads(path.read_text())
+    if change == "payload":
+        manifest = json.loads(base64.b64decode(envelope["payload"])) | {"tuned": True}
+        envelope["payload"] = base64.b64encode(json.dumps(manifest).encode()).decode()
+    elif change == "signature":
+        envelope["signatures"][0]["sig"] = base64.b64encode(bytes(64)).decode()
+    elif change == "type":
+        envelope["payloadType"] = "text/plain"
+    elif change == "none":
+        envelope["signatures"] = []
+    path.write_text("[" * 100_000 if change == "text" else json.dumps(envelope))
+    with pytest.raises(ValueError, match="signed"):
+        tv.AutoModel.from_pretrained(folder, trusted_keys=[client.signing_key()])
+
+
+def test_a_service_that_changes_its_key_is_not_believed(there, net, tmp_path):
+    tv.AutoModel.from_pretrained("signed/net", **there)
+    (pinned,) = (tmp_path / "cache").glob("*/.signing-key")
+    pinned.write_text(signing.Signer(tmp_path / "other.key").public)
+    with pytest.raises(ValueError, match=r"another key.*remove .*signing-key"):
+        tv.AutoModel.from_pretrained("signed/net", **there)
+    with pytest.raises(ValueError, match="not signed by a trusted key"):
+        tv.AutoModel.from_pretrained("signed/net", **there, local_files_only=True)
+    pinned.unlink()
+    right(tv.AutoModel.from_pretrained("signed/net", **there), net[1])
+
+
+def test_what_was_built_here_is_published_and_found_elsewhere(client, there, asking, tmp_path):
+    model, expected = layers([8, 6])
+    (tmp_path / "net.onnx").write_bytes(model)
+    engine = tv.onnx.compile(str(tmp_path / "net.onnx"), optimization_level=0).engine
+    artifact = tv.register(engine, "made/here", source=tmp_path / "net.onnx", **asking)
+    assert artifact["device"] == "lavapipe" and artifact["published_by"]
+    assert tv.register(engine, "made/here", source=tmp_path / "net.onnx", **asking) == artifact
+    assert client.artifacts("made/here") == [artifact]
+    engine.save(tmp_path / "net.vke")
+    assert tv.register(tmp_path / "net.vke", "made/file", **asking)["model_digest"] == (
+        artifact["engine_digest"])
+    right(tv.AutoModel.from_pretrained("made/here", **there), expected)
+    right(tv.AutoModel.from_pretrained("made/file", **there), expected)
+
+
+def test_what_is_no_whole_engine_is_not_published(client, tmp_path, asking):
+    model, _ = layers([8, 4])
+    engine = tv.onnx.compile(model, optimization_level=0).engine
+    engine.save(tmp_path / "net.vke", strip_weights=True)
+    data = bytearray((tmp_path / "net.vke").read_bytes())
+    with pytest.raises(ServiceError, match="without its weights"):
+        client.publish(bytes(data), "bad/net")
+    data[len(data) // 2] ^= 1
+    for bad in (bytes(data), bytes(data[:100]), b"none", model):
+        with pytest.raises(ServiceError, match="no engine that can be published") as refused:
+            client.publish(bad, "bad/net")
+        assert refused.value.status == 422
+    with pytest.raises(ServiceError, match="upload the engine first"):
+        client._json("POST", "/v1/artifacts", json={
+            "model": "bad/net", "model_digest": "sha256:" + "0" * 64,
+            "engine_digest": "sha256:" + "0" * 64})
+    assert client.artifacts("bad/net") == []
+
+
+def test_without_an_engine_one_is_built_here_and_registered_if_asked(client, there, tmp_path,
+                                                                     monkeypatch):
+    model, expected = layers([8, 3])
+    source = tmp_path / "net.onnx"
+    source.write_bytes(model)
+    with pytest.raises(ServiceError, match="no engine of a model"):
+        tv.AutoModel.from_pretrained("missing/net", **there)
+    given = {**there, "source": source, "options": QUICK}
+    right(tv.AutoModel.from_pretrained("missing/net", **given), expected)
+    assert client.artifacts("missing/net") == []
+    monkeypatch.setattr(task, "build", None)  # the second time nothing is built
+    right(tv.AutoModel.from_pretrained("missing/net", **given, register=True), expected)
+    (artifact,) = client.artifacts("missing/net")
+    assert artifact["published_by"] and artifact["level"] == 0 and len(artifact["engine_key"]) == 64
+    shutil.rmtree(tmp_path / "cache")
+    right(tv.AutoModel.from_pretrained("missing/net", **given), expected)
+    # Without the service too, but not where it refuses.
+    away = {**given, "url": "http://127.0.0.1:9", "cache_dir": tmp_path / "away"}
+    monkeypatch.undo()
+    right(tv.AutoModel.from_pretrained("missing/net", **away), expected)
+    with pytest.raises(ServiceError, match="API key"):
+        tv.AutoModel.from_pretrained("missing/net", **{**given, "api_key": "tv_x"})
+
+
+def test_a_newer_source_is_not_served_by_an_older_engine(there, net, tmp_path):
+    model, expected = layers([8, 5], 8)
+    source = tmp_path / "newer.onnx"
+    source.write_bytes(model)
+    right(tv.AutoModel.from_pretrained("signed/net", **there, source=source, options=QUICK),
+          expected)
+    right(tv.AutoModel.from_pretrained("signed/net", **there), net[1])
+
+
+def test_sources_that_cannot_be_engines_say_why(there, tmp_path):
+    source = tmp_path / "net.onnx"
+    source.write_bytes(one_node("Unique"))
+    with pytest.raises(tv.UnsupportedError, match="the_node"):
+        tv.AutoModel.from_pretrained("missing/none", **there, source=source)
+    with pytest.raises(ValueError, match="options.*nothing"):
+        tv.AutoModel.from_pretrained("missing/none", **there, source=source,
+                                     options={"nothing": 1})
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.drop = nn.Linear(8, 4), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return {"y": self.drop(torch.relu(self.layer(x)))}
+
+
+def test_a_module_is_exported_and_compiled_for_every_device(there, asking):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    net = Net()
+    net.layer.eval()
+    job = tv.register(net, "trained/net", inputs={"x": torch.randn(2, 8)}, options=QUICK,
+                      dynamic_shapes={"x": {0: torch.export.Dim("batch", min=1, max=64)}},
+                      wait=True, **asking)
+    assert job["state"] == "COMPLETED", job
+    assert net.training and net.drop.training and not net.layer.training, "modes are as before"
+    engine = tv.AutoModel.from_pretrained("trained/net", **there)
+    (result,) = engine.run([X]).values()
+    with torch.no_grad():
+        wanted = net.eval()(torch.from_numpy(X))["y"].numpy()
+    numpy.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_trainers_end_registers_the_model(client, asking):
+    """Through transformers' own dispatch of callbacks."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    from transformers.trainer_callback import CallbackHandler, TrainerControl, TrainerState
+
+    def ended(callback, is_zero=True):
+        handler = CallbackHandler([callback], Net(), None, None, None)
+        state = TrainerState(is_world_process_zero=is_zero)
+        handler.on_train_end(None, state, TrainerControl())
+
+    def made(**change):
+        return tv.service.register_callback("trained/trainer", **{
+            "inputs": [torch.randn(2, 8)], "devices": ["lavapipe"], "options": QUICK,
+            **asking, **change})
+
+    callback = made()
+    assert isinstance(callback, transformers.TrainerCallback)
+    ended(callback, is_zero=False)
+    assert callback.job is None and client.artifacts("trained/trainer") == []
+    ended(callback)
+    assert client.wait(callback.job["id"], SECONDS)["state"] == "COMPLETED"
+    with pytest.warns(UserWarning, match="not registered: no answer"):
+        ended(made(url="http://127.0.0.1:9"))
