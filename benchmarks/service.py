@@ -2,13 +2,14 @@
 
     python benchmarks/service.py [--jobs 60] [--clients 8] [--kills 4] [--listed 10000]
 
-Prints times of the start, of `submit` and of a long list, the service's memory, and what became of
-jobs that clients submitted while the service and its tasks were killed at random moments; the exit
-status is 1 if a job or a webhook is lost, wrong or there twice. Give --no-sandbox where bubblewrap
-is missing.
+Prints times of the start, of `submit`, of a long list, and of tv.AutoModel with what its cache has;
+the service's memory; and what became of jobs that clients submitted while the service and its tasks
+were killed at random moments; the exit status is 1 if a job or a webhook is lost, wrong or there
+twice. Give --no-sandbox where bubblewrap is missing.
 """
 
 import argparse
+import statistics
 import sys
 import tempfile
 import time
@@ -32,6 +33,25 @@ def latencies(service: Service, count: int) -> list[float]:
         for i in range(count):
             client.wait(f"latency-{i}", service_load.PATIENCE_S)
     return sorted(times)
+
+
+def loading(service: Service, folder: Path, count: int) -> tuple[float, float]:
+    """Median seconds of loading the engine of `latencies`: by AutoModel, its signature and digest
+    compared, and as a .vke file."""
+    import torch_vulkan as tv
+
+    def median(load) -> float:
+        times = []
+        for _ in range(count + 1):  # the first fills the cache
+            start = time.perf_counter()
+            load()
+            times.append(time.perf_counter() - start)
+        return statistics.median(times[1:])
+
+    model = median(lambda: tv.AutoModel.from_pretrained(
+        "bench", url=service.url, api_key=service.key, cache_dir=folder))
+    (path,) = folder.glob("*/bench/*.vke")
+    return model, median(lambda: tv.Engine.load(path))
 
 
 def fill(service: Service, count: int) -> None:
@@ -79,6 +99,8 @@ def main() -> int:
         try:
             times = latencies(service, 20)
             print(f"submit: median {times[10] * 1e3:.0f} ms, p95 {times[18] * 1e3:.0f} ms")
+            times = loading(service, Path(name) / "cache", 20)
+            print(f"load: AutoModel {times[0] * 1e3:.0f} ms, .vke {times[1] * 1e3:.0f} ms")
             fill(service, args.listed)
             print(f"list of {args.listed} jobs: {listing(service, args.listed) * 1e3:.0f} ms")
             print(f"memory: {memory_mib(service.process.pid):.0f} MiB")

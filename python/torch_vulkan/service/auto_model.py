@@ -131,7 +131,7 @@ def _fetch(client: Client, name: str, profile, revision, folder: Path, given) ->
     has engines of the model."""
     try:
         if _trusted(folder, given) is None:
-            key = client.signing_key()
+            (key,) = signing.check_keys([client.signing_key()])
             folder.parent.mkdir(parents=True, exist_ok=True)
             whole_files.write_text(_pinned(folder), key, "AutoModel")
         fitting = client.artifacts(name, profile.runs_on(), limit=1000)

@@ -24,7 +24,8 @@ async function ask(path, given = {}) {
 const json = async path => (await ask(path)).json();
 
 // Times and sizes.
-const when = seconds => seconds ? new Date(seconds * 1000).toLocaleString() : "–";
+const unbroken = text => text.replaceAll(" ", "\u00a0");
+const when = seconds => seconds ? unbroken(new Date(seconds * 1000).toLocaleString()) : "–";
 const took = (start, end) => {
   if (!start) return "–";
   const seconds = Math.max((end || Date.now() / 1000) - start, 0);
@@ -34,7 +35,7 @@ function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB"];
   let unit = 0;
   while (bytes >= 1024 && unit < 3) { bytes /= 1024; unit++; }
-  return `${bytes.toFixed(unit ? 1 : 0)} ${units[unit]}`;
+  return unbroken(`${bytes.toFixed(unit ? 1 : 0)} ${units[unit]}`);
 }
 
 // A cell is a text or {text, state, link, code}.

@@ -22,7 +22,7 @@ class RateLimit:
 
     def wait(self, client: str) -> float:
         """Takes a token. Returns 0, or the seconds until there is one."""
-        if not self._rate:
+        if self._rate <= 0:
             return 0
         with self._lock:
             now = self._clock()

@@ -100,7 +100,10 @@ def opened(envelope: bytes, trusted: Sequence[str] | None) -> dict:
     if trusted is not None and not any(_is_by(key, signature, payload)
                                        for key in trusted for signature in signatures):
         raise NotTrusted("the manifest is not signed by a trusted key")
-    manifest = json.loads(payload)
+    try:
+        manifest = json.loads(payload)
+    except (ValueError, RecursionError):
+        manifest = None
     if not isinstance(manifest, dict):
         raise ValueError("this is no signed manifest")
     return manifest

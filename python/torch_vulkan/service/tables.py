@@ -18,6 +18,8 @@ class State(StrEnum):
     STOPPED = "STOPPED"
 
 
+# Numbers of rows that were removed are not used again: logs and runs have them in their names.
+_NEVER_AGAIN = {"sqlite_autoincrement": True}
 ENDED = (State.COMPLETED, State.FAILED, State.STOPPED)
 
 
@@ -48,6 +50,7 @@ class Device(SQLModel, table=True):
 class Job(SQLModel, table=True):
     """One model for some devices."""
 
+    __table_args__ = _NEVER_AGAIN
     number: int | None = Field(default=None, primary_key=True)
     id: str = Field(unique=True, index=True)
     request_sha256: str  # the same id may be asked for again, with the same request
@@ -65,6 +68,7 @@ class Job(SQLModel, table=True):
 class Task(SQLModel, table=True):
     """A job's work for one device."""
 
+    __table_args__ = _NEVER_AGAIN
     id: int | None = Field(default=None, primary_key=True)
     job: int = Field(foreign_key="job.number", index=True)
     device: str
