@@ -31,7 +31,8 @@ def latencies(service: Service, count: int) -> list[float]:
                           options={"optimization_level": 0})
             times.append(time.perf_counter() - start)
         for i in range(count):
-            client.wait(f"latency-{i}", service_load.PATIENCE_S)
+            job = client.wait(f"latency-{i}", service_load.PATIENCE_S)
+            assert job["state"] == "COMPLETED", job
     return sorted(times)
 
 

@@ -8,6 +8,7 @@ import threading
 import time
 
 from torch_vulkan.service import ServiceError
+from torch_vulkan.service.client import ENDED
 
 from .service_process import Service, layers
 from .webhook_receiver import Receiver
@@ -51,13 +52,14 @@ class Load:
 
     def killed(self, kills: int) -> list[str]:
         """Faults, after so many kills of the service and twice as many of tasks, each at a random
-        moment."""
+        moment, spread over the jobs."""
         with Receiver(200) as receiver:
             threads = [threading.Thread(target=self._submit, args=(receiver, i))
                        for i in range(self._clients)]
             for thread in threads:
                 thread.start()
-            for _ in range(kills):
+            for done in range(kills):
+                self._await(self._jobs * done // (kills + 1))
                 for _ in range(2):
                     time.sleep(self._draw.uniform(0.2, 1.5))
                     self._kill_tasks()
@@ -71,6 +73,16 @@ class Load:
                 faults.append(f"{self._given_up} tasks were given up after {self._tasks_killed} "
                               "kills: want three for each")
             return faults + self._lost_events(receiver)
+
+    def _await(self, count: int) -> None:
+        """Until so many jobs have ended."""
+        end = time.monotonic() + PATIENCE_S
+        while insisting(self._service, self._ended) < count and time.monotonic() < end:
+            time.sleep(0.3)
+
+    def _ended(self, client) -> int:
+        found = client.list(limit=min(self._jobs, 1000))
+        return sum(job["state"] in ENDED for job in found)
 
     def _kill_tasks(self) -> None:
         for child in self._service.children():

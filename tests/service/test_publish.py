@@ -183,6 +183,34 @@ def test_a_newer_source_is_not_served_by_an_older_engine(there, net, tmp_path):
     right(tv.AutoModel.from_pretrained("signed/net", **there), net[1])
 
 
+def test_options_choose_among_the_engines_of_a_file(client, there, tmp_path):
+    """A float16 engine, newer or tuned, is not taken by who asks for the model's own precision."""
+    model, expected = layers([8, 5], 9)
+    source = tmp_path / "net.onnx"
+    source.write_bytes(model)
+    half = {**QUICK, "enabled_precisions": ["float16"]}
+    made = {}
+    for name, options in (("own", QUICK), ("half", half)):
+        job = client.submit(model, ["lavapipe"], name="two/net", options=options)
+        made[name] = client.wait(job["id"], SECONDS)["tasks"][0]["artifact"]
+
+    def chosen(**given):
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        engine = tv.AutoModel.from_pretrained("two/net", **there, **given)
+        (path,) = (tmp_path / "cache").glob("*/two%2Fnet/*.vke")
+        return engine, "sha256:" + path.stem.removeprefix("sha256-")
+
+    assert chosen()[1] == made["half"]
+    engine, digest = chosen(options={"enabled_precisions": []})
+    assert digest == made["own"]
+    right(engine, expected)
+    assert chosen(options=half)[1] == made["half"]
+    wide = {"inputs": {"x": [(1, 1, 9), (8, 8, 8)]}}
+    with pytest.raises(ServiceError, match="with the options"):
+        chosen(options=wide)
+    right(tv.AutoModel.from_pretrained("two/net", **there, options=wide, source=source), expected)
+
+
 def test_sources_that_cannot_be_engines_say_why(there, tmp_path):
     source = tmp_path / "net.onnx"
     source.write_bytes(one_node("Unique"))

@@ -81,10 +81,10 @@ class Publisher:
                            tuned_for=said["tuned_for"], tuned=request.level > 0,
                            level=request.level, engine_digest=request.engine_digest,
                            engine_key=request.engine_key, size_bytes=path.stat().st_size,
-                           published_by=key, manifest_digest="")
-            sign(row, {"options": request.options.model_dump(mode="json"),
-                       "version": said["version"], "builder": request.builder},
-                 self._store, self._signer)
+                           options=request.options.model_dump(mode="json"), published_by=key,
+                           manifest_digest="")
+            sign(row, {"version": said["version"], "builder": request.builder}, self._store,
+                 self._signer)
             session.add(row)
             session.flush()
             return row.model_dump(exclude=_HIDDEN), True

@@ -4,6 +4,7 @@ import os
 import urllib.parse
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from .._base import whole_files
@@ -52,7 +53,7 @@ class AutoModel:
                 signatures count where keys are given.
             source: the ONNX file. Where there is no engine of it for this device, one is built
                 here, and kept.
-            options: how to build it (Client.submit).
+            options: only engines that were built with these (Client.submit); and how to build.
             register: publishes what was built here, so that other machines find it.
 
         Raises:
@@ -64,26 +65,38 @@ class AutoModel:
         """
         profile = C.device_profile("" if device is None else str(device))
         trusted = _given_keys(trusted_keys)
-        if os.path.isdir(name):
-            return _from_folder(Path(name), profile, device, revision, trusted)
-        name = os.fspath(name)
         if source is not None and revision is None:
             revision = fetch.digest_of(Path(source))
+        wish = _Wish(os.fspath(name), profile, device, revision,
+                     local_build.plain_options(options or {}))
+        if os.path.isdir(name):
+            return _from_folder(Path(name), wish, trusted)
         root = _cache_root(cache_dir, url)
-        folder = root / urllib.parse.quote(name, safe="")
+        folder = root / urllib.parse.quote(wish.name, safe="")
         client = None if local_files_only else Client(url, api_key)
         try:
             if client:
-                _fetch(client, name, profile, revision, folder, trusted)
-            return _from_cache(name, profile, device, revision, folder, trusted)
+                _fetch(client, wish, folder, trusted)
+            return _from_cache(wish, folder, trusted)
         except (ServiceError, UnsupportedError) as error:
             if source is None or not (_is_away(error) or _is_missing(error)):
                 raise
-            wanted = local_build.Wanted(name, Path(source), dict(options or {}))
+            wanted = local_build.Wanted(wish.name, Path(source), wish.options)
             return Engine(_built(wanted, profile, folder, client if register else None), device)
         finally:
             if client:
                 client.close()
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What from_pretrained was asked for; `options`: those that an engine has to have."""
+
+    name: str
+    profile: object
+    device: int | str | None
+    revision: str | None
+    options: dict
 
 
 def _given_keys(trusted_keys) -> list[str] | None:
@@ -126,7 +139,7 @@ def _trusted(folder: Path, given: list[str] | None) -> list[str] | None:
     return signing.check_keys([path.read_text().strip()]) if path.is_file() else None
 
 
-def _fetch(client: Client, name: str, profile, revision, folder: Path, given) -> None:
+def _fetch(client: Client, wish: _Wish, folder: Path, given) -> None:
     """Puts the engine that fits into the cache. Without an answer the cache stays as it is, if it
     has engines of the model."""
     try:
@@ -134,14 +147,14 @@ def _fetch(client: Client, name: str, profile, revision, folder: Path, given) ->
             (key,) = signing.check_keys([client.signing_key()])
             folder.parent.mkdir(parents=True, exist_ok=True)
             whole_files.write_text(_pinned(folder), key, "AutoModel")
-        fitting = client.artifacts(name, profile.runs_on(), limit=1000)
+        fitting = client.artifacts(wish.name, wish.profile.runs_on(), limit=1000)
         if not fitting:
-            others = client.artifacts(name, limit=1000)
-            raise _none_fits(name, others, profile) if others else ServiceError(
-                404, "not_found", f"{client.url} has no engine of a model {name!r}")
-        chosen = _chosen(name, fitting, profile, revision)
-        if chosen["model"] != name:
-            raise ValueError(f"{client.url}: asked for {name}, and got {chosen['model']!r}")
+            others = client.artifacts(wish.name, limit=1000)
+            raise _none_fits(wish, others) if others else ServiceError(
+                404, "not_found", f"{client.url} has no engine of a model {wish.name!r}")
+        chosen = _chosen(wish, fitting)
+        if chosen["model"] != wish.name:
+            raise ValueError(f"{client.url}: asked for {wish.name}, and got {chosen['model']!r}")
         fetch.to_folder(client, chosen, folder, _trusted(folder, given))
     except ServiceError as error:
         if not _is_away(error) or not [*folder.glob("*.json")]:
@@ -150,13 +163,13 @@ def _fetch(client: Client, name: str, profile, revision, folder: Path, given) ->
         hint = "" if given is not None else (
             f": the service has another key than when it was asked first; if that is right, "
             f"remove {_pinned(folder)}")
-        raise ValueError(f"{client.url}: {name}: {error}{hint}") from None
+        raise ValueError(f"{client.url}: {wish.name}: {error}{hint}") from None
 
 
-def _from_cache(name: str, profile, device, revision, folder: Path, given) -> Engine:
+def _from_cache(wish: _Wish, folder: Path, given) -> Engine:
     if not [*folder.glob("*.json")]:
-        raise ServiceError(0, "not_found", f"the cache has no engine of {name!r} ({folder})")
-    return _from_folder(folder, profile, device, revision, _trusted(folder, given))
+        raise ServiceError(0, "not_found", f"the cache has no engine of {wish.name!r} ({folder})")
+    return _from_folder(folder, wish, _trusted(folder, given))
 
 
 def _built(wanted: local_build.Wanted, profile, folder: Path, client: Client | None) -> bytes:
@@ -175,39 +188,44 @@ def _built(wanted: local_build.Wanted, profile, folder: Path, client: Client | N
     return vke
 
 
-def _chosen(name: str, fitting: list[dict], profile, revision: str | None) -> dict:
+def _chosen(wish: _Wish, fitting: list[dict]) -> dict:
     """Of manifests that run on the device, the newest first: of one model file the tuned one."""
-    revision = revision or fitting[0].get("model_digest")
+    revision = wish.revision or fitting[0].get("model_digest")
     of_model = [m for m in fitting if m.get("model_digest") == revision]
     if not of_model:
-        raise ServiceError(404, "not_found", f"there is no engine of {name!r} of revision "
+        raise ServiceError(404, "not_found", f"there is no engine of {wish.name!r} of revision "
                                              f"{revision}")
-    ours = profile.tuned_for()
+    of_model = [m for m in of_model if wish.options.items() <= (m.get("options") or {}).items()]
+    if not of_model:
+        raise ServiceError(404, "not_found", f"there is no engine of {wish.name!r} of revision "
+                                             f"{revision} with the options {wish.options}")
+    ours = wish.profile.tuned_for()
     # max keeps the first of equals, which is the newest.
     return max(of_model, key=lambda m: (bool(m.get("tuned")) and m.get("tuned_for") == ours,
                                         m.get("tuned_for") == ours, m.get("level", 0)))
 
 
-def _none_fits(name, manifests: list[dict], profile) -> UnsupportedError:
+def _none_fits(wish: _Wish, manifests: list[dict]) -> UnsupportedError:
     kinds = sorted({str(m.get("device", m.get("file"))) for m in manifests})
-    return UnsupportedError(f"there are engines of {name!s}, but none that runs on "
-                            f"{profile.name}: they are for {', '.join(kinds)}")
+    return UnsupportedError(f"there are engines of {wish.name}, but none that runs on "
+                            f"{wish.profile.name}: they are for {', '.join(kinds)}")
 
 
-def _from_folder(folder: Path, profile, device, revision, trusted) -> Engine:
+def _from_folder(folder: Path, wish: _Wish, trusted) -> Engine:
     manifests = fetch.in_folder(folder, trusted)
     if not manifests and trusted is not None:
         raise ValueError(f"{folder} holds no signed manifest")
     manifests = manifests or _bare(folder)
     if not manifests:
         raise FileNotFoundError(f"{folder} holds no .vke file")
-    fitting = [m for m in manifests if m["runs_on"] == profile.runs_on()]
+    fitting = [m for m in manifests if m["runs_on"] == wish.profile.runs_on()]
     if not fitting:
-        raise _none_fits(folder, manifests, profile)
-    chosen = _chosen(str(folder), fitting, profile, revision)
+        raise _none_fits(wish, manifests)
+    chosen = _chosen(wish, fitting)
     if "file" in chosen:
-        return Engine.load(folder / chosen["file"], device)
-    return Engine(fetch.read(folder / fetch.file_name(chosen), chosen["engine_digest"]), device)
+        return Engine.load(folder / chosen["file"], wish.device)
+    vke = fetch.read(folder / fetch.file_name(chosen), chosen["engine_digest"])
+    return Engine(vke, wish.device)
 
 
 def _bare(folder: Path) -> list[dict]:

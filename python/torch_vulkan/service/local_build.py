@@ -4,6 +4,7 @@ import hashlib
 import json
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,18 +18,20 @@ _DEFAULTS = {"optimization_level": 3, "enabled_precisions": [], "workspace_size"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to build: `options` as Client.submit has them."""
+    """What to build: `options` as plain_options gives them, those that have another value than the
+    service's default."""
 
     name: str
     source: Path
     options: dict
 
-    def all_options(self) -> dict:
-        """With defaults, as JSON has them. Raises ValueError for an unknown one."""
-        unknown = [name for name in self.options if name not in _DEFAULTS]
-        if unknown:
-            raise ValueError(f"options: got {unknown[0]!r}, want some of {sorted(_DEFAULTS)}")
-        return json.loads(json.dumps({**_DEFAULTS, **self.options}))
+
+def plain_options(options: Mapping[str, object]) -> dict:
+    """As JSON has them. Raises ValueError for an unknown one."""
+    unknown = [name for name in options if name not in _DEFAULTS]
+    if unknown:
+        raise ValueError(f"options: got {unknown[0]!r}, want some of {sorted(_DEFAULTS)}")
+    return json.loads(json.dumps(dict(options)))
 
 
 def engine(wanted: Wanted, profile, folder: Path) -> tuple[bytes, dict]:
@@ -40,7 +43,7 @@ def engine(wanted: Wanted, profile, folder: Path) -> tuple[bytes, dict]:
     """
     manifest = {"model": wanted.name, "model_digest": fetch.digest_of(wanted.source),
                 "runs_on": profile.runs_on(), "tuned_for": profile.tuned_for(),
-                "options": wanted.all_options(), "builder": C.builder_digest()}
+                "options": {**_DEFAULTS, **wanted.options}, "builder": C.builder_digest()}
     for kept in _manifests(folder):
         if manifest.items() <= kept.items():
             return fetch.read(folder / fetch.file_name(kept), kept["engine_digest"]), kept

@@ -174,9 +174,9 @@ class Scheduler(threading.Thread):
                        device=device.name, runs_on=device.runs_on, tuned_for=device.tuned_for,
                        tuned=result["tuned"], level=task.level if result["tuned"] else 0,
                        engine_digest=engine[0], size_bytes=engine[1],
-                       engine_key=result["engine_key"], manifest_digest="")
-        artifacts.sign(row, {"options": job.options, "version": result["version"],
-                             "builder": result["builder"]}, self._store, self._signer)
+                       engine_key=result["engine_key"], options=job.options, manifest_digest="")
+        artifacts.sign(row, {"version": result["version"], "builder": result["builder"]},
+                       self._store, self._signer)
         return row
 
 

@@ -119,6 +119,7 @@ class Artifact(SQLModel, table=True):
     tuned_for: str
     tuned: bool
     level: int
+    options: dict = Field(sa_column=Column(JSON, nullable=False))
     engine_digest: str = Field(index=True)
     engine_key: str = ""  # under which the compiler's cache has it
     size_bytes: int
