@@ -31,17 +31,26 @@ std::vector<Tensor> copied(const std::vector<Tensor>& tensors) {
 /// What one thread has for itself.
 struct Stream {
   Stream(const RunInputs& from, size_t number)
-      : number(number),
+      : given(from.tensors),
+        number(number),
         inputs(copied(from.tensors)),
         outputs(make_outputs(from.bound)),
         input_memory(host_tensors(inputs)),
         output_memory(host_tensors(outputs)),
         calls(from.bound.engine) {}
 
+  /// Each call begins with the state that was given, which an engine may leave changed.
   CallTimes run(const Bound& bound) {
+    const auto& bindings = bound.engine->spec().inputs;
+    for (size_t i = 0; i < bindings.size(); ++i) {
+      if (!bindings[i].written) continue;
+      std::memcpy(inputs[i].bytes.data(), given[i].bytes.data(),
+                  static_cast<size_t>(given[i].bytes.size_bytes()));
+    }
     return calls.run(*bound.weights, bound.symbols, input_memory, output_memory);
   }
 
+  const std::vector<Tensor>& given;
   size_t number;
   std::vector<Tensor> inputs, outputs;
   std::vector<HostTensor> input_memory, output_memory;

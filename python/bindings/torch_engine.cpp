@@ -38,7 +38,8 @@ std::string to_json(const std::vector<Binding>& bindings) {
     if (text.size() > 1) text += ", ";
     text += "{\"dtype\": \"" + std::string(name(binding.dtype)) +
             "\", \"shape\": " + to_json(binding.shape) +
-            ", \"strides\": " + to_json(binding.strides) + "}";
+            ", \"strides\": " + to_json(binding.strides) +
+            ", \"written\": " + (binding.written ? "true" : "false") + "}";
   }
   return text + "]";
 }
@@ -313,6 +314,32 @@ std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inpu
     std::vector<at::Tensor> outputs = run(parts(), inputs, weights);
     if (unproven_.load(std::memory_order_relaxed) != 0) unproven_ = 0;
     return outputs;
+  } catch (const Error& error) {
+    rethrow(error);
+  } catch (const std::bad_alloc&) {
+    no_memory();
+  }
+}
+
+std::vector<at::Tensor> TorchEngine::merged(const std::vector<at::Tensor>& inputs,
+                                            const std::vector<at::Tensor>& written) {
+  try {
+    const auto opened = parts();
+    const auto& bindings = opened->front()->engine->spec().inputs;
+    std::vector<at::Tensor> all;
+    auto next = inputs.begin(), changed = written.begin();
+    for (const Binding& binding : bindings) {
+      auto& from = binding.written ? changed : next;
+      if (from == (binding.written ? written : inputs).end()) break;
+      all.push_back(*from++);
+    }
+    if (all.size() != bindings.size() || next != inputs.end() || changed != written.end()) {
+      throw Error(ErrorKind::kUser,
+                  "[torch_vulkan::execute_written] number of inputs; got " +
+                      std::to_string(inputs.size()) + " and " + std::to_string(written.size()) +
+                      " that are written, want " + std::to_string(bindings.size()) + " in all");
+    }
+    return all;
   } catch (const Error& error) {
     rethrow(error);
   } catch (const std::bad_alloc&) {

@@ -29,6 +29,9 @@ class TorchEngine : public torch::CustomClassHolder {
   /// Runs the engine on CPU or CUDA tensors; makes whatever the engine cannot take fit.
   std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
                                   const std::vector<at::Tensor>& weights);
+  /// The inputs of a call in the engine's order: those that it writes come apart from the others.
+  std::vector<at::Tensor> merged(const std::vector<at::Tensor>& inputs,
+                                 const std::vector<at::Tensor>& written);
 
   /// The program that asks, and what holds at the sizes that an engine is for (torch_sizes.h).
   struct SizesOf {

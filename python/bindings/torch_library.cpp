@@ -1,5 +1,6 @@
-// torch.classes.torch_vulkan.{Engine, Weights} and torch.ops.torch_vulkan.execute.
+// torch.classes.torch_vulkan.{Engine, Weights, Call} and torch.ops.torch_vulkan.execute.
 
+#include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
 #include "python/bindings/torch_engine.h"
@@ -27,6 +28,47 @@ using WeightsPtr = c10::intrusive_ptr<Weights>;
 std::vector<at::Tensor> execute_held(const std::vector<at::Tensor>& inputs,
                                      const WeightsPtr& weights, const EnginePtr& engine) {
   return engine->execute(inputs, weights->tensors);
+}
+
+/// A call with all that it reads and writes, to make again: nobody looks at its tensors meanwhile.
+struct Call : torch::CustomClassHolder {
+  Call(std::vector<at::Tensor> given, std::vector<at::Tensor> kept, EnginePtr called)
+      : inputs(std::move(given)), weights(std::move(kept)), engine(std::move(called)) {}
+  const std::vector<at::Tensor> inputs, weights;
+  const EnginePtr engine;
+};
+
+void execute_call(const c10::intrusive_ptr<Call>& call) {
+  call->engine->execute(call->inputs, call->weights);
+}
+
+/// What changes stands in the schema: `written` are the inputs that the engine writes in place.
+std::vector<at::Tensor> execute_written(const std::vector<at::Tensor>& inputs,
+                                        const std::vector<at::Tensor>& written,
+                                        const std::vector<at::Tensor>& weights,
+                                        const EnginePtr& engine) {
+  for (const at::Tensor& tensor : written) {
+    TORCH_CHECK(!tensor.is_inference() || c10::InferenceMode::is_enabled(),
+                "[torch_vulkan::execute_written] an inference tensor changes in "
+                "torch.inference_mode() only");
+  }
+  std::vector<at::Tensor> outputs = engine->execute(engine->merged(inputs, written), weights);
+  for (const at::Tensor& tensor : written) {
+    if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  }
+  return outputs;
+}
+
+/// The same without a change: the new values come behind the outputs.
+std::vector<at::Tensor> execute_copied(const std::vector<at::Tensor>& inputs,
+                                       const std::vector<at::Tensor>& written,
+                                       const std::vector<at::Tensor>& weights,
+                                       const EnginePtr& engine) {
+  std::vector<at::Tensor> copies;
+  for (const at::Tensor& tensor : written) copies.push_back(tensor.clone());
+  std::vector<at::Tensor> outputs = engine->execute(engine->merged(inputs, copies), weights);
+  outputs.insert(outputs.end(), copies.begin(), copies.end());
+  return outputs;
 }
 
 State get_state(const EnginePtr& engine) {
@@ -99,12 +141,21 @@ TORCH_LIBRARY(torch_vulkan, m) {
       .def_pickle([](const EnginePtr& engine) { return get_state(engine); },
                   [](State state) { return set_state(std::move(state)); });
   m.class_<Weights>("Weights").def(torch::init<std::vector<at::Tensor>>());
+  m.class_<Call>("Call").def(
+      torch::init<std::vector<at::Tensor>, std::vector<at::Tensor>, EnginePtr>());
   m.def(
       "execute(Tensor[] inputs, Tensor[] weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
   m.def(
       "execute_held(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Weights weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
+  m.def(
+      "execute_written(Tensor[] inputs, Tensor(a!)[] written, Tensor[] weights, "
+      "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
+  m.def(
+      "execute_copied(Tensor[] inputs, Tensor[] written, Tensor[] weights, "
+      "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
+  m.def("execute_call(__torch__.torch.classes.torch_vulkan.Call call) -> ()");
   // What TorchScript programs ask before they call an engine.
   m.def("fits(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Engine engine) -> bool");
   m.def(
@@ -125,6 +176,9 @@ TORCH_LIBRARY(torch_vulkan, m) {
 TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) {
   m.impl("execute", &execute);
   m.impl("execute_held", &execute_held);
+  m.impl("execute_call", &execute_call);
+  m.impl("execute_written", &execute_written);
+  m.impl("execute_copied", &execute_copied);
   m.impl("fits", &fits);
   m.impl("fits.tensors", &fits_tensors);
   m.impl("fits.sizes", torch::CppFunction::makeFromBoxedFunction<&fits_sizes>());

@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace tv::torch_bindings {
 namespace {
@@ -26,6 +27,27 @@ bool overlap(const at::Tensor& a, const at::Tensor& b) {
   return x.begin < y.end && y.begin < x.end;
 }
 
+/// True only where no tensor that is written shares a byte with another tensor. (Addresses of
+/// several devices count as one space, so it may be false without need.)
+bool nothing_shared(const std::vector<Binding>& bindings, const std::vector<at::Tensor>& inputs,
+                    const std::vector<at::Tensor>& weights) {
+  std::vector<Bytes> written, others;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    (bindings[i].written ? written : others).push_back(bytes_of(inputs[i]));
+  }
+  if (written.empty()) return true;
+  for (const at::Tensor& weight : weights) others.push_back(bytes_of(weight));
+  std::ranges::sort(written, {}, &Bytes::begin);
+  for (size_t i = 1; i < written.size(); ++i) {
+    if (written[i].begin < written[i - 1].end) return false;
+  }
+  // Apart and in order: one that begins last before the other's end is the only one to look at.
+  return std::ranges::none_of(others, [&](const Bytes& other) {
+    const auto next = std::ranges::lower_bound(written, other.end, {}, &Bytes::begin);
+    return next != written.begin() && std::prev(next)->end > other.begin;
+  });
+}
+
 bool is_same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.device() == b.device() && a.const_data_ptr() == b.const_data_ptr();
 }
@@ -36,6 +58,7 @@ WrittenInputs::WrittenInputs(const std::vector<Binding>& bindings,
                              const std::vector<at::Tensor>& inputs,
                              const std::vector<at::Tensor>& weights,
                              std::vector<at::Tensor>& held) {
+  const bool alone = nothing_shared(bindings, inputs, weights);
   for (size_t i = 0; i < bindings.size(); ++i) {
     if (!bindings[i].written) continue;
     const auto shared = [&](const std::vector<at::Tensor>& others, size_t own) {
@@ -45,7 +68,7 @@ WrittenInputs::WrittenInputs(const std::vector<Binding>& bindings,
       return false;
     };
     if (is_same_memory(held[i], inputs[i])) {
-      if (!shared(inputs, i) && !shared(weights, weights.size())) continue;
+      if (alone || (!shared(inputs, i) && !shared(weights, weights.size()))) continue;
       held[i] = held[i].clone();
     }
     copied_.push_back(i);

@@ -177,8 +177,10 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
-                  user_outputs: int, watch=None, of_arguments=None):
+                  user_outputs: int, watch=None, of_arguments=None, one_writer=False):
     """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
+    `one_writer`: the last one alone may write arguments in place, because the caller computes the
+    whole graph again where an engine refuses its arguments.
 
     Returns the calls of engines, and name → error of blocks that run natively because they were
     not built. Raises as compile_graph_module does.
@@ -200,7 +202,8 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     parts = split(module, weights, settings, profile)
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         raise ValueError(report.in_the_way(parts))
-    attach_writes(module, written, parts.engines, settings.truncate_long_and_double)
+    writers = parts.engines[-1:] if one_writer else parts.engines
+    attach_writes(module, written, writers, settings.truncate_long_and_double)
     calls, failed = [], {}
     for name in parts.engines:
         real_at_border(module, name)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from ._base import given_outputs, whole_files
+from ._base import given_outputs, whole_files, written_inputs
 from ._base.stored_conditions import stored
 from ._native import C
 
@@ -212,7 +212,8 @@ class Engine:
 
     def run(self, inputs: Mapping[str, object] | Sequence[object],
             out: Mapping[str, object] | Sequence[object] | None = None) -> dict[str, object]:
-        """Runs the engine.
+        """Runs the engine. Inputs that are its state (`written` in `info()`) hold their new values
+        afterwards: they are written in place where they are dense, aligned and on the CPU.
 
         Args:
             inputs: tensors or NumPy arrays, by name or in order.
@@ -224,9 +225,12 @@ class Engine:
 
         Raises:
             ValueError: an input is missing, or the dtype or shape of an input, or of one of `out`,
-                does not fit. Nothing has run then.
+                does not fit, or one that is written cannot be. Nothing has run then.
         """
         arrays, tensors, part, symbols, outputs = self._bound(inputs)
+        bindings = self._info["inputs"]
+        given = [inputs[b["name"]] for b in bindings] if isinstance(inputs, Mapping) else inputs
+        tensors = written_inputs.own_memory(bindings, given, tensors)
         given_out = given_outputs.checked(out, outputs)
         for name, (_, tensor) in given_out.items():
             if given_outputs.is_direct(tensor, outputs[name], tensors):
@@ -234,12 +238,12 @@ class Engine:
         weights = self._weights  # with the tensors, whose memory is read: another thread may refit
         self._parts[part].run(weights[1][part], symbols, [_address(t) for t in tensors],
                               [_address(t) for t in outputs.values()])
+        written_inputs.write_back(bindings, given, tensors)
         for watch in run_watchers:
             watch(self, inputs)
         if arrays:
             results = {name: t.numpy() for name, t in outputs.items()}
         else:
-            given = [*inputs.values()] if isinstance(inputs, Mapping) else inputs
             device = next((t.device for t in given if not t.is_cpu), None)
             results = {name: t if device is None else t.to(device) for name, t in outputs.items()}
         for name, (value, tensor) in given_out.items():
@@ -250,7 +254,7 @@ class Engine:
 
     def profile(self, inputs: Mapping[str, object] | Sequence[object], runs: int = 20
                 ) -> list[dict]:
-        """Times each layer by the device's own clock, alone between barriers.
+        """Times each layer by the device's own clock, alone between barriers. No input changes.
 
         Returns:
             One dict for each dispatch, in order: that of `info()["layers"]` with `time_us`, the
@@ -264,6 +268,8 @@ class Engine:
         if runs < 1:
             raise ValueError(f"runs: got {runs}, want at least 1")
         _, tensors, part, symbols, outputs = self._bound(inputs)
+        tensors = [t.clone() if binding["written"] else t
+                   for binding, t in zip(self._info["inputs"], tensors, strict=True)]
         engine, weights = self._parts[part], self._weights
         times = engine.profile(weights[1][part], symbols, [_address(t) for t in tensors],
                                [_address(t) for t in outputs.values()], runs)

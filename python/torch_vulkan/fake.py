@@ -40,6 +40,12 @@ class FakeEngine:
                                     dtype=DTYPES[output["dtype"]], device=like.device)
                 for output in self._info["outputs"]]
 
+    def merged(self, inputs, written):
+        """All inputs in the engine's order: those that it writes come apart from the others."""
+        inputs, written = iter(inputs), iter(written)
+        return [next(written if binding["written"] else inputs)
+                for binding in self._info["inputs"]]
+
     def _bind(self, inputs):
         count = self._info["symbols"]
         values = {}
@@ -75,8 +81,6 @@ def _evaluate(dim, symbols):
 
 @torch.library.register_fake("torch_vulkan::execute")
 def _execute(inputs, weights, engine):
-    if not isinstance(engine, torch.ScriptObject):
-        return engine.wrapped_obj.results(inputs)
     return _known(engine).results(inputs)
 
 
@@ -85,7 +89,35 @@ def _execute_held(inputs, weights, engine):
     return _known(engine).results(inputs)
 
 
-def _known(engine: torch.ScriptObject) -> FakeEngine:
+@torch.library.register_fake("torch_vulkan::execute_written")
+def _execute_written(inputs, written, weights, engine):
+    known = _known(engine)
+    return known.results(known.merged(inputs, written))
+
+
+@torch.library.register_fake("torch_vulkan::execute_copied")
+def _execute_copied(inputs, written, weights, engine):
+    known = _known(engine)
+    return [*known.results(known.merged(inputs, written)), *map(torch.empty_like, written)]
+
+
+@torch.ops.torch_vulkan.execute_written.default.py_functionalize_impl
+def _functional(ctx, inputs, written, weights, engine):
+    """For tracers that take functional graphs: new values, which replace what is written."""
+    given = [ctx.unwrap_tensors(tensors) for tensors in (inputs, written, weights)]
+    with ctx.redispatch_to_next():
+        made = torch.ops.torch_vulkan.execute_copied.default(*given, engine)
+    outputs = len(made) - len(written)
+    for tensor, value in zip(written, made[outputs:], strict=True):
+        ctx.replace(tensor, value)
+        ctx.commit_update(tensor)
+        ctx.sync(tensor)
+    return list(ctx.wrap_tensors(tuple(made[:outputs])))
+
+
+def _known(engine) -> FakeEngine:
     """What a fake tensor's call needs to know of an engine, whose own file is real."""
+    if not isinstance(engine, torch.ScriptObject):
+        return engine.wrapped_obj
     with compat.no_fake_mode():
         return FakeEngine.__obj_unflatten__(engine.__obj_flatten__())

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from ._aot import archive, exporting, graph_file, seal
+from ._aot import archive, exporting, graph_file, seal, writes
 from ._aot.signature import Signature
 from ._base import whole_files
 from ._dry_run.script import describe as describe_script
@@ -48,7 +48,8 @@ class Program(nn.Module):
         self.training = False
 
     def _bind(self) -> None:
-        """What a call needs of the graph. `_changed`: (result, input) of what it writes back."""
+        """What a call needs of the graph. `_changed`: (result, input) of what it writes back;
+        `_written`: the inputs that engines write."""
         self._run = self._exported.graph_module.forward
         signature = self._exported.graph_signature
         inputs = {spec.arg.name if spec.kind == InputKind.USER_INPUT else spec.target: j
@@ -57,6 +58,9 @@ class Program(nn.Module):
         self._changed = [(i, inputs[spec.target]) for i, spec in outputs
                          if spec.kind != OutputKind.USER_OUTPUT]
         self._returned = [i for i, spec in outputs if spec.kind == OutputKind.USER_OUTPUT]
+        graph = self._exported.graph
+        places = {node: j for j, node in enumerate(graph.find_nodes(op="placeholder"))}
+        self._written = [places[node] for node in writes.written_in_place(graph)]
 
     def _adopt(self, graph_module: fx.GraphModule) -> None:
         """Makes the graph module's tensors and sub-modules this module's own."""
@@ -83,6 +87,7 @@ class Program(nn.Module):
         with torch.no_grad():
             given = [*self._held.values(), *flat]
             try:
+                refuse_overlapping(given[j] for j in self._written)
                 refuse_overlapping(given[j] for _, j in self._changed)
                 results = self._run(*given)
             except NotImplementedError as error:  # sizes that kernels cannot count, too
@@ -136,7 +141,7 @@ class Program(nn.Module):
                    if targets[n.name] == engine)
         (call,) = node.users
         return [compat.attribute_of(self._graph_module, targets[weight.name])
-                for weight in call.args[1]]
+                for weight in call.args[-2]]
 
     def engines_and_weights(self) -> list[tuple]:
         """(engine, its weights in its order) for each engine."""

@@ -43,6 +43,88 @@ class Step(torch.nn.Module):
         return self.model(input_ids=ids, use_cache=True, **given).logits[:, -1]
 
 
+def state_of(module):
+    return {name: buffer for name, buffer in module.named_buffers()
+            if name.rsplit(".", 1)[-1].startswith(Step.NAMES)}
+
+
+def copies(state, program, ids):
+    """What a call returns, and the copies that it makes of tensors with the shapes of its state,
+    whoever makes them."""
+    shapes = [[*tensor.shape] for tensor in state.values() if tensor.dim()]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                                record_shapes=True) as profile:
+        result = program(ids)
+    return result, [event.name for event in profile.events()
+                    if event.name in ("aten::copy_", "aten::clone", "aten::_to_copy")
+                    and any(shape in shapes for shape in event.input_shapes)]
+
+
+WAYS = {"program": None, "step.pt2": tv.load, "step.pt": tv.load,
+        "exported step.pt2": lambda path: torch.export.load(path).module(),
+        "scripted step.pt": torch.jit.load}
+
+
+@pytest.fixture(scope="module")
+def compiled_step():
+    model = decoder("llama")
+    ids = prompt(model, 1, 1)["input_ids"]
+    with torch.no_grad():
+        return model, ids, tv.compile(Step(copy.deepcopy(model)), inputs=[ids],
+                                      require_full_compilation=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_cache_is_copied(way, compiled_step, tmp_path):
+    """Each step writes the state of a program where it lies, whatever file it came from."""
+    model, ids, program = compiled_step
+    program = copy.deepcopy(program)
+    if WAYS[way]:
+        path = tmp_path / way.rsplit(" ", 1)[-1]
+        tv.save(program, path,
+                output_format="torchscript" if path.suffix == ".pt" else "exported_program")
+        program = WAYS[way](path)
+    eager = Step(copy.deepcopy(model))
+    with torch.no_grad():
+        for step in range(4):
+            state = state_of(program)
+            versions = {name: tensor._version for name, tensor in state.items()}
+            want = eager(ids)
+            got, copied = copies(state, program, ids) if step % 2 else (program(ids), [])
+            assert copied == []
+            torch.testing.assert_close(got, want)
+            for name, tensor in state_of(eager).items():
+                torch.testing.assert_close(state[name], tensor)
+                assert state_of(program)[name].data_ptr() == state[name].data_ptr()
+                assert state[name]._version > versions[name], "a write is counted"
+            ids = want.argmax(-1, keepdim=True)
+    assert len(state) == 3 * model.config.num_hidden_layers
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+def test_an_engine_alone_changes_its_inputs(arrays, compiled_step, tmp_path):
+    model, ids, program = compiled_step
+    (engine,) = tv.engines(program)
+    engine.save(tmp_path / "step.vke")
+    engine = tv.Engine.load(tmp_path / "step.vke")
+    eager = Step(copy.deepcopy(model))
+    bindings = engine.info()["inputs"]
+    assert sum(binding["written"] for binding in bindings) == 3 * model.config.num_hidden_layers
+    (own,) = (b["name"] for b in bindings if not b["written"])
+    given = {name: tensor.clone() for name, tensor in state_of(eager).items()}
+    if arrays:
+        given = {name: tensor.numpy() for name, tensor in given.items()}
+    for _ in range(3):
+        with torch.no_grad():
+            want = eager(ids)
+        (got,) = engine.run({**given, own: ids.numpy() if arrays else ids}).values()
+        torch.testing.assert_close(torch.as_tensor(got), want)
+        for name, tensor in state_of(eager).items():
+            torch.testing.assert_close(torch.as_tensor(given[name]), tensor)
+        engine.profile({**given, own: ids}, runs=2)  # changes nothing
+        ids = want.argmax(-1, keepdim=True)
+
+
 def test_the_cache_stays_in_the_program_and_its_file(tmp_path):
     model = decoder("llama")
     ids = prompt(model, 1, 1)["input_ids"]

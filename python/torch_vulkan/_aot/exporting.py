@@ -24,12 +24,14 @@ from .._fx import quantised_scales
 from .._fx.mutation import refuse_overlaps
 from .._fx.refusals import WholeGraph
 from .._fx.returned_views import chain_of
+from .._native import C
 from .._torch import compat
 from .._torch.kept_composites import keep_composites, traced_attention
+from ..engine import split_vke
 from ..errors import UnsupportedError
 from ..inputs import Arguments, Input
 from ..settings import Settings
-from . import graph_file
+from . import graph_file, writes
 from .conditions import Conditions
 from .signature import Argument, Signature
 
@@ -233,10 +235,12 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
     settings = settings.keyed_by([*program.state_dict.values()])
     for node, name in zip(output.args[0], outputs):
         node.meta["torch_vulkan_name"] = name
+    shown = _written(program, module, source)
+    changes = writes.write_last(program, module.graph)
     calls, failed = backend.build_engines(
-        module, "inference", settings, weights, len(output.args[0]), watch,
-        _written(program, module, source))
-    return _assemble(program, module, calls, failed, signature)
+        module, "inference", settings, weights, len(changes.left), watch,
+        {changes.left.index(i): place for i, place in shown.items()}, one_writer=True)
+    return _assemble(program, module, calls, failed, signature, changes)
 
 
 def _written(program: ExportedProgram, module: fx.GraphModule,
@@ -276,7 +280,7 @@ def _name_leaves(module, program, signature) -> None:
         node.meta["torch_vulkan_name"] = name
 
 
-def _assemble(program, module, calls, failed, signature) -> ExportedProgram:
+def _assemble(program, module, calls, failed, signature, changes) -> ExportedProgram:
     placeholders = module.graph.find_nodes(op="placeholder")
     renamed = {spec.arg.name: node.name for spec, node in zip(
         program.graph_signature.input_specs, placeholders, strict=True)}
@@ -298,12 +302,12 @@ def _assemble(program, module, calls, failed, signature) -> ExportedProgram:
         _inline_call(module, call, node)
     for name in failed:
         _inline_native(module, name)
+    output_specs = writes.results_again(module.graph, changes)
     module.graph.lint()
     outputs = [
         replace(spec, target=renamed.get(spec.target, spec.target),
                 arg=replace(spec.arg, name=value.name) if isinstance(value, fx.Node) else spec.arg)
-        for spec, value in zip(program.graph_signature.output_specs,
-                               module.graph.output_node().args[0], strict=True)]
+        for spec, value in zip(output_specs, module.graph.output_node().args[0], strict=True)]
     ranges = dict(program.range_constraints)
     for symbol, (low, _, high) in signature.ranges.items():
         if symbol in ranges and high is not None:
@@ -313,7 +317,8 @@ def _assemble(program, module, calls, failed, signature) -> ExportedProgram:
         root=module, graph=module.graph, graph_signature=ExportGraphSignature(specs, outputs),
         state_dict=program.state_dict, range_constraints=ranges,
         module_call_graph=copy.deepcopy(program.module_call_graph[:1]),
-        example_inputs=program.example_inputs, constants=constants, verifiers=program.verifiers)
+        example_inputs=program.example_inputs, constants=constants,
+        verifiers=compat.verifiers_of(program, bool(writes.written_in_place(module.graph))))
     # Not what the partitioner asked of sizes.
     compat.set_guards(compiled, compat.guards_of(program))
     return compiled
@@ -333,7 +338,13 @@ def _inline_call(module: fx.GraphModule, call, engine: fx.Node) -> None:
         inputs = [node.args[i] for i in call.input_positions]
         inputs += [_carrier(graph, node.args[i], bias) for i, bias in call.number_positions]
         weights = [node.args[i] for i in call.weight_positions]
-        run = graph.call_function(_execute, (inputs, weights, engine))
+        bindings = C.vke_info(split_vke(call.vke())[0])["inputs"]
+        written = [n for n, b in zip(inputs, bindings, strict=True) if b["written"]]
+        if written:
+            inputs = [n for n, b in zip(inputs, bindings, strict=True) if not b["written"]]
+            run = graph.call_function(writes.written_by, (inputs, written, weights, engine))
+        else:
+            run = graph.call_function(_execute, (inputs, weights, engine))
         casts = call.casts or [None] * len(values)
         stored = [v if d is None else v.to(_TRUNCATED[d])
                   for v, d in zip(values, casts, strict=True)]

@@ -75,6 +75,13 @@ def set_guards(program: torch.export.ExportedProgram, guards: list[str]) -> None
     program._guards_code = [*dict.fromkeys(guards)]
 
 
+def verifiers_of(program: torch.export.ExportedProgram, writes: bool) -> list:
+    """What checks a program made of `program`; `writes`: some of its operators work in place."""
+    from torch._export.verifier import TrainingIRVerifier
+
+    return [TrainingIRVerifier] if writes else program.verifiers
+
+
 def user_ranges(shape_env) -> dict[sympy.Symbol, tuple[int, int, int]] | None:
     """What the user said which sizes a graph takes (set_symbol_ranges)."""
     return getattr(shape_env, "torch_vulkan_ranges", None) or None

@@ -1,0 +1,51 @@
+"""Inputs that an engine writes: what it works on, and what the caller gets back."""
+
+import torch
+
+
+def own_memory(bindings: list[dict], inputs, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that an engine works on: a copy of what it writes where that shares memory with
+    another input, because the others are read as they were before the call.
+
+    Args:
+        bindings: the engine's inputs.
+        inputs: what was given for them, tensors or arrays.
+        tensors: the same as the engine reads it.
+
+    Raises:
+        ValueError: what is to be written cannot be.
+    """
+    made = list(tensors)
+    for i, (binding, value) in enumerate(zip(bindings, inputs, strict=True)):
+        if not binding["written"]:
+            continue
+        if not _is_writable(value):
+            raise ValueError(f"input {binding['name']!r} is written by the engine: got an array "
+                             "that is read only, a tensor of which several elements are one, or "
+                             "an inference tensor outside of torch.inference_mode()")
+        if any(_share(tensors[i], other) for k, other in enumerate(tensors) if k != i):
+            made[i] = tensors[i].clone()
+    return made
+
+
+def _is_writable(value) -> bool:
+    if isinstance(value, torch.Tensor):
+        return torch._debug_has_internal_overlap(value) != 1 and (
+            not value.is_inference() or torch.is_inference_mode_enabled())
+    return bool(value.flags.writeable)
+
+
+def _share(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.data_ptr() < b.data_ptr() + b.nbytes and b.data_ptr() < a.data_ptr() + a.nbytes
+
+
+def write_back(bindings: list[dict], inputs, tensors: list[torch.Tensor]) -> None:
+    """Gives callers what was not written where it lies, and tells autograd of what was."""
+    for binding, value, tensor in zip(bindings, inputs, tensors, strict=True):
+        if not binding["written"]:
+            continue
+        whole = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(value)
+        if whole.device != tensor.device or whole.data_ptr() != tensor.data_ptr():
+            whole.copy_(tensor)
+        elif not whole.is_inference():
+            torch.autograd.graph.increment_version(whole)

@@ -1,0 +1,211 @@
+"""Programs that change buffers and arguments: in place where one engine does it, and once whatever
+happens."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import torch_vulkan as tv
+from torch_vulkan.program import Program
+
+from aot_helpers import compiled, rows
+from helpers import assert_same
+
+WRITTEN = torch.ops.torch_vulkan.execute_written.default
+
+
+class Counter(nn.Module):
+    """A buffer, a counter and an argument that change."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4, 3))
+        self.register_buffer("calls", torch.tensor(0))
+        self.scale = nn.Linear(3, 3)
+
+    def forward(self, x, seen):
+        y = self.scale(x)
+        self.total.add_(y)
+        self.calls.add_(1)
+        seen[1:3] = torch.relu(y[1:3])
+        return y * 2 + self.total
+
+
+def arguments():
+    return torch.randn(4, 3), torch.randn(4, 3)
+
+
+def buffers(module) -> list:
+    return [tensor for _, tensor in sorted(module.named_buffers())]
+
+
+def writes(program) -> int:
+    graph = program.exported_program().graph
+    return sum(len(node.args[1]) for node in graph.nodes if node.target is WRITTEN)
+
+
+def calls_alike(program, model, calls=3):
+    for _ in range(calls):
+        x, seen = arguments()
+        other = seen.clone()
+        with torch.no_grad():
+            want = model(x, other)
+            got = program(x, seen)
+        assert_same(got, want)
+        assert_same(seen, other)
+        assert_same(buffers(program), buffers(model))
+
+
+def both():
+    model = Counter()
+    return compiled(copy.deepcopy(model), [*arguments()]), model
+
+
+def test_buffers_and_arguments_are_written_in_place():
+    program, model = both()
+    assert writes(program) == 3
+    calls_alike(program, model)
+
+
+def test_captured_and_traced_again():
+    """Functional graphs have no operator that writes; what they make of it is the same."""
+    program, model = both()
+    exported = torch.export.export(copy.deepcopy(program), arguments())
+    functional = exported.run_decompositions({})
+    targets = [node.target for node in functional.graph.nodes]
+    assert WRITTEN not in targets
+    calls_alike(exported.module(), model, 2)
+    calls_alike(functional.module(), model, 2)  # of the same buffers
+    twin, model = both()
+    calls_alike(torch.compile(twin, backend="aot_eager"), model)
+    twin, model = both()
+    x, seen = arguments()
+    traced = torch.jit.trace(twin, (x, seen.clone()), check_trace=False)
+    with torch.no_grad():
+        model(x, seen)  # tracing is a call
+    calls_alike(traced, model)
+
+
+class Twice(nn.Module):
+    """Two engines, and PyTorch between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("first", torch.zeros(4, 4))
+        self.register_buffer("second", torch.zeros(4, 4))
+
+    def forward(self, x):
+        self.first.add_(x)
+        y = torch.linalg.matrix_exp(self.first * 0.1)
+        self.second.add_(y)
+        return torch.relu(self.second) + 1
+
+
+def test_only_the_last_engine_writes():
+    """Where an engine refuses its sizes PyTorch computes all of it, from the state before."""
+    model = Twice()
+    program = compiled(copy.deepcopy(model), [torch.randn(4, 4)])
+    assert len(program.engine_objects()) == 2 and writes(program) == 1
+    for _ in range(2):
+        x = torch.randn(4, 4)
+        assert_same(program(x), model(x))
+        assert_same(buffers(program), buffers(model))
+
+
+def test_what_is_computed_again_is_written_once(monkeypatch):
+    program, model = both()
+
+    def refuses(*args):
+        raise NotImplementedError("sizes that kernels cannot count")
+
+    monkeypatch.setattr(program, "_run", refuses)
+    with pytest.warns(UserWarning, match="runs natively"):
+        calls_alike(program, model, 1)
+    calls_alike(program, model, 2)
+
+
+def test_memory_that_engines_cannot_write():
+    """Strides, shared memory and elements that are one another."""
+    program, model = both()
+    storage = torch.randn(3, 4)
+    for make in (lambda s: s.t(), lambda s: torch.cat([s, s], 1).t()[::2],
+                 lambda s: s.reshape(-1)[:3].repeat(4, 1)):
+        x = torch.randn(4, 3)
+        ours, theirs = make(storage.clone()), make(storage.clone())
+        with torch.no_grad():
+            assert_same(program(x, ours), model(x, theirs))
+        assert_same(ours, theirs)
+    ours = torch.randn(4, 3)
+    theirs = ours.clone()
+    with torch.no_grad():  # what is read is what was there before the call
+        assert_same(program(ours, ours), model(theirs, theirs))
+    assert_same(ours, theirs)
+    expanded = torch.randn(3).expand(4, 3)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        program(torch.randn(4, 3), expanded)
+
+
+def test_dynamic_sizes_and_profiles():
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("sum", torch.zeros(3))
+
+        def forward(self, x):
+            self.sum.add_(x.sum(0))
+            return x + self.sum
+
+    model = Rows()
+    program = tv.compile(copy.deepcopy(model), [rows(1, 4, 64, 3)], min_block_size=1,
+                         profiles=[tv.Profile(x=((1, 3), (2, 3), (8, 3))),
+                                   tv.Profile(x=((8, 3), (32, 3), (64, 3)))])
+    assert isinstance(program, Program) and writes(program) == 1
+    for count in (2, 40, 8, 1):
+        x = torch.randn(count, 3)
+        assert_same(program(x), model(x))
+        assert_same(program.get_buffer("sum"), model.sum)
+
+
+def test_state_is_replaced_and_moved_on():
+    """load_state_dict, also by assignment, and refit reach the next call."""
+    program, model = both()
+    calls_alike(program, model, 2)
+    for how in ({"assign": True}, {}):
+        fresh = {name: value.clone() for name, value in Counter().state_dict().items()}
+        program.load_state_dict(fresh, **how)
+        model.load_state_dict(fresh)
+        calls_alike(program, model, 2)
+    fresh = Counter().state_dict()
+    tv.refit(program, fresh)
+    model.load_state_dict(fresh)
+    calls_alike(program, model, 2)
+
+
+def test_inference_tensors_change_in_inference_mode_only():
+    program, model = both()
+    with torch.inference_mode():
+        x, seen = arguments()
+        other = seen.clone()
+        assert_same(program(x, seen), model(x, other))
+        assert_same(seen, other)
+    with pytest.raises(RuntimeError, match="inference"):
+        program(torch.randn(4, 3), seen)
+
+
+def test_an_engine_alone_says_what_it_cannot_write():
+    program, model = both()
+    (engine,) = tv.engines(program)
+    given = {b["name"]: torch.zeros(b["shape"], dtype=getattr(torch, b["dtype"]))
+             for b in engine.info()["inputs"]}
+    for wrong in (torch.zeros(1, 3).expand(4, 3), torch.zeros(4, 3).numpy()):
+        if not isinstance(wrong, torch.Tensor):
+            wrong.flags.writeable = False
+        with pytest.raises(ValueError, match="'total' is written by the engine"):
+            engine.run({**given, "total": wrong})
+    x = torch.randn(4, 3)
+    want = engine.run({**given, "x": x, "total": x.clone()})
+    got = engine.run({**given, "x": x, "total": x})  # x is read as it was
+    for name, tensor in want.items():
+        torch.testing.assert_close(got[name], tensor)
