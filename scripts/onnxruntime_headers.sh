@@ -6,7 +6,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 package=libonnxruntime-dev_1.23.2+dfsg-6.1_amd64.deb  # its headers are those of any machine
 digest=4630a94adb36dc056feb124e51c6e952e2cab5188bc093a25bee8a7e1ac5196d
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 if [ -n "${ONNXRUNTIME_INCLUDE_DIR:-}" ]; then
   echo "$ONNXRUNTIME_INCLUDE_DIR"
@@ -14,6 +13,13 @@ if [ -n "${ONNXRUNTIME_INCLUDE_DIR:-}" ]; then
 fi
 folder=$PWD/.setup/onnxruntime
 if ! [ -f "$folder/usr/include/onnxruntime/onnxruntime_ep_c_api.h" ]; then
+  # The mirror that apt takes Debian's packages from; every one has all releases in one pool.
+  mirror=$(apt-get --print-uris download libc6 2>/dev/null | sed -n "s|^'\(.*\)/pool/.*|\1|p" | head -1)
+  [ -n "$mirror" ] || {
+    echo "ONNX Runtime's headers: apt names no mirror (apt-get update?);" \
+      "ONNXRUNTIME_INCLUDE_DIR names a folder with those of 1.23" >&2
+    exit 1
+  }
   mkdir -p .setup
   file=$(mktemp .setup/onnxruntime.XXXXXX)
   trap 'rm -f "$file"' EXIT
