@@ -13,11 +13,8 @@ if [ -n "${ONNXRUNTIME_INCLUDE_DIR:-}" ]; then
 fi
 folder=$PWD/.setup/onnxruntime
 if ! [ -f "$folder/usr/include/onnxruntime/onnxruntime_ep_c_api.h" ]; then
-  # The mirror that apt takes Debian's packages from; every one has all releases in one pool.
-  mirror=$(apt-get --print-uris download libc6 2>/dev/null | sed -n "s|^'\(.*\)/pool/.*|\1|p" | head -1)
-  [ -n "$mirror" ] || {
-    echo "ONNX Runtime's headers: apt names no mirror (apt-get update?);" \
-      "ONNXRUNTIME_INCLUDE_DIR names a folder with those of 1.23" >&2
+  mirror=$(scripts/apt_mirror.sh) || {
+    echo "ONNX Runtime's headers: ONNXRUNTIME_INCLUDE_DIR names a folder with those of 1.23" >&2
     exit 1
   }
   mkdir -p .setup

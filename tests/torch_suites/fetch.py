@@ -5,7 +5,8 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-SUITE, MIRROR = "trixie", "http://deb.debian.org/debian"  # has pytorch 2.6
+SUITE = "trixie"  # has pytorch 2.6
+MIRROR = Path(__file__).parents[2] / "scripts/apt_mirror.sh"  # prints apt's
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
@@ -40,7 +41,10 @@ def _download(directory: Path) -> None:
     for name in ("state/lists/partial", "cache/archives/partial"):
         (directory / name).mkdir(parents=True, exist_ok=True)
     sources = directory / "sources.list"
-    sources.write_text(f"deb-src [signed-by={KEYS}] {MIRROR} {SUITE} main\n")
+    mirror = subprocess.run([MIRROR], capture_output=True, text=True)
+    if mirror.returncode:
+        raise RuntimeError(f"torch's tests cannot be fetched: {mirror.stderr.strip()}")
+    sources.write_text(f"deb-src [signed-by={KEYS}] {mirror.stdout.strip()} {SUITE} main\n")
     options = [f"-oDir::State={directory}/state", f"-oDir::Cache={directory}/cache",
                f"-oDir::Etc::sourcelist={sources}", "-oDir::Etc::sourceparts=-"]
     for command in (["update"], ["source", "--download-only", "pytorch"]):
