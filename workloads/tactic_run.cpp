@@ -121,9 +121,9 @@ double largest_error(const std::vector<double>& a, const std::vector<double>& b)
   double error = 0, largest = 1e-30;
   for (size_t i = 0; i < b.size(); ++i) {
     if (std::isnan(a[i]) != std::isnan(b[i])) return INFINITY;
+    if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
     if (std::isnan(b[i]) || a[i] == b[i]) continue;
     error = std::max(error, std::abs(a[i] - b[i]));
-    if (std::isfinite(b[i])) largest = std::max(largest, std::abs(b[i]));
   }
   return error / largest;
 }

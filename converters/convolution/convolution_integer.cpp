@@ -37,7 +37,7 @@ void add_words(const NodeContext& c, Builder& b, const ConvShape& s, Tactic& tac
   Operand words = src("x", w);
   words.vec4 = true;
   tactic.steps.push_back({.kernel = "matmul_integer_sums",
-                          .defines = {{"X_FLIP", "0u"}},
+                          .defines = {{"X_FLIP", "0u"}, {"IN_RUNS", "0"}},
                           .operands = {words, dst("y", sums)},
                           .params = {param("rows", rows), param("quads", quads)},
                           .grid = one_each(rows, 64),

@@ -1,6 +1,7 @@
 #include "converters/matmul/few_rows.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "converters/matmul/matrix_units.h"
 
@@ -44,6 +45,27 @@ std::string rows_refusal(const DeviceProfile& device, const RowsTile& tile, int6
   if (m > 4 * tile.rows) return "many rows";
   if (tile.rows >= 2 * m && tile.rows > 1) return "few rows";
   return "";
+}
+
+std::vector<Tactic> in_order(std::vector<Tactic> rows, std::vector<Tactic> tiles, int64_t m) {
+  constexpr int64_t kFew = 4, kMany = 32;
+  std::vector<Tactic> all;
+  const auto take = [&](std::vector<Tactic>& from, size_t count) {
+    const auto end = from.begin() + static_cast<int64_t>(std::min(count, from.size()));
+    std::move(from.begin(), end, std::back_inserter(all));
+    from.erase(from.begin(), end);
+  };
+  const auto take_one = [&](std::vector<Tactic>& from) {  // that is not refused
+    const auto first = std::ranges::find(from, "", &Tactic::refusal);
+    take(from, first == from.end() ? from.size() : static_cast<size_t>(first - from.begin()) + 1);
+  };
+  while (m > kFew && m <= kMany && !rows.empty() && !tiles.empty()) {
+    take_one(tiles);
+    take_one(rows);
+  }
+  take(m <= kFew ? rows : tiles, SIZE_MAX);
+  take(m <= kFew ? tiles : rows, SIZE_MAX);
+  return all;
 }
 
 Step rows_step(const std::string& kernel, const DeviceProfile& device, const RowsTile& tile,

@@ -13,20 +13,25 @@
 #define EACH_COLUMN(what, x) what(0, x) what(1, x) what(2, x) what(3, x)
 #endif
 
-/// what(0) what(1) … for each row.
-#define TWO_ROWS(what, r) what(r) what(r + 1)
-#define FOUR_ROWS(what, r) TWO_ROWS(what, r) TWO_ROWS(what, r + 2)
+/// what(0, x) what(1, x) … for each row.
+#define TWO_ROWS(what, r, x) what(r, x) what(r + 1, x)
+#define FOUR_ROWS(what, r, x) TWO_ROWS(what, r, x) TWO_ROWS(what, r + 2, x)
+#define EIGHT_ROWS(what, r, x) FOUR_ROWS(what, r, x) FOUR_ROWS(what, r + 4, x)
 #if ROWS == 1
-#define EACH_ROW(what) what(0)
+#define EACH_ROW(what, x) what(0, x)
 #elif ROWS == 2
-#define EACH_ROW(what) TWO_ROWS(what, 0)
+#define EACH_ROW(what, x) TWO_ROWS(what, 0, x)
 #elif ROWS == 4
-#define EACH_ROW(what) FOUR_ROWS(what, 0)
+#define EACH_ROW(what, x) FOUR_ROWS(what, 0, x)
 #elif ROWS == 8
-#define EACH_ROW(what) FOUR_ROWS(what, 0) FOUR_ROWS(what, 4)
+#define EACH_ROW(what, x) EIGHT_ROWS(what, 0, x)
 #else
-#define EACH_ROW(what) FOUR_ROWS(what, 0) FOUR_ROWS(what, 4) FOUR_ROWS(what, 8) FOUR_ROWS(what, 12)
+#define EACH_ROW(what, x) EIGHT_ROWS(what, 0, x) EIGHT_ROWS(what, 8, x)
 #endif
+
+/// what(c, r) for each result of a subgroup.
+#define ROW_OF_RESULTS(r, what) EACH_COLUMN(what, r)
+#define EACH_RESULT(what) EACH_ROW(ROW_OF_RESULTS, what)
 
 const uint UNITS = SUBGROUPS / WK, TILE = ROWS * COLS;
 

@@ -20,7 +20,7 @@ struct ProductTile {
   bool ahead = false;    ///< shared, not packed: fragments a step ahead
   int64_t per_unit = 1;  ///< workgroups that a compute unit holds at once
   int64_t stages = 2;    ///< shared: buffers; 1 for pieces that fill shared memory
-  int64_t split = 1;     ///< all but shared: workgroups that share the steps of k
+  int64_t split = 1;     ///< workgroups that share the steps of k; of shared only with quantised b
   int64_t group = 8;     ///< tile rows walked together, for the cache
   int64_t unroll = 0;    ///< direct: most steps of k written out; 0: the usual number
   int64_t slots = 1;     ///< shared, b quantised: tiles of k on their way, 1 or 2
@@ -40,6 +40,7 @@ struct MatrixProblem {
   const QuantisedProduct* quantised = nullptr;  ///< b is packed integers
   int64_t bytes =
       0;  ///< operands are bytes, p.k counts pairs of them: steps of k of a matrix, 32, 16
+  bool in_runs = false;  ///< b's 16 bytes of k lie beside those of 15 other columns
   bool is_scaled() const { return precision.scale == SplitPrecision::kGroups; }
 };
 MatrixProblem matrix_problem(const NodeContext& c, Builder& b, const Product& p,

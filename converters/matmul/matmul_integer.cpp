@@ -63,7 +63,7 @@ void add_zeros(const IntegerProduct& p, Step& step) {
 /// Both operands in words, with the sizes of the product.
 void add_words(const NodeContext& c, Builder& b, const IntegerProduct& p, Tactic& tactic,
                Step& step) {
-  add_integer_operands(c, b, p, kQuad, false, tactic, step);
+  add_integer_operands(c, b, p, {}, tactic, step);
   step.params.insert(step.params.end(),
                      {param("m_count", p.m), param("n_count", p.n), param("k_count", p.k),
                       param("quads", ceil_div(p.k, kQuad))});
@@ -138,7 +138,7 @@ Tactic rows_tactic(const NodeContext& c, Builder& b, const IntegerProduct& p, co
   const Expr quads = ceil_div(p.k, run) * (run / kQuad);
   const int64_t words = run / kQuad;
   step.defines.emplace_back("WORDS", text(words));
-  add_integer_operands(c, b, p, run, false, tactic, step);
+  add_integer_operands(c, b, p, {.run = run}, tactic, step);
   step.params.insert(step.params.end(), {param("m_count", p.m), param("n_count", p.n),
                                          param("k_count", p.k), fixed("quads", quads)});
   step.iterations =
@@ -172,14 +172,11 @@ void convert(const NodeContext& c, Builder& b) {
       4;  // rows whose products take as long as to unpack what they multiply
   std::ranges::stable_sort(rows, {}, [&](int64_t r) { return div_up(m, r) * (kUnpack + r); });
   for (const int64_t r : rows) tactics.push_back(integer_simd_tactic(c, b, p, r));
-  const auto add = [&](std::vector<Tactic> more) {
-    std::ranges::move(more, std::back_inserter(tactics));
-  };
   const bool few = m <= 16;
-  if (few) add(rows_tactics(c, b, p));
-  add(integer_matrix_tactics(c, b, p));
-  if (!few) add(rows_tactics(c, b, p));
-  if (!few) tactics.push_back(tiled_tactic(c, b, p, 64, 64));
+  std::vector<Tactic> tiles = integer_matrix_tactics(c, b, p);
+  if (!few) tiles.push_back(tiled_tactic(c, b, p, 64, 64));
+  std::ranges::move(in_order(rows_tactics(c, b, p), std::move(tiles), m),
+                    std::back_inserter(tactics));
   for (const int64_t height : few ? std::vector<int64_t>{1, 4} : std::vector<int64_t>{4, 1}) {
     tactics.push_back(simt_tactic(c, b, p, height));
   }
@@ -277,14 +274,17 @@ ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const I
   const Value& value = c.graph.value(x.value);
   const Expr length = round_up(p.k, rows.run);
   const Shape strides = b.strides_of(x.value);
-  if (strides == contiguous_strides(value.shape) && length == p.k && !value.view) return x.value;
+  const bool as_it_lies =
+      strides == contiguous_strides(value.shape) && length == p.k && !value.view;
+  if (as_it_lies && !rows.in_runs) return x.value;
   const bool flips = rows.flipped && value.dtype == DType::kU8;
   const Expr elements = p.batch * x.rows * length;
+  const Expr kept = rows.in_runs ? round_up(x.rows, kFragment) : x.rows;
   const ValueId scratch =
-      b.scratch(name, flips ? DType::kI8 : value.dtype, {p.batch, x.rows, length});
+      b.scratch(name, flips ? DType::kI8 : value.dtype, {p.batch, kept, length});
   steps.push_back(
       {.kernel = "matmul_integer_pack",
-       .defines = {{"FLIPPED", flag(flips)}},
+       .defines = {{"FLIPPED", flag(flips)}, {"IN_RUNS", flag(rows.in_runs)}},
        .operands = {src("x", x.value), dst("y", scratch)},
        .params = {param("elements", elements), param("rows", x.rows), param("k_count", p.k),
                   param("length", length), param("x_z", x.batch_stride),
@@ -293,18 +293,19 @@ ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const I
   return scratch;
 }
 
-void add_integer_operands(const NodeContext& c, Builder& b, const IntegerProduct& p, int64_t run,
-                          bool a_sums, Tactic& tactic, Step& step) {
-  const auto add = [&](const char* name, const char* packed, const IntegerMatrix& x) {
-    Operand operand = src(name, integer_rows(c, b, packed, x, p, {.run = run}, tactic.steps));
+void add_integer_operands(const NodeContext& c, Builder& b, const IntegerProduct& p,
+                          const IntegerOperands& how, Tactic& tactic, Step& step) {
+  const auto add = [&](const char* name, const char* packed, const IntegerMatrix& x, bool in_runs) {
+    Operand operand = src(
+        name, integer_rows(c, b, packed, x, p, {.run = how.run, .in_runs = in_runs}, tactic.steps));
     operand.vec4 = true;
     // What is packed is flipped already.
     const bool flips = is_unsigned(c, x) && operand.value == x.value;
     step.operands.push_back(operand);
     return std::pair(operand, std::string(flips ? kFlip : "0u"));
   };
-  const auto [a, a_flip] = add("a", "a_words", p.a);
-  const auto [bb, b_flip] = add("b", "b_words", p.b);
+  const auto [a, a_flip] = add("a", "a_words", p.a, false);
+  const auto [bb, b_flip] = add("b", "b_words", p.b, how.b_in_runs);
   step.defines.insert(step.defines.end(), {{"A_FLIP", a_flip},
                                            {"B_FLIP", b_flip},
                                            {"A_OFFSET", is_unsigned(c, p.a) ? "128" : "0"},
@@ -313,21 +314,21 @@ void add_integer_operands(const NodeContext& c, Builder& b, const IntegerProduct
                                            {"B_SHIFTED", flag(is_shifted(c, p.b))}});
   add_zeros(p, step);
   step.params.push_back(param("b_rows", p.batched ? p.n : Expr(0)));
-  const Expr quads = ceil_div(p.k, run) * (run / kQuad);
-  const auto add_sums = [&](const char* name, Operand x, const std::string& flip,
-                            const Expr& rows) {
+  const Expr quads = ceil_div(p.k, how.run) * (how.run / kQuad);
+  const auto add_sums = [&](const char* name, Operand x, const std::string& flip, const Expr& rows,
+                            bool in_runs) {
     const ValueId sums = b.scratch(name, DType::kI32, {rows});
     x.name = "x";
     tactic.steps.push_back({.kernel = "matmul_integer_sums",
-                            .defines = {{"X_FLIP", flip}},
+                            .defines = {{"X_FLIP", flip}, {"IN_RUNS", flag(in_runs)}},
                             .operands = {x, dst("y", sums)},
                             .params = {param("rows", rows), param("quads", quads)},
                             .grid = one_each(rows, 64),
                             .iterations = quads});
     step.operands.push_back(src(name, sums));
   };
-  if (is_shifted(c, p.a)) add_sums("b_sums", bb, b_flip, p.batch * p.n);
-  if (a_sums && is_shifted(c, p.b)) add_sums("a_sums", a, a_flip, p.batch * p.m);
+  if (is_shifted(c, p.a)) add_sums("b_sums", bb, b_flip, p.batch * p.n, how.b_in_runs);
+  if (how.a_sums && is_shifted(c, p.b)) add_sums("a_sums", a, a_flip, p.batch * p.m, false);
 }
 
 }  // namespace tv

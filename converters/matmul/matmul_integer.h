@@ -28,18 +28,24 @@ Tactic integer_simd_tactic(const NodeContext& context, Builder& builder,
 
 /// How rows of an operand are to lie, one after the other, a byte an element.
 struct IntegerRows {
-  int64_t run = 4;      ///< zeros fill them up to a multiple of so many bytes
-  bool flipped = true;  ///< of uint8, 128 less each
+  int64_t run = 4;       ///< zeros fill them up to a multiple of so many bytes
+  bool flipped = true;   ///< of uint8, 128 less each
+  bool in_runs = false;  ///< of one matrix: runs of 16 bytes, those of 16 rows side by side
 };
 /// The rows; the operand itself where it lies so.
 ValueId integer_rows(const NodeContext& context, Builder& builder, const char* name,
                      const IntegerMatrix& operand, const IntegerProduct& product,
                      const IntegerRows& rows, std::vector<Step>& steps);
 
-/// Both operands in rows of a multiple of `run` bytes, and what integer_shift.glsl wants of them.
-/// `a_sums`: also sums of a's rows, where they are wanted, which the kernel does not find itself.
+/// How a kernel wants its operands.
+struct IntegerOperands {
+  int64_t run = 4;         ///< rows are a multiple of so many bytes
+  bool a_sums = false;     ///< also sums of a's rows, where they are wanted: it does not find them
+  bool b_in_runs = false;  ///< b's rows in runs
+};
+/// Both operands, and what integer_shift.glsl wants of them.
 void add_integer_operands(const NodeContext& context, Builder& builder,
-                          const IntegerProduct& product, int64_t run, bool a_sums, Tactic& tactic,
+                          const IntegerProduct& product, const IntegerOperands& how, Tactic& tactic,
                           Step& step);
 
 /// Tactics for the device's matrix units, best first by rule (matmul_integer_matrix.cpp).

@@ -46,12 +46,15 @@ MatrixProblem problem_of(const NodeContext& c, Builder& b, const IntegerProduct&
           .a_cols = false,
           .b_rows = false,
           .b_cols = true,
-          .bytes = steps_of_matrix(c.device)};
+          .bytes = steps_of_matrix(c.device),
+          // What is constant is brought into the order of tiles once.
+          .in_runs = !p.batched && b.is_constant(p.b.value)};
 }
 
 void emit(const MatrixProblem& q, const IntegerProduct& p, const ProductTile& t, Tactic& tactic) {
   Step step = shared_step(q, t);
-  add_integer_operands(q.c, q.b, p, kUnitBytes, true, tactic, step);
+  add_integer_operands(q.c, q.b, p, {.run = kUnitBytes, .a_sums = true, .b_in_runs = q.in_runs},
+                       tactic, step);
   step.params.insert(step.params.end(),
                      {param("terms", p.k), fixed("a_ld", q.p.a_m), fixed("b_ld", q.p.b_n)});
   add_batch(step, q.p.batch, q.p.batch.a, "az");

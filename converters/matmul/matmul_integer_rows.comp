@@ -44,37 +44,38 @@ int plus_dot(int sum, Words x, Words y) { return sum + integer_dot(x, y); }
 #else
 #define ADD_SUM(r)
 #endif
-#define ADD_ROW(r) {                                                                            \
+#define ADD_ROW(r, x) {                                                                            \
     const uint line = z * m_count + min(m0 + r, m_count - 1u);                                  \
     const Words a = words_at(uint64_t(a_ptr), line * quads + q) ^ A_FLIP;                       \
     EACH_COLUMN(ADD_COLUMN, r)                                                                  \
     ADD_SUM(r) }
+
+#define START(c, r) acc[r][c] = 0;
+#define START_SUM(r, x) a_sums[r] = 0;
+#define KEEP(c, r) {                                                                            \
+    const int all = subgroupAdd(acc[r][c]);                                                     \
+    if (lane == 0u) sums[gl_SubgroupID][(r) * COLS + c] = all; }
+#define KEEP_SUM(r, x) {                                                                        \
+    const int all = subgroupAdd(a_sums[r]);                                                     \
+    if (lane == 0u) sums[gl_SubgroupID][TILE + r] = all; }
 
 void main() {
   const uint lane = gl_SubgroupInvocationID, part = gl_SubgroupID % WK, z = gl_WorkGroupID.z;
   const uint n0 = (gl_WorkGroupID.x * UNITS + gl_SubgroupID / WK) * COLS;
   const uint m0 = gl_WorkGroupID.y * ROWS;
   int acc[ROWS][COLS], a_sums[ROWS];
-  FOR(r, ROWS) {
-    a_sums[r] = 0;
-    FOR(c, COLS) acc[r][c] = 0;
-  }
+  EACH_RESULT(START)
+  EACH_ROW(START_SUM, 0)
   // Rows past the last are the last once more; their results are not stored.
   for (uint q = (part * LANES_K + lane) * WORDS; q < quads; q += WK * LANES_K * WORDS) {
     Words b[COLS];
     EACH_COLUMN(LOAD_COLUMN, 0)
-    EACH_ROW(ADD_ROW)
+    EACH_ROW(ADD_ROW, 0)
   }
-  FOR(r, ROWS) {
-    FOR(c, COLS) {
-      const int sum = subgroupAdd(acc[r][c]);
-      if (lane == (r * COLS + c) % LANES_K) sums[gl_SubgroupID][r * COLS + c] = sum;
-    }
+  EACH_RESULT(KEEP)
 #if B_SHIFTED
-    const int sum = subgroupAdd(a_sums[r]);
-    if (lane == r % LANES_K) sums[gl_SubgroupID][TILE + r] = sum;
+  EACH_ROW(KEEP_SUM, 0)
 #endif
-  }
   barrier();
   for (uint i = gl_LocalInvocationID.x; i < UNITS * TILE; i += LOCAL_X) {
     const Place p = place_of(i);

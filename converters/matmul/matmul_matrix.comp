@@ -10,10 +10,12 @@
 // WHOLE_N, WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. QUANTISED: b is packed integers, which become
 // floats on their way into shared memory (matmul_quantised_load.glsl). BYTES: a and b are bytes, and k counts
 // pairs of them (matrix.glsl, matmul_integer_shift.glsl). STEP_UNITS: units of 16 bytes
-// of a row that a matrix has.
-// GROUP: tile rows walked together, for the cache.
+// of a row that a matrix has. IN_RUNS: b as matmul_integer_pack.comp brings it into runs.
+// SPLIT workgroups share the tiles of k, `share` each, an even number, and write sums for
+// matmul_split_k.comp; WHOLE_K: k is then a multiple of all of them. GROUP: tile rows walked together,
+// for the cache.
 // Addresses are written so that what is known at compile time ends up in an instruction's offset.
-// Grid: (tiles of m * tiles of n, 1, z); local 32 * (BM / WM) * (BN / WN) * WK.
+// Grid: (tiles of m * tiles of n, 1, SPLIT * z); local 32 * (BM / WM) * (BN / WN) * WK.
 
 #include "batch.glsl"
 
@@ -37,6 +39,7 @@ const uint SPACE = WK > 1 ? WK * WARPS_M * STRIP * 16 * (BN / 4 + 1) : WARPS_M *
 shared uvec4 sh[STAGES * STAGE > SPACE ? STAGES * STAGE : SPACE];
 
 #define PATCH 1
+#define K_OF_SHARE (share * BK)
 #if QUANTISED
 #include "quantised_words.glsl"
 #endif
@@ -64,7 +67,17 @@ uint spread(uint q, uint chunks) {
 
 void main() {
   const uint tiles_m = (m_count + BM - 1) / BM, tiles_n = (n_count + BN - 1) / BN;
-  const uint id = gl_WorkGroupID.x, z = gl_WorkGroupID.z;
+  const uint id = gl_WorkGroupID.x;
+#if SPLIT > 1
+  const uint z = gl_WorkGroupID.z % matrices;
+  tv_share = gl_WorkGroupID.z / matrices;
+#define FIRST_TILE (tv_share * share)
+#define TILES_OF_SHARE share
+#else
+  const uint z = gl_WorkGroupID.z;
+#define FIRST_TILE 0u
+#define TILES_OF_SHARE TILES_K
+#endif
   const uint first = id / (GROUP * tiles_n) * GROUP, rows = min(GROUP, tiles_m - first);
   const uint rest = id % (GROUP * tiles_n), bm = first + rest % rows, bn = rest / rows;
   const uint tid = gl_LocalInvocationID.x, warp = gl_SubgroupID;
@@ -77,9 +90,9 @@ void main() {
 #include "matmul_matrix_multiply.glsl"
 
   FIRST_TILES
-  for (uint tt = 0u; tt < TILES_K; tt += 2u) {
-    TILE(acc, 0, tt + 0)
-    TILE(acc, 1, tt + 1)
+  for (uint tt = 0u; tt < TILES_OF_SHARE; tt += 2u) {
+    TILE(acc, 0, FIRST_TILE + tt)
+    TILE(acc, 1, FIRST_TILE + tt + 1)
   }
   STORE_TILE(acc, z, bm * BM, bn * BN, wm, wn, wk)
 }

@@ -97,11 +97,15 @@ Step shared_step(const MatrixProblem& q, const ProductTile& t) {
       {"QUANTISED", flag(q.quantised != nullptr)},
       {"BYTES", text(q.bytes)},
       {"SLOTS", text(t.slots)},
+      {"IN_RUNS", flag(q.in_runs)},
       {"STEP_UNITS", text(q.bytes == kFragment ? 1 : 2)},
       {"A_COLS", flag(!q.a_rows)},
       {"B_COLS", flag(!q.b_rows)},
-      {"WHOLE_K", flag(divides(2 * t.bk, q.p.k))}};
+      {"WHOLE_K", flag(divides(2 * t.bk * t.split, q.p.k))}};
   step.defines.insert(step.defines.end(), std::begin(more), std::end(more));
+  if (t.split > 1) {
+    step.params.push_back(fixed("share", round_up(ceil_div(ceil_div(q.p.k, t.bk), t.split), 2)));
+  }
   return step;
 }
 
@@ -134,8 +138,10 @@ void emit_shared(const MatrixProblem& q, const ProductTile& t, Tactic& tactic) {
     add_made(scale_a, "scale_a", step);
     add_made(scale_b, "scale_b", step);
   }
+  const ValueId sums = step.operands.front().value;
   tactic.steps.push_back(std::move(step));
   if (q.is_scaled()) tactic.steps.push_back(fallback_step(q.c, p, scale_a, scale_b));
+  if (t.split > 1) tactic.steps.push_back(split_k_step(q.c, p, sums, t.split));
 }
 
 namespace {

@@ -40,7 +40,17 @@
 #if B_COLS
   const uint row_b = spread(tid / (COLS_B / 8), COLS_B / 8);
   const uint frag_b = BASE_B + wn * WN * LDB + wk * STEP_UNITS;
-#if WHOLE_N
+#if IN_RUNS
+// Chunks of 16 columns lie side by side.
+  tv_chunks pb = tv_chunks(b_ptr) + col_b * 16;
+  uint runs_b[NB];
+  FOR(i, NB) {
+    const uint n = min(bn * BN + row_b + i * STEP_B, n_count - 1);
+    runs_b[i] = n / 16 * (LD_B * 16) + n % 16;
+  }
+#define B_AT(i) runs_b[i]
+#define B_NEXT (BK / 8 * 16)
+#elif WHOLE_N
   tv_chunks pb = tv_chunks(b_ptr) + (BATCH_OFFSET(z, bz) / 8 + (bn * BN + row_b) * LD_B + col_b);
 #define B_AT(i) ((i) * STEP_B * LD_B)
 #else
@@ -49,7 +59,9 @@
   FOR(i, NB) rows_b[i] = min(bn * BN + row_b + i * STEP_B, n_count - 1) * LD_B;
 #define B_AT(i) rows_b[i]
 #endif
+#if !IN_RUNS
 #define B_NEXT (BK / 8)
+#endif
 #define B_K(i, tile) ((tile) * BK + col_b * 8)
 #else
   const uint row_b = tid / (COLS_B / 8);

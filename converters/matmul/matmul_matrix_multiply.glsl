@@ -75,10 +75,10 @@
     [[unroll]] for (uint s0 = 0u; s0 < KS; s0 += STEPS) MULTIPLY(acc, t, stage, s0) }
 #if STAGES == 1
 #define TILE(acc, t, tile) STASH(0) barrier(); FETCH(tile + 1) COMPUTE(acc, t, 0) NEXT_TILE barrier();
-#define FIRST_TILES FETCH(0u)
+#define FIRST_TILES FETCH(FIRST_TILE + 0u)
 #else
 #define TILE(acc, t, tile) FETCH(tile + 1) COMPUTE(acc, t, t) NEXT_TILE STASH(1 - t) barrier();
-#define FIRST_TILES FETCH(0u) STASH(0) barrier();
+#define FIRST_TILES FETCH(FIRST_TILE + 0u) STASH(0) barrier();
 #endif
 #elif PACKED
 #define COMPUTE(acc, t) FOR(s, KS) {                                                               \
@@ -89,7 +89,7 @@
     FOR(j, COUNT_N) FOR(i, COUNT_M) acc[i][j] = coopMatMulAdd(fa[i], fb[j], acc[i][j]);            \
   }
 #define TILE(acc, t, tile) STASH(1 - t) FETCH(tile + 2) COMPUTE(acc, t) NEXT_TILE barrier();
-#define FIRST_TILES FETCH(0u) STASH(0) FETCH(1u) barrier();
+#define FIRST_TILES FETCH(FIRST_TILE + 0u) STASH(0) FETCH(FIRST_TILE + 1u) barrier();
 #else
   FragA fa[1 + AHEAD][COUNT_M];
   FragB fb[1 + AHEAD][COUNT_N];
@@ -107,14 +107,16 @@
   STASH(t)                                                                          \
   FETCH(tile + 3)
 #define TILE(acc, t, tile) TILE_FROM(acc, t, tile, (t == 0 ? 0 : KS % 2))
-#define FIRST_TILES FETCH(0u) STASH(0) FETCH(1u) STASH(1) FETCH(2u) barrier(); FRAGS(0, 0, 0)
+#define FIRST_TILES FETCH(FIRST_TILE + 0u) STASH(0) FETCH(FIRST_TILE + 1u) STASH(1) \
+                    FETCH(FIRST_TILE + 2u) barrier(); FRAGS(0, 0, 0)
 #elif QUANTISED && SLOTS > 1
 #define TILE(acc, t, tile) STASH(1 - t) FETCH_A(tile + 2) FETCH_B_INTO(tile + 3, 1 - t) \
     FOR(s, KS) { FRAGS(0, t, s) STEP(acc, 0) } barrier();
-#define FIRST_TILES FETCH(0u) STASH(0) FETCH_A(1u) FETCH_B_INTO(1u, 1) FETCH_B_INTO(2u, 0) barrier();
+#define FIRST_TILES FETCH(FIRST_TILE + 0u) STASH(0) FETCH_A(FIRST_TILE + 1u) \
+                    FETCH_B_INTO(FIRST_TILE + 1u, 1) FETCH_B_INTO(FIRST_TILE + 2u, 0) barrier();
 #else
 #define TILE(acc, t, tile) STASH(1 - t) FETCH(tile + 2) \
     FOR(s, KS) { FRAGS(0, t, s) STEP(acc, 0) } barrier();
-#define FIRST_TILES FETCH(0u) STASH(0) FETCH(1u) barrier();
+#define FIRST_TILES FETCH(FIRST_TILE + 0u) STASH(0) FETCH(FIRST_TILE + 1u) barrier();
 #endif
 #endif

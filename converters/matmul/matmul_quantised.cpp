@@ -120,15 +120,12 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<int64_t> simd = {12, 8, 4, 2, 1};
   std::ranges::stable_sort(simd, {}, [&](int64_t r) { return div_up(m, r) * (kUnpack + r); });
   for (const int64_t rows : simd) tactics.push_back(quantised_simd_tactic(c, b, p, rows));
-  const auto add = [&](std::vector<Tactic> more) {
-    std::ranges::move(more, std::back_inserter(tactics));
-  };
-  constexpr int64_t kFewRows = 8;
-  if (m <= kFewRows) add(rows_tactics(c, p));
-  add(quantised_matrix_tactics(c, b, p));
-  if (m > kFewRows) add(rows_tactics(c, p));
-  tactics.push_back(tiled_tactic(c, p, m <= 32 ? 16 : 64, 64));
-  tactics.push_back(tiled_tactic(c, p, m <= 32 ? 64 : 16, 64));
+  const bool many = m > 32;
+  std::vector<Tactic> tiles = quantised_matrix_tactics(c, b, p);
+  if (many) tiles.push_back(tiled_tactic(c, p, 64, 64));
+  std::ranges::move(in_order(rows_tactics(c, p), std::move(tiles), m), std::back_inserter(tactics));
+  tactics.push_back(tiled_tactic(c, p, 16, 64));
+  if (!many) tactics.push_back(tiled_tactic(c, p, 64, 64));
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
 }
@@ -202,7 +199,8 @@ bool zero_fits(const NodeContext& c, const QuantisedProduct& p) {
 }
 
 void add_quantised_weight(const NodeContext& c, const QuantisedProduct& p, Step& step) {
-  step.operands.push_back(src("q", p.q.input));
+  const bool in_runs = p.runs != kNoValue;
+  step.operands.push_back(src("q", in_runs ? p.runs : p.q.input));
   if (p.q.scale != kNoValue) step.operands.push_back(src("scale", p.q.scale));
   if (p.q.zero_point != kNoValue) step.operands.push_back(src("zero", p.q.zero_point));
   step.defines.insert(step.defines.end(),
@@ -210,6 +208,7 @@ void add_quantised_weight(const NodeContext& c, const QuantisedProduct& p, Step&
                        {"ROW_BYTES", "row_bytes"},
                        {"SCALE_ROW", "scale_row"},
                        {"SIGNED", flag(c.graph.value(p.q.input).dtype == DType::kI8)},
+                       {"Q_IN_RUNS", flag(in_runs)},
                        {"WHOLE_ROWS", flag(p.group == p.k)},
                        {"ZERO_FITS", flag(zero_fits(c, p))},
                        {"HAS_SCALE", flag(p.q.scale != kNoValue)},

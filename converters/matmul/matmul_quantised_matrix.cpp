@@ -58,10 +58,31 @@ MatrixProblem problem_of(const NodeContext& c, Builder& b, const QuantisedProduc
   return q;
 }
 
-void emit(const MatrixProblem& q, const ProductTile& t, Tactic& tactic) {
+/// Appends the launch that brings the matrix into runs.
+ValueId add_runs(const MatrixProblem& q, std::vector<Step>& steps) {
+  const QuantisedProduct& p = *q.quantised;
+  const int64_t count = div_up(p.n, kFragment) * kFragment * (p.k / kRun), words = p.q.bits / 2;
+  const ValueId runs =
+      q.b.scratch("runs", q.c.graph.value(p.q.input).dtype, {Expr(count * words * 4)});
+  Operand from = src("q", p.q.input), to = dst("y", runs);
+  from.vec4 = to.vec4 = true;
+  steps.push_back({.kernel = "matmul_quantised_pack",
+                   .defines = {{"RUN", text(words)}},
+                   .operands = {from, to},
+                   .params = {param("runs", Expr(count)), param("steps", Expr(p.k / kRun)),
+                              param("n_count", Expr(p.n))},
+                   .grid = one_each(Expr(count), 64)});
+  return runs;
+}
+
+void emit(const MatrixProblem& problem, const ProductTile& t, Tactic& tactic) {
+  QuantisedProduct in_runs = *problem.quantised;
+  in_runs.runs = add_runs(problem, tactic.steps);
+  MatrixProblem q = problem;
+  q.quantised = &in_runs;
   emit_shared(q, t, tactic);
   const bool half = q.precision.input == DType::kF16;
-  auto& defines = tactic.steps.back().defines;
+  auto& defines = std::ranges::find(tactic.steps, "matmul_matrix", &Step::kernel)->defines;
   defines.insert(defines.end(), {{"SCALED_SUMS", flag(scales_sums(q))},
                                  {"RUNS", text(runs_of(t))},
                                  {"TO_16X4", half ? "tv_to_f16x4" : "tv_to_bf16x4"}});
@@ -94,6 +115,8 @@ std::vector<Tactic> quantised_matrix_tactics(const NodeContext& c, Builder& b,
   for (const MatrixProblem& q : problems) {
     for (const ProductTile& t : quantised_tiles(q.precision)) {
       candidates.push_back({&q, t, expected_ns(q, t)});
+      const ProductTile split = with_split_k(q, t);
+      if (split.split > 1) candidates.push_back({&q, split, expected_ns(q, split)});
     }
   }
   return ranked_tactics(

@@ -7,7 +7,8 @@
 // Grid: (ceil(n_count / (COLS * SUBGROUPS / WK)), ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
 
 #include "few_rows.glsl"
-#include "rows_of_weights.glsl"
+#include "quantised_words.glsl"
+#include "rows_of_a.glsl"
 
 const uint RUN = WORDS * WORD_ELEMENTS;
 shared float sums[SUBGROUPS][TILE];
@@ -22,14 +23,8 @@ shared float sums[SUBGROUPS][TILE];
 #define EACH_WORD(what) what(0) what(1)
 #endif
 
-float plus_products(float sum, vec4 a[FOURS], vec4 w[FOURS]) {
-  FOR(h, FOURS) {
-    sum = fma(a[h].x, w[h].x, sum);
-    sum = fma(a[h].y, w[h].y, sum);
-    sum = fma(a[h].z, w[h].z, sum);
-    sum = fma(a[h].w, w[h].w, sum);
-  }
-  return sum;
+float plus_four(float sum, vec4 a, vec4 w) {
+  return fma(a.w, w.w, fma(a.z, w.z, fma(a.y, w.y, fma(a.x, w.x, sum))));
 }
 
 #define LOAD_COLUMN(c, x) {                                                                     \
@@ -37,22 +32,37 @@ float plus_products(float sum, vec4 a[FOURS], vec4 w[FOURS]) {
     words[c] = words_of(n, k);                                                                  \
     zero[c] = quantised_zero(n, group);                                                         \
     scale[c] = quantised_scale(n, group); }
+#if BITS == 4
+#define LOAD_ROW(r, i) {                                                                        \
+    const uint m = min(m0 + r, m_count - 1u);                                                   \
+    a[r][0] = a_four(m, k + i * 8u);                                                            \
+    a[r][1] = a_four(m, k + i * 8u + 4u); }
+#define ADD_RESULT(r, c) sum[r][c] = plus_four(plus_four(sum[r][c], a[r][0], w[0]), a[r][1], w[1]);
+#else
+#define LOAD_ROW(r, i) a[r][0] = a_four(min(m0 + r, m_count - 1u), k + i * 4u);
+#define ADD_RESULT(r, c) sum[r][c] = plus_four(sum[r][c], a[r][0], w[0]);
+#endif
 #define ADD_COLUMN(c, i) {                                                                      \
     vec4 w[FOURS];                                                                              \
     unpack_word(words[c][i], zero[c], w);                                                       \
-    FOR(r, ROWS) sum[r][c] = plus_products(sum[r][c], a[r], w); }
+    EACH_ROW(ADD_RESULT, c) }
 #define ADD_WORD(i) {                                                                           \
     vec4 a[ROWS][FOURS];                                                                        \
-    FOR(r, ROWS) FOR(h, FOURS) {                                                                \
-      a[r][h] = a_four(min(m0 + r, m_count - 1u), k + i * WORD_ELEMENTS + 4u * h); }            \
+    EACH_ROW(LOAD_ROW, i)                                                                       \
     EACH_COLUMN(ADD_COLUMN, i) }
+#define START(c, r) acc[r][c] = 0.0;
+#define START_GROUP(c, r) sum[r][c] = 0.0;
+#define END_GROUP(c, r) acc[r][c] = fma(sum[r][c], scale[c], acc[r][c]);
+#define KEEP(c, r) {                                                                            \
+    const float all = subgroupAdd(acc[r][c]);                                                   \
+    if (lane == 0u) sums[gl_SubgroupID][(r) * COLS + c] = all; }
 
 void main() {
   const uint lane = gl_SubgroupInvocationID, part = gl_SubgroupID % WK;
   const uint n0 = (gl_WorkGroupID.x * UNITS + gl_SubgroupID / WK) * COLS;
   const uint m0 = gl_WorkGroupID.y * ROWS;
   float acc[ROWS][COLS];
-  FOR(r, ROWS) FOR(c, COLS) acc[r][c] = 0.0;
+  EACH_RESULT(START)
   for (uint k = (part * LANES_K + lane) * RUN; k < k_count; k += WK * LANES_K * RUN) {
 #if WHOLE_ROWS
     const uint group = 0u;
@@ -62,14 +72,11 @@ void main() {
     Words words[COLS];
     float zero[COLS], scale[COLS], sum[ROWS][COLS];
     EACH_COLUMN(LOAD_COLUMN, 0)
-    FOR(r, ROWS) FOR(c, COLS) sum[r][c] = 0.0;
+    EACH_RESULT(START_GROUP)
     EACH_WORD(ADD_WORD)
-    FOR(r, ROWS) FOR(c, COLS) acc[r][c] = fma(sum[r][c], scale[c], acc[r][c]);
+    EACH_RESULT(END_GROUP)
   }
-  FOR(r, ROWS) FOR(c, COLS) {
-    const float sum = subgroupAdd(acc[r][c]);
-    if (lane == (r * COLS + c) % LANES_K) sums[gl_SubgroupID][r * COLS + c] = sum;
-  }
+  EACH_RESULT(KEEP)
   barrier();
   for (uint i = gl_LocalInvocationID.x; i < UNITS * TILE; i += LOCAL_X) {
     const Place p = place_of(i);

@@ -1,5 +1,5 @@
 // y[m][n] = sum over k of f(a[m][k]) * weight[n][k], for few rows of a: every weight is read once, 16
-// elements an invocation and step (rows_of_weights.glsl).
+// or 32 elements an invocation and step (rows_of_weights.glsl).
 //
 // NORM: f is the program `normed` of a[m][k] / sqrt(mean over k of a[m][k]² + eps), else a itself.
 // GATED: weight has 2 * n_count rows, and y is the program `gated` of the sums of rows n and
@@ -7,6 +7,8 @@
 // A subgroup of LANES_K invocations has COLS (2) rows of weight and ROWS rows of a; its invocations share k.
 // Grid: (ceil(n_count / (OUTPUTS * SUBGROUPS)), ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
 
+#include "few_rows.glsl"
+#include "rows_of_a.glsl"
 #include "rows_of_weights.glsl"
 
 #if NORM
@@ -19,6 +21,8 @@ GATE_FUNCTION
 #define OUTPUTS COLS
 #endif
 
+shared float sums[SUBGROUPS][TILE];
+
 /// The row of weight that column c of a subgroup multiplies.
 uint weight_row(uint n0, uint c) {
 #if GATED
@@ -28,24 +32,59 @@ uint weight_row(uint n0, uint c) {
 #endif
 }
 
-// Column c of a subgroup, of which there are two: written out, as compilers may keep a loop around so much.
+// What is done for each column c of a subgroup, of which there are two, and for each pass of 16 steps of k:
+// written out, as compilers may keep a loop around so much.
 #if DENSE
-#define LOAD_WEIGHTS(n, w) weights_16(n, k, w);
-#define SCALE_OF(n) 1.0
+#define LOAD_COLUMN(c, x)
+#define WEIGHTS(c, pass, w) weights_16(weight_row(n0, c), k, w);
+#define SCALE(c) 1.0
 #else
-#define LOAD_WEIGHTS(n, w) weights_16(n, k, quantised_zero(n, group), w);
-#define SCALE_OF(n) quantised_scale(n, group)
-#endif
-#define ADD_COLUMN(c) {                                                                         \
+#define LOAD_COLUMN(c, x) {                                                                     \
     const uint n = weight_row(n0, c);                                                           \
-    const float scale = SCALE_OF(n);                                                            \
+    words[c] = words_of(n, first);                                                              \
+    zero[c] = quantised_zero(n, group);                                                         \
+    scale[c] = quantised_scale(n, group); }
+#define WEIGHTS(c, pass, w) unpack_16(words_of_pass(words[c], pass), zero[c], w);
+#define SCALE(c) scale[c]
+#endif
+#define ADD_COLUMN(c, pass) {                                                                   \
     vec4 w[4];                                                                                  \
-    LOAD_WEIGHTS(n, w)                                                                          \
-    [[unroll]] for (uint r = 0u; r < ROWS; r++) {                                               \
-      float part = 0.0;                                                                         \
-      [[unroll]] for (uint i = 0u; i < 4u; i++) part += dot(a[r][i], w[i]);                     \
-      acc[r][c] = fma(part, scale, acc[r][c]);                                                  \
-    } }
+    WEIGHTS(c, pass, w)                                                                         \
+    EACH_ROW(ADD_RESULT, c) }
+#define ADD_RESULT(r, c) acc[r][c] = fma(                                                       \
+    dot(a[r][0], w[0]) + dot(a[r][1], w[1]) + dot(a[r][2], w[2]) + dot(a[r][3], w[3]), SCALE(c), acc[r][c]);
+#define KEEP(c, r) {                                                                            \
+    const float all = subgroupAdd(acc[r][c]);                                                   \
+    if (lane == 0u) sums[gl_SubgroupID][(r) * COLS + c] = all; }
+#define START(c, r) acc[r][c] = 0.0;
+#if !NORM
+#define NORM_WEIGHTS(k_)
+#define NORM_OF(r, v)
+#else
+#define NORM_OF(r, v) { const vec4 x = v * inverse[r]; NORMED(x, v) }
+#define FIND_INVERSE(r, x) {                                                                    \
+    float squares = 0.0;                                                                        \
+    for (uint k = lane * 4u; k < k_count; k += LANES_K * 4u) {                                  \
+      const vec4 v = a_four(min(m0 + r, m_count - 1u), k);                                      \
+      squares += dot(v, v);                                                                     \
+    }                                                                                           \
+    inverse[r] = tv_rsqrt(tv_div(subgroupAdd(squares), float(k_count)) + eps); }
+#endif
+#define PASS(pass) {                                                                            \
+    const uint k = first + 16u * pass;                                                          \
+    vec4 a[ROWS][4];                                                                            \
+    LOAD_FOUR(0)                                                                                \
+    LOAD_FOUR(1)                                                                                \
+    LOAD_FOUR(2)                                                                                \
+    LOAD_FOUR(3)                                                                                \
+    EACH_COLUMN(ADD_COLUMN, pass) }
+#define LOAD_FOUR(i) {                                                                          \
+    NORM_WEIGHTS(k + 4u * i)                                                                    \
+    EACH_ROW(LOAD_ROW, i) }
+#define LOAD_ROW(r, i) {                                                                        \
+    vec4 v = a_four(min(m0 + r, m_count - 1u), k + 4u * i);                                     \
+    NORM_OF(r, v)                                                                               \
+    a[r][i] = v; }
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
@@ -53,52 +92,34 @@ void main() {
   const uint m0 = gl_WorkGroupID.y * ROWS;
 #if NORM
   float inverse[ROWS];
-  [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-    float squares = 0.0;
-    for (uint k = lane * 4u; k < k_count; k += LANES_K * 4u) {
-      const vec4 v = a_four(min(m0 + r, m_count - 1u), k);
-      squares += dot(v, v);
-    }
-    inverse[r] = tv_rsqrt(tv_div(subgroupAdd(squares), float(k_count)) + eps);
-  }
+  EACH_ROW(FIND_INVERSE, 0)
 #endif
   float acc[ROWS][COLS];
-  [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-    [[unroll]] for (uint c = 0u; c < COLS; c++) acc[r][c] = 0.0;
-  }
-  for (uint k = lane * 16u; k < k_count; k += LANES_K * 16u) {
-    vec4 a[ROWS][4];
-    [[unroll]] for (uint i = 0u; i < 4u; i++) {
-#if NORM
-      NORM_WEIGHTS(k + 4u * i)
-#endif
-      [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-        a[r][i] = a_four(min(m0 + r, m_count - 1u), k + 4u * i);
-#if NORM
-        const vec4 x = a[r][i] * inverse[r];
-        NORMED(x, a[r][i])
-#endif
-      }
-    }
+  EACH_RESULT(START)
+  const uint run = 16u * PASSES;
+  for (uint first = lane * run; first < k_count; first += LANES_K * run) {
 #if !DENSE
-    const uint group = k / group_steps;
+    const uint group = first / group_steps;
+    Words words[COLS];
+    float zero[COLS], scale[COLS];
 #endif
-    ADD_COLUMN(0)
-    ADD_COLUMN(1)
+    EACH_COLUMN(LOAD_COLUMN, 0)
+    PASS(0)
+#if PASSES > 1
+    PASS(1)
+#endif
   }
-  [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-    [[unroll]] for (uint o = 0u; o < OUTPUTS; o++) {
+  EACH_RESULT(KEEP)
+  barrier();
+  for (uint i = gl_LocalInvocationID.x; i < SUBGROUPS * ROWS * OUTPUTS; i += LOCAL_X) {
+    const uint unit = i / OUTPUTS % SUBGROUPS, r = i / (SUBGROUPS * OUTPUTS), o = i % OUTPUTS;
 #if GATED
-      const float first = subgroupAdd(acc[r][2u * o]), second = subgroupAdd(acc[r][2u * o + 1u]);
-      float sum;
-      GATE(first, second, sum)
+    float sum;
+    GATE(sums[unit][r * COLS + 2u * o], sums[unit][r * COLS + 2u * o + 1u], sum)
 #else
-      const float sum = subgroupAdd(acc[r][o]);
+    const float sum = sums[unit][r * COLS + o];
 #endif
-      const uint m = m0 + r, n = n0 + o;
-      if (lane == (r * OUTPUTS + o) % LANES_K && m < m_count && n < n_count) {
-        y_store(m * n_count + n, y_T(sum));
-      }
-    }
+    const uint m = m0 + r, n = (gl_WorkGroupID.x * SUBGROUPS + unit) * OUTPUTS + o;
+    if (m < m_count && n < n_count) y_store(m * n_count + n, y_T(sum));
   }
 }

@@ -112,9 +112,14 @@ Tactic rows_tactic(const NodeContext& c, const RowsProduct& p, int64_t rows) {
     operand.vec4 |= operand.name == "a" || operand.name == "b" || operand.name == "q";
   }
   step.params.push_back(param("a_m", p.weight.a_m));
+  constexpr int64_t kWide = 2 * kSteps;
+  const bool wide =
+      !p.dense && p.weight.q.bits == 4 && p.weight.k % kWide == 0 && p.weight.group % kWide == 0;
   step.defines.insert(step.defines.end(), {{"A4", "1"},
+                                           {"WIDE", flag(wide)},
                                            {"ROWS", text(rows)},
                                            {"COLS", text(kColumns)},
+                                           {"WK", "1"},
                                            {"SUBGROUPS", text(kSubgroups)},
                                            {"LANES_K", text(lanes)}});
   step.iterations = Expr(p.weight.k / (4 * lanes) + p.weight.k / (kSteps * lanes) + 2);
@@ -146,6 +151,7 @@ struct Example {
   DType dtype = DType::kF32;
   int64_t m = 1, bits = 0;  ///< 0: dense
   bool norm = true, gated = true;
+  int64_t groups = 3;
 };
 
 std::shared_ptr<const PointwiseProgram> product_program(DType dtype) {
@@ -164,7 +170,9 @@ Graph example(const Example& e) {
     g.input("b", e.dtype, {rows, kK});
   } else {
     g.none("b").input("input", e.bits == 8 ? DType::kI8 : DType::kU8, {rows, kK * e.bits / 8});
-    g.input("scale", DType::kF32, {rows, 3}).none("zero_point").attr("bits", integer(e.bits));
+    g.input("scale", DType::kF32, {rows, e.groups})
+        .none("zero_point")
+        .attr("bits", integer(e.bits));
   }
   g.attr("n", integer(kN)).attr("gated", e.gated).attr("swapped", false);
   if (e.norm) g.attr("eps", 1e-5).input("weight", e.dtype, {kK});
@@ -187,6 +195,7 @@ std::vector<Graph> examples() {
   }
   graphs.push_back(example({.m = 3, .gated = false}));
   graphs.push_back(example({.m = 5, .bits = 4, .norm = false}));
+  graphs.push_back(example({.m = 2, .bits = 4, .groups = 6}));
   return graphs;
 }
 

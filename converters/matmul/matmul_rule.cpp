@@ -194,6 +194,14 @@ double chain_ns(const ProductTile& t, int64_t on_unit, double steps) {
   return t.family == kDirect ? chain * static_cast<double>(div_up(on_unit, t.per_unit)) : chain;
 }
 
+/// Of packed weights, of which a workgroup has its tiles of k on their way and waits for each.
+double load_ns(const MatrixProblem& q, const ProductTile& t, int64_t on_unit) {
+  constexpr double kLatency = 800;
+  if (q.quantised == nullptr) return 0;
+  return static_cast<double>(div_up(on_unit, t.per_unit) * div_up(q.k, t.bk * t.slots * t.split)) *
+         kLatency;
+}
+
 /// Of the launches besides the product's.
 double extra_ns(const MatrixProblem& q, const ProductTile& t) {
   double extra = 0;
@@ -229,16 +237,36 @@ const std::vector<ProductTile>& quantised_tiles(const SplitPrecision& precision)
   return precision.pieces > 1 ? tiles_quantised_32() : tiles_quantised();
 }
 
+namespace {
+
+/// Workgroups that share the steps of k of a tile of packed weights, so that each compute unit has
+/// as many as it holds: the more bytes are on their way.
+int64_t filling_split(const MatrixProblem& q, const ProductTile& t) {
+  constexpr int64_t kMost = 16;
+  const int64_t tiles = div_up(q.m, t.tile.bm) * div_up(q.n, t.tile.bn);
+  const int64_t room = compute_units(q.c.device) * t.per_unit;
+  int64_t split = 1;
+  while (split * 2 <= kMost && split * 2 * tiles <= room && q.k >= 4 * t.bk * split) split *= 2;
+  return split;
+}
+
+}  // namespace
+
 double expected_ns(const MatrixProblem& q, const ProductTile& t) {
   const int64_t groups =
       div_up(q.m, t.tile.bm) * div_up(q.n, t.tile.bn) * std::max<int64_t>(q.z, 1) * t.split;
   const int64_t on_unit = div_up(groups, compute_units(q.c.device));
   const auto steps = static_cast<double>(div_up(div_up(q.k, kFragment), t.tile.wk * t.split));
-  return overlapped(work_ns(q, t, on_unit, steps), chain_ns(t, on_unit, steps)) + extra_ns(q, t);
+  const double work = std::max(work_ns(q, t, on_unit, steps), load_ns(q, t, on_unit));
+  return overlapped(work, chain_ns(t, on_unit, steps)) + extra_ns(q, t);
 }
 
 ProductTile with_split_k(const MatrixProblem& q, ProductTile t) {
   constexpr int64_t kFewestSteps = 3;  // of 16 that a subgroup keeps
+  if (q.quantised != nullptr) {
+    t.split = filling_split(q, t);
+    return t;
+  }
   if (t.family == kShared || q.is_scaled()) return t;
   t.split = split_k_of(q.c, q.p, t.tile.bm, t.tile.bn);
   while (t.split > 1 && q.k < kFewestSteps * kFragment * t.tile.wk * t.split) t.split /= 2;

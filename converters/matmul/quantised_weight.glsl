@@ -5,12 +5,22 @@
 
 const float QUANTISED_OFFSET = BITS == 4 ? 8.0 : 0.0;
 
+/// Where the byte of element (n, k) is. Q_IN_RUNS: the matrix is as matmul_quantised_pack.comp has it.
+uint quantised_byte(uint n, uint k) {
+#if Q_IN_RUNS
+  const uint run = BITS * 2u;  // bytes of 16 elements
+  return ((n / 16u * (ROW_BYTES / run) + k / 16u) * 16u + n % 16u) * run + k % 16u * BITS / 8u;
+#else
+  return n * ROW_BYTES + k * BITS / 8u;
+#endif
+}
+
 float quantised_value(uint n, uint k) {
 #if BITS == 4
-  const uint both = uint(q_raw(n * ROW_BYTES + k / 2u));
+  const uint both = uint(q_raw(quantised_byte(n, k)));
   return float(k % 2u == 0u ? both & 15u : both >> 4);
 #else
-  return float(q_raw(n * ROW_BYTES + k));
+  return float(q_raw(quantised_byte(n, k)));
 #endif
 }
 

@@ -62,8 +62,8 @@ uint64_t quantised_at(uint offset_bytes, uint bytes) {
 
 /// Two and four words from element k of row n on; they lie at a multiple of their bytes.
 uvec2 two_words(uint n, uint k) {
-  return tv_ref_u32x2(quantised_at(n * ROW_BYTES + k * BITS / 8u, 8u)).v[0];
+  return tv_ref_u32x2(quantised_at(quantised_byte(n, k), 8u)).v[0];
 }
 uvec4 four_words(uint n, uint k) {
-  return tv_ref_u32x4(quantised_at(n * ROW_BYTES + k * BITS / 8u, 16u)).v[0];
+  return tv_ref_u32x4(quantised_at(quantised_byte(n, k), 16u)).v[0];
 }

@@ -84,7 +84,9 @@ std::vector<Packed> packed_problems() {
            {.m = 17, .n = 29, .k = 144, .bits = 4, .input = kU8, .zero = kU8},
            {.m = 24, .n = 53, .k = 80, .input = kU8, .zero = kI32},
            {.m = 40, .n = 24, .k = 128, .groups = 2, .scale_rows = 1},
-           {.m = 9, .n = 19, .k = 112, .scale = kOther, .zero = kU8}}) {
+           {.m = 9, .n = 19, .k = 112, .scale = kOther, .zero = kU8},
+           {.m = 7, .n = 24, .k = 1072, .groups = 67, .bits = 4, .input = kU8, .zero = kU8},
+           {.m = 5, .n = 19, .k = 1024}}) {
     for (const DType dtype : {kF16, kBF16, kF32}) {
       problems.push_back(p);
       problems.back().a = dtype;
@@ -148,7 +150,18 @@ std::vector<Integers> integer_problems() {
       {.m = 29, .n = 53, .k = 256, .a_zero = kI8, .b_zero = kI8, .by_rows = true},
       {.batch = 3, .m = 11, .n = 37, .k = 64, .a = kU8, .a_zero = kU8, .b_zero = kI8},
       {.batch = 2, .m = 5, .n = 7, .k = 9, .b = kU8, .b_zero = kU8},
+      {.m = 19, .n = 45, .k = 113, .a = kU8, .b = kU8, .a_zero = kU8, .b_zero = kU8},
+      {.m = 40, .n = 24, .k = 1024, .b = kU8},
   };
+}
+
+/// The second input as a weight, as it is in a layer: kernels may want it in an order of their own.
+Graph with_weight(Graph graph) {
+  const ValueId id = graph.inputs.at(1);
+  graph.value(id).kind = ValueKind::kWeight;
+  graph.inputs.erase(graph.inputs.begin() + 1);
+  graph.weights = {id};
+  return graph;
 }
 
 /// Some problems, each with some of the tactics whose names begin so, and one layout each.
@@ -160,20 +173,24 @@ void run(const std::vector<Problem>& problems, const std::string& names,
   size_t runs = 0;
   for (const size_t k : drawn(problems.size(), fewer_sanitised(most), problems.size())) {
     const Problem& p = problems[k];
-    auto tactics = interpreted_tactics(p.graph(), Problem::kOp, {}, profile);
+    const bool constant = k % 2 == 0;
+    const Graph graph = constant ? with_weight(p.graph()) : p.graph();
+    auto tactics = interpreted_tactics(graph, Problem::kOp, {}, profile);
     std::erase_if(tactics, [&](const OfferedTactic& t) { return !t.name.starts_with(names); });
     ASSERT_FALSE(tactics.empty()) << p.str();
     TacticRun data(p.graph(), nullptr, profile, kSpread);
     const Numbers wanted = p.reference(data.inputs());
-    for (const size_t t : drawn(tactics.size(), 1, 9, static_cast<uint32_t>(k))) {
+    for (const size_t t : drawn(tactics.size(), 1, 12, static_cast<uint32_t>(k))) {
       SCOPED_TRACE(p.str() + ", " + tactics[t].name + "; " + seed_text());
       const Settings settings{.check_addresses = runs % 3 == 1};
       InterpretedEngine engine(
-          engine_with_tactic(p.graph(), Problem::kOp, tactics[t].name, settings, profile, cache),
+          engine_with_tactic(graph, Problem::kOp, tactics[t].name, settings, profile, cache),
           kLayouts[(runs++ + test_seed()) % std::size(kLayouts)]);
       Numbers got;
       ASSERT_NO_THROW(got = data.outputs(engine.spec(), [&](auto weights, auto in, auto out) {
-        engine.run(weights, in, out);
+        std::vector<HostTensor> given(in.begin(), in.end());
+        if (constant) given.erase(given.begin() + 1);
+        engine.run(constant ? in.subspan(1, 1) : weights, given, out);
       }));
       EXPECT_LE(largest_error(got[0], wanted[0]), p.limit());
     }

@@ -26,6 +26,9 @@ double limit_of(const Graph& graph) {
 /// Standard deviation of the inputs: bytes that are multiplied as such shall have all their bits.
 double spread_of(const Graph& graph) {
   const std::string& op = graph.nodes.at(0).op;
+  // Of floats float16 has to hold the sums, and products of two.
+  const bool half = graph.value(graph.inputs.at(0)).dtype == DType::kF16;
+  if (op.ends_with("_rows") || (op.ends_with("_quantised") && half)) return 2;
   return op.ends_with("_integer") || op.ends_with("_quantised") ? 25 : 1;
 }
 
