@@ -66,7 +66,7 @@ install_python_packages() {
   onnx=$(grep -o 'onnx==[0-9.]*' setup.cfg)
   local packages=("$torch" transformers numpy pybind11 "$onnx" "setuptools>=68" wheel)
   [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors expecttest jsonschema
-    onnxruntime onnxscript pydantic pyyaml clang-format==23.1.5 ruff==0.17.6)
+    onnxruntime onnxscript pydantic pyyaml standardwebhooks clang-format==23.1.5 ruff==0.17.6)
   local stamp="${packages[*]}"
   done_before "pip-$tests" "$stamp" && return
   say "Installing Python packages into .venv"
@@ -76,7 +76,6 @@ install_python_packages() {
 
 install_service_packages() {
   local packages=(cryptography fastapi httpx prometheus-client sqlmodel uvicorn)
-  [ $tests = yes ] && packages+=(standardwebhooks)
   done_before pip-service "${packages[*]}" && return
   say "Installing the compile service's Python packages into .venv"
   .venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}"

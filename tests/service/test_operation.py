@@ -91,8 +91,7 @@ def test_who_changed_what_is_written_down(own_service):
 
 
 def test_a_key_that_asks_too_often_is_told_when_to_come_back(tmp_path):
-    service = Service(tmp_path / "data", *SANDBOX, "--rate", "0.01", "--burst", "3",
-                      "--log-json").start()
+    service = Service(tmp_path / "data", *SANDBOX, "--rate", "0.01", "--burst", "3").start()
     try:
         with service.client() as client:
             other = client.create_key("other", ["read"])["key"]
@@ -111,9 +110,21 @@ def test_a_key_that_asks_too_often_is_told_when_to_come_back(tmp_path):
             assert http.get("/v1/health").status_code == 200
     finally:
         service.stop()
+
+
+def test_logs_are_json_with_fields(tmp_path):
+    service = Service(tmp_path / "data", *SANDBOX, "--log-json").start()
+    try:
+        with service.client() as client:
+            done(client, layers([8, 5])[0], "log/net", job_id="logged")
+        until(lambda: '"job": "logged"' in service.log.read_text(), "a line")
+    finally:
+        service.stop()
     lines = [json.loads(line) for line in service.log.read_text().splitlines()]
+    (line,) = [line for line in lines if line.get("job") == "logged"]
+    assert (line["level"], line["device"], line["state"], line["attempt"]) == (
+        "INFO", "lavapipe", "COMPLETED", 1)
     assert any("devices here" in line["message"] for line in lines)
-    assert {line["level"] for line in lines} == {"INFO"}
 
 
 def test_buckets_are_refilled():

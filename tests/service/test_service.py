@@ -58,6 +58,13 @@ def test_the_same_from_the_command_line(service, tmp_path):
     assert engine.run({"x": numpy.ones((2, 4), numpy.float32)})["y"].shape == (2, 3)
     with pytest.raises(ValueError, match="batch|s0|4"):
         engine.run({"x": numpy.ones((5, 4), numpy.float32)})
+    (kept,) = (tmp_path / "kept").glob("*.vke")
+    done = run(service, "publish", "--engine", str(kept), "--name", "cli/again", "--source",
+               str(path), "--json")
+    (artifact,) = json.loads(done.stdout)
+    assert artifact["published_by"] and artifact["model_digest"] == job["model_digest"]
+    assert run(service, "keys", "--signing").stdout.startswith("ed25519:")
+    assert run(service, "webhooks", "--secret").stdout.startswith("whsec_")
 
 
 def test_what_the_command_line_refuses(service, tmp_path):

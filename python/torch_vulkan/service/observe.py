@@ -25,9 +25,11 @@ log = logging.getLogger("torch_vulkan.service")
 
 
 class _Json(logging.Formatter):
+    """A record's `extra={"fields": …}` become fields of the line."""
+
     def format(self, record: logging.LogRecord) -> str:
         line = {"time": round(record.created, 3), "level": record.levelname,
-                "message": record.getMessage()}
+                "message": record.getMessage(), **getattr(record, "fields", {})}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)

@@ -154,7 +154,9 @@ class Scheduler(threading.Thread):
             session.add(task)
             jobs.update_state(session, job)
         self._ended(task.state, time.time() - started)
-        log.info("task %d of job %s: %s %s", task_id, job.id, task.state, status.fault)
+        log.info("task %d of job %s: %s %s", task_id, job.id, task.state, status.fault, extra={
+            "fields": {"job": job.id, "task": task_id, "device": task.device, "state": task.state,
+                       "attempt": task.attempt}})
 
     def _outcome(self, status: Status) -> tuple[dict, tuple[str, int] | None]:
         """What a run says of itself, checked: it read a model that may be hostile."""

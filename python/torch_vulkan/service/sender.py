@@ -177,7 +177,8 @@ class Sender(threading.Thread):
                 event.ended = time.time()
             session.add(event)
         log.info("webhook %s to %s, attempt %d: %s", event.id, event.host, event.attempts,
-                 fault or "delivered")
+                 fault or "delivered", extra={"fields": {
+                     "webhook": event.id, "attempt": event.attempts, "state": event.state}})
 
     def _wait(self, attempts: int) -> float:
         """Before the next attempt; drawn, so that receivers that were away are not flooded."""
