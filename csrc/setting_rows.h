@@ -25,7 +25,8 @@ enum class SettingKind : uint8_t {
   kPatterns,    ///< regular expressions
   kPrecisions,  ///< dtypes; none: the model's own
   kText,
-  kFile,  ///< a path; "": none
+  kFile,         ///< a path; "": none
+  kCalibration,  ///< the text of a calibration cache, which users name by its path; "": none
   kDirectory,
   // Only for settings of the Python package, which keeps their values.
   kOptionalBool,
@@ -48,7 +49,8 @@ auto setting_value() {
     return std::vector<std::string>{};
   } else if constexpr (kKind == kPrecisions) {
     return std::vector<DType>{};
-  } else if constexpr (kKind == kText || kKind == kFile || kKind == kDirectory) {
+  } else if constexpr (kKind == kText || kKind == kFile || kKind == kDirectory ||
+                       kKind == kCalibration) {
     return std::string{};
   } else {
     return std::monostate{};

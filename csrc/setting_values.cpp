@@ -3,6 +3,8 @@
 #include <limits>
 #include <regex>
 
+#include "csrc/calibration.h"
+
 namespace tv {
 namespace {
 
@@ -53,6 +55,8 @@ void read_setting(const SettingRow& row, const Json& json, double& into) {
 void read_setting(const SettingRow& row, const Json& json, std::string& into) {
   const auto* value = json.get<std::string>();
   if (!value) refuse(row, json, "text");
+  const bool is_calibration = row.kind == std::string_view("Calibration");
+  if (is_calibration && !value->empty()) read_calibration(*value, "the setting calibration");
   into = *value;
 }
 

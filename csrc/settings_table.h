@@ -63,11 +63,24 @@ TV_COMPILER_SETTING(kBool, truncate_long_and_double, false,
 TV_COMPILER_SETTING(kPrecisions, enabled_precisions, {},
   .saved = true, .section = "Precision", .shown = "the model's own",
   .help = "dtypes the compiler may compute in. `{torch.float32, torch.float16}`: float32 graphs run "
-          "in float16 storage with float32 accumulation; inputs and outputs stay float32. int8 is "
-          "refused for now, with the reason",
+          "in float16 storage with float32 accumulation; inputs and outputs stay float32. "
+          "`{torch.float32, torch.int8}`: products and convolutions that `calibration` covers run in "
+          "int8, unless floats are measured to be faster; `{torch.int8}`: all of them "
+          "([low_precision.md](low_precision.md#calibration))",
   .flags = {{"--fp16", "Hold float32 tensors as float16; sums stay float32",
              R"(["float32", "float16"])"},
-            {"--bf16", "The same as bfloat16", R"(["float32", "bfloat16"])"}})
+            {"--bf16", "The same as bfloat16", R"(["float32", "bfloat16"])"},
+            {"--int8", "Products and convolutions that --calib covers in int8 where that is faster",
+             R"(["float32", "int8"])"},
+            {"--best", "--fp16 and --int8", R"(["float32", "float16", "int8"])"}})
+
+// Part of the key by the scales that nodes have of it.
+TV_COMPILER_SETTING(kCalibration, calibration, {},
+  .in_key = false, .saved = true, .section = "Precision", .shown = "none",
+  .help = "what `tv.calibrate` returned, or the path of a calibration cache, TensorRT's too: the "
+          "ranges of tensors that products and convolutions read in int8, which "
+          "`enabled_precisions` has to permit",
+  .flags = {{"--calib", "Calibration cache, as tv.calibrate and TensorRT write it"}})
 
 TV_PYTHON_SETTING(kBool, enable_autocast, false,
   .saved = true, .section = "Precision",
@@ -79,12 +92,12 @@ TV_PYTHON_SETTING(kLowPrecision, autocast_low_precision_type, {},
 
 TV_COMPILER_SETTING(kPatterns, autocast_excluded_nodes, {},
   .saved = true, .section = "Precision",
-  .help = "names of nodes (regular expressions, as ECMAScript has them) that stay float32: a node's own "
-          "or that of the module it is in")
+  .help = "names of nodes (regular expressions, as ECMAScript has them) that stay float32, and out of "
+          "int8: a node's own or that of the module it is in")
 
 TV_COMPILER_SETTING(kOperators, autocast_excluded_ops, {},
   .saved = true, .section = "Precision",
-  .help = "operators that stay float32")
+  .help = "operators that stay float32, and out of int8")
 
 TV_PYTHON_SETTING(kBool, use_explicit_typing, true,
   .section = "Precision",

@@ -123,6 +123,19 @@ std::vector<WeightBytes> weights_for(const EngineSpec& spec, const onnx::Importe
 
 }  // namespace
 
+namespace {
+
+/// How much of the network is permitted to be in int8.
+void say_calibration(const CalibrationUse& use) {
+  if (!use.refusal.empty()) say("Warning: " + use.refusal);
+  if (use.points == 0) return;
+  say(format("Calibration: scales for %zu of %zu products and convolutions", use.scaled,
+             use.points));
+  for (const std::string& name : use.missing) say("  none for " + name + ", which stays in floats");
+}
+
+}  // namespace
+
 onnx::ImportedModel import_model(const Options& options) {
   const auto start = Clock::now();
   onnx::ImportOptions import_options;
@@ -150,6 +163,7 @@ Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel&
     for (const std::string& line : refused) message += "\n  " + line;
     throw Error(ErrorKind::kUnsupported, message);
   }
+  say_calibration(whole.calibration);
   CacheSettings cache = options.cache;
   cache.engine_cache_dir = settings.cache_dir;
   const auto start = Clock::now();

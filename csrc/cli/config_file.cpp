@@ -5,6 +5,7 @@
 
 #include "csrc/cli/command_error.h"
 #include "csrc/cli/nearest.h"
+#include "csrc/cli/setting_flags.h"
 #include "csrc/cli/trtexec_flags.h"
 #include "csrc/cli/yaml.h"
 #include "csrc/setting_values.h"
@@ -66,11 +67,21 @@ class ConfigReader {
       Json value;
       if (!row.of_user || !take_with_environment(row, value)) return;
       try {
+        if constexpr (std::is_same_v<decltype(member), std::string&>) {
+          if (std::string_view(row.kind) == "Calibration") value = text_of_calibration(value);
+        }
         read_setting(row, value, member);
       } catch (const Error& error) {
         throw CommandError(path_ + ": " + error.what());
       }
     });
+  }
+
+  /// The cache that a value names.
+  Json text_of_calibration(const Json& value) const {
+    const auto* path = value.get<std::string>();
+    if (!path) fail("calibration", value, "the path of a calibration cache");
+    return calibration_of(path_ + ": calibration", *path);
   }
 
   bool take_with_environment(const SettingRow& row, Json& value) {
@@ -130,17 +141,25 @@ class ConfigReader {
     }
   }
 
-  void read_shorthands() {
-    if (read_flag("int8")) throw CommandError(path_ + ": int8: " + why_not("int8"));
-    std::string calibration;
-    read_text("calibration_cache", calibration);
-    if (!calibration.empty()) throw CommandError(path_ + ": calibration_cache: " + why_not("int8"));
-    const bool fp16 = read_flag("fp16"), bf16 = read_flag("bf16");
-    if (fp16 + bf16 + given_by_name_ > 1) {
+  void read_precisions() {
+    const bool fp16 = read_flag("fp16"), bf16 = read_flag("bf16"), int8 = read_flag("int8");
+    if (fp16 + bf16 > 1 || ((fp16 || bf16 || int8) && given_by_name_)) {
       throw CommandError(path_ + ": got more than one of fp16, bf16 and enabled_precisions");
     }
-    if (fp16 || bf16)
-      o_.settings.enabled_precisions = {DType::kF32, fp16 ? DType::kF16 : DType::kBF16};
+    std::string cache;
+    read_text("calibration_cache", cache);
+    if (!cache.empty()) {
+      o_.settings.calibration = calibration_of(path_ + ": calibration_cache", cache);
+    }
+    if (!fp16 && !bf16 && !int8) return;
+    std::vector<DType>& enabled = o_.settings.enabled_precisions;
+    enabled = {DType::kF32};
+    if (fp16 || bf16) enabled.push_back(fp16 ? DType::kF16 : DType::kBF16);
+    if (int8) enabled.push_back(DType::kI8);
+  }
+
+  void read_shorthands() {
+    read_precisions();
     Json mebibytes;
     if (!take("workspace", mebibytes)) return;
     if (workspace_given_)

@@ -256,7 +256,14 @@ void check(const Options& o) {
   need(o.weights.empty() || o.refit_from_onnx.empty(),
        "got --weights and --refitFromOnnx, want one");
   need(!loads || o.settings.enabled_precisions.empty(),
-       "--fp16 and --bf16 are chosen when an engine is built");
+       "--fp16, --bf16 and --int8 are chosen when an engine is built");
+  const bool int8 = std::ranges::find(o.settings.enabled_precisions, DType::kI8) !=
+                    o.settings.enabled_precisions.end();
+  need(int8 || o.settings.calibration.empty(), "--calib needs --int8 or --best");
+  need(
+      !int8 || !o.settings.calibration.empty(),
+      "--int8 and --best need --calib=FILE, a cache that tv.calibrate or TensorRT wrote; quantised "
+      "ONNX files (Q/DQ pairs) run in 8 bits without these flags");
   need(!loads || o.constants.empty(), "--constants is chosen when an engine is built");
   need(!loads || (o.min_shapes.empty() && o.opt_shapes.empty() && o.max_shapes.empty()),
        "--minShapes, --optShapes and --maxShapes are chosen when an engine is built; --shapes says "

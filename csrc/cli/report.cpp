@@ -109,9 +109,11 @@ void report_options(const Options& o) {
     return std::ranges::find(settings.enabled_precisions, dtype) !=
            settings.enabled_precisions.end();
   };
-  say(std::string("Precision: FP32") + (holds(DType::kF16)    ? "+FP16"
-                                        : holds(DType::kBF16) ? "+BF16"
-                                                              : ""));
+  say(std::string("Precision: FP32") +
+      (holds(DType::kF16)    ? "+FP16"
+       : holds(DType::kBF16) ? "+BF16"
+                             : "") +
+      (holds(DType::kI8) ? "+INT8" : ""));
   say(format("Builder optimization level: %lld",
              static_cast<long long>(settings.optimization_level)));
   say("Memory Pools: workspace: " +

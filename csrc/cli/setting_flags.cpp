@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "csrc/calibration.h"
 #include "csrc/cli/command_error.h"
 #include "csrc/setting_values.h"
 
@@ -63,7 +64,13 @@ void add_value(CLI::App& app, const SettingRow& row, const SettingFlag& flag, in
 }
 
 void add_value(CLI::App& app, const SettingRow& row, const SettingFlag& flag, std::string& value,
-               SettingTexts&) {
+               SettingTexts& texts) {
+  if (is(row, "Calibration")) {
+    app.add_option(flag.name, texts.files[flag.name], flag.help)
+        ->type_name("FILE")
+        ->check(CLI::ExistingFile);
+    return;
+  }
   CLI::Option* option = app.add_option(flag.name, value, flag.help);
   if (is(row, "File")) option->type_name("FILE")->check(is_no_directory);
   if (is(row, "Directory")) option->type_name("DIR")->check(is_no_file);
@@ -73,6 +80,17 @@ template <typename T>
 void add_value(CLI::App&, const SettingRow& row, const SettingFlag& flag, T&, SettingTexts&) {
   throw Error(ErrorKind::kInternal, std::string("[vkexec] ") + flag.name + ": a setting of kind " +
                                         row.kind + " takes no text; its row says what it sets");
+}
+
+/// What two flags that set dtypes permit together: of float16 and bfloat16 one.
+void merge(std::vector<DType>& into, const std::vector<DType>& more, const std::string& flags) {
+  const auto has = [&](DType dtype) { return std::ranges::find(into, dtype) != into.end(); };
+  for (const DType dtype : more) {
+    if (!has(dtype)) into.push_back(dtype);
+  }
+  if (has(DType::kF16) && has(DType::kBF16)) {
+    throw CommandError("got " + flags + ", want one of them");
+  }
 }
 
 /// A size with the pool that trtexec names.
@@ -111,11 +129,23 @@ void read_setting_flags(const SettingTexts& texts, Settings& settings, CacheSett
     for (const SettingFlag& flag : row.flags) {
       const auto found = texts.switches.find(flag.name);
       if (found != texts.switches.end() && found->second) {
-        if (!given.empty()) {
-          throw CommandError("got " + given + " and " + flag.name + ", want one of them");
+        auto sets = std::decay_t<decltype(value)>{};
+        read_setting(row, Json::parse(flag.sets, flag.name), sets);
+        const std::string both = given + " and " + flag.name;
+        if (given.empty()) {
+          value = std::move(sets);
+        } else if constexpr (std::is_same_v<decltype(value), std::vector<DType>&>) {
+          merge(value, sets, both);
+        } else {
+          throw CommandError("got " + both + ", want one of them");
         }
         given = flag.name;
-        read_setting(row, Json::parse(flag.sets, flag.name), value);
+      }
+      if constexpr (std::is_same_v<decltype(value), std::string&>) {
+        const auto file = texts.files.find(flag.name);
+        if (file != texts.files.end() && !file->second.empty()) {
+          value = calibration_of(flag.name, file->second);
+        }
       }
       if constexpr (std::is_same_v<decltype(value), int64_t&>) {
         const auto size = texts.sizes.find(flag.name);
@@ -127,6 +157,14 @@ void read_setting_flags(const SettingTexts& texts, Settings& settings, CacheSett
   };
   each_setting(settings, read);
   each_setting(cache, read);
+}
+
+std::string calibration_of(const std::string& flag, const std::string& path) {
+  try {
+    return calibration_file(path);
+  } catch (const Error& error) {
+    throw CommandError(flag + ": " + error.what());
+  }
 }
 
 std::string is_no_directory(const std::string& path) {

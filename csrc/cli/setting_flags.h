@@ -17,6 +17,7 @@ namespace tv::cli {
 struct SettingTexts {
   std::map<std::string, bool> switches;      ///< "--fp16"
   std::map<std::string, std::string> sizes;  ///< "--memPoolSize"
+  std::map<std::string, std::string> files;  ///< "--calib", whose text is the setting
 };
 
 /// Adds every setting's flags; parsing writes into `settings`, `cache` and `texts`, which outlive
@@ -26,6 +27,9 @@ void add_setting_flags(CLI::App& app, Settings& settings, CacheSettings& cache,
 
 /// What the flags that have a grammar of their own said. Throws CommandError.
 void read_setting_flags(const SettingTexts& texts, Settings& settings, CacheSettings& cache);
+
+/// The text of a calibration cache. Throws CommandError, naming the flag or key.
+std::string calibration_of(const std::string& flag, const std::string& path);
 
 /// Validators: "" for a path that is none of them.
 std::string is_no_directory(const std::string& path);

@@ -11,15 +11,14 @@ struct Absent {
   const char* reason;
 };
 
-constexpr const char* kInt8 =
-    "there is no calibration yet; quantised ONNX files (Q/DQ pairs) run in 8 bits as they "
-    "define";
+constexpr const char* kInt4 =
+    "quantised ONNX files (Q/DQ pairs) run as they define; --int8 quantises others";
 constexpr const char* kDla = "Vulkan devices have no DLA; --device picks one of --listDevices";
 constexpr const char* kPlugin = "there are no plugins: an operator is part of the program";
 constexpr const char* kFormats = "inputs and outputs are dense tensors of the model's types";
 constexpr const char* kPerLayer =
     "precision is chosen for the whole network; --fp16 and --bf16 keep what would lose range in "
-    "float32";
+    "float32, and autocast_excluded_nodes in a --config file names others";
 constexpr const char* kOneRuntime = "there is one runtime, libvk_runtime, for every file";
 constexpr const char* kStreaming = "weights stay on the device";
 constexpr const char* kBatch = "batches are explicit: --shapes";
@@ -30,11 +29,8 @@ constexpr const char* kTransfers =
 constexpr const char* kDebugTensors = "vkexec compare looks at tensors between layers";
 
 constexpr auto kAbsent = std::to_array<Absent>({
-    {"int8", kInt8},
-    {"int4", kInt8},
-    {"fp8", "Vulkan has no 8-bit floats; --fp16 and --bf16 are there"},
-    {"best", "it includes --int8, which is not there yet; --fp16 is"},
-    {"calib", kInt8},
+    {"int4", kInt4},
+    {"fp8", "Vulkan has no 8-bit floats; --fp16, --bf16 and --int8 are there"},
     {"precisionConstraints", kPerLayer},
     {"layerPrecisions", kPerLayer},
     {"layerOutputTypes", kPerLayer},

@@ -1,6 +1,9 @@
 #include "csrc/compile/compile.h"
 
+#include <algorithm>
 #include <functional>
+#include <numeric>
+#include <optional>
 
 #include "csrc/compile/debug_dump.h"
 #include "csrc/counters.h"
@@ -19,12 +22,14 @@
 #include "csrc/passes/hoist_scales.h"
 #include "csrc/passes/lower_precision.h"
 #include "csrc/passes/measure_fusion.h"
+#include "csrc/passes/measure_integers.h"
 #include "csrc/passes/measure_layouts.h"
 #include "csrc/passes/merge_cache_writes.h"
 #include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/multiply_integers.h"
 #include "csrc/passes/multiply_quantised.h"
 #include "csrc/passes/place_outputs.h"
+#include "csrc/passes/quantise_calibrated.h"
 #include "csrc/passes/recognise_attention.h"
 #include "csrc/passes/recognise_linear.h"
 #include "csrc/passes/recognise_rms_norm.h"
@@ -48,7 +53,7 @@ using AfterPass = std::function<void(const Graph&, const char* pass)>;
 
 /// The passes that read a model's own operators.
 Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& device,
-                const AfterPass& after, std::vector<QuantisedFate>* fates) {
+                const AfterPass& after) {
   if (settings.truncate_long_and_double) {
     graph = truncate_long_and_double(std::move(graph));
     after(graph, "truncate");
@@ -73,6 +78,13 @@ Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& devi
     graph = lower_precision(std::move(graph), settings);
     after(graph, "lower_precision");
   }
+  return graph;
+}
+
+/// The passes that let products and convolutions read quantised tensors.
+Graph multiply(Graph graph, const AfterPass& after, std::vector<QuantisedFate>* fates = nullptr) {
+  graph = quantise_calibrated(std::move(graph));
+  after(graph, "quantise_calibrated");
   graph = recognise_linear(std::move(graph));
   after(graph, "recognise_linear");
   // Before anything moves or joins the weights of products.
@@ -84,26 +96,14 @@ Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& devi
   return graph;
 }
 
-}  // namespace
-
-std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings,
-                                           const DeviceProfile& device) {
-  std::vector<QuantisedFate> fates;
-  recognise(std::move(graph), settings, device, [](const Graph&, const char*) {}, &fates);
-  return fates;
+/// Whether what calibration covers may be computed in floats where that is faster.
+bool permits_floats(const Settings& settings) {
+  return std::ranges::any_of(settings.enabled_precisions, is_float);
 }
 
-EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
-                   const Progress& progress, CostModel* costs) {
-  ++build_counters().engines;
-  const DebugDump dump_files(settings, graph.name);
-  const AfterPass after = [&](const Graph& made, const char* pass) {
-    check(made, pass);
-    dump_files.write_graph(pass, made);
-    if (progress) progress(pass, 0, 0);
-  };
-  after(graph, "import");
-  graph = recognise(std::move(graph), settings, device, after, nullptr);
+/// The passes that make of operators what kernels compute, and where.
+Graph arrange(Graph graph, const Settings& settings, const DeviceProfile& device,
+              const AfterPass& after) {
   graph = hoist_scales(std::move(graph));
   after(graph, "hoist_scales");
   graph = fold_padding(std::move(graph));
@@ -135,11 +135,54 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     graph = choose_channels_last(std::move(graph));
     after(graph, "choose_channels_last");
   }
+  return graph;
+}
 
-  if (costs && settings.optimization_level >= kMeasuredFromLevel) {
-    NodeTimes times(settings, device, *costs, progress);
+/// µs of a graph of few nodes as it would be built.
+std::optional<double> us_of(Graph graph, const Settings& settings, const DeviceProfile& device,
+                            NodeTimes& times) {
+  const AfterPass quietly = [](const Graph&, const char*) {};
+  graph = arrange(multiply(std::move(graph), quietly), settings, device, quietly);
+  std::vector<size_t> all(graph.nodes.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return times.us(graph, all);
+}
+
+}  // namespace
+
+std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings,
+                                           const DeviceProfile& device) {
+  std::vector<QuantisedFate> fates;
+  const AfterPass quietly = [](const Graph&, const char*) {};
+  multiply(recognise(std::move(graph), settings, device, quietly), quietly, &fates);
+  return fates;
+}
+
+EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
+                   const Progress& progress, CostModel* costs) {
+  ++build_counters().engines;
+  const DebugDump dump_files(settings, graph.name);
+  const AfterPass after = [&](const Graph& made, const char* pass) {
+    check(made, pass);
+    dump_files.write_graph(pass, made);
+    if (progress) progress(pass, 0, 0);
+  };
+  after(graph, "import");
+  graph = recognise(std::move(graph), settings, device, after);
+  std::optional<NodeTimes> times;
+  if (costs) times.emplace(settings, device, *costs, progress);
+  if (times && permits_floats(settings)) {
+    graph = measure_integers(std::move(graph), [&](Graph some) {
+      return us_of(std::move(some), settings, device, *times);
+    });
+    after(graph, "measure_integers");
+  }
+  graph = multiply(std::move(graph), after);
+  graph = arrange(std::move(graph), settings, device, after);
+
+  if (times && settings.optimization_level >= kMeasuredFromLevel) {
     const NodesUs us = [&](const Graph& g, std::span<const size_t> nodes) {
-      return times.us(g, nodes);
+      return times->us(g, nodes);
     };
     if (wants_channels_last(device)) {
       graph = measure_layouts(std::move(graph), us);

@@ -91,6 +91,10 @@ struct Node {
   std::vector<ValueId> prologue_inputs;
   Shape prologue_shape;
 
+  /// Of a product or convolution that may be computed in int8: the real value of a step of its
+  /// input, which calibration found; 0: it stays as it is.
+  double input_scale = 0;
+
   Origin origin;
 
   const Arg* find(std::string_view arg_name) const;  ///< null if there is none
@@ -128,6 +132,8 @@ struct Graph {
   std::vector<Node> nodes;               ///< in topological order
   std::vector<ValueId> inputs, weights;  ///< kinds kInput, kWeight
   std::vector<GraphOutput> outputs;
+  bool names_of_file = false;  ///< values go by the names that the model's file has for tensors
+  bool calibrated = false;     ///< its nodes have their input_scale, or are to have none
 
   Value& value(ValueId id) { return values.at(id); }
   const Value& value(ValueId id) const { return values.at(id); }

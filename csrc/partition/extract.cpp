@@ -21,6 +21,7 @@ class Extractor {
 
   Block run() {
     block_.graph.name = graph_.name;
+    block_.graph.calibrated = graph_.calibrated;
     for (const ValueId v : border_.inputs) read(v);
     for (const int32_t n : nodes_) copy(graph_.nodes[n]);
     if (border_.binds_symbols) bind_symbols();

@@ -1,46 +1,15 @@
 #include "csrc/passes/multiply_integers.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "csrc/graph/edit.h"
 #include "csrc/passes/integer_operand.h"
+#include "csrc/passes/product_operands.h"
 #include "csrc/passes/simplify.h"
 
 namespace tv {
 namespace {
-
-/// a · bᵀ + bias, or a · b + bias where the rows of b are steps of the sum.
-struct Product {
-  ValueId a = kNoValue, b = kNoValue, bias = kNoValue;
-  bool b_by_steps = false;
-};
-
-std::optional<Product> product_of(const Node& node) {
-  if (node.op == "aten::mm" || node.op == "aten::bmm") {
-    return Product{.a = node.input("self"), .b = node.input("mat2"), .b_by_steps = true};
-  }
-  if (node.op == "aten::matmul") {
-    return Product{.a = node.input("self"), .b = node.input("other"), .b_by_steps = true};
-  }
-  if (node.op == "aten::linear") {
-    return Product{node.input("input"), node.input("weight"), node.input("bias")};
-  }
-  if (node.op != "aten::addmm" || !is_one(node, "beta") || !is_one(node, "alpha")) {
-    return std::nullopt;
-  }
-  return Product{node.input("mat1"), node.input("mat2"), node.input("self"), true};
-}
-
-bool is_convolution(const Node& node) {
-  constexpr std::array kOps = {"aten::convolution", "aten::conv1d", "aten::conv2d", "aten::conv3d"};
-  const bool plain = std::ranges::find(kOps, node.op) != kOps.end();
-  return plain && !node.flag("transposed");
-}
-
-/// Terms whose sum 32 bits hold, whatever zero points are: each is at most 255 · 255.
-constexpr int64_t kMostTerms = ((int64_t{1} << 31) - 1) / (255 * 255);
 
 class IntegerMultiplier {
  public:
@@ -63,9 +32,7 @@ class IntegerMultiplier {
  private:
   bool is_constant(ValueId value) const { return constant_[static_cast<size_t>(value)]; }
   Shape shape(ValueId value) const { return graph_.value(value).shape; }
-  bool sums_fit(const Expr& terms) const {
-    return terms.bounds(graph_.symbols).second <= kMostTerms;
-  }
+  bool sums_fit(const Expr& terms) const { return tv::sums_fit(graph_, terms); }
 
   /// Both operands, of which one at least is known at run time alone.
   struct Pair {

@@ -41,6 +41,7 @@ Graph graph_of(const Plan& plan, size_t block) {
 }  // namespace
 
 Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device, Rest rest) {
+  CalibrationUse calibration = calibrate(graph, settings, device);
   if (rest == Rest::kNobody) {
     for (const Node& node : graph.nodes) {
       for (const Condition& demand : node.origin.demands) add_condition(graph.conditions, demand);
@@ -48,7 +49,7 @@ Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device, Re
   }
   Partition parts = rest == Rest::kNobody ? whole_graph(graph, settings, device)
                                           : partition(graph, settings, device);
-  return {std::move(graph), settings, device, rest, std::move(parts)};
+  return {std::move(graph), settings, device, rest, std::move(parts), std::move(calibration)};
 }
 
 Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators) {
@@ -57,6 +58,14 @@ Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators) 
 
 Block cut(const Plan& plan, size_t block, const Border& border) {
   return extract(plan.graph, plan.parts.blocks.at(block), border);
+}
+
+Graph observed_by_calibration(Graph graph, const Settings& settings) {
+  return observed(std::move(graph), settings);
+}
+
+std::vector<CalibrationPoint> observed_points(const Graph& graph, const Settings& settings) {
+  return calibration_points(graph, settings);
 }
 
 std::vector<std::string> refusals(const Plan& plan) {

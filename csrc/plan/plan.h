@@ -10,6 +10,7 @@
 
 #include "csrc/cache/cache_settings.h"
 #include "csrc/partition/partition.h"
+#include "csrc/passes/calibrate.h"
 #include "csrc/passes/multiply_quantised.h"
 #include "csrc/progress.h"
 #include "runtime/spec/engine_spec.h"
@@ -28,9 +29,10 @@ struct Plan {
   DeviceProfile device;
   Rest rest = Rest::kCaller;
   Partition parts;  ///< blocks, and for each node left out the reason
+  CalibrationUse calibration;
 };
 
-/// Needs no device. Throws as partition() does.
+/// Needs no device. Throws as partition() and calibrate() do.
 Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device,
           Rest rest = Rest::kCaller);
 
@@ -41,6 +43,14 @@ Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators);
 /// The Graph of parts.blocks[block] and what its parts stand for, for a frontend that knows more of
 /// its border: what it makes of it is planned as a whole, and built.
 Block cut(const Plan& plan, size_t block, const Border& border);
+
+/// A graph whose outputs, by name, are what calibration observes of `graph` under these settings,
+/// in place of its own, but for inputs of it: to be planned and built with settings that permit no
+/// int8.
+Graph observed_by_calibration(Graph graph, const Settings& settings);
+
+/// What that is: values may repeat.
+std::vector<CalibrationPoint> observed_points(const Graph& graph, const Settings& settings);
 
 /// A line for each node of a plan that refuses it: "model.py:4 aten::foo: no converter for …".
 std::vector<std::string> refusals(const Plan& plan);

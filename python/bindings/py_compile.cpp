@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "csrc/calibration.h"
 #include "csrc/codegen/custom_op.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
@@ -132,6 +133,17 @@ py::dict stats_dict(const TunerStats& stats) {
   return dict;
 }
 
+py::dict calibration_of(const Plan& plan) {
+  const CalibrationUse& use = plan.calibration;
+  py::dict dict;
+  dict["points"] = use.points;
+  dict["scaled"] = use.scaled;
+  dict["missing"] = use.missing;
+  dict["unused"] = use.unused;
+  dict["refusal"] = use.refusal;
+  return dict;
+}
+
 py::dict converter_info(const Converter& converter) {
   const char* kind = converter.pointwise ? "pointwise"
                      : converter.view    ? "view"
@@ -175,6 +187,8 @@ void bind_compile(py::module_& m) {
           "(True, block) or (False, origin) in an order that keeps data, mutation and randomness.")
       .def_property_readonly("refusals", &refusals,
                              "A line for each node that keeps the graph from being one engine.")
+      .def_property_readonly("calibration", &calibration_of,
+                             "What the calibration says of the graph (csrc/passes/calibrate.h).")
       .def("report", &dry_run_report,
            "What building would do, as JSON text (csrc/report/dry_run.h has its fields).")
       .def(
@@ -210,6 +224,35 @@ void bind_compile(py::module_& m) {
       py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
       "The engine of a block, tuned where the device is of this machine, or taken from the cache; "
       "returns .vke bytes.");
+  m.def(
+      "observed_by_calibration",
+      [](const Graph& graph, const std::string& settings) {
+        return observed_by_calibration(graph, Settings::from_json(settings));
+      },
+      "A graph whose outputs are what calibration observes of the given one, but for its inputs.");
+  m.def(
+      "observed_points",
+      [](const Graph& graph, const std::string& settings) {
+        py::list points;
+        for (const CalibrationPoint& p : observed_points(graph, Settings::from_json(settings))) {
+          points.append(py::make_tuple(p.name, p.value, graph.nodes.at(p.node).origin.index));
+        }
+        return points;
+      },
+      "(name, value, origin of the node that reads it) of what calibration observes of a graph.");
+  m.def(
+      "read_calibration",
+      [](const std::string& text, const std::string& what) {
+        const Calibration found = read_calibration(text, what);
+        return py::make_tuple(found.header, found.scales);
+      },
+      "(header, [(name, scale)]) of a calibration cache; `what` names it in messages.");
+  m.def(
+      "calibration_text",
+      [](std::string header, std::vector<std::pair<std::string, float>> scales) {
+        return calibration_text({std::move(header), std::move(scales)});
+      },
+      "The text of a calibration cache.");
   m.def("block_sizes_report", &block_sizes_report,
         "What each min_block_size makes of blocks of these sizes, as JSON text.");
   m.def("setting_rows", &setting_dicts, "The rows of csrc/settings_table.h.");

@@ -11,6 +11,8 @@ from ._native import C as _C  # first: it refuses a torch that the libraries wer
 # isort: split
 from . import cache, compilations, fake, onnx  # noqa: F401
 from .builder import Builder
+from .calibration import Calibration, calibrate
+from .comparison import Comparison, compare
 from .cuda_memory import mem_pool
 from .custom import custom_op, load_library
 from .device_list import Device, cuda_report, devices
@@ -32,9 +34,9 @@ __version__: str = _C.version
 # For CMAKE_PREFIX_PATH: find_package(torch_vulkan) finds the libraries and headers of this package.
 cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
-    "Builder", "Device", "DeviceError", "Engine", "Input", "Profile", "Program", "Settings",
-    "UnsupportedError", "Validation", "cmake_prefix_path", "compilations", "compile",
-    "cuda_report", "custom_op",
+    "Builder", "Calibration", "Comparison", "Device", "DeviceError", "Engine", "Input",
+    "Profile", "Program", "Settings", "UnsupportedError", "Validation", "calibrate",
+    "cmake_prefix_path", "compare", "compilations", "compile", "cuda_report", "custom_op",
     "devices", "dry_run", "engines", "generate", "load", "load_library", "mem_pool", "onnx",
     "profile", "quantize", "refit", "save", "supported_ops", "validate",
 ]

@@ -139,22 +139,26 @@ def decompositions() -> dict:
 
 def through_aot(settings: Settings, watch=None):
     """A backend for what Dynamo captures; `watch`: who is told where nothing is built."""
-    from torch._dynamo.backends.common import aot_autograd
-
     def compiler(kind):
         def compile_graph(module, example_inputs):
             if kind != "backward":
                 compat.replay_views_where_facts_fail(module.graph)
                 refuse_overlaps(module.graph, compat.static_inputs()[1])
             try:
-                weights = _weights(module) if kind == "inference" else set()
+                weights = parameters_of(module) if kind == "inference" else set()
                 return compile_graph_module(module, kind, settings, weights, watch)
             except (ValueError, MemoryError, C.UnsupportedError, C.DeviceError) as error:
                 raise compat.through_dynamo(error) from error.__cause__
         return compile_graph
 
-    return aot_autograd(fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
-                        inference_compiler=compiler("inference"),
+    return aot_backend(*map(compiler, ("forward", "backward", "inference")))
+
+
+def aot_backend(forward, backward, inference):
+    """AOTAutograd's backend that hands graphs of this package's operators to these compilers."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    return aot_autograd(fw_compiler=forward, bw_compiler=backward, inference_compiler=inference,
                         decompositions=decompositions(), keep_inference_input_mutations=True)
 
 
@@ -173,7 +177,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
     calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind),
                                   watch, of_arguments)
     whole = whole_graph(module) if len(calls) == 1 and not failed else None
-    return whole or _boxed(module.forward)
+    return whole or boxed(module.forward)
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
@@ -229,7 +233,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     return calls, failed
 
 
-def _weights(module: fx.GraphModule) -> set[str]:
+def parameters_of(module: fx.GraphModule) -> set[str]:
     """Names of the placeholders that are parameters or buffers which the graph does not change."""
     static, mutated = compat.static_inputs()
     return {node.name for i, node in enumerate(module.graph.find_nodes(op="placeholder"))
@@ -241,7 +245,8 @@ def device_profile(device: str):
     return C.device_profile(device)
 
 
-def _boxed(function):
+def boxed(function):
+    """A function that takes its arguments as a list."""
     from torch._functorch.aot_autograd import make_boxed_func
 
     return make_boxed_func(function)

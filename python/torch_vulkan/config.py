@@ -29,17 +29,17 @@ except ImportError as missing:
     raise ImportError("tv.Config needs the packages pydantic and pyyaml: pip install "
                       "torch-vulkan[config]") from missing
 
-_DTYPES = Literal["float32", "float16", "bfloat16"]
+_DTYPES = Literal["float32", "float16", "bfloat16", "int8"]
 _TYPES = {
     "Bool": StrictBool, "OptionalBool": StrictBool | None,
     "Device": StrictInt | StrictStr | None,
     "Operators": list[StrictStr], "Patterns": list[StrictStr],
     "Precisions": list[_DTYPES] | None, "LowPrecision": Literal["float16", "bfloat16"] | None,
-    "File": StrictStr | None, "Directory": StrictStr | None,
+    "Calibration": StrictStr | None, "File": StrictStr | None, "Directory": StrictStr | None,
     "FlagOrPath": StrictBool | StrictStr, "Report": StrictBool | StrictStr,
 }
 _Sizes = dict[str, list[Annotated[StrictInt, Field(ge=0)]]]
-_PRECISIONS = {"fp16": "float16", "bf16": "bfloat16"}
+_PRECISIONS = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
 
 def _type_of(row):
@@ -74,9 +74,8 @@ class _Base(BaseModel):
     engine_path: StrictStr | None = Field(None, description="where the engine is written")
     fp16: StrictBool = Field(False, description="enabled_precisions: [float32, float16]")
     bf16: StrictBool = Field(False, description="enabled_precisions: [float32, bfloat16]")
-    int8: StrictBool = Field(False, description="refused: there is no calibration yet")
-    calibration_cache: StrictStr | None = Field(
-        None, description="refused: there is no calibration yet")
+    int8: StrictBool = Field(False, description="enabled_precisions: [float32, int8]")
+    calibration_cache: StrictStr | None = Field(None, description="calibration")
     workspace: Annotated[StrictInt, Field(ge=0)] | None = Field(
         None, description="workspace_size in MiB")
     min_shapes: _Sizes = Field({}, description="smallest sizes of inputs, by name")
@@ -98,12 +97,13 @@ class _Base(BaseModel):
     def _fit(self):
         for name in self.model_fields_set & ROWS.keys():
             checked(name, _of_python(name, getattr(self, name)))
-        for name in ("int8", "calibration_cache"):
-            if getattr(self, name):
-                raise ValueError(f"{name}: there is no calibration yet; quantised ONNX files (Q/DQ "
-                                 "pairs) run in 8 bits as they define")
+        if self.calibration_cache is not None and self.calibration:
+            raise ValueError("got calibration_cache and calibration, want one of them")
+        if (self.int8 or "int8" in (self.enabled_precisions or ())) != bool(
+                self.calibration_cache or self.calibration):
+            raise ValueError("int8 and calibration_cache need each other")
         low = [name for name in _PRECISIONS if getattr(self, name)]
-        if len(low) + (self.enabled_precisions is not None) > 1:
+        if (self.fp16 and self.bf16) or (low and self.enabled_precisions is not None):
             raise ValueError(f"got {' and '.join(low)}"
                              f"{' and enabled_precisions' if self.enabled_precisions else ''}, "
                              "want one of them")
@@ -118,9 +118,11 @@ class _Base(BaseModel):
         """The settings that the file gives, for tv.compile, tv.onnx.compile or torch.compile."""
         given = {name: _of_python(name, getattr(self, name))
                  for name in ROWS if name in self.model_fields_set}
-        for name, dtype in _PRECISIONS.items():
-            if getattr(self, name):
-                given["enabled_precisions"] = {torch.float32, getattr(torch, dtype)}
+        low = {getattr(torch, dtype) for name, dtype in _PRECISIONS.items() if getattr(self, name)}
+        if low:
+            given["enabled_precisions"] = {torch.float32, *low}
+        if self.calibration_cache is not None:
+            given["calibration"] = self.calibration_cache
         if self.workspace is not None:
             given["workspace_size"] = self.workspace << 20
         return given

@@ -32,6 +32,7 @@ class Settings:
     pass_through_build_failures: bool = False
     truncate_long_and_double: bool = False
     enabled_precisions: frozenset[torch.dtype] | None = None
+    calibration: str = ''
     enable_autocast: bool = False
     autocast_low_precision_type: torch.dtype | None = None
     autocast_excluded_nodes: tuple[str, ...] = ()
@@ -68,7 +69,8 @@ class Settings:
         return settings
 
     def _check_together(self, given: Mapping[str, Any]) -> None:
-        low = self.enabled_precisions and not self.enabled_precisions.isdisjoint(LOW_PRECISIONS)
+        low = self.permits_int8 or (
+            self.enabled_precisions and not self.enabled_precisions.isdisjoint(LOW_PRECISIONS))
         if "use_explicit_typing" in given and self.use_explicit_typing and (
                 low or self.enable_autocast):
             raise ValueError(
@@ -81,10 +83,16 @@ class Settings:
         if self.autocast_low_precision_type and not self.enable_autocast:
             raise ValueError("autocast_low_precision_type needs enable_autocast=True")
         excluded = self.autocast_excluded_nodes or self.autocast_excluded_ops
-        if excluded and self.low_precision is None:
+        if excluded and self.low_precision is None and not self.permits_int8:
             raise ValueError(
                 "autocast_excluded_nodes and autocast_excluded_ops need enable_autocast=True or "
-                "enabled_precisions with a 16-bit dtype")
+                "enabled_precisions with a 16-bit dtype or torch.int8")
+        if self.permits_int8 != bool(self.calibration):
+            raise ValueError(
+                "enabled_precisions with torch.int8 needs calibration=, which tv.calibrate returns "
+                "(models that are quantised themselves need neither)" if self.permits_int8 else
+                "calibration needs torch.int8 in enabled_precisions, e.g. "
+                "{torch.float32, torch.int8}")
 
     def replaced(self, **changes) -> "Settings":
         """The same with some checked values changed."""
@@ -121,6 +129,18 @@ class Settings:
             if self.enabled_precisions and dtype in self.enabled_precisions:
                 return dtype
         return None
+
+    @property
+    def permits_int8(self) -> bool:
+        """Whether what `calibration` covers may be computed in int8."""
+        return torch.int8 in (self.enabled_precisions or ())
+
+    def _precisions(self) -> list[str]:
+        """The dtypes that the compiler is told of."""
+        dtypes = {self.low_precision} if self.low_precision else set()
+        if self.permits_int8:
+            dtypes |= self.enabled_precisions
+        return sorted(str(dtype).removeprefix("torch.") for dtype in dtypes)
 
     @property
     def cache_dir(self) -> str:
@@ -167,9 +187,8 @@ class Settings:
         size = 1 if self.require_full_compilation else self.min_block_size
         given = self._given("compiler")
         del given["require_full_compilation"]  # asked here, where places in the program are known
-        low = self.low_precision
         return json.dumps(given | {
-            "enabled_precisions": [str(low).removeprefix("torch.")] if low else [],
+            "enabled_precisions": self._precisions(),
             "min_block_size": "inf" if math.isinf(size) else size,
             # A size that the user chose stands for itself.
             "switch_nodes": SWITCH_NODES if on_cuda and size == Settings.min_block_size else 1,

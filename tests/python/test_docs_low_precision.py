@@ -28,17 +28,27 @@ class Model(nn.Module):
 
 
 @torch.no_grad()
-def test_python():
+def test_python(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 32)), torch.randn(3, 128)
     retrained = copy.deepcopy(model)
     retrained[0].weight += 0.1
     names = {"torch": torch, "tv": tv, "model": model, "x": x, "retrained": retrained}
-    quantise, compare, _, refit = listings(PAGE, "python")  # the third wants torchao
+    # The third wants torchao.
+    quantise, compare, _, calibrate, layers, refit = listings(PAGE, "python")
     exec(quantise, names)
     torch.testing.assert_close(names["fast"](x), names["smaller"](x))
     exec(compare, names)
     assert 0 < names["difference"] < 0.05
+    names["batches"] = [torch.randn(3, 128) for _ in range(2)]
+    exec(calibrate, names)
+    assert (tmp_path / "net.cache").exists()
+    names["settings"] |= {"optimization_level": 0, "min_block_size": 1}
+    torch._dynamo.reset()
+    exec(layers, names)
+    assert "harm" in capsys.readouterr().out
+    assert 0 < (names["better"](x) - model(x)).abs().max() < 0.05
     names["program"] = tv.compile(names["smaller"], inputs=[x])
     exec(refit, names)
     torch.testing.assert_close(names["program"](x), tv.quantize(retrained, "int4")(x))

@@ -16,10 +16,11 @@ ORDER = [
     "_script",   # TorchScript modules
     "_dry_run",  # what compiling would do
     "backend",   # torch.compile
-    "dynamo_backend", "registration",
+    "dynamo_backend", "registration", "observing",
     "_onnx", "onnx", "onnx_backend",
     "_aot",      # ahead of time: capture, signature, files
-    "program", "dry_run", "quantisation", "saving", "refit", "builder", "profiling", "generation",
+    "program", "dry_run", "quantisation", "calibration", "comparison", "saving", "refit",
+    "builder", "profiling", "generation",
     "validation", "config",
     "_cli",      # commands of python -m torch_vulkan
     "service",   # the compile service, which importing the package leaves alone

@@ -93,6 +93,7 @@ ImportedModel Importer::import() {
   const bool names_onnx = scope.opsets.count("") + scope.opsets.count("ai.onnx") > 0;
   if (!names_onnx && proto.opset_import_size() == 0) scope.opsets[""] = 1;
   result_.graph.name = is_utf8(proto.graph().name()) ? proto.graph().name() : "";
+  result_.graph.names_of_file = true;
   result_.producer = is_utf8(proto.producer_name()) ? proto.producer_name() : "";
   if (names_onnx) result_.opset = opset(scope);
   if (names_onnx && result_.opset < 7) {
@@ -397,11 +398,13 @@ std::vector<Tensor> Importer::translate(const onnx_proto::NodeProto& node,
       return run_function(function, node, inputs);
     }
   }
-  if (!is_default_domain(node.domain())) {
-    refuse("operators of domain " + node.domain() + " are not supported");
+  const bool is_standard = is_default_domain(node.domain());
+  const auto found =
+      translations().find((is_standard ? "" : node.domain() + "::") + node.op_type());
+  if (found == translations().end()) {
+    refuse(is_standard ? "there is no translation of this operator"
+                       : "operators of domain " + node.domain() + " are not supported");
   }
-  const auto found = translations().find(node.op_type());
-  if (found == translations().end()) refuse("there is no translation of this operator");
   OpContext context(*this, emitter_, node, std::move(inputs), scope);
   found->second(context);
   return context.outputs();

@@ -1,5 +1,5 @@
-"""Standard error says how far the build of an engine is: one line that is drawn anew on a terminal,
-one at the end elsewhere."""
+"""Standard error says how far the build of an engine is, or a calibration: one line that is drawn
+anew on a terminal, one at the end elsewhere."""
 
 import sys
 import time
@@ -29,9 +29,9 @@ class Progress:
         count = f"{done}/{total}" if total else ""
         self._write(f"{self._name} [{bar}] {stage} {count}")
 
-    def close(self) -> None:
+    def close(self, what: str = "built") -> None:
         """Writes how long it took."""
-        text = f"{self._name}: built in {time.monotonic() - self._start:.1f} s"
+        text = f"{self._name}: {what} in {time.monotonic() - self._start:.1f} s"
         if self._redraws:
             self._write(text)
         sys.stderr.write("\n" if self._redraws else f"{text}\n")

@@ -119,14 +119,11 @@ def _patterns(name, value):
 def _precisions(name, value):
     if value is None:
         return None
-    want = "a set of torch.float32, torch.float16 and torch.bfloat16"
+    want = "a set of torch.float32, torch.float16, torch.bfloat16 and torch.int8"
     if isinstance(value, (str, torch.dtype)) or not hasattr(value, "__iter__"):
         raise _wrong(name, value, want)
     dtypes = frozenset(value)
-    if torch.int8 in dtypes or "int8" in dtypes:
-        raise _wrong(name, value, f"{want}; 8 bits come with the model: tv.quantize, PT2E, "
-                                  "a quantised ONNX file")
-    if not dtypes or not dtypes <= {torch.float32, *LOW_PRECISIONS}:
+    if not dtypes or not dtypes <= {torch.float32, torch.int8, *LOW_PRECISIONS}:
         raise _wrong(name, value, want)
     return dtypes
 
@@ -157,6 +154,25 @@ def _directory(name, value):
     if path is not None and os.path.exists(path) and not os.path.isdir(path):
         raise _wrong(name, value, "the path of a directory, not of a file")
     return path
+
+
+def _calibration(name, value):
+    """The text of a cache: of what tv.calibrate returned, of a file, or as it is."""
+    if value is None or value == "":
+        return ""
+    if callable(getattr(value, "to_text", None)):
+        return value.to_text()
+    if isinstance(value, str) and "\n" in value:
+        C.read_calibration(value, f"setting {name}")
+        return value
+    path = _file(name, value)
+    try:
+        text = Path(path).read_bytes().decode(errors="replace")
+    except OSError as error:
+        raise _wrong(name, value, "what tv.calibrate returned, or the path of a calibration cache "
+                                  f"({error.strerror})") from None
+    C.read_calibration(text, path)
+    return text
 
 
 def _flag_or_path(name, value):
@@ -225,6 +241,7 @@ KINDS = {
     "LowPrecision": Kind("torch.dtype | None", _always(_low_precision)),
     "File": Kind("str | None", _always(_file)),
     "Directory": Kind("str | None", _always(_directory)),
+    "Calibration": Kind("str", _always(_calibration), ""),
     "FlagOrPath": Kind("bool | str", _always(_flag_or_path)),
     "Report": Kind("bool | str", _always(_report)),
 }

@@ -7,6 +7,7 @@ import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
+from .._base.calibration_use import warn_of_missing
 from .._native import C
 from ..compilations import NativeRecord
 from ..settings import Settings
@@ -69,6 +70,7 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     imported = Importer(module, weights).run()
     compiler_settings = settings.compiler_json(on_cuda=_on_cuda(module))
     plan = C.plan(imported.graph, compiler_settings, profile)
+    warn_of_missing(plan.calibration)
     result = Split(plan=plan, imported=imported)
     result.compute_nodes = sum(map(_does_work, imported.nodes))
     native = [(record_of(node, reason), _does_work(node)) for index, reason, _ in plan.native

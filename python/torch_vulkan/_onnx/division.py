@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy
 from onnx import helper
 
+from .._base.calibration_use import warn_of_missing
 from .._base.dumps import debug_directory
 from .._native import C
 from .files import imported
@@ -69,6 +70,7 @@ class Division:
             if not more:
                 break
             left_out |= more
+        warn_of_missing(self.plan.calibration)
         self.names = self.model.names
         self.native = [(label, op, reason) for label, op, _, _, reason in nodes if reason]
         self.steps = self._steps()

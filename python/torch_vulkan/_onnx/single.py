@@ -2,6 +2,7 @@
 
 import torch
 
+from .._base.calibration_use import warn_of_missing
 from .._base.dumps import debug_directory
 from .._base.progress import progress_for
 from .._native import C
@@ -30,6 +31,7 @@ class Single:
         plan = C.plan(model.graph, self._compiler, profile, whole=True)
         if plan.refusals:
             raise UnsupportedError(_refusals(plan.refusals))
+        warn_of_missing(plan.calibration)
         weights = weights_of(model, settings)
         progress = progress_for("onnx", settings.progress)
         vke = C.build(plan, 0, progress, settings.keyed_by(weights.values()).cache_json())

@@ -1,0 +1,147 @@
+#include "csrc/calibration.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+
+namespace tv {
+namespace {
+
+constexpr std::array<std::string_view, 4> kAlgorithms = {
+    "EntropyCalibration2", "EntropyCalibration", "MinMaxCalibration", "LegacyCalibration"};
+constexpr size_t kShown = 60;             // characters of a line in a message
+constexpr uint64_t kLargest = 64U << 20;  // bytes of a file
+
+class Reader {
+ public:
+  Reader(std::string_view text, const std::string& what) : text_(text), what_(what) {}
+
+  Calibration run() {
+    Calibration found;
+    found.header = next();
+    check_header(found.header);
+    while (!text_.empty()) {
+      const std::string_view line = next();
+      if (line.empty() && text_.empty()) break;
+      found.scales.push_back(entry(line));
+      const auto& [name, scale] = found.scales.back();
+      const auto [at, fresh] = known_.emplace(name, scale);
+      if (!fresh && at->second != scale) fail("'" + name + "' is there twice, with two scales");
+    }
+    return found;
+  }
+
+ private:
+  /// The next line, without its end.
+  std::string_view next() {
+    ++line_;
+    const size_t end = std::min(text_.find('\n'), text_.size());
+    std::string_view line = text_.substr(0, end);
+    text_.remove_prefix(std::min(end + 1, text_.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return line;
+  }
+
+  [[noreturn]] void fail(const std::string& reason) const {
+    throw Error(ErrorKind::kUser,
+                "[calibration] " + what_ + ", line " + std::to_string(line_) + ": " + reason);
+  }
+
+  static std::string shown(std::string_view text) {
+    return "'" + std::string(text.substr(0, kShown)) + (text.size() > kShown ? "…'" : "'");
+  }
+
+  /// "TRT-8400-EntropyCalibration2", 8.4.0, or "TRT-101401-…", 10.14.1.
+  void check_header(std::string_view header) const {
+    const std::string want =
+        "want a calibration cache of TensorRT's, which begins like TRT-8601-EntropyCalibration2";
+    constexpr std::string_view kBegin = "TRT-";
+    if (!header.starts_with(kBegin)) fail("got " + shown(header) + ", " + want);
+    const std::string_view rest = header.substr(kBegin.size());
+    int64_t version = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), version);
+    const auto digits = static_cast<size_t>(end - rest.data());
+    if (error != std::errc() || digits >= rest.size() || rest[digits] != '-') {
+      fail("got " + shown(header) + ", " + want);
+    }
+    const int64_t major = version >= 100000 ? version / 10000 : version / 1000;
+    if (major < 5 || major > 10) {
+      fail("got " + shown(header) + ", of another version; want one of TensorRT 5 to 10");
+    }
+    const std::string_view algorithm = rest.substr(digits + 1);
+    for (const std::string_view known : kAlgorithms) {
+      if (algorithm == known) return;
+    }
+    std::string names;
+    for (const std::string_view known : kAlgorithms) {
+      names += (names.empty() ? "" : ", ") + std::string(known);
+    }
+    fail("got the algorithm " + shown(algorithm) + ", want one of " + names);
+  }
+
+  /// "name: 3c008912"; names may hold anything, ": " too.
+  std::pair<std::string, float> entry(std::string_view line) const {
+    const size_t colon = line.rfind(": ");
+    const std::string_view bits = colon == line.npos ? std::string_view() : line.substr(colon + 2);
+    uint32_t word = 0;
+    const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), word, 16);
+    const bool whole = error == std::errc() && end == bits.data() + bits.size() &&
+                       (bits.size() == 8 || bits == "0");
+    if (colon == 0 || !whole) {
+      fail("got " + shown(line) + ", want a name, ': ' and 8 hexadecimal digits" +
+           (text_.empty() ? "; the file is cut short" : ""));
+    }
+    const std::string name(line.substr(0, colon));
+    const float scale = std::bit_cast<float>(word);
+    if (!std::isfinite(scale) || std::signbit(scale)) {
+      fail("the scale of '" + name + "' is " + std::to_string(scale) +
+           ", want a finite number from 0 up");
+    }
+    return {name, scale};
+  }
+
+  std::string_view text_;
+  const std::string& what_;
+  size_t line_ = 0;
+  std::map<std::string, float> known_;
+};
+
+}  // namespace
+
+Calibration read_calibration(std::string_view text, const std::string& what) {
+  return Reader(text, what).run();
+}
+
+std::string calibration_file(const std::string& path) {
+  const std::vector<uint8_t> bytes = read_file(path, kLargest);
+  std::string text(bytes.begin(), bytes.end());
+  read_calibration(text, path);
+  return text;
+}
+
+std::string calibration_text(const Calibration& calibration) {
+  std::string text = calibration.header + "\n";
+  for (const auto& [name, scale] : calibration.scales) {
+    if (name.find('\n') != std::string::npos) {
+      throw Error(ErrorKind::kUser,
+                  "[calibration] a tensor's name has a line break, which a cache "
+                  "cannot hold: '" +
+                      name + "'");
+    }
+    std::array<char, 16> bits{};
+    std::snprintf(bits.data(), bits.size(), scale == 0 ? "%x" : "%08x",
+                  std::bit_cast<uint32_t>(scale));
+    text += name + ": " + bits.data() + "\n";
+  }
+  return text;
+}
+
+}  // namespace tv

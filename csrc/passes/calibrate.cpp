@@ -1,0 +1,149 @@
+#include "csrc/passes/calibrate.h"
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "csrc/calibration.h"
+#include "csrc/passes/lower_precision.h"
+#include "csrc/passes/makers.h"
+#include "csrc/passes/product_operands.h"
+#include "runtime/base/error.h"
+
+namespace tv {
+namespace {
+
+/// What has its input's values, and zeros at most besides.
+bool keeps_range(const Node& node) {
+  static const std::set<std::string, std::less<>> ops = {
+      "aten::view",    "aten::reshape",        "aten::permute", "aten::transpose.int",
+      "aten::squeeze", "aten::squeeze.dim",    "aten::expand",  "aten::unsqueeze",
+      "aten::t",       "aten::constant_pad_nd"};
+  const bool pads = node.op == "aten::constant_pad_nd";
+  return ops.contains(node.op) && (!pads || node.number("value") == 0);
+}
+
+/// The tensor of the file's that a node's input is, which a frontend may have reshaped for it.
+ValueId of_file(const Graph& graph, const Makers& makers, const Node& reader, ValueId value) {
+  for (const Node* node = makers.maker(value);
+       node && !node->source.empty() && node->source == reader.source && keeps_range(*node);
+       node = makers.maker(value)) {
+    const ValueId from = node->input("self");
+    if (from == kNoValue || graph.value(from).dtype != graph.value(value).dtype) break;
+    value = from;
+  }
+  return value;
+}
+
+/// "layer.a.input": what a module's product reads. torch.export calls the module's second call
+/// "layer.a@1".
+std::string name_of(const std::string& module_path) {
+  static const std::regex number("@[0-9]+");
+  const std::string module = std::regex_replace(module_path, number, "");
+  return module.empty() ? "input" : module + ".input";
+}
+
+std::string some(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) {
+    text += (i ? ", '" : "'") + names[i] + "'";
+  }
+  return names.size() > kShown ? text + ", …" : text;
+}
+
+}  // namespace
+
+std::vector<CalibrationPoint> calibration_points(const Graph& graph, const Settings& settings) {
+  const QuantisableNodes quantisable(graph);
+  const ExcludedNodes excluded(settings);
+  const Makers makers(graph);
+  std::map<std::string, int> count;
+  std::vector<CalibrationPoint> points;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const auto operands = quantisable.of(node);
+    if (!operands) continue;
+    CalibrationPoint point{.node = n, .value = operands->input, .name = {}};
+    if (graph.names_of_file) {
+      point.value = of_file(graph, makers, node, operands->input);
+      point.name = graph.value(point.value).name;
+    } else {
+      point.name = name_of(node.module_path);
+      const int number = count[point.name]++;
+      if (number > 0) point.name += "." + std::to_string(number);
+    }
+    // Not before it has its number: what is excluded does not rename others.
+    if (!excluded.contains(node)) points.push_back(std::move(point));
+  }
+  return points;
+}
+
+bool permits_int8(const Settings& settings) {
+  return std::ranges::find(settings.enabled_precisions, DType::kI8) !=
+         settings.enabled_precisions.end();
+}
+
+CalibrationUse calibrate(Graph& graph, const Settings& settings, const DeviceProfile& device) {
+  CalibrationUse use;
+  if (graph.calibrated) return use;
+  graph.calibrated = true;
+  const bool permitted = permits_int8(settings), given = !settings.calibration.empty();
+  if (permitted && !given) {
+    throw Error(
+        ErrorKind::kUser,
+        "[settings] enabled_precisions: int8 needs a calibration, which tv.calibrate makes; "
+        "models that are quantised themselves (tv.quantize, PT2E, QDQ files) need neither");
+  }
+  if (given && !permitted) {
+    throw Error(ErrorKind::kUser,
+                "[settings] calibration: nothing is computed in int8 unless enabled_precisions has "
+                "it");
+  }
+  if (!given) return use;
+  const Calibration calibration = read_calibration(settings.calibration, "the calibration");
+  const std::vector<CalibrationPoint> points = calibration_points(graph, settings);
+  use.points = points.size();
+  if (!device.storage8) {
+    use.refusal = "int8 needs a device with 8-bit storage; " + device.name + " has none";
+    return use;
+  }
+  const std::map<std::string, float> scales(calibration.scales.begin(), calibration.scales.end());
+  std::set<std::string> names, missing;
+  for (const CalibrationPoint& point : points) {
+    names.insert(point.name);
+    const auto found = scales.find(point.name);
+    if (found == scales.end() || found->second == 0) {
+      missing.insert(point.name);
+      continue;
+    }
+    graph.nodes[point.node].input_scale = found->second;
+    ++use.scaled;
+  }
+  use.missing.assign(missing.begin(), missing.end());
+  for (const auto& [name, scale] : scales) {
+    if (!names.contains(name)) use.unused.push_back(name);
+  }
+  if (use.scaled == 0 && !points.empty()) {
+    throw Error(ErrorKind::kUser, "[calibration] no scale of it is of this model: the model has " +
+                                      some(use.missing) + ", the calibration " +
+                                      (use.unused.empty() ? "nothing else" : some(use.unused)) +
+                                      "; calibrate this model");
+  }
+  return use;
+}
+
+Graph observed(Graph graph, const Settings& settings) {
+  std::set<std::string> seen;
+  graph.outputs.clear();
+  for (const CalibrationPoint& point : calibration_points(graph, settings)) {
+    const bool is_input = graph.value(point.value).kind == ValueKind::kInput;
+    if (!is_input && seen.insert(point.name).second) {
+      graph.outputs.push_back({.value = point.value, .name = point.name, .strides = {}});
+    }
+  }
+  return graph;
+}
+
+}  // namespace tv

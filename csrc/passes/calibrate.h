@@ -1,0 +1,45 @@
+#pragma once
+// Names for what calibration observes, and its results in a Graph.
+
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/settings.h"
+#include "runtime/vulkan/device_profile.h"
+
+namespace tv {
+
+/// The input of a product or convolution with constant weights, whose range int8 has to cover.
+struct CalibrationPoint {
+  size_t node = 0;
+  ValueId value = kNoValue;  ///< what is observed: the input, or what it is a view of
+  std::string name;
+};
+
+/// All of a graph as the frontend made it, but what the user excludes (autocast_excluded_nodes,
+/// autocast_excluded_ops). A point goes by the tensor's name where the graph has a file's names;
+/// else by the module: "layer1.conv.input", and "layer1.conv.input.1" for its second product.
+std::vector<CalibrationPoint> calibration_points(const Graph& graph, const Settings& settings);
+
+/// What a calibration says of a graph.
+struct CalibrationUse {
+  size_t points = 0, scaled = 0;
+  std::vector<std::string> missing;  ///< points that it does not know; they stay as they are
+  std::vector<std::string> unused;   ///< tensors of the calibration that are no points
+  std::string refusal;               ///< why the device cannot compute in int8, or ""
+};
+
+/// Whether settings.enabled_precisions has int8.
+bool permits_int8(const Settings& settings);
+
+/// Writes settings.calibration into the nodes (Node::input_scale) where int8 is permitted, and into
+/// no graph twice: what is cut out of one keeps its scales. Throws Error(kUser) for int8 without a
+/// calibration, a calibration without int8, and one that knows no point of the graph.
+CalibrationUse calibrate(Graph& graph, const Settings& settings, const DeviceProfile& device);
+
+/// The graph with the points as outputs, in their order and by their names, each name once, in
+/// place of its own. Points that are inputs are left out.
+Graph observed(Graph graph, const Settings& settings);
+
+}  // namespace tv

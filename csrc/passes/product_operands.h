@@ -1,0 +1,48 @@
+#pragma once
+// What passes of quantised products and convolutions ask of a node.
+
+#include <optional>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+
+namespace tv {
+
+/// a · bᵀ + bias, or a · b + bias where the rows of b are steps of the sum.
+struct Product {
+  ValueId a = kNoValue, b = kNoValue, bias = kNoValue;
+  bool b_by_steps = false;
+};
+
+std::optional<Product> product_of(const Node& node);
+
+/// Whether it is one that is not transposed.
+bool is_convolution(const Node& node);
+
+/// Whether 32 bits hold a sum of so many products of 8-bit integers, whatever their zero points.
+bool sums_fit(const Graph& graph, const Expr& terms);
+
+/// A product or convolution with a constant weight, which would be one of integers were both
+/// operands quantised, the weight with a scale for each channel.
+struct Quantisable {
+  ValueId input = kNoValue, weight = kNoValue;
+  size_t channels = 0;  ///< the dimension of the weight that they are
+};
+
+/// Which nodes of a graph, which keeps its nodes meanwhile, are quantisable. What the model itself
+/// quantised is left as it is.
+class QuantisableNodes {
+ public:
+  explicit QuantisableNodes(const Graph& graph);
+  std::optional<Quantisable> of(const Node& node) const;
+
+ private:
+  bool holds_bytes(ValueId weight) const;
+  bool is_dequantised(ValueId value) const;
+
+  const Graph& graph_;
+  const std::vector<bool> constant_;
+  const std::vector<int32_t> made_by_;
+};
+
+}  // namespace tv

@@ -1,0 +1,243 @@
+"""tv.calibrate: the ranges that int8 has to cover in a network of floats."""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from ._base import whole_files
+from ._base.histograms import LEVELS, METHODS, Histogram
+from ._base.partial_calibrations import Partial
+from ._base.progress import progress_for
+from ._native import C
+from ._onnx.files import is_array, serialized, to_tensor
+from ._onnx.observing import Observed
+from .observing import call, observed
+
+# TensorRT's names for the methods; what it has none for goes by that of its user-defined quantile.
+_ALGORITHMS = {"entropy": "EntropyCalibration2", "minmax": "MinMaxCalibration",
+               "percentile": "LegacyCalibration", "mse": "LegacyCalibration"}
+_HEADER = "TRT-101401-"
+_SAVED_EVERY_S = 10.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a step of int8 stands for in each tensor that was observed; made by tv.calibrate, for
+    the setting `calibration`.
+
+    Attributes:
+        header: the first line of its file, "TRT-101401-EntropyCalibration2".
+        scales: name → the largest magnitude to represent / 127; 0 where only zeros were seen.
+    """
+
+    header: str
+    scales: Mapping[str, float] = field(repr=False)
+
+    @property
+    def amax(self) -> dict[str, float]:
+        """name → the largest magnitude to represent."""
+        return {name: scale * (LEVELS - 1) for name, scale in self.scales.items()}
+
+    def to_text(self) -> str:
+        """As TensorRT's calibration caches have it."""
+        return C.calibration_text(self.header, list(self.scales.items()))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a file."""
+        whole_files.write_text(path, self.to_text(), "calibration")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Calibration":
+        """Reads a file: this package's, or one of TensorRT 5 to 10.
+
+        Raises:
+            ValueError: it is no calibration cache, of another version, or cut short.
+        """
+        text = Path(path).read_bytes().decode(errors="replace")
+        header, scales = C.read_calibration(text, os.fspath(path))
+        return cls(header, dict(scales))
+
+
+def calibrate(model, batches: Iterable | None, method: str = "entropy",
+              cache: str | os.PathLike | None = None, *, percentile: float = 99.99,
+              inputs=None, progress: bool | None = None) -> Calibration:
+    """Finds, for the input of each product and convolution of a network, the range that int8 should
+    cover, from batches of typical data.
+
+    Methods, of which entropy, percentile and mse read histograms of 2048 bins or more:
+        entropy: the least Kullback-Leibler divergence between the distribution in 128 levels and
+            that in bins (Migacz, 8-bit inference with TensorRT, GTC 2017, S7310), as TensorRT's
+            IInt8EntropyCalibrator2 and ModelOpt's HistogramCalibrator have it.
+        percentile: what `percentile` % of the magnitudes do not exceed (Wu et al., Integer
+            quantization for deep learning inference, arXiv 2004.09602).
+        mse: the least squared error of quantised values (ibid., ModelOpt's "mse").
+        minmax: the largest magnitude.
+
+    Args:
+        model: a module in eval mode; or an ONNX model: a path, bytes or a ModelProto.
+        batches: of each batch a tensor or array, a tuple or list of arguments, or a dict of them by
+            name. Read once, and nothing of it is kept.
+        method: how ranges are chosen.
+        cache: a file for the result. One that exists is read, and no batch is run: remove it to
+            calibrate again. While batches run, `<cache>.partial` keeps what was seen: a call that
+            was interrupted goes on behind the batches that it had counted, which must come again in
+            the same order.
+        percentile: of the method of that name, above 0, up to 100.
+        inputs: of an ONNX model, as tv.onnx.compile takes them.
+        progress: show a progress bar; None: where standard error is a terminal.
+
+    Raises:
+        ValueError: no data, a batch or an observed tensor that holds NaN or infinities, a module in
+            training mode, an unknown method, or a cache that is damaged or of another method.
+        UnsupportedError: of an ONNX model: no engine takes a node.
+    """
+    _check_arguments(model, method, percentile)
+    if cache is not None and Path(cache).exists():
+        return _of_cache(cache, method)
+    if batches is None:
+        raise ValueError("tv.calibrate: batches=None, and there is no cache to read: want data")
+    partial = None
+    if cache is not None:
+        partial = Partial(os.fspath(cache), _digest(model))
+        partial.load()
+    seen = _Seen(partial)
+    seen.run(_runner(model, inputs, seen), batches, progress_for("calibrate", progress))
+    made = Calibration(_HEADER + _ALGORITHMS[method], {
+        name: _scale(histogram.largest(method, percentile))
+        for name, histogram in seen.histograms.items()})
+    if cache is not None:
+        made.save(cache)
+        partial.remove()
+    return made
+
+
+def _check_arguments(model, method, percentile) -> None:
+    if method not in METHODS:
+        raise ValueError(f"tv.calibrate: method={method!r}, want one of {', '.join(METHODS)}")
+    if isinstance(percentile, bool) or not isinstance(percentile, (int, float)) or not (
+            0 < percentile <= 100):
+        raise ValueError(f"tv.calibrate: percentile={percentile!r}, want a number above 0, up to "
+                         "100")
+    if not isinstance(model, (nn.Module, str, os.PathLike, bytes, bytearray, memoryview)) and (
+            not hasattr(model, "SerializeToString")):
+        raise ValueError(f"tv.calibrate: got {type(model).__name__}, want a torch.nn.Module or an "
+                         "ONNX model")
+    if isinstance(model, nn.Module) and model.training:
+        raise ValueError("tv.calibrate: the module is in training mode, which would change its "
+                         "statistics: call .eval() first")
+
+
+def _of_cache(cache, method: str) -> Calibration:
+    made = Calibration.load(cache)
+    algorithm = made.header.split("-", 2)[2]
+    if algorithm.removesuffix("2") != _ALGORITHMS[method].removesuffix("2"):
+        raise ValueError(f"tv.calibrate: {os.fspath(cache)} is of {algorithm}, method={method!r} "
+                         f"makes {_ALGORITHMS[method]}: remove it, or give another cache")
+    return made
+
+
+def _scale(amax: float) -> float:
+    """As caches hold it."""
+    return torch.tensor(amax / (LEVELS - 1), dtype=torch.float32).item()
+
+
+def _digest(model) -> str:
+    """Of the weights and their names, or of the file."""
+    digest = hashlib.sha256()
+    if not isinstance(model, nn.Module):
+        is_path = isinstance(model, (str, os.PathLike))
+        digest.update(Path(model).read_bytes() if is_path else serialized(model))
+        return digest.hexdigest()
+    for name, tensor in model.state_dict().items():
+        if isinstance(tensor, torch.Tensor):
+            digest.update(f"{name} {tensor.dtype} {[*tensor.shape]} ".encode())
+            flat = tensor.detach().cpu().contiguous().flatten()
+            if flat.numel():
+                digest.update(flat.view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _runner(model, inputs, see) -> Callable:
+    """Runs a batch, as the caller gives it."""
+    if isinstance(model, nn.Module):
+        run = observed(model, see)
+        return lambda batch: call(run, batch)
+    network = Observed(model, inputs, see)
+
+    def of_file(batch):
+        if not isinstance(batch, Mapping):
+            values = batch if isinstance(batch, (tuple, list)) else (batch,)
+            batch = dict(zip(network.inputs, values, strict=False))
+        network(batch)
+    return of_file
+
+
+class _Seen:
+    """Histograms of what was observed so far; called with a name and a tensor."""
+
+    def __init__(self, partial: Partial | None):
+        self._partial = partial
+        self.histograms: dict[str, Histogram] = partial.histograms if partial else {}
+        self._done = partial.done if partial else 0
+        self._number = 0
+
+    def __call__(self, name: str, tensor: torch.Tensor) -> None:
+        try:
+            self.histograms.setdefault(name, Histogram()).add(tensor)
+        except ValueError as error:
+            raise ValueError(f"tv.calibrate: batch {self._number}: {name!r} holds {error}"
+                             ) from None
+
+    def run(self, run: Callable, batches: Iterable, progress) -> None:
+        """Runs the batches behind those that were counted before. Raises ValueError where there is
+        no data."""
+        total = len(batches) if hasattr(batches, "__len__") else 0
+        saved, states = time.monotonic(), self._states()
+        resumed = self._done
+        try:
+            for self._number, batch in enumerate(batches):
+                if self._number < resumed:
+                    continue
+                _check_batch(self._number, batch)
+                run(batch)
+                self._done, states = self._number + 1, self._states()
+                if progress:
+                    progress(f"batch {self._done}", self._done, total)
+                if self._partial and time.monotonic() - saved > _SAVED_EVERY_S:
+                    self._partial.save(self._done, states)
+                    saved = time.monotonic()
+        except BaseException:
+            if self._partial and self._done > resumed:
+                self._partial.save(self._done, states)
+            raise
+        finally:
+            if progress:
+                progress.close("calibrated")
+        if not self._done:
+            raise ValueError("tv.calibrate: batches holds no data")
+        if not self.histograms:
+            raise ValueError("tv.calibrate: the model has no product or convolution with constant "
+                             "weights, which int8 could be used for")
+
+    def _states(self) -> dict:
+        return {name: histogram.state() for name, histogram in self.histograms.items()}
+
+
+def _check_batch(number: int, batch) -> None:
+    """Raises ValueError where a tensor of it holds NaN, or nothing."""
+    for path, leaf in pytree.tree_flatten_with_path(batch)[0]:
+        if not isinstance(leaf, torch.Tensor) and not is_array(leaf):
+            continue
+        tensor = to_tensor("", leaf)
+        where = f"tv.calibrate: batch {number}: input {pytree.keystr(path)}".rstrip()
+        if tensor.numel() == 0:
+            raise ValueError(f"{where} is empty")
+        if tensor.is_floating_point() and tensor.isnan().any():
+            raise ValueError(f"{where} holds NaN")

@@ -1,0 +1,143 @@
+"""The largest magnitude that calibration chooses: each method beside a plain rendering of how the
+literature defines it."""
+
+import math
+
+import pytest
+import torch
+
+from torch_vulkan._base.histograms import Histogram
+
+
+def seen(*tensors):
+    histogram = Histogram()
+    for tensor in tensors:
+        histogram.add(tensor)
+    return histogram
+
+
+def data(kind, seed=0):
+    torch.manual_seed(seed)
+    return {"normal": lambda: torch.randn(20000), "relu": lambda: torch.randn(20000).relu(),
+            "outliers": lambda: torch.cat([torch.randn(20000), torch.tensor([60.0, -80.0])]),
+            "uniform": lambda: torch.rand(20000) * 3 - 1,
+            "sparse": lambda: torch.randn(300)}[kind]()
+
+
+KINDS = ["normal", "relu", "outliers", "uniform", "sparse"]
+
+
+def entropy_by_the_book(counts):
+    """S7310, p. 38: quantise the first i bins to 128 levels, spread each level over its bins that
+    are not empty, compare."""
+    bins = counts.tolist()
+    bins[0] = bins[1]
+    best = (math.inf, 0)
+    for i in range(128, len(bins) + 1):
+        reference = bins[:i]
+        reference[-1] += sum(bins[i:])
+        level_of = [j * 128 // i for j in range(i)]
+        mass, filled = [0.0] * 128, [0] * 128
+        for j in range(i):
+            mass[level_of[j]] += bins[j]
+            filled[level_of[j]] += bins[j] > 0
+        q = [mass[k] / filled[k] if bins[j] > 0 else 0.0 for j, k in enumerate(level_of)]
+        total, spread = sum(reference), sum(q)
+        divergence = 0.0
+        for p_j, q_j in zip(reference, q, strict=True):
+            if p_j > 0:
+                divergence += math.inf if q_j == 0 else (
+                    p_j / total * math.log(p_j / total / (q_j / spread)))
+        best = min(best, (divergence, -i))
+    return -best[1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_entropy(kind):
+    histogram = seen(data(kind))
+    want = entropy_by_the_book(histogram.counts) * histogram.width
+    assert histogram.largest("entropy", 0) == pytest.approx(want, abs=histogram.width)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mse(kind):
+    x = data(kind)
+    histogram = seen(x)
+    middles = [(j + 0.5) * histogram.width for j in range(len(histogram.counts))]
+    values, counts = torch.tensor(middles, dtype=torch.float64), histogram.counts
+    errors = []
+    for amax in middles[128:]:
+        scale = amax / 127
+        held = (values / scale).round().clamp(-127, 127) * scale
+        errors.append(((held - values) ** 2 * counts).sum().item())
+    want = middles[128 + errors.index(min(errors))]
+    assert histogram.largest("mse", 0) == pytest.approx(want, abs=histogram.width)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("percentile", [50, 99, 99.99, 100])
+def test_percentile(kind, percentile):
+    x = data(kind)
+    histogram = seen(x)
+    sizes = x.abs().sort().values.tolist()
+    at = math.ceil(percentile / 100 * len(sizes))  # it, or the next where shares are rounded
+    got = histogram.largest("percentile", percentile)
+    assert sizes[at - 1] - histogram.width <= got <= sizes[min(at, len(sizes) - 1)]
+
+
+def test_minmax_is_exact():
+    x = data("outliers")
+    assert seen(x, x / 3).largest("minmax", 0) == x.abs().max().item()
+
+
+def test_percentiles_clip_outliers():
+    assert seen(data("outliers")).largest("percentile", 99.9) < 5
+
+
+def test_growing_ranges_count_everything():
+    torch.manual_seed(1)
+    parts = [torch.randn(1000) * scale for scale in (0.1, 1, 0.5, 30, 7)]
+    histogram = seen(*parts)
+    assert histogram.counts.sum() == 5000 and len(histogram.counts) <= 8 * 2048
+    assert histogram.largest("minmax", 0) == torch.cat(parts).abs().max().item()
+    # As if all had come at once, but for the width of bins.
+    whole = seen(torch.cat(parts))
+    for method in ("percentile", "mse"):
+        assert histogram.largest(method, 99) == pytest.approx(
+            whole.largest(method, 99), rel=0.01), method
+
+
+def test_a_range_that_explodes_takes_no_more_memory():
+    histogram = seen(torch.tensor([1e-6]), torch.tensor([1e6, 3.0]))
+    assert len(histogram.counts) <= 8 * 2048 and histogram.counts.sum() == 3
+    assert histogram.largest("minmax", 0) == 1e6
+
+
+def test_zeros():
+    histogram = seen(torch.zeros(10))
+    assert all(histogram.largest(m, 99) == 0 for m in ("entropy", "mse", "percentile", "minmax"))
+    histogram.add(torch.ones(5))
+    assert histogram.counts[0] == 10 and histogram.counts.sum() == 15
+    histogram.add(torch.zeros(0))
+    assert histogram.counts.sum() == 15
+
+
+def test_more_elements_of_a_kind_than_float32_counts():
+    histogram = seen(torch.ones(1))
+    histogram.add(torch.zeros((1 << 24) + 5, dtype=torch.float16))
+    assert histogram.counts[0] == (1 << 24) + 5
+
+
+@pytest.mark.parametrize("value, message", [(math.nan, "NaN"), (-math.inf, "infinities")])
+def test_no_numbers(value, message):
+    histogram = seen(torch.ones(3))
+    with pytest.raises(ValueError, match=message):
+        histogram.add(torch.tensor([1.0, value]))
+    assert histogram.counts.sum() == 3
+
+
+def test_state_is_a_snapshot():
+    histogram = seen(torch.rand(100))
+    state = histogram.state()
+    histogram.add(torch.rand(100) * 5)
+    assert Histogram.of_state(state).counts.sum() == 100

@@ -1,0 +1,326 @@
+"""Networks of floats in int8, by a calibration: what is computed, and what is left alone."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import torch_vulkan as tv
+
+STRICT = {"min_block_size": 1, "require_full_compilation": True,
+          "pass_through_build_failures": True, "optimization_level": 0}
+INT8 = {torch.float32, torch.int8}
+
+
+def options(calibration, precisions=INT8, **others):
+    return {**STRICT, "calibration": calibration, "enabled_precisions": precisions, **others}
+
+
+def compiled(model, *args, **given):
+    torch._dynamo.reset()
+    return torch.compile(model, backend="vulkan", options=options(*args, **given))
+
+
+def steps(x, scale, least=-128):
+    return (x / scale).round().clamp(least, 127) * scale
+
+
+class Quantised(nn.Module):
+    """What a calibrated layer is to compute, in PyTorch."""
+
+    def __init__(self, layer, scale):
+        super().__init__()
+        self.layer, self.scale = copy.deepcopy(layer), scale
+        weight = layer.weight.detach()
+        most = weight.flatten(1).abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny * 127)
+        self.layer.weight.data = steps(weight, (most / 127).view(-1, *[1] * (weight.dim() - 1)),
+                                       -127)
+
+    def forward(self, x):
+        return self.layer(steps(x, self.scale))
+
+
+LAYERS = {
+    "linear": (lambda: nn.Linear(37, 29), (5, 37)),
+    "linear without bias": (lambda: nn.Linear(37, 29, bias=False), (2, 3, 5, 37)),
+    "convolution": (lambda: nn.Conv2d(7, 11, 3, stride=2, padding=1), (2, 7, 13, 11)),
+    "groups": (lambda: nn.Conv2d(12, 8, 3, dilation=2, groups=4), (1, 12, 11, 11)),
+    "depthwise": (lambda: nn.Conv2d(8, 8, 5, padding=2, groups=8, bias=False), (2, 8, 9, 7)),
+    "1-D": (lambda: nn.Conv1d(5, 6, 3, padding=2), (3, 5, 17)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@torch.no_grad()
+def test_layers(name):
+    make, shape = LAYERS[name]
+    torch.manual_seed(0)
+    model, x = make().eval(), torch.randn(shape)
+    model.weight[0] = 0  # a channel of zeros
+    calibration = tv.calibrate(model, [x * 0.7], "minmax")  # some values are out of range
+    (scale,) = calibration.scales.values()
+    want = Quantised(model, scale)(x)
+    got = compiled(model, calibration)(x)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(got, model(x), rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_what_a_bias_is_made_of_stays():
+    """x is a factor and what is added as well."""
+    class Squared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(3)
+            self.weight = nn.Parameter(torch.randn(16, 16))
+
+        def forward(self, x):
+            return torch.addmm(x, x, self.weight)
+
+    model, x = Squared().eval(), torch.randn(16, 16) * 50
+    calibration = tv.calibrate(model, [x], "minmax")
+    (scale,) = calibration.scales.values()
+    most = model.weight.abs().amax(0, keepdim=True)
+    want = x + steps(x, scale) @ steps(model.weight, most / 127, -127)
+    torch.testing.assert_close(compiled(model, calibration)(x), want, rtol=1e-5, atol=1e-3)
+
+
+# --- networks that are trained here ---
+
+def gratings(count, seed):
+    """Images of stripes in one of four directions, in noise."""
+    torch.manual_seed(seed)
+    label = torch.randint(4, (count,))
+    angle = label * torch.pi / 4 + torch.randn(count) * 0.12
+    grid = torch.linspace(-3, 3, 12)
+    y, x = torch.meshgrid(grid, grid, indexing="ij")
+    along = torch.cos(angle)[:, None, None] * x + torch.sin(angle)[:, None, None] * y
+    phase = torch.rand(count, 1, 1) * 6.28
+    return (torch.sin(2 * along + phase) + torch.randn(count, 12, 12) * 0.6)[:, None], label
+
+
+def cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.Conv2d(16, 24, 3, stride=2, padding=1), nn.BatchNorm2d(24), nn.ReLU(),
+        nn.Conv2d(24, 24, 3, padding=1, groups=24), nn.ReLU(), nn.Conv2d(24, 32, 1), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4))
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        values = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = x + self.out(values)
+        return x + self.down(functional.gelu(self.up(self.norms[1](x))))
+
+
+class Transformer(nn.Module):
+    """Which of 4 symbols is most frequent among those after the mark."""
+
+    def __init__(self, width=32):
+        super().__init__()
+        self.embedding = nn.Embedding(5, width)
+        self.positions = nn.Parameter(torch.randn(16, width) * 0.1)
+        self.blocks = nn.ModuleList([Block(width), Block(width)])
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x.mean(1))
+
+
+def sequences(count, seed):
+    torch.manual_seed(seed)
+    tokens = torch.randint(4, (count, 16))
+    tokens[:, 0] = 4
+    favourite = torch.randint(4, (count,))
+    tokens[:, 1:5] = favourite[:, None]
+    votes = functional.one_hot(tokens[:, 1:], 5).sum(1)[:, :4]
+    return tokens, votes.argmax(1)
+
+
+def trained(model, data, rounds):
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for seed in range(rounds):
+        x, label = data(64, 1000 + seed)
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), label).backward()
+        optimizer.step()
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def networks():
+    torch.manual_seed(0)
+    return {"cnn": (trained(cnn(), gratings, 150), gratings),
+            "transformer": (trained(Transformer(), sequences, 250), sequences)}
+
+
+@pytest.mark.parametrize("method", ["entropy", "percentile"])
+@pytest.mark.parametrize("name", ["cnn", "transformer"])
+@torch.no_grad()
+def test_accuracy(networks, name, method):
+    model, data = networks[name]
+    x, label = data(1000, 1)
+    calibration = tv.calibrate(model, [data(64, 2 + i)[0] for i in range(4)], method)
+    exact = model(x)
+    got = compiled(model, calibration)(x)
+
+    def top_1(logits):
+        return (logits.argmax(1) == label).float().mean().item()
+
+    assert top_1(exact) > 0.9, "the network has learnt nothing"
+    assert top_1(got) >= top_1(exact) - 0.01
+    assert not torch.allclose(got, exact, rtol=1e-3, atol=1e-3)  # it is int8
+
+
+@torch.no_grad()
+def test_every_product_is_one_of_integers(networks):
+    model, data = networks["transformer"]
+    x = data(8, 1)[0]
+    calibration = tv.calibrate(model, [x], "minmax")
+    report = tv.dry_run(model, [x], **options(calibration))
+    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
+    # Eight layers and the head, each with a weight; query, key and value have one input.
+    assert len(fates) == 18 and all("multiplied as integers by 1 product" in f for f in fates)
+
+
+# --- permission, exclusions ---
+
+@torch.no_grad()
+def test_without_permission_nothing_changes(networks):
+    model, data = networks["cnn"]
+    x = data(4, 1)[0]
+    calibration = tv.calibrate(model, [x], "minmax")
+    torch._dynamo.reset()
+    floats = torch.compile(model, backend="vulkan", options=STRICT)(x)
+    excluded = compiled(model, calibration, autocast_excluded_ops=("aten::convolution",
+                                                                   "aten::linear", "aten::addmm"))
+    assert torch.equal(excluded(x), floats)
+    torch._dynamo.reset()
+    with pytest.raises(ValueError, match="calibration needs torch.int8 in enabled_precisions"):
+        torch.compile(model, backend="vulkan", options={**STRICT, "calibration": calibration})(x)
+    with pytest.raises(ValueError, match="needs calibration="):
+        torch.compile(model, backend="vulkan",
+                      options={**STRICT, "enabled_precisions": INT8})(x)
+
+
+@torch.no_grad()
+def test_excluded_nodes_stay_floats():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(24, 24), nn.ReLU(), nn.Linear(24, 8)).eval()
+    x = torch.randn(6, 24)
+    calibration = tv.calibrate(model, [x], "minmax")
+    got = compiled(model, calibration, autocast_excluded_nodes=("^0$",))(x)
+    want = Quantised(model[2], calibration.scales["2.input"])(model[1](model[0](x)))
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_what_the_model_quantised_stays_its_own():
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 16)).eval()
+    model = tv.quantize(plain, "int8", exclude=["2"])
+    x = torch.randn(5, 64)
+    calibration = tv.calibrate(model, [x], "minmax")
+    assert {*calibration.scales} == {"2.input"}
+    want = Quantised(plain[2], calibration.scales["2.input"])(model[1](model[0](x)))
+    # Where sums round otherwise, a value may be a step away.
+    got = compiled(model, calibration)(x)
+    assert (got - want).abs().max() <= calibration.scales["2.input"]
+
+
+# --- names ---
+
+@torch.no_grad()
+def test_layers_without_a_scale_are_named(networks):
+    model, data = networks["cnn"]
+    x = data(4, 1)[0]
+    calibration = tv.calibrate(model, [x], "minmax")
+    some = {k: v for k, v in calibration.scales.items() if k != "3.input"} | {"other": 1.0}
+    with pytest.warns(UserWarning, match=r"no scale for 3.input: .* \(4 of 5 products"):
+        compiled(model, tv.Calibration(calibration.header, some))(x)
+    with pytest.raises(ValueError, match="no scale of it is of this model: .*'0.input'.*'other'"):
+        compiled(model, tv.Calibration(calibration.header, {"other": 1.0}))(x)
+
+
+@torch.no_grad()
+def test_ahead_of_time(networks, tmp_path):
+    """The names are those of torch.compile; the engine is saved, loaded and refitted."""
+    model, data = networks["transformer"]
+    x = data(8, 1)[0]
+    path = tmp_path / "net.cache"
+    tv.calibrate(model, [x], "entropy", path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        want = compiled(model, path)(x)
+        program = tv.compile(model, [x], **options(path))
+    assert torch.equal(program(x), want)
+    path.unlink()
+    tv.save(program, tmp_path / "net.pt2")
+    loaded = tv.load(tmp_path / "net.pt2")
+    assert torch.equal(loaded(x), want)
+    other = copy.deepcopy(model)
+    other.head.weight *= 1.5
+    tv.refit(loaded, other)
+    again = tv.compile(other, [x], **options(tv.calibrate(model, [x], "entropy")))
+    assert torch.equal(loaded(x), again(x)) and not torch.equal(loaded(x), want)
+
+
+class Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.head = nn.Linear(12, 12), nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.head(self.layer(self.layer(x).tanh() * 5).relu())
+
+
+@torch.no_grad()
+def test_a_layer_that_is_called_twice_ahead_of_time():
+    model, x = Shared().eval(), torch.randn(4, 12)
+    calibration = tv.calibrate(model, [x], "minmax")
+    assert len(calibration.scales) == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program = tv.compile(model, [x], **options(calibration))
+    assert torch.equal(program(x), compiled(model, calibration)(x))
+    first, second = (Quantised(model.layer, calibration.scales[name])
+                     for name in ("layer.input", "layer.input.1"))
+    want = Quantised(model.head, calibration.scales["head.input"])(
+        second(first(x).tanh() * 5).relu())
+    assert (program(x) - want).abs().max() < 0.1
+
+
+@torch.no_grad()
+def test_beside_float16(networks):
+    model, data = networks["cnn"]
+    x, label = data(500, 1)
+    calibration = tv.calibrate(model, [x[:64]], "entropy")
+    got = compiled(model, calibration, {torch.float32, torch.float16, torch.int8})(x)
+    assert got.dtype == torch.float32
+    agree = (got.argmax(1) == model(x).argmax(1)).float().mean()
+    assert agree >= 0.98
+
+
+@torch.no_grad()
+def test_a_tuned_engine_is_right_whatever_it_chose(networks):
+    model, data = networks["cnn"]
+    x = data(64, 1)[0]
+    calibration = tv.calibrate(model, [x], "minmax")
+    got = compiled(model, calibration, optimization_level=1, tuning_seconds=2)(x)
+    agree = (got.argmax(1) == model(x).argmax(1)).float().mean()
+    assert agree >= 0.95
