@@ -83,7 +83,7 @@ class OpContext {
 
 using Translate = void (*)(OpContext&);
 
-/// name → translation, for ai.onnx.
+/// name → translation, for ai.onnx; others are called "com.microsoft::MatMulNBits".
 std::map<std::string, Translate, std::less<>>& translations();
 
 struct RegisterOnnx {

@@ -84,6 +84,39 @@ Tensor of_blocks(OpContext& c, const Tensor& parameter, const Tensor& x) {
   return c.e.reshape(parameter, blocks);
 }
 
+/// Zero points of 4-bit integers that packed_pairs has made unsigned; none: 8.
+Tensor unsigned_zero(Emitter& e, const Tensor& zero, const Tensor& scale, bool is_signed) {
+  if (!is_signed) return zero.present ? zero : e.full(scale.shape, DType::kU8, 0);
+  if (!zero.present) return {};
+  return e.cast(e.with("add", e.cast(zero, DType::kI32), 8), DType::kU8);
+}
+
+/// A matrix of 4-bit integers of the file stays so: with neighbours along what is summed, which is
+/// the dimension that blocks divide, or the one that has no scales of its own.
+Tensor kept_in_four_bits(OpContext& c, const Tensor& x) {
+  if (!x.stored || !four_bits(*x.stored).yes || x.rank() != 2 || c.in(1).rank() > 2) return {};
+  Emitter& e = c.e;
+  const bool blocks = c.i("block_size", 0) > 0;
+  const bool transposed = (c.axis("axis", 1, 2) == 0) == blocks;
+  if (x.stored->dims.at(transposed ? 0 : 1) % 2) return {};
+  Tensor scale = of_blocks(c, c.in(1), x);
+  Tensor zero = c.has(2) ? of_blocks(c, c.in(2), x) : Tensor{};
+  if (!scale.present || zero.present != c.has(2)) return {};
+  zero = unsigned_zero(e, zero, scale, four_bits(*x.stored).is_signed);
+  Shape shape = x.shape;
+  if (transposed) {
+    std::swap(shape[0], shape[1]);
+    scale = e.transpose(scale, 0, 1);
+    if (zero.present) zero = e.transpose(zero, 0, 1);
+  }
+  const Tensor made =
+      e.node("tv::dequantize",
+             {e.arg("input", e.stored(packed_pairs(x.stored, transposed))), e.arg("scale", scale),
+              e.arg("zero_point", zero), attr_arg("bits", Expr(4))},
+             scale.dtype, shape);
+  return transposed ? e.transpose(made, 0, 1) : made;
+}
+
 /// 8-bit integers stay as they are for operators that read them so (csrc/graph/quantised.h).
 Tensor kept_quantised(OpContext& c, const Tensor& x) {
   const bool small = x.dtype == DType::kI8 || x.dtype == DType::kU8;
@@ -100,6 +133,7 @@ Tensor kept_quantised(OpContext& c, const Tensor& x) {
 void dequantize(OpContext& c) {
   const Tensor& x = c.in(0);
   const Tensor& scale = scale_in(c, 1);
+  if (const Tensor kept = kept_in_four_bits(c, x); kept.present) return c.out(0, kept);
   if (const Tensor kept = kept_quantised(c, x); kept.present) return c.out(0, kept);
   const Tensor zero = c.has(2) ? spread(c, c.in(2), x) : Tensor{};
   c.out(0, dequantized(c.e, x, spread(c, scale, x), zero));

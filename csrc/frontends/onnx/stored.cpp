@@ -51,7 +51,8 @@ const TypeInfo& info(int32_t type) {
   return kTypes[known ? type : 0];
 }
 
-constexpr int32_t kUint16 = 4, kUint32 = 12, kUint4 = 21, kInt4 = 22, kUint2 = 25, kInt2 = 26;
+constexpr int32_t kUint8 = 2, kUint16 = 4, kUint32 = 12, kUint4 = 21, kInt4 = 22, kUint2 = 25,
+                  kInt2 = 26;
 
 template <class T>
 T at(std::span<const uint8_t> bytes, int64_t i) {
@@ -248,6 +249,34 @@ WeightBytes read_weight(const Stored& stored) {
     }
   }
   return {*out, out};
+}
+
+FourBits four_bits(const Stored& stored) {
+  return {stored.type == kUint4 || stored.type == kInt4, stored.type == kInt4};
+}
+
+std::shared_ptr<const Stored> packed_pairs(const std::shared_ptr<const Stored>& matrix,
+                                           bool transposed) {
+  const int64_t rows = matrix->dims.at(transposed ? 1 : 0);
+  const int64_t columns = matrix->dims.at(transposed ? 0 : 1);
+  const auto load = [=] {
+    const WeightBytes raw = matrix->load_raw();
+    const int offset = four_bits(*matrix).is_signed ? 8 : 0;
+    auto out = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(rows * columns / 2));
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      const int64_t row = i / columns, column = i % columns;
+      const int64_t from = transposed ? column * rows + row : i;
+      const int64_t element = integer_at(raw.bytes, matrix->type, from) + offset;
+      (*out)[static_cast<size_t>(i / 2)] |= static_cast<uint8_t>(element << (i % 2 ? 4 : 0));
+    }
+    return WeightBytes{*out, out};
+  };
+  return std::make_shared<Stored>(Stored{.name = matrix->name,
+                                         .dtype = DType::kU8,
+                                         .type = kUint8,
+                                         .dims = {rows, columns / 2},
+                                         .count = rows * columns / 2,
+                                         .load_raw = load});
 }
 
 }  // namespace tv::onnx

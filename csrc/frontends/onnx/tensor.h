@@ -54,6 +54,16 @@ int64_t checked_count(const std::vector<int64_t>& dims, const std::string& what)
 std::shared_ptr<const Host> read_host(const Stored& stored, int64_t limit = kMaxHostElements);
 /// The bytes of a stored tensor as weights of `stored.dtype` are held.
 WeightBytes read_weight(const Stored& stored);
+/// Whether the file holds 4-bit integers; `is_signed`: from -8 to 7.
+struct FourBits {
+  bool yes = false, is_signed = false;
+};
+FourBits four_bits(const Stored& stored);
+/// A matrix of them, transposed or not, as tv::dequantize reads it: uint8, two elements a byte
+/// along the last dimension, which has an even size, the first in the low half; 8 is added to
+/// signed ones.
+std::shared_ptr<const Stored> packed_pairs(const std::shared_ptr<const Stored>& matrix,
+                                           bool transposed);
 /// The bytes of elements that do not depend on symbols.
 std::vector<uint8_t> host_bytes(const Host& host);
 /// Rounds to what the type holds.
