@@ -31,6 +31,8 @@ CONFIGS = {
     "int8 rows": lambda: quantization.Int8WeightOnlyConfig(),
     "int8 groups": lambda: quantization.Int8WeightOnlyConfig(
         granularity=quantization.PerGroup(32)),
+    "int8 rows, int4 groups": lambda: quantization.Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=quantization.PerGroup(32)),
     "int4 groups": lambda: quantization.IntxWeightOnlyConfig(
         weight_dtype=torch.int4, granularity=quantization.PerGroup(32)),
 }
@@ -164,3 +166,26 @@ def test_pt2e_static(fold):
     # The input is quantised, and no other tensor by a kernel of its own.
     names = [layer["tactic"] for layer in engine.info()["layers"]]
     assert sum(name.startswith("pointwise") for name in names) == 1, names
+
+
+@torch.no_grad()
+def test_pt2e_dynamic():
+    """Scales of the activations are chosen at each call."""
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    net, x = network(torch.float32), torch.randn(5, 128)
+    quantizer = x86.X86InductorQuantizer()
+    quantizer.set_global(x86.get_default_x86_inductor_quantization_config(is_dynamic=True))
+    prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
+    prepared(x)
+    model = convert_pt2e(prepared)
+    compiled = torch.compile(model, backend="vulkan", options=OPTIONS)
+    program = tv.compile(torch.export.export(model, (x,)), **OPTIONS)
+    for given in (x, torch.randn(5, 128) * 7 + 2):
+        eager = model(given)
+        limit = 0.01 * eager.abs().max()  # behind a value on a half, as above
+        assert (compiled(given) - eager).abs().max() <= limit
+        assert (program(given) - eager).abs().max() <= limit
+    told = fates(model, x)
+    assert sum("multiplied as integers by 1 product" in fate for fate in told) == 4

@@ -7,6 +7,7 @@ from torch import fx
 from .._torch.guards import canonical
 from .._torch.sizes import Sizes
 from .attention_state import forget_random_state
+from .dynamic_scales import narrow_dynamic_scales
 from .fx_nodes import is_size_arithmetic
 from .placement import make_where_read
 from .random_ops import detach_random_ops
@@ -22,6 +23,7 @@ def prepare(module: fx.GraphModule, user_outputs: int, gradients: bool = False,
     others are kept for the backward graph; `gradients`: all are gradients; `of_arguments`: those
     that are views of an argument."""
     drop_copies_of_constants(module.graph)
+    narrow_dynamic_scales(module.graph)
     forget_random_state(module.graph)
     compute_sizes_from_inputs(module.graph)
     detach_random_ops(module.graph)
