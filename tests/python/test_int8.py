@@ -164,8 +164,13 @@ def trained(model, data, rounds):
 @pytest.fixture(scope="module")
 def networks():
     torch.manual_seed(0)
-    return {"cnn": (trained(cnn(), gratings, 150), gratings),
-            "transformer": (trained(Transformer(), sequences, 250), sequences)}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # steps are too small for more
+    try:
+        return {"cnn": (trained(cnn(), gratings, 100), gratings),
+                "transformer": (trained(Transformer(), sequences, 200), sequences)}
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("method", ["entropy", "percentile"])
