@@ -82,6 +82,9 @@ struct Converter {
   bool keeps_float32 = false;
   /// key and value may have fewer heads than query, [batch, heads, …], each for as many in a row.
   bool groups_heads = false;
+  /// Whether it gains from numbers in place of a mask, of attn_mask's rows and columns: `first`, a
+  /// tensor of one integer, and `window` (converters/attention/attention_flash.cpp).
+  std::function<bool(const NodeContext&)> sees_by_place = {};
   /// `expand` says in this project's own operators what one of another library is; it runs before
   /// every pass that looks for something.
   bool translates = false;

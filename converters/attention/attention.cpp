@@ -26,6 +26,8 @@ struct Attention {
   ValueId scale_value = kNoValue;  ///< in place of `scale` where that is symbolic
   ValueId factor = kNoValue;       ///< one element, times the scale
   double softcap = 0;              ///< c of c · tanh(scores); 0: not capped
+  ValueId first = kNoValue;        ///< the first query's place, where keys are seen by theirs
+  int64_t window = 0;              ///< how many; 0: all up to the query's own
   std::string rows = "zeros";      ///< of masked keys alone: "zeros", "softmax" or "nan_is_zero"
   Shape scores;                    ///< [..., queries, keys] over the queries' heads
 
@@ -70,6 +72,10 @@ Attention attention_of(const NodeContext& c, Rewriter& rw) {
   if (c.node.has("factor")) a.factor = c.node.input("factor");
   if (c.node.has("rows")) a.rows = c.node.text("rows");
   if (c.node.has("softcap")) a.softcap = c.node.number("softcap");
+  if (c.node.has("first")) {
+    a.first = c.node.input("first");
+    a.window = c.node.integer("window");
+  }
   const Shape& q = c.shape("query");
   if (c.node.has("scale")) {
     a.scale = c.node.number("scale");
@@ -100,6 +106,21 @@ ValueId by_scale(const Attention& a, ValueId value) {
   return a.rw.pointwise("mul", {value, a.scale_value}, DType::kF32);
 }
 
+/// Whether a query sees a key by their places, bool [queries, keys].
+ValueId seen_by_place(const Attention& a) {
+  Rewriter& rw = a.rw;
+  const Expr rows = a.scores[a.scores.size() - 2], cols = a.scores.back();
+  const ValueId key = rw.cast(numbers(a, cols, {cols}), DType::kI64);
+  ValueId place = rw.cast(numbers(a, rows, {rows, Expr(1)}), DType::kI64);
+  place = rw.pointwise("add", {place, rw.cast(rw.reshape(a.first, {Expr(1)}), DType::kI64)},
+                       DType::kI64);
+  const ValueId seen = rw.pointwise("le", {key, place}, DType::kBool);
+  if (a.window == 0) return seen;
+  const ValueId before = rw.pointwise("sub", {place}, DType::kI64, {static_cast<double>(a.window)});
+  const ValueId inside = rw.pointwise("gt", {key, before}, DType::kBool);
+  return rw.pointwise("logical_and", {seen, inside}, DType::kBool);
+}
+
 /// scale · q kᵀ with masked ones at -inf, fp32.
 ValueId scores_of(const Attention& a) {
   Rewriter& rw = a.rw;
@@ -110,6 +131,9 @@ ValueId scores_of(const Attention& a) {
     s = a.dtype(a.mask) == DType::kBool
             ? rw.pointwise("where", {a.mask, s}, DType::kF32, {-kInfinity})
             : rw.pointwise("add", {s, rw.cast(a.mask, DType::kF32)}, DType::kF32);
+  }
+  if (a.first != kNoValue) {
+    s = rw.pointwise("where", {seen_by_place(a), s}, DType::kF32, {-kInfinity});
   }
   if (a.causal) {
     const Expr rows = a.scores[a.scores.size() - 2], cols = a.scores.back();
@@ -122,7 +146,8 @@ ValueId scores_of(const Attention& a) {
 
 /// 0 if the score is -inf: the softmax of a row of nothing else is not a number.
 ValueId unless_masked(const Attention& a, ValueId scores, ValueId p) {
-  if (a.rows == "softmax" || (a.rows == "zeros" && a.mask == kNoValue)) return p;
+  const bool masked = a.mask != kNoValue || a.first != kNoValue;
+  if (a.rows == "softmax" || (a.rows == "zeros" && !masked)) return p;
   if (a.rows == "nan_is_zero") {
     const ValueId nan = a.rw.pointwise("isnan", {p}, DType::kBool);
     const ValueId number = a.rw.pointwise("logical_not", {nan}, DType::kBool);
@@ -201,6 +226,8 @@ void flash(const NodeContext& c, Rewriter& rw, const Attention& a, bool wants_su
       tensor_arg("value", a.value),
       a.mask == kNoValue ? attr_arg("mask", std::monostate{}) : tensor_arg("mask", a.mask),
       a.factor == kNoValue ? attr_arg("factor", std::monostate{}) : tensor_arg("factor", a.factor),
+      a.first == kNoValue ? attr_arg("first", std::monostate{}) : tensor_arg("first", a.first),
+      attr_arg("window", Expr(a.window)),
       attr_arg("is_causal", a.causal),
       attr_arg("scale", a.scale),
       attr_arg("rows", a.rows),
@@ -334,11 +361,13 @@ const RegisterConverter attentions{
     {.op = "aten::scaled_dot_product_attention",
      .unsupported = refusal(1),
      .expand = forward(Second::kNone),
-     .groups_heads = true},
+     .groups_heads = true,
+     .sees_by_place = fits_flash},
     {.op = "torch_vulkan::scaled_dot_product_attention",  // kept_composites.py
      .unsupported = refusal(1),
      .expand = forward(Second::kNone),
-     .groups_heads = true},
+     .groups_heads = true,
+     .sees_by_place = fits_flash},
     {.op = "tv::softmax_attention",
      .expand = forward(Second::kNone),
      .groups_heads = true,
@@ -350,7 +379,8 @@ const RegisterConverter attentions{
     {.op = "aten::_scaled_dot_product_flash_attention_for_cpu",
      .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp),
-     .groups_heads = true},
+     .groups_heads = true,
+     .sees_by_place = fits_flash},
     {.op = "aten::_scaled_dot_product_flash_attention",
      .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp),

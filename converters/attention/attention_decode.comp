@@ -8,7 +8,8 @@
 // mask hides from all rows are not read. With SPLITS > 1 the sums of a range go to `part` and
 // `sums` (largest score, Σ exp), and attention_decode_end.comp adds them up.
 //
-// heads_OFFSETS gives the offsets of a group of heads. Other defines as in attention_flash.comp.
+// With PLACED the ranges are of the keys that are seen, not of all. heads_OFFSETS gives the offsets
+// of a group of heads. Other defines as in attention_flash.comp.
 // Grid: flat, (heads · ceil(ROWS / BM) · SPLITS).
 
 const uint ROWS = REPEAT * QUERIES, BLOCKS = (ROWS + BM - 1u) / BM;
@@ -39,6 +40,8 @@ shared uint live;
 #define SEEN(at) (float(mask_raw(at)) != MINUS_INF)
 #endif
 
+#include "attention_places.glsl"
+
 void main() {
   const uint group = tv_group();
   const uint split = group % SPLITS, block = group / SPLITS % BLOCKS, head = group / SPLITS / BLOCKS;
@@ -67,12 +70,21 @@ void main() {
   vec4 o[BM];
   [[unroll]] for (uint i = 0u; i < BM; i++) o[i] = vec4(0.0);
 
+#if PLACED
+  // Ranges are of the keys that some query sees.
+  const int first = FIRST_QUERY;
+  const uint used = seen_end(first + int(QUERIES) - 1), from = seen_begin(first);
+  const uint each = (used - min(from, used) + SPLITS - 1u) / SPLITS;
+  const uint begin = min(from + split * each, used), end = min(begin + each, used);
+#else
+  const int first = 0;
   const uint each = (keys + SPLITS - 1u) / SPLITS;
   const uint begin = min(split * each, keys);
 #if CAUSAL
   const uint end = min(min(begin + each, keys), uint(QUERIES));
 #else
   const uint end = min(begin + each, keys);
+#endif
 #endif
   for (uint n0 = begin; n0 < end; n0 += BN) {
 #if MASK
@@ -118,7 +130,7 @@ void main() {
         precise float scaled = s[i] * by;
         float score = CAPPED(scaled);
 #if CAUSAL
-        seen = seen && n <= m;
+        seen = seen && SEES(first + int(m), n);
 #endif
 #if MASK
         const uint at = mask_offset + row / QUERIES * mask_g + m * mask_m + n * mask_n;

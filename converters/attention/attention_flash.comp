@@ -5,9 +5,9 @@
 // the queries ty + i TY, the keys tx + j TX of a tile, and the columns tx + c TX (of four values)
 // of the result. A row whose every key is masked gives zeros. heads_OFFSETS gives the offsets of a
 // head's q, k, v and mask. Defines: D, DV (head sizes), Q4, K4, V4 (element i … i + 3 of the
-// storage by one access; else VECTOR is 0), CAUSAL, MASK (0 none, 1 bool, 2 added), LSE (whether
-// log Σ exp is wanted), SHUFFLE (TX lanes of a subgroup hold a row). Grid: flat, (ceil(queries /
-// BM) · heads).
+// storage by one access; else VECTOR is 0), CAUSAL, PLACED and WINDOW (attention_places.glsl), MASK
+// (0 none, 1 bool, 2 added), LSE (whether log Σ exp is wanted), SHUFFLE (TX lanes of a subgroup hold
+// a row). Grid: flat, (ceil(queries / BM) · heads).
 
 const uint TY = LOCAL_X / TX, RM = BM / TY, RN = BN / TX;
 const uint D4 = (D + 3) / 4, DV4 = (DV + 3) / 4, RD = (DV4 + TX - 1) / TX;
@@ -58,6 +58,8 @@ float row_sum(float v, uint row, uint tx) {
   return v;
 }
 
+#include "attention_places.glsl"
+
 void main() {
   const uint tiles = (queries + BM - 1u) / BM, group = tv_group();
 #if CAUSAL
@@ -96,11 +98,13 @@ void main() {
   }
 
 #if CAUSAL
-  const uint last = min(keys, m0 + BM);
+  const int first = FIRST_QUERY;
+  const uint last = seen_end(first + int(m0 + BM) - 1);
+  const uint begin = seen_begin(first + int(m0)) / BN * BN;
 #else
-  const uint last = keys;
+  const uint last = keys, begin = 0u;
 #endif
-  for (uint n0 = 0u; n0 < last; n0 += BN) {
+  for (uint n0 = begin; n0 < last; n0 += BN) {
     for (uint e = thread; e < BN * D4; e += LOCAL_X) {
       const uint n = e / D4, d4 = e - n * D4, at = k_offset + (n0 + n) * k_n;
       vec4 k = vec4(0.0);
@@ -142,7 +146,7 @@ void main() {
         precise float score = s[i][j] * by;  // rounded before what follows
         s[i][j] = CAPPED(score);
 #if CAUSAL
-        seen = seen && n <= m;
+        seen = seen && SEES(first + int(m), n);
 #endif
 #if MASK == 1
         if (seen) seen = mask_raw(mask_offset + m * mask_m + n * mask_n) != 0;

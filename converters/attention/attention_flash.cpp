@@ -1,9 +1,12 @@
 // tv::attention: scaled dot-product attention as one launch. Made by attention.cpp on devices whose
 // workgroups share memory:
 //   out[, log_sum_exp] =
-//       tv::attention(query, key, value, mask?, factor?, is_causal, scale, rows, softcap?)
+//       tv::attention(query, key, value, mask?, factor?, first?, is_causal, scale, rows, softcap?,
+//                     window?)
 // query [..., m, d], key [..., n, d], value [..., n, e], mask broadcast to [..., m, n], bool or
 // added; keys and values may have fewer heads (dimension -3), which queries then share in order.
+// With `first`, an integer, query m has the place first + m and sees the keys up to that, with
+// `window` > 0 no more than so many; what `mask` hides besides is hidden, too.
 // `factor` is one element, times the scale; `softcap` c makes c · tanh(s) of scaled scores s.
 // `rows`: a row whose every score is -inf gives "zeros", or what is not a number ("softmax"); or
 // zeros, as any row that is not a number does ("nan_is_zero"). Head sizes are constant. Operands
@@ -115,6 +118,8 @@ struct Example {
   bool causal = false, lse = false, factor = false;
   std::string rows = "zeros";
   double softcap = 0;
+  DType first = DType::kOther;
+  int64_t window = 0;
 };
 
 Graph example(const Example& e) {
@@ -122,6 +127,9 @@ Graph example(const Example& e) {
   g.input("query", e.dtype, e.query).input("key", e.dtype, e.key).input("value", e.dtype, e.value);
   e.mask.empty() ? g.none("mask") : g.input("mask", e.mask_dtype, e.mask);
   e.factor ? g.input("factor", e.dtype, {}) : g.none("factor");
+  if (e.first != DType::kOther) {
+    g.input("first", e.first, {1}).attr("window", Expr(e.window));
+  }
   g.attr("is_causal", e.causal).attr("scale", 0.125).attr("rows", e.rows);
   if (e.softcap != 0) g.attr("softcap", e.softcap);
   Shape out = e.query, lse(e.query.begin(), e.query.end() - 1);
@@ -161,6 +169,15 @@ std::vector<Graph> examples() {
   added.mask_dtype = DType::kF32;
   added.lse = true;
   graphs.push_back(example(added));
+  Example placed = one_query({2, 8, 1, 32}, {2, 2, 200, 32});
+  placed.first = DType::kI64;
+  graphs.push_back(example(placed));
+  placed.window = 3;
+  placed.mask = {2, 1, 1, 200};
+  placed.dtype = DType::kF16;
+  graphs.push_back(example(placed));
+  graphs.push_back(example({.first = DType::kI64}));
+  graphs.push_back(example({.dtype = DType::kF16, .first = DType::kI32, .window = 20}));
   const Expr m = Expr::symbol(0);
   graphs.push_back(example({.query = {2, m, 80}, .key = {2, m, 80}, .value = {2, m, 80}}));
   graphs.back().symbols = {{.name = "m", .min = 1, .opt = 300}};

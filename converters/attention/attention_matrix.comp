@@ -33,6 +33,7 @@ const float LOG2_E = 1.44269504, LN_2 = 0.693147181;
 
 #include "attention_matrix_rows.glsl"
 #include "attention_matrix_load.glsl"
+#include "attention_places.glsl"
 #include "attention_matrix_tile.glsl"
 #include "attention_matrix_end.glsl"
 
@@ -69,14 +70,16 @@ void main() {
   }
 
 #if CAUSAL
-  const uint last = min(keys, m0 + BM);
+  const int first_query = FIRST_QUERY;
+  const uint last = seen_end(first_query + int(m0 + BM) - 1);
+  const uint begin = seen_begin(first_query + int(m0)) / KEYS * KEYS;
 #else
-  const uint last = keys;
+  const uint last = keys, begin = 0u;
 #endif
   // A tile waits in registers while the one before it is used.
   uvec4 next_k[NK], next_v[NV];
-  FETCH(next_k, next_v, k_offset, v_offset, thread, 0u)
-  for (uint n0 = 0u; n0 < last; n0 += KEYS) {
+  FETCH(next_k, next_v, k_offset, v_offset, thread, begin)
+  for (uint n0 = begin; n0 < last; n0 += KEYS) {
     barrier();
     STASH(next_k, next_v, thread)
     barrier();

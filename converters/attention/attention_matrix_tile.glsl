@@ -14,8 +14,8 @@
 // The elements' places come from a matrix of their numbers; a dynamic index would put the scores
 // into memory.
 #if CAUSAL
-#define SEE(seen, m, n) seen = seen && n <= m;
-#define LAST_SEEN_BY_ALL(row0) min(keys, row0 + 1u)
+#define SEE(seen, m, n) seen = seen && SEES(first_query + int(m), n);
+#define LAST_SEEN_BY_ALL(row0) seen_end(first_query + int(row0))
 #else
 #define SEE(seen, m, n)
 #define LAST_SEEN_BY_ALL(row0) keys
@@ -43,7 +43,7 @@
       if (!seen) s[r][j][e] = uintBitsToFloat(0xff800000u);                                       \
     }                                                                                             \
   }
-#if MASK == 0  // nothing is hidden of most tiles
+#if MASK == 0 && WINDOW == 0  // nothing is hidden of most tiles
 #define MASK_SCORES(s, first, row0, n1)                                                           \
   if (n1 + BN > LAST_SEEN_BY_ALL(row0)) { HIDE_SCORES(s, first, row0, n1) }
 #else

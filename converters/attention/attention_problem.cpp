@@ -162,7 +162,11 @@ Step attention_step(const NodeContext& c, const Builder& b, const AttentionProbl
   };
   define("D", std::to_string(p.d));
   define("DV", std::to_string(p.e));
-  define("CAUSAL", c.node.flag("is_causal") ? "1" : "0");
+  const bool placed = c.node.has("first");
+  define("CAUSAL", placed || c.node.flag("is_causal") ? "1" : "0");
+  define("PLACED", placed ? "1" : "0");
+  define("WINDOW", std::to_string(placed ? c.node.integer("window") : 0));
+  if (placed) step.operands.push_back(src("first", c.node.input("first")));
   for (const auto& [name, arg] : {std::pair{"q", "query"}, {"k", "key"}, {"v", "value"}}) {
     const Shape strides = b.strides_of(c.node.input(arg));
     const std::string row = std::string(name) + (name == std::string("q") ? "_m" : "_n");

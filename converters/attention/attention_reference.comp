@@ -2,6 +2,8 @@
 // online softmax in fp32. Operands and defines as in attention_flash.comp.
 // Grid: flat, one invocation for each of `heads` · `queries`.
 
+#include "attention_places.glsl"
+
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= heads * queries) return;
@@ -12,12 +14,13 @@ void main() {
   float o[DV], most = minus_inf, total = 0.0;
   for (uint d = 0u; d < DV; d++) o[d] = 0.0;
 #if CAUSAL
-  const uint last = min(keys, m + 1u);
+  const int place = FIRST_QUERY + int(m);
+  const uint begin = seen_begin(place), last = seen_end(place);
 #else
-  const uint last = keys;
+  const uint begin = 0u, last = keys;
 #endif
   const float by = SCALE;
-  for (uint n = 0u; n < last; n++) {
+  for (uint n = begin; n < last; n++) {
     float s = 0.0;
     for (uint d = 0u; d < D; d++) {
       s = fma(float(q_raw(q_offset + m * q_m + d * q_d)),

@@ -32,6 +32,7 @@
 #include "csrc/passes/quantise_calibrated.h"
 #include "csrc/passes/recognise_attention.h"
 #include "csrc/passes/recognise_linear.h"
+#include "csrc/passes/recognise_mask.h"
 #include "csrc/passes/recognise_rms_norm.h"
 #include "csrc/passes/recognise_rotary.h"
 #include "csrc/passes/simplify.h"
@@ -70,6 +71,8 @@ Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& devi
   after(graph, "recognise_attention");
   graph = group_heads(std::move(graph));
   after(graph, "group_heads");
+  graph = recognise_mask(std::move(graph), settings, device);
+  after(graph, "recognise_mask");
   graph = recognise_rms_norm(std::move(graph), settings, device);
   after(graph, "recognise_rms_norm");
   graph = recognise_rotary(std::move(graph));

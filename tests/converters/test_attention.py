@@ -50,6 +50,62 @@ def test_causal(queries, keys):
     )
 
 
+def seen_by_place(length, queries, keys, window=0, padding=None):
+    """A mask as transformers makes it for a cache that holds `length` tokens."""
+    place = (torch.arange(queries) + length)[None, None, :, None]
+    key = torch.arange(keys)[None, None, None, :]
+    seen = key.new_ones((), dtype=torch.bool)
+    if window:
+        seen = seen & (key > place - window)
+    seen = seen & (key <= place)
+    if padding is not None:
+        seen = seen & padding[:, None, None, :]
+    return seen.expand(2, -1, queries, keys)
+
+
+PLACES = [(1, 300, 64), (1, 70, 12), (3, 130, 16), (29, 41, 64), (70, 133, 32)]
+
+
+@pytest.mark.parametrize("dtype", slow_but((torch.float32,), FLOATS))
+@pytest.mark.parametrize("queries,keys,d", PLACES)
+@pytest.mark.parametrize("window", [0, 1, 20])
+def test_places(queries, keys, d, window, dtype):
+    """Windows and causal masks, wherever the cache ends; heads in groups."""
+    def attention(q, k, v, length):
+        return sdpa(q, k, v, seen_by_place(length, queries, keys, window), enable_gqa=True)
+
+    q, k, v = heads(2, 4, queries, d, 0, dtype), heads(2, 2, keys, d, 1, dtype), (
+        heads(2, 2, keys, d, 2, dtype))
+    first, *more = ((q, k, v, torch.tensor(length))
+                    for length in (0, 1, keys // 2, keys - queries, keys - 1, keys + 7))
+    if dtype == torch.float32:
+        check(attention, *first, more=more, length=d + keys)
+    else:
+        check_against_double(attention, *more[1])
+
+
+@pytest.mark.parametrize("window", [0, 20])
+def test_places_and_padding(window):
+    def attention(q, k, v, length, padding):
+        return sdpa(q, k, v, seen_by_place(length, q.shape[2], k.shape[2], window, padding))
+
+    padding = torch.arange(60) >= torch.tensor([[0], [13]])
+    for queries, lengths in ((1, (40, 0)), (9, (25, 3))):
+        q, k, v = qkv(queries=queries, keys=60)
+        first, *more = ((q, k, v, torch.tensor(length), padding) for length in lengths)
+        check(attention, *first, more=more, length=124)
+
+
+@pytest.mark.parametrize("length", [-3, -1 << 40, (1 << 31) - 1, 1 << 31, 1 << 40])
+def test_places_far_away(length):
+    """No query of the first ones sees anything, or each sees all."""
+    def attention(q, k, v, length):
+        return sdpa(q, k, v, seen_by_place(length, q.shape[2], k.shape[2]))
+
+    for queries in (1, 5):
+        check(attention, *qkv(queries=queries, keys=60), torch.tensor(length), length=124)
+
+
 @pytest.mark.parametrize("shape", [(29, 29), (2, 1, 1, 29), (2, 3, 29, 29), (1, 3, 29, 1)])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
 def test_masks(shape, dtype):

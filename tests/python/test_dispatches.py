@@ -98,6 +98,20 @@ def test_launches_of_a_token(name, infos):
     assert not any(layer["name"].endswith("_written") for layer in info["layers"])
 
 
+@pytest.mark.parametrize("name", slow_but(("llama",), ("llama", "gpt2", "mistral", "qwen3")))
+def test_no_mask_is_computed(name, infos):
+    """Of prompts and steps of tv.generate: attention is told where the queries are."""
+    model = decoder(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tv.generate(model, prompt(model)["input_ids"], 2)
+    assert len(infos) == 2
+    for info in infos:
+        made = [op for layer in info["layers"] for op in layer["ops"]]
+        assert any("attention" in op for op in made)
+        assert not {"aten::le.Tensor", "aten::gt.Tensor", "aten::where.self"} & {*made}
+
+
 @pytest.mark.parametrize("name", slow_but(
     ("ResNet-50",), ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"]))
 def test_enabled_precisions_take_the_tactics_of_float16(name, infos):

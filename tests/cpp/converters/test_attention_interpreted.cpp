@@ -21,6 +21,7 @@ using interpreter::FragmentLayout;
 struct Attention {
   int64_t heads = 2, keys_heads = 2, m = 37, n = 41, d = 64, e = 64;
   bool causal = false, lse = false;
+  int64_t window = -1;  ///< with a place for the first query; 0: all keys up to a query's own
   DType mask = DType::kOther;  ///< of [m, n]: bool, or what is added
   DType dtype = DType::kF16;
 
@@ -28,6 +29,7 @@ struct Attention {
     return std::to_string(heads) + "/" + std::to_string(keys_heads) + " heads, " +
            std::to_string(m) + "x" + std::to_string(n) + ", " + std::to_string(d) + " and " +
            std::to_string(e) + (causal ? ", causal" : "") + (lse ? ", sums" : "") +
+           (window >= 0 ? ", placed, window " + std::to_string(window) : "") +
            (mask != DType::kOther ? ", mask of " + std::string(name(mask)) : "") + ", " +
            std::string(name(dtype));
   }
@@ -36,7 +38,9 @@ struct Attention {
     g.input("query", dtype, {heads, m, d}).input("key", dtype, {keys_heads, n, d});
     g.input("value", dtype, {keys_heads, n, e});
     mask == DType::kOther ? g.none("mask") : g.input("mask", mask, {m, n});
-    g.none("factor").attr("is_causal", causal).attr("scale", 0.125);
+    g.none("factor");
+    if (window >= 0) g.input("first", DType::kI64, {1}).attr("window", Expr(window));
+    g.attr("is_causal", causal).attr("scale", 0.125);
     g.attr("rows", std::string("zeros")).output(dtype, {heads, m, e});
     if (lse) g.output(DType::kF32, {heads, m});
     return g.graph();
@@ -59,6 +63,11 @@ std::vector<std::vector<double>> reference(const Attention& a,
       }
       score *= 0.125;
       const double mask = a.mask == DType::kOther ? 1 : in[3][static_cast<size_t>(m * a.n + n)];
+      if (a.window >= 0) {
+        const double place = in[a.mask == DType::kOther ? 3 : 4][0] + static_cast<double>(m);
+        const auto at = static_cast<double>(n);
+        if (at > place || (a.window > 0 && at <= place - static_cast<double>(a.window))) continue;
+      }
       if ((a.causal && n > m) || (a.mask == DType::kBool && mask == 0)) continue;
       if (a.mask != DType::kOther && a.mask != DType::kBool) score += mask;
       const double power = std::exp(score);
@@ -82,6 +91,9 @@ TEST(AttentionInterpreted, IsRightInEveryLayoutOfFragments) {
              {},
              {.causal = true, .lse = true},
              {.mask = DType::kBool},
+             {.n = 130, .window = 0},
+             {.m = 70, .n = 130, .d = 32, .window = 9},
+             {.window = 20, .mask = DType::kBool},
              {.heads = 4, .m = 19, .mask = dtype},
              {.heads = 6, .m = 17, .n = 67, .lse = true},
              {.heads = 1, .keys_heads = 1, .m = 70, .n = 130, .d = 32, .e = 64, .causal = true},
