@@ -11,12 +11,21 @@ from typing import Any
 
 import torch
 
+from ._fx.engine_call import RECOVERABLE
+from ._fx.whole_graph import recorded
+from ._torch import philox
 from .backend import vulkan
 from .settings import Settings
 
 # Caches have a multiple of this many positions, so that few lengths of them are seen.
 _CACHE_STEP = 128
+# A layer whose window slides keeps every position where that is not more than so many windows: what
+# a window does not show is skipped, and nothing has to move.
+_WINDOWS = 8
+# On a GPU so many steps are begun before the host looks at what the first of them chose.
+_AHEAD = 8
 
+_execute_call = torch.ops.torch_vulkan.execute_call.default
 _steps: dict[tuple, Callable] = {}
 
 
@@ -24,8 +33,8 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
              attention_mask: torch.Tensor | None = None, do_sample: bool = False,
              temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0,
              repetition_penalty: float = 1.0, seed: int | None = None,
-             eos_token_id: int | list[int] | None = None, pad_token_id: int | None = None,
-             streamer=None, **settings: Any) -> torch.Tensor:
+             draws: str = "torch", eos_token_id: int | list[int] | None = None,
+             pad_token_id: int | None = None, streamer=None, **settings: Any) -> torch.Tensor:
     """Continues token sequences with a decoder of transformers, its forward call compiled.
 
     Prompt and steps run through one static cache, which each step writes in place. Without sampling
@@ -41,6 +50,9 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         temperature, top_k, top_p, repetition_penalty: as transformers has them; top_k None or 0:
             all tokens.
         seed: of the draws; None: torch's own generator.
+        draws: who makes random numbers: "torch", whose generator gives the tokens of transformers;
+            or "device", the step itself, as functions of the seed and the place (docs/generation.md
+            has the algorithm), with nothing for the host to do.
         eos_token_id: tokens that end a sequence; None: the model's.
         pad_token_id: what follows them; None: the model's, else the first that ends.
         streamer: an object with `put` and `end`, given the prompt and then each step's tokens.
@@ -53,35 +65,53 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         ValueError: an argument is not what is wanted; the message says what is.
     """
     _check(model, input_ids, max_new_tokens, attention_mask)
-    choice = _Choice(do_sample, temperature if do_sample else 1.0, (top_k or 0) if do_sample else 0,
-                     top_p if do_sample else 1.0, repetition_penalty)
+    if draws not in ("torch", "device"):
+        raise ValueError(f"generate: draws: got {draws!r}, want 'torch' or 'device'")
+    choice = _Choice(draws if do_sample else "", temperature if do_sample else 1.0,
+                     (top_k or 0) if do_sample else 0, top_p if do_sample else 1.0,
+                     repetition_penalty)
     ends = _ends(model, eos_token_id)
-    generator = None
-    if seed is not None:
-        generator = torch.Generator(input_ids.device).manual_seed(seed)
     if streamer is not None:
         streamer.put(input_ids.cpu())
-    added = []
     with torch.no_grad():
         steps = _Steps(model, input_ids, max_new_tokens, attention_mask, choice, ends,
-                       _pad(model, pad_token_id, ends), generator, settings)
-        for _ in range(max_new_tokens):
-            tokens = steps.next()
-            added.append(tokens)
-            if streamer is not None:
-                streamer.put(tokens.cpu())
-            if ends is not None and not steps.running():
-                break
+                       _pad(model, pad_token_id, ends), seed, settings)
+        added = _run(steps, max_new_tokens, ends, streamer)
     if streamer is not None:
         streamer.end()
-    return torch.cat([input_ids, torch.stack(added, 1)], 1)
+    return steps.text(added)
+
+
+def _run(steps: "_Steps", most: int, ends: list[int] | None, streamer) -> int:
+    """Makes steps until every sequence has ended, or `most`; returns how many count. What a GPU has
+    computed beyond the end counts as little as what it has not."""
+    looks = ends is not None or streamer is not None
+    ahead = (_AHEAD if looks else most) if steps.runs_ahead else 1
+    done, running = 0, [True] * steps.batch
+    while done < most:
+        begun = min(ahead, most - done)
+        for _ in range(begun):
+            steps.next()
+        if not looks:
+            done += begun
+            continue
+        for tokens in steps.chosen(done, begun):
+            done += 1
+            if streamer is not None:
+                streamer.put(tokens)
+            if ends is not None:
+                running = [on and token not in ends
+                           for on, token in zip(running, tokens.tolist(), strict=True)]
+                if not any(running):
+                    return done
+    return done
 
 
 @dataclass(frozen=True)
 class _Choice:
     """How a token is chosen from the scores of all; a part of the compiled step."""
 
-    do_sample: bool
+    draws: str  # who makes random numbers; "": the most likely token is taken
     temperature: float
     top_k: int
     top_p: float
@@ -119,8 +149,10 @@ def _step_of(choice: _Choice) -> Callable:
             scores = choice.penalised(scores, state.seen)
         for processor in processors:
             scores = processor(None, scores)
-        # torch.multinomial draws one token in this way.
-        tokens = (scores.softmax(-1) / state.noise if choice.do_sample else scores).argmax(-1)
+        if choice.draws:  # torch.multinomial draws one token in this way
+            noise = state.noise if choice.draws == "torch" else _noise(state, *scores.shape)
+            scores = scores.softmax(-1) / noise
+        tokens = scores.argmax(-1)
         if state.ends is not None:
             tokens = torch.where(state.running, tokens, state.pad)
             state.running.logical_and_((tokens[:, None] != state.ends).all(-1))
@@ -129,38 +161,53 @@ def _step_of(choice: _Choice) -> Callable:
         if "position_ids" in arguments and ids is state.tokens:
             state.positions.add_(1)
         state.tokens.copy_(tokens[:, None])
+        state.text.index_copy_(1, state.length, tokens[:, None])
+        state.length.add_(1)
 
     # Code of its own, because PyTorch counts recompilations by code.
     return types.FunctionType(step.__code__.replace(), step.__globals__, "step", None,
                               step.__closure__)
 
 
+def _noise(state, batch: int, vocabulary: int) -> torch.Tensor:
+    """Draws of the exponential distribution, [batch, vocabulary], for the token behind `length`."""
+    device = state.length.device
+    token = torch.arange(vocabulary, device=device)
+    row = torch.arange(batch, device=device)[:, None]
+    drawn, *_ = philox.words((token, row, state.length, 0), (state.key[0], state.key[1]))
+    return philox.exponential(drawn)
+
+
 @dataclass
 class _State:
     """Tensors that a step reads and leaves for the next one."""
 
+    text: torch.Tensor  # [batch, room], the prompt and what was added
+    length: torch.Tensor  # [1], of the text
     tokens: torch.Tensor  # [batch, 1], chosen last
     positions: torch.Tensor | None  # [batch, 1], of the next call; None: the model counts
     running: torch.Tensor  # [batch], false where a sequence has ended
     ends: torch.Tensor | None
     pad: int
     seen: torch.Tensor | None  # [batch, vocabulary], for the repetition penalty
-    noise: torch.Tensor | None  # [batch, vocabulary], for sampling
+    noise: torch.Tensor | None  # [batch, vocabulary], for sampling with PyTorch's generator
+    key: torch.Tensor | None  # [2], for sampling by the step: the words of the seed
 
 
 class _Steps:
-    """The forward calls of one generation. From the third step on, the step's graph is called again
-    on what it was called with, without the model's Python, where that is known to be the same."""
+    """The forward calls of one generation. From the third step on, the step's engine, or its graph,
+    is called again on what it was called with, without the model's Python, where that is known to
+    be the same."""
 
     def __init__(self, model, input_ids, max_new_tokens, attention_mask, choice, ends, pad,
-                 generator, settings):
-        import transformers
-
+                 seed, settings):
         batch, length = input_ids.shape
         room = -(length + max_new_tokens) // _CACHE_STEP * -_CACHE_STEP
+        self.batch, self._prompt_length = batch, length
+        self.runs_ahead = _runs_ahead(input_ids)
         self._model, self._step = model, _compiled(type(model), choice, settings)
-        self._generator, self._ids, self._record, self._replays = generator, input_ids, None, None
-        self._cache = transformers.StaticCache(config=model.config, max_cache_len=room)
+        self._ids, self._record, self._replays = input_ids, None, None
+        self._cache = _cache(model.config, room)
         takes = inspect.signature(type(model).forward).parameters
         self._arguments = {"cache" if "cache" in takes else "past_key_values": self._cache,
                            "use_cache": True, "return_dict": True}
@@ -176,41 +223,63 @@ class _Steps:
                 positions = attention_mask.long().cumsum(-1) - 1
                 positions = positions.masked_fill(attention_mask == 0, 0)
                 self._arguments["position_ids"] = positions
-        self._state = self._make_state(choice, positions, ends, pad)
+        self._state = self._make_state(choice, positions, ends, pad, room)
+        self._generator = self._seed(choice, seed)
 
-    def _make_state(self, choice, positions, ends, pad) -> _State:
+    def _make_state(self, choice, positions, ends, pad, room) -> _State:
         ids, batch = self._ids, len(self._ids)
         scores = (batch, self._model.config.get_text_config().vocab_size)
-        seen = noise = None
+        text = torch.full((batch, room), pad, device=ids.device)
+        text[:, :self._prompt_length] = ids
+        length = torch.full((1,), self._prompt_length, device=ids.device)
+        seen = noise = key = None
         if choice.repetition_penalty != 1.0:
             seen = torch.zeros(scores, dtype=torch.bool, device=ids.device).scatter_(1, ids.long(),
                                                                                      True)
-        if choice.do_sample:
+        if choice.draws == "torch":
             noise = torch.empty(scores, device=ids.device)
+        if choice.draws == "device":
+            key = torch.empty(2, dtype=torch.long, device=ids.device)
+        if ends is not None:
+            ends = torch.tensor(ends, device=ids.device)
         tokens = torch.zeros(batch, 1, dtype=torch.long, device=ids.device)
         running = torch.ones(batch, dtype=torch.bool, device=ids.device)
         if positions is not None:
             positions = positions[:, -1:] + 1
-        return _State(tokens, positions, running, ends, pad, seen, noise)
+        return _State(text, length, tokens, positions, running, ends, pad, seen, noise, key)
 
-    def running(self) -> bool:
-        """Whether a sequence has not ended."""
-        return bool(self._state.running.any())
+    def _seed(self, choice, seed: int | None) -> torch.Generator | None:
+        """PyTorch's generator, or none: what is drawn on the device has its key in the state."""
+        if choice.draws == "torch":
+            return None if seed is None else (
+                torch.Generator(self._ids.device).manual_seed(seed))
+        if choice.draws == "device":
+            seed = int(torch.randint(1 << 62, ())) if seed is None else seed % (1 << 64)
+            self._state.key.copy_(torch.tensor([seed & 0xFFFFFFFF, seed >> 32]))
+        return None
 
-    def next(self) -> torch.Tensor:
-        """The next tokens, [batch]."""
+    def text(self, added: int) -> torch.Tensor:
+        """The prompt and the tokens that the first steps have added."""
+        return self._state.text[:, :self._prompt_length + added].clone()
+
+    def chosen(self, first: int, count: int) -> list[torch.Tensor]:
+        """The tokens of `count` steps, [batch] each, on the CPU; waits for them."""
+        begin = self._prompt_length + first
+        return [*self._state.text[:, begin:begin + count].to("cpu", copy=True).unbind(1)]
+
+    def next(self) -> None:
+        """Makes a step: the next tokens are the text's last."""
         if self._state.noise is not None:
             self._state.noise.exponential_(1, generator=self._generator)
         if self._replays is not None:
             self._replays()
         else:
             self._call()
-        return self._state.tokens[:, 0].clone()
 
     def _call(self) -> None:
         first = self._ids is not self._state.tokens
         before = _python_state(self._cache)
-        with _recording() as calls:
+        with _recording() as calls, recorded() as engine_calls:
             self._step(self._model, self._ids, self._arguments, self._state)
         if first:  # the prompt
             self._ids = self._state.tokens
@@ -220,9 +289,34 @@ class _Steps:
         # The same graph on the same tensors, twice, and nothing but tensors changed.
         steady = before == _python_state(self._cache) and len(calls) == 1
         if steady and self._record is not None and _same_call(self._record, calls[0]):
-            function, arguments = calls[0]
-            self._replays = functools.partial(function, *arguments)
+            again = functools.partial(calls[0][0], *calls[0][1])
+            self._replays = again if len(engine_calls) != 1 else (
+                functools.partial(_call_engine, engine_calls[0], again))
         self._record = calls[0] if steady else None
+
+
+def _call_engine(call, graph: Callable) -> None:
+    """A step that one engine makes, without the graph around it, which knows what to do where the
+    engine refuses before it writes anything."""
+    try:
+        _execute_call(call)
+    except (ValueError, *RECOVERABLE):
+        graph()
+
+
+def _runs_ahead(ids: torch.Tensor) -> bool:
+    """Whether a step is begun without waiting for the one before."""
+    return ids.is_cuda
+
+
+def _cache(config, room: int):
+    import transformers
+    from transformers.cache_utils import StaticLayer
+
+    cache = transformers.StaticCache(config=config, max_cache_len=room)
+    cache.layers = [StaticLayer(room) if layer.is_sliding and room <= _WINDOWS * layer.max_cache_len
+                    else layer for layer in cache.layers]
+    return cache
 
 
 def _python_state(cache) -> list[dict]:
@@ -299,13 +393,13 @@ def _check(model, input_ids, max_new_tokens, attention_mask) -> None:
                          "(config.max_position_embeddings)")
 
 
-def _ends(model, given) -> torch.Tensor | None:
+def _ends(model, given) -> list[int] | None:
     ends = model.generation_config.eos_token_id if given is None else given
     if ends is None:
         return None
-    return torch.tensor([ends] if isinstance(ends, int) else list(ends), device=model.device)
+    return [ends] if isinstance(ends, int) else [int(end) for end in ends]
 
 
 def _pad(model, given, ends) -> int:
     pad = model.generation_config.pad_token_id if given is None else given
-    return pad if pad is not None else int(ends[0]) if ends is not None else 0
+    return pad if pad is not None else ends[0] if ends is not None else 0

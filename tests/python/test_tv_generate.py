@@ -6,6 +6,7 @@ import transformers
 
 import torch_vulkan as tv
 from torch_vulkan import compilations, generation
+from torch_vulkan._torch import philox
 
 from marks import slow_but
 from seeds import share_of
@@ -77,12 +78,141 @@ def test_steps_are_called_without_the_model(name, calls):
 
 @pytest.mark.parametrize("name", slow_but(share_of(SLIDING, 4), SLIDING))
 def test_a_window_that_is_passed(name, calls):
-    """What the next step computes depends on more than tensors: the model runs each time."""
     model = decoder(name)
     ids = prompt(model, 1, 9)["input_ids"]
     want = model.generate(ids, max_new_tokens=32, do_sample=False)
     assert torch.equal(tv.generate(model, ids, 32), want)
-    assert len(calls) == 32
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("name", slow_but(share_of(SLIDING, 4), SLIDING))
+def test_a_window_much_shorter_than_the_text(name, calls):
+    """Its cache moves, by a number in Python: the model runs each time."""
+    model = decoder(name)
+    ids = prompt(model, 1, 120)["input_ids"]
+    want = model.generate(ids, max_new_tokens=12, do_sample=False)
+    assert torch.equal(tv.generate(model, ids, 12), want)
+    assert len(calls) == 12
+
+
+@pytest.fixture
+def engine_calls(monkeypatch):
+    """The steps that were calls of an engine alone."""
+    made = []
+    call = generation._call_engine
+
+    def counted(*arguments):
+        made.append(arguments)
+        call(*arguments)
+
+    monkeypatch.setattr(generation, "_call_engine", counted)
+    return made
+
+
+SAMPLED = {"do_sample": True, "temperature": 0.8, "top_k": 20, "top_p": 0.9,
+           "repetition_penalty": 1.3}
+
+
+@pytest.mark.parametrize("choice", [{}, SAMPLED, SAMPLED | {"draws": "device"}])
+def test_a_step_is_one_engine(choice, engine_calls):
+    model = decoder("llama")
+    tv.generate(model, prompt(model, 2, 9)["input_ids"], 16, **choice)
+    assert len(engine_calls) == 16 - 3
+
+
+def test_an_engine_that_refuses(monkeypatch):
+    """The step is PyTorch's then, and made once."""
+    model = decoder("llama")
+    ids = prompt(model, 1, 9)["input_ids"]
+    want = model.generate(ids, max_new_tokens=16, do_sample=False)
+    refused = []
+
+    def refuses(call):
+        refused.append(call)
+        raise NotImplementedError("sizes that kernels cannot count")
+
+    monkeypatch.setattr(generation, "_execute_call", refuses)
+    assert torch.equal(tv.generate(model, ids, 16), want)
+    assert len(refused) == 16 - 3
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_steps_ahead_of_the_host(streams, monkeypatch):
+    """As on GPUs: what was computed beyond the end of a text is in no result."""
+    model = decoder("llama")
+    ids = prompt(model, 3, 9)["input_ids"]
+    if streams:
+        ids = ids[:1]
+    free = model.generate(ids, max_new_tokens=24, do_sample=False)
+    steps = []
+    monkeypatch.setattr(generation, "_runs_ahead", lambda ids: True)
+    following = generation._Steps.next
+    monkeypatch.setattr(generation._Steps, "next",
+                        lambda self: (steps.append(self), following(self)))
+    assert torch.equal(tv.generate(model, ids, 24), free)
+    for at in (9, 14, 16, 17, 30):
+        ends = sorted({int(token) for token in free[:, at]})
+        want = model.generate(ids, max_new_tokens=24, do_sample=False, eos_token_id=ends,
+                              pad_token_id=0)
+        steps.clear()
+        streamer = Collected() if streams else None
+        got = tv.generate(model, ids, 24, eos_token_id=ends, pad_token_id=0, streamer=streamer)
+        assert torch.equal(got, want)
+        added = want.shape[1] - ids.shape[1]
+        assert len(steps) == min(-(-added // 8) * 8, 24)
+        if streams:
+            assert torch.equal(torch.cat(streamer[1:]), want[0, 9:])
+
+
+def test_draws_of_the_device():
+    """The seed and the place say what is drawn; the rest is as transformers has it."""
+    model = decoder("gpt2")
+    ids = prompt(model, 3, 9)["input_ids"]
+    drawn = {"do_sample": True, "temperature": 1.3, "top_k": 30, "top_p": 0.9}
+    got = tv.generate(model, ids, 12, seed=1 << 40 | 7, draws="device", **drawn)
+    assert torch.equal(tv.generate(model, ids, 12, seed=1 << 40 | 7, draws="device", **drawn), got)
+    assert not torch.equal(tv.generate(model, ids, 12, seed=8, draws="device", **drawn), got)
+    assert torch.equal(tv.generate(model, ids[:2], 12, seed=1 << 40 | 7, draws="device", **drawn),
+                       got[:2])
+    warpers = generation._Choice("device", 1.3, 30, 0.9, 1.0).processors()
+    text = ids
+    for _ in range(12):
+        with torch.no_grad():
+            scores = model(text).logits[:, -1]
+        for warper in warpers:
+            scores = warper(None, scores)
+        words, *_ = philox.words((torch.arange(scores.shape[1]), torch.arange(3)[:, None],
+                                  torch.tensor(text.shape[1]), 0), (7, 1 << 8))
+        noise = -torch.log1p(-(words.double() + 0.5) / 2 ** 32)
+        token = (scores.softmax(-1) / noise).argmax(-1)
+        text = torch.cat([text, token[:, None]], 1)
+    assert torch.equal(got, text)
+
+
+@pytest.mark.parametrize("counter,key,want", [  # the known answers of the authors' Random123
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0),
+     (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
+])
+def test_philox(counter, key, want):
+    def tensors(words):
+        return tuple(torch.tensor([word]) for word in words)
+
+    fast = torch.compile(philox.words, backend="vulkan", options={"min_block_size": 1})
+    for words in (philox.words, fast):
+        assert tuple(int(word) for word in words(tensors(counter), tensors(key))) == want
+    (record,) = compilations.compilations()[-1:]
+    assert record.coverage == 1, record.native
+
+
+def test_exponential_draws():
+    words = torch.tensor([0, 1, 1 << 31, (1 << 32) - 1])
+    drawn = philox.exponential(words)
+    assert bool((drawn > 0).all())
+    want = -torch.log1p(-(words.double() + 0.5) / 2 ** 32)
+    torch.testing.assert_close(drawn[:3].double(), want[:3], rtol=1e-6, atol=0)
+    assert drawn[3] > 16  # or infinite: never the least of several
 
 
 def test_weights_that_change_between_calls():
@@ -165,5 +295,7 @@ def test_other_bad_arguments():
         tv.generate(decoder("mamba"), ids)
     with pytest.raises(ValueError, match="got Linear, want a causal language model"):
         tv.generate(torch.nn.Linear(2, 2), ids)
+    with pytest.raises(ValueError, match="draws: got 'cuda', want 'torch' or 'device'"):
+        tv.generate(model, ids, do_sample=True, draws="cuda")
     with pytest.raises(ValueError, match="min_blok_size"):
         tv.generate(model, ids, min_blok_size=3)

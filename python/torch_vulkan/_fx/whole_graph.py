@@ -1,6 +1,8 @@
 """A call with as little Python as can be, for graphs of one engine and views of its results."""
 
+import contextlib
 import operator
+import threading
 from typing import NamedTuple
 
 import torch
@@ -10,6 +12,20 @@ from .._torch.strides import is_dense
 from . import engine_call
 from .fx_nodes import has_effect
 from .returned_views import base_of, is_kept
+
+_recorded = threading.local()
+
+
+@contextlib.contextmanager
+def recorded():
+    """Collects what calls of this thread do besides views of results: torch_vulkan::execute_call
+    does the same again, of the same tensors."""
+    before, _recorded.calls = getattr(_recorded, "calls", None), []
+    try:
+        yield _recorded.calls
+    finally:
+        _recorded.calls = before
+
 
 # Where a value comes from: the engine's results and the views of them, the arguments, neither.
 _MADE, _ARGUMENT, _FIXED = range(3)
@@ -115,6 +131,8 @@ def _whole_call(target, arguments, views, results):
         kept = [args[i] if i >= 0 else c for i, c in weights]
         try:
             made = target.outputs(given, kept)
+            if (calls := getattr(_recorded, "calls", None)) is not None:
+                calls.append(torch.classes.torch_vulkan.Call(given, kept, target.engine))
         except (IndexError, RuntimeError) as error:
             made = target.instead(error, all_arguments(args))
         if not in_order:
