@@ -28,6 +28,21 @@ class Grouping {
     }
   }
 
+  /// All nodes as one group. False, and nothing has changed, where it could not be called.
+  bool run_whole() {
+    std::fill(group_of_.begin(), group_of_.end(), 0);
+    Group all = of_block(0);
+    const auto [inputs, outputs] = border_of(0, all);
+    try {
+      wire(division_, all, inputs, outputs);
+    } catch (const Error&) {
+      std::fill(group_of_.begin(), group_of_.end(), kNone);
+      return false;
+    }
+    division_.groups.push_back(std::move(all));
+    return true;
+  }
+
   void run() {
     note_blocks();
     take_in_sizes();
@@ -198,6 +213,20 @@ class Grouping {
   std::map<std::string, std::vector<int32_t>> read_by_;
 };
 
+/// Whether all of the model is one engine, and large enough for one: then what moves data at its
+/// borders is in it, too.
+bool is_whole(Division& division, const onnx_proto::GraphProto& file, const Settings& settings,
+              const DeviceProfile& device) {
+  for (const onnx::FileNode& node : division.model.nodes) {
+    if (!node.refusal.empty()) return false;
+  }
+  division.plan = plan(division.model.graph, settings, device, Rest::kNobody);
+  const Partition& parts = division.plan.parts;
+  const auto work = static_cast<double>(std::max<int64_t>(parts.compute_nodes, 1));
+  if (parts.blocks.empty() || work < settings.min_block_size) return false;
+  return Grouping(division, file).run_whole();
+}
+
 }  // namespace
 
 Division divide(const DivisionRequest& request, const Settings& settings,
@@ -214,6 +243,7 @@ Division divide(const DivisionRequest& request, const Settings& settings,
   Division made;
   for (;;) {  // a node is fused as a whole, or not
     made.model = onnx::import_model(request.model, import);
+    if (is_whole(made, file, settings, device)) return made;
     made.plan = plan(made.model.graph, settings, device);
     const size_t before = import.left_out.size();
     for (const NativeNode& native : made.plan.parts.native) {

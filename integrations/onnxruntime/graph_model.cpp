@@ -104,7 +104,10 @@ void set_tensor(AttributeProto& into, const Ort::ConstOpAttr& attribute) {
 
 void set_attribute(AttributeProto& into, const Ort::ConstOpAttr& attribute) {
   into.set_name(attribute.GetName());
-  switch (attribute.GetType()) {
+  OrtOpAttrType kind = ORT_OP_ATTR_UNDEFINED;
+  const Ort::Status status{api().ort->OpAttr_GetType(attribute, &kind)};
+  if (!status.IsOK()) throw Unreadable{status.GetErrorMessage()};
+  switch (kind) {
     case ORT_OP_ATTR_INT:
       into.set_type(AttributeProto::INT);
       into.set_i(one_of<int64_t>(attribute));
@@ -140,7 +143,7 @@ void set_attribute(AttributeProto& into, const Ort::ConstOpAttr& attribute) {
 
 void set_graph(GraphProto& into, const Ort::ConstGraph& graph);
 
-/// Names alone, where something of the node cannot be read.
+/// Throws Unreadable, after the names are set.
 void set_node(NodeProto& into, const Ort::ConstNode& node) {
   into.set_name(node.GetName());
   into.set_op_type(node.GetOperatorType());

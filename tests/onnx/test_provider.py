@@ -168,6 +168,19 @@ def test_results_that_are_inputs_sizes_and_each_other():
     check(made, {"x": random(1, 3)}, opened)
 
 
+def test_what_moves_data_at_the_borders():
+    """All of a model is one node, views of its inputs that are results included."""
+    nodes = [helper.make_node("Transpose", ["x"], ["t"]), helper.make_node("Exp", ["t"], ["e"]),
+             helper.make_node("Reshape", ["e", "flat"], ["y"]),
+             helper.make_node("Transpose", ["x"], ["z"])]
+    made = model(nodes, [tensor("x", ["n", 6])],
+                 [tensor("y", [3, "m"]), tensor("t", [6, "n"]), tensor("z", [6, "n"])],
+                 [weight("flat", numpy.array([3, -1]))])
+    opened = check(made, {"x": random(4, 6)}, session(made, alone=True))
+    assert [len(parts) for parts in nodes_of(opened).values()] == [1]
+    check(made, {"x": random(5, 6)}, opened)
+
+
 def test_an_initializer_that_a_caller_may_replace():
     made, reference = linear()
     made.graph.input.append(helper.make_tensor_value_info("b", TensorProto.FLOAT, [5]))
