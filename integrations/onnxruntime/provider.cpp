@@ -90,11 +90,17 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
   auto asked = std::make_shared<Asked>();
   asked->elements = read.elements;
   const Shown shown(*read.elements, graph);
-  asked->division = divide({.model = read.model,
-                            .shapes = options_.shapes,
-                            .left_out = read.left_out,
-                            .excluded = options_.excluded},
-                           options_.settings, profile(*device_));
+  try {
+    asked->division = divide({.model = read.model,
+                              .shapes = options_.shapes,
+                              .left_out = read.left_out,
+                              .excluded = options_.excluded},
+                             options_.settings, profile(*device_));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUnsupported) throw;
+    log(about_others(), std::string("all is left to others: ") + error.what());
+    return;
+  }
   const Division& division = asked->division;
   report(division);
   const OrtNodeFusionOptions fusion{.ort_version_supported = ORT_API_VERSION,
@@ -212,7 +218,7 @@ void Provider::report(const Division& division) const {
                                   std::to_string(division.groups.size()) + " engines on " +
                                   profile(*device_).name);
   for (const auto& [n, reason] : division.reasons) {
-    log(options_.detailed_log ? ORT_LOGGING_LEVEL_WARNING : ORT_LOGGING_LEVEL_INFO,
+    log(about_others(),
         division.model.nodes.at(static_cast<size_t>(n)).label + " is left to others: " + reason);
   }
 }

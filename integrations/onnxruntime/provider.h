@@ -46,6 +46,9 @@ class Provider : public OrtEp {
   Ort::Node context_node(const Ort::ConstGraph& graph, const Ort::ConstNode& fused,
                          const std::string& data) const;
   void report(const Division& division) const;
+  OrtLoggingLevel about_others() const {
+    return options_.detailed_log ? ORT_LOGGING_LEVEL_WARNING : ORT_LOGGING_LEVEL_INFO;
+  }
   void log(OrtLoggingLevel level, const std::string& message) const;
 
   const Options options_;
