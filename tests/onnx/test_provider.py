@@ -219,6 +219,23 @@ def test_bodies_go_with_their_node():
     assert "If" in sum(nodes_of(opened)[CPU], [])
 
 
+def test_ranks_that_a_run_tells():
+    """A value of unknown rank is not taken for a scalar, which looks alike in API 23."""
+    then = helper.make_graph([helper.make_node("Neg", ["x"], ["t"])], "then", [],
+                             [tensor("t", [4])])
+    other = helper.make_graph([helper.make_node("Reshape", ["x", "square"], ["o"])], "other", [],
+                              [tensor("o", [2, 2])])
+    nodes = [helper.make_node("If", ["c"], ["b"], then_branch=then, else_branch=other),
+             helper.make_node("Exp", ["b"], ["e"]), helper.make_node("Relu", ["e"], ["y"]),
+             helper.make_node("ReduceSum", ["b"], ["s"], keepdims=0),
+             helper.make_node("Sin", ["s"], ["z"])]
+    made = model(nodes, [tensor("x", [4]), tensor("c", [], BOOL)],
+                 [tensor("y", None), tensor("z", [])], [weight("square", numpy.array([2, 2]))])
+    opened = session(made)
+    for c in (True, False):
+        check(made, {"x": random(4), "c": numpy.array(c)}, opened)
+
+
 @pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_ALL"])
 def test_nodes_that_wait_for_sizes_of_what_is_computed_before(level):
     """Of a value whose sizes are known before a run: as the file has it, two engines and a node
