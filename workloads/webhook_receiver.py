@@ -1,18 +1,21 @@
 """A receiver of webhooks on the loopback."""
 
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 class Receiver:
-    """Answers with the statuses that it was given, one after another, the last one for good.
+    """Answers with the statuses that it was given, one after another, the last one for good; by
+    https where there is a certificate: a file with its key.
 
     Attributes:
         statuses: may be changed at any time.
         got: (path, headers with names in lower case, body) of each request.
     """
 
-    def __init__(self, *statuses: int):
+    def __init__(self, *statuses: int, certificate: Path | None = None):
         self.statuses, self.got = [*statuses] or [200], []
         self._lock = threading.Lock()
         receiver = self
@@ -32,7 +35,12 @@ class Receiver:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook?team=a"
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}/hook?team=a"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def _take(self, path: str, headers: dict[str, str], body: bytes) -> int:

@@ -216,6 +216,8 @@ def test_sources_that_cannot_be_engines_say_why(there, tmp_path):
     source.write_bytes(one_node("Unique"))
     with pytest.raises(tv.UnsupportedError, match="the_node"):
         tv.AutoModel.from_pretrained("missing/none", **there, source=source)
+    with pytest.raises(ValueError, match="register: want the source"):
+        tv.AutoModel.from_pretrained("missing/none", **there, register=True)
     with pytest.raises(ValueError, match="options.*nothing"):
         tv.AutoModel.from_pretrained("missing/none", **there, source=source,
                                      options={"nothing": 1})

@@ -1,6 +1,7 @@
 """Webhooks: each end of a job arrives, signed, and goes nowhere that it should not."""
 
 import asyncio
+import datetime
 import ipaddress
 import json
 import socket
@@ -226,6 +227,62 @@ def test_a_receiver_that_hangs_keeps_no_other_waiting(tmp_path):
         finally:
             sender.stop()
     assert not sender.is_alive()
+
+
+def certificate(path, name):
+    """Of this name alone, signed by itself."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    called = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    made = x509.CertificateBuilder().subject_name(called).issuer_name(called).public_key(
+        key.public_key()).serial_number(1).not_valid_before(
+        now - datetime.timedelta(days=1)).not_valid_after(
+        now + datetime.timedelta(days=1)).add_extension(
+        x509.SubjectAlternativeName([x509.DNSName(name)]), False).add_extension(
+        x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256())
+    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption()))
+    return path
+
+
+@pytest.mark.parametrize("name", ["receiver.example", "other.example"])
+def test_the_certificate_is_that_of_the_name_and_the_address_that_which_was_checked(
+        tmp_path, monkeypatch, name):
+    """The name is resolved once, here: a second time it would be unknown."""
+    from torch_vulkan.service import webhooks
+    from torch_vulkan.service.database import Database
+    from torch_vulkan.service.sender import Policy, Sender
+
+    asked = []
+
+    async def resolved(_loop, host, port, **_given):
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    file = certificate(tmp_path / "certificate.pem", name)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", resolved)
+    database = Database(tmp_path / "service.db")
+    with Receiver(certificate=file) as receiver:
+        rows(database, [f"https://receiver.example:{receiver.port}/hook"])
+        sender = Sender(database, b"m" * 32, Policy(delay=0.01, attempts=2, allow_private=True))
+        sender.start()
+        try:
+            event = until(lambda: next((e for e in webhooks.listed(database, None, 9)
+                                        if e["state"] != "PENDING"), None), "an end")
+        finally:
+            sender.stop()
+    if name == "receiver.example":
+        assert event["state"] == "DELIVERED" and asked == ["receiver.example"]
+        assert receiver.got[0][1]["host"] == f"receiver.example:{receiver.port}"
+    else:
+        assert event["state"] == "DEAD" and "certificate" in event["reason"].lower()
+        assert receiver.got == []
 
 
 def test_an_attempt_has_an_end_however_slowly_an_answer_comes(tmp_path):

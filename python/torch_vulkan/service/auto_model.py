@@ -65,6 +65,8 @@ class AutoModel:
         """
         profile = C.device_profile("" if device is None else str(device))
         trusted = _given_keys(trusted_keys)
+        if register and source is None:
+            raise ValueError("register: want the source that an engine is built from")
         if source is not None and revision is None:
             revision = fetch.digest_of(Path(source))
         wish = _Wish(os.fspath(name), profile, device, revision,
