@@ -130,9 +130,9 @@ class Client:
 
     def logs(self, job_id: str, follow: bool = False, device: str | None = None) -> Iterator[str]:
         """Pieces of what the job's tasks printed; `follow`: until the job has ended."""
-        silent = None if follow else _TIMEOUT_S  # a task may print nothing for long
-        with self._sent("GET", f"/v1/jobs/{_quoted(job_id)}/logs",
-                        timeout=self._httpx.Timeout(_TIMEOUT_S, read=silent),
+        # A task may print nothing for long.
+        timeout = self._patient() if follow else self._httpx.Timeout(_TIMEOUT_S)
+        with self._sent("GET", f"/v1/jobs/{_quoted(job_id)}/logs", timeout=timeout,
                         params=_given(follow=follow, device=device)) as answer:
             yield from self._read(answer.iter_text())
 
@@ -201,7 +201,7 @@ class Client:
             Numbers of `jobs`, `artifacts`, `files` and `bytes`, and the first `names`;
             `dry_run`: of what would be removed.
         """
-        return self._json("POST", "/v1/gc", json=_given(
+        return self._json("POST", "/v1/gc", timeout=self._patient(), json=_given(
             job_days=job_days, engines=engines, upload_days=upload_days, dry_run=dry_run))
 
     def devices(self) -> list[dict]:
@@ -226,6 +226,10 @@ class Client:
 
     def health(self) -> dict:
         return self._json("GET", "/v1/health")
+
+    def _patient(self):
+        """For answers that may take long to begin or to go on."""
+        return self._httpx.Timeout(_TIMEOUT_S, read=None)
 
     def _json(self, method: str, path: str, **given) -> dict:
         with self._sent(method, path, **given) as answer:

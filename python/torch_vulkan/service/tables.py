@@ -55,7 +55,7 @@ class Job(SQLModel, table=True):
     id: str = Field(unique=True, index=True)
     request_sha256: str  # the same id may be asked for again, with the same request
     model: str = Field(index=True)
-    model_digest: str
+    model_digest: str = Field(index=True)
     options: dict = Field(sa_column=Column(JSON, nullable=False))
     key: str  # the API key that asked for it
     notify: str | None = None  # the URL that is told of its end
@@ -123,5 +123,5 @@ class Artifact(SQLModel, table=True):
     engine_digest: str = Field(index=True)
     engine_key: str = ""  # under which the compiler's cache has it
     size_bytes: int
-    manifest_digest: str  # of the signed manifest
+    manifest_digest: str = Field(index=True)  # of the signed manifest
     created: float = Field(default_factory=time.time)
