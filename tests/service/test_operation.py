@@ -127,6 +127,30 @@ def test_logs_are_json_with_fields(tmp_path):
     assert any("devices here" in line["message"] for line in lines)
 
 
+def test_a_key_that_fills_the_queue_has_to_wait(tmp_path):
+    service = Service(tmp_path / "data", *SANDBOX, "--tasks", "0", "--most-waiting", "2").start()
+    try:
+        with service.client() as client:
+            model = layers([8, 5])[0]
+
+            def submit(name, who=client):
+                return who.submit(model, ["lavapipe"], name="full/net", job_id=name)
+
+            submit("first")
+            submit("second")
+            with pytest.raises(ServiceError, match="2 tasks of this key wait") as refused:
+                submit("third")
+            assert (refused.value.status, refused.value.code) == (429, "queue_full")
+            assert submit("first")["state"] == "STARTING", "that job is there"
+            with service.client(client.create_key("other", ["submit"])["key"]) as other:
+                submit("theirs", other)
+            client.cancel("first")
+            client.wait("first", SECONDS)
+            submit("third")
+    finally:
+        service.stop()
+
+
 def test_buckets_are_refilled():
     now = [0.0]
     limit = RateLimit(2, 4, lambda: now[0])

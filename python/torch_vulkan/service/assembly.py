@@ -43,7 +43,8 @@ def assembled(args, bwrap: str | None) -> Parts:
         threads.append(Collector(database, store, runner, Keep(args.keep_jobs, args.keep_engines)))
     return Parts(database, store, runner, scheduler, sender, signer,
                  Publisher(database, store, signer, bwrap), RateLimit(args.rate, args.burst),
-                 metrics, Audit(data / "audit.jsonl"), threads, _version(), args.max_upload)
+                 metrics, Audit(data / "audit.jsonl"), threads, _version(), args.max_upload,
+                 args.most_waiting)
 
 
 def _version() -> str:

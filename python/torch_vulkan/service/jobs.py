@@ -5,8 +5,9 @@ import hashlib
 import json
 import time
 import uuid
+from dataclasses import dataclass
 
-from sqlmodel import Session, select
+from sqlmodel import Session, func, select
 
 from . import webhooks
 from .database import Database
@@ -16,13 +17,21 @@ from .store import Store
 from .tables import ENDED, Artifact, Device, Job, State, Task, WebhookEvent
 
 
-def submit(database: Database, store: Store, request: JobRequest, key: str
+@dataclass(frozen=True)
+class Asker:
+    """An API key, and the most tasks that may wait for it."""
+
+    key: str
+    most_waiting: int
+
+
+def submit(database: Database, store: Store, request: JobRequest, asker: Asker
            ) -> tuple[dict, bool]:
     """The job, and whether it is new: a job id that was used for the same request gives that job.
-    `key`: the id of the API key that asks.
 
     Raises:
-        ServiceError: the id was used for something else, or a device or the model is unknown.
+        ServiceError: the id was used for something else, a device or the model is unknown, or too
+            many tasks wait.
     """
     asked = request.model_dump(mode="json", exclude={"job_id"})
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -37,9 +46,10 @@ def submit(database: Database, store: Store, request: JobRequest, key: str
         if not store.has(request.model_digest):
             raise ServiceError(422, "no_model", f"the store has no {request.model_digest}: upload "
                                                 "the model first (POST /v1/models)")
+        _check_room(session, asker, len(devices))
         job = Job(id=request.job_id or uuid.uuid4().hex, request_sha256=digest,
                   model=request.model, model_digest=request.model_digest,
-                  options=asked["options"], key=key, notify=request.notify)
+                  options=asked["options"], key=asker.key, notify=request.notify)
         session.add(job)
         session.flush()
         for device in devices:
@@ -47,6 +57,14 @@ def submit(database: Database, store: Store, request: JobRequest, key: str
             session.add(Task(job=job.number, device=device.name, level=level))
         session.flush()
         return _described(session, job), True
+
+
+def _check_room(session: Session, asker: Asker, more: int) -> None:
+    waiting = session.exec(select(func.count()).select_from(Task).join(Job).where(
+        Task.state == State.STARTING, Job.key == asker.key)).one()
+    if waiting + more > asker.most_waiting:
+        raise ServiceError(429, "queue_full", f"{waiting} tasks of this key wait already; want at "
+                                              f"most {asker.most_waiting}: try again later")
 
 
 def _find(session: Session, job_id: str) -> Job | None:

@@ -32,4 +32,5 @@ class Parts:
     threads: list
     version: str
     most_upload_bytes: int
+    most_waiting: int
     closing: threading.Event = field(default_factory=threading.Event)

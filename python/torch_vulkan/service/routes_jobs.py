@@ -22,7 +22,8 @@ def submit(parts: PartsOf, key: Submitter, request: JobRequest):
     """Compiles a model for devices. The same job_id again gives the same job."""
     if request.notify is not None:
         webhooks.check_url(request.notify, parts.sender.policy.allow_private)
-    job, is_new = jobs.submit(parts.database, parts.store, request, key.id)
+    asker = jobs.Asker(key.id, parts.most_waiting)
+    job, is_new = jobs.submit(parts.database, parts.store, request, asker)
     parts.scheduler.wake.set()
     return faults.answer(job, 201 if is_new else 200)
 

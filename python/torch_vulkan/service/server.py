@@ -39,6 +39,8 @@ def _add_operation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=float, default=100, metavar="N",
                         help="requests a second that a key may make; 0: no limit")
     parser.add_argument("--burst", type=int, default=500, metavar="N", help="requests at once")
+    parser.add_argument("--most-waiting", type=int, default=10_000, metavar="N",
+                        help="tasks of one key that may wait")
     parser.add_argument("--keep-jobs", type=float, metavar="DAYS",
                         help="removes jobs so long after their end, once a day")
     parser.add_argument("--keep-engines", type=int, metavar="N",
