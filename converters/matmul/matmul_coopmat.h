@@ -76,7 +76,7 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
                      std::vector<Step>& steps);
 
 /// Tiles that a sweep on an H200 kept, for 16-bit operands, fp32 in bfloat16 pieces, in two scaled
-/// pieces and rounded to one.
+/// pieces and rounded to one; of bytes chosen by rule, their steps of k counted in pairs.
 const std::vector<ProductTile>& product_tiles(const SplitPrecision& precision);
 /// Those of a b that is quantised, which is made floats between memory and shared memory.
 const std::vector<ProductTile>& quantised_tiles(const SplitPrecision& precision);

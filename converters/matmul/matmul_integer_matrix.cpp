@@ -70,10 +70,8 @@ std::vector<Tactic> integer_matrix_tactics(const NodeContext& c, Builder& b,
   const Product product = in_pairs(p);
   const MatrixProblem problem = problem_of(c, b, p, product);
   std::vector<MatrixCandidate<MatrixProblem, ProductTile>> candidates;
-  for (const ProductTile& t : product_tiles({.input = DType::kF16})) {
-    if (t.family == ProductTile::kShared && !t.packs_b()) {
-      candidates.push_back({&problem, t, expected_ns(problem, t)});
-    }
+  for (const ProductTile& t : product_tiles(problem.precision)) {
+    candidates.push_back({&problem, t, expected_ns(problem, t)});
   }
   return ranked_tactics(
       candidates, [](const MatrixProblem&) { return kMostTactics; },

@@ -135,6 +135,24 @@ const std::vector<ProductTile>& tiles_quantised() {
       {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .per_unit = 3},
       {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .per_unit = 2},
       {.family = kShared, .tile = "128x128_w64x64"_tile, .bk = 32, .ahead = true},
+      {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32, .ahead = true},
+  };
+  // clang-format on
+  return tiles;
+}
+
+const std::vector<ProductTile>& tiles_bytes() {
+  // clang-format off: rows of a table
+  static const std::vector<ProductTile> tiles = {
+      {.family = kShared, .tile = "128x128_w64x64"_tile, .bk = 32, .ahead = true},
+      {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32, .ahead = true},
+      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .per_unit = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .per_unit = 3},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .per_unit = 3},
+      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .per_unit = 3},
+      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .per_unit = 2},
+      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 128, .per_unit = 4},
+      {.family = kShared, .tile = "16x64_w16x64x4"_tile, .bk = 128, .per_unit = 3},
   };
   // clang-format on
   return tiles;
@@ -228,6 +246,7 @@ double extra_ns(const MatrixProblem& q, const ProductTile& t) {
 }  // namespace
 
 const std::vector<ProductTile>& product_tiles(const SplitPrecision& precision) {
+  if (precision.input == DType::kI8) return tiles_bytes();
   const bool several = precision.pieces > 1;
   if (precision.scale == SplitPrecision::kGroups) return several ? tiles_scaled() : tiles_rounded();
   return several ? tiles_32() : tiles_16();
