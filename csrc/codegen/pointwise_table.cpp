@@ -200,6 +200,11 @@ constexpr PointwiseRow kRows[] = {
     {"frexp_mantissa", 1, "tv_frexp_mantissa($0)", nullptr, nullptr, nullptr},
     {"frexp_exponent", 1, "tv_frexp_exponent($0)", nullptr, nullptr, nullptr},
 
+    // Fake quantisation, with eager's bits: scale, zero point, first and last step; and whether the
+    // step is one of them.
+    {"fake_quantize", 5, "tv_fake_quantize($0, $1, $2, $3, $4)", nullptr, nullptr, nullptr},
+    {"fake_quantize_mask", 5, "tv_in_grid($0, $1, $2, $3, $4)", nullptr, nullptr, nullptr, 0, true},
+
     // linspace: start, end, step, number of steps.
     {"linspace", 5, "$0 < 0.5 * $4 ? $1 + $3 * $0 : $2 - $3 * ($4 - 1.0 - $0)", nullptr, nullptr,
      nullptr, 0, false, "2 of the larger end"},

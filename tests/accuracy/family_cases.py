@@ -156,6 +156,12 @@ FAMILIES = [
            "else any; the gradients of pools and of nearest resizing are sums",
            [Check(lambda x: (torch.sort(x, stable=True), x.topk(5), x.cummax(-1)[0], x.amax(-1),
                              x.argmin(-1), x.median(-1)[0], F.max_pool1d(x[None], 3)[0]), _rows)]),
+    Family("Fake quantisation", r"fake_quantize",
+           EXACT + "; the step that is nearest is float32's x · (1 / scale), rounded",
+           [Check(lambda x: (torch.fake_quantize_per_tensor_affine(x * 10, 0.3, 3, -128, 127),
+                             torch.fake_quantize_per_tensor_affine(
+                                 x * 10, x[0, 0].abs().reshape(1),
+                                 torch.tensor([7], dtype=torch.int32), 0, 15)), _rows)]),
     Family("Products of integers", r"_int_mm", EXACT,
            [Check(lambda x: torch._int_mm((x * 40).to(torch.int8), (x.t() * 40).to(torch.int8)),
                   _rows)]),
