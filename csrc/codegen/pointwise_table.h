@@ -26,8 +26,8 @@ struct PointwiseRow {
   /// Bit k set: operand k is a bool whatever the compute dtype is.
   unsigned bool_operands = 0;
   bool gives_bool = false;  ///< the expression is a bool whatever the compute dtype is
-  /// Largest error of the float form: "exact", "n" ULP of the result, "n of S", units in the last
-  /// place of max(|result|, S) (docs/accuracy.md), or "as eager's formula".
+  /// Largest error of the float form: "exact", also where it has eager's bits, "n" ULP of the
+  /// result, or "n of S", units in the last place of max(|result|, S) (docs/accuracy.md).
   const char* error = "exact";
   /// Where the error is measured, of an operator of one tensor: one of the DOMAINS of
   /// tests/accuracy/function_cases.py; "": that file says how the row is called.

@@ -31,7 +31,7 @@ def flushes(device):
     return flushes_denormals()
 
 
-@pytest.mark.parametrize("rows", GROUPS, ids=lambda rows: rows[0])
+@pytest.mark.parametrize("rows", GROUPS, ids="-".join)
 def test_stated_errors(flushes, rows):
     given, function = compiled_together(rows)
     for row, args, result in zip(rows, given, function(*given), strict=True):

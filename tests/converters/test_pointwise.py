@@ -55,7 +55,11 @@ def of_one_tensor():
             and len(op._schema.returns) == 1 and op is not aten.positive.default]
 
 
-@pytest.mark.parametrize("part", slow_but((0,), range(16)))
+def names_of(part):
+    return "-".join(str(op).split(".")[1] for op in of_one_tensor()[part::16])
+
+
+@pytest.mark.parametrize("part", slow_but((0,), range(16)), ids=names_of)
 def test_forms_of_operators_of_one_tensor(part):
     """Views, no elements, sizes that change, and the type that integers are computed in."""
     operators = of_one_tensor()[part::16]

@@ -68,13 +68,13 @@ def test_the_example_of_the_dry_run(tmp_path, monkeypatch):
 def test_the_listings_of_adding_an_operator():
     """They are lines of the files that the page names, as they stand there."""
     page = (DOCS / "adding_an_operator.md").read_text()
-    named = ["converters/pointwise/pointwise_unary.cpp",
+    named = ["converters/pointwise/pointwise_unary.cpp", "converters/quantised/fake_quantize.cpp",
              "converters/data_movement/tril_triu.cpp", "converters/data_movement/tril_triu.comp",
              "converters/distance/cdist.cpp", "converters/normalisation/softmax.cpp",
              "tests/converters/test_join.py"]
     texts = {name: (DOCS.parent / name).read_text() for name in named}
     listings = re.findall(r"```(cpp|glsl|python)\n(.*?)```", page, re.S)
-    assert [kind for kind, _ in listings] == [*["cpp"] * 5, "glsl", "python"]
+    assert [kind for kind, _ in listings] == [*["cpp"] * 6, "glsl", "python"]
     for name in named:
         assert name.split("/")[-1] in page
     for _, listing in listings:
