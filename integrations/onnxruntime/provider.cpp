@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "csrc/frontends/onnx/external_data.h"
+#include "csrc/frontends/onnx/tensor.h"
 #include "csrc/version.h"
 #include "integrations/onnxruntime/context.h"
 #include "runtime/base/file.h"
@@ -33,6 +34,18 @@ int64_t number_attribute(const Ort::ConstNode& node, const char* key, int64_t ot
   const bool there = node.GetAttributeByName(key, attribute).IsOK() &&
                      static_cast<const OrtOpAttr*>(attribute) != nullptr;
   return there && attribute.GetValue(number).IsOK() ? number : otherwise;
+}
+
+/// The runtime allocates results by the types of its graph.
+void check_types(const Wiring& wiring, const std::vector<Ort::ConstValueInfo>& results) {
+  for (size_t k = 0; k < results.size(); ++k) {
+    const auto type = results[k].TypeInfo().GetTensorTypeAndShapeInfo().GetElementType();
+    if (onnx::dtype_of(static_cast<int32_t>(type)) == wiring.outputs[k].dtype) continue;
+    throw Error(ErrorKind::kUser, "output \"" + wiring.outputs[k].name + "\" is of type " +
+                                      onnx::type_name(static_cast<int32_t>(type)) +
+                                      " in the model, and not " +
+                                      std::string(name(wiring.outputs[k].dtype)));
+  }
 }
 
 bool is_context(const Ort::ConstNode& node) {
@@ -142,6 +155,7 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
   Asked& asked = *place->second.asked;
   Wiring wiring = wire(asked.division, asked.division.groups.at(place->second.group),
                        names_of(fused.GetInputs()), outputs);
+  check_types(wiring, fused.GetOutputs());
   const Shown shown(*asked.elements, graph);
   CompiledBlock compiled = compile_block(wiring.block, profile(*device_), options_.settings,
                                          options_.cache, asked.division.model);
@@ -164,6 +178,7 @@ std::unique_ptr<FusedNode> Provider::load_context(const Ort::ConstGraph& graph,
   }
   auto [wiring, built] = from_context(bytes.bytes, device_);
   arrange(wiring, names_of(fused.GetInputs()), names_of(fused.GetOutputs()));
+  check_types(wiring, fused.GetOutputs());
   return std::make_unique<FusedNode>(std::move(wiring), std::move(built));
 }
 

@@ -448,6 +448,15 @@ def test_a_damaged_context(tmp_path):
     session(whole)
 
 
+def test_a_context_for_results_of_another_type(tmp_path):
+    """The runtime would allocate less than the engine writes."""
+    path = compiled(linear()[0], tmp_path, True)
+    changed = onnx.load(path)
+    changed.graph.output[0].type.tensor_type.elem_type = TensorProto.INT8
+    with pytest.raises(Exception, match="is of type int8 in the model, and not float32"):
+        session(changed)
+
+
 @pytest.mark.parametrize("name", ["../net.vke", "/etc/passwd", "missing.vke"])
 def test_contexts_lie_beside_the_model(name, tmp_path):
     path = compiled(linear()[0], tmp_path, False)
