@@ -133,8 +133,7 @@ FusedOutput output_of(const Json& json, size_t symbols) {
     if (!whole && !number) damaged("a float that is no number");
     numbers->floats.push_back(whole ? static_cast<double>(*whole) : *number);
   }
-  const bool other =
-      is_float(output.dtype) ? !numbers->ints.empty() : !numbers->floats.empty();
+  const bool other = is_float(output.dtype) ? !numbers->ints.empty() : !numbers->floats.empty();
   if (other || output.dtype == DType::kOther) damaged("numbers of another type");
   output.numbers = std::move(numbers);
   return output;
