@@ -45,4 +45,5 @@ onnxruntime-provider:
 	@$(PYTHON) scripts/make_provider_wheel.py
 
 clean:
-	rm -rf build build-asan build-wheel dist .setup python/torch_vulkan/lib
+	rm -rf build build-asan build-wheel dist .setup python/torch_vulkan/lib \
+	  integrations/onnxruntime/python/onnxruntime_ep_vulkan/*.so
