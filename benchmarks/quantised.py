@@ -13,6 +13,7 @@ there. Errors are those of the first rows.
 
 import argparse
 import json
+import time
 
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401  registers quantized_decomposed
@@ -24,6 +25,7 @@ WAYS = {"float": None, "int8 rows": ("int8", None), "int8 groups of 32": ("int8"
         "int4 groups of 32": ("int4", 32), "int4 groups of 128": ("int4", 128),
         "int8 activations": "activations"}
 COMPARED = 4  # rows: a CPU takes long for many of 16 bits
+WARM_UP_S = 0.3  # a GPU that was idle meanwhile has slow clocks at first
 
 
 class Integers(nn.Module):
@@ -57,12 +59,13 @@ def module_of(layer, way, x):
 
 def measured(module, x, settings, runs):
     """Time of the launches in µs, weights' bytes, largest error beside eager, and the tactics."""
-    (engine,) = tv.engines(tv.compile(module, inputs=[x], min_block_size=1, **settings))
-    some = x[:COMPARED]
     with torch.no_grad():
-        eager = module(some)
+        eager = module(x[:COMPARED])
+    (engine,) = tv.engines(tv.compile(module, inputs=[x], min_block_size=1, **settings))
     (result,) = engine.run([x]).values()
-    launches = engine.profile([x], runs=runs)
+    start = time.perf_counter()
+    while time.perf_counter() < start + WARM_UP_S:
+        launches = engine.profile([x], runs=runs)
     return {"us": sum(launch["time_us"] for launch in launches),
             "bytes": engine.info()["memory"]["weights"],
             "error": ((result[:COMPARED] - eager).abs().max() / eager.abs().max()).item(),

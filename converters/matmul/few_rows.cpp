@@ -48,7 +48,7 @@ std::string rows_refusal(const DeviceProfile& device, const RowsTile& tile, int6
 }
 
 std::vector<Tactic> in_order(std::vector<Tactic> rows, std::vector<Tactic> tiles, int64_t m) {
-  constexpr int64_t kFew = 4, kMany = 32;
+  constexpr int64_t kFew = 2, kMany = 32;
   std::vector<Tactic> all;
   const auto take = [&](std::vector<Tactic>& from, size_t count) {
     const auto end = from.begin() + static_cast<int64_t>(std::min(count, from.size()));

@@ -80,7 +80,17 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
   step.defines.emplace_back("SIDE_A", flag(side_a));
   step.defines.emplace_back("PAIRED", flag(packing.paired));
   step.defines.emplace_back("SCALED", flag(q.is_scaled()));
-  step.operands = {src("x", side_a ? q.a : q.w), dst("y", made.value)};
+  const bool quantised = q.quantised != nullptr && !side_a;
+  step.defines.emplace_back("QUANTISED", flag(quantised));
+  if (quantised) {
+    add_quantised_weight(q.c, *q.quantised, step);
+    for (Operand& operand : step.operands) operand.vec4 |= operand.name == "q";
+    // Not of use to it, but so it is no part of the weight program, which would keep the floats.
+    step.operands.push_back(src("a", q.a));
+  } else {
+    step.operands.push_back(src("x", side_a ? q.a : q.w));
+  }
+  step.operands.push_back(dst("y", made.value));
   for (const auto& [name, value] : {std::pair("k_steps", packing.k_steps),
                                     {"span_count", side_a ? p.m : p.n},
                                     {"k_count", p.k},

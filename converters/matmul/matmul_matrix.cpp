@@ -65,6 +65,7 @@ void add_sources(const MatrixProblem& q, bool reads_a, bool reads_b, Step& step)
     add_batch(step, p.batch, p.batch.a, "az");
   }
   if (q.quantised != nullptr) {
+    if (!reads_b) return;
     add_quantised_weight(q.c, *q.quantised, step);
     for (Operand& operand : step.operands) operand.vec4 |= operand.name == "q";
   } else if (reads_b || again) {
@@ -94,7 +95,7 @@ Step shared_step(const MatrixProblem& q, const ProductTile& t) {
       {"AHEAD", flag(t.ahead)},
       {"STAGES", text(stages(q, t))},
       {"PACKED", text(t.ring)},
-      {"QUANTISED", flag(q.quantised != nullptr)},
+      {"QUANTISED", flag(q.quantised != nullptr && t.ring == 0)},
       {"BYTES", text(q.bytes)},
       {"SLOTS", text(t.slots)},
       {"IN_RUNS", flag(q.in_runs)},
@@ -315,7 +316,8 @@ std::string tactic_name(const MatrixProblem& q, const ProductTile& t) {
   std::string name = "matmul_";
   if (q.quantised != nullptr) name += "quantised_";
   if (q.bytes > 0) name += "integer_";
-  name += std::string(kFamilies[t.family]) + "_";
+  name +=
+      (q.quantised != nullptr && t.ring > 0 ? std::string("workspace") : kFamilies[t.family]) + "_";
   if (q.bytes == 0) name += q.precision.name() + "_";
   name += name_of(t.tile, !shared ? 0 : q.bytes > 0 ? t.bk * 2 : t.bk);
   if (shared && t.ring > 0) name += "_ring" + text(t.ring);

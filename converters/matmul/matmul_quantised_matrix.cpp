@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kRun = 16;  // elements of a row that an invocation loads at once
 constexpr int64_t kShortestSplit = 64;
+constexpr int64_t kFewestOfWorkspace = 64;  // rows
 constexpr size_t kMostTactics = 12;
 
 /// Runs that an invocation loads of a tile of k.
@@ -31,8 +32,8 @@ bool scales_sums(const MatrixProblem& q) {
 }
 
 /// Of a weight that is rounded to 16 bits.
-double error_of(const MatrixProblem& q) {
-  if (q.precision.is_split() || scales_sums(q)) return q.precision.error;
+double error_of(const MatrixProblem& q, const ProductTile& t) {
+  if (q.precision.is_split() || (scales_sums(q) && t.ring == 0)) return q.precision.error;
   return q.precision.input == DType::kF16 ? 0x1p-11 : 0x1p-8;
 }
 
@@ -76,6 +77,7 @@ ValueId add_runs(const MatrixProblem& q, std::vector<Step>& steps) {
 }
 
 void emit(const MatrixProblem& problem, const ProductTile& t, Tactic& tactic) {
+  if (t.ring > 0) return emit_shared(problem, t, tactic);
   QuantisedProduct in_runs = *problem.quantised;
   in_runs.runs = add_runs(problem, tactic.steps);
   MatrixProblem q = problem;
@@ -119,10 +121,17 @@ std::vector<Tactic> quantised_matrix_tactics(const NodeContext& c, Builder& b,
       if (split.split > 1) candidates.push_back({&q, split, expected_ns(q, split)});
     }
   }
+  for (const MatrixProblem& q : problems) {
+    if (q.precision.is_split() || q.m < kFewestOfWorkspace) continue;
+    for (const ProductTile& t : product_tiles(q.precision)) {
+      const bool shared = t.family == ProductTile::kShared && t.ring > 0;
+      if (shared) candidates.push_back({&q, t, expected_ns(q, t)});
+    }
+  }
   return ranked_tactics(
       candidates, [](const MatrixProblem&) { return kMostTactics; },
       [](const MatrixProblem& q, const ProductTile& t) {
-        return Tactic{.name = tactic_name(q, t), .refusal = refusal(q, t), .error = error_of(q)};
+        return Tactic{.name = tactic_name(q, t), .refusal = refusal(q, t), .error = error_of(q, t)};
       },
       [](const MatrixProblem& q, const ProductTile& t, Tactic& tactic) { emit(q, t, tactic); });
 }

@@ -215,7 +215,8 @@ double chain_ns(const ProductTile& t, int64_t on_unit, double steps) {
 /// Of packed weights, of which a workgroup has its tiles of k on their way and waits for each.
 double load_ns(const MatrixProblem& q, const ProductTile& t, int64_t on_unit) {
   constexpr double kLatency = 800;
-  if (q.quantised == nullptr) return 0;
+  constexpr int64_t kFewRows = 64;  // more of them keep the units busy meanwhile
+  if (q.quantised == nullptr || t.ring > 0 || q.m > kFewRows) return 0;
   return static_cast<double>(div_up(on_unit, t.per_unit) * div_up(q.k, t.bk * t.slots * t.split)) *
          kLatency;
 }
@@ -226,7 +227,8 @@ double extra_ns(const MatrixProblem& q, const ProductTile& t) {
   const auto launch = [&](int64_t elements, double per_ns) {
     extra += kDispatch + static_cast<double>(elements * std::max<int64_t>(q.z, 1)) / per_ns;
   };
-  if (t.packs_b() && !q.b.is_constant(q.w)) launch(q.n * q.k, kPackedPerNs);
+  const bool at_each_call = q.quantised != nullptr || !q.b.is_constant(q.w);
+  if (t.packs_b() && at_each_call) launch(q.n * q.k, kPackedPerNs);
   if (t.family == kPacked && !q.b.is_constant(q.a)) launch(q.m * q.k, kPackedPerNs);
   if (t.split > 1) {
     // The sums of all shares are written, and read by a launch of their own. Measured, it takes
@@ -283,7 +285,7 @@ double expected_ns(const MatrixProblem& q, const ProductTile& t) {
 ProductTile with_split_k(const MatrixProblem& q, ProductTile t) {
   constexpr int64_t kFewestSteps = 3;  // of 16 that a subgroup keeps
   if (q.quantised != nullptr) {
-    t.split = filling_split(q, t);
+    if (t.ring == 0) t.split = filling_split(q, t);
     return t;
   }
   if (t.family == kShared || q.is_scaled()) return t;

@@ -202,6 +202,35 @@ TEST(PackedInterpreted, WeightsAreDequantisedOnTheirWay) {
   run(packed_problems(), "matmul_quantised_shared_", h200_profile(), 5);
 }
 
+/// Floats of a matrix are made at each call: kept, they would take the memory that packing saves.
+TEST(PackedInterpreted, WorkspacesAreNoWeights) {
+  using enum DType;
+  std::vector<Packed> problems;
+  for (const Packed& p : std::initializer_list<Packed>{
+           {.m = 65, .n = 72, .k = 272, .groups = 17, .zero = kI8},
+           {.m = 70, .n = 130, .k = 96, .groups = 3, .bits = 4, .input = kU8, .scale = kF16},
+           {.m = 64, .n = 37, .k = 128, .groups = 4, .bits = 4, .input = kU8, .zero = kI32}}) {
+    for (const DType dtype : {kF16, kBF16}) {
+      problems.push_back(p);
+      problems.back().a = dtype;
+    }
+  }
+  run(problems, "matmul_quantised_workspace_", h200_profile(), 2);
+  for (const Packed& p : problems) {
+    const auto cache =
+        std::filesystem::temp_directory_path() / ("tv_workspace_" + std::to_string(getpid()));
+    const Graph graph = with_weight(p.graph());
+    for (const OfferedTactic& t : interpreted_tactics(graph, Packed::kOp, {}, h200_profile())) {
+      if (!t.name.starts_with("matmul_quantised_workspace_")) continue;
+      const EngineSpec spec =
+          engine_with_tactic(graph, Packed::kOp, t.name, {}, h200_profile(), cache);
+      EXPECT_TRUE(spec.weight_program.empty()) << t.name;
+      break;
+    }
+    std::filesystem::remove_all(cache);
+  }
+}
+
 TEST(PackedInterpreted, IntegersAreExact) {
   run(integer_problems(), "matmul_integer_shared_", h200_profile(), 4);
 }
