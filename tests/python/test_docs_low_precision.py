@@ -32,6 +32,7 @@ def test_python(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 32)), torch.randn(3, 128)
+    model.eval()
     retrained = copy.deepcopy(model)
     retrained[0].weight += 0.1
     names = {"torch": torch, "tv": tv, "model": model, "x": x, "retrained": retrained}

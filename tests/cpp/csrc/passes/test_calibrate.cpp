@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "csrc/passes/calibrate.h"
 #include "csrc/passes/measure_integers.h"
 #include "csrc/passes/multiply_integers.h"
