@@ -78,10 +78,10 @@ struct Refused {
 constexpr const char* kContext = "EPContext models keep their weights";
 constexpr Refused kRefused[] = {
     {"int8_enable",
-     "there is no calibration; a model with QuantizeLinear and DequantizeLinear is "
+     "the provider takes no calibration; a model with QuantizeLinear and DequantizeLinear is "
      "computed as they say"},
-    {"int8_calibration_table_name", "there is no calibration"},
-    {"int8_use_native_calibration_table", "there is no calibration"},
+    {"int8_calibration_table_name", "the provider takes no calibration"},
+    {"int8_use_native_calibration_table", "the provider takes no calibration"},
     {"dla_enable", "there are no such cores"},
     {"dla_core", "there are no such cores"},
     {"sparsity_enable", "there are no kernels for sparse weights"},

@@ -311,7 +311,7 @@ def test_profile_shapes():
     ({"device_id": "gpu"}, "option device_id: got 'gpu'"),
     ({"device": "no such device"}, "no such device"),
     ({"dla_enable": 1}, "option dla_enable: there are no such cores"),
-    ({"int8_enable": 1}, "there is no calibration"),
+    ({"int8_enable": 1}, "takes no calibration"),
     ({"require_full_compilation": 1}, "session.disable_cpu_ep_fallback"),
     ({"dryrun": 1}, "it is for PyTorch's models"),
     ({"profile_max_shapes": "x:1x8"}, "want the same inputs"),
