@@ -1,22 +1,32 @@
 """Text generation with random weights: transformers' `generate` with a static cache, in eager mode,
-by inductor and by torch_vulkan, in alternation.
+by inductor and by torch_vulkan, and tv.generate ("loop").
 
     python benchmarks/generate.py                            a decoder of 15 M parameters, float32
     python benchmarks/generate.py --model 125m --prompt 128 --tokens 32
-    python benchmarks/generate.py --model 1b --dtype bfloat16 --device cuda --json out.json
+    python benchmarks/generate.py --model 1b --dtype bfloat16 --device cuda --ways loop \\
+        --weights float int8 int4 --prompt 512 --level 2 --json out.json
+    python benchmarks/generate.py --model 8b --dtype bfloat16 --device cuda --ways vulkan \\
+        --prompt 512 --steps-only                            no prompt is compiled
     python benchmarks/generate.py --ways vulkan --layers     what a token's launches take
 
-For each way: the prompt's tokens a second, the time to the first token, the time of each further
-one (median), and for torch_vulkan the launches of a token and the bytes of caches that a token
-copies. Memory: what a token reads at least, the weights once and the used part of the cache, over
-its time. The time of a token includes what `generate` does in Python; --step times the forward call
-alone.
+A row is printed, and the JSON file written, as soon as it is measured; further rounds, in
+alternation, are in the table at the end. A row has the prompt's tokens a second, the time to the
+first token, the time of each further one (median), and for torch_vulkan the launches of a token and
+the bytes of caches that a token copies. Memory: what a token reads at least, the weights once and
+the used part of the cache, over its time. The time of a token includes what `generate` does in
+Python; --step times the forward call alone. Of "loop": host_us, from the end of one call of the
+step's engine to the beginning of the next, and call_us, the call, which on CPU drivers computes and
+on GPUs only submits.
+
+Graphs are compiled for the sizes that are measured; --dynamic has them compiled for all sizes, as
+they are after calls with two lengths.
 """
 
 import argparse
 import json
 import statistics
 import time
+import unittest.mock
 import warnings
 from pathlib import Path
 
@@ -30,10 +40,17 @@ MODELS = {
     "1b": (2048, 8192, 16, 32, 8, 128256),
     "8b": (4096, 14336, 32, 32, 8, 128256),
 }
-WAYS = ("eager", "inductor", "vulkan")
+WAYS = ("eager", "inductor", "vulkan", "loop")
+WEIGHTS = ("float", "int8", "int4")
+STARTED = time.perf_counter()
 
 
-def make(options):
+def say(text):
+    print(f"[{time.perf_counter() - STARTED:6.1f} s] {text}", flush=True)
+
+
+def make(options, weights):
+    """A model whose weights are made where they are used, in their own type."""
     hidden, wide, layers, heads, of_keys, vocabulary = MODELS[options.model]
     config = transformers.LlamaConfig(
         hidden_size=hidden, intermediate_size=wide, num_hidden_layers=layers,
@@ -41,11 +58,19 @@ def make(options):
         max_position_embeddings=1 << 17, tie_word_embeddings=options.model in ("15m", "1b"),
         pad_token_id=0, eos_token_id=None)
     torch.manual_seed(0)
-    with torch.device(options.device):
-        model = transformers.LlamaForCausalLM(config)
-    model = model.to(getattr(torch, options.dtype)).eval()
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, options.dtype))
+    try:
+        with torch.device(options.device):
+            model = transformers.LlamaForCausalLM(config).eval()
+    finally:
+        torch.set_default_dtype(default)
     model.generation_config.eos_token_id = None
-    return model
+    if weights == "float":
+        return model
+    import torch_vulkan as tv
+
+    return tv.quantize(model, weights, inplace=True)
 
 
 class Times:
@@ -65,87 +90,161 @@ class Times:
 class Way:
     """One way to run the model, and what was measured of it."""
 
-    def __init__(self, name, options):
-        self.name, self._options = name, options
+    def __init__(self, name, model, weights, options):
+        self.name, self.model, self._weights, self._options = name, model, weights, options
         self._wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
-        self.model = make(options)
-        if name != "eager":
-            self.model.forward = torch.compile(self.model.forward, backend=name)
+        given = {"optimization_level": options.level, "tuning_seconds": options.tuning_seconds}
+        self._settings = {key: value for key, value in given.items()
+                          if value is not None and name in ("vulkan", "loop")}
+        self._forward = model.forward
+        if name in ("inductor", "vulkan"):
+            self._forward = torch.compile(model.forward, backend=name,
+                                          options=self._settings or None)
         self.first_s, self.token_s, self.step_s = [], [], []
-        self.outputs = None
+        self.outputs, self._host = None, {}
 
     def generate(self, length, tokens, streamer=None):
+        options = self._options
         draw = torch.Generator().manual_seed(length)
-        ids = torch.randint(3, 30000, (self._options.batch, length), generator=draw)
-        self.outputs = self.model.generate(
-            ids.to(self._options.device), max_new_tokens=tokens, do_sample=False,
-            cache_implementation="static", disable_compile=True, streamer=streamer)
+        ids = torch.randint(3, 30000, (options.batch, length), generator=draw).to(options.device)
+        if self.name == "loop":
+            import torch_vulkan as tv
+
+            self.outputs = tv.generate(self.model, ids, tokens, **self._settings)
+            return
+        with self._compiled():
+            self.outputs = self.model.generate(
+                ids, max_new_tokens=tokens, do_sample=False, cache_implementation="static",
+                disable_compile=True, streamer=streamer)
+
+    def _compiled(self):
+        """The model with this way's forward: all ways share its weights."""
+        return unittest.mock.patch.object(self.model, "forward", self._forward)
 
     def warm_up(self):
-        """Two lengths, after which none is compiled again."""
-        self.generate(self._options.prompt // 2 + 1, 3)
-        self.generate(self._options.prompt, 3)
+        if self._options.steps_only:
+            self.steps(2)
+            self.step_s.clear()
+            return
+        if self._options.dynamic:  # two lengths, after which none is compiled again
+            self.generate(self._options.prompt // 2 + 1, 3)
+            self.generate(self._options.prompt, 3)
         self.generate(self._options.prompt, self._options.tokens)
 
     def round(self):
+        options = self._options
+        if options.steps_only:
+            self.steps(options.tokens)
+            return
+        if options.step and self.name != "loop":
+            self.steps(options.tokens)
+        if self.name == "loop":
+            self._round_of_loop()
+            return
         times = Times(self._wait)
-        streamer = times if self._options.batch == 1 else None
+        streamer = times if options.batch == 1 else None
         self._wait()
         start = time.perf_counter()
-        self.generate(self._options.prompt, self._options.tokens, streamer)
+        self.generate(options.prompt, options.tokens, streamer)
         if streamer is None:  # a streamer takes one text only
             self._wait()
-            self.token_s.append((time.perf_counter() - start) / self._options.tokens)
+            self.token_s.append((time.perf_counter() - start) / options.tokens)
             return
         self.first_s.append(times.at[1] - start)
         self.token_s += [b - a for a, b in zip(times.at[1:], times.at[2:])]
 
-    def steps(self):
-        """Times of forward calls of one token, without the rest of `generate`."""
-        options = self._options
-        cache = transformers.StaticCache(
-            config=self.model.config, max_cache_len=options.prompt + options.tokens + 8)
-        ids = torch.randint(3, 30000, (options.batch, options.prompt), device=options.device)
-        with torch.no_grad():
-            self.model(ids, cache=cache)
-            for _ in range(options.tokens):
+    def _round_of_loop(self):
+        """The text, and the shortest one whose cache has the same room."""
+        from torch_vulkan.generation import _CACHE_STEP
+
+        options, took = self._options, []
+        least = max(1, (options.prompt + options.tokens - 1) // _CACHE_STEP * _CACHE_STEP
+                    - options.prompt + 1)
+        if least == options.tokens:
+            raise ValueError(f"--tokens: want more than {least} for this prompt")
+        for tokens in (least, options.tokens):
+            self._wait()
+            start = time.perf_counter()
+            self.generate(options.prompt, tokens)
+            self._wait()
+            took.append(time.perf_counter() - start)
+        if least == 1:
+            self.first_s.append(took[0])
+        self.token_s.append((took[1] - took[0]) / (options.tokens - least))
+
+    def steps(self, count):
+        """Times of forward calls of one token, without the rest of `generate`. The cache is as it
+        is behind a prompt, which is not run."""
+        options, config = self._options, self.model.config
+        cache = transformers.StaticCache(config=config,
+                                         max_cache_len=options.prompt + options.tokens + 8)
+        dtype = getattr(torch, options.dtype)
+        cache.early_initialization(options.batch, config.num_key_value_heads, config.head_dim,
+                                   dtype, torch.device(options.device))
+        for layer in cache.layers:
+            layer.keys.normal_()
+            layer.values.normal_()
+            layer.cumulative_length.fill_(options.prompt)
+        ids = torch.randint(3, 30000, (options.batch, 1), device=options.device)
+        with torch.no_grad(), self._compiled():
+            for _ in range(count):
                 self._wait()
                 start = time.perf_counter()
-                self.model(ids[:, :1], cache=cache)
+                self.model(ids, cache=cache)
                 self._wait()
                 self.step_s.append(time.perf_counter() - start)
 
+    def measure_host(self):
+        """Of the loop: what the host does for a token."""
+        from torch_vulkan import generation
+
+        between, within, last = [], [], [None]
+        call_engine = generation._call_engine
+
+        def timed(*arguments):
+            begin = time.perf_counter()
+            if last[0] is not None:
+                between.append(begin - last[0])
+            call_engine(*arguments)
+            last[0] = time.perf_counter()
+            within.append(last[0] - begin)
+
+        with unittest.mock.patch.object(generation, "_call_engine", timed):
+            self.generate(self._options.prompt, self._options.tokens)
+        if between:
+            self._host = {"host_us": statistics.median(between) * 1e6,
+                          "call_us": statistics.median(within) * 1e6}
+
     def row(self):
         options, median = self._options, statistics.median
-        row = {"way": self.name, "token_ms": median(self.token_s) * 1e3,
-               "tokens_per_s": options.batch / median(self.token_s)}
+        row = {"weights": self._weights, "way": self.name}
+        if self.token_s:
+            row["token_ms"] = median(self.token_s) * 1e3
         if self.first_s:
             row["first_token_ms"] = median(self.first_s) * 1e3
-            row["prompt_tokens_per_s"] = options.prompt / median(self.first_s)
+            row["prompt_tokens_per_s"] = options.batch * options.prompt / median(self.first_s)
         if self.step_s:
             row["step_ms"] = median(self.step_s) * 1e3
+        seconds = median(self.token_s or self.step_s)
+        row["tokens_per_s"] = options.batch / seconds
         row["bytes_read"] = self._bytes_read()
-        row["gb_per_s"] = row["bytes_read"] / median(self.token_s) / 1e9
-        return row
+        row["gb_per_s"] = row["bytes_read"] / seconds / 1e9
+        return row | self._host
 
     def _bytes_read(self):
         config = self.model.config
-        size = next(self.model.parameters()).element_size()
         table = self.model.get_input_embeddings().weight
-        weights = {p.data_ptr(): p.numel() for p in self.model.parameters()}
-        if not config.tie_word_embeddings:
-            weights.pop(table.data_ptr())  # a token reads one row
-        used = options_length(self._options)
+        held = {t.data_ptr(): t.nbytes for t in [*self.model.parameters(), *self.model.buffers()]}
+        head = self.model.get_output_embeddings()
+        if getattr(head, "weight", None) is not table:
+            held.pop(table.data_ptr())  # a token reads one row
+        used = self._options.prompt + self._options.tokens // 2
+        size = getattr(torch, self._options.dtype).itemsize
         cache = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * used
-        return (sum(weights.values()) + cache * self._options.batch) * size
+        return sum(held.values()) + cache * self._options.batch * size
 
 
-def options_length(options):
-    """Positions in the cache, in the middle of the generation."""
-    return options.prompt + options.tokens // 2
-
-
-def launches(way):
+def launches(way, options):
     """(layers of a token's call, bytes of caches that it copies)."""
     import torch_vulkan as tv
     from torch_vulkan._fx import mutation
@@ -157,16 +256,21 @@ def launches(way):
         native.append(tensor.numel() * tensor.element_size())
         write_over(tensor, value)
 
-    mutation.write_over = counted
-    try:
-        with tv.profile(way.model, runs=3) as p:
-            way.generate(way._options.prompt, 2)
-    finally:
-        mutation.write_over = write_over
+    with unittest.mock.patch.object(mutation, "write_over", counted), tv.profile(runs=1) as p:
+        if options.steps_only:
+            way.steps(2)
+        else:
+            way.generate(options.prompt, options.tokens)
+    if options.steps_only:
+        del way.step_s[-2:]
     last = max(layer["call"] for layer in p.layers)
     # Those of other ranges of sizes have empty grids, which are not launched.
     layers = [layer for layer in p.layers if layer["call"] == last and layer["time_us"] > 0]
-    written = sum(layer["bytes"] for layer in layers if layer["name"].endswith("_written"))
+    config = way.model.config
+    position = config.num_key_value_heads * config.head_dim * getattr(torch, options.dtype).itemsize
+    # (Smaller ones are of tokens and counters.)
+    written = sum(layer["bytes"] for layer in layers
+                  if layer["name"].endswith("_written") and layer["bytes"] > 2 * position)
     return layers, written + sum(native)
 
 
@@ -178,53 +282,111 @@ def table(rows):
     return "\n".join("  ".join(c.rjust(w) for c, w in zip(line, widths)) for line in cells)
 
 
-def main():
+class Rows:
+    """What was measured so far: printed and written as it comes."""
+
+    def __init__(self, options):
+        self._options, self._rows = options, {}
+
+    def put(self, weights, name, row):
+        self._rows[weights, name] = row
+        say("  ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+                      for key, value in row.items()))
+        self.write()
+
+    def all(self):
+        return [*self._rows.values()]
+
+    def write(self):
+        options = self._options
+        if options.json:
+            options.json.write_text(json.dumps({
+                "options": {k: str(v) for k, v in vars(options).items()},
+                "torch": torch.__version__, "transformers": transformers.__version__,
+                "rows": self.all()}, indent=1) + "\n")
+
+
+def first_row(way, options):
+    """Compiles and measures a way for the first time; what it is beside times."""
+    way.warm_up()
+    way.round()
+    if way.name == "loop" and not options.steps_only:
+        way.measure_host()
+    found = {}
+    if way.name in ("vulkan", "loop"):
+        layers, found["cache_bytes_copied"] = launches(way, options)
+        found["launches_per_token"] = len(layers)
+        found["launches_per_layer"] = len(layers) / way.model.config.num_hidden_layers
+        if options.layers:
+            for layer in layers:
+                print(f"{layer['time_us']:9.1f} µs  {layer['tactic']:32}  {layer['name']}")
+    return found
+
+
+def measure(weights, options, rows):
+    model = make(options, weights)
+    say(f"{weights}: weights are made")
+    ways = {}
+    for name in options.ways:
+        way = Way(name, model, weights, options)
+        try:
+            found = first_row(way, options)
+        except Exception as error:  # inductor needs a C++ compiler, or Triton
+            rows.put(weights, name, {"weights": weights, "way": name,
+                                     "failure": f"{type(error).__name__}: {error}"[:200]})
+            continue
+        ways[way] = found
+        rows.put(weights, name, way.row() | found)
+    for _ in range(options.rounds - 1):
+        for way in ways:
+            way.round()
+    first = next(iter(ways), None)
+    for way, found in ways.items():
+        if way.outputs is not None:
+            found["same_tokens"] = bool(torch.equal(way.outputs, first.outputs))
+        if options.rounds > 1 or len(ways) > 1:
+            rows.put(weights, way.name, way.row() | found)
+
+
+def parsed():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=MODELS, default="15m")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--prompt", type=int, default=64)
-    parser.add_argument("--tokens", type=int, default=32)
+    parser.add_argument("--prompt", type=int, default=64, help="tokens of the prompt")
+    parser.add_argument("--tokens", type=int, default=32, help="tokens that are added, 2 or more")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--weights", nargs="+", choices=WEIGHTS, default=["float"])
+    parser.add_argument("--level", type=int, help="optimization_level of torch_vulkan")
+    parser.add_argument("--tuning-seconds", type=int, help="tuning_seconds of torch_vulkan")
+    parser.add_argument("--dynamic", action="store_true", help="graphs for any length")
     parser.add_argument("--step", action="store_true", help="also time the forward call alone")
+    parser.add_argument("--steps-only", action="store_true",
+                        help="only that: no prompt is compiled or run")
     parser.add_argument("--layers", action="store_true", help="print a token's launches")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.tokens < 2 or options.prompt < 1 or options.rounds < 1:
+        parser.error("--tokens: want 2 or more, --prompt and --rounds 1 or more")
+    if options.steps_only and "loop" in options.ways:
+        options.ways = [name for name in options.ways if name != "loop"]
+        if not options.ways:
+            parser.error("--steps-only: the loop always runs a prompt; want another of --ways")
+    return options
+
+
+def main():
+    options = parsed()
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
-    ways, failed = [], []
-    for name in options.ways:
-        try:
-            way = Way(name, options)
-            way.warm_up()
-            ways.append(way)
-        except Exception as error:  # inductor needs a C++ compiler, or Triton
-            failed.append({"way": name, "failure": f"{type(error).__name__}: {error}"[:200]})
-    for _ in range(options.rounds):
-        for way in ways:
-            way.round()
-            if options.step:
-                way.steps()
-    rows = []
-    for way in ways:
-        row = way.row()
-        row["same_tokens"] = bool(torch.equal(way.outputs, ways[0].outputs))
-        if way.name == "vulkan":
-            layers, row["cache_bytes_copied"] = launches(way)
-            row["launches_per_token"] = len(layers)
-            row["launches_per_layer"] = len(layers) / way.model.config.num_hidden_layers
-            if options.layers:
-                for layer in layers:
-                    print(f"{layer['time_us']:9.1f} µs  {layer['tactic']:32}  {layer['name']}")
-        rows.append(row)
-    print(table(rows + failed))
-    if options.json:
-        options.json.write_text(json.dumps({
-            "options": {k: str(v) for k, v in vars(options).items()}, "torch": torch.__version__,
-            "transformers": transformers.__version__, "rows": rows + failed}, indent=1) + "\n")
+    rows = Rows(options)
+    for weights in options.weights:
+        measure(weights, options, rows)
+        torch._dynamo.reset()  # the model is freed
+    print(table(rows.all()), flush=True)
 
 
 if __name__ == "__main__":
