@@ -88,6 +88,18 @@ def test_what_a_bias_is_made_of_stays():
     torch.testing.assert_close(compiled(model, calibration)(x), want, rtol=1e-5, atol=1e-3)
 
 
+@torch.no_grad()
+def test_another_calibration_is_another_engine():
+    """Engines that the cache holds are of their scales."""
+    torch.manual_seed(0)
+    model, x = nn.Linear(37, 29).eval(), torch.randn(5, 37)
+    for factor in (1.0, 2.0, 0.5):
+        calibration = tv.calibrate(model, [x * factor], "minmax")
+        (scale,) = calibration.scales.values()
+        torch.testing.assert_close(compiled(model, calibration)(x), Quantised(model, scale)(x),
+                                   rtol=1e-5, atol=1e-5)
+
+
 # --- networks that are trained here ---
 
 def gratings(count, seed):
