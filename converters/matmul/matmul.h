@@ -32,6 +32,8 @@ int64_t split_k_of(const NodeContext& context, const Product& p, int64_t tile_ro
 /// second launch costs as much as it saves, but for very long sums.
 std::vector<int64_t> offered_split_k(const NodeContext& context, const Product& p,
                                      int64_t tile_rows, int64_t tile_cols);
+/// Why the third dimension of a grid has no room for so many matrices in `splits` parts, or "".
+std::string batch_refusal(const NodeContext& context, const Expr& matrices, int64_t splits = 1);
 /// Why split-K does not apply, or "".
 std::string split_k_refusal(const NodeContext& context, const Product& p, int64_t splits);
 /// Scratch of the sums: [splits][z][m][n] in fp32.

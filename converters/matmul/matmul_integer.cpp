@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "converters/matmul/few_rows.h"
+#include "converters/matmul/matmul.h"
 #include "converters/matmul/matrix_units.h"
 
 namespace tv {
@@ -93,6 +94,7 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const IntegerProduct& p, i
   if (threads > c.device.max_workgroup_invocations) {
     tactic.refusal = "workgroups of " + text(threads) + " invocations are not possible";
   }
+  if (tactic.refusal.empty()) tactic.refusal = batch_refusal(c, p.batch);
   if (!tactic.refusal.empty()) return tactic;
   Step step{.kernel = "matmul_integer_tiled",
             .defines = {{"BM", text(rows)},
@@ -132,6 +134,7 @@ Tactic rows_tactic(const NodeContext& c, Builder& b, const IntegerProduct& p, co
                    int64_t run) {
   Tactic tactic{.name = "matmul_integer_rows_" + t.name(),
                 .refusal = rows_refusal(c.device, t, typical(c.graph, p.m))};
+  if (tactic.refusal.empty()) tactic.refusal = batch_refusal(c, p.batch);
   if (!tactic.refusal.empty()) return tactic;
   Step step = rows_step("matmul_integer_rows", c.device, t, p.m, p.n);
   step.grid.groups[2] = p.batch;

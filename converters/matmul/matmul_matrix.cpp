@@ -280,9 +280,7 @@ std::string tile_refusal(const MatrixProblem& q, const ProductTile& t) {
   const DeviceProfile& device = q.c.device;
   const Product& p = q.p;
   if (p.batch.sizes.size() > kMaxBatchDims) return "more than 3 batch dimensions";
-  if (p.batch.count().bounds(q.c.graph.symbols).second > device.max_grid[2]) {
-    return "more than " + text(device.max_grid[2]) + " matrices";
-  }
+  if (std::string reason = batch_refusal(q.c, p.batch.count()); !reason.empty()) return reason;
   if (p.k.bounds(q.c.graph.symbols).first < 1) return "k may be 0";
   if (t.split > 1) {
     if (std::string reason = split_k_refusal(q.c, p, t.split); !reason.empty()) return reason;

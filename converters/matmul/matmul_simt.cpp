@@ -40,9 +40,7 @@ std::string refusal(const NodeContext& c, const Product& p, const SimtTile& t, c
     return "workgroups of " + text(t.threads()) + " invocations are not possible";
   }
   if (p.batch.sizes.size() > kMaxBatchDims) return "more than 3 batch dimensions";
-  if (p.batch.count().bounds(c.graph.symbols).second > c.device.max_grid[2]) {
-    return "more than " + text(c.device.max_grid[2]) + " matrices";
-  }
+  if (std::string reason = batch_refusal(c, p.batch.count()); !reason.empty()) return reason;
   if (p.k.bounds(c.graph.symbols).first < 1) return "k may be 0";
   if ((!s.a_rows && !s.a_cols) || (!s.b_rows && !s.b_cols)) {
     return "operands are read in fours; strides or sizes are no multiples of that";

@@ -38,10 +38,15 @@ std::vector<int64_t> offered_split_k(const NodeContext& c, const Product& p, int
   return {1, splits};
 }
 
+std::string batch_refusal(const NodeContext& c, const Expr& matrices, int64_t splits) {
+  const int64_t most = c.device.max_grid[2] / splits;
+  const bool fits = matrices.bounds(c.graph.symbols).second <= most;
+  return fits ? "" : "more than " + std::to_string(most) + " matrices";
+}
+
 std::string split_k_refusal(const NodeContext& c, const Product& p, int64_t splits) {
-  const int64_t most = p.batch.count().bounds(c.graph.symbols).second;
-  if (most > c.device.max_grid[2] / splits) {
-    return "more than " + std::to_string(c.device.max_grid[2] / splits) + " matrices";
+  if (std::string reason = batch_refusal(c, p.batch.count(), splits); !reason.empty()) {
+    return reason;
   }
   const Expr elements = p.batch.count() * p.m * p.n * splits;
   if (elements.bounds(c.graph.symbols).second >= int64_t{1} << 32) {

@@ -60,6 +60,8 @@ def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Sett
         _refuse_other_storage(module)
         with keep_composites(), compat.views_by_their_facts():
             return aot(module, example_inputs)
+    except WholeGraph as error:
+        return _uncompiled(module, settings, error, watch)
     except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
         if compat.is_for_dynamo(error) or settings.pass_through_build_failures:
             raise
@@ -73,7 +75,7 @@ def _refuse_other_storage(module: fx.GraphModule) -> None:
     Raises:
         WholeGraph: the graph has such an assignment.
     """
-    if other_storage.is_assigned(module.graph):
+    if other_storage.is_assigned(module):
         other_storage.pass_over_uncounted_versions(module)
         raise WholeGraph("x.data = … or set_ gives a tensor another's memory")
 

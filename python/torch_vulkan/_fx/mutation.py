@@ -45,21 +45,54 @@ def refuse_overlaps(graph: fx.Graph, written: set[int]) -> None:
     Raises:
         WholeGraph: the graph has such a write, or reads beside a value.
     """
-    changed = [node.meta.get("val") for i, node in enumerate(graph.find_nodes(op="placeholder"))
-               if i in written]
-    refuse_overlapping(changed)
-    shifted = not all(_begins_its_storage(value) for value in changed)
+    changed = [node for i, node in enumerate(graph.find_nodes(op="placeholder")) if i in written]
+    refuse_overlapping(node.meta.get("val") for node in changed)
+    moved = _moved_values(graph, [node for node in changed
+                                  if not _begins_its_storage(node.meta.get("val"))])
     for node in graph.find_nodes(op="call_function", target=_SCATTER_BY_PLACE):
         sizes, strides, offset = _window(node, 2)
         if may_overlap(sizes, strides):
             raise WholeGraph("a view that is written has elements that overlap in memory")
-        if shifted or not lies_within(node.args[0].meta["val"], sizes, strides, offset):
-            raise WholeGraph("as_strided shows a part of an argument's storage that is written")
+        _refuse_moved(node.args[0], moved)
+        if not lies_within(node.args[0].meta["val"], sizes, strides, offset):
+            raise WholeGraph("as_strided writes beside its tensor, or may do so")
     for target in _READS_BY_PLACE:
         for node in graph.find_nodes(op="call_function", target=target):
-            if base_of(node.args[0]).op == "call_function" and (shifted or not lies_within(
-                    node.args[0].meta["val"], *_window(node, 1))):
-                raise WholeGraph("as_strided shows elements that are not its tensor's")
+            viewed, base = node.args[0], base_of(node.args[0])
+            if base.op != "call_function":
+                continue
+            _refuse_moved(viewed, moved)
+            sizes, strides, offset = _window(node, 1)
+            offset = viewed.meta["val"].storage_offset() if offset is None else offset
+            if not lies_within(base.meta["val"], sizes, strides, offset):
+                raise WholeGraph("as_strided reads beside its tensor, or may do so")
+
+
+def _moved_values(graph: fx.Graph, arguments: list[fx.Node]) -> set[fx.Node]:
+    """Arguments that do not begin their storage, and the values that they have after each write,
+    which begin theirs. An operator that writes in place has the value before as its first operand
+    in a functional graph."""
+    copied = {node.args[0]: node.args[1] for node in graph.find_nodes(
+        op="call_function", target=_COPY)}
+    if any(argument not in copied for argument in arguments):
+        return set(graph.nodes)  # AOTAutograd writes them behind the graph: any value may be theirs
+    return {*arguments, *(value for argument in arguments for value in _operands(copied[argument]))}
+
+
+def _operands(node: fx.Node) -> list[fx.Node]:
+    """A node, its first operand, the first of that, and so on."""
+    chain = [node]
+    while chain[-1].op == "call_function" and chain[-1].args and (
+            isinstance(chain[-1].args[0], fx.Node)):
+        chain.append(chain[-1].args[0])
+    return chain
+
+
+def _refuse_moved(node: fx.Node, moved: set[fx.Node]) -> None:
+    chain = _operands(node)
+    if base_of(node) in moved or node in moved or any(
+            other.op == "placeholder" and other in moved for other in chain):
+        raise WholeGraph("as_strided of an argument that is written and does not begin its storage")
 
 
 def _begins_its_storage(value) -> bool:

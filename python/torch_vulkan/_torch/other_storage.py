@@ -4,10 +4,17 @@ import torch
 from torch import fx
 
 
-def is_assigned(graph: fx.Graph) -> bool:
-    """True if a graph that Dynamo captured gives a tensor the memory of another."""
-    return bool(graph.find_nodes(op="call_function", target=torch.Tensor.set_)
-                or graph.find_nodes(op="call_method", target="set_"))
+def is_assigned(module: fx.GraphModule) -> bool:
+    """True if what Dynamo captured, or a part of it, gives a tensor the memory of another."""
+    return any(_name(node.target) == "set_" for part in module.modules()
+               if isinstance(part, fx.GraphModule) for node in part.graph.nodes
+               if node.op in ("call_function", "call_method"))
+
+
+def _name(target) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        target = target.overloadpacket
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
 
 
 def counts_writes(tensor: torch.Tensor) -> bool:
