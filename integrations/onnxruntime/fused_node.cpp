@@ -137,7 +137,7 @@ std::vector<FusedNode::Input> FusedNode::read_inputs(OrtKernelContext* context) 
     }
     const auto info = value.GetTensorTypeAndShapeInfo();
     inputs.push_back({static_cast<const uint8_t*>(value.GetTensorRawData()),
-                      static_cast<int32_t>(info.GetElementType()), info.GetShape()});
+                      onnx_type(info.GetElementType()), info.GetShape()});
   }
   return inputs;
 }

@@ -45,7 +45,7 @@ class FusedNode : public OrtNodeComputeInfo {
   using Sizes = std::vector<int64_t>;
   struct Input {
     const uint8_t* data = nullptr;
-    int32_t type = 0;  ///< TensorProto.DataType, as the runtime counts
+    int32_t type = 0;  ///< TensorProto.DataType
     Sizes shape;
   };
   /// What follows from the sizes of a call.

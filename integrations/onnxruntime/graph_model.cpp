@@ -28,16 +28,16 @@ std::span<const uint8_t> bytes_of(const Ort::ConstValue& value) {
   const ONNXTensorElementDataType type = info.GetElementType();
   if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING) return {};
   const auto count = static_cast<int64_t>(info.GetElementCount());
-  const int64_t size = onnx::stored_bytes(static_cast<int32_t>(type), count);
+  const int64_t size = onnx::stored_bytes(onnx_type(type), count);
   if (size == 0) return {};
   return {static_cast<const uint8_t*>(value.GetTensorRawData()), static_cast<size_t>(size)};
 }
 
-/// Name, type and sizes. The runtime counts types as ONNX does.
+/// Name, type and sizes.
 void set_header(TensorProto& tensor, const std::string& name, const Ort::ConstValue& value) {
   const auto info = value.GetTensorTypeAndShapeInfo();
   tensor.set_name(name);
-  tensor.set_data_type(static_cast<int32_t>(info.GetElementType()));
+  tensor.set_data_type(onnx_type(info.GetElementType()));
   for (const int64_t size : info.GetShape()) tensor.add_dims(size);
 }
 
@@ -62,7 +62,7 @@ void set_type(ValueInfoProto& into, const Ort::ConstValueInfo& value, bool is_re
   if (type.GetONNXType() != ONNX_TYPE_TENSOR) return;
   const auto info = type.GetTensorTypeAndShapeInfo();
   auto& tensor = *into.mutable_type()->mutable_tensor_type();
-  tensor.set_elem_type(static_cast<int32_t>(info.GetElementType()));
+  tensor.set_elem_type(onnx_type(info.GetElementType()));
   const std::vector<int64_t> sizes = info.GetShape();
   const bool known = api().has_shape ? api().has_shape(info) : !sizes.empty() || !is_result;
   if (!known) return;

@@ -39,11 +39,13 @@ int64_t number_attribute(const Ort::ConstNode& node, const char* key, int64_t ot
 /// The runtime allocates results by the types of its graph.
 void check_types(const Wiring& wiring, const std::vector<Ort::ConstValueInfo>& results) {
   for (size_t k = 0; k < results.size(); ++k) {
-    const auto type = results[k].TypeInfo().GetTensorTypeAndShapeInfo().GetElementType();
-    if (onnx::dtype_of(static_cast<int32_t>(type)) == wiring.outputs[k].dtype) continue;
+    const Ort::ConstTypeInfo info = results[k].TypeInfo();
+    const bool is_tensor = info.GetONNXType() == ONNX_TYPE_TENSOR;
+    const int32_t type =
+        is_tensor ? onnx_type(info.GetTensorTypeAndShapeInfo().GetElementType()) : 0;
+    if (onnx::dtype_of(type) == wiring.outputs[k].dtype) continue;
     throw Error(ErrorKind::kUser, "output \"" + wiring.outputs[k].name + "\" is of type " +
-                                      onnx::type_name(static_cast<int32_t>(type)) +
-                                      " in the model, and not " +
+                                      onnx::type_name(type) + " in the model, and not " +
                                       std::string(name(wiring.outputs[k].dtype)));
   }
 }

@@ -47,12 +47,13 @@ def register() -> None:
     onnxruntime.register_execution_provider_library(NAME, vulkan.get_library_path())
 
 
-def session(model, entries=None, alone=False, **options):
+def session(model, entries=None, alone=False, severity=3, level="ORT_ENABLE_ALL", **options):
     """A session of a path or ModelProto that engines run as far as they can; `entries`: of the
-    session's configuration; `alone`: without the CPU provider."""
+    session's configuration; `alone`: without the CPU provider; `severity`: of its log."""
     register()
     settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 3
+    settings.log_severity_level = severity
+    settings.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     for key, value in {"session.record_ep_graph_assignment_info": "1", **(entries or {})}.items():
         settings.add_session_config_entry(key, value)
     options = {"builder_optimization_level": 0, "min_subgraph_size": 1, **options}

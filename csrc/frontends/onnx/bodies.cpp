@@ -98,6 +98,10 @@ std::vector<Tensor> Importer::run_body(const onnx_proto::GraphProto& body, const
   for (const auto& output : body.output()) {
     const Tensor* value = scope.find(output.name());
     if (!value) fail("no node of its body makes the output \"" + output.name() + "\"");
+    if (value->widened) {
+      refuse("output \"" + output.name() + "\" of its body is of type " +
+             type_name(value->widened));
+    }
     outputs.push_back(*value);
   }
   return outputs;

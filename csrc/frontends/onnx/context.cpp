@@ -106,7 +106,9 @@ Tensor OpContext::tensor(const std::string& name) const {
   if (auto host = stored->count <= 64 ? read_host(*stored) : nullptr) {
     Host baked = *host;
     baked.baked = true;
-    return e.from_host(std::move(baked));
+    Tensor made = e.from_host(std::move(baked));
+    made.widened = widened_type(*stored);
+    return made;
   }
   return e.stored(std::move(stored));
 }

@@ -47,7 +47,12 @@ Tensor Emitter::input(const std::string& name, DType dtype, Shape shape) {
 
 Tensor Emitter::stored(std::shared_ptr<const Stored> stored) {
   const Shape shape(stored->dims.begin(), stored->dims.end());
-  return {.dtype = stored->dtype, .shape = shape, .stored = stored, .present = true};
+  const int32_t widened = widened_type(*stored);
+  return {.dtype = stored->dtype,
+          .shape = shape,
+          .stored = std::move(stored),
+          .present = true,
+          .widened = widened};
 }
 
 ValueId Emitter::add_weight(const std::string& name, DType dtype, const std::vector<int64_t>& dims,

@@ -30,6 +30,26 @@ bool is_utf8(const std::string& text) {
   return true;
 }
 
+// Operators whose results are elements of their first input.
+bool moves_elements(const std::string& op) {
+  static const std::set<std::string> all = {"Flatten", "Gather",  "Identity",  "Reshape",
+                                            "Slice",   "Squeeze", "Transpose", "Unsqueeze"};
+  return all.contains(op);
+}
+
+// Operators whose results do not show that integers of the file are held in a wider type.
+bool reads_widened(const std::string& op, size_t input) {
+  static const std::set<std::string> all = {"Cast", "DequantizeLinear", "Shape", "Size"};
+  return all.contains(op) || (input == 0 && moves_elements(op));
+}
+
+void check_widened(const std::string& op, const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].widened || reads_widened(op, i)) continue;
+    refuse("input " + std::to_string(i) + " is of type " + type_name(inputs[i].widened));
+  }
+}
+
 bool is_default_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
 void check_node_text(const onnx_proto::NodeProto& node) {
@@ -297,6 +317,9 @@ void Importer::set_outputs(const Scope& scope) {
     if (!names.insert(output.name()).second) fail("[onnx] two outputs \"" + output.name() + "\"");
     emitter_.set_source(output.name(), "output " + output.name());
     ValueId id = emitter_.id(*value);
+    if (value->widened) {
+      refuse("output \"" + output.name() + "\" is of type " + type_name(value->widened));
+    }
     const bool is_node = result_.graph.value(id).kind == ValueKind::kNode;
     if (!is_node || !taken.insert(id).second) id = emitter_.id(emitter_.copy(*value));
     result_.graph.outputs.push_back({.value = id, .name = output.name(), .strides = {}});
@@ -407,7 +430,14 @@ std::vector<Tensor> Importer::translate(const onnx_proto::NodeProto& node,
   }
   OpContext context(*this, emitter_, node, std::move(inputs), scope);
   found->second(context);
-  return context.outputs();
+  const std::string& op = found->first;
+  check_widened(op, inputs);
+  const int32_t widened = moves_elements(op) ? inputs.at(0).widened : 0;
+  std::vector<Tensor> outputs = context.outputs();
+  for (Tensor& output : outputs) {
+    if (op != "Constant") output.widened = widened;
+  }
+  return outputs;
 }
 
 }  // namespace tv::onnx

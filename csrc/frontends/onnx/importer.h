@@ -53,6 +53,8 @@ class Importer {
   std::string reason_to_leave_out(const FileNode& as, const Scope& scope) const;
   std::vector<Tensor> leave_out(const FileNode& as, const Scope& scope);
   void read_infos();
+  bool is_of_its_type(const onnx_proto::NodeProto& node, const std::string& name,
+                      const Tensor& value) const;
   Tensor add_unknown_input(const onnx_proto::ValueInfoProto& value, const std::string& reason);
   std::pair<DType, Shape> type_in_file(const std::string& name);
   Expr size_in_file(const std::string& name, const std::string& dim_name, int index);

@@ -74,14 +74,36 @@ std::vector<Tensor> Importer::run_or_leave_out(const onnx_proto::NodeProto& node
     }
     for (int i = 0; i < node.output_size() && as.refusal.empty(); ++i) {
       const Tensor& value = outputs.at(static_cast<size_t>(i));
-      if (node.output(i).empty() || (value.present && !value.refused)) continue;
-      as.refusal = "output " + std::to_string(i) + " is not supported";
+      if (node.output(i).empty()) continue;
+      if (!value.present || value.refused) {
+        as.refusal = "output " + std::to_string(i) + " is not supported";
+      } else if (!is_of_its_type(node, node.output(i), value)) {
+        as.refusal = "output " + std::to_string(i) + " is of another type in an engine";
+      }
     }
     if (!as.refusal.empty() && emitter_.extent() != before) again_.nodes[index] = as.refusal;
   }
   if (!as.refusal.empty()) outputs = leave_out(as, scope);
   result_.nodes.push_back(std::move(as));
   return outputs;
+}
+
+// Whether whoever reads a result outside of engines gets the type that the file says. What is still
+// a tensor of the file nobody reads from an engine.
+bool Importer::is_of_its_type(const onnx_proto::NodeProto& node, const std::string& name,
+                              const Tensor& value) const {
+  const auto& results = model_->proto.graph().output();
+  const bool is_result =
+      value.widened && std::any_of(results.begin(), results.end(),
+                                   [&](const auto& result) { return result.name() == name; });
+  const bool is_constant = value.stored || (node.op_type() == "Constant" && !options_.broadcasts);
+  if (value.widened && is_constant) return !is_result;
+  const auto found = infos_.find(name);
+  if (found == infos_.end()) return !is_result;
+  const int32_t type = found->second->type().tensor_type().elem_type();
+  const DType held = dtype_of(type);
+  // A runtime that has no other way to run the node allocates results by their types.
+  return type == 0 || held == value.dtype || (held != DType::kOther && !options_.broadcasts);
 }
 
 std::string Importer::reason_to_leave_out(const FileNode& as, const Scope& scope) const {

@@ -192,6 +192,10 @@ DType dtype_of(int32_t type, bool as_weight) {
   return as_weight ? info(type).as_weight : info(type).dtype;
 }
 
+int32_t widened_type(const Stored& stored) {
+  return info(stored.type).dtype == stored.dtype ? 0 : stored.type;
+}
+
 std::string type_name(int32_t type) { return info(type).name; }
 
 int64_t stored_bytes(int32_t type, int64_t count) { return (count * info(type).bits + 7) / 8; }

@@ -42,6 +42,9 @@ struct Tensor {
   std::shared_ptr<const Stored> stored;  ///< where it is a tensor of the file
   bool present = false;                  ///< false: an optional input that is left out
   bool refused = false;                  ///< made by a node that has no translation
+  /// TensorProto.DataType of a tensor of the file, or a part of one, whose type engines do not
+  /// hold: its elements are in a wider one. 0: it is of type `dtype`.
+  int32_t widened = 0;
 
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
 };
@@ -69,9 +72,11 @@ std::vector<uint8_t> host_bytes(const Host& host);
 /// Rounds to what the type holds.
 double round_to(DType dtype, double value);
 
-/// ONNX's types that engines hold; kOther for the others. The sub-byte integers are held in 8 bits,
-/// which `as_weight` allows.
+/// ONNX's types that engines hold; kOther for the others. `as_weight` allows a wider type for
+/// integers that the file stores: 8 bits for the sub-byte ones, int32 for uint16, int64 for uint32.
 DType dtype_of(int32_t onnx_type, bool as_weight = false);
+/// As Tensor::widened.
+int32_t widened_type(const Stored& stored);
 std::string type_name(int32_t onnx_type);
 /// Bytes of `count` elements as the file packs them.
 int64_t stored_bytes(int32_t onnx_type, int64_t count);
