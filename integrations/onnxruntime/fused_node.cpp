@@ -99,16 +99,18 @@ void FusedNode::run(OrtKernelContext* context) {
   const Ort::KernelContext outputs(context);
   std::vector<HostTensor> writes(bound->output_bytes.size());
   std::vector<uint8_t*> memory(wiring_.outputs.size());
-  std::vector<std::shared_ptr<uint8_t>> unwanted;
+  std::vector<std::shared_ptr<uint8_t>> own;
+  std::vector<uint8_t*> targets(wiring_.outputs.size());
   for (size_t k = 0; k < wiring_.outputs.size(); ++k) {
     const FusedOutput& output = wiring_.outputs[k];
     Ort::UnownedValue value = outputs.GetOutput(k, bound->shapes[k]);
     const int64_t size = count_of(bound->shapes[k]) * size_bytes(output.dtype);
-    if (static_cast<OrtValue*>(value) == nullptr) {
-      unwanted.push_back(aligned_memory(size));
-      memory[k] = unwanted.back().get();
-    } else {
-      memory[k] = static_cast<uint8_t*>(value.GetTensorMutableRawData());
+    const bool wanted = static_cast<OrtValue*>(value) != nullptr;
+    if (wanted) targets[k] = static_cast<uint8_t*>(value.GetTensorMutableRawData());
+    memory[k] = targets[k];
+    if (!wanted || overlaps_one_of(inputs, memory[k], size)) {
+      own.push_back(aligned_memory(size));
+      memory[k] = own.back().get();
     }
     const bool first = output.from == FusedOutput::From::kEngine && !writes[output.index].data;
     if (first) writes[output.index] = {memory[k], bound->output_bytes[output.index]};
@@ -125,6 +127,23 @@ void FusedNode::run(OrtKernelContext* context) {
     const int64_t size = count_of(bound->shapes[k]) * size_bytes(output.dtype);
     if (source != memory[k] && size > 0) std::memcpy(memory[k], source, static_cast<size_t>(size));
   }
+  for (size_t k = 0; k < wiring_.outputs.size(); ++k) {  // after the last read
+    const int64_t size = count_of(bound->shapes[k]) * size_bytes(wiring_.outputs[k].dtype);
+    if (!targets[k] || targets[k] == memory[k] || size == 0) continue;
+    std::memcpy(targets[k], memory[k], static_cast<size_t>(size));
+  }
+}
+
+/// An IO binding may give a result the memory of an input.
+bool FusedNode::overlaps_one_of(const std::vector<Input>& inputs, const uint8_t* memory,
+                                int64_t size) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  return std::any_of(inputs.begin(), inputs.end(), [&](const Input& input) {
+    const auto other = reinterpret_cast<uintptr_t>(input.data);
+    const int64_t bytes = onnx::stored_bytes(input.type, count_of(input.shape));
+    return begin < other + static_cast<uintptr_t>(bytes) &&
+           other < begin + static_cast<uintptr_t>(size);
+  });
 }
 
 std::vector<FusedNode::Input> FusedNode::read_inputs(OrtKernelContext* context) const {

@@ -58,6 +58,8 @@ class FusedNode : public OrtNodeComputeInfo {
     std::shared_ptr<uint8_t> no_elements;  ///< memory for inputs of which only the sizes count
   };
 
+  static bool overlaps_one_of(const std::vector<Input>& inputs, const uint8_t* memory,
+                              int64_t size);
   std::vector<Input> read_inputs(OrtKernelContext* context) const;
   Sizes key_of(const std::vector<Input>& inputs) const;
   std::shared_ptr<const Bound> bound_to(const std::vector<Input>& inputs);
