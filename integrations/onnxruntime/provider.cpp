@@ -112,8 +112,8 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
                               .excluded = options_.excluded},
                              options_.settings, profile(*device_));
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kUnsupported) throw;
-    log(about_others(), std::string("all is left to others: ") + error.what());
+    if (error.kind() == ErrorKind::kInternal) throw;
+    log(ORT_LOGGING_LEVEL_WARNING, std::string("all is left to others: ") + error.what());
     return;
   }
   const Division& division = asked->division;

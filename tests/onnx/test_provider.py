@@ -159,6 +159,39 @@ def test_sizes_that_may_be_one():
     check(made, {"a": random(5, 4), "b": random(1, 4)}, opened)
 
 
+def test_sizes_of_an_einsum_that_may_be_one():
+    made = model([helper.make_node("Relu", ["a"], ["r"]),
+                  helper.make_node("Einsum", ["r", "b"], ["c"], equation="ij,ij->ij"),
+                  helper.make_node("Exp", ["c"], ["y"])],
+                 [tensor("a", ["n", 3]), tensor("b", ["m", 3])], [tensor("y", None)])
+    opened = check(made, {"a": random(2, 3), "b": random(2, 3)})
+    assert nodes_of(opened)[CPU] == [["Einsum"]]
+    check(made, {"a": random(1, 3), "b": random(4, 3)}, opened)
+
+
+def test_many_sizes_that_must_be_equal():
+    """More than an import merges: their node is left out, and not the model."""
+    names = [f"x{i}" for i in range(70)]
+    made = model([helper.make_node("Concat", names, ["c"], axis=1),
+                  helper.make_node("MatMul", ["c", "w"], ["h"]),
+                  helper.make_node("Exp", ["h"], ["y"])],
+                 [tensor(name, [None, 2]) for name in names], [tensor("y", None)],
+                 [weight("w", random(140, 3) / 10)])
+    opened = check(made, {name: random(3, 2, seed=i) for i, name in enumerate(names)})
+    assert "MatMul" in sum(nodes_of(opened)[NAME], [])
+
+
+def test_an_old_opset_is_the_cpu_providers(capfd):
+    made = model([helper.make_node("Exp", ["x"], ["y"])], [tensor("x", [4])], [tensor("y", [4])],
+                 opset=6)
+    made.ir_version = 3
+    opened = check(made, {"x": random(4)}, session(made, severity=2))
+    assert [*nodes_of(opened)] == [CPU]
+    said = [line for line in capfd.readouterr().err.splitlines() if NAME in line]
+    (line,) = said
+    assert "[W:" in line and "all is left to others: [onnx] opset 6" in line
+
+
 def test_results_that_are_inputs_sizes_and_each_other():
     nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Identity", ["r"], ["same"]),
              helper.make_node("Shape", ["r"], ["sizes"]), helper.make_node("Exp", ["r"], ["y"])]

@@ -286,7 +286,7 @@ Arg Emitter::args(std::string name, const std::vector<Tensor>& tensors) {
 Expr Emitter::same(const Expr& a, const Expr& b) {
   if (a == b) return a;
   const int32_t sa = symbol_of(a), sb = symbol_of(b);
-  if (sa >= 0 && sb >= 0) throw SameSymbol{std::min(sa, sb), std::max(sa, sb)};
+  if (sa >= 0 && sb >= 0 && merges_) throw SameSymbol{std::min(sa, sb), std::max(sa, sb)};
   refuse("sizes " + a.str() + " and " + b.str() + " must be equal");
 }
 

@@ -38,6 +38,8 @@ class Emitter {
   /// `broadcasts`: as in ImportOptions.
   explicit Emitter(ImportedModel& model, bool broadcasts = false)
       : model_(model), broadcasts_(broadcasts) {}
+  /// From now on nodes that would need two symbols to be one are refused.
+  void keep_symbols() { merges_ = false; }
 
   Graph& graph() { return model_.graph; }
   /// The node that is being translated, for names and messages.
@@ -165,7 +167,7 @@ class Emitter {
   Tensor of(ValueId id) const;
 
   ImportedModel& model_;
-  bool broadcasts_;
+  bool broadcasts_, merges_ = true;
   int32_t index_ = -1;
   std::string op_;
   std::map<int32_t, ValueId> sizes_from_;  ///< of symbols that no input of the graph gives

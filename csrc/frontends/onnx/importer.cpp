@@ -83,7 +83,9 @@ Importer::Importer(std::shared_ptr<const Model> model, const ImportOptions& opti
     : model_(std::move(model)),
       options_(options),
       merged_(merged),
-      emitter_(result_, options.broadcasts) {}
+      emitter_(result_, options.broadcasts) {
+  if (options.partial && merged_.size() >= kMaxMerged) emitter_.keep_symbols();
+}
 
 int64_t Importer::opset(const Scope& scope) const {
   for (const char* domain : {"", "ai.onnx"}) {
@@ -315,11 +317,11 @@ void Importer::set_outputs(const Scope& scope) {
     const Tensor* value = scope.find(output.name());
     if (!value) fail_without_maker(output.name());
     if (!names.insert(output.name()).second) fail("[onnx] two outputs \"" + output.name() + "\"");
-    emitter_.set_source(output.name(), "output " + output.name());
-    ValueId id = emitter_.id(*value);
     if (value->widened) {
       refuse("output \"" + output.name() + "\" is of type " + type_name(value->widened));
     }
+    emitter_.set_source(output.name(), "output " + output.name());
+    ValueId id = emitter_.id(*value);
     const bool is_node = result_.graph.value(id).kind == ValueKind::kNode;
     if (!is_node || !taken.insert(id).second) id = emitter_.id(emitter_.copy(*value));
     result_.graph.outputs.push_back({.value = id, .name = output.name(), .strides = {}});
@@ -428,11 +430,11 @@ std::vector<Tensor> Importer::translate(const onnx_proto::NodeProto& node,
     refuse(is_standard ? "there is no translation of this operator"
                        : "operators of domain " + node.domain() + " are not supported");
   }
-  OpContext context(*this, emitter_, node, std::move(inputs), scope);
-  found->second(context);
   const std::string& op = found->first;
   check_widened(op, inputs);
   const int32_t widened = moves_elements(op) ? inputs.at(0).widened : 0;
+  OpContext context(*this, emitter_, node, std::move(inputs), scope);
+  found->second(context);
   std::vector<Tensor> outputs = context.outputs();
   for (Tensor& output : outputs) {
     if (op != "Constant") output.widened = widened;

@@ -21,6 +21,9 @@ struct Scope {
   const Tensor* find(const std::string& name) const;
 };
 
+/// An import starts again for each; nodes of a partial one that need more are left out.
+inline constexpr size_t kMaxMerged = 64;
+
 class Importer {
  public:
   /// `merged`: dynamic dimensions (by number, in order) that stand for earlier ones.
@@ -50,11 +53,11 @@ class Importer {
   // Of partial imports, of nodes of the main graph:
   std::vector<Tensor> run_or_leave_out(const onnx_proto::NodeProto& node,
                                        std::vector<Tensor> inputs, Scope& scope);
+  bool is_of_its_type(const onnx_proto::NodeProto& node, const std::string& name,
+                      const Tensor& value) const;
   std::string reason_to_leave_out(const FileNode& as, const Scope& scope) const;
   std::vector<Tensor> leave_out(const FileNode& as, const Scope& scope);
   void read_infos();
-  bool is_of_its_type(const onnx_proto::NodeProto& node, const std::string& name,
-                      const Tensor& value) const;
   Tensor add_unknown_input(const onnx_proto::ValueInfoProto& value, const std::string& reason);
   std::pair<DType, Shape> type_in_file(const std::string& name);
   Expr size_in_file(const std::string& name, const std::string& dim_name, int index);

@@ -22,7 +22,7 @@ ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOpti
       shape_inputs.insert(more.shape_inputs.begin(), more.shape_inputs.end());
       merged.clear();  // they number dimensions
     } catch (const SameSymbol& same) {
-      if (!merged.emplace(same.replaced, same.kept).second || merged.size() > 64) {
+      if (!merged.emplace(same.replaced, same.kept).second || merged.size() > kMaxMerged) {
         throw Error(ErrorKind::kUser, "[onnx] dynamic sizes that must be equal cannot be merged");
       }
     } catch (const Refusal& refusal) {

@@ -90,7 +90,10 @@ Term contracted(Emitter& e, const Term& a, const Term& b, const std::string& kep
     for (char label : labels) size = size * size_of(t, label);
     return size;
   };
-  for (char label : batch + inner) e.same(size_of(a, label), size_of(b, label));
+  for (char label : batch + inner) {
+    e.keep_apart(size_of(a, label), size_of(b, label));
+    e.same(size_of(a, label), size_of(b, label));
+  }
   for (char label : batch + rows) shape.push_back(size_of(a, label));
   for (char label : columns) shape.push_back(size_of(b, label));
   const Tensor left = e.reshape(ordered(e, a, batch + rows + inner),
