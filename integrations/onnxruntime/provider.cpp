@@ -80,6 +80,7 @@ Provider::Provider(Options options, std::shared_ptr<Device> device, const OrtLog
       for (size_t i = 0; i < count; ++i) {
         all.push_back(of(self)->compile(Ort::ConstGraph{graphs[i]}, Ort::ConstNode{fused[i]}));
       }
+      of(self)->by_result_.clear();  // with what was imported
       for (size_t i = 0; i < count; ++i) {
         made[i] = all[i].node.release();
         if (of(self)->options_.context.enable) contexts[i] = all[i].context.release();

@@ -54,8 +54,9 @@ class Provider : public OrtEp {
   const Options options_;
   const std::shared_ptr<Device> device_;
   const OrtLogger* logger_;
-  const std::string compatibility_;         ///< of contexts that are made here
-  std::map<std::string, Place> by_result_;  ///< by the names that a group's nodes write
+  const std::string compatibility_;  ///< of contexts that are made here
+  /// By the names that a group's nodes write; until they are compiled.
+  std::map<std::string, Place> by_result_;
 };
 
 }  // namespace tv::ort

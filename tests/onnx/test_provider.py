@@ -424,8 +424,9 @@ def test_what_was_imported_goes_when_it_is_compiled(tmp_path):
     other = helper.make_graph([helper.make_node("Neg", ["x"], ["o"])], "other", [],
                               [tensor("o", None)])
     made = model([helper.make_node("If", ["c"], ["b"], then_branch=then, else_branch=other),
-                  helper.make_node("Exp", ["x"], ["y"])],
-                 [tensor("x", [1]), tensor("c", [], BOOL)], [tensor("y", [1]), tensor("b", None)])
+                  helper.make_node("Mul", ["x", "w"], ["y"])],
+                 [tensor("x", [1]), tensor("c", [], BOOL)], [tensor("y", [9]), tensor("b", None)],
+                 [weight("w", random(9))])
     onnx.save(made, tmp_path / "large.onnx")
     onnx.save(linear()[0], tmp_path / "small.onnx")
     printed = in_process("""
