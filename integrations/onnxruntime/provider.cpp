@@ -148,7 +148,7 @@ void Provider::take_contexts(const GraphModel& read, OrtEpGraphSupportInfo* info
 Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstNode& fused) {
   const std::vector<Ort::ConstNode> nodes = graph.GetNodes();
   if (nodes.size() == 1 && is_context(nodes[0])) {
-    return {.node = load_context(graph, nodes[0], fused)};
+    return load_context(graph, nodes[0], fused);
   }
   const std::vector<std::string> outputs = names_of(fused.GetOutputs());
   const auto place = outputs.empty() ? by_result_.end() : by_result_.find(outputs.front());
@@ -171,9 +171,8 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
   return made;
 }
 
-std::unique_ptr<FusedNode> Provider::load_context(const Ort::ConstGraph& graph,
-                                                  const Ort::ConstNode& context,
-                                                  const Ort::ConstNode& fused) const {
+Provider::Made Provider::load_context(const Ort::ConstGraph& graph, const Ort::ConstNode& context,
+                                      const Ort::ConstNode& fused) const {
   const std::string data = text_attribute(context, "ep_cache_context");
   onnx::WeightBytes bytes{{reinterpret_cast<const uint8_t*>(data.data()), data.size()}, nullptr};
   if (number_attribute(context, "embed_mode", 1) == 0) {
@@ -182,7 +181,13 @@ std::unique_ptr<FusedNode> Provider::load_context(const Ort::ConstGraph& graph,
   auto [wiring, built] = from_context(bytes.bytes, device_);
   arrange(wiring, names_of(fused.GetInputs()), names_of(fused.GetOutputs()));
   check_types(wiring, fused.GetOutputs());
-  return std::make_unique<FusedNode>(std::move(wiring), std::move(built));
+  Made made;
+  if (options_.context.enable) {  // of a model that holds contexts already: the same ones
+    made.context = context_node(
+        graph, fused, {reinterpret_cast<const char*>(bytes.bytes.data()), bytes.bytes.size()});
+  }
+  made.node = std::make_unique<FusedNode>(std::move(wiring), std::move(built));
+  return made;
 }
 
 Ort::Node Provider::context_node(const Ort::ConstGraph& graph, const Ort::ConstNode& fused,

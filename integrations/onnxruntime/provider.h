@@ -40,9 +40,8 @@ class Provider : public OrtEp {
   /// Takes the graph's EPContext nodes of this provider.
   void take_contexts(const GraphModel& read, OrtEpGraphSupportInfo* info);
   Made compile(const Ort::ConstGraph& graph, const Ort::ConstNode& fused);
-  std::unique_ptr<FusedNode> load_context(const Ort::ConstGraph& graph,
-                                          const Ort::ConstNode& context,
-                                          const Ort::ConstNode& fused) const;
+  Made load_context(const Ort::ConstGraph& graph, const Ort::ConstNode& context,
+                    const Ort::ConstNode& fused) const;
   Ort::Node context_node(const Ort::ConstGraph& graph, const Ort::ConstNode& fused,
                          const std::string& data) const;
   void report(const Division& division) const;

@@ -474,6 +474,19 @@ def test_threads():
             (got,) = opened.run(None, {"x": x})
             if not numpy.allclose(got, reference(x), rtol=1e-5, atol=1e-5):
                 wrong.append((seed, i))
+@pytest.mark.parametrize("embed", [True, False])
+def test_contexts_of_a_context_model(embed, tmp_path):
+    """The same engines, in another model."""
+    made, _ = linear()
+    first = compiled(made, tmp_path, True)
+    (tmp_path / "again").mkdir()
+    second = tmp_path / "again" / "second.onnx"
+    session(first, {"ep.context_enable": "1", "ep.context_embed_mode": str(int(embed)),
+                    "ep.context_file_path": str(second)})
+    assert len([*second.parent.iterdir()]) == (1 if embed else 2)
+    check(made, {"x": random(3, 8)}, session(second))
+
+
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
     for thread in threads:
