@@ -74,43 +74,47 @@ constexpr Alias kAliases[] = {
 struct Refused {
   const char* name;
   const char* reason;
+  bool flag = false;  ///< it may be given as false, which is so
 };
 constexpr const char* kContext = "EPContext models keep their weights";
 constexpr Refused kRefused[] = {
     {"int8_enable",
      "the provider takes no calibration; a model with QuantizeLinear and DequantizeLinear is "
-     "computed as they say"},
+     "computed as they say",
+     true},
     {"int8_calibration_table_name", "the provider takes no calibration"},
-    {"int8_use_native_calibration_table", "the provider takes no calibration"},
-    {"dla_enable", "there are no such cores"},
+    {"int8_use_native_calibration_table", "the provider takes no calibration", true},
+    {"dla_enable", "there are no such cores", true},
     {"dla_core", "there are no such cores"},
-    {"sparsity_enable", "there are no kernels for sparse weights"},
+    {"sparsity_enable", "there are no kernels for sparse weights", true},
     {"tactic_sources", "tactics are chosen by time"},
-    {"cuda_graph_enable", "commands are recorded once for each shape, always"},
+    {"cuda_graph_enable", "commands are recorded once for each shape, always", true},
     {"auxiliary_streams", "an engine orders its own commands"},
-    {"engine_decryption_enable", "engines are not encrypted"},
+    {"engine_decryption_enable", "engines are not encrypted", true},
     {"engine_decryption_lib_path", "engines are not encrypted"},
-    {"force_timing_cache", "times of another device are never used"},
+    {"force_timing_cache", "times of another device are never used", true},
     {"user_compute_stream", "calls wait for their results"},
-    {"has_user_compute_stream", "calls wait for their results"},
+    {"has_user_compute_stream", "calls wait for their results", true},
     {"max_partition_iterations", "the partition takes one"},
-    {"layer_norm_fp32_fallback", "sums are float32, always"},
-    {"build_heuristics_enable", "builder_optimization_level says how long to search"},
-    {"force_sequential_engine_build", "engines are built one after another"},
+    {"layer_norm_fp32_fallback", "sums are float32, always", true},
+    {"build_heuristics_enable", "builder_optimization_level says how long to search", true},
+    {"force_sequential_engine_build", "engines are built one after another", true},
     {"engine_cache_prefix", "entries of the cache are found by what they were built for"},
     {"preview_features", "there are none"},
-    {"dump_ep_context_model", "ep.context_enable, a session option, is ONNX Runtime's name for it"},
+    {"dump_ep_context_model", "ep.context_enable, a session option, is ONNX Runtime's name for it",
+     true},
     {"ep_context_file_path",
      "ep.context_file_path, a session option, is ONNX Runtime's name for it"},
     {"ep_context_embed_mode",
-     "ep.context_embed_mode, a session option, is ONNX Runtime's name for it"},
-    {"weight_stripped_engine_enable", kContext},
+     "ep.context_embed_mode, a session option, is ONNX Runtime's name for it", true},
+    {"weight_stripped_engine_enable", kContext, true},
     {"onnx_model_folder_path", kContext},
     {"onnx_bytestream", kContext},
     {"onnx_bytestream_size", kContext},
-    {"require_full_compilation", "session.disable_cpu_ep_fallback=1 is ONNX Runtime's name for it"},
+    {"require_full_compilation", "session.disable_cpu_ep_fallback=1 is ONNX Runtime's name for it",
+     true},
     {"torch_executed_ops", "op_types_to_exclude takes names of ONNX's operators"},
-    {"truncate_long_and_double", "values keep their types between providers"},
+    {"truncate_long_and_double", "values keep their types between providers", true},
 };
 
 /// Libraries of users' operators: each is loaded once in a process.
@@ -136,13 +140,18 @@ class Reader {
     add_settings(options_.settings);
     add_settings(options_.cache);
     add_own();
-    for (const Alias& alias : kAliases) readers_[alias.name] = readers_.at(alias.setting);
+    for (const Alias& alias : kAliases) {
+      readers_[alias.name] = readers_.at(alias.setting);
+      if (given.contains(alias.name)) refuse_both(given, alias.name, alias.setting);
+    }
     for (const Refused& refused : kRefused) {
-      readers_[refused.name] = [reason = refused.reason](const auto& key, const auto&) {
-        user_error("option " + key + ": " + reason);
+      readers_[refused.name] = [refused](const auto& key, const auto& text) {
+        if (!refused.flag || flag(key, text)) user_error("option " + key + ": " + refused.reason);
       };
     }
     for (const auto& [key, text] : given) read(key, text);
+    // Flags that mean settings, where they mean them:
+    for (const auto& [key, setting] : set_by_flags_) refuse_both(given, key, setting);
   }
 
   Options run() {
@@ -164,6 +173,14 @@ class Reader {
     });
   }
 
+  /// One of two names of an option would win, unseen.
+  static void refuse_both(const std::map<std::string, std::string>& given, const std::string& key,
+                          const std::string& other) {
+    if (given.contains(other)) {
+      user_error("option " + key + ": " + other + ", which means the same, is given, too");
+    }
+  }
+
   /// As vkexec's flag of that name: --fp16, --bf16.
   Read precision(const std::string& flag_name) {
     return [this, flag_name](const auto& key, const auto& text) {
@@ -176,6 +193,7 @@ class Reader {
         }
         read_setting(row, Json::parse(of_row.sets, of_row.name),
                      options_.settings.enabled_precisions);
+        set_by_flags_.emplace(key, row.name);
       }
     };
   }
@@ -204,6 +222,9 @@ class Reader {
       for (const std::string& name : items(text)) options_.excluded.insert(name);
     };
     readers_["engine_cache_enable"] = [this](const auto& key, const auto& text) {
+      for (const char* own : {"cache_built_engines", "reuse_cached_engines"}) {
+        set_by_flags_.emplace(key, own);
+      }
       options_.cache.cache_built_engines = options_.cache.reuse_cached_engines = flag(key, text);
     };
     readers_["timing_cache_enable"] = [this](const auto& key, const auto& text) {
@@ -297,6 +318,7 @@ class Reader {
   std::map<std::string, Read> readers_;
   cli::NamedShapes min_, opt_, max_;
   bool timing_ = true;
+  std::multimap<std::string, std::string> set_by_flags_;  ///< settings, by the flags' names
 };
 
 }  // namespace

@@ -1,0 +1,205 @@
+"""Options of ONNX Runtime's provider: what each of them does, and which are refused."""
+
+import json
+
+import numpy
+import onnx
+import onnxruntime
+import provider_tests
+import pytest
+from provider_tests import CPU, NAME, nodes_of, session
+from test_provider import check, in_process, random
+
+import torch_vulkan as tv
+
+from onnx_models import linear
+
+pytestmark = pytest.mark.skipif(
+    not provider_tests.is_built(),
+    reason="the provider is not built (cmake -DTV_ONNXRUNTIME=ON), as its headers are not there")
+
+
+def said(capfd, **options):
+    """What a session logs of the provider."""
+    capfd.readouterr()
+    session(linear()[0], **options)
+    return [line for line in capfd.readouterr().err.splitlines() if NAME in line]
+
+
+@pytest.mark.parametrize("option", ["device", "device_id"])
+def test_the_device_that_is_named(option, capfd):
+    """The log, of all sessions' severity, says what it is called."""
+    provider_tests.register()
+    devices = tv.devices()
+    try:
+        onnxruntime.set_default_logger_severity(1)
+        given = devices[-1].name if option == "device" else len(devices) - 1
+        lines = said(capfd, **{option: given})
+    finally:
+        onnxruntime.set_default_logger_severity(2)
+    assert any(f"2 of 2 nodes run in 1 engines on {devices[-1].name}" in line for line in lines)
+
+
+def test_the_log_says_what_is_left(capfd):
+    options = {"op_types_to_exclude": "Relu"}
+    (line,) = said(capfd, detailed_build_log="true", **options)
+    assert "[W:" in line and '[Relu "/head/Relu"] is left to others' in line
+    assert said(capfd, detailed_build_log="0", **options) == []
+
+
+def entries(folder):
+    return {path.name for path in (folder / "engines").glob("*")}
+
+
+def test_engines_are_kept_or_not(tmp_path):
+    made, _ = linear()
+    options = {"engine_cache_path": tmp_path}
+    session(made, engine_cache_enable=0, **options)
+    assert not entries(tmp_path)
+    session(made, **options)
+    assert len(entries(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("options", [
+    {"max_workspace_size": 1 << 20}, {"workspace_size": 1 << 20}, {"check_indices": 0},
+    {"builder_optimization_level": 1}, {"fp16_enable": "True"}, {"enabled_precisions": "bfloat16"}])
+def test_options_of_what_is_built(options, tmp_path):
+    """They make another engine."""
+    made, _ = linear()
+    session(made, engine_cache_path=tmp_path)
+    before = entries(tmp_path)
+    session(made, engine_cache_path=tmp_path, **options)
+    assert before < entries(tmp_path)
+
+
+@pytest.mark.parametrize("option", ["engine_hw_compatible", "context_memory_sharing_enable"])
+def test_what_is_always_so(option, tmp_path):
+    """It makes no other engine."""
+    made, _ = linear()
+    session(made, engine_cache_path=tmp_path)
+    before = entries(tmp_path)
+    session(made, engine_cache_path=tmp_path, **{option: 1})
+    assert before == entries(tmp_path)
+    with pytest.raises(Exception, match=f"option {option}: got 'maybe'"):
+        session(made, **{option: "maybe"})
+
+
+def test_times_are_kept_or_not(tmp_path):
+    made, _ = linear()
+    options = {"builder_optimization_level": 5, "engine_cache_enable": 0}
+    times = tmp_path / "times.json"
+    session(made, timing_cache_enable="False", timing_cache_path=times, **options)
+    assert not times.exists()
+    session(made, timing_cache_path=times, **options)
+    json.loads(times.read_text())
+
+
+def test_graphs_are_written(tmp_path):
+    onnx.save(linear()[0], tmp_path / "net.onnx")
+    for dump in ("0", "1"):
+        in_process("""
+import os
+os.chdir(sys.argv[1])
+register()
+onnxruntime.InferenceSession("net.onnx", providers=[(NAME, {
+    "dump_subgraphs": sys.argv[2], "min_subgraph_size": "1", "engine_cache_enable": "0"})],
+    enable_fallback=0)
+""", tmp_path, dump)
+        assert (tmp_path / "vulkan_subgraphs").is_dir() == (dump == "1")
+
+
+def test_fewest_nodes_of_an_engine():
+    made, _ = linear()
+    assert [*nodes_of(session(made, min_subgraph_size=1))] == [NAME]
+    assert [*nodes_of(check(made, {"x": random(2, 8)}, min_subgraph_size=50))] == [CPU]
+
+
+def test_float16():
+    """Sums are float32; what is stored between layers is not."""
+    made, reference = linear()
+    x = random(4, 8)
+    (exact,) = session(made).run(None, {"x": x})
+    (got,) = session(made, fp16_enable=1).run(None, {"x": x})
+    assert got.dtype == numpy.float32 and not numpy.array_equal(got, exact)
+    numpy.testing.assert_allclose(got, reference(x), rtol=1e-2, atol=1e-2)
+
+
+def test_operators_are_left_out():
+    made, _ = linear()
+    opened = check(made, {"x": random(2, 8)}, op_types_to_exclude="Relu")
+    assert nodes_of(opened)[CPU] == [["Relu"]]
+
+
+def test_profile_shapes():
+    made, _ = linear()
+    opened = check(made, {"x": random(3, 8)}, profile_min_shapes="x:2x8",
+                   profile_opt_shapes="x:4x8", profile_max_shapes="x:6x8")
+    with pytest.raises(Exception, match='input "x" dimension 0: got 7, want 2 to 6'):
+        opened.run(None, {"x": random(7, 8)})
+    check(made, {"x": random(6, 8)}, opened)
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"fp16_enabel": 1}, "unknown option 'fp16_enabel'; did you mean 'fp16_enable'"),
+    ({"colour": "red"}, "unknown option 'colour'"),
+    ({"fp16_enable": "maybe"}, "option fp16_enable: got 'maybe', want 1 or 0"),
+    ({"fp16_enable": 1, "bf16_enable": 1}, "another precision is given"),
+    ({"bf16_enable": 1, "enabled_precisions": "float16"}, "option bf16_enable: enabled_precisions"),
+    ({"fp16_enable": 1, "enabled_precisions": "bfloat16"}, "another precision is given"),
+    ({"max_workspace_size": 1 << 20, "workspace_size": 1 << 21},
+     "option max_workspace_size: workspace_size, which means the same, is given, too"),
+    ({"min_block_size": 2}, "option min_subgraph_size: min_block_size, which means the same"),
+    ({"engine_cache_path": "/tmp/a", "engine_cache_dir": "/tmp/b"}, "option engine_cache_path: "),
+    ({"engine_cache_enable": 0, "reuse_cached_engines": 1}, "option engine_cache_enable: "),
+    ({"builder_optimization_level": 9}, "optimization_level: got 9"),
+    ({"max_workspace_size": "1GB"}, "option max_workspace_size: got '1GB', want a whole number"),
+    ({"device_id": "gpu"}, "option device_id: got 'gpu'"),
+    ({"device": "no such device"}, "no such device"),
+    ({"dla_enable": 1}, "option dla_enable: there are no such cores"),
+    ({"int8_enable": 1}, "takes no calibration"),
+    ({"require_full_compilation": 1}, "session.disable_cpu_ep_fallback"),
+    ({"dryrun": 1}, "it is for PyTorch's models"),
+    ({"profile_max_shapes": "x:1x8"}, "want the same inputs"),
+    ({"profile_min_shapes": "x:9x8", "profile_opt_shapes": "x:4x8", "profile_max_shapes": "x:6x8"},
+     "want min ≤ opt ≤ max"),
+    ({"profile_max_shapes": "x=8"}, "profile_max_shapes: got 'x=8'"),
+    ({"extra_plugin_lib_paths": "/no/such/library.so"}, "/no/such/library.so")])
+def test_bad_options(options, message):
+    with pytest.raises(Exception) as caught:
+        session(linear()[0], **options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [
+    {"int8_enable": 0, "dla_enable": "False", "sparsity_enable": "false",
+     "cuda_graph_enable": "0", "dump_ep_context_model": 0, "force_timing_cache": False},
+    {"fp16_enable": 0, "bf16_enable": 1}, {"fp16_enable": 0, "enabled_precisions": "float16"}])
+def test_flags_that_are_off(options):
+    assert [*nodes_of(session(linear()[0], **options))] == [NAME]
+    with pytest.raises(Exception, match="option int8_enable: got 'maybe'"):
+        session(linear()[0], int8_enable="maybe")
+
+
+def alone(key, text):
+    """A session with one option."""
+    provider_tests.register()
+    return onnxruntime.InferenceSession(linear()[0].SerializeToString(),
+                                        providers=[(NAME, {key: str(text)}), CPU],
+                                        enable_fallback=0)
+
+
+def test_no_option_of_the_table_is_unknown(tmp_path):
+    """Each is read by its kind, or says why it is not taken."""
+    from torch_vulkan._native import C
+
+    rows = {row["name"]: row["kind"] for row in C.setting_rows() if row["of_user"]}
+    paths = {name for name, kind in rows.items() if kind in ("File", "Directory")}
+    lists = {"autocast_excluded_nodes", "autocast_excluded_ops"}
+    assert {"engine_cache_dir", "timing_cache_path"} == paths and len(rows) > 15
+    for name in set(rows) - paths - lists - {"device"}:
+        with pytest.raises(Exception, match=rf"option {name}\b|\b{name}: got \W+no such"):
+            alone(name, "no such value")
+    for name in sorted(paths):
+        alone(name, tmp_path / name)
+    for name in lists:
+        alone(name, "Softmax,TopK")
