@@ -84,6 +84,7 @@ constexpr Refused kRefused[] = {
      true},
     {"int8_calibration_table_name", "the provider takes no calibration"},
     {"int8_use_native_calibration_table", "the provider takes no calibration", true},
+    {"calibration", "the provider takes no calibration"},
     {"dla_enable", "there are no such cores", true},
     {"dla_core", "there are no such cores"},
     {"sparsity_enable", "there are no kernels for sparse weights", true},

@@ -157,6 +157,7 @@ def test_profile_shapes():
     ({"device": "no such device"}, "no such device"),
     ({"dla_enable": 1}, "option dla_enable: there are no such cores"),
     ({"int8_enable": 1}, "takes no calibration"),
+    ({"calibration": "ranges.txt"}, "option calibration: the provider takes no calibration"),
     ({"require_full_compilation": 1}, "session.disable_cpu_ep_fallback"),
     ({"dryrun": 1}, "it is for PyTorch's models"),
     ({"profile_max_shapes": "x:1x8"}, "want the same inputs"),

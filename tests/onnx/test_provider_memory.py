@@ -1,0 +1,84 @@
+"""Memory of ONNX Runtime's provider: results that a caller puts into that of inputs, and what a
+session holds."""
+
+import numpy
+import onnx
+import provider_tests
+import pytest
+from onnx import TensorProto, helper
+from provider_tests import session
+from test_provider import in_process, random
+
+from onnx_models import linear, model, tensor, weight
+
+pytestmark = pytest.mark.skipif(
+    not provider_tests.is_built(),
+    reason="the provider is not built (cmake -DTV_ONNXRUNTIME=ON), as its headers are not there")
+BOOL = TensorProto.BOOL
+
+
+@pytest.mark.parametrize("offset", [0, 64, -64])
+def test_a_result_in_the_memory_of_an_input(offset):
+    """Calls would read what they have written."""
+    w = random(16, 16)
+    made = model([helper.make_node("MatMul", ["x", "w"], ["h"]),
+                  helper.make_node("Tanh", ["h"], ["y"])],
+                 [tensor("x", [40, 16])], [tensor("y", [40, 16])], [weight("w", w)])
+    opened = session(made)
+    memory = numpy.zeros(42 * 16, numpy.float32)
+    x = memory[16:-16].reshape(40, 16)
+    x[:] = random(40, 16, seed=1)
+    want = numpy.tanh(x @ w)
+    start = 16 + offset // 4
+    y = memory[start:start + 640].reshape(40, 16)
+    binding = opened.io_binding()
+    for bind, name, array in ((binding.bind_input, "x", x), (binding.bind_output, "y", y)):
+        bind(name, "cpu", 0, numpy.float32, array.shape, array.ctypes.data)
+    opened.run_with_iobinding(binding)
+    numpy.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
+
+
+def test_results_in_the_memory_of_each_others_inputs():
+    made = model([helper.make_node("Identity", ["a"], ["p"]),
+                  helper.make_node("Identity", ["b"], ["q"]),
+                  helper.make_node("Add", ["a", "b"], ["h"]),
+                  helper.make_node("Exp", ["h"], ["y"])],
+                 [tensor("a", [6]), tensor("b", [6])],
+                 [tensor("p", [6]), tensor("q", [6]), tensor("y", [6])])
+    opened = session(made, level="ORT_DISABLE_ALL")
+    a, b, y = random(6), random(6, seed=1), random(6)
+    was = a.copy(), b.copy()
+    binding = opened.io_binding()
+    for bind, name, array in ((binding.bind_input, "a", a), (binding.bind_input, "b", b),
+                              (binding.bind_output, "p", b), (binding.bind_output, "q", a),
+                              (binding.bind_output, "y", y)):
+        bind(name, "cpu", 0, numpy.float32, array.shape, array.ctypes.data)
+    opened.run_with_iobinding(binding)
+    numpy.testing.assert_array_equal([b, a], was)
+    numpy.testing.assert_allclose(y, numpy.exp(was[0] + was[1]), rtol=1e-5)
+
+
+def test_what_was_imported_goes_when_it_is_compiled(tmp_path):
+    """A body's weights are part of it: 64 MiB that the runtime holds itself."""
+    then = helper.make_graph([helper.make_node("Add", ["x", "t0"], ["t"])], "then", [],
+                             [tensor("t", [1 << 24])],
+                             [weight("t0", random(1 << 24))])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["o"])], "other", [],
+                              [tensor("o", None)])
+    made = model([helper.make_node("If", ["c"], ["b"], then_branch=then, else_branch=other),
+                  helper.make_node("Exp", ["x"], ["y"])],
+                 [tensor("x", [1]), tensor("c", [], BOOL)], [tensor("y", [1]), tensor("b", None)])
+    onnx.save(made, tmp_path / "large.onnx")
+    onnx.save(linear()[0], tmp_path / "small.onnx")
+    printed = in_process("""
+register()
+def held():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+first = session(sys.argv[1])
+before = held()
+second = onnxruntime.InferenceSession(sys.argv[2], providers=["CPUExecutionProvider"])
+between = held()
+third = session(sys.argv[2])
+print((held() - between) - (between - before))
+""", tmp_path / "small.onnx", tmp_path / "large.onnx")
+    assert int(printed) < 32  # MiB
