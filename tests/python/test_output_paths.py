@@ -135,6 +135,17 @@ def test_modes_are_as_the_umask_says(writers, tmp_path):
     assert mode(path) == 0o640, "what is replaced keeps its mode"
 
 
+def test_threads_write_the_same_file(tmp_path):
+    """Each its own until it is whole: the last to end wins."""
+    with whole_files.written(tmp_path / "net", "test") as one:
+        one.write(b"first")
+        with whole_files.written(tmp_path / "net", "test") as other:
+            other.write(b"second, longer")
+        assert (tmp_path / "net").read_bytes() == b"second, longer"
+    assert (tmp_path / "net").read_bytes() == b"first"
+    assert len([*tmp_path.iterdir()]) == 1
+
+
 def test_long_names(tmp_path):
     whole_files.write_text(tmp_path / ("n" * 255), "text", "test")
     assert (tmp_path / ("n" * 255)).read_text() == "text"

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -40,7 +41,7 @@ def written(path: str | os.PathLike, who: str) -> Iterator[BinaryIO]:
         return
     unfinished = target.with_name(_unfinished(target.name))
     try:
-        with open(unfinished, "w+b") as file:
+        with open(unfinished, "x+b") as file:
             if mode is not None:
                 os.chmod(unfinished, stat.S_IMODE(mode))
             yield file
@@ -56,7 +57,7 @@ def write_text(path: str | os.PathLike, text: str, who: str) -> None:
 
 
 def _unfinished(name: str) -> str:
-    suffix = f".{os.getpid()}.tmp"
+    suffix = f".{os.getpid()}.{secrets.token_hex(4)}.tmp"  # threads may write the same file
     room = _LONGEST_NAME - len(suffix) - 1
     return f".{os.fsdecode(os.fsencode(name)[:room])}{suffix}"
 
