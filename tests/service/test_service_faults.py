@@ -1,5 +1,7 @@
 """Processes that are killed, jobs that are cancelled, folders that are in use."""
 
+import contextlib
+import json
 import os
 import shutil
 import signal
@@ -10,13 +12,15 @@ import threading
 
 import pytest
 
+from torch_vulkan.service import artifacts, server, signing
 from torch_vulkan.service import client as client_module
-from torch_vulkan.service import server
+from torch_vulkan.service.database import Database
 from torch_vulkan.service.local_runner import LocalRunner
 from torch_vulkan.service.runner import Status
 from torch_vulkan.service.sandbox import Limits
 from torch_vulkan.service.scheduler import Scheduler
 from torch_vulkan.service.store import Store
+from torch_vulkan.service.tables import ENDED, Device, Job, Task
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers, long_model, until
 
@@ -136,6 +140,73 @@ def test_whatever_a_task_leaves_is_a_result(tmp_path, left):
     made = Scheduler(None, Store(tmp_path / "store"), None, None)
     result, artifact = made._outcome(Status(False, tmp_path))
     assert result["state"] == "FAILED" and result["reasons"] and artifact is None
+
+
+GOOD = {"state": "COMPLETED", "reasons": [], "tuned": False, "version": "1", "builder": "sources\n",
+        "engine_key": "0" * 64}
+
+
+class _Left:
+    """A runner whose runs have ended; each left a result."""
+
+    def __init__(self, folder, results):
+        self.slots, self._folder, self._results = len(results), folder, iter(results)
+        self.forgotten = []
+
+    def submit(self, run):
+        folder = self._folder / run.id
+        folder.mkdir()
+        (folder / "result.json").write_text(json.dumps(next(self._results)))
+        (folder / "engine.vke").write_bytes(run.id.encode())
+
+    def status(self, run_id):
+        return Status(False, self._folder / run_id)
+
+    def forget(self, run_id):
+        self.forgotten.append(run_id)
+
+
+def _scheduled(tmp_path, results):
+    """The states and reasons of tasks that left these results, in order."""
+    with contextlib.closing(Database(tmp_path / "service.db")) as database:
+        with database.writing() as session:
+            session.add(Device(name="d", description="", profile={}, runs_on="{}", tuned_for="{}"))
+            for i in range(len(results)):
+                session.add(Job(id=f"j{i}", request_sha256="", model="m", key="", options={},
+                                model_digest="sha256:" + "0" * 64))
+                session.flush()
+                session.add(Task(job=i + 1, device="d", level=0))
+        runner = _Left(tmp_path, results)
+        scheduler = Scheduler(database, Store(tmp_path / "store"), runner,
+                              signing.Signer(tmp_path / "key"))
+        scheduler._start()
+        scheduler._collect()
+        assert not scheduler._running and len(runner.forgotten) == len(results)
+        with database.reading() as session:
+            tasks = [session.get(Task, i + 1) for i in range(len(results))]
+            assert {session.get(Job, task.job).state for task in tasks} <= {*ENDED}
+            return [(task.state, *task.reasons) for task in tasks]
+
+
+@pytest.mark.parametrize("change", [
+    {"engine_key": "\ud800"}, {"engine_key": "0" * 65}, {"version": "\ud800"},
+    {"version": "1" * 101}, {"builder": "\x1b[2J"}, {"builder": "x" * 1001}], ids=ascii)
+def test_texts_of_a_result_are_what_they_should_be(tmp_path, change):
+    (state, reason), (other,) = _scheduled(tmp_path, [GOOD | change, GOOD])
+    assert (state, other) == ("FAILED", "COMPLETED")
+    assert f"{next(iter(change))}: want" in reason
+
+
+def test_a_result_that_cannot_be_kept_fails_its_task_alone(tmp_path, monkeypatch):
+    sign = artifacts.sign
+
+    def once(*given):
+        monkeypatch.setattr(artifacts, "sign", sign)
+        raise UnicodeError("no text")
+
+    monkeypatch.setattr(artifacts, "sign", once)
+    assert _scheduled(tmp_path, [GOOD, GOOD]) == [
+        ("FAILED", "its result cannot be kept: UnicodeError"), ("COMPLETED",)]
 
 
 def test_runs_that_cannot_be_removed_are_no_hindrance(tmp_path, monkeypatch):

@@ -7,12 +7,13 @@ still has one artefact: the table allows no second.
 
 import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlmodel import select
 
 from . import artifacts, jobs
@@ -25,6 +26,8 @@ from .tables import ENDED, Artifact, Device, Job, State, Task
 _MOST_CRASHES = 3
 _INTERVAL_S = 0.1
 _LONGEST_RESULT = 1 << 20
+_TEXTS = {"version": re.compile(r"[ -~]{0,100}"), "builder": re.compile(r"[ -~\n]{0,1000}"),
+          "engine_key": re.compile(r"[0-9a-f]{64}")}
 log = logging.getLogger("torch_vulkan.service")
 
 
@@ -132,9 +135,23 @@ class Scheduler(threading.Thread):
             status = self._runner.status(run_id)
             if status.running:
                 continue
-            self._finish(task_id, device, status)
+            try:
+                self._finish(task_id, device, status)
+            except (OperationalError, OSError):  # a full disk: once more, when there is room
+                raise
+            except Exception as error:  # of this task: it is not tried for ever
+                log.exception("what task %d left cannot be kept", task_id)
+                self._give_up(task_id, f"its result cannot be kept: {type(error).__name__}")
             del self._running[task_id]
             self._runner.forget(run_id)
+
+    def _give_up(self, task_id: int, why: str) -> None:
+        with self._database.writing() as session:
+            task = session.get(Task, task_id)
+            if task.state not in ENDED:
+                _end(task, State.FAILED, [why])
+                session.add(task)
+                jobs.update_state(session, session.get(Job, task.job))
 
     def _finish(self, task_id: int, device: Device, status: Status) -> None:
         result, artifact = self._outcome(status)
@@ -200,12 +217,15 @@ def _read_result(path: Path) -> dict:
     result = json.loads(data)
     kinds = {"state": str, "reasons": list}
     if isinstance(result, dict) and result.get("state") == State.COMPLETED:
-        kinds |= {"tuned": bool, "version": str, "builder": str, "engine_key": str}
+        kinds |= {"tuned": bool, **dict.fromkeys(_TEXTS, str)}
     elif not isinstance(result, dict) or result.get("state") != State.FAILED:
         raise ValueError(f"{path.name} names no state")
     for name, kind in kinds.items():
         if not isinstance(result.get(name), kind):
             raise ValueError(f"{path.name}: {name}: want {kind.__name__}")
+    for name, wanted in _TEXTS.items():
+        if name in kinds and not wanted.fullmatch(result[name]):
+            raise ValueError(f"{path.name}: {name}: want {wanted.pattern}")
     if not all(isinstance(line, str) for line in result["reasons"]):
         raise ValueError(f"{path.name}: reasons: want lines")
     return result
