@@ -248,6 +248,16 @@ def test_a_module_is_exported_and_compiled_for_every_device(there, asking):
     numpy.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_a_single_tensor_is_a_modules_only_input():
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    import onnx
+
+    from torch_vulkan.service.registering import exported
+
+    (x,) = onnx.load_from_string(exported(Net(), torch.randn(1, 8))).graph.input
+    assert [dim.dim_value for dim in x.type.tensor_type.shape.dim] == [1, 8]
+
+
 def test_a_trainers_end_registers_the_model(client, asking):
     """Through transformers' own dispatch of callbacks."""
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -16,7 +16,8 @@ from .fetch import digest_of
 
 
 def register(model, name: str, *, devices: Sequence[str] | None = None,
-             inputs: Sequence[torch.Tensor] | Mapping[str, torch.Tensor] | None = None,
+             inputs: torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor]
+             | None = None,
              dynamic_shapes=None, options: Mapping[str, object] | None = None,
              source: str | os.PathLike | None = None, level: int = 0,
              job_id: str | None = None, notify: str | None = None, wait: bool = False,
@@ -30,7 +31,7 @@ def register(model, name: str, *, devices: Sequence[str] | None = None,
             file.
         name: under which AutoModel finds it ("team/net").
         devices: names, as `Client.devices` gives them; None: all.
-        inputs: what a module is called with, in order or by name.
+        inputs: what a module is called with: a tensor, or several in order or by name.
         dynamic_shapes: of these inputs, as torch.export has them.
         options: how to build (Client.submit).
         source: of an engine: the ONNX file that it was compiled from.
@@ -74,6 +75,8 @@ def exported(module: torch.nn.Module, inputs, dynamic_shapes=None) -> bytes:
     package("onnxscript")
     if inputs is None:
         raise ValueError("inputs: a module is exported with what it is called with")
+    if isinstance(inputs, torch.Tensor):  # not its rows
+        inputs = (inputs,)
     modes = [(each, each.training) for each in module.modules()]
     inputs = pytree.tree_map_only(torch.Tensor, lambda t: t.to(_device(module)), inputs)
     args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), None)
