@@ -211,6 +211,29 @@ def test_options_choose_among_the_engines_of_a_file(client, there, tmp_path):
     right(tv.AutoModel.from_pretrained("two/net", **there, options=wide, source=source), expected)
 
 
+def test_an_engine_of_unknown_options_is_not_taken_for_one_of_them(client, there, asking,
+                                                                   tmp_path):
+    """Nobody said whether it has 16 bits."""
+    model, expected = layers([8, 7])
+    job = client.submit(model, ["lavapipe"], name="plain/net", options=QUICK)
+    client.wait(job["id"], SECONDS)
+    to_folder(client, client.artifacts("plain/net")[0], tmp_path / "net")
+    (path,) = (tmp_path / "net").glob("*.vke")
+    unknown = tv.register(path, "unsaid/net", **asking)
+    assert unknown["options"] == {}
+    right(tv.AutoModel.from_pretrained("unsaid/net", **there), expected)
+    for options in ({"enabled_precisions": []}, {"optimization_level": 3}):
+        with pytest.raises(ServiceError, match="with the options"):
+            tv.AutoModel.from_pretrained("unsaid/net", **there, options=options)
+    said = tv.register(path, "unsaid/net", options={"enabled_precisions": []}, **asking)
+    assert said["options"] == {"enabled_precisions": []}, "what is said now is not lost"
+    assert tv.register(path, "unsaid/net", **asking) == unknown
+    assert tv.register(path, "unsaid/net", level=2, **asking)["level"] == 2
+    assert len(client.artifacts("unsaid/net")) == 3
+    right(tv.AutoModel.from_pretrained("unsaid/net", **there,
+                                       options={"enabled_precisions": []}), expected)
+
+
 def test_sources_that_cannot_be_engines_say_why(there, tmp_path):
     source = tmp_path / "net.onnx"
     source.write_bytes(one_node("Unique"))

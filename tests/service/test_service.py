@@ -63,6 +63,12 @@ def test_the_same_from_the_command_line(service, tmp_path):
                str(path), "--json")
     (artifact,) = json.loads(done.stdout)
     assert artifact["published_by"] and artifact["model_digest"] == job["model_digest"]
+    assert artifact["options"] == {}
+    done = run(service, "publish", "--engine", str(kept), "--name", "cli/again", "--level", "1",
+               "--precision", "float32", "--input", "x:1..2..4x4", "--json")
+    assert json.loads(done.stdout)[0]["options"] == {
+        "optimization_level": 1, "enabled_precisions": [],
+        "inputs": {"x": [[1, 2, 4], [4, 4, 4]]}}
     assert run(service, "keys", "--signing").stdout.startswith("ed25519:")
     assert run(service, "webhooks", "--secret").stdout.startswith("whsec_")
 

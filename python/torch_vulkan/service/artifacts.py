@@ -67,6 +67,9 @@ class Publisher:
         if not self._store.has(request.engine_digest):
             raise ServiceError(422, "no_engine", f"the store has no {request.engine_digest}: "
                                                  "upload the engine first (POST /v1/engines)")
+        options = {}  # without the defaults of what was not said
+        if request.options is not None:
+            options = request.options.model_dump(mode="json", exclude_unset=True)
         path = self._store.path(request.engine_digest)
         with self._reading:
             said = self._inspected(path)
@@ -74,15 +77,14 @@ class Publisher:
             if not self._store.has(request.engine_digest):
                 raise ServiceError(409, "conflict", "the engine was removed meanwhile: upload it "
                                                     "again")
-            if there := _same(session, request):
+            if there := _same(session, request, options):
                 return there.model_dump(exclude=_HIDDEN), False
             row = Artifact(model=request.model, model_digest=request.model_digest,
                            device=_device(session, said), runs_on=said["runs_on"],
                            tuned_for=said["tuned_for"], tuned=request.level > 0,
                            level=request.level, engine_digest=request.engine_digest,
                            engine_key=request.engine_key, size_bytes=path.stat().st_size,
-                           options=request.options.model_dump(mode="json"), published_by=key,
-                           manifest_digest="")
+                           options=options, published_by=key, manifest_digest="")
             sign(row, {"version": said["version"], "builder": request.builder}, self._store,
                  self._signer)
             session.add(row)
@@ -121,10 +123,11 @@ def _refused(why: str) -> ServiceError:
     return ServiceError(422, "bad_engine", f"this is no engine that can be published: {why}")
 
 
-def _same(session: Session, request: PublishRequest) -> Artifact | None:
-    return session.exec(select(Artifact).where(
+def _same(session: Session, request: PublishRequest, options: dict) -> Artifact | None:
+    found = session.exec(select(Artifact).where(
         Artifact.engine_digest == request.engine_digest, Artifact.model == request.model,
-        Artifact.model_digest == request.model_digest)).first()
+        Artifact.model_digest == request.model_digest, Artifact.level == request.level))
+    return next((row for row in found if row.options == options), None)
 
 
 def _device(session: Session, said: dict) -> str:

@@ -113,7 +113,11 @@ def _add_publish(sub) -> None:
     sub.add_argument("--name", required=True, help="of the model, e.g. team/net")
     sub.add_argument("--source", metavar="FILE.onnx", type=Path,
                      help="the file that it was built from")
-    sub.add_argument("--level", type=int, default=0, metavar="0…5", help="at which it was tuned")
+    sub.add_argument("--level", type=int, metavar="0…5", help="at which it was tuned")
+    sub.add_argument("--precision", choices=("float32", "float16", "bfloat16"),
+                     help="that float32 models are stored in; default: unknown")
+    sub.add_argument("--input", action="append", default=[], type=_input, metavar="NAME:SHAPE",
+                     help="a range of sizes that it was built for, as submit has it")
 
 
 def _add_webhooks(sub) -> None:
@@ -154,14 +158,19 @@ def _input(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     return name, [(dim[0], dim[-2] if len(dim) == 3 else dim[0], dim[-1]) for dim in dims]
 
 
-def _submit(client, args) -> dict:
-    options = {"inputs": dict(args.input)}
+def _options(args) -> dict:
+    """Those that the command line names."""
+    options = {"inputs": dict(args.input)} if args.input else {}
     if args.level is not None:
         options["optimization_level"] = args.level
     if args.precision:
-        options["enabled_precisions"] = [args.precision]
+        options["enabled_precisions"] = [args.precision] if args.precision != "float32" else []
+    return options
+
+
+def _submit(client, args) -> dict:
     job = client.submit(args.model, args.device, name=args.name, job_id=args.job_id,
-                        options=options, notify=args.notify, progress=cli_show.bar("upload"))
+                        options=_options(args), notify=args.notify, progress=cli_show.bar("upload"))
     return client.wait(job["id"]) if args.wait else job
 
 
@@ -188,7 +197,7 @@ def _artifacts(client, args) -> list[dict]:
 def _publish(client, args) -> list[dict]:
     from .fetch import digest_of
 
-    return [client.publish(args.engine, args.name, level=args.level,
+    return [client.publish(args.engine, args.name, level=args.level or 0, options=_options(args),
                            model_digest=args.source and digest_of(args.source),
                            progress=cli_show.bar("upload"))]
 

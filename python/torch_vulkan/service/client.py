@@ -166,14 +166,15 @@ class Client:
             model_digest: "sha256:…" of the ONNX file that it was built from, so that it stands
                 beside the service's own engines of that file; None: the engine's own digest.
             level: at which it was tuned; 0: it was not.
-            options: those that it was built with.
+            options: those that it was built with; one that is not given is unknown, and no
+                engine for those who ask for a value of it.
             engine_key, builder: where they are known, for the manifest.
         """
         digest = self._upload("/v1/engines", engine, progress)
-        return self._json("POST", "/v1/artifacts", json={
-            "model": model, "model_digest": model_digest or digest, "engine_digest": digest,
-            "level": level, "options": dict(options or {}), "engine_key": engine_key,
-            "builder": builder})
+        asked = {"model": model, "model_digest": model_digest or digest, "engine_digest": digest,
+                 "level": level, "engine_key": engine_key, "builder": builder}
+        return self._json("POST", "/v1/artifacts", json=asked | _given(
+            options=options and dict(options)))
 
     def signing_key(self) -> str:
         """The public key that manifests are signed for: "ed25519:…"."""

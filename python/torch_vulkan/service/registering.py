@@ -33,7 +33,7 @@ def register(model, name: str, *, devices: Sequence[str] | None = None,
         devices: names, as `Client.devices` gives them; None: all.
         inputs: what a module is called with: a tensor, or several in order or by name.
         dynamic_shapes: of these inputs, as torch.export has them.
-        options: how to build (Client.submit).
+        options: how to build (Client.submit); of an engine: how it was built, if that is known.
         source: of an engine: the ONNX file that it was compiled from.
         level: of an engine: the optimization_level at which it was tuned; 0: it was not.
         job_id, notify: as for Client.submit.

@@ -64,13 +64,14 @@ class JobRequest(_Strict):
 class PublishRequest(_Strict):
     """An engine that was built elsewhere and uploaded. `model_digest`: of the file that it was
     built from; `level`: at which it was tuned, 0: it was not; `engine_key`, `builder`: what the
-    publisher knows of how it was built."""
+    publisher knows of how it was built, and of `options` those that are given: another one may be
+    anything."""
 
     model: ModelName
     model_digest: Digest
     engine_digest: Digest
     level: int = Field(default=0, ge=0, le=5)
-    options: Options = Options()
+    options: Options | None = None
     engine_key: Annotated[str, Field(pattern=_HEX)] = ""
     builder: Annotated[str, Field(max_length=1000)] = ""
 
