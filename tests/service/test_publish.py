@@ -85,6 +85,38 @@ def test_a_folder_is_read_with_the_keys_that_are_given(client, net, tmp_path, mo
             tv.AutoModel.from_pretrained(folder, trusted_keys=[wrong])
 
 
+def test_what_others_signed_is_passed_over(client, net, tmp_path):
+    """A cache after its service got another key: there are manifests of both."""
+    folder, expected = net
+    other = signing.Signer(tmp_path / "other.key")
+    (path,) = folder.glob("*.json")
+    newer = signing.opened(path.read_bytes(), None) | {"created": 2e9, "model_digest": "sha256:0",
+                                                       "engine_digest": "sha256:" + "0" * 64}
+    (folder / "other.json").write_bytes(other.envelope(newer))
+    right(tv.AutoModel.from_pretrained(folder, trusted_keys=[client.signing_key()]), expected)
+    path.unlink()
+    with pytest.raises(ValueError, match="not signed by a trusted key"):
+        tv.AutoModel.from_pretrained(folder, trusted_keys=[client.signing_key()])
+
+
+def test_a_folder_of_several_models_is_not_guessed_at(client, net, asking, tmp_path):
+    folder, expected = net
+    (engine,), (first,) = folder.glob("*.vke"), client.artifacts("signed/net")[:1]
+    same = tv.register(engine, "signed/other-name", **asking)
+    to_folder(client, same, folder)
+    assert len([*folder.glob("*.json")]) == 2 and len([*folder.glob("*.vke")]) == 1
+    with pytest.raises(ValueError, match="several models .signed/net, signed/other-name"):
+        tv.AutoModel.from_pretrained(folder)
+    for one in (first, same):
+        right(tv.AutoModel.from_pretrained(folder, revision=one["model_digest"]), expected)
+    # One model file by two names is one model.
+    again = client.publish(engine, "signed/again", model_digest=first["model_digest"])
+    for artifact in (first, again):
+        to_folder(client, artifact, tmp_path / "two")
+    assert len([*(tmp_path / "two").glob("*.json")]) == 2
+    right(tv.AutoModel.from_pretrained(tmp_path / "two"), expected)
+
+
 @pytest.mark.parametrize("change", ["payload", "signature", "type", "none", "text"])
 def test_a_changed_manifest_is_refused(client, net, change):
     folder, _ = net

@@ -59,8 +59,8 @@ class AutoModel:
         Raises:
             ServiceError: the service refuses, or cannot be reached and the cache has no such model.
             UnsupportedError: there are engines of the model, but none runs on this device.
-            ValueError: an engine's contents are not what its digest says, or its manifest is not
-                signed by a trusted key.
+            ValueError: an engine's contents are not what its digest says, its manifest is not
+                signed by a trusted key, or a folder has engines of several models.
             DeviceError: there is no Vulkan device.
         """
         profile = C.device_profile("" if device is None else str(device))
@@ -223,11 +223,22 @@ def _from_folder(folder: Path, wish: _Wish, trusted) -> Engine:
     fitting = [m for m in manifests if m["runs_on"] == wish.profile.runs_on()]
     if not fitting:
         raise _none_fits(wish, manifests)
+    _check_one_model(folder, wish, fitting)
     chosen = _chosen(wish, fitting)
     if "file" in chosen:
         return Engine.load(folder / chosen["file"], wish.device)
     vke = fetch.read(folder / fetch.file_name(chosen), chosen["engine_digest"])
     return Engine(vke, wish.device)
+
+
+def _check_one_model(folder: Path, wish: _Wish, fitting: list[dict]) -> None:
+    """The newest engine is not what was meant where it may be another model's."""
+    if wish.revision is not None or len({str(m.get("model_digest")) for m in fitting}) == 1:
+        return
+    names = sorted({str(m["model"]) for m in fitting if "model" in m})
+    if len(names) > 1:
+        raise ValueError(f"{folder} holds engines of several models ({', '.join(names[:10])}): "
+                         "give the revision or source, or a folder for each")
 
 
 def _bare(folder: Path) -> list[dict]:

@@ -64,8 +64,8 @@ def file_name(manifest: dict) -> str:
 
 
 def to_folder(client, artifact: dict, folder: Path, trusted: Sequence[str] | None = None) -> None:
-    """An engine with its signed manifest beside it: a folder that AutoModel reads without a
-    service.
+    """An engine with its signed manifest beside it, each named by its digest: a folder that
+    AutoModel reads without a service.
 
     Args:
         artifact: what `client.artifacts` says of it; the manifest decides.
@@ -88,14 +88,15 @@ def to_folder(client, artifact: dict, folder: Path, trusted: Sequence[str] | Non
     if not _is_whole(engine, manifest["engine_digest"]):
         with whole_files.written(engine, "AutoModel") as file:
             _download(client, manifest["engine_digest"], _Digesting(file))
-    with whole_files.written(engine.with_suffix(".json"), "AutoModel") as file:
+    beside = folder / (artifact["manifest_digest"].replace(":", "-") + ".json")  # as was compared
+    with whole_files.written(beside, "AutoModel") as file:
         file.write(envelope.getvalue())
 
 
 def in_folder(folder: Path, trusted: Sequence[str] | None) -> list[dict]:
-    """The manifests in a folder, the newest first. Raises ValueError where `trusted` is given and
-    none of these keys signed one of them."""
-    found = []
+    """The manifests in a folder, the newest first; where `trusted` is given, those that one of
+    these keys signed. Raises NotTrusted if there are manifests, but none of these."""
+    found, refused = [], None
     for path in folder.glob("*.json"):
         data = path.read_bytes()
         try:
@@ -107,6 +108,9 @@ def in_folder(folder: Path, trusted: Sequence[str] | None) -> list[dict]:
         try:
             signing.opened(data, trusted)
         except signing.NotTrusted as error:
-            raise signing.NotTrusted(f"{path}: {error}") from None
+            refused = f"{path}: {error}"  # another service's, or from before it had another key
+            continue
         found.append({name: value for name, value in manifest.items() if name != "file"})
+    if refused and not found:
+        raise signing.NotTrusted(refused)
     return sorted(found, key=lambda manifest: manifest.get("created", 0), reverse=True)
