@@ -1,8 +1,12 @@
 """Signatures, engines that were built elsewhere, and what training leaves."""
 
+import asyncio
 import base64
+import contextlib
 import json
 import shutil
+import threading
+import types
 
 import numpy
 import pytest
@@ -10,11 +14,17 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError, signing, task
+from torch_vulkan.service import ServiceError, artifacts, keys, observe, signing, task
+from torch_vulkan.service.app import make_app
+from torch_vulkan.service.database import Database
 from torch_vulkan.service.fetch import to_folder
+from torch_vulkan.service.rate import RateLimit
+from torch_vulkan.service.sandbox import PYTHON
+from torch_vulkan.service.store import Store
 
 from workloads.service_process import SECONDS, layers, one_node
 
+httpx = pytest.importorskip("httpx", reason="httpx is not installed: scripts/setup.sh --tests")
 X = numpy.random.default_rng(4).standard_normal((3, 8)).astype(numpy.float32)
 QUICK = {"optimization_level": 0}
 
@@ -180,6 +190,79 @@ def test_what_is_no_whole_engine_is_not_published(client, tmp_path, asking):
             "model": "bad/net", "model_digest": "sha256:" + "0" * 64,
             "engine_digest": "sha256:" + "0" * 64})
     assert client.artifacts("bad/net") == []
+
+
+def _publishing(tmp_path, database):
+    """Parts for publishing alone; the key, and the digest of what may be published."""
+    store = Store(tmp_path / "store")
+    row, key = keys.made("key", ["admin"])
+    keys.add(database, row)
+    publisher = artifacts.Publisher(database, store, signing.Signer(tmp_path / "key"), None)
+    parts = types.SimpleNamespace(
+        database=database, store=store, publisher=publisher, rate=RateLimit(0, 1), version="1",
+        metrics=observe.Metrics(database, store), audit=observe.Audit(tmp_path / "audit.jsonl"),
+        most_upload_bytes=1 << 20)
+    return parts, key, store.put(b"engine")
+
+
+def test_engines_that_wait_to_be_read_hold_nobody_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "_LONGEST_WAIT_S", 1)
+    may_end = threading.Event()
+
+    def slow(self, _path):
+        assert may_end.wait(SECONDS)
+        return {"runs_on": "{}", "tuned_for": "{}", "version": "1"}
+
+    monkeypatch.setattr(artifacts.Publisher, "_inspected", slow)
+
+    async def ask(parts, key, digest):
+        transport = httpx.ASGITransport(make_app(parts))
+        async with httpx.AsyncClient(transport=transport, base_url="http://service",
+                                     headers={"Authorization": f"Bearer {key}"}) as http:
+            asked = [asyncio.create_task(http.post("/v1/artifacts", timeout=SECONDS, json={
+                "model": f"net-{i}", "model_digest": digest, "engine_digest": digest}))
+                for i in range(50)]
+            try:
+                async with asyncio.timeout(SECONDS):
+                    assert (await http.get("/v1/keys")).status_code == 200
+                    while sum(task.done() for task in asked) < 48:
+                        await asyncio.sleep(0.05)
+            finally:
+                may_end.set()
+            return [await task for task in asked]
+
+    with contextlib.closing(Database(tmp_path / "service.db")) as database:
+        answers = asyncio.run(ask(*_publishing(tmp_path, database)))
+    refused = [answer for answer in answers if answer.status_code != 201]
+    assert len(refused) == 48
+    assert {(answer.status_code, int(answer.headers["retry-after"])) for answer in refused} == {
+        (503, 10)}
+
+
+@pytest.mark.parametrize("script, says", [
+    ("print('[' + '0,' * (1 << 21))", "status"),
+    ("print(chr(34) + 'x' * (1 << 20))", "status"),
+    ("import json; print(json.dumps({**GOOD, 'version': chr(0xd800)}))", "status"),
+    ("import json; print(json.dumps({**GOOD, 'runs_on': 'x' * 20001}))", "status"),
+    ("import json; print(json.dumps({'error': 'x' * 9999}))", "x" * 500),
+    ("import json; print(json.dumps(GOOD | {'more': 1}))", None)])
+def test_what_is_said_of_an_engine_is_bounded(tmp_path, monkeypatch, script, says):
+    """The process that says it has read what a publisher sent."""
+    good = {"runs_on": "{}", "tuned_for": "{}", "version": "1"}
+    monkeypatch.setattr(artifacts, "task_command", lambda *_: [
+        PYTHON, "-c", f"GOOD = {good}\n{script}"])
+    read = []
+    monkeypatch.setattr(artifacts, "_read", lambda output, status, read_=artifacts._read: (
+        read.append(len(output)), read_(output, status))[1])
+    with contextlib.closing(Database(tmp_path / "service.db")) as database:
+        publisher = _publishing(tmp_path, database)[0].publisher
+        if says is None:
+            assert publisher._inspected(tmp_path) == good
+        else:
+            with pytest.raises(ServiceError, match=says) as refused:
+                publisher._inspected(tmp_path)
+            assert len(str(refused.value)) < 1000
+    assert read[0] <= 1 << 20
 
 
 def test_without_an_engine_one_is_built_here_and_registered_if_asked(client, there, tmp_path,

@@ -1,10 +1,12 @@
 """Artefacts: engines in the store with signed manifests, made by tasks or published."""
 
+import asyncio
+import contextlib
 import json
 import re
 import subprocess
 import tempfile
-import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from sqlmodel import Session, select
@@ -19,7 +21,9 @@ from .tables import Artifact, Device
 
 FORMAT = 2
 _CHECKED = Limits(memory_bytes=8 << 30, cpu_seconds=60, seconds=90, output_bytes=1 << 20)
-_AT_A_TIME = 2
+_AT_A_TIME = 2  # each may use much memory
+_LONGEST_WAIT_S = 30
+_LONGEST_TEXT = 20_000
 _HIDDEN = {"id", "task"}
 
 
@@ -56,10 +60,28 @@ class Publisher:
     def __init__(self, database: Database, store: Store, signer: Signer, bwrap: str | None):
         self._database, self._store, self._signer = database, store, signer
         self._bwrap = bwrap
-        self._reading = threading.Semaphore(_AT_A_TIME)  # each may use much memory
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """For one engine to be read. It is waited for without a thread, which others need.
+
+        Raises:
+            ServiceError: there are too many.
+        """
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_S):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise ServiceError(503, "busy", "too many engines are published at the same time: try "
+                                            "again later", headers={"Retry-After": "10"}) from None
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     def publish(self, request: PublishRequest, key: str) -> tuple[dict, bool]:
-        """The artefact, and whether it is new.
+        """The artefact, and whether it is new. Call it in a `turn`.
 
         Raises:
             ServiceError: the store has no such engine, or it is none.
@@ -71,8 +93,7 @@ class Publisher:
         if request.options is not None:
             options = request.options.model_dump(mode="json", exclude_unset=True)
         path = self._store.path(request.engine_digest)
-        with self._reading:
-            said = self._inspected(path)
+        said = self._inspected(path)
         with self._database.writing() as session:
             if not self._store.has(request.engine_digest):
                 raise ServiceError(409, "conflict", "the engine was removed meanwhile: upload it "
@@ -93,30 +114,35 @@ class Publisher:
 
     def _inspected(self, path: Path) -> dict:
         command = task_command("inspect", str(path))
-        with tempfile.TemporaryDirectory() as folder:
+        # To a file: its size is limited, which that of a pipe is not.
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
             if self._bwrap:
                 command = boxed(command, self._bwrap, path, Path(folder))
             try:
-                done = subprocess.run(limited(command, _CHECKED), capture_output=True, cwd=folder,
-                                      timeout=_CHECKED.seconds, env=environment(),
-                                      stdin=subprocess.DEVNULL)
+                done = subprocess.run(limited(command, _CHECKED), cwd=folder, stdout=output,
+                                      stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                                      timeout=_CHECKED.seconds, env=environment())
             except subprocess.TimeoutExpired:
                 raise _refused(f"reading it took longer than {_CHECKED.seconds} s") from None
-        return _read(done)
+            output.seek(0)
+            return _read(output.read(_CHECKED.output_bytes), done.returncode)
 
 
-def _read(done: subprocess.CompletedProcess) -> dict:
-    """What the process says of an engine, checked."""
+def _read(output: bytes, status: int) -> dict:
+    """What a process says of an engine, checked."""
     try:
-        said = json.loads(done.stdout)
+        said = json.loads(output)
         fields = ("runs_on", "tuned_for", "version")
-        if not done.returncode and "error" not in said and all(
-                isinstance(said[name], str) for name in fields):
-            return said
+        if not status and "error" not in said and all(_is_text(said[name]) for name in fields):
+            return {name: said[name] for name in fields}
         why = str(said["error"])[:500]
     except (ValueError, KeyError, TypeError, RecursionError):
-        why = f"reading it ended with status {done.returncode}"
+        why = f"reading it ended with status {status}"
     raise _refused(why)
+
+
+def _is_text(value) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_TEXT and value.isprintable()
 
 
 def _refused(why: str) -> ServiceError:

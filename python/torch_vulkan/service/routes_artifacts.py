@@ -43,9 +43,10 @@ async def upload_engine(parts: PartsOf, request: Request):
 
 
 @router.post("/v1/artifacts", status_code=201)
-def publish(parts: PartsOf, key: Publisher, request: PublishRequest):
+async def publish(parts: PartsOf, key: Publisher, request: PublishRequest):
     """Makes an uploaded engine an artefact. The same again gives the same artefact."""
-    made, is_new = parts.publisher.publish(request, key.id)
+    async with parts.publisher.turn():
+        made, is_new = await asyncio.to_thread(parts.publisher.publish, request, key.id)
     return faults.answer(made, 201 if is_new else 200)
 
 
