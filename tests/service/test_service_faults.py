@@ -24,6 +24,8 @@ from torch_vulkan.service.tables import ENDED, Device, Job, Task
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers, long_model, until
 
+httpx = pytest.importorskip("httpx", reason="httpx is not installed: scripts/setup.sh --tests")
+
 
 def submit_some(client, count):
     return [client.submit(layers([8 + i, 5])[0], ["lavapipe"], name="killed", job_id=f"job-{i}",
@@ -223,3 +225,53 @@ def test_a_task_that_prints_nothing_is_followed(own_service, monkeypatch):
         for _ in client.logs("long", follow=True):
             pass
         assert client.wait("long", SECONDS)["state"] == "STOPPED"
+
+
+class _Clock:
+    """time, for the client: sleeping takes no time."""
+
+    def __init__(self):
+        self.now, self.slept = 0.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+def _waiting(monkeypatch, answers):
+    """A client whose service gives these answers, and its clock."""
+    clock, answers = _Clock(), iter(answers)
+    monkeypatch.setattr(client_module, "time", clock)
+    client = client_module.Client("http://127.0.0.1:9", "tv_x")
+    client._http = httpx.Client(base_url=client.url, transport=httpx.MockTransport(
+        lambda _request: next(answers)))
+    return client, clock
+
+
+def _too_many(after):
+    return httpx.Response(429, headers={"Retry-After": after}, json={"error": {
+        "code": "too_many", "message": "too many", "details": []}})
+
+
+def _is(state):
+    return httpx.Response(200, json={"state": state})
+
+
+def test_waiting_asks_less_and_less_often_and_when_it_is_told_to(monkeypatch):
+    client, clock = _waiting(monkeypatch, [
+        *[_is("INPROGRESS")] * 20, _too_many("17"), _too_many("9" * 9), _too_many("soon"),
+        _is("COMPLETED")])
+    assert client.wait("job")["state"] == "COMPLETED"
+    assert clock.slept[:20] == sorted(clock.slept[:20]) and clock.slept[0] == 0.2
+    assert clock.slept[19:] == [5, 17, 300, 5]
+
+
+def test_waiting_ends_in_time(monkeypatch):
+    for answer in (_is("INPROGRESS"), _too_many("100")):
+        client, clock = _waiting(monkeypatch, [answer] * 99)
+        with pytest.raises(TimeoutError, match="after 30 s"):
+            client.wait("job", 30)
+        assert clock.now == pytest.approx(30)

@@ -3,6 +3,7 @@
 from __future__ import annotations  # a method is named list
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,8 @@ DEFAULT_URL = "http://127.0.0.1:8600"
 ENDED = ("COMPLETED", "FAILED", "STOPPED")
 _PIECE = 1 << 20
 _TIMEOUT_S = 60
-_POLL_S = 0.2
+_POLL_S, _LONGEST_POLL_S = 0.2, 5
+_LONGEST_WAIT_S = 300  # that a service may ask for
 
 
 class Client:
@@ -120,13 +122,24 @@ class Client:
         return self._json("GET", f"/v1/jobs/{_quoted(job_id)}")
 
     def wait(self, job_id: str, timeout: float | None = None) -> dict:
-        """The job when it has ended. Raises TimeoutError after `timeout` seconds."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while (job := self.details(job_id))["state"] not in ENDED:
-            if end is not None and time.monotonic() > end:
-                raise TimeoutError(f"job {job_id} is {job['state']} after {timeout} s")
-            time.sleep(_POLL_S)
-        return job
+        """The job when it has ended: asks less and less often, and as the service says where that
+        is too often. Raises TimeoutError after `timeout` seconds."""
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        pause, state = _POLL_S, "unknown"
+        while True:
+            told = 0.0
+            try:
+                if (job := self.details(job_id))["state"] in ENDED:
+                    return job
+                state = job["state"]
+            except ServiceError as error:
+                if error.status != 429:
+                    raise
+                told = _seconds((error.headers or {}).get("Retry-After"))
+            if (left := end - time.monotonic()) <= 0:
+                raise TimeoutError(f"job {job_id} is {state} after {timeout} s")
+            time.sleep(min(max(pause, told), left))
+            pause = min(1.5 * pause, _LONGEST_POLL_S)
 
     def logs(self, job_id: str, follow: bool = False, device: str | None = None) -> Iterator[str]:
         """Pieces of what the job's tasks printed; `follow`: until the job has ended."""
@@ -282,10 +295,16 @@ def _refusal(answer, url: str) -> ServiceError:
     try:
         answer.read()
         error = answer.json()["error"]
-        return ServiceError(answer.status_code, error["code"], error["message"], error["details"])
+        return ServiceError(answer.status_code, error["code"], error["message"], error["details"],
+                            {"Retry-After": answer.headers.get("Retry-After")})
     except (ValueError, KeyError, TypeError):
         return ServiceError(answer.status_code, "no_service",
                             f"{url} answers with status {answer.status_code}, without a reason")
+
+
+def _seconds(text: str | None) -> float:
+    """Of Retry-After, within reason; 0 for a date, or what is none."""
+    return min(float(text), _LONGEST_WAIT_S) if text and re.fullmatch("[0-9]{1,9}", text) else 0
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

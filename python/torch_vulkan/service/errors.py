@@ -10,7 +10,7 @@ class ServiceError(Exception):
         status: the HTTP status; 0: there was no answer.
         code: a word for programs: "not_found", "conflict", "unreachable", …
         details: lines that say more, for people.
-        headers: of the answer.
+        headers: of the answer, those that matter, such as Retry-After.
     """
 
     def __init__(self, status: int, code: str, message: str, details=(), headers=None):
