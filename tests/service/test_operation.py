@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from torch_vulkan.service import ServiceError
+from torch_vulkan.service import ServiceError, observe
 from torch_vulkan.service.rate import RateLimit
 
 from workloads.service_process import (
@@ -88,6 +88,48 @@ def test_who_changed_what_is_written_down(own_service):
         (admin, "POST", "/v1/jobs", 201), (reader["id"], "DELETE", f"/v1/jobs/{job['id']}", 403),
         (admin, "DELETE", f"/v1/keys/{reader['id']}", 200)]
     assert all(line["address"] == "127.0.0.1" and line["time"] > 0 for line in lines)
+    assert [(line["made"], line["scopes"]) for line in lines if "made" in line] == [
+        (reader["id"], ["read"])]
+
+
+def test_a_key_that_is_refused_cannot_push_others_out_of_the_audit_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(observe, "_REFUSALS", (1e-9, 3))
+    path = tmp_path / "audit.jsonl"
+    audit = observe.Audit(path)
+    for status in (429,) * 50 + (403,) * 50:
+        audit.note(key="reader", status=status)
+    audit.note(key="other", status=403)
+    audit.note(key="reader", status=201)
+    noted = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["key"], line["status"]) for line in noted] == [
+        ("reader", 403)] * 3 + [("other", 403), ("reader", 201)]
+
+
+def test_each_file_of_the_audit_log_is_private(tmp_path, monkeypatch):
+    monkeypatch.setattr(observe, "_LONGEST_LOG", 200)
+    path = tmp_path / "audit.jsonl"
+    (tmp_path / "audit.jsonl.1").write_text("of before\n")
+    for _ in range(2):
+        audit = observe.Audit(path)
+        for i in range(10):
+            audit.note(key=f"key{i}", status=201)
+    files = [*tmp_path.iterdir()]
+    assert len(files) > 5
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
+@pytest.mark.parametrize("trusted, address", [
+    ((), "127.0.0.1"), (("--trusted-proxy", "10.0.0.0/8"), "127.0.0.1"),
+    (("--trusted-proxy", "::1", "--trusted-proxy", "127.0.0.1"), "192.0.2.7")])
+def test_only_a_trusted_proxy_says_who_the_client_is(tmp_path, trusted, address):
+    service = Service(tmp_path / "data", *SANDBOX, *trusted).start()
+    try:
+        httpx.delete(f"{service.url}/v1/keys/none", trust_env=False, headers={
+            "Authorization": f"Bearer {service.key}", "X-Forwarded-For": "192.0.2.7"})
+        line = json.loads((service.folder / "audit.jsonl").read_text())
+        assert line["address"] == address
+    finally:
+        service.stop()
 
 
 def test_a_key_that_asks_too_often_is_told_when_to_come_back(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import logging
 import logging.handlers
+import os
 import shutil
 import sys
 import time
@@ -13,12 +14,14 @@ from prometheus_client.core import GaugeMetricFamily
 from sqlmodel import func, select
 
 from .database import Database
+from .rate import RateLimit
 from .store import Store
 from .tables import Artifact, EventState, Job, State, Task, WebhookEvent
 
 _PREFIX = "torch_vulkan_service_"
 _LONGEST_LOG = 64 << 20
 _LOGS = 8
+_REFUSALS = 1, 100  # of each key: a second in the long run, and at once
 _TASK_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 _READING = ("GET", "HEAD", "OPTIONS")
 log = logging.getLogger("torch_vulkan.service")
@@ -94,18 +97,29 @@ class Metrics:
             yield GaugeMetricFamily(_PREFIX + name, text, value)
 
 
+class _Private(logging.handlers.RotatingFileHandler):
+    """Its files are only for the service's user, each new one too."""
+
+    def _open(self):
+        return open(self.baseFilename, self.mode, encoding="utf-8",
+                    opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
 class Audit:
     """Who changed what: a line of JSON for each request that is not one for reading, and for each
-    that a key's scopes did not allow."""
+    that a key's scopes did not allow. A key that is refused over and over cannot push out what
+    others did: what comes too often is not noted, nor are more refusals than `_REFUSALS`."""
 
     def __init__(self, path: Path):
-        self._log = logging.Logger("audit")
-        handler = logging.handlers.RotatingFileHandler(path, maxBytes=_LONGEST_LOG,
-                                                       backupCount=_LOGS)
-        path.chmod(0o600)
+        self._log, self._refusals = logging.Logger("audit"), RateLimit(*_REFUSALS)
+        handler = _Private(path, maxBytes=_LONGEST_LOG, backupCount=_LOGS)
+        for there in path.parent.glob(f"{path.name}*"):
+            there.chmod(0o600)
         self._log.addHandler(handler)
 
     def note(self, **what) -> None:
+        if what["status"] == 429 or (what["status"] == 403 and self._refusals.wait(what["key"])):
+            return
         self._log.info(json.dumps({"time": round(time.time(), 3), **what}))
 
 
@@ -139,8 +153,9 @@ class Observed:
         method = scope["method"] if scope["method"] in (*_READING, "POST", "PUT", "DELETE") else "?"
         route = scope.get("route")
         self._metrics.request(method, route.path if route else "other", status, seconds)
-        key = scope.get("state", {}).get("key")
+        state = scope.get("state", {})
+        key = state.get("key")
         if key and (method not in _READING or status == 403):
             client = scope.get("client")
             self._audit.note(key=key, address=client[0] if client else "", method=method,
-                             path=scope["path"][:300], status=status)
+                             path=scope["path"][:300], status=status, **state.get("audit", {}))

@@ -1,6 +1,6 @@
 """What operators do: devices, keys, removing what is old."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from . import devices, faults, keys, retention
 from .access import Id, PartsOf, may
@@ -29,9 +29,10 @@ def list_keys(parts: PartsOf):
 
 
 @router.post("/v1/keys", status_code=201, dependencies=[may("admin")])
-def create(parts: PartsOf, request: KeyRequest):
+def create(parts: PartsOf, request: KeyRequest, asked: Request):
     """Makes a key. This answer alone shows it."""
     row, key = keys.made(request.name, request.scopes)
+    asked.state.audit = {"made": row.id, "scopes": row.scopes}
     keys.add(parts.database, row)
     return faults.answer(_shown(row) | {"key": key}, 201)
 

@@ -51,7 +51,17 @@ def _add_operation(parser: argparse.ArgumentParser) -> None:
                         help="before an event is sent again; each next wait is four times as long")
     parser.add_argument("--webhook-attempts", type=int, default=10, metavar="N",
                         help="after which an event is dead")
+    parser.add_argument("--trusted-proxy", action="append", type=_network, metavar="ADDRESS",
+                        help="of a proxy, or a network of them, whose X-Forwarded-For names the "
+                             "client; may be repeated; default: none")
     parser.add_argument("--log-json", action="store_true", help="log lines of JSON")
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def serve(args) -> int:
@@ -99,7 +109,7 @@ def _run(args, bwrap: str | None, family: int, address: tuple) -> None:
         for thread in parts.threads:
             thread.start()
         print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
-        _server(make_app(parts), parts).run(sockets=[listening])
+        _server(make_app(parts), parts, args.trusted_proxy).run(sockets=[listening])
     finally:
         parts.closing.set()
         for thread in parts.threads:
@@ -131,7 +141,7 @@ def _socket(family: int, address: tuple):
     return made
 
 
-def _server(app, parts):
+def _server(app, parts, proxies: list[str] | None):
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -140,4 +150,5 @@ def _server(app, parts):
             super().handle_exit(sig, frame)
 
     return Server(uvicorn.Config(app, log_level="warning", access_log=False,
+                                 proxy_headers=bool(proxies), forwarded_allow_ips=proxies,
                                  timeout_graceful_shutdown=5, server_header=False))
