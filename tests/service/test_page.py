@@ -124,6 +124,80 @@ def test_it_is_live_and_shows_text_as_text(page, service, client):
     assert faults(page) == []
 
 
+def test_who_signs_out_sees_nothing_more(page, service, client):
+    """The log that was followed ends, and answers that were on their way are dropped."""
+    name = f"out-{page.scheme}"
+    client.submit(long_model(), ["lavapipe"], name="page/long", job_id=name)
+    page.go("about:blank")
+    page.go(f"{service.url}/#key={service.key}")
+    page.until(f"document.body.innerText.includes('{name}')")
+    # The signals of what is asked for; what answers /details is held back when `held` is there.
+    page.run("""(() => {
+      const real = fetch;
+      window.asked = [];
+      window.fetch = async (path, given) => {
+        asked.push([path, given.signal]);
+        const answer = await real(path, given);
+        if (window.held && !path.includes("logs")) await held;
+        return answer;
+      };
+    })()""")
+    page.run(f"location.hash = '#job/{name}'")
+    page.until("document.querySelector('#log').textContent.includes('reading the model')")
+    page.run("window.held = new Promise(go => { window.release = go; }); 0")
+    page.run("window.before = asked.length")
+    page.until("asked.length > before")
+    page.run("document.querySelector('#leave').click()")
+    assert page.run("asked.filter(([path]) => path.includes('logs')).every("
+                    "([, signal]) => signal.aborted)")
+    page.run("window.before = asked.length; release()")
+    page.run("new Promise(go => setTimeout(go, 300))")
+    assert name not in page.run("document.documentElement.outerHTML")
+    assert page.run("asked.length === before"), "nothing is asked for without a key"
+    assert page.run("sessionStorage.length") == 0
+    client.cancel(name)
+    client.wait(name, SECONDS)
+
+
+def test_late_answers_of_another_view_are_dropped(page, service):
+    page.go("about:blank")
+    page.go(f"{service.url}/#key={service.key}")
+    page.until("document.querySelector('#live').textContent.startsWith('live')")
+    page.run("""(() => {
+      const real = fetch;
+      window.held = new Promise(go => { window.release = go; });
+      window.fetch = async (path, given) => {
+        const answer = await real(path, given);
+        if (path.includes("devices")) { window.came = true; await held; }
+        return answer;
+      };
+    })()""")
+    page.run("document.querySelector('#devices tbody').replaceChildren()")
+    page.run("location.hash = '#devices'")
+    page.until("window.came")
+    page.run("location.hash = '#webhooks'")
+    page.until("!document.querySelector('#webhooks').hidden")
+    page.run("release()")
+    page.run("new Promise(go => setTimeout(go, 300))")
+    assert page.run("document.querySelectorAll('#devices tbody tr').length") == 0
+    page.run("location.hash = '#devices'")
+    page.until("document.querySelectorAll('#devices tbody tr').length > 0")
+    assert faults(page) == []
+
+
+def test_a_key_in_the_address_of_an_open_tab_is_taken(page, service):
+    page.go("about:blank")
+    page.go(f"{service.url}/#devices")
+    page.run("sessionStorage.clear(); location.hash = '#key=tv_000000000000_" + "a" * 43 + "'")
+    page.until("document.querySelector('#fault').textContent.includes('API key')")
+    page.run(f"location.hash = '#key={service.key}'")
+    page.until("document.querySelector('#live').textContent.startsWith('live')")
+    assert page.run("location.hash") == "#jobs"
+    assert not [entry["url"] for entry in page.ask("Page.getNavigationHistory")["entries"]
+                if "key=" in entry["url"]]
+    assert faults(page) == []
+
+
 def test_the_focus_stays_where_it_is(page, service, client):
     """While rows come and change."""
     name = f"focus-{page.scheme}"
@@ -183,3 +257,5 @@ def test_nothing_of_it_may_load_from_elsewhere_or_be_framed(service):
         assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy and "http" not in policy
         assert "://" not in answer.text and "innerHTML" not in answer.text
+    for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
+        assert httpx.get(service.url + path, trust_env=False).status_code == 404

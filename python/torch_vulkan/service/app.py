@@ -10,7 +10,9 @@ from .parts import Parts
 
 
 def make_app(parts: Parts) -> FastAPI:
-    app = FastAPI(title="torch_vulkan compile service", version=parts.version)
+    # FastAPI's own pages load scripts from elsewhere, which here could read the key of ours.
+    app = FastAPI(title="torch_vulkan compile service", version=parts.version, docs_url=None,
+                  redoc_url=None)
     app.state.parts = parts
     faults.install(app, parts.most_upload_bytes)
     app.add_middleware(Observed, metrics=parts.metrics, audit=parts.audit)

@@ -1,15 +1,31 @@
 // The service's page: asks the HTTP interface, and shows what it says as text, never as HTML.
 
-const POLL_MS = 2000, LONGEST_LOG = 1e6, PAGE = 100;
+const POLL_MS = 2000, LONGEST_MS = 60000, LONGEST_LOG = 1e6, PAGE = 100;
 const find = (selector, from = document) => from.querySelector(selector);
 const decoded = text => { try { return decodeURIComponent(text); } catch { return text; } };
-const tried = decoded((location.hash.match(/^#key=(.+)/) || [])[1] || "");
-if (tried) {
+
+// A key in the address is taken, and neither shown nor kept in the history.
+function takeKey() {
+  const tried = decoded((location.hash.match(/^#key=(.+)/) || [])[1] || "");
+  if (!tried) return;
+  forget();
   sessionStorage.setItem("key", tried);
-  history.replaceState(null, "", "#jobs");  // the key is neither shown nor kept in the history
+  history.replaceState(null, "", "#jobs");
+}
+
+// What a key gave to see goes with it.
+function forget() {
+  sessionStorage.removeItem("key");
+  unfollow();
+  for (const body of document.querySelectorAll("tbody")) body.replaceChildren();
+  for (const part of document.querySelectorAll("#log, #reasons, #job .note, #job h2")) {
+    part.textContent = "";
+  }
 }
 
 class Refused extends Error {}
+class Late extends Error {}
+let looks = 0, looking = 0;  // views that were asked for; which of them waits for answers
 
 async function ask(path, given = {}) {
   const answer = await fetch(path, {
@@ -21,7 +37,13 @@ async function ask(path, given = {}) {
   throw answer.status === 401 ? new Refused(message) : new Error(message);
 }
 
-const json = async path => (await ask(path)).json();
+// For views: one that is no longer looked at ends here, and shows nothing.
+async function json(path) {
+  const mine = looks;
+  const value = await (await ask(path, {signal: AbortSignal.timeout(LONGEST_MS)})).json();
+  if (mine !== looks) throw new Late();
+  return value;
+}
 
 // Times and sizes.
 const unbroken = text => text.replaceAll(" ", "\u00a0");
@@ -139,9 +161,14 @@ const views = {
 
 let following = null;  // {id, stop}
 
+function unfollow() {
+  following?.stop.abort();
+  following = null;
+}
+
 async function follow(id) {
   if (following?.id === id) return;
-  following?.stop.abort();
+  unfollow();
   const stop = new AbortController(), log = find("#log");
   following = {id, stop};
   log.textContent = "";
@@ -151,7 +178,7 @@ async function follow(id) {
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const {done, value} = await reader.read();
-      if (done) break;
+      if (done || stop.signal.aborted) break;
       const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 30;
       log.append(value);
       if (log.textContent.length > LONGEST_LOG) {
@@ -169,11 +196,9 @@ function place() {
   return name in views ? [name, decoded(rest.join("/"))] : ["jobs", ""];
 }
 
-let looks = 0;
-
 async function look() {
-  const mine = ++looks, [name, argument] = place(), isIn = sessionStorage.getItem("key");
-  if (name !== "job" && following) { following.stop.abort(); following = null; }
+  const mine = looking = ++looks, [name, argument] = place(), isIn = sessionStorage.getItem("key");
+  if (name !== "job") unfollow();
   for (const link of document.querySelectorAll("nav a")) {
     const isHere = link.hash.slice(1) === (name === "job" ? "jobs" : name);
     isHere ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
@@ -183,7 +208,10 @@ async function look() {
   for (const section of document.querySelectorAll("section")) {
     section.hidden = !isIn || section.id !== name;
   }
-  if (!isIn) return find("#key").focus();
+  if (!isIn) {
+    looking = 0;
+    return find("#key").focus();
+  }
   try {
     await views[name](find(`section#${name}`), argument);
     if (mine !== looks) return;
@@ -191,10 +219,12 @@ async function look() {
     find("#live").textContent = `live · ${new Date().toLocaleTimeString()}`;
   } catch (error) {
     if (mine !== looks) return;
-    if (error instanceof Refused) sessionStorage.removeItem("key");
+    if (error instanceof Refused) forget();
     tell(error.message);
     find("#live").textContent = "no answer";
     if (error instanceof Refused) look();
+  } finally {
+    if (mine === looking) looking = 0;
   }
 }
 
@@ -210,9 +240,7 @@ find("#enter").addEventListener("submit", event => {
   look();
 });
 find("#leave").addEventListener("click", () => {
-  sessionStorage.removeItem("key");
-  for (const body of document.querySelectorAll("tbody")) body.replaceChildren();
-  find("#log").textContent = "";
+  forget();
   look();
 });
 find("#state").addEventListener("change", () => { shown = PAGE; look(); });
@@ -225,9 +253,12 @@ find("#cancel").addEventListener("click", async () => {
   }
   look();
 });
-addEventListener("hashchange", look);
+addEventListener("hashchange", () => { takeKey(); look(); });
 addEventListener("keydown", event => {
   if (event.key === "Escape" && place()[0] === "job") location.hash = "#jobs";
 });
-setInterval(() => { if (!document.hidden && sessionStorage.getItem("key")) look(); }, POLL_MS);
+setInterval(() => {
+  if (!looking && !document.hidden && sessionStorage.getItem("key")) look();
+}, POLL_MS);
+takeKey();
 look();
