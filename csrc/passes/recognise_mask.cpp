@@ -16,6 +16,16 @@ bool is_one_of(std::string_view op, std::initializer_list<std::string_view> ops)
   return std::ranges::find(ops, op) != ops.end();
 }
 
+/// Whether an attribute is this number; a symbol is none.
+bool is_number(const Node& node, std::string_view name, double number) {
+  const Arg& arg = node.arg(name);
+  if (arg.is_tensor) return false;
+  if (const auto* value = std::get_if<double>(&arg.attr)) return *value == number;
+  if (const auto* flag = std::get_if<bool>(&arg.attr)) return (*flag ? 1 : 0) == number;
+  const auto* value = std::get_if<Expr>(&arg.attr);
+  return value && value->constant() && static_cast<double>(*value->constant()) == number;
+}
+
 constexpr int64_t kMostWindow = 1 << 29;  // kernels add it to places as ints
 
 /// What a mask of [queries, keys] is made of.
@@ -79,8 +89,8 @@ class MaskRecogniser {
   bool is_filled(ValueId v, double number) const {
     const Node* node = makers_.maker(v);
     if (!node) return false;
-    if (node->op == "aten::scalar_tensor") return node->number("s") == number;
-    return node->op == "aten::full" && node->number("fill_value") == number;
+    if (node->op == "aten::scalar_tensor") return is_number(*node, "s", number);
+    return node->op == "aten::full" && is_number(*node, "fill_value", number);
   }
 
   /// Adds what `v`, broadcast over the scores, hides.
@@ -101,7 +111,7 @@ class MaskRecogniser {
   /// A node that hides nothing.
   static bool is_true(const Node* node) {
     return node && is_one_of(node->op, {"aten::full", "aten::ones"}) &&
-           (node->op == "aten::ones" || node->number("fill_value") == 1);
+           (node->op == "aten::ones" || is_number(*node, "fill_value", 1));
   }
 
   bool add_comparison(const Node& node, Places& p) const {
@@ -198,15 +208,12 @@ class MaskRecogniser {
   bool is_range(ValueId v, const Expr& count) const {
     const Node* node = makers_.maker(v);
     const bool adds = node && is_one_of(node->op, {"aten::add.Tensor", "aten::add.Scalar"});
-    if (adds && !node->arg("other").is_tensor && node->number("other") == 0) {
-      node = makers_.maker(node->input("self"));
-    }
+    if (adds && is_number(*node, "other", 0)) node = makers_.maker(node->input("self"));
     if (!node || !node->op.starts_with("aten::arange") || !is_integer(v)) return false;
-    const auto number = [&](const char* name, int64_t absent) {
-      return node->has(name) ? node->expr(name) : Expr(absent);
+    const auto is = [&](const char* name, double number) {
+      return !node->has(name) || is_number(*node, name, number);
     };
-    return shape(v) == Shape{count} && number("start", 0) == Expr(0) &&
-           number("step", 1) == Expr(1);
+    return shape(v) == Shape{count} && is("start", 0) && is("step", 1);
   }
 
   Graph graph_;

@@ -100,6 +100,42 @@ TEST(RecogniseMask, SymbolicSizesAreRecognised) {
   EXPECT_TRUE(b.attention(b.compared("aten::le.Tensor", keys, b.places())).has("first"));
 }
 
+/// Numbers that are symbols are none that is looked for, and no error.
+TEST(RecogniseMask, SymbolicNumbersStay) {
+  const auto numbers = [](Masks& b, const std::string& op, const char* name, DType dtype) {
+    return b
+        .node(op, {attr_arg("size", std::vector<Expr>{}), attr_arg(name, Expr::symbol(0))},
+              {{dtype, {}}})
+        .outputs[0];
+  };
+  for (const std::string what : {"keys", "hidden", "full", "true"}) {
+    SCOPED_TRACE(what);
+    Masks b(7);
+    b.symbol("offset");
+    ValueId keys = b.keys();
+    if (what == "keys") {
+      keys = b.op1("aten::add.Scalar", b.range(b.n), {b.n},
+                   {attr_arg("other", Expr::symbol(0)), attr_arg("alpha", Expr(1))});
+      keys = b.op1("aten::view", keys, {1, 1, 1, b.n});
+    }
+    ValueId mask = b.compared("aten::le.Tensor", keys, b.places());
+    if (what == "true") {
+      mask = b.both(mask, numbers(b, "aten::full", "fill_value", DType::kBool), {1, 1, 7, 200});
+    } else if (what != "keys") {
+      const ValueId number = what == "hidden" ? numbers(b, "aten::scalar_tensor", "s", DType::kF32)
+                                              : numbers(b, "aten::full", "fill_value", DType::kF32);
+      mask = b.node("aten::where.self",
+                    {tensor_arg("condition", mask), tensor_arg("self", number),
+                     tensor_arg("other", number)},
+                    {{DType::kF32, {1, 1, 7, 200}}})
+                 .outputs[0];
+    }
+    const Node& node = b.attention(mask);
+    EXPECT_EQ(node.has("first"), what == "true") << dump(b.graph);
+    EXPECT_TRUE(node.has("attn_mask"));
+  }
+}
+
 TEST(RecogniseMask, WindowsAreNumbersAndPaddingStays) {
   for (const auto& [op, number] :
        {std::pair{"aten::sub.Tensor", 16}, std::pair{"aten::add.Tensor", -16}}) {
