@@ -3,6 +3,7 @@ happens."""
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -199,11 +200,16 @@ def test_an_engine_alone_says_what_it_cannot_write():
     (engine,) = tv.engines(program)
     given = {b["name"]: torch.zeros(b["shape"], dtype=getattr(torch, b["dtype"]))
              for b in engine.info()["inputs"]}
-    for wrong in (torch.zeros(1, 3).expand(4, 3), torch.zeros(4, 3).numpy()):
-        if not isinstance(wrong, torch.Tensor):
-            wrong.flags.writeable = False
+    read_only = np.zeros((4, 3), np.float32)
+    read_only.flags.writeable = False
+    shared = torch.zeros(6)
+    same_rows, moved = (np.lib.stride_tricks.as_strided(shared.numpy(), (4, 3), (step, 4))
+                        for step in (0, 4))
+    for wrong in (torch.zeros(1, 3).expand(4, 3), shared.as_strided((4, 3), (1, 1)), read_only,
+                  same_rows, moved):
         with pytest.raises(ValueError, match="'total' is written by the engine"):
             engine.run({**given, "total": wrong})
+    assert not shared.any()  # nothing ran
     x = torch.randn(4, 3)
     want = engine.run({**given, "x": x, "total": x.clone()})
     got = engine.run({**given, "x": x, "total": x})  # x is read as it was

@@ -21,7 +21,7 @@ def own_memory(bindings: list[dict], inputs, tensors: list[torch.Tensor]) -> lis
             continue
         if not _is_writable(value):
             raise ValueError(f"input {binding['name']!r} is written by the engine: got an array "
-                             "that is read only, a tensor of which several elements are one, or "
+                             "that is read only, elements that may lie in one place in memory, or "
                              "an inference tensor outside of torch.inference_mode()")
         if any(_share(tensors[i], other) for k, other in enumerate(tensors) if k != i):
             made[i] = tensors[i].clone()
@@ -30,9 +30,23 @@ def own_memory(bindings: list[dict], inputs, tensors: list[torch.Tensor]) -> lis
 
 def _is_writable(value) -> bool:
     if isinstance(value, torch.Tensor):
-        return torch._debug_has_internal_overlap(value) != 1 and (
+        return not _may_overlap(value.shape, value.stride(), 1) and (
             not value.is_inference() or torch.is_inference_mode_enabled())
-    return bool(value.flags.writeable)
+    return bool(value.flags.writeable) and not _may_overlap(
+        value.shape, map(abs, value.strides), value.itemsize)
+
+
+def _may_overlap(sizes, strides, element: int) -> bool:
+    """Whether two elements, of size `element` in what strides count, may be one in memory; False
+    only where it is sure."""
+    if 0 in sizes:
+        return False
+    reach = element
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size > 1 and stride < reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def _share(a: torch.Tensor, b: torch.Tensor) -> bool:
