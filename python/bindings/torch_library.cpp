@@ -52,11 +52,11 @@ std::vector<at::Tensor> execute_written(const std::vector<at::Tensor>& inputs,
                 "[torch_vulkan::execute_written] an inference tensor changes in "
                 "torch.inference_mode() only");
   }
-  std::vector<at::Tensor> outputs = engine->execute(engine->merged(inputs, written), weights);
-  for (const at::Tensor& tensor : written) {
+  const std::vector<at::Tensor> all = engine->merged(inputs, written);
+  for (const at::Tensor& tensor : written) {  // before: what fails on the way may leave parts
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   }
-  return outputs;
+  return engine->execute(all, weights);
 }
 
 /// The same without a change: the new values come behind the outputs.

@@ -235,6 +235,7 @@ class Engine:
         for name, (_, tensor) in given_out.items():
             if given_outputs.is_direct(tensor, outputs[name], tensors):
                 outputs[name] = tensor
+        written_inputs.announce(bindings, given, tensors)
         weights = self._weights  # with the tensors, whose memory is read: another thread may refit
         self._parts[part].run(weights[1][part], symbols, [_address(t) for t in tensors],
                               [_address(t) for t in outputs.values()])

@@ -11,7 +11,7 @@ from torch import nn
 import torch_vulkan as tv
 from torch_vulkan.program import Program
 
-from aot_helpers import compiled, rows
+from aot_helpers import compiled, python, rows
 from helpers import assert_same
 
 WRITTEN = torch.ops.torch_vulkan.execute_written.default
@@ -215,3 +215,38 @@ def test_an_engine_alone_says_what_it_cannot_write():
     got = engine.run({**given, "x": x, "total": x})  # x is read as it was
     for name, tensor in want.items():
         torch.testing.assert_close(got[name], tensor)
+
+
+LOST = """
+import sys, torch, torch_vulkan as tv
+class Sum(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4, 3))
+    def forward(self, x):
+        self.total.add_(x)
+        return self.total * 2
+program = tv.compile(Sum(), [torch.ones(4, 3)], min_block_size=1)
+state = program.get_buffer("total")
+run = lambda: program(torch.ones(4, 3))
+if sys.argv[1] == "engine":
+    (engine,) = tv.engines(program)
+    names = {b["name"]: b["written"] for b in engine.info()["inputs"]}
+    run = lambda: engine.run({name: state if written else torch.ones(4, 3)
+                              for name, written in names.items()})
+for _ in range(12):
+    before = state._version
+    try:
+        run()
+    except RuntimeError as error:
+        assert "was lost" in str(error), error
+        print("changed", state._version - before)
+        break
+    assert state._version == before + 1
+"""
+
+
+@pytest.mark.parametrize("kind", ["program", "engine"])
+def test_a_call_that_fails_counts_as_a_change(kind):
+    """Parts may be written: autograd is to know."""
+    assert "changed 1" in python(LOST, kind, TORCH_VULKAN_LOSE_DEVICE="10")

@@ -53,13 +53,28 @@ def _share(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.data_ptr() < b.data_ptr() + b.nbytes and b.data_ptr() < a.data_ptr() + a.nbytes
 
 
-def write_back(bindings: list[dict], inputs, tensors: list[torch.Tensor]) -> None:
-    """Gives callers what was not written where it lies, and tells autograd of what was."""
-    for binding, value, tensor in zip(bindings, inputs, tensors, strict=True):
-        if not binding["written"]:
-            continue
-        whole = value.detach() if isinstance(value, torch.Tensor) else torch.from_numpy(value)
-        if whole.device != tensor.device or whole.data_ptr() != tensor.data_ptr():
-            whole.copy_(tensor)
-        elif not whole.is_inference():
+def announce(bindings: list[dict], inputs, tensors: list[torch.Tensor]) -> None:
+    """Tells autograd of what the engine is about to write where it lies: where it fails on the way,
+    parts may be written."""
+    for whole, tensor in _written(bindings, inputs, tensors):
+        if _is_same(whole, tensor) and not whole.is_inference():
             torch.autograd.graph.increment_version(whole)
+
+
+def write_back(bindings: list[dict], inputs, tensors: list[torch.Tensor]) -> None:
+    """Gives callers what was not written where it lies."""
+    for whole, tensor in _written(bindings, inputs, tensors):
+        if not _is_same(whole, tensor):
+            whole.copy_(tensor)
+
+
+def _written(bindings, inputs, tensors):
+    """What the caller gave, as a tensor, and what the engine works on, of each input it writes."""
+    for binding, value, tensor in zip(bindings, inputs, tensors, strict=True):
+        if binding["written"]:
+            is_tensor = isinstance(value, torch.Tensor)
+            yield value.detach() if is_tensor else torch.from_numpy(value), tensor
+
+
+def _is_same(whole: torch.Tensor, tensor: torch.Tensor) -> bool:
+    return whole.device == tensor.device and whole.data_ptr() == tensor.data_ptr()
