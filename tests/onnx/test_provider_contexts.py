@@ -5,7 +5,7 @@ import onnx
 import onnxruntime
 import provider_tests
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from provider_tests import NAME, session
 from test_provider import check, detector, random
 
@@ -69,12 +69,17 @@ def test_a_damaged_context(tmp_path):
     session(whole)
 
 
-def test_a_context_for_results_of_another_type(tmp_path):
-    """The runtime would allocate less than the engine writes."""
+@pytest.mark.parametrize("kind", ["int8", "uint32", "string", "undefined"])
+def test_a_context_for_results_of_another_type(kind, tmp_path):
+    """The runtime would allocate less than the engine writes, or no tensor."""
     path = compiled(linear()[0], tmp_path, True)
     changed = onnx.load(path)
-    changed.graph.output[0].type.tensor_type.elem_type = TensorProto.INT8
-    with pytest.raises(Exception, match="is of type int8 in the model, and not float32"):
+    declared = changed.graph.output[0].type
+    if kind == "undefined":
+        declared.CopyFrom(helper.make_sequence_type_proto(declared))
+    else:
+        declared.tensor_type.elem_type = getattr(TensorProto, kind.upper())
+    with pytest.raises(Exception, match=f"is of type {kind} in the model, and not float32"):
         session(changed)
 
 
