@@ -5,6 +5,7 @@ import functools
 import inspect
 import threading
 import types
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,10 @@ _WINDOWS = 8
 _AHEAD = 8
 
 _execute_call = torch.ops.torch_vulkan.execute_call.default
-_steps: dict[tuple, Callable] = {}
+# Compiled steps, used last at the end; each holds its graphs and engines.
+_steps: OrderedDict[tuple, Callable] = OrderedDict()
+_MOST_STEPS = 12
+_steps_change = threading.Lock()
 
 
 def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
@@ -53,7 +57,7 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         draws: who makes random numbers: "torch", whose generator gives the tokens of transformers;
             or "device", the step itself, as functions of the seed and the place (docs/generation.md
             has the algorithm), with nothing for the host to do.
-        eos_token_id: tokens that end a sequence; None: the model's.
+        eos_token_id: tokens that end a sequence; None: the model's; an empty list: none does.
         pad_token_id: what follows them; None: the model's, else the first that ends.
         streamer: an object with `put` and `end`, given the prompt and then each step's tokens.
         settings: of the backend (docs/settings.md).
@@ -65,8 +69,7 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         ValueError: an argument is not what is wanted; the message says what is.
     """
     _check(model, input_ids, max_new_tokens, attention_mask)
-    if draws not in ("torch", "device"):
-        raise ValueError(f"generate: draws: got {draws!r}, want 'torch' or 'device'")
+    _check_draws(draws, settings)
     choice = _Choice(draws if do_sample else "", temperature if do_sample else 1.0,
                      (top_k or 0) if do_sample else 0, top_p if do_sample else 1.0,
                      repetition_penalty)
@@ -357,10 +360,15 @@ def _backend(module, example_inputs, **options):
 def _compiled(kind: type, choice: _Choice, settings: dict[str, Any]) -> Callable:
     """The step of a class of models: the model is an argument of it."""
     key = (kind, choice, tuple(sorted((name, repr(value)) for name, value in settings.items())))
-    if key not in _steps:
-        Settings.from_options(settings)  # what is wrong with them is said here
-        _steps[key] = torch.compile(_step_of(choice), backend=_backend, options=settings or None)
-    return _steps[key]
+    with _steps_change:
+        if key not in _steps:
+            Settings.from_options(settings)  # what is wrong with them is said here
+            _steps[key] = torch.compile(_step_of(choice), backend=_backend,
+                                        options=settings or None)
+        _steps.move_to_end(key)
+        while len(_steps) > _MOST_STEPS:
+            _steps.popitem(last=False)
+        return _steps[key]
 
 
 def _check(model, input_ids, max_new_tokens, attention_mask) -> None:
@@ -393,11 +401,18 @@ def _check(model, input_ids, max_new_tokens, attention_mask) -> None:
                          "(config.max_position_embeddings)")
 
 
+def _check_draws(draws: str, settings: dict[str, Any]) -> None:
+    if draws not in ("torch", "device"):
+        raise ValueError(f"generate: draws: got {draws!r}, want 'torch' or 'device'")
+    if draws == "device" and Settings.from_options(settings).truncate_long_and_double:
+        raise ValueError("generate: draws='device' computes words of 32 bits in int64, which "
+                         "truncate_long_and_double=True cuts; got both, want one")
+
+
 def _ends(model, given) -> list[int] | None:
+    """None: no token ends a text."""
     ends = model.generation_config.eos_token_id if given is None else given
-    if ends is None:
-        return None
-    return [ends] if isinstance(ends, int) else [int(end) for end in ends]
+    return [ends] if isinstance(ends, int) else [int(end) for end in ends or ()] or None
 
 
 def _pad(model, given, ends) -> int:

@@ -253,6 +253,31 @@ def test_padding_and_ends():
     assert torch.equal(got, want)
 
 
+def test_no_token_ends_a_text(monkeypatch):
+    model = decoder("llama")
+    ids = prompt(model, 1, 9)["input_ids"]
+    free = model.generate(ids, max_new_tokens=6, do_sample=False)
+    monkeypatch.setattr(model.generation_config, "eos_token_id", int(free[0, 11]))
+    monkeypatch.setattr(model.generation_config, "pad_token_id", None)
+    assert torch.equal(tv.generate(model, ids, 6, eos_token_id=[]), free)
+
+
+def test_steps_that_were_used_last_are_kept(monkeypatch):
+    monkeypatch.setattr(generation, "_steps", type(generation._steps)())
+    monkeypatch.setattr(generation, "_MOST_STEPS", 2)
+
+    def step(temperature):
+        choice = generation._Choice("torch", temperature, 0, 1.0, 1.0)
+        return generation._compiled(object, choice, {})
+
+    first, second = step(0.1), step(0.2)
+    assert step(0.1) is first
+    step(0.3)
+    assert len(generation._steps) == 2
+    assert step(0.1) is first
+    assert step(0.2) is not second
+
+
 def test_two_generations_in_turn():
     """An interrupted one leaves nothing behind."""
     model = decoder("llama")
@@ -297,5 +322,7 @@ def test_other_bad_arguments():
         tv.generate(torch.nn.Linear(2, 2), ids)
     with pytest.raises(ValueError, match="draws: got 'cuda', want 'torch' or 'device'"):
         tv.generate(model, ids, do_sample=True, draws="cuda")
+    with pytest.raises(ValueError, match="truncate_long_and_double=True cuts"):
+        tv.generate(model, ids, do_sample=True, draws="device", truncate_long_and_double=True)
     with pytest.raises(ValueError, match="min_blok_size"):
         tv.generate(model, ids, min_blok_size=3)
