@@ -73,11 +73,23 @@ class MaskRecogniser {
     return true;
   }
 
+  /// What broadcasts to `v`: before it was expanded and given dimensions in front.
+  ValueId in_fewer_dimensions(ValueId v) const {
+    while (const Node* node = makers_.maker(v)) {
+      const auto rank = static_cast<double>(shape(v).size());
+      const bool is_front = node->op == "aten::unsqueeze" &&
+                            (is_number(*node, "dim", 0) || is_number(*node, "dim", -rank));
+      if (!is_front && node->op != "aten::expand") break;
+      v = node->input("self");
+    }
+    return v;
+  }
+
   /// A mask, or of numbers that are added, 0 and -infinity, where they are 0; kNoValue for others.
   ValueId as_bools(ValueId v) const {
     if (graph_.value(v).dtype == DType::kBool) return v;
+    v = in_fewer_dimensions(v);
     const Node* node = makers_.maker(v);
-    for (; node && node->op == "aten::expand"; node = makers_.maker(v)) v = node->input("self");
     if (!node || node->op != "aten::where.self") return kNoValue;
     const bool hides = is_filled(node->input("self"), 0) &&
                        is_filled(node->input("other"), -std::numeric_limits<double>::infinity());
@@ -96,8 +108,7 @@ class MaskRecogniser {
   /// Adds what `v`, broadcast over the scores, hides.
   bool add(ValueId v, Places& p) const {
     const ValueId mask = v;
-    const Node* node = makers_.maker(v);
-    for (; node && node->op == "aten::expand"; node = makers_.maker(v)) v = node->input("self");
+    const Node* node = makers_.maker(in_fewer_dimensions(v));
     if (node && is_one_of(node->op, {"aten::bitwise_and.Tensor", "aten::logical_and",
                                      "aten::__and__.Tensor"})) {
       return add(node->input("self"), p) && add(node->input("other"), p);

@@ -92,6 +92,27 @@ TEST(RecogniseMask, CausalMasksBecomeTheFirstQuerysPlace) {
   }
 }
 
+/// Behind the comparison; of dimensions elsewhere nobody looks what they mean.
+TEST(RecogniseMask, DimensionsInFrontAreSeenThrough) {
+  for (const auto& [first, second, known] :
+       {std::tuple{0, 0, true}, {-3, -4, true}, {0, 1, false}}) {
+    Masks b(7, 7);
+    const ValueId keys = b.range(b.n);
+    const ValueId places = b.op2("aten::add.Tensor", b.range(b.m), b.length, {7}, DType::kI64);
+    const ValueId seen =
+        b.op2("aten::le.Tensor", keys, b.op1("aten::view", places, {7, 1}), {7, 7}, DType::kBool);
+    const ValueId pad = b.input({7}, DType::kBool);
+    ValueId mask = b.both(seen, pad, {7, 7});
+    mask = b.op1("aten::unsqueeze", mask, {1, 7, 7}, {attr_arg("dim", Expr(first))});
+    mask = b.op1("aten::unsqueeze", mask, {1, 1, 7, 7}, {attr_arg("dim", Expr(second))});
+    const Node& node = b.attention(mask);
+    EXPECT_EQ(node.has("first"), known) << first << " " << second << dump(b.graph);
+    if (known) {
+      EXPECT_EQ(node.input("attn_mask"), pad);
+    }
+  }
+}
+
 TEST(RecogniseMask, SymbolicSizesAreRecognised) {
   Masks b(Expr::symbol(0), Expr::symbol(1));
   b.symbol("m");
