@@ -132,3 +132,14 @@ def changed(made, **attributes):
 def test_what_is_refused(attributes, message):
     with pytest.raises((ValueError, tv.UnsupportedError), match=message):
         tv.onnx.compile(changed(nbits(4, 32, True, False), **attributes), fallback="none")
+
+
+def test_sizes_whose_product_overflows():
+    size = 1 << 30
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], "product", K=size, N=size,
+                            bits=8, block_size=32, domain="com.microsoft")
+    made = model([node], [tensor("x", [1, size])], [tensor("y", None)],
+                 [weight("w", numpy.zeros((1, 1, 1), "uint8")),
+                  weight("s", numpy.ones(1, "float32"))])
+    with pytest.raises(ValueError, match="more than 2\\^40 elements"):
+        tv.onnx.compile(made, fallback="none")

@@ -269,3 +269,30 @@ def test_scales_that_do_not_fit_are_refused():
                  [weight("s", numpy.array([1.0, 2.0, 3.0], "float32"))])
     with pytest.raises(tv.UnsupportedError, match="sizes 6 and 3"):
         tv.onnx.compile(made, fallback="none")
+
+
+@pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear"])
+@pytest.mark.parametrize("x, scale, zero, block, message", [
+    ((2, 6), (6,), (2,), 0, r"the zero point is \[2\], the scale \[6\]: want one shape"),
+    ((2, 6), (2, 3), (2, 1), 2, r"the zero point is \[2, 1\], the scale \[2, 3\]: want one shape"),
+    ((2, 6), (3,), (3,), 2, r"scale of the input's rank: the scale is \[3\], the input \[2, 6\]"),
+])
+def test_zero_points_and_blocks_that_do_not_fit(op, x, scale, zero, block, message):
+    made = model([helper.make_node(op, ["x", "s", "z"], ["y"], "node", axis=1, block_size=block)],
+                 [tensor("x", x, TensorProto.FLOAT if op == "QuantizeLinear" else
+                         TensorProto.INT8)], [tensor("y", None)],
+                 [weight("s", numpy.ones(scale, "float32")),
+                  weight("z", numpy.zeros(zero, "int8"))], opset=21)
+    with pytest.raises(ValueError, match=message):
+        tv.onnx.compile(made, fallback="none")
+
+
+def test_four_bits_whose_zero_point_does_not_fit():
+    made = model([helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], "node", axis=1),
+                  helper.make_node("MatMul", ["x", "d"], ["y"])],
+                 [tensor("x", [3, 4])], [tensor("y", None)],
+                 [helper.make_tensor("w", TensorProto.INT4, (4, 6), [1] * 24),
+                  weight("s", numpy.ones(6, "float32")),
+                  helper.make_tensor("z", TensorProto.INT4, (4,), [1] * 4)], opset=21)
+    with pytest.raises(ValueError, match=r"the zero point is \[4\], the scale \[6\]"):
+        tv.onnx.compile(made, fallback="none")

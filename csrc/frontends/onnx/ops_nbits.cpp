@@ -23,6 +23,7 @@ Weight weight_of(OpContext& c) {
     refuse("rows of " + std::to_string(w.steps) + " elements in blocks of " +
            std::to_string(w.block));
   }
+  checked_count({w.columns, w.steps, w.bits}, "the bits of a weight of K and N");
   w.blocks = w.steps / w.block;
   return w;
 }

@@ -31,6 +31,28 @@ Tensor spread(OpContext& c, const Tensor& parameter, const Tensor& x) {
   return e.reshape(parameter, shape);
 }
 
+std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const Expr& size : shape) text += (text.empty() ? "" : ", ") + size.str();
+  return "[" + text + "]";
+}
+
+/// Throws Error(kUser) for a zero point of another shape than the scale's, and for a scale of
+/// blocks of another rank than x.
+void check_parameters(OpContext& c) {
+  const Tensor& x = c.in(0);
+  const Tensor& scale = c.in(1);
+  const bool one = tv::product(scale.shape) == Expr(1);
+  if (c.i("block_size", 0) > 0 && scale.rank() != x.rank()) {
+    throw Error(ErrorKind::kUser, "block_size wants a scale of the input's rank: the scale is " +
+                                      text_of(scale.shape) + ", the input " + text_of(x.shape));
+  }
+  if (!c.has(2) || c.in(2).shape == scale.shape) return;
+  if (one && tv::product(c.in(2).shape) == Expr(1)) return;
+  throw Error(ErrorKind::kUser, "the zero point is " + text_of(c.in(2).shape) + ", the scale " +
+                                    text_of(scale.shape) + ": want one shape");
+}
+
 std::pair<double, double> range_of(DType dtype) {
   switch (dtype) {
     case DType::kU8:
@@ -55,6 +77,7 @@ Tensor quantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tensor&
 void quantize(OpContext& c) {
   Emitter& e = c.e;
   const Tensor& x = c.in(0);
+  check_parameters(c);
   const DType dtype = c.has(2) ? c.in(2).dtype : c.dtype("output_dtype", DType::kU8);
   const Tensor zero = c.has(2) ? spread(c, c.in(2), x) : Tensor{};
   if (c.has_attr("precision") && c.i("precision", 0) != 0 && c.i("precision", 1) != 1) {
@@ -133,6 +156,7 @@ Tensor kept_quantised(OpContext& c, const Tensor& x) {
 void dequantize(OpContext& c) {
   const Tensor& x = c.in(0);
   const Tensor& scale = scale_in(c, 1);
+  check_parameters(c);
   if (const Tensor kept = kept_in_four_bits(c, x); kept.present) return c.out(0, kept);
   if (const Tensor kept = kept_quantised(c, x); kept.present) return c.out(0, kept);
   const Tensor zero = c.has(2) ? spread(c, c.in(2), x) : Tensor{};
