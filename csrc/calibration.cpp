@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kAlgorithms = {
     "EntropyCalibration2", "EntropyCalibration", "MinMaxCalibration", "LegacyCalibration"};
-constexpr size_t kShown = 60;             // characters of a line in a message
+constexpr size_t kShown = 60;             // bytes of a line in a message
 constexpr uint64_t kLargest = 64U << 20;  // bytes of a file
 
 class Reader {
@@ -56,7 +56,10 @@ class Reader {
   }
 
   static std::string shown(std::string_view text) {
-    return "'" + std::string(text.substr(0, kShown)) + (text.size() > kShown ? "…'" : "'");
+    size_t end = std::min(kShown, text.size());
+    const auto goes_on = [&] { return end < text.size() && (text[end] & 0xC0) == 0x80; };
+    while (end > 0 && goes_on()) --end;  // not inside of a character of UTF-8
+    return "'" + std::string(text.substr(0, end)) + (text.size() > kShown ? "…'" : "'");
   }
 
   /// "TRT-8400-EntropyCalibration2", 8.4.0, or "TRT-101401-…", 10.14.1.
