@@ -38,11 +38,64 @@ ValueId of_file(const Graph& graph, const Makers& makers, const Node& reader, Va
 
 /// "layer.a.input": what a module's product reads. torch.export calls the module's second call
 /// "layer.a@1".
-std::string name_of(const std::string& module_path) {
+std::string name_of_module(const std::string& module_path) {
   static const std::regex number("@[0-9]+");
   const std::string module = std::regex_replace(module_path, number, "");
   return module.empty() ? "input" : module + ".input";
 }
+
+/// Whether a weight goes by the module's name for it, and not by one that capturing made up, which
+/// the same weight has in no other graph.
+bool is_named(const std::string& name) {
+  static const std::regex made_up("arg[0-9]+_1|primals_[0-9]+|_(tensor|param)_constant[0-9]+|");
+  return !std::regex_match(name, made_up) && (name[0] < '0' || name[0] > '9');
+}
+
+/// What a weight is made of.
+class Making {
+ public:
+  Making(const Graph& graph, const Makers& makers, ValueId weight) : graph_(graph) {
+    add(makers, weight);
+  }
+
+  /// "layer.a.input" of "layer.a.weight", "matrix.input" of "matrix"; "" where nothing has a name.
+  std::string name() const {
+    for (const ValueId leaf : leaves) {
+      const std::string& own = graph_.value(leaf).name;
+      if (!is_named(own)) continue;
+      if (own == "weight") return "input";
+      constexpr std::string_view kWeight = ".weight";
+      return own.substr(0, own.size() - (own.ends_with(kWeight) ? kWeight.size() : 0)) + ".input";
+    }
+    return "";
+  }
+
+  std::vector<ValueId> leaves;
+  std::string text;
+
+ private:
+  void add(const Makers& makers, ValueId value) {
+    if (!numbers_.emplace(value, static_cast<ValueId>(numbers_.size())).second) return;
+    const Node* node = makers.maker(value);
+    if (!node) {
+      leaves.push_back(value);
+      text += type_text(graph_.value(value)) + "; ";
+      return;
+    }
+    for (const ValueId read : node->all_inputs()) add(makers, read);
+    Node renumbered = *node;
+    for (Arg& arg : renumbered.args) {
+      for (ValueId& read : arg.values) {
+        if (read != kNoValue) read = numbers_.at(read);
+      }
+    }
+    const auto output = std::ranges::find(node->outputs, value) - node->outputs.begin();
+    text += signature(renumbered) + "[" + std::to_string(output) + "]; ";
+  }
+
+  const Graph& graph_;
+  std::map<ValueId, ValueId> numbers_;  // in the order in which they are met
+};
 
 std::string some(const std::vector<std::string>& names) {
   constexpr size_t kShown = 3;
@@ -65,14 +118,18 @@ std::vector<CalibrationPoint> calibration_points(const Graph& graph, const Setti
     const Node& node = graph.nodes[n];
     const auto operands = quantisable.of(node);
     if (!operands) continue;
-    CalibrationPoint point{.node = n, .value = operands->input, .name = {}};
+    CalibrationPoint point{.node = n, .value = operands->input};
     if (graph.names_of_file) {
       point.value = of_file(graph, makers, node, operands->input);
       point.name = graph.value(point.value).name;
     } else {
-      point.name = name_of(node.module_path);
+      Making weight(graph, makers, operands->weight);
+      point.name = weight.name();
+      if (point.name.empty()) point.name = name_of_module(node.module_path);
       const int number = count[point.name]++;
       if (number > 0) point.name += "." + std::to_string(number);
+      point.leaves = std::move(weight.leaves);
+      point.making = std::move(weight.text);
     }
     // Not before it has its number: what is excluded does not rename others.
     if (!excluded.contains(node)) points.push_back(std::move(point));

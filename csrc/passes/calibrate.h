@@ -14,12 +14,18 @@ namespace tv {
 struct CalibrationPoint {
   size_t node = 0;
   ValueId value = kNoValue;  ///< what is observed: the input, or what it is a view of
-  std::string name;
+  std::string name = {};
+  /// Where names are a module's: the weights of the graph that the node's weight is made of, and
+  /// how, in a text that is the same in other graphs.
+  std::vector<ValueId> leaves = {};
+  std::string making = {};
 };
 
 /// All of a graph as the frontend made it, but what the user excludes (autocast_excluded_nodes,
 /// autocast_excluded_ops). A point goes by the tensor's name where the graph has a file's names;
-/// else by the module: "layer1.conv.input", and "layer1.conv.input.1" for its second product.
+/// else by the weight that is multiplied: "layer1.conv.input" where that is layer1.conv.weight,
+/// "layer1.conv.input.1" for the second product with it, "matrix.input" where it is matrix. Where
+/// no weight has a name it goes by the module likewise.
 std::vector<CalibrationPoint> calibration_points(const Graph& graph, const Settings& settings);
 
 /// What a calibration says of a graph.

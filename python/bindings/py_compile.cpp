@@ -235,11 +235,13 @@ void bind_compile(py::module_& m) {
       [](const Graph& graph, const std::string& settings) {
         py::list points;
         for (const CalibrationPoint& p : observed_points(graph, Settings::from_json(settings))) {
-          points.append(py::make_tuple(p.name, p.value, graph.nodes.at(p.node).origin.index));
+          points.append(py::make_tuple(p.name, p.value, graph.nodes.at(p.node).origin.index,
+                                       p.leaves, p.making));
         }
         return points;
       },
-      "(name, value, origin of the node that reads it) of what calibration observes of a graph.");
+      "(name, value, origin of the node that reads it, what its weight is made of, how) of what "
+      "calibration observes of a graph.");
   m.def(
       "read_calibration",
       [](const std::string& text, const std::string& what) {

@@ -8,9 +8,10 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import compilations, cuda_memory, device_list
+from ._base.calibration_use import warn_of_gradients
 from ._base.dumps import debug_directory
 from ._dry_run import sessions
-from ._fx import engine_call, report
+from ._fx import engine_call, parameter_names, report
 from ._fx.complex_values import real_at_border
 from ._fx.engine_graph import EngineGraph
 from ._fx.fx_nodes import main_device, op_name
@@ -58,7 +59,7 @@ def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Sett
     """What Dynamo captured, through `aot` (see through_aot); by PyTorch where that gives up."""
     try:
         _refuse_other_storage(module)
-        with keep_composites(), compat.views_by_their_facts():
+        with keep_composites(), compat.views_by_their_facts(), parameter_names.known_from(module):
             return aot(module, example_inputs)
     except WholeGraph as error:
         return _uncompiled(module, settings, error, watch)
@@ -206,6 +207,9 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     profile = device_profile(device)
     debug_dir = debug_directory(settings)
     parts = split(module, weights, settings, profile)
+    if kind == "forward" and settings.permits_int8:
+        operators = {op_name(node.target) for node in parts.imported.nodes}
+        warn_of_gradients(parts.plan.calibration, operators)
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         raise ValueError(report.in_the_way(parts))
     writers = parts.engines[-1:] if one_writer else parts.engines
@@ -238,8 +242,11 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
 def parameters_of(module: fx.GraphModule) -> set[str]:
     """Names of the placeholders that are parameters or buffers which the graph does not change."""
     static, mutated = compat.static_inputs()
-    return {node.name for i, node in enumerate(module.graph.find_nodes(op="placeholder"))
-            if i in static and i not in mutated}
+    nodes = [node for i, node in enumerate(module.graph.find_nodes(op="placeholder"))
+             if i in static and i not in mutated]
+    for node in nodes:
+        parameter_names.give(node)
+    return {node.name for node in nodes}
 
 
 def device_profile(device: str):

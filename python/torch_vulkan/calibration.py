@@ -1,5 +1,6 @@
 """tv.calibrate: the ranges that int8 has to cover in a network of floats."""
 
+import contextlib
 import hashlib
 import os
 import time
@@ -16,11 +17,12 @@ from ._base.histograms import LEVELS, METHODS, Histogram
 from ._base.partial_calibrations import Partial
 from ._base.progress import progress_for
 from ._native import C
-from ._onnx.files import is_array, serialized, to_tensor
+from ._onnx.files import imported, is_array, ranges, serialized, to_tensor
 from ._onnx.observing import Observed
 from .observing import call, observed
 
-# TensorRT's names for the methods; what it has none for goes by that of its user-defined quantile.
+# TensorRT's names for the methods; percentile and mse, for which it has none, go by that of its
+# user-defined quantile.
 _ALGORITHMS = {"entropy": "EntropyCalibration2", "minmax": "MinMaxCalibration",
                "percentile": "LegacyCalibration", "mse": "LegacyCalibration"}
 _HEADER = "TRT-101401-"
@@ -86,9 +88,10 @@ def calibrate(model, batches: Iterable | None, method: str = "entropy",
             name. Read once, and nothing of it is kept.
         method: how ranges are chosen.
         cache: a file for the result. One that exists is read, and no batch is run: remove it to
-            calibrate again. While batches run, `<cache>.partial` keeps what was seen: a call that
-            was interrupted goes on behind the batches that it had counted, which must come again in
-            the same order.
+            calibrate again. Its header is TensorRT's, which has one name for percentile and mse:
+            a file of the one, or with another `percentile`, is read for the other too. While
+            batches run, `<cache>.partial` keeps what was seen: a call that was interrupted goes on
+            behind the batches that it had counted, which must come again in the same order.
         percentile: of the method of that name, above 0, up to 100.
         inputs: of an ONNX model, as tv.onnx.compile takes them.
         progress: show a progress bar; None: where standard error is a terminal.
@@ -105,10 +108,11 @@ def calibrate(model, batches: Iterable | None, method: str = "entropy",
         raise ValueError("tv.calibrate: batches=None, and there is no cache to read: want data")
     partial = None
     if cache is not None:
-        partial = Partial(os.fspath(cache), _digest(model))
+        partial = Partial(os.fspath(cache), _digest(model, inputs))
         partial.load()
     seen = _Seen(partial)
-    seen.run(_runner(model, inputs, seen), batches, progress_for("calibrate", progress))
+    with _runner(model, inputs, seen) as run:
+        seen.run(run, batches, progress_for("calibrate", progress))
     made = Calibration(_HEADER + _ALGORITHMS[method], {
         name: _scale(histogram.largest(method, percentile))
         for name, histogram in seen.histograms.items()})
@@ -148,12 +152,16 @@ def _scale(amax: float) -> float:
     return torch.tensor(amax / (LEVELS - 1), dtype=torch.float32).item()
 
 
-def _digest(model) -> str:
-    """Of the weights and their names, or of the file."""
+def _digest(model, inputs) -> str:
+    """Of the weights and their names; of an ONNX model of the file too."""
     digest = hashlib.sha256()
     if not isinstance(model, nn.Module):
         is_path = isinstance(model, (str, os.PathLike))
         digest.update(Path(model).read_bytes() if is_path else serialized(model))
+        source = imported(model, {"inputs": ranges(model, inputs), "constants": {}})
+        for i, (name, dtype, shape) in enumerate(source.weights):
+            digest.update(f"{name} {dtype} {shape} ".encode())
+            digest.update(source.weight_bytes(i) or b"")  # which may lie in other files
         return digest.hexdigest()
     for name, tensor in model.state_dict().items():
         if isinstance(tensor, torch.Tensor):
@@ -164,19 +172,25 @@ def _digest(model) -> str:
     return digest.hexdigest()
 
 
-def _runner(model, inputs, see) -> Callable:
-    """Runs a batch, as the caller gives it."""
+@contextlib.contextmanager
+def _runner(model, inputs, see):
+    """Within it: what runs a batch, as the caller gives it."""
     if isinstance(model, nn.Module):
-        run = observed(model, see)
-        return lambda batch: call(run, batch)
+        with observed(model, see) as run:
+            yield lambda batch: call(run, batch)
+        return
     network = Observed(model, inputs, see)
 
     def of_file(batch):
         if not isinstance(batch, Mapping):
             values = batch if isinstance(batch, (tuple, list)) else (batch,)
+            if len(values) > len(network.inputs):
+                raise ValueError(f"tv.calibrate: a batch has {len(values)} values, the model "
+                                 f"{len(network.inputs)} inputs: {', '.join(network.inputs)}")
             batch = dict(zip(network.inputs, values, strict=False))
         network(batch)
-    return of_file
+
+    yield of_file
 
 
 class _Seen:
@@ -187,8 +201,12 @@ class _Seen:
         self.histograms: dict[str, Histogram] = partial.histograms if partial else {}
         self._done = partial.done if partial else 0
         self._number = 0
+        self._calls = 0  # of this object, by the batch
+        self._before, self._found = {*self.histograms}, set()  # names
 
     def __call__(self, name: str, tensor: torch.Tensor) -> None:
+        self._calls += 1
+        self._found.add(name)
         try:
             self.histograms.setdefault(name, Histogram()).add(tensor)
         except ValueError as error:
@@ -206,7 +224,9 @@ class _Seen:
                 if self._number < resumed:
                     continue
                 _check_batch(self._number, batch)
+                self._calls = 0
                 run(batch)
+                self._check_calls()
                 self._done, states = self._number + 1, self._states()
                 if progress:
                     progress(f"batch {self._done}", self._done, total)
@@ -222,9 +242,20 @@ class _Seen:
                 progress.close("calibrated")
         if not self._done:
             raise ValueError("tv.calibrate: batches holds no data")
+
+    def _check_calls(self) -> None:
+        """Raises ValueError where nothing of a batch was seen."""
         if not self.histograms:
             raise ValueError("tv.calibrate: the model has no product or convolution with constant "
                              "weights, which int8 could be used for")
+        if not self._calls:
+            raise ValueError(f"tv.calibrate: batch {self._number}: nothing of it was observed: "
+                             "PyTorch ran the module without capturing it, or it has no product "
+                             "for such data")
+        if self._before and self._before.isdisjoint(self._found):
+            raise ValueError(f"tv.calibrate: {self._partial.path} is of another model: it has "
+                             f"{min(self._before)!r}, this one {min(self._found)!r}: remove it, or "
+                             "give another cache")
 
     def _states(self) -> dict:
         return {name: histogram.state() for name, histogram in self.histograms.items()}

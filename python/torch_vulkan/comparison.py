@@ -92,31 +92,33 @@ def compare(model: nn.Module, program: "Program | Mapping", data: Iterable) -> C
     def see(kind, name, want, got):
         found.setdefault((kind, name), _Differences()).add(want, got)
 
-    run, count = side_by_side(model, settings, see), 0
-    for item in data:
-        call(run, item)
-        count += 1
+    count, modules = 0, {}
+    with side_by_side(model, settings, see, modules) as run:
+        for item in data:
+            call(run, item)
+            count += 1
     if not count:
         raise ValueError("tv.compare: data has no inputs")
-    return _comparison(count, found)
+    return _comparison(count, found, modules)
 
 
-def _comparison(count: int, found: dict[tuple[str, str], "_Differences"]) -> Comparison:
+def _comparison(count: int, found: dict[tuple[str, str], "_Differences"],
+                modules: Mapping[str, str]) -> Comparison:
     made = Comparison(count)
     for (kind, name), after in found.items():
         if kind == "result":
             made.results.append({"name": f"result {name}", **after.row()})
         elif kind == "layer":
             before = found["input", name]
-            module, number = _POINT.match(name).groups(default="")
-            made.layers.append({"name": (module or "product") + number, "module": module,
+            path, number = _POINT.match(name).groups(default="")
+            made.layers.append({"name": (path or "product") + number, "module": modules[name],
                                 "harm": after.noise() - before.noise(), **after.row(),
                                 "input_snr_db": before.snr_db()})
     made.layers.sort(key=lambda row: -math.inf if math.isnan(row["harm"]) else -row["harm"])
     return made
 
 
-# The name of a point: a module's, and a number where it has several.
+# The name of a point: its weight's, and a number where that has several.
 _POINT = re.compile(r"^(?:(.*)\.)?input(\.\d+)?$")
 
 

@@ -1,6 +1,7 @@
 """Runs a PyTorch module so that somebody sees what calibration observes: the inputs of products and
 convolutions, by the names that compiling the module gives them; and what they make of it."""
 
+import contextlib
 import copy
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -9,10 +10,13 @@ import torch
 from torch import fx, nn
 
 from . import backend
+from ._fx import report
+from ._fx.fx_nodes import module_path_of
 from ._fx.importer import ID, Importer
 from ._fx.mutation import detach_writes
 from ._fx.prepare import prepare
 from ._native import C
+from ._torch import compat, own_captures
 from ._torch.kept_composites import use_own_attention
 from .settings import Settings
 
@@ -24,12 +28,14 @@ SeeBoth = Callable[[str, str, torch.Tensor, torch.Tensor], None]
 
 
 class Point(NamedTuple):
-    """A product or convolution of a captured graph: a name, and the nodes that are its input and
-    its result."""
+    """A product or convolution of a captured graph: a name, the nodes that are its input, its
+    result and the weights that its weight is made of, and how that is made."""
 
     name: str
     input: fx.Node
     result: fx.Node
+    leaves: list[fx.Node]
+    making: str
 
 
 def call(function: Callable, batch):
@@ -41,29 +47,42 @@ def call(function: Callable, batch):
         return function(*(batch if isinstance(batch, (tuple, list)) else (batch,)))
 
 
-def observed(model: nn.Module, see: See) -> Callable:
-    """The model, captured as torch.compile captures it and run by PyTorch."""
-    settings = Settings()
+@contextlib.contextmanager
+def observed(model: nn.Module, see: See):
+    """Within it: the model, captured as torch.compile captures it and run by PyTorch. It raises
+    ValueError where part of it cannot be seen, or where two weights have one name."""
+    settings = Settings(pass_through_build_failures=True)
+    weights: dict[str, tuple] = {}
 
-    def seen(name, tensor):  # a function by name, which graphs can call
+    def seen(name, making, tensor, *leaves):  # a function by name, which graphs can call
+        own = (making, *(leaf.data_ptr() for leaf in leaves))
+        if weights.setdefault(name, own) != own:
+            raise ValueError(
+                f"tv.calibrate: {name!r} is what two weights go by, in graphs that the module is "
+                "captured as one by one: want no graph break inside of a sub-module, and the same "
+                "products of a parameter in each of its branches")
         see(name, tensor)
 
     def compiler(module: fx.GraphModule, example_inputs):
         first = next(node for node in module.graph.nodes if node.op != "placeholder")
-        for name, node, _ in _points(module, backend.parameters_of(module), settings):
+        for point in _points(module, backend.parameters_of(module), settings):
+            node = point.input
             at = first.prev if node.op == "placeholder" else node
             with module.graph.inserting_after(at):
-                module.graph.call_function(seen, (name, node))
+                module.graph.call_function(seen, (point.name, point.making, node, *point.leaves))
         use_own_attention(module)
         module.recompile()
         return backend.boxed(module.forward)
 
-    return _captured(model, compiler, settings)
+    with _captured(model, compiler, settings) as run:
+        yield run
 
 
-def side_by_side(model: nn.Module, settings: Settings, see: SeeBoth) -> Callable:
-    """The model, captured likewise; each graph runs in PyTorch and as these settings compile it.
-    A point's input and its result are seen, and what each graph returns."""
+@contextlib.contextmanager
+def side_by_side(model: nn.Module, settings: Settings, see: SeeBoth, modules: dict[str, str]):
+    """Within it: the model, captured likewise; each graph runs in PyTorch and as these settings
+    compile it. A point's input and its result are seen, and what each graph returns. `modules` is
+    given the module that each point is in, by its name."""
     def compiler(module: fx.GraphModule, example_inputs):
         weights = backend.parameters_of(module)
         points = _points(module, weights, settings.replaced(calibration=""))
@@ -72,6 +91,7 @@ def side_by_side(model: nn.Module, settings: Settings, see: SeeBoth) -> Callable
         names = [("result", f"{i}") for i in range(results)]
         for point in points:
             names += [("input", point.name), ("layer", point.name)]
+            modules[point.name] = module_path_of(point.result)
         output.args = ((*output.args[0], *(n for p in points for n in (p.input, p.result))),)
         native = fx.GraphModule(module, copy.deepcopy(module.graph))
         use_own_attention(native)
@@ -87,15 +107,24 @@ def side_by_side(model: nn.Module, settings: Settings, see: SeeBoth) -> Callable
 
         return backend.boxed(run)
 
-    return _captured(model, compiler, settings)
+    with _captured(model, compiler, settings) as run:
+        yield run
 
 
-def _captured(model: nn.Module, compiler: Callable, settings: Settings) -> Callable:
+@contextlib.contextmanager
+def _captured(model: nn.Module, compiler: Callable, settings: Settings):
     def capture(module: fx.GraphModule, example_inputs):
         aot = backend.aot_backend(compiler, compiler, compiler)
-        return backend.compile_captured(aot, module, example_inputs, settings)
+        try:
+            return backend.compile_captured(aot, module, example_inputs, settings)
+        except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
+            if compat.is_for_dynamo(error) or not settings.pass_through_build_failures:
+                raise
+            reason = f"{report.not_traced(error)}: nothing of the graph can be observed"
+            raise compat.through_dynamo(ValueError(reason)) from error
 
-    return torch.compile(model, backend=capture)
+    with own_captures.captured(model, capture) as run:
+        yield run
 
 
 def _points(module: fx.GraphModule, weights: set[str], settings: Settings) -> list[Point]:
@@ -103,9 +132,11 @@ def _points(module: fx.GraphModule, weights: set[str], settings: Settings) -> li
     prepared = fx.GraphModule(module, copy.deepcopy(module.graph))
     detach_writes(prepared)
     prepare(prepared, len(prepared.graph.output_node().args[0]))
-    imported = Importer(prepared, weights).run()
+    imported = Importer(prepared, weights, by_parameters=True).run()
     named = {node.meta[ID]: node.name for node in prepared.graph.nodes if ID in node.meta}
     own = {node.name: node for node in module.graph.nodes}
-    return [Point(name, own[named[value]], own[imported.nodes[origin].name])
-            for name, value, origin in C.observed_points(imported.graph, settings.compiler_json())
+    points = C.observed_points(imported.graph, settings.compiler_json())
+    return [Point(name, own[named[value]], own[imported.nodes[origin].name],
+                  [own[named[leaf]] for leaf in leaves if named.get(leaf) in weights], making)
+            for name, value, origin, leaves, making in points
             if named.get(value) in own and imported.nodes[origin].name in own]

@@ -109,6 +109,32 @@ def test_batches_by_name_and_missing_ones():
         tv.calibrate(network(), [{"z": data(1)[0]}])
 
 
+def test_more_values_than_inputs():
+    x = data(1)[0]
+    with pytest.raises(ValueError, match="a batch has 2 values, the model 1 inputs: x"):
+        tv.calibrate(network(), [(x, x)])
+
+
+def test_partial_files_of_other_external_data(tmp_path):
+    def saved(seed):
+        path = tmp_path / "net.onnx"
+        (tmp_path / "weights").unlink(missing_ok=True)
+        onnx.save(network(seed), path, save_as_external_data=True, location="weights",
+                  size_threshold=0)
+        return str(path)
+
+    def interrupted():
+        yield from data(2)
+        raise KeyboardInterrupt
+
+    cache = tmp_path / "net.cache"
+    with pytest.raises(KeyboardInterrupt):
+        tv.calibrate(saved(0), interrupted(), "minmax", cache)
+    with pytest.raises(ValueError, match="is of another model or version: remove it"):
+        tv.calibrate(saved(1), data(), "minmax", cache)
+    assert {*tv.calibrate(saved(0), data(), "minmax", cache).scales} == NAMES
+
+
 def test_a_node_that_no_engine_takes():
     made = onnx_models.linear()[0]
     made.graph.node.insert(0, helper.make_node("Nothing", ["x0"], ["x"], "nothing"))

@@ -8,6 +8,8 @@ from torch import nn
 from torch.nn import functional
 
 import torch_vulkan as tv
+from torch_vulkan import backend
+from torch_vulkan._fx.refusals import WholeGraph
 
 
 class Twice(nn.Module):
@@ -26,7 +28,7 @@ class Twice(nn.Module):
         return functional.softmax(x @ self.matrix, -1)
 
 
-NAMES = {"conv.input", "layers.a.input", "layers.a.input.1", "input"}
+NAMES = {"conv.input", "layers.a.input", "layers.a.input.1", "matrix.input"}
 
 
 def batches(count=3, seed=0):
@@ -65,6 +67,141 @@ def test_batches_of_other_sizes():
     data = [torch.randn(n, 3, 5, 7) for n in (1, 4, 2, 3)]
     found = tv.calibrate(network(), data, "minmax")
     assert found.amax["conv.input"] == pytest.approx(max(b.abs().max().item() for b in data))
+
+
+# --- modules that are captured as several graphs ---
+
+class Pieces(nn.Module):
+    """Two parameters of the module itself, in graphs of their own or in another order."""
+
+    def __init__(self, breaks=True):
+        super().__init__()
+        torch.manual_seed(0)
+        self.breaks = breaks
+        self.first = nn.Parameter(torch.randn(8, 8))
+        self.second = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x):
+        if self.breaks:
+            x = x @ self.first
+            torch._dynamo.graph_break()
+            return (x * 100) @ self.second
+        if x.shape[0] == 2:
+            return (x @ self.first).tanh() @ self.second
+        return (x * 100) @ self.second @ self.first
+
+
+def used(model, calibration):
+    return torch.compile(model, backend="vulkan", options={
+        "calibration": calibration, "enabled_precisions": {torch.int8}, "min_block_size": 1,
+        "optimization_level": 0, "pass_through_build_failures": True})
+
+
+@torch.no_grad()
+def test_a_graph_break():
+    torch.manual_seed(1)
+    model, x = Pieces().eval(), torch.randn(4, 8)
+    found = tv.calibrate(model, [x], "minmax")
+    assert {*found.scales} == {"first.input", "second.input"}
+    assert found.amax["first.input"] == pytest.approx(x.abs().max().item())
+    most = (x @ model.first * 100).abs().max().item()
+    assert found.amax["second.input"] == pytest.approx(most, rel=1e-5)
+    want = model(x)
+    assert (used(model, found)(x) - want).abs().max() < 0.05 * want.abs().max()
+
+
+@torch.no_grad()
+def test_a_branch_on_the_shape():
+    torch.manual_seed(1)
+    model, data = Pieces(breaks=False).eval(), [torch.randn(2, 8), torch.randn(4, 8)]
+    found = tv.calibrate(model, data, "minmax")
+    assert {*found.scales} == {"first.input", "second.input"}
+    assert found.amax["second.input"] == pytest.approx(data[1].abs().max().item() * 100)
+    want = model(data[1])
+    assert (used(model, found)(data[1]) - want).abs().max() < 0.05 * want.abs().max()
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        torch._dynamo.graph_break()
+        return self.layer(x)
+
+
+def test_two_weights_of_one_name():
+    """Functions that are captured by themselves know their own module's names alone."""
+    with pytest.raises(ValueError, match="'layer.input' is what two weights go by"):
+        tv.calibrate(nn.Sequential(Block(), Block()).eval(), [torch.randn(2, 8)])
+
+
+class Rows(nn.Module):
+    """Captured anew for each number."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x, factor: str = ""):
+        return self.layer(x * len(factor))
+
+
+def test_more_graphs_than_dynamos_limit():
+    x = torch.ones(2, 8)
+    data = [(x, "a" * n) for n in range(1, 13)]
+    found = tv.calibrate(Rows().eval(), data, "minmax")
+    assert found.amax["layer.input"] == pytest.approx(12)
+
+
+def test_too_many_graphs(monkeypatch):
+    monkeypatch.setattr(tv._torch.own_captures, "LIMIT", 3)
+    data = [(torch.ones(2, 8), "a" * n) for n in range(1, 13)]
+    with pytest.raises(ValueError, match="was captured 3 times, for other arguments each time"):
+        tv.calibrate(Rows().eval(), data, "minmax")
+
+
+class Sometimes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(x) if x.shape[0] > 2 else x.relu()
+
+
+def test_a_batch_of_which_nothing_is_observed():
+    data = [torch.ones(3, 8), torch.ones(2, 8)]
+    with pytest.raises(ValueError, match="batch 1: nothing of it was observed"):
+        tv.calibrate(Sometimes().eval(), data)
+
+
+def test_a_graph_that_is_not_traced(monkeypatch):
+    def refuse(module):
+        raise WholeGraph("of its operators")
+
+    monkeypatch.setattr(backend, "_refuse_other_storage", refuse)
+    with pytest.raises(ValueError, match="nothing of the graph can be observed"):
+        tv.calibrate(network(), batches())
+
+
+def test_many_calibrations_of_a_module():
+    """None uses up what Dynamo permits, for itself or for the user."""
+    torch._dynamo.reset()
+    model = network()
+    want = tv.calibrate(model, batches())
+    for _ in range(9):
+        assert tv.calibrate(model, batches()) == want
+    graphs = []
+
+    def counted(module, example_inputs):
+        graphs.append(module)
+        return module.forward
+
+    with torch.no_grad():
+        torch.compile(model, backend=counted)(batches()[0])
+    assert len(graphs) == 1
 
 
 # --- caches ---
@@ -109,6 +246,7 @@ def test_a_cache_of_tensorrts_is_kept_byte_for_byte(tmp_path):
     ("TRT-8401-Other\n", "the algorithm 'Other', want one of EntropyCalibration2"),
     (TENSORRTS[:-4], "line 4: .* cut short"),
     (TENSORRTS + "b", "line 5: .* cut short"),
+    ("TRT-8401-EntropyCalibration2\na" + "é" * 50 + "\n", "line 2: got 'aé{29}…'"),
     ("TRT-8401-EntropyCalibration2\na: 7f800000\n", "scale of 'a' is inf"),
     ("TRT-8401-EntropyCalibration2\na: 7fc00000\n", "scale of 'a' is nan"),
     ("TRT-8401-EntropyCalibration2\na: bf800000\n", "scale of 'a' is -1"),
@@ -177,6 +315,24 @@ def test_partial_files_of_others(tmp_path):
     partial.write_bytes(partial.read_bytes()[:100])
     with pytest.raises(ValueError, match="cannot be read: remove it"):
         tv.calibrate(network(), data, "entropy", path)
+
+
+def test_partial_files_of_other_points(tmp_path):
+    """Of a model with the same weights, which it uses otherwise."""
+    class Either(nn.Module):
+        def __init__(self, at):
+            super().__init__()
+            torch.manual_seed(0)
+            self.at, self.layers = at, nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)])
+
+        def forward(self, x):
+            return self.layers[self.at](x)
+
+    path, data = tmp_path / "net.cache", [torch.ones(2, 8)] * 3
+    with pytest.raises(KeyboardInterrupt):
+        tv.calibrate(Either(0).eval(), interrupted(data, 2), "minmax", path)
+    with pytest.raises(ValueError, match="it has 'layers.0.input', this one 'layers.1.input'"):
+        tv.calibrate(Either(1).eval(), data, "minmax", path)
 
 
 def test_progress(capsys):

@@ -341,3 +341,13 @@ def test_a_tuned_engine_is_right_whatever_it_chose(networks):
     got = compiled(model, calibration, optimization_level=1, tuning_seconds=2)(x)
     agree = (got.argmax(1) == model(x).argmax(1)).float().mean()
     assert agree >= 0.95
+
+
+def test_where_gradients_are_wanted():
+    model, x = nn.Linear(8, 8).eval(), torch.randn(2, 8)
+    made = compiled(model, tv.calibrate(model, [x], "minmax"))
+    with pytest.warns(UserWarning, match="nothing is computed in int8.*gradients are wanted"):
+        made(x)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made(x)

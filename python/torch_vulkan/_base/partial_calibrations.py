@@ -8,7 +8,7 @@ from . import whole_files
 from .histograms import Histogram
 
 _FORMAT = "torch_vulkan.calibration"
-_VERSION = 1
+_VERSION = 2
 
 
 class Partial:

@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from .._torch import compat
+from .parameter_names import path_of
 from .symbols import is_symbolic_scalar
 
 
@@ -48,10 +49,7 @@ def module_path_of(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     if not stack:
         return ""
-    path = str(list(stack.values())[-1][0])
-    path = re.sub(r"\['?([^'\]]+)'?\]", r".\1", path)
-    path = re.sub(r"^L\.?(self|__self__|fn)?\.?|^L__self__[._]?", "", path)
-    return path.replace("_modules.", "").strip(".")
+    return path_of(str(list(stack.values())[-1][0]))
 
 
 def attribute(module: torch.nn.Module, target: str):

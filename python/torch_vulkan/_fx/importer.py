@@ -9,7 +9,7 @@ from .. import custom
 from .._native import C
 from .._torch import compat
 from .._torch.strides import promised
-from . import attention_state, demands
+from . import attention_state, demands, parameter_names
 from .complex_values import is_complex
 from .fx_nodes import (
     attribute,
@@ -77,11 +77,14 @@ class Importer:
     Args:
         module: owner of the graph, with its get_attr constants.
         weights: placeholders that become weights.
+        by_parameters: weights go by the module's names for them, where these are known, as
+            calibration wants it.
     """
 
-    def __init__(self, module: fx.GraphModule, weights: set[str]):
+    def __init__(self, module: fx.GraphModule, weights: set[str], by_parameters: bool = False):
         self._module = module
         self._weight_names = weights
+        self._by_parameters = by_parameters
         self._graph = C.Graph()
         self._symbols = SymbolTable(self._graph)
         self._values: dict[fx.Node, object] = {}  # id, list of ids, or None
@@ -144,7 +147,8 @@ class Importer:
             dtype, shape = C.DType.other, []
         static = all(isinstance(dim, int) for dim in shape)
         if node.op == "get_attr" or (node.name in self._weight_names and static):
-            self._values[node] = self._graph.add_weight(name_of(node), dtype, shape)
+            name = self._by_parameters and node.meta.get(parameter_names.NAME) or name_of(node)
+            self._values[node] = self._graph.add_weight(name, dtype, shape)
         else:
             self._values[node] = self._graph.add_input(name_of(node), dtype, shape)
 

@@ -67,7 +67,7 @@ _CHECKS = {"aten::_linalg_check_errors"}
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place; where
     nothing is built the module stays as it is."""
-    imported = Importer(module, weights).run()
+    imported = Importer(module, weights, settings.permits_int8).run()
     compiler_settings = settings.compiler_json(on_cuda=_on_cuda(module))
     plan = C.plan(imported.graph, compiler_settings, profile)
     warn_of_missing(plan.calibration)

@@ -15,6 +15,12 @@ namespace {
 using test::GraphBuilder;
 
 struct Calibrated : GraphBuilder {
+  /// As capturing calls it.
+  ValueId weight(Shape shape, DType dtype = DType::kF32) {
+    const ValueId made = GraphBuilder::weight(std::move(shape), dtype);
+    graph.value(made).name = "arg" + std::to_string(made) + "_1";
+    return made;
+  }
   ValueId linear(ValueId x, ValueId w, std::string module, ValueId bias = kNoValue) {
     Shape out = graph.value(x).shape;
     out.back() = graph.value(w).shape[0];
@@ -66,6 +72,25 @@ TEST(Calibrate, PointsGoByTheirModules) {
   Settings settings;
   settings.autocast_excluded_nodes = {"n0"};
   EXPECT_EQ(b.names(settings), (Names{"layer.b.input", "layer.a.input.1", "input"}));
+}
+
+TEST(Calibrate, OrByTheirWeights) {
+  Calibrated b;
+  const auto named = [&b](const std::string& name, Shape shape = {8, 8}) {
+    const ValueId w = b.weight(std::move(shape));
+    b.graph.value(w).name = name;
+    return w;
+  };
+  const ValueId a = named("layer.a.weight"), matrix = named("matrix"), w = named("weight");
+  ValueId x = b.linear(b.input({2, 8}), a, "layer");
+  x = b.linear(b.linear(x, a, "other"), b.view("aten::t", matrix, {8, 8}), "layer");
+  b.output(b.linear(b.linear(x, w, "layer"), named("arg3_1"), "layer.b"));
+  EXPECT_EQ(b.names(),
+            (Names{"layer.a.input", "layer.a.input.1", "matrix.input", "input", "layer.b.input"}));
+  const auto points = calibration_points(b.graph, {});
+  EXPECT_EQ(points[2].leaves, std::vector<ValueId>{matrix});
+  EXPECT_EQ(points[0].making, points[1].making);
+  EXPECT_NE(points[1].making, points[2].making);
 }
 
 TEST(Calibrate, OrByTheTensorsOfAFile) {
