@@ -82,7 +82,8 @@ def test_percentile(kind, percentile):
     sizes = x.abs().sort().values.tolist()
     at = math.ceil(percentile / 100 * len(sizes))  # it, or the next where shares are rounded
     got = histogram.largest("percentile", percentile)
-    assert sizes[at - 1] - histogram.width <= got <= sizes[min(at, len(sizes) - 1)]
+    most = sizes[min(at, len(sizes) - 1)] + histogram.width
+    assert sizes[at - 1] * (1 - 1e-6) <= got <= most * (1 + 1e-6)
 
 
 def test_minmax_is_exact():
@@ -141,3 +142,12 @@ def test_state_is_a_snapshot():
     state = histogram.state()
     histogram.add(torch.rand(100) * 5)
     assert Histogram.of_state(state).counts.sum() == 100
+
+
+def test_percentile_of_a_sparse_tensor():
+    """It is not 0 where most elements are."""
+    x = torch.zeros(100000)
+    x[0] = 3
+    histogram = seen(x)
+    assert histogram.largest("percentile", 99.99) == histogram.width > 0
+    assert histogram.largest("percentile", 100) == 3

@@ -78,11 +78,11 @@ class Histogram:
         return self._entropy() if method == "entropy" else self._mse()
 
     def _percentile(self, percentile: float) -> float:
-        """The edge of the bin in which the share of smaller magnitudes reaches `percentile` %.
+        """The upper edge of the bin in which the share of magnitudes reaches `percentile` %.
         Wu et al., Integer quantization for deep learning inference (arXiv 2004.09602), 4.1."""
         shares = (self.counts / self.counts.sum()).cumsum(0)
         at = torch.searchsorted(shares, torch.tensor(percentile / 100, dtype=torch.float64))
-        return float(at) * self.width
+        return min((float(at) + 1) * self.width, self.amax)
 
     def _entropy(self) -> float:
         """The clipping for which the distribution in 128 levels differs least from that in bins, by
