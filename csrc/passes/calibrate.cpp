@@ -47,7 +47,8 @@ std::string name_of_module(const std::string& module_path) {
 /// Whether a weight goes by the module's name for it, and not by one that capturing made up, which
 /// the same weight has in no other graph.
 bool is_named(const std::string& name) {
-  static const std::regex made_up("arg[0-9]+_1|primals_[0-9]+|_(tensor|param)_constant[0-9]+|");
+  static const std::regex made_up(
+      "arg[0-9]+_1|primals_[0-9]+|_(tensor|param)_constant[0-9]+|lifted_tensor_[0-9]+|");
   return !std::regex_match(name, made_up) && (name[0] < '0' || name[0] > '9');
 }
 

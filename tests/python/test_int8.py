@@ -351,3 +351,18 @@ def test_where_gradients_are_wanted():
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")
         made(x)
+
+
+@torch.no_grad()
+def test_a_constant_of_the_code():
+    """Which exporting gives a name, and torch.compile another."""
+    class Constant(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) @ torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+    model, x = Constant(2, 2).eval(), torch.randn(3, 2)
+    calibration = tv.calibrate(model, [x], "minmax")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = tv.compile(model, inputs=[x], **options(calibration))(x)
+    torch.testing.assert_close(got, compiled(model, calibration)(x))
