@@ -116,15 +116,21 @@ def _captured(model: nn.Module, compiler: Callable, settings: Settings):
     def capture(module: fx.GraphModule, example_inputs):
         aot = backend.aot_backend(compiler, compiler, compiler)
         try:
-            return backend.compile_captured(aot, module, example_inputs, settings)
+            made = backend.compile_captured(aot, module, example_inputs, settings)
         except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
             if compat.is_for_dynamo(error) or not settings.pass_through_build_failures:
                 raise
-            reason = f"{report.not_traced(error)}: nothing of the graph can be observed"
-            raise compat.through_dynamo(ValueError(reason)) from error
+            raise _not_observed(report.not_traced(error)) from error
+        if settings.pass_through_build_failures and made == module.forward:  # as a whole PyTorch's
+            raise _not_observed("a graph that no engine takes runs as PyTorch has it")
+        return made
 
     with own_captures.captured(model, capture) as run:
         yield run
+
+
+def _not_observed(reason: str) -> Exception:
+    return compat.through_dynamo(ValueError(f"{reason}: nothing of the graph can be observed"))
 
 
 def _points(module: fx.GraphModule, weights: set[str], settings: Settings) -> list[Point]:

@@ -177,9 +177,11 @@ def test_a_batch_of_which_nothing_is_observed():
         tv.calibrate(Sometimes().eval(), data)
 
 
-def test_a_graph_that_is_not_traced(monkeypatch):
+@pytest.mark.filterwarnings("ignore:.*the graph runs natively")
+@pytest.mark.parametrize("error", [WholeGraph, RuntimeError])
+def test_a_graph_that_is_not_traced(monkeypatch, error):
     def refuse(module):
-        raise WholeGraph("of its operators")
+        raise error("of its operators")
 
     monkeypatch.setattr(backend, "_refuse_other_storage", refuse)
     with pytest.raises(ValueError, match="nothing of the graph can be observed"):
