@@ -2,6 +2,7 @@
 // them, and a mask of what lies within the grid.
 
 #include <cmath>
+#include <string_view>
 
 #include "converters/kit/steps.h"
 
@@ -33,7 +34,9 @@ void fake_quantize(const NodeContext& c, Rewriter& r) {
   std::vector<double> numbers;
   for (const char* arg : {"scale", "zero_point"}) {
     if (c.node.arg(arg).is_tensor) {
-      operands.push_back(r.cast(r.reshape(c.node.input(arg), {}), DType::kF32));
+      ValueId value = r.reshape(c.node.input(arg), {});
+      if (arg == std::string_view("zero_point")) value = r.cast(value, DType::kI32);  // as eager
+      operands.push_back(r.cast(value, DType::kF32));
     } else {
       numbers.push_back(c.node.number(arg));
     }

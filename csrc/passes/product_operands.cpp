@@ -9,20 +9,20 @@
 
 namespace tv {
 
-std::optional<Product> product_of(const Node& node) {
+std::optional<ProductOperands> product_of(const Node& node) {
   if (node.op == "aten::mm" || node.op == "aten::bmm") {
-    return Product{.a = node.input("self"), .b = node.input("mat2"), .b_by_steps = true};
+    return ProductOperands{.a = node.input("self"), .b = node.input("mat2"), .b_by_steps = true};
   }
   if (node.op == "aten::matmul") {
-    return Product{.a = node.input("self"), .b = node.input("other"), .b_by_steps = true};
+    return ProductOperands{.a = node.input("self"), .b = node.input("other"), .b_by_steps = true};
   }
   if (node.op == "aten::linear") {
-    return Product{node.input("input"), node.input("weight"), node.input("bias")};
+    return ProductOperands{node.input("input"), node.input("weight"), node.input("bias")};
   }
   if (node.op != "aten::addmm" || !is_one(node, "beta") || !is_one(node, "alpha")) {
     return std::nullopt;
   }
-  return Product{node.input("mat1"), node.input("mat2"), node.input("self"), true};
+  return ProductOperands{node.input("mat1"), node.input("mat2"), node.input("self"), true};
 }
 
 bool is_convolution(const Node& node) {

@@ -9,12 +9,12 @@
 namespace tv {
 
 /// a · bᵀ + bias, or a · b + bias where the rows of b are steps of the sum.
-struct Product {
+struct ProductOperands {
   ValueId a = kNoValue, b = kNoValue, bias = kNoValue;
   bool b_by_steps = false;
 };
 
-std::optional<Product> product_of(const Node& node);
+std::optional<ProductOperands> product_of(const Node& node);
 
 /// Whether it is one that is not transposed.
 bool is_convolution(const Node& node);

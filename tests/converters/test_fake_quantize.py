@@ -47,6 +47,12 @@ def test_tensors(dtype, enabled):
                        first, last)
 
 
+def test_a_zero_point_of_floats_is_a_whole_number():
+    for zero_point in (-0.25, 2.75, -3.5):
+        check_operator(BY_TENSORS, values(), torch.tensor([0.25]), torch.tensor([zero_point]),
+                       torch.tensor([1]), -8, 7)
+
+
 def test_bits():
     """Zeros have eager's sign, and no result is off by a step."""
     compiled = torch.compile(lambda x: quantize(x, 0.1, 3, -128, 127), backend="vulkan",
