@@ -1,4 +1,4 @@
-// A quantised matrix in the order in which kernels of matrix units load it: runs of 16 elements along k,
+// A quantised matrix in the order in which kernels of matrix units (matrix.glsl) load it: runs of 16 along k,
 // those of 16 rows side by side, so that what a tile reads lies together. y: [n_count / 16][k / 16][16]
 // runs of RUN words; zeros past the last row. One run an invocation.
 

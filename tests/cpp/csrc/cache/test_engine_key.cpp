@@ -279,29 +279,31 @@ std::string key_with(const Settings& settings) {
 }
 
 TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
-  const std::map<std::string, std::string> others = {{"min_block_size", "9"},
-                                                     {"torch_executed_ops", "[\"aten::relu\"]"},
-                                                     {"require_full_compilation", "true"},
-                                                     {"truncate_long_and_double", "true"},
-                                                     {"enabled_precisions", "[\"float16\"]"},
-                                                     {"use_fp32_acc", "false"},
-                                                     {"disable_tf32", "false"},
-                                                     {"autocast_excluded_nodes", "[\"a\"]"},
-                                                     {"autocast_excluded_ops", "[\"t::a\"]"},
-                                                     {"check_addresses", "true"},
-                                                     {"check_indices", "false"},
-                                                     {"optimization_level", "1"},
-                                                     {"tuning_seconds", "9"},
-                                                     {"workspace_size", "4096"},
-                                                     {"tactics", "[\"gemm\"]"},
-                                                     {"debug_dir", "\"/d\""},
-                                                     {"cache_dir", "\"/c\""},
-                                                     {"timing_cache_path", "\"/t\""},
-                                                     {"switch_nodes", "7"}};
+  const std::map<std::string, std::string> others = {
+      {"min_block_size", "9"},
+      {"torch_executed_ops", "[\"aten::relu\"]"},
+      {"require_full_compilation", "true"},
+      {"truncate_long_and_double", "true"},
+      {"enabled_precisions", "[\"float16\"]"},
+      {"calibration", "\"TRT-8501-EntropyCalibration2\\na: 3c010a14\\n\""},
+      {"use_fp32_acc", "false"},
+      {"disable_tf32", "false"},
+      {"autocast_excluded_nodes", "[\"a\"]"},
+      {"autocast_excluded_ops", "[\"t::a\"]"},
+      {"check_addresses", "true"},
+      {"check_indices", "false"},
+      {"optimization_level", "1"},
+      {"tuning_seconds", "9"},
+      {"workspace_size", "4096"},
+      {"tactics", "[\"gemm\"]"},
+      {"debug_dir", "\"/d\""},
+      {"cache_dir", "\"/c\""},
+      {"timing_cache_path", "\"/t\""},
+      {"switch_nodes", "7"}};
   const std::set<std::string> not_code = {
       "min_block_size", "torch_executed_ops", "require_full_compilation",
       "debug_dir",      "cache_dir",          "timing_cache_path",
-      "switch_nodes"};
+      "switch_nodes",   "calibration"};
   const std::string key = key_with({});
   for (const auto& [field, value] : others) {
     const Settings changed = Settings::from_json("{\"" + field + "\": " + value + "}");
