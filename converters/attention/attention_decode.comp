@@ -5,7 +5,8 @@
 // are the queries of the REPEAT heads that share keys, head by head, so that a key is read once for
 // all of them. TX invocations share the product of a key; then LANES invocations have the scores of
 // a row; then an invocation has four columns of the result and every SLICES-th key. Keys that a
-// mask hides from all rows are not read. With SPLITS > 1 the sums of a range go to `part` and
+// mask hides from all rows are not read; behind the last of a range the last is read again, so that
+// no load waits for a condition. With SPLITS > 1 the sums of a range go to `part` and
 // `sums` (largest score, Σ exp), and attention_decode_end.comp adds them up.
 //
 // With PLACED the ranges are of the keys that are seen, not of all. heads_OFFSETS gives the offsets
@@ -14,6 +15,7 @@
 
 const uint ROWS = REPEAT * QUERIES, BLOCKS = (ROWS + BM - 1u) / BM;
 const uint D4 = (D + 3) / 4, DV4 = (DV + 3) / 4, TK = LOCAL_X / TX, SLICES = LOCAL_X / DV4;
+const uint KEYS = (BN + TK - 1u) / TK, VALUES = (BN + SLICES - 1u) / SLICES;  // of an invocation
 
 shared vec4 q_tile[BM * D4];
 shared float s_tile[BM * BN];
@@ -104,18 +106,17 @@ void main() {
     barrier();
 #endif
 
-    for (uint k = own_key; k < BN; k += TK) {
-      const uint n = n0 + k;
+    [[unroll]] for (uint j = 0u; j < KEYS; j++) {
+      const uint k = own_key + j * TK, n = n0 + k;
+      if (BN % TK != 0u && k >= BN) break;
       float s[BM];
       [[unroll]] for (uint i = 0u; i < BM; i++) s[i] = 0.0;
-      if (n < end) {
-        for (uint d4 = tx; d4 < D4; d4 += TX) {
-          const uint at = k_offset + n * k_n;
-          const vec4 x = FOUR(k, K4, at, d4, D);
-          [[unroll]] for (uint i = 0u; i < BM; i++) {
-            const vec4 q = q_tile[i * D4 + d4];
-            s[i] = fma(q.x, x.x, fma(q.y, x.y, fma(q.z, x.z, fma(q.w, x.w, s[i]))));
-          }
+      const uint at = k_offset + min(n, end - 1u) * k_n;
+      [[unroll]] for (uint d4 = tx; d4 < D4; d4 += TX) {
+        const vec4 x = FOUR(k, K4, at, d4, D);
+        [[unroll]] for (uint i = 0u; i < BM; i++) {
+          const vec4 q = q_tile[i * D4 + d4];
+          s[i] = fma(q.x, x.x, fma(q.y, x.y, fma(q.z, x.z, fma(q.w, x.w, s[i]))));
         }
       }
 #if SHUFFLE
@@ -172,9 +173,11 @@ void main() {
 
     if (slice < SLICES) {
       [[unroll]] for (uint i = 0u; i < BM; i++) o[i] *= row_shrink[i];
-      for (uint k = slice; k < BN && n0 + k < end; k += SLICES) {
-        const uint at = v_offset + (n0 + k) * v_n;
-        const vec4 v = FOUR(v, V4, at, column, DV);
+      [[unroll]] for (uint j = 0u; j < VALUES; j++) {
+        const uint k = slice + j * SLICES, n = n0 + k;
+        if (BN % SLICES != 0u && k >= BN) break;
+        const uint at = v_offset + min(n, end - 1u) * v_n;
+        const vec4 read = FOUR(v, V4, at, column, DV), v = n < end ? read : vec4(0.0);
         [[unroll]] for (uint i = 0u; i < BM; i++) o[i] = fma(vec4(s_tile[i * BN + k]), v, o[i]);
       }
     }

@@ -4,7 +4,9 @@
 // NORM: f is the program `normed` of a[m][k] / sqrt(mean over k of a[m][k]² + eps), else a itself.
 // GATED: weight has 2 * n_count rows, and y is the program `gated` of the sums of rows n and
 // n + n_count.
-// A subgroup of LANES_K invocations has COLS (2) rows of weight and ROWS rows of a; its invocations share k.
+// A subgroup of LANES_K invocations has COLS rows of weight and ROWS rows of a; its invocations share k. The
+// weights of a step are asked for a step ahead, the first ones before the norm. KEPT: f(a) is computed once for
+// a workgroup, in shared memory, which K_COUNT elements of each row take; else by each subgroup.
 // Grid: (ceil(n_count / (OUTPUTS * SUBGROUPS)), ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
 
 #include "few_rows.glsl"
@@ -32,18 +34,23 @@ uint weight_row(uint n0, uint c) {
 #endif
 }
 
-// What is done for each column c of a subgroup, of which there are two, and for each pass of 16 steps of k:
-// written out, as compilers may keep a loop around so much.
+// What is done for each column c of a subgroup, and for each pass of 16 steps of k: written out, as compilers
+// may keep a loop around so much.
 #if DENSE
-#define LOAD_COLUMN(c, x)
-#define WEIGHTS(c, pass, w) weights_16(weight_row(n0, c), k, w);
+#define LOAD_COLUMN(c, k_) ahead[c] = words_of(weight_row(n0, c), k_);
+#define TAKE_COLUMN(c, x) words[c] = ahead[c];
+#define WEIGHTS(c, pass, w) unpack_16(words_of_pass(words[c], pass), 0.0, w);
 #define SCALE(c) 1.0
 #else
-#define LOAD_COLUMN(c, x) {                                                                     \
-    const uint n = weight_row(n0, c);                                                           \
-    words[c] = words_of(n, first);                                                              \
-    zero[c] = quantised_zero(n, group);                                                         \
-    scale[c] = quantised_scale(n, group); }
+#define LOAD_COLUMN(c, k_) {                                                                    \
+    const uint n = weight_row(n0, c), group = (k_) / group_steps;                               \
+    ahead[c] = words_of(n, k_);                                                                 \
+    zero_ahead[c] = quantised_zero(n, group);                                                   \
+    scale_ahead[c] = quantised_scale(n, group); }
+#define TAKE_COLUMN(c, x) {                                                                     \
+    words[c] = ahead[c];                                                                        \
+    zero[c] = zero_ahead[c];                                                                    \
+    scale[c] = scale_ahead[c]; }
 #define WEIGHTS(c, pass, w) unpack_16(words_of_pass(words[c], pass), zero[c], w);
 #define SCALE(c) scale[c]
 #endif
@@ -78,6 +85,38 @@ uint weight_row(uint n0, uint c) {
     LOAD_FOUR(2)                                                                                \
     LOAD_FOUR(3)                                                                                \
     EACH_COLUMN(ADD_COLUMN, pass) }
+#if KEPT
+// The vector of four that pass and i name lies beside those of the other invocations.
+const uint FOURS_OF_RUN = 4u * PASSES, ROUND = FOURS_OF_RUN * LANES_K;  // vectors, of one and of all invocations
+const uint ROUNDS = (K_COUNT / 4u + ROUND - 1u) / ROUND;
+shared vec4 kept[ROWS][ROUNDS * ROUND];
+shared float squares_of[ROWS][SUBGROUPS];
+
+uint kept_place(uint four) {
+  const uint round = four / ROUND, lane = four / FOURS_OF_RUN % LANES_K, i = four % FOURS_OF_RUN;
+  return (round * FOURS_OF_RUN + i) * LANES_K + lane;
+}
+
+#define LOAD_FOUR(i) EACH_ROW(LOAD_ROW, i)
+#define LOAD_ROW(r, i) a[r][i] = kept[r][kept_place(k / 4u + i)];
+#define KEEP_ROW(r, x) {                                                                        \
+    float squares = 0.0;                                                                        \
+    for (uint four = thread; four < K_COUNT / 4u; four += LOCAL_X) {                            \
+      const vec4 v = a_four(min(m0 + r, m_count - 1u), 4u * four);                              \
+      squares += dot(v, v);                                                                     \
+      kept[r][kept_place(four)] = v;                                                            \
+    }                                                                                           \
+    squares = subgroupAdd(squares);                                                             \
+    if (lane == 0u) squares_of[r][gl_SubgroupID] = squares; }
+#define NORM_ROW(r, x) {                                                                        \
+    float squares = 0.0;                                                                        \
+    [[unroll]] for (uint i = 0u; i < SUBGROUPS; i++) squares += squares_of[r][i];               \
+    inverse[r] = tv_rsqrt(tv_div(squares, float(k_count)) + eps); }
+#define NORM_FOUR(r, x) {                                                                       \
+    vec4 v = kept[r][kept_place(four)];                                                         \
+    NORM_OF(r, v)                                                                               \
+    kept[r][kept_place(four)] = v; }
+#else
 #define LOAD_FOUR(i) {                                                                          \
     NORM_WEIGHTS(k + 4u * i)                                                                    \
     EACH_ROW(LOAD_ROW, i) }
@@ -85,25 +124,40 @@ uint weight_row(uint n0, uint c) {
     vec4 v = a_four(min(m0 + r, m_count - 1u), k + 4u * i);                                     \
     NORM_OF(r, v)                                                                               \
     a[r][i] = v; }
+#endif
 
 void main() {
-  const uint lane = gl_SubgroupInvocationID;
+  const uint lane = gl_SubgroupInvocationID, thread = gl_SubgroupID * LANES_K + lane;
   const uint n0 = (gl_WorkGroupID.x * SUBGROUPS + gl_SubgroupID) * OUTPUTS;
   const uint m0 = gl_WorkGroupID.y * ROWS;
+  const uint run = 16u * PASSES;
+  Words words[COLS], ahead[COLS];
+#if !DENSE
+  float zero[COLS], scale[COLS], zero_ahead[COLS], scale_ahead[COLS];
+#endif
+  EACH_COLUMN(LOAD_COLUMN, min(lane * run, k_count - run))
 #if NORM
   float inverse[ROWS];
+#endif
+#if KEPT
+  EACH_ROW(KEEP_ROW, 0)
+  barrier();
+#if NORM
+  EACH_ROW(NORM_ROW, 0)
+  for (uint four = thread; four < K_COUNT / 4u; four += LOCAL_X) {
+    NORM_WEIGHTS(4u * four)
+    EACH_ROW(NORM_FOUR, 0)
+  }
+  barrier();
+#endif
+#elif NORM
   EACH_ROW(FIND_INVERSE, 0)
 #endif
   float acc[ROWS][COLS];
   EACH_RESULT(START)
-  const uint run = 16u * PASSES;
   for (uint first = lane * run; first < k_count; first += LANES_K * run) {
-#if !DENSE
-    const uint group = first / group_steps;
-    Words words[COLS];
-    float zero[COLS], scale[COLS];
-#endif
-    EACH_COLUMN(LOAD_COLUMN, 0)
+    EACH_COLUMN(TAKE_COLUMN, 0)
+    EACH_COLUMN(LOAD_COLUMN, min(first + LANES_K * run, k_count - run))
     PASS(0)
 #if PASSES > 1
     PASS(1)

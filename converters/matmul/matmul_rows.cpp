@@ -90,41 +90,82 @@ void add_problem(const NodeContext& c, const RowsProduct& p, Step& step) {
   add_gate(c, step);
   step.operands.push_back(dst("y", c.node.outputs[0]));
   step.params.insert(step.params.end(), {param("m_count", p.m), param("n_count", p.weight.n),
-                                         param("k_count", p.weight.k)});
+                                         fixed("k_count", p.weight.k)});
 }
 
-/// A subgroup for some rows of weights, `rows` rows of a at once.
-Tactic rows_tactic(const NodeContext& c, const RowsProduct& p, int64_t rows) {
-  constexpr int64_t kSubgroups = 4, kColumns = 2;
-  Tactic tactic{.name = "matmul_rows_" + text(rows)};
-  const int64_t lanes = c.device.subgroup_size;
+/// How a workgroup shares a product: rows of a at once, rows of weights of a subgroup, subgroups,
+/// and whether rows of a are kept in shared memory, their norm computed once.
+struct FusedRows {
+  int64_t rows, columns, subgroups;
+  bool kept;
+  std::string name() const {
+    return "matmul_rows_" + text(rows) +
+           (kept ? "x" + text(columns) + "_kept" + text(subgroups) : "");
+  }
+};
+
+Tactic fused_tactic(const NodeContext& c, const RowsProduct& p, const FusedRows& tile) {
+  Tactic tactic{.name = tile.name()};
+  const int64_t lanes = c.device.subgroup_size, threads = tile.subgroups * lanes;
   if (!c.device.subgroup_size_control || lanes < 8) {
     tactic.refusal = "the device does not promise the size of subgroups";
     return tactic;
   }
-  const int64_t outputs = p.gated ? kColumns / 2 : kColumns;
-  Step step{.kernel = "matmul_rows",
-            .grid = {{ceil_div(Expr(p.weight.n), outputs * kSubgroups), ceil_div(p.m, rows), 1}},
-            .local_size = {static_cast<uint32_t>(kSubgroups * lanes), 1, 1},
-            .subgroup_size = static_cast<uint32_t>(lanes)};
+  constexpr int64_t kWide = 2 * kSteps;
+  const bool wide =
+      !p.dense && p.weight.q.bits == 4 && p.weight.k % kWide == 0 && p.weight.group % kWide == 0;
+  const int64_t round = (wide ? kWide : kSteps) * lanes;  // of k, all invocations of a subgroup
+  const int64_t kept = tile.kept ? 4 * tile.rows * (p.weight.k + round - 1) / round * round : 0;
+  const int64_t shared = kept + 4 * tile.rows * tile.subgroups * (tile.columns + 1);
+  if (threads > c.device.max_workgroup_invocations) {
+    tactic.refusal = "workgroups of " + text(threads) + " invocations are not possible";
+  } else if (shared > c.device.max_shared_bytes) {
+    tactic.refusal = "it needs " + text(shared) + " bytes of shared memory";
+  }
+  if (!tactic.refusal.empty()) return tactic;
+  const int64_t outputs = p.gated ? tile.columns / 2 : tile.columns;
+  Step step{
+      .kernel = "matmul_rows",
+      .grid = {{ceil_div(Expr(p.weight.n), outputs * tile.subgroups), ceil_div(p.m, tile.rows), 1}},
+      .local_size = {static_cast<uint32_t>(threads), 1, 1},
+      .subgroup_size = static_cast<uint32_t>(lanes)};
   add_problem(c, p, step);
   for (Operand& operand : step.operands) {
     operand.vec4 |= operand.name == "a" || operand.name == "b" || operand.name == "q";
   }
   step.params.push_back(param("a_m", p.weight.a_m));
-  constexpr int64_t kWide = 2 * kSteps;
-  const bool wide =
-      !p.dense && p.weight.q.bits == 4 && p.weight.k % kWide == 0 && p.weight.group % kWide == 0;
   step.defines.insert(step.defines.end(), {{"A4", "1"},
                                            {"WIDE", flag(wide)},
-                                           {"ROWS", text(rows)},
-                                           {"COLS", text(kColumns)},
+                                           {"KEPT", flag(tile.kept)},
+                                           {"K_COUNT", text(p.weight.k) + "u"},
+                                           {"ROWS", text(tile.rows)},
+                                           {"COLS", text(tile.columns)},
                                            {"WK", "1"},
-                                           {"SUBGROUPS", text(kSubgroups)},
+                                           {"SUBGROUPS", text(tile.subgroups)},
                                            {"LANES_K", text(lanes)}});
   step.iterations = Expr(p.weight.k / (4 * lanes) + p.weight.k / (kSteps * lanes) + 2);
   tactic.steps.push_back(std::move(step));
   return tactic;
+}
+
+/// Candidates, best first: large workgroups compute a norm for many outputs, if enough of them fill
+/// the device.
+std::vector<FusedRows> fused_tiles(const NodeContext& c, const RowsProduct& p) {
+  const int64_t m = typical(c.graph, p.m), units = std::max<int64_t>(c.device.compute_units, 64);
+  const int64_t columns = p.gated ? 2 * p.weight.n : p.weight.n;
+  std::vector<int64_t> heights = {4, 2, 1};
+  std::ranges::stable_sort(heights, {}, [&](int64_t r) { return (m + r - 1) / r * (4 + r); });
+  std::vector<FusedRows> tiles;
+  for (const int64_t rows : heights) {
+    std::vector<FusedRows> kept = {{rows, 4, 8, true}, {rows, 2, 8, true}, {rows, 2, 4, true}};
+    std::ranges::stable_partition(kept, [&](const FusedRows& tile) {
+      return columns >= 4 * units * tile.columns * tile.subgroups;
+    });
+    if (columns < 4 * units * 2 * 8) std::ranges::reverse(kept);
+    tiles.insert(tiles.end(), kept.begin(), kept.end());
+    tiles.push_back({rows, 2, 4, false});
+  }
+  return tiles;
 }
 
 Tactic reference_tactic(const NodeContext& c, const RowsProduct& p) {
@@ -138,11 +179,8 @@ Tactic reference_tactic(const NodeContext& c, const RowsProduct& p) {
 
 void convert(const NodeContext& c, Builder& b) {
   const RowsProduct p = product_of_node(c);
-  const int64_t m = typical(c.graph, p.m);
-  std::vector<int64_t> rows = {4, 2, 1};
-  std::ranges::stable_sort(rows, {}, [&](int64_t r) { return (m + r - 1) / r * (4 + r); });
   std::vector<Tactic> tactics;
-  for (const int64_t r : rows) tactics.push_back(rows_tactic(c, p, r));
+  for (const FusedRows& tile : fused_tiles(c, p)) tactics.push_back(fused_tactic(c, p, tile));
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
 }

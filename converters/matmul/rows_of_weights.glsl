@@ -3,9 +3,16 @@
 
 #if DENSE
 #define PASSES 1
+struct Words { b_V v[4]; };
 /// Elements k … k + 15 of row n, k a multiple of 16.
-void weights_16(uint n, uint k, out vec4 w[4]) {
-  [[unroll]] for (uint i = 0u; i < 4u; i++) w[i] = vec4(b_vec4(n * k_count + k + 4u * i));
+Words words_of(uint n, uint k) {
+  Words words;
+  [[unroll]] for (uint i = 0u; i < 4u; i++) words.v[i] = b_vec4(n * k_count + k + 4u * i);
+  return words;
+}
+#define words_of_pass(words, pass) words
+void unpack_16(Words words, float zero, out vec4 w[4]) {
+  [[unroll]] for (uint i = 0u; i < 4u; i++) w[i] = vec4(words.v[i]);
 }
 #else
 #include "quantised_words.glsl"

@@ -3,16 +3,20 @@
 //
 // x is walked as in reduce.comp: `kept_OFFSETS`, `rows_OFFSETS`, runs of `run` elements
 // `run_stride` apart. Elements are compared as KEY: floats as themselves, everything else as int64
-// or int. Defines: KEY, FLOAT_KEY, LARGEST, VALUES, INDICES, PER_INVOCATION, SUBGROUP, SINGLE_RUN.
-// Grid: PER_INVOCATION: an invocation, else a workgroup, for each of `outputs`.
+// or int. The elements of an output may be cut into `chunks` of `part`: PARTIAL writes the best of
+// each chunk, `chunks` × outputs keys and positions `place`; MERGE reads those as its elements.
+// Defines: KEY, FLOAT_KEY, LARGEST, VALUES, INDICES, PARTIAL, MERGE, PER_INVOCATION, SUBGROUP,
+// SINGLE_RUN. Grid: PER_INVOCATION: an invocation, else a workgroup, for each chunk of an output.
 
 #define TV_SHUFFLE(v, mask) \
   Best(subgroupShuffleXor((v).key, mask), subgroupShuffleXor((v).at, mask))
 #include "workgroup_reduction.glsl"
 
+const uint NONE = 0xffffffffu;
+
 struct Best {
   KEY key;
-  uint at;  // `length`: none yet
+  uint at;  // NONE: none yet
 };
 
 #if !PER_INVOCATION && !SUBGROUP
@@ -35,8 +39,8 @@ bool ahead(KEY a, KEY b) {
 
 // The better of two; of equals the earlier, so that the order of combining does not matter.
 Best better(Best a, Best b) {
-  if (a.at == length) return b;
-  if (b.at == length) return a;
+  if (a.at == NONE) return b;
+  if (b.at == NONE) return a;
   const bool a_nan = is_nan(a.key), b_nan = is_nan(b.key);
   if (a_nan != b_nan) return a_nan ? a : b;
   if (!a_nan) {
@@ -64,10 +68,12 @@ void main() {
   const uint id = tv_group();
   const uint first = gl_LocalInvocationID.x, step = LOCAL_X;
 #endif
-  if (id >= outputs) return;
-  const uint base = kept_offset(id);
-  Best best = Best(KEY(0), length);
-  for (uint r = first; r < length; r += step) {
+  if (id >= outputs * chunks) return;
+  const uint chunk = id / outputs;
+  const uint begin = min(chunk * part, length), end = min(begin + part, length);
+  const uint base = kept_offset(id - chunk * outputs);
+  Best best = Best(KEY(0), NONE);
+  for (uint r = begin + first; r < end; r += step) {
 #if SINGLE_RUN
     const uint at = base + r * run_stride;
 #else
@@ -75,19 +81,30 @@ void main() {
     const uint at = base + row_offset(row) + (r - row * run) * run_stride;
 #endif
     const KEY key = KEY(x_element(at));
+#if MERGE
+    const uint place = uint(place_raw(at));
+    if (place == NONE) continue;
+#else
+    const uint place = r;
+#endif
     // Elements come in ascending order: only a strictly better one replaces the best.
-    if (best.at == length || (!is_nan(best.key) && (is_nan(key) || ahead(key, best.key)))) {
-      best = Best(key, r);
+    if (best.at == NONE || (!is_nan(best.key) && (is_nan(key) || ahead(key, best.key)))) {
+      best = Best(key, place);
     }
   }
 #if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, best, better)
   if (gl_LocalInvocationID.x != 0u) return;
 #endif
+#if PARTIAL
+  key_raw_store(id, best.key);
+  place_raw_store(id, int(best.at));
+#else
 #if VALUES
   y_store(id, y_T(best.key));
 #endif
 #if INDICES
   idx_store(id, int64_t(best.at));
+#endif
 #endif
 }

@@ -1,5 +1,6 @@
 // argmax, argmin, and extremes along one dimension with their positions.
 
+#include <algorithm>
 #include <numeric>
 
 #include "converters/kit/reduction.h"
@@ -23,30 +24,87 @@ std::vector<int64_t> dims_of(const NodeContext& c, const Shape& shape) {
   return all;
 }
 
-void emit(const NodeContext& c, Builder& b, bool largest, Outputs outputs) {
-  const Source x = source_of(c, b, "self");
-  const DType dtype = c.dtype("self");
-  const ReduceLoops loops = reduce_loops(x, dims_of(c, x.shape));
-  const std::string key = key_type(dtype);
-  Step base{.kernel = "arg_reduce",
+/// A walk over elements and the outputs it fills, of a node or of a part of one.
+struct Pass {
+  ReduceLoops loops = {};
+  Expr chunks = 1;
+  std::pair<std::string, std::string> accessor;
+  std::vector<Operand> operands;
+  Outputs outputs = {};
+  bool partial = false, merge = false;
+};
+
+Step step_of(const Pass& pass, const std::string& key, bool largest, const RowStrategy& strategy) {
+  Step step{.kernel = "arg_reduce",
             .defines = {{"KEY", key},
                         {"FLOAT_KEY", flag(key == "float")},
                         {"LARGEST", flag(largest)},
-                        {"VALUES", flag(outputs.values != kNoValue)},
-                        {"INDICES", flag(outputs.indices != kNoValue)},
-                        x.accessor("x")},
-            .operands = {src("x", x.value)}};
-  if (outputs.values != kNoValue) base.operands.push_back(dst("y", outputs.values));
-  if (outputs.indices != kNoValue) base.operands.push_back(dst("idx", outputs.indices));
-  loops.add_to(base);
+                        {"VALUES", flag(pass.outputs.values != kNoValue)},
+                        {"INDICES", flag(pass.outputs.indices != kNoValue)},
+                        {"PARTIAL", flag(pass.partial)},
+                        {"MERGE", flag(pass.merge)},
+                        pass.accessor},
+            .operands = pass.operands};
+  if (pass.outputs.values != kNoValue) step.operands.push_back(dst("y", pass.outputs.values));
+  if (pass.outputs.indices != kNoValue) step.operands.push_back(dst("idx", pass.outputs.indices));
+  const Expr part = ceil_div(pass.loops.length(), pass.chunks);
+  step.params = {param("chunks", pass.chunks), param("part", part)};
+  pass.loops.add_to(step);
+  strategy.apply(step, pass.loops.outputs() * pass.chunks, part);
+  return step;
+}
 
-  RowShape shape = loops.row_shape(c.graph);
+/// Into how many parts to cut each output's elements, so that few long rows fill the device.
+int64_t chunks_for(const DeviceProfile& device, const RowShape& shape) {
+  const int64_t want = device.is_cpu() ? 8 : 128;        // workgroups to make
+  const int64_t least = device.is_cpu() ? 16384 : 1024;  // elements that a part must have
+  const int64_t by_rows = want / std::max<int64_t>(shape.rows, 1);
+  return std::max<int64_t>(1, std::min(by_rows, shape.length / least));
+}
+
+/// The best of each chunk in scratches, then the best of those.
+std::vector<Step> split(const NodeContext& c, Builder& b, const Pass& whole, int64_t chunks,
+                        const std::string& key, bool largest, const RowStrategy& strategy) {
+  const Expr outputs = whole.loops.outputs();
+  const Shape parts = {Expr(chunks), outputs};
+  const DType stored = key == "float" ? DType::kF32 : key == "int64_t" ? DType::kI64 : DType::kI32;
+  const ValueId keys = b.scratch("keys", stored, parts);
+  const ValueId places = b.scratch("places", DType::kI32, parts);
+  Pass first = whole;
+  first.chunks = chunks;
+  first.outputs = {};
+  first.partial = true;
+  first.operands.push_back(dst("key", keys));
+  first.operands.push_back(dst("place", places));
+  Pass second{.loops = reduce_loops({.shape = parts, .strides = {outputs, Expr(1)}}, {0}),
+              .accessor = {"x_element(i)", "x_raw(i)"},
+              .operands = {src("x", keys), src("place", places)},
+              .outputs = whole.outputs,
+              .merge = true};
+  RowShape shape{.rows = typical(c.graph, outputs), .length = chunks, .longest = chunks};
   shape.shuffles = key != "int64_t";
+  return {step_of(first, key, largest, strategy),
+          step_of(second, key, largest, row_strategies(c.device, shape).front())};
+}
+
+void emit(const NodeContext& c, Builder& b, bool largest, Outputs outputs) {
+  const Source x = source_of(c, b, "self");
+  const std::string key = key_type(c.dtype("self"));
+  const Pass pass{.loops = reduce_loops(x, dims_of(c, x.shape)),
+                  .accessor = x.accessor("x"),
+                  .operands = {src("x", x.value)},
+                  .outputs = outputs};
+  RowShape shape = pass.loops.row_shape(c.graph);
+  shape.shuffles = key != "int64_t";
+  const int64_t chunks = chunks_for(c.device, shape);
   std::vector<Tactic> tactics;
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
-    Step step = base;
-    strategy.apply(step, loops.outputs(), loops.length());
-    tactics.push_back({.name = "arg_reduce_" + strategy.suffix(), .steps = {step}});
+    const std::string name = "arg_reduce_" + strategy.suffix();
+    if (chunks > 1 && strategy.kind != RowStrategy::Kind::kInvocation) {
+      tactics.push_back(
+          {.name = name + "_split", .steps = split(c, b, pass, chunks, key, largest, strategy)});
+    }
+    tactics.push_back({.name = name, .steps = {step_of(pass, key, largest, strategy)}});
   }
   b.emit(std::move(tactics));
 }
@@ -76,6 +134,12 @@ std::vector<Graph> examples(const std::string& op, bool values) {
       if (values) g.output(dtype, out);
       graphs.push_back(g.output(DType::kI64, out).graph());
     }
+  }
+  for (const DType dtype : {DType::kF16, DType::kI64, DType::kI32}) {  // long rows are cut
+    ExampleGraph g(op);
+    g.input("self", dtype, {2, 40000}).attr("dim", integer(1));
+    if (values) g.output(dtype, {2});
+    graphs.push_back(g.output(DType::kI64, {2}).graph());
   }
   if (values) return graphs;
   graphs.push_back(ExampleGraph(op)

@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.usefixtures("tactics_of"),
               pytest.mark.parametrize("tactics_of", ["gpu"], indirect=True)]
 
 WIDTH, INNER = 96, 41
-TACTICS = ("matmul_rows_1", "matmul_rows_2", "matmul_rows_4", "matmul_rows_reference")
+TACTICS = (*(f"matmul_rows_{rows}{kept}" for rows in (1, 2, 4)
+             for kept in ("", "x2_kept4", "x2_kept8", "x4_kept8")), "matmul_rows_reference")
 
 
 class Norm(torch.nn.Module):
@@ -64,7 +65,7 @@ PACKED = [(tactic, *kind) for tactic in TACTICS
           for kind in (("int8", None), ("int8", 32), ("int4", 32))]
 
 
-@pytest.mark.parametrize(("tactic", "m"), slow_but(PROBLEMS[1::4], PROBLEMS, rows=True))
+@pytest.mark.parametrize(("tactic", "m"), slow_but(PROBLEMS[1::5], PROBLEMS, rows=True))
 def test_every_tactic(tactic, m):
     check_tactic(tactic, FeedForward(), rows(m), length=WIDTH)
 
@@ -93,7 +94,7 @@ def test_types(dtype):
     assert launches() == 2
 
 
-@pytest.mark.parametrize(("tactic", "kind", "size"), slow_but(PACKED[2::4], PACKED, rows=True))
+@pytest.mark.parametrize(("tactic", "kind", "size"), slow_but(PACKED[2::5], PACKED, rows=True))
 def test_packed_weights(tactic, kind, size):
     model = tv.quantize(FeedForward(), kind, group_size=size, exclude=["down"])
     check_tactic(tactic, model, rows(2), length=WIDTH)
