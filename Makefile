@@ -2,7 +2,7 @@
 
 PYTHON := .venv/bin/python
 
-.PHONY: demo build test test-all service service-check wheel onnxruntime-provider clean
+.PHONY: demo build test test-all service service-check service-environment wheel onnxruntime-provider clean
 .DEFAULT_GOAL := build
 
 ## ResNet-50 through torch.compile(model, backend="vulkan") on the best Vulkan device.
@@ -33,6 +33,11 @@ service:
 service-check:
 	@scripts/setup.sh --service
 	@$(PYTHON) scripts/service_check.py
+
+## What tests of the service on clusters, object stores and PostgreSQL need: .venv-service.
+service-environment:
+	@scripts/setup.sh --tests
+	@scripts/service_environment.sh
 
 ## A wheel for other machines: dist/torch_vulkan-*-manylinux*.whl.
 wheel:

@@ -61,9 +61,9 @@ def fill(service: Service, count: int) -> None:
 
     with sqlite3.connect(service.folder / "service.db", timeout=60) as database:
         database.executemany(
-            "INSERT INTO job (id, request_sha256, model, model_digest, options, key, state, "
-            "stop_asked, created, ended) VALUES (?, '', 'filler', 'sha256:0', '{}', '', 'STOPPED', "
-            "0, 0, 0)",
+            "INSERT INTO job (id, request_sha256, model, model_digest, options, key, "
+            "trace, state, stop_asked, created, ended) VALUES (?, '', 'filler', 'sha256:0', '{}', "
+            "'', '', 'STOPPED', 0, 0, 0)",
             [(f"filler-{i}",) for i in range(count)])
 
 

@@ -27,6 +27,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["task"]:
-        sys.exit(_room("task").main(sys.argv[2:]))
+    if sys.argv[1:2] in (["task"], ["node"]):
+        sys.exit(_room(sys.argv[1]).main(sys.argv[2:]))
     sys.exit(main())

@@ -16,27 +16,38 @@ from torch_vulkan.service.sandbox import bubblewrap, why_not
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "python" / "torch_vulkan_service.py"
+# Packages of clusters, object stores and PostgreSQL are in an environment of their own.
+OWN_PYTHON = ROOT / ".venv-service" / "bin" / "python"
+NO_ENVIRONMENT = "" if OWN_PYTHON.exists() else (
+    "there is no .venv-service: scripts/service_environment.sh makes it")
 SECONDS = 120  # more than anything here takes on a busy machine
 # Containers may have bwrap and no namespaces.
 SANDBOX = ("--no-sandbox",) if why_not(bubblewrap()) else ()
 
 
 class Service:
-    """A service on a folder. `kill` is kill -9; `start` again takes the same folder."""
+    """A service on a folder. `kill` is kill -9; `start` again takes the same folder.
 
-    def __init__(self, folder: Path, *arguments: str):
+    Args:
+        python: what it is run by; variables: of its environment, more.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, python: Path | str = sys.executable,
+                 variables: dict[str, str] | None = None):
         self.folder, self.arguments = folder, arguments
+        self.python, self.variables = python, variables or {}
         self.log = folder.with_suffix(".log")
         self.url = self.process = None
 
     def start(self) -> "Service":
         output = open(self.log, "ab")
         self.process = subprocess.Popen(
-            [sys.executable, SCRIPT, "serve", "--data", self.folder, "--port", "0",
+            [self.python, SCRIPT, "serve", "--data", self.folder, "--port", "0",
              *self.arguments],
-            stdout=subprocess.PIPE, stderr=output, text=True, env=environment())
+            stdout=subprocess.PIPE, stderr=output, text=True,
+            env=environment(**self.variables))
         line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
+        found = re.search(r"https?://127\.0\.0\.1:\d+", line)
         assert found, f"no service: {self.log.read_text()[-2000:]}"
         self.url = found[0]
         return self
@@ -79,9 +90,9 @@ def environment(**more: str) -> dict[str, str]:
     return kept | more
 
 
-def until(condition, what: str):
+def until(condition, what: str, seconds: float = SECONDS):
     """Waits for a true value and returns it."""
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"never: {what}"
         time.sleep(0.05)

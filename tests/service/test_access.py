@@ -37,6 +37,8 @@ REQUESTS = [
     ("read", "GET", f"/v1/artifacts/{DIGEST}", {}),
     ("read", "GET", "/v1/devices", {}),
     ("read", "GET", "/v1/signing-key", {}),
+    ("read", "GET", "/v1/timings/none", {}),
+    ("publish", "POST", "/v1/timings/none", {"content": b"{}"}),
     ("read", "GET", "/v1/webhooks", {}),
     ("read", "GET", "/metrics", {}),
     ("submit", "GET", "/v1/webhooks/secret", {}),

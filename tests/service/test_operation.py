@@ -176,7 +176,8 @@ def test_a_key_that_fills_the_queue_has_to_wait(tmp_path):
             model = layers([8, 5])[0]
 
             def submit(name, who=client):
-                return who.submit(model, ["lavapipe"], name="full/net", job_id=name)
+                return who.submit(model, ["lavapipe"], name="full/net", job_id=name,
+                                  options=QUICK)
 
             submit("first")
             submit("second")

@@ -21,6 +21,7 @@ from torch_vulkan.service.fetch import to_folder
 from torch_vulkan.service.rate import RateLimit
 from torch_vulkan.service.sandbox import PYTHON
 from torch_vulkan.service.store import Store
+from torch_vulkan.service.traces import NoTraces
 
 from workloads.service_process import SECONDS, layers, one_node
 
@@ -201,7 +202,7 @@ def _publishing(tmp_path, database):
     parts = types.SimpleNamespace(
         database=database, store=store, publisher=publisher, rate=RateLimit(0, 1), version="1",
         metrics=observe.Metrics(database, store), audit=observe.Audit(tmp_path / "audit.jsonl"),
-        most_upload_bytes=1 << 20)
+        traces=NoTraces(), most_upload_bytes=1 << 20)
     return parts, key, store.put(b"engine")
 
 

@@ -85,7 +85,7 @@ def ended(runner, run):
 def test_a_run_has_limits(tmp_path, monkeypatch, limit, script, says, again):
     monkeypatch.setattr(local_runner, "task_command", lambda *_: [PYTHON, "-c", script])
     runner = local_runner.LocalRunner(tmp_path, 1, Limits(**limit), None)
-    status = ended(runner, Run("1-1", 1, tmp_path / "model", {}))
+    status = ended(runner, Run("1-1", 1, tmp_path / "model", "", {}))
     assert says in status.fault and status.again == again
     assert ("MemoryError" in runner.logs(1, 0).decode()) == ("memory_bytes" in limit)
     runner.forget("1-1")
@@ -96,7 +96,7 @@ def built(tmp_path, client, model, limits):
     """What a build without a sandbox says of a model."""
     profile = next(d for d in client.devices() if d["name"] == "lavapipe")["profile"]
     runner = local_runner.LocalRunner(tmp_path, 1, limits, None)
-    status = ended(runner, Run("1-1", 1, model, {"device": "lavapipe", "profile": profile,
+    status = ended(runner, Run("1-1", 1, model, "", {"device": "lavapipe", "profile": profile,
                                                  "level": 0, "options": {}}))
     return json.loads((status.folder / "result.json").read_text())
 

@@ -29,10 +29,12 @@ def test_a_model_becomes_an_engine_that_gives_its_results(service, client, tmp_p
     assert "".join(client.logs(job["id"], follow=True)).endswith(" s\n")
     job = client.wait(job["id"], SECONDS)
     assert job["state"] == "COMPLETED"
-    (task,) = job["tasks"]
-    assert (task["device"], task["level"], task["attempt"]) == ("lavapipe", 1, 1)
-    (artifact,) = client.artifacts("team/linear")
+    first, task = job["tasks"]
+    assert [(t["device"], t["level"], t["attempt"]) for t in job["tasks"]] == [
+        ("lavapipe", 0, 1), ("lavapipe", 1, 1)]
+    artifact, untuned = client.artifacts("team/linear")
     assert artifact["engine_digest"] == task["artifact"] and artifact["tuned"]
+    assert untuned["engine_digest"] == first["artifact"] and not untuned["tuned"]
     engine = tv.AutoModel.from_pretrained("team/linear", url=service.url, api_key=service.key,
                                           cache_dir=tmp_path)
     x = numpy.random.default_rng(1).standard_normal((3, 8)).astype(numpy.float32)
@@ -98,7 +100,8 @@ def test_a_model_that_cannot_be_built_fails_with_its_reasons(client, model, reas
     job = client.submit(model, ["lavapipe"], name="bad")
     job = client.wait(job["id"], SECONDS)
     assert job["state"] == "FAILED"
-    (task,) = job["tasks"]
+    task, tuned = job["tasks"]
+    assert tuned["state"] == "STOPPED" and tuned["reasons"] == ["there is no engine to tune"]
     assert reason in " ".join(task["reasons"]) and task["artifact"] is None
     assert task["attempt"] == 1, "a model's fault is no reason to try again"
 
@@ -109,7 +112,7 @@ def test_a_job_id_stands_for_one_job(client):
     assert len({job["number"] for job in jobs}) == 1
     client.wait("once", SECONDS)
     assert client.submit(model, ["lavapipe"], name="same", job_id="once")["state"] == "COMPLETED"
-    assert len(client.artifacts("same")) == 1
+    assert len(client.artifacts("same")) == 2, "one for each task"
     with pytest.raises(ServiceError, match="another request") as refused:
         client.submit(model, ["lavapipe"], name="other", job_id="once")
     assert (refused.value.status, refused.value.code) == (409, "conflict")
@@ -132,7 +135,7 @@ def test_a_device_that_is_not_here_gets_an_engine_that_is_not_tuned(service, cli
     # The same model for two devices: the one that fits is taken.
     job = client.submit(model, ["far-gpu", "lavapipe"], name="team/far")
     assert client.wait(job["id"], SECONDS)["state"] == "COMPLETED"
-    assert len(client.artifacts("team/far")) == 3
+    assert sorted(a["level"] for a in client.artifacts("team/far")) == [0, 0, 0, 3]
     engine = tv.AutoModel.from_pretrained("team/far", **arguments)
     assert engine.run({"x": numpy.ones((1, 8), numpy.float32)})["y"].shape == (1, 7)
     with pytest.raises(ServiceError, match="machine"):

@@ -21,6 +21,7 @@ from torch_vulkan.service.sandbox import Limits
 from torch_vulkan.service.scheduler import Scheduler
 from torch_vulkan.service.store import Store
 from torch_vulkan.service.tables import ENDED, Device, Job, Task
+from torch_vulkan.service.timings import Timings
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers, long_model, until
 
@@ -30,6 +31,13 @@ httpx = pytest.importorskip("httpx", reason="httpx is not installed: scripts/set
 def submit_some(client, count):
     return [client.submit(layers([8 + i, 5])[0], ["lavapipe"], name="killed", job_id=f"job-{i}",
                           options={"optimization_level": 0})["id"] for i in range(count)]
+
+
+def tuning(service, client, job_id="long"):
+    """Submits what takes long to tune; returns the process that does it."""
+    client.submit(long_model(), ["lavapipe"], name="long", job_id=job_id)
+    until(lambda: client.details(job_id)["tasks"][1]["state"] == "INPROGRESS", "tuning")
+    return until(service.children, "a task")
 
 
 def test_nothing_is_lost_when_the_service_is_killed(own_service):
@@ -50,16 +58,15 @@ def test_nothing_is_lost_when_the_service_is_killed(own_service):
 
 def test_tasks_end_with_the_service(own_service):
     with own_service.client() as client:
-        client.submit(long_model(), ["lavapipe"], name="long", job_id="long")
-        (child,) = until(own_service.children, "a task")
+        (child,) = tuning(own_service, client)
     own_service.kill()
     until(lambda: not os.path.exists(f"/proc/{child}") or _is_zombie(child), "its end")
     own_service.start()
     with own_service.client() as client:
-        until(lambda: client.details("long")["tasks"][0]["attempt"] == 2, "the second attempt")
+        until(lambda: client.details("long")["tasks"][1]["attempt"] == 2, "the second attempt")
         client.cancel("long")
         assert client.wait("long", SECONDS)["state"] == "STOPPED"
-        assert client.artifacts() == []
+        assert not any(artifact["tuned"] for artifact in client.artifacts())
 
 
 def _is_zombie(pid: int) -> bool:
@@ -72,15 +79,15 @@ def _is_zombie(pid: int) -> bool:
 
 def test_a_killed_task_is_tried_again_three_times(own_service):
     with own_service.client() as client:
-        client.submit(long_model(), ["lavapipe"], name="long", job_id="long")
+        tuning(own_service, client)
         for attempt in (1, 2, 3):
-            until(lambda a=attempt: client.details("long")["tasks"][0]["attempt"] == a
+            until(lambda a=attempt: client.details("long")["tasks"][1]["attempt"] == a
                   and own_service.children(), f"attempt {attempt}")
             for child in own_service.children():
                 os.kill(child, signal.SIGKILL)
         job = client.wait("long", SECONDS)
         assert job["state"] == "FAILED"
-        assert "signal 9" in job["tasks"][0]["reasons"][0]
+        assert "signal 9" in job["tasks"][1]["reasons"][0]
         # The service goes on.
         job = client.submit(layers([8, 5])[0], ["lavapipe"], name="next")
         assert client.wait(job["id"], SECONDS)["state"] == "COMPLETED"
@@ -88,16 +95,15 @@ def test_a_killed_task_is_tried_again_three_times(own_service):
 
 def test_a_job_is_cancelled_while_it_runs_and_before(own_service):
     with own_service.client() as client:
-        client.submit(long_model(), ["lavapipe"], name="long", job_id="runs")
+        tuning(own_service, client, "runs")
         client.submit(layers([8, 5])[0], ["lavapipe"], name="short", job_id="waits")
-        until(lambda: client.details("runs")["state"] == "INPROGRESS", "a start")
         assert client.cancel("waits")["state"] in ("STOPPING", "STOPPED")
-        assert client.wait("waits", SECONDS)["tasks"][0]["attempt"] == 0
+        assert client.wait("waits", SECONDS)["tasks"][1]["attempt"] == 0
         assert client.cancel("runs")["state"] == "STOPPING"
         assert client.wait("runs", SECONDS)["state"] == "STOPPED"
         until(lambda: not own_service.children(), "the end of the process")
         assert client.cancel("runs")["state"] == "STOPPED", "again: nothing happens"
-        assert client.artifacts() == []
+        assert not any(artifact["tuned"] for artifact in client.artifacts())
 
 
 def serve(*arguments, **variables):
@@ -120,8 +126,7 @@ def test_without_bubblewrap_it_does_not_start_unless_told_to(tmp_path):
 
 def test_it_ends_when_asked_and_leaves_no_process(own_service):
     with own_service.client() as client:
-        client.submit(long_model(), ["lavapipe"], name="long", job_id="long")
-        (child,) = until(own_service.children, "a task")
+        (child,) = tuning(own_service, client)
     assert own_service.stop() == 0
     assert not os.path.exists(f"/proc/{child}")
 
@@ -139,7 +144,7 @@ def test_whatever_a_task_leaves_is_a_result(tmp_path, left):
         (tmp_path / "result.json").mkdir()
     else:
         (tmp_path / "result.json").write_text(left)
-    made = Scheduler(None, Store(tmp_path / "store"), None, None)
+    made = Scheduler(None, Store(tmp_path / "store"), None, None, None)
     result, artifact = made._outcome(Status(False, tmp_path))
     assert result["state"] == "FAILED" and result["reasons"] and artifact is None
 
@@ -152,6 +157,7 @@ class _Left:
     """A runner whose runs have ended; each left a result."""
 
     def __init__(self, folder, results):
+        self.tuners = dict
         self.slots, self._folder, self._results = len(results), folder, iter(results)
         self.forgotten = []
 
@@ -168,22 +174,24 @@ class _Left:
         self.forgotten.append(run_id)
 
 
-def _scheduled(tmp_path, results):
+def _scheduled(tmp_path, results, runs=None):
     """The states and reasons of tasks that left these results, in order."""
+    store = Store(tmp_path / "store")
+    digest = store.put(b"model")
     with contextlib.closing(Database(tmp_path / "service.db")) as database:
         with database.writing() as session:
             session.add(Device(name="d", description="", profile={}, runs_on="{}", tuned_for="{}"))
             for i in range(len(results)):
                 session.add(Job(id=f"j{i}", request_sha256="", model="m", key="", options={},
-                                model_digest="sha256:" + "0" * 64))
+                                model_digest=digest))
                 session.flush()
                 session.add(Task(job=i + 1, device="d", level=0))
         runner = _Left(tmp_path, results)
-        scheduler = Scheduler(database, Store(tmp_path / "store"), runner,
-                              signing.Signer(tmp_path / "key"))
+        scheduler = Scheduler(database, store, runner,
+                              signing.Signer(tmp_path / "key"), Timings(tmp_path / "timings"))
         scheduler._start()
         scheduler._collect()
-        assert not scheduler._running and len(runner.forgotten) == len(results)
+        assert not scheduler._running and len(runner.forgotten) == (runs or len(results))
         with database.reading() as session:
             tasks = [session.get(Task, i + 1) for i in range(len(results))]
             assert {session.get(Job, task.job).state for task in tasks} <= {*ENDED}
@@ -209,6 +217,18 @@ def test_a_result_that_cannot_be_kept_fails_its_task_alone(tmp_path, monkeypatch
     monkeypatch.setattr(artifacts, "sign", once)
     assert _scheduled(tmp_path, [GOOD, GOOD]) == [
         ("FAILED", "its result cannot be kept: UnicodeError"), ("COMPLETED",)]
+
+
+def test_a_model_that_is_gone_fails_its_task_alone(tmp_path, monkeypatch):
+    fetch = Store.fetch
+
+    def once(*given):
+        monkeypatch.setattr(Store, "fetch", fetch)
+        raise FileNotFoundError(2, "the store has no model")
+
+    monkeypatch.setattr(Store, "fetch", once)
+    assert _scheduled(tmp_path, [GOOD, GOOD], runs=1) == [
+        ("FAILED", "the store has no model: upload the model again"), ("COMPLETED",)]
 
 
 def test_runs_that_cannot_be_removed_are_no_hindrance(tmp_path, monkeypatch):

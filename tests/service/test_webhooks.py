@@ -69,7 +69,7 @@ def test_a_receiver_that_fails_five_times_gets_one_event(sending):
         assert message[1]["type"] == "job.completed" and message[1]["data"] == {
             "job": "five", "state": "COMPLETED", "model": "hook/net",
             "model_digest": job["model_digest"],
-            "tasks": [{"device": "lavapipe", "state": "COMPLETED",
+            "tasks": [{"device": "lavapipe", "level": 0, "state": "COMPLETED",
                        "artifact": job["tasks"][0]["artifact"]}]}
         assert {path for path, _, _ in receiver.got} == {"/hook?team=a"}
         assert "team=a" not in json.dumps([job, client.webhooks(), client.list()])

@@ -15,16 +15,19 @@ def make_app(parts: Parts) -> FastAPI:
                   redoc_url=None)
     app.state.parts = parts
     faults.install(app, parts.most_upload_bytes)
-    app.add_middleware(Observed, metrics=parts.metrics, audit=parts.audit)
+    app.add_middleware(Observed, metrics=parts.metrics, audit=parts.audit,
+                       traces=parts.traces)
     for routes in (routes_jobs, routes_artifacts, routes_operation, routes_page):
         app.include_router(routes.router)
 
     @app.get("/v1/health")
     def health(parts: PartsOf):
-        wrong = [thread.name for thread in (parts.scheduler, parts.sender)
+        """200 and "ok", or 503 and what is wrong."""
+        wrong = [f"no {thread.name}" for thread in (parts.scheduler, parts.sender)
                  if not thread.is_alive()]
-        return faults.answer({"status": f"no {wrong[0]}" if wrong else "ok",
-                              "version": parts.version}, 503 if wrong else 200)
+        wrong += filter(None, [parts.store.fault()])
+        return faults.answer({"status": "; ".join(wrong) or "ok", "version": parts.version},
+                             503 if wrong else 200)
 
     @app.get("/metrics", dependencies=[may("read")])
     def metrics(parts: PartsOf):

@@ -16,7 +16,7 @@ from .errors import ServiceError
 from .requests import PublishRequest
 from .sandbox import Limits, boxed, environment, limited, task_command
 from .signing import Signer
-from .store import Store
+from .store import Keeping
 from .tables import Artifact, Device
 
 FORMAT = 2
@@ -46,7 +46,7 @@ def is_one(database: Database, digest: str) -> bool:
         return session.exec(query).first() is not None
 
 
-def sign(row: Artifact, more: dict, store: Store, signer: Signer) -> None:
+def sign(row: Artifact, more: dict, store: Keeping, signer: Signer) -> None:
     """Keeps the manifest of a row: what it says, and `more`."""
     row.manifest_digest = ""
     manifest = row.model_dump(exclude=_HIDDEN | {"manifest_digest"}) | {"format": FORMAT} | more
@@ -57,7 +57,7 @@ class Publisher:
     """Takes engines that were built elsewhere. They are read in a process of their own, in the
     sandbox that tasks have."""
 
-    def __init__(self, database: Database, store: Store, signer: Signer, bwrap: str | None):
+    def __init__(self, database: Database, store: Keeping, signer: Signer, bwrap: str | None):
         self._database, self._store, self._signer = database, store, signer
         self._bwrap = bwrap
         self._turns = asyncio.Semaphore(_AT_A_TIME)
@@ -92,12 +92,13 @@ class Publisher:
         options = {}  # without the defaults of what was not said
         if request.options is not None:
             options = request.options.model_dump(mode="json", exclude_unset=True)
-        path = self._store.path(request.engine_digest)
+        removals = self._store.removals
+        try:
+            path = self._store.fetch(request.engine_digest)
+        except FileNotFoundError:
+            raise _removed() from None
         said = self._inspected(path)
-        with self._database.writing() as session:
-            if not self._store.has(request.engine_digest):
-                raise ServiceError(409, "conflict", "the engine was removed meanwhile: upload it "
-                                                    "again")
+        with self._database.reading() as session:
             if there := _same(session, request, options):
                 return there.model_dump(exclude=_HIDDEN), False
             row = Artifact(model=request.model, model_digest=request.model_digest,
@@ -106,8 +107,13 @@ class Publisher:
                            level=request.level, engine_digest=request.engine_digest,
                            engine_key=request.engine_key, size_bytes=path.stat().st_size,
                            options=options, published_by=key, manifest_digest="")
-            sign(row, {"version": said["version"], "builder": request.builder}, self._store,
-                 self._signer)
+        sign(row, {"version": said["version"], "builder": request.builder}, self._store,
+             self._signer)
+        with self._database.writing() as session:
+            if self._store.removals != removals and not self._store.has(request.engine_digest):
+                raise _removed()
+            if there := _same(session, request, options):
+                return there.model_dump(exclude=_HIDDEN), False
             session.add(row)
             session.flush()
             return row.model_dump(exclude=_HIDDEN), True
@@ -126,6 +132,10 @@ class Publisher:
                 raise _refused(f"reading it took longer than {_CHECKED.seconds} s") from None
             output.seek(0)
             return _read(output.read(_CHECKED.output_bytes), done.returncode)
+
+
+def _removed() -> ServiceError:
+    return ServiceError(409, "conflict", "the engine was removed meanwhile: upload it again")
 
 
 def _read(output: bytes, status: int) -> dict:

@@ -5,12 +5,13 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from . import devices, keys, private_file
+from . import devices, keys, private_file, remote_store
 from .artifacts import Publisher
 from .database import Database
 from .local_runner import LocalRunner
 from .observe import Audit, Metrics
 from .parts import Parts
+from .quotas import Quotas
 from .rate import RateLimit
 from .retention import Collector, Keep
 from .sandbox import Limits
@@ -18,6 +19,9 @@ from .scheduler import Scheduler
 from .sender import Policy, Sender
 from .signing import Signer
 from .store import Store
+from .tables import Job, State, Task
+from .timings import Timings
+from .traces import NoTraces, Traces
 
 log = logging.getLogger("torch_vulkan.service")
 
@@ -25,26 +29,48 @@ log = logging.getLogger("torch_vulkan.service")
 def assembled(args, bwrap: str | None) -> Parts:
     """`args`: what server.add_arguments parsed; nothing is started."""
     data = args.data.resolve()
-    database = Database(data / "service.db")
+    database = Database(args.database or data / "service.db")
     _first_key(database, data / "admin.key")
     log.info("devices here: %s", ", ".join(devices.refresh(database)) or "none")
-    store = Store(data / "store")
+    store = (remote_store.opened(args.store, data / "copies", args.store_copies) if args.store
+             else Store(data / "store"))
     limits = Limits(args.task_memory_bytes, args.task_cpu_seconds, args.task_seconds,
                     args.task_output_bytes)
-    runner = LocalRunner(data, args.tasks, limits, bwrap)
+    runner = _runner(args, limits, bwrap, database, store.url)
     signer = Signer(data / "signing.key")
     metrics = Metrics(database, store)
-    scheduler = Scheduler(database, store, runner, signer, metrics.task)
+    timings = Timings(data / "timings")
+    traces = Traces(args.traces) if args.traces else NoTraces()
+
+    def ended(task: Task, job: Job, seconds: tuple[float, float]) -> None:
+        metrics.task(task.state, seconds[1] - seconds[0])
+        traces.past("task", job.trace, seconds, {
+            "job": job.id, "device": task.device, "level": task.level, "state": str(task.state),
+            "attempt": task.attempt}, task.state == State.FAILED)
+
+    scheduler = Scheduler(database, store, runner, signer, timings, ended)
     sender = Sender(database, private_file.kept(data / "webhook.key", lambda: os.urandom(32)),
                     Policy(args.webhook_delay, args.webhook_attempts,
                            allow_private=args.webhook_private))
     threads = [scheduler, sender]
     if args.keep_jobs is not None or args.keep_engines is not None:
         threads.append(Collector(database, store, runner, Keep(args.keep_jobs, args.keep_engines)))
-    return Parts(database, store, runner, scheduler, sender, signer,
-                 Publisher(database, store, signer, bwrap), RateLimit(args.rate, args.burst),
-                 metrics, Audit(data / "audit.jsonl"), threads, _version(), args.max_upload,
-                 args.most_waiting)
+    return Parts(
+        database, store, runner, scheduler, sender, signer,
+        Publisher(database, store, signer, bwrap), timings, RateLimit(args.rate, args.burst),
+        Quotas(args.key_bytes, args.free_bytes), metrics, Audit(data / "audit.jsonl"), traces,
+        threads, _version(), args.max_upload, args.most_waiting)
+
+
+def _runner(args, limits: Limits, bwrap: str | None, database: Database, store: str):
+    data = args.data.resolve()
+    if args.runner == "local":
+        return LocalRunner(data, args.tasks, limits, bwrap, devices.kinds(database, here=True))
+    from .ray_runner import Cluster, RayRunner
+
+    cluster = Cluster(args.ray_address, os.environ.get("RAY_AUTH_TOKEN", ""), store,
+                      not args.no_sandbox, args.ray_command)
+    return RayRunner(data, args.tasks, limits, cluster, lambda: devices.kinds(database))
 
 
 def _version() -> str:

@@ -55,14 +55,28 @@ def make_parser() -> argparse.ArgumentParser:
                            "engines, the newest first"))
     _add_publish(command("publish", _publish, cli_show.show_artifacts,
                          "upload an engine that was built elsewhere"))
+    sub = command("export", _export, cli_show.show_lines, "engines for other registries")
+    sub.add_argument("--model", required=True)
+    sub.add_argument("--limit", type=int, default=20, help="engines, the newest first")
+    ways = sub.add_mutually_exclusive_group(required=True)
+    ways.add_argument("--oci", type=Path, metavar="DIR", help="as artefacts in an OCI layout")
+    ways.add_argument("--mlflow", metavar="URI", help="as versions in MLflow's model registry")
     sub = command("devices", _devices, cli_show.show_devices,
                   "the devices that can be compiled for")
     sub.add_argument("--add", nargs=2, metavar=("NAME", "PROFILE.json"),
                      help="register a device by its profile")
+    sub = command("timings", _timings, cli_show.show_timings,
+                  "what the tuner measured on a device, for machines that have one of its kind")
+    sub.add_argument("device")
+    ways = sub.add_mutually_exclusive_group(required=True)
+    ways.add_argument("--download", type=Path, metavar="FILE", help="for timing_cache_path")
+    ways.add_argument("--add", type=Path, metavar="FILE", help="measured elsewhere")
     _add_webhooks(command("webhooks", _webhooks, cli_show.show_webhooks,
                           "what was sent when jobs ended"))
     _add_keys(command("keys", _keys, cli_show.show_keys, "API keys"))
     _add_gc(command("gc", _gc, cli_show.show_removed, "remove what is old"))
+    sub = commands.add_parser("resources", help="this machine's devices as resources of a Ray node")
+    sub.set_defaults(run=_resources)
     server.add_arguments(commands.add_parser("serve", help="run the service"))
     return parser
 
@@ -218,6 +232,38 @@ def _profile(text: str) -> dict:
     if not isinstance(value, dict):
         raise ValueError("the file holds no device profile")
     return value
+
+
+def _export(client, args) -> list[str]:
+    from . import exporting
+
+    found = client.artifacts(args.model, limit=args.limit)
+    if not found:
+        raise ServiceError(404, "not_found", f"{client.url} has no engine of a model "
+                                             f"{args.model!r}")
+    if args.oci:
+        return exporting.to_oci(client, found, args.oci)
+    return exporting.to_mlflow(client, found, args.mlflow)
+
+
+def _resources(_args) -> int:
+    """ray start --resources="$(tv-compile resources)"."""
+    from . import devices
+
+    held: dict[str, int] = {}
+    for device in devices.here():
+        name = devices.resource(device["tuned_for"])
+        held[name] = held.get(name, 0) + 1
+    print(json.dumps(held))
+    return 0
+
+
+def _timings(client, args) -> dict:
+    if args.add:
+        return {"changed": client.add_timings(args.device, args.add.read_bytes())}
+    data = client.timings(args.device)
+    args.download.write_bytes(data)
+    return {"bytes": len(data)}
 
 
 def _webhooks(client, args) -> list[dict] | dict:

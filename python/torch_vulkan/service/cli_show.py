@@ -32,13 +32,20 @@ def _took(task: dict) -> str:
     return f"{(task['ended'] or time.time()) - task['started']:.1f} s"
 
 
+def _state(task: dict) -> str:
+    """Of what nobody has the device for yet, that it waits for no part of the job."""
+    return "LATER" if task["later"] and task["state"] == "STARTING" else task["state"]
+
+
 def show_job(job: dict) -> None:
     print(f"{job['id']}: {job['state']}, model {job['model']}")
+    if why := job.get("waits_for"):
+        print(printable(f"waits: {why}"))
     if event := job["webhook"]:
         print(f"webhook {event['id']}: {event['state']} after {event['attempts']} attempts"
               f"{'; ' if event['reason'] else ''}{printable(event['reason'])}")
     _table(["device", "state", "level", "time", "artefact"], [
-        [task["device"], task["state"], str(task["level"]), _took(task), task["artifact"] or "-"]
+        [task["device"], _state(task), str(task["level"]), _took(task), task["artifact"] or "-"]
         for task in job["tasks"]])
     for task in job["tasks"]:
         for line in task["reasons"]:
@@ -59,6 +66,14 @@ def show_artifacts(artifacts: list[dict]) -> None:
 def show_devices(devices: list[dict]) -> None:
     _table(["device", "here", "description"],
            [[d["name"], "yes" if d["is_here"] else "no", d["description"]] for d in devices])
+
+
+def show_lines(lines: list[str]) -> None:
+    print(*map(printable, lines), sep="\n")
+
+
+def show_timings(done: dict) -> None:
+    print(f"{done['changed']} entries are new" if "changed" in done else size(done["bytes"]))
 
 
 def show_webhooks(events: list[dict] | dict) -> None:

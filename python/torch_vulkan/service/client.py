@@ -25,11 +25,14 @@ class Client:
         url: of the service; None: the environment's TORCH_VULKAN_SERVICE, else the default of
             `make service`.
         api_key: None: the environment's TORCH_VULKAN_API_KEY.
+        ca: a file of the certificates that are trusted, for a service with one of its own; None:
+            the environment's TORCH_VULKAN_SERVICE_CA, else the usual authorities.
 
     Methods raise ServiceError where the service refuses or cannot be reached.
     """
 
-    def __init__(self, url: str | None = None, api_key: str | None = None):
+    def __init__(self, url: str | None = None, api_key: str | None = None,
+                 ca: str | os.PathLike | None = None):
         self._httpx = package("httpx")
         self.url = (url or os.environ.get("TORCH_VULKAN_SERVICE") or DEFAULT_URL).rstrip("/")
         key = api_key or os.environ.get("TORCH_VULKAN_API_KEY", "")
@@ -38,10 +41,22 @@ class Client:
         try:
             self._http = self._httpx.Client(
                 base_url=self.url, timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False,
-                verify=not self.url.startswith("http://"),  # certificates take long to load
+                verify=self._trusted(ca or os.environ.get("TORCH_VULKAN_SERVICE_CA")),
                 headers={"Authorization": f"Bearer {key}"} if key else {})
         except (self._httpx.InvalidURL, self._httpx.UnsupportedProtocol) as error:
             raise ValueError(f"url: got {self.url!r}: {error}") from None
+
+    def _trusted(self, ca):
+        if self.url.startswith("http://"):
+            return False  # certificates take long to load
+        if not ca:
+            return True
+        import ssl
+
+        try:
+            return ssl.create_default_context(cafile=ca)
+        except (ssl.SSLError, OSError) as error:
+            raise ValueError(f"ca: {ca}: {error}") from None
 
     def __repr__(self):
         return f"Client({self.url!r})"
@@ -226,6 +241,16 @@ class Client:
         """Registers a device by the profile that `python -m torch_vulkan devices --json` prints on
         a machine that has it."""
         return self._json("PUT", f"/v1/devices/{_quoted(name)}", json={"profile": dict(profile)})
+
+    def timings(self, name: str) -> bytes:
+        """What the tuner measured on a kind of device: a file for `timing_cache_path`."""
+        with self._sent("GET", f"/v1/timings/{_quoted(name)}") as answer:
+            return b"".join(self._read(answer.iter_bytes()))
+
+    def add_timings(self, name: str, data: bytes) -> int:
+        """Gives the service what was measured on such a device; returns how many entries are
+        new."""
+        return self._json("POST", f"/v1/timings/{_quoted(name)}", content=data)["changed"]
 
     def keys(self) -> list[dict]:
         """API keys, without their secrets."""

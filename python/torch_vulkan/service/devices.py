@@ -1,5 +1,6 @@
 """The devices that can be compiled for."""
 
+import hashlib
 import json
 import subprocess
 
@@ -23,18 +24,28 @@ def _asked(command: str, given: str = ""):
     return json.loads(done.stdout)
 
 
+def here() -> list[dict]:
+    """The devices of this machine."""
+    return _asked("devices")
+
+
+def resource(tuned_for: str) -> str:
+    """What a kind of device is called as a resource of a cluster."""
+    return f"vulkan-{hashlib.sha256(tuned_for.encode()).hexdigest()[:16]}"
+
+
 def refresh(database: Database) -> list[str]:
     """Notes which devices are on this machine; returns their names. Two of a kind are one."""
-    here = {device["name"]: device for device in _asked("devices")}
+    found = {device["name"]: device for device in here()}
     with database.writing() as session:
         for row in session.exec(select(Device)):
             row.is_here = False
             session.add(row)
-        for name, device in here.items():
+        for name, device in found.items():
             row = session.get(Device, name)
             session.add(row.sqlmodel_update(device | {"is_here": True}) if row
                         else Device(**device, is_here=True))
-    return [*here]
+    return [*found]
 
 
 def register(database: Database, name: str, profile: dict) -> tuple[dict, bool]:
@@ -53,6 +64,13 @@ def register(database: Database, name: str, profile: dict) -> tuple[dict, bool]:
             raise ServiceError(409, "conflict", f"device {name!r} is on the service's machine")
         session.add(row.sqlmodel_update(described) if row else Device(**described))
         return described, row is None
+
+
+def kinds(database: Database, here: bool = False) -> list[str]:
+    """`tuned_for` of all kinds of devices, or of those of this machine."""
+    query = select(Device.tuned_for).distinct()
+    with database.reading() as session:
+        return [*session.exec(query.where(Device.is_here) if here else query)]
 
 
 def listed(database: Database) -> list[dict]:

@@ -19,12 +19,24 @@ class ServiceError(Exception):
         self.details, self.headers = list(details), headers
 
 
-def package(name: str):
-    """A package of the extra `service`. Raises ImportError, saying what to install."""
+class Away(ConnectionError):
+    """A part of the service that is elsewhere cannot be reached. Nothing is lost: ask again.
+
+    Attributes:
+        what: "store", "database" or "cluster".
+    """
+
+    def __init__(self, what: str, why: str):
+        super().__init__(f"the {what} cannot be used: {why}")
+        self.what = what
+
+
+def package(name: str, extra: str = "service"):
+    """A package of an extra of ours. Raises ImportError, saying what to install."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name.split(".")[0]:
+        if not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise ImportError(f"the compile service needs the package {name}: install "
-                          "torch-vulkan[service]") from None
+        raise ImportError(f"the compile service needs the package {error.name}: install "
+                          f"torch-vulkan[{extra}]") from None

@@ -6,14 +6,15 @@ import logging
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from .errors import ServiceError
+from .errors import Away, ServiceError
 
 log = logging.getLogger("torch_vulkan.service")
 _MOST_JSON_BYTES = 1 << 20
-_UPLOADS = ("/v1/models", "/v1/engines")
+_UPLOADS = ("/v1/models", "/v1/engines", "/v1/timings/")
 _CODES = {404: "not_found", 405: "method_not_allowed", 400: "bad_request"}
 
 
@@ -35,6 +36,7 @@ def install(app: FastAPI, most_upload_bytes: int) -> None:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(OSError, _os_error)
+    app.add_exception_handler(DBAPIError, _database_error)
     app.add_exception_handler(Exception, _unexpected)
     app.add_middleware(_Bounded, most_upload_bytes=most_upload_bytes)
 
@@ -58,9 +60,23 @@ async def _gone(_request: Request, _left: ClientDisconnect) -> Response:
 
 
 async def _os_error(request: Request, error: OSError) -> Response:
+    if isinstance(error, Away):
+        log.error("%s", error)
+        return _error(503, f"{error.what}_away", f"{error}; try again later",
+                      headers={"Retry-After": "10"})
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         log.error("the disk is full")
         return _error(507, "full", "the service has no room on its disk; nothing was kept")
+    return await _unexpected(request, error)
+
+
+async def _database_error(request: Request, error: DBAPIError) -> Response:
+    if isinstance(error, DataError):
+        return _error(422, "invalid", "the request has a text that the database cannot hold")
+    if "full" in str(error.orig):
+        return await _os_error(request, OSError(errno.ENOSPC, ""))
+    if isinstance(error, (OperationalError, InterfaceError)):
+        return await _os_error(request, Away("database", str(error.orig)[:300]))
     return await _unexpected(request, error)
 
 
@@ -83,7 +99,7 @@ class _Bounded:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most = self._most_upload if scope["path"] in _UPLOADS else _MOST_JSON_BYTES
+        most = self._most_upload if scope["path"].startswith(_UPLOADS) else _MOST_JSON_BYTES
         answering = _error(413, "too_large", f"a request to {scope['path'][:80]} may have {most} "
                                              "bytes")
         if _declared(scope) > most:

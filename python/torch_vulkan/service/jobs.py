@@ -13,19 +13,20 @@ from . import webhooks
 from .database import Database
 from .errors import ServiceError
 from .requests import JobRequest
-from .store import Store
+from .store import Keeping
 from .tables import ENDED, Artifact, Device, Job, State, Task, WebhookEvent
 
 
 @dataclass(frozen=True)
 class Asker:
-    """An API key, and the most tasks that may wait for it."""
+    """An API key, the most tasks that may wait for it, and the trace of its request."""
 
     key: str
     most_waiting: int
+    trace: str = ""
 
 
-def submit(database: Database, store: Store, request: JobRequest, asker: Asker
+def submit(database: Database, store: Keeping, request: JobRequest, asker: Asker
            ) -> tuple[dict, bool]:
     """The job, and whether it is new: a job id that was used for the same request gives that job.
 
@@ -35,6 +36,7 @@ def submit(database: Database, store: Store, request: JobRequest, asker: Asker
     """
     asked = request.model_dump(mode="json", exclude={"job_id"})
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    removals, is_there = store.removals, store.has(request.model_digest)
     with database.writing() as session:
         there = _find(session, request.job_id) if request.job_id else None
         if there:
@@ -43,25 +45,28 @@ def submit(database: Database, store: Store, request: JobRequest, asker: Asker
                                                     "request: choose another one")
             return _described(session, there), False
         devices = _devices(session, request.devices)
-        if not store.has(request.model_digest):
+        if store.removals != removals:  # others wait meanwhile: only where it may be gone
+            is_there = store.has(request.model_digest)
+        if not is_there:
             raise ServiceError(422, "no_model", f"the store has no {request.model_digest}: upload "
                                                 "the model first (POST /v1/models)")
-        _check_room(session, asker, len(devices))
+        _check_room(session, asker, len(devices) * (1 + bool(request.options.optimization_level)))
         job = Job(id=request.job_id or uuid.uuid4().hex, request_sha256=digest,
                   model=request.model, model_digest=request.model_digest,
-                  options=asked["options"], key=asker.key, notify=request.notify)
+                  options=asked["options"], key=asker.key, trace=asker.trace,
+                  notify=request.notify)
         session.add(job)
         session.flush()
         for device in devices:
-            level = request.options.optimization_level if device.is_here else 0
-            session.add(Task(job=job.number, device=device.name, level=level))
+            for level in sorted({0, request.options.optimization_level}):
+                session.add(Task(job=job.number, device=device.name, level=level))
         session.flush()
         return _described(session, job), True
 
 
 def _check_room(session: Session, asker: Asker, more: int) -> None:
     waiting = session.exec(select(func.count()).select_from(Task).join(Job).where(
-        Task.state == State.STARTING, Job.key == asker.key)).one()
+        Task.state == State.STARTING, ~Task.later, Job.key == asker.key)).one()
     if waiting + more > asker.most_waiting:
         raise ServiceError(429, "queue_full", f"{waiting} tasks of this key wait already; want at "
                                               f"most {asker.most_waiting}: try again later")
@@ -91,19 +96,20 @@ def _devices(session: Session, names: list[str]) -> list[Device]:
 
 
 def stop(database: Database, job_id: str) -> dict:
-    """Asks for a job's end; nothing happens to one that has ended."""
+    """Asks for the end of a job, and of tuning that comes later; what has ended stays."""
     with database.writing() as session:
         job = found(session, job_id)
-        if job.state not in ENDED:
+        if session.exec(select(Task.id).where(
+                Task.job == job.number, Task.state.not_in(ENDED)).limit(1)).first():
             job.stop_asked = True
             update_state(session, job)
         return _described(session, job)
 
 
 def update_state(session: Session, job: Job) -> None:
-    """The state that follows from those of the job's tasks."""
+    """The state that follows from those of the job's tasks, but for those that may come later."""
     session.flush()
-    states = {*session.exec(select(Task.state).where(Task.job == job.number))}
+    states = {*session.exec(select(Task.state).where(Task.job == job.number, ~Task.later))}
     if states <= {*ENDED}:
         worst = (State.FAILED, State.STOPPED, State.COMPLETED)
         job.state = next(state for state in worst if state in states)
@@ -147,6 +153,7 @@ def _described(session: Session, job: Job) -> dict:
     event = session.exec(select(WebhookEvent).where(WebhookEvent.job == job.number)).first()
     return {**_head(job), "options": job.options,
             "webhook": event and webhooks.shown(event), "tasks": [
-        {"device": task.device, "state": task.state, "level": task.level, "attempt": task.attempt,
+        {"device": task.device, "state": task.state, "level": task.level, "later": task.later,
+         "attempt": task.attempt,
          "reasons": task.reasons, "artifact": digest, "started": task.started, "ended": task.ended}
         for task, digest in tasks]}

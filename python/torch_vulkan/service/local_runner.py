@@ -6,14 +6,14 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import task_logs, timings
 from .runner import Run, Status
 from .sandbox import Limits, boxed, environment, limited, task_command
-
-_LONGEST_LOG = 16 << 20
-_LONGEST_READ = 1 << 20
+from .task_logs import TaskLogs
 
 
 @dataclass
@@ -30,18 +30,23 @@ class LocalRunner:
 
     Args:
         folder: where runs write: the service's own.
-        slots: the most runs at a time.
+        slots: the most runs at a time that do not tune, and of those that tune on one kind.
+        here: `tuned_for` of the devices of this machine.
     """
 
-    def __init__(self, folder: Path, slots: int, limits: Limits, bwrap: str | None):
+    def __init__(self, folder: Path, slots: int, limits: Limits, bwrap: str | None,
+                 here: Collection[str] = ()):
         self.slots, self._limits, self._bwrap = slots, limits, bwrap
-        self._runs_folder, self._logs = folder / "runs", folder / "logs"
+        self._tuners = dict.fromkeys(here, slots)
+        self._runs_folder, self._logs = folder / "runs", TaskLogs(folder / "logs")
         self._runs: dict[str, _Process] = {}
-        self._logs.mkdir(parents=True, exist_ok=True)
         # Runs end with the process that started them, so those found here have.
         shutil.rmtree(self._runs_folder, ignore_errors=True)
         # A folder of mode 0 in one of them stays, and harms nobody: names of runs do not repeat.
         self._runs_folder.mkdir(parents=True, exist_ok=True)
+
+    def tuners(self) -> Mapping[str, int]:
+        return self._tuners
 
     def submit(self, run: Run) -> None:
         folder = self._runs_folder / run.id
@@ -49,10 +54,12 @@ class LocalRunner:
         request = folder / "task.json"
         request.write_text(json.dumps({**run.request, "model": str(run.model),
                                        "out": str(folder)}))
+        if run.timings is not None:
+            (folder / timings.NAME).write_bytes(run.timings)
         command = task_command("build", str(request))
         if self._bwrap:
             command = boxed(command, self._bwrap, run.model, folder)
-        log = self._log(run.task)
+        log = self._logs.path(run.task)
         with open(log, "ab") as output:
             process = subprocess.Popen(
                 limited(command, self._limits), stdin=subprocess.DEVNULL, stdout=output,
@@ -73,8 +80,8 @@ class LocalRunner:
     def _enforce(self, run: _Process) -> None:
         if time.monotonic() - run.started > self._limits.seconds:
             self._end(run, f"took longer than {self._limits.seconds} s")
-        elif run.log.stat().st_size > _LONGEST_LOG:
-            self._end(run, f"wrote a log of more than {_LONGEST_LOG >> 20} MiB")
+        elif run.log.stat().st_size > task_logs.LONGEST:
+            self._end(run, f"wrote a log of more than {task_logs.LONGEST >> 20} MiB")
 
     def _fault(self, run: _Process, code: int) -> tuple[str, bool]:
         """What to say of a run that left no result, and whether another may end better."""
@@ -99,18 +106,10 @@ class LocalRunner:
             os.killpg(run.process.pid, signal.SIGKILL)
 
     def logs(self, task: int, offset: int) -> bytes:
-        try:
-            with open(self._log(task), "rb") as file:
-                file.seek(offset)
-                return file.read(_LONGEST_READ)
-        except FileNotFoundError:
-            return b""
+        return self._logs.read(task, offset)
 
     def forget_log(self, task: int) -> None:
-        self._log(task).unlink(missing_ok=True)
-
-    def _log(self, task: int) -> Path:
-        return self._logs / f"{task}.log"
+        self._logs.forget(task)
 
     def forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id)

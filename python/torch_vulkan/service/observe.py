@@ -15,8 +15,9 @@ from sqlmodel import func, select
 
 from .database import Database
 from .rate import RateLimit
-from .store import Store
+from .store import Keeping
 from .tables import Artifact, EventState, Job, State, Task, WebhookEvent
+from .traces import NoTraces
 
 _PREFIX = "torch_vulkan_service_"
 _LONGEST_LOG = 64 << 20
@@ -49,7 +50,7 @@ def log_to_stderr(as_json: bool) -> None:
 class Metrics:
     """Counts since the start, and what is in the database when somebody asks."""
 
-    def __init__(self, database: Database, store: Store):
+    def __init__(self, database: Database, store: Keeping):
         self._database, self._store = database, store
         self._registry = CollectorRegistry()
         self._requests = Histogram(
@@ -87,11 +88,14 @@ class Metrics:
             count, size = session.execute(select(func.count(), func.sum(
                 Artifact.size_bytes)).select_from(Artifact)).one()
             oldest = session.execute(select(func.min(Job.created)).join(Task).where(
-                Task.state == State.STARTING)).scalar()
+                Task.state == State.STARTING, ~Task.later)).scalar()
+            later = session.execute(select(func.count()).select_from(Task).where(
+                Task.state == State.STARTING, Task.later)).scalar()
         for name, text, value in (
                 ("artifacts", "engines", count), ("artifact_bytes", "of all engines", size or 0),
                 ("waiting_seconds", "of the task that has waited longest",
                  max(time.time() - oldest, 0) if oldest else 0),
+                ("tuning_later", "tasks that wait until their device has time", later),
                 ("disk_free_bytes", "where the store is",
                  shutil.disk_usage(self._store.unfinished).free)):
             yield GaugeMetricFamily(_PREFIX + name, text, value)
@@ -126,33 +130,41 @@ class Audit:
 class Observed:
     """Middleware that notes each request."""
 
-    def __init__(self, app, metrics: Metrics, audit: Audit):
-        self._app, self._metrics, self._audit = app, metrics, audit
+    def __init__(self, app, metrics: Metrics, audit: Audit, traces: NoTraces):
+        self._app, self._metrics, self._audit, self._traces = app, metrics, audit, traces
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         start, is_noted = time.perf_counter(), False
+        span = self._traces.begin("request", {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+            if name in (b"traceparent", b"tracestate")})
+        scope.setdefault("state", {})["trace"] = self._traces.parent(span)
 
         async def noted(message):
             nonlocal is_noted
             if message["type"] == "http.response.start":
                 is_noted = True
-                self._note(scope, message["status"], time.perf_counter() - start)
+                self._note(scope, message["status"], time.perf_counter() - start, span)
             await send(message)
 
         try:
             await self._app(scope, receive, noted)
         except Exception:
             if not is_noted:
-                self._note(scope, 500, time.perf_counter() - start)
+                self._note(scope, 500, time.perf_counter() - start, span)
             raise
 
-    def _note(self, scope, status: int, seconds: float) -> None:
+    def _note(self, scope, status: int, seconds: float, span) -> None:
         method = scope["method"] if scope["method"] in (*_READING, "POST", "PUT", "DELETE") else "?"
         route = scope.get("route")
-        self._metrics.request(method, route.path if route else "other", status, seconds)
+        path = route.path if route else "other"
+        self._metrics.request(method, path, status, seconds)
+        self._traces.end(span, f"{method} {path}", {
+            "http.request.method": method, "http.route": path,
+            "http.response.status_code": status}, status >= 500)
         state = scope.get("state", {})
         key = state.get("key")
         if key and (method not in _READING or status == 403):

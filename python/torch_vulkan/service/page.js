@@ -125,7 +125,8 @@ const views = {
     find(".note", section).textContent = `Model ${job.model} · ${when(job.created)}${webhook}`;
     find("#cancel").hidden = Boolean(job.ended) || job.state === "STOPPING";
     fillTable(section, job.tasks.map(task => [task.device, [
-      task.device, {text: task.state, state: true}, String(task.level), String(task.attempt),
+      task.device, {text: task.later && task.state === 'STARTING' ? 'LATER' : task.state,
+        state: true}, String(task.level), String(task.attempt),
       took(task.started, task.ended), {text: task.artifact || "–", code: true}]]));
     const reasons = job.tasks.flatMap(task => task.reasons.map(line => `${task.device}: ${line}`));
     const list = find("#reasons");

@@ -9,13 +9,15 @@ from dataclasses import asdict, dataclass, field
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, delete, select, update
 
+from . import quotas
 from .database import Database
+from .errors import Away
 from .runner import Runner
-from .store import Store
-from .tables import ENDED, Artifact, EventState, Job, Task, WebhookEvent
+from .store import Keeping
+from .tables import ENDED, Artifact, EventState, Job, State, Task, WebhookEvent
 
 _DAY_S = 86400
-_AT_A_TIME = 200  # rows or files while nobody else writes
+_AT_A_TIME = 200  # rows while nobody else writes
 _NAMED = 20
 _FIRST_S = 60
 log = logging.getLogger("torch_vulkan.service")
@@ -47,7 +49,7 @@ class Removed:
     names: list[str] = field(default_factory=list)  # the first of what was removed
 
 
-def collect(database: Database, store: Store, runner: Runner, keep: Keep, dry_run: bool) -> dict:
+def collect(database: Database, store: Keeping, runner: Runner, keep: Keep, dry_run: bool) -> dict:
     """Removes what is not kept; `dry_run`: only says what it is."""
     removed = Removed()
     with database.reading() as session:
@@ -64,7 +66,7 @@ def collect(database: Database, store: Store, runner: Runner, keep: Keep, dry_ru
     before = time.time() - keep.upload_days * _DAY_S
     left = [(digest, size) for digest, size, changed in store.files()
             if digest not in named and changed < before]
-    for batch in _batches(left):
+    for batch in _batches(left, store.batch):
         gone = batch if dry_run else _remove_files(database, store, batch, before)
         removed.files += len(gone)
         removed.bytes += sum(size for _, size in gone)
@@ -72,19 +74,24 @@ def collect(database: Database, store: Store, runner: Runner, keep: Keep, dry_ru
     return {"dry_run": dry_run} | asdict(removed)
 
 
-def _batches(things: list):
-    for i in range(0, len(things), _AT_A_TIME):
-        yield things[i:i + _AT_A_TIME]
+def _batches(things: list, size: int = _AT_A_TIME):
+    for i in range(0, len(things), size):
+        yield things[i:i + size]
 
 
 def _old_jobs(session: Session, keep: Keep) -> dict[int, str]:
-    """Number → id. One whose webhook has not been sent yet stays."""
+    """Number → id. One whose webhook has not been sent yet, or one of whose tasks runs, stays."""
     if keep.job_days is None:
         return {}
     waiting = select(WebhookEvent.job).where(WebhookEvent.state == EventState.PENDING)
     return dict(session.execute(select(Job.number, Job.id).where(
         Job.state.in_(ENDED), Job.ended < time.time() - keep.job_days * _DAY_S,
-        Job.number.not_in(waiting))).all())
+        Job.number.not_in(_tuning()), Job.number.not_in(waiting))).all())
+
+
+def _tuning():
+    """Jobs that have ended, and one of whose engines is tuned now."""
+    return select(Task.job).where(Task.state.in_((State.INPROGRESS, State.STOPPING)))
 
 
 def _replaced(session: Session, keep: Keep) -> list[int]:
@@ -119,6 +126,8 @@ def _named(session: Session, jobs: set[int], engines: set[int]) -> set[str]:
 def _remove_jobs(database: Database, runner: Runner, numbers: list[int]) -> None:
     """With their tasks, logs and events; their engines stay."""
     with database.writing() as session:
+        numbers = [*session.exec(select(Job.number).where(  # a task may have begun meanwhile
+            Job.number.in_(numbers), Job.number.not_in(_tuning())))]
         tasks = [*session.exec(select(Task.id).where(Task.job.in_(numbers)))]
         session.exec(update(Artifact).where(Artifact.task.in_(tasks)).values(task=None))
         session.exec(delete(WebhookEvent).where(WebhookEvent.job.in_(numbers)))
@@ -128,7 +137,7 @@ def _remove_jobs(database: Database, runner: Runner, numbers: list[int]) -> None
         runner.forget_log(task)
 
 
-def _remove_files(database: Database, store: Store, files: list[tuple[str, int]], before: float
+def _remove_files(database: Database, store: Keeping, files: list[tuple[str, int]], before: float
                   ) -> list[tuple[str, int]]:
     """Those that were removed. None is named meanwhile: who names a file holds the same lock."""
     digests = [digest for digest, _ in files]
@@ -136,14 +145,22 @@ def _remove_files(database: Database, store: Store, files: list[tuple[str, int]]
         named = set()
         for column in (Job.model_digest, Artifact.engine_digest, Artifact.manifest_digest):
             named |= {*session.exec(select(column).where(column.in_(digests)))}
-        return [(digest, size) for digest, size in files
-                if digest not in named and store.remove(digest, before)]
+        gone = []
+        try:
+            for digest, size in files:
+                if digest not in named and store.remove(digest, before):
+                    gone.append((digest, size))
+        except Away:
+            if not gone:
+                raise
+        quotas.forget(session, [digest for digest, _ in gone])
+        return gone
 
 
 class Collector(threading.Thread):
     """Collects once a day."""
 
-    def __init__(self, database: Database, store: Store, runner: Runner, keep: Keep):
+    def __init__(self, database: Database, store: Keeping, runner: Runner, keep: Keep):
         super().__init__(name="collector", daemon=True)
         self._parts, self._keep = (database, store, runner), keep
         self._stopping = threading.Event()

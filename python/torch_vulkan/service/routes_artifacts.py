@@ -7,39 +7,52 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse
 
 from . import artifacts, faults
-from .access import Limit, PartsOf, Publisher, may
+from .access import Limit, PartsOf, Publisher, Submitter, may
 from .errors import ServiceError
 from .parts import Parts
+from .quotas import note
 from .requests import Digest, PublishRequest
 from .store import Writing
+from .tables import ApiKey
 
 router = APIRouter()
+_CHECK_BYTES = 64 << 20
 
 
-async def _kept(parts: Parts, request: Request, what: str):
-    writing = Writing(parts.store)
+async def _kept(parts: Parts, request: Request, key: ApiKey, what: str):
+    quotas, folder = parts.quotas, parts.store.unfinished
+    said = request.headers.get("content-length", "")
+    await asyncio.to_thread(quotas.check, parts.database, folder, key.id,
+                            int(said) if said.isdigit() else 0)
+    writing, checked = Writing(parts.store), 0
     try:
         async for piece in request.stream():
             writing.write(piece)
+            if writing.size_bytes - checked > _CHECK_BYTES:
+                checked = writing.size_bytes
+                quotas.check_disk(folder, 0)
         if not writing.size_bytes:
             raise ServiceError(422, "empty", f"the upload is empty; want {what}")
+        # The length was what the client said, or nothing.
+        await asyncio.to_thread(quotas.check, parts.database, folder, key.id, writing.size_bytes)
         digest = await asyncio.to_thread(writing.finish)
     except BaseException:
         writing.abandon()
         raise
+    await asyncio.to_thread(note, parts.database, key.id, digest, writing.size_bytes)
     return faults.answer({"digest": digest, "size_bytes": writing.size_bytes}, 201)
 
 
-@router.post("/v1/models", status_code=201, dependencies=[may("submit")])
-async def upload_model(parts: PartsOf, request: Request):
+@router.post("/v1/models", status_code=201)
+async def upload_model(parts: PartsOf, key: Submitter, request: Request):
     """Takes the bytes of an ONNX file, with its weights inside."""
-    return await _kept(parts, request, "an ONNX file")
+    return await _kept(parts, request, key, "an ONNX file")
 
 
-@router.post("/v1/engines", status_code=201, dependencies=[may("publish")])
-async def upload_engine(parts: PartsOf, request: Request):
+@router.post("/v1/engines", status_code=201)
+async def upload_engine(parts: PartsOf, key: Publisher, request: Request):
     """Takes the bytes of a .vke file, to be published."""
-    return await _kept(parts, request, "a .vke file")
+    return await _kept(parts, request, key, "a .vke file")
 
 
 @router.post("/v1/artifacts", status_code=201)
@@ -63,7 +76,10 @@ def artifact(parts: PartsOf, digest: Digest):
     """The bytes of an engine, or of a signed manifest."""
     if not artifacts.is_one(parts.database, digest):
         raise ServiceError(404, "not_found", f"there is no artefact {digest}")
-    return FileResponse(parts.store.path(digest), media_type="application/octet-stream")
+    try:
+        return FileResponse(parts.store.fetch(digest), media_type="application/octet-stream")
+    except FileNotFoundError:
+        raise ServiceError(404, "not_found", f"the store has lost {digest}") from None
 
 
 @router.get("/v1/signing-key", dependencies=[may("read")])

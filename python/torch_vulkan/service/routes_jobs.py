@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from . import faults, jobs, webhooks
@@ -18,11 +18,11 @@ _FOLLOW_S = 0.2
 
 
 @router.post("/v1/jobs", status_code=201)
-def submit(parts: PartsOf, key: Submitter, request: JobRequest):
+def submit(parts: PartsOf, key: Submitter, request: JobRequest, asked: Request):
     """Compiles a model for devices. The same job_id again gives the same job."""
     if request.notify is not None:
         webhooks.check_url(request.notify, parts.sender.policy.allow_private)
-    asker = jobs.Asker(key.id, parts.most_waiting)
+    asker = jobs.Asker(key.id, parts.most_waiting, asked.state.trace)
     job, is_new = jobs.submit(parts.database, parts.store, request, asker)
     parts.scheduler.wake.set()
     return faults.answer(job, 201 if is_new else 200)
@@ -38,7 +38,10 @@ def list_jobs(parts: PartsOf, state: State | None = None,
 
 @router.get("/v1/jobs/{job_id}", dependencies=[may("read")])
 def details(parts: PartsOf, job_id: Id):
-    return faults.answer(jobs.details(parts.database, job_id))
+    """A job; waits_for: why no job goes on now."""
+    job = jobs.details(parts.database, job_id)
+    return faults.answer(job | {"waits_for": "" if job["state"] in ENDED
+                                else parts.scheduler.waits_for})
 
 
 @router.delete("/v1/jobs/{job_id}", dependencies=[may("submit")])
@@ -62,8 +65,9 @@ async def logs(parts: PartsOf, job_id: Id, follow: bool = False,
 def _tasks(parts: Parts, job_id: str, device: str | None) -> list[tuple[int, str]]:
     with parts.database.reading() as session:
         job = jobs.found(session, job_id)
-        tasks = [(task.id, task.device) for task in session.query(Task).where(
-            Task.job == job.number).order_by(Task.id) if device in (None, task.device)]
+        found = session.query(Task).where(Task.job == job.number).order_by(Task.id)
+        tasks = [(task.id, f"{task.device}, level {task.level}") for task in found
+                 if device in (None, task.device)]
     if not tasks:
         raise ServiceError(404, "not_found", f"the job has no device {device!r}")
     return tasks
@@ -71,9 +75,9 @@ def _tasks(parts: Parts, job_id: str, device: str | None) -> list[tuple[int, str
 
 async def _log_pieces(parts: Parts, tasks: list[tuple[int, str]], follow: bool):
     """One task's log after another: tasks start in this order."""
-    for task, device in tasks:
+    for task, title in tasks:
         if len(tasks) > 1:
-            yield f"== {device}\n".encode()
+            yield f"== {title}\n".encode()
         offset = 0
         while True:
             ended = await asyncio.to_thread(_has_ended, parts, task) if follow else True
@@ -90,7 +94,7 @@ def _has_ended(parts: Parts, task: int) -> bool:
         return True
     with parts.database.reading() as session:
         row = session.get(Task, task)
-        return row is None or row.state in ENDED
+        return row is None or row.state in ENDED or (row.later and row.state == State.STARTING)
 
 
 @router.get("/v1/webhooks", dependencies=[may("read")])

@@ -1,12 +1,15 @@
 """What operators do: devices, keys, removing what is old."""
 
-from fastapi import APIRouter, Request
+import asyncio
+
+from fastapi import APIRouter, Request, Response
 
 from . import devices, faults, keys, retention
 from .access import Id, PartsOf, may
 from .errors import ServiceError
 from .requests import CollectRequest, DeviceRequest, KeyRequest, Name
-from .tables import ApiKey
+from .tables import ApiKey, Device
+from .timings import LONGEST
 
 router = APIRouter()
 
@@ -21,6 +24,37 @@ def register(parts: PartsOf, name: Name, request: DeviceRequest):
     """Adds a kind of device by its profile; engines for it are built, but not tuned."""
     described, is_new = devices.register(parts.database, name, request.profile)
     return faults.answer(described, 201 if is_new else 200)
+
+
+def _tuned_for(parts: PartsOf, name: str) -> str:
+    with parts.database.reading() as session:
+        if row := session.get(Device, name):
+            return row.tuned_for
+    raise ServiceError(404, "not_found", f"there is no device {name!r}")
+
+
+@router.get("/v1/timings/{name}", dependencies=[may("read")])
+def timings(parts: PartsOf, name: Name):
+    """What the tuner measured on a device: a file of the compiler's (timing_cache_path)."""
+    if (data := parts.timings.get(_tuned_for(parts, name))) is None:
+        raise ServiceError(404, "not_found", f"nothing was tuned on {name!r} yet")
+    return Response(data, media_type="application/json")
+
+
+@router.post("/v1/timings/{name}", dependencies=[may("publish")])
+async def add_timings(parts: PartsOf, name: Name, request: Request):
+    """Takes what was measured elsewhere on such a device."""
+    tuned_for = await asyncio.to_thread(_tuned_for, parts, name)
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > LONGEST:
+            raise ServiceError(413, "too_large", f"timings of one device may have {LONGEST} bytes")
+    try:
+        changed = await asyncio.to_thread(parts.timings.add, tuned_for, bytes(data))
+    except ValueError as error:
+        raise ServiceError(422, "bad_timings", str(error)) from None
+    return faults.answer({"changed": changed})
 
 
 @router.get("/v1/keys", dependencies=[may("admin")])

@@ -3,49 +3,57 @@
 A task's state is on disk before its run starts, and its artefact before the task is COMPLETED. So
 after the service was killed, whatever has not ended is run again, and a task that was run twice
 still has one artefact: the table allows no second.
+
+A task at level 0 needs no device. The tuned one that follows it waits for a runner that has the
+device; where none has, its job does not wait for it.
 """
 
-import json
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
-from sqlmodel import select
+from sqlalchemy.orm import aliased
+from sqlmodel import Session, select
 
 from . import artifacts, jobs
 from .database import Database
+from .errors import Away
+from .results import read_result, read_timings
 from .runner import Run, Runner, Status
 from .signing import Signer
-from .store import Store, open_plain
+from .store import Keeping, Prefetch
 from .tables import ENDED, Artifact, Device, Job, State, Task
+from .timings import Timings
 
 _MOST_CRASHES = 3
 _INTERVAL_S = 0.1
-_LONGEST_RESULT = 1 << 20
-_TEXTS = {"version": re.compile(r"[ -~]{0,100}"), "builder": re.compile(r"[ -~\n]{0,1000}"),
-          "engine_key": re.compile(r"[0-9a-f]{64}")}
+_MOST_DEFERRED = 200  # in one transaction
 log = logging.getLogger("torch_vulkan.service")
 
 
 class Scheduler(threading.Thread):
     """Args:
-        ended: called with how each attempt at a task ended, and its seconds.
+        ended: called with each task and its job after an attempt, and when that began and ended.
 
-    `wake` is set where there is something new to do.
+    `wake` is set where there is something new to do. `waits_for` says why nothing is done; "": it
+    is.
     """
 
-    def __init__(self, database: Database, store: Store, runner: Runner, signer: Signer,
-                 ended: Callable[[State, float], None] = lambda _state, _seconds: None):
+    def __init__(self, database: Database, store: Keeping, runner: Runner, signer: Signer,
+                 timings: Timings,
+                 ended: Callable[[Task, Job, tuple[float, float]], None] = lambda *_: None):
         super().__init__(name="scheduler", daemon=True)
         self.wake = threading.Event()
         self._database, self._store, self._runner = database, store, runner
-        self._signer, self._ended = signer, ended
+        self._signer, self._timings, self._ended = signer, timings, ended
+        self._models = Prefetch(store)
+        self.waits_for = ""
         self._stopping = False
-        self._running: dict[int, tuple[str, Device]] = {}  # task → run, and what it builds for
+        self._running: dict[int, _Running] = {}  # by task
 
     def stop(self) -> None:
         """Ends the thread. Runs that have not ended stay INPROGRESS, for the next start."""
@@ -63,9 +71,11 @@ class Scheduler(threading.Thread):
                     recovered = True
                 self._stop_jobs()
                 self._collect()
+                self._defer()
                 self._start()
+                self.waits_for = ""
             except (SQLAlchemyError, OSError) as error:  # a full disk: it may have room again
-                log.error("the scheduler waits: %s", error)
+                self._wait_for(error)
                 recovered = False
                 time.sleep(1)
             except Exception:  # of one task: the others go on
@@ -74,6 +84,13 @@ class Scheduler(threading.Thread):
                 time.sleep(1)
             self.wake.wait(_INTERVAL_S if self._running else 1.0)
             self.wake.clear()
+
+    def _wait_for(self, error: Exception) -> None:
+        said = str(error) if isinstance(error, Away) else (
+            "the database" if isinstance(error, SQLAlchemyError) else "the disk")
+        if said != self.waits_for:
+            log.error("the scheduler waits: %s", error)
+        self.waits_for = said
 
     def _recover(self) -> None:
         """Tasks that no run works on: theirs ended with the service's last process, or never
@@ -95,92 +112,161 @@ class Scheduler(threading.Thread):
                 Job.stop_asked, Task.state.in_([State.STARTING, State.INPROGRESS])))]
         for task_id in asked:
             with self._database.writing() as session:
-                task = session.get(Task, task_id)
+                if (task := session.get(Task, task_id)) is None:
+                    continue
                 if task.state == State.STARTING:
                     _end(task, State.STOPPED)
-                else:
+                elif task.state == State.INPROGRESS:
                     task.state = State.STOPPING
                 session.add(task)
                 jobs.update_state(session, session.get(Job, task.job))
             if task_id in self._running:
-                self._runner.cancel(self._running[task_id][0])
+                self._runner.cancel(self._running[task_id].run)
+
+    def _defer(self) -> None:
+        """Tasks that would tune on a device that no runner has: their jobs may end."""
+        here = [*self._runner.tuners()]
+        with self._database.reading() as session:
+            found = [*session.exec(select(Task.id).join(Device, Device.name == Task.device).where(
+                Task.state == State.STARTING, Task.level > 0, ~Task.later,
+                Device.tuned_for.not_in(here)).limit(_MOST_DEFERRED))]
+        if not found:
+            return
+        with self._database.writing() as session:
+            for task in session.exec(select(Task).where(Task.id.in_(found))):
+                task.later = True
+                session.add(task)
+                jobs.update_state(session, session.get(Job, task.job))
+
+    def _waiting(self) -> list[tuple[int, str]]:
+        """Tasks to start now and the digests of their models, the oldest first: those that need no
+        device, and for each kind of device those that tune on it, once the engine before is
+        there."""
+        running = [*self._running.values()]
+        free = self._runner.slots - sum(not one.tunes for one in running)
+        with self._database.reading() as session:
+            asked = select(Task.id, Job.model_digest).join(Job)
+            found = [*session.exec(asked.where(
+                Task.state == State.STARTING, ~Task.later, Task.level == 0).order_by(Task.id).limit(
+                    max(free, 0)))]
+            for tuned_for, most in self._runner.tuners().items():
+                free = most - sum(one.tunes and one.device.tuned_for == tuned_for
+                                  for one in running)
+                found += self._to_tune(session, tuned_for, free)
+        return found
+
+    def _to_tune(self, session: Session, tuned_for: str, most: int) -> list[tuple[int, str]]:
+        """Tasks that tune on a kind of device. Names are asked for one by one: of each there is an
+        index in this order, and millions may wait for other devices."""
+        if most <= 0:
+            return []
+        before, found = aliased(Task), []
+        for name in session.exec(select(Device.name).where(Device.tuned_for == tuned_for)):
+            found += session.exec(select(Task.later, Task.id, Job.model_digest).join(Job).join(
+                before, (before.job == Task.job) & (before.device == Task.device) & (
+                    before.level == 0)).where(
+                Task.device == name, Task.state == State.STARTING, Task.level > 0,
+                before.state == State.COMPLETED).order_by(Task.later, Task.id).limit(most))
+        return [(task_id, digest) for _later, task_id, digest in sorted(found)[:most]]
 
     def _start(self) -> None:
-        free = self._runner.slots - len(self._running)
-        if free <= 0:
-            return
-        with self._database.reading() as session:
-            waiting = [*session.exec(select(Task.id).where(
-                Task.state == State.STARTING).order_by(Task.id).limit(free))]
-        for task_id in waiting:
+        for task_id, digest in self._waiting():
+            try:
+                model = self._models.get(digest)
+            except FileNotFoundError as error:
+                self._give_up(task_id, f"{error.strerror}: upload the model again")
+                continue
+            if model is None:  # on its way
+                continue
             with self._database.writing() as session:
                 task = session.get(Task, task_id)
-                job = session.get(Job, task.job)
-                if job.stop_asked:
+                job = task and session.get(Job, task.job)
+                if job is None or job.stop_asked:
                     continue
                 device = session.get(Device, task.device)
                 task.state, task.attempt = State.INPROGRESS, task.attempt + 1
                 task.started = time.time()
                 session.add(task)
                 jobs.update_state(session, job)
-                run = Run(f"{task.id}-{task.attempt}", task.id,
-                          self._store.path(job.model_digest),
+                run = Run(f"{task.id}-{task.attempt}", task.id, model, digest,
                           {"device": device.name, "profile": device.profile, "level": task.level,
-                           "options": job.options})
+                           "options": job.options},
+                          *((device.tuned_for, self._timings.get(device.tuned_for))
+                            if task.level else ()))
             self._runner.submit(run)
-            self._running[task_id] = run.id, device
+            self._running[task_id] = _Running(run.id, device, task.level > 0)
 
     def _collect(self) -> None:
-        for task_id, (run_id, device) in [*self._running.items()]:
-            status = self._runner.status(run_id)
+        for task_id, one in [*self._running.items()]:
+            status = self._runner.status(one.run)
             if status.running:
                 continue
             try:
-                self._finish(task_id, device, status)
+                self._finish(task_id, one, status)
             except (OperationalError, OSError):  # a full disk: once more, when there is room
                 raise
             except Exception as error:  # of this task: it is not tried for ever
                 log.exception("what task %d left cannot be kept", task_id)
                 self._give_up(task_id, f"its result cannot be kept: {type(error).__name__}")
             del self._running[task_id]
-            self._runner.forget(run_id)
+            self._runner.forget(one.run)
 
     def _give_up(self, task_id: int, why: str) -> None:
         with self._database.writing() as session:
             task = session.get(Task, task_id)
-            if task.state not in ENDED:
+            if task and task.state not in ENDED:
                 _end(task, State.FAILED, [why])
                 session.add(task)
+                _end_after(session, task)
                 jobs.update_state(session, session.get(Job, task.job))
 
-    def _finish(self, task_id: int, device: Device, status: Status) -> None:
+    def _finish(self, task_id: int, one: "_Running", status: Status) -> None:
         result, artifact = self._outcome(status)
+        if one.tunes and artifact:
+            self._learn(one.device, status.folder)
+        row = None
+        if artifact:
+            with self._database.reading() as session:
+                task = session.get(Task, task_id)
+                row = self._artifact(task, session.get(Job, task.job), one.device, result, artifact)
         with self._database.writing() as session:
             task = session.get(Task, task_id)
             job, started = session.get(Job, task.job), task.started
-            if result["state"] == State.COMPLETED:
-                session.add(self._artifact(task, job, device, result, artifact))
+            if row:
+                session.add(row)
                 _end(task, State.COMPLETED)
             elif job.stop_asked:
                 _end(task, State.STOPPED)
+            elif status.lost:
+                _again(task)
             elif status.again and task.crashes + 1 < _MOST_CRASHES:
                 task.crashes += 1
                 _again(task)
             else:
                 _end(task, State.FAILED, result["reasons"])
             session.add(task)
+            _end_after(session, task)
             jobs.update_state(session, job)
-        self._ended(task.state, time.time() - started)
+        self._ended(task, job, (started, time.time()))
         log.info("task %d of job %s: %s %s", task_id, job.id, task.state, status.fault, extra={
             "fields": {"job": job.id, "task": task_id, "device": task.device, "state": task.state,
                        "attempt": task.attempt}})
+
+    def _learn(self, device: Device, folder: Path) -> None:
+        """Keeps what a run measured, for the next."""
+        if (more := read_timings(folder)) is None:
+            return
+        try:
+            self._timings.add(device.tuned_for, more)
+        except ValueError as error:
+            log.warning("timings of %s are not taken: %s", device.name, error)
 
     def _outcome(self, status: Status) -> tuple[dict, tuple[str, int] | None]:
         """What a run says of itself, checked: it read a model that may be hostile."""
         if status.fault:
             return {"state": State.FAILED, "reasons": [status.fault]}, None
         try:
-            result = _read_result(status.folder / "result.json")
+            result = read_result(status.folder / "result.json")
             if result["state"] == State.COMPLETED:
                 return result, self._store.take(status.folder / "engine.vke")
             return result, None
@@ -199,6 +285,26 @@ class Scheduler(threading.Thread):
         return row
 
 
+@dataclass(frozen=True)
+class _Running:
+    """A run, what it builds for, and whether it tunes."""
+
+    run: str
+    device: Device
+    tunes: bool
+
+
+def _end_after(session: Session, task: Task) -> None:
+    """Ends what would have tuned an engine that could not be built."""
+    if task.level or task.state not in (State.FAILED, State.STOPPED):
+        return
+    for after in session.exec(select(Task).where(
+            Task.job == task.job, Task.device == task.device, Task.level > 0,
+            Task.state == State.STARTING)):
+        _end(after, State.STOPPED, ["there is no engine to tune"])
+        session.add(after)
+
+
 def _end(task: Task, state: State, reasons=()) -> None:
     assert state in ENDED
     task.state, task.reasons, task.ended = state, [*reasons], time.time()
@@ -206,26 +312,3 @@ def _end(task: Task, state: State, reasons=()) -> None:
 
 def _again(task: Task) -> None:
     task.state, task.started = State.STARTING, None
-
-
-def _read_result(path: Path) -> dict:
-    """Raises ValueError for anything but a result."""
-    with open_plain(path) as file:
-        data = file.read(_LONGEST_RESULT + 1)
-    if len(data) > _LONGEST_RESULT:
-        raise ValueError(f"{path.name} is too long")
-    result = json.loads(data)
-    kinds = {"state": str, "reasons": list}
-    if isinstance(result, dict) and result.get("state") == State.COMPLETED:
-        kinds |= {"tuned": bool, **dict.fromkeys(_TEXTS, str)}
-    elif not isinstance(result, dict) or result.get("state") != State.FAILED:
-        raise ValueError(f"{path.name} names no state")
-    for name, kind in kinds.items():
-        if not isinstance(result.get(name), kind):
-            raise ValueError(f"{path.name}: {name}: want {kind.__name__}")
-    for name, wanted in _TEXTS.items():
-        if name in kinds and not wanted.fullmatch(result[name]):
-            raise ValueError(f"{path.name}: {name}: want {wanted.pattern}")
-    if not all(isinstance(line, str) for line in result["reasons"]):
-        raise ValueError(f"{path.name}: reasons: want lines")
-    return result

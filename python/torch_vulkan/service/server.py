@@ -4,8 +4,10 @@ import argparse
 import fcntl
 import ipaddress
 import logging
+import os
 import signal
 import socket
+import ssl
 import sys
 from pathlib import Path
 
@@ -20,9 +22,25 @@ PACKAGES = ("fastapi", "uvicorn", "sqlmodel", "httpx", "cryptography", "promethe
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True,
                         help="the folder of the database, the store and the logs; made if missing")
+    parser.add_argument("--database", metavar="URL",
+                        help="postgresql://USER@HOST/NAME; default: a file of --data (SQLite)")
+    parser.add_argument("--store", metavar="URL",
+                        help="where models and engines are: an fsspec URL (s3://bucket/folder, "
+                             "file:///folder); default: a folder of --data")
+    parser.add_argument("--store-copies", type=int, default=20 << 30, metavar="BYTES",
+                        help="of files of --store that are kept on this machine, too")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     parser.add_argument("--port", type=int, default=PORT, help="0: any that is free")
     parser.add_argument("--tasks", type=int, default=1, help="tasks that run at the same time")
+    parser.add_argument("--runner", choices=("local", "ray"), default="local",
+                        help="where tasks run: processes of this machine, or jobs of a Ray cluster "
+                             "whose nodes have the devices")
+    parser.add_argument("--ray-address", metavar="URL",
+                        default=os.environ.get("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:8265"),
+                        help="of Ray's dashboard; its token is the environment's RAY_AUTH_TOKEN")
+    parser.add_argument("--ray-command", default="", metavar="COMMAND",
+                        help="what a node runs `torch_vulkan_service.py` by; default: the path of "
+                             "this machine")
     parser.add_argument("--no-sandbox", action="store_true",
                         help="run tasks without bubblewrap: for models that you trust")
     parser.add_argument("--max-upload", type=int, default=2 << 30, metavar="BYTES")
@@ -36,11 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_operation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tls-cert", type=Path, metavar="FILE.pem",
+                        help="the certificate and those that lead to its authority: listens by "
+                             "https")
+    parser.add_argument("--tls-key", type=Path, metavar="FILE.pem", help="of --tls-cert")
     parser.add_argument("--rate", type=float, default=100, metavar="N",
                         help="requests a second that a key may make; 0: no limit")
     parser.add_argument("--burst", type=int, default=500, metavar="N", help="requests at once")
     parser.add_argument("--most-waiting", type=int, default=10_000, metavar="N",
                         help="tasks of one key that may wait")
+    parser.add_argument("--key-bytes", type=int, metavar="N",
+                        help="of the files that one key has uploaded; default: no limit")
+    parser.add_argument("--free-bytes", type=int, default=1 << 30, metavar="N",
+                        help="that uploads leave on the disk")
     parser.add_argument("--keep-jobs", type=float, metavar="DAYS",
                         help="removes jobs so long after their end, once a day")
     parser.add_argument("--keep-engines", type=int, metavar="N",
@@ -54,6 +80,9 @@ def _add_operation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trusted-proxy", action="append", type=_network, metavar="ADDRESS",
                         help="of a proxy, or a network of them, whose X-Forwarded-For names the "
                              "client; may be repeated; default: none")
+    parser.add_argument("--traces", metavar="URL",
+                        help="sends traces of requests and tasks to an OpenTelemetry collector: "
+                             "http://HOST:4318")
     parser.add_argument("--log-json", action="store_true", help="log lines of JSON")
 
 
@@ -81,10 +110,24 @@ def serve(args) -> int:
     elif not ipaddress.ip_address(address[0].partition("%")[0]).is_loopback:
         log.warning("--no-sandbox on %s: whoever may submit a model may attack this machine with "
                     "it", args.host)
+    _check_tls(args)
     args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(args.data):
         _run(args, bwrap, family, address)
     return 0
+
+
+def _check_tls(args) -> None:
+    """Raises ServiceError for files that no connection could be made with."""
+    if args.tls_cert is None and args.tls_key is None:
+        return
+    if args.tls_cert is None or args.tls_key is None:
+        raise ServiceError(0, "no_tls", "want both --tls-cert and --tls-key")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(args.tls_cert, args.tls_key)
+    except (ssl.SSLError, OSError) as error:
+        raise ServiceError(0, "no_tls", f"--tls-cert {args.tls_cert}, --tls-key {args.tls_key}: "
+                                        f"{error}") from None
 
 
 def _locked(folder: Path):
@@ -108,14 +151,16 @@ def _run(args, bwrap: str | None, family: int, address: tuple) -> None:
     try:
         for thread in parts.threads:
             thread.start()
-        print(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
-        _server(make_app(parts), parts, args.trusted_proxy).run(sockets=[listening])
+        scheme = "https" if args.tls_cert else "http"
+        print(f"listening on {scheme}://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+        _server(make_app(parts), parts, args).run(sockets=[listening])
     finally:
         parts.closing.set()
         for thread in parts.threads:
             thread.stop()
         parts.runner.close()
         parts.database.close()
+        parts.traces.close()
 
 
 def _address(host: str, port: int) -> tuple[int, tuple]:
@@ -141,7 +186,7 @@ def _socket(family: int, address: tuple):
     return made
 
 
-def _server(app, parts, proxies: list[str] | None):
+def _server(app, parts, args):
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -150,5 +195,7 @@ def _server(app, parts, proxies: list[str] | None):
             super().handle_exit(sig, frame)
 
     return Server(uvicorn.Config(app, log_level="warning", access_log=False,
-                                 proxy_headers=bool(proxies), forwarded_allow_ips=proxies,
+                                 proxy_headers=bool(args.trusted_proxy),
+                                 forwarded_allow_ips=args.trusted_proxy,
+                                 ssl_certfile=args.tls_cert, ssl_keyfile=args.tls_key,
                                  timeout_graceful_shutdown=5, server_header=False))

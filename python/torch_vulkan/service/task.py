@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .._base import whole_files
-from . import compiler
+from . import compiler, timings
 
 LAVAPIPE = 13  # VkDriverId
 _MOST_REASONS = 200
@@ -131,7 +131,7 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
     settings = {"optimization_level": task["level"] if tuned else 0, "min_block_size": 1,
                 "enabled_precisions": options.get("enabled_precisions", []),
                 "workspace_size": options.get("workspace_size", 0),
-                "cache_dir": str(out / "cache"), "timing_cache_path": str(out / "timings.json")}
+                "cache_dir": str(out / "cache"), "timing_cache_path": str(out / timings.NAME)}
     plan = C.plan(imported.graph, json.dumps(settings), profile, whole=True)
     if plan.refusals:
         return {"state": "FAILED", "reasons": list(plan.refusals)}

@@ -83,7 +83,8 @@ def note_end(session: Session, job: Job) -> None:
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(job.ended)),
             "data": {"job": job.id, "state": job.state, "model": job.model,
                      "model_digest": job.model_digest, "tasks": [
-                         {"device": task.device, "state": task.state, "artifact": digest}
+                         {"device": task.device, "level": task.level, "state": task.state,
+                          "artifact": digest}
                          for task, digest in tasks]}}
     session.add(WebhookEvent(id=f"msg_{uuid.uuid4().hex}", job=job.number, url=job.notify,
                              host=urlsplit(job.notify).hostname, key=job.key,

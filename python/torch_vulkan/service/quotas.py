@@ -1,0 +1,58 @@
+"""How much may be uploaded: by one key, and while the disk has room."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlmodel import Session, func, select
+
+from .database import Database
+from .errors import ServiceError
+from .tables import Upload
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """Attributes:
+        key_bytes: of the files in the store that one key uploaded; None: no limit.
+        free_bytes: that uploads leave on the disk.
+    """
+
+    key_bytes: int | None = None
+    free_bytes: int = 0
+
+    def check(self, database: Database, folder: Path, key: str, more: int) -> None:
+        """Of an upload that is to come, or has come so far.
+
+        Raises:
+            ServiceError: the key has used what it may, or the disk is about to be full.
+        """
+        self.check_disk(folder, more)
+        if self.key_bytes is None:
+            return
+        with database.reading() as session:
+            used = session.exec(select(func.coalesce(func.sum(Upload.size_bytes), 0)).where(
+                Upload.key == key)).one()
+        if used + more > self.key_bytes:
+            raise ServiceError(413, "quota", f"the key {key} has uploaded {used} bytes; with these "
+                                             f"{more} it would be over its {self.key_bytes}: "
+                                             "remove what is old (tv-compile gc)")
+
+    def check_disk(self, folder: Path, more: int) -> None:
+        """Raises ServiceError where the disk would have less room than it must."""
+        if self.free_bytes and (free := shutil.disk_usage(folder).free) - more < self.free_bytes:
+            raise ServiceError(507, "full", f"the service's disk has {free} bytes left and keeps "
+                                            f"{self.free_bytes} free; nothing was kept")
+
+
+def note(database: Database, key: str, digest: str, size_bytes: int) -> None:
+    """That a key uploaded a file: what several upload counts for each."""
+    with database.writing() as session:
+        if session.get(Upload, (digest, key)) is None:
+            session.add(Upload(digest=digest, key=key, size_bytes=size_bytes))
+
+
+def forget(session: Session, digests: list[str]) -> None:
+    """Of files that were removed."""
+    for row in session.exec(select(Upload).where(Upload.digest.in_(digests))):
+        session.delete(row)
