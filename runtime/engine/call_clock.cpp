@@ -35,6 +35,7 @@ void CallClock::submitted() {
 
 void CallClock::computed(const Recording& recording) {
   if (!timed_) return;
+  times_.done_us = us_since_start();
   if (!recording.marks.active()) {
     times_.compute_us = us_since_start() - submitting_us_;
     return;

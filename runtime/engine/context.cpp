@@ -94,13 +94,13 @@ Context::~Context() { device_.settle(submission_); }
 bool Context::idle() const { return !cuda_.copied_out() && device_.finished(submission_); }
 
 void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
-                  std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
+                  const HostTensors& inputs, const HostTensors& outputs) {
   clock_.start();
   Recording& recording = recordings_.find(symbols, /*on_cuda=*/false);
   const ShapePlan& plan = recording.plan;
   const EngineSpec& spec = parts_.spec;
-  check_tensors<HostTensor>(spec, spec.inputs, "input", inputs, plan.input_bytes);
-  check_tensors<HostTensor>(spec, spec.outputs, "output", outputs, plan.output_bytes);
+  check_tensors(spec, spec.inputs, "input", inputs, plan.input_bytes);
+  check_tensors(spec, spec.outputs, "output", outputs, plan.output_bytes);
   recordings_.mark_last(recording);
   if (plan.program.dispatches.empty()) return;
   bind(inputs, outputs, plan);
@@ -126,8 +126,8 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
   clock_.start();
   Recording& any = recordings_.find(symbols, /*on_cuda=*/true);
   const EngineSpec& spec = parts_.spec;
-  check_tensors<CudaTensor>(spec, spec.inputs, "input", inputs, any.plan.input_bytes);
-  check_tensors<CudaTensor>(spec, spec.outputs, "output", outputs, any.plan.output_bytes);
+  check_tensors(spec, spec.inputs, "input", inputs, any.plan.input_bytes);
+  check_tensors(spec, spec.outputs, "output", outputs, any.plan.output_bytes);
   recordings_.mark_last(any);
   if (any.plan.program.dispatches.empty()) return 0;
   reserve_arena(any.plan.activation_bytes);
@@ -185,12 +185,12 @@ void Context::take_check_report() {
 
 std::vector<DispatchTime> Context::profile(const WeightSet& weights,
                                            std::span<const int64_t> symbols,
-                                           std::span<const HostTensor> inputs,
-                                           std::span<const HostTensor> outputs, int runs) {
+                                           const HostTensors& inputs, const HostTensors& outputs,
+                                           int runs) {
   const EngineSpec& spec = parts_.spec;
   ShapePlan plan = plan_shape(parts_, symbols);
-  check_tensors<HostTensor>(spec, spec.inputs, "input", inputs, plan.input_bytes);
-  check_tensors<HostTensor>(spec, spec.outputs, "output", outputs, plan.output_bytes);
+  check_tensors(spec, spec.inputs, "input", inputs, plan.input_bytes);
+  check_tensors(spec, spec.outputs, "output", outputs, plan.output_bytes);
   DebugModes modes = debug_modes();
   modes.full_barriers = true;
   plan.program = encoded(plan, modes);
@@ -238,8 +238,7 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
   return times;
 }
 
-void Context::bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
-                   const ShapePlan& plan) {
+void Context::bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan) {
   reserve_arena(plan.arena_bytes);
   host_.reserve(plan);
   host_.bind(inputs, outputs, plan, arena_.address(), bound_);

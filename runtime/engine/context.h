@@ -35,8 +35,8 @@ class Context {
   /// True if nothing uses its memory, on whichever stream.
   bool idle() const;
 
-  void run(const WeightSet& weights, std::span<const int64_t> symbols,
-           std::span<const HostTensor> inputs, std::span<const HostTensor> outputs);
+  void run(const WeightSet& weights, std::span<const int64_t> symbols, const HostTensors& inputs,
+           const HostTensors& outputs);
 
   /// The same on CUDA tensors, in the order of the key's stream; returns the number of tensors that
   /// were copied.
@@ -46,8 +46,8 @@ class Context {
 
   /// Runs as `run` does, each dispatch alone; see Engine::profile.
   std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
-                                    std::span<const HostTensor> inputs,
-                                    std::span<const HostTensor> outputs, int runs);
+                                    const HostTensors& inputs, const HostTensors& outputs,
+                                    int runs);
 
   /// Of the last `run` of a timed context.
   const CallTimes& times() const { return clock_.times(); }
@@ -60,8 +60,7 @@ class Context {
   double recording_us() const { return recording_us_; }
 
  private:
-  void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
-            const ShapePlan& plan);
+  void bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan);
   void reserve_arena(int64_t bytes);
   /// Counts changes of the arena and of the staging memory.
   uint64_t generation() const { return arena_generation_ + host_.generation(); }

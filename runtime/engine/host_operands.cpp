@@ -1,11 +1,37 @@
 #include "runtime/engine/host_operands.h"
 
 #include <cstring>
+#include <utility>
 
 #include "runtime/commands/recorder.h"
 #include "runtime/engine/tensor_check.h"
 
 namespace tv {
+namespace {
+
+void gather(std::span<const HostTensor> pieces, void* to) {
+  auto* at = static_cast<char*>(to);
+  for (const HostTensor& piece : pieces) {
+    if (piece.size_bytes > 0) std::memcpy(at, piece.data, static_cast<size_t>(piece.size_bytes));
+    at += piece.size_bytes;
+  }
+}
+
+void scatter(const void* from, std::span<const HostTensor> pieces) {
+  const auto* at = static_cast<const char*>(from);
+  for (const HostTensor& piece : pieces) {
+    if (piece.size_bytes > 0) std::memcpy(piece.data, at, static_cast<size_t>(piece.size_bytes));
+    at += piece.size_bytes;
+  }
+}
+
+/// Whether kernels get a stand-in for a tensor: an empty one has an address of its own.
+bool is_bounced(const HostTensors& tensors, size_t i) {
+  if (tensors.size_bytes(i) == 0) return false;
+  return tensors.in_pieces() || host_address(tensors.whole(i)) % kTensorAlignment != 0;
+}
+
+}  // namespace
 
 HostOperands::HostOperands(const EngineParts& parts)
     : parts_(parts),
@@ -29,15 +55,14 @@ void HostOperands::reserve(const ShapePlan& plan) {
   }
 }
 
-void HostOperands::bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+void HostOperands::bind(const HostTensors& inputs, const HostTensors& outputs,
                         const ShapePlan& plan, uint64_t arena, std::vector<uint64_t>& bound) {
   bound.clear();
   if (!device_.host_pointers()) {
     const int64_t first = plan.copy_offsets.empty() ? 0 : plan.copy_offsets[0];
     for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].size_bytes == 0) continue;
-      std::memcpy(static_cast<char*>(upload_.host()) + (plan.copy_offsets[i] - first),
-                  inputs[i].data, static_cast<size_t>(inputs[i].size_bytes));
+      if (plan.input_bytes[i] == 0) continue;
+      gather(inputs[i], static_cast<char*>(upload_.host()) + (plan.copy_offsets[i] - first));
     }
     upload_.flush();
     for (const int64_t offset : plan.copy_offsets) {
@@ -46,25 +71,19 @@ void HostOperands::bind(std::span<const HostTensor> inputs, std::span<const Host
     return;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const uint64_t address = host_address(inputs[i]);
-    if (address % kTensorAlignment == 0) {
-      bound.push_back(address);
-      continue;
-    }
-    bound.push_back(bounce(i, inputs[i]));
-    std::memcpy(bounces_[i].host(), inputs[i].data, static_cast<size_t>(inputs[i].size_bytes));
+    bound.push_back(address_of(inputs, i, i));
+    if (is_bounced(inputs, i)) gather(inputs[i], bounces_[i].host());
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const uint64_t address = host_address(outputs[i]);
-    bound.push_back(address % kTensorAlignment == 0 ? address
-                                                    : bounce(inputs.size() + i, outputs[i]));
+    bound.push_back(address_of(outputs, i, inputs.size() + i));
   }
 }
 
-uint64_t HostOperands::bounce(size_t slot, const HostTensor& tensor) {
+uint64_t HostOperands::address_of(const HostTensors& tensors, size_t i, size_t slot) {
+  if (!is_bounced(tensors, i)) return host_address(tensors.whole(i));
   Allocation& memory = bounces_[slot];
-  if (memory.size_bytes() < tensor.size_bytes) {
-    memory = Allocation(device_, tensor.size_bytes, MemoryUse::kDevice);
+  if (memory.size_bytes() < tensors.size_bytes(i)) {
+    memory = Allocation(device_, tensors.size_bytes(i), MemoryUse::kDevice);
   }
   return memory.address();
 }
@@ -104,25 +123,26 @@ void HostOperands::record_copies_out(VkCommandBuffer commands, const ShapePlan& 
   record_barrier(device_, commands, kCopyWrites, kHostReads);
 }
 
-void HostOperands::read_results(std::span<const HostTensor> inputs,
-                                std::span<const HostTensor> outputs, const ShapePlan& plan,
-                                std::span<const uint64_t> bound) {
-  const auto tensor = [&](size_t slot) {
-    return slot < inputs.size() ? inputs[slot] : outputs[slot - inputs.size()];
+void HostOperands::read_results(const HostTensors& inputs, const HostTensors& outputs,
+                                const ShapePlan& plan, std::span<const uint64_t> bound) {
+  const auto of_slot = [&](size_t slot) {
+    const bool input = slot < inputs.size();
+    return std::pair<const HostTensors&, size_t>(input ? inputs : outputs,
+                                                 input ? slot : slot - inputs.size());
   };
   if (!device_.host_pointers()) {
     readback_.invalidate();
     for (const ShapePlan::Result& result : plan.results) {
-      std::memcpy(tensor(result.slot).data, static_cast<char*>(readback_.host()) + result.host_at,
-                  static_cast<size_t>(result.bytes));
+      const auto [tensors, i] = of_slot(result.slot);
+      scatter(static_cast<char*>(readback_.host()) + result.host_at, tensors[i]);
     }
     return;
   }
   for (size_t slot = 0; slot < bound.size(); ++slot) {
-    const HostTensor to = tensor(slot);
-    if (!is_written(parts_.spec, slot) || to.size_bytes == 0) continue;
-    if (bound[slot] == reinterpret_cast<uint64_t>(to.data)) continue;
-    std::memcpy(to.data, bounces_[slot].host(), static_cast<size_t>(to.size_bytes));
+    const auto [tensors, i] = of_slot(slot);
+    if (is_written(parts_.spec, slot) && is_bounced(tensors, i)) {
+      scatter(bounces_[slot].host(), tensors[i]);
+    }
   }
 }
 

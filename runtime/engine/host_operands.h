@@ -4,13 +4,14 @@
 #include <span>
 #include <vector>
 
+#include "runtime/engine/host_tensors.h"
 #include "runtime/engine/shape_plan.h"
 
 namespace tv {
 
 /// Where a host pointer is a device address, tensors are used in place, or through an aligned
-/// stand-in (a bounce). Elsewhere they go through staging memory to copies in the arena, and
-/// results back.
+/// stand-in (a bounce) if they lie otherwise or come in pieces. Elsewhere they go through staging
+/// memory to copies in the arena, and results back.
 class HostOperands {
  public:
   explicit HostOperands(const EngineParts& parts);
@@ -21,18 +22,19 @@ class HostOperands {
   uint64_t generation() const { return generation_; }
   /// Copies what kernels cannot read in place; `bound` becomes the addresses of inputs, then
   /// outputs.
-  void bind(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
-            const ShapePlan& plan, uint64_t arena, std::vector<uint64_t>& bound);
+  void bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan,
+            uint64_t arena, std::vector<uint64_t>& bound);
   /// Records the copies from staging memory to the arena; false if there are none.
   bool record_copies_in(VkCommandBuffer commands, const ShapePlan& plan, const Allocation& arena);
   /// Records the copies back and what makes results visible to the host.
   void record_copies_out(VkCommandBuffer commands, const ShapePlan& plan, const Allocation& arena);
   /// After the run: hands the caller what is not in its memory yet.
-  void read_results(std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
-                    const ShapePlan& plan, std::span<const uint64_t> bound);
+  void read_results(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan,
+                    std::span<const uint64_t> bound);
 
  private:
-  uint64_t bounce(size_t slot, const HostTensor& tensor);
+  /// The address that kernels get for a tensor, where a host pointer is one.
+  uint64_t address_of(const HostTensors& tensors, size_t i, size_t slot);
 
   const EngineParts& parts_;
   Device& device_;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/host_tensors.h"
 #include "runtime/spec/engine_spec.h"
 
 namespace tv {
@@ -29,11 +29,22 @@ inline bool is_written(const EngineSpec& spec, size_t slot) {
   return slot >= spec.inputs.size() || spec.inputs[slot].written;
 }
 
-/// Throws Error(kUser) naming the binding unless each tensor (HostTensor, CudaTensor) has the bytes
-/// that `want` says, and memory for them.
-template <typename Tensor>
+/// A tensor's bytes, and memory of it; none if a piece of it has none.
+inline HostTensor memory_of(std::span<const HostTensor> pieces) {
+  HostTensor memory{.data = pieces.empty() ? nullptr : pieces.front().data};
+  for (const HostTensor& piece : pieces) {
+    memory.size_bytes += piece.size_bytes;
+    if (!piece.data && piece.size_bytes > 0) memory.data = nullptr;
+  }
+  return memory;
+}
+inline const CudaTensor& memory_of(const CudaTensor& tensor) { return tensor; }
+
+/// Throws Error(kUser) naming the binding unless each tensor (of HostTensors, or CudaTensor) has
+/// the bytes that `want` says, and memory for them.
+template <typename Tensors>
 void check_tensors(const EngineSpec& spec, const std::vector<Binding>& bindings, const char* what,
-                   std::span<const Tensor> tensors, const std::vector<int64_t>& want) {
+                   const Tensors& tensors, const std::vector<int64_t>& want) {
   const auto fail = [&](const std::string& text) {
     throw Error(ErrorKind::kUser, "[" + (spec.name.empty() ? "engine" : spec.name) + "] " + text);
   };
@@ -42,10 +53,11 @@ void check_tensors(const EngineSpec& spec, const std::vector<Binding>& bindings,
          std::to_string(bindings.size()));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].size_bytes == want[i] && (tensors[i].data || want[i] == 0)) continue;
+    const auto got = memory_of(tensors[i]);
+    if (got.size_bytes == want[i] && (got.data || want[i] == 0)) continue;
     fail(std::string(what) + " \"" + bindings[i].name + "\": got " +
-         (tensors[i].data ? std::to_string(tensors[i].size_bytes) + " bytes" : "no memory") +
-         ", want " + std::to_string(want[i]));
+         (got.data ? std::to_string(got.size_bytes) + " bytes" : "no memory") + ", want " +
+         std::to_string(want[i]));
   }
 }
 

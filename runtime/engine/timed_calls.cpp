@@ -26,6 +26,17 @@ TimedCalls::TimedCalls(TimedCalls&&) noexcept = default;
 
 CallTimes TimedCalls::run(const WeightSet& weights, std::span<const int64_t> symbols,
                           std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
+  return run_on(weights, symbols, inputs, outputs);
+}
+
+CallTimes TimedCalls::run_pieces(const WeightSet& weights, std::span<const int64_t> symbols,
+                                 std::span<const HostPieces> inputs,
+                                 std::span<const HostPieces> outputs) {
+  return run_on(weights, symbols, inputs, outputs);
+}
+
+CallTimes TimedCalls::run_on(const WeightSet& weights, std::span<const int64_t> symbols,
+                             const HostTensors& inputs, const HostTensors& outputs) {
   require_vulkan_usable();
   impl_->engine->check_owner(weights);
   const std::chrono::duration<double, std::micro> start = Clock::now() - impl_->made;

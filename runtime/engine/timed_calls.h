@@ -5,6 +5,7 @@
 #include <span>
 
 #include "runtime/engine/engine.h"
+#include "runtime/engine/host_tensors.h"
 
 namespace tv {
 
@@ -12,7 +13,8 @@ namespace tv {
 struct CallTimes {
   double start_us = 0;     ///< when it began, since the TimedCalls were made
   double host_us = 0;      ///< from there until the results are in the caller's memory
-  double queue_us = 0;     ///< of this, until the work was handed over: checks, copies, recording
+  double queue_us = 0;     ///< of this, until the work was handed over: checks, copies, recording,
+  double done_us = 0;      ///< and until the device was done; then results are copied
   double upload_us = 0;    ///< on the device: copies from staging memory,
   double compute_us = 0;   ///< kernels,
   double download_us = 0;  ///< and copies back
@@ -30,10 +32,16 @@ class TimedCalls {
   /// host's time from the submission to the end.
   CallTimes run(const WeightSet& weights, std::span<const int64_t> symbols,
                 std::span<const HostTensor> inputs, std::span<const HostTensor> outputs);
+  /// The same on tensors in pieces.
+  CallTimes run_pieces(const WeightSet& weights, std::span<const int64_t> symbols,
+                       std::span<const HostPieces> inputs, std::span<const HostPieces> outputs);
   /// True if compute_us comes from the device's own clock.
   bool device_clock() const;
 
  private:
+  CallTimes run_on(const WeightSet& weights, std::span<const int64_t> symbols,
+                   const HostTensors& inputs, const HostTensors& outputs);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
