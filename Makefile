@@ -2,7 +2,8 @@
 
 PYTHON := .venv/bin/python
 
-.PHONY: demo build test test-all service service-check service-environment wheel onnxruntime-provider clean
+.PHONY: demo build test test-all service service-check service-environment wheel onnxruntime-provider \
+  triton-backend serve clean
 .DEFAULT_GOAL := build
 
 ## ResNet-50 through torch.compile(model, backend="vulkan") on the best Vulkan device.
@@ -48,6 +49,17 @@ wheel:
 onnxruntime-provider:
 	@scripts/setup.sh --provider
 	@$(PYTHON) scripts/make_provider_wheel.py
+
+## Triton's backend with what it needs: the folder dist/triton/vulkan (docs/triton.md).
+triton-backend:
+	@scripts/setup.sh --triton
+	@$(PYTHON) scripts/make_triton_backend.py
+
+## A Triton server with the models of examples/serving, on 127.0.0.1.
+serve:
+	@scripts/setup.sh --triton
+	@scripts/triton_fixture.sh >.setup/triton_folder
+	@$(PYTHON) scripts/serve.py
 
 clean:
 	rm -rf build build-asan build-wheel dist .setup python/torch_vulkan/lib \

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # All the set-up: system packages (Debian 12, Ubuntu 24.04), .venv, libraries. What is done is not
 # done again. --tests: what the test suite needs besides; --service: what the compile service does;
-# --provider: ONNX Runtime's provider.
+# --provider: ONNX Runtime's provider; --triton: Triton's backend.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 mkdir -p .setup
-tests=no service=no provider=no
-[ "${1:-}" = --tests ] && tests=yes service=yes provider=where-there-are-headers
+tests=no service=no provider=no triton=no
+[ "${1:-}" = --tests ] && tests=yes service=yes provider=where-there-are-headers triton=yes
 [ "${1:-}" = --provider ] && provider=yes
 [ "${1:-}" = --service ] && service=yes
+[ "${1:-}" = --triton ] && triton=yes
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 
@@ -94,6 +95,11 @@ configure_provider() {
     { tail -30 .setup/cmake.log >&2; return 1; }
 }
 
+configure_triton() {
+  [ $triton = no ] || grep -q '^TV_TRITON:BOOL=ON' build/CMakeCache.txt && return
+  cmake -B build -DTV_TRITON=ON >.setup/cmake.log 2>&1 || { tail -30 .setup/cmake.log >&2; return 1; }
+}
+
 build() {
   local stamp
   stamp=$(digest setup.cfg setup.py pyproject.toml <(grep '^project(' CMakeLists.txt))
@@ -111,6 +117,9 @@ build() {
     cmake -B build -DTV_WERROR=ON >.setup/cmake.log 2>&1 || { tail -30 .setup/cmake.log >&2; return 1; }
   fi
   configure_provider
+  configure_triton
+  # Tests that need a server are skipped where it cannot be had.
+  [ $tests = no ] || scripts/triton_fixture.sh >.setup/triton_folder || true
   ninja -C build --quiet
   if ! done_before editable "$stamp"; then
     # Makes the package importable and the backend known to torch.compile by name.

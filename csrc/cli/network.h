@@ -47,6 +47,8 @@ class Network {
 
   const EngineSpec& spec() const { return engines_.front()->spec(); }
   size_t profiles() const { return engines_.size(); }
+  /// One for each profile.
+  const std::vector<std::shared_ptr<Engine>>& engines() const { return engines_; }
   /// False for a stripped engine that was not refitted.
   bool has_weights() const { return sets_.size() == engines_.size(); }
   int64_t weight_bytes() const;

@@ -1,63 +1,22 @@
 #include "integrations/onnxruntime/options.h"
 
-#include <charconv>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 
-#include "csrc/cli/nearest.h"
 #include "csrc/cli/shapes.h"
 #include "csrc/setting_values.h"
 #include "csrc/user_code.h"
+#include "integrations/kit/option_text.h"
 #include "runtime/base/env.h"
 
 namespace tv::ort {
 namespace {
 
-[[noreturn]] void user_error(const std::string& message) { throw Error(ErrorKind::kUser, message); }
+/// What messages call an option.
+std::string shown(const std::string& key) { return "option " + key; }
 
-[[noreturn]] void refuse(const std::string& key, const std::string& text, const char* want) {
-  user_error("option " + key + ": got '" + text + "', want " + want);
-}
-
-bool flag(const std::string& key, const std::string& text) {
-  for (const char* yes : {"1", "true", "True"}) {
-    if (text == yes) return true;
-  }
-  for (const char* no : {"0", "false", "False"}) {
-    if (text == no) return false;
-  }
-  refuse(key, text, "1 or 0, true or false");
-}
-
-std::vector<std::string> items(const std::string& text) {
-  std::vector<std::string> out;
-  size_t at = 0;
-  while (at <= text.size()) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    if (end > at) out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
-/// An option's text as a value of its setting.
-Json value_of(const SettingRow& row, const std::string& key, const std::string& text) {
-  const std::string_view kind = row.kind;
-  if (kind == "Bool") return flag(key, text);
-  if (kind == "Integer" || kind == "Bytes" || kind == "Nodes") {
-    if (kind == "Nodes" && text == "inf") return Json("inf");
-    int64_t number = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) {
-      refuse(key, text, "a whole number");
-    }
-    return number;
-  }
-  if (kind == "Text" || kind == "File" || kind == "Directory") return text;
-  const std::vector<std::string> names = items(text);
-  return Json::Array(names.begin(), names.end());
-}
+bool flag(const std::string& key, const std::string& text) { return option_flag(shown(key), text); }
 
 /// Options that mean a setting, by the TensorRT provider's names.
 struct Alias {
@@ -156,8 +115,9 @@ class Reader {
   }
 
   Options run() {
-    options_.shapes = ranges();
-    place_caches();
+    options_.shapes = profile_ranges(min_, opt_, max_);
+    place_caches(options_.settings, options_.cache);
+    if (!timing_) options_.settings.timing_cache_path.clear();
     return std::move(options_);
   }
 
@@ -169,7 +129,7 @@ class Reader {
     each_setting(settings, [&](const SettingRow& row, auto& member) {
       if (!row.of_user) return;
       readers_[row.name] = [&row, &member](const auto& key, const auto& text) {
-        read_setting(row, value_of(row, key, text), member);
+        read_setting(row, setting_of_text(row, shown(key), text), member);
       };
     });
   }
@@ -213,14 +173,14 @@ class Reader {
     readers_["device"] = device;
     readers_["device_id"] = [device](const auto& key, const auto& text) {
       if (text.find_first_not_of("0123456789") != std::string::npos || text.empty()) {
-        refuse(key, text, "the index of a Vulkan device");
+        refuse_option(shown(key), text, "the index of a Vulkan device");
       }
       device(key, text);
     };
     readers_["fp16_enable"] = precision("--fp16");
     readers_["bf16_enable"] = precision("--bf16");
     readers_["op_types_to_exclude"] = [this](const auto&, const auto& text) {
-      for (const std::string& name : items(text)) options_.excluded.insert(name);
+      for (const std::string& name : option_items(text)) options_.excluded.insert(name);
     };
     readers_["engine_cache_enable"] = [this](const auto& key, const auto& text) {
       for (const char* own : {"cache_built_engines", "reuse_cached_engines"}) {
@@ -235,7 +195,7 @@ class Reader {
       const SettingRow& row = setting_row("timing_cache_path");
       std::error_code unknown;
       const bool folder = std::filesystem::is_directory(text, unknown);
-      read_setting(row, value_of(row, key, folder ? text + "/timings.json" : text),
+      read_setting(row, setting_of_text(row, shown(key), folder ? text + "/timings.json" : text),
                    options_.settings.timing_cache_path);
     };
     readers_["dump_subgraphs"] = [this](const auto& key, const auto& text) {
@@ -266,53 +226,7 @@ class Reader {
     }
     std::vector<std::string> names;
     for (const auto& [name, unused] : readers_) names.push_back(name);
-    const std::string near = cli::nearest(key, names);
-    user_error(
-        "unknown option '" + key + "'" +
-        (near.empty() ? "; docs/onnxruntime.md lists them" : "; did you mean '" + near + "'?"));
-  }
-
-  std::map<std::string, std::vector<onnx::DimRange>> ranges() const {
-    std::map<std::string, std::vector<onnx::DimRange>> out;
-    if (min_.size() != max_.size() || opt_.size() != max_.size()) {
-      user_error(
-          "want the same inputs in profile_min_shapes, profile_opt_shapes and "
-          "profile_max_shapes");
-    }
-    for (const auto& [name, max] : max_) {
-      const auto min = min_.find(name), opt = opt_.find(name);
-      const bool all = min != min_.end() && opt != opt_.end();
-      if (!all || min->second.size() != max.size() || opt->second.size() != max.size()) {
-        user_error("profile shapes of '" + name +
-                   "': want the same rank in profile_min_shapes, "
-                   "profile_opt_shapes and profile_max_shapes");
-      }
-      for (size_t d = 0; d < max.size(); ++d) {
-        const onnx::DimRange range{.min = min->second[d], .opt = opt->second[d], .max = max[d]};
-        if (range.min > range.opt || range.opt > range.max) {
-          user_error("profile shapes of '" + name + "': want min ≤ opt ≤ max, got " +
-                     cli::shape_text(min->second) + ", " + cli::shape_text(opt->second) + ", " +
-                     cli::shape_text(max));
-        }
-        out[name].push_back(range);
-      }
-      if (max.empty()) out[name] = {};
-    }
-    return out;
-  }
-
-  /// Where engines, kernels and times are kept.
-  void place_caches() {
-    Settings& settings = options_.settings;
-    CacheSettings& cache = options_.cache;
-    if (cache.cache_built_engines || cache.reuse_cached_engines) {
-      if (cache.engine_cache_dir.empty()) cache.engine_cache_dir = default_cache_dir();
-      settings.cache_dir = cache.engine_cache_dir;
-    }
-    if (!timing_) settings.timing_cache_path.clear();
-    if (timing_ && settings.timing_cache_path.empty() && !settings.cache_dir.empty()) {
-      settings.timing_cache_path = settings.cache_dir + "/timings.json";
-    }
+    refuse_unknown("option", key, names, "docs/onnxruntime.md");
   }
 
   Options options_;

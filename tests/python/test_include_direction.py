@@ -32,6 +32,7 @@ ORDER = [
     "csrc/report",
     "csrc/cli",
     "converters",
+    "integrations/kit",  # what plugins share
     "integrations",      # plugins of other runtimes
     "python",
     "workloads",         # what tests and benchmarks share

@@ -1,0 +1,27 @@
+"""Sends images to the example's server, 64 of them at once, and prints what it says of them.
+
+    client.py [URL]      tritonclient[http] is the one package that it needs
+"""
+
+import sys
+
+import numpy
+import tritonclient.http as triton
+
+url = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:8000"
+client = triton.InferenceServerClient(url, concurrency=16)
+(output,) = client.get_model_metadata("images")["outputs"]
+images = numpy.random.default_rng(0).standard_normal((64, 1, 3, 32, 32)).astype(numpy.float32)
+
+
+def classify(image):
+    given = triton.InferInput("image", image.shape, "FP32")
+    given.set_data_from_numpy(image)
+    return client.async_infer("images", [given])
+
+
+answers = [classify(image) for image in images]
+classes = [int(answer.get_result().as_numpy(output["name"]).argmax()) for answer in answers]
+print("classes:", *classes)
+(found,) = client.get_inference_statistics("images")["model_stats"]
+print(f"{found['inference_count']} images in {found['execution_count']} batches")

@@ -1,0 +1,142 @@
+#include "integrations/triton/parameters.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+
+#include "csrc/calibration.h"
+#include "csrc/setting_values.h"
+#include "integrations/kit/option_text.h"
+
+namespace tv::triton {
+namespace {
+
+struct Refused {
+  const char* name;
+  const char* reason;
+};
+constexpr const char* kWhole = "the backend runs models whole or not at all";
+constexpr Refused kRefused[] = {
+    {"min_block_size", kWhole},
+    {"torch_executed_ops", kWhole},
+    {"require_full_compilation", kWhole},
+};
+
+/// How a file of either kind is loaded.
+constexpr const char* kOfLoading[] = {"device", "check_addresses"};
+
+bool is_of_loading(const std::string& name) {
+  return std::ranges::find(kOfLoading, name) != std::end(kOfLoading);
+}
+
+std::string shown(const std::string& key) { return "parameter " + key; }
+
+class Reader {
+ public:
+  explicit Reader(const std::string& folder) : folder_(folder) {
+    add_settings(out_.settings);
+    add_settings(out_.cache);
+    add_own();
+    for (const Refused& refused : kRefused) {
+      readers_[refused.name] = [&refused](const auto& key, const auto&) {
+        user_error(shown(key) + ": " + refused.reason);
+      };
+    }
+  }
+
+  bool knows(const std::string& key) const { return readers_.contains(key); }
+
+  void read(const std::string& key, const std::string& text) {
+    const auto reader = readers_.find(key);
+    if (reader != readers_.end()) return reader->second(key, text);
+    for (const SettingRow& row : setting_rows()) {
+      if (row.scope == SettingScope::kPython && row.of_user && key == row.name) {
+        user_error(shown(key) + ": it is for PyTorch's models");
+      }
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, unused] : readers_) names.push_back(name);
+    refuse_unknown("parameter", key, names, "docs/triton.md");
+  }
+
+  Parameters run() {
+    out_.settings.require_full_compilation = true;
+    out_.settings.min_block_size = 1;
+    out_.shapes = profile_ranges(min_, opt_, max_);
+    place_caches(out_.settings, out_.cache);
+    return std::move(out_);
+  }
+
+ private:
+  using Read = std::function<void(const std::string& key, const std::string& text)>;
+
+  template <typename S>
+  void add_settings(S& settings) {
+    each_setting(settings, [&](const SettingRow& row, auto& member) {
+      if (!row.of_user) return;
+      readers_[row.name] = [this, &row, &member](const auto& key, const auto& text) {
+        const std::string_view kind = row.kind;
+        const bool path = kind == "File" || kind == "Directory" || kind == "Calibration";
+        const std::string value = path ? in_folder(text) : text;
+        if (kind == "Calibration") {
+          read_setting(row, Json(calibration_file(value)), member);
+        } else {
+          read_setting(row, setting_of_text(row, shown(key), value), member);
+        }
+      };
+    });
+  }
+
+  std::string in_folder(const std::string& path) const {
+    return path.empty() ? path : (std::filesystem::path(folder_) / path).string();
+  }
+
+  Read shapes(cli::NamedShapes& into) {
+    return
+        [&into](const auto& key, const auto& text) { into = cli::parse_shapes(shown(key), text); };
+  }
+
+  void add_own() {
+    readers_["device"] = [this](const auto&, const auto& text) { out_.device = text; };
+    readers_["check_addresses"] = [this](const auto& key, const auto& text) {
+      out_.engine.check_addresses = option_flag(shown(key), text);
+    };
+    readers_["profile_min_shapes"] = shapes(min_);
+    readers_["profile_opt_shapes"] = shapes(opt_);
+    readers_["profile_max_shapes"] = shapes(max_);
+  }
+
+  std::string folder_;
+  Parameters out_;
+  std::map<std::string, Read> readers_;
+  cli::NamedShapes min_, opt_, max_;
+};
+
+}  // namespace
+
+Parameters read_parameters(const std::map<std::string, std::string>& given,
+                           const std::string& folder, bool built) {
+  Reader reader(folder);
+  for (const auto& [key, text] : given) {
+    if (built && reader.knows(key) && !is_of_loading(key)) {
+      user_error(shown(key) +
+                 ": the model's file is an engine, which is built already; an engine "
+                 "takes device and check_addresses");
+    }
+    reader.read(key, text);
+  }
+  return reader.run();
+}
+
+std::map<std::string, std::string> applicable(const std::map<std::string, std::string>& defaults,
+                                              bool built) {
+  if (!built) return defaults;
+  const Reader reader("");
+  std::map<std::string, std::string> out;
+  for (const auto& [key, text] : defaults) {
+    if (is_of_loading(key) || !reader.knows(key)) out.emplace(key, text);
+  }
+  return out;
+}
+
+}  // namespace tv::triton

@@ -1,0 +1,167 @@
+#include "integrations/triton/served_model.h"
+
+#include <filesystem>
+
+#include "csrc/plan/plan.h"
+#include "runtime/base/error.h"
+
+namespace tv::triton {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLosses = 3;
+
+[[noreturn]] void fail(const ModelConfig& config, const std::string& text) {
+  throw Error(ErrorKind::kUser, "model '" + config.name() + "': " + text);
+}
+
+bool is_engine(const std::string& path) { return fs::path(path).extension() == ".vke"; }
+
+/// The model's file: the one that the configuration names, else model.vke or model.onnx.
+std::string find_file(const ModelConfig& config, const std::string& folder) {
+  if (!config.file_name().empty()) {
+    const fs::path path = fs::path(folder) / config.file_name();
+    const std::string suffix = path.extension().string();
+    if (suffix != ".vke" && suffix != ".onnx") {
+      fail(config, "default_model_filename: got '" + config.file_name() +
+                       "', want a name that ends with .vke or .onnx");
+    }
+    if (!fs::is_regular_file(path)) fail(config, path.string() + " is not there");
+    return path.string();
+  }
+  std::string found;
+  for (const char* name : {"model.vke", "model.onnx"}) {
+    const fs::path path = fs::path(folder) / name;
+    if (!fs::is_regular_file(path)) continue;
+    if (!found.empty()) {
+      fail(config, folder + " has model.vke and model.onnx; default_model_filename says which");
+    }
+    found = path.string();
+  }
+  if (found.empty()) fail(config, folder + " has neither model.vke nor model.onnx");
+  return found;
+}
+
+std::map<std::string, std::string> texts(const ModelConfig& config, const ModelPlace& place,
+                                         bool built) {
+  std::map<std::string, std::string> given = config.parameters();
+  given.merge(applicable(place.defaults, built));  // what is there stays
+  return given;
+}
+
+/// Sizes of the inputs: dimension 0, where the file leaves it open, from 1 to `batch`, and chosen
+/// for that; others as they are.
+std::map<std::string, std::vector<onnx::DimRange>> batched(const onnx::ImportedModel& model,
+                                                           int64_t batch) {
+  std::map<std::string, std::vector<onnx::DimRange>> ranges;
+  for (const onnx::Binding& input : model.inputs) {
+    if (input.shape.empty() || input.shape[0].is_constant()) return {};
+    std::vector<onnx::DimRange>& dims = ranges[input.name];
+    for (const Expr& dim : input.shape) {
+      if (const auto size = dim.constant()) {
+        dims.push_back({*size, *size, *size});
+        continue;
+      }
+      const auto& symbol = model.graph.symbols[static_cast<size_t>(dim.symbols().front())];
+      dims.push_back({symbol.min, symbol.opt, symbol.max});
+    }
+    dims[0] = {1, batch, batch};
+  }
+  return ranges;
+}
+
+std::vector<cli::WeightBytes> weights_of(const EngineSpec& spec, const onnx::ImportedModel& model) {
+  std::map<std::string, const onnx::Weight*> by_name;
+  for (const onnx::Weight& weight : model.weights) by_name.emplace(weight.name, &weight);
+  std::vector<cli::WeightBytes> out;
+  for (const Binding& binding : spec.weights) {
+    const auto found = by_name.find(binding.name);
+    if (found == by_name.end()) {
+      throw Error(ErrorKind::kInternal, "the model has no weight '" + binding.name + "'");
+    }
+    onnx::WeightBytes bytes = found->second->load();
+    if (!bytes.owner) bytes.owner = std::make_shared<int>();  // it is there, with or without bytes
+    out.push_back({bytes.bytes, std::move(bytes.owner)});
+  }
+  return out;
+}
+
+}  // namespace
+
+ServedModel::ServedModel(const ModelPlace& place) : config_(place.config) {
+  path_ = find_file(config_, place.folder);
+  const bool built = is_engine(path_);
+  parameters_ = read_parameters(texts(config_, place, built), place.folder, built);
+  const bool open = place.auto_complete && config_.batching_is_open();
+  batch_ = open ? place.usual_batch : config_.max_batch_size();
+  network_ = load();
+  std::vector<const EngineSpec*> profiles;
+  for (const auto& engine : network_->engines()) profiles.push_back(&engine->spec());
+  signature_ = signature_of(profiles);
+  if (place.auto_complete) config_.complete(signature_, place.usual_batch);
+  config_.compare(signature_);
+}
+
+std::shared_ptr<const cli::Network> ServedModel::load() const {
+  const std::shared_ptr<Device> device = open_device(parameters_.device);
+  auto made = std::make_shared<const cli::Network>(
+      is_engine(path_) ? cli::Network::load(device, path_, parameters_.engine) : build(device));
+  if (!made->has_weights()) fail(config_, path_ + " was saved without its weights");
+  return made;
+}
+
+cli::Network ServedModel::build(std::shared_ptr<Device> device) const {
+  onnx::ImportOptions options{.inputs = parameters_.shapes};
+  onnx::ImportedModel model = onnx::import_file(path_, options);
+  if (options.inputs.empty() && batch_ > 0) {
+    options.inputs = batched(model, batch_);
+    if (!options.inputs.empty()) model = onnx::import_file(path_, options);
+  }
+  const DeviceProfile& target = profile(*device);
+  const Plan whole = plan(model.graph, parameters_.settings, target, Rest::kNobody);
+  if (whole.parts.blocks.empty()) {
+    std::string message =
+        "model '" + config_.name() + "': nodes of " + path_ + " cannot run on " + target.name + ":";
+    for (const std::string& line : refusals(whole)) message += "\n  " + line;
+    throw Error(ErrorKind::kUnsupported, message);
+  }
+  std::vector<EngineSpec> specs;
+  specs.push_back(tv::build(whole, 0, {.cache = parameters_.cache}));
+  std::vector<cli::WeightBytes> weights = weights_of(specs.front(), model);
+  return {std::move(device), std::move(specs), std::move(weights), parameters_.engine};
+}
+
+std::string ServedModel::description() const {
+  const std::shared_ptr<const cli::Network> now = network();
+  const std::string batches = config_.max_batch_size() > 0
+                                  ? "batches of up to " + std::to_string(config_.max_batch_size())
+                                  : "one request at a time, as " + (signature_.why_no_batch.empty()
+                                                                        ? "the configuration says"
+                                                                        : signature_.why_no_batch);
+  return "model '" + config_.name() + "': " + path_ + " on " +
+         profile(*now->engines().front()->device()).name + ", " + std::to_string(now->profiles()) +
+         " profiles, " + batches;
+}
+
+std::shared_ptr<const cli::Network> ServedModel::network() const {
+  const std::lock_guard lock(mutex_);
+  return network_;
+}
+
+void ServedModel::recover(const std::shared_ptr<const cli::Network>& lost) {
+  const std::lock_guard lock(mutex_);
+  if (network_ != lost) return;  // another instance has done it
+  if (++losses_ > kLosses) {
+    throw Error(ErrorKind::kDevice, "the device was lost " + std::to_string(kLosses) +
+                                        " times without a batch in between; load the model again");
+  }
+  network_ = load();
+}
+
+void ServedModel::worked() {
+  const std::lock_guard lock(mutex_);
+  losses_ = 0;
+}
+
+}  // namespace tv::triton

@@ -1,0 +1,191 @@
+"""Triton's backend: models that are refused, with the reason, and models that come and go."""
+
+import re
+import threading
+
+import numpy
+import pytest
+import served
+import torch
+
+import torch_vulkan as tv
+
+from workloads import triton_process
+from workloads.triton_process import Refused, Server, add_model
+
+MISSING = triton_process.what_is_missing()
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+
+
+def parameter(name, value):
+    return f'parameters {{ key: "{name}", value: {{ string_value: "{value}" }} }}\n'
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    return served.classifier(tmp_path_factory.mktemp("files") / "net.vke")
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    return tmp_path_factory.mktemp("repository")
+
+
+@pytest.fixture(scope="module")
+def server(repository, tmp_path_factory):
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    options = ["--backend-config=vulkan,optimization_level=0",
+               "--backend-config=default-max-batch-size=6"]
+    with Server(repository, log, explicit=True, options=options) as made:
+        yield made
+        assert made.is_alive()
+
+
+@pytest.fixture
+def client(server):
+    made = server.client()
+    yield made
+    made.close()
+
+
+INPUT = 'input [{{ name: "{}", data_type: TYPE_{}, dims: [{}] }}]\n'
+ENGINES = {
+    "unknown": (parameter("devise", "0"), "unknown parameter 'devise'; did you mean 'device'"),
+    "built": (parameter("optimization_level", "3"), "optimization_level: .*built already"),
+    "no_device": (parameter("device", "no such device"), "no such device"),
+    "too_large": ("max_batch_size: 17\n", "max_batch_size: got 17, .*batches of 1 to 16"),
+    "other_name": ("max_batch_size: 4\n" + INPUT.format("z", "FP32", 32), "no input 'z'.* has x"),
+    "other_type": ("max_batch_size: 4\n" + INPUT.format("x", "FP16", 32),
+                   "got TYPE_FP16, want TYPE_FP32"),
+    "other_dims": ("max_batch_size: 4\n" + INPUT.format("x", "FP32", 31),
+                   r"got dims \[31\], want \[32\]"),
+    "gpu": ("instance_group [{ kind: KIND_GPU }]\n", "KIND_GPU|GPU"),
+    "sequences": ("sequence_batching { max_sequence_idle_microseconds: 1000 }\n",
+                  "sequence_batching: engines keep no state"),
+    "decoupled": ("model_transaction_policy { decoupled: true }\n", "one response"),
+    "ragged": ('max_batch_size: 4\ninput [{ name: "x", data_type: TYPE_FP32, dims: [32], '
+               "allow_ragged_batch: true }]\n", "allow_ragged_batch is not supported"),
+    "no_file": ('default_model_filename: "net.vke"\n', "net.vke is not there"),
+}
+MODELS = {
+    "unknown": (parameter("optimisation_level", "0"), "did you mean 'optimization_level'"),
+    "bad_value": (parameter("optimization_level", "7"), "optimization_level: got 7"),
+    "bad_bool": (parameter("disable_tf32", "maybe"), "disable_tf32: got 'maybe'"),
+    "python": (parameter("enable_autocast", "1"), "enable_autocast: it is for PyTorch's models"),
+    "whole": (parameter("min_block_size", "3"), "min_block_size: .*whole or not at all"),
+    "two_names": (parameter("profile_min_shapes", "i:1"), "want the same inputs"),
+}
+
+
+def refusal(client, repository, name, file, config):
+    add_model(repository, name, file, config)
+    with pytest.raises(Refused) as found:
+        client.load(name)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("case", ENGINES)
+def test_refused_engines(case, client, repository, engine):
+    config, says = ENGINES[case]
+    assert re.search(says, refusal(client, repository, f"engine_{case}", engine, config))
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_refused_models(case, client, repository):
+    config, says = MODELS[case]
+    assert re.search(says, refusal(client, repository, f"model_{case}", served.embedding()[0],
+                                   config))
+
+
+def test_a_damaged_engine_is_refused(client, repository, engine, tmp_path):
+    damaged = bytearray(engine.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / "net.vke").write_bytes(damaged)
+    assert "vke" in refusal(client, repository, "damaged", tmp_path / "net.vke", "")
+
+
+def test_a_model_without_weights_is_refused(client, repository, engine, tmp_path):
+    tv.Engine.load(engine).save(tmp_path / "net.vke", strip_weights=True)
+    text = refusal(client, repository, "stripped", tmp_path / "net.vke", "")
+    assert "without its weights" in text
+
+
+def test_an_operator_that_nobody_runs(client, repository):
+    from onnx import TensorProto, helper
+
+    from onnx_models import model, tensor
+    made = model([helper.make_node("NonZero", ["x"], ["y"], name="here")], [tensor("x", ["n", 4])],
+                 [tensor("y", [2, None], TensorProto.INT64)])
+    text = refusal(client, repository, "nonzero", made.SerializeToString(), "")
+    assert "NonZero" in text and "here" in text
+
+
+def test_the_servers_own_limit(client, repository):
+    """A model without one takes --backend-config=default-max-batch-size."""
+    add_model(repository, "lookup", served.embedding()[0])
+    client.load("lookup")
+    config = client.get("/v2/models/lookup/config")
+    assert config["max_batch_size"] == 6
+    with pytest.raises(Refused):
+        client.infer("lookup", {"i": numpy.zeros((7, 1), numpy.int64)})
+    client.unload("lookup")
+
+
+def test_ranges_of_sizes(client, repository):
+    add_model(repository, "ranged", served.embedding()[0],
+              "".join(parameter(f"profile_{which}_shapes", f"i:{size}")
+                      for which, size in (("min", 1), ("opt", 5), ("max", 11))))
+    client.load("ranged")
+    assert client.get("/v2/models/ranged/config")["max_batch_size"] == 11
+    given = numpy.arange(11).reshape(11, 1)
+    result = client.infer("ranged", {"i": given})
+    numpy.testing.assert_array_equal(result["row"], served.embedding()[1][:11])
+
+
+def test_results_in_another_order_of_dimensions(client, repository, tmp_path):
+    """An engine may leave a result channels last; responses are row-major."""
+    net = torch.nn.Conv2d(3, 8, 3, padding=1).eval().to(memory_format=torch.channels_last)
+    images = tv.Input(min_shape=(1, 3, 6, 6), opt_shape=(4, 3, 6, 6), max_shape=(4, 3, 6, 6),
+                      name="x")
+    program = tv.compile(net, inputs=[images], min_block_size=1)
+    (made,) = tv.engines(program)
+    made.save(tmp_path / "net.vke")
+    (output,) = made.info()["outputs"]
+    assert output["strides"][1] == 1  # channels last
+    add_model(repository, "images", tmp_path / "net.vke")
+    client.load("images")
+    x = torch.randn(3, 3, 6, 6)
+    result = client.infer("images", {"x": x.numpy()})[output["name"]]
+    torch.testing.assert_close(torch.from_numpy(result.copy()), net(x).contiguous())
+
+
+def test_models_come_and_go(client, repository, engine, server):
+    """While others serve; the memory of what is gone is free."""
+    add_model(repository, "stays", engine)
+    add_model(repository, "goes", engine)
+    client.load("stays")
+    x = numpy.ones((2, 32), numpy.float32)
+    want = served.Answers(engine).of_batch(x)["y"]
+    over, errors = threading.Event(), []
+
+    def serve():
+        own = server.client()
+        while not over.is_set():
+            if not numpy.array_equal(own.infer("stays", {"x": x})["y"], want):
+                errors.append("another result")
+        own.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        sizes = []
+        for _ in range(40):
+            client.load("goes")
+            numpy.testing.assert_array_equal(client.infer("goes", {"x": x})["y"], want)
+            client.unload("goes")
+            sizes.append(server.memory_mib())
+    finally:
+        over.set()
+        thread.join()
+    assert not errors
+    assert max(sizes[20:]) < max(sizes[:20]) + 16  # MiB; a set of weights and an arena are less
