@@ -1,6 +1,7 @@
 // A Vulkan layer for tests/python/test_faults.py: the n-th call that a driver may refuse is
-// refused, before it reaches the driver. Where FAULT_FREE_MIB is set, devices tell a memory budget
-// (VK_EXT_memory_budget): so much is free.
+// refused, before it reaches the driver. In a process that calls no function of the layer
+// FAULT_LOST_AT is n, and the device is lost then. Where FAULT_FREE_MIB is set, devices tell a
+// memory budget (VK_EXT_memory_budget): so much is free.
 
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>
@@ -17,6 +18,15 @@ namespace {
 std::atomic<long> left{0}, counted{0};
 std::atomic<bool> stays{false};
 std::atomic<int> refusal{VK_ERROR_OUT_OF_DEVICE_MEMORY};
+
+/// FAULT_LOST_AT, as the layer is loaded.
+const bool set_by_environment = [] {
+  const char* text = std::getenv("FAULT_LOST_AT");
+  if (!text) return false;
+  refusal = VK_ERROR_DEVICE_LOST;
+  left = std::atol(text);
+  return true;
+}();
 
 /// Whether the call that is made now is the one to fail.
 bool fails() {

@@ -9,7 +9,8 @@ from onnx import TensorProto, helper
 
 import torch_vulkan as tv
 
-sys.path.append(str(Path(__file__).parents[1] / "onnx"))
+for folder in ("onnx", "python"):
+    sys.path.append(str(Path(__file__).parents[1] / folder))
 from onnx_models import model, tensor, weight  # noqa: E402
 
 MOST = 16

@@ -7,6 +7,7 @@ import numpy
 import pytest
 import served
 import torch
+from test_faults import LAYER, shared_library
 
 import torch_vulkan as tv
 
@@ -157,6 +158,40 @@ def test_results_in_another_order_of_dimensions(client, repository, tmp_path):
     x = torch.randn(3, 3, 6, 6)
     result = client.infer("images", {"x": x.numpy()})[output["name"]]
     torch.testing.assert_close(torch.from_numpy(result.copy()), net(x).contiguous())
+
+
+@pytest.fixture(scope="module")
+def losing(engine, tmp_path_factory):
+    """A server whose device is lost at the n-th call that may say so."""
+    folder = tmp_path_factory.mktemp("layer")
+    library = shared_library("vulkan_layer", folder)
+    (folder / "layer.json").write_text(LAYER % library)
+    add_model(folder / "models", "net", engine)
+
+    def serve(lost_at):
+        return Server(folder / "models", folder / "server.log", environment={
+            "VK_LAYER_PATH": str(folder), "VK_INSTANCE_LAYERS": "VK_LAYER_TV_faults",
+            "FAULT_LOST_AT": str(lost_at)})
+
+    return serve
+
+
+@pytest.mark.parametrize("lost_at", [150, 151])
+def test_a_lost_device_fails_a_batch_and_no_more(lost_at, losing, engine):
+    """At a submission, and at a wait: the model is loaded again."""
+    answers, lost = served.Answers(engine), []
+    with losing(lost_at) as server:
+        client = server.client()
+        for k in range(200):
+            x = numpy.full((1 + k % 3, 32), k, numpy.float32)
+            try:
+                result = client.infer("net", {"x": x})["y"]
+            except Refused as refused:
+                lost.append(str(refused))
+                continue
+            numpy.testing.assert_array_equal(result, answers.of_batch(x)["y"])
+        client.close()
+    assert len(lost) == 1 and "lost" in lost[0]
 
 
 def test_models_come_and_go(client, repository, engine, server):
