@@ -215,6 +215,13 @@ TV_PYTHON_SETTING(kOptionalBool, progress, {},
   .section = "Where and what",
   .help = "show a progress bar while engines are built; None: where standard error is a terminal")
 
+TV_PYTHON_SETTING(kBool, background_tuning, false,
+  .section = "Building",
+  .help = "True: what is compiled answers as soon as its engines of `optimization_level` 0 are built. "
+          "Those of the level that is asked for are tuned in a thread of low priority and take their "
+          "place between two calls ([0026](design/0026-background-tuning.md)); "
+          "`tv.wait_for_tuning()` waits for them. For `torch.compile` and `tv.compile` of modules")
+
 // clang-format on
 
 #undef TV_COMPILER_SETTING

@@ -129,6 +129,11 @@ class CachedBuild {
         canonical_(canonical_form(graph)),
         key_(key(make_costs != nullptr)) {}
 
+  std::optional<EngineSpec> find() {
+    std::string why;
+    return look_up(why);
+  }
+
   EngineSpec run(const Progress& progress) {
     std::string why;
     if (std::optional<EngineSpec> spec = look_up(why)) return *std::move(spec);
@@ -216,6 +221,14 @@ class CachedBuild {
 };
 
 }  // namespace
+
+std::optional<EngineSpec> find_cached(const Graph& graph, const Settings& settings,
+                                      const DeviceProfile& device, const CacheSettings& cache) {
+  if (!why_bypassed(settings, cache).empty()) return std::nullopt;
+  check(graph, "import");
+  const MakeCostModel timed = [] { return nullptr; };  // a key of timed tactics; nothing is built
+  return CachedBuild(graph, settings, device, cache, timed).find();
+}
 
 EngineCacheStats engine_cache_stats() {
   EngineCacheStats stats = counters().stats();

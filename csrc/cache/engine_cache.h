@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "csrc/cache/cache_settings.h"
@@ -32,5 +33,10 @@ using MakeCostModel = std::function<std::unique_ptr<CostModel>()>;
 EngineSpec compile_cached(const Graph& graph, const Settings& settings, const DeviceProfile& device,
                           const CacheSettings& cache, const Progress& progress = nullptr,
                           const MakeCostModel& make_costs = nullptr);
+
+/// The tuned engine that compile_cached() would take from a cache; nothing where it would compile
+/// one, and where the caches have no part in a build. Thread-safe.
+std::optional<EngineSpec> find_cached(const Graph& graph, const Settings& settings,
+                                      const DeviceProfile& device, const CacheSettings& cache);
 
 }  // namespace tv

@@ -88,6 +88,10 @@ EngineSpec build(const Plan& plan, size_t block, const BuildOptions& options) {
                         options.progress, [&] { return make_tuner(plan.device, plan.settings); });
 }
 
+std::optional<EngineSpec> find_built(const Plan& plan, size_t block, const CacheSettings& cache) {
+  return find_cached(graph_of(plan, block), plan.settings, plan.device, cache);
+}
+
 std::string key_of(const Plan& plan, size_t block) {
   return engine_key(canonical_form(graph_of(plan, block)), plan.settings, plan.device);
 }

@@ -4,6 +4,7 @@
 // lies between - partition, truncation, precision, passes, kernels, the cache - is theirs alone.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -67,6 +68,9 @@ struct BuildOptions {
 /// The engine of parts.blocks[block]: from the cache, or compiled, tuned where the device is of
 /// this machine. Throws Error.
 EngineSpec build(const Plan& plan, size_t block, const BuildOptions& options);
+
+/// The tuned engine that build() would take from the cache; nothing where it would build one.
+std::optional<EngineSpec> find_built(const Plan& plan, size_t block, const CacheSettings& cache);
 
 /// The key material of that engine: equal texts stand for engines with equal code.
 std::string key_of(const Plan& plan, size_t block);

@@ -25,6 +25,8 @@ class BenchTrials {
   virtual double time_us(size_t candidate, int times) = 0;
   /// µs of each launch by itself.
   virtual std::vector<float> step_us(size_t candidate) = 0;
+  /// Timings that the device had other work beside, each time they were made.
+  virtual uint64_t disturbed() const { return 0; }
   /// How the results of a candidate differ from those of the reference beyond what rounding
   /// explains, at the smallest, the typical and the largest shapes; "" if they do not; nothing
   /// if the reference takes too long to be run.

@@ -75,6 +75,7 @@ void Search::run() {
     time_contenders();
   }
   check_winner();
+  if (trials_) stats_.disturbed += trials_->disturbed();
 }
 
 void Search::look_up() {

@@ -31,6 +31,7 @@ void add_to_total(const TunerStats& s) {
   total_stats.lost += s.lost;
   total_stats.refused += s.refused;
   total_stats.cut += s.cut;
+  total_stats.disturbed += s.disturbed;
 }
 
 class Tuner : public CostModel {
@@ -51,6 +52,10 @@ class Tuner : public CostModel {
 
   ~Tuner() override {
     cache_->save();
+    if (disturbed_ > 0) {
+      log(LogLevel::kInfo, "[tuner] engines were called beside " + std::to_string(disturbed_) +
+                               " timings each time these were made: the shortest counts");
+    }
     if (cut_ == 0) return;
     log(LogLevel::kInfo, "[tuner] the time of optimization_level " +
                              std::to_string(options_.level) + " is spent: " + std::to_string(cut_) +
@@ -138,6 +143,7 @@ class Tuner : public CostModel {
         if (problem.for_comparison) comparison_seconds_ -= took.count();
       }
       cut_ += search.stats().cut;
+      disturbed_ += search.stats().disturbed;
       add_to_total(search.stats());
     };
     try {
@@ -170,7 +176,7 @@ class Tuner : public CostModel {
   const TuningLevel& level_;
   Journal journal_;
   double left_seconds_ = 0, comparison_seconds_ = 0;
-  uint64_t cut_ = 0;
+  uint64_t cut_ = 0, disturbed_ = 0;
   std::map<std::string, TacticChoice> choices_;  // of equal problems in this engine
 };
 

@@ -18,6 +18,8 @@ struct TunerStats {
   uint64_t checked = 0;   ///< winners compared with the reference
   uint64_t wrong = 0, lost = 0, refused = 0;
   uint64_t cut = 0;  ///< left out because the level's time was spent
+  /// Timings that stand though engines were called meanwhile, each time they were made.
+  uint64_t disturbed = 0;
 };
 TunerStats tuner_stats();
 void reset_tuner_stats();

@@ -72,6 +72,17 @@ py::bytes build_vke(const Plan& plan, size_t block, const py::object& progress,
   return to_bytes(bytes);
 }
 
+std::optional<py::bytes> find_vke(const Plan& plan, size_t block, const std::string& cache) {
+  std::optional<std::vector<uint8_t>> bytes;
+  {
+    py::gil_scoped_release no_gil;
+    if (const auto spec = find_built(plan, block, CacheSettings::from_json(cache))) {
+      bytes = to_vke(*spec);
+    }
+  }
+  return bytes ? std::optional(to_bytes(*bytes)) : std::nullopt;
+}
+
 py::list native_of(const Plan& plan) {
   py::list found;
   for (const NativeNode& native : plan.parts.native) {
@@ -130,6 +141,7 @@ py::dict stats_dict(const TunerStats& stats) {
   dict["lost"] = stats.lost;
   dict["refused"] = stats.refused;
   dict["cut"] = stats.cut;
+  dict["disturbed"] = stats.disturbed;
   return dict;
 }
 
@@ -224,6 +236,8 @@ void bind_compile(py::module_& m) {
       py::arg("cache") = R"({"reuse_cached_engines": false, "cache_built_engines": false})",
       "The engine of a block, tuned where the device is of this machine, or taken from the cache; "
       "returns .vke bytes.");
+  m.def("find_built", &find_vke, py::arg("plan"), py::arg("block"), py::arg("cache"),
+        "The .vke bytes of a block's tuned engine if the cache has them, else None.");
   m.def(
       "observed_by_calibration",
       [](const Graph& graph, const std::string& settings) {

@@ -128,17 +128,22 @@ struct TorchEngine::ShapePlan {
 };
 
 TorchEngine::TorchEngine(at::Tensor vke, std::string device, bool immutable_weights, bool truncate)
-    : vke_(std::move(vke)),
-      device_(std::move(device)),
+    : device_(std::move(device)),
       immutable_weights_(immutable_weights),
-      truncate_(truncate) {
+      truncate_(truncate),
+      vke_(std::move(vke)) {
   TORCH_CHECK_VALUE(vke_.scalar_type() == at::kByte && vke_.dim() == 1,
                     "[torch_vulkan::Engine] a one-dimensional uint8 tensor is wanted");
 }
 
-std::shared_ptr<const TorchEngine::Parts> TorchEngine::open_parts() const {
+at::Tensor TorchEngine::vke() const {
+  const std::lock_guard lock(mutex_);
+  return vke_;
+}
+
+std::shared_ptr<const TorchEngine::Parts> TorchEngine::open_parts(const at::Tensor& vke) const {
   auto parts = std::make_shared<Parts>();
-  for (const at::Tensor& file : split(vke_)) {
+  for (const at::Tensor& file : split(vke)) {
     auto engine = Engine::create(open_device(device_), from_vke(bytes_of(file)).spec);
     parts->push_back(
         std::make_unique<Part>(file, std::move(engine), immutable_weights_, truncate_));
@@ -160,7 +165,7 @@ std::shared_ptr<const TorchEngine::Parts> TorchEngine::parts() {
   plan_.reset();
   parts_.reset();
   try {
-    parts_ = open_parts();
+    parts_ = open_parts(vke_);
   } catch (const DeviceLostError&) {
     ++unproven_;
     throw;
@@ -208,10 +213,44 @@ void TorchEngine::open() {
   }
 }
 
-std::string TorchEngine::description() const {
-  if (vke_.numel() == 0) return "{}";
+void TorchEngine::replace(at::Tensor vke) {
   try {
-    const EngineSpec spec = from_vke(bytes_of(split(vke_).front())).spec;
+    // Held until the end, so that the older parts, which may have to wait for the device, go
+    // without the lock.
+    std::shared_ptr<const ShapePlan> old_plan;
+    auto old = parts();
+    auto opened = open_parts(vke);
+    check_same_border(*old, *opened);
+    const std::lock_guard lock(mutex_);
+    vke_ = std::move(vke);
+    parts_ = std::move(opened);
+    plan_.swap(old_plan);
+  } catch (const Error& error) {
+    rethrow(error);
+  } catch (const std::bad_alloc&) {
+    no_memory();
+  }
+}
+
+void TorchEngine::check_same_border(const Parts& old, const Parts& other) {
+  bool same = old.size() == other.size();
+  for (size_t i = 0; same && i < old.size(); ++i) {
+    const EngineSpec &a = old[i]->engine->spec(), &b = other[i]->engine->spec();
+    same = a.inputs == b.inputs && a.outputs == b.outputs && a.weights == b.weights &&
+           a.symbols == b.symbols;
+  }
+  if (same) return;
+  throw Error(
+      ErrorKind::kUser,
+      "[torch_vulkan::Engine] replace: the engine is of another graph: its inputs, outputs, "
+      "weights or sizes are not this one's");
+}
+
+std::string TorchEngine::description() const {
+  const at::Tensor file = vke();
+  if (file.numel() == 0) return "{}";
+  try {
+    const EngineSpec spec = from_vke(bytes_of(split(file).front())).spec;
     return "{\"symbols\": " + std::to_string(spec.symbols.size()) +
            ", \"inputs\": " + to_json(spec.inputs) + ", \"outputs\": " + to_json(spec.outputs) +
            "}";

@@ -1,6 +1,6 @@
 #pragma once
 // The torch custom class `torch_vulkan::Engine`: an engine's file as a tensor, opened on a device
-// at its first use. Immutable after that but for its caches; shared between threads.
+// at its first use. Immutable after that but for its caches and `replace`; shared between threads.
 
 #include <ATen/core/Tensor.h>
 #include <torch/custom_class.h>
@@ -46,6 +46,11 @@ class TorchEngine : public torch::CustomClassHolder {
 
   /// Opens the engine now rather than at its first call.
   void open();
+  /// Takes another engine of the same graph in place of this one, which was built with other
+  /// tactics: from now on calls use `vke`; those under way end with what they began with. Weights
+  /// are prepared for it by the next call, from the tensors as they are then. Throws ValueError
+  /// where inputs, outputs, weights or sizes are others; on an error nothing has changed.
+  void replace(at::Tensor vke);
   /// Prepares `weights` (in the engine's order) now, reading only what changed since the last call.
   /// Positions in `changed` count as changed though torch cannot see it (a write through `.data`).
   /// On an error the older weights stand. Throws ValueError with immutable weights.
@@ -69,7 +74,7 @@ class TorchEngine : public torch::CustomClassHolder {
   /// the tensors of an object by empty ones, so the file itself does not reach them.
   std::string description() const;
 
-  const at::Tensor& vke() const { return vke_; }
+  at::Tensor vke() const;
   const std::string& device() const { return device_; }
   bool immutable_weights() const { return immutable_weights_; }
   bool truncate() const { return truncate_; }
@@ -90,7 +95,8 @@ class TorchEngine : public torch::CustomClassHolder {
   /// The parts, opened at the first call and again where their device was lost since. Throws
   /// DeviceLostError where that did not help.
   std::shared_ptr<const Parts> parts();
-  std::shared_ptr<const Parts> open_parts() const;
+  std::shared_ptr<const Parts> open_parts(const at::Tensor& vke) const;
+  static void check_same_border(const Parts& old, const Parts& other);
   std::vector<at::Tensor> run(const std::shared_ptr<const Parts>& parts,
                               const std::vector<at::Tensor>& inputs,
                               const std::vector<at::Tensor>& weights);
@@ -114,10 +120,10 @@ class TorchEngine : public torch::CustomClassHolder {
   std::vector<at::Tensor> on_cuda(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
                                   const std::vector<at::Tensor>& weights, at::Device device);
 
-  at::Tensor vke_;
   std::string device_;
   bool immutable_weights_, truncate_;
-  std::mutex mutex_;  ///< of what follows
+  mutable std::mutex mutex_;  ///< of what follows
+  at::Tensor vke_;
   std::shared_ptr<const Parts> parts_;
   std::shared_ptr<const ShapePlan> plan_;  ///< of the last call
   std::shared_ptr<script::SizeCheck> size_check_;

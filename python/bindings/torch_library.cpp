@@ -109,6 +109,8 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.class_<TorchEngine>("Engine")
       .def(torch::init<at::Tensor, std::string, bool, bool>())
       .def("open", [](const EnginePtr& engine) { engine->open(); })
+      .def("replace",
+           [](const EnginePtr& engine, at::Tensor vke) { engine->replace(std::move(vke)); })
       .def("execute",
            [](const EnginePtr& engine, std::vector<at::Tensor> inputs,
               std::vector<at::Tensor> weights) { return engine->execute(inputs, weights); })

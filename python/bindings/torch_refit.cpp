@@ -63,11 +63,19 @@ int64_t TorchEngine::stage(const std::vector<at::Tensor>& weights, const WeightC
 void TorchEngine::commit(int64_t number, const std::vector<at::Tensor>& weights) {
   try {
     Staged staged;
+    std::shared_ptr<const Parts> now;
     {
       const std::lock_guard lock(mutex_);
       auto found = staged_.extract(number);
       TORCH_CHECK_VALUE(!found.empty(), "[torch_vulkan::Engine] nothing is staged by this number");
       staged = std::move(found.mapped());
+      now = parts_;
+    }
+    // Others took their place since, and may have read weights before a change that torch does not
+    // see.
+    if (now != staged.parts) {
+      for (const auto& part : *now) part->weights.clear();
+      return;
     }
     const auto device = shared_cuda_device(*staged.parts, device_of({}, weights));
     for (size_t i = 0; i < staged.entries.size(); ++i) {

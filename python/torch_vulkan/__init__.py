@@ -10,6 +10,7 @@ from ._native import C as _C  # first: it refuses a torch that the libraries wer
 
 # isort: split
 from . import cache, compilations, fake, onnx  # noqa: F401
+from .background import wait_for_tuning
 from .builder import Builder
 from .calibration import Calibration, calibrate
 from .comparison import Comparison, compare
@@ -38,7 +39,7 @@ __all__ = [
     "Profile", "Program", "Settings", "UnsupportedError", "Validation", "calibrate",
     "cmake_prefix_path", "compare", "compilations", "compile", "cuda_report", "custom_op",
     "devices", "dry_run", "engines", "generate", "load", "load_library", "mem_pool", "onnx",
-    "profile", "quantize", "refit", "save", "supported_ops", "validate",
+    "profile", "quantize", "refit", "save", "supported_ops", "validate", "wait_for_tuning",
 ]
 
 

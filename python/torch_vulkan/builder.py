@@ -161,6 +161,7 @@ class Builder:
         if not self._outputs:
             raise ValueError("[builder] the network has no output: call b.output(name, value)")
         checked = Settings.from_options({**settings, "require_full_compilation": True})
+        checked.refuse_background_tuning("[builder]", "what it returns is one finished engine")
         choices = [self._ranges(profile) for profile in profiles or [Profile()]]
         module = _Network(self)
         union = _union(choices)

@@ -3,6 +3,8 @@
 import threading
 from dataclasses import dataclass, field
 
+from .background import Tuning
+
 
 @dataclass(frozen=True)
 class NativeRecord:
@@ -16,12 +18,17 @@ class NativeRecord:
 
 @dataclass(frozen=True)
 class EngineRecord:
-    """One engine: its name, the compute nodes it covers, its dispatches, its build time (s)."""
+    """One engine: its name, the compute nodes it covers, its dispatches, its build time (s).
+
+    With the setting background_tuning these are of the engine that answers first, and `tuning` says
+    what became of the one that is to take its place; None: there is no other.
+    """
 
     name: str
     compute_nodes: int
     dispatches: int
     build_s: float
+    tuning: Tuning | None = None
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,7 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, fallback=N
     """
     check_options(sess_options)
     checked = Settings.from_options(settings)
+    checked.refuse_background_tuning("tv.onnx.compile", "the engines of a file are built at once")
     if checked.enable_autocast:
         raise ValueError("tv.onnx.compile: enable_autocast is for PyTorch models; "
                          "enabled_precisions={torch.float32, torch.float16} stores all in 16 bits")

@@ -86,9 +86,15 @@ def _engines_of(program) -> Callable[[object], bool]:
     elif programs.is_script(program):
         held = [engine for engine, *_ in programs.engines_of(program).values()]
     if held is not None:
-        files = [engine.vke() for engine in held]
-        return lambda called: isinstance(called, torch.Tensor) and any(
-            file.data_ptr() <= called.data_ptr() < file.data_ptr() + file.nbytes for file in files)
+        engines, before = [*held], [engine.vke() for engine in held]
+
+        def is_own(called) -> bool:
+            # (a tuned engine may have taken the place of another meanwhile)
+            return isinstance(called, torch.Tensor) and any(
+                file.data_ptr() <= called.data_ptr() < file.data_ptr() + file.nbytes
+                for file in (*before, *(engine.vke() for engine in engines)))
+
+        return is_own
     if program is not None and not callable(program):
         raise ValueError(f"profile: got {type(program).__name__}, want a compiled program, an "
                          "engine or a session")

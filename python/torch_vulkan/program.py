@@ -280,6 +280,7 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
     checked = Settings.from_options(settings)
     arguments = Arguments.of(inputs, kwarg_inputs) if inputs is not None or kwarg_inputs else None
     if isinstance(module, torch.jit.ScriptModule):
+        checked.refuse_background_tuning("tv.compile", "a TorchScript module is built at once")
         if profiles:
             raise ValueError("profiles: a TorchScript module is compiled for the sizes of `inputs`")
         if checked.builds_nothing:
@@ -315,7 +316,8 @@ def compile_source(source: ExportedProgram, given: list | None, settings: Settin
 
 def engines(program: nn.Module) -> list[Engine]:
     """The engines of a compiled program, in order of execution, as stand-alone engines with copies
-    of the program's weights.
+    of the program's weights. With background_tuning they are those that answer now:
+    `tv.wait_for_tuning()` first gives the tuned ones.
 
     Raises:
         ValueError: `program` was not made by tv.compile or tv.load.

@@ -54,6 +54,7 @@ class Settings:
     dryrun: bool | str = False
     debug: bool | str = False
     progress: bool | None = None
+    background_tuning: bool = False
     # --- end of fields ---
 
     @classmethod
@@ -96,7 +97,9 @@ class Settings:
 
     def replaced(self, **changes) -> "Settings":
         """The same with some checked values changed."""
-        return dataclasses.replace(self, **changes)
+        changed = dataclasses.replace(self, **changes)
+        object.__setattr__(changed, "_weights_digest", getattr(self, "_weights_digest", ""))
+        return changed
 
     def to_json(self) -> dict:
         """The settings that change the compiled program, JSON-able. Paths and what is printed
@@ -174,6 +177,18 @@ class Settings:
     def builds_nothing(self) -> bool:
         """True if only the report is wanted."""
         return bool(self.dryrun) or math.isinf(self.min_block_size)
+
+    @property
+    def tunes_in_background(self) -> bool:
+        """True if an engine of level 0 is to answer until the one that is asked for is tuned."""
+        return self.background_tuning and self.optimization_level > 0
+
+    def refuse_background_tuning(self, where: str, why: str) -> None:
+        """Raises ValueError if background_tuning is set, for what is built as a whole first."""
+        if self.background_tuning:
+            raise ValueError(f"{where}: background_tuning is for torch.compile and tv.compile of "
+                             f"modules; {why}: leave it out, or set optimization_level=0 for a "
+                             "quick build")
 
     @property
     def timing_file(self) -> str:

@@ -109,6 +109,7 @@ struct Trial::Impl {
   Timestamps timestamps;
   EncodedProgram weight_program, program;
   Allocation param_blocks;
+  bool disturbed = false;
 
   EncodedProgram encode_at(std::span<const Dispatch> dispatches, std::span<const int64_t> symbols,
                            std::span<const uint64_t> addresses) const {
@@ -142,9 +143,14 @@ struct Trial::Impl {
     begin_commands(*device, commands);
     body();
     end_commands(*device, commands);
+    device->wait_submitted();  // what others began before is not timed
+    const uint64_t before = device->submitted();
     const auto start = Clock::now();
-    device->wait(device->submit(commands));
-    return us_since(start);
+    const uint64_t own = device->submit(commands);
+    device->wait(own);
+    const double us = us_since(start);
+    disturbed = disturbed || own != before + 1 || device->submitted() != own;
+    return us;
   }
 
   void barrier() { record_barrier(*device, commands, kShaderWrites, kShaderAccess); }
@@ -179,6 +185,7 @@ std::vector<int64_t> Trial::groups() const {
 
 std::vector<double> Trial::run_steps(int64_t max_groups) {
   Impl& t = *impl_;
+  t.disturbed = false;
   std::vector<double> us(t.spec.dispatches.size(), 0);
   EncodedProgram one = t.program;
   const auto take = [&](const EncodedDispatch& d) {
@@ -212,8 +219,11 @@ std::vector<double> Trial::run_steps(int64_t max_groups) {
   return us;
 }
 
+bool Trial::disturbed() const { return impl_->disturbed; }
+
 double Trial::run(int times) {
   Impl& t = *impl_;
+  t.disturbed = false;
   const bool timestamps = t.timestamps.active();
   const double host_us = t.submit([&] {
     if (timestamps) {

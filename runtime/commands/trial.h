@@ -51,6 +51,9 @@ class Trial {
   std::vector<int64_t> groups() const;
   /// Runs all dispatches `times` times, one run after the other: µs of one run.
   double run(int times);
+  /// Whether the device was given other work, an engine's call say, while the last `run` or
+  /// `run_steps` was timed, which may have taken longer for it.
+  bool disturbed() const;
 
  private:
   struct Impl;

@@ -47,16 +47,18 @@ class Device {
   /// the order of submission. The work starts after `before` and ends with `after`, where given.
   /// Thread-safe.
   uint64_t submit(VkCommandBuffer commands, TimelineValue before = {}, TimelineValue after = {});
+  /// The number of the last submission.
+  uint64_t submitted() const { return submitted_.load(std::memory_order_acquire); }
   /// Waits for a submission, first by polling: short work ends before a thread could sleep.
   /// Whatever it throws, the work is over or the device lost.
   void wait(uint64_t submission);
   /// False if the driver has no memory to say it.
   bool finished(uint64_t submission);
   /// Waits for all that was submitted so far; cheap where nothing is under way.
-  void wait_submitted() { wait(submitted_.load(std::memory_order_acquire)); }
+  void wait_submitted() { wait(submitted()); }
   /// The same where nothing may be thrown: what a lost device was doing is over.
   void settle(uint64_t submission) noexcept;
-  void settle() noexcept { settle(submitted_.load(std::memory_order_acquire)); }
+  void settle() noexcept { settle(submitted()); }
   void wait_idle();
   /// Binds memory to the sparse buffer, and waits. Only where `sparse_binding()`.
   void bind_sparse(VkBuffer buffer, const std::vector<VkSparseMemoryBind>& binds);

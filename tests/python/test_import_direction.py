@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "python" / "torch_vulkan"
 # Lowest first: private rooms, and public modules between them.
 ORDER = [
-    "_native", "errors", "inputs", "compilations",
+    "_native", "errors", "inputs", "background", "compilations",
     "_base",     # files, amounts, checks
     "device_list", "cuda_memory", "settings", "engine", "cache", "custom",
     "_torch",    # what PyTorch does of its own, and where its versions differ

@@ -95,6 +95,7 @@ def test_unknown_name(name, message):
     ("optimization_level", True, "an integer from 0 to 5"),
     ("tuning_seconds", -2, "an integer from -1 up"),
     ("tuning_seconds", 0.5, "an integer from -1 up"),
+    ("background_tuning", 1, "True or False"),
     ("workspace_size", -1, "an integer from 0 up"),
     ("cache_built_engines", 0, "True or False"),
     ("reuse_cached_engines", 0, "True or False"),

@@ -6,6 +6,7 @@ import json
 
 import torch
 
+from .. import background
 from ..settings import Settings
 from . import torchscript
 from .signature import Signature
@@ -15,7 +16,8 @@ ABOUT, SOURCE = "torch_vulkan.json", "torch_vulkan_source"
 
 
 def write(program, file, output_format: str) -> None:
-    """Writes a Program to a file object. Raises as tv.save does."""
+    """Writes a Program to a file object, once its engines are tuned. Raises as tv.save does."""
+    background.wait_for(program.engine_objects().values())
     extra = {ABOUT: json.dumps(_about(program))}
     if (source := program.source_bytes()) is not None:
         extra[SOURCE] = base64.b64encode(source).decode()

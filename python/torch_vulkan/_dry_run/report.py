@@ -126,12 +126,15 @@ def _data(findings: Findings) -> dict:
     captures = [g.capture for g in findings.graphs if g.capture is not None]
     breaks = [*(c.graph_break for c in captures if c.graph_break), *findings.breaks]
     again = [c.recompilation for c in captures if c.recompilation]
-    size = findings.settings.min_block_size
+    settings = findings.settings
+    shown = {"min_block_size": settings.min_block_size}
+    if settings.tunes_in_background:
+        shown |= {"background_tuning": True, "optimization_level": settings.optimization_level}
     return {
         "format": "torch_vulkan.dry_run", "version": 1,
         "torch_vulkan": __version__, "torch": torch.__version__,
         "model": findings.model, "target": findings.target,
-        "settings": findings.settings.to_json() | {"min_block_size": size},
+        "settings": settings.to_json() | shown,
         "compute_nodes": compute, "covered_nodes": covered,
         "coverage": covered / compute if compute else 1.0,
         "engines": sum(len(g["engines"]) for g in graphs),

@@ -82,6 +82,10 @@ class _Text:
             f"  {self._share(data['coverage'])} of {plural(data['compute_nodes'], 'compute node')} "
             f"in {plural(data['engines'], 'engine')}, {plural(len(data['graphs']), 'graph')}, "
             f"{operations(data['flops'])}, {size(data['weight_bytes'])} of weights")
+        if data["settings"].get("background_tuning") and data["engines"]:
+            lines += _wrapped(
+                "first calls: engines of optimization_level 0, until those of level "
+                f"{data['settings']['optimization_level']} are tuned in the background", "  ")
         for graph in data["graphs"]:
             lines += self._graph(graph)
         lines += self._native(data["operators"]) if data["graphs"] else [

@@ -7,10 +7,12 @@ import warnings
 import torch
 from torch import fx, nn
 
+from .. import background
 from .._base.progress import progress_for
 from .._native import C
 from .._torch import compat
 from .._torch.strides import promised
+from ..background import Tuning
 from ..compilations import EngineRecord
 from ..engine import split_vke, tensor_bytes
 from ..settings import Settings
@@ -199,32 +201,74 @@ def _other_strides(outputs, vke: bytes) -> list[tuple[int, list[int]]]:
     return found
 
 
+class _Files:
+    """Makes the file of an engine: one .vke for each profile of its sizes."""
+
+    def __init__(self, name: str, graphs: list, settings: Settings, profile, debug_dir: str):
+        self._name, self._graphs, self._settings = name, graphs, settings
+        self._profile, self._debug_dir = profile, debug_dir
+
+    def tuned_before(self) -> torch.Tensor | None:
+        """What the engine cache has of the level that was asked for."""
+        compiler, cache = self._settings.compiler_json(self._debug_dir), self._settings.cache_json()
+        files = []
+        for graph in self._graphs:
+            plan = C.plan(graph, compiler, self._profile, whole=True)
+            if plan.refusals or (file := C.find_built(plan, 0, cache)) is None:
+                return None
+            files.append(file)
+        return self._joined(files)
+
+    def built(self, settings: Settings) -> torch.Tensor:
+        """The engine of these settings."""
+        files = []
+        for graph in self._graphs:
+            progress = progress_for(self._name, settings.progress)
+            files.append(compile_graph(graph, settings.compiler_json(self._debug_dir),
+                                       self._profile, progress, settings.cache_json()))
+            if progress:
+                progress.close()
+        return self._joined(files)
+
+    def tuned(self, on_progress) -> torch.Tensor:
+        """The engine that was asked for; `on_progress` may raise to end the work."""
+        compiler = self._settings.compiler_json(self._debug_dir and f"{self._debug_dir}_tuned")
+        return self._joined([compile_graph(graph, compiler, self._profile, on_progress,
+                                           self._settings.cache_json()) for graph in self._graphs])
+
+    @staticmethod
+    def _joined(files: list[bytes]) -> torch.Tensor:
+        vke = b"".join(dict.fromkeys(files))  # profiles may differ in symbols that are not in here
+        with compat.no_fake_mode():
+            return torch.frombuffer(bytearray(vke), dtype=torch.uint8)
+
+
 def build(name: str, graph: EngineGraph, settings: Settings, device: str, profile,
           compute_nodes: int, debug_dir: str = "") -> EngineCall:
-    """Compiles the graph of the sub-module `name` and opens the engine.
+    """Compiles the graph of the sub-module `name` and opens the engine. With background_tuning it
+    is one of level 0, where the cache has no tuned one, and another begins to be tuned.
 
     Raises:
         BuildError: the compiler refused it.
     """
     start = time.perf_counter()
-    files = []
-    for made in graph.graphs:
-        progress = progress_for(name, settings.progress)
-        files.append(compile_graph(made, settings.compiler_json(debug_dir), profile, progress,
-                                   settings.cache_json()))
-        if progress:
-            progress.close()
-    vke = b"".join(dict.fromkeys(files))  # profiles may differ in symbols that are not in here
+    files = _Files(name, graph.graphs, settings, profile, debug_dir)
+    vke, tuning = None, None
+    if settings.tunes_in_background and (vke := files.tuned_before()) is None:
+        vke, tuning = files.built(settings.replaced(optimization_level=0)), Tuning(name)
+    elif vke is None:
+        vke = files.built(settings)
     with compat.no_fake_mode():
-        data = torch.frombuffer(bytearray(vke), dtype=torch.uint8)
         engine = torch.classes.torch_vulkan.Engine(
-            data, device, settings.immutable_weights, settings.truncate_long_and_double)
+            vke, device, settings.immutable_weights, settings.truncate_long_and_double)
         engine.open()
     dispatches = engine.dispatches()
-    record = EngineRecord(name, compute_nodes, dispatches, time.perf_counter() - start)
+    record = EngineRecord(name, compute_nodes, dispatches, time.perf_counter() - start, tuning)
     call = EngineCall(graph, engine, settings, record)
     for calls in _collectors:
         calls.append(call)
+    if tuning is not None:
+        background.start(tuning, engine, files.tuned)
     return call
 
 

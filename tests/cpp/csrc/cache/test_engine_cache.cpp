@@ -116,6 +116,32 @@ TEST_F(EngineCache, AHitHasTheNamesOfItsOwnGraph) {
   EXPECT_EQ(spec, compile(softmax_of(3, "second"), {}, test::test_device()));
 }
 
+TEST_F(EngineCache, ATunedEngineIsFoundWithoutBuildingOne) {
+  class ByRule : public CostModel {
+    TacticChoice choose(const TacticProblem&, size_t rule, const Progress&) override {
+      return {.candidate = rule};
+    }
+  };
+  const Graph graph = softmax_of(3, "first");
+  const auto find = [&](const Graph& g) {
+    return find_cached(g, settings_, test::test_device(), cache_);
+  };
+  build(graph);  // by rule: another key
+  EXPECT_EQ(find(graph), std::nullopt);
+  const EngineSpec tuned = compile_cached(graph, settings_, test::test_device(), cache_, nullptr,
+                                          [] { return std::make_unique<ByRule>(); });
+  const uint64_t engines = build_counters().engines;
+  EXPECT_EQ(find(graph), tuned);
+  EXPECT_EQ(find(softmax_of(3, "second")).value().name, "engine_of_second");
+  EXPECT_EQ(find(softmax_of(4)), std::nullopt);
+  settings_.optimization_level = 1;
+  EXPECT_EQ(find(graph), std::nullopt);
+  settings_ = {};
+  cache_.reuse_cached_engines = false;
+  EXPECT_EQ(find(graph), std::nullopt);
+  EXPECT_EQ(build_counters().engines, engines);
+}
+
 TEST_F(EngineCache, AnEntryTellsNoNames) {
   build(softmax_of(3, "secret"));
   EXPECT_EQ(read(entries().at(0)).find("secret"), std::string::npos);
