@@ -184,10 +184,8 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
-                  user_outputs: int, watch=None, of_arguments=None, one_writer=False):
+                  user_outputs: int, watch=None, of_arguments=None):
     """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
-    `one_writer`: the last one alone may write arguments in place, because the caller computes the
-    whole graph again where an engine refuses its arguments.
 
     Returns the calls of engines, and name → error of blocks that run natively because they were
     not built. Raises as compile_graph_module does.
@@ -212,8 +210,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
         warn_of_gradients(parts.plan.calibration, operators)
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         raise ValueError(report.in_the_way(parts))
-    writers = parts.engines[-1:] if one_writer else parts.engines
-    attach_writes(module, written, writers, settings.truncate_long_and_double)
+    attach_writes(module, written, parts.engines, settings.truncate_long_and_double)
     calls, failed = [], {}
     for name in parts.engines:
         real_at_border(module, name)

@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from ._aot import archive, exporting, graph_file, seal, writes
+from ._aot.early_writes import EarlyWrites
 from ._aot.signature import Signature
 from ._base import whole_files
 from ._dry_run.script import describe as describe_script
@@ -61,6 +62,7 @@ class Program(nn.Module):
         graph = self._exported.graph
         places = {node: j for j, node in enumerate(graph.find_nodes(op="placeholder"))}
         self._written = [places[node] for node in writes.written_in_place(graph)]
+        self._early = EarlyWrites(graph)
 
     def _adopt(self, graph_module: fx.GraphModule) -> None:
         """Makes the graph module's tensors and sub-modules this module's own."""
@@ -85,11 +87,12 @@ class Program(nn.Module):
         flat = self.signature.flatten(args, kwargs)
         self.signature.check(flat)
         with torch.no_grad():
-            given = [*self._held.values(), *flat]
+            held = self._held.values()
+            given = [*held, *flat]
             try:
                 refuse_overlapping(given[j] for j in self._written)
                 refuse_overlapping(given[j] for _, j in self._changed)
-                results = self._run(*given)
+                results = self._early.run(self._run, held, flat)
             except NotImplementedError as error:  # sizes that kernels cannot count, too
                 return self._run_natively(error, flat)
             for i, j in self._changed:

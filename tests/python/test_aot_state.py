@@ -2,6 +2,7 @@
 happens."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_vulkan as tv
+from torch_vulkan._fx import engine_call
 from torch_vulkan.program import Program
 
 from aot_helpers import compiled, python, rows
@@ -120,13 +122,13 @@ class Refuses(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_only_the_last_engine_writes():
+def test_every_engine_writes():
     """Where an engine refuses its sizes PyTorch computes all of it, from the state before: buffers
     of both engines change once."""
     model = Twice()
     program = compiled(copy.deepcopy(model), [torch.randn(4, 4)])
-    assert len(program.engine_objects()) == 2 and writes(program) == 1
-    for refuses in (False, True, False):
+    assert len(program.engine_objects()) == 2 and writes(program) == 2
+    for refuses in (True, False, False):
         x = torch.randn(4, 4)
         want = model(x)
         if refuses:
@@ -137,6 +139,66 @@ def test_only_the_last_engine_writes():
             got = program(x)
         assert_same(got, want)
         assert_same(buffers(program), buffers(model))
+
+
+def test_what_was_written_before_a_failure():
+    """Of sizes that were taken before, nothing is copied, so nothing is computed again."""
+    model = Twice()
+    program = compiled(copy.deepcopy(model), [torch.randn(4, 4)])
+    program(torch.randn(4, 4))
+    with Refuses(2), pytest.raises(RuntimeError, match="may hold a part of the result: first"):
+        program(torch.randn(4, 4))
+
+
+def test_state_that_shares_memory():
+    """What engines behind a write read is what was there before the call."""
+    model = Twice()
+    program = compiled(copy.deepcopy(model), [torch.randn(4, 4)])
+    for _ in range(3):
+        shared = program.get_buffer("first")
+        want = model(shared.clone())
+        assert_same(program(shared), want)
+        assert_same(buffers(program), buffers(model))
+
+
+class Handed(nn.Module):
+    """State that one engine writes and another reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(16, 4))
+
+    def forward(self, x, at):
+        self.total[at] = x * 2
+        y = torch.linalg.matrix_exp(x.t() @ x * 0.1)
+        return torch.relu(self.total @ y) + 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_engines_behind_read_what_was_written(fails, monkeypatch):
+    model = Handed()
+    if fails:  # the first engine is not built: its write is the program's
+        build = engine_call.build
+
+        def refused(name, *rest):
+            if name == "engine_0":
+                raise ValueError("refused")
+            return build(name, *rest)
+
+        monkeypatch.setattr(engine_call, "build", refused)
+    x, at = torch.randn(4, 4), torch.tensor([3, 0, 9, 12])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = compiled(copy.deepcopy(model), [x, at])
+    assert writes(program) == (not fails)
+    if not fails:
+        first = next(iter(tv.engines(program)))
+        assert all(output["shape"] != [16, 4] for output in first.info()["outputs"])
+    for _ in range(3):
+        x = torch.randn(4, 4)
+        assert_same(program(x, at), model(x, at))
+        assert_same(buffers(program), buffers(model))
+        at = (at + 1) % 16
 
 
 def test_what_is_computed_again_is_written_once():

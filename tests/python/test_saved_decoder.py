@@ -8,6 +8,7 @@ import torch
 import transformers
 
 import torch_vulkan as tv
+from torch_vulkan import compilations
 
 from workloads.decoders import decoder, prompt
 
@@ -150,3 +151,57 @@ def test_the_cache_stays_in_the_program_and_its_file(tmp_path):
             ids = want.argmax(-1, keepdim=True)
     assert int(loaded.get_buffer("cumulative_length_0")) == 8
     assert int(program.get_buffer("cumulative_length_0")) == 5
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_cache_is_copied_between_engines(way, tmp_path):
+    """A native operator in each layer: every engine writes the caches that it holds."""
+    model = decoder("llama")
+    ids = prompt(model, 1, 1)["input_ids"]
+    with torch.no_grad():
+        program = tv.compile(Step(copy.deepcopy(model)), inputs=[ids],
+                             torch_executed_ops=["aten::silu"])
+        assert len(tv.engines(program)) == model.config.num_hidden_layers + 1
+        if WAYS[way]:
+            path = tmp_path / way.rsplit(" ", 1)[-1]
+            tv.save(program, path,
+                    output_format="torchscript" if path.suffix == ".pt" else "exported_program")
+            program = WAYS[way](path)
+        eager = Step(copy.deepcopy(model))
+        for step in range(4):
+            state = state_of(program)
+            want = eager(ids)
+            # The first call of its sizes keeps what it writes: an engine may refuse them.
+            got, copied = copies(state, program, ids) if step else (program(ids), [])
+            assert copied == []
+            torch.testing.assert_close(got, want)
+            for name, tensor in state_of(eager).items():
+                torch.testing.assert_close(state[name], tensor)
+            ids = want.argmax(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("between", ["graph break", "native operator"])
+def test_no_cache_is_copied_by_torch_compile(between):
+    model = decoder("llama")
+    ids = prompt(model, 1, 1)["input_ids"]
+    eager, step = Step(model), Step(copy.deepcopy(model))
+    options = {}
+    if between == "graph break":
+        for layer in step.model.model.layers:
+            layer.mlp.register_forward_pre_hook(lambda *_: torch._dynamo.graph_break())
+    else:
+        options["torch_executed_ops"] = ["aten::silu"]
+    torch._dynamo.reset()
+    compiled = torch.compile(step, backend="vulkan", options=options)
+    engines = len(compilations.compilations())
+    with torch.no_grad():
+        for number in range(4):
+            want = eager(ids)
+            got, copied = copies(state_of(step), compiled, ids) if number else (compiled(ids), [])
+            assert copied == []
+            torch.testing.assert_close(got, want)
+            for name, tensor in state_of(eager).items():
+                torch.testing.assert_close(step.get_buffer(name), tensor)
+            ids = want.argmax(-1, keepdim=True)
+    made = [e for record in compilations.compilations()[engines:] for e in record.engines]
+    assert len(made) > model.config.num_hidden_layers

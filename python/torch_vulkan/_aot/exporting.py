@@ -239,7 +239,7 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
     changes = writes.write_last(program, module.graph)
     calls, failed = backend.build_engines(
         module, "inference", settings, weights, len(changes.left), watch,
-        {changes.left.index(i): place for i, place in shown.items()}, one_writer=True)
+        {changes.left.index(i): place for i, place in shown.items()})
     return _assemble(program, module, calls, failed, signature, changes)
 
 

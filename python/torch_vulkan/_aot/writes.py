@@ -69,8 +69,12 @@ def _is_whole(target: fx.Node, value) -> bool:
 def results_again(graph: fx.Graph, writes: Writes) -> list[OutputSpec]:
     """Makes the writes that no engine does results again; returns what the results are."""
     output = graph.output_node()
+    order = {node: i for i, node in enumerate(graph.nodes)}
     waiting = [node for node in graph.nodes if is_write(node)]
     output.args = ((*(node.args[1] for node in waiting), *output.args[0]),)
+    for node in waiting:
+        for user in [user for user in node.args[0].users if order[user] > order[node]]:
+            user.replace_input_with(*node.args)  # what reads the written value
     specs = [writes.written[node.args[0].name] for node in waiting]
     for node in waiting:
         graph.erase_node(node)

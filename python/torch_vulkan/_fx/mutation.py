@@ -194,7 +194,8 @@ def _into_engine(module: fx.GraphModule, write: fx.Node, engines) -> None:
     with body.graph.inserting_before(body.graph.output_node()):
         body.graph.call_function(write_over, (_inner(body, call, target), inner_value))
     module.graph.erase_node(write)
-    if not value.users:
+    if all(user.op == "call_module" and user.target in engines for user in value.users):
+        value.replace_all_uses_with(target)  # engines behind read what was written
         _drop_result(module, body, call, position)
     body.graph.lint()
     body.recompile()
