@@ -112,6 +112,19 @@ def test_no_mask_is_computed(name, infos):
         assert not {"aten::le.Tensor", "aten::gt.Tensor", "aten::where.self"} & {*made}
 
 
+def test_experts_of_a_token(infos):
+    """A row for each expert that a token chose reads that expert's matrix alone, where it lies."""
+    model = decoder("mixtral")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tv.generate(model, prompt(model)["input_ids"], 2)
+    _, step = infos
+    tactics = [layer["tactic"] for layer in step["layers"]]
+    grouped = [tactic for tactic in tactics if tactic.startswith("matmul_grouped")]
+    assert len(grouped) == 2 * model.config.num_hidden_layers
+    assert all(tactic.startswith("matmul_grouped_rows") for tactic in grouped)
+
+
 @pytest.mark.parametrize("name", slow_but(
     ("ResNet-50",), ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"]))
 def test_enabled_precisions_take_the_tactics_of_float16(name, infos):
