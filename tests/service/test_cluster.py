@@ -110,8 +110,8 @@ def test_tasks_run_where_their_devices_are(tmp_path, client):
             assert "cluster" in until(lambda: asking.details("early")["waits_for"], "a reason")
             far = asking.add_device("far-gpu", there)
             nodes = Nodes(port, [own, {devices.resource(far["tuned_for"]): 1}])
-            job = asking.wait("early", SECONDS)
-            assert job["state"] == "COMPLETED", job
+            assert asking.wait("early", SECONDS)["state"] == "COMPLETED"
+            until(lambda: asking.details("early")["tasks"][1]["state"] == "COMPLETED", "tuning")
             assert [a["tuned"] for a in asking.artifacts("ray/net")] == [True, False]
             assert "built:" in "".join(asking.logs("early"))
             asking.submit(layers([8, 6])[0], ["far-gpu"], name="ray/far", job_id="far",
@@ -124,7 +124,7 @@ def test_tasks_run_where_their_devices_are(tmp_path, client):
         x = numpy.ones((2, 8), numpy.float32)
         numpy.testing.assert_allclose(engine.run({"x": x})["y"], layers([8, 5])[1](x), rtol=1e-5,
                                       atol=1e-6)
-        assert not [*(service.folder / "store" / "runs").iterdir()], "runs leave nothing"
+        until(lambda: not [*(service.folder / "store" / "runs").iterdir()], "runs leave nothing")
     finally:
         service.stop()
         if nodes:

@@ -164,7 +164,7 @@ def test_what_was_cancelled_is_stopped_when_the_cluster_can_be_asked(cluster):
     assert runner.status("7-1").fault == "cancelled"
 
 
-def test_what_an_earlier_process_left_is_stopped_first(cluster):
+def test_what_an_earlier_process_left_is_stopped_first(cluster, tmp_path):
     head, make = cluster
     runner = make()
     name = started(runner)
@@ -175,7 +175,8 @@ def test_what_an_earlier_process_left_is_stopped_first(cluster):
     again.tuners()
     assert head.stopped == [name], "of this service alone"
     again.tuners()
-    assert head.stopped == [name], "once"
+    assert head.stopped == [name] and head.jobs.keys() == {"other", "users"}, "then removed"
+    assert not [*(tmp_path / "store" / "runs").iterdir()]
 
 
 def test_a_submission_without_an_answer_is_stopped(cluster, monkeypatch):
@@ -193,5 +194,11 @@ def test_a_submission_without_an_answer_is_stopped(cluster, monkeypatch):
         patched.setattr(runner, "_ask", unheard)
         with pytest.raises(Away):
             started(runner)
+    late = head.jobs.pop(f"tv-{runner._name}-7-1")
     runner.tuners()
-    assert head.stopped == [f"tv-{runner._name}-7-1"], "what is known goes on"
+    assert head.stopped == []
+    head.jobs[late["submission_id"]] = late  # the cluster had not begun it yet
+    runner.tuners()
+    runner.tuners()
+    assert head.stopped == [late["submission_id"]]
+    assert [*head.jobs] == [f"tv-{runner._name}-6-1"], "what is known goes on"

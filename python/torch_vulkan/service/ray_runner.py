@@ -5,6 +5,7 @@ Ray's packages are on the nodes alone: this is a client of its Jobs REST API
 (docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.html).
 """
 
+import contextlib
 import json
 import logging
 import secrets
@@ -28,6 +29,7 @@ from .task_logs import TaskLogs
 _POLL_S = 0.5
 _NODES_S = 3
 _TIMEOUT_S = 10
+_LATE_S = 600
 _MOST_NODES = 10_000
 _OPEN = ("PENDING", "RUNNING")
 _MARK = "torch_vulkan_service"
@@ -85,7 +87,8 @@ class RayRunner:
             headers={"Authorization": f"Bearer {cluster.token}"} if cluster.token else {})
         self._command = shlex.split(cluster.command) or [sys.executable, str(SCRIPT)]
         self._jobs: dict[str, _Job] = {}
-        self._orphans: set[str] | None = None  # of the last process; None: not asked for yet
+        self._left: dict[str, float] = {}  # jobs to remove, and until when they may yet appear
+        self._asked_for_left = False
         self._tuners: dict[str, int] = {}
         self._tuners_at = 0.0
 
@@ -120,17 +123,27 @@ class RayRunner:
         return self._tuners
 
     def _clear(self) -> None:
-        """Stops what an earlier process of this service left, or what was submitted without an
-        answer: those tasks are run again."""
-        if self._orphans is None:
-            found = self._ask("GET", "/api/jobs/").json()
-            known = {self._id(run_id) for run_id in self._jobs}
-            self._orphans = {job["submission_id"] for job in found
-                             if (job.get("metadata") or {}).get(_MARK) == self._name
-                             and job["status"] in _OPEN and job["submission_id"] not in known}
-        for name in [*self._orphans]:
-            self._ask("POST", f"/api/jobs/{name}/stop")
-            self._orphans.discard(name)
+        """Stops and removes what an earlier process of this service left, and what was submitted
+        without an answer, which the cluster may begin late: those tasks are run again."""
+        if not self._asked_for_left:
+            for job in self._ask("GET", "/api/jobs/").json():
+                if (job.get("metadata") or {}).get(_MARK) == self._name:
+                    self._left[job["submission_id"]] = 0
+            self._asked_for_left = True
+        for name, until in [*self._left.items()]:
+            path = f"/api/jobs/{name}"
+            answer = self._ask("GET", path)
+            if answer.status_code == 404:
+                if time.monotonic() < until:
+                    continue
+            elif answer.json()["status"] in _OPEN:
+                self._ask("POST", f"{path}/stop")
+                continue
+            else:
+                self._ask("DELETE", path)
+            del self._left[name]
+            with contextlib.suppress(FileNotFoundError):
+                self._in_store(self._fs.rm, node.run_folder(self._root, name), recursive=True)
 
     def _id(self, run_id: str) -> str:
         return f"tv-{self._name}-{run_id}"
@@ -155,7 +168,7 @@ class RayRunner:
         try:
             answer = self._ask("POST", "/api/jobs/", json=asked)
         except Away:  # it may have begun
-            self._orphans = None
+            self._left[name] = time.monotonic() + _LATE_S
             raise
         if answer.status_code >= 400:
             raise Away("cluster", f"it refuses a job: {answer.text[-300:].strip()}")
@@ -242,7 +255,7 @@ class RayRunner:
         shutil.rmtree(job.folder, ignore_errors=True)
         try:
             self._ask("DELETE", f"/api/jobs/{self._id(run_id)}")
-            self._in_store(lambda: self._fs.rm(self._there(run_id), recursive=True))
+            self._in_store(self._fs.rm, self._there(run_id), recursive=True)
         except (Away, FileNotFoundError) as error:
             log.warning("what run %s left stays: %s", run_id, error)
 
