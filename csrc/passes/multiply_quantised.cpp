@@ -9,6 +9,7 @@
 #include "csrc/graph/provenance.h"
 #include "csrc/graph/quantised.h"
 #include "csrc/passes/integer_operand.h"
+#include "csrc/passes/product_operands.h"
 #include "csrc/passes/quantised_pieces.h"
 #include "csrc/passes/simplify.h"
 #include "csrc/rewriter.h"
@@ -24,12 +25,6 @@ bool swaps_dimensions(const Node& node) {
          wrapped(node.integer("dim0")) != wrapped(node.integer("dim1"));
 }
 
-/// x · weightᵀ + bias.
-struct Product {
-  ValueId x = kNoValue, weight = kNoValue, bias = kNoValue;
-  bool transposed = false;  ///< the weight is [k, n], else [n, k]
-};
-
 /// The quantised constant that a weight is made of, [n, k].
 struct QuantisedWeight {
   Quantised q;
@@ -40,7 +35,7 @@ struct QuantisedWeight {
 
 struct Planned {
   const Node* node = nullptr;
-  Product product;
+  ProductOperands product;
   QuantisedWeight weight;
 };
 
@@ -74,19 +69,6 @@ class QuantisedMultiplier {
   const Node* maker(ValueId value) const {
     const int32_t index = made_by_[static_cast<size_t>(value)];
     return index < 0 ? nullptr : &nodes_[static_cast<size_t>(index)];
-  }
-
-  static std::optional<Product> product_of(const Node& node) {
-    if (node.op == "aten::mm") {
-      return Product{.x = node.input("self"), .weight = node.input("mat2"), .transposed = true};
-    }
-    if (node.op == "aten::linear") {
-      return Product{node.input("input"), node.input("weight"), node.input("bias")};
-    }
-    if (node.op != "aten::addmm" || !is_one(node, "beta") || !is_one(node, "alpha")) {
-      return std::nullopt;
-    }
-    return Product{node.input("mat1"), node.input("mat2"), node.input("self"), true};
   }
 
   std::optional<QuantisedWeight> packed(ValueId value) const {
@@ -142,10 +124,10 @@ class QuantisedMultiplier {
   /// What a node multiplies, if by a quantised constant.
   std::optional<Planned> planned(const Node& node) const {
     const auto product = product_of(node);
-    if (!product || product->x == kNoValue || is_constant(product->x)) return std::nullopt;
-    auto weight = packed(product->weight);
-    if (!weight || !is_float(graph_.value(product->x).dtype)) return std::nullopt;
-    weight->transposed ^= product->transposed;
+    if (!product || product->a == kNoValue || is_constant(product->a)) return std::nullopt;
+    auto weight = packed(product->b);
+    if (!weight || !is_float(graph_.value(product->a).dtype)) return std::nullopt;
+    weight->transposed ^= product->b_by_steps;
     // Two elements of a byte are neighbours along k.
     if (weight->transposed && weight->q.bits == 4) return std::nullopt;
     const Shape& rows = weight->shape.empty() ? graph_.value(weight->q.input).shape : weight->shape;
@@ -157,7 +139,7 @@ class QuantisedMultiplier {
   std::string family(const Planned& plan) const {
     const auto& [node, product, weight] = plan;
     const Shape out = graph_.value(node->outputs[0]).shape;
-    std::string key = std::to_string(product.x) + type_text({.dtype = dtype(node->outputs[0])});
+    std::string key = std::to_string(product.a) + type_text({.dtype = dtype(node->outputs[0])});
     if (product.bias != kNoValue) {
       if (!is_constant(product.bias) || !(graph_.value(product.bias).shape == Shape{out.back()})) {
         return "";
@@ -268,7 +250,7 @@ class QuantisedMultiplier {
     }
     const Quantised q{joined(rw, inputs), joined(rw, scales), joined(rw, zeros),
                       family.front().weight.q.bits};
-    const ValueId bias = joined(rw, biases), given = family.front().product.x;
+    const ValueId bias = joined(rw, biases), given = family.front().product.a;
     const Shape x_shape = graph_.value(given).shape;
     const DType type = dtype(like.outputs[0]);
     const Expr rows = tv::product(std::span(x_shape).first(x_shape.size() - 1));

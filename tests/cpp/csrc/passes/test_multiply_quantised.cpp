@@ -68,6 +68,16 @@ TEST(MultiplyQuantised, ProductsReadWhatIsPacked) {
   EXPECT_EQ(fates[0].fate, "read packed by 1 product");
 }
 
+TEST(MultiplyQuantised, ProductsOfAnyRankReadWhatIsPacked) {
+  Quantising b;
+  const ValueId w = b.transpose(b.dequantize(b.quantised(), b.weight({6, 1}), {6, 32}));
+  b.output(b.node("aten::matmul", {tensor_arg("self", b.input({2, 3, 32})), tensor_arg("other", w)},
+                  {{DType::kF32, {2, 3, 6}}})
+               .outputs[0]);
+  EXPECT_EQ(b.run().at(0).fate, "read packed by 1 product");
+  ASSERT_TRUE(b.product()) << dump(b.graph);
+}
+
 TEST(MultiplyQuantised, TheOtherOrderIsTransposed) {
   Quantising b;
   b.output(b.mm(b.input({3, 6}), b.dequantize(b.quantised(), b.weight({6, 1}), {6, 32})));
