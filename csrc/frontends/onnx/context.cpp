@@ -1,5 +1,7 @@
 #include "csrc/frontends/onnx/context.h"
 
+#include <algorithm>
+
 #include "csrc/frontends/onnx/importer.h"
 
 namespace tv::onnx {
@@ -59,6 +61,21 @@ bool OpContext::has_attr(const std::string& name) const {
     if (attribute.name() == name) return true;
   }
   return false;
+}
+
+void OpContext::only(std::initializer_list<std::string_view> names) const {
+  for (const Proto& attribute : node_.attribute()) {
+    if (std::ranges::find(names, attribute.name()) == names.end()) {
+      refuse("attribute " + attribute.name() + " is not known");
+    }
+  }
+}
+
+void OpContext::want_attr(const std::string& name, int64_t supported) const {
+  const int64_t value = i(name, supported);
+  if (value == supported) return;
+  refuse("attribute " + name + " is " + std::to_string(value) + ", want " +
+         std::to_string(supported));
 }
 
 int64_t OpContext::i(const std::string& name, int64_t otherwise) const {

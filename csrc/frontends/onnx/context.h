@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "csrc/frontends/onnx/emit.h"
@@ -47,6 +48,10 @@ class OpContext {
 
   // --- attributes ---
   bool has_attr(const std::string& name) const;
+  /// Refuses a node with an attribute that is none of these: it would change the result.
+  void only(std::initializer_list<std::string_view> names) const;
+  /// Refuses an attribute with another value than the one that is supported.
+  void want_attr(const std::string& name, int64_t supported) const;
   int64_t i(const std::string& name, int64_t otherwise) const;
   double f(const std::string& name, double otherwise) const;
   std::string s(const std::string& name, const std::string& otherwise) const;

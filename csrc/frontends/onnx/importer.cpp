@@ -39,7 +39,8 @@ bool moves_elements(const std::string& op) {
 
 // Operators whose results do not show that integers of the file are held in a wider type.
 bool reads_widened(const std::string& op, size_t input) {
-  static const std::set<std::string> all = {"Cast", "DequantizeLinear", "Shape", "Size"};
+  static const std::set<std::string> all = {"Cast", "DequantizeLinear", "Shape", "Size",
+                                            "com.microsoft::DequantizeLinear"};
   return all.contains(op) || (input == 0 && moves_elements(op));
 }
 
@@ -51,6 +52,11 @@ void check_widened(const std::string& op, const std::vector<Tensor>& inputs) {
 }
 
 bool is_default_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
+
+/// As `translations` lists it.
+std::string name_of_operator(const onnx_proto::NodeProto& node) {
+  return (is_default_domain(node.domain()) ? "" : node.domain() + "::") + node.op_type();
+}
 
 void check_node_text(const onnx_proto::NodeProto& node) {
   bool good = is_utf8(node.name()) && is_utf8(node.op_type()) && is_utf8(node.domain());
@@ -380,7 +386,7 @@ void Importer::run_node(const onnx_proto::NodeProto& node, Scope& scope) {
   const bool in_main_graph = depth_ == 1;
   try {
     if (skipped && options_.partial && !in_main_graph) refuse("reads what is not known");
-    if (skipped && translations().count(node.op_type()) && !options_.partial) {
+    if (skipped && translations().count(name_of_operator(node)) && !options_.partial) {
       outputs.assign(static_cast<size_t>(node.output_size()), {.present = true, .refused = true});
     } else {
       emitter_.set_source(
@@ -424,8 +430,7 @@ std::vector<Tensor> Importer::translate(const onnx_proto::NodeProto& node,
     }
   }
   const bool is_standard = is_default_domain(node.domain());
-  const auto found =
-      translations().find((is_standard ? "" : node.domain() + "::") + node.op_type());
+  const auto found = translations().find(name_of_operator(node));
   if (found == translations().end()) {
     refuse(is_standard ? "there is no translation of this operator"
                        : "operators of domain " + node.domain() + " are not supported");

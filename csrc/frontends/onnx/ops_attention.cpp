@@ -2,49 +2,17 @@
 
 #include <cmath>
 
+#include "csrc/frontends/onnx/attend.h"
 #include "csrc/frontends/onnx/host_ops.h"
 
 namespace tv::onnx {
 namespace {
-
-Expr dim(const Tensor& x, int64_t d) {
-  return x.shape.at(static_cast<size_t>(d < 0 ? d + x.rank() : d));
-}
-
-Tensor size_tensor(Emitter& e, const Expr& size) {
-  Host host{.dtype = DType::kI64};
-  host.ints = {size};
-  return e.from_host(std::move(host));
-}
-
-// (batch, length, heads * size) as (batch, heads, length, size)
-Tensor heads_of(Emitter& e, const Tensor& x, int64_t heads) {
-  if (x.rank() == 4) return x;
-  const auto width = x.rank() == 3 ? dim(x, 2).constant() : std::nullopt;
-  if (!width || heads < 1 || *width % heads != 0) {
-    throw Error(ErrorKind::kUser, "want rank 4, or rank 3 and a number of heads that divides it");
-  }
-  return e.permute(e.reshape(x, {dim(x, 0), dim(x, 1), heads, *width / heads}), {0, 2, 1, 3});
-}
 
 struct Problem {
   Tensor q, k, v, mask, past, lengths;
   DType dtype = DType::kF32;
   Expr query_length, key_length, past_length;
 };
-
-// Keys and values of fewer heads serve several of the queries'.
-Tensor repeated(Emitter& e, const Tensor& x, const Expr& heads) {
-  const auto own = dim(x, 1).constant(), wanted = heads.constant();
-  if (!own || !wanted || *own < 1 || *wanted % *own != 0) {
-    throw Error(ErrorKind::kUser, "the numbers of heads do not divide");
-  }
-  if (*own == *wanted) return x;
-  const Expr copies = *wanted / *own;
-  const Tensor spread =
-      e.expand(e.unsqueeze(x, 2), {dim(x, 0), *own, copies, dim(x, 2), dim(x, 3)});
-  return e.reshape(spread, {dim(x, 0), heads, dim(x, 2), dim(x, 3)});
-}
 
 // Query i stands at place i + offset among the keys. What stands after it, or outside of the window
 // around it, is left out.
@@ -77,10 +45,10 @@ Tensor bias_of(OpContext& c, const Problem& p) {
       const Tensor none = e.number(p.dtype, 0), all = e.number(p.dtype, -HUGE_VAL);
       mask = e.where(mask, none, all);
     }
-    const Expr width = dim(mask, -1);
-    const Shape scores = {dim(p.q, 0), dim(p.q, 1), p.query_length};
+    const Expr width = dim_of(mask, -1);
+    const Shape scores = {dim_of(p.q, 0), dim_of(p.q, 1), p.query_length};
     for (int64_t d = 2; d <= mask.rank() && d <= 4; ++d) {
-      const Expr& own = dim(mask, -d);
+      const Expr& own = dim_of(mask, -d);
       const Expr& other = scores[static_cast<size_t>(4 - d)];
       if (own == Expr(1)) continue;
       e.keep_apart(own, other);
@@ -93,7 +61,8 @@ Tensor bias_of(OpContext& c, const Problem& p) {
   }
   Tensor seen;
   if (p.lengths.present) {
-    const Tensor lengths = e.reshape(e.cast(p.lengths, DType::kI64), {dim(p.lengths, 0), 1, 1, 1});
+    const Tensor lengths =
+        e.reshape(e.cast(p.lengths, DType::kI64), {dim_of(p.lengths, 0), 1, 1, 1});
     const Tensor columns = e.reshape(e.arange(p.key_length, DType::kI64), {1, p.key_length});
     seen = e.compare("lt", columns, lengths);
     if (placed) {
@@ -110,37 +79,11 @@ Tensor bias_of(OpContext& c, const Problem& p) {
   return bias;
 }
 
-// Rows without a visible key, whose largest score is -inf, are 0.
-Tensor softmax_of_visible(Emitter& e, const Tensor& scores) {
-  const int64_t last = scores.rank() - 1;
-  const Tensor hidden = e.with("eq", e.reduce("amax", scores, {last}, true), -HUGE_VAL);
-  return e.where(hidden, e.number(scores.dtype, 0), e.softmax(scores, last));
-}
-
 // The first queries and keys are at one place, and nothing but what follows is hidden.
 bool is_plainly_causal(OpContext& c, const Problem& p) {
   const bool windows = c.i("left_window_size", -1) >= 0 || c.i("right_window_size", -1) >= 0;
   return c.i("is_causal", 0) != 0 && !windows && !p.mask.present && !p.lengths.present &&
          !p.past.present;
-}
-
-// One operator of ATen's, which gives zeros for rows without a visible key, too.
-Tensor at_once(OpContext& c, const Problem& p, double scale) {
-  Emitter& e = c.e;
-  const bool causal = is_plainly_causal(c, p);
-  const Tensor bias = causal ? Tensor{} : bias_of(c, p);
-  const auto heads = dim(p.q, 1).constant(), own = dim(p.k, 1).constant();
-  if (!heads || !own || *own < 1 || *heads % *own != 0 || !(dim(p.v, 1) == Expr(*own))) {
-    throw Error(ErrorKind::kUser, "the numbers of heads do not divide");
-  }
-  Shape shape = p.q.shape;
-  shape[3] = dim(p.v, 3);
-  return e.node("aten::scaled_dot_product_attention",
-                {e.arg("query", p.q), e.arg("key", p.k), e.arg("value", p.v),
-                 bias.present ? e.arg("attn_mask", bias) : tensor_arg("attn_mask", kNoValue),
-                 attr_arg("dropout_p", 0.0), attr_arg("is_causal", causal),
-                 attr_arg("scale", scale), attr_arg("enable_gqa", *heads != *own)},
-                p.dtype, shape);
 }
 
 void attention(OpContext& c) {
@@ -157,26 +100,33 @@ void attention(OpContext& c) {
     throw Error(ErrorKind::kUser, "want operands of rank 3 or 4");
   }
   if (p.past.present) {
-    p.past_length = dim(p.past, 2);
+    p.past_length = dim_of(p.past, 2);
     p.k = e.cat({p.past, p.k}, 2);
     p.v = e.cat({c.in(5), p.v}, 2);
   }
   c.out(1, p.k);
   c.out(2, p.v);
-  p.query_length = dim(p.q, 2);
-  p.key_length = dim(p.k, 2);
-  for (const Tensor* t : {&p.k, &p.v}) e.equal(dim(*t, 0), dim(p.q, 0));
-  e.equal(dim(p.v, 2), p.key_length);
-  e.equal(dim(p.k, 3), dim(p.q, 3));
-  const auto size = dim(p.q, 3).constant();
+  p.query_length = dim_of(p.q, 2);
+  p.key_length = dim_of(p.k, 2);
+  for (const Tensor* t : {&p.k, &p.v}) e.equal(dim_of(*t, 0), dim_of(p.q, 0));
+  e.equal(dim_of(p.v, 2), p.key_length);
+  e.equal(dim_of(p.k, 3), dim_of(p.q, 3));
+  const auto size = dim_of(p.q, 3).constant();
   if (!size || *size < 1) refuse("a head of dynamic size");
   const double scale = c.has_attr("scale") ? c.f("scale", 1) : 1 / std::sqrt(double(*size));
   const double cap = c.f("softcap", 0);
   Tensor y;
   if (!c.wants(3) && cap == 0 && p.k.dtype == p.dtype && p.v.dtype == p.dtype) {
-    y = at_once(c, p, scale);
+    const bool causal = is_plainly_causal(c, p);
+    y = attended(e, {.q = p.q,
+                     .k = p.k,
+                     .v = p.v,
+                     .bias = causal ? Tensor{} : bias_of(c, p),
+                     .causal = causal,
+                     .scale = scale});
   } else {
-    const Tensor k = repeated(e, p.k, dim(p.q, 1)), v = repeated(e, p.v, dim(p.q, 1));
+    const Tensor k = repeated_heads(e, p.k, dim_of(p.q, 1)),
+                 v = repeated_heads(e, p.v, dim_of(p.q, 1));
     const Tensor bias = bias_of(c, p);
     const bool masked = bias.present;
     // Scores, softmax and the products in float32: 16-bit operands are rounded once, at the end.
@@ -196,11 +146,7 @@ void attention(OpContext& c) {
     }
     y = e.cast(e.matmul(weights, e.cast(v, wide)), p.dtype);
   }
-  if (flat) {
-    const Expr width = dim(y, 1) * dim(y, 3);
-    y = e.reshape(e.permute(y, {0, 2, 1, 3}), {dim(y, 0), dim(y, 2), width});
-  }
-  c.out(0, y);
+  c.out(0, flat ? joined_heads(e, y) : y);
 }
 
 void rotary_embedding(OpContext& c) {
@@ -209,42 +155,25 @@ void rotary_embedding(OpContext& c) {
   Tensor x = c.in(0);
   // To (batch, length, heads, size).
   if (flat) {
-    const auto width = dim(x, 2).constant();
+    const auto width = dim_of(x, 2).constant();
     const int64_t heads = c.i("num_heads", 0);
     if (!width || heads < 1 || *width % heads != 0) throw Error(ErrorKind::kUser, "num_heads");
-    x = e.reshape(x, {dim(x, 0), dim(x, 1), heads, *width / heads});
+    x = e.reshape(x, {dim_of(x, 0), dim_of(x, 1), heads, *width / heads});
   } else {
     x = e.permute(x, {0, 2, 1, 3});
   }
-  const auto size = dim(x, 3).constant();
+  const auto size = dim_of(x, 3).constant();
   if (!size) refuse("a head of dynamic size");
   const int64_t given = c.i("rotary_embedding_dim", 0), turned = given ? given : *size;
   if (turned < 2 || turned > *size || turned % 2)
     throw Error(ErrorKind::kUser, "rotary_embedding_dim");
   Tensor cos = c.in(1), sin = c.in(2);
   if (c.has(3)) {
-    const Tensor ids = c.in(3);
-    const Expr count = product(ids.shape);
-    const auto taken = [&](const Tensor& table) {
-      Shape shape = ids.shape;
-      shape.push_back(dim(table, 1));
-      return e.reshape(e.index_select(table, 0, e.reshape(ids, {count})), shape);
-    };
-    cos = taken(cos);
-    sin = taken(sin);
+    cos = rows_of_table(e, cos, c.in(3));
+    sin = rows_of_table(e, sin, c.in(3));
   }
-  cos = e.unsqueeze(e.slice(cos, 2, 0, turned / 2), 2);
-  sin = e.unsqueeze(e.slice(sin, 2, 0, turned / 2), 2);
-  const Tensor head = e.slice(x, 3, 0, turned);
-  const bool interleaved = c.i("interleaved", 0) != 0;
-  const Tensor a = interleaved ? e.slice(head, 3, 0, turned, 2) : e.slice(head, 3, 0, turned / 2);
-  const Tensor b =
-      interleaved ? e.slice(head, 3, 1, turned, 2) : e.slice(head, 3, turned / 2, turned);
-  const Tensor real = e.sub(e.mul(cos, a), e.mul(sin, b));
-  const Tensor imaginary = e.add(e.mul(sin, a), e.mul(cos, b));
-  Tensor y = interleaved ? e.reshape(e.stack({real, imaginary}, 4), head.shape)
-                         : e.cat({real, imaginary}, 3);
-  if (turned < *size) y = e.cat({y, e.slice(x, 3, turned, *size)}, 3);
+  const Tensor y = rotated(e, x, e.slice(cos, 2, 0, turned / 2), e.slice(sin, 2, 0, turned / 2),
+                           turned, c.i("interleaved", 0) != 0);
   c.out(0, flat ? e.reshape(y, c.in(0).shape) : e.permute(y, {0, 2, 1, 3}));
 }
 
@@ -254,12 +183,12 @@ void tensor_scatter(OpContext& c) {
   const Tensor &past = c.in(0), &update = c.in(1);
   const int64_t axis = c.axis("axis", -2, past.rank());
   if (axis == 0) throw Error(ErrorKind::kUser, "axis is the batch");
-  const Expr length = dim(update, axis), size = dim(past, axis);
+  const Expr length = dim_of(update, axis), size = dim_of(past, axis);
   for (int64_t d = 0; d < past.rank(); ++d) {
     if (d == Emitter::wrap(axis, past.rank())) {
       e.require(size, Relation::kAtLeast, length);
     } else {
-      e.equal(dim(update, d), dim(past, d));
+      e.equal(dim_of(update, d), dim_of(past, d));
     }
   }
   Shape shape(past.shape.size(), Expr(1));
@@ -267,7 +196,7 @@ void tensor_scatter(OpContext& c) {
   Tensor places = e.reshape(e.arange(length, DType::kI64), shape);
   if (c.has(2)) {
     Shape batch(past.shape.size(), Expr(1));
-    batch[0] = dim(c.in(2), 0);
+    batch[0] = dim_of(c.in(2), 0);
     places = e.add(places, e.reshape(e.cast(c.in(2), DType::kI64), batch));
   }
   if (c.s("mode", "linear") == "circular")

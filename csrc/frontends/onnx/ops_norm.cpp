@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "csrc/frontends/onnx/host_ops.h"
+#include "csrc/frontends/onnx/norms.h"
 
 namespace tv::onnx {
 namespace {
@@ -95,49 +96,65 @@ void group_norm(OpContext& c) {
   c.out(0, made[0]);
 }
 
-void layer_norm(OpContext& c) {
-  const Tensor& x = c.in(0);
-  Emitter& e = c.e;
-  const int64_t axis = c.axis("axis", -1, x.rank());
+}  // namespace
+
+Normalised layer_normalised(Emitter& e, const Tensor& x, const NormParameters& p) {
+  const int64_t axis = p.axis;
   const Shape rows(x.shape.begin(), x.shape.begin() + axis);
   const Shape normalized(x.shape.begin() + axis, x.shape.end());
   Shape statistics = rows;
   statistics.resize(x.shape.size(), Expr(1));
-  const double epsilon = c.f("epsilon", 1e-5f);
-  const bool direct = c.in(1).shape == normalized && (!c.has(2) || c.in(2).shape == normalized) &&
-                      c.in(1).dtype == x.dtype;
+  const bool direct = p.weight.shape == normalized &&
+                      (!p.bias.present || p.bias.shape == normalized) && p.weight.dtype == x.dtype;
   if (direct) {
     const auto made =
         e.nodes("aten::native_layer_norm",
                 {e.arg("input", x), attr_arg("normalized_shape", normalized),
-                 e.arg("weight", c.in(1)), e.arg("bias", c.maybe(2)), attr_arg("eps", epsilon)},
+                 e.arg("weight", p.weight), e.arg("bias", p.bias), attr_arg("eps", p.epsilon)},
                 {{x.dtype, x.shape}, {DType::kF32, statistics}, {DType::kF32, statistics}});
-    for (size_t i = 0; i < made.size(); ++i) c.out(i, made[i]);
-    return;
+    return {made[0], made[1], made[2]};
   }
   std::vector<int64_t> dims(static_cast<size_t>(x.rank() - axis));
   std::iota(dims.begin(), dims.end(), axis);
   const Tensor wide = e.cast(x, DType::kF32);
   const Tensor mean = e.reduce("mean", wide, dims, true), centred = e.sub(wide, mean);
   const Tensor variance = e.reduce("mean", e.mul(centred, centred), dims, true);
-  const Tensor inverse = e.unary("rsqrt", e.with("add", variance, epsilon));
-  Tensor y = e.mul(e.cast(e.mul(centred, inverse), x.dtype), c.in(1));
-  if (c.has(2)) y = e.add(y, c.in(2));
-  c.out(0, y);
-  c.out(1, mean);
-  c.out(2, inverse);
+  const Tensor inverse = e.unary("rsqrt", e.with("add", variance, p.epsilon));
+  Tensor y = e.mul(e.cast(e.mul(centred, inverse), x.dtype), p.weight);
+  if (p.bias.present) y = e.add(y, p.bias);
+  return {y, mean, inverse};
+}
+
+Tensor rms_normalised(Emitter& e, const Tensor& x, const NormParameters& p) {
+  std::vector<int64_t> dims(static_cast<size_t>(x.rank() - p.axis));
+  std::iota(dims.begin(), dims.end(), p.axis);
+  const Tensor wide = e.cast(x, DType::kF32);
+  const Tensor squares = e.reduce("mean", e.mul(wide, wide), dims, true);
+  const Tensor inverse = e.unary("rsqrt", e.with("add", squares, p.epsilon));
+  return e.mul(e.cast(e.mul(wide, inverse), p.weight.dtype), p.weight);
+}
+
+namespace {
+
+void layer_norm(OpContext& c) {
+  const Tensor& x = c.in(0);
+  const Normalised made = layer_normalised(c.e, x,
+                                           {.weight = c.in(1),
+                                            .bias = c.maybe(2),
+                                            .axis = c.axis("axis", -1, x.rank()),
+                                            .epsilon = c.f("epsilon", 1e-5f)});
+  c.out(0, made.y);
+  c.out(1, made.mean);
+  c.out(2, made.inverse);
 }
 
 void rms_norm(OpContext& c) {
   const Tensor& x = c.in(0);
-  Emitter& e = c.e;
-  const int64_t axis = c.axis("axis", -1, x.rank());
-  std::vector<int64_t> dims(static_cast<size_t>(x.rank() - axis));
-  std::iota(dims.begin(), dims.end(), axis);
-  const Tensor wide = e.cast(x, DType::kF32);
-  const Tensor squares = e.reduce("mean", e.mul(wide, wide), dims, true);
-  const Tensor inverse = e.unary("rsqrt", e.with("add", squares, c.f("epsilon", 1e-5f)));
-  c.out(0, e.mul(e.cast(e.mul(wide, inverse), c.in(1).dtype), c.in(1)));
+  c.out(0, rms_normalised(c.e, x,
+                          {.weight = c.in(1),
+                           .bias = {},
+                           .axis = c.axis("axis", -1, x.rank()),
+                           .epsilon = c.f("epsilon", 1e-5f)}));
 }
 
 void lp_norm(OpContext& c) {

@@ -159,8 +159,9 @@ Tensor window_sums(OpContext& c, const Tensor& x, const Window& w, const Shape& 
   return e.reshape(y, shape);
 }
 
-void average_pool(OpContext& c) {
-  const Tensor& x = c.in(0);
+}  // namespace
+
+Tensor averaged(OpContext& c, const Tensor& x) {
   Flat flat = lift(c, x, read_window(c, spatial_of(x), {}));
   const Shape spatial = spatial_of(flat.x), sizes = window_sizes(c.e, flat.w, spatial);
   Shape shape = {x.shape[0], x.shape[1]};
@@ -169,7 +170,7 @@ void average_pool(OpContext& c) {
   const bool dense = std::all_of(flat.w.dilations.begin(), flat.w.dilations.end(),
                                  [](int64_t d) { return d == 1; });
   if (fits_aten(flat.w) && dense) {
-    return c.out(0, lower(c, flat, average(c, flat.x, flat.w, shape, with_pads, {})));
+    return lower(c, flat, average(c, flat.x, flat.w, shape, with_pads, {}));
   }
   // The sum over the windows, by how many elements (padding too, where it counts) each holds.
   const Window given = flat.w;
@@ -194,8 +195,12 @@ void average_pool(OpContext& c) {
   one[0] = one[1] = 1;
   const Tensor sums = window_sums(c, flat.x, flat.w, shape);
   const Tensor counts = window_sums(c, counted.x, flat.w, one);
-  c.out(0, lower(c, flat, c.e.div(sums, counts)));
+  return lower(c, flat, c.e.div(sums, counts));
 }
+
+namespace {
+
+void average_pool(OpContext& c) { c.out(0, averaged(c, c.in(0))); }
 
 void lp_pool(OpContext& c) {
   const Tensor& x = c.in(0);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "csrc/frontends/onnx/host_ops.h"
+#include "csrc/frontends/onnx/quantised_values.h"
 #include "csrc/frontends/onnx/scales.h"
 
 namespace tv::onnx {
@@ -66,13 +67,21 @@ std::pair<double, double> range_of(DType dtype) {
   }
 }
 
-Tensor quantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tensor& zero,
-                 DType dtype) {
+}  // namespace
+
+Tensor stepped(Emitter& e, const Tensor& steps, const Tensor& zero, DType dtype) {
   const auto [low, high] = range_of(dtype);
-  const Tensor steps = e.unary("round", e.div(e.cast(x, DType::kF32), e.cast(scale, DType::kF32)));
-  const Tensor shifted = zero.present ? e.add(steps, e.cast(zero, DType::kF32)) : steps;
+  const Tensor whole = e.unary("round", steps);
+  const Tensor shifted = zero.present ? e.add(whole, e.cast(zero, DType::kF32)) : whole;
   return e.cast(e.cast(e.clamp(shifted, low, high), DType::kI32), dtype);
 }
+
+Tensor quantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tensor& zero,
+                 DType dtype) {
+  return stepped(e, e.div(e.cast(x, DType::kF32), e.cast(scale, DType::kF32)), zero, dtype);
+}
+
+namespace {
 
 void quantize(OpContext& c) {
   Emitter& e = c.e;
@@ -86,12 +95,16 @@ void quantize(OpContext& c) {
   c.out(0, quantized(e, x, spread(c, scale_in(c, 1), x), zero, dtype));
 }
 
+}  // namespace
+
 Tensor dequantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tensor& zero) {
   const Tensor wide = e.cast(x, DType::kI32);
   const Tensor shifted = zero.present ? e.sub(wide, e.cast(zero, DType::kI32)) : wide;
   const Tensor y = e.mul(e.cast(shifted, DType::kF32), e.cast(scale, DType::kF32));
   return e.cast(y, scale.dtype);
 }
+
+namespace {
 
 /// A scale or zero point with one element for each block of x; nothing where they do not fit.
 Tensor of_blocks(OpContext& c, const Tensor& parameter, const Tensor& x) {
@@ -163,18 +176,25 @@ void dequantize(OpContext& c) {
   c.out(0, dequantized(c.e, x, spread(c, scale, x), zero));
 }
 
-void dynamic_quantize(OpContext& c) {
-  Emitter& e = c.e;
-  const Tensor& x = c.in(0);
+}  // namespace
+
+QuantisedValue dynamically_quantized(Emitter& e, const Tensor& x) {
   const Tensor none = e.number(x.dtype, 0);
   const Tensor low = e.binary("minimum", e.reduce("amin", x, {}, false), none);
   const Tensor high = e.binary("maximum", e.reduce("amax", x, {}, false), none);
   const Tensor scale = e.with("div", e.sub(high, low), 255);
   const Tensor steps = e.unary("round", e.clamp(e.div(e.unary("neg", low), scale), 0, 255));
   const Tensor zero = e.cast(e.cast(steps, DType::kI32), DType::kU8);
-  c.out(0, quantized(e, x, scale, zero, DType::kU8));
-  c.out(1, scale);
-  c.out(2, zero);
+  return {quantized(e, x, scale, zero, DType::kU8), scale, zero};
+}
+
+namespace {
+
+void dynamic_quantize(OpContext& c) {
+  const QuantisedValue q = dynamically_quantized(c.e, c.in(0));
+  c.out(0, q.x);
+  c.out(1, q.scale);
+  c.out(2, q.zero);
 }
 
 /// Zero points as tv::matmul_integer takes them: of one, or of one a row of a matrix.
@@ -233,7 +253,8 @@ Tensor product_of_matrices(Emitter& e, Tensor a, const Tensor& a_zero, Tensor b,
   return e.reshape(y, shape);
 }
 
-/// As ONNX's MatMul: vectors are matrices of one row or column.
+}  // namespace
+
 Tensor integer_matmul(Emitter& e, const Tensor& a, const Tensor& a_zero, const Tensor& b,
                       const Tensor& b_zero) {
   Tensor y = product_of_matrices(e, a.rank() == 1 ? e.unsqueeze(a, 0) : a, a_zero,
@@ -241,6 +262,8 @@ Tensor integer_matmul(Emitter& e, const Tensor& a, const Tensor& a_zero, const T
   if (b.rank() == 1) y = e.squeeze(y, y.rank() - 1);
   return a.rank() == 1 ? e.squeeze(y, b.rank() == 1 ? y.rank() - 1 : y.rank() - 2) : y;
 }
+
+namespace {
 
 void matmul_integer(OpContext& c) {
   c.out(0, integer_matmul(c.e, c.in(0), c.maybe(2), c.in(1), c.maybe(3)));
@@ -258,12 +281,12 @@ void qlinear_matmul(OpContext& c) {
   const Tensor scale = e.div(e.mul(e.cast(along_rows(e, scale_in(c, 1), c.in(0)), DType::kF32),
                                    e.cast(scale_in(c, 4), DType::kF32)),
                              e.cast(scale_in(c, 6), DType::kF32));
-  const Tensor steps = e.add(e.unary("round", e.mul(sum, scale)), e.cast(c.in(7), DType::kF32));
-  const auto [low, high] = range_of(c.in(7).dtype);
-  c.out(0, e.cast(e.cast(e.clamp(steps, low, high), DType::kI32), c.in(7).dtype));
+  c.out(0, stepped(e, e.mul(sum, scale), c.in(7), c.in(7).dtype));
 }
 
 const RegisterOnnx ops{{"QuantizeLinear", quantize},
+                       {"com.microsoft::QuantizeLinear", quantize},
+                       {"com.microsoft::DequantizeLinear", dequantize},
                        {"DequantizeLinear", dequantize},
                        {"DynamicQuantizeLinear", dynamic_quantize},
                        {"MatMulInteger", matmul_integer},

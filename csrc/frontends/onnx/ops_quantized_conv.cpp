@@ -1,5 +1,6 @@
 // Convolutions of integers.
 
+#include "csrc/frontends/onnx/quantised_values.h"
 #include "csrc/frontends/onnx/scales.h"
 #include "csrc/frontends/onnx/window.h"
 
@@ -36,27 +37,39 @@ Tensor product(OpContext& c, const Tensor& x, const Tensor& x_zero, const Tensor
 void conv_integer(OpContext& c) { c.out(0, product(c, c.in(0), c.maybe(2), c.in(1), c.maybe(3))); }
 
 // x, its scale and zero point, weight, its, the result's, bias.
-void qlinear_conv(OpContext& c) {
+Tensor qlinear_conv_of(OpContext& c, const Tensor& x) {
   Emitter& e = c.e;
-  Tensor sum = product(c, c.in(0), c.in(2), c.in(3), c.in(5));
+  Tensor sum = product(c, x, c.in(2), c.in(3), c.in(5));
   const int64_t rank = sum.rank();
   if (c.has(8)) sum = e.add(sum, along_channels(e, c.in(8), rank, 1));
   const auto wide = [&](const Tensor& t) { return e.cast(t, DType::kF32); };
   const Tensor scale =
       e.div(e.mul(one(e, wide(scale_in(c, 1))), along_channels(e, wide(scale_in(c, 4)), rank, 1)),
             one(e, wide(scale_in(c, 6))));
-  const Tensor steps =
-      e.add(e.unary("round", e.mul(e.cast(sum, DType::kF32), scale)), one(e, wide(c.in(7))));
   const DType dtype = c.in(7).dtype;
   if (dtype != DType::kU8 && dtype != DType::kI8) {
     refuse("a zero point of type " + std::string(name(dtype)));
   }
-  const bool is_signed = dtype == DType::kI8;
-  const Tensor kept = e.clamp(steps, is_signed ? -128 : 0, is_signed ? 127 : 255);
-  c.out(0, e.cast(e.cast(kept, DType::kI32), dtype));
+  return stepped(e, e.mul(e.cast(sum, DType::kF32), scale), one(e, c.in(7)), dtype);
 }
 
-const RegisterOnnx ops{{"ConvInteger", conv_integer}, {"QLinearConv", qlinear_conv}};
+void qlinear_conv(OpContext& c) { c.out(0, qlinear_conv_of(c, c.in(0))); }
+
+// com.microsoft's: channels may be the last dimension of x and of the result.
+void qlinear_conv_of_either(OpContext& c) {
+  c.only({"auto_pad", "channels_last", "dilations", "group", "kernel_shape", "pads", "strides"});
+  const Tensor& x = c.in(0);
+  if (c.i("channels_last", 0) == 0) return qlinear_conv(c);
+  std::vector<int64_t> first = {0, x.rank() - 1}, last = {0};
+  for (int64_t d = 1; d < x.rank() - 1; ++d) first.push_back(d);
+  for (int64_t d = 2; d < x.rank(); ++d) last.push_back(d);
+  last.push_back(1);
+  c.out(0, c.e.permute(qlinear_conv_of(c, c.e.permute(x, first)), last));
+}
+
+const RegisterOnnx ops{{"ConvInteger", conv_integer},
+                       {"QLinearConv", qlinear_conv},
+                       {"com.microsoft::QLinearConv", qlinear_conv_of_either}};
 
 }  // namespace
 }  // namespace tv::onnx

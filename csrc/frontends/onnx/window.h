@@ -28,4 +28,7 @@ Tensor convolved(OpContext& c, Tensor x, const Tensor& weight, const Tensor& bia
 Tensor convolved_integers(OpContext& c, Tensor x, const Tensor& x_zero, const Tensor& weight,
                           const Tensor& weight_zero);
 
+/// The means over a node's windows of x.
+Tensor averaged(OpContext& c, const Tensor& x);
+
 }  // namespace tv::onnx
