@@ -4,7 +4,7 @@ set(all "")
 foreach(dir ${DIRS})
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${dir}/*.cpp ${ROOT}/${dir}/*.h
        ${ROOT}/${dir}/*.proto ${ROOT}/${dir}/*.comp ${ROOT}/${dir}/*.glsl)
-  list(FILTER files EXCLUDE REGEX "^csrc/cli/")  # vkexec's own: no engine depends on it
+  list(FILTER files EXCLUDE REGEX "^csrc/(cli|tokenizer)/")  # vkexec's own: no engine depends on it
   list(SORT files)
   foreach(f ${files})
     file(SHA256 ${ROOT}/${f} digest)

@@ -30,6 +30,7 @@ ORDER = [
     "csrc/cache",
     "csrc/plan",         # what frontends call
     "csrc/report",
+    "csrc/tokenizer",    # texts to tokens and back
     "csrc/cli",
     "converters",
     "integrations/kit",  # what plugins share
@@ -58,7 +59,8 @@ KERNEL_NAME = re.compile(r'\bkernel = "(\w+)"')
 # Libraries that a folder, and with it all below it in ORDER, may know.
 FROM_FOLDER = {"torch/": "python", "ATen/": "python", "c10/": "python", "pybind11/": "python",
                "Python.h": "python", "vulkan/": "runtime/vulkan", "spdlog/": "runtime/base",
-               "glslang/": "csrc/codegen", "SPIRV/": "csrc/codegen"}
+               "glslang/": "csrc/codegen", "SPIRV/": "csrc/codegen",
+               "pcre2.h": "csrc/tokenizer", "utf8proc.h": "csrc/tokenizer"}
 
 
 def level_of(folder: str) -> int | None:

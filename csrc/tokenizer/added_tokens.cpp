@@ -1,0 +1,148 @@
+#include "csrc/tokenizer/added_tokens.h"
+
+#include <algorithm>
+
+#include "csrc/tokenizer/fields.h"
+#include "csrc/tokenizer/unicode.h"
+#include "runtime/base/error.h"
+
+namespace tv::tokenizer {
+namespace {
+
+size_t space_end(std::string_view text, size_t at) {
+  while (at < text.size() && is_space(character_at(text, at))) at += length_at(text, at);
+  return at;
+}
+
+size_t space_begin(std::string_view text, size_t end) {
+  while (end > 0 && is_space(character_at(text, begin_before(text, end)))) {
+    end = begin_before(text, end);
+  }
+  return end;
+}
+
+}  // namespace
+
+AddedTokens::AddedTokens(const Json* json, const Bpe& model, const Normalizer& normalizer)
+    : normalizer_(normalizer) {
+  if (!json || json->is_null()) return;
+  const auto* tokens = json->get<Json::Array>();
+  if (!tokens) throw Error(ErrorKind::kUser, "[tokenizer] 'added_tokens' is no array");
+  // Of two that are written alike, a special one comes first.
+  for (const bool special : {true, false}) {
+    for (const Json& token : *tokens) {
+      if (Fields(token, "added_tokens").flag("special", false) == special) {
+        add(token, model, normalizer);
+      }
+    }
+  }
+  for (Sought* all : {&in_raw_, &in_normalised_}) {
+    for (auto& [first, list] : *all) {
+      std::stable_sort(list.begin(), list.end(), [](const Token& a, const Token& b) {
+        return a.sought.size() > b.sought.size();
+      });
+    }
+  }
+}
+
+void AddedTokens::add(const Json& json, const Bpe& model, const Normalizer& normalizer) {
+  const Fields fields(json, "added_tokens");
+  fields.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+  Token token{.id = static_cast<int32_t>(fields.whole("id")),
+              .content = fields.text("content"),
+              .single_word = fields.flag("single_word", false),
+              .strips_left = fields.flag("lstrip", false),
+              .strips_right = fields.flag("rstrip", false)};
+  if (token.content.empty()) return;
+  const auto known = model.id(token.content);
+  if (known && *known != token.id) {
+    fields.refuse("'" + token.content + "' has the number " + std::to_string(token.id) +
+                  ", and in the model's vocabulary " + std::to_string(*known));
+  }
+  const bool special = fields.flag("special", false);
+  const bool normalised = fields.flag("normalized", !special);
+  token.sought = token.content;
+  if (normalised && normalizer) {
+    Word word{token.content, false};
+    normalizer(word);
+    token.sought = word.text;
+  }
+  texts_[token.id] = token.sought;
+  ids_[token.content] = token.id;
+  if (special) special_.insert(token.content);
+  largest_id_ = std::max(largest_id_, token.id);
+  if (token.sought.empty()) {
+    fields.refuse("'" + token.content + "' is nothing once it is normalised");
+  }
+  (normalised ? in_normalised_ : in_raw_)[token.sought[0]].push_back(std::move(token));
+}
+
+const std::string* AddedTokens::token(int32_t id) const {
+  const auto found = texts_.find(id);
+  return found == texts_.end() ? nullptr : &found->second;
+}
+
+std::optional<int32_t> AddedTokens::id(std::string_view token) const {
+  const auto found = ids_.find(std::string(token));
+  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+}
+
+const AddedTokens::Token* AddedTokens::find(std::string_view text, size_t at,
+                                            const Sought& sought) {
+  const auto found = sought.find(text[at]);
+  if (found == sought.end()) return nullptr;
+  for (const Token& token : found->second) {
+    if (text.substr(at).starts_with(token.sought)) return &token;
+  }
+  return nullptr;
+}
+
+bool AddedTokens::is_apart(std::string_view text, size_t begin, size_t end) const {
+  const auto in_word = [&](size_t from, size_t to) {
+    return !in_word_.find_all(text.substr(from, to - from)).empty();
+  };
+  return !(begin > 0 && in_word(begin_before(text, begin), begin)) &&
+         !(end < text.size() && in_word(end, end + length_at(text, end)));
+}
+
+std::vector<AddedTokens::Part> AddedTokens::split_at(const Word& word, const Sought& sought) const {
+  const std::string_view text = word.text;
+  std::vector<Part> parts;
+  size_t done = 0;
+  const auto add_word = [&](size_t end) {
+    if (end <= done) return;
+    parts.push_back({{std::string(text.substr(done, end - done)), word.first && done == 0}, {}});
+  };
+  for (size_t at = 0; at < text.size();) {
+    const Token* token = find(text, at, sought);
+    if (!token) {
+      at += length_at(text, at);
+      continue;
+    }
+    size_t begin = at, end = at + token->sought.size();
+    at = end;
+    if (token->single_word && !is_apart(text, begin, end)) continue;
+    if (token->strips_left) begin = std::max(space_begin(text, begin), done);
+    if (token->strips_right) end = space_end(text, end);
+    add_word(begin);
+    parts.push_back({{}, token->id});
+    done = end;
+  }
+  add_word(text.size());
+  return parts;
+}
+
+std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text) const {
+  std::vector<Part> all;
+  for (Part& part : split_at({std::string(text), true}, in_raw_)) {
+    if (part.token) {
+      all.push_back(std::move(part));
+      continue;
+    }
+    if (normalizer_) normalizer_(part.word);
+    for (Part& inner : split_at(part.word, in_normalised_)) all.push_back(std::move(inner));
+  }
+  return all;
+}
+
+}  // namespace tv::tokenizer

@@ -1,0 +1,205 @@
+#include "csrc/tokenizer/regex.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <cctype>
+
+#include "csrc/tokenizer/unicode.h"
+#include "runtime/base/error.h"
+
+namespace tv::tokenizer {
+namespace {
+
+[[noreturn]] void refuse(std::string_view pattern, const std::string& why) {
+  throw Error(ErrorKind::kUser,
+              "[tokenizer] regular expression '" + std::string(pattern) + "': " + why);
+}
+
+/// Oniguruma's syntax as PCRE2's: what both read in the same way stays, what has another spelling
+/// gets it, and everything else is refused.
+class Translation {
+ public:
+  explicit Translation(std::string_view pattern) : pattern_(pattern) {}
+
+  std::string made() {
+    while (at_ < pattern_.size()) {
+      const char c = pattern_[at_];
+      if (c == '\\') {
+        escape();
+      } else if (in_class_) {
+        member(c);
+      } else {
+        outside(c);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  char peek(size_t ahead) const {
+    return at_ + ahead < pattern_.size() ? pattern_[at_ + ahead] : '\0';
+  }
+  void take(size_t count) {
+    out_ += pattern_.substr(at_, count);
+    at_ += count;
+  }
+  void put(std::string_view text, size_t for_count) {
+    out_ += text;
+    at_ += for_count;
+  }
+
+  void escape() {
+    const char c = peek(1);
+    switch (c) {
+      case 's':  // PCRE2's has U+180E, too
+        return put(R"(\p{White_Space})", 2);
+      case 'S':
+        return put(R"(\P{White_Space})", 2);
+      case 'w':
+        return put(in_class_ ? std::string(kWordMembers) : "[" + std::string(kWordMembers) + "]",
+                   2);
+      case 'W':
+        if (in_class_) refuse(pattern_, R"(got \W in a class, which is not supported)");
+        return put("[^" + std::string(kWordMembers) + "]", 2);
+      case 'v':  // one character there, a set here
+        return put(R"(\x0b)", 2);
+      case 'p':
+      case 'P':
+        return property();
+      case 'x':
+      case 'u':
+        return number();
+      default:
+        if (std::string_view("dDnrtf").find(c) == std::string_view::npos &&
+            (c == '\0' || !std::ispunct(static_cast<unsigned char>(c)))) {
+          refuse(pattern_, std::string("got \\") + c + ", which is not supported");
+        }
+        take(2);
+    }
+  }
+
+  void property() {
+    const size_t end = pattern_.find('}', at_);
+    if (peek(2) != '{' || end == std::string_view::npos) {
+      refuse(pattern_, R"(got \p without {…})");
+    }
+    take(end + 1 - at_);
+  }
+
+  void number() {
+    if (peek(1) == 'x' && peek(2) == '{') {
+      const size_t end = pattern_.find('}', at_);
+      if (end == std::string_view::npos) refuse(pattern_, R"(got \x{ without })");
+      return take(end + 1 - at_);
+    }
+    const size_t digits = peek(1) == 'u' ? 4 : 2;
+    for (size_t i = 0; i < digits; ++i) {
+      if (!std::isxdigit(static_cast<unsigned char>(peek(2 + i)))) {
+        refuse(pattern_, std::string("got \\") + peek(1) + " without " + std::to_string(digits) +
+                             " hexadecimal digits");
+      }
+    }
+    if (digits == 2 && peek(2) > '7') refuse(pattern_, R"(got a byte that is no character)");
+    out_ += "\\x{" + std::string(pattern_.substr(at_ + 2, digits)) + "}";
+    at_ += 2 + digits;
+  }
+
+  void member(char c) {
+    if (c == '[') refuse(pattern_, "got a class in a class, which is not supported");
+    if (c == '&' && peek(1) == '&') refuse(pattern_, "got &&, which is not supported");
+    if (c == ']' && at_ > first_member_) in_class_ = false;
+    take(1);
+  }
+
+  void outside(char c) {
+    if (c == '[') {
+      in_class_ = true;
+      take(peek(1) == '^' ? 2 : 1);
+      first_member_ = at_;
+      return;
+    }
+    if (c == '(' && (peek(1) == '?' || peek(1) == '*')) group();
+    // Oniguruma repeats what is repeated, PCRE2 makes it possessive.
+    if (c == '}' && peek(1) == '+') refuse(pattern_, "got }+, which is not supported");
+    take(1);
+  }
+
+  void group() const {
+    const std::string_view rest = pattern_.substr(at_);
+    for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"}) {
+      if (rest.starts_with(known)) return;
+    }
+    refuse(pattern_, "got " + std::string(rest.substr(0, 4)) + ", which is not supported");
+  }
+
+  std::string_view pattern_;
+  std::string out_;
+  size_t at_ = 0, first_member_ = 0;
+  bool in_class_ = false;
+};
+
+std::string message_of(int code) {
+  unsigned char text[256] = {};
+  pcre2_get_error_message(code, text, sizeof text);
+  return reinterpret_cast<const char*>(text);
+}
+
+PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+
+}  // namespace
+
+struct Regex::Code {
+  explicit Code(std::string_view pattern) : text(pattern) {
+    const std::string translated = Translation(pattern).made();
+    int error = 0;
+    size_t where = 0;
+    const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+    code = pcre2_compile(units(translated), translated.size(), options, &error, &where, nullptr);
+    if (!code) refuse(pattern, message_of(error));
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without it matching takes longer
+  }
+  ~Code() { pcre2_code_free(code); }
+  Code(const Code&) = delete;
+
+  std::string text;
+  pcre2_code* code = nullptr;
+};
+
+Regex::Regex(std::string_view pattern) : code_(std::make_shared<const Code>(pattern)) {}
+
+std::vector<Span> Regex::find_all(std::string_view text) const {
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
+      pcre2_match_data_create(1, nullptr), &pcre2_match_data_free);
+  std::vector<Span> found;
+  for (size_t at = 0; at <= text.size();) {
+    const auto match_with = [&](uint32_t options) {
+      return pcre2_match(code_->code, units(text), text.size(), at, PCRE2_NO_UTF_CHECK | options,
+                         data.get(), nullptr);
+    };
+    int count = match_with(0);
+    if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = match_with(PCRE2_NO_JIT);
+    if (count == PCRE2_ERROR_NOMATCH) break;
+    if (count < 0) refuse(code_->text, message_of(count));
+    const size_t* ends = pcre2_get_ovector_pointer(data.get());
+    const Span match{ends[0], ends[1]};
+    if (match.begin == match.end && !found.empty() && found.back().end == match.end) {
+      at = match.end < text.size() ? match.end + length_at(text, match.end) : text.size() + 1;
+      continue;  // nothing, directly behind a match, is none
+    }
+    found.push_back(match);
+    at = match.end;
+  }
+  return found;
+}
+
+std::vector<Span> find_literal(std::string_view literal, std::string_view text) {
+  std::vector<Span> found;
+  for (size_t at = text.find(literal); at != std::string_view::npos;
+       at = text.find(literal, at + literal.size())) {
+    found.push_back({at, at + literal.size()});
+  }
+  return found;
+}
+
+}  // namespace tv::tokenizer
