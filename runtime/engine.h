@@ -3,6 +3,7 @@
 // the headers of the rooms below.
 
 #include "runtime/base/error.h"
+#include "runtime/engine/device_tensor.h"
 #include "runtime/engine/engine.h"
 #include "runtime/spec/vke.h"
 #include "runtime/spec/vke_parts.h"

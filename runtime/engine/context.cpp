@@ -105,7 +105,7 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   if (plan.program.dispatches.empty()) return;
   bind(inputs, outputs, plan);
   if (is_stale(recording, weights)) {
-    const bool overlap = device_.host_pointers() && overlaps_external(bound_, plan, spec);
+    const bool overlap = overlaps_external(bound_, plan, spec);
     record(recording, weights, overlap, nullptr);
   }
   if (recording.poison && device_.host_pointers()) {

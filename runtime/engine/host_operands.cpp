@@ -1,5 +1,6 @@
 #include "runtime/engine/host_operands.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -59,15 +60,7 @@ void HostOperands::bind(const HostTensors& inputs, const HostTensors& outputs,
                         const ShapePlan& plan, uint64_t arena, std::vector<uint64_t>& bound) {
   bound.clear();
   if (!device_.host_pointers()) {
-    const int64_t first = plan.copy_offsets.empty() ? 0 : plan.copy_offsets[0];
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (plan.input_bytes[i] == 0) continue;
-      gather(inputs[i], static_cast<char*>(upload_.host()) + (plan.copy_offsets[i] - first));
-    }
-    upload_.flush();
-    for (const int64_t offset : plan.copy_offsets) {
-      bound.push_back(arena + static_cast<uint64_t>(offset));
-    }
+    stage(inputs, outputs, plan, arena, bound);
     return;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -77,6 +70,24 @@ void HostOperands::bind(const HostTensors& inputs, const HostTensors& outputs,
   for (size_t i = 0; i < outputs.size(); ++i) {
     bound.push_back(address_of(outputs, i, inputs.size() + i));
   }
+}
+
+void HostOperands::stage(const HostTensors& inputs, const HostTensors& outputs,
+                         const ShapePlan& plan, uint64_t arena, std::vector<uint64_t>& bound) {
+  const int64_t first = plan.copy_offsets.empty() ? 0 : plan.copy_offsets[0];
+  on_device_.clear();
+  for (size_t slot = 0; slot < plan.copy_offsets.size(); ++slot) {
+    const bool is_input = slot < inputs.size();
+    const HostTensors& tensors = is_input ? inputs : outputs;
+    const size_t i = is_input ? slot : slot - inputs.size();
+    const std::span<const HostTensor> pieces = tensors[i];
+    const uint64_t on_device = pieces.size() == 1 ? pieces[0].device_address : 0;
+    on_device_.push_back(on_device != 0);
+    bound.push_back(on_device ? on_device : arena + static_cast<uint64_t>(plan.copy_offsets[slot]));
+    if (!is_input || on_device) continue;
+    gather(pieces, static_cast<char*>(upload_.host()) + (plan.copy_offsets[slot] - first));
+  }
+  upload_.flush();
 }
 
 uint64_t HostOperands::address_of(const HostTensors& tensors, size_t i, size_t slot) {
@@ -93,7 +104,7 @@ bool HostOperands::record_copies_in(VkCommandBuffer commands, const ShapePlan& p
   if (device_.host_pointers()) return false;
   std::vector<VkBufferCopy> regions;
   for (size_t i = 0; i < plan.input_bytes.size(); ++i) {
-    if (plan.input_bytes[i] == 0) continue;
+    if (plan.input_bytes[i] == 0 || on_device_[i]) continue;
     regions.push_back({static_cast<VkDeviceSize>(plan.copy_offsets[i] - plan.copy_offsets[0]),
                        static_cast<VkDeviceSize>(plan.copy_offsets[i]),
                        static_cast<VkDeviceSize>(plan.input_bytes[i])});
@@ -110,8 +121,12 @@ void HostOperands::record_copies_out(VkCommandBuffer commands, const ShapePlan& 
     record_barrier(device_, commands, kShaderWrites, kHostReads);
     return;
   }
+  if (std::find(on_device_.begin(), on_device_.end(), true) != on_device_.end()) {
+    record_barrier(device_, commands, kShaderWrites, kShaderAccess);  // the next call reads them
+  }
   std::vector<VkBufferCopy> regions;
   for (const ShapePlan::Result& result : plan.results) {
+    if (on_device_[result.slot]) continue;
     regions.push_back({static_cast<VkDeviceSize>(result.arena_at),
                        static_cast<VkDeviceSize>(result.host_at),
                        static_cast<VkDeviceSize>(result.bytes)});
@@ -133,6 +148,7 @@ void HostOperands::read_results(const HostTensors& inputs, const HostTensors& ou
   if (!device_.host_pointers()) {
     readback_.invalidate();
     for (const ShapePlan::Result& result : plan.results) {
+      if (on_device_[result.slot]) continue;
       const auto [tensors, i] = of_slot(result.slot);
       scatter(static_cast<char*>(readback_.host()) + result.host_at, tensors[i]);
     }

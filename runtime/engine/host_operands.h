@@ -11,7 +11,7 @@ namespace tv {
 
 /// Where a host pointer is a device address, tensors are used in place, or through an aligned
 /// stand-in (a bounce) if they lie otherwise or come in pieces. Elsewhere they go through staging
-/// memory to copies in the arena, and results back.
+/// memory to copies in the arena, and results back; DeviceTensors are used where they are.
 class HostOperands {
  public:
   explicit HostOperands(const EngineParts& parts);
@@ -35,12 +35,16 @@ class HostOperands {
  private:
   /// The address that kernels get for a tensor, where a host pointer is one.
   uint64_t address_of(const HostTensors& tensors, size_t i, size_t slot);
+  /// `bind` where tensors are copied.
+  void stage(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan,
+             uint64_t arena, std::vector<uint64_t>& bound);
 
   const EngineParts& parts_;
   Device& device_;
   Allocation upload_, readback_;
   uint64_t generation_ = 0;
   std::vector<Allocation> bounces_;  ///< by input then output
+  std::vector<bool> on_device_;      ///< of the last call, by input then output: nothing is copied
 };
 
 }  // namespace tv

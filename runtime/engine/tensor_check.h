@@ -29,8 +29,10 @@ inline bool is_written(const EngineSpec& spec, size_t slot) {
   return slot >= spec.inputs.size() || spec.inputs[slot].written;
 }
 
-/// A tensor's bytes, and memory of it; none if a piece of it has none.
+/// A tensor's bytes, and memory of it; none if a piece of it has none, or several are not the
+/// host's.
 inline HostTensor memory_of(std::span<const HostTensor> pieces) {
+  if (pieces.size() == 1) return pieces.front();
   HostTensor memory{.data = pieces.empty() ? nullptr : pieces.front().data};
   for (const HostTensor& piece : pieces) {
     memory.size_bytes += piece.size_bytes;
@@ -54,9 +56,9 @@ void check_tensors(const EngineSpec& spec, const std::vector<Binding>& bindings,
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto got = memory_of(tensors[i]);
-    if (got.size_bytes == want[i] && (got.data || want[i] == 0)) continue;
+    if (got.size_bytes == want[i] && (has_memory(got) || want[i] == 0)) continue;
     fail(std::string(what) + " \"" + bindings[i].name + "\": got " +
-         (got.data ? std::to_string(got.size_bytes) + " bytes" : "no memory") + ", want " +
+         (has_memory(got) ? std::to_string(got.size_bytes) + " bytes" : "no memory") + ", want " +
          std::to_string(want[i]));
   }
 }

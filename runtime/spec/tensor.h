@@ -10,6 +10,9 @@ namespace tv {
 struct HostTensor {
   void* data = nullptr;
   int64_t size_bytes = 0;
+  /// Of a DeviceTensor on a device that does not use host memory in place: kernels find it here,
+  /// and `data` is null.
+  uint64_t device_address = 0;
 };
 
 /// CUDA memory of one dense tensor.
@@ -17,5 +20,8 @@ struct CudaTensor {
   void* data = nullptr;
   int64_t size_bytes = 0;
 };
+
+inline bool has_memory(const HostTensor& tensor) { return tensor.data || tensor.device_address; }
+inline bool has_memory(const CudaTensor& tensor) { return tensor.data != nullptr; }
 
 }  // namespace tv
