@@ -16,6 +16,13 @@ def integers(shape, dtype, seed=0):
     return numpy.random.default_rng(seed).integers(info.min, info.max + 1, shape).astype(dtype)
 
 
+def weights(shape, dtype, seed=0):
+    """As `integers`; signed ones of 7 bits: with more, the CPU provider's products of uint8 and
+    int8 saturate at 16 bits on machines without VNNI, and engines' sums are exact."""
+    found = integers(shape, dtype, seed)
+    return found // 2 if dtype == "int8" else found
+
+
 def scale(value):
     return numpy.array(value, "float32")
 
@@ -87,7 +94,7 @@ def test_reduce_mean(keep):
 def test_conv(bias, last):
     x = integers((2, 4, 7, 6), "uint8")
     inputs = {"x": numpy.ascontiguousarray(x.transpose(0, 2, 3, 1)) if last else x,
-              "xs": scale(0.02), "xz": zero("uint8"), "w": integers((5, 4, 3, 3), "int8", 1),
+              "xs": scale(0.02), "xz": zero("uint8"), "w": weights((5, 4, 3, 3), "int8", 1),
               "ws": scale(0.03), "wz": zero("int8", 0), "ys": scale(0.4), "yz": zero("uint8", 3),
               "b": numpy.arange(-200, 300, 100, dtype="int32") if bias else None}
     check("QLinearConv", inputs, channels_last=last, pads=[1, 1, 1, 1], steps=1,
@@ -119,7 +126,7 @@ def test_average_pool(dtype, attributes):
                                                   (True, False, True)])
 def test_matmul_integer_to_float(a_type, b_type, columns, zeros, bias):
     rng = numpy.random.default_rng(4)
-    inputs = {"a": integers((2, 5, 31), a_type), "b": integers((31, 12), b_type, 1),
+    inputs = {"a": integers((2, 5, 31), a_type), "b": weights((31, 12), b_type, 1),
               "as": scale(0.02),
               "bs": rng.uniform(0.01, 0.1, 12).astype("float32") if columns else scale(0.05),
               "az": zero(a_type) if zeros else None,
@@ -133,7 +140,7 @@ def test_matmul_integer_to_float(a_type, b_type, columns, zeros, bias):
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_dynamic_quantize_matmul(dtype, zeros, columns):
     rng = numpy.random.default_rng(4)
-    inputs = {"a": floats((2, 5, 31)), "b": integers((31, 12), dtype, 1),
+    inputs = {"a": floats((2, 5, 31)), "b": weights((31, 12), dtype, 1),
               "bs": rng.uniform(0.01, 0.1, 12).astype("float32") if columns else scale(0.05),
               "bz": (integers(12, dtype, 5) if columns else zero(dtype, 3)) if zeros else None,
               "c": floats(12, 6)}
@@ -143,7 +150,7 @@ def test_dynamic_quantize_matmul(dtype, zeros, columns):
 @pytest.mark.parametrize("quantised", [True, False])
 def test_gemm(quantised):
     inputs = {"a": integers((5, 17), "uint8"), "as": scale(0.02), "az": zero("uint8"),
-              "b": integers((9, 17), "int8", 1), "bs": scale(0.03), "bz": zero("int8", 0),
+              "b": weights((9, 17), "int8", 1), "bs": scale(0.03), "bz": zero("int8", 0),
               "c": numpy.random.default_rng(2).integers(-900, 900, 9).astype("int32")}
     if quantised:
         inputs |= {"ys": scale(0.2), "yz": zero("uint8", 1)}
@@ -153,7 +160,7 @@ def test_gemm(quantised):
 @pytest.mark.parametrize("mask", [None, numpy.array([5, 3], "int32")])
 @pytest.mark.parametrize("causal", [0, 1])
 def test_attention(causal, mask):
-    check("QAttention", {"x": integers((2, 5, 16), "uint8"), "w": integers((16, 72), "int8", 1),
+    check("QAttention", {"x": integers((2, 5, 16), "uint8"), "w": weights((16, 72), "int8", 1),
                          "b": floats(72, 2), "xs": scale(0.01), "ws": scale(0.01), "m": mask,
                          "xz": zero("uint8"), "wz": zero("int8", 0)}, num_heads=3,
           unidirectional=causal, constants=("w", "b", "ws"), rtol=1e-3, atol=1e-3)
