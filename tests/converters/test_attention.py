@@ -106,6 +106,46 @@ def test_places_far_away(length):
         check(attention, *qkv(queries=queries, keys=60), torch.tensor(length), length=124)
 
 
+def with_the_least_number(dtype):
+    """Attention as transformers' eager form has it: what a mask hides has the least score."""
+    def attention(q, k, v, seen):
+        mask = torch.where(seen, torch.tensor(0.0, dtype=dtype), torch.finfo(dtype).min)
+        scores = q @ k.mT * 0.25 + mask[:, :, :, :k.shape[2]]
+        return torch.softmax(scores, -1, dtype=torch.float32).to(q.dtype) @ v
+
+    return attention
+
+
+def test_rows_of_padding_and_the_least_number():
+    attention = with_the_least_number(torch.float32)
+
+    def padded(q, k, v, length, padding):
+        return attention(q, k, v, seen_by_place(length, q.shape[2], k.shape[2], 0, padding))
+
+    padding = torch.arange(60) >= torch.tensor([[0], [13]])
+    padding[1, :] &= torch.arange(60) >= 50  # rows of the second text see nothing
+    for queries, length in ((1, 40), (9, 25)):
+        check(padded, *qkv(queries=queries, keys=60), torch.tensor(length), padding, length=124)
+
+
+@pytest.mark.parametrize("form", ["bool", "infinity", "least"])
+@pytest.mark.parametrize("queries", [1, 9])
+def test_masks_from_outside(form, queries):
+    """As `generate` hands them over, of a whole cache: rows that see a part, all, or nothing."""
+    seen = seen_by_place(40, queries, 500)
+    seen = seen & (torch.arange(500) >= torch.tensor([0, 13])[:, None, None, None])
+    seen[1, :, -1] = False
+    q, k, v = qkv(queries=queries, keys=500)
+    if form == "bool":
+        check(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), q, k, v, seen, length=564)
+        return
+    hidden = float("-inf") if form == "infinity" else torch.finfo(torch.float32).min
+    mask = torch.zeros(seen.shape).masked_fill(~seen, hidden)
+    check(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), q, k, v, mask, length=564)
+    if form == "least":
+        check(lambda q, k, v, m: torch.softmax(q @ k.mT + m, -1) @ v, q, k, v, mask, length=564)
+
+
 @pytest.mark.parametrize("shape", [(29, 29), (2, 1, 1, 29), (2, 3, 29, 29), (1, 3, 29, 1)])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
 def test_masks(shape, dtype):
