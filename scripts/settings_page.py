@@ -77,7 +77,8 @@ def said(*command: str) -> tuple[str, str]:
 
 def flags(text: str) -> str:
     """The page of vkexec with its flags as --help prints them."""
-    for mark, command in (("flags", ()), ("compare-flags", ("compare",))):
+    for mark, command in (("flags", ()), ("compare-flags", ("compare",)),
+                          ("generate-flags", ("generate",))):
         listing = said(*command)[0].split("\nOther:")[0]
         text = re.sub(rf"(<!-- {mark} -->\n```text\n).*?```",
                       lambda match, listing=listing: match[1] + listing + "```", text, flags=re.S)
@@ -124,7 +125,8 @@ def manual(text: str) -> str:
     """The man page with its flags and examples as --help prints them."""
     listing, examples = said()
     for mark, made in (("flags", manual_flags(listing)), ("examples", manual_examples(examples)),
-                       ("compare", manual_flags(said("compare")[0]))):
+                       ("compare", manual_flags(said("compare")[0])),
+                       ("generate", manual_flags(said("generate")[0]))):
         begin, end = f'.\\" {mark}: scripts/settings_page.py writes them\n', '\n.\\" end\n'
         before, after = text.split(begin)
         text = before + begin + made + end + after.split(end, 1)[1]

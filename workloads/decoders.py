@@ -168,3 +168,21 @@ def prompt(model, batch=1, length=7, seed=1):
         return {"input_features": features}
     ids = torch.randint(3, VOCABULARY, (batch, length), generator=draw)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def byte_tokenizer():
+    """A tokenizer of VOCABULARY tokens with a text each, and one in front of every text."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    made = Tokenizer(models.BPE(unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    letters = [c for c in sorted(pre_tokenizers.ByteLevel.alphabet()) if c.isascii()]
+    made.train_from_iterator(
+        ["to be or not to be that is the question"] * 3,
+        trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=["<unk>", "<s>", "</s>"],
+                            initial_alphabet=[*letters[-40:], "Ġ"], show_progress=False))
+    made.add_tokens([f"[{i}]" for i in range(made.get_vocab_size(), VOCABULARY)])
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)])
+    return made

@@ -14,6 +14,7 @@ says how long it takes. Its flags are trtexec's where the meaning is the same.
 
 constexpr const char* kUsage = R"(Usage: vkexec --onnx=FILE | --loadEngine=FILE [flags]
        vkexec compare --onnx=FILE --ref=DIR [flags]
+       vkexec generate --model=DIR --prompt=TEXT [flags]
        vkexec --listDevices
 
 )";
@@ -36,6 +37,8 @@ constexpr const char* kExamples = R"(Examples:
     vkexec --loadEngine=net.vke --refitFromOnnx=new.onnx --saveEngine=new.vke --skipInference
   Where results begin to differ from reference tensors:
     vkexec compare --onnx=net.onnx --ref=tensors/
+  Text from a decoder that tv.save_decoder wrote:
+    vkexec generate --model=llama/ --prompt="Once upon a time" --stream
 
 Exit status: 0 done, 1 failed, 2 wrong command line.)";
 
@@ -54,6 +57,23 @@ constexpr const char* kCompareExamples = R"(Example:
     vkexec compare --onnx=net.onnx --ref=tensors/ --rtol=1e-3
 
 Exit status: 0 all equal within the tolerances, 1 different or failed, 2 wrong command line.)";
+
+constexpr const char* kGenerate =
+    R"(vkexec generate continues a text with a decoder that tv.save_decoder wrote, and prints what it adds.
+)";
+
+constexpr const char* kGenerateUsage = R"(Usage: vkexec generate --model=DIR --prompt=TEXT [flags]
+
+)";
+
+constexpr const char* kGenerateExamples = R"(Examples:
+  The most likely text:
+    vkexec generate --model=llama/ --prompt="Once upon a time" --tokens=64
+  Another one, as it comes:
+    vkexec generate --model=llama/ --tokenizer=tokenizer.json --prompt="Once upon a time" \
+           --temperature=0.8 --topK=40 --topP=0.95 --repetitionPenalty=1.1 --seed=7 --stream
+
+Exit status: 0 done, 1 failed, 2 wrong command line.)";
 
 /// CLI11's listing, with values behind "=", descriptions in lines of a screen's width and defaults
 /// behind them.
@@ -104,13 +124,16 @@ class Listing : public CLI::Formatter {
 
 }  // namespace
 
-void add_help(CLI::App& app, bool compare) {
-  app.description(compare ? kCompare : kIntroduction);
-  app.footer(compare ? kCompareExamples : kExamples);
-  app.formatter(std::make_shared<Listing>(compare ? kCompareUsage : kUsage));
+void add_help(CLI::App& app, const std::string& verb) {
+  const bool compare = verb == "compare", generate = verb == "generate";
+  app.description(compare ? kCompare : generate ? kGenerate : kIntroduction);
+  app.footer(compare ? kCompareExamples : generate ? kGenerateExamples : kExamples);
+  app.formatter(std::make_shared<Listing>(compare    ? kCompareUsage
+                                          : generate ? kGenerateUsage
+                                                     : kUsage));
   app.option_defaults()->group("Other");
   app.set_help_flag("-h,--help", "Print this text");
-  if (!compare) {
+  if (!compare && !generate) {
     app.set_version_flag("--version", std::string("vkexec ") + kBuilderVersion,
                          "Print the version");
   }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 namespace CLI {
 class App;
 }
@@ -7,6 +9,6 @@ class App;
 namespace tv::cli {
 
 /// What --help and --version print, behind the flags that `app` has so far.
-void add_help(CLI::App& app, bool compare);
+void add_help(CLI::App& app, const std::string& verb);
 
 }  // namespace tv::cli

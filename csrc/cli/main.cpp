@@ -39,7 +39,7 @@ int run(int argc, const char* const* argv) {
   set_driver_defaults();
   const std::string what =
       std::string("vkexec [v") + kBuilderVersion + "] # " + command_line(argc, argv);
-  const bool framed = !command.options.list_devices;
+  const bool framed = !command.options.list_devices && !command.options.generate;
   if (framed) std::printf("&&&& RUNNING %s\n", what.c_str());
   if (!command.warning.empty()) warn(command.warning);
   bool good = false;

@@ -173,6 +173,58 @@ void add_compare(CLI::App& app, Options& o, Texts& t) {
   add_setting_flags(app, o.settings, o.cache, t.settings);
 }
 
+void add_generate(CLI::App& app, Options& o) {
+  app.option_defaults()->group("Generate");
+  app.add_option("--model", o.model, "The folder that tv.save_decoder wrote")->type_name("DIR");
+  app.add_option("--tokenizer", o.tokenizer,
+                 "File of the tokenizers library; default: tokenizer.json in the model's folder")
+      ->type_name("FILE");
+  app.add_option("--prompt", o.prompt, "The text to continue")->type_name("TEXT");
+  app.add_option("--tokens", o.tokens,
+                 "Add at most so many tokens; default: until the text ends or the cache is full")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  app.add_option("--temperature", o.sampling.temperature,
+                 "Draw tokens, by scores divided by this; default: take the most likely one")
+      ->check(Amount(1e9));
+  app.add_option("--topK", o.sampling.top_k, "Draw from so many of the most likely tokens")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  app.add_option("--topP", o.sampling.top_p,
+                 "Draw from the most likely tokens that have this probability together")
+      ->check(Amount(1));
+  app.add_option("--repetitionPenalty", o.sampling.repetition_penalty,
+                 "Scores of tokens that the text has are made smaller by this factor")
+      ->check(Amount(1e9))
+      ->default_str("1");
+  app.add_option("--seed", o.sampling.seed, "Of the draws")->check(is_whole)->default_str("0");
+  app.add_flag("--stream", o.stream, "Print text as it comes");
+  app.add_flag("--verbose", o.verbose, "Print tokens a second on standard error, and log more");
+  app.add_flag("--checkAddresses", o.check_addresses,
+               "A folder that you do not trust: kernels touch their operands alone, and take "
+               "longer");
+  app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
+      ->type_name("DEVICE");
+}
+
+/// What of the command line says how tokens are drawn.
+void read_sampling(const CLI::App& app, Options& o) {
+  const auto given = [&](const char* flag) { return app.get_option(flag)->count() > 0; };
+  o.sampling.draws = given("--temperature");
+  if (o.sampling.draws && o.sampling.temperature == 0) {
+    throw CommandError(
+        "--temperature: got 0, want more; without it the most likely token is taken");
+  }
+  for (const char* flag : {"--topK", "--topP", "--seed"}) {
+    if (given(flag) && !o.sampling.draws) {
+      throw CommandError(std::string(flag) +
+                         " needs --temperature, which draws tokens (1: by the "
+                         "model's own probabilities)");
+    }
+  }
+  if (o.sampling.repetition_penalty == 0) {
+    throw CommandError("--repetitionPenalty: got 0, want more");
+  }
+}
+
 std::vector<std::string> names_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -241,6 +293,11 @@ void check(const Options& o) {
     if (!good) throw CommandError(message);
   };
   if (o.list_devices) return;
+  if (o.generate) {
+    need(!o.model.empty(), "generate: want --model=DIR, a folder that tv.save_decoder wrote");
+    need(!o.prompt.empty(), "generate: want --prompt=TEXT");
+    return;
+  }
   const bool loads = !o.load_engine.empty(), builds = !o.onnx.empty() && !loads;
   need(loads || builds, "want --onnx=FILE to build an engine or --loadEngine=FILE to load one");
   if (o.compare) {
@@ -277,11 +334,16 @@ Command parse_command(int argc, const char* const* argv) {
   Command command;
   Options& o = command.options;
   Texts texts;
-  o.compare = argc > 1 && std::string(argv[1]) == "compare";
+  const std::string verb = argc > 1 ? argv[1] : "";
+  o.compare = verb == "compare";
+  o.generate = verb == "generate";
+  const bool runs = !o.compare && !o.generate;  // no verb
   CLI::App app;
   app.allow_extras();
   if (o.compare) {
     add_compare(app, o, texts);
+  } else if (o.generate) {
+    add_generate(app, o);
   } else {
     add_model(app, o);
     add_build(app, o, texts);
@@ -289,10 +351,10 @@ Command parse_command(int argc, const char* const* argv) {
     add_report(app, o, texts);
     add_system(app, o);
   }
-  add_help(app, o.compare);
-  std::vector<std::string> arguments(argv + (o.compare ? 2 : 1), argv + argc);
+  add_help(app, verb);
+  std::vector<std::string> arguments(argv + (runs ? 1 : 2), argv + argc);
   for (std::string& argument : arguments) argument = in_new_words(argument);
-  if (!o.compare) command.warning = read_named_config(arguments, o);
+  if (runs) command.warning = read_named_config(arguments, o);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);
@@ -313,6 +375,7 @@ Command parse_command(int argc, const char* const* argv) {
   }
   if (!command.warning.empty()) command.warning = "Without effect: " + command.warning;
   read_texts(o, texts);
+  if (o.generate) read_sampling(app, o);
   check(o);
   return command;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "csrc/cache/cache_settings.h"
+#include "csrc/cli/sampler.h"
 #include "csrc/cli/shapes.h"
 #include "csrc/settings.h"
 
@@ -53,6 +54,13 @@ struct Options {
   std::string ref;
   double atol = 1e-5, rtol = 1e-4;
   bool layers = true;
+
+  // vkexec generate
+  bool generate = false;
+  std::string model, tokenizer, prompt;
+  int64_t tokens = 0;  ///< most to add; 0: until the text ends or the cache is full
+  Sampling sampling;
+  bool stream = false;
 
   bool runs() const { return !skip_inference; }
   bool profiles() const { return dump_profile || !export_profile.empty(); }

@@ -6,6 +6,7 @@
 #include "csrc/cli/build.h"
 #include "csrc/cli/compare.h"
 #include "csrc/cli/exports.h"
+#include "csrc/cli/generate.h"
 #include "csrc/cli/lines.h"
 #include "csrc/cli/report.h"
 #include "csrc/cli/safetensors.h"
@@ -100,6 +101,10 @@ void infer(const RunInputs& inputs, const Options& options) {
 bool execute(const Options& options) {
   if (options.list_devices) {
     list_all_devices();
+    return true;
+  }
+  if (options.generate) {
+    generate(open_device(options.device), options);
     return true;
   }
   if (!options.compare) report_options(options);

@@ -16,6 +16,7 @@ from .calibration import Calibration, calibrate
 from .comparison import Comparison, compare
 from .cuda_memory import mem_pool
 from .custom import custom_op, load_library
+from .decoder_saving import save_decoder
 from .device_list import Device, cuda_report, devices
 from .dry_run import dry_run
 from .engine import Engine
@@ -39,7 +40,8 @@ __all__ = [
     "Profile", "Program", "Settings", "UnsupportedError", "Validation", "calibrate",
     "cmake_prefix_path", "compare", "compilations", "compile", "cuda_report", "custom_op",
     "devices", "dry_run", "engines", "generate", "load", "load_library", "mem_pool", "onnx",
-    "profile", "quantize", "refit", "save", "supported_ops", "validate", "wait_for_tuning",
+    "profile", "quantize", "refit", "save", "save_decoder", "supported_ops", "validate",
+    "wait_for_tuning",
 ]
 
 

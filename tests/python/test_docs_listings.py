@@ -19,7 +19,7 @@ from torch_vulkan.__main__ import main
 from torch_vulkan.service.cli import make_parser as tv_compile
 
 from test_vkexec import VKEXEC
-from workloads.decoders import decoder, prompt
+from workloads.decoders import byte_tokenizer, decoder, prompt
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -146,6 +146,8 @@ def test_torchscript(tmp_path, monkeypatch):
 def test_generation():
     wanted = None
     for block in listings(page("generation.md"), "python"):
+        if "save_decoder" in block:
+            continue
         torch._dynamo.reset()
         model = decoder("gpt2")
         names = {"torch": torch, "model": model, "inputs": prompt(model)}
@@ -153,6 +155,17 @@ def test_generation():
         wanted = decoder("gpt2").generate(**names["inputs"], max_new_tokens=16, do_sample=False)
         assert torch.equal(names["tokens"], wanted)
     assert wanted is not None
+
+
+def test_generation_in_cpp(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"model": decoder("gpt2"), "tokenizer": byte_tokenizer()}
+    (block,) = (b for b in listings(page("generation.md"), "python") if "save_decoder" in b)
+    exec(block, names)
+    (command,) = (line for b in listings(page("generation.md"), "sh") for line in b.splitlines()
+                  if line.startswith("vkexec generate"))
+    done = subprocess.run([VKEXEC, *shlex.split(command)[1:]], capture_output=True, text=True)
+    assert done.returncode == 0 and len(done.stdout) > 64, done.stdout + done.stderr
 
 
 def test_reference_tensors_for_vkexec(tmp_path, monkeypatch):
@@ -225,8 +238,8 @@ def test_commands():
         elif program == "tv-compile":
             tv_compile().parse_args(words[1:])
         elif program == "vkexec":
-            said = subprocess.run([VKEXEC, "compare", "--help"] if words[1] == "compare" else
-                                  [VKEXEC, "--help"], capture_output=True, text=True).stdout
+            verb = [word for word in words[1:2] if word in ("compare", "generate")]
+            said = subprocess.run([VKEXEC, *verb, "--help"], capture_output=True, text=True).stdout
             assert all(w.split("=")[0] in said for w in words if w.startswith("--")), line
         else:
             assert files or program in ("cmake", "ninja", "pip", "ray", "export",

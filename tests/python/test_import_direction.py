@@ -20,7 +20,7 @@ ORDER = [
     "_onnx", "onnx", "onnx_backend",
     "_aot",      # ahead of time: capture, signature, files
     "program", "dry_run", "quantisation", "calibration", "comparison", "saving", "refit",
-    "builder", "profiling", "generation",
+    "builder", "profiling", "generation", "decoder_saving",
     "validation", "config",
     "_cli",      # commands of python -m torch_vulkan
     "service",   # the compile service, which importing the package leaves alone

@@ -107,10 +107,11 @@ def test_what_needs_no_engine():
     devices = run("--listDevices").splitlines()
     assert len(devices) == len(tv.devices()) and devices[0].startswith(f"0: {tv.devices()[0].name}")
     assert "Examples:" in run("--help") and "--ref" in run("compare", "--help")
+    assert "--prompt" in run("generate", "--help")
 
 
 def test_every_flag_is_in_the_reference_and_the_man_page():
-    for command in ((), ("compare",)):
+    for command in ((), ("compare",), ("generate",)):
         flags = set(re.findall(r"^  (?:--\w+, )?(--\w+)", run(*command, "--help"), re.M))
         assert len(flags) > 10
         for page in ("docs/vkexec.md", "docs/man/vkexec.1"):
