@@ -18,6 +18,9 @@ class TacticRun {
   /// nearest to such a number, wrapped, where `spread` is above 1.
   TacticRun(Graph graph, std::shared_ptr<Device> device, DeviceProfile profile, double spread = 1);
 
+  /// Input `k` in place of that.
+  void set_input(size_t k, std::vector<uint8_t> bytes) { in_.at(k) = std::move(bytes); }
+
   std::vector<OfferedTactic> tactics() const;
   /// Every output of one run with this tactic; what is not written is NaN.
   std::vector<std::vector<double>> outputs(const std::string& tactic);

@@ -139,6 +139,7 @@ struct Example {
   int64_t m, n, k, groups, bits = 8;
   DType input = DType::kI8, scale = DType::kF32, zero = DType::kOther;
   int64_t scale_rows = 0;  ///< 0: n
+  std::string format = {}, scale_format = {};
 };
 
 Graph example(const Example& e, DType a) {
@@ -147,7 +148,10 @@ Graph example(const Example& e, DType a) {
   graph.input("a", a, {e.m, e.k}).input("input", e.input, {e.n, e.k * e.bits / 8});
   e.scale == DType::kOther ? graph.none("scale") : graph.input("scale", e.scale, blocks);
   e.zero == DType::kOther ? graph.none("zero_point") : graph.input("zero_point", e.zero, blocks);
-  return graph.attr("bits", integer(e.bits)).output(a, {e.m, e.n}).graph();
+  graph.attr("bits", integer(e.bits));
+  if (!e.format.empty()) graph.attr("format", e.format);
+  if (!e.scale_format.empty()) graph.attr("scale_format", e.scale_format);
+  return graph.output(a, {e.m, e.n}).graph();
 }
 
 std::vector<Graph> examples() {
@@ -163,11 +167,18 @@ std::vector<Graph> examples() {
       {4, 29, 1040, 65, 4, kU8, kF16, kU8},
       {8, 67, 1056, 33, 4, kU8, kF32, kI32},
       {2, 9, 1024, 2, 8, kI8, kF32, kI64, 1},
+      {3, 53, 1056, 1, 8, kU8, kF32, kOther, 0, "float8_e4m3fnuz"},
+      {5, 43, 320, 10, 8, kU8, kU8, kOther, 0, "float8_e5m2fnuz", "float8_e4m3fnuz"},
+      {2, 40, 320, 20, 4, kU8, kU8, kOther, 0, "float4_e2m1fn", "float8_e4m3fnuz"},
+      {40, 37, 96, 3, 4, kU8, kU8, kOther, 0, "float4_e2m1fn", "float8_e5m2fnuz"},
+      {5, 11, 60, 4, 4, kU8, kF16, kOther, 0, "float4_e2m1fn"},
   };
   std::vector<Graph> graphs;
   for (const Example& e : cases) graphs.push_back(example(e, kF32));
   graphs.push_back(example(cases[1], kF16));
   graphs.push_back(example(cases[3], kBF16));
+  graphs.push_back(example(cases[10], kBF16));
+  graphs.push_back(example(cases[14], kF16));
   return graphs;
 }
 
@@ -196,6 +207,15 @@ bool zero_fits(const NodeContext& c, const QuantisedProduct& p) {
   return dtype == DType::kI8 || dtype == DType::kU8;
 }
 
+void add_codes(const Quantised& q, Step& step) {
+  step.defines.emplace_back("CODES", flag(!q.has_integers()));
+  step.defines.emplace_back("SCALE_CODES", flag(!q.scale_format.empty()));
+  for (const auto& [macro, format] :
+       {std::pair{"FROM_CODE(x)", &q.format}, {"FROM_SCALE_CODE(x)", &q.scale_format}}) {
+    if (!format->empty()) step.defines.emplace_back(macro, "tv_from_" + *format + "(x)");
+  }
+}
+
 void add_quantised_weight(const NodeContext& c, const QuantisedProduct& p, Step& step) {
   const bool in_runs = p.runs != kNoValue;
   step.operands.push_back(src("q", in_runs ? p.runs : p.q.input));
@@ -214,6 +234,7 @@ void add_quantised_weight(const NodeContext& c, const QuantisedProduct& p, Step&
   step.params.insert(step.params.end(),
                      {fixed("group_steps", p.group), fixed("row_bytes", p.row_bytes()),
                       fixed("scale_row", p.scale_row())});
+  add_codes(p.q, step);
 }
 
 }  // namespace tv

@@ -1,6 +1,7 @@
 #pragma once
-// tv::matmul_quantised(a, input, scale?, zero_point?, bits): a[m, k] · dequantised[n, k]ᵀ, where
-// the quantised matrix (csrc/graph/quantised.h) stays as it is packed. Made by multiply_quantised.
+// tv::matmul_quantised(a, input, scale?, zero_point?, bits, formats): a[m, k] · dequantised[n, k]ᵀ,
+// where the quantised matrix (csrc/graph/quantised.h) stays as it is packed. Made by
+// multiply_quantised.
 
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ void set_groups(const NodeContext& context, QuantisedProduct& p);
 
 /// Whether zero points are small integers, which differ from elements exactly in a few bits.
 bool zero_fits(const NodeContext& context, const QuantisedProduct& p);
+
+/// Defines of the formats that elements and scales are codes of (quantised_weight.glsl).
+void add_codes(const Quantised& q, Step& step);
 
 /// Defines and operands that quantised_weight.glsl and quantised_words.glsl want.
 void add_quantised_weight(const NodeContext& context, const QuantisedProduct& p, Step& step);

@@ -26,6 +26,7 @@ int64_t runs_of(const ProductTile& t) { return t.tile.bn * t.bk / (kRun * t.tile
 bool scales_sums(const MatrixProblem& q) {
   const QuantisedProduct& p = *q.quantised;
   if (p.group != p.k || !zero_fits(q.c, p)) return false;
+  if (p.q.format == "float8_e8m0fnu") return false;  // beyond float16
   if (q.precision.is_split() || q.precision.input == DType::kF16 || p.q.bits == 4) return true;
   return p.q.zero_point == kNoValue ||
          q.c.graph.value(p.q.zero_point).dtype == q.c.graph.value(p.q.input).dtype;

@@ -6,6 +6,7 @@
 // starts at a_0 = 0 overwrites it). A part lies within one group of GROUP steps, whose sum is scaled
 // once. LAST: the sums, with those of c where ADD, go through the fused epilogue to y[m][n], cols >=
 // 2 LANES wide, whose last tile of columns is moved back to end with the row.
+// CODES, SCALE_CODES: of small floating-point numbers (quantised_weight.glsl).
 // A word holds 32 / BITS steps of k, 32 / SCALE_BITS scales (HALF: float16, else bfloat16) and 32 /
 // ZERO_BITS zero points (of 32 bits: floats). ZERO_BITS, SCALE_BITS 0: there are none; without zero
 // points 4 bits are 8 too large.
@@ -50,6 +51,15 @@ vec2 values_of(uvec2 words, uint i, bool is_signed, uint bits) {
   return vec2(words >> (i * bits) & ((1u << bits) - 1u));
 }
 
+vec2 elements_of(uvec2 words, uint i) {
+#if CODES
+  const uvec2 codes = words >> (i * BITS) & ((1u << BITS) - 1u);
+  return vec2(FROM_CODE(codes.x), FROM_CODE(codes.y));
+#else
+  return values_of(words, i, SIGNED != 0, BITS);
+#endif
+}
+
 vec2 scale_of(tv_ref_f32 p, uint group) {
 #if SCALE_BITS == 32
   return uintBitsToFloat(words_at(p, group));
@@ -60,6 +70,9 @@ vec2 scale_of(tv_ref_f32 p, uint group) {
 #else
   return vec2(tv_from_bf16(words.x & 0xffffu), tv_from_bf16(words.y & 0xffffu));
 #endif
+#elif SCALE_BITS == 8
+  const uvec2 codes = words_at(p, group / 4u) >> (group % 4u * 8u) & 0xffu;
+  return vec2(FROM_SCALE_CODE(codes.x), FROM_SCALE_CODE(codes.y));
 #else
   return vec2(1.0);
 #endif
@@ -111,8 +124,8 @@ void main() {
           a[i] = lane_vec4(pa[i], (s * PART + w * PER) / 4u + k4);
         }
         [[unroll]] for (uint k = 0u; k < 4u; k++) {
-          vec2 b = values_of(words, 4u * k4 + k, SIGNED != 0, BITS);
-          if (ZERO_BITS != 0u || BITS == 4u) b -= zero;
+          vec2 b = elements_of(words, 4u * k4 + k);
+          if (CODES == 0 && (ZERO_BITS != 0u || BITS == 4u)) b -= zero;
           [[unroll]] for (uint i = 0u; i < ROWS; i++) part[i] = fma(vec2(a[i][k]), b, part[i]);
         }
       }

@@ -122,6 +122,7 @@ Step launch(const NodeContext& c, const WordsProduct& p, const SimdParts& parts,
             .grid = {{ceil_div(p.m, parts.rows), Expr(div_up(p.n, tile.cols())), p.batch}},
             .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
             .uniform_table = true};
+  add_codes(p.q, step);
   if (p.batched) {
     step.params.push_back(param("a_z", parts.a_z));
     step.params.push_back(param("q_z", parts.q.words * div_up(p.n, tile.cols()) * tile.cols()));
@@ -190,8 +191,9 @@ void add_tables(const NodeContext& c, Builder& b, const WordsProduct& p, SimdPar
 void add_launches(const NodeContext& c, Builder& b, const WordsProduct& p, SimdParts& parts,
                   std::vector<Step>& steps) {
   const int64_t cols = simd_tile(c.device).cols(), rows = parts.rows;
+  const int64_t length = p.q.has_integers() ? 1 : 4;  // of what a step unrolls to
   const auto most = [&](int64_t of_k, int64_t products) {
-    return std::min(of_k, std::max(parts.part, products / rows)) / parts.part;
+    return std::min(of_k / length, std::max(parts.part, products / rows / length)) / parts.part;
   };
   const int64_t count = div_up(p.k, parts.part), last = most(kMostStepsLast, kLongestLast);
   // Numbers of `launch`; scales and zero points are tables.

@@ -190,6 +190,7 @@ struct Example {
   int64_t m = 1, bits = 0;  ///< 0: dense
   bool norm = true, gated = true;
   int64_t groups = 3;
+  const char* format = "";
 };
 
 std::shared_ptr<const PointwiseProgram> product_program(DType dtype) {
@@ -211,6 +212,7 @@ Graph example(const Example& e) {
     g.input("scale", DType::kF32, {rows, e.groups})
         .none("zero_point")
         .attr("bits", integer(e.bits));
+    if (*e.format) g.attr("format", std::string(e.format));
   }
   g.attr("n", integer(kN)).attr("gated", e.gated).attr("swapped", false);
   if (e.norm) g.attr("eps", 1e-5).input("weight", e.dtype, {kK});
@@ -234,6 +236,7 @@ std::vector<Graph> examples() {
   graphs.push_back(example({.m = 3, .gated = false}));
   graphs.push_back(example({.m = 5, .bits = 4, .norm = false}));
   graphs.push_back(example({.m = 2, .bits = 4, .groups = 6}));
+  graphs.push_back(example({.m = 2, .bits = 4, .groups = 6, .format = "float4_e2m1fn"}));
   return graphs;
 }
 

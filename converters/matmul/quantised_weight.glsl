@@ -1,9 +1,12 @@
 // A quantised matrix as it is packed: element (n, k) is (value - zero point) * scale.
 //
+// CODES: it is FROM_CODE of its code, without a zero point; SCALE_CODES: scales are FROM_SCALE_CODE of
+// theirs.
+//
 // q: rows of K elements of BITS; scale, zero: one for each group_steps of k, SCALE_ROW apart
 // from one row to the next (0: all rows share them). HAS_SCALE, HAS_ZERO: whether there are any.
 
-const float QUANTISED_OFFSET = BITS == 4 ? 8.0 : 0.0;
+const float QUANTISED_OFFSET = BITS == 4 && CODES == 0 ? 8.0 : 0.0;
 
 /// Where the byte of element (n, k) is. Q_IN_RUNS: the matrix is as matmul_quantised_pack.comp has it.
 uint quantised_byte(uint n, uint k) {
@@ -18,14 +21,23 @@ uint quantised_byte(uint n, uint k) {
 float quantised_value(uint n, uint k) {
 #if BITS == 4
   const uint both = uint(q_raw(quantised_byte(n, k)));
-  return float(k % 2u == 0u ? both & 15u : both >> 4);
+  const uint element = k % 2u == 0u ? both & 15u : both >> 4;
+#if CODES
+  return FROM_CODE(element);
+#else
+  return float(element);
+#endif
+#elif CODES
+  return FROM_CODE(uint(q_raw(quantised_byte(n, k))));
 #else
   return float(q_raw(quantised_byte(n, k)));
 #endif
 }
 
 float quantised_scale(uint n, uint group) {
-#if HAS_SCALE
+#if SCALE_CODES
+  return FROM_SCALE_CODE(uint(scale_raw(n * SCALE_ROW + group)));
+#elif HAS_SCALE
   return float(scale_raw(n * SCALE_ROW + group));
 #else
   return 1.0;

@@ -5,10 +5,23 @@
 // hold it s bits higher: so an element is masked where it lies, joined with such a number's bits, and
 // the number is subtracted again, together with the zero point. ZERO_FITS: zero points are small
 // integers, so that the difference is exact; else one is subtracted after the other. SIGNED: bytes are
-// int8.
+// int8. CODES: of small floating-point numbers, which are looked at one by one.
 
 #include "quantised_weight.glsl"
 
+#if CODES
+const uint FOURS = BITS == 4 ? 2 : 1;  // vectors of four elements in a word
+
+/// The elements of a word in order; they have no zero points.
+void unpack_word(uint word, float zero, out vec4 v[FOURS]) {
+  const uint mask = BITS == 4 ? 15u : 255u;
+  [[unroll]] for (uint i = 0u; i < FOURS; i++) {
+    const uint w = word >> (16u * i);
+    v[i] = vec4(FROM_CODE(w & mask), FROM_CODE(w >> BITS & mask), FROM_CODE(w >> 2 * BITS & mask),
+                FROM_CODE(w >> 3 * BITS & mask));
+  }
+}
+#else
 vec4 without_offset(uvec4 bits, vec4 number, float zero) {
 #if ZERO_FITS
   precise const vec4 offset = number + zero;
@@ -47,6 +60,7 @@ void unpack_word(uint word, float zero, out vec4 v[FOURS]) {
                               high & 0xffu | 0x4b000000u, high & 0xff00u | 0x47000000u),
                         vec4(8388608.0, 32768.0, 8388608.0, 32768.0) + more, zero);
 }
+#endif
 #endif
 
 const uint WORD_ELEMENTS = FOURS * 4;

@@ -61,7 +61,9 @@ void expand(const NodeContext& c, Rewriter& rw) {
   // int32 alone has differences that float32 does not hold.
   const DType difference =
       rw.graph().value(q.input).dtype == DType::kI32 ? DType::kI32 : DType::kF32;
-  if (q.zero_point != kNoValue) {
+  if (!q.has_integers()) {
+    input = rw.pointwise("from_" + q.format, {input}, DType::kF32);
+  } else if (q.zero_point != kNoValue) {
     input = rw.pointwise("sub", {input, rw.reshape(q.zero_point, split.blocks)}, difference);
   } else if (q.bits == 4) {
     input = rw.pointwise("sub", {input}, DType::kF32, {8});
@@ -86,13 +88,22 @@ std::string described(const Graph& graph, ValueId id) {
 
 }  // namespace
 
+std::string format_refusal(const Quantised& q) {
+  for (const std::string& format : {q.format, q.scale_format}) {
+    if (!format.empty() && !is_small_float(format)) return "no format '" + format + "' is known";
+  }
+  const bool fits = q.has_integers() || q.zero_point == kNoValue;
+  return fits ? "" : "elements of " + q.format + " have no zero points";
+}
+
 std::string input_refusal(const Graph& graph, const Quantised& q, const Shape& shape) {
   const Value& input = graph.value(q.input);
   Shape held = shape;
   if (q.bits == 4 && !held.empty()) held.back() = floordiv(held.back(), 2);
   const bool even = q.bits != 4 || (!shape.empty() && mod(shape.back(), 2) == Expr(0));
+  const bool codes = q.bits == 4 || !q.has_integers();
   const bool holds =
-      q.bits == 4 ? input.dtype == DType::kU8 : q.bits == 8 && (is_integer(input.dtype));
+      (q.bits == 4 || q.bits == 8) && (codes ? input.dtype == DType::kU8 : is_integer(input.dtype));
   if (even && holds && input.shape == held) return "";
   return described(graph, q.input) + ", which does not hold " + std::to_string(q.bits) +
          "-bit elements of " + type_text({.dtype = input.dtype, .shape = shape});
@@ -120,7 +131,8 @@ const RegisterConverter dequantize{
      .unsupported =
          [](const NodeContext& c) {
            const Quantised q = quantised_of(c.node);
-           std::string reason = input_refusal(c.graph, q, c.output().shape);
+           std::string reason = format_refusal(q);
+           if (reason.empty()) reason = input_refusal(c.graph, q, c.output().shape);
            for (const ValueId id : {q.scale, q.zero_point}) {
              if (!reason.empty() || id == kNoValue) continue;
              reason = blocks_refusal(c.graph, id, c.graph.value(id).shape, c.output().shape);

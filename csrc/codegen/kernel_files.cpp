@@ -78,7 +78,8 @@ const std::vector<MathLibrary>& math_libraries() {
       {"gamma.glsl", functions_of({"gamma.glsl"})},
       {"incomplete_gamma.glsl", functions_of({"incomplete_gamma.glsl"})},
       {"bessel.glsl", functions_of({"bessel.glsl"})},
-      {"orthogonal.glsl", functions_of({"orthogonal.glsl"})}};
+      {"orthogonal.glsl", functions_of({"orthogonal.glsl"})},
+      {"small_floats.glsl", functions_of({"small_floats.glsl"})}};
   return libraries;
 }
 

@@ -99,7 +99,8 @@ std::optional<IntegerOperand> integer_operand(const Graph& graph, const Makers& 
        node = makers.maker(value)) {
     if (node->op == "tv::dequantize") {
       const Quantised q = quantised_of(*node);
-      if (q.bits != 8 || size_bytes(graph.value(q.input).dtype) != 1) return std::nullopt;
+      const bool bytes = q.bits == 8 && size_bytes(graph.value(q.input).dtype) == 1;
+      if (!q.has_integers() || !bytes) return std::nullopt;
       operand.dequantize = node;
       std::reverse(operand.views.begin(), operand.views.end());
       return operand;

@@ -28,6 +28,8 @@ bool swaps_dimensions(const Node& node) {
 /// The quantised constant that a weight is made of, [n, k].
 struct QuantisedWeight {
   Quantised q;
+  ValueId factor = kNoValue;      ///< of all scales, one float: what scales of codes have
+  bool scale_transposed = false;  ///< of codes: they lie in the other order
   bool transposed = false;        ///< it is [k, n]
   Shape shape, blocks;            ///< that its parts are to be given; empty: they have them
   const Node* made_by = nullptr;  ///< the last node of what dequantises
@@ -41,7 +43,8 @@ struct Planned {
 
 struct Readers {
   size_t products = 0, lookups = 0;
-  std::string tensor;  ///< the quantised tensor's name
+  size_t gathered = 0;  ///< products whose input is brought into another order first
+  std::string tensor;   ///< the quantised tensor's name
 };
 
 class QuantisedMultiplier {
@@ -71,6 +74,27 @@ class QuantisedMultiplier {
     return index < 0 ? nullptr : &nodes_[static_cast<size_t>(index)];
   }
 
+  /// Scales that are computed from codes, and one float, are read as these codes.
+  void take_codes(QuantisedWeight& w) const {
+    ValueId value = w.q.scale;
+    const Node* made = value == kNoValue ? nullptr : maker(value);
+    for (; made && swaps_dimensions(*made); made = maker(value)) {
+      value = made->input("self");
+      w.scale_transposed = !w.scale_transposed;
+    }
+    if (!made || made->op != "tv::dequantize" || dtype(value) != DType::kF32) return;
+    const Quantised scale = quantised_of(*made);
+    const bool one =
+        scale.scale == kNoValue ||
+        (dtype(scale.scale) == DType::kF32 && product(graph_.value(scale.scale).shape) == Expr(1));
+    if (scale.has_integers() || scale.bits != 8 || !one) return;
+    if (!is_constant(scale.input) || !is_constant(scale.scale)) return;
+    w.blocks = graph_.value(w.q.scale).shape;
+    w.q.scale = scale.input;
+    w.q.scale_format = scale.format;
+    w.factor = scale.scale;
+  }
+
   std::optional<QuantisedWeight> packed(ValueId value) const {
     QuantisedWeight w;
     if (graph_.rank(value) != 2 || !is_float(graph_.value(value).dtype)) return std::nullopt;
@@ -81,6 +105,7 @@ class QuantisedMultiplier {
         const bool small = size_bytes(graph_.value(w.q.input).dtype) == 1;
         const bool constant =
             is_constant(w.q.input) && is_constant(w.q.scale) && is_constant(w.q.zero_point);
+        take_codes(w);
         return small && constant ? std::optional(w) : std::nullopt;
       }
       if (!swaps_dimensions(*node) && !keeps_values(*node)) {
@@ -146,7 +171,8 @@ class QuantisedMultiplier {
       }
       key += " bias " + type_text({.dtype = dtype(product.bias)});
     }
-    key += " bits " + std::to_string(weight.q.bits);
+    key += " bits " + std::to_string(weight.q.bits) + " " + weight.q.format + " " +
+           weight.q.scale_format + (weight.factor != kNoValue ? " and a factor" : "");
     for (const ValueId part : {weight.q.input, weight.q.scale, weight.q.zero_point}) {
       key += part == kNoValue ? " none" : type_text({.dtype = dtype(part)});
     }
@@ -200,6 +226,7 @@ class QuantisedMultiplier {
   /// The weight's parts as tv::matmul_quantised takes them, [n, k].
   Quantised normalised(Rewriter& rw, const QuantisedWeight& weight) const {
     Quantised q = weight.q;
+    if (!q.scale_format.empty() && weight.scale_transposed) q.scale = rw.permute(q.scale, {1, 0});
     if (!weight.shape.empty()) {
       q.input = rw.reshape(q.input, weight.shape);
       for (ValueId* part : {&q.scale, &q.zero_point}) {
@@ -223,6 +250,26 @@ class QuantisedMultiplier {
                   std::move(shape));
   }
 
+  /// Whether a weight's order of elements is given to what it is multiplied by, behind views.
+  bool is_gathered(ValueId x) const {
+    for (const Node* node = maker(x); node; node = maker(x)) {
+      if (node->op == "aten::index_select") return is_constant(node->input("index"));
+      const std::vector<ValueId> reads = node->all_inputs();
+      if (reads.size() != 1) return false;
+      x = reads.front();
+    }
+    return false;
+  }
+
+  /// The factor of scales for each of so many rows.
+  ValueId factor_of_rows(Rewriter& rw, ValueId factor, const Expr& rows) const {
+    if (factor == kNoValue) return kNoValue;
+    factor = rw.reshape(factor, {Expr(1)});
+    if (rows == Expr(1)) return factor;
+    return rw.add("aten::expand", {tensor_arg("self", factor), attr_arg("size", Shape{rows})},
+                  dtype(factor), {rows});
+  }
+
   /// The node that stands for all of a family, for names.
   static Node representative(const std::vector<Planned>& family) {
     Node like = *family.front().node;
@@ -237,29 +284,36 @@ class QuantisedMultiplier {
   void multiply(const std::vector<Planned>& family) {
     const Node like = representative(family);
     Rewriter rw(graph_, like, out_);
-    std::vector<ValueId> inputs, scales, zeros, biases;
+    std::vector<ValueId> inputs, scales, zeros, biases, factors;
     for (const auto& [node, product, weight] : family) {
       Readers& readers = readers_[weight.made_by];
       ++readers.products;
+      if (is_gathered(product.a)) ++readers.gathered;
       readers.tensor = graph_.value(weight.q.input).name;
       const Quantised q = normalised(rw, weight);
       inputs.push_back(q.input);
       scales.push_back(q.scale);
       zeros.push_back(q.zero_point);
       biases.push_back(product.bias);
+      const Expr rows = graph_.value(q.input).shape[0];
+      factors.push_back(factor_of_rows(rw, weight.factor, family.size() > 1 ? rows : Expr(1)));
     }
-    const Quantised q{joined(rw, inputs), joined(rw, scales), joined(rw, zeros),
-                      family.front().weight.q.bits};
+    Quantised q = family.front().weight.q;
+    q.input = joined(rw, inputs);
+    q.scale = joined(rw, scales);
+    q.zero_point = joined(rw, zeros);
+    const ValueId factor = joined(rw, factors);
     const ValueId bias = joined(rw, biases), given = family.front().product.a;
     const Shape x_shape = graph_.value(given).shape;
     const DType type = dtype(like.outputs[0]);
     const Expr rows = tv::product(std::span(x_shape).first(x_shape.size() - 1));
     std::vector<Arg> args = arguments_of(q);
     args.insert(args.begin(), tensor_arg("a", rw.reshape(given, {rows, x_shape.back()})));
-    // 16-bit sums are rounded once, behind the bias.
-    const DType sums = bias != kNoValue ? DType::kF32 : type;
+    // 16-bit sums are rounded once, behind the factor and the bias.
+    const DType sums = bias != kNoValue || factor != kNoValue ? DType::kF32 : type;
     const Expr columns = graph_.value(q.input).shape[0];
     ValueId out = rw.add("tv::matmul_quantised", std::move(args), sums, {rows, columns});
+    if (factor != kNoValue) out = rw.pointwise("mul", {out, factor}, sums);
     if (bias != kNoValue) out = rw.pointwise("add", {out, bias}, sums);
     hand_out(rw, rw.cast(out, type), family);
   }
@@ -290,28 +344,44 @@ class QuantisedMultiplier {
     if (!weight || !rows_fit(*weight, graph_.value(table).shape[0])) return false;
     ++readers_[made].lookups;
     Rewriter rw(graph_, node, out_);
-    Quantised q = quantised_of(*made);
+    Quantised q = weight->q;
+    if (!q.scale_format.empty() && weight->scale_transposed) {
+      q.scale = rw.permute(q.scale, {1, 0});
+    }
     const Shape out = graph_.value(node.outputs[0]).shape;
     for (ValueId* part : {&q.input, &q.scale, &q.zero_point}) {
-      if (*part == kNoValue) continue;
-      const Value whole = graph_.value(*part);
-      Shape rows(out.begin(), out.end() - 1);
-      if (whole.shape[0] == Expr(1)) {
-        std::fill(rows.begin(), rows.end(), Expr(1));
-        rows.push_back(whole.shape.back());
-        *part = rw.reshape(*part, rows);
-        continue;
-      }
-      rows.push_back(whole.shape.back());
-      std::vector<Arg> args = node.args;
-      for (Arg& arg : args) {
-        if (arg.name == "weight") arg.values = {*part};
-      }
-      *part = rw.add(node.op, std::move(args), whole.dtype, rows);
+      if (*part != kNoValue) *part = rows_of(rw, node, *part);
     }
+    if (!q.scale_format.empty()) q.scale = decoded_scales(rw, q, weight->factor);
+    q.scale_format.clear();
     const DType dtype = graph_.value(node.outputs[0]).dtype;
     replaced_.add(node.outputs[0], rw.add("tv::dequantize", arguments_of(q), dtype, out));
     return true;
+  }
+
+  /// What an embedding looks up in a part of a quantised table: one for all rows, or its rows.
+  ValueId rows_of(Rewriter& rw, const Node& embedding, ValueId part) const {
+    const Value whole = graph_.value(part);
+    const Shape& out = graph_.value(embedding.outputs[0]).shape;
+    Shape rows(out.begin(), out.end() - 1);
+    if (whole.shape[0] == Expr(1)) std::fill(rows.begin(), rows.end(), Expr(1));
+    rows.push_back(whole.shape.back());
+    if (whole.shape[0] == Expr(1)) return rw.reshape(part, rows);
+    std::vector<Arg> args = embedding.args;
+    for (Arg& arg : args) {
+      if (arg.name == "weight") arg.values = {part};
+    }
+    return rw.add(embedding.op, std::move(args), whole.dtype, rows);
+  }
+
+  /// The floats of q's scales, which are codes.
+  ValueId decoded_scales(Rewriter& rw, const Quantised& q, ValueId factor) const {
+    const Shape shape = graph_.value(q.scale).shape;
+    const Shape ones(shape.size(), Expr(1));
+    if (factor != kNoValue) factor = rw.reshape(factor, ones);
+    return rw.add("tv::dequantize",
+                  arguments_of({.input = q.scale, .scale = factor, .format = q.scale_format}),
+                  DType::kF32, shape);
   }
 
   /// The operators that still read the floats, behind views and casts.
@@ -347,8 +417,18 @@ class QuantisedMultiplier {
   }
 
   void note(std::vector<QuantisedFate>& fates, IntegerReads integers) const {
+    std::set<ValueId> scales;  // of others, which say what became of them
+    for (const Node& node : nodes_) {
+      if (node.op != "tv::dequantize") continue;
+      ValueId scale = node.input("scale");
+      for (; scale != kNoValue && maker(scale); scale = maker(scale)->input("self")) {
+        scales.insert(scale);
+        if (!swaps_dimensions(*maker(scale))) break;
+      }
+    }
     for (const Node& node : nodes_) {
       const auto counts = readers_.find(&node);
+      if (node.outputs[0] != kNoValue && scales.contains(node.outputs[0])) continue;
       if (node.op != "tv::dequantize" && counts == readers_.end()) continue;
       Readers read = counts == readers_.end() ? Readers{} : counts->second;
       if (node.op == "tv::dequantize") read.tensor = graph_.value(node.input("input")).name;
@@ -358,7 +438,10 @@ class QuantisedMultiplier {
         add(fate_of_integers(found->second));
         integers.erase(found);
       }
-      if (read.products > 0) add("read packed by " + some(read.products, "product"));
+      if (read.products > 0) {
+        add("read packed by " + some(read.products, "product") +
+            (read.gathered > 0 ? " behind a gather of the input" : ""));
+      }
       if (read.lookups > 0) add("read packed by " + some(read.lookups, "embedding"));
       std::string ops;
       for (const std::string& op : readers_of_floats(node.outputs[0])) {

@@ -1,111 +1,48 @@
 """tv.quantize: a module whose linear layers hold their weights in 8 or 4 bits."""
 
 import copy
+import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn import functional
 
-from ._fx.quantised_scales import check_scale
+from ._quantised import checkpoints
+from ._quantised.modules import Form, Packed, Quantized, QuantizedEmbedding, QuantizedLinear
+from ._quantised.small_floats import SCHEMES
 
-_BITS = {"int8": 8, "int4": 4}
+__all__ = ["QuantizedEmbedding", "QuantizedLinear", "quantize"]
+
+_INTEGERS = {"int8": Form("int8", 8), "int4": Form("int4", 4)}
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 GROUP_SIZE = 32  # of 4-bit weights, where none is given
-
-
-class _Quantized(nn.Module):
-    """A module with a quantised weight.
-
-    Attributes:
-        weight: int8 [rows, columns], or uint8 with two 4-bit elements a byte along the columns, the
-            first in the low half.
-        weight_scale: [rows, groups].
-        weight_zero_point: uint8 [rows, groups]; None: 0, and 8 for 4 bits.
-    """
-
-    def __init__(self, bits: int, weight, scale, zero_point):
-        super().__init__()
-        self.bits = bits
-        self.register_buffer("weight", weight)
-        self.register_buffer("weight_scale", scale)
-        self.register_buffer("weight_zero_point", zero_point)
-
-    def _columns(self) -> int:
-        return self.weight.shape[1] * 8 // self.bits
-
-    def _weights_repr(self) -> str:
-        return f"weights=int{self.bits}, group_size={self._columns() // self.weight_scale.shape[1]}"
-
-    def _load_from_state_dict(self, state_dict, prefix, *args):
-        scale = state_dict.get(prefix + "weight_scale")
-        if isinstance(scale, torch.Tensor):
-            check_scale(prefix + "weight_scale", scale)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-class QuantizedLinear(_Quantized):
-    """`nn.Linear` with a quantised weight [out, in] and the linear layer's own bias; made by
-    tv.quantize."""
-
-    def __init__(self, linear: nn.Linear, bits: int, packed):
-        super().__init__(bits, *packed)
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.bias = linear.bias
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weight = torch.ops.torch_vulkan.dequantize(
-            self.weight, self.weight_scale, self.weight_zero_point, self.bits, x.dtype)
-        return functional.linear(x, weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return (f"in_features={self.in_features}, out_features={self.out_features}, "
-                f"bias={self.bias is not None}, {self._weights_repr()}")
-
-
-class QuantizedEmbedding(_Quantized):
-    """`nn.Embedding` with a quantised table; made by tv.quantize."""
-
-    def __init__(self, embedding: nn.Embedding, bits: int, packed):
-        super().__init__(bits, *packed)
-        self.num_embeddings, self.embedding_dim = embedding.weight.shape
-        self.padding_idx = embedding.padding_idx
-        self.dtype = embedding.weight.dtype
-
-    def forward(self, indices: torch.Tensor) -> torch.Tensor:
-        parts = (self.weight, self.weight_scale, self.weight_zero_point)
-        rows = [None if part is None else functional.embedding(indices, part) for part in parts]
-        return torch.ops.torch_vulkan.dequantize(*rows, self.bits, self.dtype)
-
-    def _apply(self, fn, recurse=True):
-        super()._apply(fn, recurse)
-        if self.dtype != torch.float64:
-            self.dtype = self.weight_scale.dtype  # .half() and the like
-        return self
-
-    def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}, {self._weights_repr()}"
 
 
 @dataclass(frozen=True)
 class _Scheme:
     """How weights are quantised."""
 
-    bits: int
+    form: Form
     group_size: int | None  # None: a row is a group
     symmetric: bool
 
-    def module(self, name: str, module: nn.Module) -> _Quantized:
-        kind = QuantizedLinear if isinstance(module, nn.Linear) else QuantizedEmbedding
-        packed = self.packed(name, module.weight.detach())
-        return kind(module, self.bits, packed).train(module.training)
+    @property
+    def bits(self) -> int:
+        return self.form.bits
 
-    def packed(self, name: str, weight: torch.Tensor):
-        """(elements, scales, zero points or None) of a matrix."""
+    def module(self, name: str, module: nn.Module) -> Quantized:
+        kind = QuantizedLinear if isinstance(module, nn.Linear) else QuantizedEmbedding
+        weight = module.weight.detach()
         self._check(name, weight)
+        packed = (SCHEMES[self.form.name].packed(weight, self.group_size) if self.form.format
+                  else self._packed_integers(weight))
+        return kind(module, self.form, packed).train(module.training)
+
+    def _packed_integers(self, weight: torch.Tensor) -> Packed:
         size = self.group_size or weight.shape[1]
         groups = weight.float().unflatten(1, (-1, size))
         low, high = groups.amin(-1), groups.amax(-1)
@@ -124,8 +61,8 @@ class _Scheme:
         elements = elements.flatten(1)
         if self.bits == 4:
             pairs = (elements + 8 * self.symmetric).to(torch.uint8).unflatten(-1, (-1, 2))
-            return pairs[..., 0] | pairs[..., 1] << 4, scale, zero
-        return elements.to(torch.int8 if self.symmetric else torch.uint8), scale, zero
+            return Packed(pairs[..., 0] | pairs[..., 1] << 4, scale, zero)
+        return Packed(elements.to(torch.int8 if self.symmetric else torch.uint8), scale, zero)
 
     @staticmethod
     def _scale(scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -147,10 +84,12 @@ class _Scheme:
                 f"layer as it is with exclude=[{re.escape(name.removesuffix('.weight'))!r}]")
 
 
-def quantize(model: nn.Module, weights: str = "int8", *, group_size: int | None = None,
+def quantize(model: nn.Module, weights: str | None = None, *, group_size: int | None = None,
              symmetric: bool | None = None, embeddings: bool = False,
-             exclude: Sequence[str] = (), inplace: bool = False) -> nn.Module:
-    """Quantises the weights of every `nn.Linear` of a module.
+             exclude: Sequence[str] = (), inplace: bool = False,
+             checkpoint: str | os.PathLike | Mapping[str, torch.Tensor] | None = None,
+             layout: str | None = None) -> nn.Module:
+    """Quantises the weights of every `nn.Linear` of a module, or loads them quantised.
 
     The result computes in the dtype of its inputs, in eager mode as when compiled; engines read the
     packed weights as they are. docs/low_precision.md.
@@ -158,18 +97,37 @@ def quantize(model: nn.Module, weights: str = "int8", *, group_size: int | None 
     Args:
         model: in eval mode or not; nothing is trained. Layers that the module's own code reads as
             tensors (nn.MultiheadAttention's) stay as they are.
-        weights: "int8" or "int4".
-        group_size: elements of a row that share a scale. None: a row ("int8"), 32 ("int4").
-        symmetric: no zero points: scales fit the largest magnitude. None: True for "int8", False
-            for "int4".
+        weights: "int8" (None, too) or "int4": integers. "fp8_e4m3", "fp8_e5m2": floating-point
+            numbers of 8 bits with scales of the weight's dtype. "mxfp8", "mxfp4": of 8 and 4 bits,
+            in groups of 32 with powers of two for scales. "nvfp4": of 4 bits, in groups of 16 with
+            scales of 8 bits (e4m3) and one float32.
+        group_size: elements of a row that share a scale. None: a row (of 8 bits), 32 ("int4"), or
+            what the format says (MX, NVFP4), which leaves no choice.
+        symmetric: of integers; no zero points: scales fit the largest magnitude. None: True for
+            "int8", False for "int4".
         embeddings: quantise every `nn.Embedding`, too.
         exclude: regular expressions, searched for in names of layers; these stay floating-point.
         inplace: change `model` itself. Otherwise the result is a copy, and `model` stays as it is.
+        checkpoint: of AWQ or GPTQ, 4 bits (GPTQ: or 8): a .safetensors file, a folder of such, or
+            its tensors by name. Layers that it has packed are loaded so, every other tensor as it
+            is; the arguments above, but for `inplace`, are not for it.
+        layout: of the checkpoint: "awq", "gptq" (zero points less one) or "gptq_v2". None: what its
+            configuration (config.json, quantize_config.json) says, else "awq" or "gptq" by shapes.
 
     Raises:
         ValueError: a bad argument, no layer to quantise, rows that `group_size` does not divide,
-            or a weight with infinities or NaN; the message names it, and `model` is unchanged.
+            a weight with infinities or NaN, or a checkpoint that does not fit; the message names
+            it, and `model` is unchanged.
+        FileNotFoundError: there is no such checkpoint.
     """
+    if checkpoint is not None:
+        chosen = {"weights": weights, "group_size": group_size, "symmetric": symmetric,
+                  "embeddings": embeddings or None, "exclude": exclude or None}
+        return _loaded(model, checkpoint, layout, inplace,
+                       [name for name, value in chosen.items() if value is not None])
+    if layout is not None:
+        raise ValueError(f"tv.quantize: layout={layout!r} goes with checkpoint=")
+    weights = "int8" if weights is None else weights
     scheme = _scheme(weights, group_size, symmetric)
     patterns = _patterns(exclude)
     if not isinstance(model, nn.Module):
@@ -179,7 +137,7 @@ def quantize(model: nn.Module, weights: str = "int8", *, group_size: int | None 
     if not layers:
         raise ValueError(f"tv.quantize: {type(model).__name__} has no nn.Linear to quantise"
                          + (" but excluded ones" if exclude else ""))
-    made: dict[int, _Quantized] = {}  # a layer that has two names stays one
+    made: dict[int, Quantized] = {}  # a layer that has two names stays one
     for name, layer in layers.items():
         if id(layer) not in made:
             made[id(layer)] = scheme.module(f"{name}.weight" if name else "weight", layer)
@@ -191,6 +149,25 @@ def quantize(model: nn.Module, weights: str = "int8", *, group_size: int | None 
     for name, layer in layers.items():
         owner, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(owner), attribute, made[id(layer)])
+    return _without_fast_paths(model)
+
+
+def _loaded(model, checkpoint, layout, inplace: bool, unwanted: list[str]) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"tv.quantize: got {type(model).__name__}, want a torch.nn.Module")
+    if unwanted:
+        raise ValueError(f"tv.quantize: {unwanted[0]}= says how to quantise; the weights of "
+                         "checkpoint= are quantised: leave it out")
+    if layout not in (None, *checkpoints.LAYOUTS):
+        raise ValueError(f"tv.quantize: layout={layout!r}, want one of {list(checkpoints.LAYOUTS)}")
+    with ExitStack() as stack:
+        tensors = checkpoints.opened(checkpoint, stack)
+        model = model if inplace else copy.deepcopy(model)
+        model = checkpoints.load(model, tensors, layout)
+    return _without_fast_paths(model)
+
+
+def _without_fast_paths(model: nn.Module) -> nn.Module:
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoderLayer):
             module.activation_relu_or_gelu = 0  # its fast path takes floating-point weights
@@ -204,18 +181,25 @@ def _is_chosen(module: nn.Module, embeddings: bool) -> bool:
 
 
 def _scheme(weights, group_size, symmetric) -> _Scheme:
-    if weights not in _BITS:
-        raise ValueError(f"tv.quantize: weights={weights!r}, want one of {list(_BITS)}")
-    bits = _BITS[weights]
+    if weights not in (*_INTEGERS, *SCHEMES):
+        raise ValueError(f"tv.quantize: weights={weights!r}, want one of "
+                         f"{[*_INTEGERS, *SCHEMES]}")
+    form = _INTEGERS.get(weights) or SCHEMES[weights].form
+    own_size = SCHEMES[weights].group_size if form.format else None
+    if own_size and group_size not in (None, own_size):
+        raise ValueError(f"tv.quantize: group_size={group_size!r}, but groups of {weights!r} have "
+                         f"{own_size} elements: leave it out")
     if group_size is None:
-        group_size = None if bits == 8 else GROUP_SIZE
+        group_size = GROUP_SIZE if weights == "int4" else own_size
     elif isinstance(group_size, bool) or not isinstance(group_size, int) or group_size < 2 or (
             group_size % 2):
         raise ValueError(f"tv.quantize: group_size={group_size!r}, want an even positive number, "
                          "or None")
     if symmetric not in (None, True, False):
         raise ValueError(f"tv.quantize: symmetric={symmetric!r}, want True, False or None")
-    return _Scheme(bits, group_size, bits == 8 if symmetric is None else bool(symmetric))
+    if form.format and symmetric is False:
+        raise ValueError(f"tv.quantize: symmetric=False, but {weights!r} has no zero points")
+    return _Scheme(form, group_size, form.bits == 8 if symmetric is None else bool(symmetric))
 
 
 def _patterns(exclude) -> list[re.Pattern]:
@@ -228,7 +212,7 @@ def _patterns(exclude) -> list[re.Pattern]:
         raise ValueError(f"tv.quantize: exclude={exclude!r}: {error}") from None
 
 
-def _own_bias(layer: _Quantized) -> _Quantized:
+def _own_bias(layer: Quantized) -> Quantized:
     if isinstance(layer, QuantizedLinear):
         layer.bias = copy.deepcopy(layer.bias)
     return layer

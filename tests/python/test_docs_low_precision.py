@@ -4,7 +4,9 @@ import copy
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from test_docs_listings import listings, page
+from test_quantised_checkpoints import Quantised
 from torch import nn
 
 import torch_vulkan as tv
@@ -37,9 +39,17 @@ def test_python(tmp_path, monkeypatch, capsys):
     retrained[0].weight += 0.1
     names = {"torch": torch, "tv": tv, "model": model, "x": x, "retrained": retrained}
     # The third wants torchao.
-    quantise, compare, _, calibrate, layers, refit = listings(PAGE, "python")
+    quantise, compare, load, _, calibrate, layers, refit = listings(PAGE, "python")
     exec(quantise, names)
     torch.testing.assert_close(names["fast"](x), names["smaller"](x))
+    tensors = {f"{i}.bias": model[i].bias for i in (0, 2)}
+    for i, shape in ((0, (128, 64)), (2, (64, 32))):
+        parts = Quantised(*shape, bits=4, group=32).tensors("awq")
+        tensors |= {f"{i}.{part}": tensor for part, tensor in parts.items()}
+    (tmp_path / "net-awq").mkdir()
+    save_file(tensors, tmp_path / "net-awq" / "model.safetensors")
+    exec(load, names)
+    assert names["packed"][0].weight_zero_point.shape == (64, 4)
     exec(compare, names)
     assert 0 < names["difference"] < 0.05
     names["batches"] = [torch.randn(3, 128) for _ in range(2)]

@@ -19,6 +19,7 @@ ORDER = [
     "dynamo_backend", "registration", "observing",
     "_onnx", "onnx", "onnx_backend",
     "_aot",      # ahead of time: capture, signature, files
+    "_quantised",  # modules with packed weights, checkpoints that have them
     "program", "dry_run", "quantisation", "calibration", "comparison", "saving", "refit",
     "builder", "profiling", "generation", "decoder_saving",
     "validation", "config",

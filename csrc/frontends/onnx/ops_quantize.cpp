@@ -120,6 +120,14 @@ Tensor of_blocks(OpContext& c, const Tensor& parameter, const Tensor& x) {
   return c.e.reshape(parameter, blocks);
 }
 
+/// The scale as floats; codes become floats in the last step, so that they can be read as such.
+Tensor scale_of_blocks(OpContext& c, const Tensor& x) {
+  Tensor blocks = of_blocks(c, c.in(1), x);
+  if (!blocks.present) return blocks;
+  blocks.widened = c.in(1).widened;
+  return decoded(c.e, blocks);
+}
+
 /// Zero points of 4-bit integers that packed_pairs has made unsigned; none: 8.
 Tensor unsigned_zero(Emitter& e, const Tensor& zero, const Tensor& scale, bool is_signed) {
   if (!is_signed) return zero.present ? zero : e.full(scale.shape, DType::kU8, 0);
@@ -127,29 +135,54 @@ Tensor unsigned_zero(Emitter& e, const Tensor& zero, const Tensor& scale, bool i
   return e.cast(e.with("add", e.cast(zero, DType::kI32), 8), DType::kU8);
 }
 
-/// A matrix of 4-bit integers of the file stays so: with neighbours along what is summed, which is
+/// The type of the result, where scales are codes, too.
+DType dequantized_type(OpContext& c) {
+  const DType otherwise = small_float(c.in(1).widened).empty() ? c.in(1).dtype : DType::kF32;
+  return c.i("output_dtype", 0) == 0 ? otherwise : c.dtype("output_dtype", otherwise);
+}
+
+/// Small floating-point numbers have no zero points but 0.
+void check_zero_codes(OpContext& c) {
+  if (!c.has(2) || small_float(c.in(0).widened).empty()) return;
+  const auto zero = c.e.host(c.in(2));
+  const auto is_zero = [](const Expr& code) { return code == Expr(0); };
+  if (!zero || !std::ranges::all_of(zero->ints, is_zero)) {
+    refuse("zero points of small floating-point numbers that are not 0");
+  }
+}
+
+/// tv::dequantize of elements of `bits` as they are held; `format`: of codes.
+Tensor dequantize_node(OpContext& c, const Tensor& elements, const Tensor& scale,
+                       const Tensor& zero, int64_t bits, const std::string& format,
+                       const Shape& shape) {
+  std::vector<Arg> args = {c.e.arg("input", elements), c.e.arg("scale", scale),
+                           c.e.arg("zero_point", zero), attr_arg("bits", Expr(bits))};
+  if (!format.empty()) args.push_back(attr_arg("format", format));
+  return c.e.node("tv::dequantize", std::move(args), dequantized_type(c), shape);
+}
+
+/// A matrix of 4-bit elements of the file stays so: with neighbours along what is summed, which is
 /// the dimension that blocks divide, or the one that has no scales of its own.
 Tensor kept_in_four_bits(OpContext& c, const Tensor& x) {
-  if (!x.stored || !four_bits(*x.stored).yes || x.rank() != 2 || c.in(1).rank() > 2) return {};
+  if (!x.stored || x.rank() != 2 || c.in(1).rank() > 2) return {};
+  const std::string format = small_float(x.stored->type);
+  if (!four_bits(*x.stored).yes && format != "float4_e2m1fn") return {};
   Emitter& e = c.e;
   const bool blocks = c.i("block_size", 0) > 0;
   const bool transposed = (c.axis("axis", 1, 2) == 0) == blocks;
   if (x.stored->dims.at(transposed ? 0 : 1) % 2) return {};
-  Tensor scale = of_blocks(c, c.in(1), x);
+  Tensor scale = scale_of_blocks(c, x);
   Tensor zero = c.has(2) ? of_blocks(c, c.in(2), x) : Tensor{};
   if (!scale.present || zero.present != c.has(2)) return {};
-  zero = unsigned_zero(e, zero, scale, four_bits(*x.stored).is_signed);
+  zero = format.empty() ? unsigned_zero(e, zero, scale, four_bits(*x.stored).is_signed) : Tensor{};
   Shape shape = x.shape;
   if (transposed) {
     std::swap(shape[0], shape[1]);
     scale = e.transpose(scale, 0, 1);
     if (zero.present) zero = e.transpose(zero, 0, 1);
   }
-  const Tensor made =
-      e.node("tv::dequantize",
-             {e.arg("input", e.stored(packed_pairs(x.stored, transposed))), e.arg("scale", scale),
-              e.arg("zero_point", zero), attr_arg("bits", Expr(4))},
-             scale.dtype, shape);
+  const Tensor made = dequantize_node(c, e.stored(packed_pairs(x.stored, transposed)), scale, zero,
+                                      4, format, shape);
   return transposed ? e.transpose(made, 0, 1) : made;
 }
 
@@ -157,23 +190,29 @@ Tensor kept_in_four_bits(OpContext& c, const Tensor& x) {
 Tensor kept_quantised(OpContext& c, const Tensor& x) {
   const bool small = x.dtype == DType::kI8 || x.dtype == DType::kU8;
   if (!small || x.rank() < 2 || c.in(1).rank() > x.rank()) return {};
-  const Tensor scale = of_blocks(c, c.in(1), x);
-  const Tensor zero = c.has(2) ? of_blocks(c, c.in(2), x) : Tensor{};
-  if (!scale.present || zero.present != c.has(2)) return {};
-  return c.e.node("tv::dequantize",
-                  {c.e.arg("input", x), c.e.arg("scale", scale), c.e.arg("zero_point", zero),
-                   attr_arg("bits", Expr(8))},
-                  scale.dtype, x.shape);
+  const std::string format = small_float(x.widened);
+  const Tensor scale = scale_of_blocks(c, x);
+  const Tensor zero = c.has(2) && format.empty() ? of_blocks(c, c.in(2), x) : Tensor{};
+  if (!scale.present || (format.empty() && zero.present != c.has(2))) return {};
+  return dequantize_node(c, x, scale, zero, 8, format, x.shape);
 }
 
 void dequantize(OpContext& c) {
   const Tensor& x = c.in(0);
   const Tensor& scale = scale_in(c, 1);
   check_parameters(c);
+  check_zero_codes(c);
   if (const Tensor kept = kept_in_four_bits(c, x); kept.present) return c.out(0, kept);
   if (const Tensor kept = kept_quantised(c, x); kept.present) return c.out(0, kept);
+  Tensor steps = spread(c, scale, x);
+  steps.widened = scale.widened;
+  steps = decoded(c.e, steps);
+  if (!small_float(x.widened).empty()) {
+    const Tensor y = c.e.mul(decoded(c.e, x), c.e.cast(steps, DType::kF32));
+    return c.out(0, c.e.cast(y, dequantized_type(c)));
+  }
   const Tensor zero = c.has(2) ? spread(c, c.in(2), x) : Tensor{};
-  c.out(0, dequantized(c.e, x, spread(c, scale, x), zero));
+  c.out(0, c.e.cast(dequantized(c.e, x, steps, zero), dequantized_type(c)));
 }
 
 }  // namespace

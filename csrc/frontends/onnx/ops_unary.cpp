@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "csrc/frontends/onnx/host_ops.h"
+#include "csrc/frontends/onnx/scales.h"
 
 namespace tv::onnx {
 namespace {
@@ -107,7 +108,9 @@ Tensor cast_to(OpContext& c, const Tensor& x, DType to) {
 
 void cast(OpContext& c) {
   if (!c.has_attr("to")) throw Error(ErrorKind::kUser, "attribute to is missing");
-  c.out(0, cast_to(c, c.in(0), c.dtype("to", DType::kF32)));
+  const DType to = c.dtype("to", DType::kF32);
+  if (!small_float(c.in(0).widened).empty()) return c.out(0, c.e.cast(decoded(c.e, c.in(0)), to));
+  c.out(0, cast_to(c, c.in(0), to));
 }
 
 void cast_like(OpContext& c) { c.out(0, cast_to(c, c.in(0), c.in(1).dtype)); }

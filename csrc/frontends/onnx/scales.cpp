@@ -7,10 +7,46 @@
 
 namespace tv::onnx {
 
+namespace {
+
+/// Whether the code of a small floating-point number is a positive finite one's.
+bool is_positive(const std::string& format, int64_t code) {
+  if (format == "float8_e8m0fnu") return code != 0xff;
+  const int64_t past = format == "float8_e4m3fn" ? 0x7f : format == "float8_e5m2" ? 0x7c : 0x80;
+  return code > 0 && code < past;
+}
+
+/// Throws where codes of scales are not those of positive finite numbers.
+void check_codes(const Tensor& scale, const std::string& format, const Host& codes) {
+  for (size_t i = 0; i < codes.ints.size(); ++i) {
+    const int64_t code = codes.ints[i].constant().value_or(0);
+    if (is_positive(format, code)) continue;
+    throw Error(ErrorKind::kUser,
+                "scale \"" + (scale.stored ? scale.stored->name : "of a constant") +
+                    "\": the code " + std::to_string(code) + " at " + std::to_string(i) +
+                    " is of no positive finite number of " + format);
+  }
+}
+
+}  // namespace
+
+Tensor decoded(Emitter& e, const Tensor& x) {
+  const std::string format = small_float(x.widened);
+  if (format.empty()) return x;
+  return e.node("tv::dequantize",
+                {e.arg("input", x), e.arg("scale", Tensor{}), e.arg("zero_point", Tensor{}),
+                 attr_arg("bits", Expr(8)), attr_arg("format", format)},
+                DType::kF32, x.shape);
+}
+
 const Tensor& scale_in(OpContext& c, size_t i) {
   const Tensor& scale = c.in(i);
   const auto host = scale.host ? scale.host : scale.stored ? read_host(*scale.stored) : nullptr;
   if (!host) return scale;
+  if (const std::string format = small_float(scale.widened); !format.empty()) {
+    check_codes(scale, format, *host);
+    return scale;
+  }
   const auto wrong = [](double value) { return !std::isfinite(value) || value <= 0; };
   const auto count = std::ranges::count_if(host->floats, wrong);
   if (count == 0) return scale;

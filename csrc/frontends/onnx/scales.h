@@ -2,11 +2,15 @@
 // Scales of quantised tensors.
 
 #include "csrc/frontends/onnx/context.h"
+#include "csrc/frontends/onnx/small_float.h"
 
 namespace tv::onnx {
 
 /// Input i, a scale: throws Error(kUser), naming it, where its values are in the file and one is
 /// zero, negative or no finite number.
 const Tensor& scale_in(OpContext& c, size_t i);
+
+/// The numbers that a tensor of codes stands for, as float32; any other tensor itself.
+Tensor decoded(Emitter& e, const Tensor& x);
 
 }  // namespace tv::onnx

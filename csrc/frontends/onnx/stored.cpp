@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "csrc/frontends/onnx/small_float.h"
 #include "csrc/frontends/onnx/tensor.h"
 #include "runtime/base/error.h"
 
@@ -17,7 +18,7 @@ struct TypeInfo {
   int bits;
 };
 
-// By TensorProto.DataType.
+// By TensorProto.DataType. Small floating-point numbers are held as their codes.
 constexpr TypeInfo kTypes[] = {{"undefined", DType::kOther, DType::kOther, 0},
                                {"float", DType::kF32, DType::kF32, 32},
                                {"uint8", DType::kU8, DType::kU8, 8},
@@ -35,14 +36,14 @@ constexpr TypeInfo kTypes[] = {{"undefined", DType::kOther, DType::kOther, 0},
                                {"complex64", DType::kOther, DType::kOther, 0},
                                {"complex128", DType::kOther, DType::kOther, 0},
                                {"bfloat16", DType::kBF16, DType::kBF16, 16},
-                               {"float8e4m3fn", DType::kOther, DType::kOther, 8},
-                               {"float8e4m3fnuz", DType::kOther, DType::kOther, 8},
-                               {"float8e5m2", DType::kOther, DType::kOther, 8},
-                               {"float8e5m2fnuz", DType::kOther, DType::kOther, 8},
+                               {"float8e4m3fn", DType::kOther, DType::kU8, 8},
+                               {"float8e4m3fnuz", DType::kOther, DType::kU8, 8},
+                               {"float8e5m2", DType::kOther, DType::kU8, 8},
+                               {"float8e5m2fnuz", DType::kOther, DType::kU8, 8},
                                {"uint4", DType::kOther, DType::kU8, 4},
                                {"int4", DType::kOther, DType::kI8, 4},
-                               {"float4e2m1", DType::kOther, DType::kOther, 4},
-                               {"float8e8m0", DType::kOther, DType::kOther, 8},
+                               {"float4e2m1", DType::kOther, DType::kU8, 4},
+                               {"float8e8m0", DType::kOther, DType::kU8, 8},
                                {"uint2", DType::kOther, DType::kU8, 2},
                                {"int2", DType::kOther, DType::kI8, 2}};
 
@@ -51,8 +52,9 @@ const TypeInfo& info(int32_t type) {
   return kTypes[known ? type : 0];
 }
 
-constexpr int32_t kUint8 = 2, kUint16 = 4, kUint32 = 12, kUint4 = 21, kInt4 = 22, kUint2 = 25,
-                  kInt2 = 26;
+constexpr int32_t kUint8 = 2, kUint16 = 4, kUint32 = 12, kFloat8E4M3FN = 17, kFloat8E4M3FNUZ = 18,
+                  kFloat8E5M2 = 19, kFloat8E5M2FNUZ = 20, kUint4 = 21, kInt4 = 22, kFloat4E2M1 = 23,
+                  kFloat8E8M0 = 24, kUint2 = 25, kInt2 = 26;
 
 template <class T>
 T at(std::span<const uint8_t> bytes, int64_t i) {
@@ -96,6 +98,7 @@ int64_t packed(std::span<const uint8_t> bytes, int64_t i, int bits, bool is_sign
 int64_t integer_at(std::span<const uint8_t> bytes, int32_t type, int64_t i) {
   switch (type) {
     case kUint4:
+    case kFloat4E2M1:
       return packed(bytes, i, 4, false);
     case kInt4:
       return packed(bytes, i, 4, true);
@@ -257,6 +260,25 @@ WeightBytes read_weight(const Stored& stored) {
 
 FourBits four_bits(const Stored& stored) {
   return {stored.type == kUint4 || stored.type == kInt4, stored.type == kInt4};
+}
+
+std::string small_float(int32_t type) {
+  switch (type) {
+    case kFloat8E4M3FN:
+      return "float8_e4m3fn";
+    case kFloat8E4M3FNUZ:
+      return "float8_e4m3fnuz";
+    case kFloat8E5M2:
+      return "float8_e5m2";
+    case kFloat8E5M2FNUZ:
+      return "float8_e5m2fnuz";
+    case kFloat4E2M1:
+      return "float4_e2m1fn";
+    case kFloat8E8M0:
+      return "float8_e8m0fnu";
+    default:
+      return "";
+  }
 }
 
 std::shared_ptr<const Stored> packed_pairs(const std::shared_ptr<const Stored>& matrix,

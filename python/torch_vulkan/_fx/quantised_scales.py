@@ -9,12 +9,20 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
 _LIBRARIES = ("quantized_decomposed::", "torchao::", "torch_vulkan::")
-_NAMES = ("scale", "scales")
+_NAMES = ("scale", "scales", "tensor_scale")
 
 
-def check_scale(name: str, scale: torch.Tensor) -> None:
-    """Raises ValueError, naming the tensor, unless every scale is a positive finite number."""
-    if scale.is_meta or isinstance(scale, FakeTensor) or not scale.is_floating_point():
+def check_scale(name: str, scale: torch.Tensor, format: str = "") -> None:
+    """Raises ValueError, naming the tensor, unless every scale is a positive finite number.
+
+    Args:
+        format: of the codes that uint8 scales are, by the name of torch's dtype.
+    """
+    if scale.is_meta or isinstance(scale, FakeTensor):
+        return
+    if format and scale.dtype == torch.uint8:
+        scale = scale.view(getattr(torch, format)).float()
+    if not scale.is_floating_point():
         return
     scale = scale.detach().double()  # floats of 8 bits have no comparisons
     wrong = ~(torch.isfinite(scale) & (scale > 0))
@@ -35,25 +43,28 @@ def check_scales(graph: fx.Graph, tensor_of: Callable[[fx.Node], tuple | None]) 
         ValueError: one is zero, negative, infinite or NaN.
     """
     for node in graph.nodes:
-        for scale in _scales(node):
+        for scale, format in _scales(node):
             if isinstance(scale, (int, float)):
                 check_scale(f"of {node.name}", torch.tensor(float(scale), dtype=torch.float64))
             elif isinstance(scale, fx.Node) and scale.op in ("placeholder", "get_attr"):
                 found = tensor_of(scale)
                 if found is not None and isinstance(found[1], torch.Tensor):
-                    check_scale(*found)
+                    check_scale(*found, format)
 
 
 def _scales(node: fx.Node):
+    """(scale, its format or "") of each that a node reads."""
     target = node.target
     if isinstance(target, torch._ops.OpOverloadPacket) and "default" in target.overloads():
         target = target.default
     if not isinstance(target, torch._ops.OpOverload) or "quantize" not in target.name() or (
             not target.name().startswith(_LIBRARIES)):
         return
-    for i, argument in enumerate(target._schema.arguments):
-        if argument.name in _NAMES:
-            yield node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+    given = {argument.name: node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
+             for i, argument in enumerate(target._schema.arguments)}
+    for name in _NAMES:
+        if name in given:
+            yield given[name], given.get("scale_format", "") if name == "scale" else ""
 
 
 def check_captured(module: fx.GraphModule, example_inputs) -> None:

@@ -12,6 +12,7 @@
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
 #include "tests/cpp/kit/seed.h"
+#include "tests/cpp/kit/small_floats.h"
 #include "workloads/tactic_run.h"
 
 namespace tv::test {
@@ -31,11 +32,12 @@ struct Packed {
   static constexpr const char* kOp = "tv::matmul_quantised";
   int64_t m = 16, n = 40, k = 160, groups = 1, bits = 8, scale_rows = 0;  ///< 0: n
   DType input = DType::kI8, scale = DType::kF32, zero = DType::kOther, a = DType::kF16;
+  std::string format = {}, scale_format = {};
 
   std::string str() const {
     return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + ", " +
-           std::to_string(groups) + " groups of " + std::to_string(bits) + " bits, " +
-           std::string(name(a)) + ", zero points " + std::string(name(zero));
+           std::to_string(groups) + " groups of " + std::to_string(bits) + " bits " + format + " " +
+           scale_format + ", " + std::string(name(a)) + ", zero points " + std::string(name(zero));
   }
   Graph graph() const {
     ExampleGraph g("tv::matmul_quantised");
@@ -43,15 +45,22 @@ struct Packed {
     g.input("a", a, {m, k}).input("input", input, {n, k * bits / 8});
     scale == DType::kOther ? g.none("scale") : g.input("scale", scale, blocks);
     zero == DType::kOther ? g.none("zero_point") : g.input("zero_point", zero, blocks);
-    return g.attr("bits", Expr(bits)).output(DType::kF32, {m, n}).graph();
+    g.attr("bits", Expr(bits));
+    if (!format.empty()) g.attr("format", format);
+    if (!scale_format.empty()) g.attr("scale_format", scale_format);
+    return g.output(DType::kF32, {m, n}).graph();
   }
   int64_t rows() const { return scale_rows > 0 ? scale_rows : n; }
 
   double weight(const Numbers& in, int64_t row, int64_t step) const {
     double value = in[1][at(row * (k * bits / 8) + step * bits / 8)];
     if (bits == 4) value = step % 2 == 0 ? std::fmod(value, 16) : std::floor(value / 16);
+    if (!format.empty()) value = small_float(format, static_cast<int>(value));
     const size_t block = at((rows() > 1 ? row * groups : 0) + step / (k / groups));
-    double zero_point = bits == 4 ? 8 : 0;
+    if (!scale_format.empty()) {
+      return value * small_float(scale_format, static_cast<int>(in[2][block]));
+    }
+    double zero_point = bits == 4 && format.empty() ? 8 : 0;
     if (zero != DType::kOther) zero_point = in.back()[block];
     return (value - zero_point) * (scale == DType::kOther ? 1 : in[2][block]);
   }
@@ -86,7 +95,17 @@ std::vector<Packed> packed_problems() {
            {.m = 40, .n = 24, .k = 128, .groups = 2, .scale_rows = 1},
            {.m = 9, .n = 19, .k = 112, .scale = kOther, .zero = kU8},
            {.m = 7, .n = 24, .k = 1072, .groups = 67, .bits = 4, .input = kU8, .zero = kU8},
-           {.m = 5, .n = 19, .k = 1024}}) {
+           {.m = 5, .n = 19, .k = 1024},
+           {.m = 20, .n = 40, .k = 160, .input = kU8, .format = "float8_e4m3fnuz"},
+           {.m = 37,
+            .n = 43,
+            .k = 96,
+            .groups = 6,
+            .bits = 4,
+            .input = kU8,
+            .scale = kU8,
+            .format = "float4_e2m1fn",
+            .scale_format = "float8_e4m3fnuz"}}) {
     for (const DType dtype : {kF16, kBF16, kF32}) {
       problems.push_back(p);
       problems.back().a = dtype;
@@ -209,7 +228,8 @@ TEST(PackedInterpreted, WorkspacesAreNoWeights) {
   for (const Packed& p : std::initializer_list<Packed>{
            {.m = 65, .n = 72, .k = 272, .groups = 17, .zero = kI8},
            {.m = 70, .n = 130, .k = 96, .groups = 3, .bits = 4, .input = kU8, .scale = kF16},
-           {.m = 64, .n = 37, .k = 128, .groups = 4, .bits = 4, .input = kU8, .zero = kI32}}) {
+           {.m = 64, .n = 37, .k = 128, .groups = 4, .bits = 4, .input = kU8, .zero = kI32},
+           {.m = 66, .n = 40, .k = 128, .input = kU8, .format = "float8_e4m3fnuz"}}) {
     for (const DType dtype : {kF16, kBF16}) {
       problems.push_back(p);
       problems.back().a = dtype;

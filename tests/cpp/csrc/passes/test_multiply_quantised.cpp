@@ -78,6 +78,50 @@ TEST(MultiplyQuantised, ProductsOfAnyRankReadWhatIsPacked) {
   ASSERT_TRUE(b.product()) << dump(b.graph);
 }
 
+/// Scales of 8 bits and one float for all of them are read as they are, in either order.
+TEST(MultiplyQuantised, ScalesOfCodesStayCodes) {
+  for (const bool transposed : {false, true}) {
+    Quantising b;
+    const ValueId codes = b.weight({6, 32}, DType::kU8);
+    const ValueId scales = b.weight(transposed ? Shape{4, 6} : Shape{6, 4}, DType::kU8);
+    const ValueId factor = b.weight({1, 1});
+    ValueId scale =
+        b.node("tv::dequantize",
+               arguments_of({.input = scales, .scale = factor, .format = "float8_e4m3fn"}),
+               {{DType::kF32, Shape(b.graph.value(scales).shape)}})
+            .outputs[0];
+    if (transposed) scale = b.transpose(scale);
+    const ValueId w =
+        b.node("tv::dequantize",
+               arguments_of({.input = codes, .scale = scale, .format = "float8_e5m2"}),
+               {{DType::kF32, {6, 32}}})
+            .outputs[0];
+    b.output(b.mm(b.input({3, 32}), b.transpose(w)));
+    const auto fates = b.run();
+    ASSERT_TRUE(b.product()) << dump(b.graph);
+    EXPECT_EQ(b.product()->text("format"), "float8_e5m2");
+    EXPECT_EQ(b.product()->text("scale_format"), "float8_e4m3fn");
+    EXPECT_EQ(b.graph.value(b.product()->input("scale")).shape, (Shape{6, 4}));
+    ASSERT_EQ(fates.size(), 1u) << "a scale is part of its tensor";
+    EXPECT_EQ(fates[0].fate, "read packed by 1 product");
+  }
+}
+
+TEST(MultiplyQuantised, CodesAreNoIntegers) {
+  Quantising b;
+  const auto quantised = [&](ValueId input, Shape shape) {
+    return b
+        .node("tv::dequantize",
+              arguments_of({.input = input, .scale = b.weight({1, 1}), .format = "float8_e4m3fn"}),
+              {{DType::kF32, std::move(shape)}})
+        .outputs[0];
+  };
+  const ValueId x = quantised(b.input({3, 32}, DType::kU8), {3, 32});
+  b.output(b.mm(x, b.transpose(quantised(b.weight({6, 32}, DType::kU8), {6, 32}))));
+  b.graph = multiply_integers(b.graph);
+  for (const Node& node : b.graph.nodes) EXPECT_NE(node.op, "tv::matmul_integer");
+}
+
 TEST(MultiplyQuantised, TheOtherOrderIsTransposed) {
   Quantising b;
   b.output(b.mm(b.input({3, 6}), b.dequantize(b.quantised(), b.weight({6, 1}), {6, 32})));

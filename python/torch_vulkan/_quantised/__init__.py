@@ -1,0 +1,1 @@
+"""Quantised weights: their forms, the modules that hold them, checkpoints that have them."""
