@@ -145,19 +145,20 @@ class CachedBuild {
     count_miss(why);
     EngineSpec spec;
     try {
-      spec = compile(with_tokens(graph_, canonical_), settings_, device_, progress, costs.get());
+      spec = compile(names_matter(settings_) ? graph_ : with_tokens(graph_, canonical_), settings_,
+                     device_, progress, costs.get());
     } catch (const Error&) {  // the message should tell real names
       return compile(graph_, settings_, device_, progress, costs.get());
     }
     if (cache_.cache_built_engines) write(spec);
-    restore_names(spec, graph_, canonical_);
+    if (!names_matter(settings_)) restore_names(spec, graph_, canonical_);
     return spec;
   }
 
  private:
   std::string key(bool timed) const {
     return engine_key(canonical_, settings_, device_, timed, cache_.weights_digest) +
-           user_code_text(graph_);
+           user_code_text(graph_) + names_text(graph_, canonical_, settings_);
   }
 
   std::optional<EngineSpec> look_up(std::string& why) {
@@ -190,7 +191,7 @@ class CachedBuild {
       VkeContents contents = from_vke(*found.value);
       if (!fits(contents.spec, graph_, settings_, device_))
         throw Error(ErrorKind::kUser, "it is the engine of another graph or device");
-      restore_names(contents.spec, graph_, canonical_);
+      if (!names_matter(settings_)) restore_names(contents.spec, graph_, canonical_);
       counters().count(&EngineCacheStats::hits, std::string("hit: in ") + where);
       return std::move(contents.spec);
     } catch (const Error& error) {

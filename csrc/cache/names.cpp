@@ -6,6 +6,7 @@
 #include <map>
 
 #include "csrc/graph/provenance.h"
+#include "runtime/base/json.h"
 
 namespace tv {
 namespace {
@@ -107,6 +108,24 @@ void restore_names(EngineSpec& spec, const Graph& graph, const CanonicalGraph& c
       dispatch.source = resolved(dispatch.source, table);
     }
   }
+}
+
+bool names_matter(const Settings& settings) { return !settings.autocast_excluded_nodes.empty(); }
+
+std::string names_text(const Graph& graph, const CanonicalGraph& canonical,
+                       const Settings& settings) {
+  if (!names_matter(settings)) return {};
+  Table names;
+  for_each_name(graph, canonical, [&](const std::string& token, const std::string& name) {
+    names.emplace(token, name);
+  });
+  Json::Object made;
+  for (auto& [token, name] : names) made.emplace(token, name);
+  Json::Array outputs;
+  for (const GraphOutput& output : graph.outputs) outputs.emplace_back(output.name);
+  made.emplace("outputs", std::move(outputs));
+  made.emplace("graph", graph.name);
+  return "\nnames " + Json(std::move(made)).dump() + "\n";
 }
 
 }  // namespace tv

@@ -3,6 +3,7 @@
 // names of the graph it was built from, and gets those of the graph it is loaded for.
 
 #include "csrc/cache/canonical.h"
+#include "csrc/settings.h"
 #include "runtime/spec/engine_spec.h"
 
 namespace tv {
@@ -16,5 +17,14 @@ Graph with_tokens(Graph graph, const CanonicalGraph& canonical);
 /// Puts the names of `graph` where `spec`, built from a graph with tokens of the same canonical
 /// text, has tokens.
 void restore_names(EngineSpec& spec, const Graph& graph, const CanonicalGraph& canonical);
+
+/// Whether the code depends on names: patterns of autocast_excluded_nodes are looked for in them.
+/// Such an engine is compiled and stored with its own names.
+bool names_matter(const Settings& settings);
+
+/// Key material: every name, module path and source line in canonical order where names matter,
+/// else "".
+std::string names_text(const Graph& graph, const CanonicalGraph& canonical,
+                       const Settings& settings);
 
 }  // namespace tv

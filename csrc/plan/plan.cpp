@@ -4,6 +4,7 @@
 
 #include "csrc/cache/engine_cache.h"
 #include "csrc/cache/engine_key.h"
+#include "csrc/cache/names.h"
 #include "csrc/compile/compile.h"
 #include "csrc/partition/dependencies.h"
 #include "csrc/partition/unsupported.h"
@@ -93,7 +94,10 @@ std::optional<EngineSpec> find_built(const Plan& plan, size_t block, const Cache
 }
 
 std::string key_of(const Plan& plan, size_t block) {
-  return engine_key(canonical_form(graph_of(plan, block)), plan.settings, plan.device);
+  const Graph graph = graph_of(plan, block);
+  const CanonicalGraph canonical = canonical_form(graph);
+  return engine_key(canonical, plan.settings, plan.device) +
+         names_text(graph, canonical, plan.settings);
 }
 
 }  // namespace tv
