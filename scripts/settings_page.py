@@ -78,6 +78,8 @@ def said(*command: str) -> tuple[str, str]:
 def flags(text: str) -> str:
     """The page of vkexec with its flags as --help prints them."""
     for mark, command in (("flags", ()), ("compare-flags", ("compare",)),
+                          ("precision-flags", ("debug", "precision")),
+                          ("reduce-flags", ("debug", "reduce")),
                           ("generate-flags", ("generate",))):
         listing = said(*command)[0].split("\nOther:")[0]
         text = re.sub(rf"(<!-- {mark} -->\n```text\n).*?```",
@@ -126,10 +128,12 @@ def manual(text: str) -> str:
     listing, examples = said()
     for mark, made in (("flags", manual_flags(listing)), ("examples", manual_examples(examples)),
                        ("compare", manual_flags(said("compare")[0])),
+                       ("precision", manual_flags(said("debug", "precision")[0])),
+                       ("reduce", manual_flags(said("debug", "reduce")[0])),
                        ("generate", manual_flags(said("generate")[0]))):
-        begin, end = f'.\\" {mark}: scripts/settings_page.py writes them\n', '\n.\\" end\n'
+        begin, end = f'.\\" {mark}: scripts/settings_page.py writes them\n', '.\\" end\n'
         before, after = text.split(begin)
-        text = before + begin + made + end + after.split(end, 1)[1]
+        text = before + begin + made + "\n" + end + after.split(end, 1)[1]
     return text
 
 

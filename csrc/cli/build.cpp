@@ -136,14 +136,20 @@ void say_calibration(const CalibrationUse& use) {
 
 }  // namespace
 
-onnx::ImportedModel import_model(const Options& options) {
-  const auto start = Clock::now();
+onnx::ImportOptions import_options(const Options& options, bool partial) {
   onnx::ImportOptions import_options;
+  import_options.partial = partial;
   import_options.inputs = ranges(options);
   for (const auto& [name, path] : options.constants) {
     import_options.constants.emplace(name, constant_input(read_npy(path)));
   }
-  onnx::ImportedModel model = onnx::import_file(options.onnx, import_options);
+  return import_options;
+}
+
+onnx::ImportedModel import_model(const Options& options, bool partial) {
+  const auto start = Clock::now();
+  onnx::ImportedModel model = onnx::import_file(options.onnx, import_options(options, partial));
+  if (options.quiet) return model;
   say(format("Parsed %s in %g s: opset %lld%s%s, %zu nodes, %zu weights", options.onnx.c_str(),
              seconds_since(start), static_cast<long long>(model.opset),
              model.producer.empty() ? "" : ", producer ", model.producer.c_str(),
@@ -163,7 +169,7 @@ Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel&
     for (const std::string& line : refused) message += "\n  " + line;
     throw Error(ErrorKind::kUnsupported, message);
   }
-  say_calibration(whole.calibration);
+  if (!options.quiet) say_calibration(whole.calibration);
   CacheSettings cache = options.cache;
   cache.engine_cache_dir = settings.cache_dir;
   const auto start = Clock::now();
@@ -174,9 +180,11 @@ Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel&
     const Progress show = [&](const std::string& stage, int64_t done, int64_t total) {
       bar.show(stage, done, total);
     };
-    specs.push_back(build(whole, 0, {.cache = cache, .progress = show}));
+    specs.push_back(
+        build(whole, 0, {.cache = cache, .progress = options.quiet ? Progress() : show}));
   }
-  if (engine_cache_stats().hits != hits) {
+  if (options.quiet) {  // one of many
+  } else if (engine_cache_stats().hits != hits) {
     say(format("Engine taken from the cache in %g s", seconds_since(start)));
   } else {
     say_tuning(tuner_stats());

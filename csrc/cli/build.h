@@ -10,8 +10,12 @@
 
 namespace tv::cli {
 
-/// Reads options.onnx for the shapes that the options name. Throws Error.
-onnx::ImportedModel import_model(const Options& options);
+/// Reads options.onnx for the shapes that the options name; `partial`: as in onnx::ImportOptions.
+/// Throws Error.
+onnx::ImportedModel import_model(const Options& options, bool partial = false);
+
+/// What import_model imports with.
+onnx::ImportOptions import_options(const Options& options, bool partial);
 
 /// Builds one engine of the whole model, or takes it from the cache; says what it does. Throws
 /// Error(kUnsupported) listing the nodes that the device cannot run.

@@ -1,56 +1,18 @@
 #include "csrc/cli/compare.h"
 
-#include <filesystem>
-#include <map>
 #include <set>
 
 #include "csrc/cli/build.h"
 #include "csrc/cli/difference.h"
-#include "csrc/cli/exports.h"
-#include "csrc/cli/inputs.h"
+#include "csrc/cli/harm.h"
 #include "csrc/cli/lines.h"
 #include "csrc/cli/npy.h"
+#include "csrc/cli/references.h"
 #include "csrc/cli/tensor_text.h"
 #include "runtime/base/error.h"
 
 namespace tv::cli {
 namespace {
-
-std::string path_of(const Options& options, const std::string& tensor) {
-  return (std::filesystem::path(options.ref) / (file_name_of(tensor) + ".npy")).string();
-}
-
-bool has_reference(const Options& options, const std::string& tensor) {
-  std::error_code unknown;  // a name that is too long is no file
-  return std::filesystem::exists(path_of(options, tensor), unknown);
-}
-
-/// The options with an input file for every input that has one in the directory.
-Options with_inputs(Options options, const std::vector<std::string>& names) {
-  for (const std::string& name : names) {
-    if (options.load_inputs.contains(name)) continue;
-    if (!has_reference(options, name)) {
-      throw Error(ErrorKind::kUser, "[compare] input '" + name + "': there is no " +
-                                        path_of(options, name) + "; --loadInputs names another");
-    }
-    options.load_inputs[name] = path_of(options, name);
-  }
-  return options;
-}
-
-std::map<std::string, Tensor> run_once(const Network& network, const Options& options) {
-  const RunInputs inputs = make_inputs(network, options);
-  const std::vector<Tensor> outputs = make_outputs(inputs.bound);
-  const EngineSpec& spec = inputs.bound.engine->spec();
-  inputs.bound.engine->run(*inputs.bound.weights, inputs.bound.symbols,
-                           host_tensors(inputs.tensors), host_tensors(outputs));
-  std::map<std::string, Tensor> results;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    results.emplace(spec.outputs[i].name,
-                    row_major(outputs[i], spec.outputs[i], inputs.bound.symbols));
-  }
-  return results;
-}
 
 /// One line of the table; false if the tensor differs.
 bool compare_tensor(const std::string& name, const std::string& layer, const Tensor& got,
@@ -118,7 +80,7 @@ bool compare_layers(const std::shared_ptr<Device>& device, onnx::ImportedModel m
   say(format("=== %zu tensors in the order in which they are computed ===", order.size()));
   say("They are outputs of an engine of their own: what is fused in the engine proper is not here");
   const Network network = build_network(device, model, options);
-  const std::map<std::string, Tensor> results = run_once(network, options);
+  const Tensors results = run_on(network, input_tensors(network, options));
   say_header();
   for (const Between& tensor : order) {
     if (compare_tensor(tensor.name, tensor.layer, results.at(tensor.name), options)) continue;
@@ -130,7 +92,7 @@ bool compare_layers(const std::shared_ptr<Device>& device, onnx::ImportedModel m
 
 bool compare_outputs(const Network& network, const Options& options) {
   say("=== Outputs ===");
-  const std::map<std::string, Tensor> results = run_once(network, options);
+  const Tensors results = run_on(network, input_tensors(network, options));
   say_header();
   size_t compared = 0;
   bool good = true;
@@ -149,12 +111,6 @@ bool compare_outputs(const Network& network, const Options& options) {
   return good;
 }
 
-std::vector<std::string> names_of(const auto& bindings) {
-  std::vector<std::string> names;
-  for (const auto& binding : bindings) names.push_back(binding.name);
-  return names;
-}
-
 /// The shapes of the inputs' files are the only ones that the engines are built for.
 Options with_shapes(Options options, const onnx::ImportedModel& model) {
   for (const onnx::Binding& input : model.inputs) {
@@ -169,15 +125,16 @@ Options with_shapes(Options options, const onnx::ImportedModel& model) {
 }  // namespace
 
 bool compare_network(std::shared_ptr<Device> device, const Options& given) {
-  if (std::error_code unknown; !std::filesystem::is_directory(given.ref, unknown)) {
-    throw Error(ErrorKind::kUser, "[compare] --ref: " + given.ref + " is not a directory");
+  check_references(given);
+  if (given.ref.empty() || given.sensitivity || !given.export_comparison.empty()) {
+    return compare_by_harm(device, given);
   }
   if (!given.load_engine.empty()) {
     const Network network = Network::load(std::move(device), given.load_engine);
-    return compare_outputs(network, with_inputs(given, names_of(network.spec().inputs)));
+    return compare_outputs(network, with_inputs(given, binding_names(network.spec().inputs)));
   }
   const onnx::ImportedModel any_shape = import_model(given);
-  Options options = with_inputs(given, names_of(any_shape.inputs));
+  Options options = with_inputs(given, binding_names(any_shape.inputs));
   options = with_shapes(std::move(options), any_shape);
   const onnx::ImportedModel model = import_model(options);
   const bool layers = !options.layers || compare_layers(device, model, options);

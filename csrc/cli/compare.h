@@ -6,8 +6,8 @@
 namespace tv::cli {
 
 /// vkexec compare: computes the network on the inputs in options.ref and compares its outputs, and
-/// the tensors between its layers, with the references there. False if one differs. Throws
-/// Error.
+/// the tensors between its layers, with the references there; without options.ref, with an exact
+/// engine's. False if one differs. Throws Error.
 bool compare_network(std::shared_ptr<Device> device, const Options& options);
 
 }  // namespace tv::cli

@@ -45,6 +45,8 @@ uint64_t ulps(double a, double b, DType one, DType other) {
 
 }  // namespace
 
+double snr_db(double noise) { return -10 * std::log10(noise); }
+
 Difference difference(const Tensor& got, const Tensor& reference, const Tolerance& tolerance) {
   Difference d{.numel = got.numel()};
   if (got.shape != reference.shape) {
@@ -52,7 +54,7 @@ Difference difference(const Tensor& got, const Tensor& reference, const Toleranc
         "got shape " + shape_text(got.shape) + ", the reference has " + shape_text(reference.shape);
     return d;
   }
-  double sum = 0, dot = 0, got_norm = 0, reference_norm = 0, farthest = -1;
+  double sum = 0, power = 0, dot = 0, got_norm = 0, reference_norm = 0, farthest = -1;
   for (int64_t i = 0; i < d.numel; ++i) {
     const double a = got.at(i), b = reference.at(i);
     if (a == b || (std::isnan(a) && std::isnan(b))) {
@@ -73,6 +75,7 @@ Difference difference(const Tensor& got, const Tensor& reference, const Toleranc
       d.worst = i;
     }
     d.max = comparable ? std::max(d.max, apart) : std::numeric_limits<double>::infinity();
+    power += comparable ? apart * apart : std::numeric_limits<double>::infinity();
     sum += comparable ? apart : std::numeric_limits<double>::infinity();
     d.max_ulp = comparable ? std::max(d.max_ulp, ulps(a, b, got.dtype, reference.dtype))
                            : std::numeric_limits<uint64_t>::max();
@@ -82,6 +85,7 @@ Difference difference(const Tensor& got, const Tensor& reference, const Toleranc
     reference_norm += b * b;
   }
   if (d.numel > 0) d.mean = sum / static_cast<double>(d.numel);
+  d.noise = power == 0 ? 0 : power / reference_norm;
   const double norms = std::sqrt(got_norm) * std::sqrt(reference_norm);
   d.cosine = norms > 0 ? dot / norms : (got_norm == reference_norm ? 1 : 0);
   return d;

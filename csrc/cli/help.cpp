@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "csrc/cli/command_flags.h"
+#include "csrc/cli/options.h"
 #include "csrc/version.h"
 
 namespace tv::cli {
@@ -13,7 +15,8 @@ says how long it takes. Its flags are trtexec's where the meaning is the same.
 )";
 
 constexpr const char* kUsage = R"(Usage: vkexec --onnx=FILE | --loadEngine=FILE [flags]
-       vkexec compare --onnx=FILE --ref=DIR [flags]
+       vkexec compare --onnx=FILE [--ref=DIR] [flags]
+       vkexec debug precision | reduce --onnx=FILE [flags]
        vkexec generate --model=DIR --prompt=TEXT [flags]
        vkexec --listDevices
 
@@ -37,6 +40,8 @@ constexpr const char* kExamples = R"(Examples:
     vkexec --loadEngine=net.vke --refitFromOnnx=new.onnx --saveEngine=new.vke --skipInference
   Where results begin to differ from reference tensors:
     vkexec compare --onnx=net.onnx --ref=tensors/
+  Which layers lose most in half precision:
+    vkexec compare --onnx=net.onnx --fp16 --sensitivity
   Text from a decoder that tv.save_decoder wrote:
     vkexec generate --model=llama/ --prompt="Once upon a time" --stream
 
@@ -45,16 +50,21 @@ Exit status: 0 done, 1 failed, 2 wrong command line.)";
 constexpr const char* kCompare =
     R"(vkexec compare runs a network on the inputs of a directory and compares its outputs, and the tensors
 between its layers, with the references there: NAME.npy holds the tensor NAME, with _ for what may not
-be in a file's name. It stops at the first tensor that differs.
+be in a file's name. It stops at the first tensor that differs. Without --ref it runs an exact engine,
+float32 without fusion, on the same inputs, and lists the tensors by the error that their layers add.
 )";
 
 constexpr const char* kCompareUsage = R"(Usage: vkexec compare --onnx=FILE --ref=DIR [flags]
+       vkexec compare --onnx=FILE --fp16 | --bf16 | --int8 | --best [flags]
        vkexec compare --loadEngine=FILE --ref=DIR [flags]
 
 )";
 
-constexpr const char* kCompareExamples = R"(Example:
+constexpr const char* kCompareExamples = R"(Examples:
+  Where results begin to differ from reference tensors:
     vkexec compare --onnx=net.onnx --ref=tensors/ --rtol=1e-3
+  Which layers lose most in half precision, and which to keep in float32:
+    vkexec compare --onnx=net.onnx --fp16 --sensitivity --exportComparison=found.json
 
 Exit status: 0 all equal within the tolerances, 1 different or failed, 2 wrong command line.)";
 
@@ -74,6 +84,56 @@ constexpr const char* kGenerateExamples = R"(Examples:
            --temperature=0.8 --topK=40 --topP=0.95 --repetitionPenalty=1.1 --seed=7 --stream
 
 Exit status: 0 done, 1 failed, 2 wrong command line.)";
+
+constexpr const char* kPrecision =
+    R"(vkexec debug precision finds layers that must stay in float32 so that the outputs of a network in a
+lower precision are within a bound, and writes them as a file for --config.
+)";
+
+constexpr const char* kPrecisionUsage =
+    R"(Usage: vkexec debug precision --onnx=FILE --fp16 | --bf16 | --int8 | --best [flags]
+
+)";
+
+constexpr const char* kPrecisionExamples = R"(Examples:
+  Outputs with 50 dB of signal to noise:
+    vkexec debug precision --onnx=net.onnx --fp16 --snr=50 --save=keep.yaml
+    vkexec --onnx=net.onnx --fp16 --config=keep.yaml
+  Outputs within a tolerance of those that another program computed:
+    vkexec debug precision --onnx=net.onnx --fp16 --ref=tensors/ --atol=1e-3 --rtol=1e-2
+
+Exit status: 0 found, 1 not even float32 is within the bound, or failed, 2 wrong command line.)";
+
+constexpr const char* kReduce =
+    R"(vkexec debug reduce finds a small part of a network that still fails as the network does: with the
+same error, or with outputs that are not those of an exact engine, or of --ref; with --check, where a
+command fails with the same exit status.
+)";
+
+constexpr const char* kReduceUsage = R"(Usage: vkexec debug reduce --onnx=FILE [flags]
+
+)";
+
+constexpr const char* kReduceExamples = R"(Examples:
+  An error, or wrong results in float32 or in half precision:
+    vkexec debug reduce --onnx=net.onnx --save=small.onnx
+    vkexec debug reduce --onnx=net.onnx --fp16 --atol=0.1 --rtol=0.1
+  What makes a program fail:
+    vkexec debug reduce --onnx=net.onnx --check='python check.py {}'
+
+Exit status: 0 found, 1 the network does not fail, or an error, 2 wrong command line.)";
+
+struct Help {
+  const char *introduction, *usage, *examples;
+};
+
+Help help_of(const Options& options) {
+  if (options.compare) return {kCompare, kCompareUsage, kCompareExamples};
+  if (options.generate) return {kGenerate, kGenerateUsage, kGenerateExamples};
+  if (options.debug == "precision") return {kPrecision, kPrecisionUsage, kPrecisionExamples};
+  if (options.debug == "reduce") return {kReduce, kReduceUsage, kReduceExamples};
+  return {kIntroduction, kUsage, kExamples};
+}
 
 /// CLI11's listing, with values behind "=", descriptions in lines of a screen's width and defaults
 /// behind them.
@@ -124,16 +184,14 @@ class Listing : public CLI::Formatter {
 
 }  // namespace
 
-void add_help(CLI::App& app, const std::string& verb) {
-  const bool compare = verb == "compare", generate = verb == "generate";
-  app.description(compare ? kCompare : generate ? kGenerate : kIntroduction);
-  app.footer(compare ? kCompareExamples : generate ? kGenerateExamples : kExamples);
-  app.formatter(std::make_shared<Listing>(compare    ? kCompareUsage
-                                          : generate ? kGenerateUsage
-                                                     : kUsage));
+void add_help(CLI::App& app, const Options& options) {
+  const Help help = help_of(options);
+  app.description(help.introduction);
+  app.footer(help.examples);
+  app.formatter(std::make_shared<Listing>(help.usage));
   app.option_defaults()->group("Other");
   app.set_help_flag("-h,--help", "Print this text");
-  if (!compare && !generate) {
+  if (!is_command(options)) {
     app.set_version_flag("--version", std::string("vkexec ") + kBuilderVersion,
                          "Print the version");
   }

@@ -8,7 +8,9 @@ class App;
 
 namespace tv::cli {
 
-/// What --help and --version print, behind the flags that `app` has so far.
-void add_help(CLI::App& app, const std::string& verb);
+struct Options;
+
+/// What --help and --version of the command print, behind the flags that `app` has so far.
+void add_help(CLI::App& app, const Options& options);
 
 }  // namespace tv::cli

@@ -5,49 +5,18 @@
 #include <charconv>
 
 #include "csrc/cli/command_error.h"
+#include "csrc/cli/command_flags.h"
 #include "csrc/cli/config_file.h"
 #include "csrc/cli/help.h"
 #include "csrc/cli/nearest.h"
-#include "csrc/cli/setting_flags.h"
 #include "csrc/cli/trtexec_flags.h"
 
 namespace tv::cli {
 namespace {
 
-/// Flags whose text has a grammar of its own.
-struct Texts {
-  std::string shapes, min_shapes, opt_shapes, max_shapes, load_inputs, constants, percentile, fill;
-  SettingTexts settings;
-  bool always = false;  ///< flags that change nothing
-};
-
-/// Numbers in a range, which nan is not: every comparison with it is false.
-class Amount : public CLI::Validator {
- public:
-  explicit Amount(double most) {
-    func_ = [most](const std::string& text) -> std::string {
-      double value = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      const bool good =
-          error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= most;
-      return good ? ""
-                  : "got '" + text + "', want a number from 0 to " + CLI::detail::to_string(most);
-    };
-  }
-};
-
-std::string is_whole(const std::string& text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool good = error == std::errc() && end == text.data() + text.size();
-  return good ? "" : "got '" + text + "', want a whole number from 0 to 2^64 - 1";
-}
-
 void add_model(CLI::App& app, Options& o) {
   app.option_defaults()->group("Model");
-  app.add_option("--config", o.config,
-                 "Read settings, files and shapes from this YAML file; flags come before it")
-      ->type_name("FILE");
+  add_config(app, o);
   app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->type_name("FILE");
   app.add_option("--loadEngine", o.load_engine, "Load an engine (.vke) in place of building one")
       ->type_name("FILE");
@@ -76,9 +45,7 @@ void add_build(CLI::App& app, Options& o, Texts& t) {
   app.add_option("--optShapes", t.opt_shapes, "Shapes that the engine is tuned for")
       ->type_name("SHAPES");
   app.add_option("--maxShapes", t.max_shapes, "Largest shapes")->type_name("SHAPES");
-  app.add_option("--constants", t.constants,
-                 "k:k.npy: inputs that are fixed here, as those that set shapes must be")
-      ->type_name("FILES");
+  add_constants(app, t);
   add_setting_flags(app, o.settings, o.cache, t.settings);
 }
 
@@ -88,11 +55,7 @@ void add_inference(CLI::App& app, Options& o, Texts& t) {
       ->type_name("SHAPES");
   app.add_option("--loadInputs", t.load_inputs, "x:image.npy,y:raw.bin; others are filled")
       ->type_name("FILES");
-  app.add_option("--fill", t.fill, "Inputs without a file")
-      ->type_name("random|zero")
-      ->default_str("random")
-      ->check(CLI::IsMember({"random", "zero"}));
-  app.add_option("--seed", o.seed, "Of random inputs")->check(is_whole)->capture_default_str();
+  add_fill(app, o, t);
   app.add_option("--iterations", o.iterations, "Run at least so often")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
@@ -145,84 +108,8 @@ void add_report(CLI::App& app, Options& o, Texts& t) {
 
 void add_system(CLI::App& app, Options& o) {
   app.option_defaults()->group("System");
-  app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
-      ->type_name("DEVICE");
+  add_device(app, o);
   app.add_flag("--listDevices", o.list_devices, "Print the Vulkan devices, best first");
-}
-
-void add_compare(CLI::App& app, Options& o, Texts& t) {
-  app.option_defaults()->group("Compare");
-  app.add_option("--onnx", o.onnx, "The network")->type_name("FILE");
-  app.add_option("--loadEngine", o.load_engine, "or an engine, of which the outputs are compared")
-      ->type_name("FILE");
-  app.add_option("--ref", o.ref, "Directory of reference tensors, NAME.npy")->type_name("DIR");
-  app.add_option("--shapes", t.shapes, "Shapes of inputs that have no file")->type_name("SHAPES");
-  app.add_option("--loadInputs", t.load_inputs, "x:image.npy, where not in the directory")
-      ->type_name("FILES");
-  app.add_option("--atol", o.atol, "Difference that is not counted")
-      ->check(Amount(1e30))
-      ->capture_default_str();
-  app.add_option("--rtol", o.rtol, "and in parts of the reference")
-      ->check(Amount(1e30))
-      ->capture_default_str();
-  app.add_flag("!--outputsOnly", o.layers, "Do not look between the layers");
-  app.add_flag("--verbose", o.verbose, "Log more");
-  app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
-      ->type_name("DEVICE");
-  app.option_defaults()->group("Build");
-  add_setting_flags(app, o.settings, o.cache, t.settings);
-}
-
-void add_generate(CLI::App& app, Options& o) {
-  app.option_defaults()->group("Generate");
-  app.add_option("--model", o.model, "The folder that tv.save_decoder wrote")->type_name("DIR");
-  app.add_option("--tokenizer", o.tokenizer,
-                 "File of the tokenizers library; default: tokenizer.json in the model's folder")
-      ->type_name("FILE");
-  app.add_option("--prompt", o.prompt, "The text to continue")->type_name("TEXT");
-  app.add_option("--tokens", o.tokens,
-                 "Add at most so many tokens; default: until the text ends or the cache is full")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  app.add_option("--temperature", o.sampling.temperature,
-                 "Draw tokens, by scores divided by this; default: take the most likely one")
-      ->check(Amount(1e9));
-  app.add_option("--topK", o.sampling.top_k, "Draw from so many of the most likely tokens")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
-  app.add_option("--topP", o.sampling.top_p,
-                 "Draw from the most likely tokens that have this probability together")
-      ->check(Amount(1));
-  app.add_option("--repetitionPenalty", o.sampling.repetition_penalty,
-                 "Scores of tokens that the text has are made smaller by this factor")
-      ->check(Amount(1e9))
-      ->default_str("1");
-  app.add_option("--seed", o.sampling.seed, "Of the draws")->check(is_whole)->default_str("0");
-  app.add_flag("--stream", o.stream, "Print text as it comes");
-  app.add_flag("--verbose", o.verbose, "Print tokens a second on standard error, and log more");
-  app.add_flag("--checkAddresses", o.check_addresses,
-               "A folder that you do not trust: kernels touch their operands alone, and take "
-               "longer");
-  app.add_option("--device", o.device, "Number, part of the name, or UUID of a device")
-      ->type_name("DEVICE");
-}
-
-/// What of the command line says how tokens are drawn.
-void read_sampling(const CLI::App& app, Options& o) {
-  const auto given = [&](const char* flag) { return app.get_option(flag)->count() > 0; };
-  o.sampling.draws = given("--temperature");
-  if (o.sampling.draws && o.sampling.temperature == 0) {
-    throw CommandError(
-        "--temperature: got 0, want more; without it the most likely token is taken");
-  }
-  for (const char* flag : {"--topK", "--topP", "--seed"}) {
-    if (given(flag) && !o.sampling.draws) {
-      throw CommandError(std::string(flag) +
-                         " needs --temperature, which draws tokens (1: by the "
-                         "model's own probabilities)");
-    }
-  }
-  if (o.sampling.repetition_penalty == 0) {
-    throw CommandError("--repetitionPenalty: got 0, want more");
-  }
 }
 
 std::vector<std::string> names_of(const CLI::App& app) {
@@ -293,16 +180,12 @@ void check(const Options& o) {
     if (!good) throw CommandError(message);
   };
   if (o.list_devices) return;
-  if (o.generate) {
-    need(!o.model.empty(), "generate: want --model=DIR, a folder that tv.save_decoder wrote");
-    need(!o.prompt.empty(), "generate: want --prompt=TEXT");
-    return;
-  }
   const bool loads = !o.load_engine.empty(), builds = !o.onnx.empty() && !loads;
-  need(loads || builds, "want --onnx=FILE to build an engine or --loadEngine=FILE to load one");
-  if (o.compare) {
-    need(!o.ref.empty(), "compare: want --ref=DIR with reference tensors");
-    need(!loads || o.onnx.empty(), "compare: got --onnx and --loadEngine, want one of them");
+  need(loads || builds || o.generate,
+       o.debug.empty() ? "want --onnx=FILE to build an engine or --loadEngine=FILE to load one"
+                       : "debug: want --onnx=FILE");
+  if (is_command(o)) {
+    check_command_flags(o);
     return;
   }
   need(!loads || o.onnx.empty() || o.refit,
@@ -314,13 +197,7 @@ void check(const Options& o) {
        "got --weights and --refitFromOnnx, want one");
   need(!loads || o.settings.enabled_precisions.empty(),
        "--fp16, --bf16 and --int8 are chosen when an engine is built");
-  const bool int8 = std::ranges::find(o.settings.enabled_precisions, DType::kI8) !=
-                    o.settings.enabled_precisions.end();
-  need(int8 || o.settings.calibration.empty(), "--calib needs --int8 or --best");
-  need(
-      !int8 || !o.settings.calibration.empty(),
-      "--int8 and --best need --calib=FILE, a cache that tv.calibrate or TensorRT wrote; quantised "
-      "ONNX files (Q/DQ pairs) run in 8 bits without these flags");
+  check_precisions(o);
   need(!loads || o.constants.empty(), "--constants is chosen when an engine is built");
   need(!loads || (o.min_shapes.empty() && o.opt_shapes.empty() && o.max_shapes.empty()),
        "--minShapes, --optShapes and --maxShapes are chosen when an engine is built; --shapes says "
@@ -334,16 +211,11 @@ Command parse_command(int argc, const char* const* argv) {
   Command command;
   Options& o = command.options;
   Texts texts;
-  const std::string verb = argc > 1 ? argv[1] : "";
-  o.compare = verb == "compare";
-  o.generate = verb == "generate";
-  const bool runs = !o.compare && !o.generate;  // no verb
+  const int words = read_command(argc, argv, o);
   CLI::App app;
   app.allow_extras();
-  if (o.compare) {
-    add_compare(app, o, texts);
-  } else if (o.generate) {
-    add_generate(app, o);
+  if (is_command(o)) {
+    add_command_flags(app, o, texts);
   } else {
     add_model(app, o);
     add_build(app, o, texts);
@@ -351,10 +223,10 @@ Command parse_command(int argc, const char* const* argv) {
     add_report(app, o, texts);
     add_system(app, o);
   }
-  add_help(app, verb);
-  std::vector<std::string> arguments(argv + (runs ? 1 : 2), argv + argc);
+  add_help(app, o);
+  std::vector<std::string> arguments(argv + words, argv + argc);
   for (std::string& argument : arguments) argument = in_new_words(argument);
-  if (runs) command.warning = read_named_config(arguments, o);
+  if (!o.generate) command.warning = read_named_config(arguments, o);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);
@@ -376,6 +248,7 @@ Command parse_command(int argc, const char* const* argv) {
   if (!command.warning.empty()) command.warning = "Without effect: " + command.warning;
   read_texts(o, texts);
   if (o.generate) read_sampling(app, o);
+  o.tolerance_given = is_command(o) && !o.generate && app.count("--atol") + app.count("--rtol") > 0;
   check(o);
   return command;
 }

@@ -49,11 +49,19 @@ struct Options {
   std::string device;
   bool list_devices = false;
 
-  // vkexec compare
+  // vkexec compare and vkexec debug
   bool compare = false;
+  std::string debug;  ///< "precision", "reduce" or ""
   std::string ref;
   double atol = 1e-5, rtol = 1e-4;
-  bool layers = true;
+  bool tolerance_given = false;
+  bool layers = true, sensitivity = false;
+  std::string export_comparison;
+  double snr_db = 40;  ///< of debug precision; the tolerance counts instead where it is given
+  std::string save;    ///< what debug found
+  std::string check;   ///< a command that fails for what debug reduces
+  int64_t check_seconds = 600, max_runs = 200;
+  bool quiet = false;  ///< says nothing of engines that are built
 
   // vkexec generate
   bool generate = false;

@@ -5,6 +5,7 @@
 #include "csrc/cli/bench.h"
 #include "csrc/cli/build.h"
 #include "csrc/cli/compare.h"
+#include "csrc/cli/debug.h"
 #include "csrc/cli/exports.h"
 #include "csrc/cli/generate.h"
 #include "csrc/cli/lines.h"
@@ -107,10 +108,12 @@ bool execute(const Options& options) {
     generate(open_device(options.device), options);
     return true;
   }
-  if (!options.compare) report_options(options);
+  if (!options.compare && options.debug.empty()) report_options(options);
   const std::shared_ptr<Device> device = open_device(options.device);
   report_device(profile(*device));
   if (options.compare) return compare_network(device, options);
+  if (options.debug == "precision") return debug_precision(device, options);
+  if (options.debug == "reduce") return debug_reduce(device, options);
   Network network = load(device, options);
   refit(network, options);
   // Files of inputs say shapes too.

@@ -18,7 +18,8 @@ constexpr const char* kPlugin = "there are no plugins: an operator is part of th
 constexpr const char* kFormats = "inputs and outputs are dense tensors of the model's types";
 constexpr const char* kPerLayer =
     "precision is chosen for the whole network; --fp16 and --bf16 keep what would lose range in "
-    "float32, and autocast_excluded_nodes in a --config file names others";
+    "float32, and autocast_excluded_nodes in a --config file names others, which vkexec debug "
+    "precision finds";
 constexpr const char* kOneRuntime = "there is one runtime, libvk_runtime, for every file";
 constexpr const char* kStreaming = "weights stay on the device";
 constexpr const char* kBatch = "batches are explicit: --shapes";
@@ -26,9 +27,21 @@ constexpr const char* kClock =
     "waiting polls first and then sleeps, whichever ends sooner; there is nothing to choose";
 constexpr const char* kTransfers =
     "a call takes host memory; its copies are reported apart (H2D and D2H Latency)";
+constexpr const char* kRoutes =
+    "there are no build routes: --builderOptimizationLevel says how much is timed, --tuningSeconds "
+    "for how long";
+constexpr const char* kReferences = "want vkexec compare --ref=DIR";
+constexpr const char* kSlim =
+    "onnxslim is a Python package: tv.onnx.compile(simplify=True) runs it. Engines do not need it: "
+    "constants are folded, and what nothing reads is left out, when they are built";
+constexpr const char* kCalibrates = "tv.calibrate makes the cache that --calib reads";
 constexpr const char* kDebugTensors = "vkexec compare looks at tensors between layers";
 
+/// Of trtexec 8 to 11, and --slim and --calibData, which people look for here.
 constexpr auto kAbsent = std::to_array<Absent>({
+    {"slim", kSlim},
+    {"calibData", kCalibrates},
+    {"calibProfile", kCalibrates},
     {"int4", kInt4},
     {"fp8", "Vulkan has no 8-bit floats; --fp16, --bf16 and --int8 are there"},
     {"precisionConstraints", kPerLayer},
@@ -38,12 +51,18 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"useDLACore", kDla},
     {"allowGPUFallback", kDla},
     {"buildDLAStandalone", kDla},
+    {"uint8AsymmetricQuantizationDLA", kDla},
+    {"reportCapabilityDLA", kDla},
+    {"adjustForDLA", kDla},
     {"plugins", kPlugin},
     {"staticPlugins", kPlugin},
     {"dynamicPlugins", kPlugin},
     {"setPluginsToSerialize", kPlugin},
     {"ignoreParsedPluginLibs", kPlugin},
     {"pluginInstanceNorm", kPlugin},
+    {"pi", kPlugin},
+    {"enablePluginOverride", kPlugin},
+    {"safetyPlugins", kPlugin},
     {"inputIOFormats", kFormats},
     {"outputIOFormats", kFormats},
     {"directIO", kFormats},
@@ -56,6 +75,7 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"workspace", "want --memPoolSize=workspace:MiB"},
     {"sparsity", "structured sparsity is not used"},
     {"versionCompatible", kOneRuntime},
+    {"vc", kOneRuntime},
     {"useRuntime", kOneRuntime},
     {"leanDLLPath", kOneRuntime},
     {"excludeLeanRuntime", kOneRuntime},
@@ -72,6 +92,7 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"errorOnTimingCacheMiss", "a tactic that was not timed before is timed"},
     {"noBuilderCache", "want --noCache"},
     {"disableCompilationCache", "want --noCache"},
+    {"noCompilationCache", "want --noCache"},
     {"avgTiming", "the tuner repeats until the median is certain enough"},
     {"restricted", "engines have no restricted mode"},
     {"safe", "engines have no restricted mode"},
@@ -93,11 +114,37 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"weightStreamingBudget", kStreaming},
     {"markDebug", kDebugTensors},
     {"saveDebugTensors", kDebugTensors},
+    {"saveAllDebugTensors", kDebugTensors},
+    {"markUnfusedTensorsAsDebugTensors", kDebugTensors},
     {"dumpRawBindingsToFile", "want --exportOutput"},
     {"dumpKernelText", "want --debugDir: the GLSL of every kernel is in it"},
     {"stripAllWeights", "want --stripWeights: it leaves out all of them"},
     {"tilingOptimizationLevel", "want --builderOptimizationLevel"},
     {"l2LimitForTiling", "want --builderOptimizationLevel"},
+    {"setBuildRoute", kRoutes},
+    {"helpBuildRoute", kRoutes},
+    {"tuneBuildRoutes", kRoutes},
+    {"tuneBuildRouteFile", kRoutes},
+    {"tuningSearch", kRoutes},
+    {"tuningTimeOut", kRoutes},
+    {"tuningCacheFile", "want --timingCacheFile"},
+    {"continue", kRoutes},
+    {"tuningResultFile", kRoutes},
+    {"dryRun", "tv.dry_run tells what would be built"},
+    {"remoteAutoTuningConfig", "tactics are timed on the device that --device names"},
+    {"cpuOnly", "want --builderOptimizationLevel=0: nothing is timed then"},
+    {"saveAllEngines", "one engine is built, and --saveEngine writes it"},
+    {"distributiveIndependence",
+     "there is no such mode: a result depends on the engine and the inputs alone"},
+    {"decomposableAttentions", "the compiler chooses which attentions are one kernel"},
+    {"noSpinWait", kClock},
+    {"noCudaGraph", "commands are recorded once for a shape in any case"},
+    {"loadRefOutputs", kReferences},
+    {"refPair", kReferences},
+    {"accuracyAlgorithm", kReferences},
+    {"accuracyThreshold", kReferences},
+    {"atol", kReferences},
+    {"rtol", kReferences},
 });
 
 struct Idle {
@@ -109,6 +156,7 @@ struct Idle {
 constexpr auto kIdle = std::to_array<Idle>({
     {"useCudaGraph", "", "commands are recorded once for a shape and submitted again"},
     {"noDataTransfers", "", kTransfers},
+    {"includeDataTransfers", "", kTransfers},
     {"profilingVerbosity", "*", "layers are always described in detail"},
     {"sparsity", "disable", "structured sparsity is not used"},
     {"noTF32", "", "float32 products keep their mantissa"},

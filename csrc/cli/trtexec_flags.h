@@ -5,7 +5,9 @@
 
 namespace tv::cli {
 
-/// Why a flag of trtexec's ("int8", without dashes) is not taken here; "" if it is none.
+/// Why a flag of trtexec's ("int4", without dashes), or one that people look for, is not taken
+/// here;
+/// "" if it is none.
 std::string why_not(std::string_view flag);
 /// Why an argument ("--useCudaGraph", "--sparsity=disable") may be left out: it asks for what is
 /// always so here; "" if it asks for something.

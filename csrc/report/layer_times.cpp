@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "csrc/report/bar_picture.h"
 #include "csrc/report/svg.h"
 
 namespace tv {
@@ -124,73 +125,26 @@ std::string layer_trace(std::span<const LayerTime> layers) {
   return dumped({{"traceEvents", events}, {"displayTimeUnit", "ns"}}) + "\n";
 }
 
-namespace {
-
-constexpr double kRow = 18, kWidth = 560, kText = 460;  // of a bar's row, and beside the bars
-constexpr double kLeft = 4, kTop = 56;                  // where the bars begin
-
-/// Steps of 1, 2 or 5 times a power of ten, so that there are at most ten.
-double axis_step(double longest) {
-  double step = 0.001;
-  for (int i = 0; longest / step > 10; ++i) step *= i % 3 == 1 ? 2.5 : 2;
-  return step;
-}
-
-/// The title with the total, and the axis.
-std::string frame(std::span<const LayerTime> layers, double longest, double bottom) {
+std::string layer_picture(std::span<const LayerTime> layers) {
   const std::string engine = layers.empty() ? "" : layers.front().engine;
   const bool one = std::all_of(layers.begin(), layers.end(),
                                [&](const LayerTime& layer) { return layer.engine == engine; });
   const std::string title = (one ? shortened(engine, 40) : std::string("engines")) + ": " +
                             std::to_string(layers.size()) + " layers, " +
                             format("%.1f", total_us(layers)) + " µs in all";
-  std::string text = "<text x=\"" + coordinate(kLeft) +
-                     "\" y=\"18\" font-size=\"14\" font-weight=\"bold\">" + xml_escape(title) +
-                     "</text>\n<text x=\"" + coordinate(kLeft) +
-                     "\" y=\"34\">µs of the device's clock, in the order in which the layers "
-                     "run</text>\n";
-  const double step = axis_step(longest);
-  for (double at = 0; longest > 0 && at <= longest; at += step) {
-    const std::string x = coordinate(kLeft + at / longest * kWidth);
-    text += "<line x1=\"" + x + "\" x2=\"" + x + "\" y1=\"" + coordinate(kTop - 6) + "\" y2=\"" +
-            coordinate(bottom) + "\" stroke=\"#ccc\"/><text x=\"" + x + "\" y=\"" +
-            coordinate(kTop - 8) + "\" fill=\"#555\">" + format("%g", at) + "</text>\n";
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string layer_picture(std::span<const LayerTime> layers) {
-  double longest = 0;
   std::vector<std::string> tactics;
+  std::vector<Bar> bars;
   for (const LayerTime& layer : layers) {
-    longest = std::max(longest, layer.time_us);
-    if (std::find(tactics.begin(), tactics.end(), layer.tactic) == tactics.end()) {
-      tactics.push_back(layer.tactic);
-    }
+    const auto known = std::find(tactics.begin(), tactics.end(), layer.tactic);
+    const auto kind = static_cast<size_t>(known - tactics.begin());
+    if (known == tactics.end()) tactics.push_back(layer.tactic);
+    bars.push_back({.length = layer.time_us,
+                    .label = format("%.1f µs  ", layer.time_us) + shortened(layer.name, 48) +
+                             (layer.tactic.empty() ? "" : "  " + shortened(layer.tactic, 40)),
+                    .title = layer.module_path + " " + layer.source,
+                    .kind = kind});
   }
-  const double height = kTop + kRow * static_cast<double>(layers.size()) + 8;
-  std::string text = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" +
-                     coordinate(kWidth + kText) + "\" height=\"" + coordinate(height) +
-                     "\" font-family=\"monospace\" font-size=\"11\">\n" +
-                     "<style>svg{background:#fff}</style>\n" + frame(layers, longest, height - 4);
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const LayerTime& layer = layers[i];
-    const double y = kTop + kRow * static_cast<double>(i);
-    const double bar = longest > 0 ? layer.time_us / longest * kWidth : 0;
-    const auto kind = std::find(tactics.begin(), tactics.end(), layer.tactic) - tactics.begin();
-    const std::string label = format("%.1f µs  ", layer.time_us) + shortened(layer.name, 48) +
-                              (layer.tactic.empty() ? "" : "  " + shortened(layer.tactic, 40));
-    // A name that does not fit beside its bar begins at the left, on it.
-    const double label_x = bar > kWidth * 0.6 ? 10 : bar + 10;
-    text += "<rect x=\"" + coordinate(kLeft) + "\" y=\"" + coordinate(y) + "\" width=\"" +
-            coordinate(bar) + "\" height=\"" + coordinate(kRow - 4) + "\" fill=\"" +
-            colour(static_cast<size_t>(kind)) + "\" fill-opacity=\"0.75\"/><text x=\"" +
-            coordinate(label_x) + "\" y=\"" + coordinate(y + 11) + "\">" + xml_escape(label) +
-            "<title>" + xml_escape(layer.module_path + " " + layer.source) + "</title></text>\n";
-  }
-  return text + "</svg>\n";
+  return bar_picture(title, "µs of the device's clock, in the order in which the layers run", bars);
 }
 
 }  // namespace tv

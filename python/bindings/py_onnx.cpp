@@ -1,5 +1,6 @@
 // The ONNX importer.
 
+#include "csrc/frontends/onnx/graph_nodes.h"
 #include "csrc/frontends/onnx/onnx_import.h"
 #include "csrc/frontends/onnx/tensor.h"
 #include "python/bindings/py_module.h"
@@ -96,6 +97,9 @@ void bind_onnx(py::module_& m) {
       .def_property_readonly("names", &names_of,
                              "Of a partial import: name → (value of the graph or None, (dtype, "
                              "dims, elements) or None).")
+      .def_property_readonly("graph_nodes", &onnx::graph_nodes,
+                             "Of a partial import, for each node of the file: names of the nodes "
+                             "of the graph that compute it from inputs, and weights for it.")
       .def_readonly("shape_inputs", &ImportedModel::shape_inputs)
       .def_property_readonly("ranges", &ranges_of, "(name, min, max or None) of each symbol.")
       .def_property_readonly("inputs",

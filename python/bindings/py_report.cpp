@@ -1,5 +1,6 @@
 // What layers take and how they hang together, as tables, traces and pictures.
 
+#include "csrc/report/bar_picture.h"
 #include "csrc/report/engine_graph.h"
 #include "csrc/report/layer_times.h"
 #include "python/bindings/py_module.h"
@@ -40,6 +41,17 @@ void bind_report(py::module_& m) {
         [](const py::list& layers, int64_t runs) { return layer_json(to_layers(layers), runs); });
   m.def("layer_trace", [](const py::list& layers) { return layer_trace(to_layers(layers)); });
   m.def("layer_picture", [](const py::list& layers) { return layer_picture(to_layers(layers)); });
+  m.def(
+      "bar_picture",
+      [](const std::string& title, const std::string& axis, const py::list& rows) {
+        std::vector<Bar> bars;
+        for (const auto& [length, label] :
+             rows.cast<std::vector<std::pair<double, std::string>>>()) {
+          bars.push_back({.length = length, .label = label, .title = label});
+        }
+        return bar_picture(title, axis, bars);
+      },
+      "A bar chart as SVG of (length, label).");
   m.def(
       "engine_picture",
       [](const py::bytes& vke) {

@@ -1,15 +1,21 @@
 """tv.compare: how far a compiled model is from the model, layer by layer."""
 
+import importlib.util
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import nn
 
+from . import onnx as tv_onnx
 from ._base import whole_files
+from ._native import C
+from ._onnx.files import is_array, to_tensor
 from .observing import call, side_by_side
 from .program import Program
 from .settings import Settings
@@ -26,7 +32,9 @@ class Comparison:
         layers: of each product and convolution, the most harmful first: {"name", "module",
             "harm", "snr_db", "input_snr_db", "cosine", "max_error"}. SNR is the power of the exact
             result by that of the difference, in decibel; harm is the part of the difference's power
-            that the layer adds: 1 / SNR of its result less that of its input.
+            that the layer adds: 1 / SNR of its result less that of its input. Of ONNX models each
+            float tensor: "name" is the tensor's, "node" what makes it, "nodes" what that has become
+            in the compiler's graph; and the input's SNR is the lowest of its inputs'.
         results: of each result of the model likewise, without harm.
     """
 
@@ -36,7 +44,8 @@ class Comparison:
 
     def excluded(self, layers: int) -> tuple[str, ...]:
         """`autocast_excluded_nodes` that keeps so many of the most harmful layers in floats."""
-        names = [row["module"] for row in self.layers[:layers] if row["harm"] > 0]
+        names = [name for row in self.layers[:layers] if row["harm"] > 0
+                 for name in row.get("nodes", [row.get("module")])]
         return tuple(f"^{re.escape(name)}$" for name in dict.fromkeys(names) if name)
 
     def to_json(self, path=None) -> str:
@@ -48,6 +57,17 @@ class Comparison:
         if path is not None:
             whole_files.write_text(path, text + "\n", "comparison")
         return text
+
+    def save(self, path) -> None:
+        """Writes a picture (.svg): a bar for the harm of each layer, the most harmful first."""
+        if Path(path).suffix != ".svg":
+            raise ValueError(f"comparison: got a path that ends in {Path(path).suffix!r}, want "
+                             ".svg")
+        bars = [(max(row["harm"], 0.0), f"{row['name']}  SNR {row['snr_db']:.1f} dB")
+                for row in self.layers if not math.isnan(row["harm"])]
+        picture = C.bar_picture(f"{len(self.layers)} layers, {self.count} inputs",
+                                "harm: what a layer adds to the noise, by the signal", bars)
+        whole_files.write_text(path, picture, "comparison")
 
     def __str__(self) -> str:
         width = max([len(row["name"]) for row in [*self.layers, *self.results]], default=0)
@@ -64,21 +84,31 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare(model: nn.Module, program: "Program | Mapping", data: Iterable) -> Comparison:
+def compare(model, program, data: Iterable, *, reference: str | None = None) -> Comparison:
     """Runs a module in PyTorch and as it is compiled, and compares what its products and
-    convolutions compute.
+    convolutions compute; or an ONNX model exactly and as it is compiled, every float tensor.
 
-    The module is compiled once more, so that results of layers can be seen.
+    The model is compiled once more, so that results of layers can be seen: what is fused over them
+    in the program is not fused there.
 
     Args:
-        model: in eval mode.
-        program: what tv.compile made of it, or settings to compile it with.
-        data: inputs: of each a tensor, a tuple or list of arguments, or a dict of keywords.
+        model: a module in eval mode; or an ONNX model: a path, bytes, or a ModelProto.
+        program: what tv.compile (of ONNX models tv.onnx.compile) made of it, or a dict of settings
+            to compile it with, of ONNX models also of its other arguments.
+        data: inputs: of each a tensor, a tuple or list of arguments, or a dict of keywords; of ONNX
+            models arrays, too.
+        reference: what an ONNX model is compared with: "onnxruntime", or "torch_vulkan", an engine
+            of the model's own types that is built without tuning. None: the first where it is
+            installed.
 
     Raises:
         ValueError: no data, a module in training mode, or a bad setting.
     """
-    if not isinstance(model, nn.Module) or model.training:
+    if not isinstance(model, nn.Module):
+        return _compare_file(model, program, data, reference)
+    if reference is not None:
+        raise ValueError("tv.compare: reference: a module is compared with PyTorch")
+    if model.training:
         raise ValueError("tv.compare: model: want a torch.nn.Module in eval mode")
     if isinstance(program, Program):
         settings = program.settings
@@ -100,6 +130,59 @@ def compare(model: nn.Module, program: "Program | Mapping", data: Iterable) -> C
     if not count:
         raise ValueError("tv.compare: data has no inputs")
     return _comparison(count, found, modules)
+
+
+def _compare_file(model, program, data: Iterable, reference: str | None) -> Comparison:
+    if not isinstance(model, (str, bytes, os.PathLike)) and not hasattr(model, "SerializeToString"):
+        raise ValueError(f"tv.compare: model: got {type(model).__name__}, want a torch.nn.Module, "
+                         "or a path, bytes or ModelProto of an ONNX model")
+    if isinstance(program, tv_onnx.Model):
+        compiled, exactly = program.compiled_again, program.compiled_exactly
+    elif isinstance(program, Mapping):
+        def compiled(proto):
+            return tv_onnx.compile(proto, **program)
+
+        def exactly(proto):
+            given = {name: program[name] for name in ("inputs", "constants", "fallback", "device")
+                     if name in program}
+            return tv_onnx.compile(proto, **given, **tv_onnx.EXACT)
+    else:
+        raise ValueError(f"tv.compare: program: got {type(program).__name__}, want what "
+                         "tv.onnx.compile returned, or a dict of settings")
+    if importlib.util.find_spec("onnx") is None:
+        raise ValueError("tv.compare: ONNX models need the package onnx: "
+                         "pip install torch-vulkan[onnx]")
+    from ._onnx import comparing
+
+    kind = comparing.reference_named(reference)
+    shown = comparing.Shown(model)
+    engines = compiled(shown.proto)
+    exact = comparing.session_of(shown) if kind == "onnxruntime" else exactly(shown.proto)
+    names = list(dict.fromkeys([*shown.tensors, *shown.results]))
+    found = {name: _Differences() for name in names}
+    count = 0
+    for item in data:
+        feed = comparing.feed_of([arg.name for arg in engines.get_inputs()], item)
+        for name, want, got in zip(names, exact.run(names, feed), engines.run(names, feed),
+                                   strict=True):
+            found[name].add_arrays(want, got)
+        count += 1
+    if not count:
+        raise ValueError("tv.compare: data has no inputs")
+    return _comparison_of_file(count, shown, found)
+
+
+def _comparison_of_file(count: int, shown, found: dict[str, "_Differences"]) -> Comparison:
+    made = Comparison(count)
+    for name, (node, read) in shown.tensors.items():
+        before = max((found[one].noise() for one in read), default=0.0)
+        noise = found[name].noise()
+        made.layers.append({"name": name, "node": node, "nodes": shown.nodes[name],
+                            "harm": 0.0 if noise == before else noise - before,
+                            **found[name].row(), "input_snr_db": _decibel(before)})
+    made.layers.sort(key=lambda row: -math.inf if math.isnan(row["harm"]) else -row["harm"])
+    made.results += [{"name": name, **found[name].row()} for name in shown.results]
+    return made
 
 
 def _comparison(count: int, found: dict[tuple[str, str], "_Differences"],
@@ -139,6 +222,11 @@ class _Differences:
             most = difference.abs().max().item()
             self._max = most if math.isnan(most) else max(self._max, most)
 
+    def add_arrays(self, want, got) -> None:
+        """Of arrays; what is no number, as a string, is left out."""
+        if is_array(want) and want.dtype.kind in "fiubV":
+            self.add(to_tensor("", want), to_tensor("", got))
+
     def noise(self) -> float:
         """The difference's power by that of the exact tensor."""
         if self._noise == 0:
@@ -146,10 +234,7 @@ class _Differences:
         return self._noise / self._exact if self._exact else math.inf
 
     def snr_db(self) -> float:
-        noise = self.noise()
-        if noise in (0, math.inf):
-            return math.inf if noise == 0 else -math.inf
-        return -10 * math.log10(noise)
+        return _decibel(self.noise())
 
     def row(self) -> dict:
         lengths = math.sqrt(self._exact) * math.sqrt(self._made)
@@ -157,6 +242,12 @@ class _Differences:
         return {"snr_db": self.snr_db(), "cosine": min(cosine, 1.0), "max_error": self._max}
 
 
+def _decibel(noise: float) -> float:
+    if noise in (0, math.inf):
+        return math.inf if noise == 0 else -math.inf
+    return -10 * math.log10(noise)
+
+
 def _plain(row: dict) -> dict:
-    return {key: value if isinstance(value, str) or math.isfinite(value) else str(value)
+    return {key: value if isinstance(value, (str, list)) or math.isfinite(value) else str(value)
             for key, value in row.items()}

@@ -19,6 +19,8 @@ from .errors import UnsupportedError
 from .settings import Settings
 
 FALLBACKS = ("onnxruntime", "none")
+# Settings of what is exact: the model's own types, and nothing is tuned.
+EXACT = {"optimization_level": 0, "min_block_size": 1}
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,16 @@ class Model:
             return ", ".join(f"{a.name}: {a.type}{a.shape}" for a in args)
 
         return f"Model({text(self.get_inputs())} -> {text(self.get_outputs())})"
+
+    def compiled_again(self, model) -> "Model":
+        """Another model, compiled as this one was."""
+        return Model(self._build(model), self._build)
+
+    def compiled_exactly(self, model) -> "Model":
+        """Another model, compiled for the same inputs without a lower precision."""
+        plain = Settings.from_options({**EXACT, "device": self._build.settings.device})
+        build = dataclasses.replace(self._build, settings=plain)
+        return Model(build(model), build)
 
     @property
     def engines(self) -> list[Engine]:
@@ -137,7 +149,7 @@ class Model:
         if self._build.settings.immutable_weights:
             raise ValueError("tv.onnx: refit: the model was compiled with immutable_weights=True; "
                              "compile it without that setting")
-        self._body.refit(model)
+        self._body.refit(self._build.prepared(model))
 
 
 @dataclass
@@ -150,6 +162,15 @@ class _Build:
     settings: Settings
     native: bool  # whether ONNX Runtime runs the rest
     most: int  # values of inputs that set shapes
+    simplify: bool = False
+
+    def prepared(self, model):
+        """The model as it is compiled."""
+        if not self.simplify:
+            return model
+        from ._onnx.simplify import simplified  # only here: it needs the package onnx
+
+        return simplified(model)
 
     def __call__(self, model):
         device = device_list.spec_for(self.settings.device, torch.device("cpu"))
@@ -189,7 +210,7 @@ class _Build:
 
 
 def compile(model, inputs=None, constants=None, *, sess_options=None, fallback=None,
-            max_shape_values: int = 8, **settings) -> Model:
+            max_shape_values: int = 8, simplify: bool = False, **settings) -> Model:
     """Compiles an ONNX model: as one engine where it can be, else as engines and native parts.
 
     Args:
@@ -206,6 +227,7 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, fallback=N
         max_shape_values: of a model with inputs that set shapes (`axes`, `shape`, `k`), for how
             many of their values engines are built, when they first come. With others, the nodes
             that read them run natively.
+        simplify: whether the package onnxslim rewrites the model first. Engines do not need it.
         settings: docs/settings.md. `require_full_compilation` is as fallback="none". Without a
             fallback, settings of partitioning have no effect.
 
@@ -224,9 +246,11 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, fallback=N
         raise ValueError(f"tv.onnx: max_shape_values: got {max_shape_values!r}, want an integer "
                          "from 0 up")
     native = has_fallback(fallback) and not checked.require_full_compilation
+    if simplify:
+        _check_simplify()
     build = _Build(ranges(model, inputs), dict(constants or {}), checked, native,
-                   max_shape_values)
-    return Model(build(model), build)
+                   max_shape_values, simplify)
+    return Model(build(build.prepared(model)), build)
 
 
 def has_fallback(fallback: str | None) -> bool:
@@ -242,6 +266,14 @@ def has_fallback(fallback: str | None) -> bool:
         raise ValueError(f"tv.onnx: fallback='onnxruntime' needs the package "
                          f"{' and '.join(missing)}: pip install torch-vulkan[onnx]")
     return fallback == "onnxruntime"
+
+
+def _check_simplify() -> None:
+    missing = [name for name in ("onnx", "onnxslim") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f"tv.onnx: simplify=True needs the package {' and '.join(missing)}: pip "
+                         "install onnxslim. Engines do not need it: constants are folded, and what "
+                         "nothing reads is left out, when they are built")
 
 
 def supported_ops() -> list[str]:

@@ -111,7 +111,7 @@ def test_what_needs_no_engine():
 
 
 def test_every_flag_is_in_the_reference_and_the_man_page():
-    for command in ((), ("compare",), ("generate",)):
+    for command in ((), ("compare",), ("debug", "precision"), ("debug", "reduce"), ("generate",)):
         flags = set(re.findall(r"^  (?:--\w+, )?(--\w+)", run(*command, "--help"), re.M))
         assert len(flags) > 10
         for page in ("docs/vkexec.md", "docs/man/vkexec.1"):
@@ -149,7 +149,7 @@ def test_every_flag_is_in_the_reference_and_the_man_page():
     (["--onnx=x", "--sparsity=enable"], "--sparsity is not supported: structured sparsity"),
     (["--onnx=x", "--useCudaGraph=1"], "unknown flag --useCudaGraph"),
     (["--onnx=x", "--foo"], "unknown flag --foo; --help lists them"),
-    (["compare", "--onnx=x"], "want --ref=DIR"),
+    (["compare", "--loadEngine=x"], "--loadEngine needs --ref=DIR"),
     (["compare", "--onnx=x", "--ref=y", "--streams=2"], "unknown flag --streams"),
 ])
 def test_a_bad_command_line(arguments, message):

@@ -27,6 +27,10 @@ struct Model {
 /// most 64 deep. Throws Error(kUser).
 std::shared_ptr<const Model> parse_model(std::span<const uint8_t> bytes);
 
+/// Maps and parses a file; external data lies in `directory`, "": beside the file. Throws
+/// Error(kUser).
+std::shared_ptr<const Model> read_model(const std::string& path, const std::string& directory);
+
 /// Imports a model that somebody has put together. What the result loads keeps it alive.
 ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOptions options);
 

@@ -36,17 +36,21 @@ ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOpti
   }
 }
 
-ImportedModel import_file(const std::string& path, const ImportOptions& options) {
+std::shared_ptr<const Model> read_model(const std::string& path, const std::string& directory) {
   std::shared_ptr<Model> model;
   {
     const WeightBytes file = map_file(path);
     model = std::const_pointer_cast<Model>(parse_model(file.bytes));
   }
   const size_t slash = path.rfind('/');
-  model->directory = !options.directory.empty()   ? options.directory
+  model->directory = !directory.empty()           ? directory
                      : slash == std::string::npos ? "."
                                                   : path.substr(0, slash + 1);
-  return import_model(model, options);
+  return model;
+}
+
+ImportedModel import_file(const std::string& path, const ImportOptions& options) {
+  return import_model(read_model(path, options.directory), options);
 }
 
 ImportedModel import_bytes(std::span<const uint8_t> bytes, const ImportOptions& options) {

@@ -1,0 +1,79 @@
+"""tv.onnx.compile(simplify=True): onnxslim before the importer."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import torch_vulkan as tv  # noqa: E402
+
+
+def model(seed=0):
+    """x [n, 6] → what onnxslim folds: a constant's arithmetic, a transposition there and back, two
+    equal products."""
+    rng = np.random.default_rng(seed)
+    nodes = [helper.make_node("Add", ["a", "a"], ["doubled"], "constants"),
+             helper.make_node("Transpose", ["x"], ["t"], "there", perm=[1, 0]),
+             helper.make_node("Transpose", ["t"], ["back"], "back", perm=[1, 0]),
+             helper.make_node("MatMul", ["back", "doubled"], ["p"], "product"),
+             helper.make_node("MatMul", ["back", "doubled"], ["q"], "again"),
+             helper.make_node("Sub", ["p", "q"], ["zero"], "zero"),
+             helper.make_node("Add", ["p", "zero"], ["y"], "last")]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
+        [numpy_helper.from_array(rng.normal(size=(6, 4)).astype("float32"), "a")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def expected(made, x):
+    return x @ (2 * numpy_helper.to_array(made.graph.initializer[0]))
+
+
+def test_the_same_results_of_fewer_nodes(tmp_path):
+    pytest.importorskip("onnxslim")
+    from torch_vulkan._onnx.simplify import simplified
+
+    made = model()
+    before = made.SerializeToString()
+    assert len(simplified(made).graph.node) < len(made.graph.node)
+    assert made.SerializeToString() == before, "the caller's model stays as it is"
+    onnx.save(model(), tmp_path / "net.onnx", save_as_external_data=True, location="w.bin",
+              size_threshold=0)
+    for given in (made, before, tmp_path / "net.onnx"):
+        session = tv.onnx.compile(given, simplify=True, optimization_level=0)
+        for n in (1, 3):
+            x = np.random.default_rng(n).normal(size=(n, 6)).astype("float32")
+            np.testing.assert_allclose(session(x), expected(made, x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_refit_simplifies_too():
+    pytest.importorskip("onnxslim")
+    session = tv.onnx.compile(model(), simplify=True, optimization_level=0)
+    session.refit(model(seed=1))
+    x = np.random.default_rng(0).normal(size=(2, 6)).astype("float32")
+    np.testing.assert_allclose(session(x), expected(model(seed=1), x), rtol=1e-5, atol=1e-5)
+
+
+def test_without_onnxslim(monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec",
+                        lambda name, *rest: None if name == "onnxslim" else find(name, *rest))
+    with pytest.raises(ValueError, match="needs the package onnxslim: pip install onnxslim"):
+        tv.onnx.compile(model(), simplify=True)
+    tv.onnx.compile(model(), optimization_level=0)
+
+
+def test_a_model_that_onnxslim_refuses(monkeypatch):
+    onnxslim = pytest.importorskip("onnxslim")
+
+    def fails(given):
+        raise RuntimeError("cannot")
+
+    monkeypatch.setattr(onnxslim, "slim", fails)
+    with pytest.raises(ValueError, match="onnxslim fails on the model: cannot"):
+        tv.onnx.compile(model(), simplify=True)
