@@ -5,8 +5,9 @@
 
 namespace tv::cli {
 
-/// Reads "compare", "generate", "debug precision" or "debug reduce" into the options; returns how many words of
-/// the command line stand before the flags. Throws CommandError for another word after debug.
+/// Reads "compare", "generate", "debug precision" or "debug reduce" into the options; returns how
+/// many words of the command line stand before the flags. Throws CommandError for another word
+/// after debug.
 int read_command(int argc, const char* const* argv, Options& o);
 
 /// Whether the options are of one of them.
