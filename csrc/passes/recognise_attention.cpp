@@ -54,8 +54,13 @@ class AttentionRecogniser {
   DType dtype(ValueId v) const { return graph_.value(v).dtype; }
   bool is_apart(const Node& node) const { return is_apart_ && is_apart_(node); }
 
+  /// Whether the graph came with it: the tables know nothing of values that are appended.
+  bool is_given(ValueId v) const {
+    return v != kNoValue && static_cast<size_t>(v) < made_by_.size();
+  }
+
   const Node* maker(ValueId v) const {
-    const int32_t at = v == kNoValue ? -1 : made_by_[static_cast<size_t>(v)];
+    const int32_t at = is_given(v) ? made_by_[static_cast<size_t>(v)] : -1;
     const Node* node = at < 0 ? nullptr : &nodes_[static_cast<size_t>(at)];
     return node && !is_apart(*node) ? node : nullptr;
   }
@@ -64,7 +69,7 @@ class AttentionRecogniser {
   bool only_for(ValueId v, size_t readers) const {
     const bool output = std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
                                     [&](const GraphOutput& o) { return o.value == v; });
-    return !output && read_by_[static_cast<size_t>(v)].size() == readers;
+    return !output && is_given(v) && read_by_[static_cast<size_t>(v)].size() == readers;
   }
 
   /// An attribute that no size decides.
@@ -206,8 +211,9 @@ class AttentionRecogniser {
     if (!node->arg("other").is_tensor) {
       const auto by = number(*node, "other");
       if (!by || !std::isfinite(*by) || *by == 0) return std::nullopt;
-      a.scale = times ? a.scale * *by : a.scale / *by;
-      return same_type(whole, v);
+      const auto same = same_type(whole, v);
+      if (same) a.scale = times ? a.scale * *by : a.scale / *by;
+      return same;
     }
     ValueId by = node->input("other");
     if (times && is_one_constant(whole, v)) std::swap(whole, by);
@@ -217,7 +223,7 @@ class AttentionRecogniser {
   }
 
   bool is_one_constant(ValueId v, ValueId of) const {
-    return v != kNoValue && constant_[static_cast<size_t>(v)] && is_float(dtype(v)) &&
+    return is_given(v) && constant_[static_cast<size_t>(v)] && is_float(dtype(v)) &&
            shape(v).size() <= shape(of).size() &&
            std::all_of(shape(v).begin(), shape(v).end(),
                        [](const Expr& size) { return size == Expr(1); });

@@ -106,6 +106,44 @@ TEST(RecogniseAttention, MultipliesFactors) {
   EXPECT_EQ(node->input("factor"), b.graph.nodes[0].outputs[0]);
 }
 
+/// Rows of keys are made for each layer, beside the values that the graph came with.
+TEST(RecogniseAttention, LayersWhoseKeysArePermutedFromColumns) {
+  constexpr size_t kLayers = 64;
+  Pieces b;
+  const ValueId mask = b.input({5, 7});
+  for (size_t layer = 0; layer < kLayers; ++layer) {
+    const ValueId keys = b.input({2, 7, 3, 4});
+    const ValueId columns = b.make(
+        "aten::permute",
+        {tensor_arg("self", keys), attr_arg("dims", std::vector<Expr>{0, 2, 3, 1})}, b.turned);
+    const ValueId scores = b.product(b.times(b.q, 0.5), b.times(columns, 0.25), b.square);
+    b.output(b.product(b.softmax(b.plus(scores, mask)), b.v, b.rows));
+  }
+  ASSERT_TRUE(b.run()) << dump(b.graph);
+  size_t found = 0;
+  for (const Node& node : b.graph.nodes) {
+    if (node.op != "tv::softmax_attention") continue;
+    ++found;
+    EXPECT_EQ(node.input("query"), b.q);
+    EXPECT_EQ(node.number("scale"), 0.125);
+    EXPECT_EQ(b.graph.value(node.input("key")).shape, b.keys);
+  }
+  EXPECT_EQ(found, kLayers);
+}
+
+/// A multiplication that also changes the dtype stays a node: its number is not the scale as well.
+TEST(RecogniseAttention, ScalesOnceWhereTheDtypeChanges) {
+  Pieces b;
+  const ValueId codes = b.input(b.rows, DType::kI8);
+  const ValueId q =
+      b.make("aten::mul.Scalar", {tensor_arg("self", codes), attr_arg("other", 0.125)}, b.rows);
+  b.output(b.product(b.softmax(b.product(q, b.transposed(b.k), b.square)), b.v, b.rows));
+  const Node* node = b.run();
+  ASSERT_TRUE(node) << dump(b.graph);
+  EXPECT_EQ(node->input("query"), q);
+  EXPECT_EQ(node->number("scale"), 1);
+}
+
 TEST(RecogniseAttention, KnowsTheCausalMask) {
   for (const int64_t diagonal : {1, 0}) {
     Pieces b;
