@@ -74,9 +74,14 @@ class QuantisedMultiplier {
     return index < 0 ? nullptr : &nodes_[static_cast<size_t>(index)];
   }
 
-  /// Scales that are computed from codes, and one float, are read as these codes.
+  /// Scales that are computed from codes, and one float, are read as these codes, unless zero
+  /// points have other blocks.
   void take_codes(QuantisedWeight& w) const {
     ValueId value = w.q.scale;
+    const ValueId zero = w.q.zero_point;
+    const bool alike = value == kNoValue || zero == kNoValue ||
+                       graph_.value(zero).shape == graph_.value(value).shape;
+    if (!alike) return;
     const Node* made = value == kNoValue ? nullptr : maker(value);
     for (; made && swaps_dimensions(*made); made = maker(value)) {
       value = made->input("self");

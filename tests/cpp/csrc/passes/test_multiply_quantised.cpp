@@ -107,6 +107,27 @@ TEST(MultiplyQuantised, ScalesOfCodesStayCodes) {
   }
 }
 
+/// A product has one form of blocks for scales and zero points, whatever scales are made of.
+TEST(MultiplyQuantised, ZeroPointsOfOtherBlocksThanScalesOfCodesStay) {
+  for (const int64_t groups : {4, 1}) {
+    Quantising b;
+    const ValueId scale =
+        b.node("tv::dequantize",
+               arguments_of({.input = b.weight({6, 4}, DType::kU8), .format = "float8_e4m3fn"}),
+               {{DType::kF32, {6, 4}}})
+            .outputs[0];
+    const ValueId w = b.node("tv::dequantize",
+                             arguments_of({.input = b.quantised(),
+                                           .scale = scale,
+                                           .zero_point = b.weight({6, groups}, DType::kI8)}),
+                             {{DType::kF32, {6, 32}}})
+                          .outputs[0];
+    b.output(b.mm(b.input({3, 32}), b.transpose(w)));
+    b.run();
+    EXPECT_EQ(b.product() != nullptr, groups == 4) << dump(b.graph);
+  }
+}
+
 TEST(MultiplyQuantised, CodesAreNoIntegers) {
   Quantising b;
   const auto quantised = [&](ValueId input, Shape shape) {
