@@ -191,7 +191,11 @@ class CachedBuild {
       VkeContents contents = from_vke(*found.value);
       if (!fits(contents.spec, graph_, settings_, device_))
         throw Error(ErrorKind::kUser, "it is the engine of another graph or device");
-      if (!names_matter(settings_)) restore_names(contents.spec, graph_, canonical_);
+      if (names_matter(settings_)) {
+        restore_size_names(contents.spec, graph_);
+      } else {
+        restore_names(contents.spec, graph_, canonical_);
+      }
       counters().count(&EngineCacheStats::hits, std::string("hit: in ") + where);
       return std::move(contents.spec);
     } catch (const Error& error) {

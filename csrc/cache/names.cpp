@@ -84,6 +84,14 @@ Graph with_tokens(Graph graph, const CanonicalGraph& canonical) {
   return graph;
 }
 
+void restore_size_names(EngineSpec& spec, const Graph& graph) {
+  for (size_t i = 0; i < spec.symbols.size() && i < graph.symbols.size(); ++i)
+    spec.symbols[i].name = graph.symbols[i].name;
+  // Their order depends on what they say alone.
+  for (size_t i = 0; i < spec.conditions.size() && i < graph.conditions.size(); ++i)
+    spec.conditions[i].source = graph.conditions[i].source;
+}
+
 void restore_names(EngineSpec& spec, const Graph& graph, const CanonicalGraph& canonical) {
   Table table;
   for_each_name(graph, canonical, [&](const std::string& token, const std::string& text) {
@@ -92,11 +100,7 @@ void restore_names(EngineSpec& spec, const Graph& graph, const CanonicalGraph& c
   for (size_t i = 0; i < graph.outputs.size(); ++i)
     table.emplace(token('o', static_cast<int64_t>(i)), graph.outputs[i].name);
   spec.name = graph.name;
-  for (size_t i = 0; i < spec.symbols.size() && i < graph.symbols.size(); ++i)
-    spec.symbols[i].name = graph.symbols[i].name;
-  // Their order depends on what they say alone.
-  for (size_t i = 0; i < spec.conditions.size() && i < graph.conditions.size(); ++i)
-    spec.conditions[i].source = graph.conditions[i].source;
+  restore_size_names(spec, graph);
   for (auto* bindings : {&spec.inputs, &spec.outputs, &spec.weights}) {
     for (Binding& binding : *bindings) binding.name = resolved(binding.name, table);
   }

@@ -18,6 +18,10 @@ Graph with_tokens(Graph graph, const CanonicalGraph& canonical);
 /// text, has tokens.
 void restore_names(EngineSpec& spec, const Graph& graph, const CanonicalGraph& canonical);
 
+/// The part of it that no pattern looks at, and no key has: names of symbols, sources of
+/// conditions.
+void restore_size_names(EngineSpec& spec, const Graph& graph);
+
 /// Whether the code depends on names: patterns of autocast_excluded_nodes are looked for in them.
 /// Such an engine is compiled and stored with its own names.
 bool names_matter(const Settings& settings);

@@ -116,6 +116,30 @@ TEST_F(EngineCache, AHitHasTheNamesOfItsOwnGraph) {
   EXPECT_EQ(spec, compile(softmax_of(3, "second"), {}, test::test_device()));
 }
 
+/// Where the key has the names that patterns are looked for in, it does not have those of sizes.
+TEST_F(EngineCache, AHitHasTheNamesOfItsOwnSizes) {
+  const auto graph_of = [](const std::string& name) {
+    GraphMaker g;
+    g.graph.symbols = {{name, 1, 4, 8}};
+    const Shape shape = {Expr::symbol(0), 5};
+    g.output(g.op("aten::_softmax",
+                  {tensor_arg("self", g.input(shape)), attr_arg("dim", Expr(-1)),
+                   attr_arg("half_to_float", false)},
+                  shape));
+    g.graph.conditions = {{Relation::kAtLeast, Expr(7), Expr::symbol(0), "[Reshape " + name + "]"}};
+    return g.graph;
+  };
+  for (const bool patterns : {false, true}) {
+    if (patterns) settings_.autocast_excluded_nodes = {"nothing"};
+    build(graph_of("first"));
+    const uint64_t hits = engine_cache_stats().hits;
+    const EngineSpec spec = build(graph_of("second"));
+    EXPECT_EQ(engine_cache_stats().hits, hits + 1);
+    EXPECT_EQ(spec.symbols.at(0).name, "second");
+    EXPECT_EQ(spec.conditions.at(0).source, "[Reshape second]");
+  }
+}
+
 TEST_F(EngineCache, ATunedEngineIsFoundWithoutBuildingOne) {
   class ByRule : public CostModel {
     TacticChoice choose(const TacticProblem&, size_t rule, const Progress&) override {
