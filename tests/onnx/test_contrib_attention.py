@@ -109,6 +109,28 @@ def test_multi_head_attention_with_past(length, causal):
           num_heads=HEADS, unidirectional=causal, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("length", [1, 3])
+def test_causal_queries_of_dynamic_number(length):
+    past = [random(BATCH, HEADS, 4, SIZE, seed=s) for s in (5, 6)]
+    check("MultiHeadAttention",
+          {"q": rows(length), "k": rows(length, 1), "v": rows(length, 2), "b": None, "m": None,
+           "a": None, "pk": past[0], "pv": past[1]}, 3,
+          num_heads=HEADS, unidirectional=1, rtol=1e-4, atol=1e-4,
+          dims={**{n: (BATCH, "t", WIDTH) for n in "qkv"},
+                **{n: (BATCH, HEADS, "p", SIZE) for n in ("pk", "pv")}})
+
+
+def test_causal_queries_of_other_keys():
+    """ONNX Runtime has no causal mask for one query, which sees all keys; a call says whether there
+    is one."""
+    inputs = {"q": rows(1), "k": rows(7, 1), "v": rows(7, 2)}
+    check("MultiHeadAttention", inputs, num_heads=HEADS, unidirectional=1, rtol=1e-4, atol=1e-4)
+    made, _ = node_model("MultiHeadAttention", inputs, num_heads=HEADS, unidirectional=1,
+                         dims={"q": (BATCH, "t", WIDTH)})
+    with pytest.raises(tv.UnsupportedError, match="a causal mask of a dynamic number of queries"):
+        tv.onnx.compile(made, fallback="none")
+
+
 def test_packed_operands():
     """The CPU provider takes none of the packed forms: the unpacked ones say what they give."""
     q, k, v = (random(BATCH, LENGTH, HEADS, SIZE, seed=s) for s in range(3))
@@ -240,7 +262,9 @@ def test_attributes_that_are_refused(op, attributes, message):
 
 @pytest.mark.parametrize("attributes, message", [
     ({"k_quant_type": "PER_TENSOR"}, "a quantised cache"), ({"causal": 0}, "causal is 0, want 1"),
-    ({"qk_output": 1}, "qk_output is 1, want 0")])
+    ({"qk_output": 1}, "qk_output is 1, want 0"),
+    ({"local_window_size": 0}, "local_window_size is 0, want -1 or more than 0"),
+    ({"local_window_size": -2}, "local_window_size is -2, want -1 or more than 0")])
 def test_grouped_attributes_that_are_refused(attributes, message):
     inputs, required = grouped(4)
     made, _ = node_model("GroupQueryAttention", inputs, 3, constants=("total",), **required,

@@ -94,6 +94,13 @@ def test_embed_layer_norm(segments, mask, positions, dtype):
           constants=[n for n in ("words", "places", "kinds") if inputs[n] is not None])
 
 
+@pytest.mark.parametrize("kind", [0, 1])
+def test_mask_index_types(kind):
+    inputs = embedding(True, True, False, "float32")
+    check("EmbedLayerNormalization", inputs, [True, True, True], mask_index_type=kind,
+          constants=("words", "places", "kinds"))
+
+
 @pytest.mark.parametrize("last", [1, 0])
 @pytest.mark.parametrize("activation", [0, 1])
 @pytest.mark.parametrize("skip", [None, (2, 12), (2, 1, 1, 12), "all"])
@@ -188,6 +195,8 @@ def test_nhwc_conv(bias):
     ("FusedConv", {"x": (1, 2, 5, 5), "w": (2, 2, 3, 3)}, {"activation": "Elu"},
      "the activation Elu"),
     ("FusedGemm", {"a": (2, 3), "b": (3, 4)}, {"activation": "Selu"}, "the activation Selu"),
+    ("FusedGemm", {"a": (2, 3), "b": (3, 4)}, {"activation": "HardSigmoid", "activation_beta": 0.4},
+     "an activation_beta without an activation_alpha"),
     ("SimplifiedLayerNormalization", {"x": (2, 4), "g": (4,)}, {"stash_type": 11, "domain": ""},
      "attribute stash_type is 11, want 1"),
     ("GroupNorm", {"x": (1, 4, 4, 8), "g": (8,), "b": (8,)}, {"groups": 2, "activation": 2},

@@ -47,7 +47,8 @@ def test_binary(op, shape, dtype):
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("op, attributes", [
     ("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.3}), ("QLinearLeakyRelu", {}),
-    ("QLinearSoftmax", {"axis": -1, "opset_": 13}), ("QLinearSoftmax", {"axis": 1, "opset_": 12})])
+    ("QLinearSoftmax", {"axis": -1, "opset_": 13}), ("QLinearSoftmax", {"axis": 1, "opset_": 12}),
+    ("QLinearSoftmax", {"opset_": 12}), ("QLinearSoftmax", {"opset_": 13})])
 def test_unary(op, attributes, dtype):
     attributes = dict(attributes)
     own = attributes.pop("opset_", None)

@@ -86,7 +86,12 @@ void read_attributes(OpContext& c, Masked& m) {
   const double scale = c.f("scale", 0);
   m.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(*size));
   m.hidden = c.f("mask_filter_value", -10000);
-  m.causal = c.i("unidirectional", 0) != 0 && !(dim_of(m.q, 2) == Expr(1));
+  // One query sees all keys, for ONNX Runtime, which is no mask where its keys are the last.
+  const Expr queries = dim_of(m.q, 2);
+  m.causal = c.i("unidirectional", 0) != 0 && !(queries == Expr(1));
+  if (m.causal && !queries.is_constant() && !(dim_of(m.k, 2) == m.past + queries)) {
+    refuse("a causal mask of a dynamic number of queries over another number of keys");
+  }
 }
 
 int64_t heads_attr(OpContext& c) {

@@ -106,6 +106,9 @@ void fused_gemm(OpContext& c) {
   Tensor y = e.matmul(operand(c, 0, "A"), operand(c, 1, "B"));
   if (alpha != 1) y = e.with("mul", y, alpha);
   if (c.has(2) && beta != 0) y = e.add(y, beta == 1 ? c.in(2) : e.with("mul", c.in(2), beta));
+  if (c.has_attr("activation_beta") && !c.has_attr("activation_alpha")) {
+    refuse("an activation_beta without an activation_alpha");
+  }
   std::vector<double> numbers;
   for (const char* name : {"activation_alpha", "activation_beta"}) {
     if (c.has_attr(name)) numbers.push_back(c.f(name, 0));

@@ -25,6 +25,10 @@ void check_attributes(OpContext& c) {
     c.want_attr(name, 0);
   }
   c.want_attr("causal", 1);
+  const int64_t window = c.i("local_window_size", -1);
+  if (window != -1 && window < 1) {
+    refuse("attribute local_window_size is " + std::to_string(window) + ", want -1 or more than 0");
+  }
   for (const char* name : {"k_quant_type", "v_quant_type"}) {
     if (c.s(name, "NONE") != "NONE") refuse("a quantised cache (" + std::string(name) + ")");
   }

@@ -58,7 +58,8 @@ Tensor ones_in_rows(OpContext& c, const Tensor& mask, const Expr& batch) {
 void embed_layer_norm(OpContext& c) {
   Emitter& e = c.e;
   c.only({"epsilon", "mask_index_type"});
-  c.want_attr("mask_index_type", 0);
+  // Of 0 and 1 alike, the mask's index is made from the mask.
+  if (c.i("mask_index_type", 0) != 1) c.want_attr("mask_index_type", 0);
   const Tensor& ids = c.in(0);
   if (ids.rank() != 2) throw Error(ErrorKind::kUser, "want input_ids of rank 2");
   const DType dtype = c.in(2).dtype, wide = DType::kF32;

@@ -62,8 +62,8 @@ void softmax(OpContext& c) {
   Emitter& e = c.e;
   c.only({"axis", "opset"});
   const Tensor x = value_in(c, 0);
-  const bool flat = c.i("opset", 13) < 13;  // the dimensions from `axis` on are one
-  const int64_t axis = c.axis("axis", flat ? 1 : -1, x.rank());
+  const bool flat = c.i("opset", 13) < 13;            // the dimensions from `axis` on are one
+  const int64_t axis = c.axis("axis", -1, x.rank());  // of every opset
   Tensor y;
   if (flat) {
     const std::span<const Expr> dims(x.shape);
