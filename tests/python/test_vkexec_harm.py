@@ -309,6 +309,35 @@ def test_reduce_keeps_constants_and_external_weights(tmp_path):
         onnx.load(tmp_path / "net.onnx").graph.initializer[0]))
 
 
+def test_reduce_takes_data_of_constants_and_bodies_inside(tmp_path):
+    data = {name: np.full((64, 64), i, "float32") for i, name in enumerate(("c", "then", "else"))}
+    tensors = {name: numpy_helper.from_array(array, name) for name, array in data.items()}
+    result = [helper.make_tensor_value_info("r", TensorProto.FLOAT, [64, 64])]
+    bodies = {f"{name}_branch": helper.make_graph(
+        [helper.make_node("Add", ["x", name], ["r"])], name, [], result, [tensors[name]])
+        for name in ("then", "else")}
+    nodes = [helper.make_node("Constant", [], ["c"], value=tensors["c"]),
+             helper.make_node("If", ["chosen"], ["i"], **bodies),
+             helper.make_node("NoSuchThing", ["i", "c"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 64]),
+                     helper.make_tensor_value_info("chosen", TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 64])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, tmp_path / "net.onnx", save_as_external_data=True, location="w.bin",
+              size_threshold=1024, convert_attribute=True)
+    assert (tmp_path / "w.bin").stat().st_size >= 3 * 64 * 64 * 4
+    run("debug", "reduce", f"--onnx={tmp_path}/net.onnx", f"--save={tmp_path}/small.onnx",
+        "--check=! (grep -q NoSuchThing {} && grep -q then_branch {})")
+    small = onnx.load(tmp_path / "small.onnx", load_external_data=False)
+    nodes = {node.op_type: node for node in small.graph.node}
+    held = [nodes["Constant"].attribute[0].t,
+            *(body.g.initializer[0] for body in nodes["If"].attribute)]
+    for tensor in held:
+        assert tensor.data_location != TensorProto.EXTERNAL
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor), data[tensor.name])
+
+
 @pytest.mark.parametrize("arguments, message", [
     (["debug"], "want debug precision or debug reduce"),
     (["debug", "all"], "got 'all', want debug precision or debug reduce"),

@@ -46,6 +46,9 @@ class ModelParts::Cutter {
   bool add_input(const std::string& name);
   void add_constant(const std::string& name, const Host& host);
   void add_weights();
+  void embed(onnx_proto::TensorProto& made, const onnx_proto::TensorProto& tensor) const;
+  void embed(onnx_proto::NodeProto& made, const onnx_proto::NodeProto& node) const;
+  void embed(onnx_proto::GraphProto& made, const onnx_proto::GraphProto& graph) const;
   void add_outputs();
   bool set_type(const std::string& name, onnx_proto::ValueInfoProto& info) const;
 
@@ -130,18 +133,44 @@ bool ModelParts::Cutter::add_reads() {
   return true;
 }
 
+// The bytes of external data come inside: of a tensor, and of all that a node's attributes hold.
+// `made` is a copy of what the file has, which loads them.
+void ModelParts::Cutter::embed(onnx_proto::TensorProto& made,
+                               const onnx_proto::TensorProto& tensor) const {
+  if (tensor.data_location() != onnx_proto::TensorProto::EXTERNAL) return;
+  const auto stored = check_tensor(parts_.model_, tensor);
+  if (!stored->load_raw) return;  // of a type that is not read: it stays where it is
+  const WeightBytes bytes = stored->load_raw();
+  made.clear_external_data();
+  made.clear_data_location();
+  made.set_raw_data(bytes.bytes.data(), bytes.bytes.size());
+}
+
+void ModelParts::Cutter::embed(onnx_proto::NodeProto& made,
+                               const onnx_proto::NodeProto& node) const {
+  for (int i = 0; i < node.attribute_size(); ++i) {
+    const onnx_proto::AttributeProto& from = node.attribute(i);
+    onnx_proto::AttributeProto& to = *made.mutable_attribute(i);
+    if (from.has_t()) embed(*to.mutable_t(), from.t());
+    if (from.has_g()) embed(*to.mutable_g(), from.g());
+    for (int n = 0; n < from.tensors_size(); ++n) embed(*to.mutable_tensors(n), from.tensors(n));
+    for (int n = 0; n < from.graphs_size(); ++n) embed(*to.mutable_graphs(n), from.graphs(n));
+  }
+}
+
+void ModelParts::Cutter::embed(onnx_proto::GraphProto& made,
+                               const onnx_proto::GraphProto& graph) const {
+  for (int i = 0; i < graph.initializer_size(); ++i) {
+    embed(*made.mutable_initializer(i), graph.initializer(i));
+  }
+  for (int i = 0; i < graph.node_size(); ++i) embed(*made.mutable_node(i), graph.node(i));
+}
+
 void ModelParts::Cutter::add_weights() {
   onnx_proto::GraphProto& graph = *part_.mutable_graph();
   for (const auto& tensor : file_.initializer()) {
     if (!read_.contains(tensor.name()) || made_.contains(tensor.name())) continue;
-    onnx_proto::TensorProto& made = *graph.add_initializer() = tensor;
-    if (tensor.data_location() != onnx_proto::TensorProto::EXTERNAL) continue;
-    const auto stored = check_tensor(parts_.model_, tensor);
-    if (!stored->load_raw) continue;  // of a type that is not read: it stays where it is
-    const WeightBytes bytes = stored->load_raw();
-    made.clear_external_data();
-    made.clear_data_location();
-    made.set_raw_data(bytes.bytes.data(), bytes.bytes.size());
+    embed(*graph.add_initializer() = tensor, tensor);
   }
   for (const auto& tensor : file_.sparse_initializer()) {
     if (read_.contains(tensor.values().name())) *graph.add_sparse_initializer() = tensor;
@@ -176,7 +205,8 @@ std::optional<std::vector<uint8_t>> ModelParts::Cutter::run() {
   *part_.mutable_functions() = file.functions();
   part_.mutable_graph()->set_name(file_.name().empty() ? "part" : file_.name());
   for (const size_t n : kept_) {
-    *part_.mutable_graph()->add_node() = file_.node(static_cast<int>(n));
+    const onnx_proto::NodeProto& node = file_.node(static_cast<int>(n));
+    embed(*part_.mutable_graph()->add_node() = node, node);
   }
   if (!add_reads()) return std::nullopt;
   add_weights();
