@@ -72,8 +72,9 @@ void TorchEngine::commit(int64_t number, const std::vector<at::Tensor>& weights)
       now = parts_;
     }
     // Others took their place since, and may have read weights before a change that torch does not
-    // see.
+    // see; none did where the device was lost and could not be opened again.
     if (now != staged.parts) {
+      if (!now) return;
       for (const auto& part : *now) part->weights.clear();
       return;
     }
