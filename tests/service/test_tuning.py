@@ -7,12 +7,13 @@ import pytest
 from sqlmodel import select
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError, signing
+from torch_vulkan.service import ServiceError, artifacts, fetch, retention, signing
+from torch_vulkan.service.auto_model import _chosen, _Wish
 from torch_vulkan.service.database import Database
 from torch_vulkan.service.runner import Status
 from torch_vulkan.service.scheduler import Scheduler
 from torch_vulkan.service.store import Store
-from torch_vulkan.service.tables import Device, Job, State, Task
+from torch_vulkan.service.tables import Artifact, Device, Job, State, Task
 from torch_vulkan.service.timings import Timings
 
 from workloads.service_process import SANDBOX, SECONDS, Service, layers, long_model, until
@@ -224,3 +225,43 @@ def test_a_job_waits_for_the_device_that_is_there(fleet):
     runner.devices = {}  # they have gone
     turn(scheduler)
     assert states(database) == dict.fromkeys("abc", State.COMPLETED)
+
+
+class _Profile:
+    name = "the device"
+
+    def tuned_for(self):
+        return "{1}"
+
+
+def test_an_old_file_that_is_tuned_late_stays_older(fleet, tmp_path):
+    """AutoModel takes the new file, the collector removes the old one's engines, and a folder with
+    all of them is read alike."""
+    scheduler, runner, database = fleet
+    digest = scheduler._store.put(b"the new model")
+    with database.writing() as session:
+        job = Job(id="new", request_sha256="", model="m", key="", options={}, model_digest=digest)
+        session.add(job)
+        session.flush()
+        session.add(Task(job=job.number, device="a", level=0))
+    for _ in range(8):
+        turn(scheduler)
+    runner.devices = {"{1}": 1}  # the worker of the old file's tuning comes
+    for _ in range(6):
+        turn(scheduler)
+    with database.reading() as session:
+        last = session.exec(select(Artifact).where(Artifact.device == "a").order_by(
+            Artifact.id.desc())).first()
+        assert last.tuned and last.model_digest != digest
+        old = {row.id for row in session.exec(select(Artifact).where(
+            Artifact.device == "a", Artifact.model_digest != digest))}
+        assert {*retention._replaced(session, retention.Keep(engines=1))} == old
+    found = artifacts.listed(database, "m", None, 100)
+    ours = [one for one in found if one["device"] == "a"]
+    wish = _Wish("m", _Profile(), None, None, {})
+    assert _chosen(wish, ours)["model_digest"] == digest
+    for one in ours:
+        manifest = scheduler._store.path(one["manifest_digest"])
+        (tmp_path / "run" / f"{manifest.name}.json").parent.mkdir(exist_ok=True)
+        (tmp_path / "run" / f"{manifest.name}.json").write_bytes(manifest.read_bytes())
+    assert _chosen(wish, fetch.in_folder(tmp_path / "run", None))["model_digest"] == digest

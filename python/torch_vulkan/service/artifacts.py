@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from sqlmodel import Session, select
+from sqlalchemy import Select, and_
+from sqlmodel import Session, func, select
 
 from .database import Database
 from .errors import ServiceError
@@ -28,14 +29,28 @@ _HIDDEN = {"id", "task"}
 
 
 def listed(database: Database, model: str | None, runs_on: str | None, limit: int) -> list[dict]:
-    """The newest first."""
-    query = select(Artifact).order_by(Artifact.id.desc()).limit(limit)
-    if model is not None:
-        query = query.where(Artifact.model == model)
+    """The newest first; of a model those of its newest file first."""
+    query = select(Artifact).limit(limit)
+    if model is None:
+        query = query.order_by(Artifact.id.desc())
+    else:
+        query = newest_file_first(query, model).where(Artifact.model == model)
     if runs_on is not None:
         query = query.where(Artifact.runs_on == runs_on)
     with database.reading() as session:
         return [row.model_dump(exclude=_HIDDEN) for row in session.exec(query)]
+
+
+def newest_file_first(query: Select, model: str | None = None) -> Select:
+    """Orders artefacts (`model`: where all are of this one). The first engine of a model file on a
+    device gives the file's place: one that was tuned late makes no old file the newest."""
+    of_file = (Artifact.model, Artifact.device, Artifact.model_digest)
+    first = select(*of_file, func.min(Artifact.id).label("first")).group_by(*of_file)
+    if model is not None:
+        first = first.where(Artifact.model == model)
+    first = first.subquery()
+    return query.join(first, and_(*(column == first.c[column.key] for column in of_file))).order_by(
+        first.c.first.desc(), Artifact.id.desc())
 
 
 def is_one(database: Database, digest: str) -> bool:

@@ -4,7 +4,7 @@ import os
 import urllib.parse
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._base import whole_files
@@ -42,8 +42,8 @@ class AutoModel:
                 that name comes first.
             url, api_key: of the service (tv.service.Client).
             device: index, part of a name or UUID; None: the best device.
-            revision: the digest of the ONNX file; None: that of `source`, else of the newest
-                engine.
+            revision: the digest of the ONNX file; None: that of `source`, else of the newest file:
+                the one whose first engine came last.
             cache_dir: where engines are kept; None: in the user's cache. Without the service the
                 engines found there are used.
             local_files_only: asks no service.
@@ -77,8 +77,8 @@ class AutoModel:
         folder = root / urllib.parse.quote(wish.name, safe="")
         client = None if local_files_only else Client(url, api_key)
         try:
-            if client:
-                _fetch(client, wish, folder, trusted)
+            if client and (newest := _fetch(client, wish, folder, trusted)):
+                wish = replace(wish, revision=newest)
             return _from_cache(wish, folder, trusted)
         except (ServiceError, UnsupportedError) as error:
             if source is None or not (_is_away(error) or _is_missing(error)):
@@ -141,9 +141,9 @@ def _trusted(folder: Path, given: list[str] | None) -> list[str] | None:
     return signing.check_keys([path.read_text().strip()]) if path.is_file() else None
 
 
-def _fetch(client: Client, wish: _Wish, folder: Path, given) -> None:
-    """Puts the engine that fits into the cache. Without an answer the cache stays as it is, if it
-    has engines of the model."""
+def _fetch(client: Client, wish: _Wish, folder: Path, given) -> str | None:
+    """Puts the engine that fits into the cache; returns its revision. Without an answer the cache
+    stays as it is, if it has engines of the model."""
     try:
         if _trusted(folder, given) is None:
             (key,) = signing.check_keys([client.signing_key()])
@@ -158,9 +158,11 @@ def _fetch(client: Client, wish: _Wish, folder: Path, given) -> None:
         if chosen["model"] != wish.name:
             raise ValueError(f"{client.url}: asked for {wish.name}, and got {chosen['model']!r}")
         fetch.to_folder(client, chosen, folder, _trusted(folder, given))
+        return chosen.get("model_digest")
     except ServiceError as error:
         if not _is_away(error) or not [*folder.glob("*.json")]:
             raise
+        return None
     except signing.NotTrusted as error:
         hint = "" if given is not None else (
             f": the service has another key than when it was asked first; if that is right, "
@@ -191,7 +193,8 @@ def _built(wanted: local_build.Wanted, profile, folder: Path, client: Client | N
 
 
 def _chosen(wish: _Wish, fitting: list[dict]) -> dict:
-    """Of manifests that run on the device, the newest first: of one model file the tuned one."""
+    """Of manifests that run on the device, those of the newest file first: of one file the tuned
+    one."""
     revision = wish.revision or fitting[0].get("model_digest")
     of_model = [m for m in fitting if m.get("model_digest") == revision]
     if not of_model:

@@ -170,7 +170,8 @@ class Client:
 
     def artifacts(self, model: str | None = None, runs_on: str | None = None,
                   limit: int = 100) -> list[dict]:
-        """Engines, the newest first: of a model, and those that run on a kind of device."""
+        """Engines, the newest first: of a model (those of its newest file first), and those that
+        run on a kind of device."""
         return self._json("GET", "/v1/artifacts", params=_given(
             model=model, runs_on=runs_on, limit=limit))["artifacts"]
 

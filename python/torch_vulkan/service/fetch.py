@@ -94,8 +94,9 @@ def to_folder(client, artifact: dict, folder: Path, trusted: Sequence[str] | Non
 
 
 def in_folder(folder: Path, trusted: Sequence[str] | None) -> list[dict]:
-    """The manifests in a folder, the newest first; where `trusted` is given, those that one of
-    these keys signed. Raises NotTrusted if there are manifests, but none of these."""
+    """The manifests in a folder, those of the newest model file first; where `trusted` is given,
+    those that one of these keys signed. Raises NotTrusted if there are manifests, but none of
+    these."""
     found, refused = [], None
     for path in folder.glob("*.json"):
         data = path.read_bytes()
@@ -113,4 +114,16 @@ def in_folder(folder: Path, trusted: Sequence[str] | None) -> list[dict]:
         found.append({name: value for name, value in manifest.items() if name != "file"})
     if refused and not found:
         raise signing.NotTrusted(refused)
-    return sorted(found, key=lambda manifest: manifest.get("created", 0), reverse=True)
+    return _newest_file_first(found)
+
+
+def _newest_file_first(manifests: list[dict]) -> list[dict]:
+    """In the service's order: the first engine of a model file on a device gives its place."""
+    def file(manifest):
+        return tuple(str(manifest.get(name)) for name in ("model", "device", "model_digest"))
+
+    first = {}
+    newest = sorted(manifests, key=lambda manifest: manifest.get("created", 0), reverse=True)
+    for manifest in newest:
+        first[file(manifest)] = manifest.get("created", 0)
+    return sorted(newest, key=lambda manifest: first[file(manifest)], reverse=True)

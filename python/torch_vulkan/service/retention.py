@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, delete, select, update
 
-from . import quotas
+from . import artifacts, quotas
 from .database import Database
 from .errors import Away
 from .runner import Runner
@@ -98,11 +98,10 @@ def _replaced(session: Session, keep: Keep) -> list[int]:
     """Engines of model files that newer ones of the same name and device came after."""
     if keep.engines is None:
         return []
-    # The newest engine of each file gives the file's place.
     newest: dict[tuple[str, str], list[str]] = {}
     found = []
-    for row in session.execute(select(Artifact.id, Artifact.model, Artifact.device,
-                                      Artifact.model_digest).order_by(Artifact.id.desc())):
+    for row in session.execute(artifacts.newest_file_first(select(
+            Artifact.id, Artifact.model, Artifact.device, Artifact.model_digest))):
         files = newest.setdefault((row.model, row.device), [])
         if row.model_digest not in files:
             files.append(row.model_digest)
