@@ -101,6 +101,7 @@ def test_what_a_key_may_upload(tmp_path):
         with service.client() as client:
             first = client.upload(b"a" * 12000)
             assert client.upload(b"b" * 8000)
+            assert client.upload(b"a" * 12000) == first, "it is counted already"
             with pytest.raises(ServiceError, match="would be over its 20000") as refused:
                 client.upload(b"c")
             assert (refused.value.status, refused.value.code) == (413, "quota")

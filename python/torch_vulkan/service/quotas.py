@@ -21,22 +21,35 @@ class Quotas:
     key_bytes: int | None = None
     free_bytes: int = 0
 
-    def check(self, database: Database, folder: Path, key: str, more: int) -> None:
-        """Of an upload that is to come, or has come so far.
+    def check(self, folder: Path, more: int) -> None:
+        """Of an upload that is to come; it may be a file that is counted already.
 
         Raises:
-            ServiceError: the key has used what it may, or the disk is about to be full.
+            ServiceError: it is more than a key may have, or the disk is about to be full.
         """
         self.check_disk(folder, more)
-        if self.key_bytes is None:
-            return
-        with database.reading() as session:
-            used = session.exec(select(func.coalesce(func.sum(Upload.size_bytes), 0)).where(
-                Upload.key == key)).one()
-        if used + more > self.key_bytes:
-            raise ServiceError(413, "quota", f"the key {key} has uploaded {used} bytes; with these "
-                                             f"{more} it would be over its {self.key_bytes}: "
-                                             "remove what is old (tv-compile gc)")
+        if self.key_bytes is not None and more > self.key_bytes:
+            raise ServiceError(413, "quota", f"these {more} bytes are over the {self.key_bytes} "
+                                             "of a key")
+
+    def take(self, database: Database, key: str, digest: str, size_bytes: int) -> bool:
+        """Counts a file that has come, once for each key; returns whether it was not counted yet.
+
+        Raises:
+            ServiceError: the key has used what it may.
+        """
+        with database.writing() as session:
+            if session.get(Upload, (digest, key)) is not None:
+                return False
+            used = 0 if self.key_bytes is None else session.exec(select(
+                func.coalesce(func.sum(Upload.size_bytes), 0)).where(Upload.key == key)).one()
+            if self.key_bytes is not None and used + size_bytes > self.key_bytes:
+                raise ServiceError(413, "quota", f"the key {key} has uploaded {used} bytes; with "
+                                                 f"these {size_bytes} it would be over its "
+                                                 f"{self.key_bytes}: remove what is old "
+                                                 "(tv-compile gc)")
+            session.add(Upload(digest=digest, key=key, size_bytes=size_bytes))
+            return True
 
     def check_disk(self, folder: Path, more: int) -> None:
         """Raises ServiceError where the disk would have less room than it must."""
@@ -46,10 +59,20 @@ class Quotas:
 
 
 def note(database: Database, key: str, digest: str, size_bytes: int) -> None:
-    """That a key uploaded a file: what several upload counts for each."""
+    """That the store has the file of a key: it may have been removed since it was counted."""
+    with database.reading() as session:
+        if session.get(Upload, (digest, key)) is not None:
+            return
     with database.writing() as session:
         if session.get(Upload, (digest, key)) is None:
             session.add(Upload(digest=digest, key=key, size_bytes=size_bytes))
+
+
+def give_back(database: Database, key: str, digest: str) -> None:
+    """Of a file that was counted and could not be kept."""
+    with database.writing() as session:
+        if row := session.get(Upload, (digest, key)):
+            session.delete(row)
 
 
 def forget(session: Session, digests: list[str]) -> None:

@@ -10,7 +10,7 @@ from . import artifacts, faults
 from .access import Limit, PartsOf, Publisher, Submitter, may
 from .errors import ServiceError
 from .parts import Parts
-from .quotas import note
+from .quotas import give_back, note
 from .requests import Digest, PublishRequest
 from .store import Writing
 from .tables import ApiKey
@@ -22,8 +22,7 @@ _CHECK_BYTES = 64 << 20
 async def _kept(parts: Parts, request: Request, key: ApiKey, what: str):
     quotas, folder = parts.quotas, parts.store.unfinished
     said = request.headers.get("content-length", "")
-    await asyncio.to_thread(quotas.check, parts.database, folder, key.id,
-                            int(said) if said.isdigit() else 0)
+    quotas.check(folder, int(said) if said.isdigit() else 0)
     writing, checked = Writing(parts.store), 0
     try:
         async for piece in request.stream():
@@ -33,14 +32,26 @@ async def _kept(parts: Parts, request: Request, key: ApiKey, what: str):
                 quotas.check_disk(folder, 0)
         if not writing.size_bytes:
             raise ServiceError(422, "empty", f"the upload is empty; want {what}")
-        # The length was what the client said, or nothing.
-        await asyncio.to_thread(quotas.check, parts.database, folder, key.id, writing.size_bytes)
-        digest = await asyncio.to_thread(writing.finish)
+        digest = await asyncio.to_thread(_take, parts, key.id, writing)
     except BaseException:
         writing.abandon()
         raise
-    await asyncio.to_thread(note, parts.database, key.id, digest, writing.size_bytes)
     return faults.answer({"digest": digest, "size_bytes": writing.size_bytes}, 201)
+
+
+def _take(parts: Parts, key: str, writing: Writing) -> str:
+    """Counts a file, then keeps it: what would be too much is never in the store."""
+    parts.quotas.check_disk(parts.store.unfinished, 0)
+    digest, size = writing.digest(), writing.size_bytes
+    is_new = parts.quotas.take(parts.database, key, digest, size)
+    try:
+        writing.finish()
+    except BaseException:
+        if is_new:
+            give_back(parts.database, key, digest)
+        raise
+    note(parts.database, key, digest, size)
+    return digest
 
 
 @router.post("/v1/models", status_code=201)
