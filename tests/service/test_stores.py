@@ -6,13 +6,14 @@ import os
 import subprocess
 import time
 import uuid
+from concurrent.futures import Future
 
 import numpy
 import pytest
 
 import torch_vulkan as tv
 from torch_vulkan.service import ServiceError, remote_store
-from torch_vulkan.service.errors import Away
+from torch_vulkan.service.errors import Away, Damaged
 from torch_vulkan.service.store import Prefetch, Store
 
 from workloads.cut_line import CutLine
@@ -86,8 +87,12 @@ def test_copies_here_have_a_limit_and_are_compared(tmp_path, remote):
     assert remote.fetch(old).read_bytes() == b"o" * (900 << 10), "fetched again"
     copy.unlink()
     remote._fs.pipe_file(remote._place(old), b"changed")
-    with pytest.raises(Away, match="damaged"):
+    with pytest.raises(Damaged, match="damaged"):
         remote.fetch(old)
+    with pytest.MonkeyPatch.context() as patched:  # it ended before all of it had come
+        patched.setattr(type(remote._fs.store[remote._place(old)]), "size", 900 << 10)
+        with pytest.raises(Away, match="broke off"):
+            remote.fetch(old)
     assert [*remote.unfinished.iterdir()] == []
 
 
@@ -132,6 +137,22 @@ def test_who_asks_does_not_wait_for_what_is_fetched(remote):
     fetched = Prefetch(remote)
     assert until(lambda: fetched.get(digest), "it").read_bytes() == b"data"
     until(lambda: _raises(lambda: fetched.get("sha256:" + "0" * 64)), "a refusal")
+
+
+def test_files_that_nobody_wants_any_more_are_in_nobodys_way(remote):
+    fetched = Prefetch(remote)
+    for i in range(6):  # cancelled while they were on their way
+        fetched._futures[f"sha256:{i:064x}"] = came = Future()
+        came.set_result(None)
+    digest = remote.put(b"data")
+    assert until(lambda: fetched.get(digest), "it").read_bytes() == b"data"
+    fetched.keep({digest})
+    assert not fetched._futures
+    fetched._futures[digest] = came = Future()
+    came.set_result(remote._copies.path(digest))
+    remote._copies.remove(digest, float("inf"))
+    assert fetched.get(digest) is None, "the copy has gone: it is fetched again"
+    assert until(lambda: fetched.get(digest), "it").read_bytes() == b"data"
 
 
 def _raises(ask) -> bool:

@@ -7,9 +7,10 @@ import pytest
 from sqlmodel import select
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError, artifacts, fetch, retention, signing
+from torch_vulkan.service import ServiceError, artifacts, fetch, retention, signing, timings
 from torch_vulkan.service.auto_model import _chosen, _Wish
 from torch_vulkan.service.database import Database
+from torch_vulkan.service.errors import Damaged
 from torch_vulkan.service.runner import Status
 from torch_vulkan.service.scheduler import Scheduler
 from torch_vulkan.service.store import Store
@@ -81,9 +82,11 @@ def test_what_is_tuned_later_can_be_stopped(own_service):
                                       "type": "discrete", "host_pointers": False})
         client.submit(layers([8, 5])[0], ["far-gpu"], name="later/net", job_id="later")
         assert client.wait("later", SECONDS)["state"] == "COMPLETED"
+        assert client.collect(job_days=0)["jobs"] == 0, "it is yet to be tuned"
         client.cancel("later")
         until(lambda: client.details("later")["tasks"][1]["state"] == "STOPPED", "its end")
         assert client.details("later")["state"] == "COMPLETED"
+        assert client.collect(job_days=0)["jobs"] == 1
 
 
 def test_those_that_need_no_device_do_not_wait_for_those_that_tune(own_service):
@@ -114,7 +117,8 @@ def test_machines_elsewhere_share_timings_too(client, tmp_path):
 
 @pytest.mark.parametrize("entry", [
     None, [], {}, {**ENTRY, "kind": "best"}, {**ENTRY, "time_us": -1}, {**ENTRY, "time_us": True},
-    {**ENTRY, "time_us": 1e300}, {**ENTRY, "time_us": float("nan")}, {**ENTRY, "kernels": 1},
+    {**ENTRY, "time_us": 1e300}, {**ENTRY, "time_us": 10 ** 400},
+    {**ENTRY, "time_us": float("nan")}, {**ENTRY, "kernels": 1},
     {**ENTRY, "why": 1}, {**ENTRY, "step_us": 1}, {**ENTRY, "step_us": ["1"]},
     {**ENTRY, "other": 1}, {**ENTRY, "kernels": "\ud800"}, {"kernels": "a", "kind": "timed"},
     {"kernels": "a" * 5000, "kind": "lost"}], ids=str)
@@ -138,6 +142,20 @@ def test_of_other_tasks_no_result_is_believed(tmp_path):
     assert made.get("another") is None
     made._path("{}").write_text("damaged")
     assert made.add("{}", file_of({"p": {"a": ENTRY}})) == 1, "timings begin anew"
+
+
+def test_one_task_cannot_take_the_timings_of_others_away(tmp_path, monkeypatch):
+    made = Timings(tmp_path)
+    made.add("{}", file_of({"p": {"a": ENTRY}}))
+    for kind in ("wrong", "lost", "refused"):
+        assert made.add("{}", file_of({"p": {"a": {"kernels": "ab", "kind": kind}}})) == 0
+    assert made.add("{}", file_of({"p": {"a": {"kernels": "new", "kind": "lost"}}})) == 1
+    # Nor can it stop them for good.
+    monkeypatch.setattr(timings, "LONGEST", 2000)
+    made.add("{}", file_of({f"{i}": {"a": ENTRY} for i in range(15)}))
+    made.add("{}", file_of({"p" * 900: {"a": ENTRY}}))
+    assert made.add("{}", file_of({"q": {"a": ENTRY}})) == 1
+    assert "q" in json.loads(made.get("{}"))["devices"]["{}"] and len(made.get("{}")) <= 2000
 
 
 class _Fleet:
@@ -265,3 +283,18 @@ def test_an_old_file_that_is_tuned_late_stays_older(fleet, tmp_path):
         (tmp_path / "run" / f"{manifest.name}.json").parent.mkdir(exist_ok=True)
         (tmp_path / "run" / f"{manifest.name}.json").write_bytes(manifest.read_bytes())
     assert _chosen(wish, fetch.in_folder(tmp_path / "run", None))["model_digest"] == digest
+
+
+def test_a_model_that_is_damaged_in_the_store_is_given_up(fleet, monkeypatch):
+    scheduler, runner, database = fleet
+
+    def damaged(digest):
+        raise Damaged(digest)
+
+    monkeypatch.setattr(scheduler._store, "fetch", damaged)
+    turn(scheduler)
+    turn(scheduler)
+    turn(scheduler)
+    assert states(database) == dict.fromkeys("abc", State.FAILED) and not runner.runs
+    with database.reading() as session:
+        assert "damaged in the store: upload the model again" in session.get(Task, 1).reasons[0]

@@ -31,6 +31,14 @@ class Away(ConnectionError):
         self.what = what
 
 
+class Damaged(Exception):
+    """A file in the store has other contents than its digest says. Asking again does not help;
+    uploading it again does."""
+
+    def __init__(self, digest: str):
+        super().__init__(f"the file {digest} is damaged in the store")
+
+
 def package(name: str, extra: str = "service"):
     """A package of an extra of ours. Raises ImportError, saying what to install."""
     try:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DataError, DBAPIError, InterfaceError, OperationalErr
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from .errors import Away, ServiceError
+from .errors import Away, Damaged, ServiceError
 
 log = logging.getLogger("torch_vulkan.service")
 _MOST_JSON_BYTES = 1 << 20
@@ -35,6 +35,7 @@ def install(app: FastAPI, most_upload_bytes: int) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _gone)
+    app.add_exception_handler(Damaged, _damaged)
     app.add_exception_handler(OSError, _os_error)
     app.add_exception_handler(DBAPIError, _database_error)
     app.add_exception_handler(Exception, _unexpected)
@@ -57,6 +58,10 @@ async def _http_error(_request: Request, error: HTTPException) -> Response:
 
 async def _gone(_request: Request, _left: ClientDisconnect) -> Response:
     return _error(400, "gone", "the client left before its request was complete")
+
+
+async def _damaged(_request: Request, error: Damaged) -> Response:
+    return _error(500, "damaged", f"{error}: upload it again")
 
 
 async def _os_error(request: Request, error: OSError) -> Response:

@@ -2,9 +2,11 @@
 as in a folder, and copies of those that were used of late on this machine.
 """
 
+import contextlib
 import datetime
 import errno
 import logging
+import os
 import time
 import uuid
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from .._base import whole_files
-from .errors import Away, package
+from .errors import Away, Damaged, package
 from .store import Keeping, Store, Writing, place
 
 _PIECE = 1 << 20
@@ -140,18 +142,23 @@ class RemoteStore(Keeping):
         self._forget_copies()
 
     def fetch(self, digest: str) -> Path:
-        """A copy on this machine. Raises FileNotFoundError where the store has no such file."""
+        """A copy on this machine. Raises FileNotFoundError where the store has no such file, and
+        Damaged where it has another one in its place."""
         copy = self._copies.path(digest)
-        if copy.is_file():
-            copy.touch()
+        with contextlib.suppress(FileNotFoundError):  # a touch could make an empty one
+            os.utime(copy)
             return copy
         writing = Writing(self._copies)
         try:
             with self._asked(self._fs.open, self._place(digest), "rb") as file:
+                size = getattr(file, "size", None)
                 while piece := self._asked(file.read, _PIECE):
                     writing.write(piece)
+            if size is not None and writing.size_bytes < size:
+                raise Away("store", f"{self.url}: {digest} broke off on its way")
             if writing.digest() != digest:
-                raise Away("store", f"{self.url}: the file {digest} is damaged there")
+                log.error("%s: the file %s is damaged there", self.url, digest)
+                raise Damaged(digest)
             writing.finish()
         except FileNotFoundError:
             writing.abandon()

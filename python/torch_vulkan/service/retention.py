@@ -14,7 +14,7 @@ from .database import Database
 from .errors import Away
 from .runner import Runner
 from .store import Keeping
-from .tables import ENDED, Artifact, EventState, Job, State, Task, WebhookEvent
+from .tables import ENDED, Artifact, EventState, Job, Task, WebhookEvent
 
 _DAY_S = 86400
 _AT_A_TIME = 200  # rows while nobody else writes
@@ -80,7 +80,7 @@ def _batches(things: list, size: int = _AT_A_TIME):
 
 
 def _old_jobs(session: Session, keep: Keep) -> dict[int, str]:
-    """Number → id. One whose webhook has not been sent yet, or one of whose tasks runs, stays."""
+    """Number → id. One whose webhook has not been sent yet, or that is yet to be tuned, stays."""
     if keep.job_days is None:
         return {}
     waiting = select(WebhookEvent.job).where(WebhookEvent.state == EventState.PENDING)
@@ -90,8 +90,8 @@ def _old_jobs(session: Session, keep: Keep) -> dict[int, str]:
 
 
 def _tuning():
-    """Jobs that have ended, and one of whose engines is tuned now."""
-    return select(Task.job).where(Task.state.in_((State.INPROGRESS, State.STOPPING)))
+    """Jobs that have ended, and one of whose engines is tuned now, or when its device comes."""
+    return select(Task.job).where(Task.state.not_in(ENDED))
 
 
 def _replaced(session: Session, keep: Keep) -> list[int]:

@@ -21,7 +21,7 @@ from sqlmodel import Session, select
 
 from . import artifacts, jobs
 from .database import Database
-from .errors import Away
+from .errors import Away, Damaged
 from .results import read_result, read_timings
 from .runner import Run, Runner, Status
 from .signing import Signer
@@ -170,11 +170,16 @@ class Scheduler(threading.Thread):
         return [(task_id, digest) for _later, task_id, digest in sorted(found)[:most]]
 
     def _start(self) -> None:
-        for task_id, digest in self._waiting():
+        waiting = self._waiting()
+        self._models.keep({digest for _task_id, digest in waiting})
+        for task_id, digest in waiting:
             try:
                 model = self._models.get(digest)
             except FileNotFoundError as error:
                 self._give_up(task_id, f"{error.strerror}: upload the model again")
+                continue
+            except Damaged as error:
+                self._give_up(task_id, f"{error}: upload the model again")
                 continue
             if model is None:  # on its way
                 continue

@@ -155,25 +155,32 @@ class Store(Keeping):
 
 
 class Prefetch:
-    """Files of a store, fetched by threads of its own: whoever asks does not wait. Asked by one
+    """Files of a store, fetched by threads of its own: whoever asks does not wait. Used by one
     thread."""
 
     def __init__(self, store: Keeping):
         self._store = store
         self._futures: dict[str, Future] = {}
 
+    def keep(self, wanted: set[str]) -> None:
+        """Forgets files that came, and that nobody wants any more."""
+        self._futures = {digest: future for digest, future in self._futures.items()
+                         if digest in wanted or not future.done()}
+
     def get(self, digest: str) -> Path | None:
         """The file on this machine, or None while it is on its way. Raises what fetching did."""
         if isinstance(self._store, Store):
             return self._store.fetch(digest)
         future = self._futures.get(digest)
-        if future is None and len(self._futures) < _FETCHED_AT_A_TIME:
+        on_their_way = sum(not one.done() for one in self._futures.values())
+        if future is None and on_their_way < _FETCHED_AT_A_TIME:
             future = self._futures[digest] = Future()
             # A daemon: the service may end before it does.
             threading.Thread(target=self._fetch, args=(digest, future), daemon=True).start()
         if future is None or not future.done():
             return None
-        return self._futures.pop(digest).result()
+        path = self._futures.pop(digest).result()
+        return path if path.is_file() else None  # removed meanwhile: once more
 
     def _fetch(self, digest: str, future: Future) -> None:
         try:

@@ -10,7 +10,6 @@ and no result.
 import hashlib
 import json
 import logging
-import math
 import threading
 from pathlib import Path
 
@@ -46,10 +45,11 @@ class Timings:
             return None
 
     def add(self, tuned_for: str, more: bytes) -> int:
-        """Takes what a file says of the device; returns how many entries are new or changed.
+        """Takes what a file says of the device; returns how many entries are new or changed. Where
+        all would be too much, it takes the place of what was known.
 
         Raises:
-            ValueError: it is no file of timings, or with it there would be too much.
+            ValueError: it is no file of timings, or too much.
         """
         new = _entries(more, tuned_for)
         with self._lock:
@@ -62,10 +62,14 @@ class Timings:
             for problem, tactics in new.items():
                 there = known.setdefault(problem, {})
                 for tactic, entry in tactics.items():
-                    changed += there.get(tactic) != entry
-                    there[tactic] = entry
+                    if _replaces(entry, there.get(tactic)):
+                        changed += there.get(tactic) != entry
+                        there[tactic] = entry
             if changed:
                 data = _file(tuned_for, known)
+                if len(data) > LONGEST:
+                    log.warning("timings begin anew: they would have %d bytes", len(data))
+                    data = _file(tuned_for, new)
                 if len(data) > LONGEST:
                     raise ValueError(f"timings of one device may have {LONGEST} bytes")
                 with whole_files.written(self._path(tuned_for), "timings") as file:
@@ -94,6 +98,13 @@ def _entries(data: bytes, tuned_for: str) -> dict[str, dict[str, dict]]:
         raise ValueError("this is no file of timings of this version") from None
 
 
+def _replaces(entry: dict, there: dict | None) -> bool:
+    """Whether an entry counts more than the one that is there: a kernel that others could time is
+    not given up because one task says so."""
+    return (there is None or there["kind"] != "timed" or entry["kind"] in _USABLE
+            or entry["kernels"] != there["kernels"])
+
+
 def _unchecked(entry: dict) -> dict:
     left_out = ("checked", "why") if entry["kind"] in _USABLE else ("checked",)
     return {name: value for name, value in entry.items() if name not in left_out}
@@ -105,7 +116,7 @@ def _is_text(value) -> bool:
 
 def _is_time(value) -> bool:
     return (isinstance(value, (int, float)) and not isinstance(value, bool)
-            and math.isfinite(value) and 0 <= value < _SLOWEST_US)
+            and 0 <= value < _SLOWEST_US)
 
 
 def _is_entry(entry) -> bool:
