@@ -35,7 +35,7 @@ service-check:
 	@scripts/setup.sh --service
 	@$(PYTHON) scripts/service_check.py
 
-## What tests of the service on clusters, object stores and PostgreSQL need: .venv-service.
+## What tests of the service on clusters, stores and PostgreSQL need; installs PostgreSQL's server.
 service-environment:
 	@scripts/setup.sh --tests
 	@scripts/service_environment.sh

@@ -1,6 +1,7 @@
 """The store on an fsspec URL: the same files as in a folder, copies here, and a store that is
 away."""
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -12,7 +13,8 @@ import numpy
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError, remote_store
+from torch_vulkan.service import ServiceError, app, faults, remote_store
+from torch_vulkan.service.app import _StoreFault
 from torch_vulkan.service.errors import Away, Damaged
 from torch_vulkan.service.store import Prefetch, Store
 
@@ -130,6 +132,21 @@ def test_whatever_a_driver_raises_the_store_is_away(remote, monkeypatch):
                 ask()
         assert "no route" in remote.fault()
     assert remote.fault() == "" and remote.fetch(digest).read_bytes() == b"data"
+
+
+def test_nobody_is_told_where_the_store_is(remote, monkeypatch):
+    remote.put(b"data")
+    asked, said = [], _StoreFault(remote)
+    assert said() == ""
+    with monkeypatch.context() as patched:
+        patched.setattr(remote, "fault", lambda: asked.append(1) or "s3://inner at 10.0.0.7")
+        patched.setattr(app, "_PROBED_S", 3600)
+        assert [said(), said()] == ["the store cannot be reached"] * 2 and len(asked) == 1
+    said._until = 0
+    assert said() == ""
+    answer = asyncio.run(faults._os_error(None, Away("database", "user@10.0.0.7: refused")))
+    assert answer.status_code == 503 and b"database cannot be reached" in answer.body
+    assert b"10.0.0.7" not in answer.body
 
 
 def test_who_asks_does_not_wait_for_what_is_fetched(remote):

@@ -67,7 +67,8 @@ async def _damaged(_request: Request, error: Damaged) -> Response:
 async def _os_error(request: Request, error: OSError) -> Response:
     if isinstance(error, Away):
         log.error("%s", error)
-        return _error(503, f"{error.what}_away", f"{error}; try again later",
+        return _error(503, f"{error.what}_away",  # why has addresses, and may go to anybody
+                      f"the {error.what} cannot be reached; try again later",
                       headers={"Retry-After": "10"})
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         log.error("the disk is full")
