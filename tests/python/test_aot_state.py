@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_vulkan as tv
 from torch_vulkan._fx import engine_call
+from torch_vulkan._torch import compat
 from torch_vulkan.program import Program
 
 from aot_helpers import compiled, python, rows
@@ -110,15 +111,15 @@ class Twice(nn.Module):
 class Refuses(TorchDispatchMode):
     """The last of so many engines refuses the sizes of each call, when those before it have run."""
 
-    def __init__(self, engines):
+    def __init__(self, engines, error=NotImplementedError):
         super().__init__()
-        self.engines, self.ran = engines, []
+        self.engines, self.ran, self.error = engines, [], error
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func.namespace == "torch_vulkan":
             self.ran.append(func)
             if len(self.ran) % self.engines == 0:
-                raise NotImplementedError("sizes that kernels cannot count")
+                raise self.error("sizes that kernels cannot count")
         return func(*args, **(kwargs or {}))
 
 
@@ -150,6 +151,69 @@ def test_what_was_written_before_a_failure():
         program(torch.randn(4, 4))
 
 
+def test_a_note_says_what_may_be_written():
+    """Whatever the error is; and none where the state is as it was."""
+    program = compiled(Twice(), [torch.randn(4, 4)])
+    for calls in range(2):
+        before = program.get_buffer("first").clone()
+        with Refuses(2, IndexError), pytest.raises(IndexError) as found:
+            program(torch.randn(4, 4))
+        notes = getattr(found.value, "__notes__", [])
+        if calls == 0:
+            assert not notes
+            assert_same(program.get_buffer("first"), before)
+            program(torch.randn(4, 4))
+        else:
+            assert [note.split(": ")[-1] for note in notes] == ["first"]
+
+
+def test_an_engine_that_was_replaced_may_refuse_what_others_took():
+    """The first call after that copies again, so it can be computed natively."""
+    model = Twice()
+    program = compiled(copy.deepcopy(model), [torch.randn(4, 4)])
+    x = torch.randn(4, 4)
+    assert_same(program(x), model(x))
+    for engine in program.engine_objects().values():
+        engine.replace(engine.vke().clone())
+        with Refuses(2), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert_same(program(x), model(x))
+        assert_same(buffers(program), buffers(model))
+        assert_same(program(x), model(x))
+        with Refuses(2), pytest.raises(RuntimeError, match="may hold a part"):
+            program(x)
+        program.load_state_dict(model.state_dict())
+
+
+class Counted(nn.Module):
+    """Sizes that are known only when the graph runs, behind an early write."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("first", torch.zeros(4, 4))
+        self.register_buffer("second", torch.zeros(4))
+
+    def forward(self, x):
+        self.first.add_(x)
+        found = torch.nonzero(self.first).float()
+        self.second.add_(found.sum() * 2)
+        return torch.relu(found * 2) + self.second.sum()
+
+
+def test_engines_take_no_sizes_that_depend_on_data():
+    """Else a later call of the same sizes might be refused behind a write."""
+    model = Counted()
+    program = compiled(copy.deepcopy(model), [torch.randn(4, 4)])
+    assert len(program.engine_objects()) == 2 and writes(program) == 2
+    for node in program.exported_program().graph.nodes:
+        if node.target is WRITTEN:
+            assert not any(compat.depends_on_data(n.meta["val"]) for n in node.all_input_nodes
+                           if isinstance(n.meta["val"], torch.Tensor))
+    for x in (torch.randn(4, 4), -model.first, torch.eye(4)):
+        assert_same(program(x), model(x))
+        assert_same(buffers(program), buffers(model))
+
+
 def test_state_that_shares_memory():
     """What engines behind a write read is what was there before the call."""
     model = Twice()
@@ -159,6 +223,30 @@ def test_state_that_shares_memory():
         want = model(shared.clone())
         assert_same(program(shared), want)
         assert_same(buffers(program), buffers(model))
+
+
+class Shows(Twice):
+    """Results that are state, and views of it."""
+
+    def forward(self, x):
+        last = super().forward(x)
+        return last, self.first, self.first.t(), self.first[1:, 2]
+
+
+@pytest.mark.parametrize("strides", [(4, 1), (1, 4), (9, 2)])
+def test_results_show_the_state_though_it_shares_memory(strides):
+    model = Shows()
+    program = compiled(copy.deepcopy(model), [torch.randn(4, 4)])
+    program._buffers["first"] = torch.zeros(40)[3:].as_strided((4, 4), strides)
+    state = program.get_buffer("first")
+    for given in (torch.randn(4, 4), state):
+        want = model(given.clone())
+        got = program(given)
+        torch.testing.assert_close(got, want)
+        assert got[1] is state
+        state.mul_(2)
+        torch.testing.assert_close(got[1:], tuple(value * 2 for value in want[1:]))
+        model.first.mul_(2)  # what `want` shows
 
 
 class Handed(nn.Module):

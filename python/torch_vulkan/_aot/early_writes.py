@@ -2,9 +2,10 @@
 
 Where an engine refuses the sizes of a call, a program is computed natively as a whole, from the
 state before the call. So what was written by then is put back, which needs a copy of it: in calls
-whose sizes no call has had before. Later ones write in place and copy nothing.
+whose sizes no call of these engines has had before. Later ones write in place and copy nothing.
 """
 
+import itertools
 from collections import Counter
 
 import torch
@@ -27,6 +28,8 @@ class EarlyWrites:
                         for tensor in call.args[1]]
         self._names = [nodes[j].meta.get("torch_vulkan_name", nodes[j].name) for j in self._places]
         self._taken: set[tuple] = set()
+        self._generations = itertools.count()
+        self._opened: tuple[list[torch.Tensor], int] = [], next(self._generations)
         self._held_at: list[int] = []
         self._held_storages: list[int] = []
 
@@ -35,15 +38,16 @@ class EarlyWrites:
 
         Raises:
             RuntimeError: a call failed whose sizes had been taken before; the message says what
-                may hold a part of the result.
+                may hold a part of the result. Other errors say so in a note.
         """
         given = [*held, *flat]
         if not self._places or torch.compiler.is_compiling() or torch.jit.is_tracing():
             return function(*given)
-        own = {j: given[j].clone() for j in self._shared(held, flat)}
+        own = {j: _twin(given[j]) for j in self._shared(held, flat)}
         sizes = tuple((*value.shape, value.device) if isinstance(value, torch.Tensor) else value
                       for value in flat)
         sizes += tuple(given[j].device for j in self._places)
+        sizes += (self._generation_of(held),)
         before = {} if sizes in self._taken else {
             j: _State(given[j]) for j in self._places if j not in own}
         try:
@@ -51,17 +55,31 @@ class EarlyWrites:
         except Exception as error:
             for state in before.values():
                 state.put_back()
-            if before or len(own) == len(self._places) or (
-                    not isinstance(error, NotImplementedError)):
+            if before or len(own) == len(self._places):
+                raise
+            names = ", ".join(name for j, name in zip(self._places, self._names, strict=True)
+                              if j not in own)
+            partly = f"these may hold a part of the result: {names}"
+            if not isinstance(error, NotImplementedError):
+                error.add_note(f"torch_vulkan: {partly}")
                 raise
             raise RuntimeError(f"{error}; calls of these sizes ran before. The program computes "
-                               "nothing again: these may hold a part of the result: "
-                               f"{', '.join(self._names)}") from error
+                               f"nothing again: {partly}") from error
         if len(self._taken) < _MOST_SIZES:
             self._taken.add(sizes)
         for j, value in own.items():
             given[j].copy_(value)
-        return results
+        return [_shown_by(given, own, result) for result in results] if own else results
+
+    def _generation_of(self, held: list) -> int:
+        """A number for the files that the engines have now: one that was tuned in the background
+        takes the place of another (docs/design/0026), and may refuse other sizes."""
+        now = [value.vke() for value in held if isinstance(value, torch.ScriptObject)]
+        files, generation = self._opened  # kept, so that no other file is ever at their addresses
+        if [file.data_ptr() for file in now] != [file.data_ptr() for file in files]:
+            generation = next(self._generations)
+            self._opened, self._taken = (now, generation), set()
+        return generation
 
     def _shared(self, held: list, flat: list) -> list[int]:
         """The places whose memory another tensor shows, too: it is read as it was."""
@@ -71,6 +89,33 @@ class EarlyWrites:
         storages = [*self._held_storages, *map(_storage, flat)]
         count = Counter(storages)
         return [j for j in self._places if count[storages[j]] > 1]
+
+
+def _twin(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, at the beginning of memory of its own."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(),
+                                                               strict=True))
+    return tensor.new_empty(last + 1).as_strided(tensor.shape, tensor.stride()).copy_(tensor)
+
+
+def _shown_by(given: list, own: dict[int, torch.Tensor], result):
+    """The result, of the caller's memory where it is that of a copy in `own`, or a view of it."""
+    for j, twin in own.items():
+        if result is twin:
+            return given[j]
+        if isinstance(result, torch.Tensor) and result.layout == torch.strided and (
+                _storage(result) == _storage(twin)):
+            return _view_of(given[j], result)
+    return result
+
+
+def _view_of(tensor: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    """What `view` shows of the twin, of the tensor. One of another dtype, or of numbers that are
+    still to be conjugated or negated, stays the twin's: its values are right."""
+    if view.dtype != tensor.dtype or view.is_conj() or view.is_neg():
+        return view
+    return tensor.as_strided(view.shape, view.stride(),
+                             tensor.storage_offset() + view.storage_offset())
 
 
 class _State:
