@@ -2,6 +2,7 @@
 
 import atexit
 import collections
+import contextlib
 import logging
 import os
 import threading
@@ -96,21 +97,36 @@ class _Worker:
             tuning.state = "stopped"
 
     def _run(self) -> None:
-        own = os.getpriority(os.PRIO_PROCESS, 0)  # on Linux of the thread
-        os.setpriority(os.PRIO_PROCESS, 0, max(own, NICENESS))
-        while (job := self._next()) is not None:
-            tuning, build = job
-            state, why = "done", ""
-            try:
-                self._tune(tuning, build)
-            except _Stopped:
-                state = "stopped"
-            except Exception as error:  # of any kind: the engine that there is goes on answering
-                state, why = "failed", f"{type(error).__name__}: {error}"
-                _log.warning("%s was not tuned in the background and stays as optimization_level=0 "
-                             "made it: %s", tuning.name, why)
-            with self._changed:
-                self._end(tuning, state, why)
+        with contextlib.suppress(OSError):  # where it may not be changed it stays as it is
+            own = os.getpriority(os.PRIO_PROCESS, 0)  # on Linux of the thread
+            os.setpriority(os.PRIO_PROCESS, 0, max(own, NICENESS))
+        try:
+            while (job := self._next()) is not None:
+                self._do(*job)
+        except BaseException as error:
+            self._give_up(f"{type(error).__name__}: {error}")
+            raise
+
+    def _do(self, tuning: Tuning, build) -> None:
+        state, why = "done", ""
+        try:
+            self._tune(tuning, build)
+        except _Stopped:
+            state = "stopped"
+        except Exception as error:  # of any kind: the engine that there is goes on answering
+            state, why = "failed", f"{type(error).__name__}: {error}"
+            _log.warning("%s was not tuned in the background and stays as optimization_level=0 "
+                         "made it: %s", tuning.name, why)
+        with self._changed:
+            self._end(tuning, state, why)
+
+    def _give_up(self, why: str) -> None:
+        """The thread ends before its work: nobody is to wait for what it leaves."""
+        with self._changed:
+            self._thread = None
+            self._waiting.clear()
+            for tuning, _ in [*self._open.values()]:
+                self._end(tuning, "failed", why)
 
     def _next(self):
         with self._changed:

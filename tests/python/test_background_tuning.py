@@ -267,6 +267,40 @@ def test_a_failure_leaves_the_engine_that_answers(gate, options, monkeypatch, ca
     assert_same(fast(X), model(X))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_ends_leaves_nobody_waiting(gate, options, monkeypatch):
+    """Whatever ends it; the next engine is tuned in another."""
+    held = engine_call.compile_graph
+
+    def compile_graph(*args):
+        if threading.current_thread() is not threading.main_thread():
+            assert gate.open.wait(60)
+            raise SystemExit("the end")
+        return held(*args)
+
+    monkeypatch.setattr(engine_call, "compile_graph", compile_graph)
+    for seed in range(2):
+        built(network(seed), X, **options)
+        torch._dynamo.reset()
+    gate.open.set()
+    assert tv.wait_for_tuning(60)
+    assert states() == ["failed", "failed"]
+    monkeypatch.setattr(engine_call, "compile_graph", held)
+    built(network(2), X, **options)
+    assert tv.wait_for_tuning(60)
+    assert states()[-1] == "done"
+
+
+def test_a_priority_that_cannot_be_lowered_stays(options, monkeypatch):
+    def refused(*_):
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(os, "setpriority", refused)
+    built(network(), X, **options)
+    assert tv.wait_for_tuning(60)
+    assert states() == ["done"]
+
+
 def test_a_program_that_is_gone_is_not_kept(gate, options):
     fast, calls, _ = built(network(), X, **options)
     engine = weakref.ref(calls.pop().engine)
