@@ -32,7 +32,8 @@ class Program(nn.Module):
       names. After `load_state_dict` or an in-place change the next call uses the new values.
     - `.to(device)` moves them; engines take tensors of any device. `.half()` and the like are
       refused: kernels are built for the compiled dtypes.
-    - `copy.deepcopy` copies the tensors; engines are immutable and shared between the copies.
+    - `copy.deepcopy` copies the tensors; engines are shared between the copies. They change in one
+      way: with background_tuning a tuned engine takes the place of the first, for all copies.
     - Several threads may call it at the same time. Calls compute no gradients.
     """
 
@@ -218,7 +219,7 @@ class Program(nn.Module):
 
     def __deepcopy__(self, memo):
         for engine in self.engine_objects().values():
-            memo[id(engine)] = engine  # immutable
+            memo[id(engine)] = engine  # shared
         twin = Program.__new__(Program)
         memo[id(self)] = twin
         nn.Module.__init__(twin)
