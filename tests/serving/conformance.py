@@ -3,6 +3,7 @@
     conformance.py HTTP_PORT GRPC_PORT MODEL FOLDER      FOLDER has x.npy and want.npz
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import tritonclient.grpc
 import tritonclient.http
 import tritonclient.utils.shared_memory as shared_memory
 from tritonclient.utils import InferenceServerException
+
+# Names that all processes of the machine share.
+GIVEN, TAKEN = (f"/tv_{name}_{os.getpid()}" for name in ("given", "taken"))
 
 
 def infer(library, client, model, x, **how):
@@ -22,12 +26,12 @@ def infer(library, client, model, x, **how):
 
 def check_shared_memory(library, client, model, x, want):
     """Inputs and an output in memory that the server shares."""
-    given = shared_memory.create_shared_memory_region("given", "/tv_given", x.nbytes)
-    taken = shared_memory.create_shared_memory_region("taken", "/tv_taken", want["y"].nbytes)
+    given = shared_memory.create_shared_memory_region("given", GIVEN, x.nbytes)
+    taken = shared_memory.create_shared_memory_region("taken", TAKEN, want["y"].nbytes)
     try:
         shared_memory.set_shared_memory_region(given, [x])
-        client.register_system_shared_memory("given", "/tv_given", x.nbytes)
-        client.register_system_shared_memory("taken", "/tv_taken", want["y"].nbytes)
+        client.register_system_shared_memory("given", GIVEN, x.nbytes)
+        client.register_system_shared_memory("taken", TAKEN, want["y"].nbytes)
         source = library.InferInput("x", x.shape, "FP32")
         source.set_shared_memory("given", x.nbytes)
         target = library.InferRequestedOutput("y")

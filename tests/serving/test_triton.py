@@ -40,6 +40,9 @@ def server(files, tmp_path_factory):
     """With every model of these tests that loads."""
     folder = tmp_path_factory.mktemp("repository")
     add_model(folder, "plain", files["one"], DELAY)
+    # A full batch leaves at once, and none before, however busy the machine is.
+    add_model(folder, "together", files["one"], f"max_batch_size: {MOST}\ndynamic_batching {{ "
+              f"preferred_batch_size: [{MOST}], max_queue_delay_microseconds: 30000000 }}\n")
     add_model(folder, "profiles", files["two"])
     add_model(folder, "several", files["one"], DELAY + "instance_group [{ kind: KIND_CPU, "
               'count: 3 }]\nparameters { key: "device", value: { string_value: "0" } }\n')
@@ -151,9 +154,9 @@ def test_requests_are_put_together(sizes, server, client, files):
     a batch of that size."""
     answers = served.Answers(files["one"])
     given = [rows(count, seed) for seed, count in enumerate(sizes)]
-    before = counts(client, "plain")
-    results = at_once(server, "plain", [{"x": x} for x in given])
-    success, fail, inferred, executed, by_rows = since(before, counts(client, "plain"))
+    before = counts(client, "together")
+    results = at_once(server, "together", [{"x": x} for x in given])
+    success, fail, inferred, executed, by_rows = since(before, counts(client, "together"))
     assert (success, fail, inferred) == (len(sizes), 0, MOST)
     assert executed == sum(by_rows.values()) < len(sizes)
     assert sum(size * times for size, times in by_rows.items()) == MOST
