@@ -181,7 +181,7 @@ def test_the_device_holds_what_is_packed():
 @pytest.mark.parametrize("own_file", [False, True])
 @torch.no_grad()
 def test_files_and_folders(tmp_path, layout, config, own_file):
-    tensors, exact = checkpoint(layout)
+    tensors, exact = checkpoint(layout, order="shuffled" if layout != "awq" else "")
     names = sorted(tensors)
     save_file({n: tensors[n] for n in names[::2]}, tmp_path / "model-1.safetensors")
     save_file({n: tensors[n] for n in names[1::2]}, tmp_path / "model-2.safetensors")
@@ -194,6 +194,7 @@ def test_files_and_folders(tmp_path, layout, config, own_file):
         empty = Net().eval()
     filled = tv.quantize(empty, checkpoint=str(tmp_path), inplace=True)
     assert filled is empty and isinstance(filled.q, QuantizedLinear)
+    assert not any(tensor.is_meta for tensor in filled.state_dict().values())
     assert torch.equal(filled(i), made(i))
     script = torch.jit.trace(made, i)
     assert torch.equal(script(i), made(i))
@@ -251,6 +252,13 @@ def changed(**parts):
     ({"q__qzeros": lambda t: t[:, 1:]}, r"'q.qzeros' is \[4, 3\], want \[4, 4\]"),
     ({"q__g_idx": lambda t: t * 0}, "'q.g_idx' does not give each of 4 groups 16 of 64"),
     ({"q__g_idx": lambda t: t - 1}, "'q.g_idx' does not give each"),
+    ({"q__g_idx": lambda t: t.view(8, 8)}, "'q.g_idx' does not give each"),
+    ({"q__g_idx": lambda t: t[:0]}, "'q.g_idx' does not give each"),
+    ({"q__g_idx": lambda t: t + 0.5}, "'q.g_idx' does not give each"),
+    ({"q__scales": lambda t: t[:0], "q__qzeros": lambda t: t[:0]},
+     r"'q.scales' is \[0, 32\], want \[1, 32\]"),
+    ({"q__scales": lambda t: t[0, 0]}, r"'q.scales' is \[\], want \[1, 32\]"),
+    ({"q__qzeros": lambda t: t.float()}, "'q.qzeros' is torch.float32, want torch.int32"),
     ({"out__bias": lambda _: torch.ones(16)}, "'out.bias', but the model's layer has no bias"),
     ({"q__weight": lambda _: torch.ones(32, 64)}, "has 'q.weight' packed, and as it was, too"),
     ({"mlp__qweight": lambda _: torch.zeros(1)}, "'mlp', which is no nn.Linear of Net"),

@@ -188,28 +188,32 @@ def _layer(name: str, linear: nn.Linear, checkpoint: Checkpoint, layout: str | N
     rows, columns = linear.in_features, linear.out_features
     layout = layout or _layout(parts["qweight"], rows, columns)
     bits = _bits(name, parts["qweight"], rows, columns, layout)
-    groups = parts["scales"].shape[0]
-    check_scale(_in(name, "scales"), parts["scales"])
+    groups = max(parts["scales"].shape[0], 1) if parts["scales"].dim() == 2 else 1
     wanted = {"scales": [groups, columns], "qzeros": [groups, columns * bits // 32]}
     for part, shape in wanted.items():
-        if list(parts[part].shape) != shape or rows % max(groups, 1):
+        if list(parts[part].shape) != shape or rows % groups:
             raise ValueError(f"tv.quantize: {_in(name, part)!r} is {list(parts[part].shape)}, want "
                              f"{shape} for {rows} inputs in groups of one size")
+    check_scale(_in(name, "scales"), parts["scales"])
+    if parts["qzeros"].dtype != torch.int32:
+        raise ValueError(f"tv.quantize: {_in(name, 'qzeros')!r} is {parts['qzeros'].dtype}, want "
+                         "torch.int32")
     elements = _elements(parts["qweight"], bits, layout)
     zeros = _columns(parts["qzeros"], bits, layout)
     if layout == "gptq":
         zeros = zeros + 1
+    device = linear.weight.device
     order = None
     if layout != "awq" and "g_idx" in parts:
         order = _order(name, parts["g_idx"], rows, groups)
     if order is not None:
         elements = elements[order]
-        order = orders.setdefault(order.numpy().tobytes(), order).to(linear.weight.device)
+        order = orders.setdefault(order.numpy().tobytes(), order)
     packed = _packed(elements, zeros, parts["scales"], bits)
-    device = linear.weight.device
     if device.type != "meta":
         packed = Packed(*(None if t is None else t.to(device)
                           for t in (packed.elements, packed.scale, packed.zero_point)))
+        order = None if order is None else order.to(device)
     return QuantizedLinear(linear, _FORMS[bits], packed, order).train(linear.training)
 
 
@@ -259,9 +263,12 @@ def _elements(qweight: torch.Tensor, bits: int, layout: str) -> torch.Tensor:
 
 def _order(name: str, g_idx: torch.Tensor, rows: int, groups: int) -> torch.Tensor | None:
     """The inputs sorted by their groups; None where they are sorted."""
-    g_idx = g_idx.cpu().long()
-    counts = torch.bincount(g_idx.clamp(0, groups), minlength=groups)
-    if g_idx.shape != (rows,) or g_idx.min() < 0 or (counts != rows // groups).any():
+    fits = g_idx.shape == (rows,) and not g_idx.is_floating_point()
+    if fits:
+        g_idx = g_idx.cpu().long()
+        counts = torch.bincount(g_idx.clamp(0, groups), minlength=groups)
+        fits = g_idx.min() >= 0 and not (counts != rows // groups).any()
+    if not fits:
         raise ValueError(f"tv.quantize: {_in(name, 'g_idx')!r} does not give each of {groups} "
                          f"groups {rows // groups} of {rows} inputs")
     order = torch.argsort(g_idx, stable=True)
