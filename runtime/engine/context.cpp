@@ -384,7 +384,7 @@ void Context::submit(Recording& recording) {
   } catch (const std::exception& error) {
     const bool handed_over = submission_ != before || device_.lost();
     if (submission_ != before) device_.settle(submission_);  // it may write to the caller's memory
-    if (handed_over && device_.host_pointers()) refuse_to_repeat(error);
+    if (handed_over && host_.writes_in_place()) refuse_to_repeat(error);
     throw;
   }
 }

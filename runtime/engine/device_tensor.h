@@ -10,7 +10,8 @@
 namespace tv {
 
 /// Owns memory of a device, zeros at first. Passed to Engine::run and Engine::profile in place of a
-/// host tensor, it is neither copied to the device nor back. Must outlive the calls that take it.
+/// host tensor, it is neither copied to the device nor back; `profile` runs as often as it is
+/// told, so that it moves a state on as often. Must outlive the calls that take it.
 class DeviceTensor {
  public:
   /// Throws OutOfMemoryError.

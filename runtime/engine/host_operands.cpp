@@ -90,6 +90,13 @@ void HostOperands::stage(const HostTensors& inputs, const HostTensors& outputs,
   upload_.flush();
 }
 
+bool HostOperands::writes_in_place() const {
+  for (size_t i = 0; i < parts_.spec.inputs.size(); ++i) {
+    if (parts_.spec.inputs[i].written && (device_.host_pointers() || on_device_[i])) return true;
+  }
+  return false;
+}
+
 uint64_t HostOperands::address_of(const HostTensors& tensors, size_t i, size_t slot) {
   if (!is_bounced(tensors, i)) return host_address(tensors.whole(i));
   Allocation& memory = bounces_[slot];

@@ -18,6 +18,8 @@ class HostOperands {
 
   /// Makes room for staging, where there is any.
   void reserve(const ShapePlan& plan);
+  /// Whether the last call that was bound writes over an input where the caller keeps it.
+  bool writes_in_place() const;
   /// Counts changes of the staging memory, so that a recording knows that it is stale.
   uint64_t generation() const { return generation_; }
   /// Copies what kernels cannot read in place; `bound` becomes the addresses of inputs, then

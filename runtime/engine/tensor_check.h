@@ -33,11 +33,15 @@ inline bool is_written(const EngineSpec& spec, size_t slot) {
 /// host's.
 inline HostTensor memory_of(std::span<const HostTensor> pieces) {
   if (pieces.size() == 1) return pieces.front();
-  HostTensor memory{.data = pieces.empty() ? nullptr : pieces.front().data};
+  HostTensor memory;
+  bool all = true;
   for (const HostTensor& piece : pieces) {
     memory.size_bytes += piece.size_bytes;
-    if (!piece.data && piece.size_bytes > 0) memory.data = nullptr;
+    if (piece.size_bytes == 0) continue;  // needs none
+    all = all && piece.data;
+    if (!memory.data) memory.data = piece.data;
   }
+  if (!all) memory.data = nullptr;
   return memory;
 }
 inline const CudaTensor& memory_of(const CudaTensor& tensor) { return tensor; }

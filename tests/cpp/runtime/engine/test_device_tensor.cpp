@@ -70,5 +70,29 @@ TEST(RuntimeEngine, ADeviceTensorOfAnotherSizeIsRefused) {
             std::string::npos);
 }
 
+TEST(RuntimeEngine, ALostCallMayHaveWrittenADeviceTensor) {
+  PhysicalDevice physical = Instance::get().devices().back();
+  physical.profile.host_pointers = false;
+  const auto device = std::make_shared<Device>(physical);
+  SpecBuilder b{Expr(static_cast<int64_t>(kCount))};
+  const uint32_t a = b.input("a"), c = b.input("b");
+  b.step("step", a, a, c, 2);
+  b.spec.inputs[0].written = true;
+  const auto engine = Engine::create(device, b.spec);
+  const auto set = engine->prepare_weights({});
+  const DeviceTensor state(device, kBytes);
+  auto added = ramp(kCount), own = ramp(kCount);
+  const HostTensor kept[] = {state.tensor(), host(added)}, copied[] = {host(own), host(added)};
+  engine->run(*set, {}, kept, {});
+  device->mark_lost();
+  const auto says = [&](std::span<const HostTensor> inputs) {
+    const std::string text =
+        error_of(ErrorKind::kDevice, [&] { engine->run(*set, {}, inputs, {}); });
+    return text.find("writes over a, which may hold a part of the result") != std::string::npos;
+  };
+  EXPECT_TRUE(says(kept));
+  EXPECT_FALSE(says(copied)) << "a copy of it is what was written";
+}
+
 }  // namespace
 }  // namespace tv

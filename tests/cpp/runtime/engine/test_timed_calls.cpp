@@ -91,6 +91,7 @@ TEST(TimedCalls, TakeTensorsInPieces) {
     const auto set = engine->prepare_weights({});
     TimedCalls calls(engine);
     expect_tenfold_in_pieces(calls, *set, {3, 5, 0, 113, 1});
+    expect_tenfold_in_pieces(calls, *set, {0, 5, 3});
     expect_tenfold_in_pieces(calls, *set, {122});
     expect_tenfold(calls, *set, 122);
     expect_tenfold_in_pieces(calls, *set, {1, 1, 997});  // which need more memory
