@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "csrc/tokenizer/fields.h"
+#include "csrc/tokenizer/text_size.h"
 #include "csrc/tokenizer/unicode.h"
 #include "runtime/base/error.h"
 
@@ -21,6 +22,30 @@ size_t space_begin(std::string_view text, size_t end) {
   return end;
 }
 
+/// The library gives tokens that the vocabulary lacks the next free numbers, in the file's order,
+/// whatever the file says.
+void check_numbers(const Json::Array& tokens, const Bpe& model) {
+  std::unordered_map<std::string, int64_t> numbers;
+  auto next = static_cast<int64_t>(model.size());
+  for (const Json& json : tokens) {
+    const Fields fields(json, "added_tokens");
+    const std::string& content = fields.text("content");
+    if (content.empty()) continue;
+    const int64_t id = fields.whole("id");
+    const std::string given = "'" + content + "' has the number " + std::to_string(id);
+    const auto known = model.id(content);
+    if (known && *known != id) {
+      fields.refuse(given + ", and in the model's vocabulary " + std::to_string(*known));
+    }
+    const int64_t want = known ? *known : numbers.try_emplace(content, next).first->second;
+    if (want != id) {
+      fields.refuse(given + ", and the library gives it " + std::to_string(want) +
+                    ", the next that is free");
+    }
+    next = std::max(next, id + 1);
+  }
+}
+
 }  // namespace
 
 AddedTokens::AddedTokens(const Json* json, const Bpe& model, const Normalizer& normalizer)
@@ -28,11 +53,12 @@ AddedTokens::AddedTokens(const Json* json, const Bpe& model, const Normalizer& n
   if (!json || json->is_null()) return;
   const auto* tokens = json->get<Json::Array>();
   if (!tokens) throw Error(ErrorKind::kUser, "[tokenizer] 'added_tokens' is no array");
+  check_numbers(*tokens, model);
   // Of two that are written alike, a special one comes first.
   for (const bool special : {true, false}) {
     for (const Json& token : *tokens) {
       if (Fields(token, "added_tokens").flag("special", false) == special) {
-        add(token, model, normalizer);
+        add(token, normalizer);
       }
     }
   }
@@ -45,7 +71,7 @@ AddedTokens::AddedTokens(const Json* json, const Bpe& model, const Normalizer& n
   }
 }
 
-void AddedTokens::add(const Json& json, const Bpe& model, const Normalizer& normalizer) {
+void AddedTokens::add(const Json& json, const Normalizer& normalizer) {
   const Fields fields(json, "added_tokens");
   fields.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
   Token token{.id = static_cast<int32_t>(fields.whole("id")),
@@ -54,11 +80,6 @@ void AddedTokens::add(const Json& json, const Bpe& model, const Normalizer& norm
               .strips_left = fields.flag("lstrip", false),
               .strips_right = fields.flag("rstrip", false)};
   if (token.content.empty()) return;
-  const auto known = model.id(token.content);
-  if (known && *known != token.id) {
-    fields.refuse("'" + token.content + "' has the number " + std::to_string(token.id) +
-                  ", and in the model's vocabulary " + std::to_string(*known));
-  }
   const bool special = fields.flag("special", false);
   const bool normalised = fields.flag("normalized", !special);
   token.sought = token.content;
@@ -66,6 +87,7 @@ void AddedTokens::add(const Json& json, const Bpe& model, const Normalizer& norm
     Word word{token.content, false};
     normalizer(word);
     token.sought = word.text;
+    check_text_size(sought_bytes_ += token.sought.size());
   }
   texts_[token.id] = token.sought;
   ids_[token.content] = token.id;
@@ -134,12 +156,14 @@ std::vector<AddedTokens::Part> AddedTokens::split_at(const Word& word, const Sou
 
 std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text) const {
   std::vector<Part> all;
+  size_t bytes = 0;
   for (Part& part : split_at({std::string(text), true}, in_raw_)) {
     if (part.token) {
       all.push_back(std::move(part));
       continue;
     }
     if (normalizer_) normalizer_(part.word);
+    check_text_size(bytes += part.word.text.size());
     for (Part& inner : split_at(part.word, in_normalised_)) all.push_back(std::move(inner));
   }
   return all;

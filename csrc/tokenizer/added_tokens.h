@@ -45,7 +45,7 @@ class AddedTokens {
   /// By first byte; the longest first.
   using Sought = std::unordered_map<char, std::vector<Token>>;
 
-  void add(const Json& json, const Bpe& model, const Normalizer& normalizer);
+  void add(const Json& json, const Normalizer& normalizer);
   std::vector<Part> split_at(const Word& word, const Sought& sought) const;
   static const Token* find(std::string_view text, size_t at, const Sought& sought);
   /// Whether no letter, digit or the like is beside [begin, end).
@@ -56,7 +56,8 @@ class AddedTokens {
   std::unordered_map<int32_t, std::string> texts_;  ///< as they stand in a text that is normalised
   std::unordered_map<std::string, int32_t> ids_;
   std::unordered_set<std::string> special_;
-  Regex in_word_{R"(\w)"};
+  Regex in_word_{"[" + std::string(kRustWordMembers) + "]"};
+  size_t sought_bytes_ = 0;  ///< of tokens as the normaliser makes them
   int32_t largest_id_ = -1;
 };
 

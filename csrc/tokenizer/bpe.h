@@ -25,6 +25,8 @@ class Bpe {
   std::optional<int32_t> id(std::string_view token) const;
   /// Null where no token has this number.
   const std::string* token(int32_t id) const;
+  /// Tokens of the vocabulary.
+  size_t size() const { return ids_.size(); }
   int32_t largest_id() const { return largest_id_; }
 
  private:

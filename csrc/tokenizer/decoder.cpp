@@ -6,6 +6,7 @@
 #include "csrc/tokenizer/byte_characters.h"
 #include "csrc/tokenizer/fields.h"
 #include "csrc/tokenizer/pattern.h"
+#include "csrc/tokenizer/text_size.h"
 #include "csrc/tokenizer/unicode.h"
 
 namespace tv::tokenizer {
@@ -25,7 +26,11 @@ Decoder read_sequence(const Fields& fields) {
 
 Decoder each(std::function<std::string(const std::string&)> change) {
   return [change = std::move(change)](Pieces pieces) {
-    for (std::string& piece : pieces) piece = change(piece);
+    size_t bytes = 0;
+    for (std::string& piece : pieces) {
+      piece = change(piece);
+      check_text_size(bytes += piece.size());
+    }
     return pieces;
   };
 }

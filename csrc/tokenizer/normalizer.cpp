@@ -6,6 +6,7 @@
 #include "csrc/tokenizer/byte_characters.h"
 #include "csrc/tokenizer/fields.h"
 #include "csrc/tokenizer/pattern.h"
+#include "csrc/tokenizer/text_size.h"
 #include "csrc/tokenizer/unicode.h"
 
 namespace tv::tokenizer {
@@ -16,7 +17,10 @@ Normalizer read_sequence(const Fields& fields) {
   std::vector<Normalizer> steps;
   for (const Json& json : fields.array("normalizers")) steps.push_back(read_normalizer(json));
   return [steps](Word& word) {
-    for (const Normalizer& step : steps) step(word);
+    for (const Normalizer& step : steps) {
+      step(word);
+      check_text_size(word.text.size());
+    }
   };
 }
 

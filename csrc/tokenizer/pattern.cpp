@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "csrc/tokenizer/text_size.h"
 #include "csrc/tokenizer/unicode.h"
 
 namespace tv::tokenizer {
@@ -99,9 +100,13 @@ std::vector<Span> split(std::string_view text, const Pattern& pattern, Behavior 
 }
 
 std::string replaced(std::string_view text, const Pattern& pattern, std::string_view content) {
+  const std::vector<Span> matches = pattern(text);
+  size_t bytes = text.size() + matches.size() * content.size();
+  for (const Span& match : matches) bytes -= match.end - match.begin;
+  check_text_size(bytes);
   std::string out;
   size_t at = 0;
-  for (const Span& match : pattern(text)) {
+  for (const Span& match : matches) {
     out += text.substr(at, match.begin - at);
     out += content;
     at = match.end;

@@ -28,6 +28,7 @@ Behavior read_behavior(const Fields& owner, std::string_view name);
 std::vector<Span> split(std::string_view text, const Pattern& pattern, Behavior behavior,
                         bool inverted = false);
 
+/// `text` with `content` in place of each match. Throws as check_text_size.
 std::string replaced(std::string_view text, const Pattern& pattern, std::string_view content);
 
 }  // namespace tv::tokenizer

@@ -5,6 +5,7 @@
 #include "csrc/tokenizer/byte_characters.h"
 #include "csrc/tokenizer/fields.h"
 #include "csrc/tokenizer/pattern.h"
+#include "csrc/tokenizer/text_size.h"
 #include "csrc/tokenizer/unicode.h"
 
 namespace tv::tokenizer {
@@ -37,8 +38,12 @@ PreTokenizer read_sequence(const Fields& fields) {
     std::vector<Word> words = {word};
     for (const PreTokenizer& step : steps) {
       std::vector<Word> next;
+      size_t bytes = 0;
       for (const Word& each : words) {
-        for (Word& part : step(each)) next.push_back(std::move(part));
+        for (Word& part : step(each)) {
+          check_text_size(bytes += part.text.size());
+          next.push_back(std::move(part));
+        }
       }
       words = std::move(next);
     }
@@ -114,9 +119,10 @@ PreTokenizer read_punctuation(const Fields& fields) {
 
 PreTokenizer read_whitespace(const Fields& fields) {
   fields.only({"type"});
-  return splitting(
-      [regex = Regex(R"(\w+|[^\w\s]+)")](std::string_view text) { return regex.find_all(text); },
-      Behavior::kRemoved, /*inverted=*/true);
+  const std::string word(kRustWordMembers);
+  return splitting([regex = Regex("[" + word + "]+|[^" + word + R"(\s]+)")](
+                       std::string_view text) { return regex.find_all(text); },
+                   Behavior::kRemoved, /*inverted=*/true);
 }
 
 PreTokenizer read_whitespace_split(const Fields& fields) {

@@ -16,6 +16,20 @@ namespace {
               "[tokenizer] regular expression '" + std::string(pattern) + "': " + why);
 }
 
+/// Members of \w inside of a class, as Oniguruma has them.
+constexpr std::string_view kWordMembers = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+
+/// Whether PCRE2 knows a script of this name, and that its characters may be asked for.
+bool is_script(std::string_view name) {
+  const std::string pattern = R"(\p{sc:)" + std::string(name) + "}";
+  int error = 0;
+  size_t where = 0;
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                   PCRE2_UTF, &error, &where, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
 /// Oniguruma's syntax as PCRE2's: what both read in the same way stays, what has another spelling
 /// gets it, and everything else is refused.
 class Translation {
@@ -84,7 +98,18 @@ class Translation {
     if (peek(2) != '{' || end == std::string_view::npos) {
       refuse(pattern_, R"(got \p without {…})");
     }
-    take(end + 1 - at_);
+    std::string_view name = pattern_.substr(at_ + 3, end - at_ - 3);
+    const bool inverted = name.starts_with('^');
+    if (inverted) name.remove_prefix(1);
+    if (name.find_first_of(":=") != std::string_view::npos) {
+      refuse(pattern_, "got " + std::string(pattern_.substr(at_, end + 1 - at_)) +
+                           ", which is not supported");
+    }
+    // A script's name means its own characters; PCRE2's has those that it shares with others, too.
+    take(3);
+    put(inverted ? "^" : "", inverted ? 1 : 0);
+    if (is_script(name)) out_ += "sc:";
+    take(name.size() + 1);
   }
 
   void number() {
@@ -122,7 +147,24 @@ class Translation {
     if (c == '(' && (peek(1) == '?' || peek(1) == '*')) group();
     // Oniguruma repeats what is repeated, PCRE2 makes it possessive.
     if (c == '}' && peek(1) == '+') refuse(pattern_, "got }+, which is not supported");
+    if (c == '{') return interval();
     take(1);
+  }
+
+  void interval() {
+    size_t digits = 0;
+    const auto is_digit = [&](size_t at) {
+      return std::isdigit(static_cast<unsigned char>(peek(at)));
+    };
+    while (is_digit(1 + digits)) ++digits;
+    // There it is (a{n})?, and here a{n}.
+    if (digits > 0 && peek(1 + digits) == '}' && peek(2 + digits) == '?') {
+      refuse(pattern_, "got {n}?, which is not supported");
+    }
+    size_t end = 2;
+    while (is_digit(end)) ++end;
+    const bool from_none = peek(1) == ',' && end > 2 && peek(end) == '}';
+    put(from_none ? "{0" : "{", 1);  // {,n} would be these characters
   }
 
   void group() const {

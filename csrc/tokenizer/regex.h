@@ -30,8 +30,8 @@ class Regex {
   std::shared_ptr<const Code> code_;
 };
 
-/// Members of \w inside of a class.
-inline constexpr std::string_view kWordMembers =
+/// Members of \w inside of a class where the library takes Rust's expressions, not a file's.
+inline constexpr std::string_view kRustWordMembers =
     R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control})";
 
 /// Where `literal`, which is not empty, stands in `text`, from left to right.

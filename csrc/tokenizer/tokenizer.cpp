@@ -6,6 +6,7 @@
 #include "csrc/tokenizer/fields.h"
 #include "csrc/tokenizer/normalizer.h"
 #include "csrc/tokenizer/pre_tokenizer.h"
+#include "csrc/tokenizer/text_size.h"
 #include "csrc/tokenizer/unicode.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -108,6 +109,8 @@ Tokenizer Tokenizer::read(const std::string& path) {
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   if (!is_utf8(text)) throw Error(ErrorKind::kUser, "[tokenizer] the text is no UTF-8");
+  check_text_size(text.size());
+  size_t bytes = 0;
   std::vector<int32_t> tokens = parts_->frame.before;
   for (AddedTokens::Part& part : parts_->added.split(text)) {
     if (part.token) {
@@ -120,7 +123,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
     } else {
       words.push_back(std::move(part.word));
     }
-    for (const Word& word : words) parts_->model.encode(word.text, tokens);
+    for (const Word& word : words) {
+      check_text_size(bytes += word.text.size());
+      parts_->model.encode(word.text, tokens);
+    }
   }
   tokens.insert(tokens.end(), parts_->frame.after.begin(), parts_->frame.after.end());
   return tokens;
@@ -150,7 +156,11 @@ std::optional<int32_t> Tokenizer::id(std::string_view token) const {
 }
 
 int32_t Tokenizer::largest_id() const {
-  return std::max(parts_->model.largest_id(), parts_->added.largest_id());
+  int32_t largest = std::max(parts_->model.largest_id(), parts_->added.largest_id());
+  for (const auto* around : {&parts_->frame.before, &parts_->frame.after}) {
+    for (const int32_t id : *around) largest = std::max(largest, id);
+  }
+  return largest;
 }
 
 TextStream::TextStream(Tokenizer tokenizer, std::vector<int32_t> before)

@@ -218,6 +218,35 @@ def test_tokens_and_texts_are_the_librarys(name, tmp_path):
         assert streamed == text or "\ufffd" in text, ids
 
 
+@pytest.mark.parametrize("expression", [
+    r"\p{Han}+", r"\P{Han}+", r"\p{^Han}+", r"[\p{Hiragana}\p{Katakana}]+", r"[^\p{Latn}\p{L}]+",
+    r"\p{Common}+", r"\p{Inherited}", r"\p{Alpha}+", r"\p{Lu}|\p{Nd}+", r"\w+", r"[^\w\s]+",
+    r"\W+", "a{,2}", "a{,2}?b", "a{1,2}?", "a{2}", "a{,}", "{,x"])
+def test_expressions_are_onigurumas(expression, tmp_path):
+    texts = ["中、。国〆ー々〇", "ひらがなーカタカナ・ｶﾅ゛", "ab\u200cc\u200d d", "नम\u200d स्ते॥।",
+             "aaaab{,x", "a{,2} a{,}aab", "Straße e\u0301 x ٣٤٥ Ⅻ ǅ"]
+    assert_equal_splits(pre_tokenizers.Split(Regex(expression), "isolated"), texts, tmp_path)
+
+
+def test_words_have_join_controls_where_the_librarys_own_do(tmp_path):
+    texts = ["ab\u200cc\u200d d", "नम\u200d स्ते", "x\u200dTHEy THE\u200d THE"]
+    assert_equal_splits(pre_tokenizers.Whitespace(), texts, tmp_path,
+                        [AddedToken("THE", single_word=True, normalized=False)])
+
+
+def assert_equal_splits(pre_tokenizer, texts, folder, added=()):
+    """Each part is a token of a vocabulary that is made of all parts."""
+    texts = [*texts, "".join(texts)]
+    parts = {part for text in texts for part, _ in pre_tokenizer.pre_tokenize_str(text)}
+    vocabulary = {part: i for i, part in enumerate(sorted({"<unk>"} | parts | set("".join(texts))))}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>", ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.add_tokens(list(added))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    want = [tokenizer.encode(text).ids for text in texts]
+    assert answers(folder / "tokenizer.json", texts) == want
+
+
 def stable(tokenizer, ids) -> bool:
     """Whether the library itself decodes these; it stops where a token is all stripped."""
     try:
@@ -262,6 +291,10 @@ def change(data, path, value):
                        "behavior": "Isolated", "invert": False}, "got &&, which is not supported"),
     ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": r"a{2}+"}, "behavior": "Isolated"},
      "got }+, which is not supported"),
+    ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "a{2}?"}, "behavior": "Isolated"},
+     "got {n}?, which is not supported"),
+    ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": r"\p{scx:Han}"},
+                       "behavior": "Isolated"}, r"got \p{scx:Han}, which is not supported"),
     ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated"},
      "regular expression '(a'"),
     ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": r"\ba"}, "behavior": "Isolated"},
@@ -270,6 +303,8 @@ def change(data, path, value):
      "decoder: type 'WordPiece' is not supported"),
     ("post_processor", {"type": "BertProcessing"}, "type 'BertProcessing' is not supported"),
     ("added_tokens", [{"id": 7, "content": "a"}], "in the model's vocabulary"),
+    ("added_tokens", [{"id": 5000, "content": "<new>"}],
+     "'<new>' has the number 5000, and the library gives it 700, the next that is free"),
     ("extra", 1, "'extra' is not supported"),
     ("model.vocab", [], "'vocab' is no object"),
 ])
@@ -281,6 +316,24 @@ def test_what_is_not_known_is_refused(path, value, message, tmp_path):
     done = subprocess.run([TOOL, file], input="", capture_output=True, text=True)
     assert done.returncode == 1 and message in done.stderr, done.stderr
     assert str(file) in done.stderr
+
+
+DOUBLED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+BYTES_AGAIN = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+
+
+@pytest.mark.parametrize("member, value, request_", [
+    ("normalizer", {"type": "Sequence", "normalizers": [DOUBLED] * 40}, "a"),
+    ("normalizer", {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 40}, "é"),
+    ("normalizer", DOUBLED | {"content": "x" * 70000}, "a" * 1000),
+    ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [BYTES_AGAIN] * 40}, "é"),
+    ("decoder", {"type": "Sequence", "decoders": [DOUBLED] * 40}, [0])])
+def test_a_short_file_makes_no_endless_text(member, value, request_, tmp_path):
+    data = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, member: value}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+    done = subprocess.run([TOOL, tmp_path / "tokenizer.json"], input=json.dumps(request_) + "\n",
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "more than 64 MiB" in done.stderr, done.stderr
 
 
 def test_files_that_are_none(tmp_path):
