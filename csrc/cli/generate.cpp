@@ -34,10 +34,13 @@ Tokenizer read_tokenizer(const Options& options) {
   return Tokenizer::read(path);
 }
 
-void check_vocabulary(const Tokenizer& tokenizer, const GenerationInfo& info) {
-  if (tokenizer.largest_id() < info.vocabulary) return;
-  refuse("the tokenizer's largest token is " + std::to_string(tokenizer.largest_id()) +
-         ", and the model (" + info.model + ") knows " + std::to_string(info.vocabulary) +
+void check_vocabulary(const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+                      const GenerationInfo& info) {
+  int32_t largest = tokenizer.largest_id();
+  for (const int32_t token : prompt) largest = std::max(largest, token);
+  if (largest < info.vocabulary) return;
+  refuse("the tokenizer's largest token is " + std::to_string(largest) + ", and the model (" +
+         info.model + ") knows " + std::to_string(info.vocabulary) +
          " tokens; want the tokenizer of this model");
 }
 
@@ -73,11 +76,9 @@ void generate(const std::shared_ptr<Device>& device, const Options& options) {
   SavedDecoder decoder(device, options.model, {.check_addresses = options.check_addresses});
   const Tokenizer tokenizer = read_tokenizer(options);
   const GenerationInfo& info = decoder.info();
-  check_vocabulary(tokenizer, info);
   const std::vector<int32_t> prompt = tokenizer.encode(options.prompt);
+  check_vocabulary(tokenizer, prompt, info);
   const int64_t most = room_behind(prompt, info, options.tokens);
-  Sampler sampler(options.sampling, static_cast<size_t>(info.vocabulary));
-  for (const int32_t token : prompt) sampler.add(token);
   TextStream stream(tokenizer, prompt);
   std::string text;
   const auto give = [&](const std::string& piece) {
@@ -89,6 +90,8 @@ void generate(const std::shared_ptr<Device>& device, const Options& options) {
   };
 
   std::span<float> scores = decoder.read_prompt(prompt);
+  Sampler sampler(options.sampling, static_cast<size_t>(info.vocabulary));
+  for (const int32_t token : prompt) sampler.add(token);
   const double prompt_s = decoder.run_s();
   decoder.load_step();
   const auto stepping = Clock::now();

@@ -70,6 +70,25 @@ Tensor ids_of(DType dtype, std::span<const int32_t> tokens) {
   return ids;
 }
 
+/// Before memory is taken for what generation.json says.
+void check_fits(const EngineSpec& spec, const GenerationInfo& info) {
+  const std::vector<Expr> wanted = {Expr(int64_t{1}), Expr(info.vocabulary)};
+  if (spec.outputs.size() != 1 || spec.outputs[0].dtype != DType::kF32 ||
+      spec.outputs[0].shape != wanted) {
+    refuse("the engine does not make the scores of the next token (" +
+           std::to_string(info.vocabulary) + " in generation.json) from tokens and state");
+  }
+  for (const Binding& input : spec.inputs) {
+    // Keys and values: [1, heads, positions, channels].
+    if (!input.written || input.shape.size() != 4) continue;
+    const int64_t room = input.shape[2].constant().value_or(0);
+    if (info.positions > room) {
+      refuse("generation.json: 'positions': got " + std::to_string(info.positions) +
+             ", but the engine's cache '" + input.name + "' has room for " + std::to_string(room));
+    }
+  }
+}
+
 }  // namespace
 
 SavedDecoder::SavedDecoder(std::shared_ptr<Device> device, std::string folder,
@@ -81,12 +100,12 @@ SavedDecoder::SavedDecoder(std::shared_ptr<Device> device, std::string folder,
   }
   info_ = read_info((std::filesystem::path(folder_) / "generation.json").string());
   weights_ = read_safetensors((std::filesystem::path(folder_) / "weights.safetensors").string());
-  scores_ = Tensor(DType::kF32, {1, info_.vocabulary});
 }
 
 Network SavedDecoder::load(const std::string& file) const {
   Network network =
       Network::load(device_, (std::filesystem::path(folder_) / file).string(), options_);
+  check_fits(network.spec(), info_);
   network.refit(weights_);
   return network;
 }
@@ -111,10 +130,8 @@ std::span<float> SavedDecoder::run(const Network& network, std::span<const int32
   }
   const Bound bound = network.bind(shapes);
   const EngineSpec& spec = bound.engine->spec();
-  if (shapes.size() != 1 || spec.outputs.size() != 1 || spec.outputs[0].dtype != DType::kF32 ||
-      bound.output_shapes[0] != scores_.shape) {
-    refuse("the engine does not make the scores of the next token from tokens and state");
-  }
+  if (shapes.size() != 1) refuse("the engine takes more than tokens and state");
+  if (scores_.shape.empty()) scores_ = Tensor(DType::kF32, {1, info_.vocabulary});
   std::vector<HostTensor> inputs;
   Tensor ids;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {

@@ -180,6 +180,15 @@ def test_files_that_do_not_fit(llama, tmp_path):
     (tmp_path / "larger.json").write_text(json.dumps(data))
     error = run(folder, f"--tokenizer={tmp_path / 'larger.json'}", code=1)
     assert "largest token is 97, and the model (LlamaForCausalLM) knows 97" in error
+    data = json.loads(byte_tokenizer().to_str())
+    data["post_processor"] = {
+        "type": "TemplateProcessing", "pair": [],
+        "single": [{"Sequence": {"id": "A", "type_id": 0}},
+                   {"SpecialToken": {"id": "<far>", "type_id": 0}}],
+        "special_tokens": {"<far>": {"id": "<far>", "ids": [10**9], "tokens": ["<far>"]}}}
+    (tmp_path / "larger.json").write_text(json.dumps(data))
+    error = run(folder, f"--tokenizer={tmp_path / 'larger.json'}", code=1)
+    assert "largest token is 1000000000, and the model" in error
     for file in folder.iterdir():
         (tmp_path / file.name).symlink_to(file)
     for missing in ("tokenizer.json", "weights.safetensors", "prompt.vke", "generation.json"):
@@ -189,7 +198,9 @@ def test_files_that_do_not_fit(llama, tmp_path):
     info = json.loads((folder / "generation.json").read_text())
     for wrong, message in (({"version": 9}, "got version 9"), ({"positions": "x"}, "'positions'"),
                            ({"chunk": 2}, "'chunk'"), ({"ends": ["x"]}, "'ends'"),
-                           ({"vocabulary": 98}, "does not make the scores")):
+                           ({"vocabulary": 98}, "does not make the scores"),
+                           ({"vocabulary": 2**31 - 1}, "does not make the scores"),
+                           ({"positions": ROOM + 1}, "got 97, but the engine's cache")):
         (tmp_path / "generation.json").unlink()
         (tmp_path / "generation.json").write_text(json.dumps(info | wrong))
         assert message in run(tmp_path, code=1)
