@@ -56,6 +56,11 @@ int32_t Sampler::choose(std::span<float> scores, int64_t length) {
     const auto temperature = static_cast<float>(sampling_.temperature);
     for (float& score : scores) score /= temperature;
   }
+  if (!std::isfinite(*std::max_element(scores.begin(), scores.end()))) {
+    throw Error(ErrorKind::kUser,
+                "[generate] the largest score over the temperature is infinite: there is no "
+                "probability to draw by");
+  }
   if (sampling_.top_k > 0) keep_top_k(scores);
   if (sampling_.top_p < 1) keep_top_p(scores);
   return draw(scores, length);

@@ -30,7 +30,7 @@ class Sampler {
   /// Notes a token of the text, for the repetition penalty.
   void add(int32_t token);
   /// The next token of a text of `length` tokens; `scores` are changed. Throws Error(kUser) where
-  /// one of them is no number.
+  /// one of them is no number, or the largest is infinite and a token is to be drawn.
   int32_t choose(std::span<float> scores, int64_t length);
 
  private:

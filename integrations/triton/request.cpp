@@ -19,6 +19,7 @@ void Request::read(const Signature& signature, bool batching) {
   for (const ServedTensor& input : signature.inputs) read_input(input);
   if (!batching) return;
   rows_ = shapes_[0][0];
+  if (rows_ < 1) refuse("input '" + signature.inputs[0].name + "' has no rows, want 1 or more");
   for (size_t i = 1; i < shapes_.size(); ++i) {
     if (shapes_[i][0] == rows_) continue;
     refuse("input '" + signature.inputs[i].name + "' has " + std::to_string(shapes_[i][0]) +

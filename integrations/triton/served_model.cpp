@@ -95,12 +95,20 @@ ServedModel::ServedModel(const ModelPlace& place) : config_(place.config) {
   parameters_ = read_parameters(texts(config_, place, built), place.folder, built);
   const bool open = place.auto_complete && config_.batching_is_open();
   batch_ = open ? place.usual_batch : config_.max_batch_size();
+  read();
+  if (open && !built && batch_ > 0 && signature_.max_batch == 0) {
+    batch_ = 0;  // dimension 0 is open, and no batch: the model's own sizes hold
+    read();
+  }
+  if (place.auto_complete) config_.complete(signature_, place.usual_batch);
+  config_.compare(signature_);
+}
+
+void ServedModel::read() {
   network_ = load();
   std::vector<const EngineSpec*> profiles;
   for (const auto& engine : network_->engines()) profiles.push_back(&engine->spec());
   signature_ = signature_of(profiles);
-  if (place.auto_complete) config_.complete(signature_, place.usual_batch);
-  config_.compare(signature_);
 }
 
 std::shared_ptr<const cli::Network> ServedModel::load() const {

@@ -40,6 +40,8 @@ class ServedModel {
   void worked();
 
  private:
+  /// Loads `network_` and reads its signature.
+  void read();
   std::shared_ptr<const cli::Network> load() const;
   cli::Network build(std::shared_ptr<Device> device) const;
 

@@ -202,7 +202,7 @@ def wrong_requests(client, model):
         (lambda: client.infer(model, {"x": x[0]}), "shape|batch"),
         (lambda: client.infer(model, {"x": x}, outputs=["nothing"]), "nothing"),
         (lambda: client.infer(model, {"x": rows(17)}), "batch"),
-        (lambda: client.infer(model, {"x": x[:0]}), "shape|batch|size|0"),
+        (lambda: client.infer(model, {"x": x[:0]}), "rows|shape|batch|size|0"),
     ]
 
 

@@ -132,6 +132,21 @@ def test_the_servers_own_limit(client, repository):
     client.unload("lookup")
 
 
+def test_an_open_dimension_that_is_no_batch(client, repository):
+    """Its sizes are the model's, not those of a usual batch, which is 6 here."""
+    from onnx import helper
+
+    from onnx_models import model, tensor
+    made = model([helper.make_node("Transpose", ["x"], ["y"])], [tensor("x", ["n", 4])],
+                 [tensor("y", [4, "n"])])
+    add_model(repository, "turned", made.SerializeToString())
+    client.load("turned")
+    assert client.get("/v2/models/turned/config")["max_batch_size"] == 0
+    for n in (1, 5, 7):
+        x = numpy.arange(4 * n, dtype=numpy.float32).reshape(n, 4)
+        numpy.testing.assert_array_equal(client.infer("turned", {"x": x})["y"], x.T)
+
+
 def test_ranges_of_sizes(client, repository):
     add_model(repository, "ranged", served.embedding()[0],
               "".join(parameter(f"profile_{which}_shapes", f"i:{size}")
