@@ -108,7 +108,8 @@ def test_convolutions_of_integers(channels, group):
 
 
 def test_a_quantised_convolution():
-    x, w = integers((1, 40, 6, 5), "uint8", 0), integers((4, 40, 3, 3), "int8", 1)
+    # Weights of 7 bits: ONNX Runtime's kernels for CPUs without VNNI saturate at 16 bits.
+    x, w = integers((1, 40, 6, 5), "uint8", 0), integers((4, 40, 3, 3), "int8", 1) // 2
     names = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
     made = model([helper.make_node("QLinearConv", names, ["y"])],
                  [tensor("x", x.shape, TensorProto.UINT8)], [tensor("y", None, TensorProto.UINT8)],
@@ -135,8 +136,8 @@ def test_sums_of_any_length():
     made = model([helper.make_node("MatMulInteger", ["a", "b", "zero"], ["y"])],
                  [tensor("a", a.shape, TensorProto.UINT8), tensor("b", b.shape, TensorProto.INT8)],
                  [tensor("y", None, TensorProto.INT32)], [number("zero", 255, "uint8")])
-    ((got, want),) = both(made, a=a, b=b)
-    numpy.testing.assert_array_equal(got, want)
+    (got,) = tv.onnx.compile(made, optimization_level=0).run(None, {"a": a, "b": b})
+    numpy.testing.assert_array_equal(got, (a.astype(int) - 255) @ b.astype(int))
 
 
 @pytest.mark.parametrize("a, b", [((2, 1, 3, 8), (4, 8, 5)), ((8,), (8, 5)), ((3, 8), (8,)),

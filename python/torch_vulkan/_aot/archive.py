@@ -17,10 +17,10 @@ ABOUT, SOURCE = "torch_vulkan.json", "torch_vulkan_source"
 
 def write(program, file, output_format: str) -> None:
     """Writes a Program to a file object, once its engines are tuned. Raises as tv.save does."""
-    background.wait_for(program.engine_objects().values())
     extra = {ABOUT: json.dumps(_about(program))}
     if (source := program.source_bytes()) is not None:
         extra[SOURCE] = base64.b64encode(source).decode()
+    background.wait_for(program.engine_objects().values())
     exported = program.exported_program()
     exported._constants = {name: portable(value, program.settings)
                            for name, value in exported.constants.items()}
