@@ -98,7 +98,8 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<Tactic> tactics;
   for (const int64_t columns : {4, 2}) tactics.push_back(rows_tactic(c, p, columns));
   for (const int64_t height : {64, 32}) tactics.push_back(tiled_tactic(c, p, height));
-  if (typical(c.graph, p.rows) > few) std::ranges::rotate(tactics, tactics.begin() + 2);
+  if (typical(c.graph, p.rows) > few)
+    std::rotate(tactics.begin(), tactics.begin() + 2, tactics.end());
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
 }

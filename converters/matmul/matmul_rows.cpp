@@ -158,7 +158,7 @@ std::vector<FusedRows> fused_tiles(const NodeContext& c, const RowsProduct& p) {
   std::vector<FusedRows> tiles;
   for (const int64_t rows : heights) {
     std::vector<FusedRows> kept = {{rows, 4, 8, true}, {rows, 2, 8, true}, {rows, 2, 4, true}};
-    std::ranges::stable_partition(kept, [&](const FusedRows& tile) {
+    std::stable_partition(kept.begin(), kept.end(), [&](const FusedRows& tile) {
       return columns >= 4 * units * tile.columns * tile.subgroups;
     });
     if (columns < 4 * units * 2 * 8) std::ranges::reverse(kept);
