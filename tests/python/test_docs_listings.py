@@ -1,6 +1,7 @@
 """Every listing of README.md, CONTRIBUTING.md and docs/*.md is run here or in test_docs*.py, or is
 part of a file that another test builds; and the pages themselves are in order."""
 
+import dataclasses
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from test_docs import network, save_onnx
 from torch import nn
 
@@ -66,8 +68,8 @@ def test_every_listing_is_checked(path):
     assert kinds <= known, "say what a listing is"
     assert "python" not in kinds or path.name in PYTHON
     assert not kinds & {"cpp", "glsl", "cmake"} or path.name in EXCERPTS
-    assert "text" not in kinds or path.name in PRINTED | {"ARCHITECTURE.md"}
-    assert "yaml" not in kinds or path.name == "deployment.md"  # whose Python reads it
+    assert "text" not in kinds or path.name in PRINTED | {"ARCHITECTURE.md", "triton.md"}
+    assert "yaml" not in kinds or path.name in {"deployment.md", "vkexec.md"}  # read by tests
     # A listing that is only indented would not be found.
     plain = LISTING.sub("", path.read_text())
     assert not re.search(r"\n\n    \S", plain)
@@ -238,15 +240,25 @@ def test_commands():
         elif program == "tv-compile":
             tv_compile().parse_args(words[1:])
         elif program == "vkexec":
-            verb = [word for word in words[1:2] if word in ("compare", "generate")]
+            verb = [word for word in words[1:2] if word in ("compare", "generate", "debug")]
+            verb += words[2:3] if verb == ["debug"] else []
             said = subprocess.run([VKEXEC, *verb, "--help"], capture_output=True, text=True).stdout
             assert all(w.split("=")[0] in said for w in words if w.startswith("--")), line
         else:
-            assert files or program in ("cmake", "ninja", "pip", "ray", "export",
+            assert files or program in ("cmake", "ninja", "pip", "polygraphy", "ray", "tritonserver", "export",
                                         ".venv/bin/python", "build/tests/cpp/tv_tests"), line
             continue
         checked += 1
     assert checked >= 15
+
+
+def test_settings_in_other_listings():
+    """The file that vkexec.md shows, and the parameters in triton.md, name settings."""
+    names = {field.name for field in dataclasses.fields(tv.Settings)}
+    for text in listings(page("vkexec.md"), "yaml"):
+        assert set(yaml.safe_load(text)) <= names
+    keys = re.findall(r'key: "(\w+)"', page("triton.md").read_text())
+    assert keys and set(keys) <= names
 
 
 def test_commands_of_tables():
