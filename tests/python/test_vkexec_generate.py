@@ -151,7 +151,7 @@ def test_verbose_says_the_pace(llama):
 
 
 @pytest.mark.parametrize("flags, code, message", [
-    (["--tokens=90"], 1, "--tokens is 90; the cache has room for 96 together"),
+    (["--tokens=97"], 1, "--tokens is 97; the cache has room for 96 together"),
     (["--prompt=" + "to be " * 60], 1, "the cache has room for 96 together"),
     (["--tokenizer=/no/such.json"], 1, "/no/such.json"),
     (["--model=/no/such"], 1, "/no/such is no folder, want one that tv.save_decoder wrote"),
