@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "converters/matmul/matmul_quantised.h"
+#include "converters/matmul/matrix_units.h"
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_codegen.h"
 
@@ -115,7 +116,7 @@ Tactic fused_tactic(const NodeContext& c, const RowsProduct& p, const FusedRows&
   const bool wide =
       !p.dense && p.weight.q.bits == 4 && p.weight.k % kWide == 0 && p.weight.group % kWide == 0;
   const int64_t round = (wide ? kWide : kSteps) * lanes;  // of k, all invocations of a subgroup
-  const int64_t kept = tile.kept ? 4 * tile.rows * (p.weight.k + round - 1) / round * round : 0;
+  const int64_t kept = tile.kept ? 4 * tile.rows * (div_up(p.weight.k, round) * round) : 0;
   const int64_t shared = kept + 4 * tile.rows * tile.subgroups * (tile.columns + 1);
   if (threads > c.device.max_workgroup_invocations) {
     tactic.refusal = "workgroups of " + text(threads) + " invocations are not possible";
@@ -154,14 +155,14 @@ std::vector<FusedRows> fused_tiles(const NodeContext& c, const RowsProduct& p) {
   const int64_t m = typical(c.graph, p.m), units = std::max<int64_t>(c.device.compute_units, 64);
   const int64_t columns = p.gated ? 2 * p.weight.n : p.weight.n;
   std::vector<int64_t> heights = {4, 2, 1};
-  std::ranges::stable_sort(heights, {}, [&](int64_t r) { return (m + r - 1) / r * (4 + r); });
+  std::ranges::stable_sort(heights, {}, [&](int64_t r) { return div_up(m, r) * (4 + r); });
   std::vector<FusedRows> tiles;
   for (const int64_t rows : heights) {
     std::vector<FusedRows> kept = {{rows, 4, 8, true}, {rows, 2, 8, true}, {rows, 2, 4, true}};
-    std::stable_partition(kept.begin(), kept.end(), [&](const FusedRows& tile) {
-      return columns >= 4 * units * tile.columns * tile.subgroups;
+    std::ranges::stable_sort(kept, {}, [&](const FusedRows& tile) {
+      const int64_t size = tile.columns * tile.subgroups;
+      return 4 * units * size <= columns ? 0 : size;
     });
-    if (columns < 4 * units * 2 * 8) std::ranges::reverse(kept);
     tiles.insert(tiles.end(), kept.begin(), kept.end());
     tiles.push_back({rows, 2, 4, false});
   }

@@ -20,4 +20,7 @@ Normalised layer_normalised(Emitter& e, const Tensor& x, const NormParameters& p
 /// x / sqrt(mean(x^2) + epsilon) · weight, of the weight's type.
 Tensor rms_normalised(Emitter& e, const Tensor& x, const NormParameters& p);
 
+/// RMSNormalization, of which ONNX Runtime has an older name.
+void rms_norm(OpContext& c);
+
 }  // namespace tv::onnx

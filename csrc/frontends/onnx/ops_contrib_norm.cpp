@@ -12,12 +12,7 @@ void simplified_layer_norm(OpContext& c) {
   c.only({"axis", "epsilon", "stash_type"});
   c.want_attr("stash_type", 1);
   if (c.wants(1)) refuse("the output inv_std_var");
-  const Tensor& x = c.in(0);
-  c.out(0, rms_normalised(c.e, x,
-                          {.weight = c.in(1),
-                           .bias = {},
-                           .axis = c.axis("axis", -1, x.rank()),
-                           .epsilon = c.f("epsilon", 1e-5f)}));
+  rms_norm(c);
 }
 
 /// The sum that is normalised, in float32: 16-bit operands are rounded once, at the end.

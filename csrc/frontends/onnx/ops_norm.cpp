@@ -134,6 +134,15 @@ Tensor rms_normalised(Emitter& e, const Tensor& x, const NormParameters& p) {
   return e.mul(e.cast(e.mul(wide, inverse), p.weight.dtype), p.weight);
 }
 
+void rms_norm(OpContext& c) {
+  const Tensor& x = c.in(0);
+  c.out(0, rms_normalised(c.e, x,
+                          {.weight = c.in(1),
+                           .bias = {},
+                           .axis = c.axis("axis", -1, x.rank()),
+                           .epsilon = c.f("epsilon", 1e-5f)}));
+}
+
 namespace {
 
 void layer_norm(OpContext& c) {
@@ -146,15 +155,6 @@ void layer_norm(OpContext& c) {
   c.out(0, made.y);
   c.out(1, made.mean);
   c.out(2, made.inverse);
-}
-
-void rms_norm(OpContext& c) {
-  const Tensor& x = c.in(0);
-  c.out(0, rms_normalised(c.e, x,
-                          {.weight = c.in(1),
-                           .bias = {},
-                           .axis = c.axis("axis", -1, x.rank()),
-                           .epsilon = c.f("epsilon", 1e-5f)}));
 }
 
 void lp_norm(OpContext& c) {
