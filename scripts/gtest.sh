@@ -17,4 +17,6 @@ seq 0 $((GTEST_TOTAL_SHARDS - 1)) | xargs -P "$processes" -I @PART@ bash -c \
   'export GTEST_SHARD_INDEX=$1; shift; "$@" > "$logs/$GTEST_SHARD_INDEX" 2>&1' _ @PART@ "$@"
 failed=$?
 cat "$logs"/*
+# Parts end in their order: the names of what failed stand at the end.
+[ "$failed" = 0 ] || grep -hE '^\[  FAILED  \] [^ ]+\.|Sanitizer: ' "$logs"/* | sort -u
 exit $failed
