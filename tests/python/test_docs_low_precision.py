@@ -2,8 +2,10 @@
 
 import copy
 
+import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper, numpy_helper
 from safetensors.torch import save_file
 from test_docs_listings import listings, page
 from test_quantised_checkpoints import Quantised
@@ -29,6 +31,18 @@ class Model(nn.Module):
         return nn.functional.conv2d(both.expand(1, 64, 3, 3), weight)
 
 
+def save_onnx(model, path):
+    """A Linear, a ReLU, a Linear."""
+    tensors = [numpy_helper.from_array(tensor.numpy(), name)
+               for name, tensor in model.state_dict().items()]
+    nodes = [helper.make_node("Gemm", ["x", "0.weight", "0.bias"], ["h"], transB=1),
+             helper.make_node("Relu", ["h"], ["r"]),
+             helper.make_node("Gemm", ["r", "2.weight", "2.bias"], ["y"], transB=1)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, size])
+            for name, size in (("x", 128), ("y", 32)))
+    onnx.save(helper.make_model(helper.make_graph(nodes, "net", [x], [y], tensors)), path)
+
+
 @torch.no_grad()
 def test_python(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -39,7 +53,7 @@ def test_python(tmp_path, monkeypatch, capsys):
     retrained[0].weight += 0.1
     names = {"torch": torch, "tv": tv, "model": model, "x": x, "retrained": retrained}
     # The third wants torchao.
-    quantise, compare, load, _, calibrate, layers, refit = listings(PAGE, "python")
+    quantise, compare, load, _, calibrate, layers, files, refit = listings(PAGE, "python")
     exec(quantise, names)
     torch.testing.assert_close(names["fast"](x), names["smaller"](x))
     tensors = {f"{i}.bias": model[i].bias for i in (0, 2)}
@@ -60,6 +74,10 @@ def test_python(tmp_path, monkeypatch, capsys):
     exec(layers, names)
     assert "harm" in capsys.readouterr().out
     assert 0 < (names["better"](x) - model(x)).abs().max() < 0.05
+    save_onnx(model, "net.onnx")
+    exec(files, names)
+    (result,) = names["session"].run(None, {"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(result), model(x), rtol=1e-2, atol=1e-2)
     names["program"] = tv.compile(names["smaller"], inputs=[x])
     exec(refit, names)
     torch.testing.assert_close(names["program"](x), tv.quantize(retrained, "int4")(x))
