@@ -8,10 +8,13 @@ floating-point ones, and what is held.
 A ratio above 1 says that packed weights are faster. Times are those of the engine's launches by the
 device's own clock, one launch after the other; GB/s are the bytes of the weights over that time,
 TOP/s the multiplications and additions. Weights smaller than the device's caches may be read from
-there. Errors are those of the first rows.
+there. Errors are those of the first rows. `2:4 dense` and `2:4 sparse` are one layer whose weight
+is pruned to a 2:4 pattern, without and with `sparse_weights`; the tactics say whether measuring has
+kept it dense.
 """
 
 import argparse
+import copy
 import json
 import time
 
@@ -23,7 +26,7 @@ import torch_vulkan as tv
 
 WAYS = {"float": None, "int8 rows": ("int8", None), "int8 groups of 32": ("int8", 32),
         "int4 groups of 32": ("int4", 32), "int4 groups of 128": ("int4", 128),
-        "int8 activations": "activations"}
+        "int8 activations": "activations", "2:4 dense": "pruned", "2:4 sparse": "sparse"}
 COMPARED = 4  # rows: a CPU takes long for many of 16 bits
 WARM_UP_S = 0.3  # a GPU that was idle meanwhile has slow clocks at first
 
@@ -49,8 +52,21 @@ class Integers(nn.Module):
             self.weight, self.scales, self.zeros, 0, -128, 127, torch.int8))
 
 
+def pruned(layer):
+    """The layer with the two largest of each four neighbours in a row of its weight."""
+    layer = copy.deepcopy(layer)
+    with torch.no_grad():
+        fours = layer.weight.unflatten(-1, (-1, 4))
+        keep = fours.abs().argsort(dim=-1, descending=True, stable=True)[..., :2]
+        kept = torch.zeros_like(fours).scatter(-1, keep, fours.gather(-1, keep))
+        layer.weight.copy_(kept.flatten(-2))
+    return layer
+
+
 def module_of(layer, way, x):
     """The layer in that way; `x`: what the range of its activations is taken from."""
+    if way in ("pruned", "sparse"):
+        return nn.Sequential(pruned(layer)).eval()
     module = nn.Sequential(layer).eval()
     if way == "activations":
         return Integers(layer, x)
@@ -66,10 +82,12 @@ def measured(module, x, settings, runs):
     start = time.perf_counter()
     while time.perf_counter() < start + WARM_UP_S:
         launches = engine.profile([x], runs=runs)
+    tactics, memory = {launch["tactic"] for launch in launches}, engine.info()["memory"]
+    sparse = any(name.startswith("matmul_sparse") for name in tactics)
     return {"us": sum(launch["time_us"] for launch in launches),
-            "bytes": engine.info()["memory"]["weights"],
+            "bytes": memory["weights_held" if sparse else "weights"],
             "error": ((result[:COMPARED] - eager).abs().max() / eager.abs().max()).item(),
-            "tactics": sorted({launch["tactic"] for launch in launches})}
+            "tactics": sorted(tactics)}
 
 
 def main():
@@ -99,7 +117,8 @@ def main():
         for rows in args.rows:
             x, base = all_rows[:rows].clone(), None
             for name, module in modules.items():
-                row = measured(module, x, settings, args.runs)
+                sparse = {"sparse_weights": WAYS[name] == "sparse"}
+                row = measured(module, x, settings | sparse, args.runs)
                 base = base or row
                 row |= {"size": size, "rows": rows, "weights": name,
                         "ratio": base["us"] / row["us"]}

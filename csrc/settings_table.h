@@ -150,6 +150,13 @@ TV_COMPILER_SETTING(kBytes, workspace_size, 0,
   .flags = {{"--memPoolSize",
              "workspace:N, in MiB or as 512K, 64M, 1GiB: scratch a kernel may use"}})
 
+// Frontends that have the setting look at weights and mark those that are so (Value::two_four).
+TV_COMPILER_SETTING(kBool, sparse_weights, false,
+  .saved = true, .section = "Building",
+  .help = "products read weights of which two at most of each four neighbours in a row are not zero "
+          "(2:4 sparsity) without their zeros, where that is faster: 0.56 of a 16-bit weight's bytes "
+          "([low_precision.md](low_precision.md#24-sparsity)). Refits have to keep the pattern")
+
 // Beginnings of names of tactics that are taken before the rule's choice where they apply.
 TV_COMPILER_SETTING(kNames, tactics, {}, .of_user = false)
 

@@ -7,6 +7,7 @@
 #include "csrc/cli/lines.h"
 #include "csrc/cli/npy.h"
 #include "csrc/cli/progress_bar.h"
+#include "csrc/cli/sparsity.h"
 #include "csrc/plan/plan.h"
 #include "csrc/tuner/tuner.h"
 #include "runtime/base/env.h"
@@ -139,6 +140,7 @@ void say_calibration(const CalibrationUse& use) {
 onnx::ImportOptions import_options(const Options& options, bool partial) {
   onnx::ImportOptions import_options;
   import_options.partial = partial;
+  import_options.sparse_weights = options.settings.sparse_weights;
   import_options.inputs = ranges(options);
   for (const auto& [name, path] : options.constants) {
     import_options.constants.emplace(name, constant_input(read_npy(path)));
@@ -149,6 +151,7 @@ onnx::ImportOptions import_options(const Options& options, bool partial) {
 onnx::ImportedModel import_model(const Options& options, bool partial) {
   const auto start = Clock::now();
   onnx::ImportedModel model = onnx::import_file(options.onnx, import_options(options, partial));
+  if (options.sparsity == "force") prune_weights(model);
   if (options.quiet) return model;
   say(format("Parsed %s in %g s: opset %lld%s%s, %zu nodes, %zu weights", options.onnx.c_str(),
              seconds_since(start), static_cast<long long>(model.opset),

@@ -46,6 +46,11 @@ void add_build(CLI::App& app, Options& o, Texts& t) {
       ->type_name("SHAPES");
   app.add_option("--maxShapes", t.max_shapes, "Largest shapes")->type_name("SHAPES");
   add_constants(app, t);
+  app.add_option("--sparsity", o.sparsity,
+                 "enable: products read 2:4 sparse weights without their zeros where that is "
+                 "faster; force: weights are pruned to that first, by magnitude")
+      ->check(CLI::IsMember({"disable", "enable", "force"}))
+      ->type_name("MODE");
   add_setting_flags(app, o.settings, o.cache, t.settings);
 }
 
@@ -158,6 +163,7 @@ void read_texts(Options& o, const Texts& t) {
     }
   }
   read_setting_flags(t.settings, o.settings, o.cache);
+  if (!o.sparsity.empty()) o.settings.sparse_weights = o.sparsity != "disable";
 }
 
 /// Reads the file that --config names, so that flags are read over it; returns a warning of what in
@@ -198,6 +204,8 @@ void check(const Options& o) {
   need(!loads || o.settings.enabled_precisions.empty(),
        "--fp16, --bf16 and --int8 are chosen when an engine is built");
   check_precisions(o);
+  need(!loads || o.sparsity.empty() || o.sparsity == "disable",
+       "--sparsity is chosen when an engine is built");
   need(!loads || o.constants.empty(), "--constants is chosen when an engine is built");
   need(!loads || (o.min_shapes.empty() && o.opt_shapes.empty() && o.max_shapes.empty()),
        "--minShapes, --optShapes and --maxShapes are chosen when an engine is built; --shapes says "

@@ -29,6 +29,7 @@ struct Options {
   NamedShapes min_shapes, opt_shapes, max_shapes, shapes;
   Settings settings;  ///< as the flags say
   CacheSettings cache;
+  std::string sparsity;  ///< "", "disable", "enable" or "force", which prunes weights
   std::map<std::string, std::string> constants;  ///< files of inputs that are fixed when building
 
   // Inference

@@ -9,7 +9,7 @@ namespace tv::cli {
 /// here;
 /// "" if it is none.
 std::string why_not(std::string_view flag);
-/// Why an argument ("--useCudaGraph", "--sparsity=disable") may be left out: it asks for what is
+/// Why an argument ("--useCudaGraph", "--noTF32") may be left out: it asks for what is
 /// always so here; "" if it asks for something.
 std::string why_nothing_changes(std::string_view argument);
 

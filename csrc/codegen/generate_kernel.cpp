@@ -221,7 +221,8 @@ class KernelText {
   void report_checks() {
     const bool values =
         settings_.check_indices && calls_any(elements_ + defines_ + body_, value_checks());
-    reports_ = check_ || values;
+    // Whether a weight has the zeros that its packed form leaves out is no matter of settings.
+    reports_ = check_ || values || body_.find("kTvNotTwoFour") != std::string::npos;
     report_ = std::string("#define TV_CHECK ") + (check_ ? "1" : "0") +
               "\n#define TV_CHECK_VALUES " + (values ? "1" : "0") + "\n";
     if (!reports_) return;

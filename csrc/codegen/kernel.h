@@ -55,7 +55,8 @@ struct KernelRequest {
 
 /// In GeneratedKernel::operands, always the last where there: the engine's check buffer
 /// (BufferKind::kCheck). With settings.check_addresses of every kernel, for accesses outside their
-/// operands; with settings.check_indices of those that read indices or divide integers.
+/// operands; with settings.check_indices of those that read indices or divide integers; always of
+/// those that pack 2:4 sparse weights.
 inline constexpr uint32_t kCheckOperand = UINT32_MAX;
 
 struct GeneratedKernel {

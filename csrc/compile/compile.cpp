@@ -28,6 +28,7 @@
 #include "csrc/passes/merge_matmuls.h"
 #include "csrc/passes/multiply_integers.h"
 #include "csrc/passes/multiply_quantised.h"
+#include "csrc/passes/multiply_sparse.h"
 #include "csrc/passes/place_outputs.h"
 #include "csrc/passes/quantise_calibrated.h"
 #include "csrc/passes/recognise_attention.h"
@@ -117,6 +118,9 @@ Graph arrange(Graph graph, const Settings& settings, const DeviceProfile& device
   // Equal inputs must be one value to be seen as such.
   graph = merge_matmuls(simplify(std::move(graph)));
   after(graph, "merge_matmuls");
+  // What it multiplies may be joined, as each part was marked.
+  graph = multiply_sparse(std::move(graph));
+  after(graph, "multiply_sparse");
   graph = canonicalise(std::move(graph), settings, device);
   after(graph, "canonicalise");
   graph = fold(std::move(graph));
@@ -161,6 +165,15 @@ std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings
   return fates;
 }
 
+std::vector<SparseFate> sparse_fates(Graph graph, const Settings& settings,
+                                     const DeviceProfile& device) {
+  std::vector<SparseFate> fates;
+  if (!settings.sparse_weights) return fates;
+  const AfterPass quietly = [](const Graph&, const char*) {};
+  choose_sparse(recognise(std::move(graph), settings, device, quietly), device, {}, &fates);
+  return fates;
+}
+
 EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,
                    const Progress& progress, CostModel* costs) {
   ++build_counters().engines;
@@ -179,6 +192,11 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
       return us_of(std::move(some), settings, device, *times);
     });
     after(graph, "measure_integers");
+  }
+  if (settings.sparse_weights) {
+    const GraphUs us = [&](Graph some) { return us_of(std::move(some), settings, device, *times); };
+    graph = choose_sparse(std::move(graph), device, times ? us : GraphUs());
+    after(graph, "choose_sparse");
   }
   graph = multiply(std::move(graph), after);
   graph = arrange(std::move(graph), settings, device, after);

@@ -4,6 +4,7 @@
 #include "csrc/cost_model.h"
 #include "csrc/graph/graph.h"
 #include "csrc/passes/multiply_quantised.h"
+#include "csrc/passes/multiply_sparse.h"
 #include "csrc/progress.h"
 #include "csrc/settings.h"
 #include "runtime/spec/engine_spec.h"
@@ -20,5 +21,10 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
 /// What compile() makes of each quantised tensor.
 std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings,
                                            const DeviceProfile& device);
+
+/// What compile() makes of the weights of products where settings.sparse_weights is set; without a
+/// cost model, so by rule.
+std::vector<SparseFate> sparse_fates(Graph graph, const Settings& settings,
+                                     const DeviceProfile& device);
 
 }  // namespace tv

@@ -105,6 +105,9 @@ std::string type_text(const Value& value) {
     out += " view(" + id_text(value.view->base) + " + " + value.view->offset.str() + ", " +
            list_text(value.view->strides) + ")";
   }
+  for (int dim = 0; dim < 8; ++dim) {
+    if (value.two_four >> dim & 1) out += " 2:4 along " + std::to_string(dim);
+  }
   return out;
 }
 

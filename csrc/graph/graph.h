@@ -41,6 +41,9 @@ struct Value {
   Shape shape;
   ValueKind kind = ValueKind::kNode;
   std::optional<View> view;  ///< empty: dense, row-major, storage of its own
+  /// Of a weight that is a matrix, where its elements were looked at: bit d is set if of each four
+  /// neighbours along dimension d two at most are not zero.
+  uint8_t two_four = 0;
 };
 
 /// An attribute; monostate is None. Integers may be symbolic, so they are Exprs.

@@ -17,14 +17,6 @@
 namespace tv {
 namespace {
 
-bool swaps_dimensions(const Node& node) {
-  const auto wrapped = [](int64_t dim) { return dim < 0 ? dim + 2 : dim; };
-  if (node.op == "aten::t") return true;
-  if (node.op == "aten::permute") return wrapped(node.integers("dims").at(0)) == 1;
-  return node.op == "aten::transpose.int" &&
-         wrapped(node.integer("dim0")) != wrapped(node.integer("dim1"));
-}
-
 /// The quantised constant that a weight is made of, [n, k].
 struct QuantisedWeight {
   Quantised q;

@@ -25,6 +25,14 @@ std::optional<ProductOperands> product_of(const Node& node) {
   return ProductOperands{node.input("mat1"), node.input("mat2"), node.input("self"), true};
 }
 
+bool swaps_dimensions(const Node& node) {
+  const auto wrapped = [](int64_t dim) { return dim < 0 ? dim + 2 : dim; };
+  if (node.op == "aten::t") return true;
+  if (node.op == "aten::permute") return wrapped(node.integers("dims").at(0)) == 1;
+  return node.op == "aten::transpose.int" &&
+         wrapped(node.integer("dim0")) != wrapped(node.integer("dim1"));
+}
+
 bool is_convolution(const Node& node) {
   constexpr std::array kOps = {"aten::convolution", "aten::conv1d", "aten::conv2d", "aten::conv3d"};
   const bool plain = std::ranges::find(kOps, node.op) != kOps.end();

@@ -16,6 +16,9 @@ struct ProductOperands {
 
 std::optional<ProductOperands> product_of(const Node& node);
 
+/// Whether it hands a matrix on transposed.
+bool swaps_dimensions(const Node& node);
+
 /// Whether it is one that is not transposed.
 bool is_convolution(const Node& node);
 

@@ -84,6 +84,12 @@ std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block) {
   return quantised_fates(graph_of(plan, block), plan.settings, plan.device);
 }
 
+std::vector<SparseFate> sparse_weights(const Plan& plan, size_t block) {
+  return sparse_fates(graph_of(plan, block), plan.settings, plan.device);
+}
+
+std::vector<SparseCandidate> sparse_candidates(const Graph& graph) { return candidates_of(graph); }
+
 EngineSpec build(const Plan& plan, size_t block, const BuildOptions& options) {
   return compile_cached(graph_of(plan, block), plan.settings, plan.device, options.cache,
                         options.progress, [&] { return make_tuner(plan.device, plan.settings); });

@@ -13,6 +13,7 @@
 #include "csrc/partition/partition.h"
 #include "csrc/passes/calibrate.h"
 #include "csrc/passes/multiply_quantised.h"
+#include "csrc/passes/multiply_sparse.h"
 #include "csrc/progress.h"
 #include "runtime/spec/engine_spec.h"
 
@@ -58,6 +59,13 @@ std::vector<std::string> refusals(const Plan& plan);
 
 /// What becomes of each quantised tensor of parts.blocks[block].
 std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block);
+
+/// What becomes of the weights of products of parts.blocks[block], where settings.sparse_weights is
+/// set; by rule, which measuring may overrule where the level permits that.
+std::vector<SparseFate> sparse_weights(const Plan& plan, size_t block);
+
+/// The weights of a graph that would be 2:4 sparse if their values were.
+std::vector<SparseCandidate> sparse_candidates(const Graph& graph);
 
 /// How a block is built.
 struct BuildOptions {

@@ -48,6 +48,17 @@ json describe_quantised(const Plan& plan, size_t index) {
   return out;
 }
 
+json describe_sparse(const Plan& plan, size_t index) {
+  json out = json::array();
+  for (const SparseFate& weight : sparse_weights(plan, index)) {
+    out.push_back({{"tensor", weight.tensor},
+                   {"fate", weight.fate},
+                   {"source", weight.source},
+                   {"module_path", weight.module_path}});
+  }
+  return out;
+}
+
 json describe_engine(const Plan& plan, size_t index) {
   const Graph& graph = plan.graph;
   const std::vector<int32_t>& nodes = plan.parts.blocks[index];
@@ -66,7 +77,8 @@ json describe_engine(const Plan& plan, size_t index) {
           {"outputs", describe(graph, block.outputs)},
           {"weights", block.weights.size()},
           {"weight_bytes", weight_bytes},
-          {"quantised", describe_quantised(plan, index)}};
+          {"quantised", describe_quantised(plan, index)},
+          {"sparse", describe_sparse(plan, index)}};
 }
 
 json describe_native(const Graph& graph, const Partition& partition) {

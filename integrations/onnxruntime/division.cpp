@@ -232,8 +232,11 @@ bool is_whole(Division& division, const onnx_proto::GraphProto& file, const Sett
 Division divide(const DivisionRequest& request, const Settings& settings,
                 const DeviceProfile& device) {
   const auto& file = request.model->proto.graph();
-  onnx::ImportOptions import{
-      .inputs = request.shapes, .partial = true, .broadcasts = true, .left_out = request.left_out};
+  onnx::ImportOptions import{.inputs = request.shapes,
+                             .partial = true,
+                             .broadcasts = true,
+                             .sparse_weights = settings.sparse_weights,
+                             .left_out = request.left_out};
   for (int n = 0; n < file.node_size(); ++n) {
     const std::string& op = file.node(n).op_type();
     if (request.excluded.contains(op)) {

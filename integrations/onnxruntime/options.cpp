@@ -24,10 +24,9 @@ struct Alias {
   const char* setting;
 };
 constexpr Alias kAliases[] = {
-    {"max_workspace_size", "workspace_size"},
-    {"min_subgraph_size", "min_block_size"},
-    {"engine_cache_path", "engine_cache_dir"},
-    {"builder_optimization_level", "optimization_level"},
+    {"max_workspace_size", "workspace_size"},  {"min_subgraph_size", "min_block_size"},
+    {"engine_cache_path", "engine_cache_dir"}, {"builder_optimization_level", "optimization_level"},
+    {"sparsity_enable", "sparse_weights"},
 };
 
 struct Refused {
@@ -46,7 +45,6 @@ constexpr Refused kRefused[] = {
     {"calibration", "the provider takes no calibration"},
     {"dla_enable", "there are no such cores", true},
     {"dla_core", "there are no such cores"},
-    {"sparsity_enable", "there are no kernels for sparse weights", true},
     {"tactic_sources", "tactics are chosen by time"},
     {"cuda_graph_enable", "commands are recorded once for each shape, always", true},
     {"auxiliary_streams", "an engine orders its own commands"},

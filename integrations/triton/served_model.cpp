@@ -120,7 +120,8 @@ std::shared_ptr<const cli::Network> ServedModel::load() const {
 }
 
 cli::Network ServedModel::build(std::shared_ptr<Device> device) const {
-  onnx::ImportOptions options{.inputs = parameters_.shapes};
+  onnx::ImportOptions options{.inputs = parameters_.shapes,
+                              .sparse_weights = parameters_.settings.sparse_weights};
   onnx::ImportedModel model = onnx::import_file(path_, options);
   if (options.inputs.empty() && batch_ > 0) {
     options.inputs = batched(model, batch_);

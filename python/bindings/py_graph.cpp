@@ -182,6 +182,12 @@ void bind_graph(py::module_& m) {
            [](Graph& graph, std::string name, DType dtype, const py::sequence& shape) {
              return add_leaf(graph, ValueKind::kWeight, std::move(name), dtype, shape);
            })
+      .def(
+          "set_two_four",
+          [](Graph& graph, ValueId id, int dimensions) {
+            graph.value(id).two_four = static_cast<uint8_t>(dimensions);
+          },
+          "Along which dimensions a weight is 2:4 sparse, bit by bit.")
       .def("add_node", &add_node, py::arg("op"), py::arg("name"), py::arg("args"),
            py::arg("outputs"), py::arg("source") = "", py::arg("module_path") = "",
            py::arg("origin") = py::dict(),

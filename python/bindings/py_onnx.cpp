@@ -13,8 +13,8 @@ using onnx::ImportedModel;
 
 // {"inputs": {name: [(min, opt, max or None), …]}, "constants": {name: (dtype, dims, ints,
 // floats)},
-//  "directory": str, and perhaps "left_out": {number of a node: reason}, which asks for a partial
-//  import}
+//  "directory": str, and perhaps "sparse_weights": bool, and "left_out": {number of a node:
+//  reason}, which asks for a partial import}
 onnx::ImportOptions to_options(const py::dict& given) {
   onnx::ImportOptions options;
   for (const auto& [name, dims] : given["inputs"].cast<py::dict>()) {
@@ -32,6 +32,7 @@ onnx::ImportOptions to_options(const py::dict& given) {
         parts[2].cast<std::vector<int64_t>>(), parts[3].cast<std::vector<double>>()};
   }
   options.directory = given["directory"].cast<std::string>();
+  options.sparse_weights = given.contains("sparse_weights") && given["sparse_weights"].cast<bool>();
   if (given.contains("left_out")) {
     options.partial = true;
     options.left_out = given["left_out"].cast<std::map<int32_t, std::string>>();

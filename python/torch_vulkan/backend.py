@@ -11,7 +11,7 @@ from . import compilations, cuda_memory, device_list
 from ._base.calibration_use import warn_of_gradients
 from ._base.dumps import debug_directory
 from ._dry_run import sessions
-from ._fx import engine_call, parameter_names, report
+from ._fx import engine_call, parameter_names, report, two_four
 from ._fx.complex_values import real_at_border
 from ._fx.engine_graph import EngineGraph
 from ._fx.fx_nodes import main_device, op_name
@@ -59,7 +59,8 @@ def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Sett
     """What Dynamo captured, through `aot` (see through_aot); by PyTorch where that gives up."""
     try:
         _refuse_other_storage(module)
-        with keep_composites(), compat.views_by_their_facts(), parameter_names.known_from(module):
+        with keep_composites(), compat.views_by_their_facts(), (
+                parameter_names.known_from(module)), two_four.known_from(module, example_inputs):
             return aot(module, example_inputs)
     except WholeGraph as error:
         return _uncompiled(module, settings, error, watch)
@@ -148,7 +149,7 @@ def through_aot(settings: Settings, watch=None):
                 compat.replay_views_where_facts_fail(module.graph)
                 refuse_overlaps(module.graph, compat.static_inputs()[1])
             try:
-                weights = parameters_of(module) if kind == "inference" else set()
+                weights = parameters_of(module, settings) if kind == "inference" else set()
                 return compile_graph_module(module, kind, settings, weights, watch)
             except (ValueError, MemoryError, C.UnsupportedError, C.DeviceError) as error:
                 raise compat.through_dynamo(error) from error.__cause__
@@ -236,13 +237,15 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     return calls, failed
 
 
-def parameters_of(module: fx.GraphModule) -> set[str]:
+def parameters_of(module: fx.GraphModule, settings: Settings) -> set[str]:
     """Names of the placeholders that are parameters or buffers which the graph does not change."""
     static, mutated = compat.static_inputs()
     nodes = [node for i, node in enumerate(module.graph.find_nodes(op="placeholder"))
              if i in static and i not in mutated]
     for node in nodes:
         parameter_names.give(node)
+        if settings.sparse_weights:
+            two_four.mark_argument(node)
     return {node.name for node in nodes}
 
 

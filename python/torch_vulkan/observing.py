@@ -65,7 +65,7 @@ def observed(model: nn.Module, see: See):
 
     def compiler(module: fx.GraphModule, example_inputs):
         first = next(node for node in module.graph.nodes if node.op != "placeholder")
-        for point in _points(module, backend.parameters_of(module), settings):
+        for point in _points(module, backend.parameters_of(module, settings), settings):
             node = point.input
             at = first.prev if node.op == "placeholder" else node
             with module.graph.inserting_after(at):
@@ -84,7 +84,7 @@ def side_by_side(model: nn.Module, settings: Settings, see: SeeBoth, modules: di
     compile it. A point's input and its result are seen, and what each graph returns. `modules` is
     given the module that each point is in, by its name."""
     def compiler(module: fx.GraphModule, example_inputs):
-        weights = backend.parameters_of(module)
+        weights = backend.parameters_of(module, settings)
         points = _points(module, weights, settings.replaced(calibration=""))
         output = module.graph.output_node()
         results = len(output.args[0])

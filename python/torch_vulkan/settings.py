@@ -45,6 +45,7 @@ class Settings:
     optimization_level: int = field(default_factory=lambda: of_environment("optimization_level"))
     tuning_seconds: int = -1
     workspace_size: int = 0
+    sparse_weights: bool = False
     cache_built_engines: bool = True
     reuse_cached_engines: bool = True
     engine_cache_dir: str | None = None

@@ -9,7 +9,7 @@ namespace tv {
 namespace {
 
 // As in report.glsl.
-constexpr uint32_t kPointer = 254, kBadIndex = 253, kZeroDivisor = 252;
+constexpr uint32_t kPointer = 254, kBadIndex = 253, kZeroDivisor = 252, kNotTwoFour = 251;
 
 std::string place_of(const Dispatch& dispatch) {
   std::string ops;
@@ -49,6 +49,14 @@ void throw_check_report(const Allocation& buffer, std::span<const Dispatch> prog
   const bool known = words[1] < program.size();
   if (words[2] == kBadIndex || words[2] == kZeroDivisor) {
     throw_bad_value(words[2] == kBadIndex, known ? place_of(program[words[1]]) : "a kernel");
+  }
+  if (words[2] == kNotTwoFour) {
+    throw Error(ErrorKind::kUnsupported,
+                "[sparse_weights] the weight of " +
+                    (known ? place_of(program[words[1]]) : "a product") +
+                    " has more than two of four neighbours that are not zero, and the engine was "
+                    "built for one that is 2:4 sparse; want weights with the zeros of a 2:4 "
+                    "pattern, or an engine built without sparse_weights");
   }
   const std::string name = known ? program[words[1]].name : "?";
   const std::string what =

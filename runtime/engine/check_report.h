@@ -14,7 +14,7 @@ Allocation make_check_buffer(Device& device, const EngineSpec& spec);
 /// Before a run.
 void clear_check(const Allocation& buffer);
 /// After it: throws, naming the dispatch of `program`, Error(kInternal) with the operand that it
-/// left, or BadValueError.
+/// left, BadValueError, or Error(kUnsupported) for a weight that is not sparse as it has to be.
 void throw_check_report(const Allocation& buffer, std::span<const Dispatch> program);
 
 /// Whether a call waits for what kernels report, wherever its tensors are.

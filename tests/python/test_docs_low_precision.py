@@ -31,6 +31,19 @@ class Model(nn.Module):
         return nn.functional.conv2d(both.expand(1, 64, 3, 3), weight)
 
 
+class Pruned(Model):
+    """With 2:4 sparse layers before a dense one."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(64, 8)
+        for layer in self.layer.values():
+            layer.weight.data.view(64, -1, 4)[..., ::2] = 0
+
+    def forward(self, x):
+        return self.head(self.layer["query"](x) + self.layer["key"](x))
+
+
 def save_onnx(model, path):
     """A Linear, a ReLU, a Linear."""
     tensors = [numpy_helper.from_array(tensor.numpy(), name)
@@ -53,7 +66,8 @@ def test_python(tmp_path, monkeypatch, capsys):
     retrained[0].weight += 0.1
     names = {"torch": torch, "tv": tv, "model": model, "x": x, "retrained": retrained}
     # The third wants torchao.
-    quantise, compare, load, _, calibrate, layers, files, refit = listings(PAGE, "python")
+    quantise, compare, load, _, calibrate, layers, files, sparse, refit = listings(
+        PAGE, "python")
     exec(quantise, names)
     torch.testing.assert_close(names["fast"](x), names["smaller"](x))
     tensors = {f"{i}.bias": model[i].bias for i in (0, 2)}
@@ -78,15 +92,22 @@ def test_python(tmp_path, monkeypatch, capsys):
     exec(files, names)
     (result,) = names["session"].run(None, {"x": x.numpy()})
     torch.testing.assert_close(torch.from_numpy(result), model(x), rtol=1e-2, atol=1e-2)
+    model[0].weight.view(64, -1, 4)[..., 1:3] = 0
+    exec(sparse, names)
+    torch.testing.assert_close(names["fast"](x), model(x))
     names["program"] = tv.compile(names["smaller"], inputs=[x])
     exec(refit, names)
     torch.testing.assert_close(names["program"](x), tv.quantize(retrained, "int4")(x))
 
 
 def test_text():
-    error, fates = listings(PAGE, "text")
+    error, sparse, fates = listings(PAGE, "text")
     with pytest.raises(ValueError) as raised:
         tv.quantize(nn.ModuleDict({"mlp": nn.Linear(100, 8)}), "int4")
     assert " ".join(error.split()) == str(raised.value)
+    with torch.no_grad():
+        report = str(tv.dry_run(Pruned(), [torch.randn(2, 128)], sparse_weights=True,
+                                min_block_size=1))
+    assert all(line in report for line in sparse.splitlines()), report
     report = str(tv.dry_run(tv.quantize(Model()).eval(), [torch.randn(3, 128)], min_block_size=1))
     assert " ".join(fates.split()) in " ".join(report.split())

@@ -76,6 +76,7 @@ def test_unknown_name(name, message):
     ("require_full_compilation", 1, "True or False"),
     ("pass_through_build_failures", "yes", "True or False"),
     ("truncate_long_and_double", None, "True or False"),
+    ("sparse_weights", "2:4", "True or False"),
     ("enabled_precisions", {torch.int8}, "needs calibration="),
     ("calibration", 3, "a path or None"),
     ("calibration", "no such file", "the path of a calibration cache"),

@@ -146,7 +146,8 @@ def test_every_flag_is_in_the_reference_and_the_man_page():
     (["--onnx=x", "--memPoolSize=tacticSharedMem:1"], "want workspace:MiB"),
     (["--onnx=x", "--memPoolSize=workspace:1TiB"], "want a number of MiB, or one with a unit"),
     (["--onnx=x", "--memPoolSize=workspace:GiB"], "--memPoolSize: got '', want a number"),
-    (["--onnx=x", "--sparsity=enable"], "--sparsity is not supported: structured sparsity"),
+    (["--onnx=x", "--sparsity=half"], "--sparsity"),
+    (["--loadEngine=x", "--sparsity=force"], "--sparsity is chosen when an engine is built"),
     (["--onnx=x", "--useCudaGraph=1"], "unknown flag --useCudaGraph"),
     (["--onnx=x", "--foo"], "unknown flag --foo; --help lists them"),
     (["compare", "--loadEngine=x"], "--loadEngine needs --ref=DIR"),
@@ -157,7 +158,7 @@ def test_a_bad_command_line(arguments, message):
 
 
 IDLE = ("--useCudaGraph", "--noDataTransfers", "--profilingVerbosity=detailed",
-        "--sparsity=disable", "--noTF32", "--explicitBatch", "--useSpinWait", "--asyncFileReader")
+        "--noTF32", "--explicitBatch", "--useSpinWait", "--asyncFileReader")
 
 
 def test_flags_that_change_nothing_are_one_warning(files):

@@ -8,6 +8,7 @@ uint tv_bad_operand = 0u;  // 1 + the number of the last operand that was left, 
 const uint kTvPointer = 254u;      // a pointer left all operands
 const uint kTvBadIndex = 253u;     // an index that names nothing
 const uint kTvZeroDivisor = 252u;  // an integer is divided by 0
+const uint kTvNotTwoFour = 251u;   // a weight that is read as 2:4 sparse is not
 
 void tv_check_report(tv_ref_check report, uint dispatch) {
   if (tv_bad_operand == 0u) return;

@@ -43,6 +43,8 @@ struct ImportOptions {
   /// Of a partial import: sizes that are unequal symbols may be equal, or one of them 1, in a run.
   /// Others get the nodes that broadcast these; else they are taken for equal.
   bool broadcasts = false;
+  /// Whether matrices among the weights are looked at for 2:4 sparsity (Value::two_four).
+  bool sparse_weights = false;
   /// Of these nodes of the main graph, by number: why they are left to others, too.
   std::map<int32_t, std::string> left_out;
 };

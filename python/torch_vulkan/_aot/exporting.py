@@ -20,7 +20,7 @@ from torch.export.graph_signature import (
 from torch.utils import _pytree as pytree
 
 from .. import backend
-from .._fx import quantised_scales
+from .._fx import quantised_scales, two_four
 from .._fx.mutation import refuse_overlaps
 from .._fx.refusals import WholeGraph
 from .._fx.returned_views import chain_of
@@ -226,6 +226,8 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
                if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
                and spec.target not in mutated}
     _name_leaves(module, program, signature)
+    if settings.sparse_weights:
+        _mark_sparse(module, program)
     try:
         refuse_overlaps(module.graph, set())  # arguments and buffers are looked at in each call
     except WholeGraph as error:
@@ -278,6 +280,14 @@ def _name_leaves(module, program, signature) -> None:
     for spec, node in zip(program.graph_signature.input_specs, nodes, strict=True):
         name = next(arguments).name if spec.kind == InputKind.USER_INPUT else spec.target
         node.meta["torch_vulkan_name"] = name
+
+
+def _mark_sparse(module, program) -> None:
+    tensors = {**program.constants, **program.state_dict}
+    nodes = module.graph.find_nodes(op="placeholder")
+    for spec, node in zip(program.graph_signature.input_specs, nodes, strict=True):
+        if spec.target in tensors:
+            two_four.mark(node, tensors[spec.target])
 
 
 def _assemble(program, module, calls, failed, signature, changes) -> ExportedProgram:

@@ -292,7 +292,6 @@ _FOREIGN = {
     "enable_weight_streaming": "workspace_size",
     "enable_cross_compile_for_windows": "nothing: a .vke file does not depend on the system",
     "dla_sram_size": "nothing: there is no DLA",
-    "sparse_weights": "nothing: sparsity is not used",
     "refit_identical_engine_weights": "nothing: weights are passed at each call",
     "strip_engine_weights": "nothing: engines hold no weights",
     "assume_dynamic_shape_support": "nothing: every operator takes dynamic shapes",

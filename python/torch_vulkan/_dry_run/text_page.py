@@ -54,11 +54,21 @@ def size_notes(data: dict) -> list[str]:
 def quantised(engine: dict) -> list[str]:
     """What became of an engine's quantised tensors, a line for each fate: "2 quantised tensors read
     packed by 1 product: layer.query, layer.key"."""
+    return _by_fate("quantised tensor", engine["quantised"])
+
+
+def sparse(engine: dict) -> list[str]:
+    """The same of the weights of products, where sparse_weights is set: "2 weights read as 2:4
+    sparse: layer.query, layer.key"."""
+    return _by_fate("weight", engine["sparse"])
+
+
+def _by_fate(kind: str, tensors: list[dict]) -> list[str]:
     by_fate: dict[str, list[str]] = {}
-    for tensor in engine["quantised"]:
+    for tensor in tensors:
         by_fate.setdefault(tensor["fate"], []).append(
             tensor["module_path"] or tensor["tensor"])
-    return [f"{plural(len(names), 'quantised tensor')} {fate}: {', '.join(names[:PLACES])}"
+    return [f"{plural(len(names), kind)} {fate}: {', '.join(names[:PLACES])}"
             + (f" and {len(names) - PLACES} more" if len(names) > PLACES else "")
             for fate, names in by_fate.items()]
 
@@ -113,7 +123,8 @@ class _Text:
             lines.append("    " + ", ".join(named + more))
             lines.append("    takes " + _values(engine["inputs"])
                          + "; makes " + _values(engine["outputs"]))
-            lines += [line for text in quantised(engine) for line in _wrapped(text, "    ")]
+            lines += [line for text in quantised(engine) + sparse(engine)
+                      for line in _wrapped(text, "    ")]
         return lines
 
     def _native(self, operators: list[dict]) -> list[str]:

@@ -98,6 +98,7 @@ def _engine(name: str, dry: dict, block: list[fx.Node], does_work) -> dict:
         "weights": dry["weights"],
         "weight_bytes": dry["weight_bytes"],
         "quantised": dry["quantised"],
+        "sparse": dry["sparse"],
         "modules": [path for path in modules if path],
     }
 

@@ -9,7 +9,7 @@ from .. import custom
 from .._native import C
 from .._torch import compat
 from .._torch.strides import promised
-from . import attention_state, demands, parameter_names
+from . import attention_state, demands, parameter_names, two_four
 from .complex_values import is_complex
 from .fx_nodes import (
     attribute,
@@ -149,6 +149,8 @@ class Importer:
         if node.op == "get_attr" or (node.name in self._weight_names and static):
             name = self._by_parameters and node.meta.get(parameter_names.NAME) or name_of(node)
             self._values[node] = self._graph.add_weight(name, dtype, shape)
+            if node.meta.get(two_four.DIMENSIONS):
+                self._graph.set_two_four(self._values[node], node.meta[two_four.DIMENSIONS])
         else:
             self._values[node] = self._graph.add_input(name_of(node), dtype, shape)
 

@@ -59,7 +59,8 @@ class Division:
         self.candidate_sizes = None
         while True:
             self.model = imported(data, {**given, "constants": {}, "left_out": left_out,
-                                         "directory": source.directory})
+                                         "directory": source.directory,
+                                         "sparse_weights": settings.sparse_weights})
             nodes = self.model.nodes
             self.plan = C.plan(self.model.graph, self.compiler, profile)
             if self.candidate_sizes is None:

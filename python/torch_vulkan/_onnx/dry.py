@@ -25,7 +25,8 @@ def describe(model, inputs, session) -> None:
             model is not one engine: all that is in the way.
     """
     settings, profile = session.settings, session.profile
-    given = {"inputs": ranges(model, inputs), "constants": {}}
+    given = {"inputs": ranges(model, inputs), "constants": {},
+             "sparse_weights": settings.sparse_weights}
     findings = session.findings
     findings.model = os.path.basename(model) if isinstance(model, (str, os.PathLike)) else "model"
     try:

@@ -28,8 +28,9 @@ double spread_of(const Graph& graph) {
   const std::string& op = graph.nodes.at(0).op;
   // Of floats float16 has to hold the sums, and products of two.
   const bool half = graph.value(graph.inputs.at(0)).dtype == DType::kF16;
-  if (op.ends_with("_rows") || (op.ends_with("_quantised") && half)) return 2;
-  return op.ends_with("_integer") || op.ends_with("_quantised") ? 25 : 1;
+  const bool packed = op.ends_with("_quantised") || op.ends_with("_sparse");
+  if (op.ends_with("_rows") || (packed && half)) return 2;
+  return op.ends_with("_integer") || packed ? 25 : 1;
 }
 
 void check_tactics(const Graph& graph, const std::shared_ptr<Device>& device,
