@@ -1,6 +1,7 @@
 """tv.refit: replaces the weights of a program."""
 
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from ._base.setting_checks import nearest
 from ._script import programs
 from ._torch import shared_memory
 from .program import Program
+
+# One after the other: of two at a time, one's weights could stand beside the other's packed forms.
+_turn = threading.Lock()
 
 
 def refit(program: nn.Module, weights) -> None:
@@ -42,7 +46,13 @@ def refit(program: nn.Module, weights) -> None:
         raise ValueError("tv.refit: the program was compiled with immutable_weights=True; compile "
                          "it without that setting")
     tensors = _tensors_of(module)
-    changes = _checked(tensors, _given(weights, tensors))
+    given = _given(weights, tensors)
+    with _turn:
+        _change(module, tensors, given)
+
+
+def _change(module: nn.Module, tensors: dict[str, torch.Tensor], given: Mapping) -> None:
+    changes = _checked(tensors, given)
     changes += shared_memory.shadows(tensors, changes)
     engines = _engines_of(module)
     # What may fail comes before the first weight changes, and a copy of the old ones is not needed.
