@@ -366,6 +366,8 @@ def _tensor(value, binding) -> torch.Tensor:
     tensor = torch.from_numpy(value) if _is_array(value) else value
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{binding['name']!r}: got {type(value).__name__}, want a tensor or array")
+    if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
+        tensor = tensor.view(torch.uint8)  # engines hold their codes
     if tensor.dtype != DTYPES[binding["dtype"]]:
         raise ValueError(f"{binding['name']!r}: got {tensor.dtype}, want {binding['dtype']}")
     tensor = tensor.detach().resolve_neg().cpu().contiguous()
