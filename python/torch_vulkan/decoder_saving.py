@@ -57,10 +57,11 @@ def save_decoder(model, folder: str | os.PathLike, max_length: int, *, tokenizer
     prompts = Input(min_shape=(1, 2), opt_shape=(1, usual), max_shape=(1, chunk),
                     dtype=torch.long)
     weights: dict[str, torch.Tensor] = {}
+    counted = _counts_by_mask(model)
     for kind, name, ids in ((_Step, "prompt", prompts),
                             (_ChoosingStep, "step", Input(shape=(1, 1), dtype=torch.long))):
         with torch.no_grad():
-            step = kind(model, max_length)
+            step = kind(model, max_length, counted)
             program = compile_module(step, inputs=[ids], **settings, require_full_compilation=True)
         _save_engine(program, folder / f"{name}.vke", weights)
     _save_weights(weights, folder / _WEIGHTS)
@@ -71,11 +72,18 @@ def save_decoder(model, folder: str | os.PathLike, max_length: int, *, tokenizer
     whole_files.write_text(folder / _INFO, json.dumps(info, indent=1) + "\n", "save_decoder")
 
 
+def _counts_by_mask(model) -> bool:
+    """Whether a model makes positions from a mask as long as the text is (OPT): a size that depends
+    on data, unless it is given a mask of the whole cache, and positions."""
+    return any("attention_mask" in inspect.signature(type(module).forward).parameters
+               for module in model.modules() if isinstance(module, nn.Embedding))
+
+
 class _Step(nn.Module):
     """The scores [1, vocabulary] of what follows tokens [1, length]; the cache's tensors are
     buffers, which each call changes."""
 
-    def __init__(self, model, room: int):
+    def __init__(self, model, room: int, counted: bool):
         super().__init__()
         import transformers
         from transformers.cache_utils import StaticLayer
@@ -88,6 +96,8 @@ class _Step(nn.Module):
                            "use_cache": True, "return_dict": True}
         if "logits_to_keep" in takes:
             self._arguments["logits_to_keep"] = 1
+        if counted:
+            self.register_buffer("seen", torch.ones(1, room, dtype=torch.long, device=model.device))
         first = torch.zeros(1, 1, dtype=torch.long, device=model.device)
         # The layers make their tensors at the first call.
         self.vocabulary = model(input_ids=first, **self._arguments).logits.shape[-1]
@@ -99,15 +109,19 @@ class _Step(nn.Module):
     def forward(self, ids):
         for layer, name, buffer in self._state:
             setattr(layer, name, getattr(self, buffer))
-        return self.model(input_ids=ids, **self._arguments).logits[:, -1].float()
+        given = self._arguments
+        if hasattr(self, "seen"):
+            places = torch.arange(ids.shape[1], device=ids.device) + self.cumulative_length_0
+            given = {"attention_mask": self.seen, "position_ids": places[None], **given}
+        return self.model(input_ids=ids, **given).logits[:, -1].float()
 
 
 class _ChoosingStep(_Step):
     """Leaves the most likely token in `ids`, for the next step to read, and behind those that it
     has chosen before, or -1 there where scores are no numbers."""
 
-    def __init__(self, model, room: int):
-        super().__init__(model, room)
+    def __init__(self, model, room: int, counted: bool):
+        super().__init__(model, room, counted)
         self.register_buffer("chosen", torch.zeros(1, room, dtype=torch.long, device=model.device))
         self.register_buffer("made", torch.zeros(1, dtype=torch.long, device=model.device))
 

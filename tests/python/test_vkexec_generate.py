@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,27 @@ def test_greedy_tokens_are_eagers(name, tmp_path):
     assert json.loads((tmp_path / "generation.json").read_text())["ends"] == [end]
     assert run(tmp_path, "--tokens=64") == text_of(want, ids)
     assert run(tmp_path, "--tokens=64", "--stream") == text_of(want, ids)
+
+
+def families():
+    """The configurations that docs/generation.md says are saved."""
+    page = (Path(__file__).parents[2] / "docs" / "generation.md").read_text()
+    table = page.split("| family | configuration")[1].split("\n\n")[0]
+    return re.findall(r"^\|.*\| `(\w+)` \|$", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", slow_but(("opt", "gemma3"), families()))
+def test_families(name, tmp_path):
+    model, ids = decoder(name), ids_of(PROMPT)
+    tv.save_decoder(model, tmp_path, 48, tokenizer=byte_tokenizer(), optimization_level=0)
+    want = model.generate(ids, max_new_tokens=30, do_sample=False)[0]
+    assert run(tmp_path, "--tokens=30", "--stepsPerSubmission=7") == text_of(want, ids)
+
+
+def test_models_without_a_cache_of_keys_are_refused(tmp_path):
+    for name in ("t5", "bart", "whisper", "mamba"):
+        with pytest.raises(ValueError, match="want a decoder with attention"):
+            tv.save_decoder(decoder(name), tmp_path, 48)
 
 
 def test_several_tokens_a_submission(llama, tmp_path):
