@@ -284,7 +284,8 @@ class Engine:
     def stats(self) -> dict:
         """Counts since the engine was loaded: `contexts` (the most calls at one time), `recordings`
         (one for each new shape or new memory), `recording_us` (host time of the calls that
-        recorded, from their start to the submission, in microseconds)."""
+        recorded, from their start to the submission, in microseconds), `submissions` (to the
+        device's queue)."""
         stats = [part.stats() for part in self._parts]
         return {name: sum(each[name] for each in stats) for name in stats[0]}
 
