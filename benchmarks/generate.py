@@ -110,7 +110,8 @@ class Way:
         if self.name == "loop":
             import torch_vulkan as tv
 
-            self.outputs = tv.generate(self.model, ids, tokens, **self._settings)
+            self.outputs = tv.generate(self.model, ids, tokens, **self._settings,
+                                       steps_per_submission=options.steps_per_submission)
             return
         with self._compiled():
             self.outputs = self.model.generate(
@@ -212,8 +213,9 @@ class Way:
         with unittest.mock.patch.object(generation, "_call_engine", timed):
             self.generate(self._options.prompt, self._options.tokens)
         if between:
-            self._host = {"host_us": statistics.median(between) * 1e6,
-                          "call_us": statistics.median(within) * 1e6}
+            us = 1e6 / self._options.steps_per_submission
+            self._host = {"host_us": statistics.median(between) * us,
+                          "call_us": statistics.median(within) * us}
 
     def row(self):
         options, median = self._options, statistics.median
@@ -367,6 +369,8 @@ def parsed():
     parser.add_argument("--steps-only", action="store_true",
                         help="only that: no prompt is compiled or run")
     parser.add_argument("--layers", action="store_true", help="print a token's launches")
+    parser.add_argument("--steps-per-submission", type=int, default=1,
+                        help="tokens that the loop makes by one submission")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.tokens < 2 or options.prompt < 1 or options.rounds < 1:

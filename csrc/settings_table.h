@@ -146,7 +146,8 @@ TV_COMPILER_SETTING(kInteger, tuning_seconds, -1,
 
 TV_COMPILER_SETTING(kBytes, workspace_size, 0,
   .low = 0, .unit = "bytes; 0: no limit", .saved = true, .section = "Building",
-  .help = "bytes of scratch that one tactic may use; tactics that need more are refused; 0: no limit",
+  .help = "bytes of scratch that one tactic may use; tactics that need more are refused, and those of "
+          "open sizes where there are others; 0: no limit",
   .flags = {{"--memPoolSize",
              "workspace:N, in MiB or as 512K, 64M, 1GiB: scratch a kernel may use"}})
 

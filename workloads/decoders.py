@@ -109,6 +109,30 @@ def qwen_moe():
                     shared_expert_intermediate_size=40)
 
 
+def qwen3_moe():
+    """A mixture of experts whose probabilities are scaled to one."""
+    return _decoder("Qwen3Moe", head_dim=16, num_experts=4, num_experts_per_tok=2,
+                    moe_intermediate_size=24, norm_topk_prob=True)
+
+
+def opt():
+    """Learned positions with an offset of two, ReLU."""
+    return tf.OPTForCausalLM(tf.OPTConfig(
+        hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4,
+        word_embed_proj_dim=32, max_position_embeddings=256, **_TOKENS))
+
+
+def stablelm():
+    """Layer norms, rotary embeddings of a quarter of a head, gated SiLU."""
+    return _decoder("StableLm", hidden_size=64, partial_rotary_factor=0.25)
+
+
+def granite():
+    """Llama with factors for embeddings, residuals, scores and logits."""
+    return _decoder("Granite", embedding_multiplier=3.0, residual_multiplier=0.5,
+                    attention_multiplier=0.3, logits_scaling=2.0)
+
+
 def mamba():
     """A state-space model: convolution states and recurrent states in place of keys and values."""
     return tf.MambaForCausalLM(tf.MambaConfig(
@@ -143,13 +167,15 @@ def whisper():
 DECODERS = {f.__name__: f for f in (
     llama, qwen2, qwen3, gemma, gemma2, gemma3, mistral, phi, phi3, gpt2, gpt_neox, falcon, olmo,
     olmo2, mixtral, qwen_moe, mamba, t5, bart, whisper)}
+# Like others of these, for what asks for the family alone.
+RELATED = {f.__name__: f for f in (qwen3_moe, opt, stablelm, granite)}
 
 
 def decoder(name, seed=0):
     """The model `name` with weights drawn from `seed`: greater ones than training starts with, so
     that the most likely token depends on what came before and no two are nearly as likely."""
     torch.manual_seed(seed)
-    model = DECODERS[name]().eval()
+    model = (DECODERS | RELATED)[name]().eval()
     model.generation_config.eos_token_id = None
     model.generation_config.forced_eos_token_id = None
     with torch.no_grad():

@@ -371,6 +371,7 @@ const RegisterConverter attentions{
     {.op = "tv::softmax_attention",
      .expand = forward(Second::kNone),
      .groups_heads = true,
+     .sees_by_place = fits_flash,
      .float32_args = {"factor"}},  // as `scale` is
     {.op = "aten::_scaled_dot_product_attention_math",
      .unsupported = refusal(2),

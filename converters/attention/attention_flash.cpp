@@ -160,6 +160,10 @@ std::vector<Graph> examples() {
   Example capped = one_query({2, 6, 1, 64}, {2, 2, 300, 64});
   capped.softcap = 2.5;
   graphs.push_back(example(capped));
+  capped.rows = "softmax";  // eager attention of Gemma 2, its mask in numbers
+  capped.first = DType::kI64;
+  capped.window = 16;
+  graphs.push_back(example(capped));
   Example masked = one_query({2, 8, 1, 32}, {2, 1, 200, 32});
   masked.mask = {2, 1, 1, 200};
   masked.dtype = DType::kBF16;
@@ -177,6 +181,7 @@ std::vector<Graph> examples() {
   placed.dtype = DType::kF16;
   graphs.push_back(example(placed));
   graphs.push_back(example({.first = DType::kI64}));
+  graphs.push_back(example({.rows = "softmax", .softcap = 2.5, .first = DType::kI64, .window = 9}));
   graphs.push_back(example({.dtype = DType::kF16, .first = DType::kI32, .window = 20}));
   const Expr m = Expr::symbol(0);
   graphs.push_back(example({.query = {2, m, 80}, .key = {2, m, 80}, .value = {2, m, 80}}));

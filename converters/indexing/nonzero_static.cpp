@@ -42,7 +42,7 @@ void expand(const NodeContext& c, Rewriter& r) {
   const Expr fill = c.node.expr("fill_value");
   if (product(c.output().shape) == Expr(0) || count == Expr(0)) {
     r.replace(0, r.add("tv::fill", {attr_arg("start", fill), attr_arg("step", Expr(0))},
-                       DType::kI64, c.output().shape));
+                       c.output().dtype, c.output().shape));
     return;
   }
   const ValueId place = places(c, r, count, size);
@@ -54,17 +54,18 @@ void expand(const NodeContext& c, Rewriter& r) {
     const ValueId outer =
         r.pointwise("div_trunc", {place}, DType::kI32, {static_cast<double>(inner)});
     const ValueId coordinate =
-        r.cast(r.pointwise("remainder", {outer}, DType::kI32, {length}), DType::kI64);
+        r.cast(r.pointwise("remainder", {outer}, DType::kI32, {length}), c.output().dtype);
     const auto filled = static_cast<double>(*fill.constant());
-    columns[d] = r.reshape(r.pointwise("masked_fill", {coordinate, missing}, DType::kI64, {filled}),
-                           {size, Expr(1)});
+    columns[d] =
+        r.reshape(r.pointwise("masked_fill", {coordinate, missing}, c.output().dtype, {filled}),
+                  {size, Expr(1)});
     inner *= *shape[d].constant();
   }
   r.replace(
       0, columns.size() == 1
              ? columns[0]
              : r.add("aten::cat", {tensor_list_arg("tensors", columns), attr_arg("dim", Expr(1))},
-                     DType::kI64, c.output().shape));
+                     c.output().dtype, c.output().shape));
 }
 
 std::string unsupported(const NodeContext& c) {

@@ -3,7 +3,7 @@
 //
 // With 16-bit activations a weight is rounded once to their dtype, as the model writes it, unless a
 // row has one scale: then the integers themselves are multiplied, which such floats hold exactly,
-// and sums scaled.
+// and sums scaled. A workspace holds weights that are rounded so, whatever their scales.
 
 #include <algorithm>
 

@@ -45,6 +45,6 @@ void main() {
   y_store(id, y_T(best));
 #endif
 #if INDICES
-  idx_store(id, int64_t(best_at));
+  idx_store(id, idx_T(best_at));
 #endif
 }

@@ -68,7 +68,7 @@ void main() {
 #if MAX
   y_store(id, y_T(best));
 #if INDICES
-  idx_store(id, int64_t(best_at));
+  idx_store(id, idx_T(best_at));
 #endif
 #else
   const int inside = count_of(d) * count_of(h) * count_of(w);

@@ -1,6 +1,6 @@
-// torch_vulkan::dequantize_floats, which modules of tv.quantize call for weights of small
-// floating-point numbers, as tv::dequantize; scales that are codes are a tv::dequantize of their
-// own.
+// Small floating-point numbers, held as their codes. torch_vulkan::dequantize_floats, which modules
+// of tv.quantize call, and decode_floats as tv::dequantize; scales that are codes are a
+// tv::dequantize of their own. tv::to_small_float, a cast to codes.
 
 #include "converters/kit/steps.h"
 #include "converters/quantised/dequantize.h"
@@ -51,6 +51,47 @@ void expand(const NodeContext& c, Rewriter& rw) {
   }
   rw.replace(0, dequantize_of(rw, q, c.output().dtype, c.output().shape));
 }
+
+Quantised codes_of(const Node& node) {
+  const std::string format = node.text("format");
+  return {
+      .input = node.input("input"), .bits = format == "float4_e2m1fn" ? 4 : 8, .format = format};
+}
+
+const RegisterConverter decode_floats{
+    {.op = "torch_vulkan::decode_floats",
+     .unsupported =
+         [](const NodeContext& c) {
+           const Quantised q = codes_of(c.node);
+           std::string reason = format_refusal(q);
+           if (reason.empty()) reason = input_refusal(c.graph, q, c.output().shape);
+           return reason.empty() ? "" : "[" + c.node.op + "] " + reason;
+         },
+     .expand =
+         [](const NodeContext& c, Rewriter& rw) {
+           rw.replace(0, dequantize_of(rw, codes_of(c.node), c.output().dtype, c.output().shape));
+         },
+     .translates = true}};
+
+const RegisterConverter to_small_float{
+    {.op = "tv::to_small_float",
+     .unsupported = [](const NodeContext& c) -> std::string {
+       const std::string format = c.node.text("format");
+       if (largest_of(format) == 0) return "no casts to " + format + " are known";
+       return floats_only(c, "self");
+     },
+     .expand =
+         [](const NodeContext& c, Rewriter& rw) {
+           const std::string format = c.node.text("format");
+           const double most = largest_of(format);
+           ValueId x = rw.cast(c.node.input("self"), DType::kF32);
+           if (c.node.flag("saturate")) {
+             x = rw.pointwise("clamp", {x}, DType::kF32, {-most, most});
+           }
+           const ValueId code = rw.pointwise("to_" + format, {x}, DType::kF32);
+           rw.replace(0, rw.cast(rw.cast(code, DType::kI32), DType::kU8));
+         },
+     .keeps_float32 = true}};
 
 const RegisterConverter dequantize_floats{{.op = "torch_vulkan::dequantize_floats",
                                            .unsupported = unsupported,

@@ -104,7 +104,7 @@ void main() {
   y_store(id, y_T(best.key));
 #endif
 #if INDICES
-  idx_store(id, int64_t(best.at));
+  idx_store(id, idx_T(best.at));
 #endif
 #endif
 }

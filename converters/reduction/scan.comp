@@ -95,7 +95,7 @@ KEY result_of(State s) { return s.value; }
 void put(uint at, State s) {
   y_store(at, y_T(result_of(s)));
 #if INDICES
-  idx_store(at, int64_t(s.at));
+  idx_store(at, idx_T(s.at));
 #endif
 }
 

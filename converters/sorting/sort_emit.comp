@@ -12,6 +12,6 @@ void main() {
   const uint at_i = min(uint(at_raw(from + (outer * inner + k) * count + i)), count - 1u);
   y_store(id, y_T(x_load((outer * count + at_i) * inner + k)));
 #if INDICES
-  idx_store(id, int64_t(at_i));
+  idx_store(id, idx_T(at_i));
 #endif
 }

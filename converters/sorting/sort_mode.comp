@@ -50,6 +50,6 @@ void main() {
   const uint at_i = min(uint(at_raw(line + best_[0].y)), count - 1u), outer = row / inner;
   y_store(row, y_T(x_load((outer * count + at_i) * inner + (row - outer * inner))));
 #if INDICES
-  idx_store(row, int64_t(at_i));
+  idx_store(row, idx_T(at_i));
 #endif
 }

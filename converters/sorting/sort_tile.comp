@@ -61,7 +61,7 @@ void main() {
     const uint to = (outer * limit + place) * inner + k;
     y_store(to, y_T(x_load((outer * count + at_[e]) * inner + k)));
 #if INDICES
-    idx_store(to, int64_t(at_[e]));
+    idx_store(to, idx_T(at_[e]));
 #endif
 #else
     keys_raw_store(row * count + i, keys_T(keys_[e]));

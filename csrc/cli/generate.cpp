@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
 
 #include "csrc/cli/lines.h"
@@ -70,6 +71,53 @@ std::string pace(const char* what, int64_t tokens, double seconds) {
                 seconds, seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0);
 }
 
+/// Chooses one token after the other.
+class Chooser {
+ public:
+  Chooser(SavedDecoder& decoder, const Options& options, std::span<const int32_t> prompt)
+      : decoder_(decoder),
+        sampler_(options.sampling, static_cast<size_t>(decoder.info().vocabulary)),
+        by_host_(options.sampling.draws || options.sampling.repetition_penalty != 1),
+        together_(by_host_ ? 1 : options.steps_per_submission),
+        length_(static_cast<int64_t>(prompt.size())) {
+    for (const int32_t token : prompt) sampler_.add(token);
+  }
+
+  int32_t first(std::span<float> scores) { return last_ = sampler_.choose(scores, length_); }
+
+  /// The next one, of at most `left`.
+  int32_t next(int64_t left) {
+    if (by_host_) {
+      sampler_.add(last_);
+      return last_ = sampler_.choose(decoder_.step(last_), ++length_);
+    }
+    if (ready_.empty()) {
+      const auto made = decoder_.most_likely(last_, std::min(together_, left));
+      ready_.assign(made.begin(), made.end());
+    }
+    last_ = ready_.front();
+    ready_.pop_front();
+    return last_;
+  }
+
+  /// How tokens come from the device, in words.
+  std::string way(int64_t wanted) const {
+    if (!by_host_) return std::to_string(together_) + " a submission";
+    std::string text = "1 a submission";
+    if (wanted > 1) text += ": the host draws tokens and penalises repetitions";
+    return text;
+  }
+
+ private:
+  SavedDecoder& decoder_;
+  Sampler sampler_;
+  bool by_host_;
+  int64_t together_;
+  int64_t length_;  ///< of the text without `last_`
+  int32_t last_ = 0;
+  std::deque<int32_t> ready_;
+};
+
 }  // namespace
 
 void generate(const std::shared_ptr<Device>& device, const Options& options) {
@@ -89,28 +137,27 @@ void generate(const std::shared_ptr<Device>& device, const Options& options) {
     }
   };
 
-  std::span<float> scores = decoder.read_prompt(prompt);
-  Sampler sampler(options.sampling, static_cast<size_t>(info.vocabulary));
-  for (const int32_t token : prompt) sampler.add(token);
+  const std::span<float> scores = decoder.read_prompt(prompt);
+  Chooser chooser(decoder, options, prompt);
   const double prompt_s = decoder.run_s();
   decoder.load_step();
+  const uint64_t before = decoder.submissions();
   const auto stepping = Clock::now();
   int64_t added = 0;
-  while (true) {
-    const int32_t token = sampler.choose(scores, static_cast<int64_t>(prompt.size()) + added);
+  for (int32_t token = chooser.first(scores);; token = chooser.next(most - added)) {
     ++added;
     give(stream.push(token));
     if (std::ranges::find(info.ends, token) != info.ends.end() || added == most) break;
-    sampler.add(token);
-    scores = decoder.step(token);
   }
   give(stream.end());
   print(text + "\n");
   if (!options.verbose) return;
   const std::chrono::duration<double> steps_s = Clock::now() - stepping;
-  std::fprintf(stderr, "%s\n%s\n",
+  std::fprintf(stderr, "%s\n%s\nsubmissions: %llu, tokens %s\n",
                pace("prompt", static_cast<int64_t>(prompt.size()), prompt_s).c_str(),
-               pace("added", added, steps_s.count()).c_str());
+               pace("added", added, steps_s.count()).c_str(),
+               static_cast<unsigned long long>(decoder.submissions() - before),
+               chooser.way(options.steps_per_submission).c_str());
 }
 
 }  // namespace tv::cli

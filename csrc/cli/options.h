@@ -68,6 +68,7 @@ struct Options {
   bool generate = false;
   std::string model, tokenizer, prompt;
   int64_t tokens = 0;  ///< most to add; 0: until the text ends or the cache is full
+  int64_t steps_per_submission = 1;
   Sampling sampling;
   bool stream = false;
 

@@ -13,7 +13,11 @@
 namespace tv::cli {
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
+// Inputs of engines that are no state of the model: what to read, where a step leaves the token
+// that it has chosen, too, and the tokens that steps have chosen.
+constexpr const char* kTokens = "ids";
+constexpr const char* kChosen = "chosen";
 constexpr uint64_t kMostInfoBytes = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& message) {
@@ -79,6 +83,10 @@ void check_fits(const EngineSpec& spec, const GenerationInfo& info) {
            std::to_string(info.vocabulary) + " in generation.json) from tokens and state");
   }
   for (const Binding& input : spec.inputs) {
+    if (input.name == kChosen && input.shape != std::vector<Expr>{Expr(1), Expr(info.positions)}) {
+      refuse("the engine does not keep the tokens of " + std::to_string(info.positions) +
+             " positions; save the model again");
+    }
     // Keys and values: [1, heads, positions, channels].
     if (!input.written || input.shape.size() != 4) continue;
     const int64_t room = input.shape[2].constant().value_or(0);
@@ -122,33 +130,34 @@ const DeviceTensor& SavedDecoder::state(const Binding& input, int64_t size_bytes
   return found->second.first;
 }
 
-std::span<float> SavedDecoder::run(const Network& network, std::span<const int32_t> tokens) {
+std::span<float> SavedDecoder::run(const Network& network, std::span<const int32_t> tokens,
+                                   uint32_t times) {
   const int64_t count = static_cast<int64_t>(tokens.size());
-  NamedShapes shapes;
-  for (const Binding& input : network.spec().inputs) {
-    if (!input.written) shapes[input.name] = {1, count};
-  }
-  const Bound bound = network.bind(shapes);
+  const Bound bound = network.bind({{kTokens, {1, count}}});
   const EngineSpec& spec = bound.engine->spec();
-  if (shapes.size() != 1) refuse("the engine takes more than tokens and state");
   if (scores_.shape.empty()) scores_ = Tensor(DType::kF32, {1, info_.vocabulary});
   std::vector<HostTensor> inputs;
   Tensor ids;
   for (size_t i = 0; i < spec.inputs.size(); ++i) {
     const Binding& input = spec.inputs[i];
-    if (input.written) {
-      inputs.push_back(
-          state(input, numel_of(bound.input_shapes[i]) * size_bytes(input.dtype)).tensor());
-    } else {
+    if (input.name == kTokens) {
       ids = ids_of(input.dtype, tokens);
       inputs.push_back(ids.host());
+    } else if (!input.written) {
+      refuse("the engine takes more than tokens and state");
+    } else if (input.name == kChosen) {
+      if (chosen_.shape.empty()) chosen_ = Tensor(input.dtype, bound.input_shapes[i]);
+      inputs.push_back(chosen_.host());
+    } else {
+      inputs.push_back(
+          state(input, numel_of(bound.input_shapes[i]) * size_bytes(input.dtype)).tensor());
     }
   }
   const HostTensor scores = scores_.host();
   const auto start = std::chrono::steady_clock::now();
-  bound.engine->run(*bound.weights, bound.symbols, inputs, std::span(&scores, 1));
+  bound.engine->run(*bound.weights, bound.symbols, inputs, std::span(&scores, 1), times);
   run_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  length_ += count;
+  length_ += count * times;
   return {reinterpret_cast<float*>(scores_.bytes.data()), static_cast<size_t>(info_.vocabulary)};
 }
 
@@ -176,7 +185,29 @@ void SavedDecoder::load_step() {
 
 std::span<float> SavedDecoder::step(int32_t token) {
   load_step();
-  return run(*step_, std::span(&token, 1));
+  const std::span<float> scores = run(*step_, std::span(&token, 1));
+  ++steps_;
+  return scores;
+}
+
+std::vector<int32_t> SavedDecoder::most_likely(int32_t token, int64_t count) {
+  load_step();
+  run(*step_, std::span(&token, 1), static_cast<uint32_t>(count));
+  if (chosen_.shape.empty()) refuse("the engine chooses no tokens; save the model again");
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < count; ++i) {
+    tokens.push_back(static_cast<int32_t>(chosen_.integer(steps_ + i)));
+    if (tokens.back() < 0) refuse("the model gives scores that are no numbers (NaN)");
+  }
+  steps_ += count;
+  return tokens;
+}
+
+uint64_t SavedDecoder::submissions() const {
+  uint64_t submissions = 0;
+  if (!step_) return submissions;
+  for (const auto& engine : step_->engines()) submissions += engine->stats().submissions;
+  return submissions;
 }
 
 }  // namespace tv::cli

@@ -42,10 +42,16 @@ class SavedDecoder {
   void load_step();
   /// The scores of what follows one more token.
   std::span<float> step(int32_t token);
+  /// The most likely token behind `token`, then behind that one, `count` of them in all, made in
+  /// one submission to the device. Throws Error(kUser) where scores are no numbers.
+  std::vector<int32_t> most_likely(int32_t token, int64_t count);
+  /// Submissions to the device that steps have taken.
+  uint64_t submissions() const;
 
  private:
   Network load(const std::string& file) const;
-  std::span<float> run(const Network& network, std::span<const int32_t> tokens);
+  /// Reads `tokens`; of a step `times` tokens, all but the first those that it chose itself.
+  std::span<float> run(const Network& network, std::span<const int32_t> tokens, uint32_t times = 1);
   /// The device's memory of an input that is state: one for all engines.
   const DeviceTensor& state(const Binding& input, int64_t size_bytes);
 
@@ -57,7 +63,8 @@ class SavedDecoder {
   std::optional<Network> step_;
   std::map<std::string, std::pair<DeviceTensor, int64_t>> states_;  ///< by name, with their bytes
   Tensor scores_;
-  int64_t length_ = 0;
+  Tensor chosen_;  ///< by the steps so far, in their order
+  int64_t length_ = 0, steps_ = 0;
   double run_s_ = 0;
 };
 

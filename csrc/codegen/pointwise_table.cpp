@@ -200,13 +200,17 @@ constexpr PointwiseRow kRows[] = {
     {"frexp_mantissa", 1, "tv_frexp_mantissa($0)", nullptr, nullptr, nullptr},
     {"frexp_exponent", 1, "tv_frexp_exponent($0)", nullptr, nullptr, nullptr},
 
-    // Small floating-point numbers, of their codes.
+    // Small floating-point numbers, of their codes, and their codes.
     {"from_float8_e4m3fn", 1, "tv_from_float8_e4m3fn(uint($0))", nullptr, nullptr, nullptr},
     {"from_float8_e4m3fnuz", 1, "tv_from_float8_e4m3fnuz(uint($0))", nullptr, nullptr, nullptr},
     {"from_float8_e5m2", 1, "tv_from_float8_e5m2(uint($0))", nullptr, nullptr, nullptr},
     {"from_float8_e5m2fnuz", 1, "tv_from_float8_e5m2fnuz(uint($0))", nullptr, nullptr, nullptr},
     {"from_float8_e8m0fnu", 1, "tv_from_float8_e8m0fnu(uint($0))", nullptr, nullptr, nullptr},
     {"from_float4_e2m1fn", 1, "tv_from_float4_e2m1fn(uint($0))", nullptr, nullptr, nullptr},
+    {"to_float8_e4m3fn", 1, "tv_to_float8_e4m3fn($0)", nullptr, nullptr, nullptr},
+    {"to_float8_e4m3fnuz", 1, "tv_to_float8_e4m3fnuz($0)", nullptr, nullptr, nullptr},
+    {"to_float8_e5m2", 1, "tv_to_float8_e5m2($0)", nullptr, nullptr, nullptr},
+    {"to_float8_e5m2fnuz", 1, "tv_to_float8_e5m2fnuz($0)", nullptr, nullptr, nullptr},
 
     // Fake quantisation, with eager's bits: scale, zero point, first and last step; and whether the
     // step is one of them.

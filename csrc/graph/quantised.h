@@ -40,6 +40,15 @@ inline bool is_small_float(std::string_view format) {
   return false;
 }
 
+/// The largest number of a format that tv::to_small_float(self, format, saturate) makes codes of;
+/// 0: of another. Numbers are rounded to the nearest, halves to even. What is beyond the largest
+/// becomes the largest, infinities too; without `saturate` NaN, of e5m2 infinity.
+inline double largest_of(std::string_view format) {
+  if (format == "float8_e4m3fn") return 448;
+  if (format == "float8_e4m3fnuz") return 240;
+  return format == "float8_e5m2" || format == "float8_e5m2fnuz" ? 57344 : 0;
+}
+
 inline Quantised quantised_of(const Node& node) {
   const auto format = [&](const char* arg) { return node.has(arg) ? node.text(arg) : ""; };
   return {node.input("input"),  node.input("scale"), node.input("zero_point"),

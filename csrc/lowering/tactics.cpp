@@ -67,7 +67,6 @@ void split_grids(Tactic& tactic, const std::vector<Symbol>& symbols, const Devic
 /// Why lowering cannot take a tactic that its converter offers, or "".
 std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& table,
                     const NodeContext& context) {
-  const Settings& settings = context.settings;
   const std::vector<Symbol> symbols = practical(table.graph().symbols);
   std::set<ValueId> scratch;
   for (const Step& step : tactic.steps) {
@@ -97,22 +96,70 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
              "' would have 2^31 elements or more; kernels count fewer";
     }
   }
-  if (settings.workspace_size > 0) {
-    int64_t bytes = 0;
-    for (ValueId id : scratch) {
-      const Value& value = table.value(id);
-      const int64_t most = product(value.shape).bounds(table.graph().symbols).second;
-      if (most >= kUnbounded / (1 << 20))
-        return "its scratch has no upper bound and workspace_size is set";
-      bytes += most * size_bytes(value.dtype);
-    }
-    if (bytes > settings.workspace_size) {
-      return "needs " + std::to_string(bytes) + " bytes of scratch, workspace_size is " +
-             std::to_string(settings.workspace_size);
-    }
-  }
   return "";
 }
+
+/// What setting workspace_size says against tactics that could be taken without it.
+class Workspace {
+ public:
+  Workspace(const Node& node, const ValueTable& table, int64_t limit)
+      : node_(node), table_(table), limit_(limit) {}
+
+  /// Refuses those that need more. Where no other tactic applies, sizes without an upper bound do
+  /// not count: whether they exceed the limit shows at a call. Throws Error(kUnsupported) where
+  /// none is left.
+  void refuse(std::vector<Tactic>& tactics) const {
+    if (limit_ == 0) return;
+    std::vector<Tactic*> unbounded;
+    bool some = false, within = false;
+    int64_t least = kUnbounded;
+    for (Tactic& tactic : tactics) {
+      if (!tactic.refusal.empty()) continue;
+      some = true;
+      const int64_t bytes = bytes_of(tactic);
+      if (bytes == kUnbounded) {
+        tactic.refusal = "its scratch has no upper bound and workspace_size is set";
+        unbounded.push_back(&tactic);
+      } else if (bytes > limit_) {
+        tactic.refusal = "needs " + std::to_string(bytes) +
+                         " bytes of scratch, workspace_size is " + std::to_string(limit_);
+        least = std::min(least, bytes);
+      } else {
+        within = true;
+      }
+    }
+    if (!some || within) return;
+    for (Tactic* tactic : unbounded) tactic->refusal.clear();
+    if (!unbounded.empty()) return;
+    throw Error(ErrorKind::kUnsupported,
+                "[" + node_.op + "] needs " + std::to_string(least) +
+                    " bytes of scratch, workspace_size is " + std::to_string(limit_) +
+                    ": raise it, or name the operator in torch_executed_ops");
+  }
+
+ private:
+  /// kUnbounded: nobody knows.
+  int64_t bytes_of(const Tactic& tactic) const {
+    std::set<ValueId> scratch;
+    for (const Step& step : tactic.steps) {
+      for (const Operand& operand : step.operands) {
+        if (table_.is_scratch(operand.value)) scratch.insert(operand.value);
+      }
+    }
+    int64_t bytes = 0;
+    for (const ValueId id : scratch) {
+      const Value& value = table_.value(id);
+      const int64_t most = product(value.shape).bounds(table_.graph().symbols).second;
+      if (most >= kUnbounded / (1 << 20)) return kUnbounded;
+      bytes += most * size_bytes(value.dtype);
+    }
+    return bytes;
+  }
+
+  const Node& node_;
+  const ValueTable& table_;
+  const int64_t limit_;
+};
 
 }  // namespace
 
@@ -166,6 +213,7 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
     split_grids(tactic, symbols, device);
     if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, context);
   }
+  Workspace(node, table, settings.workspace_size).refuse(result.offered);
   result.chosen = choose_tactic(node, result.offered, settings);
   result.named = std::ranges::any_of(settings.tactics, [&](const std::string& wanted) {
     return result.offered[result.chosen].name.starts_with(wanted);

@@ -4,6 +4,7 @@
 
 #include "csrc/converter.h"
 #include "csrc/graph/edit.h"
+#include "csrc/passes/truncate.h"
 #include "csrc/rewriter.h"
 #include "runtime/base/error.h"
 
@@ -50,6 +51,10 @@ class Canonicaliser {
     Rewriter rewriter(graph_, node, made);
     converter.expand({graph_, node, device_, settings_}, rewriter);
     if (made.empty() && rewriter.replacements().empty()) return false;
+    // Expansions name int64 as the operator's definition does.
+    for (Node& n : made) {
+      if (settings_.truncate_long_and_double) truncate_long_and_double(graph_, n);
+    }
     for (const auto& [index, value] : rewriter.replacements()) replace_output(node, index, value);
     for (Node& n : made) place(std::move(n), depth + 1);
     return true;

@@ -66,6 +66,20 @@ std::optional<Shape> blocks_after(const Graph& graph, const Node& node, const Sh
   return out;
 }
 
+/// Whether a zero point is an integer that elements can be, as sums of 32 bits want it. What a
+/// tensor of wider integers holds is known when it runs; libraries choose it so.
+bool zero_fits(const Graph& graph, const Makers& makers, const Quantised& q) {
+  if (q.zero_point == kNoValue) return true;
+  if (!is_integer(graph.value(q.zero_point).dtype)) return false;
+  const Node* made = makers.maker(q.zero_point);
+  if (!made || made->op != "aten::full") return true;
+  const Attr& fill = made->arg("fill_value").attr;
+  if (const Expr* whole = std::get_if<Expr>(&fill); whole && !whole->is_constant()) return false;
+  const double number = made->number("fill_value");
+  return graph.value(q.input).dtype == DType::kU8 ? number >= 0 && number <= 255
+                                                  : number >= -128 && number <= 127;
+}
+
 /// Blocks of the dequantised tensor itself; empty where scale and zero point differ in them.
 std::optional<Shape> blocks_of(const Graph& graph, const Node& dequantize) {
   const Quantised q = quantised_of(dequantize);
@@ -100,7 +114,7 @@ std::optional<IntegerOperand> integer_operand(const Graph& graph, const Makers& 
     if (node->op == "tv::dequantize") {
       const Quantised q = quantised_of(*node);
       const bool bytes = q.bits == 8 && size_bytes(graph.value(q.input).dtype) == 1;
-      if (!q.has_integers() || !bytes) return std::nullopt;
+      if (!q.has_integers() || !bytes || !zero_fits(graph, makers, q)) return std::nullopt;
       operand.dequantize = node;
       std::reverse(operand.views.begin(), operand.views.end());
       return operand;

@@ -225,7 +225,9 @@ class QuantisedMultiplier {
     Quantised q = weight.q;
     if (!q.scale_format.empty() && weight.scale_transposed) q.scale = rw.permute(q.scale, {1, 0});
     if (!weight.shape.empty()) {
-      q.input = rw.reshape(q.input, weight.shape);
+      Shape held = weight.shape;
+      if (q.bits == 4) held.back() = floordiv(held.back(), 2);
+      q.input = rw.reshape(q.input, held);
       for (ValueId* part : {&q.scale, &q.zero_point}) {
         if (*part != kNoValue) *part = rw.reshape(*part, weight.blocks);
       }
@@ -381,12 +383,14 @@ class QuantisedMultiplier {
                   DType::kF32, shape);
   }
 
-  /// The operators that still read the floats, behind views and casts.
+  /// The operators that still read the floats, behind views and casts, and that something reads.
   std::set<std::string> readers_of_floats(ValueId value) const {
     std::set<std::string> found;
     const auto returned = [&](const GraphOutput& output) { return output.value == value; };
     if (std::ranges::any_of(graph_.outputs, returned)) found.insert("the caller");
     for (const Node& node : graph_.nodes) {
+      if (std::ranges::none_of(node.outputs, [&](ValueId v) { return live_.contains(v); }))
+        continue;
       const std::vector<ValueId> reads = node.all_inputs();
       if (std::ranges::find(reads, value) == reads.end()) continue;
       if (swaps_dimensions(node) || keeps_values(node)) {
@@ -413,7 +417,8 @@ class QuantisedMultiplier {
     return "multiplied as integers by " + text;
   }
 
-  void note(std::vector<QuantisedFate>& fates, IntegerReads integers) const {
+  void note(std::vector<QuantisedFate>& fates, IntegerReads integers) {
+    live_ = live_values(graph_);
     std::set<ValueId> scales;  // of others, which say what became of them
     for (const Node& node : nodes_) {
       if (node.op != "tv::dequantize") continue;
@@ -427,6 +432,9 @@ class QuantisedMultiplier {
       const auto counts = readers_.find(&node);
       if (node.outputs[0] != kNoValue && scales.contains(node.outputs[0])) continue;
       if (node.op != "tv::dequantize" && counts == readers_.end()) continue;
+      // Codes without a scale of their own are told of with what scales them.
+      const bool scaled_behind = node.has("format") && node.input("scale") == kNoValue;
+      if (scaled_behind && counts == readers_.end() && !live_.contains(node.outputs[0])) continue;
       Readers read = counts == readers_.end() ? Readers{} : counts->second;
       if (node.op == "tv::dequantize") read.tensor = graph_.value(node.input("input")).name;
       std::string fate;
@@ -466,6 +474,7 @@ class QuantisedMultiplier {
   std::vector<Node> out_;
   Replacements replaced_;
   std::map<const Node*, Readers> readers_;
+  std::set<ValueId> live_;  ///< of the rewritten graph
 };
 
 }  // namespace

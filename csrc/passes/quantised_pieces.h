@@ -2,6 +2,7 @@
 // Quantised tensors that graphs spell out.
 
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "csrc/graph/quantised.h"
@@ -25,8 +26,12 @@ struct PiecesGraph {
   const Node* maker(ValueId value) const;
 };
 
-/// The parts of `value` if it is (input - zero_point) · scale of constant 8-bit integers, with
-/// casts and views in between, as torchao's decompositions and hand-written modules have it.
+/// The parts of `value` if it is (input - zero_point) · scale of constant 8-bit integers, or the
+/// numbers of constant codes times a scale, with casts and views in between, as torchao's
+/// decompositions and hand-written modules have it.
 std::optional<QuantisedPieces> quantised_pieces(const PiecesGraph& graph, ValueId value);
+
+/// Values that the graph's outputs depend on.
+std::set<ValueId> live_values(const Graph& graph);
 
 }  // namespace tv

@@ -1,6 +1,7 @@
 #include "csrc/passes/recognise_mask.h"
 
 #include <limits>
+#include <map>
 #include <optional>
 #include <string_view>
 
@@ -32,7 +33,8 @@ constexpr int64_t kMostWindow = 1 << 29;  // kernels add it to places as ints
 struct Places {
   Expr queries, keys;
   ValueId first = kNoValue;
-  ValueId rest = kNoValue;  ///< what it hides besides
+  ValueId rest = kNoValue;                            ///< what it hides besides
+  ValueId numbers = kNoValue, of_queries = kNoValue;  ///< of keys from 0 on, and of queries
   bool causal = false;
   int64_t window = 0;
 };
@@ -44,14 +46,26 @@ class MaskRecogniser {
 
   Graph run() {
     bool any = false;
-    for (Node& node : graph_.nodes) any |= replace(node);
-    return any ? simplify(std::move(graph_)) : std::move(graph_);
+    std::vector<size_t> ends;  // of before_, by node
+    for (Node& node : graph_.nodes) {
+      any |= replace(node);
+      ends.push_back(before_.size());
+    }
+    if (!any) return std::move(graph_);
+    std::vector<Node> nodes;
+    for (size_t i = 0, next = 0; i < graph_.nodes.size(); ++i) {
+      for (; next < ends[i]; ++next) nodes.push_back(std::move(before_[next]));
+      nodes.push_back(std::move(graph_.nodes[i]));
+    }
+    graph_.nodes = std::move(nodes);
+    make_names_unique(graph_);
+    return simplify(std::move(graph_));
   }
 
  private:
   const Shape& shape(ValueId v) const { return graph_.value(v).shape; }
 
-  bool replace(Node& node) const {
+  bool replace(Node& node) {
     const Converter* converter = Registry::instance().find(node.op);
     if (!converter || !converter->sees_by_place || node.flag("is_causal")) return false;
     if (!node.has("attn_mask") || node.has("first")) return false;
@@ -60,11 +74,15 @@ class MaskRecogniser {
       const ValueId v = node.outputs[i];
       if (v != kNoValue && (!makers_.readers(v).empty() || makers_.is_result(v))) return false;
     }
-    const ValueId mask = as_bools(node.input("attn_mask"));
+    bool least = false;  // what is hidden gets the least number added
+    const ValueId mask = as_bools(node.input("attn_mask"), least);
     const Shape &query = shape(node.input("query")), &key = shape(node.input("key"));
     if (mask == kNoValue) return false;
     Places places{.queries = query[query.size() - 2], .keys = key[key.size() - 2]};
     if (!add(mask, places) || !places.causal) return false;
+    // Of rows that see no key infinity makes numbers that are none.
+    if (!least && node.has("rows")) return false;
+    if (least && !see_themselves(node, places)) return false;
     for (Arg& arg : node.args) {
       if (arg.name == "attn_mask") arg = tensor_arg("attn_mask", places.rest);
     }
@@ -85,22 +103,69 @@ class MaskRecogniser {
     return v;
   }
 
-  /// A mask, or of numbers that are added, 0 and -infinity, where they are 0; kNoValue for others.
-  ValueId as_bools(ValueId v) const {
+  /// Rows that see no key take all alike where the least number was added to every score, which a
+  /// place cannot say. So each query is to see its own key: its place is checked to be one of the
+  /// keys', as that of an index is, and there must be no other mask.
+  bool see_themselves(const Node& node, Places& p) {
+    if (p.rest != kNoValue || !settings_.check_indices || p.of_queries == kNoValue) return false;
+    if (!(shape(p.of_queries) == Shape{p.queries})) return false;
+    ValueId& checked =
+        checked_.try_emplace(std::pair(p.numbers, p.of_queries), kNoValue).first->second;
+    if (checked == kNoValue) {
+      checked = add_node(node, "aten::index_select", "places",
+                         {tensor_arg("self", p.numbers), attr_arg("dim", Expr(0)),
+                          tensor_arg("index", p.of_queries)},
+                         {p.queries});
+      if (!(p.queries == Expr(1))) {
+        checked = add_node(
+            node, "aten::slice.Tensor", "first",
+            {tensor_arg("self", checked), attr_arg("dim", Expr(0)), attr_arg("start", Expr(0)),
+             attr_arg("end", Expr(1)), attr_arg("step", Expr(1))},
+            {Expr(1)});
+      }
+    }
+    p.first = checked;
+    return true;
+  }
+
+  /// A node in front of `node`, of the keys' type.
+  ValueId add_node(const Node& node, const char* op, const char* suffix, std::vector<Arg> args,
+                   Shape of) {
+    Node made = node_for(node, op, suffix);
+    const DType dtype = graph_.value(args[0].values[0]).dtype;
+    made.args = std::move(args);
+    made.outputs = {graph_.add_value({.name = made.name, .dtype = dtype, .shape = std::move(of)})};
+    before_.push_back(std::move(made));
+    return before_.back().outputs[0];
+  }
+
+  /// A mask, or of numbers that are added - 0 and -infinity, or the `least` of the type - where
+  /// they are 0; kNoValue for others.
+  ValueId as_bools(ValueId v, bool& least) const {
     if (graph_.value(v).dtype == DType::kBool) return v;
     v = in_fewer_dimensions(v);
     const Node* node = makers_.maker(v);
     if (!node || node->op != "aten::where.self") return kNoValue;
+    const ValueId hidden = node->input("other");
+    least = is_filled(hidden, least_of(graph_.value(v).dtype));
     const bool hides = is_filled(node->input("self"), 0) &&
-                       is_filled(node->input("other"), -std::numeric_limits<double>::infinity());
+                       (least || is_filled(hidden, -std::numeric_limits<double>::infinity()));
     // What broadcasts is the condition alone.
     const ValueId seen = node->input("condition");
     return hides && shape(seen) == shape(v) ? seen : kNoValue;
   }
 
+  /// What torch.finfo(dtype).min is; not of float16, where scores may be as large.
+  static double least_of(DType dtype) {
+    if (dtype == DType::kF32) return -static_cast<double>(std::numeric_limits<float>::max());
+    if (dtype == DType::kBF16) return -0x1.FEp127;
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
   bool is_filled(ValueId v, double number) const {
     const Node* node = makers_.maker(v);
     if (!node) return false;
+    if (node->op == "aten::zeros") return number == 0;
     if (node->op == "aten::scalar_tensor") return is_number(*node, "s", number);
     return node->op == "aten::full" && is_number(*node, "fill_value", number);
   }
@@ -121,8 +186,8 @@ class MaskRecogniser {
 
   /// A node that hides nothing.
   static bool is_true(const Node* node) {
-    return node && is_one_of(node->op, {"aten::full", "aten::ones"}) &&
-           (node->op == "aten::ones" || is_number(*node, "fill_value", 1));
+    return node && is_one_of(node->op, {"aten::full", "aten::ones", "aten::new_ones"}) &&
+           (node->op != "aten::full" || is_number(*node, "fill_value", 1));
   }
 
   bool add_comparison(const Node& node, Places& p) const {
@@ -143,14 +208,16 @@ class MaskRecogniser {
   }
 
   /// [.., 1, keys] with the number of each key.
-  bool are_keys(ValueId v, const Places& p) const {
-    if (!is_vector(v, 0, p.keys)) return false;
-    return is_range(in_order(v), p.keys);
+  bool are_keys(ValueId v, Places& p) const {
+    if (!is_vector(v, 0, p.keys) || !is_range(in_order(v), p.keys)) return false;
+    p.numbers = in_order(v);
+    return true;
   }
 
   /// [.., queries, 1] with consecutive numbers, the first of which is, or becomes, p.first.
   bool is_place(ValueId v, Places& p) const {
-    return is_vector(v, 1, p.queries) && takes_first(first_of(in_order(v), p.queries), p);
+    p.of_queries = in_order(v);
+    return is_vector(v, 1, p.queries) && takes_first(first_of(p.of_queries, p.queries), p);
   }
 
   static bool takes_first(ValueId first, Places& p) {
@@ -228,6 +295,8 @@ class MaskRecogniser {
   }
 
   Graph graph_;
+  std::vector<Node> before_;  ///< to come in front of those that they were made for
+  std::map<std::pair<ValueId, ValueId>, ValueId> checked_;
   const Makers makers_;
   const Settings& settings_;
   const DeviceProfile& device_;

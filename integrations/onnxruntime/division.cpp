@@ -28,18 +28,23 @@ class Grouping {
     }
   }
 
-  /// All nodes as one group. False, and nothing has changed, where it could not be called.
-  bool run_whole() {
+  /// All nodes as one group. Throws Error where it could not be called.
+  void gather_all() {
     std::fill(group_of_.begin(), group_of_.end(), 0);
     Group all = of_block(0);
     const auto [inputs, outputs] = border_of(0, all);
+    wire(division_, all, inputs, outputs);
+    division_.groups.push_back(std::move(all));
+  }
+
+  /// The same. False, and nothing has changed, where it could not be called.
+  bool run_whole() {
     try {
-      wire(division_, all, inputs, outputs);
+      gather_all();
     } catch (const Error&) {
       std::fill(group_of_.begin(), group_of_.end(), kNone);
       return false;
     }
-    division_.groups.push_back(std::move(all));
     return true;
   }
 
@@ -227,15 +232,13 @@ bool is_whole(Division& division, const onnx_proto::GraphProto& file, const Sett
   return Grouping(division, file).run_whole();
 }
 
-}  // namespace
-
-Division divide(const DivisionRequest& request, const Settings& settings,
-                const DeviceProfile& device) {
+onnx::ImportOptions import_options(const DivisionRequest& request, bool sparse_weights) {
   const auto& file = request.model->proto.graph();
   onnx::ImportOptions import{.inputs = request.shapes,
+                             .constants = request.constants,
                              .partial = true,
                              .broadcasts = true,
-                             .sparse_weights = settings.sparse_weights,
+                             .sparse_weights = sparse_weights,
                              .left_out = request.left_out};
   for (int n = 0; n < file.node_size(); ++n) {
     const std::string& op = file.node(n).op_type();
@@ -243,6 +246,35 @@ Division divide(const DivisionRequest& request, const Settings& settings,
       import.left_out.emplace(n, "op_types_to_exclude names " + op);
     }
   }
+  return import;
+}
+
+}  // namespace
+
+Division divide_by_value(const DivisionRequest& request, const Settings& settings,
+                         const DeviceProfile& device) {
+  onnx::ImportOptions import = import_options(request, settings.sparse_weights);
+  for (const auto& [name, value] : request.constants) import.inputs.erase(name);
+  Division made{.model = onnx::import_model(request.model, import), .by_value = true};
+  for (const onnx::FileNode& node : made.model.nodes) {
+    if (!node.refusal.empty()) {
+      throw Error(ErrorKind::kUnsupported, node.label + ": " + node.refusal);
+    }
+  }
+  made.plan = plan(made.model.graph, settings, device, Rest::kNobody);
+  if (made.plan.parts.blocks.empty() && made.plan.parts.compute_nodes > 0) {
+    std::string message = "it cannot be built:";
+    for (const std::string& line : refusals(made.plan)) message += "\n  " + line;
+    throw Error(ErrorKind::kUnsupported, message);
+  }
+  Grouping(made, request.model->proto.graph()).gather_all();
+  return made;
+}
+
+Division divide(const DivisionRequest& request, const Settings& settings,
+                const DeviceProfile& device) {
+  const auto& file = request.model->proto.graph();
+  onnx::ImportOptions import = import_options(request, settings.sparse_weights);
   Division made;
   for (;;) {  // a node is fused as a whole, or not
     made.model = onnx::import_model(request.model, import);

@@ -25,6 +25,7 @@ struct Division {
   std::vector<Group> groups;
   /// Of each node in no group: why.
   std::map<int32_t, std::string> reasons;
+  bool by_value = false;  ///< divide_by_value made it
 };
 
 /// What is given beside the model.
@@ -33,11 +34,17 @@ struct DivisionRequest {
   std::map<std::string, std::vector<onnx::DimRange>> shapes;  ///< of inputs
   std::map<int32_t, std::string> left_out;                    ///< nodes that others run, and why
   std::set<std::string> excluded;                             ///< types of operators, likewise
+  std::map<std::string, onnx::ConstantInput> constants;  ///< values of inputs, for divide_by_value
 };
 
 /// Plans the model. Builds nothing.
 Division divide(const DivisionRequest& request, const Settings& settings,
                 const DeviceProfile& device);
+
+/// All of the model as one group, with these values of inputs that set shapes. Its plan may have no
+/// block: a value may leave nothing to compute. Throws Error that says what is in the way.
+Division divide_by_value(const DivisionRequest& request, const Settings& settings,
+                         const DeviceProfile& device);
 
 /// What a name that a fused node reads stands for: a value of the plan's graph, numbers that are
 /// computed from sizes (int32 or int64), or something that the engine does not need.
@@ -76,9 +83,14 @@ struct Wiring {
   std::vector<Symbol> symbols;
 };
 
-/// Throws Error(kUnsupported) that says what is in the way.
+/// Throws Error(kUnsupported) that says what is in the way. Its block is empty where the group has
+/// none, or where nothing that it computes is read.
 Wiring wire(const Division& division, const Group& group, const std::vector<std::string>& inputs,
             const std::vector<std::string>& outputs);
+
+/// The runtime allocates results by the types of its graph: TensorProto.DataType of each output, 0:
+/// no tensor. Throws Error(kUser) for others.
+void check_types(const Wiring& wiring, const std::vector<int32_t>& types);
 
 /// The same with inputs and outputs in this order, which a node that was stored may have changed.
 /// Throws Error(kUser) for other names.

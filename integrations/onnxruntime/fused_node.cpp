@@ -2,21 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "csrc/frontends/onnx/tensor.h"
+#include "integrations/onnxruntime/aligned_memory.h"
 #include "integrations/onnxruntime/sizes.h"
 
 namespace tv::ort {
 namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-std::shared_ptr<uint8_t> aligned_memory(int64_t size_bytes) {
-  auto* memory = static_cast<uint8_t*>(
-      ::operator new(static_cast<size_t>(std::max<int64_t>(size_bytes, 1)), kAlignment));
-  return {memory, [](uint8_t* m) { ::operator delete(m, kAlignment); }};
-}
 
 int64_t count_of(const std::vector<int64_t>& shape) {
   int64_t count = 1;
@@ -59,7 +51,10 @@ BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock com
   for (const onnx::WeightBytes& weight : compiled.weights) {
     auto* data = const_cast<uint8_t*>(weight.bytes.data());  // weights are read only
     const auto size = static_cast<int64_t>(weight.bytes.size());
-    if (profile(*device).host_pointers) {  // the device reads them in place
+    const bool stays = compiled.weights_stay && is_aligned(data);
+    if (profile(*device).host_pointers && stays) {  // the device reads them in place
+      built.memory.push_back(weight.owner);
+    } else if (profile(*device).host_pointers) {
       const std::shared_ptr<uint8_t> own = aligned_memory(size);
       if (size > 0) std::memcpy(own.get(), data, static_cast<size_t>(size));
       data = own.get();
@@ -72,8 +67,7 @@ BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock com
   return built;
 }
 
-FusedNode::FusedNode(Wiring wiring, BuiltEngine built)
-    : OrtNodeComputeInfo{}, wiring_(std::move(wiring)), built_(std::move(built)) {
+Computation::Computation() : OrtNodeComputeInfo{} {
   ort_version_supported = ORT_API_VERSION;
   CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*,
                    void** state) noexcept -> OrtStatus* {
@@ -81,10 +75,13 @@ FusedNode::FusedNode(Wiring wiring, BuiltEngine built)
     return nullptr;
   };
   Compute = [](OrtNodeComputeInfo* self, void*, OrtKernelContext* context) noexcept {
-    return guarded([&] { static_cast<FusedNode*>(self)->run(context); });
+    return guarded([&] { static_cast<Computation*>(self)->run(context); });
   };
   ReleaseState = [](OrtNodeComputeInfo*, void*) noexcept {};
 }
+
+FusedNode::FusedNode(Wiring wiring, BuiltEngine built)
+    : wiring_(std::move(wiring)), built_(std::move(built)) {}
 
 void FusedNode::run(OrtKernelContext* context) {
   const std::vector<Input> inputs = read_inputs(context);
@@ -115,7 +112,7 @@ void FusedNode::run(OrtKernelContext* context) {
     const bool first = output.from == FusedOutput::From::kEngine && !writes[output.index].data;
     if (first) writes[output.index] = {memory[k], bound->output_bytes[output.index]};
   }
-  built_.engine->run(*built_.weights, bound->symbols, reads, writes);
+  if (built_.engine) built_.engine->run(*built_.weights, bound->symbols, reads, writes);
   for (size_t k = 0; k < wiring_.outputs.size(); ++k) {
     const FusedOutput& output = wiring_.outputs[k];
     if (output.from == FusedOutput::From::kSizes) {
@@ -228,6 +225,10 @@ Known FusedNode::known_from(const std::vector<Input>& inputs) const {
 FusedNode::Bound FusedNode::bind(const std::vector<Input>& inputs, Sizes key) const {
   const Known known = known_from(inputs);
   Bound bound{.key = std::move(key)};
+  if (!built_.engine) {
+    bind_outputs(inputs, known, bound);
+    return bound;
+  }
   const EngineSpec& spec = built_.engine->spec();
   std::vector<Sizes> shapes;
   int64_t largest = 0;
@@ -255,8 +256,8 @@ FusedNode::Bound FusedNode::bind(const std::vector<Input>& inputs, Sizes key) co
 /// Sizes of what is written: those of the engine, and those of the node's results, must agree.
 void FusedNode::bind_outputs(const std::vector<Input>& inputs, const Known& known,
                              Bound& bound) const {
-  const EngineSpec& spec = built_.engine->spec();
-  for (const Binding& output : spec.outputs) {
+  const std::vector<Binding> none;
+  for (const Binding& output : built_.engine ? built_.engine->spec().outputs : none) {
     int64_t size = size_bytes(output.dtype);
     for (const Expr& dim : output.shape) size *= dim.eval(bound.symbols);
     bound.output_bytes.push_back(size);

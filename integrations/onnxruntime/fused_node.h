@@ -24,6 +24,8 @@ struct BuiltEngine {
 struct CompiledBlock {
   EngineSpec spec;
   std::vector<onnx::WeightBytes> weights;
+  /// Their bytes outlive the engine, as long as their owners are kept.
+  bool weights_stay = false;
 };
 
 /// Compiles a block, or takes its engine from the cache. `model` has its weights.
@@ -34,12 +36,22 @@ CompiledBlock compile_block(const Block& block, const DeviceProfile& device,
 /// Makes it ready to run; the bytes of the weights may go then.
 BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock compiled);
 
-/// Any number of threads may call it.
-class FusedNode : public OrtNodeComputeInfo {
+/// What the runtime calls for a fused node. Any number of threads may.
+class Computation : public OrtNodeComputeInfo {
+ public:
+  Computation();
+  virtual ~Computation() = default;
+  Computation(const Computation&) = delete;
+  Computation& operator=(const Computation&) = delete;
+  /// Reads inputs and writes outputs of the context. Throws Error.
+  virtual void run(OrtKernelContext* context) = 0;
+};
+
+/// `built` has no engine where the wiring needs none.
+class FusedNode : public Computation {
  public:
   FusedNode(Wiring wiring, BuiltEngine built);
-  /// Reads inputs and writes outputs of the context. Throws Error.
-  void run(OrtKernelContext* context);
+  void run(OrtKernelContext* context) override;
 
  private:
   using Sizes = std::vector<int64_t>;

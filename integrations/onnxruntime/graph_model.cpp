@@ -1,8 +1,10 @@
 #include "integrations/onnxruntime/graph_model.h"
 
+#include <cstring>
 #include <set>
 
 #include "csrc/frontends/onnx/tensor.h"
+#include "integrations/onnxruntime/aligned_memory.h"
 
 namespace tv::ort {
 namespace {
@@ -209,7 +211,16 @@ void Elements::show(const Ort::ConstGraph& graph) {
   }
 }
 
+void Elements::keep() {
+  for (const auto& [name, bytes] : known_) {
+    const std::shared_ptr<uint8_t> own = aligned_memory(static_cast<int64_t>(bytes.size()));
+    if (!bytes.empty()) std::memcpy(own.get(), bytes.data(), bytes.size());
+    kept_[name] = {{own.get(), bytes.size()}, own};
+  }
+}
+
 onnx::WeightBytes Elements::of(const std::string& name) const {
+  if (const auto kept = kept_.find(name); kept != kept_.end()) return kept->second;
   const auto found = known_.find(name);
   if (found == known_.end()) {
     throw Error(ErrorKind::kInternal, "the initializer \"" + name + "\" is not there");

@@ -18,11 +18,14 @@ class Elements {
   /// Adds those of a graph. They are valid as long as the call that got it.
   void show(const Ort::ConstGraph& graph);
   void hide() { known_.clear(); }
+  /// Copies those that are shown; they stay.
+  void keep();
   /// Throws Error(kInternal) for one that is not shown.
   onnx::WeightBytes of(const std::string& name) const;
 
  private:
   std::map<std::string, std::span<const uint8_t>> known_;
+  std::map<std::string, onnx::WeightBytes> kept_;
 };
 
 /// Shows a graph's initializers as long as it lives.

@@ -196,6 +196,13 @@ class Reader {
       read_setting(row, setting_of_text(row, shown(key), folder ? text + "/timings.json" : text),
                    options_.settings.timing_cache_path);
     };
+    readers_["max_shape_values"] = [this](const auto& key, const auto& text) {
+      if (text.empty() || text.size() > 6 ||
+          text.find_first_not_of("0123456789") != std::string::npos) {
+        refuse_option(shown(key), text, "a number of engines from 0 to 999999");
+      }
+      options_.max_shape_values = std::stoll(text);
+    };
     readers_["dump_subgraphs"] = [this](const auto& key, const auto& text) {
       if (flag(key, text)) options_.settings.debug_dir = "vulkan_subgraphs";
     };

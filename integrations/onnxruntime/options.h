@@ -25,7 +25,8 @@ struct Options {
   std::string device;  ///< as open_device takes it; "": not given
   std::map<std::string, std::vector<onnx::DimRange>> shapes;  ///< of inputs
   std::set<std::string> excluded;                             ///< types of ONNX operators
-  bool detailed_log = false;  ///< what is left to others is a warning in the log
+  bool detailed_log = false;     ///< what is left to others is a warning in the log
+  int64_t max_shape_values = 8;  ///< of inputs that set shapes: for how many an engine is kept
   ContextOptions context;
 };
 

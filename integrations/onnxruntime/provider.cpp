@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "csrc/frontends/onnx/external_data.h"
-#include "csrc/frontends/onnx/tensor.h"
 #include "csrc/version.h"
+#include "integrations/onnxruntime/by_value.h"
 #include "integrations/onnxruntime/context.h"
 #include "runtime/base/file.h"
 
@@ -36,18 +36,14 @@ int64_t number_attribute(const Ort::ConstNode& node, const char* key, int64_t ot
   return there && attribute.GetValue(number).IsOK() ? number : otherwise;
 }
 
-/// The runtime allocates results by the types of its graph.
-void check_types(const Wiring& wiring, const std::vector<Ort::ConstValueInfo>& results) {
-  for (size_t k = 0; k < results.size(); ++k) {
-    const Ort::ConstTypeInfo info = results[k].TypeInfo();
+std::vector<int32_t> types_of(const std::vector<Ort::ConstValueInfo>& values) {
+  std::vector<int32_t> types;
+  for (const auto& value : values) {
+    const Ort::ConstTypeInfo info = value.TypeInfo();
     const bool is_tensor = info.GetONNXType() == ONNX_TYPE_TENSOR;
-    const int32_t type =
-        is_tensor ? onnx_type(info.GetTensorTypeAndShapeInfo().GetElementType()) : 0;
-    if (onnx::dtype_of(type) == wiring.outputs[k].dtype) continue;
-    throw Error(ErrorKind::kUser, "output \"" + wiring.outputs[k].name + "\" is of type " +
-                                      onnx::type_name(type) + " in the model, and not " +
-                                      std::string(name(wiring.outputs[k].dtype)));
+    types.push_back(is_tensor ? onnx_type(info.GetTensorTypeAndShapeInfo().GetElementType()) : 0);
   }
+  return types;
 }
 
 bool is_context(const Ort::ConstNode& node) {
@@ -91,7 +87,7 @@ Provider::Provider(Options options, std::shared_ptr<Device> device, const OrtLog
     return of(self)->compatibility_.c_str();
   };
   ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** made, size_t count) noexcept {
-    for (size_t i = 0; i < count; ++i) delete static_cast<FusedNode*>(made[i]);
+    for (size_t i = 0; i < count; ++i) delete static_cast<Computation*>(made[i]);
   };
 }
 
@@ -106,12 +102,13 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
   auto asked = std::make_shared<Asked>();
   asked->elements = read.elements;
   const Shown shown(*read.elements, graph);
+  const DivisionRequest request{.model = read.model,
+                                .shapes = options_.shapes,
+                                .left_out = read.left_out,
+                                .excluded = options_.excluded};
   try {
-    asked->division = divide({.model = read.model,
-                              .shapes = options_.shapes,
-                              .left_out = read.left_out,
-                              .excluded = options_.excluded},
-                             options_.settings, profile(*device_));
+    asked->division = divide(request, options_.settings, profile(*device_));
+    try_values(read, request, *asked);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kInternal) throw;
     log(ORT_LOGGING_LEVEL_WARNING, std::string("all is left to others: ") + error.what());
@@ -131,6 +128,17 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
     }
     Ort::ThrowOnError(
         api().ep->EpGraphSupportInfo_AddNodesToFuse(info, nodes.data(), nodes.size(), &fusion));
+  }
+}
+
+void Provider::try_values(const GraphModel& read, const DivisionRequest& request,
+                          Asked& asked) const {
+  const std::set<std::string> names = asked.division.model.shape_inputs;
+  const bool wanted = !names.empty() && options_.max_shape_values > 0 && !options_.context.enable;
+  if (!wanted || !read.left_out.empty()) return;
+  if (auto trial = trial_of(request, names, options_.settings, profile(*device_))) {
+    asked.division = std::move(trial->division);
+    asked.by_value = std::move(trial->request);
   }
 }
 
@@ -156,9 +164,22 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
     throw Error(ErrorKind::kInternal, "asked to compile nodes that were not offered");
   }
   Asked& asked = *place->second.asked;
+  if (asked.by_value) {
+    const Shown shown(*asked.elements, graph);
+    asked.elements->keep();
+    return {.node = std::make_unique<ValueNode>(
+                ValueNode::Source{.request = *asked.by_value,
+                                  .device = device_,
+                                  .settings = options_.settings,
+                                  .cache = options_.cache,
+                                  .inputs = names_of(fused.GetInputs()),
+                                  .outputs = outputs,
+                                  .types = types_of(fused.GetOutputs()),
+                                  .most = static_cast<size_t>(options_.max_shape_values)})};
+  }
   Wiring wiring = wire(asked.division, asked.division.groups.at(place->second.group),
                        names_of(fused.GetInputs()), outputs);
-  check_types(wiring, fused.GetOutputs());
+  check_types(wiring, types_of(fused.GetOutputs()));
   const Shown shown(*asked.elements, graph);
   CompiledBlock compiled = compile_block(wiring.block, profile(*device_), options_.settings,
                                          options_.cache, asked.division.model);
@@ -180,7 +201,7 @@ Provider::Made Provider::load_context(const Ort::ConstGraph& graph, const Ort::C
   }
   auto [wiring, built] = from_context(bytes.bytes, device_);
   arrange(wiring, names_of(fused.GetInputs()), names_of(fused.GetOutputs()));
-  check_types(wiring, fused.GetOutputs());
+  check_types(wiring, types_of(fused.GetOutputs()));
   Made made;
   if (options_.context.enable) {  // of a model that holds contexts already: the same ones
     made.context = context_node(

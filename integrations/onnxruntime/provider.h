@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ class Provider : public OrtEp {
   struct Asked {
     Division division;
     std::shared_ptr<Elements> elements;
+    /// Of a model that is built for values of inputs: what their trial was. It has no context.
+    std::optional<DivisionRequest> by_value;
   };
   struct Place {
     std::shared_ptr<Asked> asked;
@@ -32,11 +35,13 @@ class Provider : public OrtEp {
 
   /// What is handed to the runtime for a fused node.
   struct Made {
-    std::unique_ptr<FusedNode> node;
+    std::unique_ptr<Computation> node;
     Ort::Node context{nullptr};  ///< of an EPContext model, where one is asked for
   };
 
   void tell_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* info);
+  /// Divides the model for values of inputs where that lets all of it be one engine.
+  void try_values(const GraphModel& read, const DivisionRequest& request, Asked& asked) const;
   /// Takes the graph's EPContext nodes of this provider.
   void take_contexts(const GraphModel& read, OrtEpGraphSupportInfo* info);
   Made compile(const Ort::ConstGraph& graph, const Ort::ConstNode& fused);

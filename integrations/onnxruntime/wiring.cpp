@@ -18,20 +18,25 @@ class Wirer {
  public:
   Wirer(const Division& division, const Group& group) : division_(division), group_(group) {
     const Plan& plan = division.plan;
+    wiring_.symbols = plan.graph.symbols;
+    if (division.by_value && plan.parts.blocks.empty()) return;
     for (const int32_t n : plan.parts.blocks.at(group.block)) {
       for (const ValueId v : plan.graph.nodes[static_cast<size_t>(n)].outputs) {
         if (v != kNoValue) made_.insert(v);
       }
     }
-    wiring_.symbols = plan.graph.symbols;
   }
 
   Wiring run(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
     for (const std::string& name : inputs) add_input(name);
     for (const std::string& name : outputs) add_output(name);
-    if (results_.empty()) unsupported_here("nothing that it computes is read");
-    wiring_.block = cut(division_.plan, group_.block, {.outputs = results_});
-    add_engine_inputs();
+    if (results_.empty() && !division_.by_value) {
+      unsupported_here("nothing that it computes is read");
+    }
+    if (!results_.empty()) {
+      wiring_.block = cut(division_.plan, group_.block, {.outputs = results_});
+      add_engine_inputs();
+    }
     check_sizes();
     return std::move(wiring_);
   }
@@ -163,6 +168,16 @@ std::vector<T> in_order(const std::vector<T>& items, const std::vector<size_t>& 
 }
 
 }  // namespace
+
+void check_types(const Wiring& wiring, const std::vector<int32_t>& types) {
+  for (size_t k = 0; k < types.size(); ++k) {
+    const FusedOutput& output = wiring.outputs[k];
+    if (onnx::dtype_of(types[k]) == output.dtype) continue;
+    throw Error(ErrorKind::kUser, "output \"" + output.name + "\" is of type " +
+                                      onnx::type_name(types[k]) + " in the model, and not " +
+                                      std::string(name(output.dtype)));
+  }
+}
 
 void arrange(Wiring& wiring, const std::vector<std::string>& inputs,
              const std::vector<std::string>& outputs) {

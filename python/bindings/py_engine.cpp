@@ -160,6 +160,7 @@ void bind_engine(py::module_& m) {
              dict["contexts"] = stats.contexts;
              dict["recordings"] = stats.recordings;
              dict["recording_us"] = stats.recording_us;
+             dict["submissions"] = stats.submissions;
              return dict;
            })
       .def(

@@ -53,6 +53,11 @@ DType from_torch(at::ScalarType dtype) {
     case at::kChar:
       return DType::kI8;
     case at::kByte:
+    case at::kFloat8_e4m3fn:  // held as codes
+    case at::kFloat8_e4m3fnuz:
+    case at::kFloat8_e5m2:
+    case at::kFloat8_e5m2fnuz:
+    case at::kFloat8_e8m0fnu:
       return DType::kU8;
     case at::kBool:
       return DType::kBool;
@@ -66,7 +71,7 @@ at::Tensor to_host(const at::Tensor& tensor, at::ScalarType dtype) {
   if (host.is_conj()) host = host.resolve_conj();
   if (host.is_neg()) host = host.resolve_neg();
   if (!host.is_cpu()) host = host.cpu();
-  if (host.scalar_type() != dtype) host = host.to(dtype);
+  if (to_torch(from_torch(host.scalar_type())) != dtype) host = host.to(dtype);
   host = host.contiguous();
   const auto address = reinterpret_cast<uintptr_t>(host.const_data_ptr());
   if (address % kAlignment != 0) host = host.clone(at::MemoryFormat::Contiguous);

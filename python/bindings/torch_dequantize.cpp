@@ -1,5 +1,6 @@
 // torch.ops.torch_vulkan.dequantize and dequantize_floats, the operators that tv.quantize's modules
-// call. They are for eager mode and tracing; engines read the packed tensors themselves.
+// call, and decode_floats, which captured graphs have in place of decoding that they spell out.
+// They are for eager mode and tracing; engines read the packed tensors themselves.
 
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
@@ -76,12 +77,21 @@ at::Tensor dequantize_floats(const at::Tensor& input, const at::Tensor& scale,
   return (groups * scales.unsqueeze(-1)).flatten(-2).to(dtype);
 }
 
-at::Tensor shape_of_floats(const at::Tensor& input, const at::Tensor& /*scale*/,
-                           const std::optional<at::Tensor>& /*tensor_scale*/, std::string format,
-                           std::string /*scale_format*/, at::ScalarType dtype) {
+// The numbers that codes of `format` stand for.
+at::Tensor decode_floats(const at::Tensor& input, std::string format, at::ScalarType dtype) {
+  return from_codes(input, format).to(dtype);
+}
+
+at::Tensor shape_of_numbers(const at::Tensor& input, std::string format, at::ScalarType dtype) {
   c10::SymDimVector sizes(input.sym_sizes().begin(), input.sym_sizes().end());
   if (format == kFloat4) sizes.back() = sizes.back() * 2;
   return at::empty_symint(sizes, input.options().dtype(dtype));
+}
+
+at::Tensor shape_of_floats(const at::Tensor& input, const at::Tensor& /*scale*/,
+                           const std::optional<at::Tensor>& /*tensor_scale*/, std::string format,
+                           std::string /*scale_format*/, at::ScalarType dtype) {
+  return shape_of_numbers(input, std::move(format), dtype);
 }
 
 }  // namespace
@@ -93,14 +103,17 @@ TORCH_LIBRARY_FRAGMENT(torch_vulkan, m) {
   m.def(
       "dequantize_floats(Tensor input, Tensor scale, Tensor? tensor_scale, str format, str "
       "scale_format, ScalarType dtype) -> Tensor");
+  m.def("decode_floats(Tensor input, str format, ScalarType dtype) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) {
   m.impl("dequantize", &dequantize);
   m.impl("dequantize_floats", &dequantize_floats);
+  m.impl("decode_floats", &decode_floats);
 }
 
 TORCH_LIBRARY_IMPL(torch_vulkan, Meta, m) {
   m.impl("dequantize", &shape_of);
   m.impl("dequantize_floats", &shape_of_floats);
+  m.impl("decode_floats", &shape_of_numbers);
 }

@@ -259,6 +259,16 @@ std::string TorchEngine::description() const {
   }
 }
 
+int64_t TorchEngine::submissions() {
+  const std::lock_guard lock(mutex_);
+  int64_t submissions = 0;
+  if (!parts_) return submissions;
+  for (const auto& part : *parts_) {
+    submissions += static_cast<int64_t>(part->engine->stats().submissions);
+  }
+  return submissions;
+}
+
 int64_t TorchEngine::dispatches() {
   try {
     return static_cast<int64_t>(parts()->front()->engine->spec().dispatches.size());
@@ -348,9 +358,10 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
 }
 
 std::vector<at::Tensor> TorchEngine::execute(const std::vector<at::Tensor>& inputs,
-                                             const std::vector<at::Tensor>& weights) {
+                                             const std::vector<at::Tensor>& weights,
+                                             uint32_t times) {
   try {
-    std::vector<at::Tensor> outputs = run(parts(), inputs, weights);
+    std::vector<at::Tensor> outputs = run(parts(), {inputs, weights, times});
     if (unproven_.load(std::memory_order_relaxed) != 0) unproven_ = 0;
     return outputs;
   } catch (const Error& error) {
@@ -387,19 +398,18 @@ std::vector<at::Tensor> TorchEngine::merged(const std::vector<at::Tensor>& input
 }
 
 std::vector<at::Tensor> TorchEngine::run(const std::shared_ptr<const Parts>& parts,
-                                         const std::vector<at::Tensor>& inputs,
-                                         const std::vector<at::Tensor>& weights) {
-  const auto plan = plan_for(parts, inputs);
-  const at::Device device = device_of(inputs, weights);
-  if (const int64_t runs = profile_runs) time_layers(*plan, inputs, weights, device, runs);
+                                         const Operands& call) {
+  const auto plan = plan_for(parts, call.inputs);
+  const at::Device device = device_of(call.inputs, call.weights);
+  if (const int64_t runs = profile_runs) time_layers(*plan, call, device, runs);
   if (device.is_cuda()) {
-    if (shared_cuda_device(*parts, device)) return on_cuda(*plan, inputs, weights, device);
+    if (shared_cuda_device(*parts, device)) return on_cuda(*plan, call, device);
     TORCH_WARN_ONCE(
         "torch_vulkan: ", profile(*parts->front()->engine->device()).name,
         " cannot share memory with ", device.str(),
         ": tensors go through the host, which is slow (see torch_vulkan.cuda_report())");
   }
-  return on_host(*plan, inputs, weights, device);
+  return on_host(*plan, call, device);
 }
 
 std::optional<at::Device> TorchEngine::shared_cuda_device(const Parts& parts, at::Device device) {
@@ -418,17 +428,16 @@ std::vector<at::Tensor> TorchEngine::empty_outputs(const ShapePlan& plan, at::De
   return outputs;
 }
 
-std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan,
-                                             const std::vector<at::Tensor>& inputs,
-                                             const std::vector<at::Tensor>& weights,
+std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan, const Operands& call,
                                              at::Device device) {
+  const auto& [inputs, weights, times] = call;
   Engine& engine = *plan.part->engine;
   const auto set = plan.part->weights.get(engine, weights);
   const auto& bindings = engine.spec().inputs;
   std::vector<at::Tensor> held = host_copies(bindings, inputs);
   const WrittenInputs written(bindings, inputs, weights, held);
   std::vector<at::Tensor> outputs = empty_outputs(plan, at::kCPU);
-  engine.run(*set, plan.symbols, host_tensors(held), host_tensors(outputs));
+  engine.run(*set, plan.symbols, host_tensors(held), host_tensors(outputs), times);
   written.write_back(inputs, held);
   if (!device.is_cpu()) {
     for (at::Tensor& output : outputs) output = output.to(device);
@@ -436,9 +445,9 @@ std::vector<at::Tensor> TorchEngine::on_host(const ShapePlan& plan,
   return outputs;
 }
 
-void TorchEngine::time_layers(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
-                              const std::vector<at::Tensor>& weights, at::Device device,
+void TorchEngine::time_layers(const ShapePlan& plan, const Operands& call, at::Device device,
                               int64_t runs) {
+  const auto& [inputs, weights, times] = call;
   Engine& engine = *plan.part->engine;
   const auto set = plan.part->weights.get(engine, weights, shared_cuda_device(*plan.parts, device));
   std::vector<at::Tensor> held = host_copies(engine.spec().inputs, inputs);
@@ -448,10 +457,9 @@ void TorchEngine::time_layers(const ShapePlan& plan, const std::vector<at::Tenso
                                               host_tensors(outputs), static_cast<int>(runs)));
 }
 
-std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
-                                             const std::vector<at::Tensor>& inputs,
-                                             const std::vector<at::Tensor>& weights,
+std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan, const Operands& call,
                                              at::Device device) {
+  const auto& [inputs, weights, times] = call;
   Engine& engine = *plan.part->engine;
   auto set = plan.part->weights.get(engine, weights, device);
   const auto& bindings = engine.spec().inputs;
@@ -470,7 +478,7 @@ std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan,
   output_memory.reserve(outputs.size());
   for (const at::Tensor& output : outputs) output_memory.push_back(cuda_tensor(output));
   const int copied = engine.run_on_cuda(std::move(set), plan.symbols, input_memory, output_memory,
-                                        current_cuda_stream(device.index()));
+                                        current_cuda_stream(device.index()), times);
   written.write_back(inputs, held);
   if (copied > 0) {
     TORCH_WARN_ONCE(

@@ -26,9 +26,10 @@ class TorchEngine : public torch::CustomClassHolder {
   /// With `truncate`, int64 and float64 tensors are taken where int32 and float32 are wanted.
   TorchEngine(at::Tensor vke, std::string device, bool immutable_weights, bool truncate);
 
-  /// Runs the engine on CPU or CUDA tensors; makes whatever the engine cannot take fit.
+  /// Runs the engine on CPU or CUDA tensors; makes whatever the engine cannot take fit. `times`: as
+  /// Engine::run has it.
   std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
-                                  const std::vector<at::Tensor>& weights);
+                                  const std::vector<at::Tensor>& weights, uint32_t times = 1);
   /// The inputs of a call in the engine's order: those that it writes come apart from the others.
   std::vector<at::Tensor> merged(const std::vector<at::Tensor>& inputs,
                                  const std::vector<at::Tensor>& written);
@@ -67,6 +68,8 @@ class TorchEngine : public torch::CustomClassHolder {
   /// Sets of weights that were prepared since the engine was opened.
   int64_t weights_prepared();
 
+  /// Command buffers that its calls have handed to the device.
+  int64_t submissions();
   /// Kernel launches of one call.
   int64_t dispatches();
 
@@ -97,9 +100,12 @@ class TorchEngine : public torch::CustomClassHolder {
   std::shared_ptr<const Parts> parts();
   std::shared_ptr<const Parts> open_parts(const at::Tensor& vke) const;
   static void check_same_border(const Parts& old, const Parts& other);
-  std::vector<at::Tensor> run(const std::shared_ptr<const Parts>& parts,
-                              const std::vector<at::Tensor>& inputs,
-                              const std::vector<at::Tensor>& weights);
+  /// A call's tensors, and how often its dispatches run.
+  struct Operands {
+    const std::vector<at::Tensor>&inputs, &weights;
+    uint32_t times = 1;
+  };
+  std::vector<at::Tensor> run(const std::shared_ptr<const Parts>& parts, const Operands& call);
   std::shared_ptr<const ShapePlan> plan_for(const std::shared_ptr<const Parts>& parts,
                                             const std::vector<at::Tensor>& inputs);
   static std::shared_ptr<const ShapePlan> make_plan(const std::shared_ptr<const Parts>& parts,
@@ -112,13 +118,10 @@ class TorchEngine : public torch::CustomClassHolder {
   /// `device` where it is CUDA's and the engine's own GPU.
   static std::optional<at::Device> shared_cuda_device(const Parts& parts, at::Device device);
   /// Runs layer by layer and hands the times to whoever listens (torch_profile.h).
-  void time_layers(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
-                   const std::vector<at::Tensor>& weights, at::Device device, int64_t runs);
+  void time_layers(const ShapePlan& plan, const Operands& call, at::Device device, int64_t runs);
   static std::vector<at::Tensor> empty_outputs(const ShapePlan& plan, at::Device device);
-  std::vector<at::Tensor> on_host(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
-                                  const std::vector<at::Tensor>& weights, at::Device device);
-  std::vector<at::Tensor> on_cuda(const ShapePlan& plan, const std::vector<at::Tensor>& inputs,
-                                  const std::vector<at::Tensor>& weights, at::Device device);
+  std::vector<at::Tensor> on_host(const ShapePlan& plan, const Operands& call, at::Device device);
+  std::vector<at::Tensor> on_cuda(const ShapePlan& plan, const Operands& call, at::Device device);
 
   std::string device_;
   bool immutable_weights_, truncate_;

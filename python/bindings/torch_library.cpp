@@ -38,8 +38,10 @@ struct Call : torch::CustomClassHolder {
   const EnginePtr engine;
 };
 
-void execute_call(const c10::intrusive_ptr<Call>& call) {
-  call->engine->execute(call->inputs, call->weights);
+void execute_call(const c10::intrusive_ptr<Call>& call, int64_t times) {
+  TORCH_CHECK_VALUE(times > 0 && times <= UINT32_MAX, "[torch_vulkan::execute_call] times: got ",
+                    times, ", want 1 or more");
+  call->engine->execute(call->inputs, call->weights, static_cast<uint32_t>(times));
 }
 
 /// What changes stands in the schema: `written` are the inputs that the engine writes in place.
@@ -127,6 +129,7 @@ TORCH_LIBRARY(torch_vulkan, m) {
       .def("forget_weights", [](const EnginePtr& engine) { engine->forget_weights(); })
       .def("weight_sets", [](const EnginePtr& engine) { return engine->weight_sets(); })
       .def("weights_prepared", [](const EnginePtr& engine) { return engine->weights_prepared(); })
+      .def("submissions", [](const EnginePtr& engine) { return engine->submissions(); })
       .def("dispatches", [](const EnginePtr& engine) { return engine->dispatches(); })
       .def("vke", [](const EnginePtr& engine) { return engine->vke(); })
       .def("device", [](const EnginePtr& engine) { return engine->device(); })
@@ -143,8 +146,9 @@ TORCH_LIBRARY(torch_vulkan, m) {
       .def_pickle([](const EnginePtr& engine) { return get_state(engine); },
                   [](State state) { return set_state(std::move(state)); });
   m.class_<Weights>("Weights").def(torch::init<std::vector<at::Tensor>>());
-  m.class_<Call>("Call").def(
-      torch::init<std::vector<at::Tensor>, std::vector<at::Tensor>, EnginePtr>());
+  m.class_<Call>("Call")
+      .def(torch::init<std::vector<at::Tensor>, std::vector<at::Tensor>, EnginePtr>())
+      .def("engine", [](const c10::intrusive_ptr<Call>& call) { return call->engine; });
   m.def(
       "execute(Tensor[] inputs, Tensor[] weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
@@ -157,7 +161,8 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.def(
       "execute_copied(Tensor[] inputs, Tensor[] written, Tensor[] weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");
-  m.def("execute_call(__torch__.torch.classes.torch_vulkan.Call call) -> ()");
+  // `times`: so often in turn, each time on what the time before has left (Engine::run).
+  m.def("execute_call(__torch__.torch.classes.torch_vulkan.Call call, int times=1) -> ()");
   // What TorchScript programs ask before they call an engine.
   m.def("fits(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Engine engine) -> bool");
   m.def(

@@ -120,13 +120,20 @@ WeightCache::Entry WeightCache::prepare(const Engine& engine,
   return entry;
 }
 
-WeightCache::EntryPtr WeightCache::add(Entry entry, const StatedWeights& weights) {
-  for (size_t i = 0; i < weights.size() && !immutable_; ++i) {
+std::vector<WeightCache::Key> WeightCache::keys_of(const StatedWeights& weights) {
+  std::vector<Key> keys;
+  keys.reserve(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
     const at::Tensor& weight = weights[i];
-    entry.keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
-                          weight.const_data_ptr(), at::DimVector(weight.sizes()),
-                          at::DimVector(weight.strides()), weight.scalar_type(), weights.state(i)});
+    keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
+                    weight.const_data_ptr(), at::DimVector(weight.sizes()),
+                    at::DimVector(weight.strides()), weight.scalar_type(), weights.state(i)});
   }
+  return keys;
+}
+
+WeightCache::EntryPtr WeightCache::add(Entry entry, std::vector<Key> keys) {
+  entry.keys = std::move(keys);
   entries_.push_front(std::make_shared<const Entry>(std::move(entry)));
   if (entries_.size() > kMaxSets) entries_.pop_back();
   return entries_.front();
@@ -137,8 +144,7 @@ std::shared_ptr<const WeightSet> WeightCache::get(const Engine& engine,
                                                   std::optional<at::Device> cuda) {
   std::lock_guard lock(mutex_);
   if (immutable_) {  // never compared
-    const std::vector<at::Tensor> none;
-    if (entries_.empty()) add(prepare(engine, tensors, {}, cuda), StatedWeights(none));
+    if (entries_.empty()) add(prepare(engine, tensors, {}, cuda), {});
     return set_of(entries_.front());
   }
   const StatedWeights weights(tensors);
@@ -147,9 +153,10 @@ std::shared_ptr<const WeightSet> WeightCache::get(const Engine& engine,
     if (it != entries_.begin()) entries_.splice(entries_.begin(), entries_, it);
     return set_of(entries_.front());
   }
+  std::vector<Key> keys = keys_of(weights);
   Entry entry = prepare(engine, tensors, nearest(weights, {}), cuda);
   entries_.remove_if([&](const EntryPtr& old) { return is_stale(*old, weights); });
-  return set_of(add(std::move(entry), weights));
+  return set_of(add(std::move(entry), std::move(keys)));
 }
 
 WeightCache::EntryPtr WeightCache::stage(const Engine& engine,
@@ -168,12 +175,13 @@ void WeightCache::commit(const Engine& engine, const EntryPtr& staged,
                          const std::vector<at::Tensor>& tensors, std::optional<at::Device> cuda) {
   if (!staged) return;
   const std::lock_guard lock(mutex_);
+  const StatedWeights weights(tensors);
+  std::vector<Key> keys = immutable_ ? std::vector<Key>() : keys_of(weights);
   // Made of the staged set and other addresses: what kernels read in place is now the weights' own.
   Entry entry = prepare(engine, tensors, {staged, {}}, cuda);
-  const StatedWeights weights(tensors);
   entries_.remove_if(
       [&](const EntryPtr& old) { return matches(*old, weights) || is_stale(*old, weights); });
-  add(std::move(entry), weights);
+  add(std::move(entry), std::move(keys));
 }
 
 void WeightCache::clear() {

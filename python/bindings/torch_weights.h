@@ -70,7 +70,10 @@ class WeightCache {
   Base nearest(const StatedWeights& weights, const std::vector<int64_t>& changed) const;
   Entry prepare(const Engine& engine, const std::vector<at::Tensor>& weights, const Base& base,
                 std::optional<at::Device> cuda) const;
-  EntryPtr add(Entry entry, const StatedWeights& weights);
+  /// Of the weights as they are before a set is made of them: what another thread writes meanwhile
+  /// is a change.
+  static std::vector<Key> keys_of(const StatedWeights& weights);
+  EntryPtr add(Entry entry, std::vector<Key> keys);
 
   const bool immutable_, truncate_;
   mutable std::mutex mutex_;

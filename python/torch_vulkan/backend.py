@@ -20,6 +20,7 @@ from ._fx.prepare import prepare
 from ._fx.quantised_scales import check_captured
 from ._fx.refusals import WholeGraph
 from ._fx.returned_views import views_of_arguments
+from ._fx.small_floats import codes_at_border
 from ._fx.splitting import record_of, split
 from ._fx.whole_graph import whole_graph
 from ._native import C
@@ -215,6 +216,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     calls, failed = [], {}
     for name in parts.engines:
         real_at_border(module, name)
+        codes_at_border(module, name)
         try:
             graph = EngineGraph(module, name, parts.plan, parts.block_of[name], parts.imported)
             call = engine_call.build(name, graph, settings, device, profile, parts.compute[name],

@@ -15,7 +15,7 @@ from .generation import _check, _ends
 from .inputs import Input
 from .program import compile as compile_module
 
-_VERSION = 1
+_VERSION = 2
 # Tokens of a prompt that an engine reads at a time, and how many its kernels are chosen for.
 _CHUNK, _USUAL = 512, 128
 _LEAST = 16
@@ -26,10 +26,11 @@ def save_decoder(model, folder: str | os.PathLike, max_length: int, *, tokenizer
                  **settings: Any) -> None:
     """Writes a decoder of transformers for `vkexec generate`, which needs neither Python nor torch.
 
-    The folder gets two engines, `prompt.vke` for a prompt (read in parts of up to 512 tokens) and
-    `step.vke` for one token more, `weights.safetensors` with the weights of both, and
-    `generation.json`. The cache of keys and values is state of the engines, with room for
-    `max_length` tokens, written in place; layers whose window slides keep every position, too.
+    The folder gets two engines, `prompt.vke` for a prompt (read in parts of up to 512 tokens)
+    and `step.vke` for one token more, which chooses the most likely one itself;
+    `weights.safetensors` with the weights of both; and `generation.json`. The cache of keys and
+    values is state of the engines, with room for `max_length` tokens, written in place; layers
+    whose window slides keep every position, too.
 
     Args:
         model: a causal language model of transformers, in eval mode, as tv.generate takes it.
@@ -56,9 +57,11 @@ def save_decoder(model, folder: str | os.PathLike, max_length: int, *, tokenizer
     prompts = Input(min_shape=(1, 2), opt_shape=(1, usual), max_shape=(1, chunk),
                     dtype=torch.long)
     weights: dict[str, torch.Tensor] = {}
-    for name, ids in (("prompt", prompts), ("step", Input(shape=(1, 1), dtype=torch.long))):
+    counted = _counts_by_mask(model)
+    for kind, name, ids in ((_Step, "prompt", prompts),
+                            (_ChoosingStep, "step", Input(shape=(1, 1), dtype=torch.long))):
         with torch.no_grad():
-            step = _Step(model, max_length)
+            step = kind(model, max_length, counted)
             program = compile_module(step, inputs=[ids], **settings, require_full_compilation=True)
         _save_engine(program, folder / f"{name}.vke", weights)
     _save_weights(weights, folder / _WEIGHTS)
@@ -69,11 +72,18 @@ def save_decoder(model, folder: str | os.PathLike, max_length: int, *, tokenizer
     whole_files.write_text(folder / _INFO, json.dumps(info, indent=1) + "\n", "save_decoder")
 
 
+def _counts_by_mask(model) -> bool:
+    """Whether a model makes positions from a mask as long as the text is (OPT): a size that depends
+    on data, unless it is given a mask of the whole cache, and positions."""
+    return any("attention_mask" in inspect.signature(type(module).forward).parameters
+               for module in model.modules() if isinstance(module, nn.Embedding))
+
+
 class _Step(nn.Module):
     """The scores [1, vocabulary] of what follows tokens [1, length]; the cache's tensors are
     buffers, which each call changes."""
 
-    def __init__(self, model, room: int):
+    def __init__(self, model, room: int, counted: bool):
         super().__init__()
         import transformers
         from transformers.cache_utils import StaticLayer
@@ -86,6 +96,8 @@ class _Step(nn.Module):
                            "use_cache": True, "return_dict": True}
         if "logits_to_keep" in takes:
             self._arguments["logits_to_keep"] = 1
+        if counted:
+            self.register_buffer("seen", torch.ones(1, room, dtype=torch.long, device=model.device))
         first = torch.zeros(1, 1, dtype=torch.long, device=model.device)
         # The layers make their tensors at the first call.
         self.vocabulary = model(input_ids=first, **self._arguments).logits.shape[-1]
@@ -97,7 +109,30 @@ class _Step(nn.Module):
     def forward(self, ids):
         for layer, name, buffer in self._state:
             setattr(layer, name, getattr(self, buffer))
-        return self.model(input_ids=ids, **self._arguments).logits[:, -1].float()
+        given = self._arguments
+        if hasattr(self, "seen"):
+            places = torch.arange(ids.shape[1], device=ids.device) + self.cumulative_length_0
+            given = {"attention_mask": self.seen, "position_ids": places[None], **given}
+        return self.model(input_ids=ids, **given).logits[:, -1].float()
+
+
+class _ChoosingStep(_Step):
+    """Leaves the most likely token in `ids`, for the next step to read, and behind those that it
+    has chosen before, or -1 there where scores are no numbers."""
+
+    def __init__(self, model, room: int, counted: bool):
+        super().__init__(model, room, counted)
+        self.register_buffer("chosen", torch.zeros(1, room, dtype=torch.long, device=model.device))
+        self.register_buffer("made", torch.zeros(1, dtype=torch.long, device=model.device))
+
+    def forward(self, ids):
+        scores = super().forward(ids)
+        token = scores.argmax(-1)
+        wrong = scores.isnan().any(-1)
+        self.chosen.index_copy_(1, self.made, torch.where(wrong, -1, token)[:, None])
+        self.made.add_(1)
+        ids.copy_(token[:, None])
+        return scores
 
 
 def _save_engine(program, path: Path, weights: dict[str, torch.Tensor]) -> None:

@@ -284,7 +284,8 @@ class Engine:
     def stats(self) -> dict:
         """Counts since the engine was loaded: `contexts` (the most calls at one time), `recordings`
         (one for each new shape or new memory), `recording_us` (host time of the calls that
-        recorded, from their start to the submission, in microseconds)."""
+        recorded, from their start to the submission, in microseconds), `submissions` (to the
+        device's queue)."""
         stats = [part.stats() for part in self._parts]
         return {name: sum(each[name] for each in stats) for name in stats[0]}
 
@@ -366,6 +367,8 @@ def _tensor(value, binding) -> torch.Tensor:
     tensor = torch.from_numpy(value) if _is_array(value) else value
     if not isinstance(tensor, torch.Tensor):
         raise ValueError(f"{binding['name']!r}: got {type(value).__name__}, want a tensor or array")
+    if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
+        tensor = tensor.view(torch.uint8)  # engines hold their codes
     if tensor.dtype != DTYPES[binding["dtype"]]:
         raise ValueError(f"{binding['name']!r}: got {tensor.dtype}, want {binding['dtype']}")
     tensor = tensor.detach().resolve_neg().cpu().contiguous()

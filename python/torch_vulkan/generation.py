@@ -38,7 +38,8 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
              temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0,
              repetition_penalty: float = 1.0, seed: int | None = None,
              draws: str = "torch", eos_token_id: int | list[int] | None = None,
-             pad_token_id: int | None = None, streamer=None, **settings: Any) -> torch.Tensor:
+             pad_token_id: int | None = None, streamer=None, steps_per_submission: int = 1,
+             report: dict | None = None, **settings: Any) -> torch.Tensor:
     """Continues token sequences with a decoder of transformers, its forward call compiled.
 
     Prompt and steps run through one static cache, which each step writes in place. Without sampling
@@ -60,6 +61,11 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         eos_token_id: tokens that end a sequence; None: the model's; an empty list: none does.
         pad_token_id: what follows them; None: the model's, else the first that ends.
         streamer: an object with `put` and `end`, given the prompt and then each step's tokens.
+        steps_per_submission: so many tokens are made by one submission to the device, and come
+            back at once; the tokens are the same. Steps that need the host are made one by one.
+        report: gets how the steps were made: `steps` and the `calls` that they took; of these
+            `engine_calls`, which had no Python around them, and the `submissions` to the device
+            that the engine counted meanwhile; `reason`: why a call made one step, or "".
         settings: of the backend (docs/settings.md).
 
     Returns:
@@ -70,6 +76,9 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
     """
     _check(model, input_ids, max_new_tokens, attention_mask)
     _check_draws(draws, settings)
+    if type(steps_per_submission) is not int or steps_per_submission < 1:
+        raise ValueError(f"generate: steps_per_submission: got {steps_per_submission!r}, want 1 or "
+                         "more")
     choice = _Choice(draws if do_sample else "", temperature if do_sample else 1.0,
                      (top_k or 0) if do_sample else 0, top_p if do_sample else 1.0,
                      repetition_penalty)
@@ -79,7 +88,10 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
     with torch.no_grad():
         steps = _Steps(model, input_ids, max_new_tokens, attention_mask, choice, ends,
                        _pad(model, pad_token_id, ends), seed, settings)
+        steps.together = steps_per_submission
         added = _run(steps, max_new_tokens, ends, streamer)
+    if report is not None:
+        report.update(steps.report())
     if streamer is not None:
         streamer.end()
     return steps.text(added)
@@ -92,9 +104,9 @@ def _run(steps: "_Steps", most: int, ends: list[int] | None, streamer) -> int:
     ahead = (_AHEAD if looks else most) if steps.runs_ahead else 1
     done, running = 0, [True] * steps.batch
     while done < most:
-        begun = min(ahead, most - done)
-        for _ in range(begun):
-            steps.next()
+        begun, wanted = 0, min(ahead, most - done)
+        while begun < wanted:
+            begun += steps.next(most - done - begun)
         if not looks:
             done += begun
             continue
@@ -207,9 +219,12 @@ class _Steps:
         batch, length = input_ids.shape
         room = -(length + max_new_tokens) // _CACHE_STEP * -_CACHE_STEP
         self.batch, self._prompt_length = batch, length
+        self._truncates = Settings.from_options(settings).truncate_long_and_double
         self.runs_ahead = _runs_ahead(input_ids)
         self._model, self._step = model, _compiled(type(model), choice, settings)
-        self._ids, self._record, self._replays = input_ids, None, None
+        self._ids, self._record, self._again, self._engine = input_ids, None, None, None
+        self.together, self._steps_made, self._calls_made = 1, 0, 0
+        self._engine_calls_made, self._submitted_before = 0, 0
         self._cache = _cache(model.config, room)
         takes = inspect.signature(type(model).forward).parameters
         self._arguments = {"cache" if "cache" in takes else "past_key_values": self._cache,
@@ -270,14 +285,49 @@ class _Steps:
         begin = self._prompt_length + first
         return [*self._state.text[:, begin:begin + count].to("cpu", copy=True).unbind(1)]
 
-    def next(self) -> None:
-        """Makes a step: the next tokens are the text's last."""
+    def next(self, most: int) -> int:
+        """Makes a step, or several in one submission but not more than `most`; returns how many.
+        The next tokens are the text's last."""
         if self._state.noise is not None:
             self._state.noise.exponential_(1, generator=self._generator)
-        if self._replays is not None:
-            self._replays()
+        count = 1 if self._reason() else min(self.together, most)
+        if self._engine is not None:
+            _call_engine(self._engine, self._again, count)
+            self._engine_calls_made += 1
+        elif self._again is not None:
+            self._again()
         else:
             self._call()
+        self._steps_made += count
+        self._calls_made += 1
+        return count
+
+    def _reason(self) -> str:
+        """Why a call makes one step."""
+        if self._state.noise is not None:
+            return ("random numbers are drawn by PyTorch's generator before each step; with "
+                    "draws='device' the step draws them")
+        if self.together == 1:
+            return "steps_per_submission is 1"
+        if self._again is None and self._steps_made <= 3:
+            return "the prompt and the first two steps are made one by one"
+        if self._again is None:
+            return ("the model's Python runs in each step: what its cache holds in Python, or "
+                    "which tensors it is called with, changes (a window that slides does both)")
+        if self._engine is None and self._truncates:
+            return ("truncate_long_and_double=True: PyTorch copies the int64 tensors that a step "
+                    "changes")
+        if self._engine is None:
+            return "a step is more than the call of one engine (options={'dryrun': True} says why)"
+        return ""
+
+    def report(self) -> dict[str, Any]:
+        """How the steps were made."""
+        counted = 0 if self._engine is None else (
+            self._engine.engine().submissions() - self._submitted_before)
+        return {"steps": self._steps_made, "calls": self._calls_made,
+                "engine_calls": self._engine_calls_made, "submissions": counted,
+                "reason": self._reason()}
 
     def _call(self) -> None:
         first = self._ids is not self._state.tokens
@@ -292,19 +342,21 @@ class _Steps:
         # The same graph on the same tensors, twice, and nothing but tensors changed.
         steady = before == _python_state(self._cache) and len(calls) == 1
         if steady and self._record is not None and _same_call(self._record, calls[0]):
-            again = functools.partial(calls[0][0], *calls[0][1])
-            self._replays = again if len(engine_calls) != 1 else (
-                functools.partial(_call_engine, engine_calls[0], again))
+            self._again = functools.partial(calls[0][0], *calls[0][1])
+            if len(engine_calls) == 1:
+                (self._engine,) = engine_calls
+                self._submitted_before = self._engine.engine().submissions()
         self._record = calls[0] if steady else None
 
 
-def _call_engine(call, graph: Callable) -> None:
-    """A step that one engine makes, without the graph around it, which knows what to do where the
+def _call_engine(call, graph: Callable, count: int) -> None:
+    """Steps that one engine makes, without the graph around it, which knows what to do where the
     engine refuses before it writes anything."""
     try:
-        _execute_call(call)
+        _execute_call(call, count)
     except (ValueError, *RECOVERABLE):
-        graph()
+        for _ in range(count):
+            graph()
 
 
 def _runs_ahead(ids: torch.Tensor) -> bool:

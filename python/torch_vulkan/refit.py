@@ -1,6 +1,8 @@
 """tv.refit: replaces the weights of a program."""
 
 import os
+import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,10 +11,14 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from ._aot import staging
+from ._base.packed_groups import missing_parts
 from ._base.setting_checks import nearest
 from ._script import programs
 from ._torch import shared_memory
 from .program import Program
+
+# One after the other: of two at a time, one's weights could stand beside the other's packed forms.
+_turn = threading.Lock()
 
 
 def refit(program: nn.Module, weights) -> None:
@@ -32,7 +38,8 @@ def refit(program: nn.Module, weights) -> None:
 
     Raises:
         ValueError: a name is unknown, a shape or dtype differs, tied weights are given different
-            values, the file is invalid, or the program has immutable weights.
+            values, a quantised weight is given without its scales or zero points (or they without
+            it), the file is invalid, or the program has immutable weights.
     """
     module = getattr(program, "_orig_mod", program)
     if not isinstance(module, nn.Module):
@@ -42,7 +49,16 @@ def refit(program: nn.Module, weights) -> None:
         raise ValueError("tv.refit: the program was compiled with immutable_weights=True; compile "
                          "it without that setting")
     tensors = _tensors_of(module)
-    changes = _checked(tensors, _given(weights, tensors))
+    given = _given(weights, tensors)
+    with _turn:
+        _change(module, tensors, given)
+
+
+def _change(module: nn.Module, tensors: dict[str, torch.Tensor], given: Mapping) -> None:
+    changes = _checked(tensors, given)
+    _check_whole(tensors, given)
+    if any(value.data_ptr() != tensor.data_ptr() for tensor, value in changes):
+        _warn_of_ranges(module)
     changes += shared_memory.shadows(tensors, changes)
     engines = _engines_of(module)
     # What may fail comes before the first weight changes, and a copy of the old ones is not needed.
@@ -53,6 +69,25 @@ def refit(program: nn.Module, weights) -> None:
         staging.discard(staged)
         raise
     staging.commit(staged)
+
+
+def _check_whole(tensors, given) -> None:
+    """Raises ValueError where elements would be read with the scales of others."""
+    found = missing_parts(given, tensors)
+    if found:
+        name, missing = found
+        raise ValueError(f"tv.refit: {name!r} is a part of a quantised weight, of which "
+                         f"{', '.join(map(repr, missing))} "
+                         f"{'is' if len(missing) == 1 else 'are'} not given: elements, scales and "
+                         "zero points change together (give the program's own where one stays)")
+
+
+def _warn_of_ranges(module: nn.Module) -> None:
+    settings = module.settings if isinstance(module, Program) else None
+    if settings is not None and settings.permits_int8 and settings.calibration is not None:
+        warnings.warn("torch_vulkan: the ranges of this program's int8 activations stay those of "
+                      "its calibration, while weights are quantised anew: where activations grow "
+                      "beyond them, call tv.calibrate and compile again", stacklevel=4)
 
 
 def _engines_of(module: nn.Module) -> list[tuple]:

@@ -18,6 +18,7 @@ int64_t param_block_bytes(const EncodedProgram& program);
 /// Part of EncodedProgram::dispatches.
 struct DispatchRange {
   size_t first = 0, end = SIZE_MAX;
+  bool next_submission = false;  ///< it begins a command buffer of its own
 };
 
 /// Records the dispatches and their barriers into `commands`, which is being recorded.

@@ -35,12 +35,18 @@ double predicted_us(const EngineSpec& spec, const Dispatch& dispatch,
 }
 
 std::vector<size_t> submission_starts(const EngineSpec& spec, const EncodedProgram& program,
-                                      std::span<const int64_t> symbols, double limit_us) {
+                                      std::span<const int64_t> symbols, double limit_us,
+                                      uint32_t times) {
   std::vector<size_t> starts;
   if (limit_us <= 0) return starts;
   double total_us = 0;
-  for (size_t i = 0; i < program.dispatches.size(); ++i) {
-    const double us = predicted_us(spec, spec.dispatches[program.dispatches[i].dispatch], symbols);
+  const size_t count = program.dispatches.size();
+  std::vector<double> predicted;
+  for (const EncodedDispatch& d : program.dispatches) {
+    predicted.push_back(predicted_us(spec, spec.dispatches[d.dispatch], symbols));
+  }
+  for (size_t i = 0; i < count * times; ++i) {
+    const double us = predicted[i % count];
     if (i > 0 && total_us + us > limit_us) {
       starts.push_back(i);
       total_us = 0;
@@ -48,6 +54,23 @@ std::vector<size_t> submission_starts(const EngineSpec& spec, const EncodedProgr
     total_us += us;
   }
   return starts;
+}
+
+std::vector<DispatchRange> recorded_ranges(size_t count, uint32_t times,
+                                           std::span<const size_t> starts) {
+  std::vector<DispatchRange> ranges;
+  auto cut = starts.begin();
+  for (uint32_t run = 0; run < times; ++run) {
+    const size_t before = run * count;
+    for (size_t first = 0; first < count;) {
+      const bool cuts = cut != starts.end() && *cut == before + first;
+      if (cuts) ++cut;
+      const size_t end = cut == starts.end() ? count : std::min(*cut - before, count);
+      ranges.push_back({.first = first, .end = end, .next_submission = cuts});
+      first = end;
+    }
+  }
+  return ranges;
 }
 
 }  // namespace tv

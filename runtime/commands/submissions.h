@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "runtime/commands/encoder.h"
+#include "runtime/commands/recorder.h"
 #include "runtime/vulkan/device_profile.h"
 
 namespace tv {
@@ -18,9 +18,15 @@ double submission_limit_us(const DeviceProfile& profile, const DebugModes& modes
 double predicted_us(const EngineSpec& spec, const Dispatch& dispatch,
                     std::span<const int64_t> symbols);
 
-/// Indices into `program.dispatches` that begin another submission, in ascending order. A pure
-/// function; a dispatch that alone takes longer than `limit_us` has a submission of its own.
+/// Indices into `program.dispatches`, counted on over `times` runs of them, that begin another
+/// submission, in ascending order. A pure function; a dispatch that alone takes longer than
+/// `limit_us` has a submission of its own.
 std::vector<size_t> submission_starts(const EngineSpec& spec, const EncodedProgram& program,
-                                      std::span<const int64_t> symbols, double limit_us);
+                                      std::span<const int64_t> symbols, double limit_us,
+                                      uint32_t times = 1);
+
+/// What is recorded in one piece of `times` runs of `count` dispatches: runs, cut at `starts`.
+std::vector<DispatchRange> recorded_ranges(size_t count, uint32_t times,
+                                           std::span<const size_t> starts);
 
 }  // namespace tv

@@ -94,9 +94,9 @@ Context::~Context() { device_.settle(submission_); }
 bool Context::idle() const { return !cuda_.copied_out() && device_.finished(submission_); }
 
 void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
-                  const HostTensors& inputs, const HostTensors& outputs) {
+                  const HostTensors& inputs, const HostTensors& outputs, uint32_t times) {
   clock_.start();
-  Recording& recording = recordings_.find(symbols, /*on_cuda=*/false);
+  Recording& recording = recordings_.find({symbols, times});
   const ShapePlan& plan = recording.plan;
   const EngineSpec& spec = parts_.spec;
   check_tensors(spec, spec.inputs, "input", inputs, plan.input_bytes);
@@ -122,9 +122,9 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
 
 int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
                          std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
-                         std::span<const CudaTensor> outputs, CudaLink& link) {
+                         std::span<const CudaTensor> outputs, CudaLink& link, uint32_t times) {
   clock_.start();
-  Recording& any = recordings_.find(symbols, /*on_cuda=*/true);
+  Recording& any = recordings_.find({symbols, times, /*on_cuda=*/true});
   const EngineSpec& spec = parts_.spec;
   check_tensors(spec, spec.inputs, "input", inputs, any.plan.input_bytes);
   check_tensors(spec, spec.outputs, "output", outputs, any.plan.output_bytes);
@@ -150,6 +150,7 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
   }
   try {
     submission_ = link.order().submit(recording.commands, stream);
+    ++submitted_;
   } catch (const std::exception& error) {
     bool in_place = false;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -329,23 +330,26 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
 VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {
   const EncodedProgram& program = recording.plan.program;
   const double limit_us = cut ? submission_limit_us(device_.profile(), debug_modes()) : 0;
-  const std::vector<size_t> starts =
-      submission_starts(parts_.spec, program, recording.plan.symbols, limit_us);
+  const uint32_t times = recording.times;
+  const std::vector<DispatchRange> ranges = recorded_ranges(
+      program.dispatches.size(), times,
+      submission_starts(parts_.spec, program, recording.plan.symbols, limit_us, times));
   VkCommandBuffer commands = recording.commands;
-  DispatchRange range{.first = 0, .end = starts.empty() ? SIZE_MAX : starts[0]};
-  for (size_t i = 0;; ++i) {
-    record_dispatches(device_, commands, program, parts_.pipelines, recording.param_blocks,
-                      /*timestamps=*/VK_NULL_HANDLE, range);
-    if (i == starts.size()) break;
-    end_commands(device_, commands);
-    if (recording.more.size() == i) {
-      recording.more.push_back(recordings_.new_commands());
+  recording.parts = 0;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    if (ranges[i].next_submission) {
+      end_commands(device_, commands);
+      const size_t part = recording.parts++;
+      if (recording.more.size() == part) recording.more.push_back(recordings_.new_commands());
+      commands = recording.more[part];
+      begin_commands(device_, commands);
     }
-    commands = recording.more[i];
-    begin_commands(device_, commands);
-    range = {.first = starts[i], .end = i + 1 < starts.size() ? starts[i + 1] : SIZE_MAX};
+    if (i > 0 && ranges[i].first == 0) {  // another time
+      record_barrier(device_, commands, kShaderWrites, kShaderAccess);
+    }
+    record_dispatches(device_, commands, program, parts_.pipelines, recording.param_blocks,
+                      /*timestamps=*/VK_NULL_HANDLE, ranges[i]);
   }
-  recording.parts = starts.size();
   return commands;
 }
 
@@ -378,6 +382,7 @@ void Context::submit(Recording& recording) {
     clock_.submitting();
     submission_ = device_.submit(recording.commands);
     for (size_t i = 0; i < recording.parts; ++i) submission_ = device_.submit(recording.more[i]);
+    submitted_ += 1 + recording.parts;
     clock_.submitted();
     device_.wait(submission_);
     clock_.computed(recording);

@@ -36,13 +36,13 @@ class Context {
   bool idle() const;
 
   void run(const WeightSet& weights, std::span<const int64_t> symbols, const HostTensors& inputs,
-           const HostTensors& outputs);
+           const HostTensors& outputs, uint32_t times = 1);
 
   /// The same on CUDA tensors, in the order of the key's stream; returns the number of tensors that
   /// were copied.
   int run_on_cuda(const std::shared_ptr<const WeightSet>& weights, std::span<const int64_t> symbols,
                   std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
-                  CudaLink& link);
+                  CudaLink& link, uint32_t times = 1);
 
   /// Runs as `run` does, each dispatch alone; see Engine::profile.
   std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
@@ -56,6 +56,7 @@ class Context {
   /// The recording of the last run, for the hazard check and tests; null if it is gone.
   const Recording* last() const { return recordings_.last(); }
   uint64_t recorded() const { return recorded_; }
+  uint64_t submitted() const { return submitted_; }
   /// Of the calls that recorded: from their start to the submission.
   double recording_us() const { return recording_us_; }
 
@@ -99,7 +100,7 @@ class Context {
   std::vector<uint64_t> bound_;             ///< of this call: addresses of inputs, then outputs
   uint64_t submission_ = 0;                 ///< the last one
   std::shared_ptr<const WeightSet> using_;  ///< what that one reads, of a call on CUDA tensors
-  uint64_t recorded_ = 0;
+  uint64_t recorded_ = 0, submitted_ = 0;
   double recording_us_ = 0;
 };
 

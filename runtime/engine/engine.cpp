@@ -141,12 +141,13 @@ std::vector<bool> EngineImpl::weights_read(const WeightSet& old,
 }
 
 void EngineImpl::run(const WeightSet& weights, std::span<const int64_t> symbols,
-                     std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) {
+                     std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+                     uint32_t times) {
   require_vulkan_usable();
   check_owner(weights);
   std::unique_ptr<Context> context = take_context();
   try {
-    context->run(weights, symbols, inputs, outputs);
+    context->run(weights, symbols, inputs, outputs, times);
   } catch (const Error& error) {
     // A user's error leaves the context as it was; after a device error it is dropped.
     if (error.kind() != ErrorKind::kDevice) give_back(std::move(context));
@@ -172,26 +173,27 @@ int EngineImpl::cuda_device() {
 
 int EngineImpl::run_on_cuda(std::shared_ptr<const WeightSet> weights,
                             std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
-                            std::span<const CudaTensor> outputs, void* stream) {
+                            std::span<const CudaTensor> outputs, void* stream, uint32_t times) {
   require_vulkan_usable();
   CudaLink* link = cuda_link(*parts_.device);
   if (!link) {
     throw Error(ErrorKind::kDevice, "[" + parts_.spec.name + "] CUDA does not share memory with " +
                                         parts_.device->profile().name);
   }
-  return run_on_cuda(std::move(weights), symbols, inputs, outputs, *link, stream);
+  return run_on_cuda(std::move(weights), symbols, inputs, outputs, *link, stream, times);
 }
 
 int EngineImpl::run_on_cuda(std::shared_ptr<const WeightSet> weights,
                             std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
-                            std::span<const CudaTensor> outputs, CudaLink& link, void* stream) {
+                            std::span<const CudaTensor> outputs, CudaLink& link, void* stream,
+                            uint32_t times) {
   check_owner(*weights);
   const CudaScope scope(link.cuda(), link.context());
   link.refuse_capture(static_cast<CuStream>(stream));
   std::unique_ptr<Context> context = take_context({true, stream});
   int copied = 0;
   try {
-    copied = context->run_on_cuda(weights, symbols, inputs, outputs, link);
+    copied = context->run_on_cuda(weights, symbols, inputs, outputs, link, times);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kDevice) give_back(std::move(context));
     throw;
@@ -237,6 +239,7 @@ EngineStats EngineImpl::stats() const {
   for (const auto& context : idle_) {
     stats.recordings += context->recorded();
     stats.recording_us += context->recording_us();
+    stats.submissions += context->submitted();
   }
   return stats;
 }

@@ -24,9 +24,10 @@ struct DispatchTime {
 
 /// Counts since an engine was created.
 struct EngineStats {
-  uint64_t contexts = 0;    ///< created: the most calls that ran at one time
-  uint64_t recordings = 0;  ///< of command buffers: one for each new shape or new memory
-  double recording_us = 0;  ///< host time of the calls that recorded, from start to submission
+  uint64_t contexts = 0;     ///< created: the most calls that ran at one time
+  uint64_t recordings = 0;   ///< of command buffers: one for each new shape or new memory
+  double recording_us = 0;   ///< host time of the calls that recorded, from start to submission
+  uint64_t submissions = 0;  ///< to the device's queue, of the calls that are over
 };
 
 class CudaLink;  // internals: runtime/cuda/link.h
@@ -93,8 +94,13 @@ class Engine {
   /// Runs the engine and waits. Inputs and outputs are in the order of the spec, with the sizes
   /// that follow from `symbols`. Thread-safe. Throws Error(kDevice) if the device is lost,
   /// OutOfMemoryError if it has too little memory, and BadValueError for indices out of range.
+  ///
+  /// `times`: the dispatches run so often in turn, in one submission unless that were too long for
+  /// the device's watchdog. Each finds what the one before wrote over its inputs; outputs are the
+  /// last one's. An error is of the call as a whole.
   virtual void run(const WeightSet& weights, std::span<const int64_t> symbols,
-                   std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) = 0;
+                   std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+                   uint32_t times = 1) = 0;
 
   /// CUDA's number of the GPU that the engine runs on; -1 if it cannot share CUDA's memory.
   virtual int cuda_device() = 0;
@@ -104,7 +110,8 @@ class Engine {
   /// Error(kDevice) while the stream is being captured.
   virtual int run_on_cuda(std::shared_ptr<const WeightSet> weights,
                           std::span<const int64_t> symbols, std::span<const CudaTensor> inputs,
-                          std::span<const CudaTensor> outputs, void* stream) = 0;
+                          std::span<const CudaTensor> outputs, void* stream,
+                          uint32_t times = 1) = 0;
 
   /// Times each of EngineSpec::dispatches by the device's clock, alone between barriers, in `runs`
   /// runs. Inputs that are `written` are written `runs` times. Throws as `run`, and

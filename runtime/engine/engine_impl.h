@@ -26,18 +26,19 @@ class EngineImpl final : public Engine {
                                  std::span<const uint32_t> changed) const override;
   int64_t held_bytes(const WeightSet& weights) const override;
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
-           std::span<const HostTensor> inputs, std::span<const HostTensor> outputs) override;
+           std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
+           uint32_t times = 1) override;
   std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
                                     std::span<const HostTensor> inputs,
                                     std::span<const HostTensor> outputs, int runs) override;
   int cuda_device() override;
   int run_on_cuda(std::shared_ptr<const WeightSet> weights, std::span<const int64_t> symbols,
                   std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
-                  void* stream) override;
+                  void* stream, uint32_t times = 1) override;
   /// The same over a link that is not the device's own.
   int run_on_cuda(std::shared_ptr<const WeightSet> weights, std::span<const int64_t> symbols,
                   std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
-                  CudaLink& link, void* stream);
+                  CudaLink& link, void* stream, uint32_t times = 1);
   int64_t arena_bytes(std::span<const int64_t> symbols) const override;
 
   EngineStats stats() const override;

@@ -13,11 +13,12 @@ constexpr size_t kMaxAddressSets = 4;  // recordings for CUDA that differ in add
 Recordings::Recordings(const EngineParts& parts)
     : parts_(parts), device_(*parts.device), pool_(device_.make_command_pool()) {}
 
-Recording& Recordings::find(std::span<const int64_t> symbols, bool on_cuda) {
+Recording& Recordings::find(const RecordingKey& key) {
+  const std::span<const int64_t> symbols = key.symbols;
   ++clock_;
   const uint64_t generation = debug_generation();
   for (const auto& r : all_) {
-    if (r->on_cuda != on_cuda) continue;
+    if (r->on_cuda != key.on_cuda || r->times != key.times) continue;
     if (!std::equal(r->plan.symbols.begin(), r->plan.symbols.end(), symbols.begin(),
                     symbols.end())) {
       continue;
@@ -34,7 +35,8 @@ Recording& Recordings::find(std::span<const int64_t> symbols, bool on_cuda) {
   auto fresh = std::make_unique<Recording>();
   fresh->plan = plan_shape(parts_, symbols);
   fresh->debug_generation = generation;
-  fresh->on_cuda = on_cuda;
+  fresh->on_cuda = key.on_cuda;
+  fresh->times = key.times;
   return add(std::move(fresh));
 }
 
@@ -60,7 +62,7 @@ Recording& Recordings::find_bound(Recording& any, const std::vector<uint64_t>& b
   Recording* oldest = &any;
   size_t alike = 0;
   for (const auto& r : all_) {
-    if (!r->on_cuda || r->plan.symbols != any.plan.symbols ||
+    if (!r->on_cuda || r->times != any.times || r->plan.symbols != any.plan.symbols ||
         r->debug_generation != any.debug_generation) {
       continue;
     }
@@ -79,6 +81,7 @@ Recording& Recordings::find_bound(Recording& any, const std::vector<uint64_t>& b
   fresh->plan = any.plan;
   fresh->debug_generation = any.debug_generation;
   fresh->on_cuda = true;
+  fresh->times = any.times;
   fresh->external_overlap = any.external_overlap;
   return add(std::move(fresh));
 }

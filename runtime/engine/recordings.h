@@ -14,6 +14,7 @@ namespace tv {
 /// The commands of one shape, and what they were recorded with.
 struct Recording {
   ShapePlan plan;
+  uint32_t times = 1;  ///< the program is in it so often, one after the other
   VkCommandBuffer commands = VK_NULL_HANDLE;
   /// Long engines: `parts` of these are submitted after `commands` (submissions.h).
   std::vector<VkCommandBuffer> more;
@@ -29,14 +30,21 @@ struct Recording {
   Timestamps marks;  ///< of a timed context: start, copies in, kernels, copies out
 };
 
+/// What a recording is asked for by.
+struct RecordingKey {
+  std::span<const int64_t> symbols;
+  uint32_t times = 1;
+  bool on_cuda = false;
+};
+
 /// The least recently used ones go. Not thread-safe.
 class Recordings {
  public:
   explicit Recordings(const EngineParts& parts);
 
-  /// One with a plan for `symbols`, as the debug modes want it now. Throws as plan_shape does.
-  Recording& find(std::span<const int64_t> symbols, bool on_cuda);
-  /// Of those for CUDA with the plan of `any`, the one for the addresses `bound`, or one to record
+  /// One with a plan for the symbols, as the debug modes want it now. Throws as plan_shape does.
+  Recording& find(const RecordingKey& key);
+  /// Of those for CUDA that are like `any`, the one for the addresses `bound`, or one to record
   /// them in.
   Recording& find_bound(Recording& any, const std::vector<uint64_t>& bound);
 

@@ -1,5 +1,7 @@
 """Scaled dot-product attention and its gradients."""
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -126,6 +128,52 @@ def test_rows_of_padding_and_the_least_number():
     padding[1, :] &= torch.arange(60) >= 50  # rows of the second text see nothing
     for queries, length in ((1, 40), (9, 25)):
         check(padded, *qkv(queries=queries, keys=60), torch.tensor(length), padding, length=124)
+
+
+def least_by_place(length, queries, keys, window):
+    """As transformers' eager attention has masks: the least number is added to what is hidden."""
+    seen = seen_by_place(length, queries, keys, window)
+    return torch.where(seen, torch.zeros(()), torch.finfo(torch.float32).min)
+
+
+def capped(q, k, v, mask):
+    """Gemma 2's."""
+    scores = 5 * torch.tanh(q @ k.mT * 0.25 / 5) + mask
+    return torch.softmax(scores, -1, dtype=torch.float32) @ v
+
+
+LEAST = {"sdpa": lambda q, k, v, mask: sdpa(q, k, v, mask), "capped": capped}
+
+
+@pytest.mark.parametrize("window", [0, 1, 20])
+@pytest.mark.parametrize("queries,keys,d", PLACES)
+@pytest.mark.parametrize("form", LEAST)
+def test_places_and_the_least_number(form, queries, keys, d, window):
+    def attention(q, k, v, length):
+        return LEAST[form](q, k, v, least_by_place(length, queries, keys, window))
+
+    tensors = qkv(queries=queries, keys=keys, d=d)
+    first, *more = ((*tensors, torch.tensor(length))
+                    for length in (0, 1, (keys - queries) // 2, keys - queries))
+    check(attention, *first, more=more, length=d + keys)
+
+
+@pytest.mark.parametrize("window", [0, 9])
+@pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.parametrize("form", LEAST)
+def test_queries_beside_the_keys_and_the_least_number(form, window, queries, request):
+    """Some see nothing, and take all keys alike, which a GPU's engine leaves to PyTorch."""
+    def attention(q, k, v, length):
+        return LEAST[form](q, k, v, least_by_place(length, queries, 60, window))
+
+    tensors = qkv(queries=queries, keys=60)
+    first, *more = ((*tensors, torch.tensor(length)) for length in (7, -3, -70, 58, 80))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check(attention, *first, more=more, length=124)
+    said = any("runs natively: [check_indices]" in str(w.message) for w in caught)
+    on_gpu = request.node.callspec.params["tactics_of"] == "gpu" or tv.devices()[0].type != "cpu"
+    assert said == on_gpu
 
 
 @pytest.mark.parametrize("form", ["bool", "infinity", "least"])

@@ -228,6 +228,17 @@ def test_sums_that_32_bits_do_not_hold_stay_floats():
     assert not any(name.startswith("matmul_integer") for name in tactics(function, a, b))
 
 
+@pytest.mark.parametrize("zero", [torch.tensor([0.25, -3.5, 7.75]), 200_000])
+def test_zero_points_that_are_no_elements_stay_floats(zero):
+    """Sums of 32 bits hold neither fractions nor any number."""
+    def function(x, q):
+        weight = (floats(q, 0.1, zero) if isinstance(zero, int)
+                  else channels(q, torch.tensor([0.1, 0.2, 0.3]), zero))
+        return floats(x, 0.05, -zero if isinstance(zero, int) else 7) @ weight.t()
+
+    near(function, integers(5, 64, dtype=torch.uint8), integers(3, 64, dtype=torch.int8, seed=1))
+
+
 def test_dynamic():
     layer = Weight(lambda w, x: nn.functional.linear(pair(x, 0.03, 120), w), 40, 64)
     near(layer, tensor(3, 64), dynamic=True, more=[(tensor(17, 64),)])

@@ -112,6 +112,26 @@ def test_no_mask_is_computed(name, infos):
         assert not {"aten::le.Tensor", "aten::gt.Tensor", "aten::where.self"} & {*made}
 
 
+def test_no_mask_of_eager_attention_is_computed(infos):
+    """Where the least number is added to hidden scores, queries are checked to see themselves; with
+    padding, where some may see nothing, the mask stays."""
+    model = decoder("gemma2")
+    model.set_attn_implementation("eager")
+    given = prompt(model, 2, 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tv.generate(model, given["input_ids"], 2)
+        _, step = infos  # of the prompt the mask is constant
+        made = [op for layer in step["layers"] for op in layer["ops"]]
+        assert any("attention" in op for op in made)
+        assert not {"aten::le.Tensor", "aten::gt.Tensor", "aten::where.self"} & {*made}
+        infos.clear()
+        given["attention_mask"][0, :3] = 0
+        tv.generate(model, given["input_ids"], 2, attention_mask=given["attention_mask"])
+        for info in infos:
+            assert "aten::where.self" in [op for layer in info["layers"] for op in layer["ops"]]
+
+
 def test_experts_of_a_token(infos):
     """A row for each expert that a token chose reads that expert's matrix alone, where it lies."""
     model = decoder("mixtral")

@@ -156,6 +156,8 @@ def test_generation():
         exec(block, names)
         wanted = decoder("gpt2").generate(**names["inputs"], max_new_tokens=16, do_sample=False)
         assert torch.equal(names["tokens"], wanted)
+        if "report" in names:
+            assert str(names["report"]).replace("'", '"') in block
     assert wanted is not None
 
 

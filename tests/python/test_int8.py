@@ -291,7 +291,11 @@ def test_ahead_of_time(networks, tmp_path):
     assert torch.equal(loaded(x), want)
     other = copy.deepcopy(model)
     other.head.weight *= 1.5
-    tv.refit(loaded, other)
+    with pytest.warns(UserWarning, match="ranges of this program's int8 activations"):
+        tv.refit(loaded, other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tv.refit(loaded, loaded.state_dict())
     again = tv.compile(other, [x], **options(tv.calibrate(model, [x], "entropy")))
     assert torch.equal(loaded(x), again(x)) and not torch.equal(loaded(x), want)
 

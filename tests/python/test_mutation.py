@@ -487,3 +487,28 @@ def test_half_precision_leaves_other_rows_alone():
         vulkan(put_slice, enabled_precisions={torch.float32, torch.float16})(cache, k)
         put_slice(want, k)
     assert_same(cache, want)
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_what_is_fused_is_measured_beside_writes(level):
+    """From these levels on the times of nodes decide what is fused, where results do not yet lie in
+    the inputs that they are written over."""
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(64))
+            self.register_buffer("calls", torch.tensor(0))
+
+        @torch.no_grad()
+        def forward(self, x):
+            self.total.add_(torch.relu(x).mean(0))
+            self.calls.add_(1)
+            return x * self.total
+
+    net, like = Mean(), Mean()
+    fast = torch.compile(net, backend="vulkan", options={
+        "min_block_size": 1, "pass_through_build_failures": True, "optimization_level": level})
+    for _ in range(3):
+        x = torch.randn(33, 64)
+        torch.testing.assert_close(fast(x), like(x))
+    torch.testing.assert_close(dict(net.named_buffers()), dict(like.named_buffers()))

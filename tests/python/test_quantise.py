@@ -311,6 +311,29 @@ def test_refit_save_and_load(tmp_path):
         tv.refit(program, {"0.weight_scale": torch.ones(96, 3)})
 
 
+@pytest.mark.parametrize("weights", ["int8", "int4", "mxfp4", "nvfp4"])
+@torch.no_grad()
+def test_refit_takes_elements_and_scales_together(weights):
+    made, other = (tv.quantize(network(64, 96, 32, seed=s), weights) for s in (0, 1))
+    x, tensors = torch.randn(3, 64), other.state_dict()
+    program = tv.compile(made, inputs=[x], **OPTIONS)
+    for module in (program, torch.compile(made, backend="vulkan", options=OPTIONS)):
+        before = module(x)
+        for part in [name for name in tensors if name.startswith("0.weight")]:
+            for given in ({part: tensors[part]},
+                          {name: value for name, value in tensors.items() if name != part}):
+                with pytest.raises(ValueError, match="change together") as raised:
+                    tv.refit(module, given)
+                assert "'0.weight" in str(raised.value)
+        assert torch.equal(module(x), before)
+    tv.refit(program, {name: value for name, value in tensors.items() if name.startswith("0.")})
+    made[0].load_state_dict(other[0].state_dict())
+    torch.testing.assert_close(program(x), made(x))
+    tv.refit(program, {"0.bias": torch.zeros(96)})  # it is no part of the weight
+    made[0].bias.zero_()
+    torch.testing.assert_close(program(x), made(x))
+
+
 @torch.no_grad()
 def test_a_changed_weight_is_seen():
     made, other = (tv.quantize(network(64, 32, seed=s)) for s in (0, 1))

@@ -210,23 +210,52 @@ def test_a_model_stays_as_it_is():
     assert not torch.equal(made.embed.weight, model.embed.weight)
 
 
-def test_tied_weights_need_one_name():
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.mlp = nn.Embedding(20, 32), nn.Linear(32, 32, bias=False)
-            self.head = nn.Linear(32, 20, bias=False)
-            self.head.weight = self.embed.weight
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.mlp = nn.Embedding(20, 32), nn.Linear(32, 32, bias=False)
+        self.head = nn.Linear(32, 20, bias=False)
+        self.head.weight = self.embed.weight
 
-        def forward(self, i):
-            return self.head(functional.relu(self.mlp(self.embed(i))))
+    def forward(self, i):
+        return self.head(functional.relu(self.mlp(self.embed(i))))
 
-    layer = Quantised(32, 32, 4, 16)
+
+def tied_tensors(*names):
     table = torch.randn(20, 32)
-    tensors = {"embed.weight": table}
-    tensors |= {f"mlp.{part}": t for part, t in layer.tensors("awq").items()}
-    made = tv.quantize(Tied(), checkpoint=tensors, layout="awq")
+    layer = Quantised(32, 32, 4, 16).tensors("awq")
+    return table, {**{name: table.clone() for name in names},
+                   **{f"mlp.{part}": tensor for part, tensor in layer.items()}}
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("names", [["embed.weight"], ["head.weight"],
+                                   ["embed.weight", "head.weight"]])
+def test_tied_weights_need_one_name(names, device):
+    table, tensors = tied_tensors(*names)
+    with torch.device(device):
+        model = Tied()
+    made = tv.quantize(model, checkpoint=tensors, layout="awq")
     assert made.head.weight is made.embed.weight and torch.equal(made.head.weight, table)
+    assert made(torch.arange(3)).isfinite().all()
+
+
+def test_tied_weights_of_two_values():
+    _, tensors = tied_tensors("embed.weight", "head.weight")
+    tensors["head.weight"] += 1
+    with pytest.raises(ValueError, match="two values of 'head.weight', which is one tensor"):
+        tv.quantize(Tied(), checkpoint=tensors, layout="awq")
+
+
+def test_buffers_that_no_checkpoint_has_are_not_left_on_meta():
+    with torch.device("meta"):
+        model = Tied()
+        model.register_buffer("frequencies", torch.arange(4.), persistent=False)
+    _, tensors = tied_tensors("embed.weight")
+    with pytest.raises(ValueError, match="lacks frequencies"):
+        tv.quantize(model, checkpoint=tensors, layout="awq")
+    model.frequencies = torch.arange(4.)
+    assert not tv.quantize(model, checkpoint=tensors, layout="awq").frequencies.is_meta
 
 
 def changed(**parts):

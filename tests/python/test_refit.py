@@ -163,3 +163,21 @@ def test_calls_while_another_thread_refits_see_one_set_of_weights(device):
     finally:
         done.set()
         thread.join()
+
+
+def test_two_refits_at_a_time():
+    """What engines compute with are the weights that the program then has."""
+    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.Linear(512, 64))
+    x = torch.randn(5, 64)
+    program = tv.compile(model, inputs=[x], min_block_size=1)
+    others = [{name: tensor.detach() * factor for name, tensor in model.state_dict().items()}
+              for factor in (0.5, 1.5)]
+    for _ in range(60):
+        threads = [threading.Thread(target=tv.refit, args=(program, other)) for other in others]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with torch.no_grad():
+            want = torch.func.functional_call(model, dict(program.state_dict()), (x,))
+            torch.testing.assert_close(program(x), want, rtol=1e-3, atol=1e-3)

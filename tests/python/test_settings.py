@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 import torch_vulkan as tv
 from torch_vulkan import compilations
@@ -185,6 +186,44 @@ def test_truncate_long_and_double():
     torch.testing.assert_close(y, chain(x), rtol=1e-6, atol=1e-6)
     assert not torch.equal(y, chain(x)), "it is computed in float32"
     assert torch.equal(j, i * 3 + 1)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: (x.argmax(1), x.max(1), x.amin(0)),
+    lambda x: x.cummax(1),
+    lambda x: functional.max_pool2d(x[None, None], 2, return_indices=True),
+    lambda x: torch.ops.aten.nonzero_static(x > 0, size=9),
+], ids=["argmax", "cummax", "max_pool", "nonzero"])
+def test_indices_that_are_made_are_truncated(function):
+    x = torch.randn(8, 6)
+    got, records = run(function, x, min_block_size=1, pass_through_build_failures=True,
+                       truncate_long_and_double=True)
+    assert records[0].coverage == 1
+    torch.testing.assert_close(got, function(x))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_workspace_size(dynamic):
+    """Sizes without an upper bound leave the kernels that there are; what is more than the limit is
+    an error that says so, or runs natively."""
+    def compiled(function, **options):
+        return torch.compile(function, backend="vulkan", dynamic=dynamic,
+                             options={"min_block_size": 1, **options})
+
+    def mean(x):
+        return torch.relu(x).mean((2, 3))
+
+    x = torch.randn(2, 3, 9, 11)
+    got = compiled(mean, workspace_size=1 << 20, pass_through_build_failures=True)(x)
+    torch.testing.assert_close(got, mean(x))
+    if dynamic:
+        return
+    y = torch.randn(5, 70000)  # more than a GPU's shared memory holds
+    with pytest.raises(Exception, match="workspace_size is 1: raise it"):
+        compiled(lambda y: y.topk(3), workspace_size=1, pass_through_build_failures=True)(y)
+    with pytest.warns(UserWarning, match="workspace_size is 1: raise it"):
+        got = compiled(lambda y: y.topk(3), workspace_size=1)(y)
+    torch.testing.assert_close(got, y.topk(3))
 
 
 def test_bytes_of_64_bits_are_not_truncated():

@@ -52,6 +52,33 @@ def test_quantize_(config, dtype):
     assert fates(model, x) == ["read packed by 1 product"] * 2
 
 
+def small_floats():
+    """torchao's configurations of small floating-point numbers that run on CPUs, by name."""
+    mx = pytest.importorskip("torchao.prototype.mx_formats")
+    common = pytest.importorskip("torchao.quantization.quantize_.common")
+    emulated = {"kernel_preference": common.KernelPreference.EMULATED}
+    four = torch.float4_e2m1fn_x2
+    return {
+        "float8": lambda: quantization.Float8WeightOnlyConfig(),
+        "nvfp4": lambda: mx.NVFP4WeightOnlyConfig(),
+        "mxfp8": lambda: mx.MXDynamicActivationMXWeightConfig(**emulated),
+        "mxfp4": lambda: mx.MXDynamicActivationMXWeightConfig(
+            activation_dtype=four, weight_dtype=four, **emulated)}
+
+
+@pytest.mark.parametrize("config", ["float8", "nvfp4", "mxfp8", "mxfp4"])
+@torch.no_grad()
+def test_small_floats(config):
+    dtype = torch.bfloat16
+    model = network(dtype)
+    quantization.quantize_(model, small_floats()[config]())
+    x = torch.randn(3, 128).to(dtype)
+    eager, compiled = model(x), torch.compile(model, backend="vulkan", options=OPTIONS)
+    # Of weights alone eager rounds numbers and scales in between; dynamic ones are eager's.
+    torch.testing.assert_close(compiled(x), eager, rtol=0.016, atol=0.02)
+    assert fates(model, x).count("read packed by 1 product") == 2
+
+
 class Affine(nn.Module):
     def __init__(self, block):
         super().__init__()

@@ -45,6 +45,24 @@ def test_greedy_and_sampling(name):
     assert torch.equal(tv.generate(model, ids, 24, seed=5, **drawn), want)
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_truncated(name):
+    """Tokens and positions are int32 in engines, and int64 for callers."""
+    model = decoder(name)
+    ids = prompt(model, 2, 9)["input_ids"]
+    want = model.generate(ids, max_new_tokens=12, do_sample=False)
+    compilations.clear()
+    got = tv.generate(model, ids, 12, truncate_long_and_double=True)
+    assert got.dtype == torch.int64 and torch.equal(got, want)
+    assert any(c.engines for c in compilations.compilations())
+
+    torch.manual_seed(5)
+    want = model.generate(ids, max_new_tokens=12, do_sample=True, top_k=20)
+    got = tv.generate(model, ids, 12, seed=5, do_sample=True, top_k=20,
+                      truncate_long_and_double=True)
+    assert torch.equal(got, want)
+
+
 @pytest.fixture
 def calls(monkeypatch):
     """The forward calls that went through the model's Python."""
@@ -127,7 +145,7 @@ def test_an_engine_that_refuses(monkeypatch):
     want = model.generate(ids, max_new_tokens=16, do_sample=False)
     refused = []
 
-    def refuses(call):
+    def refuses(call, count):
         refused.append(call)
         raise NotImplementedError("sizes that kernels cannot count")
 
@@ -148,7 +166,7 @@ def test_steps_ahead_of_the_host(streams, monkeypatch):
     monkeypatch.setattr(generation, "_runs_ahead", lambda ids: True)
     following = generation._Steps.next
     monkeypatch.setattr(generation._Steps, "next",
-                        lambda self: (steps.append(self), following(self)))
+                        lambda self, most: steps.append(self) or following(self, most))
     assert torch.equal(tv.generate(model, ids, 24), free)
     for at in (9, 14, 16, 17, 30):
         ends = sorted({int(token) for token in free[:, at]})

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,12 +28,12 @@ DRAWN = {"temperature": 0.8, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.
 FLAGS = ("--temperature=0.8", "--topK=20", "--topP=0.9", "--repetitionPenalty=1.3")
 
 
-def run(folder, *flags, code=0, prompt=PROMPT, **variables):
+def run(folder, *flags, code=0, prompt=PROMPT, stream="", **variables):
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
     done = subprocess.run([VKEXEC, "generate", f"--model={folder}", f"--prompt={prompt}", *flags],
                           capture_output=True, timeout=300, env={**environment, **variables})
     assert done.returncode == code, (done.stdout, done.stderr)
-    return (done.stderr if code else done.stdout).decode()
+    return (done.stderr if code or stream == "stderr" else done.stdout).decode()
 
 
 def text_of(tokens, ids) -> str:
@@ -69,6 +70,62 @@ def test_greedy_tokens_are_eagers(name, tmp_path):
     assert run(tmp_path, "--tokens=64", "--stream") == text_of(want, ids)
 
 
+def families():
+    """The configurations that docs/generation.md says are saved."""
+    page = (Path(__file__).parents[2] / "docs" / "generation.md").read_text()
+    table = page.split("| family | configuration")[1].split("\n\n")[0]
+    return re.findall(r"^\|.*\| `(\w+)` \|$", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", slow_but(("opt", "gemma3"), families()))
+def test_families(name, tmp_path):
+    model, ids = decoder(name), ids_of(PROMPT)
+    tv.save_decoder(model, tmp_path, 48, tokenizer=byte_tokenizer(), optimization_level=0)
+    want = model.generate(ids, max_new_tokens=30, do_sample=False)[0]
+    assert run(tmp_path, "--tokens=30", "--stepsPerSubmission=7") == text_of(want, ids)
+
+
+def test_models_without_a_cache_of_keys_are_refused(tmp_path):
+    for name in ("t5", "bart", "whisper", "mamba"):
+        with pytest.raises(ValueError, match="want a decoder with attention"):
+            tv.save_decoder(decoder(name), tmp_path, 48)
+
+
+def test_several_tokens_a_submission(llama, tmp_path):
+    """The text of one token a submission, also where it ends among tokens that were made."""
+    folder, model, ids = llama
+    want = model.generate(ids, max_new_tokens=33, do_sample=False)[0]
+    for together, submissions in ((1, 32), (5, 7), (64, 1)):  # the prompt makes the first
+        flags = f"--tokens=33 --stepsPerSubmission={together}".split()
+        assert run(folder, *flags) == text_of(want, ids)
+        assert run(folder, *flags, "--stream") == text_of(want, ids)
+        said = run(folder, *flags, "--verbose", stream="stderr")
+        assert f"submissions: {submissions}, tokens {together} a submission\n" in said
+    info = json.loads((folder / "generation.json").read_text())
+    for file in folder.iterdir():
+        if file.name != "generation.json":
+            (tmp_path / file.name).symlink_to(file)
+    for at in (0, 3, 8, 11):
+        end = int(want[ids.shape[1] + at])
+        (tmp_path / "generation.json").write_text(json.dumps(info | {"ends": [end]}))
+        ended = model.generate(ids, max_new_tokens=33, do_sample=False, eos_token_id=end,
+                               pad_token_id=0)[0]
+        assert run(tmp_path, "--stepsPerSubmission=6") == text_of(ended, ids)
+    drawn = ["--tokens=12", "--temperature=0.8", "--seed=7"]
+    said = run(folder, *drawn, "--stepsPerSubmission=4", "--verbose", stream="stderr")
+    assert ("submissions: 11, tokens 1 a submission: the host draws tokens and penalises "
+            "repetitions") in said
+    assert run(folder, *drawn, "--stepsPerSubmission=4") == run(folder, *drawn)
+
+
+def test_scores_that_are_no_numbers(tmp_path):
+    model = decoder("llama")
+    with torch.no_grad():
+        model.model.norm.weight[3] = float("nan")
+    tv.save_decoder(model, tmp_path, ROOM, tokenizer=byte_tokenizer(), optimization_level=0)
+    assert "scores that are no numbers (NaN)" in run(tmp_path, "--tokens=8", code=1)
+
+
 def test_draws_are_those_of_the_device(llama):
     folder, model, ids = llama
     for seed in (0, 7, 1 << 40 | 5):
@@ -91,6 +148,7 @@ def test_memory_of_the_device(llama, tmp_path):
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])})
     want = model.generate(ids, max_new_tokens=24, do_sample=False)[0]
     assert run(tmp_path, "--tokens=24", **staged) == text_of(want, ids)
+    assert run(tmp_path, "--tokens=24", "--stepsPerSubmission=7", **staged) == text_of(want, ids)
 
 
 def test_kernels_that_are_not_trusted(llama):
@@ -156,6 +214,7 @@ def test_verbose_says_the_pace(llama):
     (["--tokenizer=/no/such.json"], 1, "/no/such.json"),
     (["--model=/no/such"], 1, "/no/such is no folder, want one that tv.save_decoder wrote"),
     (["--temperature=0"], 2, "--temperature: got 0"),
+    (["--stepsPerSubmission=0"], 2, "--stepsPerSubmission"),
     (["--topK=5"], 2, "--topK needs --temperature"),
     (["--topP=2", "--temperature=1"], 2, "got '2', want a number from 0 to 1"),
     (["--repetitionPenalty=0"], 2, "--repetitionPenalty: got 0"),

@@ -1,6 +1,8 @@
 """Weights are the module's own tensors: a change is seen by the next call."""
 
 import gc
+import threading
+import time
 
 import pytest
 import torch
@@ -274,3 +276,33 @@ def test_repeated_calls_hand_their_weights_over_as_one_object():
         assert held._last[1] is None
         same(model, fast)
     assert held._last[1] is not None
+
+
+@torch.no_grad()
+def test_a_change_while_a_set_is_made_is_seen():
+    """Another thread's call makes a new set for the larger weight; the smaller one, which it has
+    read, changes meanwhile."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1024), nn.Linear(1024, 1024))
+    fast, x = vulkan(model, min_block_size=1), torch.randn(16, 64)
+    fast(x)
+    calls, ends = [0], threading.Event()
+
+    def call():
+        while not ends.is_set():
+            fast(x)
+            calls[0] += 1
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    try:
+        for i in range(60):
+            model[3].weight.copy_(torch.randn(1024, 1024) / 32)
+            time.sleep(i % 20 / 2000)
+            model[0].weight.copy_(torch.randn(64, 64) / 8)
+            before = calls[0]
+            while calls[0] < before + 2 and thread.is_alive():
+                time.sleep(0.0005)
+            torch.testing.assert_close(fast(x), model(x), rtol=1e-3, atol=1e-3)
+    finally:
+        ends.set()
+        thread.join()

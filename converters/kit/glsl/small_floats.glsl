@@ -49,3 +49,36 @@ float tv_from_float4_e2m1fn(uint code) {
   const uint m = code & 7u;
   return tv_with_sign(m < 2u ? float(m) * 0.5 : uintBitsToFloat((m << 22) + (126u << 23)), code >> 3 & 1u);
 }
+
+/// The code of |x|, rounded to the nearest, halves to even, without an upper bound: exponents of the given
+/// bias, `mantissa` bits. Kernels that keep no denormals read float32's as 0, which they round to anyway.
+uint tv_small_magnitude(float x, uint mantissa, int bias) {
+  const uint bits = floatBitsToUint(x) & 0x7fffffffu;
+  if (bits < uint(128 - bias) << 23)  // denormals of the small format: multiples of the least one
+    return uint(roundEven(uintBitsToFloat(bits) * uintBitsToFloat(uint(126 + bias + int(mantissa)) << 23)));
+  const uint shift = 23u - mantissa;
+  return (bits + (1u << (shift - 1u)) - 1u + (bits >> shift & 1u) >> shift) - (uint(127 - bias) << mantissa);
+}
+
+// Codes of floats, as floats. What is beyond the range becomes NaN, of e5m2 infinity.
+
+float tv_to_float8_e4m3fn(float x) {
+  const uint sign = floatBitsToUint(x) >> 31 << 7;
+  return float(min(tv_small_magnitude(x, 3u, 7), 0x7fu) | sign);
+}
+
+float tv_to_float8_e5m2(float x) {
+  const uint bits = floatBitsToUint(x), sign = bits >> 31 << 7;
+  const uint code = min(tv_small_magnitude(x, 2u, 15), 0x7cu);
+  return float(((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fu : code) | sign);
+}
+
+/// Neither infinities nor -0: 0x80 is NaN.
+float tv_to_small_fnuz(float x, uint code) {
+  const uint sign = floatBitsToUint(x) >> 31 << 7;
+  return float(code > 0x7fu ? 0x80u : code == 0u ? 0u : code | sign);
+}
+
+float tv_to_float8_e4m3fnuz(float x) { return tv_to_small_fnuz(x, tv_small_magnitude(x, 3u, 8)); }
+
+float tv_to_float8_e5m2fnuz(float x) { return tv_to_small_fnuz(x, tv_small_magnitude(x, 2u, 16)); }

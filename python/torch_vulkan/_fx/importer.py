@@ -9,7 +9,7 @@ from .. import custom
 from .._native import C
 from .._torch import compat
 from .._torch.strides import promised
-from . import attention_state, demands, parameter_names, two_four
+from . import attention_state, demands, parameter_names, small_floats, two_four
 from .complex_values import is_complex
 from .fx_nodes import (
     attribute,
@@ -130,9 +130,10 @@ class Importer:
 
     def _type(self, value):
         """(dtype, shape) of a tensor; dtype `other` where an engine could not hold it. Complex
-        numbers are held as pairs."""
+        numbers are held as pairs, those of float8 as codes."""
         pair = [2] if value.dtype in PARTS else []
-        dtype = to_dtype(PARTS.get(value.dtype, value.dtype))
+        codes = torch.uint8 if value.dtype in small_floats.FORMATS else value.dtype
+        dtype = to_dtype(PARTS.get(value.dtype, codes))
         if value.layout != torch.strided or value.is_quantized or not is_plain(value):
             dtype = C.DType.other
         return dtype, [*self._symbols.shape(value.shape), *pair]
@@ -185,9 +186,14 @@ class Importer:
         called, effect = op_name(node.target), has_effect(node)
         op, args = called, []
         reason = self._broken[node] or refusal(node, self._by_place, self._device)
+        codes = small_floats.is_concerned(node)
+        if codes and not reason:
+            reason = small_floats.refusal(node)
         if not reason:
             try:
                 op, args = self._arguments(node)
+                if codes:
+                    op, args = small_floats.arguments(node, op, args)
             except Inexpressible as inexpressible:
                 reason = str(inexpressible)
         outputs = []
@@ -217,7 +223,8 @@ class Importer:
     @staticmethod
     def _is_unheld(node, i: int, value) -> bool:
         """Whether it is a result that nobody reads, of a type that engines do not hold."""
-        return (value.dtype not in DTYPES and value.dtype not in PARTS
+        held = value.dtype in DTYPES or value.dtype in PARTS or value.dtype in small_floats.FORMATS
+        return (not held
                 and not any(is_getitem(user) and user.args[1] == i for user in node.users))
 
     def _tensor_nodes(self, node: fx.Node):

@@ -7,6 +7,7 @@ from torch import fx
 from .._torch.guards import canonical
 from .._torch.sizes import Sizes
 from .attention_state import forget_random_state
+from .decoders import recognise_decoders
 from .dynamic_scales import narrow_dynamic_scales
 from .fx_nodes import is_size_arithmetic
 from .placement import make_where_read
@@ -23,6 +24,7 @@ def prepare(module: fx.GraphModule, user_outputs: int, gradients: bool = False,
     others are kept for the backward graph; `gradients`: all are gradients; `of_arguments`: those
     that are views of an argument."""
     drop_copies_of_constants(module.graph)
+    recognise_decoders(module)
     narrow_dynamic_scales(module.graph)
     forget_random_state(module.graph)
     compute_sizes_from_inputs(module.graph)

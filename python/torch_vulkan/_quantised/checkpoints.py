@@ -144,10 +144,27 @@ def load(model: nn.Module, checkpoint: Checkpoint, layout: str | None) -> nn.Mod
         warnings.warn(f"tv.quantize: {checkpoint.place} has tensors that {type(model).__name__} "
                       f"does not know: {', '.join(extra[:8])}{' …' if len(extra) > 8 else ''}",
                       stacklevel=4)
-    on_meta = any(parameter.is_meta for parameter in model.parameters())
-    model.load_state_dict({name: value for name, value in others.items() if name in known},
-                          strict=False, assign=on_meta)
+    wanted = {name: value for name, value in others.items() if name in known}
+    if any(parameter.is_meta for parameter in model.parameters()):
+        _assign(model, wanted)
+    else:
+        model.load_state_dict(wanted, strict=False)
     return model
+
+
+def _assign(model: nn.Module, tensors: dict[str, torch.Tensor]) -> None:
+    """Gives a model on meta its tensors; what was one tensor stays one."""
+    before = model.state_dict(keep_vars=True)
+    names: dict[int, list[str]] = {}
+    for name, tensor in before.items():
+        names.setdefault(id(tensor), []).append(name)
+    model.load_state_dict(tensors, strict=False, assign=True)
+    after = model.state_dict(keep_vars=True)
+    for tied in names.values():
+        given = next((name for name in tied if name in tensors), None)
+        for name in tied if given else ():
+            owner, _, attribute = name.rpartition(".")
+            setattr(model.get_submodule(owner), attribute, after[given])
 
 
 def _in(layer: str, tensor: str) -> str:
@@ -162,10 +179,18 @@ def _check(model: nn.Module, made: dict, others: dict, place: str) -> None:
     biases = {_in(name, "bias") for name in made}
     missing = [name for name, tensor in tensors.items()
                if name not in others and name not in replaced and id(tensor) not in given]
+    missing += [name for name, buffer in model.named_buffers(remove_duplicate=False)
+                if buffer.is_meta and name not in tensors]  # which no checkpoint has
     if missing:
         raise ValueError(f"tv.quantize: {place} lacks {', '.join(missing[:8])}"
                          f"{' …' if len(missing) > 8 else ''}")
+    seen: dict[int, torch.Tensor] = {}
     for name, value in others.items():
+        if name in tensors:
+            same = seen.setdefault(id(tensors[name]), value)
+            if same is not value and not torch.equal(same, value):
+                raise ValueError(f"tv.quantize: {place} has two values of {name!r}, which is one "
+                                 "tensor with another")
         if name in replaced:
             raise ValueError(f"tv.quantize: {place} has {name!r} packed, and as it was, too")
         if name in tensors and tensors[name].shape != value.shape:

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <regex>
 #include <set>
@@ -16,8 +17,10 @@
 #include "csrc/converter.h"
 #include "csrc/lowering/requests.h"
 #include "csrc/lowering/tactics.h"
+#include "csrc/partition/unsupported.h"
 #include "csrc/passes/canonicalise.h"
 #include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/truncate.h"
 #include "csrc/passes/write_in_place.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/spirv_check.h"
@@ -181,6 +184,36 @@ TEST(Kernels, DebugBuildsCheckEveryAddressAndCompile) {
     if (examples.empty()) continue;
     EXPECT_EQ(kernels.problems(examples.front(), cpu_profile(), settings), "");
   }
+}
+
+/// Graphs that name a 64-bit type: what truncate_long_and_double computes in 32 bits.
+bool has_64_bits(const Graph& graph) {
+  return std::ranges::any_of(graph.values, [](const Value& value) {
+    return value.dtype == DType::kI64 || value.dtype == DType::kF64;
+  });
+}
+
+TEST(Kernels, EveryExampleCompilesWithItsLongsTruncated) {
+  Kernels kernels;
+  const Settings settings{.truncate_long_and_double = true};
+  size_t truncated = 0;
+  for (const auto& [op, converter] : test::operators_with_examples()) {
+    if (op.starts_with("test::")) continue;
+    const std::vector<Graph> examples = converter.examples();
+    for (size_t k = 0; k < examples.size(); ++k) {
+      if (!has_64_bits(examples[k])) continue;
+      Graph graph = truncate_long_and_double(examples[k]);
+      // An operator may refuse it, with a reason; what it takes must build.
+      const NodeContext node{graph, graph.nodes.front(), cpu_profile(), settings};
+      if (!unsupported(node).empty()) continue;
+      ++truncated;
+      SCOPED_TRACE(std::string(op) + ", example " + std::to_string(k));
+      std::string problems;
+      ASSERT_NO_THROW(problems = kernels.problems(std::move(graph), cpu_profile(), settings));
+      EXPECT_EQ(problems, "");
+    }
+  }
+  EXPECT_GT(truncated, 0U);
 }
 
 TEST(Registry, HoldsTheOperatorsOfEveryKind) {

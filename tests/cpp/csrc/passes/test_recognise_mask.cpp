@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <tuple>
@@ -211,6 +212,122 @@ TEST(RecogniseMask, NumbersThatAreAddedHideWhereTheyAreInfinite) {
                                  {{DType::kF32, {1, 1, 7, 200}}})
                               .outputs[0];
     EXPECT_EQ(b.attention(added).has("first"), known) << seen << " " << hidden;
+  }
+}
+
+/// Masks of the least number, which is added and no infinity.
+struct LeastMasks : Masks {
+  using Masks::Masks;
+
+  ValueId added(ValueId seen, double hidden, DType dtype = DType::kF32) {
+    const auto number = [&](const char* op, const char* name, double n) {
+      return node(op, {attr_arg("size", std::vector<Expr>{}), attr_arg(name, n)}, {{dtype, {}}})
+          .outputs[0];
+    };
+    const ValueId zero = number("aten::zeros", "fill_value", 0);
+    const ValueId least = number("aten::scalar_tensor", "s", hidden);
+    return node("aten::where.self",
+                {tensor_arg("condition", seen), tensor_arg("self", zero),
+                 tensor_arg("other", least)},
+                {{dtype, graph.value(seen).shape}})
+        .outputs[0];
+  }
+  /// The attention of a causal mask, with `rows` as a softmax has them.
+  const Node& softmax_attention(ValueId mask, bool checks = true) {
+    output(node("tv::softmax_attention",
+                {tensor_arg("query", query), tensor_arg("key", key), tensor_arg("value", key),
+                 tensor_arg("attn_mask", mask), attr_arg("is_causal", false),
+                 attr_arg("rows", std::string("softmax")), attr_arg("scale", 0.125)},
+                {{DType::kF32, {2, 4, m, 32}}})
+               .outputs[0]);
+    DeviceProfile profile = DeviceProfile::builtin_default();
+    profile.type = DeviceType::kDiscrete;
+    Settings settings;
+    settings.check_indices = checks;
+    graph = recognise_mask(graph, settings, profile);
+    check(graph, "test");
+    return graph.nodes.back();
+  }
+};
+
+constexpr double kLeast = -static_cast<double>(std::numeric_limits<float>::max());
+
+TEST(RecogniseMask, TheLeastNumberHidesFromQueriesThatSeeThemselves) {
+  for (const Expr& queries : {Expr(1), Expr(7)}) {
+    for (const bool window : {false, true}) {
+      LeastMasks b(queries);
+      const ValueId keys = b.keys(), places = b.places();
+      ValueId seen = b.compared("aten::le.Tensor", keys, places);
+      if (window) {
+        const ValueId near = b.compared("aten::gt.Tensor", keys, b.less(places, 16));
+        seen = b.both(near, seen, {1, 1, b.m, b.n});
+      }
+      const Node& node = b.softmax_attention(b.added(seen, kLeast));
+      ASSERT_TRUE(node.has("first")) << dump(b.graph);
+      EXPECT_FALSE(node.has("attn_mask"));
+      EXPECT_EQ(node.integer("window"), window ? 16 : 0);
+      // All places are checked, as indices of keys are; the first one is taken.
+      const auto& nodes = b.graph.nodes;
+      const auto checks = std::ranges::find(nodes, "aten::index_select", &Node::op);
+      ASSERT_NE(checks, nodes.end()) << dump(b.graph);
+      EXPECT_EQ(b.graph.value(checks->outputs[0]).shape, Shape{queries});
+      const bool one = queries == Expr(1);
+      EXPECT_EQ(std::ranges::find(nodes, "aten::slice.Tensor", &Node::op) == nodes.end(), one);
+      EXPECT_EQ(b.graph.value(node.input("first")).shape, Shape{Expr(1)});
+      for (const Node& each : nodes) EXPECT_NE(each.op, "aten::where.self");
+    }
+  }
+}
+
+TEST(RecogniseMask, LayersShareTheCheck) {
+  LeastMasks b(7);
+  const ValueId keys = b.keys();
+  const ValueId mask = b.added(b.compared("aten::le.Tensor", keys, b.places()), kLeast);
+  b.output(
+      b.node("aten::scaled_dot_product_attention",
+             {tensor_arg("query", b.query), tensor_arg("key", b.key), tensor_arg("value", b.key),
+              tensor_arg("attn_mask", mask), attr_arg("is_causal", false)},
+             {{DType::kF32, {2, 4, b.m, 32}}})
+          .outputs[0]);
+  EXPECT_TRUE(b.softmax_attention(mask).has("first"));
+  EXPECT_EQ(std::ranges::count(b.graph.nodes, "aten::index_select", &Node::op), 1);
+}
+
+/// A row that sees nothing would be another one.
+TEST(RecogniseMask, TheLeastNumberElsewhereStays) {
+  const auto stays = [](auto&& make, bool checks = true) {
+    LeastMasks b(7);
+    const ValueId mask = make(b);
+    const Node& node = b.softmax_attention(mask, checks);
+    EXPECT_FALSE(node.has("first")) << dump(b.graph);
+    EXPECT_EQ(node.input("attn_mask"), mask);
+  };
+  const auto causal = [](LeastMasks& b) {
+    const ValueId keys = b.keys();
+    return b.compared("aten::le.Tensor", keys, b.places());
+  };
+  {
+    SCOPED_TRACE("padding");
+    stays([&](LeastMasks& b) {
+      const ValueId padding = b.input({2, 1, 1, 200}, DType::kBool);
+      return b.added(b.both(causal(b), padding, {2, 1, 7, 200}), kLeast);
+    });
+  }
+  {
+    SCOPED_TRACE("other numbers");
+    stays([&](LeastMasks& b) { return b.added(causal(b), -1e30); });
+    stays([&](LeastMasks& b) { return b.added(causal(b), -65504, DType::kF16); });
+    stays([&](LeastMasks& b) { return b.added(causal(b), kLeast, DType::kBF16); });
+  }
+  {
+    SCOPED_TRACE("indices that nobody checks");
+    stays([&](LeastMasks& b) { return b.added(causal(b), kLeast); }, /*checks=*/false);
+  }
+  {
+    SCOPED_TRACE("infinity, of which rows without a key are no numbers");
+    stays([&](LeastMasks& b) {
+      return b.added(causal(b), -std::numeric_limits<double>::infinity());
+    });
   }
 }
 

@@ -1,5 +1,6 @@
 // Long engines in several submissions: where they are cut, and that the results are the same bits.
 
+#include <array>
 #include <cstring>
 
 #include "runtime/commands/submissions.h"
@@ -43,6 +44,20 @@ TEST(Submissions, CutsByMeasuredTime) {
   EXPECT_EQ(starts(spec, 1000, 100), (std::vector<size_t>{2, 3, 4}));
   EXPECT_EQ(starts(spec, 1000, 1e6), std::vector<size_t>{});
   EXPECT_EQ(starts(spec, 1000, 0), std::vector<size_t>{}) << "0 is no limit";
+}
+
+TEST(Submissions, SeveralRunsAreCutLikeOne) {
+  EngineSpec spec = chain(3);
+  for (Dispatch& d : spec.dispatches) d.time_us = 40;
+  const int64_t symbols[] = {1000};
+  const auto cut = submission_starts(spec, encoded(spec, 1000), symbols, 200, 4);
+  EXPECT_EQ(cut, (std::vector<size_t>{5, 10}));
+  const auto ranges = recorded_ranges(3, 4, cut);
+  std::vector<std::array<size_t, 3>> got;
+  for (const DispatchRange& r : ranges) got.push_back({r.first, r.end, r.next_submission});
+  EXPECT_EQ(got, (std::vector<std::array<size_t, 3>>{
+                     {0, 3, 0}, {0, 2, 0}, {2, 3, 1}, {0, 3, 0}, {0, 1, 0}, {1, 3, 1}}));
+  EXPECT_EQ(recorded_ranges(3, 1, {}).size(), 1u);
 }
 
 TEST(Submissions, MoreBytesTakeMoreTime) {

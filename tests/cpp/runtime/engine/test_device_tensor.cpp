@@ -58,6 +58,62 @@ TEST(RuntimeEngine, ADeviceTensorMayBeInputAndOutput) {
   for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(read[i], 6 * added[i]) << i;
 }
 
+/// a = a * 2 + b, in place, and y = a then.
+std::shared_ptr<Engine> doubling_in_place(std::shared_ptr<Device> device) {
+  SpecBuilder b{Expr(static_cast<int64_t>(kCount))};
+  const uint32_t a = b.input("a"), c = b.input("b"), zero = b.input("zero"), y = b.output("y");
+  b.step("step", a, a, c, 2);
+  b.step("out", y, a, zero, 1);
+  b.spec.inputs[0].written = true;
+  return Engine::create(std::move(device), b.spec);
+}
+
+/// Runs it by `times` in each call; the state, and what the outputs were.
+std::pair<std::vector<float>, std::vector<float>> doubled(const std::shared_ptr<Engine>& engine,
+                                                          std::initializer_list<uint32_t> times) {
+  const auto set = engine->prepare_weights({});
+  auto state = ramp(kCount, 5), added = ramp(kCount, 3);
+  std::vector<float> zero(kCount, 0), y(kCount, -1);
+  const HostTensor inputs[] = {host(state), host(added), host(zero)}, outputs[] = {host(y)};
+  for (const uint32_t each : times) engine->run(*set, {}, inputs, outputs, each);
+  return {state, y};
+}
+
+TEST(RuntimeEngine, SeveralRunsInOneSubmission) {
+  for (const bool staged : {false, true}) {
+    PhysicalDevice physical = Instance::get().devices().back();
+    if (staged) physical.profile.host_pointers = false;
+    const auto device = std::make_shared<Device>(physical);
+    const auto engine = doubling_in_place(device);
+    const auto want = doubled(engine, {1, 1, 1, 1, 1});
+    EXPECT_EQ(want.first, want.second);
+    EXPECT_EQ(engine->stats().submissions, 5u);
+    EXPECT_EQ(doubled(engine, {5}), want);
+    EXPECT_EQ(engine->stats().submissions, 6u);
+    EXPECT_EQ(doubled(engine, {2, 3}), want);
+    EXPECT_EQ(engine->stats().submissions, 8u);
+    for (const int64_t limit_us : {1, 60}) {  // each dispatch alone; some together
+      const ScopedModes scoped({.check_hazards = true, .submit_us = limit_us});
+      EXPECT_EQ(doubled(engine, {5}), want) << limit_us;
+      if (limit_us == 1) {
+        EXPECT_EQ(impl(engine).submissions_of_last_recording(), 10u);
+      }
+    }
+  }
+}
+
+TEST(RuntimeEngine, SeveralRunsOnADeviceTensor) {
+  const auto engine = doubling_in_place(open_device(""));
+  const auto set = engine->prepare_weights({});
+  const DeviceTensor state(engine->device(), kBytes);
+  auto added = ramp(kCount, 1);
+  std::vector<float> zero(kCount, 0), y(kCount, -1);
+  const HostTensor inputs[] = {state.tensor(), host(added), host(zero)}, outputs[] = {host(y)};
+  engine->run(*set, {}, inputs, outputs, 3);
+  engine->run(*set, {}, inputs, outputs, 1);
+  for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(y[i], 15 * added[i]) << i;
+}
+
 TEST(RuntimeEngine, ADeviceTensorOfAnotherSizeIsRefused) {
   const auto engine = doubling();
   const auto set = engine->prepare_weights({});
