@@ -59,10 +59,10 @@ def test_results_in_the_memory_of_each_others_inputs():
 
 
 def test_what_was_imported_goes_when_it_is_compiled(tmp_path):
-    """A body's weights are part of it: 64 MiB that the runtime holds itself."""
+    """A body's weights are part of it: 128 MiB that the runtime holds itself."""
     then = helper.make_graph([helper.make_node("Add", ["x", "t0"], ["t"])], "then", [],
-                             [tensor("t", [1 << 24])],
-                             [weight("t0", random(1 << 24))])
+                             [tensor("t", [1 << 25])],
+                             [weight("t0", random(1 << 25))])
     other = helper.make_graph([helper.make_node("Neg", ["x"], ["o"])], "other", [],
                               [tensor("o", None)])
     made = model([helper.make_node("If", ["c"], ["b"], then_branch=then, else_branch=other),
@@ -83,4 +83,4 @@ between = held()
 third = session(sys.argv[2])
 print((held() - between) - (between - before))
 """, tmp_path / "small.onnx", tmp_path / "large.onnx")
-    assert int(printed) < 32  # MiB
+    assert int(printed) < 64, printed  # MiB

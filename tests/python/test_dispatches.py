@@ -112,9 +112,11 @@ def test_no_mask_is_computed(name, infos):
         assert not {"aten::le.Tensor", "aten::gt.Tensor", "aten::where.self"} & {*made}
 
 
-def test_no_mask_of_eager_attention_is_computed(infos):
+def test_no_mask_of_eager_attention_is_computed(infos, device):
     """Where the least number is added to hidden scores, queries are checked to see themselves; with
     padding, where some may see nothing, the mask stays."""
+    if device.type != "cpu":
+        pytest.skip("on GPUs eager attention stays two products and a softmax, with its mask")
     model = decoder("gemma2")
     model.set_attn_implementation("eager")
     given = prompt(model, 2, 7)

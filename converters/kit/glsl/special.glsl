@@ -276,14 +276,19 @@ float tv_frexp_mantissa(float x) {
   return uintBitsToFloat((all & 0x80000000u) | 0x3f000000u | (fraction & 0x7fffffu));
 }
 
-/// The step of a grid that x is nearest to, by float32's x * (1 / scale), as in torch.
+/// The step of a grid that x is nearest to, by float32's x * (1 / scale), as in torch. `precise`:
+/// drivers multiply a difference out, which rounds otherwise.
 float tv_grid_step(float x, float scale, float zero_point) {
-  return roundEven(x * tv_div(1.0, scale)) + zero_point;
+  precise float steps = x * tv_div(1.0, scale);
+  precise float at = roundEven(steps) + zero_point;
+  return at;
 }
 /// That step, or the first or last one, as a number again. NaN gives the first.
 float tv_fake_quantize(float x, float scale, float zero_point, float first, float last) {
   const float at = tv_grid_step(x, scale, zero_point);
-  return ((tv_isnan(at) || at < first ? first : at > last ? last : at) - zero_point) * scale;
+  precise float steps = (tv_isnan(at) || at < first ? first : at > last ? last : at) - zero_point;
+  precise float y = steps * scale;
+  return y;
 }
 bool tv_in_grid(float x, float scale, float zero_point, float first, float last) {
   const float at = tv_grid_step(x, scale, zero_point);
