@@ -300,6 +300,7 @@ def test_pieces_of_attention_may_be_excluded():
     def attention(q, k, v):
         return torch.softmax(q @ k.transpose(-1, -2) * 50, -1) @ v
 
+    torch.manual_seed(0)  # scores times 50: roundings of float32 alone may pass 1e-5
     q, k, v = torch.randn(3, 1, 2, 16, 8).unbind()
     got, _ = run(attention, q, k, v, min_block_size=1, enable_autocast=True,
                  autocast_excluded_nodes=[".*"])
