@@ -19,6 +19,8 @@ using tokenizer::TextStream;
 using tokenizer::Tokenizer;
 using Clock = std::chrono::steady_clock;
 
+constexpr int64_t kStepsOfASubmission = 8;  // by default; a CPU device gains nothing from them
+
 [[noreturn]] void refuse(const std::string& message) {
   throw Error(ErrorKind::kUser, "[generate] " + message);
 }
@@ -74,11 +76,12 @@ std::string pace(const char* what, int64_t tokens, double seconds) {
 /// Chooses one token after the other.
 class Chooser {
  public:
-  Chooser(SavedDecoder& decoder, const Options& options, std::span<const int32_t> prompt)
+  Chooser(SavedDecoder& decoder, const Options& options, int64_t together,
+          std::span<const int32_t> prompt)
       : decoder_(decoder),
         sampler_(options.sampling, static_cast<size_t>(decoder.info().vocabulary)),
         by_host_(options.sampling.draws || options.sampling.repetition_penalty != 1),
-        together_(by_host_ ? 1 : options.steps_per_submission),
+        together_(by_host_ ? 1 : together),
         length_(static_cast<int64_t>(prompt.size())) {
     for (const int32_t token : prompt) sampler_.add(token);
   }
@@ -138,7 +141,9 @@ void generate(const std::shared_ptr<Device>& device, const Options& options) {
   };
 
   const std::span<float> scores = decoder.read_prompt(prompt);
-  Chooser chooser(decoder, options, prompt);
+  const int64_t together = options.steps_per_submission.value_or(
+      profile(*device).is_cpu() ? 1 : kStepsOfASubmission);
+  Chooser chooser(decoder, options, together, prompt);
   const double prompt_s = decoder.run_s();
   decoder.load_step();
   const uint64_t before = decoder.submissions();
@@ -157,7 +162,7 @@ void generate(const std::shared_ptr<Device>& device, const Options& options) {
                pace("prompt", static_cast<int64_t>(prompt.size()), prompt_s).c_str(),
                pace("added", added, steps_s.count()).c_str(),
                static_cast<unsigned long long>(decoder.submissions() - before),
-               chooser.way(options.steps_per_submission).c_str());
+               chooser.way(together).c_str());
 }
 
 }  // namespace tv::cli

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,7 +69,7 @@ struct Options {
   bool generate = false;
   std::string model, tokenizer, prompt;
   int64_t tokens = 0;  ///< most to add; 0: until the text ends or the cache is full
-  int64_t steps_per_submission = 1;
+  std::optional<int64_t> steps_per_submission;  ///< none: as the device gains from it
   Sampling sampling;
   bool stream = false;
 

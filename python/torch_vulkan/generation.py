@@ -15,7 +15,8 @@ import torch
 from ._fx.engine_call import RECOVERABLE
 from ._fx.whole_graph import recorded
 from ._torch import philox
-from .backend import vulkan
+from . import device_list
+from .backend import device_profile, vulkan
 from .settings import Settings
 
 # Caches have a multiple of this many positions, so that few lengths of them are seen.
@@ -23,7 +24,8 @@ _CACHE_STEP = 128
 # A layer whose window slides keeps every position where that is not more than so many windows: what
 # a window does not show is skipped, and nothing has to move.
 _WINDOWS = 8
-# On a GPU so many steps are begun before the host looks at what the first of them chose.
+# On a GPU so many steps are begun before the host looks at what the first of them chose, and made
+# by one submission unless the caller says otherwise.
 _AHEAD = 8
 
 _execute_call = torch.ops.torch_vulkan.execute_call.default
@@ -38,8 +40,9 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
              temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0,
              repetition_penalty: float = 1.0, seed: int | None = None,
              draws: str = "torch", eos_token_id: int | list[int] | None = None,
-             pad_token_id: int | None = None, streamer=None, steps_per_submission: int = 1,
-             report: dict | None = None, **settings: Any) -> torch.Tensor:
+             pad_token_id: int | None = None, streamer=None,
+             steps_per_submission: int | None = None, report: dict | None = None,
+             **settings: Any) -> torch.Tensor:
     """Continues token sequences with a decoder of transformers, its forward call compiled.
 
     Prompt and steps run through one static cache, which each step writes in place. Without sampling
@@ -63,6 +66,7 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         streamer: an object with `put` and `end`, given the prompt and then each step's tokens.
         steps_per_submission: so many tokens are made by one submission to the device, and come
             back at once; the tokens are the same. Steps that need the host are made one by one.
+            None: 8 on a GPU, 1 on a CPU device.
         report: gets how the steps were made: `steps` and the `calls` that they took; of these
             `engine_calls`, which had no Python around them, and the `submissions` to the device
             that the engine counted meanwhile; `reason`: why a call made one step, or "".
@@ -76,6 +80,8 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
     """
     _check(model, input_ids, max_new_tokens, attention_mask)
     _check_draws(draws, settings)
+    if steps_per_submission is None:
+        steps_per_submission = _together(input_ids, settings)
     if type(steps_per_submission) is not int or steps_per_submission < 1:
         raise ValueError(f"generate: steps_per_submission: got {steps_per_submission!r}, want 1 or "
                          "more")
@@ -362,6 +368,13 @@ def _call_engine(call, graph: Callable, count: int) -> None:
 def _runs_ahead(ids: torch.Tensor) -> bool:
     """Whether a step is begun without waiting for the one before."""
     return ids.is_cuda
+
+
+def _together(ids: torch.Tensor, settings: dict[str, Any]) -> int:
+    """How many steps a submission makes where the caller does not say it: a CPU device gains
+    nothing from more than one."""
+    device = Settings.from_options(settings).device
+    return 1 if device_profile(device_list.spec_for(device, ids.device)).is_cpu else _AHEAD
 
 
 def _cache(config, room: int):

@@ -1,5 +1,7 @@
 """tv.generate with several steps a submission: the tokens of one step a submission."""
 
+import types
+
 import pytest
 import torch
 import transformers
@@ -139,6 +141,18 @@ def test_an_engine_that_refuses(monkeypatch):
     monkeypatch.setattr(generation, "_execute_call", refuses)
     assert torch.equal(tv.generate(model, ids, 16, steps_per_submission=5), want)
     assert refused == [5, 5, 3]
+
+
+@pytest.mark.parametrize("is_cpu, together", [(True, 1), (False, 8)])
+def test_by_default(monkeypatch, is_cpu, together):
+    model = decoder("llama")
+    ids = prompt(model, 1, 9)["input_ids"]
+    want = model.generate(ids, max_new_tokens=24, do_sample=False)
+    monkeypatch.setattr(generation, "device_profile",
+                        lambda device: types.SimpleNamespace(is_cpu=is_cpu))
+    report = {}
+    assert torch.equal(tv.generate(model, ids, 24, report=report), want)
+    assert report["calls"] == SINGLE + -(-(24 - SINGLE) // together)
 
 
 def test_ahead_of_the_host(monkeypatch):

@@ -101,6 +101,9 @@ def test_several_tokens_a_submission(llama, tmp_path):
         assert run(folder, *flags, "--stream") == text_of(want, ids)
         said = run(folder, *flags, "--verbose", stream="stderr")
         assert f"submissions: {submissions}, tokens {together} a submission\n" in said
+    usual = 1 if tv.devices()[0].type == "cpu" else 8
+    said = run(folder, "--tokens=33", "--verbose", stream="stderr")
+    assert f"tokens {usual} a submission\n" in said
     info = json.loads((folder / "generation.json").read_text())
     for file in folder.iterdir():
         if file.name != "generation.json":

@@ -288,6 +288,7 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
       {"calibration", "\"TRT-8501-EntropyCalibration2\\na: 3c010a14\\n\""},
       {"use_fp32_acc", "false"},
       {"disable_tf32", "false"},
+      {"sparse_weights", "true"},
       {"autocast_excluded_nodes", "[\"a\"]"},
       {"autocast_excluded_ops", "[\"t::a\"]"},
       {"check_addresses", "true"},
@@ -320,7 +321,8 @@ TEST(EngineKey, TheTextOfSettings) {
   EXPECT_EQ(code_text({}),
             R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": false, "check_indices": true, "disable_tf32": true, )"
-            R"("enabled_precisions": [], "optimization_level": 3, "tactics": [], )"
+            R"("enabled_precisions": [], "optimization_level": 3, "sparse_weights": false, )"
+            R"("tactics": [], )"
             R"("truncate_long_and_double": false, "tuning_seconds": -1, )"
             R"("use_fp32_acc": true, "workspace_size": 0})");
   EXPECT_EQ(code_text(Settings::from_json(R"({
@@ -331,7 +333,7 @@ TEST(EngineKey, TheTextOfSettings) {
             R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": true, "check_indices": false, "disable_tf32": false, )"
             R"("enabled_precisions": ["float32", "bfloat16"], "optimization_level": 0, )"
-            R"("tactics": ["matmul_simt", "gemm \"q\""], "truncate_long_and_double": true, )"
+            R"("sparse_weights": false, "tactics": ["matmul_simt", "gemm \"q\""], "truncate_long_and_double": true, )"
             R"("tuning_seconds": 60, "use_fp32_acc": false, )"
             R"("workspace_size": 4611686018427387905})");
 }

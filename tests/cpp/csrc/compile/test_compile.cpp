@@ -156,6 +156,7 @@ TEST_F(Compile, DebugDump) {
                            "fold_padding",
                            "fold_batch_norm",
                            "merge_matmuls",
+                           "multiply_sparse",
                            "canonicalise",
                            "fold",
                            "simplify",
