@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from . import device_list
 from ._fx.engine_call import RECOVERABLE
 from ._fx.whole_graph import recorded
 from ._torch import philox
-from . import device_list
 from .backend import device_profile, vulkan
 from .settings import Settings
 
