@@ -105,9 +105,10 @@ void add_generate(CLI::App& app, Options& o) {
       ->check(Amount(1e9))
       ->default_str("1");
   app.add_option("--seed", o.sampling.seed, "Of the draws")->check(is_whole)->default_str("0");
-  app.add_option("--stepsPerSubmission", o.steps_per_submission,
-                 "Make so many of the most likely tokens by one submission to the device; default: 8, "
-                 "on a CPU device 1")
+  app.add_option(
+         "--stepsPerSubmission", o.steps_per_submission,
+         "Make so many of the most likely tokens by one submission to the device; default: 8, "
+         "on a CPU device 1")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
   app.add_flag("--stream", o.stream, "Print text as it comes");
   app.add_flag("--verbose", o.verbose, "Print tokens a second on standard error, and log more");

@@ -141,8 +141,8 @@ void generate(const std::shared_ptr<Device>& device, const Options& options) {
   };
 
   const std::span<float> scores = decoder.read_prompt(prompt);
-  const int64_t together = options.steps_per_submission.value_or(
-      profile(*device).is_cpu() ? 1 : kStepsOfASubmission);
+  const int64_t together =
+      options.steps_per_submission.value_or(profile(*device).is_cpu() ? 1 : kStepsOfASubmission);
   Chooser chooser(decoder, options, together, prompt);
   const double prompt_s = decoder.run_s();
   decoder.load_step();

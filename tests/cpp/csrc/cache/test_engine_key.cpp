@@ -333,7 +333,8 @@ TEST(EngineKey, TheTextOfSettings) {
             R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": true, "check_indices": false, "disable_tf32": false, )"
             R"("enabled_precisions": ["float32", "bfloat16"], "optimization_level": 0, )"
-            R"("sparse_weights": false, "tactics": ["matmul_simt", "gemm \"q\""], "truncate_long_and_double": true, )"
+            R"("sparse_weights": false, "tactics": ["matmul_simt", "gemm \"q\""], )"
+            R"("truncate_long_and_double": true, )"
             R"("tuning_seconds": 60, "use_fp32_acc": false, )"
             R"("workspace_size": 4611686018427387905})");
 }
