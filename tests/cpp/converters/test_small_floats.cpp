@@ -81,16 +81,19 @@ std::vector<Codes> all_codes() {
 }
 
 /// An infinite scale makes NaN of the zeros of its group, where elements are scaled one by one.
-bool is_wanted(const Codes& codes, double got, double wanted) {
+/// Scales of 2^-127 are denormals, for which some GPUs take 0 (docs/accuracy.md).
+bool is_wanted(const Codes& codes, double got, double wanted, bool on_cpu) {
   if (std::isinf(wanted) && codes.of_scales()) return !std::isfinite(got);
+  if (!on_cpu && wanted != 0 && std::abs(wanted) < 0x1p-126 && got == 0) return true;
   return std::isnan(wanted) ? std::isnan(got) : got == wanted;
 }
 
-void expect_equal(const Codes& codes, const std::vector<double>& got, const std::string& tactic) {
+void expect_equal(const Codes& codes, const std::vector<double>& got, const std::string& tactic,
+                  bool on_cpu) {
   ASSERT_EQ(got.size(), static_cast<size_t>(codes.m * kRows));
   for (size_t i = 0; i < got.size(); ++i) {
     const double wanted = codes.wanted(static_cast<int64_t>(i) % kRows);
-    ASSERT_TRUE(is_wanted(codes, got[i], wanted))
+    ASSERT_TRUE(is_wanted(codes, got[i], wanted, on_cpu))
         << codes.format << " " << codes.scale_format << ", " << tactic << ", code " << i % kRows
         << ": got " << got[i] << ", want " << wanted;
   }
@@ -106,7 +109,7 @@ std::set<std::string> check_kernels(const Codes& codes, const std::shared_ptr<De
     const std::string kernel =
         tactic.name.substr(0, tactic.name.find_last_not_of("x_0123456789w") + 1);
     if (!tactic.refusal.empty() || !kernels.insert(kernel).second) continue;
-    expect_equal(codes, run.outputs(tactic.name)[0], tactic.name);
+    expect_equal(codes, run.outputs(tactic.name)[0], tactic.name, tv::profile(*device).is_cpu());
   }
   return kernels;
 }
@@ -162,7 +165,7 @@ TEST(SmallFloats, MatrixUnitsDecodeEveryCode) {
     for (size_t i = 0; i < got.size(); ++i) {
       const double wanted = codes.wanted(static_cast<int64_t>(i) % kRows);
       if (!fits_half(wanted)) continue;
-      ASSERT_TRUE(is_wanted(codes, got[i], wanted))
+      ASSERT_TRUE(is_wanted(codes, got[i], wanted, true))
           << codes.format << " " << codes.scale_format << ", " << shared->name << ", code "
           << i % kRows << ": got " << got[i] << ", want " << wanted;
     }
