@@ -140,7 +140,8 @@ def test_engines_that_an_image_ships(images, model):
     cache = "/usr/share/torch_vulkan/cache"
     images.run(builder, *command, "--cacheDir=/workspace/built", volumes=[f"{model}:/model:ro"])
     images.buildah("config", "--user", "root", builder, check=True)
-    images.run(builder, "sh", "-c", f"cp -r /workspace/built/. {cache} && rm -r /workspace/built && "
+    images.run(builder, "sh", "-c",
+               f"cp -r /workspace/built/. {cache} && rm -r /workspace/built && "
                f"chown -R root:root {cache} && chmod -R a+rX,go-w {cache}")
     images.buildah("config", "--user", "vulkan", builder, check=True)
     said = images.run(builder, *command, "--verbose", volumes=[f"{model}:/model:ro"])
