@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 
 .PHONY: demo build test test-all service service-check service-environment wheel onnxruntime-provider \
-  triton-backend serve clean
+  triton-backend serve images clean
 .DEFAULT_GOAL := build
 
 ## ResNet-50 through torch.compile(model, backend="vulkan") on the best Vulkan device.
@@ -60,6 +60,10 @@ serve:
 	@scripts/setup.sh --triton
 	@scripts/triton_fixture.sh >.setup/triton_folder
 	@$(PYTHON) scripts/serve.py
+
+## The container images, built by buildah on a base of Debian's packages (docs/images.md).
+images:
+	@scripts/images.sh
 
 clean:
 	rm -rf build build-asan build-wheel dist .setup python/torch_vulkan/lib \

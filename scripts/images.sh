@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Builds the images of the Dockerfile by buildah, without a hub: the base is made of Debian's packages.
+# Usage: images.sh [--archive FOLDER] [runtime] [full]      both where none is named
+# --archive: they are written to FOLDER as oci-archives, too. Needs buildah, runc and mmdebstrap.
+# Wheels are fetched here, from where pip is told to take them, and given to the build.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+archive=
+[ "${1:-}" != --archive ] || { archive=$2; shift 2; }
+[ $# -gt 0 ] || set -- runtime full
+for tool in buildah runc mmdebstrap; do
+  command -v $tool >/dev/null || { echo "$tool is missing: apt-get install buildah runc mmdebstrap" >&2; exit 1; }
+done
+
+# Without systemd and with few capabilities, as in CI: runc takes any kind of cgroups.
+export BUILDAH_ISOLATION=${BUILDAH_ISOLATION:-oci} BUILDAH_RUNTIME=${BUILDAH_RUNTIME:-runc}
+# The same date in every build, so that equal files make equal layers.
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+policy=$(mktemp -d)
+trap 'rm -rf "$policy"' EXIT
+echo '{"default": [{"type": "insecureAcceptAnything"}]}' >"$policy/policy.json"
+flags=(--signature-policy "$policy/policy.json")
+
+base=localhost/torch_vulkan-base
+if ! buildah inspect "$base" >/dev/null 2>&1; then
+  echo "== A base of Debian's packages"
+  mmdebstrap --quiet --variant=minbase bookworm "$policy/base.tar"
+  made=$(buildah from "${flags[@]}" scratch)
+  buildah add -q "$made" "$policy/base.tar" / >/dev/null
+  buildah commit -q --rm --timestamp "$SOURCE_DATE_EPOCH" "${flags[@]}" "$made" "$base" >/dev/null
+fi
+
+options=(--layers --format docker --network host --timestamp "$SOURCE_DATE_EPOCH"
+  --build-arg BASE="$base" --build-arg SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" "${flags[@]}"
+  --ulimit nofile=1024:1024)
+ccache_dir=$(ccache --get-config cache_dir 2>/dev/null || true)
+[ ! -d "$ccache_dir" ] || options+=(--volume "$ccache_dir:/ccache")
+
+wheels=$PWD/.setup/image-wheels
+mkdir -p "$wheels"
+python=.venv/bin/python
+[ -x $python ] || python=python3
+wanted=($(grep -o 'onnx==[0-9.]*' setup.cfg))
+case " $* " in *" full "*) wanted+=(torch==2.13.0 numpy pybind11 "setuptools>=68" wheel) ;; esac
+$python -m pip download -q --disable-pip-version-check --only-binary=:all: --python-version 3.11 -d "$wheels" \
+  "${wanted[@]}"
+options+=(--volume "$wheels:/wheels:ro" --build-arg PIP_FIND_LINKS=/wheels --build-arg PIP_NO_INDEX=1)
+
+for target in "$@"; do
+  echo "== torch_vulkan:$target"
+  buildah build "${options[@]}" --target "$target" -t "localhost/torch_vulkan:$target" .
+  [ -z "$archive" ] ||
+    buildah push -q "${flags[@]}" "localhost/torch_vulkan:$target" "oci-archive:$archive/$target.tar"
+done
