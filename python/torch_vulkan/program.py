@@ -44,6 +44,7 @@ class Program(nn.Module):
         self.signature = signature
         self.settings = settings
         self._warned = False
+        self._scales = None  # what scale_names found
         self._source = source  # the graph before compilation, to build from on other devices
         self._bind()
         self._adopt(exported.module(check_guards=False))
@@ -161,6 +162,15 @@ class Program(nn.Module):
                                for name, value in self._exported.constants.items()}
         return exported
 
+    def scale_names(self) -> dict[str, str]:
+        """name → format or "", of tensors that are scales of quantised ones, as far as the graph
+        before compilation is there to say so."""
+        if self._scales is None and self._source is not None:
+            source = self._source
+            self._scales = exporting.scale_names(
+                source if isinstance(source, ExportedProgram) else graph_file.unpack(source))
+        return self._scales or {}
+
     def source_bytes(self) -> bytes | None:
         """The graph before compilation, without weights; None if the file had none."""
         if isinstance(self._source, ExportedProgram):
@@ -225,7 +235,7 @@ class Program(nn.Module):
         nn.Module.__init__(twin)
         object.__setattr__(twin, "_exported", self._exported)
         twin.signature, twin.settings, twin._source = self.signature, self.settings, self._source
-        twin._warned = self._warned
+        twin._warned, twin._scales = self._warned, self._scales
         twin._bind()
         twin._adopt(copy.deepcopy(self._graph_module, memo))
         twin.training = False

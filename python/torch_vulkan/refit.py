@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.export import ExportedProgram
 
 from ._aot import staging
 from ._base.packed_groups import missing_parts
 from ._base.setting_checks import nearest
+from ._fx.quantised_scales import check_scale, scale_names
+from ._quantised.modules import Quantized
 from ._script import programs
 from ._torch import shared_memory
 from .program import Program
@@ -39,7 +41,8 @@ def refit(program: nn.Module, weights) -> None:
     Raises:
         ValueError: a name is unknown, a shape or dtype differs, tied weights are given different
             values, a quantised weight is given without its scales or zero points (or they without
-            it), the file is invalid, or the program has immutable weights.
+            it), a scale is zero, negative, infinite or NaN, the file is invalid, or the program has
+            immutable weights.
     """
     module = getattr(program, "_orig_mod", program)
     if not isinstance(module, nn.Module):
@@ -57,6 +60,7 @@ def refit(program: nn.Module, weights) -> None:
 def _change(module: nn.Module, tensors: dict[str, torch.Tensor], given: Mapping) -> None:
     changes = _checked(tensors, given)
     _check_whole(tensors, given)
+    _check_scales(module, given)
     if any(value.data_ptr() != tensor.data_ptr() for tensor, value in changes):
         _warn_of_ranges(module)
     changes += shared_memory.shadows(tensors, changes)
@@ -80,6 +84,30 @@ def _check_whole(tensors, given) -> None:
                          f"{', '.join(map(repr, missing))} "
                          f"{'is' if len(missing) == 1 else 'are'} not given: elements, scales and "
                          "zero points change together (give the program's own where one stays)")
+
+
+def _check_scales(module: nn.Module, given) -> None:
+    """Raises ValueError, naming it, for a scale that is no positive finite number."""
+    for name, format in _scales_of(module).items():
+        if name in given:
+            check_scale(name, _tensor(name, given[name]), format)
+
+
+def _scales_of(module: nn.Module) -> dict[str, str]:
+    """name → format or "", of tensors that are scales."""
+    if isinstance(module, Program):
+        return module.scale_names()
+    found = {}
+    for path, part in module.named_modules():
+        prefix = f"{path}." if path else ""
+        if isinstance(part, Quantized):
+            found[prefix + "weight_scale"] = part.scale_format
+            found[prefix + "weight_tensor_scale"] = ""
+        elif isinstance(part, fx.GraphModule):
+            own = scale_names(part.graph,
+                              lambda node: node.target if node.op == "get_attr" else None)
+            found |= {prefix + name: format for name, format in own.items()}
+    return found
 
 
 def _warn_of_ranges(module: nn.Module) -> None:

@@ -334,6 +334,28 @@ def test_refit_takes_elements_and_scales_together(weights):
     torch.testing.assert_close(program(x), made(x))
 
 
+@pytest.mark.parametrize("weights, name", [("int8", "0.weight_scale"), ("nvfp4", "2.weight_scale"),
+                                           ("nvfp4", "0.weight_tensor_scale")])
+@torch.no_grad()
+def test_refit_refuses_bad_scales(weights, name):
+    made, other = (tv.quantize(network(64, 96, 32, seed=s), weights) for s in (0, 1))
+    x = torch.randn(3, 64)
+    program = tv.compile(made, inputs=[x], **OPTIONS)
+    before = {key: tensor.clone() for key, tensor in made.state_dict().items()}
+    result = program(x)
+    codes = before[name].dtype == torch.uint8
+    for bad in (0, 0x7f) if codes else (0.0, -1.0, float("nan"), float("inf")):
+        given = copy.deepcopy(other.state_dict())
+        given[name].flatten()[-1] = bad
+        for module in (program, made, torch.compile(made, backend="vulkan", options=OPTIONS)):
+            with pytest.raises(ValueError, match=f"scale '{name}': 1 of .* are not positive"):
+                tv.refit(module, given)
+    assert all(torch.equal(before[key], tensor) for key, tensor in made.state_dict().items())
+    assert torch.equal(program(x), result)
+    tv.refit(program, other.state_dict())
+    torch.testing.assert_close(program(x), other(x))
+
+
 @torch.no_grad()
 def test_a_changed_weight_is_seen():
     made, other = (tv.quantize(network(64, 32, seed=s)) for s in (0, 1))

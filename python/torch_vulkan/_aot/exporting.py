@@ -128,6 +128,12 @@ def check_scales(program: ExportedProgram) -> None:
     quantised_scales.check_scales(program.graph, tensor_of)
 
 
+def scale_names(program: ExportedProgram) -> dict[str, str]:
+    """name → format or "", of the program's tensors that are scales of quantised ones."""
+    targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
+    return quantised_scales.scale_names(program.graph, lambda node: targets.get(node.name))
+
+
 def decompose(program: ExportedProgram) -> ExportedProgram:
     """In the operators that torch.compile hands to the backend."""
     table = torch.export.default_decompositions()

@@ -52,6 +52,22 @@ def check_scales(graph: fx.Graph, tensor_of: Callable[[fx.Node], tuple | None]) 
                     check_scale(*found, format)
 
 
+def scale_names(graph: fx.Graph, name_of: Callable[[fx.Node], str | None]) -> dict[str, str]:
+    """name → format or "", of the tensors that nodes of a graph take for scales.
+
+    Args:
+        name_of: a placeholder or get_attr node → the name of its tensor; None: it has none.
+    """
+    found = {}
+    for node in graph.nodes:
+        for scale, format in _scales(node):
+            if isinstance(scale, fx.Node) and scale.op in ("placeholder", "get_attr"):
+                name = name_of(scale)
+                if name is not None:
+                    found[name] = format
+    return found
+
+
 def _scales(node: fx.Node):
     """(scale, its format or "") of each that a node reads."""
     target = node.target
