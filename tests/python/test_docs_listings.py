@@ -64,12 +64,13 @@ def page(name: str) -> Path:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_listing_is_checked(path):
     kinds = {language for _, language, _ in LISTING.findall(path.read_text())}
-    known = {"python", "cpp", "glsl", "cmake", "sh", "text", "yaml"}
+    known = {"python", "cpp", "glsl", "cmake", "sh", "text", "yaml", "dockerfile"}
     assert kinds <= known, "say what a listing is"
     assert "python" not in kinds or path.name in PYTHON
     assert not kinds & {"cpp", "glsl", "cmake"} or path.name in EXCERPTS
     assert "text" not in kinds or path.name in PRINTED | {"ARCHITECTURE.md", "triton.md"}
     assert "yaml" not in kinds or path.name in {"deployment.md", "vkexec.md"}  # read by tests
+    assert "dockerfile" not in kinds or path.name == "images.md"  # tests/serving/test_images.py
     # A listing that is only indented would not be found.
     plain = LISTING.sub("", path.read_text())
     assert not re.search(r"\n\n    \S", plain)
@@ -236,6 +237,10 @@ def test_commands():
             assert all(f'"{w}"' in text for w in words if w.startswith("--")), line
         elif program == "make":
             assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text(), line
+        elif program == "docker":
+            stages = re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.M)
+            targets = [words[i + 1] for i, word in enumerate(words) if word == "--target"]
+            assert set(targets) <= set(stages), line
         elif program.startswith("build-examples/"):
             listed = (ROOT / "examples/cpp/CMakeLists.txt").read_text()
             assert f"add_executable({program.split('/')[1]} " in listed, line
