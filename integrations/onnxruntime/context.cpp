@@ -56,7 +56,7 @@ Json text_of(const EngineInput& input) {
   return fields;
 }
 
-std::string text_of(const Wiring& wiring) {
+Json::Object fields_of(const Wiring& wiring) {
   Json::Array symbols, inputs, outputs, engine_inputs;
   for (const Symbol& symbol : wiring.symbols) symbols.push_back(symbol.name);
   for (const FusedInput& input : wiring.inputs) inputs.push_back(text_of(input));
@@ -69,7 +69,22 @@ std::string text_of(const Wiring& wiring) {
   text.emplace("inputs", std::move(inputs));
   text.emplace("outputs", std::move(outputs));
   text.emplace("engine_inputs", std::move(engine_inputs));
-  return Json(std::move(text)).dump();
+  return text;
+}
+
+/// `kept`: the weights that the context has itself.
+Json text_of(const WeightSource& source, const EngineSpec& spec, const std::string& kept) {
+  Json::Object digests;
+  for (const Binding& weight : spec.weights) {
+    const auto found = source.digests.find(weight.name);
+    if (found != source.digests.end()) digests.emplace(found->first, found->second);
+  }
+  return Json::Object{{"digests", std::move(digests)},
+                      {"free", Json::Array(source.free.begin(), source.free.end())},
+                      {"frozen", source.frozen},
+                      {"network", source.network},
+                      {"kept_bytes", static_cast<int64_t>(kept.size())},
+                      {"kept", sha256_hex(kept)}};
 }
 
 // --- from text ---
@@ -139,8 +154,53 @@ FusedOutput output_of(const Json& json, size_t symbols) {
   return output;
 }
 
-Wiring wiring_of(const std::string& text) {
-  const Json json = Json::parse(text, "EPContext");
+WeightSource source_of(const Json& json) {
+  WeightSource source{.frozen = value_of<std::string>(json, "frozen"),
+                      .network = value_of<std::string>(json, "network")};
+  for (const auto& [name, digest] : value_of<Json::Object>(json, "digests")) {
+    const auto* text = digest.get<std::string>();
+    if (!text) damaged("a digest that is no text");
+    source.digests.emplace(name, *text);
+  }
+  for (const Json& name : value_of<Json::Array>(json, "free")) {
+    const auto* text = name.get<std::string>();
+    if (!text) damaged("a weight without a name");
+    source.free.insert(*text);
+  }
+  return source;
+}
+
+/// Takes the weights that the context has itself from the front of `rest`.
+std::string_view kept_in(const Json& source, std::string_view& rest) {
+  const int64_t size = value_of<int64_t>(source, "kept_bytes");
+  if (size < 0 || static_cast<size_t>(size) > rest.size()) damaged("it is cut off");
+  const std::string_view kept = rest.substr(0, static_cast<size_t>(size));
+  rest.remove_prefix(kept.size());
+  if (sha256_hex(std::string(kept)) != value_of<std::string>(source, "kept")) {
+    damaged("its weights are damaged");
+  }
+  return kept;
+}
+
+/// Gives an engine the weights that its context has; the others have no bytes yet.
+void place(std::string_view kept, const WeightSource& source, CompiledBlock& compiled) {
+  if (!compiled.weights.empty()) damaged("an engine with weights of its own");
+  const auto own = std::make_shared<std::string>(kept);
+  std::span<const uint8_t> rest(reinterpret_cast<const uint8_t*>(own->data()), own->size());
+  for (const Binding& binding : compiled.spec.weights) {
+    size_t size = 0;
+    if (!source.digests.contains(binding.name)) {
+      const int64_t count = onnx::checked_count(sizes_of(binding), "a weight");
+      size = static_cast<size_t>(count * size_bytes(binding.dtype));
+      if (size > rest.size()) damaged("it lacks a weight");
+    }
+    compiled.weights.push_back({rest.first(size), own});
+    rest = rest.subspan(size);
+  }
+  if (!rest.empty()) damaged("weights that no engine has");
+}
+
+Wiring wiring_of(const Json& json) {
   Wiring wiring;
   for (const Json& symbol : value_of<Json::Array>(json, "symbols")) {
     const auto* known = symbol.get<std::string>();
@@ -197,22 +257,29 @@ std::string line(std::string_view& rest) {
 
 }  // namespace
 
-std::string to_context(const Wiring& wiring, const CompiledBlock& compiled) {
-  const std::string text = text_of(wiring);
+std::string to_context(const Wiring& wiring, const CompiledBlock& compiled,
+                       const WeightSource* source) {
   std::vector<HostTensor> weights;
-  for (const onnx::WeightBytes& weight : compiled.weights) {  // which are read only
-    weights.push_back(
-        {const_cast<uint8_t*>(weight.bytes.data()), static_cast<int64_t>(weight.bytes.size())});
+  std::string kept;
+  for (size_t i = 0; i < compiled.weights.size(); ++i) {
+    const std::span<const uint8_t> bytes = compiled.weights[i].bytes;
+    if (!source) {  // which reads them only
+      weights.push_back({const_cast<uint8_t*>(bytes.data()), static_cast<int64_t>(bytes.size())});
+    } else if (!source->digests.contains(compiled.spec.weights[i].name)) {
+      kept.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
   }
+  Json::Object fields = fields_of(wiring);
+  if (source) fields.emplace("source", text_of(*source, compiled.spec, kept));
+  const std::string text = Json(std::move(fields)).dump();
   const std::vector<uint8_t> engine = to_vke(compiled.spec, weights);
   std::string out(kHead);
-  out += sha256_hex(text) + "\n" + std::to_string(text.size()) + "\n" + text;
+  out += sha256_hex(text) + "\n" + std::to_string(text.size()) + "\n" + text + kept;
   out.append(reinterpret_cast<const char*>(engine.data()), engine.size());
   return out;
 }
 
-std::pair<Wiring, BuiltEngine> from_context(std::span<const uint8_t> bytes,
-                                            const std::shared_ptr<Device>& device) {
+Context from_context(std::span<const uint8_t> bytes) {
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!rest.starts_with(kHead)) damaged("not of this provider, or of another version of it");
   rest.remove_prefix(kHead.size());
@@ -223,14 +290,23 @@ std::pair<Wiring, BuiltEngine> from_context(std::span<const uint8_t> bytes,
   if (size > rest.size()) damaged("it is cut off");
   const std::string text(rest.substr(0, size));
   if (sha256_hex(text) != digest) damaged("it is damaged");
-  Wiring wiring = wiring_of(text);
-  VkeContents contents = from_vke(bytes.subspan(bytes.size() - rest.size() + size));
-  check(wiring, contents.spec);
-  CompiledBlock compiled{.spec = std::move(contents.spec)};
-  for (const std::vector<uint8_t>& weight : contents.weights) {
-    compiled.weights.push_back({weight, nullptr});
+  rest.remove_prefix(size);
+  const Json json = Json::parse(text, "EPContext");
+  Context made{.wiring = wiring_of(json)};
+  std::string_view kept;
+  if (json.get<Json::Object>()->contains("source")) {
+    const Json& source = field(json, "source");
+    made.source = source_of(source);
+    kept = kept_in(source, rest);
   }
-  return {std::move(wiring), load_engine(device, std::move(compiled))};
+  auto contents = std::make_shared<VkeContents>(from_vke(bytes.last(rest.size())));
+  made.compiled.spec = std::move(contents->spec);
+  check(made.wiring, made.compiled.spec);
+  for (const std::vector<uint8_t>& weight : contents->weights) {
+    made.compiled.weights.push_back({weight, contents});
+  }
+  if (made.source) place(kept, *made.source, made.compiled);
+  return made;
 }
 
 std::string compatibility_of(const DeviceProfile& device) {

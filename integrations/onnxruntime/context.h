@@ -1,22 +1,29 @@
 #pragma once
-// A compiled part of a model as bytes, for ONNX Runtime's EPContext models: its engine with its
-// weights, and how the node calls it.
+// A compiled part of a model as bytes, for ONNX Runtime's EPContext models: its engine, with its
+// weights or with what tells them in the model that has them, and how the node calls it.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "integrations/onnxruntime/fused_node.h"
+#include "integrations/onnxruntime/weight_source.h"
 
 namespace tv::ort {
 
-std::string to_context(const Wiring& wiring, const CompiledBlock& compiled);
+/// `source`: of weights that are left out; null: none is.
+std::string to_context(const Wiring& wiring, const CompiledBlock& compiled,
+                       const WeightSource* source);
 
-/// Loads what to_context wrote. Throws Error(kUser) for anything else, and where the engine does
-/// not run on the device.
-std::pair<Wiring, BuiltEngine> from_context(std::span<const uint8_t> bytes,
-                                            const std::shared_ptr<Device>& device);
+struct Context {
+  Wiring wiring;
+  CompiledBlock compiled;              ///< without the bytes of weights that `source` has
+  std::optional<WeightSource> source;  ///< of a context without weights
+};
+
+/// Reads what to_context wrote. Throws Error(kUser) for anything else.
+Context from_context(std::span<const uint8_t> bytes);
 
 /// What a context that was built for a device needs of another one, as text.
 std::string compatibility_of(const DeviceProfile& device);

@@ -1,5 +1,7 @@
 #include "integrations/onnxruntime/options.h"
 
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -34,7 +36,6 @@ struct Refused {
   const char* reason;
   bool flag = false;  ///< it may be given as false, which is so
 };
-constexpr const char* kContext = "EPContext models keep their weights";
 constexpr Refused kRefused[] = {
     {"int8_enable",
      "the provider takes no calibration; a model with QuantizeLinear and DequantizeLinear is "
@@ -65,10 +66,6 @@ constexpr Refused kRefused[] = {
      "ep.context_file_path, a session option, is ONNX Runtime's name for it"},
     {"ep_context_embed_mode",
      "ep.context_embed_mode, a session option, is ONNX Runtime's name for it", true},
-    {"weight_stripped_engine_enable", kContext, true},
-    {"onnx_model_folder_path", kContext},
-    {"onnx_bytestream", kContext},
-    {"onnx_bytestream_size", kContext},
     {"require_full_compilation", "session.disable_cpu_ep_fallback=1 is ONNX Runtime's name for it",
      true},
     {"torch_executed_ops", "op_types_to_exclude takes names of ONNX's operators"},
@@ -116,6 +113,13 @@ class Reader {
     options_.shapes = profile_ranges(min_, opt_, max_);
     place_caches(options_.settings, options_.cache);
     if (!timing_) options_.settings.timing_cache_path.clear();
+    if ((bytes_at_ == 0) != (bytes_size_ == 0)) {
+      user_error("options onnx_bytestream and onnx_bytestream_size: got one of them");
+    }
+    if (bytes_at_ != 0 && !options_.refit_from.empty()) {
+      user_error("option refit_from_onnx: onnx_bytestream gives a model, too");
+    }
+    options_.model_bytes = {reinterpret_cast<const uint8_t*>(bytes_at_), bytes_size_};
     return std::move(options_);
   }
 
@@ -161,6 +165,15 @@ class Reader {
     return [&into](const auto& key, const auto& text) { into = cli::parse_shapes(key, text); };
   }
 
+  template <typename T>
+  Read number(T& into, const char* wanted) {
+    return [&into, wanted](const auto& key, const auto& text) {
+      const char* end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data(), end, into);
+      if (error != std::errc() || stop != end) refuse_option(shown(key), text, wanted);
+    };
+  }
+
   void add_own() {
     const Read device = [this](const auto& key, const auto& text) {
       if (!options_.device.empty() && options_.device != text) {
@@ -196,6 +209,17 @@ class Reader {
       read_setting(row, setting_of_text(row, shown(key), folder ? text + "/timings.json" : text),
                    options_.settings.timing_cache_path);
     };
+    readers_["weight_stripped_engine_enable"] = [this](const auto& key, const auto& text) {
+      options_.strip_weights = flag(key, text);
+    };
+    readers_["onnx_model_folder_path"] = [this](const auto&, const auto& text) {
+      options_.model_folder = text;
+    };
+    readers_["refit_from_onnx"] = [this](const auto&, const auto& text) {
+      options_.refit_from = text;
+    };
+    readers_["onnx_bytestream"] = number(bytes_at_, "the address of a model as a decimal number");
+    readers_["onnx_bytestream_size"] = number(bytes_size_, "the size of a model in bytes");
     readers_["max_shape_values"] = [this](const auto& key, const auto& text) {
       if (text.empty() || text.size() > 6 ||
           text.find_first_not_of("0123456789") != std::string::npos) {
@@ -238,6 +262,8 @@ class Reader {
   std::map<std::string, Read> readers_;
   cli::NamedShapes min_, opt_, max_;
   bool timing_ = true;
+  uintptr_t bytes_at_ = 0;
+  size_t bytes_size_ = 0;
   std::multimap<std::string, std::string> set_by_flags_;  ///< settings, by the flags' names
 };
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ struct Options {
   std::set<std::string> excluded;                             ///< types of ONNX operators
   bool detailed_log = false;     ///< what is left to others is a warning in the log
   int64_t max_shape_values = 8;  ///< of inputs that set shapes: for how many an engine is kept
+  bool strip_weights = false;    ///< of contexts that are written
+  std::string model_folder;      ///< where the models of contexts without weights are
+  std::string refit_from;        ///< a model whose weights contexts without weights take
+  std::span<const uint8_t> model_bytes;  ///< the same in memory, or the model that is compiled
   ContextOptions context;
 };
 

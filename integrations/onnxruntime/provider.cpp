@@ -14,6 +14,9 @@ namespace {
 
 Provider* of(OrtEp* self) { return static_cast<Provider*>(self); }
 
+/// Attribute of an EPContext node: the file name of the model that has its weights.
+constexpr const char* kModelName = "onnx_model_filename";
+
 std::vector<std::string> names_of(const std::vector<Ort::ConstValueInfo>& values) {
   std::vector<std::string> names;
   for (const auto& value : values) names.push_back(value.GetName());
@@ -50,9 +53,11 @@ bool is_context(const Ort::ConstNode& node) {
   return node.GetOperatorType() == "EPContext" && text_attribute(node, "source") == kName;
 }
 
+std::filesystem::path model_path(const Ort::ConstGraph& graph) { return graph.GetModelPath(); }
+
 /// The folder of a model, for files beside it.
 std::string folder_of(const Ort::ConstGraph& graph) {
-  return std::filesystem::path(graph.GetModelPath()).parent_path().string();
+  return model_path(graph).parent_path().string();
 }
 
 }  // namespace
@@ -77,6 +82,7 @@ Provider::Provider(Options options, std::shared_ptr<Device> device, const OrtLog
         all.push_back(of(self)->compile(Ort::ConstGraph{graphs[i]}, Ort::ConstNode{fused[i]}));
       }
       of(self)->by_result_.clear();  // with what was imported
+      of(self)->sources_.clear();
       for (size_t i = 0; i < count; ++i) {
         made[i] = all[i].node.release();
         if (of(self)->options_.context.enable) contexts[i] = all[i].context.release();
@@ -113,6 +119,14 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
     if (error.kind() == ErrorKind::kInternal) throw;
     log(ORT_LOGGING_LEVEL_WARNING, std::string("all is left to others: ") + error.what());
     return;
+  }
+  // Now: a group is compiled when others' initializers are not shown.
+  if (options_.context.enable && options_.strip_weights) {
+    try {
+      find_weights(graph, read, *asked);
+    } catch (const Error& error) {  // the runtime would go on without this provider
+      asked->no_weights = error;
+    }
   }
   const Division& division = asked->division;
   report(division);
@@ -163,7 +177,11 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
   if (place == by_result_.end()) {
     throw Error(ErrorKind::kInternal, "asked to compile nodes that were not offered");
   }
+  if (!options_.refit_from.empty()) {
+    throw Error(ErrorKind::kUser, "option refit_from_onnx: the model holds no engines");
+  }
   Asked& asked = *place->second.asked;
+  if (asked.no_weights) throw Error(*asked.no_weights);
   if (asked.by_value) {
     const Shown shown(*asked.elements, graph);
     asked.elements->keep();
@@ -185,7 +203,9 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
                                          options_.cache, asked.division.model);
   Made made;
   if (options_.context.enable) {
-    made.context = context_node(graph, fused, to_context(wiring, compiled));
+    const WeightSource* source = asked.weights ? &*asked.weights : nullptr;
+    made.context = context_node(graph, fused, to_context(wiring, compiled, source),
+                                source ? model_path(graph).filename().string() : "");
   }
   BuiltEngine built = load_engine(device_, std::move(compiled));
   made.node = std::make_unique<FusedNode>(std::move(wiring), std::move(built));
@@ -193,26 +213,82 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
 }
 
 Provider::Made Provider::load_context(const Ort::ConstGraph& graph, const Ort::ConstNode& context,
-                                      const Ort::ConstNode& fused) const {
+                                      const Ort::ConstNode& fused) {
   const std::string data = text_attribute(context, "ep_cache_context");
   onnx::WeightBytes bytes{{reinterpret_cast<const uint8_t*>(data.data()), data.size()}, nullptr};
   if (number_attribute(context, "embed_mode", 1) == 0) {
     bytes = onnx::map_external(folder_of(graph), data, 0, -1, "EPContext");
   }
-  auto [wiring, built] = from_context(bytes.bytes, device_);
+  Context loaded = from_context(bytes.bytes);
+  Wiring& wiring = loaded.wiring;
   arrange(wiring, names_of(fused.GetInputs()), names_of(fused.GetOutputs()));
   check_types(wiring, types_of(fused.GetOutputs()));
+  add_weights(graph, context, loaded);
   Made made;
   if (options_.context.enable) {  // of a model that holds contexts already: the same ones
     made.context = context_node(
-        graph, fused, {reinterpret_cast<const char*>(bytes.bytes.data()), bytes.bytes.size()});
+        graph, fused, {reinterpret_cast<const char*>(bytes.bytes.data()), bytes.bytes.size()},
+        text_attribute(context, kModelName));
   }
+  BuiltEngine built = load_engine(device_, std::move(loaded.compiled));
   made.node = std::make_unique<FusedNode>(std::move(wiring), std::move(built));
   return made;
 }
 
+const SourceModel& Provider::source_model(const std::string& path) {
+  const auto found = sources_.find(path);
+  if (found != sources_.end()) return found->second;
+  auto model = path.empty() ? onnx::parse_model(options_.model_bytes) : onnx::read_model(path, "");
+  const std::string shown = path.empty() ? "the model at onnx_bytestream" : path;
+  return sources_.emplace(path, SourceModel(std::move(model), shown)).first->second;
+}
+
+void Provider::find_weights(const Ort::ConstGraph& graph, const GraphModel& read, Asked& asked) {
+  const std::string path = model_path(graph).string();
+  if (path.empty() && options_.model_bytes.empty()) {
+    throw Error(ErrorKind::kUser,
+                "option weight_stripped_engine_enable: the model came from memory; "
+                "onnx_bytestream and onnx_bytestream_size say where it is");
+  }
+  const SourceModel& source = source_model(options_.model_bytes.empty() ? path : "");
+  asked.weights = source_of(asked.division, read.model->proto.graph(), source);
+  const size_t all = asked.division.model.weights.size();
+  if (const size_t kept = all - asked.weights->digests.size(); kept > 0) {
+    log(ORT_LOGGING_LEVEL_INFO, std::to_string(kept) + " of " + std::to_string(all) +
+                                    " weights are not as in the model and stay in the context");
+  }
+}
+
+void Provider::add_weights(const Ort::ConstGraph& graph, const Ort::ConstNode& context,
+                           Context& loaded) {
+  const bool given = !options_.refit_from.empty() || !options_.model_bytes.empty();
+  if (!loaded.source) {
+    if (!given) return;
+    throw Error(ErrorKind::kUser,
+                "the EPContext node has its weights: one that was made with "
+                "weight_stripped_engine_enable=1 takes those of another model");
+  }
+  std::string path = options_.refit_from;
+  if (!given) {
+    const std::string name = text_attribute(context, kModelName);
+    const std::string folder =
+        options_.model_folder.empty() ? folder_of(graph) : options_.model_folder;
+    const bool plain = !name.empty() && std::filesystem::path(name).filename() == name;
+    path = (std::filesystem::path(folder) / name).string();
+    std::error_code unknown;
+    if (!plain || !std::filesystem::is_regular_file(path, unknown)) {
+      throw Error(ErrorKind::kUser,
+                  "the EPContext node was made without its weights, and the model that has them, "
+                  "\"" +
+                      name + "\", is not in \"" + folder +
+                      "\": onnx_model_folder_path names its folder");
+    }
+  }
+  take_weights(loaded.compiled, *loaded.source, source_model(path), given);
+}
+
 Ort::Node Provider::context_node(const Ort::ConstGraph& graph, const Ort::ConstNode& fused,
-                                 const std::string& data) const {
+                                 const std::string& data, const std::string& model_name) const {
   const int64_t main = 1, embed = options_.context.embed ? 1 : 0;
   std::string content = data;
   if (!embed) {
@@ -245,6 +321,9 @@ Ort::Node Provider::context_node(const Ort::ConstGraph& graph, const Ort::ConstN
   add("embed_mode", &embed, 1, ORT_OP_ATTR_INT);
   add("ep_cache_context", content.data(), content.size(), ORT_OP_ATTR_STRING);
   add("source", kName, std::string_view(kName).size(), ORT_OP_ATTR_STRING);
+  if (!model_name.empty()) {
+    add(kModelName, model_name.data(), model_name.size(), ORT_OP_ATTR_STRING);
+  }
   add("ep_sdk_version", version.data(), version.size(), ORT_OP_ATTR_STRING);
   return {"EPContext",
           "com.microsoft",

@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "integrations/onnxruntime/context.h"
 #include "integrations/onnxruntime/division.h"
 #include "integrations/onnxruntime/fused_node.h"
 #include "integrations/onnxruntime/graph_model.h"
 #include "integrations/onnxruntime/options.h"
 #include "integrations/onnxruntime/ort.h"
+#include "integrations/onnxruntime/weight_source.h"
 #include "runtime/vulkan/device.h"
 
 namespace tv::ort {
@@ -25,6 +27,8 @@ class Provider : public OrtEp {
   struct Asked {
     Division division;
     std::shared_ptr<Elements> elements;
+    std::optional<WeightSource> weights;  ///< of contexts without weights
+    std::optional<Error> no_weights;      ///< why there is no source of them
     /// Of a model that is built for values of inputs: what their trial was. It has no context.
     std::optional<DivisionRequest> by_value;
   };
@@ -46,9 +50,15 @@ class Provider : public OrtEp {
   void take_contexts(const GraphModel& read, OrtEpGraphSupportInfo* info);
   Made compile(const Ort::ConstGraph& graph, const Ort::ConstNode& fused);
   Made load_context(const Ort::ConstGraph& graph, const Ort::ConstNode& context,
-                    const Ort::ConstNode& fused) const;
+                    const Ort::ConstNode& fused);
+  /// Looks for the weights, which contexts are to be written without, in the model's file.
+  void find_weights(const Ort::ConstGraph& graph, const GraphModel& read, Asked& asked);
+  /// Adds the weights that a context leaves to its model.
+  void add_weights(const Ort::ConstGraph& graph, const Ort::ConstNode& context, Context& loaded);
+  const SourceModel& source_model(const std::string& path);
+  /// `model`: the file name of the one that has the weights; "": the data has them.
   Ort::Node context_node(const Ort::ConstGraph& graph, const Ort::ConstNode& fused,
-                         const std::string& data) const;
+                         const std::string& data, const std::string& model) const;
   void report(const Division& division) const;
   OrtLoggingLevel about_others() const {
     return options_.detailed_log ? ORT_LOGGING_LEVEL_WARNING : ORT_LOGGING_LEVEL_INFO;
@@ -61,6 +71,7 @@ class Provider : public OrtEp {
   const std::string compatibility_;  ///< of contexts that are made here
   /// By the names that a group's nodes write; until they are compiled.
   std::map<std::string, Place> by_result_;
+  std::map<std::string, SourceModel> sources_;  ///< by path, likewise; "": model_bytes
 };
 
 }  // namespace tv::ort

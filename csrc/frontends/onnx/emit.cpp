@@ -126,6 +126,7 @@ std::shared_ptr<const Host> Emitter::host(const Tensor& tensor, int64_t limit) {
   if (!read) {
     alive_.push_back(tensor.stored);
     read = read_host(*tensor.stored);
+    note_read(*tensor.stored);
   }
   return read;
 }

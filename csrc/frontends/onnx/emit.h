@@ -155,6 +155,8 @@ class Emitter {
   /// `dim` in [0, rank); throws Refusal elsewhere.
   static int64_t wrap(int64_t dim, int64_t rank);
   Expr numel(const Tensor& x) const { return product(x.shape); }
+  /// Elements of a tensor of the file are looked at.
+  void note_read(const Stored& stored) { model_.elements_read.insert(stored.name); }
   int64_t node_count() const { return static_cast<int64_t>(model_.graph.nodes.size()); }
 
  private:

@@ -93,6 +93,9 @@ struct ImportedModel {
   std::vector<Binding> inputs, outputs;  ///< in the order of the graph's
   int64_t opset = 0;                     ///< of ai.onnx
   std::string producer;
+  /// Tensors of the file whose elements the graph, or a check of it, depends on: with others it
+  /// might be another one.
+  std::set<std::string> elements_read;
 
   // Of a partial import.
   std::vector<FileNode> nodes;

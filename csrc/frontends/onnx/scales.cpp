@@ -43,6 +43,7 @@ const Tensor& scale_in(OpContext& c, size_t i) {
   const Tensor& scale = c.in(i);
   const auto host = scale.host ? scale.host : scale.stored ? read_host(*scale.stored) : nullptr;
   if (!host) return scale;
+  if (scale.stored) c.e.note_read(*scale.stored);
   if (const std::string format = small_float(scale.widened); !format.empty()) {
     check_codes(scale, format, *host);
     return scale;
