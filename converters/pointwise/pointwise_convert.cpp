@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "converters/kit/simd.h"
+#include "converters/pointwise/cpu_unroll.h"
 #include "csrc/builder.h"
 #include "csrc/codegen/pointwise_codegen.h"
 #include "runtime/base/error.h"
@@ -11,7 +12,6 @@ namespace tv {
 namespace {
 
 constexpr uint32_t kGpuWorkgroup = 256;
-constexpr uint32_t kCpuUnroll = 32;           // a workgroup costs some 100 ns on a CPU driver
 constexpr int64_t kGpuInvocations = 1 << 17;  // that keep a large GPU's memory busy
 
 bool has_vector_access(DType dtype) { return dtype != DType::kI64 && dtype != DType::kF64; }
@@ -30,7 +30,7 @@ Step pointwise_step(const NodeContext& c, bool vec4, uint32_t run = 1) {
   step.kernel = "pointwise";
   const bool cpu = c.device.is_cpu();
   const uint32_t width = cpu ? c.device.subgroup_size : kGpuWorkgroup;
-  const uint32_t unroll = cpu ? (vec4 ? kCpuUnroll / 4 : kCpuUnroll) : run;
+  const uint32_t unroll = cpu ? cpu_unroll(*c.node.program) / (vec4 ? 4 : 1) : run;
   step.local_size = {width, 1, 1};
   step.defines = {{"UNROLL", std::to_string(unroll) + "u"}};
   if (run > 1) step.defines.emplace_back("RUN", std::to_string(run));
@@ -64,12 +64,15 @@ Tactic simd_tactic(const NodeContext& c) {
   const Expr numel = product(c.output().shape);
   const auto count = numel.constant();
   const int64_t runs[] = {16, 8, 4, 2, 1};
+  const int64_t most = cpu_unroll(*c.node.program) / 2;  // two vectors a run
   const auto* run = std::find_if(std::begin(runs), std::end(runs), [&](int64_t r) {
-    return count && *count >= 8 * r * wide;  // both cores get some
+    return r <= most && count && *count >= 8 * r * wide;  // both cores get some
   });
   const auto is_float = [&](ValueId id) { return c.graph.value(id).dtype == DType::kF32; };
   const auto& inputs = c.node.inputs("inputs");
-  if (!count || *count % wide != 0 || run == std::end(runs)) {
+  if (most < 1) {
+    tactic.refusal = "the program is long: the driver would compile it for minutes";
+  } else if (!count || *count % wide != 0 || run == std::end(runs)) {
     tactic.refusal = "the elements are few, or not known to be whole vectors";
   } else if (*count > kGroups * *run * wide) {
     tactic.refusal = "the grid would be too long";
@@ -115,7 +118,9 @@ void convert_pointwise(const NodeContext& c, Builder& builder) {
   for (const uint32_t run : runs_of(c)) {
     Tactic vector{.name = "pointwise_vec4", .refusal = {}, .steps = {}};
     if (!c.device.is_cpu()) vector.name += "_run" + std::to_string(run);
-    if (divides_by_four(product(c.output().shape))) {
+    if (c.device.is_cpu() && cpu_unroll(*c.node.program) < 4) {
+      vector.refusal = "the program is long: the driver would compile four copies for minutes";
+    } else if (divides_by_four(product(c.output().shape))) {
       vector.steps = {pointwise_step(c, true, run)};
     } else {
       vector.refusal = "the number of elements is not known to be a multiple of 4";

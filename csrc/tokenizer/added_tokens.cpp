@@ -15,8 +15,9 @@ size_t space_end(std::string_view text, size_t at) {
   return at;
 }
 
-size_t space_begin(std::string_view text, size_t end) {
-  while (end > 0 && is_space(character_at(text, begin_before(text, end)))) {
+/// Not before `least`.
+size_t space_begin(std::string_view text, size_t end, size_t least) {
+  while (end > least && is_space(character_at(text, begin_before(text, end)))) {
     end = begin_before(text, end);
   }
   return end;
@@ -130,7 +131,7 @@ bool AddedTokens::is_apart(std::string_view text, size_t begin, size_t end) cons
 std::vector<AddedTokens::Part> AddedTokens::split_at(const Word& word, const Sought& sought) const {
   const std::string_view text = word.text;
   std::vector<Part> parts;
-  size_t done = 0;
+  size_t done = 0, spaces_end = 0;  // where the spaces end that were last removed
   const auto add_word = [&](size_t end) {
     if (end <= done) return;
     parts.push_back({{std::string(text.substr(done, end - done)), word.first && done == 0}, {}});
@@ -144,8 +145,11 @@ std::vector<AddedTokens::Part> AddedTokens::split_at(const Word& word, const Sou
     size_t begin = at, end = at + token->sought.size();
     at = end;
     if (token->single_word && !is_apart(text, begin, end)) continue;
-    if (token->strips_left) begin = std::max(space_begin(text, begin), done);
-    if (token->strips_right) end = space_end(text, end);
+    if (token->strips_left) begin = std::max(space_begin(text, begin, done), done);
+    if (token->strips_right) {
+      if (end >= spaces_end) spaces_end = space_end(text, end);
+      end = spaces_end;
+    }
     add_word(begin);
     parts.push_back({{}, token->id});
     done = end;

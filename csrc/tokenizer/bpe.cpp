@@ -8,6 +8,8 @@
 namespace tv::tokenizer {
 namespace {
 
+constexpr size_t kMostMark = 64;  // each character of a text gets one
+
 uint64_t pair_of(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
@@ -65,6 +67,10 @@ Bpe::Bpe(const Json& json) {
   }
   if (fields.find("continuing_subword_prefix")) prefix_ = fields.text("continuing_subword_prefix");
   if (fields.find("end_of_word_suffix")) suffix_ = fields.text("end_of_word_suffix");
+  if (std::max(prefix_.size(), suffix_.size()) > kMostMark) {
+    fields.refuse("'continuing_subword_prefix' or 'end_of_word_suffix' has more than " +
+                  std::to_string(kMostMark) + " bytes");
+  }
   joins_unknown_ = fields.flag("fuse_unk", false);
   byte_fallback_ = fields.flag("byte_fallback", false);
   whole_words_ = fields.flag("ignore_merges", false);

@@ -14,12 +14,22 @@ namespace {
 
 using Pieces = std::vector<std::string>;
 
+size_t bytes_of(const Pieces& pieces) {
+  size_t bytes = 0;
+  for (const std::string& piece : pieces) bytes += piece.size();
+  return bytes;
+}
+
 Decoder read_sequence(const Fields& fields) {
   fields.only({"type", "decoders"});
   std::vector<Decoder> steps;
   for (const Json& json : fields.array("decoders")) steps.push_back(read_decoder(json));
   return [steps](Pieces pieces) {
-    for (const Decoder& step : steps) pieces = step(std::move(pieces));
+    const size_t given = bytes_of(pieces);
+    for (const Decoder& step : steps) {
+      pieces = step(std::move(pieces));
+      check_growth(bytes_of(pieces), given);
+    }
     return pieces;
   };
 }

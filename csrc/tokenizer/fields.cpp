@@ -6,6 +6,32 @@
 #include "runtime/base/error.h"
 
 namespace tv::tokenizer {
+namespace {
+
+constexpr size_t kMostSteps = 256, kMostDepth = 8;
+
+/// Adds the steps of a sequence, and of those within it, to `steps`.
+void count_steps(const Json& section, const std::string& what, size_t depth, size_t& steps) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::kUser, "[tokenizer] " + what + ": " + why);
+  };
+  const auto* object = section.get<Json::Object>();
+  if (!object) return;  // its reader says so
+  for (const char* name : {"normalizers", "pretokenizers", "decoders", "processors"}) {
+    const auto found = object->find(name);
+    const auto* inner = found == object->end() ? nullptr : found->second.get<Json::Array>();
+    if (!inner) continue;
+    if (depth == kMostDepth) {
+      refuse("its sequences lie more than " + std::to_string(kMostDepth) + " deep");
+    }
+    if ((steps += inner->size()) > kMostSteps) {
+      refuse("it has more than " + std::to_string(kMostSteps) + " steps");
+    }
+    for (const Json& step : *inner) count_steps(step, what, depth + 1, steps);
+  }
+}
+
+}  // namespace
 
 Fields::Fields(const Json& json, std::string what)
     : object_(json.get<Json::Object>()), what_(std::move(what)) {
@@ -69,6 +95,11 @@ void Fields::only(std::initializer_list<std::string_view> known) const {
       refuse("'" + name + "' is not supported");
     }
   }
+}
+
+void check_steps(const Json& section, const std::string& what) {
+  size_t steps = 0;
+  count_steps(section, what, 0, steps);
 }
 
 }  // namespace tv::tokenizer

@@ -36,4 +36,9 @@ class Fields {
   std::string what_;
 };
 
+/// Refuses a section of a file - a normalizer, pre_tokenizer, decoder or post_processor - whose
+/// sequences have more than 256 steps together or lie more than 8 deep within each other: each of
+/// them goes through all of a text. Throws Error(kUser).
+void check_steps(const Json& section, const std::string& what);
+
 }  // namespace tv::tokenizer

@@ -17,9 +17,10 @@ Normalizer read_sequence(const Fields& fields) {
   std::vector<Normalizer> steps;
   for (const Json& json : fields.array("normalizers")) steps.push_back(read_normalizer(json));
   return [steps](Word& word) {
+    const size_t given = word.text.size();
     for (const Normalizer& step : steps) {
       step(word);
-      check_text_size(word.text.size());
+      check_growth(word.text.size(), given);
     }
   };
 }

@@ -3,7 +3,9 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cctype>
+#include <new>
 
 #include "csrc/tokenizer/unicode.h"
 #include "runtime/base/error.h"
@@ -187,7 +189,81 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(text);
 }
 
+/// Steps that a search may take from each character before it goes on from there by itself, and
+/// bytes of a text's matching. PCRE2 counts a limit anew at each character.
+constexpr uint32_t kQuickSteps = 1000, kHeapKibibytes = 65536;
+
+/// What a text may take beside the quick searches: those alone stay in proportion to its length.
+uint64_t most_steps(size_t bytes) {
+  const uint64_t length = bytes + 16;
+  return std::min(4096 * length, (uint64_t{1} << 26) + 16 * length);
+}
+
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+
+}  // namespace
+
+namespace {
+
+struct Free {
+  void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
+};
+
+/// One text's matches, within the limits.
+class Search {
+ public:
+  Search(const pcre2_code* code, std::string_view text)
+      : code_(code),
+        text_(text),
+        left_(most_steps(text.size())),
+        data_(pcre2_match_data_create(1, nullptr)),
+        context_(pcre2_match_context_create(nullptr)) {
+    if (!data_ || !context_) throw std::bad_alloc();
+    pcre2_set_heap_limit(context_.get(), kHeapKibibytes);
+  }
+
+  /// The first match from `at` on: 1, or PCRE2's error.
+  int find(size_t at) {
+    int found = match(at, 0, kQuickSteps);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(at, PCRE2_NO_JIT, kQuickSteps);
+    return found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT ? find_slowly(at)
+                                                                              : found;
+  }
+  Span last() const {
+    const size_t* ends = pcre2_get_ovector_pointer(data_.get());
+    return {ends[0], ends[1]};
+  }
+
+ private:
+  int match(size_t at, uint32_t options, uint32_t limit) {
+    pcre2_set_match_limit(context_.get(), limit);
+    pcre2_set_depth_limit(context_.get(), limit);
+    return pcre2_match(code_, units(text_), text_.size(), at, PCRE2_NO_UTF_CHECK | options,
+                       data_.get(), context_.get());
+  }
+
+  /// One character after the other, each with more and more steps, which are counted.
+  int find_slowly(size_t at) {
+    while (true) {
+      int found = PCRE2_ERROR_MATCHLIMIT;
+      for (uint64_t steps = kQuickSteps;
+           found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT; steps *= 2) {
+        if (steps > left_) return PCRE2_ERROR_MATCHLIMIT;
+        found = match(at, PCRE2_ANCHORED | PCRE2_NO_JIT, static_cast<uint32_t>(steps));
+        if (steps > kQuickSteps) left_ -= steps;
+      }
+      if (found != PCRE2_ERROR_NOMATCH || at >= text_.size()) return found;
+      at += length_at(text_, at);
+    }
+  }
+
+  const pcre2_code* code_;
+  std::string_view text_;
+  uint64_t left_;
+  std::unique_ptr<pcre2_match_data, Free> data_;
+  std::unique_ptr<pcre2_match_context, Free> context_;
+};
 
 }  // namespace
 
@@ -211,20 +287,18 @@ struct Regex::Code {
 Regex::Regex(std::string_view pattern) : code_(std::make_shared<const Code>(pattern)) {}
 
 std::vector<Span> Regex::find_all(std::string_view text) const {
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
-      pcre2_match_data_create(1, nullptr), &pcre2_match_data_free);
+  Search search(code_->code, text);
   std::vector<Span> found;
   for (size_t at = 0; at <= text.size();) {
-    const auto match_with = [&](uint32_t options) {
-      return pcre2_match(code_->code, units(text), text.size(), at, PCRE2_NO_UTF_CHECK | options,
-                         data.get(), nullptr);
-    };
-    int count = match_with(0);
-    if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = match_with(PCRE2_NO_JIT);
+    const int count = search.find(at);
     if (count == PCRE2_ERROR_NOMATCH) break;
+    if (count == PCRE2_ERROR_MATCHLIMIT || count == PCRE2_ERROR_HEAPLIMIT) {
+      refuse(code_->text, "it takes too many steps, or too much memory, on a text of " +
+                              std::to_string(text.size()) +
+                              " bytes; split the text, or mend the expression in the file");
+    }
     if (count < 0) refuse(code_->text, message_of(count));
-    const size_t* ends = pcre2_get_ovector_pointer(data.get());
-    const Span match{ends[0], ends[1]};
+    const Span match = search.last();
     if (match.begin == match.end && !found.empty() && found.back().end == match.end) {
       at = match.end < text.size() ? match.end + length_at(text, match.end) : text.size() + 1;
       continue;  // nothing, directly behind a match, is none

@@ -1,5 +1,7 @@
 #include "csrc/tokenizer/tokenizer.h"
 
+#include <algorithm>
+
 #include "csrc/tokenizer/added_tokens.h"
 #include "csrc/tokenizer/bpe.h"
 #include "csrc/tokenizer/decoder.h"
@@ -15,14 +17,23 @@ namespace tv::tokenizer {
 namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+constexpr size_t kMostAround = 4096;  // tokens around a text
 
 /// Tokens that are put around every text.
 struct Frame {
   std::vector<int32_t> before, after;
 };
 
+/// A template names the same long list any number of times.
+void check_around(const Fields& fields, size_t tokens) {
+  if (tokens > kMostAround) {
+    fields.refuse("more than " + std::to_string(kMostAround) + " tokens around a text");
+  }
+}
+
 void add_tokens(const Fields& special, const std::string& name, std::vector<int32_t>& to) {
   const Fields token(special.at(name), "post_processor.special_tokens");
+  check_around(token, token.array("ids").size());
   for (const Json& json : token.array("ids")) {
     const auto* id = json.get<int64_t>();
     if (!id || *id < 0 || *id >= INT32_MAX) token.refuse("got a number that is no token's");
@@ -44,7 +55,9 @@ Frame read_template(const Fields& fields) {
       continue;
     }
     const Fields token(item.at("SpecialToken"), "post_processor.single.SpecialToken");
-    add_tokens(special, token.text("id"), behind ? frame.after : frame.before);
+    std::vector<int32_t>& to = behind ? frame.after : frame.before;
+    add_tokens(special, token.text("id"), to);
+    check_around(fields, to.size());
   }
   if (!behind) fields.refuse("'single' is without the text");
   return frame;
@@ -62,6 +75,7 @@ Frame read_post_processor(const Json& json) {
     Frame outer = read_post_processor(step);
     frame.before.insert(frame.before.begin(), outer.before.begin(), outer.before.end());
     frame.after.insert(frame.after.end(), outer.after.begin(), outer.after.end());
+    check_around(fields, std::max(frame.before.size(), frame.after.size()));
   }
   return frame;
 }
@@ -69,7 +83,9 @@ Frame read_post_processor(const Json& json) {
 template <typename T>
 T read_member(const Fields& fields, std::string_view name, T (*read)(const Json&)) {
   const Json* json = fields.find(name);
-  return json ? read(*json) : T{};
+  if (!json) return T{};
+  check_steps(*json, std::string(name));
+  return read(*json);
 }
 
 }  // namespace
@@ -134,10 +150,13 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 
 std::string Tokenizer::decode(const std::vector<int32_t>& tokens) const {
   std::vector<std::string> pieces;
+  size_t bytes = 0;
   for (const int32_t id : tokens) {
     const std::string* token = parts_->added.token(id);
     if (!token) token = parts_->model.token(id);
-    if (token && !parts_->added.is_special(*token)) pieces.push_back(*token);
+    if (!token || parts_->added.is_special(*token)) continue;
+    check_text_size(bytes += token->size());
+    pieces.push_back(*token);
   }
   const char* between = "";
   if (parts_->decoder) {
