@@ -63,7 +63,8 @@ ARG PIP_FIND_LINKS=
 ARG PIP_NO_INDEX=
 USER root
 RUN apt-get update -qq \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 python3-venv \
+ && DEBIAN_FRONTEND=noninteractive apt-get --fix-broken install -y -qq --no-install-recommends \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv \
  && rm -rf /var/lib/apt/lists /var/cache/* /var/log/*
 COPY --from=wheel /dist /dist
 RUN python3 -m venv /opt/venv \

@@ -69,11 +69,14 @@ class Images:
             self.buildah("rm", container)
 
 
+def build(target: str) -> None:
+    built = subprocess.run([ROOT / "scripts" / "images.sh", target], capture_output=True, text=True)
+    assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-4000:]
+
+
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    built = subprocess.run([ROOT / "scripts" / "images.sh", "runtime"], capture_output=True,
-                           text=True)
-    assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-4000:]
+    build("runtime")
     made = Images(tmp_path_factory.mktemp("images"))
     yield made
     made.remove()
@@ -163,3 +166,12 @@ def test_what_is_in_it(images, runtime):
 
 def test_size(images, runtime):
     assert images.megabytes(runtime) <= 450
+
+
+def test_the_image_of_the_package(images):
+    build("full")
+    full = images.container("localhost/torch_vulkan:full")
+    said = images.run(full, "python", "examples/quickstart.py").stdout
+    assert "devices: llvmpipe" in said and "same as eager" in said
+    assert images.run(full, "id", "-u").stdout.strip() == "10001"
+    assert images.megabytes(full) <= 1600
