@@ -17,8 +17,10 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kAlgorithms = {
     "EntropyCalibration2", "EntropyCalibration", "MinMaxCalibration", "LegacyCalibration"};
-constexpr size_t kShown = 60;             // bytes of a line in a message
-constexpr uint64_t kLargest = 64U << 20;  // bytes of a file
+constexpr size_t kShown = 60;              // bytes of a line in a message
+constexpr uint64_t kLargest = 256U << 20;  // bytes of a file
+constexpr std::string_view kOwn = "#torch_vulkan ", kAlpha = "smooth_quant", kMost = "largest",
+                           kMeans = "means";
 
 class Reader {
  public:
@@ -31,10 +33,20 @@ class Reader {
     while (!text_.empty()) {
       const std::string_view line = next();
       if (line.empty() && text_.empty()) break;
-      found.scales.push_back(entry(line));
-      const auto& [name, scale] = found.scales.back();
+      auto [name, scale] = entry(line);
       const auto [at, fresh] = known_.emplace(name, scale);
-      if (!fresh && at->second != scale) fail("'" + name + "' is there twice, with two scales");
+      if (!fresh && at->second != scale) {
+        fail(shown(name) + " is there twice, with two scales");
+      }
+      if (name.starts_with(kOwn)) {
+        add_fact(found, std::string_view(name).substr(kOwn.size()), scale);
+      } else {
+        found.scales.emplace_back(std::move(name), scale);
+      }
+    }
+    const auto smooths = [](const auto& entry) { return !entry.second.largest.empty(); };
+    if (!found.alpha && std::ranges::any_of(found.channels, smooths)) {
+      fail("the line '" + std::string(kOwn) + std::string(kAlpha) + "' is missing");
     }
     return found;
   }
@@ -111,6 +123,47 @@ class Reader {
     return {name, scale};
   }
 
+  /// A line of this project's, without `kOwn`.
+  void add_fact(Calibration& found, std::string_view fact, float value) const {
+    if (fact == kAlpha) {
+      if (value > 1) fail("smooth_quant is " + std::to_string(value) + ", want 0 to 1");
+      found.alpha = value;
+      return;
+    }
+    const size_t first = std::min(fact.find(' '), fact.size());
+    const size_t second = std::min(fact.find(' ', first + 1), fact.size());
+    const std::string_view kind = fact.substr(0, first);
+    if ((kind != kMost && kind != kMeans) || second == fact.size()) {
+      fail("got " + shown(std::string(kOwn) + std::string(fact)) +
+           ", which another version wrote: calibrate again");
+    }
+    InputChannels& channels = found.channels[std::string(fact.substr(second + 1))];
+    std::vector<float>& numbers = kind == kMost ? channels.largest : channels.means;
+    numbers = floats(fact.substr(first + 1, second - first - 1));
+    const auto wrong = [&](float x) {
+      return !std::isfinite(x) || (kind == kMost && std::signbit(x));
+    };
+    if (numbers.empty() || std::ranges::any_of(numbers, wrong)) {
+      fail("the numbers of " + shown(fact.substr(second + 1)) + " want to be finite" +
+           (kind == kMost ? ", from 0 up" : ""));
+    }
+  }
+
+  /// Of their bits, 8 hexadecimal digits each.
+  std::vector<float> floats(std::string_view digits) const {
+    std::vector<float> found;
+    for (; !digits.empty(); digits.remove_prefix(std::min<size_t>(8, digits.size()))) {
+      uint32_t word = 0;
+      const std::string_view one = digits.substr(0, 8);
+      const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), word, 16);
+      if (error != std::errc() || end != one.data() + 8) {
+        fail("got " + shown(one) + ", want 8 hexadecimal digits for each channel");
+      }
+      found.push_back(std::bit_cast<float>(word));
+    }
+    return found;
+  }
+
   std::string_view text_;
   const std::string& what_;
   size_t line_ = 0;
@@ -130,19 +183,42 @@ std::string calibration_file(const std::string& path) {
   return text;
 }
 
+namespace {
+
+std::string digits_of(float value) {
+  std::array<char, 16> bits{};
+  std::snprintf(bits.data(), bits.size(), "%08x", std::bit_cast<uint32_t>(value));
+  return bits.data();
+}
+
+std::string line_of(const std::string& name, float value) {
+  if (name.find('\n') != std::string::npos) {
+    throw Error(ErrorKind::kUser,
+                "[calibration] a tensor's name has a line break, which a cache "
+                "cannot hold: '" +
+                    name + "'");
+  }
+  return name + ": " + (value == 0 ? "0" : digits_of(value)) + "\n";
+}
+
+std::string fact_of(std::string_view kind, const std::string& name,
+                    const std::vector<float>& numbers) {
+  if (numbers.empty()) return "";
+  std::string text = std::string(kOwn) + std::string(kind) + " ";
+  for (const float number : numbers) text += digits_of(number);
+  return line_of(text + " " + name, 0);
+}
+
+}  // namespace
+
 std::string calibration_text(const Calibration& calibration) {
   std::string text = calibration.header + "\n";
-  for (const auto& [name, scale] : calibration.scales) {
-    if (name.find('\n') != std::string::npos) {
-      throw Error(ErrorKind::kUser,
-                  "[calibration] a tensor's name has a line break, which a cache "
-                  "cannot hold: '" +
-                      name + "'");
-    }
-    std::array<char, 16> bits{};
-    std::snprintf(bits.data(), bits.size(), scale == 0 ? "%x" : "%08x",
-                  std::bit_cast<uint32_t>(scale));
-    text += name + ": " + bits.data() + "\n";
+  for (const auto& [name, scale] : calibration.scales) text += line_of(name, scale);
+  if (calibration.alpha) {
+    text += line_of(std::string(kOwn) + std::string(kAlpha), *calibration.alpha);
+  }
+  for (const auto& [name, channels] : calibration.channels) {
+    text += fact_of(kMost, name, channels.largest) + fact_of(kMeans, name, channels.means);
   }
   return text;
 }

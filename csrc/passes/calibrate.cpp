@@ -98,6 +98,21 @@ class Making {
   std::map<ValueId, ValueId> numbers_;  // in the order in which they are met
 };
 
+/// Where the channels of a node's input are in `value`, which the file has for it.
+int64_t channel_dim_of(const Graph& graph, const Makers& makers, const Node& node, ValueId input,
+                       ValueId value) {
+  if (is_convolution(node)) return value == input ? 1 : -1;
+  for (ValueId at = input; at != value;) {
+    const Node* view = makers.maker(at);
+    const ValueId from = view->input("self");
+    const Shape &to_shape = graph.value(at).shape, &from_shape = graph.value(from).shape;
+    const bool reshapes = view->op == "aten::view" || view->op == "aten::reshape";
+    if (!reshapes || from_shape.empty() || !(to_shape.back() == from_shape.back())) return -1;
+    at = from;
+  }
+  return graph.rank(value) - 1;
+}
+
 std::string some(const std::vector<std::string>& names) {
   constexpr size_t kShown = 3;
   std::string text;
@@ -105,6 +120,29 @@ std::string some(const std::vector<std::string>& names) {
     text += (i ? ", '" : "'") + names[i] + "'";
   }
   return names.size() > kShown ? text + ", …" : text;
+}
+
+/// Gives a node what is known of its input's channels.
+void add_channels(Graph& graph, const CalibrationPoint& point, const Calibration& calibration) {
+  const auto found = calibration.channels.find(point.name);
+  if (found == calibration.channels.end() || point.channel_dim < 0) return;
+  Node& node = graph.nodes[point.node];
+  const auto dim = static_cast<size_t>(point.channel_dim);
+  const Expr channels = graph.value(point.value).shape.at(dim);
+  const auto add = [&](const char* name, const std::vector<float>& numbers) {
+    if (numbers.empty()) return;
+    const auto count = static_cast<int64_t>(numbers.size());
+    if (!(channels == Expr(count))) {
+      throw Error(ErrorKind::kUser, "[calibration] '" + point.name + "' has " + channels.str() +
+                                        " channels, the calibration " + std::to_string(count) +
+                                        ": calibrate this model");
+    }
+    node.args.push_back(attr_arg(name, std::vector<double>(numbers.begin(), numbers.end())));
+  };
+  add(kInputMeans, found->second.means);
+  if (!point.is_product || found->second.largest.empty()) return;
+  add(kInputLargest, found->second.largest);
+  node.args.push_back(attr_arg(kSmoothAlpha, static_cast<double>(calibration.alpha.value())));
 }
 
 }  // namespace
@@ -120,6 +158,7 @@ std::vector<CalibrationPoint> calibration_points(const Graph& graph, const Setti
     const auto operands = quantisable.of(node);
     if (!operands) continue;
     CalibrationPoint point{.node = n, .value = operands->input};
+    point.is_product = !is_convolution(node);
     if (graph.names_of_file) {
       point.value = of_file(graph, makers, node, operands->input);
       point.name = graph.value(point.value).name;
@@ -132,6 +171,7 @@ std::vector<CalibrationPoint> calibration_points(const Graph& graph, const Setti
       point.leaves = std::move(weight.leaves);
       point.making = std::move(weight.text);
     }
+    point.channel_dim = channel_dim_of(graph, makers, node, operands->input, point.value);
     // Not before it has its number: what is excluded does not rename others.
     if (!excluded.contains(node)) points.push_back(std::move(point));
   }
@@ -177,6 +217,7 @@ CalibrationUse calibrate(Graph& graph, const Settings& settings, const DevicePro
       continue;
     }
     graph.nodes[point.node].input_scale = found->second;
+    add_channels(graph, point, calibration);
     ++use.scaled;
   }
   use.missing.assign(missing.begin(), missing.end());

@@ -15,6 +15,9 @@ struct CalibrationPoint {
   size_t node = 0;
   ValueId value = kNoValue;  ///< what is observed: the input, or what it is a view of
   std::string name = {};
+  /// The dimension of `value` that channels of the input are; -1: it has none.
+  int64_t channel_dim = -1;
+  bool is_product = true;  ///< else a convolution
   /// Where names are a module's: the weights of the graph that the node's weight is made of, and
   /// how, in a text that is the same in other graphs.
   std::vector<ValueId> leaves = {};
@@ -39,9 +42,15 @@ struct CalibrationUse {
 /// Whether settings.enabled_precisions has int8.
 bool permits_int8(const Settings& settings);
 
-/// Writes settings.calibration into the nodes (Node::input_scale) where int8 is permitted, and into
-/// no graph twice: what is cut out of one keeps its scales. Throws Error(kUser) for int8 without a
-/// calibration, a calibration without int8, and one that knows no point of the graph.
+/// Attributes that quantise_calibrated reads, and takes off nodes: what a calibration says of each
+/// channel of the input, lists of numbers, and SmoothQuant's alpha.
+inline constexpr const char *kInputLargest = "input_largest", *kInputMeans = "input_means",
+                            *kSmoothAlpha = "smooth_alpha";
+
+/// Writes settings.calibration into the nodes (Node::input_scale and these attributes) where int8
+/// is permitted, and into no graph twice: what is cut out of one keeps its scales. Throws
+/// Error(kUser) for int8 without a calibration, a calibration without int8, one that knows no point
+/// of the graph, and one of another number of channels.
 CalibrationUse calibrate(Graph& graph, const Settings& settings, const DeviceProfile& device);
 
 /// The graph with the points as outputs, in their order and by their names, each name once, in

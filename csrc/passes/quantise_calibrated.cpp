@@ -2,17 +2,39 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "csrc/graph/edit.h"
 #include "csrc/graph/quantised.h"
+#include "csrc/passes/calibrate.h"
 #include "csrc/passes/makers.h"
 #include "csrc/passes/product_operands.h"
+#include "csrc/passes/simplify.h"
+#include "csrc/passes/smooth_inputs.h"
 #include "csrc/rewriter.h"
 
 namespace tv {
 namespace {
 
 constexpr double kMost = 127;
+
+bool is_of_calibration(const Arg& arg) {
+  return arg.name == kInputLargest || arg.name == kInputMeans || arg.name == kSmoothAlpha;
+}
+
+const std::vector<double>& numbers(const Node& node, const char* name) {
+  return std::get<std::vector<double>>(node.arg(name).attr);
+}
+
+/// Constants first, so that what is computed of several weights can stand before their readers.
+void put_constants_first(Graph& graph) {
+  const std::vector<bool> constant = constant_values(graph);
+  std::ranges::stable_partition(graph.nodes, [&](const Node& node) {
+    return std::ranges::all_of(
+        node.outputs, [&](ValueId v) { return v == kNoValue || constant[static_cast<size_t>(v)]; });
+  });
+}
 
 class Quantiser {
  public:
@@ -22,9 +44,17 @@ class Quantiser {
   Graph run() {
     const std::vector<Node> nodes = graph_.nodes;
     for (const Node& node : nodes) {
+      if (node.input_scale == 0 || !node.has(kInputLargest)) continue;
+      if (const auto operands = quantisable_.of(node)) {
+        smoothed_[group_of(node, *operands)].push_back(
+            {before_cast(operands->weight), operands->channels});
+      }
+    }
+    for (const Node& node : nodes) {
       const auto operands = node.input_scale > 0 ? quantisable_.of(node) : std::nullopt;
       Node changed = node;
       changed.input_scale = 0;
+      std::erase_if(changed.args, is_of_calibration);
       if (operands) quantise(changed, node, *operands);
       out_.push_back(std::move(changed));
     }
@@ -34,18 +64,74 @@ class Quantiser {
   }
 
  private:
+  /// Products with one of these have one smoothing: an input, and what is known of its channels.
+  using Group = std::tuple<ValueId, std::vector<double>, double>;
+
+  struct Weight {
+    ValueId dequantised = kNoValue;
+    RoundedWeight rounded;
+  };
+
   /// Puts quantised tensors in place of the node's operands.
   void quantise(Node& changed, const Node& node, const Quantisable& operands) {
     Rewriter rw(graph_, node, out_);
-    const ValueId input = input_of(rw, operands.input, node.input_scale);
-    const ValueId weight = weight_of(rw, operands);
+    const Smoothing* smoothing = smoothing_for(rw, node, operands);
+    const ValueId input = smoothing ? smoothed_input(rw, operands.input, *smoothing)
+                                    : input_of(rw, operands.input, node.input_scale);
+    const Weight weight = weight_of(rw, operands, smoothing);
     for (Arg& arg : changed.args) {
       if (arg.name == "bias" || (node.op == "aten::addmm" && arg.name == "self")) continue;
       for (ValueId& value : arg.values) {
         if (value == operands.input) value = input;
-        if (value == operands.weight) value = weight;
+        if (value == operands.weight) value = weight.dequantised;
       }
     }
+    if (!node.has(kInputMeans)) return;
+    ValueId means = floats_of(rw, numbers(node, kInputMeans));
+    if (smoothing) means = rw.pointwise("div", {means, smoothing->factors}, DType::kF32);
+    const int64_t groups = node.has("groups") ? node.integer("groups") : 1;
+    add_to_bias(rw, changed, bias_correction(rw, weight.rounded, means, groups));
+  }
+
+  void add_to_bias(Rewriter& rw, Node& changed, ValueId correction) const {
+    if (changed.op == "aten::mm" || changed.op == "aten::matmul") {
+      const ValueId weight = changed.input(changed.op == "aten::mm" ? "mat2" : "other");
+      changed.args = {tensor_arg("input", changed.input("self")),
+                      tensor_arg("weight", rw.permute(weight, {1, 0})),
+                      tensor_arg("bias", kNoValue)};
+      changed.op = "aten::linear";
+    }
+    const char* name = changed.op == "aten::addmm" ? "self" : "bias";
+    const ValueId bias = changed.input(name);
+    const DType dtype = graph_.value(changed.outputs.at(0)).dtype;
+    if (bias != kNoValue) {
+      correction = rw.pointwise("add", {bias, correction}, DType::kF32);
+    }
+    std::erase_if(changed.args, [&](const Arg& arg) { return arg.name == name; });
+    changed.args.push_back(tensor_arg(name, rw.cast(correction, dtype)));
+  }
+
+  static Group group_of(const Node& node, const Quantisable& operands) {
+    return {operands.input, numbers(node, kInputLargest), node.number(kSmoothAlpha)};
+  }
+
+  /// That of the node's group; null where it has none.
+  const Smoothing* smoothing_for(Rewriter& rw, const Node& node, const Quantisable& operands) {
+    if (!node.has(kInputLargest)) return nullptr;
+    const Group group = group_of(node, operands);
+    const auto [at, fresh] = smoothings_.try_emplace(group);
+    if (fresh) {
+      at->second = smoothing_of(rw, std::get<1>(group), std::get<2>(group), smoothed_.at(group));
+    }
+    return &at->second;
+  }
+
+  ValueId smoothed_input(Rewriter& rw, ValueId x, const Smoothing& smoothing) const {
+    const Value whole = graph_.value(x);
+    const ValueId step = rw.pointwise("mul", {smoothing.factors, smoothing.scale}, DType::kF32);
+    const ValueId steps = rw.pointwise("div", {x, step}, DType::kF32);
+    const ValueId scale = rw.reshape(smoothing.scale, Shape(whole.shape.size(), Expr(1)));
+    return dequantised(rw, integers(rw, steps, -kMost - 1), scale, whole);
   }
 
   ValueId input_of(Rewriter& rw, ValueId x, double scale) const {
@@ -60,9 +146,14 @@ class Quantiser {
     return dequantised(rw, integers(rw, steps, -kMost - 1), scales, whole);
   }
 
-  ValueId weight_of(Rewriter& rw, const Quantisable& operands) const {
+  Weight weight_of(Rewriter& rw, const Quantisable& operands, const Smoothing* smoothing) const {
     const Value whole = graph_.value(operands.weight);
-    const ValueId w = before_cast(operands.weight);
+    ValueId w = before_cast(operands.weight);
+    if (smoothing) {
+      Shape across(whole.shape.size(), Expr(1));
+      across.at(1 - operands.channels) = whole.shape.at(1 - operands.channels);
+      w = rw.pointwise("mul", {w, rw.reshape(smoothing->factors, across)}, DType::kF32);
+    }
     std::vector<Expr> dims;
     Shape channels(whole.shape.size(), Expr(1));
     for (size_t d = 0; d < whole.shape.size(); ++d) {
@@ -82,8 +173,9 @@ class Quantiser {
     const ValueId scales =
         rw.pointwise("clamp", {rw.pointwise("div", {most}, DType::kF32, {kMost})}, DType::kF32,
                      {std::numeric_limits<float>::min(), std::numeric_limits<float>::max()});
-    const ValueId steps = rw.pointwise("div", {w, scales}, DType::kF32);
-    return dequantised(rw, integers(rw, steps, -kMost), scales, whole);
+    const ValueId steps = rounded(rw, rw.pointwise("div", {w, scales}, DType::kF32), -kMost);
+    return {dequantised(rw, bytes(rw, steps), scales, whole),
+            {.exact = w, .scales = scales, .steps = steps, .channels = operands.channels}};
   }
 
   /// A weight as the model has it, before lower_precision rounds it.
@@ -93,11 +185,18 @@ class Quantiser {
     return wide ? cast->input("self") : weight;
   }
 
-  ValueId integers(Rewriter& rw, ValueId steps, double least) const {
+  ValueId rounded(Rewriter& rw, ValueId steps, double least) const {
     const Shape shape = graph_.value(steps).shape;
-    ValueId whole = rw.add("aten::round", {tensor_arg("self", steps)}, DType::kF32, shape);
-    whole = rw.pointwise("clamp", {whole}, DType::kF32, {least, kMost});
+    const ValueId whole = rw.add("aten::round", {tensor_arg("self", steps)}, DType::kF32, shape);
+    return rw.pointwise("clamp", {whole}, DType::kF32, {least, kMost});
+  }
+
+  ValueId bytes(Rewriter& rw, ValueId whole) const {
     return rw.cast(rw.cast(whole, DType::kI32), DType::kI8);
+  }
+
+  ValueId integers(Rewriter& rw, ValueId steps, double least) const {
+    return bytes(rw, rounded(rw, steps, least));
   }
 
   ValueId dequantised(Rewriter& rw, ValueId q, ValueId scales, const Value& like) const {
@@ -109,13 +208,23 @@ class Quantiser {
   const QuantisableNodes quantisable_;
   const Makers makers_;
   std::vector<Node> out_;
+  std::map<Group, std::vector<SmoothedWeight>> smoothed_;
+  std::map<Group, Smoothing> smoothings_;
 };
 
 }  // namespace
 
 Graph quantise_calibrated(Graph graph) {
-  const auto is_calibrated = [](const Node& node) { return node.input_scale > 0; };
+  const auto is_calibrated = [](const Node& node) {
+    return node.input_scale > 0 || std::ranges::any_of(node.args, is_of_calibration);
+  };
   if (std::ranges::none_of(graph.nodes, is_calibrated)) return graph;
+  const auto is_smoothed = [](const Node& node) { return node.has(kInputLargest); };
+  if (std::ranges::any_of(graph.nodes, is_smoothed)) {
+    // Equal views of an input are one value then, as its readers are to share factors.
+    graph = simplify(std::move(graph));
+    put_constants_first(graph);
+  }
   return Quantiser(std::move(graph)).run();
 }
 

@@ -250,25 +250,36 @@ void bind_compile(py::module_& m) {
         py::list points;
         for (const CalibrationPoint& p : observed_points(graph, Settings::from_json(settings))) {
           points.append(py::make_tuple(p.name, p.value, graph.nodes.at(p.node).origin.index,
-                                       p.leaves, p.making));
+                                       p.leaves, p.making, p.channel_dim, p.is_product));
         }
         return points;
       },
-      "(name, value, origin of the node that reads it, what its weight is made of, how) of what "
-      "calibration observes of a graph.");
+      "(name, value, origin of the node that reads it, what its weight is made of, how, dimension "
+      "of the channels or -1, whether it is a product) of what calibration observes of a graph.");
   m.def(
       "read_calibration",
       [](const std::string& text, const std::string& what) {
         const Calibration found = read_calibration(text, what);
-        return py::make_tuple(found.header, found.scales);
+        py::dict largest, means;
+        for (const auto& [name, channels] : found.channels) {
+          if (!channels.largest.empty()) largest[py::str(name)] = channels.largest;
+          if (!channels.means.empty()) means[py::str(name)] = channels.means;
+        }
+        return py::make_tuple(found.header, found.scales, found.alpha, largest, means);
       },
-      "(header, [(name, scale)]) of a calibration cache; `what` names it in messages.");
+      "(header, [(name, scale)], SmoothQuant's alpha or None, {name: largest of each channel}, "
+      "{name: means}) of a calibration cache; `what` names it in messages.");
   m.def(
       "calibration_text",
-      [](std::string header, std::vector<std::pair<std::string, float>> scales) {
-        return calibration_text({std::move(header), std::move(scales)});
+      [](std::string header, std::vector<std::pair<std::string, float>> scales,
+         std::optional<float> alpha, const std::map<std::string, std::vector<float>>& largest,
+         const std::map<std::string, std::vector<float>>& means) {
+        Calibration made{.header = std::move(header), .scales = std::move(scales), .alpha = alpha};
+        for (const auto& [name, numbers] : largest) made.channels[name].largest = numbers;
+        for (const auto& [name, numbers] : means) made.channels[name].means = numbers;
+        return calibration_text(made);
       },
-      "The text of a calibration cache.");
+      "The text of a calibration cache, of what read_calibration returns.");
   m.def("block_sizes_report", &block_sizes_report,
         "What each min_block_size makes of blocks of these sizes, as JSON text.");
   m.def("setting_rows", &setting_dicts, "The rows of csrc/settings_table.h.");

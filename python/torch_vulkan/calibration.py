@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from ._base import whole_files
+from ._base.channel_statistics import Channels
 from ._base.histograms import LEVELS, METHODS, Histogram
 from ._base.partial_calibrations import Partial
 from ._base.progress import progress_for
@@ -37,10 +38,16 @@ class Calibration:
     Attributes:
         header: the first line of its file, "TRT-101401-EntropyCalibration2".
         scales: name → the largest magnitude to represent / 127; 0 where only zeros were seen.
+        smooth_quant: SmoothQuant's alpha; None: without it.
+        channel_amax: with SmoothQuant, name → the largest magnitude of each channel.
+        channel_means: with bias correction, name → the mean of each channel.
     """
 
     header: str
     scales: Mapping[str, float] = field(repr=False)
+    smooth_quant: float | None = None
+    channel_amax: Mapping[str, list[float]] = field(default_factory=dict, repr=False)
+    channel_means: Mapping[str, list[float]] = field(default_factory=dict, repr=False)
 
     @property
     def amax(self) -> dict[str, float]:
@@ -48,8 +55,10 @@ class Calibration:
         return {name: scale * (LEVELS - 1) for name, scale in self.scales.items()}
 
     def to_text(self) -> str:
-        """As TensorRT's calibration caches have it."""
-        return C.calibration_text(self.header, list(self.scales.items()))
+        """As TensorRT's calibration caches have it. What they do not know, of SmoothQuant and bias
+        correction, stands behind it in lines that TensorRT takes for tensors of other networks."""
+        return C.calibration_text(self.header, list(self.scales.items()), self.smooth_quant,
+                                  dict(self.channel_amax), dict(self.channel_means))
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a file."""
@@ -63,12 +72,13 @@ class Calibration:
             ValueError: it is no calibration cache, of another version, or cut short.
         """
         text = Path(path).read_bytes().decode(errors="replace")
-        header, scales = C.read_calibration(text, os.fspath(path))
-        return cls(header, dict(scales))
+        header, scales, *channels = C.read_calibration(text, os.fspath(path))
+        return cls(header, dict(scales), *channels)
 
 
 def calibrate(model, batches: Iterable | None, method: str = "entropy",
               cache: str | os.PathLike | None = None, *, percentile: float = 99.99,
+              smooth_quant: bool | float = False, bias_correction: bool = False,
               inputs=None, progress: bool | None = None) -> Calibration:
     """Finds, for the input of each product and convolution of a network, the range that int8 should
     cover, from batches of typical data.
@@ -93,29 +103,45 @@ def calibrate(model, batches: Iterable | None, method: str = "entropy",
             batches run, `<cache>.partial` keeps what was seen: a call that was interrupted goes on
             behind the batches that it had counted, which must come again in the same order.
         percentile: of the method of that name, above 0, up to 100.
+        smooth_quant: SmoothQuant's alpha, from 0 to 1; True: 0.5. Channels of the inputs of
+            products are divided by max|X|^alpha / max|W|^(1 - alpha) before they are quantised,
+            and weights multiplied with it, so that channels with outliers need not set the range
+            of all (Xiao et al., arXiv 2211.10438). Ranges of these inputs are those of the largest
+            magnitudes then, whatever `method` says. Convolutions stay as they are.
+        bias_correction: what rounding weights takes from the mean of each channel of a result is
+            added to the bias (Nagel et al., arXiv 1906.04721, 4.2).
         inputs: of an ONNX model, as tv.onnx.compile takes them.
         progress: show a progress bar; None: where standard error is a terminal.
 
     Raises:
         ValueError: no data, a batch or an observed tensor that holds NaN or infinities, a module in
-            training mode, an unknown method, or a cache that is damaged or of another method.
+            training mode, an unknown method, an alpha out of range, or a cache that is damaged or
+            of another method, or that has other such options.
         UnsupportedError: of an ONNX model: no engine takes a node.
     """
     _check_arguments(model, method, percentile)
+    alpha = _alpha_of(smooth_quant)
+    if not isinstance(bias_correction, bool):
+        raise ValueError(f"tv.calibrate: bias_correction={bias_correction!r}, want True or False")
     if cache is not None and Path(cache).exists():
-        return _of_cache(cache, method)
+        return _of_cache(cache, method, alpha, bias_correction)
     if batches is None:
         raise ValueError("tv.calibrate: batches=None, and there is no cache to read: want data")
-    partial = None
+    partial, by_channels = None, alpha is not None or bias_correction
     if cache is not None:
-        partial = Partial(os.fspath(cache), _digest(model, inputs))
+        digest = _digest(model, inputs) + (", by channels" if by_channels else "")
+        partial = Partial(os.fspath(cache), digest)
         partial.load()
-    seen = _Seen(partial)
+    seen = _Seen(partial, by_channels)
     with _runner(model, inputs, seen) as run:
         seen.run(run, batches, progress_for("calibrate", progress))
     made = Calibration(_HEADER + _ALGORITHMS[method], {
         name: _scale(histogram.largest(method, percentile))
-        for name, histogram in seen.histograms.items()})
+        for name, histogram in seen.histograms.items()}, alpha,
+        {name: channels.largest.tolist() for name, channels in seen.channels.items()
+         if alpha is not None and channels.of_product},
+        {name: channels.means.tolist() for name, channels in seen.channels.items()
+         if bias_correction})
     if cache is not None:
         made.save(cache)
         partial.remove()
@@ -138,13 +164,32 @@ def _check_arguments(model, method, percentile) -> None:
                          "statistics: call .eval() first")
 
 
-def _of_cache(cache, method: str) -> Calibration:
+def _alpha_of(smooth_quant) -> float | None:
+    """As caches hold it."""
+    if isinstance(smooth_quant, bool):
+        return 0.5 if smooth_quant else None
+    if not isinstance(smooth_quant, (int, float)) or not 0 <= smooth_quant <= 1:
+        raise ValueError(f"tv.calibrate: smooth_quant={smooth_quant!r}, want True, False or an "
+                         "alpha from 0 to 1")
+    return torch.tensor(smooth_quant, dtype=torch.float32).item()
+
+
+def _of_cache(cache, method: str, alpha: float | None, bias_correction: bool) -> Calibration:
     made = Calibration.load(cache)
     algorithm = made.header.split("-", 2)[2]
     if algorithm.removesuffix("2") != _ALGORITHMS[method].removesuffix("2"):
         raise ValueError(f"tv.calibrate: {os.fspath(cache)} is of {algorithm}, method={method!r} "
                          f"makes {_ALGORITHMS[method]}: remove it, or give another cache")
+    if made.smooth_quant != alpha or bool(made.channel_means) != bias_correction:
+        raise ValueError(
+            f"tv.calibrate: {os.fspath(cache)} has smooth_quant={_told(made.smooth_quant)}, "
+            f"bias_correction={bool(made.channel_means)}, want {_told(alpha)} and "
+            f"{bias_correction}: remove it, or give another cache")
     return made
+
+
+def _told(alpha: float | None) -> bool | float:
+    return False if alpha is None else alpha
 
 
 def _scale(amax: float) -> float:
@@ -194,21 +239,32 @@ def _runner(model, inputs, see):
 
 
 class _Seen:
-    """Histograms of what was observed so far; called with a name and a tensor."""
+    """What was observed so far; called with a name, a tensor, the dimension of its channels (-1:
+    none) and whether it is a product that sums over them.
 
-    def __init__(self, partial: Partial | None):
+    Attributes:
+        histograms: name → Histogram.
+        channels: name → Channels, of tensors that have such; empty where they are not wanted.
+    """
+
+    def __init__(self, partial: Partial | None, by_channels: bool):
         self._partial = partial
+        self._by_channels = by_channels
         self.histograms: dict[str, Histogram] = partial.histograms if partial else {}
+        self.channels: dict[str, Channels] = partial.channels if partial else {}
         self._done = partial.done if partial else 0
         self._number = 0
         self._calls = 0  # of this object, by the batch
         self._before, self._found = {*self.histograms}, set()  # names
 
-    def __call__(self, name: str, tensor: torch.Tensor) -> None:
+    def __call__(self, name: str, tensor: torch.Tensor, channel_dim: int,
+                 is_product: bool) -> None:
         self._calls += 1
         self._found.add(name)
         try:
             self.histograms.setdefault(name, Histogram()).add(tensor)
+            if self._by_channels and channel_dim >= 0 and tensor.numel():
+                self.channels.setdefault(name, Channels(is_product)).add(tensor, channel_dim)
         except ValueError as error:
             raise ValueError(f"tv.calibrate: batch {self._number}: {name!r} holds {error}"
                              ) from None
@@ -231,11 +287,11 @@ class _Seen:
                 if progress:
                     progress(f"batch {self._done}", self._done, total)
                 if self._partial and time.monotonic() - saved > _SAVED_EVERY_S:
-                    self._partial.save(self._done, states)
+                    self._partial.save(self._done, *states)
                     saved = time.monotonic()
         except BaseException:
             if self._partial and self._done > resumed:
-                self._partial.save(self._done, states)
+                self._partial.save(self._done, *states)
             raise
         finally:
             if progress:
@@ -257,8 +313,9 @@ class _Seen:
                              f"{min(self._before)!r}, this one {min(self._found)!r}: remove it, or "
                              "give another cache")
 
-    def _states(self) -> dict:
-        return {name: histogram.state() for name, histogram in self.histograms.items()}
+    def _states(self) -> tuple[dict, dict]:
+        return ({name: histogram.state() for name, histogram in self.histograms.items()},
+                {name: channels.state() for name, channels in self.channels.items()})
 
 
 def _check_batch(number: int, batch) -> None:

@@ -20,8 +20,9 @@ from ._torch import compat, own_captures
 from ._torch.kept_composites import use_own_attention
 from .settings import Settings
 
-# Called with a name and a tensor.
-See = Callable[[str, torch.Tensor], None]
+# Called with a name, a tensor, and the dimension of its channels (-1: none), which a product sums
+# over where the last is True, a convolution else.
+See = Callable[[str, torch.Tensor, int, bool], None]
 # Called with "input", "layer" or "result", the name of a point or the number of a result, what
 # PyTorch computes, and what engines do.
 SeeBoth = Callable[[str, str, torch.Tensor, torch.Tensor], None]
@@ -29,13 +30,16 @@ SeeBoth = Callable[[str, str, torch.Tensor, torch.Tensor], None]
 
 class Point(NamedTuple):
     """A product or convolution of a captured graph: a name, the nodes that are its input, its
-    result and the weights that its weight is made of, and how that is made."""
+    result and the weights that its weight is made of, how that is made, and the dimension of the
+    input's channels (-1: none)."""
 
     name: str
     input: fx.Node
     result: fx.Node
     leaves: list[fx.Node]
     making: str
+    channel_dim: int
+    is_product: bool
 
 
 def call(function: Callable, batch):
@@ -54,14 +58,15 @@ def observed(model: nn.Module, see: See):
     settings = Settings(pass_through_build_failures=True)
     weights: dict[str, tuple] = {}
 
-    def seen(name, making, tensor, *leaves):  # a function by name, which graphs can call
+    # A function by name, which graphs can call.
+    def seen(name, making, channel_dim, is_product, tensor, *leaves):
         own = (making, *(leaf.data_ptr() for leaf in leaves))
         if weights.setdefault(name, own) != own:
             raise ValueError(
                 f"tv.calibrate: {name!r} is what two weights go by, in graphs that the module is "
                 "captured as one by one: want no graph break inside of a sub-module, and the same "
                 "products of a parameter in each of its branches")
-        see(name, tensor)
+        see(name, tensor, channel_dim, is_product)
 
     def compiler(module: fx.GraphModule, example_inputs):
         first = next(node for node in module.graph.nodes if node.op != "placeholder")
@@ -69,7 +74,9 @@ def observed(model: nn.Module, see: See):
             node = point.input
             at = first.prev if node.op == "placeholder" else node
             with module.graph.inserting_after(at):
-                module.graph.call_function(seen, (point.name, point.making, node, *point.leaves))
+                module.graph.call_function(seen, (
+                    point.name, point.making, point.channel_dim, point.is_product, node,
+                    *point.leaves))
         use_own_attention(module)
         module.recompile()
         return backend.boxed(module.forward)
@@ -143,6 +150,7 @@ def _points(module: fx.GraphModule, weights: set[str], settings: Settings) -> li
     own = {node.name: node for node in module.graph.nodes}
     points = C.observed_points(imported.graph, settings.compiler_json())
     return [Point(name, own[named[value]], own[imported.nodes[origin].name],
-                  [own[named[leaf]] for leaf in leaves if named.get(leaf) in weights], making)
-            for name, value, origin, leaves, making in points
+                  [own[named[leaf]] for leaf in leaves if named.get(leaf) in weights], making,
+                  channel_dim, is_product)
+            for name, value, origin, leaves, making, channel_dim, is_product in points
             if named.get(value) in own and imported.nodes[origin].name in own]

@@ -130,7 +130,7 @@ def test_partial_files_of_other_external_data(tmp_path):
     cache = tmp_path / "net.cache"
     with pytest.raises(KeyboardInterrupt):
         tv.calibrate(saved(0), interrupted(), "minmax", cache)
-    with pytest.raises(ValueError, match="is of another model or version: remove it"):
+    with pytest.raises(ValueError, match="is of another model or version, or of other options"):
         tv.calibrate(saved(1), data(), "minmax", cache)
     assert {*tv.calibrate(saved(0), data(), "minmax", cache).scales} == NAMES
 

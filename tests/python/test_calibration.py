@@ -311,7 +311,7 @@ def test_partial_files_of_others(tmp_path):
     other = network()
     with torch.no_grad():
         other.matrix += 1
-    with pytest.raises(ValueError, match="is of another model or version: remove it"):
+    with pytest.raises(ValueError, match="is of another model or version, or of other options"):
         tv.calibrate(other, data, "entropy", path)
     partial = tmp_path / "net.cache.partial"
     partial.write_bytes(partial.read_bytes()[:100])

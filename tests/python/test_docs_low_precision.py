@@ -66,7 +66,7 @@ def test_python(tmp_path, monkeypatch, capsys):
     retrained[0].weight += 0.1
     names = {"torch": torch, "tv": tv, "model": model, "x": x, "retrained": retrained}
     # The third wants torchao.
-    quantise, compare, load, _, calibrate, layers, files, sparse, refit = listings(
+    quantise, compare, load, _, calibrate, options, layers, files, sparse, refit = listings(
         PAGE, "python")
     exec(quantise, names)
     torch.testing.assert_close(names["fast"](x), names["smaller"](x))
@@ -82,6 +82,10 @@ def test_python(tmp_path, monkeypatch, capsys):
     assert 0 < names["difference"] < 0.05
     names["batches"] = [torch.randn(3, 128) for _ in range(2)]
     exec(calibrate, names)
+    plain = names["calibration"]
+    exec(options, names)
+    assert names["calibration"].channel_amax and names["calibration"].channel_means
+    names["calibration"] = plain
     assert (tmp_path / "net.cache").exists()
     names["settings"] |= {"optimization_level": 0, "min_block_size": 1}
     torch._dynamo.reset()

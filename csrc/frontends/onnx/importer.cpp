@@ -39,9 +39,15 @@ bool moves_elements(const std::string& op) {
 
 // Operators whose results do not show that integers of the file are held in a wider type.
 bool reads_widened(const std::string& op, size_t input) {
-  static const std::set<std::string> all = {"Cast", "DequantizeLinear", "Shape", "Size",
-                                            "com.microsoft::DequantizeLinear"};
+  static const std::set<std::string> all = {
+      "Cast",  "CastLike", "DequantizeLinear", "com.microsoft::DequantizeLinear", "QuantizeLinear",
+      "Shape", "Size"};
   return all.contains(op) || (input == 0 && moves_elements(op));
+}
+
+// Operators that say themselves what of their results is held in another type.
+bool says_widened(const std::string& op) {
+  return op == "Constant" || op == "Cast" || op == "CastLike" || op == "QuantizeLinear";
 }
 
 void check_widened(const std::string& op, const std::vector<Tensor>& inputs) {
@@ -442,7 +448,7 @@ std::vector<Tensor> Importer::translate(const onnx_proto::NodeProto& node,
   found->second(context);
   std::vector<Tensor> outputs = context.outputs();
   for (Tensor& output : outputs) {
-    if (op != "Constant") output.widened = widened;
+    if (!says_widened(op)) output.widened = widened;
   }
   return outputs;
 }

@@ -83,10 +83,38 @@ Tensor quantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tensor&
 
 namespace {
 
+/// Small floating-point numbers have no zero points but 0.
+void check_zero_codes(OpContext& c) {
+  const auto zero = c.e.host(c.in(2));
+  const auto is_zero = [](const Expr& code) { return code == Expr(0); };
+  if (!zero || !std::ranges::all_of(zero->ints, is_zero)) {
+    refuse("zero points of small floating-point numbers that are not 0");
+  }
+}
+
+/// The type of small floats that QuantizeLinear makes; 0: it makes integers.
+int32_t small_type(OpContext& c) {
+  const int64_t named = c.i("output_dtype", 0);
+  const auto type = c.has(2) ? c.in(2).widened : static_cast<int32_t>(named);
+  if (!small_float(type).empty()) return type;
+  if (c.has(2) && type) refuse("input 2 is of type " + type_name(type));
+  return 0;
+}
+
 void quantize(OpContext& c) {
   Emitter& e = c.e;
   const Tensor& x = c.in(0);
+  for (const size_t i : {0, 1}) {
+    if (c.in(i).widened)
+      refuse("input " + std::to_string(i) + " is of type " + type_name(c.in(i).widened));
+  }
   check_parameters(c);
+  if (const int32_t type = small_type(c)) {
+    if (c.has(2)) check_zero_codes(c);
+    const Tensor scale = e.cast(spread(c, scale_in(c, 1), x), DType::kF32);
+    const Tensor steps = e.div(e.cast(x, DType::kF32), scale);
+    return c.out(0, encoded(e, steps, type, c.i("saturate", 1) != 0));
+  }
   const DType dtype = c.has(2) ? c.in(2).dtype : c.dtype("output_dtype", DType::kU8);
   const Tensor zero = c.has(2) ? spread(c, c.in(2), x) : Tensor{};
   if (c.has_attr("precision") && c.i("precision", 0) != 0 && c.i("precision", 1) != 1) {
@@ -141,16 +169,6 @@ DType dequantized_type(OpContext& c) {
   return c.i("output_dtype", 0) == 0 ? otherwise : c.dtype("output_dtype", otherwise);
 }
 
-/// Small floating-point numbers have no zero points but 0.
-void check_zero_codes(OpContext& c) {
-  if (!c.has(2) || small_float(c.in(0).widened).empty()) return;
-  const auto zero = c.e.host(c.in(2));
-  const auto is_zero = [](const Expr& code) { return code == Expr(0); };
-  if (!zero || !std::ranges::all_of(zero->ints, is_zero)) {
-    refuse("zero points of small floating-point numbers that are not 0");
-  }
-}
-
 /// tv::dequantize of elements of `bits` as they are held; `format`: of codes.
 Tensor dequantize_node(OpContext& c, const Tensor& elements, const Tensor& scale,
                        const Tensor& zero, int64_t bits, const std::string& format,
@@ -201,7 +219,7 @@ void dequantize(OpContext& c) {
   const Tensor& x = c.in(0);
   const Tensor& scale = scale_in(c, 1);
   check_parameters(c);
-  check_zero_codes(c);
+  if (c.has(2) && !small_float(c.in(0).widened).empty()) check_zero_codes(c);
   if (const Tensor kept = kept_in_four_bits(c, x); kept.present) return c.out(0, kept);
   if (const Tensor kept = kept_quantised(c, x); kept.present) return c.out(0, kept);
   Tensor steps = spread(c, scale, x);

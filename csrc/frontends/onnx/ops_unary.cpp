@@ -106,14 +106,30 @@ Tensor cast_to(OpContext& c, const Tensor& x, DType to) {
   return c.e.cast(x, to);
 }
 
-void cast(OpContext& c) {
-  if (!c.has_attr("to")) throw Error(ErrorKind::kUser, "attribute to is missing");
-  const DType to = c.dtype("to", DType::kF32);
-  if (!small_float(c.in(0).widened).empty()) return c.out(0, c.e.cast(decoded(c.e, c.in(0)), to));
-  c.out(0, cast_to(c, c.in(0), to));
+/// x in an ONNX type; `type` may be one of small floats, which are held as their codes.
+Tensor cast_to_type(OpContext& c, const Tensor& x, int32_t type, DType to) {
+  if (!small_float(type).empty()) {
+    return x.widened == type ? x : encoded(c.e, x, type, c.i("saturate", 1) != 0);
+  }
+  if (to == DType::kOther) refuse("tensors of type " + type_name(type));
+  if (!small_float(x.widened).empty()) return c.e.cast(decoded(c.e, x), to);
+  Tensor made = cast_to(c, x, to);
+  made.widened = 0;
+  return made;
 }
 
-void cast_like(OpContext& c) { c.out(0, cast_to(c, c.in(0), c.in(1).dtype)); }
+void cast(OpContext& c) {
+  if (!c.has_attr("to")) throw Error(ErrorKind::kUser, "attribute to is missing");
+  const int64_t to = c.i("to", 0);
+  const auto type = static_cast<int32_t>(to);
+  if (type != to) throw Error(ErrorKind::kUser, "attribute to is no type");
+  c.out(0, cast_to_type(c, c.in(0), type, dtype_of(type)));
+}
+
+void cast_like(OpContext& c) {
+  const Tensor& like = c.in(1);
+  c.out(0, cast_to_type(c, c.in(0), like.widened, like.widened ? DType::kOther : like.dtype));
+}
 
 void identity(OpContext& c) { c.out(0, c.in(0)); }
 

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "csrc/frontends/onnx/importer.h"
+#include "csrc/frontends/onnx/small_float.h"
 
 namespace tv::onnx {
 namespace {
@@ -98,6 +99,8 @@ bool Importer::is_of_its_type(const onnx_proto::NodeProto& node, const std::stri
                                    [&](const auto& result) { return result.name() == name; });
   const bool is_constant = value.stored || (node.op_type() == "Constant" && !options_.broadcasts);
   if (value.widened && is_constant) return !is_result;
+  // Whoever else runs the file would be handed codes.
+  if (!small_float(value.widened).empty()) return false;
   const auto found = infos_.find(name);
   if (found == infos_.end()) return !is_result;
   const int32_t type = found->second->type().tensor_type().elem_type();

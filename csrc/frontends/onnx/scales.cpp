@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "csrc/graph/quantised.h"
 #include "runtime/base/error.h"
 
 namespace tv::onnx {
@@ -37,6 +38,17 @@ Tensor decoded(Emitter& e, const Tensor& x) {
                 {e.arg("input", x), e.arg("scale", Tensor{}), e.arg("zero_point", Tensor{}),
                  attr_arg("bits", Expr(8)), attr_arg("format", format)},
                 DType::kF32, x.shape);
+}
+
+Tensor encoded(Emitter& e, const Tensor& x, int32_t onnx_type, bool saturate) {
+  const std::string format = small_float(onnx_type);
+  if (largest_of(format) == 0) refuse("no casts to " + type_name(onnx_type) + " are known");
+  Tensor made = e.node("tv::to_small_float",
+                       {e.arg("self", e.cast(decoded(e, x), DType::kF32)),
+                        attr_arg("format", format), attr_arg("saturate", saturate)},
+                       DType::kU8, x.shape);
+  made.widened = onnx_type;
+  return made;
 }
 
 const Tensor& scale_in(OpContext& c, size_t i) {

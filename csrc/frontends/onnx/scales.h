@@ -13,4 +13,8 @@ const Tensor& scale_in(OpContext& c, size_t i);
 /// The numbers that a tensor of codes stands for, as float32; any other tensor itself.
 Tensor decoded(Emitter& e, const Tensor& x);
 
+/// x as numbers of an ONNX type of small floats, held as their codes. Refuses one that no casts to
+/// are known of.
+Tensor encoded(Emitter& e, const Tensor& x, int32_t onnx_type, bool saturate);
+
 }  // namespace tv::onnx

@@ -18,21 +18,25 @@ class Observed:
     Args:
         model: a path, the bytes of a file, or a ModelProto.
         inputs: as tv.onnx.compile takes them.
-        see: called with a name of the file's and a tensor.
+        see: called with a name of the file's, a tensor, the dimension of its channels (-1: none,
+            or several, as readers have it) and whether a product reads it.
 
     Raises:
         UnsupportedError: a node that no engine takes is in the way of them.
     """
 
-    def __init__(self, model, inputs, see: Callable[[str, torch.Tensor], None]):
+    def __init__(self, model, inputs, see: Callable[[str, torch.Tensor, int, bool], None]):
         self._see = see
         settings = Settings(optimization_level=0, min_block_size=1)
         compiler = settings.compiler_json()
         source = imported(model, {"inputs": ranges(model, inputs), "constants": {}})
         self.inputs = [name for name, _, _ in source.inputs]
-        self._points = {name for name, *_ in C.observed_points(source.graph, compiler)}
+        self._points: dict[str, tuple[int, bool]] = {}
+        for name, *_, dim, is_product in C.observed_points(source.graph, compiler):
+            known, product = self._points.get(name, (dim, is_product))
+            self._points[name] = (dim if dim == known else -1, product or is_product)
         self._engine = None
-        if self._points <= {*self.inputs}:
+        if self._points.keys() <= {*self.inputs}:
             return
         device = device_list.spec_for(None, torch.device("cpu"))
         plan = C.plan(C.observed_by_calibration(source.graph, compiler), compiler,
@@ -53,7 +57,7 @@ class Observed:
         given = {name: to_tensor(name, feed[name]) for name in self.inputs}
         for name in self.inputs:
             if name in self._points:
-                self._see(name, given[name])
+                self._see(name, given[name], *self._points[name])
         if self._engine is not None:
             for name, tensor in self._engine.run(given).items():
-                self._see(name, tensor)
+                self._see(name, tensor, *self._points[name])

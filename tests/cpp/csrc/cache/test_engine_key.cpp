@@ -53,7 +53,7 @@ std::vector<Attr> others(const Attr& attr) {
   if (const auto* l = std::get_if<std::vector<Expr>>(&attr))
     with_lists(*l, [](const Expr& e) { return e + 1; });
   if (const auto* l = std::get_if<std::vector<double>>(&attr))
-    with_lists(*l, [](double d) { return d + 1; });
+    with_lists(*l, [](double d) { return d == 0 ? 1 : std::nextafter(d, 0); });
   if (const auto* l = std::get_if<std::vector<bool>>(&attr))
     with_lists(*l, [](bool b) { return !b; });
   return out;
