@@ -159,6 +159,8 @@ def _try_call(program: Program, op, choose: Chooser) -> None:
     results, doubles = _tensors(result), _tensors(double)
     if any(word in name for word in FIRST_RESULT_ONLY):
         results, doubles = results[:1], doubles[:1]
+        if any(_zeros_of_both_signs(program.values[i]) for i in used):
+            return
     if _searches_unsorted(op, args, kwargs, program.values):
         return
     types = [r.dtype if isinstance(r, torch.Tensor) else None for r in _tensors(result)]
@@ -199,6 +201,13 @@ def _searches_unsorted(op, args, kwargs, values) -> bool:
     if among and kwargs.get("sorter") is not None:
         among = [among[0].gather(-1, _resolved(kwargs["sorter"], values))]
     return any(not torch.equal(a, a.sort().values) for a in among)
+
+
+def _zeros_of_both_signs(value) -> bool:
+    """They are equal: which of them a selection takes, and so the sign that copysign sees, is
+    open."""
+    signs = value[value == 0].signbit()
+    return bool(signs.any() and not signs.all())
 
 
 def _is_exact(program: Program, i: int) -> bool:
