@@ -8,7 +8,7 @@ import string
 
 import pytest
 
-from torch_vulkan.service import ServiceError
+from torch_vulkan.service import ServiceError, bundle
 from torch_vulkan.service.scopes import SCOPES
 
 from marks import slow_but
@@ -166,6 +166,18 @@ def _noise(draw: random.Random, depth=0):
     return draw.choice(kinds)
 
 
+def _bundle(draw: random.Random) -> bytes:
+    """A bundle, most often one with something wrong."""
+    names = ["net.onnx", "net.data", "a/b", "a", "..", "/a", "\ud800", "\x00", "x" * 300, ""]
+    files = [[draw.choice(names), draw.choice([0, 1, 5, 5, -1, 2 ** 70])]
+             for _ in range(draw.randrange(4))]
+    head = json.dumps({"files": files} if draw.random() < 0.8 else _noise(draw)).encode()
+    size = len(head) if draw.random() < 0.8 else draw.choice([0, 3, 2 ** 20 + 1, 2 ** 64 - 1])
+    held = draw.randbytes(sum(n for _, n in files if 0 < n < 10))
+    whole = bundle.MAGIC + size.to_bytes(8, "little") + head + held
+    return whole if draw.random() < 0.7 else whole[:draw.randrange(len(whole))]
+
+
 @pytest.mark.parametrize("count", slow_but([150], [150, 10_000]))
 def test_random_requests_get_answers_and_no_tracebacks(service, http, count):
     draw = random.Random(SEED)
@@ -180,6 +192,8 @@ def test_random_requests_get_answers_and_no_tracebacks(service, http, count):
                           if draw.random() < 0.6 else _noise(draw)).encode()
         if draw.random() < 0.2:
             body = body[:draw.randrange(len(body) + 1)] + draw.randbytes(5)
+        if path == "/v1/models" and draw.random() < 0.8:
+            body = _bundle(draw)
         if path.startswith("/v1/devices/") and b"api_version" not in body:
             continue  # each asks a process of its own: one is in test_service.py
         answer = http.request(method, path, content=body,

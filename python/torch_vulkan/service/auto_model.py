@@ -42,8 +42,8 @@ class AutoModel:
                 that name comes first.
             url, api_key: of the service (tv.service.Client).
             device: index, part of a name or UUID; None: the best device.
-            revision: the digest of the ONNX file; None: that of `source`, else of the newest file:
-                the one whose first engine came last.
+            revision: the digest of the model's file, or of all its files; None: that of `source`,
+                else of the newest: the one whose first engine came last.
             cache_dir: where engines are kept; None: in the user's cache. Without the service the
                 engines found there are used.
             local_files_only: asks no service.
@@ -51,8 +51,8 @@ class AutoModel:
                 manifest; None: those of the environment's TORCH_VULKAN_TRUSTED_KEYS, with commas
                 between, else the key that the service had when it was asked first. A folder's
                 signatures count where keys are given.
-            source: the ONNX file. Where there is no engine of it for this device, one is built
-                here, and kept.
+            source: the ONNX file, its external data beside it. Where there is no engine of it for
+                this device, one is built here, and kept.
             options: only engines that were built with these (Client.submit); and how to build.
             register: publishes what was built here, so that other machines find it.
 
@@ -68,7 +68,7 @@ class AutoModel:
         if register and source is None:
             raise ValueError("register: want the source that an engine is built from")
         if source is not None and revision is None:
-            revision = fetch.digest_of(Path(source))
+            revision = fetch.model_digest(source)
         wish = _Wish(os.fspath(name), profile, device, revision,
                      local_build.plain_options(options or {}))
         if os.path.isdir(name):

@@ -209,10 +209,10 @@ def _artifacts(client, args) -> list[dict]:
 
 
 def _publish(client, args) -> list[dict]:
-    from .fetch import digest_of
+    from .fetch import model_digest
 
     return [client.publish(args.engine, args.name, level=args.level or 0, options=_options(args),
-                           model_digest=args.source and digest_of(args.source),
+                           model_digest=args.source and model_digest(args.source),
                            progress=cli_show.bar("upload"))]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .errors import ServiceError, package
+from .onnx_files import source_of
 
 DEFAULT_URL = "http://127.0.0.1:8600"
 ENDED = ("COMPLETED", "FAILED", "STOPPED")
@@ -77,7 +78,8 @@ class Client:
         """Uploads an ONNX file and asks for its engines.
 
         Args:
-            model: a path or the bytes of a file, with its weights inside.
+            model: a path or the bytes of an ONNX file. The files of external data that it names
+                are sent with it; bytes have none beside them.
             devices: names, as `devices` gives them; a task for each.
             name: under which AutoModel finds the engines ("team/net"); None: the file's, without
                 its ending.
@@ -106,15 +108,23 @@ class Client:
 
     def upload(self, model: str | os.PathLike | bytes,
                progress: Callable[[int, int], None] | None = None) -> str:
-        """Sends a model; returns its digest, which names it in the store."""
-        return self._upload("/v1/models", model, progress)
+        """Sends a model, with the files that it names; returns the digest of all of it, which names
+        it in the store.
+
+        Raises:
+            ValueError, OSError: a file that it names lies elsewhere, is a link, or is not there.
+        """
+        if isinstance(model, bytes):
+            return self._upload("/v1/models", model, progress)
+        return self._send("/v1/models", (source := source_of(model)).pieces(), source.size_bytes,
+                          progress)
 
     def _upload(self, place: str, model: str | os.PathLike | bytes, progress) -> str:
         if isinstance(model, bytes):
-            pieces, total = iter([model]), len(model)
-        else:
-            pieces, total = _pieces(Path(model)), os.path.getsize(model)
+            return self._send(place, iter([model]), len(model), progress)
+        return self._send(place, _pieces(Path(model)), os.path.getsize(model), progress)
 
+    def _send(self, place: str, pieces: Iterator[bytes], total: int, progress) -> str:
         def sent() -> Iterator[bytes]:
             done = 0
             for piece in pieces:

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from .._base import whole_files
 from . import signing
 from .errors import ServiceError
+from .onnx_files import source_of
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LONGEST_MANIFEST = 1 << 20
@@ -30,6 +32,14 @@ def digest_of(path: Path) -> str:
     """Of the contents of a file."""
     with open(path, "rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
+def model_digest(path: str | os.PathLike) -> str:
+    """Of an ONNX file and the files that it names, as the service has it."""
+    sha = hashlib.sha256()
+    for piece in source_of(path).pieces():
+        sha.update(piece)
+    return f"sha256:{sha.hexdigest()}"
 
 
 def _is_whole(path: Path, digest: str) -> bool:

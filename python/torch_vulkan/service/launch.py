@@ -1,16 +1,19 @@
 """Puts limits on itself, then becomes the task: a file run by its path, with the standard library
 alone.
 
-    launch.py PARENT MEMORY_BYTES CPU_SECONDS FILE_BYTES COMMAND…
+    launch.py PARENT MEMORY_BYTES CPU_SECONDS FILE_BYTES [--unpack BUNDLE FOLDER] COMMAND…
 
+A bundle's files are written before: the task is to see them, and not to change them.
 The task ends with the process that started it, however that ends.
 """
 
 import ctypes
+import importlib.util
 import os
 import resource
 import signal
 import sys
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _OPEN_FILES = 256
@@ -21,12 +24,27 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before that
         sys.exit(1)
+    command = sys.argv[5:]
+    if command[0] == "--unpack":
+        _unpack(*command[1:3])
+        command = command[3:]
     for limit, value in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_FSIZE, file_size),
                          (resource.RLIMIT_NOFILE, _OPEN_FILES), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(limit, (value, value))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 5))  # SIGXCPU says why
     os.nice(5)
-    os.execv(sys.argv[5], sys.argv[5:])
+    os.execv(command[0], command)
+
+
+def _unpack(path: str, folder: str) -> None:
+    # By its path, without what is beside it: some of that is named as modules of Python are.
+    spec = importlib.util.spec_from_file_location("bundle", Path(__file__).with_name("bundle.py"))
+    bundle = sys.modules["bundle"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bundle)
+    try:
+        bundle.unpack(Path(path), Path(folder))
+    except (ValueError, OSError) as error:
+        sys.exit(f"the model's files cannot be unpacked: {error}")
 
 
 if __name__ == "__main__":

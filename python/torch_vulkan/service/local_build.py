@@ -41,7 +41,7 @@ def engine(wanted: Wanted, profile, folder: Path) -> tuple[bytes, dict]:
     Raises:
         UnsupportedError: the model cannot be one engine; the message says why.
     """
-    manifest = {"model": wanted.name, "model_digest": fetch.digest_of(wanted.source),
+    manifest = {"model": wanted.name, "model_digest": fetch.model_digest(wanted.source),
                 "runs_on": profile.runs_on(), "tuned_for": profile.tuned_for(),
                 "options": {**_DEFAULTS, **wanted.options}, "builder": C.builder_digest()}
     for kept in _manifests(folder):
@@ -68,7 +68,8 @@ def _manifests(folder: Path) -> list[dict]:
 def _build(wanted: Wanted, profile, options: dict) -> tuple[bytes, dict]:
     with tempfile.TemporaryDirectory() as out:
         result = task.build(C, {
-            "model": str(wanted.source), "device": profile.name,
+            "model": str(wanted.source), "data": str(wanted.source.absolute().parent),
+            "device": profile.name,
             "profile": json.loads(profile.to_json()), "level": options["optimization_level"],
             "options": options}, Path(out), lambda _line: None)
         if result["state"] != "COMPLETED":

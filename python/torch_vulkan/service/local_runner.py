@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import task_logs, timings
+from . import bundle, task_logs, timings
 from .runner import Run, Status
 from .sandbox import Limits, boxed, environment, limited, task_command
 from .task_logs import TaskLogs
@@ -52,17 +52,22 @@ class LocalRunner:
         folder = self._runs_folder / run.id
         folder.mkdir()
         request = folder / "task.json"
-        request.write_text(json.dumps({**run.request, "model": str(run.model),
+        files = _bundled(run.model)
+        model = folder / "model" if files else run.model  # what the task sees
+        unpack = (run.model, model) if files else None
+        place = model / files[0].name if files else model
+        request.write_text(json.dumps({**run.request, "model": str(place),
+                                       "data": str(place.parent) if files else None,
                                        "out": str(folder)}))
         if run.timings is not None:
             (folder / timings.NAME).write_bytes(run.timings)
         command = task_command("build", str(request))
         if self._bwrap:
-            command = boxed(command, self._bwrap, run.model, folder)
+            command = boxed(command, self._bwrap, model, folder)
         log = self._logs.path(run.task)
         with open(log, "ab") as output:
             process = subprocess.Popen(
-                limited(command, self._limits), stdin=subprocess.DEVNULL, stdout=output,
+                limited(command, self._limits, unpack), stdin=subprocess.DEVNULL, stdout=output,
                 stderr=output, env=environment(), cwd=folder, start_new_session=True)
         self._runs[run.id] = _Process(process, folder, log, time.monotonic())
 
@@ -121,3 +126,12 @@ class LocalRunner:
             self._end(run, "the service stopped")
             run.process.wait()
             self.forget(run_id)
+
+
+def _bundled(path: Path) -> list[bundle.Entry] | None:
+    """A bundle's files; None: the model is one file, or it is bad or gone, which the task finds."""
+    try:
+        with open(path, "rb") as file:
+            return bundle.entries_of(file)
+    except (ValueError, FileNotFoundError):
+        return None

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from ..engine import Engine
 from .client import Client
 from .errors import ServiceError, package
-from .fetch import digest_of
+from .fetch import model_digest
 
 
 def register(model, name: str, *, devices: Sequence[str] | None = None,
@@ -60,7 +60,7 @@ def register(model, name: str, *, devices: Sequence[str] | None = None,
 
 
 def _published(client: Client, engine, name: str, source, level: int, options) -> dict:
-    digest = digest_of(Path(source)) if source is not None else None
+    digest = model_digest(source) if source is not None else None
     with tempfile.TemporaryDirectory() as folder:
         if isinstance(engine, Engine):
             path = Path(folder) / "engine.vke"

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse
 
-from . import artifacts, faults
+from . import artifacts, bundle, faults
 from .access import Limit, PartsOf, Publisher, Submitter, may
 from .errors import ServiceError
 from .parts import Parts
@@ -23,16 +23,21 @@ async def _kept(parts: Parts, request: Request, key: ApiKey, what: str):
     quotas, folder = parts.quotas, parts.store.unfinished
     said = request.headers.get("content-length", "")
     quotas.check(folder, int(said) if said.isdigit() else 0)
-    writing, checked = Writing(parts.store), 0
+    writing, checked, check = Writing(parts.store), 0, bundle.Check()
     try:
         async for piece in request.stream():
+            check.take(piece)
             writing.write(piece)
             if writing.size_bytes - checked > _CHECK_BYTES:
                 checked = writing.size_bytes
                 quotas.check_disk(folder, 0)
         if not writing.size_bytes:
             raise ServiceError(422, "empty", f"the upload is empty; want {what}")
+        check.finish()
         digest = await asyncio.to_thread(_take, parts, key.id, writing)
+    except ValueError as error:
+        writing.abandon()
+        raise ServiceError(422, "bad_bundle", str(error)) from None
     except BaseException:
         writing.abandon()
         raise
@@ -56,7 +61,10 @@ def _take(parts: Parts, key: str, writing: Writing) -> str:
 
 @router.post("/v1/models", status_code=201)
 async def upload_model(parts: PartsOf, key: Submitter, request: Request):
-    """Takes the bytes of an ONNX file, with its weights inside."""
+    """Takes the bytes of an ONNX file, or a bundle of one and the files of external data that it
+    names: "TVBUNDLE", the header's length (8 bytes, little-endian), the header, which is JSON
+    ({"files": [[name, bytes], …]}, the ONNX file first), and the files one after another. Names are
+    relative to the ONNX file's folder. The digest is of all of it."""
     return await _kept(parts, request, key, "an ONNX file")
 
 

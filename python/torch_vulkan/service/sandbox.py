@@ -52,16 +52,19 @@ def environment() -> dict[str, str]:
     return kept | {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TORCH_VULKAN_SYSTEM_CACHE": "/none"}
 
 
-def limited(command: list[str], limits: Limits) -> list[str]:
-    """The command under limits, ended with this process."""
+def limited(command: list[str], limits: Limits, unpack: tuple[Path, Path] | None = None
+            ) -> list[str]:
+    """The command under limits, ended with this process; `unpack`: a bundle, and the folder for its
+    files, which are there before the command begins."""
+    before = ["--unpack", *map(str, unpack)] if unpack else []
     launcher = Path(__file__).with_name("launch.py")
     return [PYTHON, "-I", "-S", str(launcher), str(os.getpid()), str(limits.memory_bytes),
-            str(limits.cpu_seconds), str(limits.output_bytes), *command]
+            str(limits.cpu_seconds), str(limits.output_bytes), *before, *command]
 
 
 def boxed(command: list[str], bwrap: str, model: Path, out: Path) -> list[str]:
-    """The command without network, with the system, the model (read-only) and `out` to write to:
-    at the same paths as outside."""
+    """The command without network, with the system, the model (a file or a folder, read-only)
+    and `out` to write to: at the same paths as outside."""
     seen = [*_SYSTEM, sys.base_prefix, str(Path(PYTHON).parents[1]), str(ROOT / "torch_vulkan"),
             str(ROOT / "torch_vulkan.libs"), str(SCRIPT)]
     arguments = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
@@ -70,7 +73,8 @@ def boxed(command: list[str], bwrap: str, model: Path, out: Path) -> list[str]:
         arguments += ["--ro-bind-try", path, path]
     for path in _GPUS:
         arguments += ["--dev-bind-try", path, path]
-    arguments += ["--ro-bind", str(model), str(model), "--bind", str(out), str(out),
+    # The model last: where it is in `out`, it is read-only all the same.
+    arguments += ["--bind", str(out), str(out), "--ro-bind", str(model), str(model),
                   "--chdir", str(out), "--"]
     return arguments + command
 

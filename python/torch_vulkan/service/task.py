@@ -112,7 +112,8 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
     """Writes engine.vke to the folder, unless the model has to be refused.
 
     Args:
-        task: "model" (a path), "device" (a name to print), "profile", "level" and "options".
+        task: "model" (a path), "device" (a name to print), "profile", "level" and "options"; "data"
+            is the folder of external data, where the model may have some.
         say: called with lines for people.
 
     Returns:
@@ -123,7 +124,8 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
     imported = C.import_onnx(task["model"], {
         "inputs": {name: [tuple(dim) for dim in dims]
                    for name, dims in options.get("inputs", {}).items()},
-        "constants": {}, "directory": str(out / "none")})  # not beside it, where other models lie
+        # Not beside a file of the store, where other models lie.
+        "constants": {}, "directory": task.get("data") or str(out / "none")})
     profile = C.DeviceProfile.from_json(json.dumps(task["profile"]))
     tuned = task["level"] > 0 and _is_here(C, profile)
     if task["level"] and not tuned:

@@ -1,0 +1,115 @@
+"""Which files an ONNX model names: found by walking its protobuf, of which nothing is copied but
+those names. Standard library alone.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from .bundle import MAGIC, Source
+
+_DEEPEST, _LONGEST = 64, 4096
+_PLACE, _EXTERNAL = 14, 1  # TensorProto.data_location
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+# onnx.proto3: message → field → the message in it, on the way to tensors.
+_WAY = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "entry"},
+}
+
+
+class _Damaged(Exception):
+    pass
+
+
+def source_of(model: str | os.PathLike) -> Source:
+    """The model with the files that it names beside it. A file that is damaged, or no model, is
+    sent as it is: the service says what is wrong with it.
+
+    Raises:
+        ValueError, OSError: as Source does.
+    """
+    return Source(model, data_files(Path(model)))
+
+
+def data_files(path: Path) -> list[str]:
+    """The locations of external data, each once, in order."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return []
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if data[:len(MAGIC)] == MAGIC:
+                raise ValueError(f"{path}: want an ONNX file, and it is a bundle of one")
+            found: set[str] = set()
+            try:
+                for entry in _entries(data, 0, len(data), "model", 0):
+                    if entry.get(1) == b"location":
+                        found.add(_normal(entry.get(2, b"").decode()))
+            except (_Damaged, UnicodeDecodeError):
+                return []
+    return sorted(found)
+
+
+def _normal(location: str) -> str:
+    """As the compiler does: "./a" is "a". What leads elsewhere stays, and is refused."""
+    absolute = location.startswith("/")
+    return "/" * absolute + "/".join(part for part in location.split("/") if part not in ("", "."))
+
+
+def _entries(data, at: int, end: int, kind: str, depth: int) -> Iterator[dict[int, bytes]]:
+    """The key-value pairs of all tensors' external_data."""
+    if depth > _DEEPEST:
+        raise _Damaged
+    if kind == "tensor" and not any(field == _PLACE and stop is None and value == _EXTERNAL
+                                    for field, value, stop in _fields(data, at, end)):
+        return
+    for field, start, stop in _fields(data, at, end):
+        if stop is None:
+            continue
+        inner = _WAY[kind].get(field)
+        if inner == "entry":
+            yield {number: data[a:b] for number, a, b in _fields(data, start, stop)
+                   if b is not None and b - a <= _LONGEST}
+        elif inner:
+            yield from _entries(data, start, stop, inner, depth + 1)
+
+
+def _fields(data, at: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+    """Number, begin and end of each field that has a length; of an integer its value and None."""
+    while at < end:
+        tag, at = _varint(data, at, end)
+        kind = tag & 7
+        if kind == _BYTES:
+            size, at = _varint(data, at, end)
+            if size > end - at:
+                raise _Damaged
+            yield tag >> 3, at, at + size
+            at += size
+        elif kind == _VARINT:
+            value, at = _varint(data, at, end)
+            yield tag >> 3, value, None
+        elif kind in (_FIXED64, _FIXED32):
+            at += 8 if kind == _FIXED64 else 4
+        else:
+            raise _Damaged
+    if at > end:
+        raise _Damaged
+
+
+def _varint(data, at: int, end: int) -> tuple[int, int]:
+    value = 0
+    for i in range(10):
+        if at + i >= end:
+            break
+        byte = data[at + i]
+        value |= (byte & 127) << 7 * i
+        if byte < 128:
+            return value, at + i + 1
+    raise _Damaged
