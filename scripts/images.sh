@@ -41,7 +41,7 @@ mkdir -p "$wheels"
 python=.venv/bin/python
 [ -x $python ] || python=python3
 wanted=($(grep -o 'onnx==[0-9.]*' setup.cfg))
-case " $* " in *" full "*) wanted+=(torch==2.13.0 numpy pybind11 "setuptools>=68" wheel) ;; esac
+case " $* " in *" full "*) wanted+=("$(grep -o -m1 'torch==[0-9.]*' Dockerfile)" numpy pybind11 "setuptools>=68" wheel) ;; esac
 $python -m pip download -q --disable-pip-version-check --only-binary=:all: --python-version 3.11 -d "$wheels" \
   "${wanted[@]}"
 options+=(--volume "$wheels:/wheels:ro" --build-arg PIP_FIND_LINKS=/wheels --build-arg PIP_NO_INDEX=1)

@@ -151,3 +151,19 @@ class _Attention(nn.Module):
 def unet(reduced):
     """The UNet above."""
     return UNet(16, 2) if reduced else UNet(32, 3)
+
+
+class Block(nn.Module):
+    """A layer of a transformer with two heads and norms in front, [batch, length, width]."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        values = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = x + self.out(values)
+        return x + self.down(F.gelu(self.up(self.norms[1](x))))

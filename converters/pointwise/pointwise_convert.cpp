@@ -71,7 +71,7 @@ Tactic simd_tactic(const NodeContext& c) {
   const auto is_float = [&](ValueId id) { return c.graph.value(id).dtype == DType::kF32; };
   const auto& inputs = c.node.inputs("inputs");
   if (most < 1) {
-    tactic.refusal = "the program is long: the driver would compile it for minutes";
+    tactic.refusal = "the program is long: the driver would compile it for long";
   } else if (!count || *count % wide != 0 || run == std::end(runs)) {
     tactic.refusal = "the elements are few, or not known to be whole vectors";
   } else if (*count > kGroups * *run * wide) {
@@ -119,7 +119,7 @@ void convert_pointwise(const NodeContext& c, Builder& builder) {
     Tactic vector{.name = "pointwise_vec4", .refusal = {}, .steps = {}};
     if (!c.device.is_cpu()) vector.name += "_run" + std::to_string(run);
     if (c.device.is_cpu() && cpu_unroll(*c.node.program) < 4) {
-      vector.refusal = "the program is long: the driver would compile four copies for minutes";
+      vector.refusal = "the program is long: the driver would compile four copies for long";
     } else if (divides_by_four(product(c.output().shape))) {
       vector.steps = {pointwise_step(c, true, run)};
     } else {

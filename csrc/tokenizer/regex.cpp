@@ -201,10 +201,6 @@ uint64_t most_steps(size_t bytes) {
 
 PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
-}  // namespace
-
-namespace {
-
 struct Free {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
   void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }

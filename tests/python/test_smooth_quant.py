@@ -10,6 +10,8 @@ from torch.nn import functional
 
 import torch_vulkan as tv
 
+from workloads.small_networks import Block
+
 STRICT = {"min_block_size": 1, "require_full_compilation": True,
           "pass_through_build_failures": True, "optimization_level": 0}
 BOTH = {"smooth_quant": True, "bias_correction": True}
@@ -192,20 +194,6 @@ def test_correction_of_a_smoothed_layer():
 
 
 # --- networks ---
-
-class Block(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(self, x):
-        q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
-        values = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-        x = x + self.out(values)
-        return x + self.down(functional.gelu(self.up(self.norms[1](x))))
-
 
 def network():
     """Trained for a moment; then channels of each norm are made large, and the weights that read

@@ -116,8 +116,8 @@ class Client:
         """
         if isinstance(model, bytes):
             return self._upload("/v1/models", model, progress)
-        return self._send("/v1/models", (source := source_of(model)).pieces(), source.size_bytes,
-                          progress)
+        source = source_of(model)
+        return self._send("/v1/models", source.pieces(), source.size_bytes, progress)
 
     def _upload(self, place: str, model: str | os.PathLike | bytes, progress) -> str:
         if isinstance(model, bytes):
