@@ -30,7 +30,8 @@ const std::vector<double>& numbers(const Node& node, const char* name) {
 /// Constants first, so that what is computed of several weights can stand before their readers.
 void put_constants_first(Graph& graph) {
   const std::vector<bool> constant = constant_values(graph);
-  std::ranges::stable_partition(graph.nodes, [&](const Node& node) {
+  // Not std::ranges::stable_partition: the subrange it returns is more than clang 14 compiles.
+  std::stable_partition(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
     return std::ranges::all_of(
         node.outputs, [&](ValueId v) { return v == kNoValue || constant[static_cast<size_t>(v)]; });
   });

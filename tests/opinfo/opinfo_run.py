@@ -228,8 +228,8 @@ def _run(pair: Pair, sample, form: str) -> Outcome:
         actual, expected = unnamed(form, pair.entry, actual, expected,
                                    transformed(pair.entry, sample))
     why = difference(case.op, actual, expected, case,
-                     values=values and takes_part(form, pair.entry))
-    if why and not difference(case.op, actual, _traced(case), case):
+                     values=values and takes_part(form, pair.entry), gradient=pair.gradient)
+    if why and not difference(case.op, actual, _traced(case), case, gradient=pair.gradient):
         return Outcome("skipped", f"capture: AOTAutograd by itself gives {why}")
     return Outcome("wrong", why, _native(made)) if why else _covered(made)
 

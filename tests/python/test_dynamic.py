@@ -9,6 +9,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from torch_vulkan import compilations
+from torch_vulkan._torch.guards import canonical
 
 from helpers import assert_same, check, engines, vulkan
 
@@ -268,3 +269,21 @@ def test_networks_with_a_dynamic_batch(name):
     assert built() == 1
     (made,) = compilations.compilations()
     assert made.covered_nodes == made.compute_nodes
+
+
+def test_a_size_of_which_guards_leave_one_is_a_number_in_every_expression():
+    """Else some lengths are numbers and others not, and an engine is checked at sizes that never
+    come: Mamba's scan over a prompt of 13."""
+    found = []
+
+    def backend(module, inputs):
+        length = next(i for i in inputs if isinstance(i, torch.SymInt))
+        found.append([canonical(size) for size in (length, length + 3, 2 * (length // 2))])
+        return module
+
+    def f(x):
+        n = x.shape[0]
+        return x + n if 12 <= n <= 15 and n % 2 == 1 and n // 2 % 2 == 0 else x
+
+    torch.compile(f, backend=backend, dynamic=True)(torch.randn(13))
+    assert found == [[13, 16, 12]]

@@ -47,8 +47,8 @@ class Guards:
 
     def canonical(self, expr):
         """One expression for all that the guards say are equal: "(n + 1)//2" and "n//2" where n is
-        even; a number where they leave but one."""
-        expr = self._simplified(expr)
+        even; a number where they leave but one, of a symbol in an expression, too."""
+        expr = self.with_numbers(self._simplified(expr))
         number = self._number(expr)
         return expr if number is None else number
 
@@ -79,7 +79,7 @@ class Guards:
         it is odd."""
         if compat.user_ranges(self._environment) is not None:
             return None
-        low, high = compat.symbol_range(self._environment, symbol)
+        low, high = self.narrowed(symbol, *compat.symbol_range(self._environment, symbol))
         if low is None or high is None or high - low >= _FEW_SIZES:
             return None
         relations = [r for r in self.relations if r.free_symbols == {symbol}]
