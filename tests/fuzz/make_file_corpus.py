@@ -36,6 +36,49 @@ def timings() -> bytes:
                        "devices": {"llvmpipe 22.3": problems, "none": {}}}, indent=1).encode()
 
 
+def tokenizers() -> dict[str, bytes]:
+    """Files of the kinds that models come with, each with a text behind a byte of 0."""
+    def merged(normalizer, pre_tokenizer, decoder, more=(), **model):
+        letters = ["\u2581" if "byte_fallback" in model else "\u0120", *"abcdef .", *more]
+        words = ["ab", "abc", "de"]
+        file = {
+            "version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [{"id": 90, "content": "<s>", "single_word": False, "lstrip": False,
+                              "rstrip": True, "normalized": False, "special": True}],
+            "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "decoder": decoder,
+            "post_processor": {"type": "TemplateProcessing", "single": [
+                {"SpecialToken": {"id": "<s>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [90], "tokens": ["<s>"]}}},
+            "model": {"type": "BPE", "dropout": None, "unk_token": None,
+                      "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                      "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, **model,
+                      "vocab": {token: i for i, token in enumerate([*letters, *words])},
+                      "merges": ["a b", "ab c", "d e"]}}
+        return json.dumps(file).encode() + b"\0abc de <s> \xc3\xa9 abcdef."
+
+    def byte_level(regex):
+        return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+                "use_regex": regex}
+
+    split = {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": "(?i:'s|'t)|\\p{L}+|\\p{N}{1,3}| ?[^\\s]+|\\s+(?!\\S)"},
+         "behavior": "Isolated", "invert": False}, byte_level(False)]}
+    pieces = {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
+        {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    marks = {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u2581"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+    return {
+        "byte_level": merged(None, byte_level(True), byte_level(True)),
+        "split": merged({"type": "NFC"}, split, byte_level(True), ignore_merges=True),
+        "pieces": merged(marks, None, pieces, [f"<0x{b:02X}>" for b in (0x64, 0xC3, 0xA9)],
+                         byte_fallback=True, fuse_unk=True),
+    }
+
+
 def main():
     x = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
     seeds = {
@@ -47,6 +90,7 @@ def main():
                 "empty.npy": npy(numpy.zeros((0, 4), numpy.int8))},
         "safetensors": {"two": save({"a": torch.ones(2, 3), "b": torch.arange(4)}),
                         "none": save({}), "scalar": save({"s": torch.tensor(1.5)})},
+        "tokenizer": tokenizers(),
     }
     for reader, files in seeds.items():
         folder = HERE / f"corpus_{reader}"
