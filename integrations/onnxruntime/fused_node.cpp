@@ -241,7 +241,7 @@ FusedNode::Bound FusedNode::bind(const std::vector<Input>& inputs, Sizes key) co
       continue;
     }
     const Input& given = inputs[static_cast<size_t>(input.from)];
-    if (given.shape != shapes[i] || onnx::dtype_of(given.type) != spec.inputs[i].dtype) {
+    if (given.shape != shapes[i] || onnx::held_dtype(given.type) != spec.inputs[i].dtype) {
       throw Error(ErrorKind::kUser, "input \"" +
                                         wiring_.inputs[static_cast<size_t>(input.from)].name +
                                         "\" is of another type or size than its engine's");
@@ -275,7 +275,7 @@ void FusedNode::bind_outputs(const std::vector<Input>& inputs, const Known& know
         break;
       case FusedOutput::From::kInput:
         fits = inputs[output.index].shape == bound.shapes.back() &&
-               onnx::dtype_of(inputs[output.index].type) == output.dtype;
+               onnx::held_dtype(inputs[output.index].type) == output.dtype;
         break;
       case FusedOutput::From::kSizes:
         fits = count == static_cast<int64_t>(output.numbers->count());

@@ -172,7 +172,7 @@ std::vector<T> in_order(const std::vector<T>& items, const std::vector<size_t>& 
 void check_types(const Wiring& wiring, const std::vector<int32_t>& types) {
   for (size_t k = 0; k < types.size(); ++k) {
     const FusedOutput& output = wiring.outputs[k];
-    if (onnx::dtype_of(types[k]) == output.dtype) continue;
+    if (onnx::held_dtype(types[k]) == output.dtype) continue;
     throw Error(ErrorKind::kUser, "output \"" + output.name + "\" is of type " +
                                       onnx::type_name(types[k]) + " in the model, and not " +
                                       std::string(name(output.dtype)));

@@ -43,13 +43,14 @@ onnx::ImportOptions to_options(const py::dict& given) {
 py::list bindings_of(const std::vector<onnx::Binding>& bindings) {
   py::list out;
   for (const onnx::Binding& binding : bindings) {
-    out.append(
-        py::make_tuple(binding.name, std::string(name(binding.dtype)), from_shape(binding.shape)));
+    const std::string dtype =
+        binding.format.empty() ? std::string(name(binding.dtype)) : binding.format;
+    out.append(py::make_tuple(binding.name, dtype, from_shape(binding.shape)));
   }
   return out;
 }
 
-// name → (value of the graph or None, (dtype, dims, elements) or None)
+// name → (value of the graph or None, (dtype, dims, elements) or None, format of codes or "")
 py::dict names_of(const ImportedModel& model) {
   py::dict out;
   for (const auto& [name, what] : model.names) {
@@ -61,7 +62,7 @@ py::dict names_of(const ImportedModel& model) {
                                       : from_shape(what.host->ints);
       host = py::make_tuple(std::string(tv::name(what.host->dtype)), what.host->dims, elements);
     }
-    out[py::str(name)] = py::make_tuple(id, host);
+    out[py::str(name)] = py::make_tuple(id, host, what.format);
   }
   return out;
 }
@@ -97,7 +98,7 @@ void bind_onnx(py::module_& m) {
                              "\"\") of each node of a partial import.")
       .def_property_readonly("names", &names_of,
                              "Of a partial import: name → (value of the graph or None, (dtype, "
-                             "dims, elements) or None).")
+                             "dims, elements) or None, the format whose codes it holds or \"\").")
       .def_property_readonly("graph_nodes", &onnx::graph_nodes,
                              "Of a partial import, for each node of the file: names of the nodes "
                              "of the graph that compute it from inputs, and weights for it.")

@@ -1,8 +1,9 @@
-"""Casts to float8 and QuantizeLinear to it, between nodes of a file, with the results of onnx's
+"""float8 in ONNX files, between nodes and as inputs and outputs, with the results of onnx's
 reference evaluator."""
 
 import numpy
 import pytest
+import torch
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
@@ -64,6 +65,59 @@ def test_cast_like():
     like = helper.make_tensor("like", TensorProto.FLOAT8E5M2, [1], [1.0])
     compare([helper.make_node("CastLike", ["x", "like"], ["q"], "down"),
              helper.make_node("CastLike", ["q", "x"], ["y"], "up")], x, [like])
+
+
+@pytest.mark.parametrize("fallback", ["none", "onnxruntime"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_inputs_and_outputs(dtype, fallback):
+    """They are the numbers outside, as NumPy and torch name their types, and codes in an engine."""
+    made = helper.make_model(helper.make_graph(
+        [helper.make_node("Cast", ["q"], ["wide"], "up", to=TensorProto.FLOAT),
+         helper.make_node("Mul", ["wide", "wide"], ["squares"]),
+         helper.make_node("Cast", ["squares"], ["y"], "down", to=dtype),
+         helper.make_node("Transpose", ["q"], ["turned"])], "g",
+        [helper.make_tensor_value_info("q", dtype, [2, 128])],
+        [helper.make_tensor_value_info("y", dtype, [2, 128]),
+         helper.make_tensor_value_info("turned", dtype, [128, 2])]),
+        opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    numbers = helper.tensor_dtype_to_np_dtype(dtype)
+    q = numpy.arange(256, dtype="uint8").view(numbers).reshape(2, 128)
+    session = tv.onnx.compile(made, optimization_level=0, fallback=fallback)
+    assert len(session.engines) == 1 and not session.native
+    got = session(q)
+    want = ReferenceEvaluator(made).run(None, {"q": q})
+    for a, b in zip(got, want, strict=True):
+        assert a.dtype == b.dtype == numbers
+        numpy.testing.assert_array_equal(a.astype("float32"), b.astype("float32"))
+    numpy.testing.assert_array_equal(got[1].view("uint8"), q.T.view("uint8"))
+    codes = torch.arange(256, dtype=torch.uint8).reshape(2, 128)
+    of_torch = codes.view(getattr(torch, numpy.dtype(numbers).name))
+    assert session(of_torch)[1].dtype == of_torch.dtype
+    with pytest.raises(ValueError, match="got .*uint8, want .*float8"):
+        session(codes.numpy())
+
+
+def test_bits_of_one_type_as_another():
+    """Codes of float8 are bytes; what is computed of both is right."""
+    made = helper.make_model(helper.make_graph(
+        [helper.make_node("BitCast", ["q"], ["bytes"], to=TensorProto.UINT8),
+         helper.make_node("BitCast", ["bytes"], ["other"], to=TensorProto.FLOAT8E5M2),
+         helper.make_node("Cast", ["other"], ["wide"], to=TensorProto.FLOAT),
+         helper.make_node("BitCast", ["wide"], ["bits"], to=TensorProto.INT32)], "g",
+        [helper.make_tensor_value_info("q", TensorProto.FLOAT8E4M3FN, [256])],
+        [helper.make_tensor_value_info("bytes", TensorProto.UINT8, [256]),
+         helper.make_tensor_value_info("other", TensorProto.FLOAT8E5M2, [256]),
+         helper.make_tensor_value_info("bits", TensorProto.INT32, [256])]),
+        opset_imports=[helper.make_opsetid("", 26)], ir_version=13)
+    codes = numpy.arange(256, dtype="uint8")
+    codes[(codes & 0x7c) == 0x7c] = 0  # infinities and NaNs: which of the latter is not said
+    session = tv.onnx.compile(made, optimization_level=0, fallback="none")
+    same, other, bits = session(codes.view("float8_e4m3fn"))
+    numpy.testing.assert_array_equal(same, codes)
+    assert same.dtype == numpy.uint8 and other.dtype == numpy.dtype("float8_e5m2")
+    numpy.testing.assert_array_equal(other.view("uint8"), codes)
+    want = codes.view("float8_e5m2").astype("float32").view("int32")
+    numpy.testing.assert_array_equal(bits, want)
 
 
 @pytest.mark.parametrize("dtype", [TensorProto.FLOAT4E2M1, TensorProto.FLOAT8E8M0])

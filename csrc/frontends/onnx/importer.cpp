@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "csrc/frontends/onnx/module_path.h"
+#include "csrc/frontends/onnx/small_float.h"
 
 namespace tv::onnx {
 namespace {
@@ -40,14 +41,15 @@ bool moves_elements(const std::string& op) {
 // Operators whose results do not show that integers of the file are held in a wider type.
 bool reads_widened(const std::string& op, size_t input) {
   static const std::set<std::string> all = {
-      "Cast",  "CastLike", "DequantizeLinear", "com.microsoft::DequantizeLinear", "QuantizeLinear",
-      "Shape", "Size"};
+      "BitCast",        "Cast",  "CastLike", "DequantizeLinear", "com.microsoft::DequantizeLinear",
+      "QuantizeLinear", "Shape", "Size"};
   return all.contains(op) || (input == 0 && moves_elements(op));
 }
 
 // Operators that say themselves what of their results is held in another type.
 bool says_widened(const std::string& op) {
-  return op == "Constant" || op == "Cast" || op == "CastLike" || op == "QuantizeLinear";
+  return op == "BitCast" || op == "Constant" || op == "Cast" || op == "CastLike" ||
+         op == "QuantizeLinear";
 }
 
 void check_widened(const std::string& op, const std::vector<Tensor>& inputs) {
@@ -256,14 +258,16 @@ Tensor Importer::add_input(const onnx_proto::ValueInfoProto& value) {
     refuse("input \"" + name + "\" is no tensor (sequences, maps and optionals are not supported)");
   }
   const int32_t type = value.type().tensor_type().elem_type();
-  const DType dtype = dtype_of(type);
+  const DType dtype = held_dtype(type);
   if (dtype == DType::kOther) refuse("input \"" + name + "\": tensors of type " + type_name(type));
   if (const auto given = options_.constants.find(name); given != options_.constants.end()) {
     return constant_input(name, given->second, dtype);
   }
   const Shape shape = input_shape(value);
-  result_.inputs.push_back({name, dtype, shape});
-  return emitter_.input(name, dtype, shape);
+  Tensor made = emitter_.input(name, dtype, shape);
+  if (is_held_as_codes(type)) made.widened = type;
+  result_.inputs.push_back({name, dtype, shape, small_float(made.widened)});
+  return made;
 }
 
 void Importer::add_inputs(Scope& scope) {
@@ -329,7 +333,8 @@ void Importer::set_outputs(const Scope& scope) {
     const Tensor* value = scope.find(output.name());
     if (!value) fail_without_maker(output.name());
     if (!names.insert(output.name()).second) fail("[onnx] two outputs \"" + output.name() + "\"");
-    if (value->widened) {
+    const int32_t type = output.type().tensor_type().elem_type();
+    if (value->widened && !(is_held_as_codes(type) && value->widened == type)) {
       refuse("output \"" + output.name() + "\" is of type " + type_name(value->widened));
     }
     emitter_.set_source(output.name(), "output " + output.name());
@@ -337,11 +342,11 @@ void Importer::set_outputs(const Scope& scope) {
     const bool is_node = result_.graph.value(id).kind == ValueKind::kNode;
     if (!is_node || !taken.insert(id).second) id = emitter_.id(emitter_.copy(*value));
     result_.graph.outputs.push_back({.value = id, .name = output.name(), .strides = {}});
-    const DType in_file = dtype_of(output.type().tensor_type().elem_type());
+    const DType in_file = held_dtype(type);
     const DType dtype = result_.graph.value(id).dtype;
     const bool fits = in_file == DType::kOther || in_file == dtype;
     result_.outputs.push_back({output.name(), fits && in_file != DType::kOther ? in_file : dtype,
-                               result_.graph.value(id).shape});
+                               result_.graph.value(id).shape, small_float(value->widened)});
   }
 }
 

@@ -60,6 +60,7 @@ class Importer {
   void read_infos();
   Tensor add_unknown_input(const onnx_proto::ValueInfoProto& value, const std::string& reason);
   std::pair<DType, Shape> type_in_file(const std::string& name);
+  int32_t codes_in_file(const std::string& name) const;
   Expr size_in_file(const std::string& name, const std::string& dim_name, int index);
   void set_partial_outputs(const Scope& scope);
   void define(Scope& scope, const std::string& name, Tensor value, const std::string& node);

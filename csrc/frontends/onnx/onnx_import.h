@@ -69,6 +69,8 @@ struct Binding {
   std::string name;
   DType dtype = DType::kOther;  ///< in the file, as far as it says one
   Shape shape;
+  /// The format of kSmallFloats (csrc/graph/quantised.h) whose codes it holds as uint8; "": none.
+  std::string format;
 };
 
 /// A node of the main graph: its number is Origin::index of what it became.
@@ -85,6 +87,7 @@ struct Host;
 struct Named {
   ValueId id = kNoValue;
   std::shared_ptr<const Host> host;  ///< csrc/frontends/onnx/tensor.h
+  std::string format;                ///< as Binding's
 };
 
 struct ImportedModel {

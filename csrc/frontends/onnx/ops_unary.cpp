@@ -118,12 +118,36 @@ Tensor cast_to_type(OpContext& c, const Tensor& x, int32_t type, DType to) {
   return made;
 }
 
-void cast(OpContext& c) {
+/// The attribute to, TensorProto.DataType.
+int32_t type_to(OpContext& c) {
   if (!c.has_attr("to")) throw Error(ErrorKind::kUser, "attribute to is missing");
   const int64_t to = c.i("to", 0);
   const auto type = static_cast<int32_t>(to);
   if (type != to) throw Error(ErrorKind::kUser, "attribute to is no type");
+  return type;
+}
+
+void cast(OpContext& c) {
+  const int32_t type = type_to(c);
   c.out(0, cast_to_type(c, c.in(0), type, dtype_of(type)));
+}
+
+void bit_cast(OpContext& c) {
+  const int32_t type = type_to(c);
+  const Tensor& x = c.in(0);
+  const DType to = held_dtype(type);
+  if (to == DType::kOther) refuse("tensors of type " + type_name(type));
+  if (x.widened && !is_held_as_codes(x.widened)) refuse("input 0 is of " + type_name(x.widened));
+  if (size_bytes(to) != size_bytes(x.dtype)) {
+    throw Error(ErrorKind::kUser, "bits of " + std::string(name(x.dtype)) + " as " +
+                                      type_name(type) + ", which has others");
+  }
+  if (to == DType::kBool && x.dtype != to) refuse("bits as bool");
+  Tensor made = x.dtype == to ? c.e.copy(x)
+                              : c.e.node("aten::view.dtype", {c.e.arg("self", x), dtype_arg(to)},
+                                         to, x.shape);
+  made.widened = is_held_as_codes(type) ? type : 0;
+  c.out(0, made);
 }
 
 void cast_like(OpContext& c) {
@@ -245,6 +269,7 @@ void clip(OpContext& c) {
 const RegisterOnnx ops{{"Not", logical_not},
                        {"IsNaN", is_nan},
                        {"IsInf", is_inf},
+                       {"BitCast", bit_cast},
                        {"Cast", cast},
                        {"CastLike", cast_like},
                        {"Identity", identity},

@@ -94,6 +94,10 @@ std::vector<Tensor> Importer::run_or_leave_out(const onnx_proto::NodeProto& node
 bool Importer::is_of_its_type(const onnx_proto::NodeProto& node, const std::string& name,
                               const Tensor& value) const {
   const auto& results = model_->proto.graph().output();
+  const auto found = infos_.find(name);
+  const int32_t type = found == infos_.end() ? 0 : found->second->type().tensor_type().elem_type();
+  // Codes are handed on as what they stand for.
+  if (value.widened && value.widened == type && is_held_as_codes(type)) return true;
   const bool is_result =
       value.widened && std::any_of(results.begin(), results.end(),
                                    [&](const auto& result) { return result.name() == name; });
@@ -101,9 +105,7 @@ bool Importer::is_of_its_type(const onnx_proto::NodeProto& node, const std::stri
   if (value.widened && is_constant) return !is_result;
   // Whoever else runs the file would be handed codes.
   if (!small_float(value.widened).empty()) return false;
-  const auto found = infos_.find(name);
   if (found == infos_.end()) return !is_result;
-  const int32_t type = found->second->type().tensor_type().elem_type();
   const DType held = dtype_of(type);
   // A runtime that has no other way to run the node allocates results by their types.
   return type == 0 || held == value.dtype || (held != DType::kOther && !options_.broadcasts);
@@ -138,7 +140,9 @@ std::vector<Tensor> Importer::leave_out(const FileNode& as, const Scope& scope) 
   std::vector<std::pair<DType, Shape>> types;
   for (const std::string& name : as.writes) types.push_back(type_in_file(name));
   std::vector<Tensor> outputs = emitter_.left_out(as.op, std::move(reads), types, as.refusal);
-  for (Tensor& output : outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Tensor& output = outputs[i];
+    output.widened = codes_in_file(as.writes[i]);
     output.refused = output.dtype == DType::kOther;
     for (const Expr& size : output.shape) {
       for (const int32_t symbol : size.symbols()) {
@@ -169,7 +173,7 @@ std::pair<DType, Shape> Importer::type_in_file(const std::string& name) {
     unknown_[name] = "its input \"" + name + "\" is no tensor";
     return unknown;
   }
-  const DType dtype = dtype_of(type.tensor_type().elem_type());
+  const DType dtype = held_dtype(type.tensor_type().elem_type());
   if (dtype == DType::kOther) {
     unknown_[name] =
         "its input \"" + name + "\" is of type " + type_name(type.tensor_type().elem_type());
@@ -187,6 +191,14 @@ std::pair<DType, Shape> Importer::type_in_file(const std::string& name) {
                           : size_in_file(name, dim.dim_param(), static_cast<int>(shape.size())));
   }
   return {dtype, shape};
+}
+
+// As Tensor::widened, of what a node that is left out makes.
+int32_t Importer::codes_in_file(const std::string& name) const {
+  const auto found = infos_.find(name);
+  if (found == infos_.end()) return 0;
+  const int32_t type = found->second->type().tensor_type().elem_type();
+  return is_held_as_codes(type) ? type : 0;
 }
 
 // A size that only a run tells; equal names stand for equal sizes.
@@ -248,12 +260,15 @@ void Importer::want_value(const Tensor& tensor) {
 void Importer::set_partial_outputs(const Scope& scope) {
   if (!again_.nodes.empty()) throw again_;
   result_.shape_inputs = again_.shape_inputs;
-  for (const auto& [name, value] : scope.names) result_.names[name] = {value.id, value.host};
+  for (const auto& [name, value] : scope.names) {
+    result_.names[name] = {value.id, value.host, small_float(value.widened)};
+  }
   std::set<ValueId> taken;
   for (const auto& output : model_->proto.graph().output()) {
     const Tensor* value = scope.find(output.name());
     if (!value) fail_without_maker(output.name());
-    result_.outputs.push_back({output.name(), value->dtype, value->shape});
+    result_.outputs.push_back(
+        {output.name(), value->dtype, value->shape, small_float(value->widened)});
     const ValueId id = value->id;
     if (id == kNoValue || result_.graph.value(id).kind != ValueKind::kNode) continue;
     if (taken.insert(id).second) {

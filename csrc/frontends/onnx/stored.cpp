@@ -195,6 +195,10 @@ DType dtype_of(int32_t type, bool as_weight) {
   return as_weight ? info(type).as_weight : info(type).dtype;
 }
 
+bool is_held_as_codes(int32_t type) { return info(type).bits == 8 && !small_float(type).empty(); }
+
+DType held_dtype(int32_t type) { return is_held_as_codes(type) ? DType::kU8 : dtype_of(type); }
+
 int32_t widened_type(const Stored& stored) {
   return info(stored.type).dtype == stored.dtype ? 0 : stored.type;
 }

@@ -75,6 +75,11 @@ double round_to(DType dtype, double value);
 /// ONNX's types that engines hold; kOther for the others. `as_weight` allows a wider type for
 /// integers that the file stores: 8 bits for the sub-byte ones, int32 for uint16, int64 for uint32.
 DType dtype_of(int32_t onnx_type, bool as_weight = false);
+/// What engines take and give a tensor of a type in: as `dtype_of`, and uint8, their codes, for
+/// small floating-point numbers of 8 bits.
+DType held_dtype(int32_t onnx_type);
+/// Whether those are codes.
+bool is_held_as_codes(int32_t onnx_type);
 /// As Tensor::widened.
 int32_t widened_type(const Stored& stored);
 std::string type_name(int32_t onnx_type);

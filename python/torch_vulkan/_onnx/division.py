@@ -124,7 +124,7 @@ class Division:
             for name in self.model.nodes[node][2]:
                 if self._makers.get(name) in inside or name in self.source.initializers:
                     continue
-                at, host = self.names.get(name, (None, None))
+                at, host, _ = self.names.get(name, (None, None, ""))
                 if at in made and at not in own:  # its own by another name: a node hands it on
                     step.by_value[name] = at
                 elif host is not None:

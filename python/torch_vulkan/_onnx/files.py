@@ -11,6 +11,12 @@ from ..engine import DTYPES, numpy
 from ..inputs import Input
 
 
+# Types of whose numbers engines take and give the codes, in uint8: torch's and ml_dtypes' names.
+SMALL_FLOATS = {name: getattr(torch, name) for name in (
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")}
+ALL_DTYPES = {**DTYPES, **SMALL_FLOATS}
+
+
 def imported(model, given: dict):
     """The Graph of a model and its weights. Raises as tv.onnx.compile does."""
     given = {"directory": "", **given}
@@ -94,6 +100,9 @@ def to_tensor(name, value) -> torch.Tensor:
     array = numpy.ascontiguousarray(value) if numpy.ndim(value) else numpy.array(value)
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(numpy.int16).copy()).view(torch.bfloat16)
+    if array.dtype.name in SMALL_FLOATS:
+        codes = torch.from_numpy(array.view(numpy.uint8).copy())
+        return codes.view(SMALL_FLOATS[array.dtype.name])
     if not array.flags.writeable:
         array = array.copy()
     return torch.from_numpy(array)
@@ -101,8 +110,17 @@ def to_tensor(name, value) -> torch.Tensor:
 
 def to_array(tensor: torch.Tensor):
     """The tensor as a NumPy array."""
-    if tensor.dtype != torch.bfloat16:
+    if tensor.dtype != torch.bfloat16 and tensor.dtype not in SMALL_FLOATS.values():
         return tensor.cpu().numpy()
     import ml_dtypes
 
+    if tensor.dtype != torch.bfloat16:
+        small = getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))
+        return tensor.cpu().contiguous().view(torch.uint8).numpy().view(small)
     return tensor.cpu().contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def as_type(result: torch.Tensor, dtype: str) -> torch.Tensor:
+    """What an engine gives as the type of the file: its codes as the numbers that they stand for,
+    and narrowed numbers wide again."""
+    return result.view(SMALL_FLOATS[dtype]) if dtype in SMALL_FLOATS else result.to(DTYPES[dtype])

@@ -9,11 +9,10 @@ import torch
 
 from .._base.progress import progress_for
 from .._native import C
-from ..engine import DTYPES
 from ..engine import Engine as BuiltEngine
 from ..errors import UnsupportedError
 from . import division
-from .files import held, to_tensor, weights_of
+from .files import ALL_DTYPES, as_type, held, to_tensor, weights_of
 from .native import Part, Source
 from .single import ANOTHER
 from .values import to_value
@@ -46,6 +45,7 @@ class Mixed:
             warnings.warn("torch_vulkan: no engine takes a part of this model: all of it runs in "
                           "ONNX Runtime", stacklevel=5)
         self._graph = planned.model.graph
+        self._formats = {at: form for at, _, form in planned.names.values() if form}
         self._ranges = planned.model.ranges
         self._runners = self._opened(planned)
         self.engines = [runner for step, runner in self._runners
@@ -150,8 +150,8 @@ class Mixed:
         except (ValueError, UnsupportedError) as error:  # before anything has run
             raise _Unfit(str(error)) from error
         for v, result in zip(step.outputs, results.values(), strict=True):
-            dtype = DTYPES[self._graph.value_dtype(v).name]
-            values[v] = to_value(result.to(dtype))
+            dtype = self._formats.get(v) or self._graph.value_dtype(v).name
+            values[v] = to_value(as_type(result, dtype))
 
     def _run_native(self, step, part, values, symbols) -> None:
         feed = {name: values[v] for name, v in step.by_value.items()}
@@ -169,7 +169,7 @@ class Mixed:
         return numpy.array(numbers, numpy.dtype(dtype)).reshape(dims)
 
     def _output(self, name, values, symbols):
-        at, host = self._planned.names[name]
+        at, host, _ = self._planned.names[name]
         if at in values:
             return values[at]
         if host is not None:
@@ -227,7 +227,7 @@ def described(source: Source) -> tuple[list, list]:
 
 def as_tensor(value):
     """A result for callers that gave tensors."""
-    if isinstance(value, numpy.ndarray) and value.dtype.name in (*DTYPES, "uint16", "uint32",
+    if isinstance(value, numpy.ndarray) and value.dtype.name in (*ALL_DTYPES, "uint16", "uint32",
                                                                  "uint64"):
-        return to_tensor("", value) if value.dtype.name in DTYPES else torch.from_numpy(value)
+        return to_tensor("", value) if value.dtype.name in ALL_DTYPES else torch.from_numpy(value)
     return value

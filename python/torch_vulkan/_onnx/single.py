@@ -6,11 +6,14 @@ from .._base.calibration_use import warn_of_missing
 from .._base.dumps import debug_directory
 from .._base.progress import progress_for
 from .._native import C
-from ..engine import DTYPES, Engine
+from ..engine import Engine
 from ..errors import UnsupportedError
-from .files import held, imported, to_tensor, weights_of
+from .files import ALL_DTYPES, as_type, held, imported, to_tensor, weights_of
 
-_RUNTIME_TYPES = {"float32": "float", "float64": "double"}  # ONNX Runtime's names; the rest as here
+# ONNX Runtime's names; the rest as here.
+_RUNTIME_TYPES = {"float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0"} | {
+    name: name.replace("_", "") for name in (
+        "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")}
 
 
 class Single:
@@ -60,13 +63,14 @@ class Single:
         """The outputs `wanted`, as tensors."""
         given = {name: self._fed(name, dtype, feed) for name, dtype, _ in self._inputs}
         results = self.engines[0].run(given)
-        types = {name: DTYPES[dtype] for name, dtype, _ in self._outputs}
-        return [results[name].to(types[name]) for name in wanted]
+        types = {name: dtype for name, dtype, _ in self._outputs}
+        return [as_type(results[name], types[name]) for name in wanted]
 
     def _fed(self, name, dtype, feed):
         tensor = to_tensor(name, feed[name])
-        if tensor.dtype != DTYPES[dtype]:
-            raise ValueError(f"tv.onnx: input {name!r}: got {tensor.dtype}, want {DTYPES[dtype]}")
+        if tensor.dtype != ALL_DTYPES[dtype]:
+            raise ValueError(f"tv.onnx: input {name!r}: got {tensor.dtype}, "
+                             f"want {ALL_DTYPES[dtype]}")
         return held(tensor, self._settings)
 
     def refit(self, model) -> None:
