@@ -20,6 +20,8 @@ namespace {
 
 /// Members of \w inside of a class, as Oniguruma has them.
 constexpr std::string_view kWordMembers = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+/// Outside of one it reads a table of ISO 8859-1, too, in which superscripts and fractions are.
+constexpr std::string_view kWordOfLatin1 = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 /// Whether PCRE2 knows a script of this name, and that its characters may be asked for.
 bool is_script(std::string_view name) {
@@ -65,6 +67,10 @@ class Translation {
     at_ += for_count;
   }
 
+  static std::string word(const std::string& begin) {
+    return begin + std::string(kWordMembers) + std::string(kWordOfLatin1) + "]";
+  }
+
   void escape() {
     const char c = peek(1);
     switch (c) {
@@ -73,11 +79,10 @@ class Translation {
       case 'S':
         return put(R"(\P{White_Space})", 2);
       case 'w':
-        return put(in_class_ ? std::string(kWordMembers) : "[" + std::string(kWordMembers) + "]",
-                   2);
+        return put(in_class_ ? std::string(kWordMembers) : word("["), 2);
       case 'W':
         if (in_class_) refuse(pattern_, R"(got \W in a class, which is not supported)");
-        return put("[^" + std::string(kWordMembers) + "]", 2);
+        return put(word("[^"), 2);
       case 'v':  // one character there, a set here
         return put(R"(\x0b)", 2);
       case 'p':

@@ -62,8 +62,9 @@ def tokenizers() -> dict[str, bytes]:
                 "use_regex": regex}
 
     split = {"type": "Sequence", "pretokenizers": [
-        {"type": "Split", "pattern": {"Regex": "(?i:'s|'t)|\\p{L}+|\\p{N}{1,3}| ?[^\\s]+|\\s+(?!\\S)"},
-         "behavior": "Isolated", "invert": False}, byte_level(False)]}
+        {"type": "Split", "behavior": "Isolated", "invert": False, "pattern": {
+            "Regex": "(?i:'s|'t)|\\p{L}+|\\p{N}{1,3}| ?[^\\s]+|\\s+(?!\\S)"}},
+        byte_level(False)]}
     pieces = {"type": "Sequence", "decoders": [
         {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "},
         {"type": "ByteFallback"}, {"type": "Fuse"},

@@ -3,6 +3,7 @@
 import json
 import random
 import subprocess
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,29 @@ MADE = {
     "added": added, "removed": lambda: split("removed"), "isolated": lambda: split("isolated"),
     "previous": lambda: split("merged_with_previous"), "next": lambda: split("merged_with_next"),
     "contiguous": lambda: split("contiguous"), "inverted": lambda: split("removed", True)}
+
+
+# Characters that both libraries know, whichever Unicode they are of.
+CHARACTERS = [chr(c) for c in range(1, 0x20000) if not 0xd800 <= c < 0xe000
+              and unicodedata.ucd_3_2_0.category(chr(c)) != "Cn"]
+
+
+@pytest.mark.parametrize("pattern", [
+    r"\w", r"\W", r"[\w]", r"[^\w]", r"\d", r"[^\d]", r"\s", r"\S", r"[\s]", r"\p{L}",
+    r"\p{^L}", r"\p{M}", r"\p{N}", r"\p{P}", r"\p{S}", r"\p{Z}", r"\p{Lu}", r"\p{Han}",
+    r"[\p{L}\p{M}]", "(?i:[a-z])", "."])
+def test_a_set_has_the_librarys_characters(pattern, tmp_path):
+    """Each character by itself: what an expression finds is taken out of a text."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(pattern), "removed"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    got = answers(tmp_path / "tokenizer.json", CHARACTERS)
+    want = [encoding.ids for encoding in tokenizer.encode_batch(CHARACTERS)]
+    differ = [f"{ord(c):x}" for c, a, b in zip(CHARACTERS, got, want, strict=True) if a != b]
+    assert differ == []
 
 
 def answers(path, requests):

@@ -10,7 +10,6 @@ from .._native import C
 from ..engine import DTYPES, numpy
 from ..inputs import Input
 
-
 # Types of whose numbers engines take and give the codes, in uint8: torch's and ml_dtypes' names.
 SMALL_FLOATS = {name: getattr(torch, name) for name in (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")}
