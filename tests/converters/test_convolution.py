@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from marks import slow_but
+from marks import slow_but, turns
 from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 
 
@@ -136,6 +136,7 @@ def test_one_dimension():
     check(lambda x: F.conv_transpose1d(x, wt, stride=2), tensor(2, 16, 13), length=64)
 
 
+@turns(3)
 @pytest.mark.parametrize(
     "ic,oc,kernel,stride,padding,dilation,groups",
     [

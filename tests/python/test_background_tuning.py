@@ -24,6 +24,7 @@ from torch_vulkan.engine import split_vke, tensor_bytes
 from torch_vulkan.settings import Settings
 
 from helpers import assert_same, in_threads
+from marks import turns
 
 LEVEL = 4
 
@@ -138,6 +139,7 @@ def replace_storage(model):
     model[2].weight.data = torch.rand(64, 160)
 
 
+@turns(3)
 @pytest.mark.parametrize("change", [change_in_place, load_others, replace_storage])
 @pytest.mark.parametrize("called_between", [False, True])
 def test_a_change_of_weights_before_the_swap_is_not_lost(gate, options, change, called_between):
@@ -447,6 +449,7 @@ assert timing.wait(60)
 """
 
 
+@turns(2)
 @pytest.mark.parametrize("interrupts", [False, True])
 def test_a_process_ends_cleanly_while_it_tunes(tmp_path, interrupts):
     program = ENDS.format(here=os.path.dirname(__file__), folder=str(tmp_path),

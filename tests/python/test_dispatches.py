@@ -13,7 +13,7 @@ from torch_vulkan import backend
 from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 
-from marks import slow_but
+from marks import slow_but, turns
 from workloads.checks import tensors
 from workloads.decoders import decoder, prompt
 from workloads.networks import NETWORKS
@@ -61,11 +61,13 @@ def launches(name, dtype, infos):
     assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
 
 
+@turns(3)
 @pytest.mark.parametrize("name", slow_but((*FIRST, "ViT-B/16"), LIMITS))
 def test_launches(name, infos):
     launches(name, torch.float32, infos)
 
 
+@turns(2)
 @pytest.mark.parametrize("name", slow_but(FIRST, LIMITS))
 def test_launches_of_float16(name, infos):
     launches(name, torch.float16, infos)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import torch_vulkan as tv
 
+from marks import turns
 from workloads.small_networks import Block
 
 STRICT = {"min_block_size": 1, "require_full_compilation": True,
@@ -173,6 +174,7 @@ def networks():
         torch.set_num_threads(threads)
 
 
+@turns(3)
 @pytest.mark.parametrize("method", ["entropy", "percentile"])
 @pytest.mark.parametrize("name", ["cnn", "transformer"])
 @torch.no_grad()
