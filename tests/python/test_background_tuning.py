@@ -202,6 +202,7 @@ def test_a_refit_that_is_under_way_at_the_swap_is_not_lost(tmp_path):
     assert_same(engine.execute([X], weights)[0], model(X))
 
 
+@turns(2, group="swaps")
 def test_engines_are_replaced_while_threads_call_and_refit(tmp_path):
     model, engine, files = linear_and_two_engines(tmp_path)
     mine = [nn.Linear(96, 64).requires_grad_(False) for _ in range(3)]
@@ -316,6 +317,7 @@ def test_a_program_that_is_gone_is_not_kept(gate, options):
     assert tv.wait_for_tuning(120)
 
 
+@turns(2, group="swaps")
 def test_training_goes_on_over_the_swap(gate, options):
     model, twin = network().requires_grad_(True), network().requires_grad_(True)
     fast = torch.compile(model, backend="vulkan", options=options)
@@ -334,6 +336,7 @@ def test_training_goes_on_over_the_swap(gate, options):
             assert states() == ["done", "done"]
 
 
+@turns(2, group="swaps")
 def test_profiles_are_tuned_together(gate, options):
     model = network()
     rows = {"min_shape": (1, 96), "opt_shape": (8, 96), "max_shape": (64, 96)}

@@ -140,6 +140,7 @@ def test_a_step_is_one_engine(choice, engine_calls):
     assert len(engine_calls) == 16 - 3
 
 
+@turns(2, group="device")
 def test_an_engine_that_refuses(monkeypatch):
     """The step is PyTorch's then, and made once."""
     model = decoder("llama")
@@ -185,6 +186,7 @@ def test_steps_ahead_of_the_host(streams, monkeypatch):
             assert torch.equal(torch.cat(streamer[1:]), want[0, 9:])
 
 
+@turns(2, group="device")
 def test_draws_of_the_device():
     """The seed and the place say what is drawn; the rest is as transformers has it."""
     model = decoder("gpt2")
