@@ -17,6 +17,7 @@ import torch_vulkan as tv
 from torch_vulkan import backend, compilations
 from torch_vulkan._native import C
 
+from marks import take_turns
 from seeds import SEED
 
 if os.environ.get("TV_TEST_FLUSH_DENORMALS"):
@@ -36,7 +37,9 @@ SLICE_END = float(os.environ.setdefault("TV_TEST_SLICE_END", str(
     time.time() + float(os.environ.get("TV_TEST_SLICE_SECONDS", "inf")))))
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m takes the slow ones out
 def pytest_collection_modifyitems(items):
+    take_turns(items)
     if SLICE_END < float("inf"):
         random.Random(SEED).shuffle(items)
 

@@ -1,6 +1,8 @@
-"""What of a test's parameters is left out of `make test`."""
+"""What of a test's parameters, or of several tests, is left out of `make test`."""
 
 import pytest
+
+from seeds import SEED, whose_turn
 
 
 def slow_but(first, values, rows=False):
@@ -9,3 +11,33 @@ def slow_but(first, values, rows=False):
     return [value if value in first else
             pytest.param(*(value if rows else (value,)), marks=pytest.mark.slow)
             for value in values]
+
+
+def turns(shares, each=(), group=None):
+    """Marks a test whose cases take turns: a run has one of `shares` parts of them, another for
+    each seed, and the others are slow. Of each value of the parameters in `each` it has a case.
+    group: its cases take turns with those of the file's other tests of this group."""
+    return pytest.mark.turns(shares, each, group)
+
+
+def _values(item):
+    return {name: repr(value) for name, value in item.callspec.params.items()} if hasattr(
+        item, "callspec") else {}
+
+
+def take_turns(items, seed=SEED):
+    """Marks as slow those items whose turn it is not. Of a test without a group one case stays."""
+    cases = {}
+    for item in items:
+        mark = item.get_closest_marker("turns")
+        if mark and not item.get_closest_marker("slow"):
+            shares, each, group = mark.args
+            key = (item.path, group, None if group else item.originalname)
+            cases.setdefault(key, (shares, each, []))[2].append(item)
+    for (_, group, _), (shares, each, members) in cases.items():
+        if not group:
+            shares = min(shares, len(members))
+        taken = whose_turn([_values(item) for item in members], shares, each, seed)
+        for place, item in enumerate(members):
+            if place not in taken:
+                item.add_marker(pytest.mark.slow)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from marks import slow_but
+from marks import slow_but, turns
 
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True}
 
@@ -44,6 +44,7 @@ def same(a, b) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+@turns(3)
 @pytest.mark.parametrize("name", slow_but(
     FUNCTIONS.keys() - {"long products", "square convolution"}, FUNCTIONS))
 def test_same_bits_at_every_call(device, name):

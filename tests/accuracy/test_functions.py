@@ -7,7 +7,7 @@ from function_cases import FUNCTIONS, arguments, errors, errors_of_16_bits, leas
 from torch_vulkan import _C
 
 from denormals import flushes_denormals
-from marks import slow_but
+from marks import slow_but, turns
 
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True, "optimization_level": 0}
 GROUPS = [list(FUNCTIONS)[k::12] for k in range(12)]
@@ -31,6 +31,7 @@ def flushes(device):
     return flushes_denormals()
 
 
+@turns(2)
 @pytest.mark.parametrize("rows", GROUPS, ids="-".join)
 def test_stated_errors(flushes, rows):
     given, function = compiled_together(rows)
@@ -50,6 +51,7 @@ PLAIN = [row for row, case in FUNCTIONS.items() if case.scale is None and len(ca
 THIRDS = [(dtype, PLAIN[k::3]) for dtype in (torch.float16, torch.bfloat16) for k in range(3)]
 
 
+@turns(2)
 @pytest.mark.parametrize("dtype,rows", slow_but(
     [THIRDS[0], THIRDS[4]], THIRDS, rows=True), ids=str)
 def test_16_bit_results_are_rounded_once(flushes, dtype, rows):

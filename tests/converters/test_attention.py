@@ -10,7 +10,7 @@ import torch_vulkan as tv
 from torch_vulkan import compilations
 from torch_vulkan._torch import kept_composites
 
-from marks import slow_but
+from marks import slow_but, turns
 from parity import FLOATS, check, check_against_double, check_gradients, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
@@ -68,6 +68,7 @@ def seen_by_place(length, queries, keys, window=0, padding=None):
 PLACES = [(1, 300, 64), (1, 70, 12), (3, 130, 16), (29, 41, 64), (70, 133, 32)]
 
 
+@turns(4, each=("window", "tactics_of"))
 @pytest.mark.parametrize("dtype", slow_but((torch.float32,), FLOATS))
 @pytest.mark.parametrize("queries,keys,d", PLACES)
 @pytest.mark.parametrize("window", [0, 1, 20])
@@ -86,6 +87,7 @@ def test_places(queries, keys, d, window, dtype):
         check_against_double(attention, *more[1])
 
 
+@turns(2, each=("tactics_of",))
 @pytest.mark.parametrize("window", [0, 20])
 def test_places_and_padding(window):
     def attention(q, k, v, length, padding):
@@ -98,6 +100,7 @@ def test_places_and_padding(window):
         check(attention, *first, more=more, length=124)
 
 
+@turns(3, each=("tactics_of",))
 @pytest.mark.parametrize("length", [-3, -1 << 40, (1 << 31) - 1, 1 << 31, 1 << 40])
 def test_places_far_away(length):
     """No query of the first ones sees anything, or each sees all."""
@@ -118,6 +121,7 @@ def with_the_least_number(dtype):
     return attention
 
 
+@turns(2)
 def test_rows_of_padding_and_the_least_number():
     attention = with_the_least_number(torch.float32)
 
@@ -145,6 +149,7 @@ def capped(q, k, v, mask):
 LEAST = {"sdpa": lambda q, k, v, mask: sdpa(q, k, v, mask), "capped": capped}
 
 
+@turns(7, each=("form", "window", "tactics_of"))
 @pytest.mark.parametrize("window", [0, 1, 20])
 @pytest.mark.parametrize("queries,keys,d", PLACES)
 @pytest.mark.parametrize("form", LEAST)
@@ -158,6 +163,7 @@ def test_places_and_the_least_number(form, queries, keys, d, window):
     check(attention, *first, more=more, length=d + keys)
 
 
+@turns(3, each=("form", "tactics_of"))
 @pytest.mark.parametrize("window", [0, 9])
 @pytest.mark.parametrize("queries", [1, 5])
 @pytest.mark.parametrize("form", LEAST)
@@ -176,6 +182,7 @@ def test_queries_beside_the_keys_and_the_least_number(form, window, queries, req
     assert said == on_gpu
 
 
+@turns(3, each=("form", "tactics_of"))
 @pytest.mark.parametrize("form", ["bool", "infinity", "least"])
 @pytest.mark.parametrize("queries", [1, 9])
 def test_masks_from_outside(form, queries):
@@ -194,6 +201,7 @@ def test_masks_from_outside(form, queries):
         check(lambda q, k, v, m: torch.softmax(q @ k.mT + m, -1) @ v, q, k, v, mask, length=564)
 
 
+@turns(3, each=("dtype", "shape", "tactics_of"))
 @pytest.mark.parametrize("shape", [(29, 29), (2, 1, 1, 29), (2, 3, 29, 29), (1, 3, 29, 1)])
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
 def test_masks(shape, dtype):
@@ -233,6 +241,7 @@ FEW = {
 }
 
 
+@turns(5, each=("name", "mask", "tactics_of"))
 @pytest.mark.parametrize("mask", [None, "bool", "added"])
 @pytest.mark.parametrize("name", FEW)
 def test_few_queries(name, mask):
@@ -313,6 +322,7 @@ def test_log_sum_exp_that_the_engine_itself_reads():
     check(doubled, *qkv(), length=93)
 
 
+@turns(2)
 def test_dynamic_lengths():
     check(
         sdpa,
@@ -370,6 +380,7 @@ def test_kept_whole_of_shared_heads_and_masks(kept):
     check(lambda q, k, v, m: sdpa(q, k, v, attn_mask=m), *qkv(), mask, length=93)
 
 
+@turns(2)
 def test_kept_whole_is_one_operator_engine_or_not(kept):
     def attention(x):
         q, k, v = (t.view(2, 37, 4, 64).transpose(1, 2) for t in x.split(256, dim=-1))
@@ -399,6 +410,7 @@ def test_kept_whole_is_one_operator_engine_or_not(kept):
     check_gradients(sdpa, *qkv(), length=200)  # for which PyTorch takes it apart
 
 
+@turns(3, each=("dtype", "tactics_of"))
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_written_as_its_pieces(dtype):
     """As models did before PyTorch had the operator; a row of hidden keys is not a number."""
@@ -422,6 +434,7 @@ def rotated(x, cos, sin):
     return x * cos + torch.cat((-second, first), -1) * sin
 
 
+@turns(3, each=("dtype", "tactics_of"))
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_rotary_embeddings(dtype):
     angles = tensor(1, 1, 7, 22)

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from marks import slow_but
+from marks import slow_but, turns
 from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 
 
@@ -123,6 +123,7 @@ def test_phases_of_transposed(dim, kernel, stride, padding, output_padding):
           length=4 * kernel**dim)
 
 
+@turns(2, group="windows")
 def test_transposed_dynamic_image():
     layer = torch.nn.ConvTranspose2d(24, 12, 3, 2, 1, 1)
     check(layer, tensor(2, 24, 7, 6), dynamic=True, length=216,
@@ -136,6 +137,7 @@ def test_one_dimension():
     check(lambda x: F.conv_transpose1d(x, wt, stride=2), tensor(2, 16, 13), length=64)
 
 
+@turns(3)
 @pytest.mark.parametrize(
     "ic,oc,kernel,stride,padding,dilation,groups",
     [
@@ -164,6 +166,7 @@ def test_dynamic_volume():
           more=[(tensor(3, 24, 5, 6, 11),), (tensor(5, 24, 2, 9, 7),)])
 
 
+@turns(2, group="windows")
 def test_long_window_of_groups():
     w = weight(24, 6, 65)
     check(lambda x: F.conv1d(x, w, padding=32, groups=4), tensor(2, 24, 41), length=390)
@@ -254,6 +257,7 @@ def test_not_a_number_spreads_no_further_than_the_window():
     check(lambda x: F.conv2d(x, w, padding=1), x, length=630)
 
 
+@turns(3)
 @pytest.mark.parametrize("kernel,stride", [(1, 1), (3, 1), (3, 2)])
 def test_dynamic_batch_and_image(kernel, stride):
     layer = torch.nn.Conv2d(64, 12, kernel, stride, kernel // 2)

@@ -10,6 +10,7 @@ import torch
 
 import torch_vulkan as tv
 
+from marks import turns
 from parity import FLOATS, check, check_gradients, check_operator, tensor
 
 aten = torch.ops.aten
@@ -39,6 +40,7 @@ def test_numbers(dtype):
         check_operator(BY_NUMBERS, values(dtype), scale, zero_point, first, last)
 
 
+@turns(2, each=("dtype",))
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("enabled", [0, 1])
 def test_tensors(dtype, enabled):

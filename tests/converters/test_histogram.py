@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from marks import turns
 from parity import check, tensor
 
 
@@ -22,6 +23,7 @@ def test_of_nothing():
     check(lambda x: (torch.histc(x, 5), torch.histc(x[:0], 3, -1, 1)), torch.zeros(0, 7))
 
 
+@turns(2)
 @pytest.mark.parametrize("density", [False, True])
 def test_between_edges(density):
     def function(x, edges, w):
@@ -39,6 +41,7 @@ def test_values_on_edges_outside_and_none():
                      *torch.histogram(x[:0], 2)), x)
 
 
+@turns(2)
 @pytest.mark.parametrize("density", [False, True])
 def test_grids(density):
     def function(x, a, b, w):

@@ -7,6 +7,7 @@ from torch import nn
 
 import torch_vulkan as tv
 
+from marks import turns
 from parity import OPTIONS, tactics_taken, tensor
 
 decomposed = torch.ops.quantized_decomposed
@@ -136,6 +137,7 @@ def test_sums_are_exact():
         assert torch.equal(compiled(a, b), wanted)
 
 
+@turns(3, each=("zeros", "dtype", "tactics_of"))
 @pytest.mark.parametrize("zeros", ["none", "some"])
 @pytest.mark.parametrize("dtype, weight", [(torch.uint8, torch.int8), (torch.int8, torch.uint8)])
 @pytest.mark.parametrize("shape, kernel, how", [

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from marks import slow_but
+from marks import slow_but, turns
 from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, tensor
 
 aten = torch.ops.aten
@@ -14,6 +14,7 @@ SIZES = [(1, 1, 1), (3, 5, 7), (1, 113, 89), (41, 64, 1), (89, 37, 113), (8, 64,
          (65, 577, 47), (128, 192, 192), (200, 136, 72)]
 
 
+@turns(3)
 @pytest.mark.parametrize("m,k,n", slow_but(SIZES, [*SIZES, (128, 256, 192)], rows=True))
 def test_mm(m, k, n):
     check(torch.mm, tensor(m, k), tensor(k, n, seed=1) / 4, length=k)
@@ -65,6 +66,7 @@ ORDERS = [("rows", 80, 53), ("rows", 100, 64), ("columns", 192, 96), ("columns",
           ("neither", 192, 96), ("half", 80, 64)]
 
 
+@turns(3)
 @pytest.mark.parametrize("order,k,n", slow_but(
     ORDERS, [*ORDERS, ("columns", 336, 96), ("neither", 336, 96)], rows=True))
 def test_every_order_of_constants(order, k, n):

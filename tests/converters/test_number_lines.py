@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from marks import turns
 from parity import OPTIONS, check
 
 
+@turns(3)
 @pytest.mark.parametrize("steps", [0, 1, 2, 7, 113])
 def test_between_tensors(steps):
     def function(a, b, k):
@@ -14,6 +16,7 @@ def test_between_tensors(steps):
     check(function, torch.tensor(-2.25), torch.tensor(4.5), torch.tensor(3))
 
 
+@turns(3)
 @pytest.mark.parametrize("steps", [0, 1, 2, 7, 113])
 def test_powers(steps):
     def function(a, b):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import torch_vulkan as tv
 
-from marks import slow_but
+from marks import slow_but, turns
 from parity import FLOATS, INTS, check, check_gradients, tensor
 
 aten = torch.ops.aten
@@ -117,6 +117,7 @@ def test_activations(k):
     check(lambda x: [f(x) for f in ACTIVATIONS[k:k + 8]], x)
 
 
+@turns(2)
 @pytest.mark.parametrize("k", range(0, len(ACTIVATIONS), 8))
 def test_activation_gradients(k):
     check_gradients(lambda x: [f(x) for f in ACTIVATIONS[k:k + 8]], tensor(11, 37) * 3)
@@ -398,6 +399,7 @@ IDENTITIES = {
 }
 
 
+@turns(2)
 @pytest.mark.parametrize("dtype", slow_but((torch.float32, torch.float16), FLOATS))
 def test_identities_that_do_not_hold(dtype):
     x = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.5, 3e4, -3e4, 6e-5], dtype=dtype)

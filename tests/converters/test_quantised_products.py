@@ -9,6 +9,7 @@ from torch.nn import functional
 
 import torch_vulkan as tv
 
+from marks import turns
 from parity import OPTIONS, check, compare, tactics_taken, tensor
 
 quantized = torch.ops.quantized_decomposed
@@ -56,6 +57,7 @@ PROBLEMS = [  # rows of x, n, k, group
     (37, 96, 640, 64), (3, 53, 1088, 1088), (7, 16, 192, 96)]
 
 
+@turns(5, each=("bits", "zero", "tactics_of"))
 @pytest.mark.parametrize(("m", "n", "k", "group"), PROBLEMS)
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("zero", [False, True])
@@ -90,6 +92,7 @@ def test_products_of_16_bits(dtype, bits):
     assert (got.double() - exact).abs().max() <= 1.01 * (eager.double() - exact).abs().max()
 
 
+@turns(3)
 @pytest.mark.parametrize("tactics_of", ["gpu"], indirect=True)
 @pytest.mark.parametrize(("rows", "k", "group", "bits"), [
     (1, 1056, 32, 4), (3, 1040, 16, 4), (8, 1056, 1056, 4), (5, 1040, 16, 8), (2, 1088, 64, 8)])

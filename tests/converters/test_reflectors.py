@@ -5,7 +5,7 @@ import torch
 
 from torch_vulkan._torch import reflectors
 
-from marks import slow_but
+from marks import slow_but, turns
 from parity import check, check_gradients, tensor
 
 SHAPES = [(1, 1, 1), (5, 4, 3), (6, 5, 5), (5, 5, 1), (7, 5, 4, 2, 3), (33, 17, 13)]
@@ -20,6 +20,7 @@ def operands(rows, columns, count, *batch, dtype=torch.float32):
             tensor(*batch, count, dtype=dtype, seed=1))
 
 
+@turns(3)
 @pytest.mark.parametrize("shape", [*SHAPES, (3, 3, 2, 0), (40, 32, reflectors._MOST)])
 def test_products(shape):
     a, tau = operands(*shape)
@@ -29,11 +30,13 @@ def test_products(shape):
     assert actual.stride() == expected.stride()
 
 
+@turns(2)
 @pytest.mark.parametrize("shape", slow_but(SHAPES[:5], SHAPES))
 def test_gradients(shape):
     check_gradients(product, *operands(*shape), length=shape[0] * shape[2], double=True)
 
 
+@turns(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_gradients_of_what_are_no_reflections(seed):
     """tau |v|^2 far from 2, where PyTorch's formula, which divides by reflectors, loses digits: no

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from marks import slow_but
+from marks import slow_but, turns
 from parity import OPTIONS, check, tensor
 
 S = torch.special
@@ -30,6 +30,7 @@ def test_gammas():
     check(lambda x: (torch.lgamma(x), torch.digamma(x), S.erfcx(x)), EDGES)
 
 
+@turns(2)
 @pytest.mark.parametrize("dtype", slow_but(
     (torch.float32, torch.int8), [torch.float32, torch.bfloat16, torch.int8, torch.int64]))
 def test_poles(dtype):
@@ -102,6 +103,7 @@ def test_quantiles():
     check(lambda x: (S.log_ndtr(x), S.ndtr(x)), torch.linspace(-20, 10, 1001), double=True, length=40)
 
 
+@turns(2)
 @pytest.mark.parametrize("k", [0, 4, 8])
 def test_polynomials(k):
     x, n = torch.linspace(-1.2, 2.1, 113)[:, None], torch.tensor([-1.0, 0, 1, 2, 3, 6, 7, 11])
@@ -121,6 +123,7 @@ def test_parts():
           torch.arange(-100, 100))
 
 
+@turns(2)
 @pytest.mark.parametrize("dtype", slow_but(
     (torch.float16, torch.int64), [torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool]))
 def test_dtypes(dtype):

@@ -16,7 +16,7 @@ from torch_vulkan._torch.kept_composites import keep_composites
 from torch_vulkan.engine import Engine
 from torch_vulkan.settings import Settings
 
-from marks import slow_but
+from marks import slow_but, turns
 from parity import PRIMES, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
@@ -126,6 +126,7 @@ def check_size(family: Family, n: int) -> None:
 QUICK = ("softmax", "layer_norm", "sum", "matmul_rows", "transposed")
 
 
+@turns(3)
 @pytest.mark.parametrize("name", slow_but(QUICK, FAMILIES))
 def test_sizes_around_switches(name):
     family = FAMILIES[name]

@@ -14,6 +14,7 @@ from torch_vulkan._native import C
 from torch_vulkan._onnx import files
 from torch_vulkan.settings import Settings
 
+from marks import turns
 from onnx_models import model, tensor, weight
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -151,6 +152,7 @@ def on(profile, made, feed):
     return [layer["tactic"] for layer in engine.info()["layers"]], got["y"].numpy()
 
 
+@turns(4)
 @pytest.mark.parametrize("name", CASES)
 def test_pieces(name, gpu):
     p = Pieces()
@@ -181,6 +183,7 @@ def test_a_query_that_is_not_a_number(gpu):
         numpy.testing.assert_array_equal(got[1, 2, 3], numpy.full(D, row, "float32"))
 
 
+@turns(3)
 @pytest.mark.parametrize("keys, values, whole", [
     ((B, 1), (B, 1), True), ((1, 1), (1, 1), True), ((1, H), (B, H), True),
     ((B, 1), (B, H), False), ((B, H), (B, 1), False)])

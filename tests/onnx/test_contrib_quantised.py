@@ -8,6 +8,8 @@ import torch_vulkan as tv
 pytest.importorskip("onnxruntime")
 from contrib_nodes import check, node_model
 
+from marks import turns
+
 INTEGERS = ["uint8", "int8"]
 
 
@@ -35,6 +37,7 @@ def floats(shape, seed=0, dtype="float32"):
     return numpy.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
+@turns(3, each=("dtype", "op"))
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
 @pytest.mark.parametrize("shape", [(3, 41), (41,)])

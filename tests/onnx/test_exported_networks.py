@@ -8,7 +8,7 @@ import torch
 
 import torch_vulkan as tv
 
-from marks import slow_but
+from marks import slow_but, turns
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -63,6 +63,7 @@ def check(session, path, model, inputs):
     numpy.testing.assert_allclose(got, want, **TOLERANCE)
 
 
+@turns(2)
 @some("ResNet-50", "GPT-2")
 def test_static(name, tmp_path):
     path = str(tmp_path / "net.onnx")

@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 from provider_tests import CPU, NAME, nodes_of, session
 
-from marks import slow_but
+from marks import slow_but, turns
 from onnx_models import linear, model, tensor, weight
 
 pytestmark = pytest.mark.skipif(
@@ -73,6 +73,7 @@ def test_sizes_of_each_call():
     assert [*nodes_of(opened)] == [NAME] and len(nodes_of(opened)[NAME]) == 1
 
 
+@turns(2)
 @pytest.mark.parametrize("name, batches", slow_but(
     [("ResNet-50", (2, 3)), ("BERT-base", (1, 5))],
     [("ResNet-50", (2, 3)), ("BERT-base", (1, 5)), ("ViT-B/16", (1, 2)), ("MobileNetV2", (1, 2))],

@@ -24,6 +24,7 @@ from torch.testing._internal.opinfo.core import SampleInput
 
 from torch_vulkan.settings import Settings
 
+from marks import turns
 from seeds import share_of
 
 SAMPLES, GRADIENTS, PARTS = 350, 98, 14
@@ -56,11 +57,13 @@ def _check(of: list[Pair]):
     assert engines, "not one sample ran in an engine"
 
 
+@turns(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_samples(device, part):
     _check(by_hash(pairs(), SAMPLES)[part::PARTS])
 
 
+@turns(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_gradients(device, part):
     _check(by_hash(pairs(gradient=True), GRADIENTS)[part::PARTS])

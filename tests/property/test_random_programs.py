@@ -10,6 +10,8 @@ from program_worlds import Difference
 from program_writer import write
 from random_programs import FOUND, Campaign, arguments
 
+from marks import turns
+
 SEED = os.environ.get("TV_TEST_SEED") or str(int(time.time()))
 FEW, MANY = 15, 600  # seconds
 
@@ -23,6 +25,7 @@ def campaign(seconds: float, workers: int, *more: str) -> Campaign:
     return run
 
 
+@turns(3)
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*.py")), ids=lambda p: p.stem)
 def test_found_programs(path):
     verdict = check(path.read_text())

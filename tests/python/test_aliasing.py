@@ -7,6 +7,7 @@ import torch
 import torch_vulkan as tv
 
 from helpers import flat, vulkan
+from marks import turns
 
 MODES = {"no_grad": torch.no_grad, "grad": torch.enable_grad, "inference": torch.inference_mode}
 
@@ -205,6 +206,7 @@ def slice_of_written(x, y):
 FUNCTIONS = (slice_of_written, both_written, views_returned, view_written, none_written)
 
 
+@turns(4, each=("dynamic",))
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("mode, kind", [
     pytest.param(mode, kind, id=f"{mode}-{kind}", marks=[] if mode == "no_grad" else

@@ -11,10 +11,12 @@ from torch_vulkan import compilations
 
 from aot_helpers import Nested, close, compiled, nested_inputs, network, rows
 from helpers import assert_same, in_threads
+from marks import turns
 
 # --- compile and call ---
 
 
+@turns(3)
 @pytest.mark.parametrize("name", ["ResNet-50", "BERT-base, mask", "GPT-2"])
 def test_networks_at_every_batch_of_the_range(name):
     model, program, inputs = network(name)

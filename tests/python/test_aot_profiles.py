@@ -7,6 +7,7 @@ from torch import nn
 import torch_vulkan as tv
 
 from helpers import assert_same
+from marks import turns
 
 
 def kernels(program, rows):
@@ -16,6 +17,7 @@ def kernels(program, rows):
     return [(layer["name"], layer["tactic"]) for layer in profile.layers]
 
 
+@turns(2)
 def test_tactics_by_the_actual_shape(tactics_of, tmp_path):
     model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 64)).eval()
     whole = tv.Input(min_shape=(1, 256), opt_shape=(4, 256), max_shape=(512, 256))

@@ -4,7 +4,7 @@ import pytest
 
 from aot_helpers import python
 from helpers import shared_gpu
-from marks import slow_but
+from marks import slow_but, turns
 
 LOST = """
 import sys, torch, torch_vulkan as tv
@@ -42,6 +42,7 @@ print("failed", failed)
 """
 
 
+@turns(3)
 @pytest.mark.parametrize("submission,kind", slow_but(
     [(1, "program"), (6, "program"), (6, "pt")],
     [*((n, "program") for n in range(1, 13)), (6, "pt"), (9, "pt")], rows=True))

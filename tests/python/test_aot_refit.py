@@ -13,7 +13,7 @@ from torch_vulkan import compilations
 
 from aot_helpers import network, rows
 from helpers import assert_follows, assert_same, vulkan
-from marks import slow_but
+from marks import slow_but, turns
 
 
 def layers():
@@ -41,6 +41,7 @@ def noise(like):
 X = torch.randn(2, 3, 8, 8)
 
 
+@turns(2)
 @pytest.mark.parametrize("name", slow_but(
     ("ResNet-50", "BERT-base"), ["ResNet-50", "BERT-base", "GPT-2"]))
 def test_every_weight_one_by_one(name):

@@ -11,12 +11,13 @@ from torch_vulkan import compilations
 
 from aot_helpers import RUN, Nested, compiled, nested_inputs, network, python, rows, saved
 from helpers import assert_same
-from marks import slow_but
+from marks import slow_but, turns
 
 LOADED = [(name, how) for name in ("ResNet-50", "GPT-2", "BERT-base, mask")
           for how in ("tv", "torch")]
 
 
+@turns(2)
 @pytest.mark.parametrize("name, how", slow_but(
     [("ResNet-50", "tv"), ("GPT-2", "tv")], LOADED, rows=True))
 def test_saved_networks_run_in_another_process(name, how, tmp_path):
@@ -25,6 +26,7 @@ def test_saved_networks_run_in_another_process(name, how, tmp_path):
     assert "same" in python(RUN, path, cases, how)
 
 
+@turns(2)
 @pytest.mark.parametrize("how", ["tv", "torch"])
 def test_saved_nested_program(how, tmp_path):
     torch.manual_seed(0)
@@ -92,6 +94,7 @@ print("saved for this device")
 """
 
 
+@turns(3, group="stores")
 def test_another_kind_of_device_builds_again(device, tmp_path):
     if device.type != "cpu":
         pytest.skip("lavapipe can be told to be another device")
@@ -125,6 +128,7 @@ def test_a_program_can_be_traced_again():
 RUN_SCRIPT = RUN.replace("torch.export.load(path).module()", "torch.jit.load(path)")
 
 
+@turns(3)
 @pytest.mark.parametrize("name, how", slow_but(
     [("ResNet-50", "tv"), ("GPT-2", "tv"), ("BERT-base, mask", "torch")], LOADED, rows=True))
 def test_torchscript_networks(name, how, tmp_path):
@@ -175,6 +179,7 @@ def test_torchscript_of_many_pieces(tmp_path):
         script(*arguments(7))
 
 
+@turns(3, group="stores")
 def test_torchscript_stores_shared_weights_once(tmp_path):
     model = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512))
     model[2].weight = model[0].weight
@@ -194,6 +199,7 @@ def test_torchscript_takes_tensors_and_tuples(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+@turns(3, group="stores")
 def test_torchscript_elsewhere_builds_again(device, tmp_path):
     if device.type != "cpu":
         pytest.skip("lavapipe can be told to be another device")

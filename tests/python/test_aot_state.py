@@ -17,6 +17,7 @@ from torch_vulkan.program import Program
 
 from aot_helpers import compiled, python, rows
 from helpers import assert_same
+from marks import turns
 
 WRITTEN = torch.ops.torch_vulkan.execute_written.default
 
@@ -417,6 +418,7 @@ for _ in range(12):
 """
 
 
+@turns(2)
 @pytest.mark.parametrize("kind", ["program", "engine"])
 def test_a_call_that_fails_counts_as_a_change(kind):
     """Parts may be written: autograd is to know."""

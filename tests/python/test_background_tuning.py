@@ -24,6 +24,7 @@ from torch_vulkan.engine import split_vke, tensor_bytes
 from torch_vulkan.settings import Settings
 
 from helpers import assert_same, in_threads
+from marks import turns
 
 LEVEL = 4
 
@@ -138,6 +139,7 @@ def replace_storage(model):
     model[2].weight.data = torch.rand(64, 160)
 
 
+@turns(3)
 @pytest.mark.parametrize("change", [change_in_place, load_others, replace_storage])
 @pytest.mark.parametrize("called_between", [False, True])
 def test_a_change_of_weights_before_the_swap_is_not_lost(gate, options, change, called_between):
@@ -200,6 +202,7 @@ def test_a_refit_that_is_under_way_at_the_swap_is_not_lost(tmp_path):
     assert_same(engine.execute([X], weights)[0], model(X))
 
 
+@turns(2, group="swaps")
 def test_engines_are_replaced_while_threads_call_and_refit(tmp_path):
     model, engine, files = linear_and_two_engines(tmp_path)
     mine = [nn.Linear(96, 64).requires_grad_(False) for _ in range(3)]
@@ -314,6 +317,7 @@ def test_a_program_that_is_gone_is_not_kept(gate, options):
     assert tv.wait_for_tuning(120)
 
 
+@turns(2, group="swaps")
 def test_training_goes_on_over_the_swap(gate, options):
     model, twin = network().requires_grad_(True), network().requires_grad_(True)
     fast = torch.compile(model, backend="vulkan", options=options)
@@ -332,6 +336,7 @@ def test_training_goes_on_over_the_swap(gate, options):
             assert states() == ["done", "done"]
 
 
+@turns(2, group="swaps")
 def test_profiles_are_tuned_together(gate, options):
     model = network()
     rows = {"min_shape": (1, 96), "opt_shape": (8, 96), "max_shape": (64, 96)}
@@ -447,6 +452,7 @@ assert timing.wait(60)
 """
 
 
+@turns(2)
 @pytest.mark.parametrize("interrupts", [False, True])
 def test_a_process_ends_cleanly_while_it_tunes(tmp_path, interrupts):
     program = ENDS.format(here=os.path.dirname(__file__), folder=str(tmp_path),

@@ -15,7 +15,7 @@ from torch import nn
 import torch_vulkan as tv
 
 from helpers import assert_same, vulkan
-from marks import slow_but
+from marks import slow_but, turns
 
 
 def python(program, **environment):
@@ -76,6 +76,7 @@ MISSING = {
 }
 
 
+@turns(2)
 @pytest.mark.parametrize("what", MISSING)
 def test_without_vulkan_it_says_what_to_install(what):
     environment, package = MISSING[what]
@@ -360,6 +361,7 @@ print("reopened")
 """
 
 
+@turns(2)
 @pytest.mark.parametrize("submission", slow_but((1, 10), [*range(1, 25), 40]))
 def test_lost_device(submission):
     """Wherever the device is lost, the results are eager's; each engine says once that it runs

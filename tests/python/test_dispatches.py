@@ -13,7 +13,7 @@ from torch_vulkan import backend
 from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 
-from marks import slow_but
+from marks import slow_but, turns
 from workloads.checks import tensors
 from workloads.decoders import decoder, prompt
 from workloads.networks import NETWORKS
@@ -61,11 +61,13 @@ def launches(name, dtype, infos):
     assert 0 < len(info["layers"]) <= LIMITS[name], [layer["name"] for layer in info["layers"]]
 
 
+@turns(3)
 @pytest.mark.parametrize("name", slow_but((*FIRST, "ViT-B/16"), LIMITS))
 def test_launches(name, infos):
     launches(name, torch.float32, infos)
 
 
+@turns(2)
 @pytest.mark.parametrize("name", slow_but(FIRST, LIMITS))
 def test_launches_of_float16(name, infos):
     launches(name, torch.float16, infos)
@@ -112,6 +114,7 @@ def test_no_mask_is_computed(name, infos):
         assert not {"aten::le.Tensor", "aten::gt.Tensor", "aten::where.self"} & {*made}
 
 
+@turns(2, group="whole networks")
 def test_no_mask_of_eager_attention_is_computed(infos, device):
     """Where the least number is added to hidden scores, queries are checked to see themselves; with
     padding, where some may see nothing, the mask stays."""
@@ -147,6 +150,7 @@ def test_experts_of_a_token(infos):
     assert all(tactic.startswith("matmul_grouped_rows") for tactic in grouped)
 
 
+@turns(2, group="whole networks")
 @pytest.mark.parametrize("name", slow_but(
     ("ResNet-50",), ["ResNet-50", "BERT-base", "GPT-2", "ViT-B/16"]))
 def test_enabled_precisions_take_the_tactics_of_float16(name, infos):

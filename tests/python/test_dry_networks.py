@@ -10,12 +10,13 @@ import torch_vulkan as tv
 from torch_vulkan import compilations
 from torch_vulkan._dry_run.report import SCHEMA
 
-from marks import slow_but
+from marks import slow_but, turns
 from workloads.networks import NETWORKS
 
 NAMES = ("Whisper", "ConvNeXt", "Llama", "T5", "Swin", "DETR", "SegFormer", "UNet")
 
 
+@turns(2)
 @pytest.mark.parametrize("name", slow_but(NAMES[:2], NAMES))
 def test_engines_are_those_of_a_real_compile(name, device):
     inputs = NETWORKS[name].inputs(1, True, 0)

@@ -12,6 +12,7 @@ from torch_vulkan import compilations
 from torch_vulkan._torch.guards import canonical
 
 from helpers import assert_same, check, engines, vulkan
+from marks import turns
 
 
 def layer(x, w):
@@ -254,6 +255,7 @@ def test_yolo_with_dynamic_images():
     assert built() == 1 and made.covered_nodes == made.compute_nodes
 
 
+@turns(2)
 @pytest.mark.parametrize("name", ["ResNet-50", "GPT-2"])
 def test_networks_with_a_dynamic_batch(name):
     from workloads.networks import NETWORKS

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from marks import turns
+
 ROOT = Path(__file__).resolve().parents[2]
 ARGUMENTS = {"yolov5s.py": ["--size", "64"]}
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("*.py"))
 
 
+@turns(3)
 @pytest.mark.parametrize("name", [e for e in EXAMPLES if e != "demo.py"])
 def test_example_runs(name):
     done = subprocess.run(

@@ -14,7 +14,7 @@ from torch import nn
 import torch_vulkan as tv
 
 from aot_helpers import python
-from marks import slow_but
+from marks import slow_but, turns
 from seeds import SEED
 
 FAULTS = Path(__file__).parents[1] / "faults"
@@ -137,6 +137,7 @@ print("done")
 """
 
 
+@turns(2)
 @pytest.mark.parametrize("stays", [0, 1])
 @pytest.mark.parametrize("samples", slow_but([8], [8, 400]))
 def test_no_memory_on_the_host(stays, samples, preload, tmp_path):
@@ -147,6 +148,7 @@ def test_no_memory_on_the_host(stays, samples, preload, tmp_path):
     assert "done" in printed
 
 
+@turns(4)
 @pytest.mark.parametrize("result", [-1, -2], ids=["host", "device"])  # VK_ERROR_OUT_OF_…_MEMORY
 @pytest.mark.parametrize("stays", [0, 1])
 def test_no_memory_for_the_driver(stays, result, layer, tmp_path):
@@ -168,6 +170,7 @@ except tv.DeviceError as error:
 """
 
 
+@turns(2)
 @pytest.mark.parametrize("free", ["1234", None])
 def test_what_is_free_is_said(free, layer):
     """As the driver says it, without what the process holds; nothing where it says nothing."""
@@ -254,6 +257,7 @@ print("done, calls", count)
 """
 
 
+@turns(4)
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINTR, -1],
                          ids=["EIO", "ENOSPC", "EINTR", "short"])
 @pytest.mark.parametrize("samples", slow_but([1], [1, 1000]))

@@ -8,6 +8,8 @@ from torch.nn import functional
 
 import torch_vulkan as tv
 
+from marks import turns
+
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
            "pass_through_build_failures": True}
 LARGEST = 448.0
@@ -45,6 +47,7 @@ class WeightOnly(nn.Module):
         return x @ weight + self.bias
 
 
+@turns(3, each=("format",))
 @pytest.mark.parametrize("format", [torch.float8_e4m3fn, torch.float8_e5m2,
                                     torch.float8_e4m3fnuz], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -151,6 +154,7 @@ class Microscaled(nn.Module):
         return functional.linear(x, weight.reshape(64, 128))
 
 
+@turns(3, each=("bits",))
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @torch.no_grad()

@@ -12,6 +12,8 @@ import torch_vulkan as tv
 from torch_vulkan._quantised.small_floats import to_codes
 from torch_vulkan.quantisation import QuantizedLinear
 
+from marks import turns
+
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
@@ -109,6 +111,7 @@ def test_compiled_is_eager_and_near_the_floats(weights, dtype):
                                atol=16 * torch.finfo(dtype).eps)
 
 
+@turns(3, each=("dtype",))
 @pytest.mark.parametrize("weights", FORMS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_the_device_holds_what_is_packed(weights, dtype):
@@ -126,6 +129,7 @@ def test_the_device_holds_what_is_packed(weights, dtype):
     assert fates == ["read packed by 1 product"] * 2
 
 
+@turns(3)
 @pytest.mark.parametrize("weights", FORMS)
 @torch.no_grad()
 def test_products_of_one_input_are_joined(weights):
@@ -171,6 +175,7 @@ def test_refit_save_and_load(tmp_path, weights):
     torch.testing.assert_close(script(x), made(x))
 
 
+@turns(3)
 @pytest.mark.parametrize("weights", FORMS)
 @torch.no_grad()
 def test_embeddings(weights):

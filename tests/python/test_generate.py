@@ -13,7 +13,7 @@ from transformers import CompileConfig
 from torch_vulkan import compilations
 from torch_vulkan._fx import mutation
 
-from marks import slow_but
+from marks import slow_but, turns
 from seeds import share_of
 from workloads.decoders import DECODERS, decoder, prompt
 
@@ -89,6 +89,7 @@ def test_left_padding_in_a_batch(way):
     assert_generates_the_same("llama", way, [given])
 
 
+@turns(2, group="modes")
 @pytest.mark.parametrize("name", slow_but(("llama",), ("llama", "gpt2", "t5")))
 def test_beam_search(name):
     plain = {"return_dict_in_generate": False, "output_logits": False}
@@ -130,6 +131,7 @@ def test_experts_in_one_engine(name):
         assert len(record.engines) == 1 and record.coverage == 1, record.native
 
 
+@turns(2, group="modes")
 def test_a_mode_is_accepted():
     model = decoder("gpt2")
     given = prompt(model)

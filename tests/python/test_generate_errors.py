@@ -11,7 +11,7 @@ import transformers
 
 import torch_vulkan as tv
 
-from marks import slow_but
+from marks import slow_but, turns
 from workloads.decoders import decoder, prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -45,6 +45,7 @@ def pair():
     return model, fast
 
 
+@turns(3, group="changes")
 def test_a_text_that_outgrows_its_cache(pair):
     """The prompt fits, a later position does not."""
     model, fast = pair
@@ -58,6 +59,7 @@ def test_a_text_that_outgrows_its_cache(pair):
     torch.testing.assert_close(forward(fast, ids, other), forward(model, ids, static(model, 8)))
 
 
+@turns(3)
 @pytest.mark.parametrize("changes", [
     {"dtype": torch.float64}, {"batch_size": 2}, {"num_heads": 1}, {"head_dim": 4}])
 def test_a_cache_of_another_kind(changes, pair):
@@ -99,6 +101,7 @@ def renewed(cache):
     return twin
 
 
+@turns(3)
 @pytest.mark.parametrize("change", [replaced, swapped, renewed])
 def test_a_cache_that_is_replaced_between_steps(change, pair):
     model, fast = pair
@@ -112,6 +115,7 @@ def test_a_cache_that_is_replaced_between_steps(change, pair):
                                    forward(model, token, caches[0]))
 
 
+@turns(2, group="interleaved")
 def test_interleaved_generations(pair):
     """Two texts on one compiled model, step by step in turn."""
     model, fast = pair
@@ -139,6 +143,7 @@ class Takes:
         pass
 
 
+@turns(2, group="interleaved")
 @pytest.mark.parametrize("name", slow_but(("llama",), ("llama", "mistral")))
 def test_interleaved_loops(name):
     """A generation at each token of another, of the same and of another length."""
@@ -154,6 +159,7 @@ def test_interleaved_loops(name):
         assert torch.equal(tv.generate(model, text, 8, streamer=Takes(other)), want)
 
 
+@turns(3, group="changes")
 def test_an_interrupt_at_any_token():
     model = decoder("llama")
     ids = prompt(model, 1, 5)["input_ids"]
@@ -170,6 +176,7 @@ def test_an_interrupt_at_any_token():
         assert torch.equal(tv.generate(model, ids, 8), want)
 
 
+@turns(3, group="changes")
 def test_weights_that_change_within_a_text():
     """Of a loop that calls its engine alone."""
     model = decoder("llama")

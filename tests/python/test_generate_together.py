@@ -9,7 +9,7 @@ import transformers
 import torch_vulkan as tv
 from torch_vulkan import generation
 
-from marks import slow_but
+from marks import slow_but, turns
 from workloads.decoders import decoder, prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -45,6 +45,7 @@ def check(report, count: int, together: int):
                       "submissions": calls, "reason": ""}
 
 
+@turns(2)
 @pytest.mark.parametrize("name", slow_but(("llama",), CACHES))
 @pytest.mark.parametrize("choice", [{}, DRAWN], ids=["greedy", "drawn"])
 def test_tokens_and_submissions(name, choice):
@@ -61,6 +62,7 @@ def test_tokens_and_submissions(name, choice):
         assert torch.equal(want, model.generate(ids, max_new_tokens=24, do_sample=False))
 
 
+@turns(4, group="submissions")
 @pytest.mark.parametrize("name", slow_but(("gemma3",), CACHES))
 def test_texts_that_end_at_different_tokens(name):
     """What was made behind an end is in no result and reaches no streamer."""
@@ -84,6 +86,7 @@ def test_texts_that_end_at_different_tokens(name):
     assert torch.equal(torch.cat([streamer[0][0], *streamer[1:]]), want[0])
 
 
+@turns(4, group="submissions")
 def test_padding():
     model = decoder("llama")
     given = prompt(model, 3, 9)
@@ -96,6 +99,7 @@ def test_padding():
     check(report, 24, 5)
 
 
+@turns(4, group="submissions")
 def test_integers_that_are_cut_to_32_bits():
     """The state's int64 tensors are copied at the border of each step, which is more than an
     engine's call."""
@@ -108,6 +112,7 @@ def test_integers_that_are_cut_to_32_bits():
     assert "PyTorch copies the int64 tensors" in report["reason"]
 
 
+@turns(4, group="submissions")
 def test_steps_that_need_the_host():
     model = decoder("llama")
     ids = prompt(model, 2, 9)["input_ids"]
@@ -127,6 +132,7 @@ def test_steps_that_need_the_host():
     assert "the model's Python runs in each step" in report["reason"]
 
 
+@turns(4, group="submissions")
 def test_an_engine_that_refuses(monkeypatch):
     """The steps are PyTorch's then, as many."""
     model = decoder("llama")
@@ -143,6 +149,7 @@ def test_an_engine_that_refuses(monkeypatch):
     assert refused == [5, 5, 3]
 
 
+@turns(4, group="submissions")
 @pytest.mark.parametrize("is_cpu, together", [(True, 1), (False, 8)])
 def test_by_default(monkeypatch, is_cpu, together):
     model = decoder("llama")
@@ -155,6 +162,7 @@ def test_by_default(monkeypatch, is_cpu, together):
     assert report["calls"] == SINGLE + -(-(24 - SINGLE) // together)
 
 
+@turns(4, group="submissions")
 def test_ahead_of_the_host(monkeypatch):
     """As on GPUs: several submissions before the host looks."""
     model = decoder("llama")

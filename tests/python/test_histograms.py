@@ -8,6 +8,8 @@ import torch
 
 from torch_vulkan._base.histograms import Histogram
 
+from marks import turns
+
 
 def seen(*tensors):
     histogram = Histogram()
@@ -52,6 +54,7 @@ def entropy_by_the_book(counts):
     return -best[1]
 
 
+@turns(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_entropy(kind):
     histogram = seen(data(kind))

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 import torch_vulkan as tv
 
+from marks import turns
 from workloads.small_networks import Block
 
 STRICT = {"min_block_size": 1, "require_full_compilation": True,
@@ -173,6 +174,7 @@ def networks():
         torch.set_num_threads(threads)
 
 
+@turns(3)
 @pytest.mark.parametrize("method", ["entropy", "percentile"])
 @pytest.mark.parametrize("name", ["cnn", "transformer"])
 @torch.no_grad()
@@ -261,6 +263,7 @@ def test_layers_without_a_scale_are_named(networks):
         compiled(model, tv.Calibration(calibration.header, {"other": 1.0}))(x)
 
 
+@turns(2, group="networks")
 @torch.no_grad()
 def test_ahead_of_time(networks, tmp_path):
     """The names are those of torch.compile; the engine is saved, loaded and refitted."""
@@ -314,6 +317,7 @@ def test_a_layer_that_is_called_twice_ahead_of_time():
     assert (program(x) - want).abs().max() < 0.1
 
 
+@turns(2, group="networks")
 @torch.no_grad()
 def test_beside_float16(networks):
     model, data = networks["cnn"]

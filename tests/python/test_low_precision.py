@@ -6,7 +6,7 @@ import torch
 
 from torch_vulkan import compilations
 
-from marks import slow_but
+from marks import slow_but, turns
 from workloads.checks import largest
 from workloads.networks import NETWORKS
 
@@ -14,6 +14,7 @@ LIMIT = 1e-2
 FIRST = ("ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2")
 
 
+@turns(3)
 @pytest.mark.parametrize("name", slow_but(FIRST, NETWORKS))
 def test_networks_in_float16(name):
     network = NETWORKS[name]

@@ -13,6 +13,7 @@ from torch_vulkan._native import C
 from torch_vulkan.engine import split_vke
 
 from helpers import assert_same, vulkan
+from marks import turns
 
 
 def put_row(cache, k, pos):
@@ -262,6 +263,7 @@ GROWING = {
 }
 
 
+@turns(3)
 @pytest.mark.parametrize("name", [name for name in GROWING if name != "nested"])
 def test_work_does_not_grow_with_the_cache(name):
     function, make = GROWING[name]

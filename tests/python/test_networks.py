@@ -7,7 +7,8 @@
 import pytest
 import torch
 
-from marks import slow_but
+from marks import slow_but, turns
+from seeds import SEED, share_of
 from workloads.checks import check_gradients, check_inference
 from workloads.networks import NETWORKS
 
@@ -28,16 +29,19 @@ def small(name):
 
 
 ROWS = [(name, dtype) for name in NETWORKS for dtype in ("float32", "float16")]
+# Each network is in each run, the larger ones in one type and in the next run in the other.
+DRAWN = [(name, dtype) for place, name in enumerate(NETWORKS) for dtype in (
+    ("float32",) if small(name) else share_of(("float32", "float16"), 2, SEED + place))]
 
 
-@pytest.mark.parametrize("name,dtype", slow_but(
-    [row for row in ROWS if not small(row[0]) or row[1] == "float32"], ROWS, rows=True))
+@pytest.mark.parametrize("name,dtype", slow_but(DRAWN, ROWS, rows=True))
 def test_inference(name, dtype):
     batch = 2 if dtype == "float32" else 1
     row = check_inference(NETWORKS[name], batch, True, "cpu", dtype)
     assert row["ok"], row
 
 
+@turns(4)
 @pytest.mark.parametrize("name", slow_but(
     [name for name in NETWORKS if not small(name) or name in QUICK_GRADIENTS], NETWORKS))
 def test_gradients(name):

@@ -11,6 +11,7 @@ import torch_vulkan as tv
 from torch_vulkan import compilations
 
 from helpers import assert_same, engines, vulkan
+from marks import turns
 
 SMALL = [5, 7, -1, -3, 2]
 LARGE = [2**31 - 1, 2**31, -(2**31) - 1, 2**32 + 3, 2**50, -(2**50)]
@@ -233,6 +234,7 @@ AFTER_A_CONSTANT = {
 }
 
 
+@turns(4)
 @pytest.mark.parametrize("function", AFTER_A_CONSTANT.values(), ids=AFTER_A_CONSTANT.keys())
 def test_a_symbol_after_a_constant(function):
     compare(lambda x: function(torch.sin(x).exp().mul(9) + 1, x.shape[0]),

@@ -15,6 +15,7 @@ import torch_vulkan as tv
 from torch_vulkan._base import whole_files
 from torch_vulkan.profiling import Profile
 
+from marks import turns
 from test_vkexec import ONCE, run
 
 
@@ -66,6 +67,7 @@ def mode(path):
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
+@turns(3, group="kinds of files")
 def test_links_are_followed(writers, tmp_path):
     (tmp_path / "there").mkdir()
     for name, write in writers.items():
@@ -82,6 +84,7 @@ def test_links_are_followed(writers, tmp_path):
     assert (tmp_path / "loop").is_symlink()
 
 
+@turns(3, group="kinds of files")
 def test_fifos_are_written_into(writers, tmp_path):
     for name, write in writers.items():
         path = tmp_path / name
@@ -95,6 +98,7 @@ def test_fifos_are_written_into(writers, tmp_path):
         assert path.is_fifo()
 
 
+@turns(3, group="kinds of files")
 def test_devices_are_written_into(writers, tmp_path):
     null, full = tmp_path / "null.json", tmp_path / "full.json"
     try:
@@ -121,6 +125,7 @@ def test_descriptors_are_written_into(tmp_path):
     assert (tmp_path / "out").read_bytes() == b"before text after"
 
 
+@turns(3, group="kinds of files")
 def test_modes_are_as_the_umask_says(writers, tmp_path):
     for mask in (0o022, 0o077):
         with umask(mask):

@@ -16,6 +16,8 @@ pytest.importorskip("pydantic")
 import numpy as np  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from marks import turns  # noqa: E402
+
 MAIN = "import sys; from polygraphy.tools import main; sys.exit(main())"
 
 
@@ -50,12 +52,14 @@ def polygraphy(*arguments, code=0, cwd=None):
 ONCE = ("--input-shapes", "x:[3,7]", "--vulkan-options", "optimization_level=0")
 
 
+@turns(3, group="comparisons")
 def test_compare_with_onnxruntime(net):
     said = polygraphy("run", net, "--onnxrt", "--vulkan", *ONCE, "--validate")
     assert "1 engines; 0 nodes run natively" in said
     assert "Accuracy Summary" in said and "vulkan-runner" in said and "PASSED" in said
 
 
+@turns(3, group="comparisons")
 def test_all_tensors_marked_and_saved(net, tmp_path):
     """What was saved is loaded and compared again, and holds every tensor."""
     saved = tmp_path / "vulkan.json"
@@ -68,6 +72,7 @@ def test_all_tensors_marked_and_saved(net, tmp_path):
     assert "PASSED" in said and "scores" in said
 
 
+@turns(3, group="comparisons")
 def test_a_difference_fails(net):
     said = polygraphy("run", net, "--onnxrt", "--vulkan", "--input-shapes", "x:[3,7]", "--atol",
                       "1e-12", "--rtol", "1e-12", "--vulkan-options", "fp16=true",
@@ -75,6 +80,7 @@ def test_a_difference_fails(net):
     assert "FAILED" in said
 
 
+@turns(3, group="comparisons")
 def test_settings_of_a_file(net, tmp_path):
     (tmp_path / "net.yaml").write_text("optimization_level: 0\nfp16: true\n")
     polygraphy("run", net, "--vulkan", "--input-shapes", "x:[3,7]", "--vulkan-config",
@@ -86,6 +92,7 @@ def test_settings_of_a_file(net, tmp_path):
                                            code=1)
 
 
+@turns(3, group="comparisons")
 def test_a_script_that_it_generates(net, tmp_path):
     script = tmp_path / "run.py"
     polygraphy("run", net, "--onnxrt", "--vulkan", *ONCE, "--gen-script", script)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from marks import slow_but
+from marks import slow_but, turns
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "build/tests/cpp/shader_stats"
@@ -32,6 +32,7 @@ def compile_kernels(family, seconds, cache):
                           env=environment, text=True, capture_output=True)
 
 
+@turns(2)
 @pytest.mark.parametrize("family", slow_but(("vega10", "navi21"), ["vega10", "navi10", "navi21"]))
 def test_default_tactics_compile_without_a_spill(family, kernel_cache):
     done = compile_kernels(family, 4, kernel_cache)

@@ -14,6 +14,8 @@ import torch_vulkan as tv
 from torch_vulkan import compilations
 from torch_vulkan.quantisation import QuantizedEmbedding, QuantizedLinear
 
+from marks import turns
+
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
            "pass_through_build_failures": True}
 
@@ -35,6 +37,7 @@ def snr_db(got, exact):
                             (got.double() - exact.double()).square().sum()).item()
 
 
+@turns(4)
 @pytest.mark.parametrize(("arguments", "least_db"), [
     ({"weights": "int8"}, 40), ({"weights": "int8", "group_size": 32}, 42),
     ({"weights": "int8", "symmetric": False}, 40), ({"weights": "int4"}, 19),
@@ -248,6 +251,7 @@ def test_a_bad_scale_of_a_library():
         tv.compile(Scaled(), inputs=[torch.randn(2, 8)])
 
 
+@turns(3, each=("dtype",))
 @pytest.mark.parametrize("arguments", [{"weights": "int8"}, {"weights": "int4"},
                                        {"weights": "int4", "group_size": 128, "symmetric": True}])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -264,6 +268,7 @@ def test_the_device_holds_what_is_packed(arguments, dtype):
     assert any(name.startswith("matmul_quantised") for name in tactics), tactics
 
 
+@turns(2)
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 @torch.no_grad()
 def test_products_of_one_input_are_joined(weights):

@@ -13,6 +13,8 @@ from torch.nn import functional
 import torch_vulkan as tv
 from torch_vulkan.quantisation import QuantizedLinear
 
+from marks import turns
+
 OPTIONS = {"min_block_size": 1, "require_full_compilation": True,
            "pass_through_build_failures": True}
 # AutoAWQ, WQLinear_GEMM: what stands in the i-th four bits of a word.
@@ -103,6 +105,7 @@ FILES = [("awq", 4, 16, ""), ("awq", 4, 80, ""), ("gptq", 4, 16, ""), ("gptq", 4
          ("gptq_v2", 4, 16, "shuffled"), ("gptq", 8, 16, ""), ("gptq_v2", 8, 16, "shuffled")]
 
 
+@turns(3)
 @pytest.mark.parametrize(("layout", "bits", "group", "order"), FILES)
 @torch.no_grad()
 def test_results_are_those_of_the_floats(layout, bits, group, order):

@@ -6,6 +6,8 @@ import torch
 import torch_vulkan as tv
 from torch_vulkan import compilations
 
+from marks import turns
+
 transformers = pytest.importorskip("transformers")
 
 PROMPT = torch.tensor([[1, 17, 42, 9, 77, 3]])
@@ -29,6 +31,7 @@ def greedy(step):
     return tokens, torch.stack(logits)
 
 
+@turns(3)
 @pytest.mark.parametrize(("weights", "group_size"), [("int8", None), ("int8", 32), ("int4", 32)])
 @torch.no_grad()
 def test_the_same_tokens(weights, group_size):

@@ -11,6 +11,7 @@ import torch_vulkan as tv
 from torch_vulkan._fx import engine_call
 
 from helpers import assert_follows, assert_same, vulkan
+from marks import turns
 from workloads.networks import NETWORKS
 
 
@@ -116,6 +117,7 @@ def test_refit_of_immutable_weights_is_refused():
         calls[0].engine.refit([model.weight, model.bias], [])
 
 
+@turns(3)
 @pytest.mark.parametrize("name", ["ResNet-50", "BERT-base", "GPT-2"])
 def test_every_weight_is_refitted(name):
     """Perturbs the weights one by one: those behind folded batch norms, packed layouts and joined

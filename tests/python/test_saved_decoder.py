@@ -10,6 +10,7 @@ import transformers
 import torch_vulkan as tv
 from torch_vulkan import compilations
 
+from marks import turns
 from workloads.decoders import decoder, prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -153,6 +154,7 @@ def test_the_cache_stays_in_the_program_and_its_file(tmp_path):
     assert int(program.get_buffer("cumulative_length_0")) == 5
 
 
+@turns(4)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_cache_is_copied_between_engines(way, tmp_path):
     """A native operator in each layer: every engine writes the caches that it holds."""
@@ -180,6 +182,7 @@ def test_no_cache_is_copied_between_engines(way, tmp_path):
             ids = want.argmax(-1, keepdim=True)
 
 
+@turns(2)
 @pytest.mark.parametrize("between", ["graph break", "native operator"])
 def test_no_cache_is_copied_by_torch_compile(between):
     model = decoder("llama")

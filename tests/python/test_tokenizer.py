@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from marks import turns
 from seeds import SEED
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -346,6 +347,7 @@ DOUBLED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 BYTES_AGAIN = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
 
 
+@turns(3)
 @pytest.mark.parametrize("member, value, request_, most", [
     ("normalizer", {"type": "Sequence", "normalizers": [DOUBLED] * 40}, "a", "256 times"),
     ("normalizer", {"type": "Sequence", "normalizers": [DOUBLED] * 40}, "a" * 300000, "64 MiB"),

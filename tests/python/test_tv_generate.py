@@ -8,7 +8,7 @@ import torch_vulkan as tv
 from torch_vulkan import compilations, generation
 from torch_vulkan._torch import philox
 
-from marks import slow_but
+from marks import slow_but, turns
 from seeds import share_of
 from workloads.decoders import decoder, prompt
 
@@ -45,6 +45,7 @@ def test_greedy_and_sampling(name):
     assert torch.equal(tv.generate(model, ids, 24, seed=5, **drawn), want)
 
 
+@turns(2)
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_truncated(name):
     """Tokens and positions are int32 in engines, and int64 for callers."""
@@ -131,6 +132,7 @@ SAMPLED = {"do_sample": True, "temperature": 0.8, "top_k": 20, "top_p": 0.9,
            "repetition_penalty": 1.3}
 
 
+@turns(3)
 @pytest.mark.parametrize("choice", [{}, SAMPLED, SAMPLED | {"draws": "device"}])
 def test_a_step_is_one_engine(choice, engine_calls):
     model = decoder("llama")
@@ -138,6 +140,7 @@ def test_a_step_is_one_engine(choice, engine_calls):
     assert len(engine_calls) == 16 - 3
 
 
+@turns(2, group="device")
 def test_an_engine_that_refuses(monkeypatch):
     """The step is PyTorch's then, and made once."""
     model = decoder("llama")
@@ -154,6 +157,7 @@ def test_an_engine_that_refuses(monkeypatch):
     assert len(refused) == 16 - 3
 
 
+@turns(2)
 @pytest.mark.parametrize("streams", [False, True])
 def test_steps_ahead_of_the_host(streams, monkeypatch):
     """As on GPUs: what was computed beyond the end of a text is in no result."""
@@ -182,6 +186,7 @@ def test_steps_ahead_of_the_host(streams, monkeypatch):
             assert torch.equal(torch.cat(streamer[1:]), want[0, 9:])
 
 
+@turns(2, group="device")
 def test_draws_of_the_device():
     """The seed and the place say what is drawn; the rest is as transformers has it."""
     model = decoder("gpt2")

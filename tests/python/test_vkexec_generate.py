@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 import torch_vulkan as tv
 
-from marks import slow_but
+from marks import slow_but, turns
 from workloads.decoders import VOCABULARY, byte_tokenizer, decoder
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -77,6 +77,7 @@ def families():
     return re.findall(r"^\|.*\| `(\w+)` \|$", table, re.MULTILINE)
 
 
+@turns(2)
 @pytest.mark.parametrize("name", slow_but(("opt", "gemma3"), families()))
 def test_families(name, tmp_path):
     model, ids = decoder(name), ids_of(PROMPT)
@@ -91,6 +92,7 @@ def test_models_without_a_cache_of_keys_are_refused(tmp_path):
             tv.save_decoder(decoder(name), tmp_path, 48)
 
 
+@turns(3, group="ways of a step")
 def test_several_tokens_a_submission(llama, tmp_path):
     """The text of one token a submission, also where it ends among tokens that were made."""
     folder, model, ids = llama
@@ -129,6 +131,7 @@ def test_scores_that_are_no_numbers(tmp_path):
     assert "scores that are no numbers (NaN)" in run(tmp_path, "--tokens=8", code=1)
 
 
+@turns(3, group="ways of a step")
 def test_draws_are_those_of_the_device(llama):
     folder, model, ids = llama
     for seed in (0, 7, 1 << 40 | 5):
@@ -140,6 +143,7 @@ def test_draws_are_those_of_the_device(llama):
     assert run(folder, "--tokens=32", "--repetitionPenalty=1.3") == text_of(want, ids)
 
 
+@turns(3, group="ways of a step")
 def test_memory_of_the_device(llama, tmp_path):
     """As where the device has memory of its own: the cache stays there from step to step."""
     _, model, ids = llama

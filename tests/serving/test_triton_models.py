@@ -11,6 +11,7 @@ from test_faults import LAYER, shared_library
 
 import torch_vulkan as tv
 
+from marks import turns
 from workloads import triton_process
 from workloads.triton_process import Refused, Server, add_model
 
@@ -195,6 +196,7 @@ def losing(engine, tmp_path_factory):
     return serve
 
 
+@turns(2)
 @pytest.mark.parametrize("lost_at", [150, 151])
 def test_a_lost_device_fails_a_batch_and_no_more(lost_at, losing, engine):
     """At a submission, and at a wait: the model is loaded again."""

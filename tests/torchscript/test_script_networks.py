@@ -8,7 +8,7 @@ from torch import nn
 import torch_vulkan as tv
 from torch_vulkan import compilations
 
-from marks import slow_but
+from marks import slow_but, turns
 from workloads.networks import NETWORKS
 
 QUICK = ["ResNet-50", "ViT-B/16", "BERT-base, mask", "GPT-2"]
@@ -42,6 +42,7 @@ def check(source, inputs, engines=1, stays=()):
     return made
 
 
+@turns(2)
 @pytest.mark.parametrize("name", slow_but(QUICK, NAMES))
 def test_traced(name):
     network = NETWORKS[name]
@@ -68,6 +69,7 @@ def check_range(source, inputs, calls):
         assert (got - want).abs().max() <= 1e-4 * want.abs().max()
 
 
+@turns(2)
 @pytest.mark.parametrize("name", ["ResNet-50", "ViT-B/16"])
 def test_ranges(name):
     """Any batch from 1 to 4, in one engine."""
@@ -82,6 +84,7 @@ def test_ranges(name):
     check_range(source, inputs, given.values())
 
 
+@turns(2)
 @pytest.mark.parametrize("name", slow_but(QUICK, ["BERT-base, mask", "GPT-2", "BERT-base"]))
 def test_ranges_of_batches_and_lengths(name):
     network = NETWORKS[name]

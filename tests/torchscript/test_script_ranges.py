@@ -15,6 +15,8 @@ from torch import nn
 import torch_vulkan as tv
 from torch_vulkan import compilations
 
+from marks import turns
+
 
 def ranged(*triples, dtype=torch.float32):
     """An Input from (min, opt, max) or a size for each dimension."""
@@ -185,6 +187,7 @@ class Rules(nn.Module):
                 (y * rare).exp2(), y[:rare].cos())
 
 
+@turns(4, each=("script",))
 @pytest.mark.parametrize("n", [3, 11, 19, 100])
 @pytest.mark.parametrize("script", [False, True])
 def test_numbers_that_follow_no_rule(script, n):
