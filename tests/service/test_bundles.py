@@ -99,6 +99,26 @@ def test_from_the_command_line_and_by_register(service, tmp_path):
     assert done.returncode == 1 and "net.data" in done.stderr and "Traceback" not in done.stderr
 
 
+def ended(client, data, name):
+    job = client.submit(data, ["lavapipe"], name=name, options=QUICK)
+    return client.wait(job["id"], SECONDS)
+
+
+def test_a_bundle_without_a_file_and_one_with_a_file_too_many_fail(client, tmp_path):
+    path, _ = external(tmp_path)
+    model, data = path.read_bytes(), (tmp_path / "net.data").read_bytes()
+    for files, says in (
+            ([], "net.data"), ([("other.data", data)], "net.data"),
+            ([("net.data", data), ("deep/more.data", b"x")],
+             "'deep/more.data' was sent, and nothing in the model names it"),
+            ([("net.data", data[:-1])], "net.data")):
+        job = ended(client, raw([("model.onnx", model), *files]), "ext/wrong")
+        (task,) = job["tasks"]
+        assert job["state"] == task["state"] == "FAILED" and task["attempt"] == 1, job
+        assert says in "\n".join(task["reasons"]), task
+    assert client.artifacts("ext/wrong") == []
+
+
 def test_a_source_with_external_data_is_found_and_built_here(service, client, tmp_path):
     path, expected = external(tmp_path, seed=2)
     given = {"url": service.url, "api_key": service.key, "source": path, "options": QUICK}

@@ -7,6 +7,7 @@ import json
 import shutil
 import threading
 import types
+from pathlib import Path
 
 import numpy
 import pytest
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError, artifacts, keys, observe, signing, task
+from torch_vulkan.service import ServiceError, artifacts, keys, observe, onnx_files, signing, task
 from torch_vulkan.service.app import make_app
 from torch_vulkan.service.database import Database
 from torch_vulkan.service.fetch import to_folder
@@ -387,14 +388,34 @@ def test_a_module_is_exported_and_compiled_for_every_device(there, asking):
     numpy.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
-def test_a_single_tensor_is_a_modules_only_input():
+def test_a_single_tensor_is_a_modules_only_input(tmp_path):
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     import onnx
 
     from torch_vulkan.service.registering import exported
 
-    (x,) = onnx.load_from_string(exported(Net(), torch.randn(1, 8))).graph.input
+    (x,) = onnx.load(exported(Net(), torch.randn(1, 8), None, tmp_path)).graph.input
     assert [dim.dim_value for dim in x.type.tensor_type.shape.dim] == [1, 8]
+
+
+def test_a_module_beyond_protobufs_limit_is_sent_in_two_files(there, asking, client, monkeypatch):
+    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    from torch.onnx._internal.exporter import _onnx_program
+
+    net = Net().eval()
+    net.layer = nn.Linear(8, 40)  # small tensors stay in the ONNX file
+    monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 16)  # else 1.5 GiB
+    sent = []
+    upload = tv.service.Client.upload
+    monkeypatch.setattr(tv.service.Client, "upload", lambda self, model, *args, **given: (
+        sent.extend(onnx_files.data_files(Path(model))), upload(self, model, *args, **given))[1])
+    job = tv.register(net, "trained/large", inputs={"x": torch.from_numpy(X)}, options=QUICK,
+                      wait=True, **asking)
+    assert job["state"] == "COMPLETED" and len(sent) == 1, (job, sent)
+    (result,) = tv.AutoModel.from_pretrained("trained/large", **there).run([X]).values()
+    with torch.no_grad():
+        wanted = net(torch.from_numpy(X))["y"].numpy()
+    numpy.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_a_trainers_end_registers_the_model(client, asking):

@@ -4,8 +4,9 @@ alone.
     b"TVBUNDLE", the header's bytes (8, little-endian), the header, the files one after another
 
 The header is JSON, {"files": [[name, bytes], …]}, the ONNX file first and then those that it names,
-in order. Nothing in it is a link, a mode or a time, so the same files are the same bundle. No ONNX
-file begins like that: in protobuf it would be the end of a group.
+in order; at most one after the first is [name, bytes, "weights"], a .safetensors file. Nothing in
+it is a link, a mode or a time, so the same files are the same bundle. No ONNX file begins like
+that: in protobuf it would be the end of a group.
 """
 
 import json
@@ -19,6 +20,7 @@ from typing import BinaryIO
 
 MAGIC = b"TVBUNDLE"
 MOST_FILES = 1000
+WEIGHTS = "weights"
 _HEAD = len(MAGIC) + 8
 _MOST_HEADER = 1 << 20
 _LONGEST_PART, _LONGEST_NAME = 200, 1000
@@ -28,10 +30,14 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of a bundle; `name` is relative to the ONNX file's folder."""
+    """A file of a bundle; `name` is relative to the ONNX file's folder; `role`: "", or WEIGHTS."""
 
     name: str
     size_bytes: int
+    role: str = ""
+
+    def row(self) -> list:
+        return [self.name, self.size_bytes, *([self.role] if self.role else [])]
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -58,7 +64,7 @@ def check_names(names: Sequence[str]) -> None:
 def header(entries: Sequence[Entry]) -> bytes:
     """What precedes the files."""
     check_names([entry.name for entry in entries])
-    text = json.dumps({"files": [[e.name, e.size_bytes] for e in entries]}).encode()
+    text = json.dumps({"files": [entry.row() for entry in entries]}).encode()
     if len(text) > _MOST_HEADER:
         raise ValueError(f"[bundle] a header of {len(text)} bytes, want at most {_MOST_HEADER}")
     return MAGIC + len(text).to_bytes(8, "little") + text
@@ -71,10 +77,13 @@ def _parsed(text: bytes) -> list[Entry]:
         raise ValueError("[bundle] the header is no JSON") from None
     files = read.get("files") if isinstance(read, dict) and len(read) == 1 else None
     if not isinstance(files, list) or not all(
-            isinstance(one, list) and len(one) == 2 and isinstance(one[0], str)
-            and type(one[1]) is int and 0 <= one[1] < 2 ** 62 for one in files):
+            isinstance(one, list) and len(one) in (2, 3) and isinstance(one[0], str)
+            and type(one[1]) is int and 0 <= one[1] < 2 ** 62 and one[2:] in ([], [WEIGHTS])
+            for one in files):
         raise ValueError('[bundle] the header is not {"files": [[name, bytes], …]}')
     entries = [Entry(*one) for one in files]
+    if sum(bool(entry.role) for entry in entries[1:]) > 1 or any(e.role for e in entries[:1]):
+        raise ValueError("[bundle] want one file of weights at most, after the ONNX file")
     check_names([entry.name for entry in entries])
     return entries
 
@@ -156,23 +165,27 @@ def _exactly(source: BinaryIO, size: int, name: str) -> Iterator[bytes]:
 
 
 class Source:
-    """A model as it is sent: an ONNX file alone, or the bundle of it and the files that it names.
+    """A model as it is sent: an ONNX file alone, or the bundle of it, the files that it names and
+    a .safetensors file of weights, which may lie anywhere.
 
     Raises:
         ValueError: a file that it names lies elsewhere, or is a link.
         OSError: one is not there.
     """
 
-    def __init__(self, model: str | os.PathLike, names: Sequence[str] = ()):
+    def __init__(self, model: str | os.PathLike, names: Sequence[str] = (),
+                 weights: str | os.PathLike | None = None):
         path = Path(model)
-        first = "model.onnx"  # not its own name: the digest does not depend on that
-        while first in names:
-            first = f"_{first}"
+        # Not their own names: the digest does not depend on those.
+        first, last = _free("model.onnx", names), _free("weights.safetensors", names)
         check_names([first, *names])
-        entries = [(first, path), *((name, _beside(path.parent, name)) for name in sorted(names))]
-        self._paths = [there for _, there in entries]
-        self._entries = [Entry(name, os.path.getsize(there)) for name, there in entries]
-        self._head = header(self._entries) if names else b""
+        entries = [(first, path, ""),
+                   *((name, _beside(path.parent, name), "") for name in sorted(names))]
+        if weights is not None:
+            entries.append((last, Path(weights), WEIGHTS))
+        self._paths = [there for _, there, _ in entries]
+        self._entries = [Entry(name, os.path.getsize(there), role) for name, there, role in entries]
+        self._head = header(self._entries) if len(entries) > 1 else b""
         self.size_bytes = len(self._head) + sum(entry.size_bytes for entry in self._entries)
 
     def pieces(self) -> Iterator[bytes]:
@@ -182,6 +195,14 @@ class Source:
         for path, entry in zip(self._paths, self._entries, strict=True):
             with open(path, "rb") as file:
                 yield from _exactly(file, entry.size_bytes, str(path))
+
+
+def _free(name: str, names: Sequence[str]) -> str:
+    """A name that neither a file nor a folder of `names` has."""
+    taken = {one.split("/")[0] for one in names}
+    while name in taken:
+        name = f"_{name}"
+    return name
 
 
 def _beside(folder: Path, name: str) -> Path:

@@ -92,6 +92,8 @@ def _asking(args) -> int:
 
 def _add_submit(sub) -> None:
     sub.add_argument("--model", required=True, metavar="FILE.onnx")
+    sub.add_argument("--weights", metavar="FILE.safetensors",
+                     help="tensors in place of the model's initialisers of the same names")
     sub.add_argument("--device", required=True, action="append", help="may be repeated")
     sub.add_argument("--name", help="of the model, e.g. team/net; default: the file's")
     sub.add_argument("--job-id", help="the same id and request again give the same job")
@@ -184,7 +186,8 @@ def _options(args) -> dict:
 
 def _submit(client, args) -> dict:
     job = client.submit(args.model, args.device, name=args.name, job_id=args.job_id,
-                        options=_options(args), notify=args.notify, progress=cli_show.bar("upload"))
+                        options=_options(args), notify=args.notify, weights=args.weights,
+                        progress=cli_show.bar("upload"))
     return client.wait(job["id"]) if args.wait else job
 
 

@@ -74,6 +74,7 @@ class Client:
     def submit(self, model: str | os.PathLike | bytes, devices: Sequence[str], *,
                name: str | None = None, job_id: str | None = None,
                options: Mapping[str, object] | None = None, notify: str | None = None,
+               weights: str | os.PathLike | None = None,
                progress: Callable[[int, int], None] | None = None) -> dict:
         """Uploads an ONNX file and asks for its engines.
 
@@ -89,6 +90,8 @@ class Client:
                 ["bfloat16"]), `workspace_size`, `inputs` (name → (min, opt, max) of each
                 dimension).
             notify: a URL that a webhook is sent to when the job has ended.
+            weights: a .safetensors file, whose tensors take the place of the model's initialisers
+                and inputs of the same names.
             progress: called with the bytes sent and their total.
 
         Returns:
@@ -100,23 +103,26 @@ class Client:
             if isinstance(model, bytes):
                 raise ValueError("name: bytes have none; give one")
             name = Path(model).stem
-        digest = self.upload(model, progress)
+        digest = self.upload(model, progress, weights=weights)
         asked = {"model": name, "model_digest": digest, "devices": [*devices],
                  "options": dict(options or {})}
         asked |= _given(job_id=job_id, notify=notify)
         return self._json("POST", "/v1/jobs", json=asked)
 
     def upload(self, model: str | os.PathLike | bytes,
-               progress: Callable[[int, int], None] | None = None) -> str:
-        """Sends a model, with the files that it names; returns the digest of all of it, which names
-        it in the store.
+               progress: Callable[[int, int], None] | None = None, *,
+               weights: str | os.PathLike | None = None) -> str:
+        """Sends a model, with the files that it names and its weights; returns the digest of
+        all of it, which names it in the store.
 
         Raises:
             ValueError, OSError: a file that it names lies elsewhere, is a link, or is not there.
         """
         if isinstance(model, bytes):
+            if weights is not None:
+                raise ValueError("weights: the model is given as bytes, want its path, too")
             return self._upload("/v1/models", model, progress)
-        source = source_of(model)
+        source = source_of(model, weights)
         return self._send("/v1/models", source.pieces(), source.size_bytes, progress)
 
     def _upload(self, place: str, model: str | os.PathLike | bytes, progress) -> str:

@@ -56,9 +56,12 @@ class LocalRunner:
         model = folder / "model" if files else run.model  # what the task sees
         unpack = (run.model, model) if files else None
         place = model / files[0].name if files else model
+        weights = next((str(model / one.name) for one in files or [] if one.role), None)
         request.write_text(json.dumps({**run.request, "model": str(place),
                                        "data": str(place.parent) if files else None,
-                                       "out": str(folder)}))
+                                       "files": [one.name for one in (files or [])[1:]
+                                                 if not one.role],
+                                       "weights": weights, "out": str(folder)}))
         if run.timings is not None:
             (folder / timings.NAME).write_bytes(run.timings)
         command = task_command("build", str(request))

@@ -2,15 +2,17 @@
 those names. Standard library alone.
 """
 
+import contextlib
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from .bundle import MAGIC, Source
 
 _DEEPEST, _LONGEST = 64, 4096
 _PLACE, _EXTERNAL = 14, 1  # TensorProto.data_location
+_NAME, _INITIALIZER_DEPTH = 8, 2  # TensorProto.name; of the main graph
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # onnx.proto3: message → field → the message in it, on the way to tensors.
 _WAY = {
@@ -25,22 +27,29 @@ _WAY = {
 }
 
 
-class _Damaged(Exception):
-    pass
+class Damaged(Exception):
+    """No protobuf, or one that is cut."""
 
 
-def source_of(model: str | os.PathLike) -> Source:
-    """The model with the files that it names beside it. A file that is damaged, or no model, is
-    sent as it is: the service says what is wrong with it.
+def source_of(model: str | os.PathLike, weights: str | os.PathLike | None = None) -> Source:
+    """The model with the files that it names beside it, and a .safetensors file of its weights. A
+    file that is damaged, or no model, is sent as it is: the service says what is wrong with it.
 
     Raises:
         ValueError, OSError: as Source does.
     """
-    return Source(model, data_files(Path(model)))
+    given: Collection[str] = ()
+    if weights is not None:
+        from .weights_file import tensors_of
+
+        with contextlib.suppress(ValueError):
+            given = tensors_of(Path(weights))
+    return Source(model, data_files(Path(model), given), weights)
 
 
-def data_files(path: Path) -> list[str]:
-    """The locations of external data, each once, in order."""
+def data_files(path: Path, given: Collection[str] = ()) -> list[str]:
+    """The locations of external data, each once, in order, but for that of initialisers whose
+    names are `given`."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return []
@@ -49,10 +58,10 @@ def data_files(path: Path) -> list[str]:
                 raise ValueError(f"{path}: want an ONNX file, and it is a bundle of one")
             found: set[str] = set()
             try:
-                for entry in _entries(data, 0, len(data), "model", 0):
+                for entry in _entries(data, (0, len(data)), "model", given):
                     if entry.get(1) == b"location":
                         found.add(_normal(entry.get(2, b"").decode()))
-            except (_Damaged, UnicodeDecodeError):
+            except (Damaged, UnicodeDecodeError):
                 return []
     return sorted(found)
 
@@ -63,25 +72,31 @@ def _normal(location: str) -> str:
     return "/" * absolute + "/".join(part for part in location.split("/") if part not in ("", "."))
 
 
-def _entries(data, at: int, end: int, kind: str, depth: int) -> Iterator[dict[int, bytes]]:
+def _entries(data, place: tuple[int, int], kind: str, given: Collection[str], depth: int = 0
+             ) -> Iterator[dict[int, bytes]]:
     """The key-value pairs of all tensors' external_data."""
+    at, end = place
     if depth > _DEEPEST:
-        raise _Damaged
+        raise Damaged
     if kind == "tensor" and not any(field == _PLACE and stop is None and value == _EXTERNAL
-                                    for field, value, stop in _fields(data, at, end)):
+                                    for field, value, stop in fields(data, at, end)):
         return
-    for field, start, stop in _fields(data, at, end):
+    if kind == "tensor" and depth == _INITIALIZER_DEPTH and given and any(
+            field == _NAME and stop is not None and data[value:stop].decode() in given
+            for field, value, stop in fields(data, at, end)):
+        return
+    for field, start, stop in fields(data, at, end):
         if stop is None:
             continue
         inner = _WAY[kind].get(field)
         if inner == "entry":
-            yield {number: data[a:b] for number, a, b in _fields(data, start, stop)
+            yield {number: data[a:b] for number, a, b in fields(data, start, stop)
                    if b is not None and b - a <= _LONGEST}
         elif inner:
-            yield from _entries(data, start, stop, inner, depth + 1)
+            yield from _entries(data, (start, stop), inner, given, depth + 1)
 
 
-def _fields(data, at: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+def fields(data, at: int, end: int) -> Iterator[tuple[int, int, int | None]]:
     """Number, begin and end of each field that has a length; of an integer its value and None."""
     while at < end:
         tag, at = _varint(data, at, end)
@@ -89,7 +104,7 @@ def _fields(data, at: int, end: int) -> Iterator[tuple[int, int, int | None]]:
         if kind == _BYTES:
             size, at = _varint(data, at, end)
             if size > end - at:
-                raise _Damaged
+                raise Damaged
             yield tag >> 3, at, at + size
             at += size
         elif kind == _VARINT:
@@ -98,9 +113,9 @@ def _fields(data, at: int, end: int) -> Iterator[tuple[int, int, int | None]]:
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4
         else:
-            raise _Damaged
+            raise Damaged
     if at > end:
-        raise _Damaged
+        raise Damaged
 
 
 def _varint(data, at: int, end: int) -> tuple[int, int]:
@@ -112,4 +127,4 @@ def _varint(data, at: int, end: int) -> tuple[int, int]:
         value |= (byte & 127) << 7 * i
         if byte < 128:
             return value, at + i + 1
-    raise _Damaged
+    raise Damaged

@@ -20,8 +20,9 @@ def register(model, name: str, *, devices: Sequence[str] | None = None,
              | None = None,
              dynamic_shapes=None, options: Mapping[str, object] | None = None,
              source: str | os.PathLike | None = None, level: int = 0,
-             job_id: str | None = None, notify: str | None = None, wait: bool = False,
-             url: str | None = None, api_key: str | None = None) -> dict:
+             weights: str | os.PathLike | None = None, job_id: str | None = None,
+             notify: str | None = None, wait: bool = False, url: str | None = None,
+             api_key: str | None = None) -> dict:
     """Compiles a model for devices by a compile service, or publishes an engine that was compiled
     here, so that `tv.AutoModel.from_pretrained(name)` finds it on every machine.
 
@@ -36,7 +37,7 @@ def register(model, name: str, *, devices: Sequence[str] | None = None,
         options: how to build (Client.submit); of an engine: how it was built, if that is known.
         source: of an engine: the ONNX file that it was compiled from.
         level: of an engine: the optimization_level at which it was tuned; 0: it was not.
-        job_id, notify: as for Client.submit.
+        weights, job_id, notify: as for Client.submit.
         wait: until the job has ended.
         url, api_key: of the service (tv.service.Client).
 
@@ -50,12 +51,13 @@ def register(model, name: str, *, devices: Sequence[str] | None = None,
         is_path = isinstance(model, (str, os.PathLike))
         if isinstance(model, Engine) or (is_path and Path(model).suffix == ".vke"):
             return _published(client, model, name, source, level, options)
-        if isinstance(model, torch.nn.Module):
-            model = exported(model, inputs, dynamic_shapes)
         if devices is None:
             devices = [device["name"] for device in client.devices()]
-        job = client.submit(model, devices, name=name, job_id=job_id, options=options,
-                            notify=notify)
+        with tempfile.TemporaryDirectory() as folder:
+            if isinstance(model, torch.nn.Module):
+                model = exported(model, inputs, dynamic_shapes, Path(folder))
+            job = client.submit(model, devices, name=name, job_id=job_id, options=options,
+                                notify=notify, weights=weights)
         return client.wait(job["id"]) if wait else job
 
 
@@ -70,8 +72,9 @@ def _published(client: Client, engine, name: str, source, level: int, options) -
         return client.publish(path, name, model_digest=digest, level=level, options=options)
 
 
-def exported(module: torch.nn.Module, inputs, dynamic_shapes=None) -> bytes:
-    """The module as the bytes of an ONNX file, as it is in eval mode."""
+def exported(module: torch.nn.Module, inputs, dynamic_shapes, folder: Path) -> Path:
+    """The module as an ONNX file in the folder, as it is in eval mode; weights near or beyond what
+    protobuf holds (2 GB) are in a file beside it."""
     package("onnxscript")
     if inputs is None:
         raise ValueError("inputs: a module is exported with what it is called with")
@@ -88,7 +91,9 @@ def exported(module: torch.nn.Module, inputs, dynamic_shapes=None) -> bytes:
     finally:
         for each, training in modes:
             each.training = training
-    return program.model_proto.SerializeToString()
+    path = folder / "net.onnx"
+    program.save(path)
+    return path
 
 
 def _device(module: torch.nn.Module) -> torch.device:

@@ -63,8 +63,10 @@ def _take(parts: Parts, key: str, writing: Writing) -> str:
 async def upload_model(parts: PartsOf, key: Submitter, request: Request):
     """Takes the bytes of an ONNX file, or a bundle of one and the files of external data that it
     names: "TVBUNDLE", the header's length (8 bytes, little-endian), the header, which is JSON
-    ({"files": [[name, bytes], …]}, the ONNX file first), and the files one after another. Names are
-    relative to the ONNX file's folder. The digest is of all of it."""
+    ({"files": [[name, bytes], …]}, the ONNX file first), and the files one after another. One
+    after the first may be [name, bytes, "weights"]: a .safetensors file, whose tensors take the
+    place of the model's initialisers. Names are relative to the ONNX file's folder. The digest is
+    of all of it."""
     return await _kept(parts, request, key, "an ONNX file")
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .._base import whole_files
-from . import compiler, timings
+from . import compiler, onnx_files, timings, weights_file
 
 LAVAPIPE = 13  # VkDriverId
 _MOST_REASONS = 200
@@ -91,7 +91,8 @@ def _build_command(path: str) -> int:
     try:
         result = build(C, task, out, _say)
     except (ValueError, RuntimeError) as error:  # the compiler's errors are among these
-        result = {"state": "FAILED", "reasons": [str(error)]}
+        result = {"state": "FAILED", "reasons": str(error).splitlines()
+                  or [type(error).__name__]}
     except MemoryError:
         result = {"state": "FAILED", "reasons": ["out of memory: the task's limit is reached"]}
     except OSError as error:
@@ -113,7 +114,9 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
 
     Args:
         task: "model" (a path), "device" (a name to print), "profile", "level" and "options"; "data"
-            is the folder of external data, where the model may have some.
+            is the folder of external data, where the model may have some, and "weights" a
+            .safetensors file in it; "files", where it is given, are the names of all that were
+            sent with it.
         say: called with lines for people.
 
     Returns:
@@ -121,11 +124,20 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
     """
     options = task["options"]
     say(f"reading the model for {task['device']}")
-    imported = C.import_onnx(task["model"], {
+    model = task["model"]
+    if task.get("weights"):
+        model = str(out / "model.onnx")
+        count = weights_file.put_into(Path(task["model"]), Path(task["weights"]), Path(model))
+        say(f"weights: {count} tensors")
+    imported = C.import_onnx(model, {
         "inputs": {name: [tuple(dim) for dim in dims]
                    for name, dims in options.get("inputs", {}).items()},
         # Not beside a file of the store, where other models lie.
         "constants": {}, "directory": task.get("data") or str(out / "none")})
+    if left := sorted({*task.get("files", ())} - {*onnx_files.data_files(Path(task["model"]))}):
+        return {"state": "FAILED", "reasons": [
+            f"the file {name[:200]!a} was sent, and nothing in the model names it"
+            for name in left]}
     profile = C.DeviceProfile.from_json(json.dumps(task["profile"]))
     tuned = task["level"] > 0 and _is_here(C, profile)
     if task["level"] and not tuned:
