@@ -179,7 +179,8 @@ class Trials {
       const size_t before = inputs_.size();
       if (!one_more()) return false;
       try {
-        onnx::ImportOptions import{.inputs = request_.shapes, .partial = true, .broadcasts = true};
+        onnx::ImportOptions import{
+            .inputs = request_.shapes, .partial = true, .broadcasts = true, .widened = true};
         import.constants = values(std::vector<size_t>(before, p));
         for (const auto& [name, value] : import.constants) import.inputs.erase(name);
         if (!add(onnx::import_model(request_.model, import).shape_inputs)) return false;

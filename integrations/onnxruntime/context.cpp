@@ -13,7 +13,7 @@ namespace {
 
 // A context: this line, the digest of the text in hexadecimal, the size of the text in decimal,
 // each with a newline; the text, JSON; the engine, a .vke file, which has a digest of its own.
-constexpr std::string_view kHead = "torch_vulkan EPContext 1\n";
+constexpr std::string_view kHead = "torch_vulkan EPContext 2\n";
 constexpr const char* kFrom[] = {"engine", "input", "sizes"};
 
 [[noreturn]] void damaged(const std::string& what) {
@@ -33,7 +33,8 @@ Json text_of(const FusedInput& input) {
                       {"is_value", input.value != kNoValue},
                       {"dtype", std::string(name(input.dtype))},
                       {"shape", text_of(input.shape)},
-                      {"elements", text_of(input.elements)}};
+                      {"elements", text_of(input.elements)},
+                      {"widened", input.widened}};
 }
 
 Json text_of(const FusedOutput& output) {
@@ -41,7 +42,8 @@ Json text_of(const FusedOutput& output) {
                       {"from", kFrom[static_cast<size_t>(output.from)]},
                       {"index", static_cast<int64_t>(output.index)},
                       {"dtype", std::string(name(output.dtype))},
-                      {"shape", text_of(output.shape)}};
+                      {"shape", text_of(output.shape)},
+                      {"widened", output.widened}};
   if (output.numbers) {
     fields["ints"] = text_of(output.numbers->ints);
     fields["floats"] = Json::Array(output.numbers->floats.begin(), output.numbers->floats.end());
@@ -118,14 +120,27 @@ std::vector<Expr> exprs_of(const Json& json, const char* key, size_t symbols) {
 
 DType dtype_of(const Json& json) { return dtype_from_name(value_of<std::string>(json, "dtype")); }
 
+/// Of a type whose wider one the engine holds.
+int32_t widened_of(const Json& json) {
+  const int64_t type = value_of<int64_t>(json, "widened");
+  if (type == 0) return 0;
+  const auto small = static_cast<int32_t>(type);
+  if (small != type || onnx::widened_type(small) != small ||
+      onnx::dtype_of(small, true) != dtype_of(json)) {
+    damaged("a type that is not held in another");
+  }
+  return small;
+}
+
 FusedInput input_of(const Json& json, size_t symbols) {
   FusedInput input{.name = value_of<std::string>(json, "name"),
                    .value = value_of<bool>(json, "is_value") ? 0 : kNoValue,
                    .dtype = dtype_of(json),
                    .shape = exprs_of(json, "shape", symbols),
-                   .elements = exprs_of(json, "elements", symbols)};
+                   .elements = exprs_of(json, "elements", symbols),
+                   .widened = widened_of(json)};
   const bool numbers = input.dtype == DType::kI64 || input.dtype == DType::kI32;
-  if (!input.elements.empty() && !numbers) damaged("numbers of another type");
+  if (!input.elements.empty() && (!numbers || input.widened)) damaged("numbers of another type");
   return input;
 }
 
@@ -133,7 +148,8 @@ FusedOutput output_of(const Json& json, size_t symbols) {
   FusedOutput output{.name = value_of<std::string>(json, "name"),
                      .index = static_cast<size_t>(value_of<int64_t>(json, "index")),
                      .dtype = dtype_of(json),
-                     .shape = exprs_of(json, "shape", symbols)};
+                     .shape = exprs_of(json, "shape", symbols),
+                     .widened = widened_of(json)};
   const auto from = std::find(std::begin(kFrom), std::end(kFrom),
                               std::string_view(value_of<std::string>(json, "from")));
   if (from == std::end(kFrom)) damaged("a result from nowhere");
@@ -149,7 +165,7 @@ FusedOutput output_of(const Json& json, size_t symbols) {
     numbers->floats.push_back(whole ? static_cast<double>(*whole) : *number);
   }
   const bool other = is_float(output.dtype) ? !numbers->ints.empty() : !numbers->floats.empty();
-  if (other || output.dtype == DType::kOther) damaged("numbers of another type");
+  if (other || output.widened || output.dtype == DType::kOther) damaged("numbers of another type");
   output.numbers = std::move(numbers);
   return output;
 }
@@ -240,7 +256,8 @@ void check(const Wiring& wiring, const EngineSpec& spec) {
     if (output.index >= count) damaged("a result that is not there");
     const DType dtype =
         engine ? spec.outputs[output.index].dtype : wiring.inputs[output.index].dtype;
-    if (dtype != output.dtype) damaged("a result of another type");
+    const bool as_input = engine || wiring.inputs[output.index].widened == output.widened;
+    if (dtype != output.dtype || !as_input) damaged("a result of another type");
     if (engine) written[output.index] = true;
   }
   if (std::find(written.begin(), written.end(), false) != written.end()) {

@@ -238,6 +238,7 @@ onnx::ImportOptions import_options(const DivisionRequest& request, bool sparse_w
                              .constants = request.constants,
                              .partial = true,
                              .broadcasts = true,
+                             .widened = true,
                              .sparse_weights = sparse_weights,
                              .left_out = request.left_out};
   for (int n = 0; n < file.node_size(); ++n) {

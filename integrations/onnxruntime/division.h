@@ -54,6 +54,7 @@ struct FusedInput {
   DType dtype = DType::kOther;
   Shape shape;                 ///< of a value
   std::vector<Expr> elements;  ///< of numbers
+  int32_t widened = 0;         ///< TensorProto.DataType, where the engine's type is a wider one
 };
 
 /// Where a result comes from.
@@ -65,6 +66,7 @@ struct FusedOutput {
   DType dtype = DType::kOther;
   Shape shape;
   std::shared_ptr<const onnx::Host> numbers;  ///< from sizes
+  int32_t widened = 0;                        ///< as of an input
 };
 
 /// A value that the engine reads.
@@ -87,6 +89,10 @@ struct Wiring {
 /// none, or where nothing that it computes is read.
 Wiring wire(const Division& division, const Group& group, const std::vector<std::string>& inputs,
             const std::vector<std::string>& outputs);
+
+/// Whether a tensor of the runtime, by its TensorProto.DataType, is what a fused node's input or
+/// output says.
+bool is_of_type(int32_t type, DType dtype, int32_t widened);
 
 /// The runtime allocates results by the types of its graph: TensorProto.DataType of each output, 0:
 /// no tensor. Throws Error(kUser) for others.

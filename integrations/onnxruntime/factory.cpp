@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <limits>
 #include <memory>
 
 #include "csrc/version.h"
@@ -109,12 +111,22 @@ class Factory : public OrtEpFactory {
       if (*number == most) break;
       Ort::KeyValuePairs metadata;
       metadata.Add(kOrdinal, std::to_string(hardware.ordinal).c_str());
+      // Of EPContext models, asked for by the first of these in runtimes before 1.31.
+      metadata.Add("weightless_support", "all");
+      metadata.Add("weightless_supported_modes", "all");
       Ort::ThrowOnError(
           api().ep->CreateEpDevice(self, devices[at], metadata, nullptr, &made[*number]));
       ++*number;
     }
   }
 };
+
+/// 23 of "1.23.2"; 0 of what is no such version, more than any of a major version above 1.
+int minor_of(const std::string& version) {
+  int major = 0, minor = 0;
+  if (std::sscanf(version.c_str(), "%d.%d", &major, &minor) != 2) return 0;
+  return major > 1 ? std::numeric_limits<int>::max() : minor;
+}
 
 }  // namespace
 }  // namespace tv::ort
@@ -124,15 +136,21 @@ extern "C" {
 OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, const OrtLogger*,
                              OrtEpFactory** factories, size_t most, size_t* number) noexcept {
   using namespace tv::ort;
-  const OrtApi* ort = base->GetApi(ORT_API_VERSION);
-  if (!ort) {  // nothing of an older runtime can be called: not even to make a status
-    *number = 0;
-    return nullptr;
+  *number = 0;
+  const std::string version = base->GetVersionString();
+  const int minor = minor_of(version);
+  if (minor < ORT_API_VERSION) {  // of whose functions only the oldest are sure to be there
+    const OrtApi* oldest = base->GetApi(1);
+    const std::string message = std::string(kName) + ": this is ONNX Runtime " + version +
+                                "; want 1." + std::to_string(ORT_API_VERSION) + " or newer";
+    return oldest ? oldest->CreateStatus(ORT_NOT_IMPLEMENTED, message.c_str()) : nullptr;
   }
+  const OrtApi* ort = base->GetApi(ORT_API_VERSION);
   api().ort = ort;
   api().ep = ort->GetEpApi();
   Ort::InitApi(ort);
-  if (const OrtApi* later = base->GetApi(24)) {
+  const OrtApi* later = minor < 24 ? nullptr : base->GetApi(24);  // else it complains
+  if (later) {
     // The table only grows: the first of API 24 stands behind the last of the headers' version.
     using HasShape = bool (*)(const OrtTensorTypeAndShapeInfo*);
     static_assert(ORT_API_VERSION == 23);

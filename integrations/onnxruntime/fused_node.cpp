@@ -21,6 +21,19 @@ std::string dimension(const FusedInput& input, size_t d) {
   return "input \"" + input.name + "\": dimension " + std::to_string(d);
 }
 
+/// Whether what the engine writes is not what the runtime gets.
+bool is_narrowed(const FusedOutput& output) {
+  return output.from == FusedOutput::From::kEngine && output.widened &&
+         !onnx::stored_as_widened(output.widened);
+}
+
+/// Bytes of what is written before it is narrowed.
+int64_t bytes_of(const FusedOutput& output, const std::vector<int64_t>& shape) {
+  const int64_t count = count_of(shape);
+  const bool packed = output.from == FusedOutput::From::kInput && output.widened;
+  return packed ? onnx::stored_bytes(output.widened, count) : count * size_bytes(output.dtype);
+}
+
 }  // namespace
 
 CompiledBlock compile_block(const Block& block, const DeviceProfile& device,
@@ -87,25 +100,31 @@ void FusedNode::run(OrtKernelContext* context) {
   const std::vector<Input> inputs = read_inputs(context);
   const std::shared_ptr<const Bound> bound = bound_to(inputs);
   std::vector<HostTensor> reads(wiring_.engine_inputs.size());
+  std::vector<std::shared_ptr<uint8_t>> own;
   for (size_t i = 0; i < reads.size(); ++i) {
     const int64_t from = wiring_.engine_inputs[i].from;
     const uint8_t* data =
         from < 0 ? bound->no_elements.get() : inputs[static_cast<size_t>(from)].data;
+    const int32_t type = from < 0 ? 0 : wiring_.inputs[static_cast<size_t>(from)].widened;
+    if (type && !onnx::stored_as_widened(type)) {
+      own.push_back(aligned_memory(bound->input_bytes[i]));
+      onnx::widen(type, data, count_of(inputs[static_cast<size_t>(from)].shape), own.back().get());
+      data = own.back().get();
+    }
     reads[i] = {const_cast<uint8_t*>(data), bound->input_bytes[i]};
   }
   const Ort::KernelContext outputs(context);
   std::vector<HostTensor> writes(bound->output_bytes.size());
   std::vector<uint8_t*> memory(wiring_.outputs.size());
-  std::vector<std::shared_ptr<uint8_t>> own;
   std::vector<uint8_t*> targets(wiring_.outputs.size());
   for (size_t k = 0; k < wiring_.outputs.size(); ++k) {
     const FusedOutput& output = wiring_.outputs[k];
     Ort::UnownedValue value = outputs.GetOutput(k, bound->shapes[k]);
-    const int64_t size = count_of(bound->shapes[k]) * size_bytes(output.dtype);
+    const int64_t size = bytes_of(output, bound->shapes[k]);
     const bool wanted = static_cast<OrtValue*>(value) != nullptr;
     if (wanted) targets[k] = static_cast<uint8_t*>(value.GetTensorMutableRawData());
     memory[k] = targets[k];
-    if (!wanted || overlaps_one_of(inputs, memory[k], size)) {
+    if (!wanted || is_narrowed(output) || overlaps_one_of(inputs, memory[k], size)) {
       own.push_back(aligned_memory(size));
       memory[k] = own.back().get();
     }
@@ -121,13 +140,18 @@ void FusedNode::run(OrtKernelContext* context) {
     }
     const void* source = output.from == FusedOutput::From::kEngine ? writes[output.index].data
                                                                    : inputs[output.index].data;
-    const int64_t size = count_of(bound->shapes[k]) * size_bytes(output.dtype);
+    const int64_t size = bytes_of(output, bound->shapes[k]);
     if (source != memory[k] && size > 0) std::memcpy(memory[k], source, static_cast<size_t>(size));
   }
   for (size_t k = 0; k < wiring_.outputs.size(); ++k) {  // after the last read
-    const int64_t size = count_of(bound->shapes[k]) * size_bytes(wiring_.outputs[k].dtype);
+    const FusedOutput& output = wiring_.outputs[k];
+    const int64_t size = bytes_of(output, bound->shapes[k]);
     if (!targets[k] || targets[k] == memory[k] || size == 0) continue;
-    std::memcpy(targets[k], memory[k], static_cast<size_t>(size));
+    if (is_narrowed(output)) {
+      onnx::narrow(output.widened, memory[k], count_of(bound->shapes[k]), targets[k]);
+    } else {
+      std::memcpy(targets[k], memory[k], static_cast<size_t>(size));
+    }
   }
 }
 
@@ -241,7 +265,10 @@ FusedNode::Bound FusedNode::bind(const std::vector<Input>& inputs, Sizes key) co
       continue;
     }
     const Input& given = inputs[static_cast<size_t>(input.from)];
-    if (given.shape != shapes[i] || onnx::held_dtype(given.type) != spec.inputs[i].dtype) {
+    const FusedInput& as = wiring_.inputs[static_cast<size_t>(input.from)];
+    const DType dtype = spec.inputs[i].dtype;
+    if (given.shape != shapes[i] || as.dtype != dtype ||
+        !is_of_type(given.type, dtype, as.widened)) {
       throw Error(ErrorKind::kUser, "input \"" +
                                         wiring_.inputs[static_cast<size_t>(input.from)].name +
                                         "\" is of another type or size than its engine's");
@@ -275,7 +302,7 @@ void FusedNode::bind_outputs(const std::vector<Input>& inputs, const Known& know
         break;
       case FusedOutput::From::kInput:
         fits = inputs[output.index].shape == bound.shapes.back() &&
-               onnx::held_dtype(inputs[output.index].type) == output.dtype;
+               is_of_type(inputs[output.index].type, output.dtype, output.widened);
         break;
       case FusedOutput::From::kSizes:
         fits = count == static_cast<int64_t>(output.numbers->count());

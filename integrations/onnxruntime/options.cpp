@@ -278,7 +278,12 @@ Options read_options(const std::map<std::string, std::string>& given,
   };
   options.context = {.enable = entry("ep.context_enable") == "1",
                      .embed = entry("ep.context_embed_mode") == "1",
-                     .file = entry("ep.context_file_path")};
+                     .file = entry("ep.context_file_path"),
+                     .source = entry("ep.context_source_model_path")};
+  // One request under the names of several versions of the runtime; "2" is of all weights.
+  options.strip_weights = options.strip_weights || entry("ep.enable_weightless_mode") == "2" ||
+                          entry("ep.enable_weightless") == "1" ||
+                          entry("ep.enable_weightless_ep_context_nodes") == "1";
   return options;
 }
 

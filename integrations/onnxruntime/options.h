@@ -17,7 +17,8 @@ namespace tv::ort {
 /// ONNX Runtime's own session options about EPContext models.
 struct ContextOptions {
   bool enable = false, embed = false;
-  std::string file;  ///< of the context model; "": beside the model
+  std::string file;    ///< of the context model; "": beside the model
+  std::string source;  ///< the model that has the weights of a context without them; "": not given
 };
 
 struct Options {
@@ -35,7 +36,7 @@ struct Options {
   ContextOptions context;
 };
 
-/// Reads options by name, and the session's entries that begin with "ep.context_". Throws
+/// Reads options by name, and the session's entries about EPContext models. Throws
 /// Error(kUser) or CommandError that names the option: for an unknown one with the nearest, for one
 /// that means nothing here with the reason.
 Options read_options(const std::map<std::string, std::string>& given,

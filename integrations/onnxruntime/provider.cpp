@@ -259,6 +259,27 @@ void Provider::find_weights(const Ort::ConstGraph& graph, const GraphModel& read
   }
 }
 
+std::string Provider::model_of_weights(const Ort::ConstGraph& graph,
+                                       const Ort::ConstNode& context) const {
+  std::error_code unknown;
+  if (const std::string& path = options_.context.source; !path.empty()) {
+    if (std::filesystem::is_regular_file(path, unknown)) return path;
+    throw Error(ErrorKind::kUser,
+                "ep.context_source_model_path: there is no file \"" + path + "\"");
+  }
+  const std::string name = text_attribute(context, kModelName);
+  const std::string folder =
+      options_.model_folder.empty() ? folder_of(graph) : options_.model_folder;
+  const bool plain = !name.empty() && std::filesystem::path(name).filename() == name;
+  std::string path = (std::filesystem::path(folder) / name).string();
+  if (plain && std::filesystem::is_regular_file(path, unknown)) return path;
+  throw Error(
+      ErrorKind::kUser,
+      "the EPContext node was made without its weights, and the model that has them, \"" + name +
+          "\", is not in \"" + folder +
+          "\": onnx_model_folder_path names its folder, ep.context_source_model_path a file");
+}
+
 void Provider::add_weights(const Ort::ConstGraph& graph, const Ort::ConstNode& context,
                            Context& loaded) {
   const bool given = !options_.refit_from.empty() || !options_.model_bytes.empty();
@@ -268,22 +289,7 @@ void Provider::add_weights(const Ort::ConstGraph& graph, const Ort::ConstNode& c
                 "the EPContext node has its weights: one that was made with "
                 "weight_stripped_engine_enable=1 takes those of another model");
   }
-  std::string path = options_.refit_from;
-  if (!given) {
-    const std::string name = text_attribute(context, kModelName);
-    const std::string folder =
-        options_.model_folder.empty() ? folder_of(graph) : options_.model_folder;
-    const bool plain = !name.empty() && std::filesystem::path(name).filename() == name;
-    path = (std::filesystem::path(folder) / name).string();
-    std::error_code unknown;
-    if (!plain || !std::filesystem::is_regular_file(path, unknown)) {
-      throw Error(ErrorKind::kUser,
-                  "the EPContext node was made without its weights, and the model that has them, "
-                  "\"" +
-                      name + "\", is not in \"" + folder +
-                      "\": onnx_model_folder_path names its folder");
-    }
-  }
+  const std::string path = given ? options_.refit_from : model_of_weights(graph, context);
   take_weights(loaded.compiled, *loaded.source, source_model(path), given);
 }
 

@@ -53,6 +53,8 @@ class Provider : public OrtEp {
                     const Ort::ConstNode& fused);
   /// Looks for the weights, which contexts are to be written without, in the model's file.
   void find_weights(const Ort::ConstGraph& graph, const GraphModel& read, Asked& asked);
+  /// The path of the model that has the weights of a context without them.
+  std::string model_of_weights(const Ort::ConstGraph& graph, const Ort::ConstNode& context) const;
   /// Adds the weights that a context leaves to its model.
   void add_weights(const Ort::ConstGraph& graph, const Ort::ConstNode& context, Context& loaded);
   const SourceModel& source_model(const std::string& path);

@@ -51,11 +51,12 @@ class Wirer {
 
   void add_input(const std::string& name) {
     const onnx::Named as = named(name);
-    FusedInput input{.name = name, .value = as.id};
+    FusedInput input{.name = name, .value = as.id, .widened = as.widened};
     if (as.id != kNoValue) {
       input.dtype = value(as.id).dtype;
       input.shape = value(as.id).shape;
-    } else if (as.host && (as.host->dtype == DType::kI64 || as.host->dtype == DType::kI32)) {
+    } else if (as.host && !as.widened &&
+               (as.host->dtype == DType::kI64 || as.host->dtype == DType::kI32)) {
       input.dtype = as.host->dtype;
       input.elements = as.host->ints;
     }
@@ -64,7 +65,7 @@ class Wirer {
 
   void add_output(const std::string& name) {
     const onnx::Named as = named(name);
-    FusedOutput output{.name = name};
+    FusedOutput output{.name = name, .widened = as.widened};
     const auto input = std::find_if(
         wiring_.inputs.begin(), wiring_.inputs.end(),
         [&](const FusedInput& given) { return as.id != kNoValue && given.value == as.id; });
@@ -73,7 +74,7 @@ class Wirer {
     } else if (input != wiring_.inputs.end()) {
       output.from = FusedOutput::From::kInput;
       output.index = static_cast<size_t>(input - wiring_.inputs.begin());
-    } else if (as.host) {
+    } else if (as.host && !as.widened) {
       output.from = FusedOutput::From::kSizes;
       output.numbers = as.host;
       output.dtype = as.host->dtype;
@@ -169,10 +170,14 @@ std::vector<T> in_order(const std::vector<T>& items, const std::vector<size_t>& 
 
 }  // namespace
 
+bool is_of_type(int32_t type, DType dtype, int32_t widened) {
+  return widened ? type == widened : onnx::dtype_of(type) == dtype;
+}
+
 void check_types(const Wiring& wiring, const std::vector<int32_t>& types) {
   for (size_t k = 0; k < types.size(); ++k) {
     const FusedOutput& output = wiring.outputs[k];
-    if (onnx::held_dtype(types[k]) == output.dtype) continue;
+    if (is_of_type(types[k], output.dtype, output.widened)) continue;
     throw Error(ErrorKind::kUser, "output \"" + output.name + "\" is of type " +
                                       onnx::type_name(types[k]) + " in the model, and not " +
                                       std::string(name(output.dtype)));

@@ -2,6 +2,7 @@
 
 #include "csrc/frontends/onnx/graph_nodes.h"
 #include "csrc/frontends/onnx/onnx_import.h"
+#include "csrc/frontends/onnx/small_float.h"
 #include "csrc/frontends/onnx/tensor.h"
 #include "python/bindings/py_module.h"
 #include "runtime/base/error.h"
@@ -62,7 +63,7 @@ py::dict names_of(const ImportedModel& model) {
                                       : from_shape(what.host->ints);
       host = py::make_tuple(std::string(tv::name(what.host->dtype)), what.host->dims, elements);
     }
-    out[py::str(name)] = py::make_tuple(id, host, what.format);
+    out[py::str(name)] = py::make_tuple(id, host, onnx::small_float(what.widened));
   }
   return out;
 }

@@ -204,3 +204,26 @@ def test_no_option_of_the_table_is_unknown(tmp_path):
         alone(name, tmp_path / name)
     for name in lists:
         alone(name, "Softmax,TopK")
+
+
+def test_a_runtime_that_is_too_old():
+    """The table that a library is given has functions of the oldest API first."""
+    import ctypes
+    text, get = ctypes.c_char_p, ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
+    said = []
+    create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, text)(
+        lambda code, message: said.append((code, message.decode())) or 1)
+    oldest = (ctypes.c_void_p * 1)(ctypes.cast(create, ctypes.c_void_p).value)
+    get_api = get(lambda version: ctypes.addressof(oldest) if version == 1 else None)
+    get_version = ctypes.CFUNCTYPE(ctypes.c_void_p)(
+        lambda: ctypes.cast(version, ctypes.c_void_p).value)
+    version = text(b"1.22.1")
+    base = (ctypes.c_void_p * 2)(ctypes.cast(get_api, ctypes.c_void_p).value,
+                                 ctypes.cast(get_version, ctypes.c_void_p).value)
+    library = ctypes.CDLL(provider_tests.vulkan.get_library_path())
+    library.CreateEpFactories.restype = ctypes.c_void_p
+    number = ctypes.c_size_t(7)
+    assert library.CreateEpFactories(b"", base, None, (ctypes.c_void_p * 1)(), ctypes.c_size_t(1),
+                                     ctypes.byref(number)) == 1
+    assert number.value == 0
+    assert said == [(9, f"{NAME}: this is ONNX Runtime 1.22.1; want 1.23 or newer")]

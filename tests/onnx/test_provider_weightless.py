@@ -288,3 +288,23 @@ def test_all_of_it_is_one_engine(tmp_path):
     path = compiled(network(), tmp_path)
     assert [*nodes_of(session(path))] == [NAME]
     assert CPU not in nodes_of(session(path))
+
+
+@pytest.mark.parametrize("key, value", [
+    ("ep.enable_weightless_mode", "2"), ("ep.enable_weightless", "1"),
+    ("ep.enable_weightless_ep_context_nodes", "1")])
+def test_the_runtimes_own_options(key, value, tmp_path):
+    """What asks for contexts without weights, and where the model is that has them."""
+    made = network()
+    onnx.save(made, tmp_path / "net.onnx")
+    path = tmp_path / "net_ctx.onnx"
+    session(tmp_path / "net.onnx", {"ep.context_enable": "1", "ep.context_embed_mode": "1",
+                                    "ep.context_file_path": str(path), key: value},
+            level="ORT_DISABLE_ALL")
+    moved = tmp_path / "elsewhere.onnx"
+    shutil.move(tmp_path / "net.onnx", moved)
+    with pytest.raises(Exception, match="ep.context_source_model_path"):
+        session(path)
+    check(made, FEED, session(path, {"ep.context_source_model_path": str(moved)}))
+    with pytest.raises(Exception, match="there is no file"):
+        session(path, {"ep.context_source_model_path": str(tmp_path / "missing.onnx")})

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "csrc/frontends/onnx/module_path.h"
+#include "csrc/frontends/onnx/scales.h"
 #include "csrc/frontends/onnx/small_float.h"
 
 namespace tv::onnx {
@@ -46,6 +47,29 @@ bool reads_widened(const std::string& op, size_t input) {
   return all.contains(op) || (input == 0 && moves_elements(op));
 }
 
+// Operators on uint16 and uint32, which are held in wider types. Those of the first kind give
+// results beyond the range, of which the low bits count; those of the second do not; those of the
+// third give others than operands.
+bool cuts_unsigned(const std::string& op) {
+  static const std::set<std::string> all = {"Add", "BitShift", "BitwiseNot", "Mul", "Sub"};
+  return all.contains(op);
+}
+bool keeps_unsigned(const std::string& op) {
+  static const std::set<std::string> all = {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div",
+                                            "Max",        "Min",       "Mod"};
+  return all.contains(op);
+}
+bool reads_unsigned(const std::string& op, size_t input) {
+  static const std::set<std::string> all = {"Equal", "Greater", "GreaterOrEqual", "Less",
+                                            "LessOrEqual"};
+  return all.contains(op) || (op == "Pow" && input == 1);
+}
+
+bool is_unsigned(int32_t widened) {
+  const DType held = dtype_of(widened, true);
+  return held == DType::kI32 || held == DType::kI64;
+}
+
 // Operators that say themselves what of their results is held in another type.
 bool says_widened(const std::string& op) {
   return op == "BitCast" || op == "Constant" || op == "Cast" || op == "CastLike" ||
@@ -55,6 +79,8 @@ bool says_widened(const std::string& op) {
 void check_widened(const std::string& op, const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].widened || reads_widened(op, i)) continue;
+    const bool computes = cuts_unsigned(op) || keeps_unsigned(op) || reads_unsigned(op, i);
+    if (computes && is_unsigned(inputs[i].widened)) continue;
     refuse("input " + std::to_string(i) + " is of type " + type_name(inputs[i].widened));
   }
 }
@@ -258,14 +284,14 @@ Tensor Importer::add_input(const onnx_proto::ValueInfoProto& value) {
     refuse("input \"" + name + "\" is no tensor (sequences, maps and optionals are not supported)");
   }
   const int32_t type = value.type().tensor_type().elem_type();
-  const DType dtype = held_dtype(type);
+  const DType dtype = dtype_at_border(type);
   if (dtype == DType::kOther) refuse("input \"" + name + "\": tensors of type " + type_name(type));
   if (const auto given = options_.constants.find(name); given != options_.constants.end()) {
     return constant_input(name, given->second, dtype);
   }
   const Shape shape = input_shape(value);
   Tensor made = emitter_.input(name, dtype, shape);
-  if (is_held_as_codes(type)) made.widened = type;
+  made.widened = widened_at_border(type);
   result_.inputs.push_back({name, dtype, shape, small_float(made.widened)});
   return made;
 }
@@ -448,12 +474,16 @@ std::vector<Tensor> Importer::translate(const onnx_proto::NodeProto& node,
   }
   const std::string& op = found->first;
   check_widened(op, inputs);
-  const int32_t widened = moves_elements(op) ? inputs.at(0).widened : 0;
+  const bool cuts = cuts_unsigned(op);
+  const bool same_type = moves_elements(op) || cuts || keeps_unsigned(op);
+  const int32_t widened = same_type && !inputs.empty() ? inputs[0].widened : 0;
   OpContext context(*this, emitter_, node, std::move(inputs), scope);
   found->second(context);
   std::vector<Tensor> outputs = context.outputs();
   for (Tensor& output : outputs) {
-    if (!says_widened(op)) output.widened = widened;
+    if (says_widened(op)) continue;
+    if (cuts && widened) output = wrapped(emitter_, output, widened);
+    output.widened = widened;
   }
   return outputs;
 }

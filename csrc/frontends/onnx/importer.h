@@ -60,7 +60,10 @@ class Importer {
   void read_infos();
   Tensor add_unknown_input(const onnx_proto::ValueInfoProto& value, const std::string& reason);
   std::pair<DType, Shape> type_in_file(const std::string& name);
-  int32_t codes_in_file(const std::string& name) const;
+  int32_t widened_in_file(const std::string& name) const;
+  /// What a value of the type is held in where it comes in or goes out, and Tensor::widened of it.
+  DType dtype_at_border(int32_t type) const;
+  int32_t widened_at_border(int32_t type) const;
   Expr size_in_file(const std::string& name, const std::string& dim_name, int index);
   void set_partial_outputs(const Scope& scope);
   void define(Scope& scope, const std::string& name, Tensor value, const std::string& node);

@@ -43,6 +43,9 @@ struct ImportOptions {
   /// Of a partial import: sizes that are unequal symbols may be equal, or one of them 1, in a run.
   /// Others get the nodes that broadcast these; else they are taken for equal.
   bool broadcasts = false;
+  /// Of a partial import: values of types that engines hold only as weights, in wider types, come
+  /// in and go out so (Named::widened).
+  bool widened = false;
   /// Whether matrices among the weights are looked at for 2:4 sparsity (Value::two_four).
   bool sparse_weights = false;
   /// Of these nodes of the main graph, by number: why they are left to others, too.
@@ -87,7 +90,7 @@ struct Host;
 struct Named {
   ValueId id = kNoValue;
   std::shared_ptr<const Host> host;  ///< csrc/frontends/onnx/tensor.h
-  std::string format;                ///< as Binding's
+  int32_t widened = 0;               ///< as Tensor::widened, there
 };
 
 struct ImportedModel {

@@ -69,11 +69,19 @@ std::pair<double, double> range_of(DType dtype) {
 
 }  // namespace
 
-Tensor stepped(Emitter& e, const Tensor& steps, const Tensor& zero, DType dtype) {
-  const auto [low, high] = range_of(dtype);
+namespace {
+
+Tensor stepped_to(Emitter& e, const Tensor& steps, const Tensor& zero, DType dtype,
+                  std::pair<double, double> range) {
   const Tensor whole = e.unary("round", steps);
   const Tensor shifted = zero.present ? e.add(whole, e.cast(zero, DType::kF32)) : whole;
-  return e.cast(e.cast(e.clamp(shifted, low, high), DType::kI32), dtype);
+  return e.cast(e.cast(e.clamp(shifted, range.first, range.second), DType::kI32), dtype);
+}
+
+}  // namespace
+
+Tensor stepped(Emitter& e, const Tensor& steps, const Tensor& zero, DType dtype) {
+  return stepped_to(e, steps, zero, dtype, range_of(dtype));
 }
 
 Tensor quantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tensor& zero,
@@ -92,13 +100,18 @@ void check_zero_codes(OpContext& c) {
   }
 }
 
-/// The type of small floats that QuantizeLinear makes; 0: it makes integers.
-int32_t small_type(OpContext& c) {
+/// The type that QuantizeLinear makes, where engines hold it in another; 0: elsewhere.
+int32_t widened_result(OpContext& c) {
   const int64_t named = c.i("output_dtype", 0);
-  const auto type = c.has(2) ? c.in(2).widened : static_cast<int32_t>(named);
-  if (!small_float(type).empty()) return type;
-  if (c.has(2) && type) refuse("input 2 is of type " + type_name(type));
-  return 0;
+  return c.has(2) ? c.in(2).widened : widened_type(static_cast<int32_t>(named));
+}
+
+/// Of integers that engines hold in a wider type.
+std::pair<double, double> range_of_widened(int32_t type) {
+  const DType held = dtype_of(type, true);
+  if (held == DType::kI64) refuse("a zero point of type " + type_name(type));
+  const auto values = static_cast<double>(int64_t{1} << stored_bytes(type, 8));
+  return held == DType::kI8 ? std::pair(-values / 2, values / 2 - 1) : std::pair(0.0, values - 1);
 }
 
 void quantize(OpContext& c) {
@@ -109,18 +122,26 @@ void quantize(OpContext& c) {
       refuse("input " + std::to_string(i) + " is of type " + type_name(c.in(i).widened));
   }
   check_parameters(c);
-  if (const int32_t type = small_type(c)) {
+  const int32_t type = widened_result(c);
+  if (!small_float(type).empty()) {
     if (c.has(2)) check_zero_codes(c);
     const Tensor scale = e.cast(spread(c, scale_in(c, 1), x), DType::kF32);
     const Tensor steps = e.div(e.cast(x, DType::kF32), scale);
     return c.out(0, encoded(e, steps, type, c.i("saturate", 1) != 0));
   }
-  const DType dtype = c.has(2) ? c.in(2).dtype : c.dtype("output_dtype", DType::kU8);
+  const DType dtype = type       ? dtype_of(type, true)
+                      : c.has(2) ? c.in(2).dtype
+                                 : c.dtype("output_dtype", DType::kU8);
   const Tensor zero = c.has(2) ? spread(c, c.in(2), x) : Tensor{};
   if (c.has_attr("precision") && c.i("precision", 0) != 0 && c.i("precision", 1) != 1) {
     refuse("precision of another type than float");
   }
-  c.out(0, quantized(e, x, spread(c, scale_in(c, 1), x), zero, dtype));
+  const Tensor scale = spread(c, scale_in(c, 1), x);
+  if (!type) return c.out(0, quantized(e, x, scale, zero, dtype));
+  const Tensor steps = e.div(e.cast(x, DType::kF32), e.cast(scale, DType::kF32));
+  Tensor made = stepped_to(e, steps, zero, dtype, range_of_widened(type));
+  made.widened = type;
+  c.out(0, made);
 }
 
 }  // namespace

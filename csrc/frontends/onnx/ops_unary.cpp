@@ -111,9 +111,18 @@ Tensor cast_to_type(OpContext& c, const Tensor& x, int32_t type, DType to) {
   if (!small_float(type).empty()) {
     return x.widened == type ? x : encoded(c.e, x, type, c.i("saturate", 1) != 0);
   }
-  if (to == DType::kOther) refuse("tensors of type " + type_name(type));
+  if (to == DType::kOther) {  // integers in a wider type
+    if (!widened_type(type)) refuse("tensors of type " + type_name(type));
+    if (x.widened == type) return x;
+    const Tensor whole = is_float(x.dtype) || !small_float(x.widened).empty()
+                             ? c.e.cast(decoded(c.e, x), DType::kI64)
+                             : x;
+    return wrapped(c.e, whole, type);
+  }
   if (!small_float(x.widened).empty()) return c.e.cast(decoded(c.e, x), to);
   Tensor made = cast_to(c, x, to);
+  // Outside of engines both are stored in their own ways.
+  if (x.widened && made.id != kNoValue && made.id == x.id) made = c.e.copy(made);
   made.widened = 0;
   return made;
 }

@@ -52,6 +52,10 @@ FileNode file_node(const onnx_proto::NodeProto& node) {
   return made;
 }
 
+int32_t type_of(const onnx_proto::ValueInfoProto& value) {
+  return value.type().tensor_type().elem_type();
+}
+
 }  // namespace
 
 std::vector<Tensor> Importer::run_or_leave_out(const onnx_proto::NodeProto& node,
@@ -95,16 +99,17 @@ bool Importer::is_of_its_type(const onnx_proto::NodeProto& node, const std::stri
                               const Tensor& value) const {
   const auto& results = model_->proto.graph().output();
   const auto found = infos_.find(name);
-  const int32_t type = found == infos_.end() ? 0 : found->second->type().tensor_type().elem_type();
-  // Codes are handed on as what they stand for.
-  if (value.widened && value.widened == type && is_held_as_codes(type)) return true;
+  const int32_t type = found == infos_.end() ? 0 : type_of(*found->second);
   const bool is_result =
       value.widened && std::any_of(results.begin(), results.end(),
                                    [&](const auto& result) { return result.name() == name; });
   const bool is_constant = value.stored || (node.op_type() == "Constant" && !options_.broadcasts);
   if (value.widened && is_constant) return !is_result;
-  // Whoever else runs the file would be handed codes.
-  if (!small_float(value.widened).empty()) return false;
+  if (value.widened && options_.widened) return found == infos_.end() || type == value.widened;
+  // Codes are handed on as the numbers that they stand for, others would be as they are.
+  if (!small_float(value.widened).empty()) {
+    return is_held_as_codes(value.widened) && type == value.widened;
+  }
   if (found == infos_.end()) return !is_result;
   const DType held = dtype_of(type);
   // A runtime that has no other way to run the node allocates results by their types.
@@ -142,7 +147,7 @@ std::vector<Tensor> Importer::leave_out(const FileNode& as, const Scope& scope) 
   std::vector<Tensor> outputs = emitter_.left_out(as.op, std::move(reads), types, as.refusal);
   for (size_t i = 0; i < outputs.size(); ++i) {
     Tensor& output = outputs[i];
-    output.widened = codes_in_file(as.writes[i]);
+    output.widened = widened_in_file(as.writes[i]);
     output.refused = output.dtype == DType::kOther;
     for (const Expr& size : output.shape) {
       for (const int32_t symbol : size.symbols()) {
@@ -173,7 +178,7 @@ std::pair<DType, Shape> Importer::type_in_file(const std::string& name) {
     unknown_[name] = "its input \"" + name + "\" is no tensor";
     return unknown;
   }
-  const DType dtype = held_dtype(type.tensor_type().elem_type());
+  const DType dtype = dtype_at_border(type.tensor_type().elem_type());
   if (dtype == DType::kOther) {
     unknown_[name] =
         "its input \"" + name + "\" is of type " + type_name(type.tensor_type().elem_type());
@@ -194,11 +199,17 @@ std::pair<DType, Shape> Importer::type_in_file(const std::string& name) {
 }
 
 // As Tensor::widened, of what a node that is left out makes.
-int32_t Importer::codes_in_file(const std::string& name) const {
+int32_t Importer::widened_in_file(const std::string& name) const {
   const auto found = infos_.find(name);
-  if (found == infos_.end()) return 0;
-  const int32_t type = found->second->type().tensor_type().elem_type();
-  return is_held_as_codes(type) ? type : 0;
+  return found == infos_.end() ? 0 : widened_at_border(type_of(*found->second));
+}
+
+DType Importer::dtype_at_border(int32_t type) const {
+  return options_.widened ? dtype_of(type, /*as_weight=*/true) : held_dtype(type);
+}
+
+int32_t Importer::widened_at_border(int32_t type) const {
+  return options_.widened || is_held_as_codes(type) ? widened_type(type) : 0;
 }
 
 // A size that only a run tells; equal names stand for equal sizes.
@@ -261,7 +272,7 @@ void Importer::set_partial_outputs(const Scope& scope) {
   if (!again_.nodes.empty()) throw again_;
   result_.shape_inputs = again_.shape_inputs;
   for (const auto& [name, value] : scope.names) {
-    result_.names[name] = {value.id, value.host, small_float(value.widened)};
+    result_.names[name] = {value.id, value.host, value.widened};
   }
   std::set<ValueId> taken;
   for (const auto& output : model_->proto.graph().output()) {

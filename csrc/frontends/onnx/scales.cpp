@@ -51,6 +51,20 @@ Tensor encoded(Emitter& e, const Tensor& x, int32_t onnx_type, bool saturate) {
   return made;
 }
 
+Tensor wrapped(Emitter& e, const Tensor& x, int32_t onnx_type) {
+  const DType held = dtype_of(onnx_type, true);
+  const int64_t bits = stored_bytes(onnx_type, 8);
+  const Tensor wide = e.cast(x, held == DType::kI64 ? held : DType::kI32);
+  Tensor made = e.with("bitwise_and", wide, static_cast<double>((int64_t{1} << bits) - 1));
+  if (held == DType::kI8) {  // signed
+    const auto half = static_cast<double>(int64_t{1} << (bits - 1));
+    made = e.with("sub", e.with("bitwise_xor", made, half), half);
+  }
+  made = e.cast(made, held);
+  made.widened = onnx_type;
+  return made;
+}
+
 const Tensor& scale_in(OpContext& c, size_t i) {
   const Tensor& scale = c.in(i);
   const auto host = scale.host ? scale.host : scale.stored ? read_host(*scale.stored) : nullptr;

@@ -17,4 +17,8 @@ Tensor decoded(Emitter& e, const Tensor& x);
 /// are known of.
 Tensor encoded(Emitter& e, const Tensor& x, int32_t onnx_type, bool saturate);
 
+/// The low bits of integers: x, of an integer type, as `onnx_type`, one of integers that engines
+/// hold in a wider type.
+Tensor wrapped(Emitter& e, const Tensor& x, int32_t onnx_type);
+
 }  // namespace tv::onnx

@@ -203,6 +203,38 @@ int32_t widened_type(const Stored& stored) {
   return info(stored.type).dtype == stored.dtype ? 0 : stored.type;
 }
 
+int32_t widened_type(int32_t type) {
+  return info(type).dtype == DType::kOther && info(type).as_weight != DType::kOther ? type : 0;
+}
+
+bool stored_as_widened(int32_t type) {
+  return info(type).bits == 8 * size_bytes(info(type).as_weight);
+}
+
+void widen(int32_t type, const uint8_t* packed, int64_t count, uint8_t* wide) {
+  const std::span<const uint8_t> bytes(packed, static_cast<size_t>(stored_bytes(type, count)));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t value = integer_at(bytes, type, i);
+    const int64_t size = size_bytes(info(type).as_weight);
+    std::memcpy(wide + i * size, &value, static_cast<size_t>(size));
+  }
+}
+
+void narrow(int32_t type, const uint8_t* wide, int64_t count, uint8_t* packed) {
+  const int64_t size = size_bytes(info(type).as_weight);
+  const int bits = info(type).bits;
+  if (bits < 8) std::memset(packed, 0, static_cast<size_t>(stored_bytes(type, count)));
+  for (int64_t i = 0; i < count; ++i) {
+    const uint8_t* from = wide + i * size;
+    if (bits < 8) {
+      const int per_byte = 8 / bits, field = *from & ((1 << bits) - 1);
+      packed[i / per_byte] |= static_cast<uint8_t>(field << (bits * (i % per_byte)));
+    } else {
+      std::memcpy(packed + i * (bits / 8), from, static_cast<size_t>(bits / 8));
+    }
+  }
+}
+
 std::string type_name(int32_t type) { return info(type).name; }
 
 int64_t stored_bytes(int32_t type, int64_t count) { return (count * info(type).bits + 7) / 8; }

@@ -42,8 +42,8 @@ struct Tensor {
   std::shared_ptr<const Stored> stored;  ///< where it is a tensor of the file
   bool present = false;                  ///< false: an optional input that is left out
   bool refused = false;                  ///< made by a node that has no translation
-  /// TensorProto.DataType of a tensor of the file, or a part of one, whose type engines do not
-  /// hold: its elements are in a wider one. 0: it is of type `dtype`.
+  /// TensorProto.DataType of a value whose type engines do not hold: its elements are in a wider
+  /// one. 0: it is of type `dtype`.
   int32_t widened = 0;
 
   int64_t rank() const { return static_cast<int64_t>(shape.size()); }
@@ -82,6 +82,13 @@ DType held_dtype(int32_t onnx_type);
 bool is_held_as_codes(int32_t onnx_type);
 /// As Tensor::widened.
 int32_t widened_type(const Stored& stored);
+/// Likewise, of a value of this type.
+int32_t widened_type(int32_t onnx_type);
+/// Whether elements of the type are stored as those of the wider one.
+bool stored_as_widened(int32_t onnx_type);
+/// From elements as the file packs them to those of the wider type, and back.
+void widen(int32_t onnx_type, const uint8_t* packed, int64_t count, uint8_t* wide);
+void narrow(int32_t onnx_type, const uint8_t* wide, int64_t count, uint8_t* packed);
 std::string type_name(int32_t onnx_type);
 /// Bytes of `count` elements as the file packs them.
 int64_t stored_bytes(int32_t onnx_type, int64_t count);

@@ -1,0 +1,99 @@
+"""How long a session of ONNX Runtime with the Vulkan provider takes to be made, in ms: the first,
+which builds the engine, and later ones, which take it from the cache on disk, in processes of their
+own; beside the sessions of ONNX Runtime's CPU provider.
+
+    python benchmarks/onnxruntime_session.py [--network NAME] [--reduced] [--runs N] [--json]
+
+"warm" is a second session in a process that had one: no Vulkan is opened, no library loaded.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Without torch, as an application that deploys a file would be.
+SESSIONS = """
+import json, sys, time
+sys.path.insert(0, sys.argv[1])
+import onnxruntime
+import onnxruntime_ep_vulkan as vulkan
+NAME = vulkan.get_ep_name()
+onnxruntime.register_execution_provider_library(NAME, vulkan.get_library_path())
+options = dict(engine_cache_path=sys.argv[3], builder_optimization_level=0)
+providers = {"cpu": ["CPUExecutionProvider"],
+             "vulkan": [(NAME, options), "CPUExecutionProvider"]}[sys.argv[4]]
+times = []
+for _ in range(int(sys.argv[5])):
+    start = time.perf_counter()
+    session = onnxruntime.InferenceSession(sys.argv[2], providers=providers, enable_fallback=0)
+    times.append(1e3 * (time.perf_counter() - start))
+    del session
+print(json.dumps(times))
+"""
+
+
+def export(name: str, reduced: bool, path: Path) -> None:
+    """Writes a network of workloads/networks.py."""
+    import torch
+    sys.path.insert(0, str(ROOT))
+    from onnx_speed import Positional
+
+    from workloads.networks import NETWORKS
+
+    network = NETWORKS[name]
+    ((key, value),) = network.inputs(1, reduced, 0).items()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(Positional(network.make(reduced), key).eval(), (value,), path,
+                          dynamo=True, verbose=False, input_names=["x"], output_names=["y"])
+
+
+def sessions(path: Path, cache: Path, provider: str, count: int) -> list[float]:
+    """Times of `count` sessions in one process."""
+    package = ROOT / "integrations" / "onnxruntime" / "python"
+    done = subprocess.run([sys.executable, "-c", SESSIONS, *map(str, (package, path, cache,
+                                                                      provider, count))],
+                          text=True, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def measure(path: Path, cache: Path, runs: int) -> dict[str, float]:
+    """The best of `runs`, but of the first."""
+    times = {"first": sessions(path, cache, "vulkan", 1)[0]}
+    for provider in ("vulkan", "cpu"):
+        found = [sessions(path, cache, provider, 3) for _ in range(runs)]
+        label = "" if provider == "vulkan" else "CPU provider's "
+        times[label + "second"] = min(own[0] for own in found)
+        times[label + "warm"] = min(min(own[1:]) for own in found)
+    return times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", default="ResNet-50")
+    parser.add_argument("--model", type=Path, help="an ONNX file instead")
+    parser.add_argument("--reduced", action="store_true", help="the small configuration")
+    parser.add_argument("--runs", type=int, default=5, help="of which the fastest counts")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        path = options.model or Path(work) / "net.onnx"
+        if not options.model:
+            export(options.network, options.reduced, path)
+        times = measure(path, Path(work) / "cache", options.runs)
+    if options.json:
+        print(json.dumps(times))
+    else:
+        for label, value in times.items():
+            print(f"{label:>24} {value:9.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
