@@ -29,11 +29,13 @@ class Service:
     """A service on a folder. `kill` is kill -9; `start` again takes the same folder.
 
     Args:
-        python: what it is run by; variables: of its environment, more.
+        python: what it is run by; variables: of its environment, more; within: a command in front
+            of it, which it takes the place of.
     """
 
     def __init__(self, folder: Path, *arguments: str, python: Path | str = sys.executable,
-                 variables: dict[str, str] | None = None):
+                 variables: dict[str, str] | None = None, within: tuple[str, ...] = ()):
+        self.within = within
         self.folder, self.arguments = folder, arguments
         self.python, self.variables = python, variables or {}
         self.log = folder.with_suffix(".log")
@@ -42,7 +44,7 @@ class Service:
     def start(self) -> "Service":
         output = open(self.log, "ab")
         self.process = subprocess.Popen(
-            [self.python, SCRIPT, "serve", "--data", self.folder, "--port", "0",
+            [*self.within, self.python, SCRIPT, "serve", "--data", self.folder, "--port", "0",
              *self.arguments],
             stdout=subprocess.PIPE, stderr=output, text=True,
             env=environment(**self.variables))

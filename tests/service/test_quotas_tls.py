@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from torch_vulkan.service import Client, ServiceError
+from torch_vulkan.service.sandbox import bubblewrap
 
 from workloads.service_process import (
     NO_ENVIRONMENT,
@@ -126,6 +127,27 @@ def test_uploads_leave_room_on_the_disk(tmp_path):
         with service.client() as client, pytest.raises(ServiceError, match="keeps") as refused:
             client.upload(b"a")
         assert (refused.value.status, refused.value.code) == (507, "full")
+    finally:
+        service.stop()
+
+
+@pytest.mark.skipif("--no-sandbox" in SANDBOX, reason="bubblewrap makes no file systems here")
+def test_a_disk_that_fills_during_an_upload(tmp_path):
+    """Its store is on one of 4 MiB: nothing is kept of what does not fit, and what does is taken
+    afterwards."""
+    data = tmp_path / "data"
+    store = data / "store"
+    store.mkdir(parents=True, mode=0o700)
+    data.chmod(0o700)
+    small_disk = (str(bubblewrap()), "--die-with-parent", "--dev-bind", "/", "/", "--size",
+                  str(4 << 20), "--tmpfs", str(store))
+    service = Service(data, "--no-sandbox", "--free-bytes", "0", within=small_disk).start()
+    try:
+        with service.client() as client:
+            with pytest.raises(ServiceError, match="no room on its disk") as refused:
+                client.upload(b"a" * (8 << 20))
+            assert (refused.value.status, refused.value.code) == (507, "full")
+            assert client.upload(b"b" * (2 << 20)), "nothing is left of the other"
     finally:
         service.stop()
 
