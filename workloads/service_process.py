@@ -29,8 +29,8 @@ class Service:
     """A service on a folder. `kill` is kill -9; `start` again takes the same folder.
 
     Args:
-        python: what it is run by; variables: of its environment, more; within: a command in front
-            of it, which it takes the place of.
+        python: what it is run by; variables: of its environment, more; within: a command that
+            runs it.
     """
 
     def __init__(self, folder: Path, *arguments: str, python: Path | str = sys.executable,
