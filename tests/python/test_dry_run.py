@@ -18,6 +18,7 @@ import torch_vulkan as tv
 from torch_vulkan._dry_run.advice import advice
 from torch_vulkan._dry_run.report import SCHEMA
 from torch_vulkan._dry_run.text_page import size_notes
+from torch_vulkan._fx.parameter_names import path_of
 
 from workloads.networks import NETWORKS
 
@@ -80,6 +81,14 @@ def test_reasons_name_what_to_do():
     text = str(report)
     assert "no converter for aten::linalg_matrix_exp" in text and row["places"][0]["source"] in text
     assert "\033[" not in text and "\033[" in report.to_text(colour=True)
+
+
+@pytest.mark.parametrize("source,path", [
+    ("L['self']._modules['layer1']._modules['0']", "layer1.0"), ("L['self']", ""),
+    ("L['self'].selfish", "selfish"), ("L['selfish'].a", "selfish.a"), ("L['fn'].a", "a"),
+    ("L['fnet'].a", "fnet.a"), ("L__self___conv", "conv")])
+def test_paths_of_what_dynamo_names(source, path):
+    assert path_of(source) == path
 
 
 def test_module_paths():

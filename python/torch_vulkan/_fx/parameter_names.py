@@ -14,7 +14,7 @@ _captured: ContextVar[tuple[str, ...]] = ContextVar("captured", default=())
 def path_of(source: str) -> str:
     """"layer1.0.conv1" for what Dynamo calls L['self']._modules['layer1']._modules['0']...."""
     path = re.sub(r"\['?([^'\]]+)'?\]", r".\1", source)
-    path = re.sub(r"^L\.?(?:(?:self|__self__|fn)\b)?\.?|^L__self__[._]?", "", path)
+    path = re.sub(r"^L__self__[._]?|^L\.?(?:(?:self|__self__|fn)\b)?\.?", "", path)
     return re.sub(r"\b_(modules|parameters|buffers)\.", "", path).strip(".")
 
 
