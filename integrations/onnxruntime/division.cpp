@@ -49,6 +49,7 @@ class Grouping {
   }
 
   void run() {
+    move_parts();
     note_blocks();
     take_in_sizes();
     while (const auto smallest = one_of_a_cycle()) {
@@ -70,6 +71,77 @@ class Grouping {
   }
 
  private:
+  /// What a node computes beside its block, of what it reads and for nothing but itself - numbers,
+  /// views - moves to the block of its last part: joined for that, blocks would wait for what lies
+  /// between them.
+  void move_parts() {
+    const Graph& graph = division_.plan.graph;
+    std::vector<int32_t> block_of(graph.nodes.size(), kNone);
+    std::map<int32_t, std::vector<int32_t>> parts;
+    for (size_t b = 0; b < division_.plan.parts.blocks.size(); ++b) {
+      for (const int32_t n : division_.plan.parts.blocks[b]) {
+        block_of[static_cast<size_t>(n)] = static_cast<int32_t>(b);
+      }
+    }
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const int32_t index = graph.nodes[n].origin.index;
+      if (index >= 0 && block_of[n] != kNone) parts[index].push_back(static_cast<int32_t>(n));
+    }
+    const std::vector<int32_t> made_by = producers(graph);
+    const std::vector<std::vector<int32_t>> read_by = consumers(graph);
+    for (const auto& [index, nodes] : parts) {
+      const int32_t last = block_of[static_cast<size_t>(nodes.back())];
+      const std::set<ValueId> given = read_values(nodes_[static_cast<size_t>(index)]);
+      std::set<int32_t> own;  // parts that follow from nothing but these and each other
+      for (const int32_t n : nodes) {
+        const std::vector<ValueId> reads = graph.nodes[static_cast<size_t>(n)].all_inputs();
+        const bool follows = std::all_of(reads.begin(), reads.end(), [&](ValueId v) {
+          return v == kNoValue || given.contains(v) || graph.value(v).kind == ValueKind::kWeight ||
+                 own.contains(made_by[static_cast<size_t>(v)]);
+        });
+        if (follows) own.insert(n);
+      }
+      for (auto n = nodes.rbegin(); n != nodes.rend(); ++n) {
+        int32_t& block = block_of[static_cast<size_t>(*n)];
+        if (block == last || !own.contains(*n) || !is_read_in(*n, last, block_of, read_by))
+          continue;
+        std::erase(division_.plan.parts.blocks[static_cast<size_t>(block)], *n);
+        auto& into = division_.plan.parts.blocks[static_cast<size_t>(last)];
+        into.insert(std::lower_bound(into.begin(), into.end(), *n), *n);
+        block = last;
+      }
+    }
+  }
+
+  /// The values that a node of the file reads by their names.
+  std::set<ValueId> read_values(const onnx::FileNode& node) const {
+    std::set<ValueId> found;
+    for (const std::string& name : node.reads) {
+      const auto as = division_.model.names.find(name);
+      if (as != division_.model.names.end() && as->second.id != kNoValue)
+        found.insert(as->second.id);
+    }
+    return found;
+  }
+
+  /// Whether nodes of one block alone read what a node of the graph makes.
+  bool is_read_in(int32_t node, int32_t block, const std::vector<int32_t>& block_of,
+                  const std::vector<std::vector<int32_t>>& read_by) const {
+    const Graph& graph = division_.plan.graph;
+    for (const ValueId v : graph.nodes[static_cast<size_t>(node)].outputs) {
+      if (v == kNoValue) continue;
+      const bool is_result =
+          std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                      [&](const GraphOutput& output) { return output.value == v; });
+      if (is_result || std::ranges::any_of(read_by[static_cast<size_t>(v)], [&](int32_t reader) {
+            return block_of[static_cast<size_t>(reader)] != block;
+          })) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   /// A node that has parts in several blocks joins them.
   void note_blocks() {
     auto& blocks = division_.plan.parts.blocks;
