@@ -103,8 +103,8 @@ class Grouping {
       }
       for (auto n = nodes.rbegin(); n != nodes.rend(); ++n) {
         int32_t& block = block_of[static_cast<size_t>(*n)];
-        if (block == last || !own.contains(*n) || !is_read_in(*n, last, block_of, read_by))
-          continue;
+        if (block == last || !own.contains(*n)) continue;
+        if (!is_read_in(*n, last, block_of, read_by)) continue;
         std::erase(division_.plan.parts.blocks[static_cast<size_t>(block)], *n);
         auto& into = division_.plan.parts.blocks[static_cast<size_t>(last)];
         into.insert(std::lower_bound(into.begin(), into.end(), *n), *n);
@@ -118,8 +118,7 @@ class Grouping {
     std::set<ValueId> found;
     for (const std::string& name : node.reads) {
       const auto as = division_.model.names.find(name);
-      if (as != division_.model.names.end() && as->second.id != kNoValue)
-        found.insert(as->second.id);
+      if (as != division_.model.names.end()) found.insert(as->second.id);
     }
     return found;
   }

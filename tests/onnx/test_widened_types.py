@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import torch_vulkan as tv
+from torch_vulkan._native import C
 
 from onnx_models import model, tensor, weight
 
@@ -168,3 +169,13 @@ def test_integers_of_few_bits_in_the_provider(kind, values):
     (got,) = opened.run(None, {"x": numpy.zeros(4, "float32")})
     numpy.testing.assert_array_equal(got, numpy.array(values) * 0.5)
     assert "DequantizeLinear" in sum(provider_tests.nodes_of(opened)[provider_tests.NAME], [])
+
+
+def test_a_result_of_unknown_type_is_not_handed_on_in_a_wider_one():
+    """Of a file that says no types: whoever reads it outside of an engine would get int32."""
+    made = model([helper.make_node("Cast", ["x"], ["q"], to=TensorProto.UINT16),
+                  helper.make_node("Unique", ["q"], ["y"])],
+                 [tensor("x", [4])], [tensor("y", ["n"], TensorProto.UINT16)])
+    given = {"inputs": {}, "constants": {}, "directory": "", "left_out": {}}
+    cast, *_ = C.import_onnx_bytes(made.SerializeToString(), given).nodes
+    assert cast[-1] == "output 0 is of another type in an engine"

@@ -67,10 +67,6 @@ std::pair<double, double> range_of(DType dtype) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 Tensor stepped_to(Emitter& e, const Tensor& steps, const Tensor& zero, DType dtype,
                   std::pair<double, double> range) {
   const Tensor whole = e.unary("round", steps);

@@ -100,17 +100,17 @@ bool Importer::is_of_its_type(const onnx_proto::NodeProto& node, const std::stri
   const auto& results = model_->proto.graph().output();
   const auto found = infos_.find(name);
   const int32_t type = found == infos_.end() ? 0 : type_of(*found->second);
-  const bool is_result =
-      value.widened && std::any_of(results.begin(), results.end(),
-                                   [&](const auto& result) { return result.name() == name; });
   const bool is_constant = value.stored || (node.op_type() == "Constant" && !options_.broadcasts);
-  if (value.widened && is_constant) return !is_result;
+  if (value.widened && is_constant) {
+    return std::none_of(results.begin(), results.end(),
+                        [&](const auto& result) { return result.name() == name; });
+  }
   if (value.widened && options_.widened) return found == infos_.end() || type == value.widened;
   // Codes are handed on as the numbers that they stand for, others would be as they are.
   if (!small_float(value.widened).empty()) {
     return is_held_as_codes(value.widened) && type == value.widened;
   }
-  if (found == infos_.end()) return !is_result;
+  if (found == infos_.end()) return value.widened == 0;
   const DType held = dtype_of(type);
   // A runtime that has no other way to run the node allocates results by their types.
   return type == 0 || held == value.dtype || (held != DType::kOther && !options_.broadcasts);

@@ -8,12 +8,11 @@ from .._base.progress import progress_for
 from .._native import C
 from ..engine import Engine
 from ..errors import UnsupportedError
-from .files import ALL_DTYPES, as_type, held, imported, to_tensor, weights_of
+from .files import ALL_DTYPES, SMALL_FLOATS, as_type, held, imported, to_tensor, weights_of
 
 # ONNX Runtime's names; the rest as here.
-_RUNTIME_TYPES = {"float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0"} | {
-    name: name.replace("_", "") for name in (
-        "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")}
+_RUNTIME_TYPES = {name: name.replace("_", "") for name in SMALL_FLOATS} | {
+    "float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0"}
 
 
 class Single:
