@@ -1,12 +1,13 @@
-"""The parity table and the latency of the networks.
+"""The parity table, and the latency and memory of the networks.
 
     python benchmarks/models.py --check            errors, coverage, engines, gradients
-    python benchmarks/models.py                    latency beside eager's and inductor's
+    python benchmarks/models.py                    latency and peak memory beside eager's and
+                                                   inductor's
     python benchmarks/models.py --digests          what the engines are, to compare two versions
     python benchmarks/models.py --only resnet --batch 1 --precision fp16 --roofline resnet.png
 
 Each network runs in a process of its own, so that one's peak memory is not another's. serving.py
-says what is timed.
+says what is timed, peak_memory.py what is counted.
 """
 
 import argparse

@@ -4,7 +4,8 @@ own; beside the sessions of ONNX Runtime's CPU provider.
 
     python benchmarks/onnxruntime_session.py [--network NAME] [--reduced] [--runs N] [--json]
 
-"warm" is a second session in a process that had one: no Vulkan is opened, no library loaded.
+"warm" is a second session in a process that had one: no Vulkan is opened, no library loaded, no
+kernel compiled.
 """
 
 import argparse

@@ -5,6 +5,8 @@ no other work is on the GPU between the calls. "between kernels": the same with 
 before and after each call, as a model has it of which one part is compiled. Times are the host's
 clock, from the first copy to the end of the last.
 
+Beside the times, the most memory that a call holds (peak_memory.py).
+
 Precision "mixed": a float32 network with enabled_precisions={torch.float32, torch.float16}, beside
 the others in float32.
 """
@@ -148,9 +150,18 @@ class Row:
             set_precision("fp32")
             theirs = self.model(**self.inputs)[0].float()
             row["difference"] = ((ours - theirs).abs().max() / theirs.abs().max()).item()
+        row["peak_bytes"] = {name: self._peak_bytes(name) for name in self.calls}
         row["torch"] = torch.__version__
         row["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return row
+
+    def _peak_bytes(self, name):
+        import peak_memory
+
+        given = [*self.model.parameters(), *self.model.buffers(), *self.inputs.values()]
+        call = self.calls[name]
+        return peak_memory.peak_bytes(lambda: call(**self.inputs), given, self.device,
+                                      runs_engines=name == "vulkan")
 
 
 def write_layers(row, folder):
@@ -262,6 +273,8 @@ def geomean(values):
 
 def line(row):
     """One row as text."""
+    import peak_memory
+
     head = f"{row['network']:16} b{row.get('batch', '?'):<3} {row.get('precision', ''):5}"
     if "ms" not in row:
         return f"{head} FAIL {row['failures']}"
@@ -272,6 +285,8 @@ def line(row):
     end = f"  [{row['engines']} engines, {row['dispatches']} dispatches"
     end += f", build {row['build_s'].get('vulkan', 0):.1f} s"
     end += f", difference {row['difference']:.1e}]" if "difference" in row else "]"
+    if row.get("peak_bytes"):
+        end += "\n    " + peak_memory.text(row["peak_bytes"])
     failed = "".join(f"\n    {name} FAILED: {text}" for name, text in row["failures"].items())
     return head + " | ".join(cells) + end + failed
 
@@ -288,4 +303,20 @@ def ratios(rows):
                 if found:
                     lines.append(f"{column}, batch {batch}: {other} / vulkan geomean "
                                  f"{geomean(found):.2f}, worst {min(found):.2f} of {len(found)}")
+    return lines + memory_ratios(good)
+
+
+def memory_ratios(rows):
+    """Geometric means and worst cases of the peaks of memory: ours over others'. "engines": without
+    what the caller keeps, which is what a device holds whose weights and inputs are the host's."""
+    lines = []
+    for other in sorted({way for row in rows for way in row["peak_bytes"]} - {"vulkan"}):
+        for batch in sorted({row["batch"] for row in rows}):
+            peaks = [row["peak_bytes"] for row in rows
+                     if row["batch"] == batch and other in row["peak_bytes"]]
+            for ours, part in (("vulkan", "all"), ("engines", "engines")):
+                found = [peak["vulkan"][part] / peak[other]["all"] for peak in peaks]
+                if found:
+                    lines.append(f"peak memory, batch {batch}: {ours} / {other} geomean "
+                                 f"{geomean(found):.2f}, worst {max(found):.2f} of {len(found)}")
     return lines

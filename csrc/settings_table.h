@@ -127,6 +127,12 @@ TV_COMPILER_SETTING(kBool, check_indices, true,
   .flags = {{"--noCheckIndices",
              "Kernels do not look for indices out of range and integer divisors of 0", "false"}})
 
+TV_COMPILER_SETTING(kBool, matrix_units, true,
+  .saved = true, .section = "Building",
+  .help = "False: no kernels that use the device's matrix units. For engines that are to be loaded "
+          "with `check_addresses`, which refuses such kernels, and to compare",
+  .flags = {{"--noMatrixUnits", "No kernels that use the device's matrix units", "false"}})
+
 TV_COMPILER_SETTING(kInteger, optimization_level, 3,
   .low = 0, .high = 5, .saved = true, .variable = "TORCH_VULKAN_OPTIMIZATION_LEVEL",
   .section = "Building",

@@ -7,3 +7,4 @@
 #include "runtime/engine/engine.h"
 #include "runtime/spec/vke.h"
 #include "runtime/spec/vke_parts.h"
+#include "runtime/vulkan/device_memory.h"

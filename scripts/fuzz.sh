@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Fuzzes what reads files, with ASan and UBSan, in build-asan/: .vke files, their kernels, ONNX
-# models, entries of the on-disk store, timings, .npy and .safetensors files, tokenizers; or those
-# that FUZZ names. New inputs stay in build-asan/fuzz/; an input that fails is written to
+# models, graph files, entries of the on-disk store, timings, .npy and .safetensors files,
+# tokenizers; or those that FUZZ names. New inputs stay in build-asan/fuzz/; an input that fails is written to
 # build-asan/fuzz/findings/.
-# Usage: [FUZZ="vke spirv onnx store timings npy safetensors tokenizer"] fuzz.sh [SECONDS] [libFuzzer's arguments]
+# Usage: [FUZZ="vke spirv onnx graph store timings npy safetensors tokenizer"] fuzz.sh [SECONDS] [libFuzzer's arguments]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export SECONDS_EACH=${1:-30}
 [ $# -gt 0 ] && shift
-readers=${FUZZ:-vke spirv onnx store timings npy safetensors tokenizer}
+readers=${FUZZ:-vke spirv onnx graph store timings npy safetensors tokenizer}
 command -v clang++ >/dev/null || { echo "fuzz.sh needs clang++ (scripts/setup.sh --tests)" >&2; exit 1; }
 
 cmake --preset asan > /dev/null

@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# What sanitizers see: the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer, readers of
-# files fuzzed for SECONDS each under both, and what threads share under ThreadSanitizer.
-# Usage, after scripts/setup.sh --tests: sanitized.sh [SECONDS]
+# What sanitizers see. memory: the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer, and
+# readers of files fuzzed for SECONDS each under both; threads: what threads share under
+# ThreadSanitizer; all: both.
+# Usage, after scripts/setup.sh --tests: sanitized.sh [all|memory|threads] [SECONDS]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+what=${1:-all} seconds=${2:-10}
+case $what in all | memory | threads) ;; *) echo "usage: sanitized.sh [all|memory|threads] [SECONDS]" >&2; exit 2 ;; esac
 export LP_NATIVE_VECTOR_WIDTH=${LP_NATIVE_VECTOR_WIDTH:-256}  # scripts/test.sh says why
 
-echo "== C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
-# The validation layer would see again what it saw without them.
-scripts/sanitize.sh asan '--gtest_filter=-RuntimeProcess.EngineTestsGiveNoValidationMessage'
+if [ "$what" != threads ]; then
+  echo "== C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+  # The validation layer would see again what it saw without them.
+  scripts/sanitize.sh asan '--gtest_filter=-RuntimeProcess.EngineTestsGiveNoValidationMessage'
 
-echo "== Readers of files, fuzzed for ${1:-10} s each"
-scripts/fuzz.sh "${1:-10}"
-
-echo "== Threads: runtime, store, cache, tuner under ThreadSanitizer"
-scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*:Tuner*:DeviceTuner*'
+  echo "== Readers of files, fuzzed for $seconds s each"
+  scripts/fuzz.sh "$seconds"
+fi
+if [ "$what" != memory ]; then
+  echo "== Threads: runtime, store, cache, tuner under ThreadSanitizer"
+  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*:Tuner*:DeviceTuner*'
+fi

@@ -67,7 +67,7 @@ install_python_packages() {
   onnx=$(grep -o 'onnx==[0-9.]*' setup.cfg)
   local packages=("$torch" transformers numpy pybind11 "$onnx" "setuptools>=68" wheel)
   [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors expecttest jsonschema
-    onnxruntime onnxscript onnxslim polygraphy pydantic pyyaml standardwebhooks clang-format==23.1.5 ruff==0.17.6)
+    onnxruntime onnxscript onnxslim polygraphy torchao pydantic pyyaml standardwebhooks clang-format==23.1.5 ruff==0.17.6)
   local stamp="${packages[*]}"
   done_before "pip-$tests" "$stamp" && return
   say "Installing Python packages into .venv"

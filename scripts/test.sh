@@ -27,7 +27,7 @@ TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/
   tests/converters/test_special_values.py "${slow[@]}" -k "accuracy or denormal or special_values"
 
 if [ "${1:-}" = --all ]; then
-  env -u TV_TEST_ALL scripts/sanitized.sh 120
+  env -u TV_TEST_ALL scripts/sanitized.sh all 120
 
   echo "== The compile service, from a model to its results"
   .venv/bin/python scripts/service_check.py

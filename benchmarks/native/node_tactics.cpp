@@ -4,7 +4,9 @@
 //
 // PROBLEM: attention:heads,queries,keys,d,dtype[,causal] | softmax:rows,columns,dtype |
 // layer_norm:rows,columns,dtype | sum:rows,columns,dtype | relu:elements,dtype | add:elements,dtype
-// | bias:rows,columns,dtype (x + b[column]) | transpose:rows,columns,dtype. --gpu: the tactics of
+// | bias:rows,columns,dtype (x + b[column]) | transpose:rows,columns,dtype
+// | rows:m,n,k,bits,group,dtype[,norm][,gated]: tv::matmul_rows, or tv::matmul and
+// tv::matmul_quantised with neither; bits 0: of floats. --gpu: the tactics of
 // GPUs on a CPU driver. --errors: no timing. --list: names only. --first: only so many of the
 // tactics that apply. --json: one object a line. One line a tactic: µs of a dependent sequence,
 // GB/s of what must be read and written, TFLOP/s of attention's products, max |out - ref| / max
@@ -33,6 +35,7 @@ struct Problem {
   double bytes = 0, flops = 0;
   /// Output number `index`, in float64.
   std::function<double(const Numbers& inputs, int64_t index)> reference;
+  double spread = 1;  ///< of the inputs
 };
 
 struct Heads {
@@ -125,6 +128,94 @@ Problem transpose(int64_t rows, int64_t columns, DType dtype) {
           }};
 }
 
+std::shared_ptr<const PointwiseProgram> product_program(DType dtype) {
+  PointwiseProgram program{.inputs = {DType::kF32, dtype}};
+  program.instrs = {{.function = "mul", .operands = {0, 1}}};
+  program.results = {2};
+  return std::make_shared<const PointwiseProgram>(std::move(program));
+}
+
+struct FewRows {
+  int64_t m, n, k, bits, group;
+  DType dtype;
+  bool norm, gated;
+  int64_t rows() const { return gated ? 2 * n : n; }
+};
+
+/// The matrix of the node: floats [rows, k], or bytes and a scale for each group.
+void add_matrix(const FewRows& p, bool fused, ExampleGraph& g) {
+  if (p.bits == 0) {
+    g.input("b", p.dtype, {p.rows(), p.k});
+    return;
+  }
+  if (fused) g.none("b");
+  g.input("input", p.bits == 8 ? DType::kI8 : DType::kU8, {p.rows(), p.k * p.bits / 8})
+      .input("scale", p.dtype, {p.rows(), p.k / p.group})
+      .none("zero_point")
+      .attr("bits", integer(p.bits));
+}
+
+Graph few_rows_graph(const FewRows& p) {
+  const bool fused = p.norm || p.gated;
+  ExampleGraph g(fused ? "tv::matmul_rows" : p.bits > 0 ? "tv::matmul_quantised" : "tv::matmul");
+  g.input("a", p.dtype, {p.m, p.k});
+  add_matrix(p, fused, g);
+  if (fused) g.attr("n", integer(p.n)).attr("gated", p.gated).attr("swapped", false);
+  if (p.norm) g.attr("eps", 1e-5).input("weight", p.dtype, {p.k});
+  Graph graph = g.output(p.dtype, {p.m, p.n}).graph();
+  Node& node = graph.nodes[0];
+  if (!fused && p.bits == 0) {
+    node.args[1].values[0] = graph.add_value({.name = "turned",
+                                              .dtype = p.dtype,
+                                              .shape = {p.k, p.n},
+                                              .kind = ValueKind::kNode,
+                                              .view = View{graph.inputs[1], Expr(0), {1, p.k}}});
+  }
+  if (p.norm) {
+    node.prologue = product_program(p.dtype);
+    node.prologue_inputs = {node.input("a"), node.input("weight")};
+    node.prologue_shape = {Expr(p.k)};
+    node.args.pop_back();
+  }
+  if (p.gated) node.program = product_program(p.dtype);
+  return graph;
+}
+
+double few_rows_at(const FewRows& p, const Numbers& in, int64_t index) {
+  const int64_t m = index / p.n, n = index % p.n;
+  const double* a = in[0].data() + m * p.k;
+  double squares = 0;
+  for (int64_t k = 0; k < p.k; ++k) squares += a[k] * a[k];
+  const double inverse = p.norm ? 1 / std::sqrt(squares / static_cast<double>(p.k) + 1e-5) : 1;
+  const auto weight = [&](int64_t row, int64_t k) {
+    const auto at = static_cast<size_t>(row * p.k + k);
+    if (p.bits == 0) return in[1][at];
+    const double scale = in[2][at / static_cast<size_t>(p.group)];
+    if (p.bits == 8) return in[1][at] * scale;
+    const auto both = static_cast<uint8_t>(in[1][at / 2]);
+    return ((k % 2 == 0 ? both & 15 : both >> 4) - 8) * scale;
+  };
+  const auto sum = [&](int64_t row) {
+    double total = 0;
+    for (int64_t k = 0; k < p.k; ++k) {
+      total += a[k] * inverse * (p.norm ? in.back()[static_cast<size_t>(k)] : 1) * weight(row, k);
+    }
+    return total;
+  };
+  return p.gated ? sum(n) * sum(n + p.n) : sum(n);
+}
+
+Problem few_rows(const FewRows& p) {
+  const double elements = static_cast<double>(p.rows() * p.k);
+  const double scales = p.bits > 0 ? elements / static_cast<double>(p.group) : 0;
+  const auto size = static_cast<double>(size_bytes(p.dtype));
+  return {few_rows_graph(p),
+          elements * (p.bits > 0 ? static_cast<double>(p.bits) / 8 : size) + scales * size,
+          2 * elements * static_cast<double>(p.m),
+          [p](const Numbers& in, int64_t i) { return few_rows_at(p, in, i); },
+          3};  // bytes of weights shall differ
+}
+
 Problem parse(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string op = text.substr(0, colon);
@@ -149,6 +240,11 @@ Problem parse(const std::string& text) {
             [h = Heads{n(1), n(2), n(3), causal}](const Numbers& in, int64_t i) {
               return attention_at(h, in, i);
             }};
+  }
+  if (op == "rows") {
+    const auto has = [&](const char* word) { return std::ranges::find(f, word) != f.end(); };
+    return few_rows(
+        {n(0), n(1), n(2), n(3), n(4), dtype_from_name(f.at(5)), has("norm"), has("gated")});
   }
   if (op == "relu" || op == "add") {
     const DType dtype = dtype_from_name(f.at(1));
@@ -246,7 +342,7 @@ void measure(const std::string& text, const std::shared_ptr<Device>& device,
              const DeviceProfile& profile, const Options& options) {
   if (!options.json) std::printf("== %s\n", text.c_str());
   const Problem problem = parse(text);
-  TacticRun run(problem.graph, device, profile);
+  TacticRun run(problem.graph, device, profile, problem.spread);
   const Numbers inputs = run.inputs();
   size_t left = options.first;
   for (const OfferedTactic& tactic : run.tactics()) {

@@ -125,12 +125,12 @@ bool becomes_tensor(const PointwiseRule& rule, const Node& node, const std::stri
 
 /// The node with tensors in the place of its symbols; `made` says which tensor for which number.
 Node without_symbols(const PointwiseRule& rule, const Node& node,
-                     const std::function<ValueId(const Attr&)>& made) {
+                     const std::function<ValueId(const Arg&)>& made) {
   Node out = node;
   for (Arg& arg : out.args) {
     const bool named = std::ranges::find(rule.args, arg.name) != rule.args.end();
     if (!named || arg.is_tensor || !node.has(arg.name)) continue;
-    if (becomes_tensor(rule, node, arg.name)) arg = tensor_arg(arg.name, made(arg.attr));
+    if (becomes_tensor(rule, node, arg.name)) arg = tensor_arg(arg.name, made(arg));
   }
   return out;
 }
@@ -178,11 +178,14 @@ bool defined_for(const PointwiseRow& row, DType compute) {
 
 /// A number in the place of an operand wraps as elements do; of others PyTorch says that they
 /// overflow.
+bool wraps(const std::string& argument) { return argument == "self" || argument == "other"; }
+
+/// Which number of the node PyTorch refuses, or "".
 std::string number_that_raises(const PointwiseRule& rule, const Node& node, DType compute) {
   if (!is_integer(compute)) return "";
   for (const std::string& name : rule.args) {
     const Arg* arg = node.find(name);
-    if (arg == nullptr || arg->is_tensor || name == "self" || name == "other") continue;
+    if (arg == nullptr || arg->is_tensor || wraps(name)) continue;
     const Expr* number = std::get_if<Expr>(&arg->attr);
     if (number == nullptr || !number->is_constant() || holds(compute, *number->constant()))
       continue;
@@ -202,7 +205,7 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
     return "PyTorch wants " + rule.number + " to be of rank 0";
   }
   const Node node =
-      without_symbols(rule, context.node, [&](const Attr&) { return context.node.outputs.at(0); });
+      without_symbols(rule, context.node, [&](const Arg&) { return context.node.outputs.at(0); });
   const NodeContext expanded{context.graph, node, context.device, context.settings};
   const PointwiseOp op = make_op(rule, expanded, compute_type(rule, context));
   const std::string too_large = number_that_raises(rule, node, op.instr.compute);
@@ -219,6 +222,18 @@ std::string refusal(const PointwiseRule& rule, const NodeContext& context) {
   return defined_for(*row, compute) ? "" : "is not defined for " + std::string(name(compute));
 }
 
+/// The symbolic number as an element of the type: what its low bits are.
+Attr wrapped(const Attr& attr, DType dtype, const Graph& graph) {
+  if (!is_symbolic(attr) || !is_integer(dtype) || dtype == DType::kI64) return attr;
+  const Expr& number = std::get<Expr>(attr);
+  const auto [least, most] = number.bounds(graph.symbols);
+  if (holds(dtype, least) && holds(dtype, most)) return attr;
+  const int64_t count = int64_t{1} << (8 * size_bytes(dtype));
+  const Expr low = mod(number, count);
+  if (dtype == DType::kU8) return low;
+  return mod(low + count / 2, count) - count / 2;
+}
+
 /// Puts a 0-dim tensor in the place of each symbolic scalar, of the type that eager makes of the
 /// number: 16-bit floats compute in float32.
 void materialise_symbols(const PointwiseRule& rule, const NodeContext& context,
@@ -227,8 +242,10 @@ void materialise_symbols(const PointwiseRule& rule, const NodeContext& context,
   if (std::ranges::none_of(args.scalars, [](const Attr* a) { return is_symbolic(*a); })) return;
   const DType compute = compute_type(rule, context);
   const DType dtype = is_float(compute) ? DType::kF32 : compute;
-  const Node node = without_symbols(rule, context.node, [&](const Attr& number) {
-    return rewriter.add("aten::scalar_tensor", {attr_arg("s", number), attr_arg("dtype", dtype)},
+  const Node node = without_symbols(rule, context.node, [&](const Arg& number) {
+    const Attr value =
+        wraps(number.name) ? wrapped(number.attr, dtype, context.graph) : number.attr;
+    return rewriter.add("aten::scalar_tensor", {attr_arg("s", value), attr_arg("dtype", dtype)},
                         dtype, {});
   });
   rewriter.replace(

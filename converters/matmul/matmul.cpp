@@ -197,6 +197,7 @@ void convert(const NodeContext& c, Builder& b) {
   if (m <= 16) std::rotate(tiles.begin(), std::prev(tiles.end(), groups < 64 ? 2 : 1), tiles.end());
 
   std::vector<Tactic> tactics = {simd_tactic(c, b, p)};
+  for (Tactic& tactic : one_row_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (const SimtTile& tile : tiles) {

@@ -24,6 +24,10 @@ std::vector<Tactic> matrix_tactics(const NodeContext& context, Builder& builder,
 /// (matmul_simt.cpp).
 std::vector<Tactic> simt_tactics(const NodeContext& context, const Product& p);
 
+/// Tactics for one row with a matrix that lies as nn.Linear has its weight, best first by rule;
+/// none for other products (matmul_rows.cpp).
+std::vector<Tactic> one_row_tactics(const NodeContext& context, const Product& p);
+
 /// How many workgroups should share the steps of k of one tile of outputs; 1: tiles fill the
 /// device, or sums are short.
 int64_t split_k_of(const NodeContext& context, const Product& p, int64_t tile_rows,

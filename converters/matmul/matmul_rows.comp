@@ -4,10 +4,13 @@
 // NORM: f is the program `normed` of a[m][k] / sqrt(mean over k of a[m][k]² + eps), else a itself.
 // GATED: weight has 2 * n_count rows, and y is the program `gated` of the sums of rows n and
 // n + n_count.
-// A subgroup of LANES_K invocations has COLS rows of weight and ROWS rows of a; its invocations share k. The
-// weights of a step are asked for a step ahead, the first ones before the norm. KEPT: f(a) is computed once for
-// a workgroup, in shared memory, which K_COUNT elements of each row take; else by each subgroup.
-// Grid: (ceil(n_count / (OUTPUTS * SUBGROUPS)), ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
+// A subgroup of LANES_K invocations has COLS rows of weight and ROWS rows of a; its invocations share k, and so
+// do WK subgroups, whose sums are added in order. A workgroup computes a tile of UNITS * OUTPUTS outputs, and
+// further ones, `tiles_apart` tiles apart. The weights of a step are asked for a step ahead, the first ones before
+// the norm, those of a next tile in the last step of one. KEPT: f(a) is computed once for a workgroup, in shared
+// memory, which K_COUNT elements of each row take, in 16 bits where KEPT_HALVES names a's type (1: float16, 2:
+// bfloat16); else by each subgroup.
+// Grid: (tiles_apart, ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
 
 #include "few_rows.glsl"
 #include "rows_of_a.glsl"
@@ -23,7 +26,7 @@ GATE_FUNCTION
 #define OUTPUTS COLS
 #endif
 
-shared float sums[SUBGROUPS][TILE];
+shared float sums[2][SUBGROUPS][TILE];  // of this tile and the one before
 
 /// The row of weight that column c of a subgroup multiplies.
 uint weight_row(uint n0, uint c) {
@@ -32,6 +35,13 @@ uint weight_row(uint n0, uint c) {
 #else
   return min(n0 + c, n_count - 1u);
 #endif
+}
+
+/// Result e of the subgroups that share the steps of k of a unit.
+float sum_of(uint turn, uint unit, uint e) {
+  float sum = sums[turn][unit * WK][e];
+  FOR(s, WK - 1) sum += sums[turn][unit * WK + s + 1u][e];
+  return sum;
 }
 
 // What is done for each column c of a subgroup, and for each pass of 16 steps of k: written out, as compilers
@@ -62,7 +72,7 @@ uint weight_row(uint n0, uint c) {
     dot(a[r][0], w[0]) + dot(a[r][1], w[1]) + dot(a[r][2], w[2]) + dot(a[r][3], w[3]), SCALE(c), acc[r][c]);
 #define KEEP(c, r) {                                                                            \
     const float all = subgroupAdd(acc[r][c]);                                                   \
-    if (lane == 0u) sums[gl_SubgroupID][(r) * COLS + c] = all; }
+    if (lane == 0u) sums[turn][gl_SubgroupID][(r) * COLS + c] = all; }
 #define START(c, r) acc[r][c] = 0.0;
 #if !NORM
 #define NORM_WEIGHTS(k_)
@@ -89,8 +99,23 @@ uint weight_row(uint n0, uint c) {
 // The vector of four that pass and i name lies beside those of the other invocations.
 const uint FOURS_OF_RUN = 4u * PASSES, ROUND = FOURS_OF_RUN * LANES_K;  // vectors, of one and of all invocations
 const uint ROUNDS = (K_COUNT / 4u + ROUND - 1u) / ROUND;
-shared vec4 kept[ROWS][ROUNDS * ROUND];
+#if KEPT_HALVES == 1
+#define Kept uvec2
+#define KEPT_AS tv_to_f16x4
+#define KEPT_IS tv_f16x4
+#elif KEPT_HALVES == 2
+#define Kept uvec2
+#define KEPT_AS tv_to_bf16x4
+#define KEPT_IS tv_bf16x4
+#else
+#define Kept vec4
+#define KEPT_AS
+#define KEPT_IS
+#endif
+shared Kept kept[ROWS][ROUNDS * ROUND];
+#if NORM
 shared float squares_of[ROWS][SUBGROUPS];
+#endif
 
 uint kept_place(uint four) {
   const uint round = four / ROUND, lane = four / FOURS_OF_RUN % LANES_K, i = four % FOURS_OF_RUN;
@@ -98,7 +123,8 @@ uint kept_place(uint four) {
 }
 
 #define LOAD_FOUR(i) EACH_ROW(LOAD_ROW, i)
-#define LOAD_ROW(r, i) a[r][i] = kept[r][kept_place(k / 4u + i)];
+#define LOAD_ROW(r, i) a[r][i] = KEPT_IS(kept[r][kept_place(k / 4u + i)]);
+#if NORM
 #define KEEP_ROW(r, x) {                                                                        \
     float squares = 0.0;                                                                        \
     for (uint four = thread; four < K_COUNT / 4u; four += LOCAL_X) {                            \
@@ -108,6 +134,11 @@ uint kept_place(uint four) {
     }                                                                                           \
     squares = subgroupAdd(squares);                                                             \
     if (lane == 0u) squares_of[r][gl_SubgroupID] = squares; }
+#else
+#define KEEP_ROW(r, x)                                                                          \
+  for (uint four = thread; four < K_COUNT / 4u; four += LOCAL_X) {                              \
+    kept[r][kept_place(four)] = KEPT_AS(a_four(min(m0 + r, m_count - 1u), 4u * four)); }
+#endif
 #define NORM_ROW(r, x) {                                                                        \
     float squares = 0.0;                                                                        \
     [[unroll]] for (uint i = 0u; i < SUBGROUPS; i++) squares += squares_of[r][i];               \
@@ -128,14 +159,15 @@ uint kept_place(uint four) {
 
 void main() {
   const uint lane = gl_SubgroupInvocationID, thread = gl_SubgroupID * LANES_K + lane;
-  const uint n0 = (gl_WorkGroupID.x * SUBGROUPS + gl_SubgroupID) * OUTPUTS;
+  const uint part = gl_SubgroupID % WK, unit = gl_SubgroupID / WK;
   const uint m0 = gl_WorkGroupID.y * ROWS;
-  const uint run = 16u * PASSES;
+  const uint run = 16u * PASSES, begin = (part * LANES_K + lane) * run, round = WK * LANES_K * run;
+  uint n0 = (gl_WorkGroupID.x * UNITS + unit) * OUTPUTS;
   Words words[COLS], ahead[COLS];
 #if !DENSE
   float zero[COLS], scale[COLS], zero_ahead[COLS], scale_ahead[COLS];
 #endif
-  EACH_COLUMN(LOAD_COLUMN, min(lane * run, k_count - run))
+  EACH_COLUMN(LOAD_COLUMN, min(begin, k_count - run))
 #if NORM
   float inverse[ROWS];
 #endif
@@ -153,27 +185,37 @@ void main() {
 #elif NORM
   EACH_ROW(FIND_INVERSE, 0)
 #endif
-  float acc[ROWS][COLS];
-  EACH_RESULT(START)
-  for (uint first = lane * run; first < k_count; first += LANES_K * run) {
-    EACH_COLUMN(TAKE_COLUMN, 0)
-    EACH_COLUMN(LOAD_COLUMN, min(first + LANES_K * run, k_count - run))
-    PASS(0)
+  uint turn = 0u;
+  for (uint tile = gl_WorkGroupID.x * UNITS * OUTPUTS; tile < n_count; tile += tiles_apart * UNITS * OUTPUTS) {
+    float acc[ROWS][COLS];
+    EACH_RESULT(START)
+    n0 = tile + unit * OUTPUTS;
+    for (uint first = begin; first < k_count; first += round) {
+      EACH_COLUMN(TAKE_COLUMN, 0)
+      uint next = first + round;
+      if (next >= k_count) {
+        next = begin;
+        n0 += tiles_apart * UNITS * OUTPUTS;
+      }
+      EACH_COLUMN(LOAD_COLUMN, min(next, k_count - run))
+      PASS(0)
 #if PASSES > 1
-    PASS(1)
+      PASS(1)
 #endif
-  }
-  EACH_RESULT(KEEP)
-  barrier();
-  for (uint i = gl_LocalInvocationID.x; i < SUBGROUPS * ROWS * OUTPUTS; i += LOCAL_X) {
-    const uint unit = i / OUTPUTS % SUBGROUPS, r = i / (SUBGROUPS * OUTPUTS), o = i % OUTPUTS;
+    }
+    EACH_RESULT(KEEP)
+    barrier();
+    for (uint i = thread; i < UNITS * ROWS * OUTPUTS; i += LOCAL_X) {
+      const uint u = i / OUTPUTS % UNITS, r = i / (UNITS * OUTPUTS), o = i % OUTPUTS;
 #if GATED
-    float sum;
-    GATE(sums[unit][r * COLS + 2u * o], sums[unit][r * COLS + 2u * o + 1u], sum)
+      float sum;
+      GATE(sum_of(turn, u, r * COLS + 2u * o), sum_of(turn, u, r * COLS + 2u * o + 1u), sum)
 #else
-    const float sum = sums[unit][r * COLS + o];
+      const float sum = sum_of(turn, u, r * COLS + o);
 #endif
-    const uint m = m0 + r, n = (gl_WorkGroupID.x * SUBGROUPS + unit) * OUTPUTS + o;
-    if (m < m_count && n < n_count) y_store(m * n_count + n, y_T(sum));
+      const uint m = m0 + r, n = tile + u * OUTPUTS + o;
+      if (m < m_count && n < n_count) y_store(m * n_count + n, y_T(sum));
+    }
+    turn ^= 1u;
   }
 }

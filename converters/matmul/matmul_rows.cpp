@@ -7,11 +7,14 @@
 // of the sums of rows i and i + n (`swapped`: in the other order), for n results.
 
 #include <algorithm>
+#include <limits>
 
+#include "converters/matmul/matmul.h"
 #include "converters/matmul/matmul_quantised.h"
 #include "converters/matmul/matrix_units.h"
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_codegen.h"
+#include "csrc/graph/strided.h"
 
 namespace tv {
 namespace {
@@ -21,7 +24,8 @@ constexpr int64_t kSteps = 16;  // of k, an invocation
 struct RowsProduct {
   Expr m;
   bool dense = false, norm = false, gated = false;
-  QuantisedProduct weight;  ///< n, k; the rest where it is not dense
+  ValueId b = kNoValue;     ///< the matrix [n, k] of floats, where it is dense
+  QuantisedProduct weight;  ///< n, k, strides of a; the rest where it is not dense
 };
 
 RowsProduct product_of_node(const NodeContext& c) {
@@ -31,6 +35,7 @@ RowsProduct product_of_node(const NodeContext& c) {
   p.m = floordiv(product(c.shape("a")), p.weight.k);
   p.weight.a_m = p.weight.k;
   p.weight.a_k = 1;
+  if (p.dense) p.b = c.node.input("b");
   if (p.dense) return p;
   p.weight.q = quantised_of(c.node);
   set_groups(c, p.weight);
@@ -46,9 +51,9 @@ std::string function_text(const PointwiseProgram& program, const std::string& na
 
 /// What a kernel calls for normalised elements: NORM_WEIGHTS(k) loads what NORMED(x, result) reads
 /// for four of them, NORMED_ONE(x, k, result) computes one.
-void add_norm(const NodeContext& c, Step& step) {
-  step.defines.emplace_back("NORM", flag(c.node.has("eps")));
-  if (!c.node.has("eps")) return;
+void add_norm(const NodeContext& c, const RowsProduct& p, Step& step) {
+  step.defines.emplace_back("NORM", flag(p.norm));
+  if (!p.norm) return;
   step.params.push_back(number("eps", c.node.number("eps")));
   std::string loads, ones, fours[4];
   for (size_t i = 1; i < c.node.prologue_inputs.size(); ++i) {
@@ -71,9 +76,9 @@ void add_norm(const NodeContext& c, Step& step) {
   step.defines.emplace_back("NORMED_ONE(x_, k_, y_)", "normed(x_" + ones + ", y_);");
 }
 
-void add_gate(const NodeContext& c, Step& step) {
-  step.defines.emplace_back("GATED", flag(c.node.flag("gated")));
-  if (!c.node.flag("gated")) return;
+void add_gate(const NodeContext& c, const RowsProduct& p, Step& step) {
+  step.defines.emplace_back("GATED", flag(p.gated));
+  if (!p.gated) return;
   step.defines.emplace_back("GATE_FUNCTION", function_text(*c.node.program, "gated"));
   step.defines.emplace_back("GATE(a_, b_, y_)",
                             c.node.flag("swapped") ? "gated(b_, a_, y_);" : "gated(a_, b_, y_);");
@@ -83,27 +88,42 @@ void add_problem(const NodeContext& c, const RowsProduct& p, Step& step) {
   step.operands = {src("a", c.node.input("a"))};
   step.defines.emplace_back("DENSE", flag(p.dense));
   if (p.dense) {
-    step.operands.push_back(src("b", c.node.input("b")));
+    step.operands.push_back(src("b", p.b));
   } else {
     add_quantised_weight(c, p.weight, step);
   }
-  add_norm(c, step);
-  add_gate(c, step);
+  add_norm(c, p, step);
+  add_gate(c, p, step);
   step.operands.push_back(dst("y", c.node.outputs[0]));
   step.params.insert(step.params.end(), {param("m_count", p.m), param("n_count", p.weight.n),
                                          fixed("k_count", p.weight.k)});
 }
 
 /// How a workgroup shares a product: rows of a at once, rows of weights of a subgroup, subgroups,
-/// and whether rows of a are kept in shared memory, their norm computed once.
+/// and whether rows of a are kept in shared memory, their norm computed once. `sharers` subgroups
+/// have the same outputs and share the steps of k. on_unit: workgroups that a compute unit is
+/// given, each for tile after tile; 0: a workgroup for each tile.
 struct FusedRows {
   int64_t rows, columns, subgroups;
   bool kept;
+  int64_t sharers = 1, on_unit = 0;
+  int64_t outputs(const RowsProduct& p) const {
+    return (p.gated ? columns / 2 : columns) * (subgroups / sharers);
+  }
   std::string name() const {
-    return "matmul_rows_" + text(rows) +
-           (kept ? "x" + text(columns) + "_kept" + text(subgroups) : "");
+    if (!kept) return "matmul_rows_" + text(rows);
+    const std::string tile = text(rows) + "x" + text(columns);
+    return "matmul_rows_" + tile + (sharers > 1 ? "_w" + tile + "x" + text(sharers) : "") +
+           "_kept" + text(subgroups) + (on_unit > 0 ? "_unit" + text(on_unit) : "");
   }
 };
+
+/// The type of 16 bits that rows are kept in, as the kernel names it; 0: float32.
+int64_t kept_halves(const NodeContext& c, const RowsProduct& p) {
+  if (p.norm) return 0;
+  const DType dtype = c.dtype("a");
+  return dtype == DType::kF16 ? 1 : dtype == DType::kBF16 ? 2 : 0;
+}
 
 Tactic fused_tactic(const NodeContext& c, const RowsProduct& p, const FusedRows& tile) {
   Tactic tactic{.name = tile.name()};
@@ -116,53 +136,75 @@ Tactic fused_tactic(const NodeContext& c, const RowsProduct& p, const FusedRows&
   const bool wide =
       !p.dense && p.weight.q.bits == 4 && p.weight.k % kWide == 0 && p.weight.group % kWide == 0;
   const int64_t round = (wide ? kWide : kSteps) * lanes;  // of k, all invocations of a subgroup
-  const int64_t kept = tile.kept ? 4 * tile.rows * (div_up(p.weight.k, round) * round) : 0;
-  const int64_t shared = kept + 4 * tile.rows * tile.subgroups * (tile.columns + 1);
+  const int64_t element = kept_halves(c, p) > 0 ? 2 : 4;
+  const int64_t kept = tile.kept ? element * tile.rows * (div_up(p.weight.k, round) * round) : 0;
+  const int64_t shared = kept + 4 * tile.rows * tile.subgroups * (2 * tile.columns + 1);
+  const int64_t tiles = div_up(p.weight.n, tile.outputs(p));
+  const int64_t most = tile.on_unit > 0 ? tile.on_unit * compute_units(c.device) : tiles;
   if (threads > c.device.max_workgroup_invocations) {
     tactic.refusal = "workgroups of " + text(threads) + " invocations are not possible";
   } else if (shared > c.device.max_shared_bytes) {
     tactic.refusal = "it needs " + text(shared) + " bytes of shared memory";
+  } else if (tile.on_unit > 0 && tiles <= most) {
+    tactic.refusal = "there are few tiles";
   }
   if (!tactic.refusal.empty()) return tactic;
-  const int64_t outputs = p.gated ? tile.columns / 2 : tile.columns;
-  Step step{
-      .kernel = "matmul_rows",
-      .grid = {{ceil_div(Expr(p.weight.n), outputs * tile.subgroups), ceil_div(p.m, tile.rows), 1}},
-      .local_size = {static_cast<uint32_t>(threads), 1, 1},
-      .subgroup_size = static_cast<uint32_t>(lanes)};
+  const int64_t groups = std::min(tiles, most);
+  Step step{.kernel = "matmul_rows",
+            .grid = {{Expr(groups), ceil_div(p.m, tile.rows), 1}},
+            .local_size = {static_cast<uint32_t>(threads), 1, 1},
+            .subgroup_size = static_cast<uint32_t>(lanes)};
   add_problem(c, p, step);
   for (Operand& operand : step.operands) {
     operand.vec4 |= operand.name == "a" || operand.name == "b" || operand.name == "q";
   }
   step.params.push_back(param("a_m", p.weight.a_m));
+  step.params.push_back(fixed("tiles_apart", groups));
   step.defines.insert(step.defines.end(), {{"A4", "1"},
                                            {"WIDE", flag(wide)},
                                            {"KEPT", flag(tile.kept)},
+                                           {"KEPT_HALVES", text(kept_halves(c, p))},
                                            {"K_COUNT", text(p.weight.k) + "u"},
                                            {"ROWS", text(tile.rows)},
                                            {"COLS", text(tile.columns)},
-                                           {"WK", "1"},
+                                           {"WK", text(tile.sharers)},
                                            {"SUBGROUPS", text(tile.subgroups)},
                                            {"LANES_K", text(lanes)}});
-  step.iterations = Expr(p.weight.k / (4 * lanes) + p.weight.k / (kSteps * lanes) + 2);
+  const int64_t rounds = div_up(p.weight.k, kSteps * lanes) + tile.rows + 1;
+  step.iterations = Expr(p.weight.k / (4 * lanes) + div_up(tiles, groups) * rounds + 2);
   tactic.steps.push_back(std::move(step));
   return tactic;
 }
 
-/// Candidates, best first: large workgroups compute a norm for many outputs, if enough of them fill
-/// the device.
+/// Whether workgroups that take several tiles each come out nearly even.
+bool evenly_shared(const NodeContext& c, const RowsProduct& p, const FusedRows& tile) {
+  const int64_t tiles = div_up(p.weight.n, tile.outputs(p));
+  const int64_t groups = tile.on_unit * compute_units(c.device);
+  return tiles > groups && 20 * tiles >= 17 * div_up(tiles, groups) * groups;
+}
+
+/// Candidates, best first: few large workgroups that compute a norm once for tile after tile, then
+/// a workgroup for each tile, large if enough of them fill the device.
 std::vector<FusedRows> fused_tiles(const NodeContext& c, const RowsProduct& p) {
-  const int64_t m = typical(c.graph, p.m), units = std::max<int64_t>(c.device.compute_units, 64);
+  const int64_t m = typical(c.graph, p.m), units = compute_units(c.device);
   const int64_t columns = p.gated ? 2 * p.weight.n : p.weight.n;
   std::vector<int64_t> heights = {4, 2, 1};
   std::ranges::stable_sort(heights, {}, [&](int64_t r) { return div_up(m, r) * (4 + r); });
+  const auto rank = [&](const FusedRows& tile) {
+    if (tile.on_unit > 0)
+      return evenly_shared(c, p, tile) ? int64_t{-1} : std::numeric_limits<int64_t>::max();
+    const int64_t size = tile.columns * tile.subgroups;
+    return 4 * units * size <= columns ? 0 : size;
+  };
   std::vector<FusedRows> tiles;
   for (const int64_t rows : heights) {
-    std::vector<FusedRows> kept = {{rows, 4, 8, true}, {rows, 2, 8, true}, {rows, 2, 4, true}};
-    std::ranges::stable_sort(kept, {}, [&](const FusedRows& tile) {
-      const int64_t size = tile.columns * tile.subgroups;
-      return 4 * units * size <= columns ? 0 : size;
-    });
+    std::vector<FusedRows> kept = {{rows, 4, 8, true, 1, 4}, {rows, 4, 8, true, 1, 2},
+                                   {rows, 2, 8, true, 1, 4}, {rows, 2, 8, true, 1, 2},
+                                   {rows, 2, 4, true, 1, 4}, {rows, 4, 8, true},
+                                   {rows, 2, 8, true},       {rows, 2, 4, true}};
+    // Where nothing is unpacked, small workgroups are the fastest.
+    if (p.dense) std::rotate(kept.begin(), kept.begin() + 4, kept.begin() + 5);
+    std::ranges::stable_sort(kept, {}, rank);
     tiles.insert(tiles.end(), kept.begin(), kept.end());
     tiles.push_back({rows, 2, 4, false});
   }
@@ -250,4 +292,34 @@ const RegisterConverter matmul_rows{{.op = "tv::matmul_rows",
                                      .notes = "norm, product of few rows and gate as one launch"}};
 
 }  // namespace
+
+std::vector<Tactic> one_row_tactics(const NodeContext& c, const Product& product) {
+  constexpr int64_t kSubgroups = 8, kOnUnit = 12;
+  const ValueId a = c.node.input("a");
+  const auto n = product.n.constant(), k = product.k.constant();
+  if (c.device.is_cpu() || c.node.prologue || !is_float(c.dtype("a")) || !n || !k) return {};
+  if (c.dtype("a") == DType::kF64 || *n < 1 || *k < 1 || *k % kSteps != 0) return {};
+  const View b = layout_of(c.graph, c.node.input("b"));
+  const bool lies = product.a_k == Expr(1) && !c.graph.value(a).view && product.b_k == Expr(1) &&
+                    product.b_n == product.k && b.offset == Expr(0) &&
+                    c.graph.value(b.base).dtype == c.dtype("a");
+  if (!(product.m == Expr(1)) || !product.batch.sizes.empty() || !lies) return {};
+  RowsProduct p{.m = product.m, .dense = true, .b = b.base};
+  p.weight.n = *n;
+  p.weight.k = *k;
+  p.weight.a_m = *k;
+  p.weight.a_k = 1;
+  const int64_t rounds = div_up(*k, kSteps * std::max(c.device.subgroup_size, 1U));
+  const int64_t wanted = compute_units(c.device) * kOnUnit;  // subgroups
+  std::vector<Tactic> tactics;
+  for (const int64_t columns : {2, 1, 4}) {
+    int64_t sharers = 1;
+    while (sharers < std::min(kSubgroups, rounds) && div_up(*n, columns) * sharers < wanted) {
+      sharers *= 2;
+    }
+    tactics.push_back(fused_tactic(c, p, {1, columns, kSubgroups, true, sharers}));
+  }
+  return tactics;
+}
+
 }  // namespace tv

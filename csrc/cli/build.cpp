@@ -8,6 +8,7 @@
 #include "csrc/cli/npy.h"
 #include "csrc/cli/progress_bar.h"
 #include "csrc/cli/sparsity.h"
+#include "csrc/frontends/graph_file/graph_file.h"
 #include "csrc/plan/plan.h"
 #include "csrc/tuner/tuner.h"
 #include "runtime/base/env.h"
@@ -24,10 +25,10 @@ double seconds_since(Clock::time_point start) {
 
 /// The ranges of --minShapes, --optShapes and --maxShapes; what is missing is the next larger one
 /// there is, else the next smaller. --shapes alone is the only size.
-std::map<std::string, std::vector<onnx::DimRange>> ranges(const Options& options) {
+std::map<std::string, std::vector<DimRange>> ranges(const Options& options) {
   const std::vector<const NamedShapes*> sources = {&options.min_shapes, &options.opt_shapes,
                                                    &options.max_shapes};
-  std::map<std::string, std::vector<onnx::DimRange>> out;
+  std::map<std::string, std::vector<DimRange>> out;
   for (const NamedShapes* source : {sources[0], sources[1], sources[2], &options.shapes}) {
     for (const auto& [name, any_shape] : *source) {
       if (out.contains(name)) continue;
@@ -44,7 +45,7 @@ std::map<std::string, std::vector<onnx::DimRange>> ranges(const Options& options
                                           "' has different numbers of dimensions in --minShapes, "
                                           "--optShapes and --maxShapes");
       }
-      std::vector<onnx::DimRange> dims;
+      std::vector<DimRange> dims;
       for (size_t d = 0; d < min.size(); ++d) {
         if (min[d] > opt[d] || opt[d] > max[d]) {
           throw Error(ErrorKind::kUser,
@@ -105,19 +106,19 @@ void say_tuning(const TunerStats& stats) {
 }
 
 /// The model's weights in the order of the specification.
-std::vector<WeightBytes> weights_for(const EngineSpec& spec, const onnx::ImportedModel& model) {
-  std::map<std::string, const onnx::Weight*> by_name;
-  for (const onnx::Weight& weight : model.weights) by_name.emplace(weight.name, &weight);
+std::vector<WeightBytes> weights_for(const EngineSpec& spec, const std::vector<Weight>& weights) {
+  std::map<std::string, const Weight*> by_name;
+  for (const Weight& weight : weights) by_name.emplace(weight.name, &weight);
   std::vector<WeightBytes> out;
   for (const Binding& binding : spec.weights) {
     const auto found = by_name.find(binding.name);
     if (found == by_name.end()) {
       throw Error(ErrorKind::kInternal, "[vkexec] the model has no weight '" + binding.name + "'");
     }
-    onnx::WeightBytes bytes = found->second->load();
+    WeightBytes bytes = found->second->load();
     // Memory of no bytes has an owner too: it tells that the weight is there.
     if (!bytes.owner) bytes.owner = std::make_shared<int>();
-    out.push_back({bytes.bytes, std::move(bytes.owner)});
+    out.push_back(std::move(bytes));
   }
   return out;
 }
@@ -151,7 +152,7 @@ onnx::ImportOptions import_options(const Options& options, bool partial) {
 onnx::ImportedModel import_model(const Options& options, bool partial) {
   const auto start = Clock::now();
   onnx::ImportedModel model = onnx::import_file(options.onnx, import_options(options, partial));
-  if (options.sparsity == "force") prune_weights(model);
+  if (options.sparsity == "force") prune_weights(model.graph, model.weights);
   if (options.quiet) return model;
   say(format("Parsed %s in %g s: opset %lld%s%s, %zu nodes, %zu weights", options.onnx.c_str(),
              seconds_since(start), static_cast<long long>(model.opset),
@@ -160,15 +161,33 @@ onnx::ImportedModel import_model(const Options& options, bool partial) {
   return model;
 }
 
-Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel& model,
-                      const Options& options) {
+ReadModel read_model(const Options& options) {
+  if (options.graph.empty()) {
+    onnx::ImportedModel model = import_model(options);
+    return {std::move(model.graph), std::move(model.weights)};
+  }
+  const auto start = Clock::now();
+  graph_file::Model model = graph_file::read(
+      options.graph,
+      {.inputs = ranges(options), .sparse_weights = options.settings.sparse_weights});
+  if (options.sparsity == "force") prune_weights(model.graph, model.weights);
+  if (!options.quiet) {
+    say(format("Read %s in %g s: %zu nodes, %zu weights", options.graph.c_str(),
+               seconds_since(start), model.graph.nodes.size(), model.weights.size()));
+  }
+  return {std::move(model.graph), std::move(model.weights)};
+}
+
+Network build_network(std::shared_ptr<Device> device, const Graph& graph,
+                      const std::vector<Weight>& weights, const Options& options) {
   const Settings settings = settings_of(options);
   const DeviceProfile& target = profile(*device);
-  const Plan whole = plan(model.graph, settings, target, Rest::kNobody);
+  const Plan whole = plan(graph, settings, target, Rest::kNobody);
   if (whole.parts.blocks.empty()) {
     const std::vector<std::string> refused = refusals(whole);
-    std::string message = format("[onnx] %zu nodes of %s cannot run on %s:", refused.size(),
-                                 options.onnx.c_str(), target.name.c_str());
+    std::string message = format(
+        "[%s] %zu nodes of %s cannot run on %s:", options.graph.empty() ? "onnx" : "graph file",
+        refused.size(), options.model_path().c_str(), target.name.c_str());
     for (const std::string& line : refused) message += "\n  " + line;
     throw Error(ErrorKind::kUnsupported, message);
   }
@@ -193,19 +212,19 @@ Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel&
     say_tuning(tuner_stats());
     say(format("Engine built in %g s", seconds_since(start)));
   }
-  std::vector<WeightBytes> weights = weights_for(specs.front(), model);
-  return {std::move(device), std::move(specs), std::move(weights)};
+  std::vector<WeightBytes> held = weights_for(specs.front(), weights);
+  return {std::move(device), std::move(specs), std::move(held)};
 }
 
 NewWeights onnx_weights(const std::string& path) {
   const onnx::ImportedModel model = onnx::import_file(path);
   NewWeights weights;
   for (const onnx::Weight& weight : model.weights) {
-    onnx::WeightBytes bytes = weight.load();
+    WeightBytes bytes = weight.load();
     if (!bytes.owner) bytes.owner = std::make_shared<int>();
-    weights.emplace(weight.name, NewWeight{.dtype = weight.dtype,
-                                           .shape = weight.shape,
-                                           .bytes = {bytes.bytes, std::move(bytes.owner)}});
+    weights.emplace(
+        weight.name,
+        NewWeight{.dtype = weight.dtype, .shape = weight.shape, .bytes = std::move(bytes)});
   }
   return weights;
 }

@@ -1,8 +1,9 @@
 #pragma once
-// From an ONNX file to an engine.
+// From a file of a model to an engine.
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "csrc/cli/network.h"
 #include "csrc/cli/options.h"
@@ -17,10 +18,23 @@ onnx::ImportedModel import_model(const Options& options, bool partial = false);
 /// What import_model imports with.
 onnx::ImportOptions import_options(const Options& options, bool partial);
 
+/// A model that is read: what engines are made of.
+struct ReadModel {
+  Graph graph;
+  std::vector<Weight> weights;
+};
+
+/// The ONNX file or the graph file that the options name, for their shapes. Throws Error.
+ReadModel read_model(const Options& options);
+
 /// Builds one engine of the whole model, or takes it from the cache; says what it does. Throws
 /// Error(kUnsupported) listing the nodes that the device cannot run.
-Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel& model,
-                      const Options& options);
+Network build_network(std::shared_ptr<Device> device, const Graph& graph,
+                      const std::vector<Weight>& weights, const Options& options);
+inline Network build_network(std::shared_ptr<Device> device, const onnx::ImportedModel& model,
+                             const Options& options) {
+  return build_network(std::move(device), model.graph, model.weights, options);
+}
 
 /// The weights of an ONNX file by name.
 NewWeights onnx_weights(const std::string& path);

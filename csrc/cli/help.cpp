@@ -10,11 +10,12 @@ namespace tv::cli {
 namespace {
 
 constexpr const char* kIntroduction =
-    R"(vkexec builds an engine from an ONNX file or loads a .vke file, runs it on a Vulkan device and
-says how long it takes. Its flags are trtexec's where the meaning is the same.
+    R"(vkexec builds an engine from an ONNX file or a graph file, or loads a .vke file, runs it on a Vulkan
+device and says how long it takes. Its flags are trtexec's where the meaning is the same.
 )";
 
-constexpr const char* kUsage = R"(Usage: vkexec --onnx=FILE | --loadEngine=FILE [flags]
+constexpr const char* kUsage =
+    R"(Usage: vkexec --onnx=FILE | --graph=FILE | --loadEngine=FILE [flags]
        vkexec compare --onnx=FILE [--ref=DIR] [flags]
        vkexec debug precision | reduce --onnx=FILE [flags]
        vkexec generate --model=DIR --prompt=TEXT [flags]

@@ -1,7 +1,6 @@
 #pragma once
 // A network that is ready to run: an engine for each profile of shapes, and its weights.
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -10,23 +9,15 @@
 
 #include "csrc/cli/shapes.h"
 #include "csrc/cli/tensor.h"
+#include "csrc/frontends/safetensors.h"
 #include "runtime/engine/engine.h"
 
 namespace tv::cli {
 
-/// The bytes of a weight and who keeps them.
-struct WeightBytes {
-  std::span<const uint8_t> bytes;
-  std::shared_ptr<const void> owner;
-};
-
+using tv::WeightBytes;
 /// A weight from outside, to be put in by name.
-struct NewWeight {
-  DType dtype = DType::kOther;
-  std::vector<int64_t> shape;
-  WeightBytes bytes;
-};
-using NewWeights = std::map<std::string, NewWeight>;
+using NewWeight = StoredTensor;
+using NewWeights = StoredTensors;
 
 /// An engine and what it runs with for some shapes.
 struct Bound {

@@ -18,6 +18,9 @@ void add_model(CLI::App& app, Options& o) {
   app.option_defaults()->group("Model");
   add_config(app, o);
   app.add_option("--onnx", o.onnx, "Build an engine from this ONNX file")->type_name("FILE");
+  app.add_option("--graph", o.graph,
+                 "Build an engine from this graph file (.vkg), as tv.export_graph writes it")
+      ->type_name("FILE");
   app.add_option("--loadEngine", o.load_engine, "Load an engine (.vke) in place of building one")
       ->type_name("FILE");
   app.add_flag(
@@ -130,6 +133,7 @@ std::vector<std::string> names_of(const CLI::App& app) {
   if (flag.size() < 2 || flag[0] != '-') {
     const std::string meant =
         argument.ends_with(".onnx")  ? "; did you mean --onnx=" + argument + "?"
+        : argument.ends_with(".vkg") ? "; did you mean --graph=" + argument + "?"
         : argument.ends_with(".vke") ? "; did you mean --loadEngine=" + argument + "?"
                                      : "";
     throw CommandError("unexpected argument '" + argument + "'" +
@@ -186,14 +190,19 @@ void check(const Options& o) {
     if (!good) throw CommandError(message);
   };
   if (o.list_devices) return;
-  const bool loads = !o.load_engine.empty(), builds = !o.onnx.empty() && !loads;
+  const bool loads = !o.load_engine.empty(), builds = !o.model_path().empty() && !loads;
   need(loads || builds || o.generate,
-       o.debug.empty() ? "want --onnx=FILE to build an engine or --loadEngine=FILE to load one"
+       o.debug.empty() ? "want --onnx=FILE or --graph=FILE to build an engine, or "
+                         "--loadEngine=FILE to load one"
                        : "debug: want --onnx=FILE");
   if (is_command(o)) {
     check_command_flags(o);
     return;
   }
+  need(o.graph.empty() || (!loads && o.onnx.empty()),
+       "got --graph and --onnx or --loadEngine, want one of them; --weights takes a graph file, "
+       "too");
+  need(o.graph.empty() || o.constants.empty(), "--constants needs --onnx");
   need(!loads || o.onnx.empty() || o.refit,
        "got --onnx and --loadEngine: with --refit the weights of the first go into the second");
   need(loads || o.refit_from_onnx.empty(), "--refitFromOnnx needs --loadEngine");

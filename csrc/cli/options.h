@@ -19,7 +19,7 @@ enum class Fill : uint8_t { kRandom, kZero };
 struct Options {
   // Model
   std::string config;  ///< what was read before the flags
-  std::string onnx, load_engine, save_engine;
+  std::string onnx, graph, load_engine, save_engine;
   bool check_addresses = false;  ///< of a loaded engine
   std::string weights;           ///< .safetensors
   std::string refit_from_onnx;
@@ -73,6 +73,8 @@ struct Options {
   Sampling sampling;
   bool stream = false;
 
+  /// The file that is built from.
+  const std::string& model_path() const { return graph.empty() ? onnx : graph; }
   bool runs() const { return !skip_inference; }
   bool profiles() const { return dump_profile || !export_profile.empty(); }
 };

@@ -100,8 +100,10 @@ D2H Latency: on the device, copying outputs to staging memory.)";
 
 void report_options(const Options& o) {
   say("=== Model Options ===");
-  say("Format: " + std::string(o.load_engine.empty() ? "ONNX" : "vke"));
-  say("Model: " + (o.load_engine.empty() ? o.onnx : o.load_engine));
+  say("Format: " + std::string(!o.load_engine.empty() ? "vke"
+                               : o.graph.empty()      ? "ONNX"
+                                                      : "graph"));
+  say("Model: " + (o.load_engine.empty() ? o.model_path() : o.load_engine));
   say("");
   say("=== Build Options ===");
   const Settings& settings = o.settings;
@@ -210,6 +212,11 @@ void report_times(const BenchResult& result, const Options& options) {
     say("Explanations of the performance metrics are printed in the verbose logs.");
   }
   say("");
+}
+
+void report_memory(const DeviceMemory& memory) {
+  say(format("Device memory: %.2f MiB at most, %.2f MiB after the calls (weights %.2f)",
+             mib(memory.peak), mib(memory.all()), mib(memory.weights)));
 }
 
 void report_outputs(const EngineSpec& spec, const std::vector<Tensor>& outputs) {

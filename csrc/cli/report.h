@@ -4,6 +4,7 @@
 #include "csrc/cli/bench.h"
 #include "csrc/cli/network.h"
 #include "csrc/cli/options.h"
+#include "runtime/vulkan/device_memory.h"
 
 namespace tv::cli {
 
@@ -13,6 +14,8 @@ void report_device(const DeviceProfile& device);
 void report_network(const Network& network, const Bound& bound);
 /// Averages on the way and the summary.
 void report_times(const BenchResult& result, const Options& options);
+/// The most that the process held on the device, and what it holds.
+void report_memory(const DeviceMemory& memory);
 void report_outputs(const EngineSpec& spec, const std::vector<Tensor>& outputs);
 void report_refit(const EngineSpec& spec);
 /// The devices of this machine, best first.

@@ -10,7 +10,6 @@
 #include "csrc/cli/generate.h"
 #include "csrc/cli/lines.h"
 #include "csrc/cli/report.h"
-#include "csrc/cli/safetensors.h"
 #include "csrc/report/engine_graph.h"
 #include "runtime/base/error.h"
 #include "runtime/vulkan/device.h"
@@ -35,13 +34,17 @@ void refit(Network& network, const Options& options) {
   if (options.load_engine.empty() || (options.weights.empty() && onnx.empty())) return;
   size_t taken = 0;
   const double took = seconds([&] {
-    taken = network.refit(onnx.empty() ? read_safetensors(options.weights) : onnx_weights(onnx));
+    taken = network.refit(onnx.empty() ? read_safetensors(options.weights).tensors
+                                       : onnx_weights(onnx));
   });
   say(format("Refitted %zu of %zu weights in %g s", taken, network.spec().weights.size(), took));
 }
 
 Network load(const std::shared_ptr<Device>& device, const Options& options) {
-  if (options.load_engine.empty()) return build_network(device, import_model(options), options);
+  if (options.load_engine.empty()) {
+    const ReadModel model = read_model(options);
+    return build_network(device, model.graph, model.weights, options);
+  }
   std::optional<Network> network;
   const double took = seconds([&] {
     network =
@@ -89,8 +92,10 @@ void describe(const Network& network, const Bound& bound, const Options& options
 void infer(const RunInputs& inputs, const Options& options) {
   const EngineSpec& spec = inputs.bound.engine->spec();
   say("Starting inference");
+  reset_peak_memory(*inputs.bound.engine->device());  // the tuner's memory is no part of it
   const BenchResult result = run_bench(inputs, options);
   report_times(result, options);
+  if (options.verbose) report_memory(memory_in_use(*inputs.bound.engine->device()));
   if (options.profiles()) profile_layers(inputs, options);
   if (options.dump_output) report_outputs(spec, result.outputs);
   if (!options.export_times.empty()) export_times(options.export_times, result);

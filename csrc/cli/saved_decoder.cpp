@@ -5,7 +5,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "csrc/cli/safetensors.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
@@ -107,7 +106,8 @@ SavedDecoder::SavedDecoder(std::shared_ptr<Device> device, std::string folder,
     refuse(folder_ + " is no folder, want one that tv.save_decoder wrote");
   }
   info_ = read_info((std::filesystem::path(folder_) / "generation.json").string());
-  weights_ = read_safetensors((std::filesystem::path(folder_) / "weights.safetensors").string());
+  const std::filesystem::path weights = std::filesystem::path(folder_) / "weights.safetensors";
+  weights_ = read_safetensors(weights.string()).tensors;
 }
 
 Network SavedDecoder::load(const std::string& file) const {

@@ -11,27 +11,26 @@ namespace tv::cli {
 namespace {
 
 /// What loads the weight without the smaller half of each four neighbours along `dim`.
-std::function<onnx::WeightBytes()> pruned(const onnx::Weight& weight, size_t dim) {
+std::function<WeightBytes()> pruned(const Weight& weight, size_t dim) {
   return [load = weight.load, dtype = weight.dtype, rows = weight.shape[0],
           columns = weight.shape[1], dim] {
-    const onnx::WeightBytes whole = load();
+    const WeightBytes whole = load();
     const auto bytes = std::make_shared<const std::vector<uint8_t>>(
         pruned_to_two_four({whole.bytes, dtype, rows, columns}, dim));
-    return onnx::WeightBytes{*bytes, bytes};
+    return WeightBytes{*bytes, bytes};
   };
 }
 
 }  // namespace
 
-void prune_weights(onnx::ImportedModel& model) {
-  const std::vector<ValueId>& weights = model.graph.weights;
+void prune_weights(Graph& graph, std::vector<Weight>& weights) {
   size_t changed = 0;
-  for (const auto& [value, along] : sparse_candidates(model.graph)) {
-    const auto at = std::ranges::find(weights, value) - weights.begin();
-    onnx::Weight& weight = model.weights.at(static_cast<size_t>(at));
+  for (const auto& [value, along] : sparse_candidates(graph)) {
+    const auto at = std::ranges::find(graph.weights, value) - graph.weights.begin();
+    Weight& weight = weights.at(static_cast<size_t>(at));
     const uint8_t bit = static_cast<uint8_t>(1U << along);
-    Value& marked = model.graph.value(value);
-    const onnx::WeightBytes whole = weight.load();
+    Value& marked = graph.value(value);
+    const WeightBytes whole = weight.load();
     const MatrixBytes matrix{whole.bytes, weight.dtype, weight.shape[0], weight.shape[1]};
     if (!(two_four_dimensions(matrix) & bit)) {
       weight.load = pruned(weight, along);

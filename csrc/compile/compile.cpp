@@ -138,7 +138,7 @@ Graph arrange(Graph graph, const Settings& settings, const DeviceProfile& device
   after(graph, "fuse_products");
   graph = place_outputs(std::move(graph), settings, device);
   after(graph, "place_outputs");
-  if (wants_channels_last(device)) {
+  if (wants_channels_last(settings, device)) {
     graph = choose_channels_last(std::move(graph));
     after(graph, "choose_channels_last");
   }
@@ -205,7 +205,7 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
     const NodesUs us = [&](const Graph& g, std::span<const size_t> nodes) {
       return times->us(g, nodes);
     };
-    if (wants_channels_last(device)) {
+    if (wants_channels_last(settings, device)) {
       graph = measure_layouts(std::move(graph), us);
       after(graph, "measure_layouts");
     }

@@ -38,7 +38,8 @@ class NodeBuilder : public Builder {
 
 /// Why the device cannot run a step for all sizes, or "".
 std::string step_refusal(const Step& step, const std::vector<Symbol>& symbols,
-                         const DeviceProfile& device) {
+                         const NodeContext& context) {
+  const DeviceProfile& device = context.device;
   if (step.subgroup_size != 0 && (step.subgroup_size < device.min_subgroup_size ||
                                   step.subgroup_size > device.max_subgroup_size)) {
     return "the device has no subgroups of " + std::to_string(step.subgroup_size);
@@ -50,7 +51,9 @@ std::string step_refusal(const Step& step, const std::vector<Symbol>& symbols,
              " takes " + std::to_string(device.max_grid[i]);
     }
   }
-  return step.matrix ? matrix_refusal(*step.matrix, device) : "";
+  if (!step.matrix) return "";
+  return context.settings.matrix_units ? matrix_refusal(*step.matrix, device)
+                                       : "matrix_units is False";
 }
 
 /// The tactic's steps as launches that the device takes.
@@ -70,8 +73,7 @@ std::string refusal(const Tactic& tactic, const Node& node, const ValueTable& ta
   const std::vector<Symbol> symbols = practical(table.graph().symbols);
   std::set<ValueId> scratch;
   for (const Step& step : tactic.steps) {
-    if (std::string reason = step_refusal(step, symbols, context.device); !reason.empty())
-      return reason;
+    if (std::string reason = step_refusal(step, symbols, context); !reason.empty()) return reason;
     const int64_t least = iterations_of(step, node).bounds(table.graph().symbols).first;
     if (least > context.device.max_loop_iterations()) {
       return "makes " + std::to_string(least) + " loop iterations; " + context.device.name +

@@ -5,6 +5,7 @@
 
 #include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/graph/strided.h"
+#include "csrc/settings.h"
 
 namespace tv {
 
@@ -71,8 +72,9 @@ class Chooser {
 
 }  // namespace
 
-bool wants_channels_last(const DeviceProfile& device) {
-  return !device.is_cpu() && matrix_refusal(CooperativeMatrix{}, device).empty();
+bool wants_channels_last(const Settings& settings, const DeviceProfile& device) {
+  return settings.matrix_units && !device.is_cpu() &&
+         matrix_refusal(CooperativeMatrix{}, device).empty();
 }
 
 bool is_plane_convolution(const Graph& graph, const Node& node) {

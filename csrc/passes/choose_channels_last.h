@@ -5,8 +5,10 @@
 
 namespace tv {
 
+struct Settings;
+
 /// Whether the pass is worthwhile on a device: if convolutions run on matrix units there.
-bool wants_channels_last(const DeviceProfile& device);
+bool wants_channels_last(const Settings& settings, const DeviceProfile& device);
 
 /// Stores results of convolutions that only convolutions read - as their input or through their
 /// epilogues - with the channels of a pixel as neighbours, as matrix units load them. The value

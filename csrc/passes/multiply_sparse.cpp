@@ -13,8 +13,9 @@ namespace tv {
 namespace {
 
 /// Up to so many rows a product waits for its weight: what fewer bytes save is more than what it
-/// takes to put the zeros back. Beyond, matrix units multiply the dense weight faster.
-constexpr int64_t kMostRows = 16;
+/// takes to put the zeros back. Beyond, matrix units multiply the dense weight faster: 4 rows took
+/// 1.8 and 3.6 times as long on an H100 (benchmarks/quantised.py, 4096x14336 and 14336x4096).
+constexpr int64_t kMostRows = 1;
 constexpr int64_t kMultiple = 8;  // of k: a byte of the index
 
 /// A product of floats with a constant matrix.
@@ -119,7 +120,7 @@ class Chooser {
   std::string by_rule(const Found& found) const {
     const int64_t rows = rows_of(graph_, found.product.a);
     if (rows <= kMostRows) return "";
-    return std::to_string(rows) + " rows are multiplied by it; by rule 16 at most gain";
+    return std::to_string(rows) + " rows are multiplied by it; by rule only one gains";
   }
 
   /// The node as a product with the matrix as it lies, where it reads it transposed.

@@ -80,9 +80,9 @@ std::vector<cli::WeightBytes> weights_of(const EngineSpec& spec, const onnx::Imp
     if (found == by_name.end()) {
       throw Error(ErrorKind::kInternal, "the model has no weight '" + binding.name + "'");
     }
-    onnx::WeightBytes bytes = found->second->load();
+    WeightBytes bytes = found->second->load();
     if (!bytes.owner) bytes.owner = std::make_shared<int>();  // it is there, with or without bytes
-    out.push_back({bytes.bytes, std::move(bytes.owner)});
+    out.push_back(std::move(bytes));
   }
   return out;
 }

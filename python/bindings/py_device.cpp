@@ -4,6 +4,7 @@
 #include "runtime/base/env.h"
 #include "runtime/cuda/device.h"
 #include "runtime/vulkan/device.h"
+#include "runtime/vulkan/device_memory.h"
 
 namespace tv::bindings {
 
@@ -40,6 +41,22 @@ void bind_device(py::module_& m) {
   m.def(
       "device_profile", [](const std::string& spec) { return profile(*open_device(spec)); },
       "Opens the device that `spec` names and returns its profile.",
+      py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "memory_stats",
+      [](const std::string& spec) {
+        const DeviceMemory held = memory_in_use(*open_device(spec));
+        return std::map<std::string, int64_t>{{"arenas", held.arenas},   {"weights", held.weights},
+                                              {"staging", held.staging}, {"shared", held.shared},
+                                              {"other", held.other},     {"all", held.all()},
+                                              {"peak", held.peak}};
+      },
+      "Bytes that this process holds on the device.", py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "reset_peak_memory", [](const std::string& spec) { reset_peak_memory(*open_device(spec)); },
+      py::call_guard<py::gil_scoped_release>());
+  m.def(
+      "release_memory", [](const std::string& spec) { release_memory(*open_device(spec)); },
       py::call_guard<py::gil_scoped_release>());
   m.def(
       "cuda_report", [](const std::string& spec) { return cuda_report(*open_device(spec)); },

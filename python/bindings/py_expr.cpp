@@ -1,5 +1,6 @@
 // Symbolic integers.
 
+#include "csrc/graph/relation_names.h"
 #include "python/bindings/py_module.h"
 
 namespace tv::bindings {
@@ -30,16 +31,12 @@ py::list from_shape(const Shape& shape) {
 }
 
 Relation relation_of(const std::string& name) {
-  static const std::map<std::string, Relation> names = {{"equal", Relation::kEqual},
-                                                        {"differs", Relation::kDiffers},
-                                                        {"at_least", Relation::kAtLeast},
-                                                        {"multiple", Relation::kMultiple}};
-  return names.at(name);
+  if (const auto relation = relation_from_name(name)) return *relation;
+  throw py::value_error("got the relation '" + name + "'");
 }
 
 void bind_expr(py::module_& m) {
   py::class_<Expr>(m, "Expr", "An integer expression over a graph's symbols.")
-      .def(py::init<int64_t>())
       .def_static("symbol", &Expr::symbol, "The id-th symbol of a graph.")
       .def_static("parse", [](const std::string& text) { return Expr::parse(text); })
       .def("constant", &Expr::constant, "The value, or None where a symbol occurs.")

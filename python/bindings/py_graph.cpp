@@ -149,13 +149,17 @@ void bind_graph(py::module_& m) {
       .value("uint8", DType::kU8)
       .value("bool", DType::kBool);
 
+  // `named` is no constructor: pybind11 registers what one has made outside of its try, so that no
+  // memory for that would end the process.
   py::class_<Graph>(m, "Graph", "What an importer makes and the compiler takes.")
-      .def(py::init([](std::string name) {
-             Graph graph;
-             graph.name = std::move(name);
-             return graph;
-           }),
-           py::arg("name") = "")
+      .def_static(
+          "named",
+          [](std::string name) {
+            Graph graph;
+            graph.name = std::move(name);
+            return graph;
+          },
+          py::arg("name") = "", "An empty graph.")
       .def(
           "add_symbol",
           [](Graph& graph, std::string name, int64_t min, int64_t opt, std::optional<int64_t> max) {
@@ -214,6 +218,26 @@ void bind_graph(py::module_& m) {
             return found;
           },
           "(name, symbol) of those that the shapes of inputs do not determine.")
+      .def_property_readonly(
+          "inputs",
+          [](const Graph& graph) {
+            std::vector<std::string> names;
+            for (const ValueId v : graph.inputs) names.push_back(graph.value(v).name);
+            return names;
+          },
+          "Names.")
+      .def_property_readonly(
+          "weights",
+          [](const Graph& graph) {
+            py::list out;
+            for (const ValueId v : graph.weights) {
+              const Value& weight = graph.value(v);
+              out.append(py::make_tuple(weight.name, std::string(name(weight.dtype)),
+                                        from_shape(weight.shape)));
+            }
+            return out;
+          },
+          "(name, dtype, shape) of each.")
       .def("ops",
            [](const Graph& graph) {
              std::vector<std::string> ops;

@@ -17,4 +17,5 @@ PYBIND11_MODULE(_C, m) {
   tv::bindings::bind_engine(m);
   tv::bindings::bind_report(m);
   tv::bindings::bind_onnx(m);
+  tv::bindings::bind_graph_file(m);
 }

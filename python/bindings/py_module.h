@@ -21,6 +21,7 @@ void bind_device(py::module_& m);
 void bind_engine(py::module_& m);
 void bind_report(py::module_& m);
 void bind_onnx(py::module_& m);
+void bind_graph_file(py::module_& m);
 
 /// An Expr from a Python int or `_C.Expr`; throws py::type_error for anything else.
 Expr to_expr(py::handle object);

@@ -17,11 +17,19 @@ from .comparison import Comparison, compare
 from .cuda_memory import mem_pool
 from .custom import custom_op, load_library
 from .decoder_saving import save_decoder
-from .device_list import Device, cuda_report, devices
+from .device_list import (
+    Device,
+    cuda_report,
+    devices,
+    memory_stats,
+    release_memory,
+    reset_peak_memory_stats,
+)
 from .dry_run import dry_run
 from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .generation import generate
+from .graph_export import export_graph
 from .inputs import Input, Profile
 from .profiling import profile
 from .program import Program, compile, engines
@@ -36,12 +44,12 @@ __version__: str = _C.version
 # For CMAKE_PREFIX_PATH: find_package(torch_vulkan) finds the libraries and headers of this package.
 cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
-    "Builder", "Calibration", "Comparison", "Device", "DeviceError", "Engine", "Input",
-    "Profile", "Program", "Settings", "UnsupportedError", "Validation", "calibrate",
-    "cmake_prefix_path", "compare", "compilations", "compile", "cuda_report", "custom_op",
-    "devices", "dry_run", "engines", "generate", "load", "load_library", "mem_pool", "onnx",
-    "profile", "quantize", "refit", "save", "save_decoder", "supported_ops", "validate",
-    "wait_for_tuning",
+    "Builder", "Calibration", "Comparison", "Device", "DeviceError", "Engine", "Input", "Profile",
+    "Program", "Settings", "UnsupportedError", "Validation", "calibrate", "cmake_prefix_path",
+    "compare", "compilations", "compile", "cuda_report", "custom_op", "devices", "dry_run",
+    "engines", "export_graph", "generate", "load", "load_library", "mem_pool", "memory_stats",
+    "onnx", "profile", "quantize", "refit", "release_memory", "reset_peak_memory_stats", "save",
+    "save_decoder", "supported_ops", "validate", "wait_for_tuning",
 ]
 
 

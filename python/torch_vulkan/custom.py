@@ -205,7 +205,7 @@ def _engine_of(operator: _Operator, args):
     from .engine import Engine
     from .settings import Settings
 
-    graph, arguments = C.Graph(operator.name), []
+    graph, arguments = C.Graph.named(operator.name), []
     for argument, value in zip(operator.schema.arguments, args, strict=True):
         if isinstance(value, torch.Tensor):
             kind = _DTYPES.get(value.dtype, C.DType.other)

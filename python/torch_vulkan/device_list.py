@@ -43,11 +43,41 @@ def devices() -> list[Device]:
     return found
 
 
+def memory_stats(device: int | str | torch.device | None = None) -> dict[str, int]:
+    """Bytes of a device that this process's engines hold, by what they are for.
+
+    Args:
+        device: as the setting `device` has it, or a device of tensors.
+
+    Returns:
+        `arenas` (activations; calls that come one after another share one), `weights` (copies and
+        packed forms; on lavapipe engines read the tensors themselves), `staging` (copies between
+        the host and the device), `shared` (memory that CUDA reaches as well), `other`, `all` of
+        them, and `peak`: the most that all were together since `reset_peak_memory_stats`. Memory of
+        tensors is torch's and not among them.
+    """
+    return C.memory_stats(_spec(device))
+
+
+def reset_peak_memory_stats(device: int | str | torch.device | None = None) -> None:
+    """Begins `memory_stats`'s `peak` anew."""
+    C.reset_peak_memory(_spec(device))
+
+
+def release_memory(device: int | str | torch.device | None = None) -> None:
+    """Frees what no call is using now: arenas and staging memory. Later calls make them again."""
+    C.release_memory(_spec(device))
+
+
 def cuda_report(device: int | str | torch.device | None = None) -> list[str]:
     """How CUDA tensors reach engines on a device, one line for each step, and why a step fails."""
+    return C.cuda_report(_spec(device))
+
+
+def _spec(device: int | str | torch.device | None) -> str:
     if isinstance(device, torch.device):
-        return C.cuda_report(spec_for(None, device))
-    return C.cuda_report("" if device is None else str(device))
+        return spec_for(None, device)
+    return "" if device is None else str(device)
 
 
 def spec_for(setting: int | str | None, tensors_on: torch.device) -> str:

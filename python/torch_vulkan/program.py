@@ -301,15 +301,7 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
             describe_script(module, arguments, checked)
             return module
         return programs.compile_module(module, arguments, checked)
-    if isinstance(module, ExportedProgram):
-        source = module
-    elif not isinstance(module, nn.Module):
-        raise ValueError(f"tv.compile: got {type(module).__name__}, want a torch.nn.Module, an "
-                         "ExportedProgram or a ScriptModule")
-    elif arguments is None:
-        raise ValueError("tv.compile: inputs are missing: a list of tv.Input or tensors")
-    else:
-        source = exporting.export(module, arguments)
+    source = exporting.captured(module, arguments, "tv.compile")
     given = arguments.leaves() if arguments else None
     choices = [profile.divide(exporting.signature_of(source, given)) for profile in profiles]
     return compile_source(source, given, checked, choices)

@@ -42,6 +42,7 @@ class Settings:
     use_fp32_acc: bool = True
     disable_tf32: bool = True
     check_indices: bool = True
+    matrix_units: bool = True
     optimization_level: int = field(default_factory=lambda: of_environment("optimization_level"))
     tuning_seconds: int = -1
     workspace_size: int = 0

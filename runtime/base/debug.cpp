@@ -14,6 +14,7 @@ DebugModes modes_from_environment() {
   modes.poison_arena = env_flag("TORCH_VULKAN_POISON_ARENA");
   modes.full_barriers = env_flag("TORCH_VULKAN_FULL_BARRIERS");
   modes.check_hazards = env_flag("TORCH_VULKAN_CHECK_HAZARDS");
+  modes.own_pipelines = env_flag("TORCH_VULKAN_OWN_PIPELINES");
   const std::string removed = env("TORCH_VULKAN_REMOVE_BARRIER");
   if (!removed.empty()) modes.remove_barrier = std::strtoll(removed.c_str(), nullptr, 10);
   const std::string submit_us = env("TORCH_VULKAN_SUBMIT_US");

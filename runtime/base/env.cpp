@@ -25,6 +25,8 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_REMOVE_BARRIER", "number of a barrier to leave out (tests of the hazard check)"},
     {"TORCH_VULKAN_SUBMIT_US",
      "predicted microseconds at which work is cut into submissions; 0: never"},
+    {"TORCH_VULKAN_OWN_PIPELINES",
+     "1: each engine makes pipelines of its own, shared with no other (tests)"},
     {"TORCH_VULKAN_LOSE_DEVICE",
      "number of the submission that loses the device; 5+: and each later one (tests)"},
     {"TORCH_VULKAN_SYSTEM_CACHE",

@@ -62,14 +62,16 @@ struct WarmupPlan {
   bool guarded = false;
 };
 
-WarmupPlan plan_warmup(const EngineSpec& spec, const DeviceProfile& profile,
-                       const GuardPlan& guard) {
+/// Of the pipelines that are not warm.
+WarmupPlan plan_warmup(const EngineSpec& spec, const std::vector<SharedPipeline>& pipelines,
+                       const DeviceProfile& profile, const GuardPlan& guard) {
   constexpr int64_t kRoom = 1 << 20;  // kernels may load past a range that is empty or short
   std::vector<int64_t> symbols;
   for (const Symbol& s : spec.symbols) symbols.push_back(std::max<int64_t>({s.min, s.opt, 1}));
   WarmupPlan plan;
   plan.guarded = guard.on();
-  std::vector<bool> seen(spec.pipelines.size(), false);
+  std::vector<bool> seen;
+  for (const SharedPipeline& pipeline : pipelines) seen.push_back(pipeline.warm());
   EngineSpec one;
   one.pipelines = spec.pipelines;
   for (const auto* program : {&spec.weight_program, &spec.dispatches}) {
@@ -114,7 +116,7 @@ class Warmer {
         commands_(allocate_commands(device, pool_.get())) {}
 
   /// Returns whether the driver compiled, and had it not in its cache.
-  bool run(size_t i, const std::vector<OwnedPipeline>& pipelines) {
+  bool run(size_t i, const std::vector<SharedPipeline>& pipelines) {
     constexpr auto kCompiled =
         std::chrono::milliseconds(15);  // slower than any read from the cache
     const auto start = std::chrono::steady_clock::now();
@@ -131,6 +133,7 @@ class Warmer {
     record_dispatches(device_, commands_, program, pipelines, blocks);
     end_commands(device_, commands_);
     device_.wait(device_.submit(commands_));
+    pipelines[plan_.pipelines[i]].set_warm();
     const auto time = std::chrono::steady_clock::now() - start;
     if (log_enabled(LogLevel::kDebug)) {
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
@@ -160,7 +163,7 @@ class Helpers {
       try {
         Device own(device.physical());
         Warmer warmer(own, plan);
-        std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
+        std::vector<SharedPipeline> pipelines(spec.pipelines.size());
         for (size_t i = next++; i < plan.programs.size(); i = next++) {
           const uint32_t p = plan.pipelines[i];
           pipelines[p] = create_pipeline(own, spec, p, guard);
@@ -188,9 +191,9 @@ class Helpers {
 }  // namespace
 
 void warm_pipelines(Device& device, const EngineSpec& spec,
-                    const std::vector<OwnedPipeline>& pipelines, const GuardPlan& guard) {
+                    const std::vector<SharedPipeline>& pipelines, const GuardPlan& guard) {
   if (!device.profile().is_cpu()) return;  // GPU drivers compile when a pipeline is made
-  const WarmupPlan plan = plan_warmup(spec, device.profile(), guard);
+  const WarmupPlan plan = plan_warmup(spec, pipelines, device.profile(), guard);
   if (plan.programs.empty()) return;
   std::vector<bool> warm(plan.programs.size(), false);
   std::atomic<size_t> next{0};

@@ -1,7 +1,13 @@
 #include "runtime/commands/pipelines.h"
 
+#include <array>
+#include <atomic>
+#include <span>
+
+#include "runtime/base/debug.h"
 #include "runtime/base/error.h"
 #include "runtime/base/parallel.h"
+#include "runtime/base/sha256.h"
 #include "runtime/spirv/guard.h"
 #include "runtime/vulkan/float_controls.h"
 
@@ -95,28 +101,69 @@ OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& cod
   return {api, module};
 }
 
-}  // namespace
-
-OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
-                              const GuardPlan& guard) {
+OwnedPipeline make_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
+                            const GuardPlan& guard) {
   const std::vector<uint32_t>& code = spec.modules.at(spec.pipelines.at(index).module);
   const OwnedShaderModule module =
       create_module(device, guard.on() ? guarded(device, spec, index, guard) : code);
   return create_from_module(device, spec, index, module.get());
 }
 
-std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec,
-                                            const GuardPlan& guard) {
-  std::vector<OwnedShaderModule> modules;
-  for (const auto& words : spec.modules) {
-    if (!guard.on()) modules.push_back(create_module(device, words));
-  }
-  std::vector<OwnedPipeline> pipelines(spec.pipelines.size());
+std::span<const uint8_t> bytes_of(const std::vector<uint32_t>& words) {
+  return {reinterpret_cast<const uint8_t*>(words.data()), words.size() * 4};
+}
+
+using Digest = std::array<uint8_t, 32>;
+
+Digest digest_of(const std::vector<uint32_t>& words) {
+  return Sha256().update(bytes_of(words)).finish();
+}
+
+/// Of all that `make_pipeline` reads but the device, which has the layout, the limits of guarded
+/// kernels and the float controls.
+PipelineKey key_of(const EngineSpec& spec, uint32_t index, const Digest& module,
+                   const GuardPlan& guard) {
+  const Pipeline& wanted = spec.pipelines[index];
+  std::vector<uint32_t> words = {wanted.subgroup_size, uint32_t{wanted.full_subgroups},
+                                 uint32_t{guard.on()}};
+  if (guard.on()) words.insert(words.end(), {guard.ranges.at(index), guard.max_iterations});
+  words.insert(words.end(), wanted.spec_constants.begin(), wanted.spec_constants.end());
+  return Sha256().update(module).update(bytes_of(words)).finish();
+}
+
+/// A key that no other pipeline has.
+PipelineKey key_of_its_own() {
+  static std::atomic<uint32_t> next{0};
+  return digest_of({next++});
+}
+
+SharedPipeline shared_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
+                               const Digest& module, const GuardPlan& guard,
+                               WhenUnused when_unused) {
+  if (device.lost()) device.check(VK_ERROR_DEVICE_LOST, first_user(spec, index).c_str());
+  const bool own = debug_modes().own_pipelines;
+  return device.pipelines().get(
+      own ? key_of_its_own() : key_of(spec, index, module, guard),
+      [&] { return make_pipeline(device, spec, index, guard); },
+      own ? WhenUnused::kDestroy : when_unused);
+}
+
+}  // namespace
+
+SharedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
+                               const GuardPlan& guard) {
+  const Digest module = digest_of(spec.modules.at(spec.pipelines.at(index).module));
+  return shared_pipeline(device, spec, index, module, guard, WhenUnused::kKeep);
+}
+
+std::vector<SharedPipeline> create_pipelines(Device& device, const EngineSpec& spec,
+                                             const GuardPlan& guard, WhenUnused when_unused) {
+  std::vector<Digest> modules(spec.modules.size());
+  for_each_parallel(modules.size(), [&](size_t i) { modules[i] = digest_of(spec.modules[i]); });
+  std::vector<SharedPipeline> pipelines(spec.pipelines.size());
   for_each_parallel(pipelines.size(), [&](size_t i) {
-    const auto index = static_cast<uint32_t>(i);
-    pipelines[i] = guard.on() ? create_pipeline(device, spec, index, guard)
-                              : create_from_module(device, spec, index,
-                                                   modules.at(spec.pipelines[i].module).get());
+    pipelines[i] = shared_pipeline(device, spec, static_cast<uint32_t>(i),
+                                   modules.at(spec.pipelines[i].module), guard, when_unused);
   });
   return pipelines;
 }

@@ -9,19 +9,22 @@
 
 namespace tv {
 
-/// The pipelines of `spec`, in its order; made by several threads. Throws Error(kDevice) naming the
-/// first dispatch that uses a pipeline the driver refuses, and Error(kUser) on a kernel that
-/// `guard` cannot bound.
-std::vector<OwnedPipeline> create_pipelines(Device& device, const EngineSpec& spec,
-                                            const GuardPlan& guard = {});
+/// The pipelines of `spec`, in its order: those that the device has, and the others made by several
+/// threads. Throws Error(kDevice) naming the first dispatch that uses a pipeline the driver
+/// refuses, Error(kUser) on a kernel that `guard` cannot bound, and DeviceLostError on a lost
+/// device.
+std::vector<SharedPipeline> create_pipelines(Device& device, const EngineSpec& spec,
+                                             const GuardPlan& guard = {},
+                                             WhenUnused when_unused = WhenUnused::kKeep);
 
 /// Pipeline `index` of `spec`, on its own.
-OwnedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
-                              const GuardPlan& guard = {});
+SharedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
+                               const GuardPlan& guard = {});
 
 /// Runs one workgroup of one dispatch of each pipeline on scratch memory: lavapipe compiles a
-/// shader when it is first dispatched, and this leaves nothing of that for the first call.
+/// shader when it is first dispatched, and this leaves nothing of that for the first call. Those
+/// that were run before are left out.
 void warm_pipelines(Device& device, const EngineSpec& spec,
-                    const std::vector<OwnedPipeline>& pipelines, const GuardPlan& guard = {});
+                    const std::vector<SharedPipeline>& pipelines, const GuardPlan& guard = {});
 
 }  // namespace tv

@@ -20,7 +20,7 @@ int64_t param_block_bytes(const EncodedProgram& program) {
 }
 
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
-                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks,
+                       const std::vector<SharedPipeline>& pipelines, const Allocation& param_blocks,
                        VkQueryPool timestamps, DispatchRange range) {
   const DeviceApi& api = device.api();
   VkPipeline bound = VK_NULL_HANDLE;

@@ -25,7 +25,7 @@ struct DispatchRange {
 /// `param_blocks` (host-visible, param_block_bytes large) receives the parameter blocks.
 /// Writes a timestamp into `timestamps`, where given, before the first and after each dispatch.
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
-                       const std::vector<OwnedPipeline>& pipelines, const Allocation& param_blocks,
+                       const std::vector<SharedPipeline>& pipelines, const Allocation& param_blocks,
                        VkQueryPool timestamps = VK_NULL_HANDLE, DispatchRange range = {});
 
 /// One memory barrier between pipeline stages.

@@ -103,7 +103,7 @@ std::vector<uint8_t> TrialMemory::read(int64_t bytes) const {
 struct Trial::Impl {
   std::shared_ptr<Device> device;
   EngineSpec spec;
-  std::vector<OwnedPipeline> pipelines;
+  std::vector<SharedPipeline> pipelines;
   OwnedCommandPool pool;
   VkCommandBuffer commands = VK_NULL_HANDLE;
   Timestamps timestamps;
@@ -160,7 +160,8 @@ Trial::Trial(std::shared_ptr<Device> device, EngineSpec spec) : impl_(std::make_
   impl_->device = std::move(device);
   impl_->spec = std::move(spec);
   Device& d = *impl_->device;
-  impl_->pipelines = create_pipelines(d, impl_->spec);
+  // Few of the kernels that are tried are used later: they push no engine's out of the cache.
+  impl_->pipelines = create_pipelines(d, impl_->spec, {}, WhenUnused::kDestroy);
   impl_->pool = d.make_command_pool();
   impl_->commands = allocate_commands(d, impl_->pool.get());
   impl_->timestamps = Timestamps(d, static_cast<uint32_t>(impl_->spec.dispatches.size()) + 2);

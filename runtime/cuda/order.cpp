@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPollOwn = std::chrono::milliseconds(5);
 constexpr auto kPollOther = std::chrono::microseconds(500);
 
-OwnedPipeline increment_pipeline(Device& device) {
+SharedPipeline increment_pipeline(Device& device) {
   EngineSpec spec;
   spec.name = "counter";
   spec.modules = {kIncrementSpirv};

@@ -87,7 +87,7 @@ class CudaOrder {
   const CudaApi& cuda_;
   CudaOrderMode mode_;
   SharedBuffer counter_;
-  OwnedPipeline increment_;
+  SharedPipeline increment_;
   SharedSemaphore left_;  ///< reaches n at the end of submission n (mode kSemaphores)
   mutable std::mutex mutex_;
   uint32_t number_ = 0;  ///< of the last submission here

@@ -75,7 +75,25 @@ int64_t operand_bytes(const Dispatch& dispatch, std::span<const int64_t> symbols
   return bytes;
 }
 
+bool has_arena(const EngineSpec& spec) {
+  return std::any_of(spec.buffers.begin(), spec.buffers.end(),
+                     [](const Buffer& buffer) { return buffer.kind == BufferKind::kArena; });
+}
+
 }  // namespace
+
+Lane lane_of(const ContextKey& key) { return key.on_cuda ? Lane{true, key.stream} : thread_lane(); }
+
+/// Gives what a run has borrowed back, however it ends.
+struct Context::Borrowed {
+  explicit Borrowed(Context& context) : of(context) {}
+  Borrowed(const Borrowed&) = delete;
+  ~Borrowed() {
+    of.arena_.give_back();
+    of.host_.give_back();
+  }
+  Context& of;
+};
 
 Context::Context(const EngineParts& parts, bool timed)
     : parts_(parts),
@@ -84,6 +102,7 @@ Context::Context(const EngineParts& parts, bool timed)
       clock_(device_, timed),
       host_(parts),
       cuda_(device_),
+      arena_(device_.arenas(), /*own=*/parts.guard.on()),
       check_(make_check_buffer(device_, parts.spec)),
       guard_(make_guard_memory(device_, parts.guard.on(), parts.spec.dispatches.size())) {
   if (check_) clear_check(check_);
@@ -103,13 +122,14 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   check_tensors(spec, spec.outputs, "output", outputs, plan.output_bytes);
   recordings_.mark_last(recording);
   if (plan.program.dispatches.empty()) return;
+  const Borrowed borrowed(*this);
   bind(inputs, outputs, plan);
   if (is_stale(recording, weights)) {
     const bool overlap = overlaps_external(bound_, plan, spec);
     record(recording, weights, overlap, nullptr);
   }
-  if (recording.poison && device_.host_pointers()) {
-    std::memset(arena_.host(), 0xFF, static_cast<size_t>(plan.activation_bytes));
+  if (recording.poison && device_.host_pointers() && plan.activation_bytes > 0) {
+    std::memset(arena_.memory().host(), 0xFF, static_cast<size_t>(plan.activation_bytes));
   }
   if (check_) clear_check(check_);
   if (guard_) clear_guard(guard_);
@@ -130,7 +150,8 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
   check_tensors(spec, spec.outputs, "output", outputs, any.plan.output_bytes);
   recordings_.mark_last(any);
   if (any.plan.program.dispatches.empty()) return 0;
-  reserve_arena(any.plan.activation_bytes);
+  const Borrowed borrowed(*this);
+  borrow_arena(any.plan.activation_bytes);
   cuda_.bind(inputs, outputs, link, submission_, bound_);
   Recording& recording = recordings_.find_bound(any, bound_);
   recordings_.mark_last(recording);
@@ -152,6 +173,7 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
     submission_ = link.order().submit(recording.commands, stream);
     ++submitted_;
   } catch (const std::exception& error) {
+    submission_ = device_.submitted();  // it may be under way
     bool in_place = false;
     for (size_t i = 0; i < inputs.size(); ++i) {
       in_place |= spec.inputs[i].written && !cuda_.is_staged(i);
@@ -195,6 +217,7 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
   DebugModes modes = debug_modes();
   modes.full_barriers = true;
   plan.program = encoded(plan, modes);
+  const Borrowed borrowed(*this);
   bind(inputs, outputs, plan);
   patch_addresses(plan.program, addresses_of(plan, weights));
   Allocation blocks;
@@ -240,21 +263,21 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
 }
 
 void Context::bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan) {
-  reserve_arena(plan.arena_bytes);
-  host_.reserve(plan);
-  host_.bind(inputs, outputs, plan, arena_.address(), bound_);
+  borrow_arena(plan.arena_bytes);
+  host_.borrow(plan, lane_of(key_));
+  host_.bind(inputs, outputs, plan, arena_.memory().address(), bound_);
 }
 
-void Context::reserve_arena(int64_t bytes) {
-  if (arena_ && arena_.size_bytes() >= bytes) return;
-  device_.wait(submission_);
-  arena_ = Allocation();  // freed first, so that both never live at once
-  arena_ = Allocation(device_, bytes, MemoryUse::kDevice);
-  ++arena_generation_;
+void Context::borrow_arena(int64_t bytes) {
+  if (bytes > 0 || has_arena(parts_.spec)) arena_.borrow(bytes, lane_of(key_));
+}
+
+std::array<uint64_t, 3> Context::memory() const {
+  return {arena_.id(), host_.upload_id(), host_.readback_id()};
 }
 
 bool Context::is_stale(const Recording& recording, const WeightSet& weights) const {
-  return recording.weights_id != weights.id() || recording.generation != generation() ||
+  return recording.weights_id != weights.id() || recording.memory != memory() ||
          recording.bound != bound_;
 }
 
@@ -269,7 +292,7 @@ std::vector<uint64_t> Context::addresses_of(const ShapePlan& plan, const WeightS
     }
     if (buffer.kind == BufferKind::kCheck) addresses[b] = check_.address();
     if (buffer.kind == BufferKind::kArena) {
-      addresses[b] = arena_.address() + static_cast<uint64_t>(plan.placements[b].offset);
+      addresses[b] = arena_.memory().address() + static_cast<uint64_t>(plan.placements[b].offset);
     }
   }
   return addresses;
@@ -321,7 +344,7 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   end_commands(device_, last);
   recording.poison = debug_modes().poison_arena;
   recording.weights_id = weights.id();
-  recording.generation = generation();
+  recording.memory = memory();
   recording.bound = bound_;
   ++recorded_;
   recording_us_ += clock_.us_since_start();
@@ -357,16 +380,16 @@ void Context::record_begin(VkCommandBuffer commands, const ShapePlan& plan, bool
   if (device_.host_pointers()) return;
   const bool poison = debug_modes().poison_arena && plan.activation_bytes > 0;
   if (poison) {
-    device_.api().vkCmdFillBuffer(commands, arena_.buffer(), 0,
+    device_.api().vkCmdFillBuffer(commands, arena_.memory().buffer(), 0,
                                   static_cast<VkDeviceSize>(plan.activation_bytes), 0xFFFFFFFFU);
   }
-  const bool copied = staged_inputs && host_.record_copies_in(commands, plan, arena_);
+  const bool copied = staged_inputs && host_.record_copies_in(commands, plan, arena_.memory());
   if (copied || poison) record_barrier(device_, commands, kCopyWrites, kShaderAccess);
 }
 
 void Context::record_end(VkCommandBuffer commands, const ShapePlan& plan) {
   if (check_ || guard_) record_barrier(device_, commands, kShaderWrites, kHostReads);
-  host_.record_copies_out(commands, plan, arena_);
+  host_.record_copies_out(commands, plan, arena_.memory());
 }
 
 void Context::check_recording(const Recording& recording) const {

@@ -1,6 +1,8 @@
 #pragma once
-// An execution context: the memory and the recordings of one call at a time.
+// An execution context: the recordings of one call at a time, and what else it keeps. Its arena and
+// staging memory are borrowed for each run (scratch_pool.h).
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -22,6 +24,8 @@ struct ContextKey {
   bool operator==(const ContextKey&) const = default;
 };
 
+Lane lane_of(const ContextKey& key);
+
 class Context {
  public:
   /// `timed`: `run` says where its time went.
@@ -32,6 +36,8 @@ class Context {
   const ContextKey& key() const { return key_; }
   /// Makes the context another stream's; only where it is `idle`.
   void set_key(const ContextKey& key) { key_ = key; }
+  /// The arena that it had last (ScratchUser::last_id).
+  uint64_t last_arena() const { return arena_.last_id(); }
   /// True if nothing uses its memory, on whichever stream.
   bool idle() const;
 
@@ -61,10 +67,11 @@ class Context {
   double recording_us() const { return recording_us_; }
 
  private:
+  struct Borrowed;
   void bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan);
-  void reserve_arena(int64_t bytes);
-  /// Counts changes of the arena and of the staging memory.
-  uint64_t generation() const { return arena_generation_ + host_.generation(); }
+  void borrow_arena(int64_t bytes);
+  /// Numbers of the memory that this run has borrowed.
+  std::array<uint64_t, 3> memory() const;
   /// Whether `recording` was made with other weights or addresses than this call's.
   bool is_stale(const Recording& recording, const WeightSet& weights) const;
   EncodedProgram encoded(const ShapePlan& plan, const DebugModes& modes) const;
@@ -93,10 +100,9 @@ class Context {
   CallClock clock_;
   HostOperands host_;
   CudaOperands cuda_;
-  Allocation arena_;
-  Allocation check_;   ///< the kCheck buffer, where the engine has one
-  GuardMemory guard_;  ///< where kernels that are not trusted report
-  uint64_t arena_generation_ = 0;
+  ScratchUser arena_;
+  Allocation check_;                        ///< the kCheck buffer, where the engine has one
+  GuardMemory guard_;                       ///< where kernels that are not trusted report
   std::vector<uint64_t> bound_;             ///< of this call: addresses of inputs, then outputs
   uint64_t submission_ = 0;                 ///< the last one
   std::shared_ptr<const WeightSet> using_;  ///< what that one reads, of a call on CUDA tensors

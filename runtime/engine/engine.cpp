@@ -213,10 +213,16 @@ std::unique_ptr<Context> EngineImpl::take_context(ContextKey key) {
     context->set_key(key);
     return context;
   };
+  // One that has recorded with the arena that this call will be given, if there is one.
+  const uint64_t arena = parts_.device->arenas().last_of(lane_of(key));
   {
     const std::lock_guard lock(mutex_);
-    auto found = std::find_if(idle_.rbegin(), idle_.rend(),
-                              [&](const auto& context) { return context->key() == key; });
+    auto found = std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& context) {
+      return context->key() == key && context->last_arena() == arena;
+    });
+    if (found != idle_.rend()) return take(found);
+    found = std::find_if(idle_.rbegin(), idle_.rend(),
+                         [&](const auto& context) { return context->key() == key; });
     if (found != idle_.rend()) return take(found);
     found = std::find_if(idle_.rbegin(), idle_.rend(),
                          [](const auto& context) { return context->idle(); });

@@ -1,6 +1,6 @@
 #pragma once
-// A loaded engine: immutable, shared between threads. It keeps a pool of execution contexts (arena,
-// recordings), each of which serves one call at a time.
+// A loaded engine: immutable, shared between threads. It keeps a pool of execution contexts, each
+// of which serves one call at a time, in memory that the engines of a device share.
 
 #include <cstdint>
 #include <memory>

@@ -37,23 +37,23 @@ bool is_bounced(const HostTensors& tensors, size_t i) {
 HostOperands::HostOperands(const EngineParts& parts)
     : parts_(parts),
       device_(*parts.device),
+      upload_(device_.uploads()),
+      readback_(device_.readbacks()),
       bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()) {}
 
-void HostOperands::reserve(const ShapePlan& plan) {
+void HostOperands::borrow(const ShapePlan& plan, const Lane& lane) {
   if (device_.host_pointers()) return;
   const size_t inputs = plan.input_bytes.size();
   const int64_t first_output =
       inputs < plan.copy_offsets.size() ? plan.copy_offsets[inputs] : plan.arena_bytes;
   const int64_t in_bytes = first_output - plan.activation_bytes;
-  const int64_t out_bytes = plan.readback_bytes;
-  if (!upload_ || upload_.size_bytes() < in_bytes) {
-    upload_ = Allocation(device_, in_bytes, MemoryUse::kUpload);
-    ++generation_;
-  }
-  if (!readback_ || readback_.size_bytes() < out_bytes) {
-    readback_ = Allocation(device_, out_bytes, MemoryUse::kReadback);
-    ++generation_;
-  }
+  if (in_bytes > 0) upload_.borrow(in_bytes, lane);
+  if (plan.readback_bytes > 0) readback_.borrow(plan.readback_bytes, lane);
+}
+
+void HostOperands::give_back() noexcept {
+  upload_.give_back();
+  readback_.give_back();
 }
 
 void HostOperands::bind(const HostTensors& inputs, const HostTensors& outputs,
@@ -85,9 +85,9 @@ void HostOperands::stage(const HostTensors& inputs, const HostTensors& outputs,
     on_device_.push_back(on_device != 0);
     bound.push_back(on_device ? on_device : arena + static_cast<uint64_t>(plan.copy_offsets[slot]));
     if (!is_input || on_device) continue;
-    gather(pieces, static_cast<char*>(upload_.host()) + (plan.copy_offsets[slot] - first));
+    gather(pieces, static_cast<char*>(upload_.memory().host()) + (plan.copy_offsets[slot] - first));
   }
-  upload_.flush();
+  upload_.memory().flush();
 }
 
 bool HostOperands::writes_in_place() const {
@@ -117,7 +117,7 @@ bool HostOperands::record_copies_in(VkCommandBuffer commands, const ShapePlan& p
                        static_cast<VkDeviceSize>(plan.input_bytes[i])});
   }
   if (regions.empty()) return false;
-  device_.api().vkCmdCopyBuffer(commands, upload_.buffer(), arena.buffer(),
+  device_.api().vkCmdCopyBuffer(commands, upload_.memory().buffer(), arena.buffer(),
                                 static_cast<uint32_t>(regions.size()), regions.data());
   return true;
 }
@@ -140,7 +140,7 @@ void HostOperands::record_copies_out(VkCommandBuffer commands, const ShapePlan& 
   }
   if (regions.empty()) return;
   record_barrier(device_, commands, kShaderWrites, kCopyReads);
-  device_.api().vkCmdCopyBuffer(commands, arena.buffer(), readback_.buffer(),
+  device_.api().vkCmdCopyBuffer(commands, arena.buffer(), readback_.memory().buffer(),
                                 static_cast<uint32_t>(regions.size()), regions.data());
   record_barrier(device_, commands, kCopyWrites, kHostReads);
 }
@@ -153,11 +153,11 @@ void HostOperands::read_results(const HostTensors& inputs, const HostTensors& ou
                                                  input ? slot : slot - inputs.size());
   };
   if (!device_.host_pointers()) {
-    readback_.invalidate();
+    readback_.memory().invalidate();
     for (const ShapePlan::Result& result : plan.results) {
       if (on_device_[result.slot]) continue;
       const auto [tensors, i] = of_slot(result.slot);
-      scatter(static_cast<char*>(readback_.host()) + result.host_at, tensors[i]);
+      scatter(static_cast<char*>(readback_.memory().host()) + result.host_at, tensors[i]);
     }
     return;
   }

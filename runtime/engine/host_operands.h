@@ -6,6 +6,7 @@
 
 #include "runtime/engine/host_tensors.h"
 #include "runtime/engine/shape_plan.h"
+#include "runtime/vulkan/scratch_pool.h"
 
 namespace tv {
 
@@ -16,12 +17,14 @@ class HostOperands {
  public:
   explicit HostOperands(const EngineParts& parts);
 
-  /// Makes room for staging, where there is any.
-  void reserve(const ShapePlan& plan);
+  /// Borrows memory for staging, where there is any, until `give_back`.
+  void borrow(const ShapePlan& plan, const Lane& lane);
+  void give_back() noexcept;
   /// Whether the last call that was bound writes over an input where the caller keeps it.
   bool writes_in_place() const;
-  /// Counts changes of the staging memory, so that a recording knows that it is stale.
-  uint64_t generation() const { return generation_; }
+  /// Numbers of the memory that is lent, so that a recording knows that it is stale.
+  uint64_t upload_id() const { return upload_.id(); }
+  uint64_t readback_id() const { return readback_.id(); }
   /// Copies what kernels cannot read in place; `bound` becomes the addresses of inputs, then
   /// outputs.
   void bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan,
@@ -43,8 +46,7 @@ class HostOperands {
 
   const EngineParts& parts_;
   Device& device_;
-  Allocation upload_, readback_;
-  uint64_t generation_ = 0;
+  ScratchUser upload_, readback_;
   std::vector<Allocation> bounces_;  ///< by input then output
   std::vector<bool> on_device_;      ///< of the last call, by input then output: nothing is copied
 };

@@ -1,6 +1,7 @@
 #pragma once
 // The command buffers that a context keeps for its next calls.
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,9 +20,10 @@ struct Recording {
   /// Long engines: `parts` of these are submitted after `commands` (submissions.h).
   std::vector<VkCommandBuffer> more;
   size_t parts = 0;
-  std::vector<uint64_t> addresses;  ///< of each EngineSpec::buffers
-  std::vector<uint64_t> bound;      ///< inputs, then outputs, as recorded
-  uint64_t weights_id = 0, generation = 0, debug_generation = 0, last_used = 0;
+  std::vector<uint64_t> addresses;   ///< of each EngineSpec::buffers
+  std::vector<uint64_t> bound;       ///< inputs, then outputs, as recorded
+  std::array<uint64_t, 3> memory{};  ///< the arena and the staging memory that it names
+  uint64_t weights_id = 0, debug_generation = 0, last_used = 0;
   uint64_t submission = 0;  ///< the last one of `commands`
   bool on_cuda = false;
   bool external_overlap = false;  ///< what is written overlaps others: barriers everywhere

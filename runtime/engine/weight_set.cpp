@@ -128,7 +128,13 @@ void WeightSet::make(const EngineParts& engine, const WeightPlan& plan, const We
   }
   place_kept(making);
   place_temporaries(making);
-  WeightUpload upload(*device_, source);
+  int64_t uploaded = 0;
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    const bool is_copied = places_[b].memory && making.device_side[b];
+    if (is_copied && spec.buffers[b].kind == BufferKind::kWeight)
+      uploaded += weights[spec.buffers[b].index].size_bytes;
+  }
+  WeightUpload upload(*device_, source, uploaded);
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
     const Place& place = places_[b];
     if (!place.memory || !making.device_side[b]) continue;
@@ -154,7 +160,7 @@ void WeightSet::place_kept(Making& making) {
   int64_t used = 0;
   const auto close_chunk = [&] {
     if (chunk.empty()) return;
-    const auto memory = std::make_shared<Allocation>(*device_, used, MemoryUse::kDevice);
+    const auto memory = std::make_shared<Allocation>(*device_, used, MemoryUse::kWeights);
     for (const size_t b : chunk) places_[b].memory = memory;
     chunk.clear();
     used = 0;
@@ -182,7 +188,7 @@ void WeightSet::place_temporaries(Making& making) {
   }
   if (temporaries.empty()) return;
   const MemoryPlan plan = plan_memory(lifetimes, kAlignment);
-  making.scratch = std::make_shared<Allocation>(*device_, plan.total_bytes, MemoryUse::kDevice);
+  making.scratch = std::make_shared<Allocation>(*device_, plan.total_bytes, MemoryUse::kWeights);
   for (size_t i = 0; i < temporaries.size(); ++i) {
     places_[temporaries[i]] = {making.scratch, plan.offsets[i]};
   }

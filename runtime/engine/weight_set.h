@@ -15,7 +15,7 @@ namespace tv {
 struct EngineParts {
   std::shared_ptr<Device> device;
   EngineSpec spec;
-  std::vector<OwnedPipeline> pipelines;
+  std::vector<SharedPipeline> pipelines;
   GuardPlan guard;  ///< of kernels that are not trusted
   uint64_t id = 0;  ///< unique in the process
 };

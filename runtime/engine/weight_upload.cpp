@@ -9,11 +9,12 @@
 namespace tv {
 namespace {
 
-constexpr int64_t kStagingBytes = 32 << 20;
+constexpr int64_t kMostStagingBytes = 32 << 20;
 
 }  // namespace
 
-WeightUpload::WeightUpload(Device& device, WeightSource source) : device_(device) {
+WeightUpload::WeightUpload(Device& device, WeightSource source, int64_t most)
+    : device_(device), staging_bytes_(std::clamp<int64_t>(most, 1, kMostStagingBytes)) {
   if (!source.on_cuda) return;
   link_ = source.link ? source.link : cuda_link(device);
   stream_ = static_cast<CuStream>(source.stream);
@@ -23,9 +24,9 @@ WeightUpload::WeightUpload(Device& device, WeightSource source) : device_(device
 void WeightUpload::make_staging() {
   if (link_ && !shared_) {
     const CudaScope scope(link_->cuda(), link_->context());
-    shared_ = SharedBuffer(device_, link_->cuda(), kStagingBytes);
+    shared_ = SharedBuffer(device_, link_->cuda(), staging_bytes_);
   } else if (!link_ && !staging_) {
-    staging_ = Allocation(device_, kStagingBytes, MemoryUse::kUpload);
+    staging_ = Allocation(device_, staging_bytes_, MemoryUse::kUpload);
   }
 }
 
@@ -50,8 +51,8 @@ void WeightUpload::add(const Allocation& dst, int64_t offset, const void* src, i
   }
   make_staging();
   for (int64_t done = 0; done < bytes;) {
-    if (used_ == kStagingBytes) finish();
-    const int64_t piece = std::min(kStagingBytes - used_, bytes - done);
+    if (used_ == staging_bytes_) finish();
+    const int64_t piece = std::min(staging_bytes_ - used_, bytes - done);
     read(static_cast<const char*>(src) + done, piece);
     pieces_.push_back({dst.buffer(),
                        {static_cast<VkDeviceSize>(used_), static_cast<VkDeviceSize>(offset + done),

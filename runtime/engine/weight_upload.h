@@ -11,8 +11,9 @@ namespace tv {
 /// Gathers pieces in one staging buffer and copies them when it is full. Call `finish` at the end.
 class WeightUpload {
  public:
-  /// Throws Error(kDevice) if the source is CUDA and there is no link to it.
-  WeightUpload(Device& device, WeightSource source);
+  /// `most`: bytes that will be added. Throws Error(kDevice) if the source is CUDA and there is no
+  /// link to it.
+  WeightUpload(Device& device, WeightSource source, int64_t most);
   /// Copies `bytes` bytes at `src` (of the source) to `dst` from `offset`.
   void add(const Allocation& dst, int64_t offset, const void* src, int64_t bytes);
   void finish();
@@ -30,6 +31,7 @@ class WeightUpload {
   CuStream stream_ = nullptr;
   Allocation staging_;  // one of the two, made at the first use
   SharedBuffer shared_;
+  int64_t staging_bytes_;
   int64_t used_ = 0;
   std::vector<Piece> pieces_;
 };

@@ -176,9 +176,17 @@ Device::~Device() {
   if (!api_.device || !vulkan_usable()) return;
   wait_idle();
   companion_.reset();
+  pipelines_.clear();
+  free_idle_scratch();
   timeline_.reset();
   layout_.reset();
   api_.vkDestroyDevice(api_.device, nullptr);
+}
+
+bool Device::free_idle_scratch() noexcept {
+  bool any = false;
+  for (ScratchPool* pool : {&arenas_, &uploads_, &readbacks_}) any = pool->free_idle() || any;
+  return any;
 }
 
 void Device::wait_idle() {

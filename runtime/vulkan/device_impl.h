@@ -11,6 +11,8 @@
 #include "runtime/vulkan/handle.h"
 #include "runtime/vulkan/instance.h"
 #include "runtime/vulkan/memory.h"
+#include "runtime/vulkan/pipeline_cache.h"
+#include "runtime/vulkan/scratch_pool.h"
 
 namespace tv {
 
@@ -73,6 +75,19 @@ class Device {
   /// What `make` returned at the first call; it goes before the device does. Thread-safe.
   DeviceCompanion& companion(const std::function<std::unique_ptr<DeviceCompanion>()>& make);
 
+  /// The pipelines made on this device; they go before it does.
+  PipelineCache& pipelines() { return pipelines_; }
+
+  /// What calls borrow while they run: arenas, and on a device with copies of tensors the memory
+  /// that these go through.
+  ScratchPool& arenas() { return arenas_; }
+  ScratchPool& uploads() { return uploads_; }
+  ScratchPool& readbacks() { return readbacks_; }
+  /// Frees what of them is not lent; false if there was nothing.
+  bool free_idle_scratch() noexcept;
+  MemoryCounter& memory() { return memory_; }
+  const MemoryCounter& memory() const { return memory_; }
+
   /// Throws Error(kDevice) "[what] …" unless `result` is a success; remembers a lost device.
   void check(VkResult result, const char* what);
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
@@ -82,12 +97,16 @@ class Device {
   void wait_for(VkSemaphore semaphore, uint64_t value, const char* what);
 
   PhysicalDevice physical_;
+  MemoryCounter memory_;  // outlives what it counts
   DeviceApi api_;
   VkQueue queue_ = VK_NULL_HANDLE;
   std::mutex queue_mutex_;
   OwnedSemaphore timeline_;  ///< reaches n when submission n is done
   std::atomic<uint64_t> submitted_{0};
   OwnedPipelineLayout layout_;
+  PipelineCache pipelines_;
+  ScratchPool arenas_{*this, MemoryUse::kArena}, uploads_{*this, MemoryUse::kUpload},
+      readbacks_{*this, MemoryUse::kReadback};
   std::once_flag companion_once_;
   std::unique_ptr<DeviceCompanion> companion_;
   std::atomic<bool> lost_{false};

@@ -60,12 +60,50 @@ std::optional<uint64_t> free_memory_bytes(const Device& device) {
   return all - std::min(all, budget.heapUsage[*largest]);
 }
 
-Allocation::Allocation(Device& device, int64_t size_bytes, MemoryUse use)
-    : api_(&device.api()), size_bytes_(std::max<int64_t>(size_bytes, 16)) {
-  if (!device.host_pointers()) {
-    allocate_buffer(device, use);
-    return;
+void MemoryCounter::add(MemoryUse use, int64_t bytes) noexcept {
+  held_[static_cast<size_t>(use)] += bytes;
+  const int64_t all = all_ += bytes;
+  int64_t peak = peak_;
+  while (all > peak && !peak_.compare_exchange_weak(peak, all)) {
   }
+}
+
+DeviceMemory MemoryCounter::now() const {
+  const auto of = [&](MemoryUse use) { return held_[static_cast<size_t>(use)].load(); };
+  return {.arenas = of(MemoryUse::kArena),
+          .weights = of(MemoryUse::kWeights),
+          .staging = of(MemoryUse::kUpload) + of(MemoryUse::kReadback),
+          .shared = of(MemoryUse::kShared),
+          .other = of(MemoryUse::kDevice) + of(MemoryUse::kParams),
+          .peak = peak_};
+}
+
+void MemoryCounter::reset_peak() { peak_ = all_.load(); }
+
+DeviceMemory memory_in_use(const Device& device) { return device.memory().now(); }
+
+void reset_peak_memory(Device& device) { device.memory().reset_peak(); }
+
+void release_memory(Device& device) { device.free_idle_scratch(); }
+
+Allocation::Allocation(Device& device, int64_t size_bytes, MemoryUse use)
+    : api_(&device.api()), use_(use), size_bytes_(std::max<int64_t>(size_bytes, 16)) {
+  try {
+    allocate(device);
+  } catch (const OutOfMemoryError&) {
+    if (device.lost() || !device.free_idle_scratch()) throw;
+    release();
+    allocate(device);
+  }
+  counter_ = &device.memory();
+  counter_->add(use_, size_bytes_);
+}
+
+void Allocation::allocate(Device& device) {
+  device.host_pointers() ? allocate_pages(device) : allocate_buffer(device);
+}
+
+void Allocation::allocate_pages(Device& device) {
   void* pages = mmap(nullptr, static_cast<size_t>(size_bytes_), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
@@ -78,7 +116,7 @@ Allocation::Allocation(Device& device, int64_t size_bytes, MemoryUse use)
   address_ = reinterpret_cast<uint64_t>(pages);
 }
 
-void Allocation::allocate_buffer(Device& device, MemoryUse use) {
+void Allocation::allocate_buffer(Device& device) {
   VkBufferCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
   info.size = static_cast<VkDeviceSize>(size_bytes_ + 3) & ~VkDeviceSize{3};
@@ -87,7 +125,7 @@ void Allocation::allocate_buffer(Device& device, MemoryUse use) {
   VkExternalMemoryBufferCreateInfo shared{};
   shared.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
   shared.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-  if (use == MemoryUse::kShared) info.pNext = &shared;
+  if (use_ == MemoryUse::kShared) info.pNext = &shared;
   if (info.size > device.physical().max_buffer_bytes) {
     out_of_memory(device, info.size, "larger than any buffer there may be");
   }
@@ -98,12 +136,13 @@ void Allocation::allocate_buffer(Device& device, MemoryUse use) {
 
   VkMemoryRequirements needs{};
   api_->vkGetBufferMemoryRequirements(api_->device, buffer, &needs);
-  const bool on_host = use != MemoryUse::kDevice && use != MemoryUse::kShared;
+  const bool on_host =
+      use_ == MemoryUse::kUpload || use_ == MemoryUse::kReadback || use_ == MemoryUse::kParams;
   const uint32_t type = memory_type(
       device, needs.memoryTypeBits,
       on_host ? VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-      use == MemoryUse::kReadback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT
-      : use == MemoryUse::kParams
+      use_ == MemoryUse::kReadback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT
+      : use_ == MemoryUse::kParams
           ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
       : on_host ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
                 : 0);
@@ -113,7 +152,7 @@ void Allocation::allocate_buffer(Device& device, MemoryUse use) {
   VkExportMemoryAllocateInfo exported{};
   exported.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO;
   exported.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-  if (use == MemoryUse::kShared) flags.pNext = &exported;
+  if (use_ == MemoryUse::kShared) flags.pNext = &exported;
   VkMemoryAllocateInfo allocate{};
   allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
   allocate.pNext = &flags;
@@ -144,6 +183,8 @@ Allocation& Allocation::operator=(Allocation&& other) noexcept {
   if (this == &other) return *this;
   release();
   api_ = other.api_;
+  counter_ = std::exchange(other.counter_, nullptr);
+  use_ = other.use_;
   size_bytes_ = std::exchange(other.size_bytes_, 0);
   memory_bytes_ = std::exchange(other.memory_bytes_, 0);
   address_ = std::exchange(other.address_, 0);
@@ -158,6 +199,8 @@ Allocation& Allocation::operator=(Allocation&& other) noexcept {
 Allocation::~Allocation() { release(); }
 
 void Allocation::release() noexcept {
+  if (counter_) counter_->add(use_, -size_bytes_);
+  counter_ = nullptr;
   if (mapped_pages_) munmap(host_, static_cast<size_t>(size_bytes_));
   mapped_pages_ = false;
   host_ = nullptr;

@@ -1,9 +1,12 @@
 #pragma once
 // Device memory: one allocation with its address.
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <optional>
 
+#include "runtime/vulkan/device_memory.h"
 #include "runtime/vulkan/handle.h"
 
 namespace tv {
@@ -11,11 +14,25 @@ namespace tv {
 class Device;
 
 enum class MemoryUse : uint8_t {
-  kDevice,    ///< arena, weights: fast for the device; not mapped on a discrete GPU
+  kDevice,    ///< fast for the device; not mapped on a discrete GPU
+  kArena,     ///< the same, counted apart: activations,
+  kWeights,   ///< and weights
   kUpload,    ///< written by the host in order, read by the device
   kReadback,  ///< written by the device, read by the host
   kParams,    ///< written by the host once, read by the device often: on the device where it can be
   kShared,    ///< as kDevice, and `export_fd` hands it to other interfaces
+};
+
+/// Bytes of a device's allocations. Thread-safe.
+class MemoryCounter {
+ public:
+  void add(MemoryUse use, int64_t bytes) noexcept;
+  DeviceMemory now() const;
+  void reset_peak();
+
+ private:
+  std::array<std::atomic<int64_t>, 7> held_{};  ///< by MemoryUse
+  std::atomic<int64_t> all_{0}, peak_{0};
 };
 
 /// Owns memory that shaders reach by address. On a host-pointer device it is anonymous memory of
@@ -23,7 +40,8 @@ enum class MemoryUse : uint8_t {
 class Allocation {
  public:
   Allocation() = default;
-  /// Throws Error(kDevice) with the sizes where the memory cannot be had. `device` must outlive it.
+  /// Where there is too little memory, what no call uses now is freed first. Throws
+  /// OutOfMemoryError with the sizes, or Error(kDevice). `device` must outlive it.
   Allocation(Device& device, int64_t size_bytes, MemoryUse use);
   Allocation(Allocation&& other) noexcept;
   Allocation& operator=(Allocation&& other) noexcept;
@@ -42,10 +60,14 @@ class Allocation {
   explicit operator bool() const { return address_ != 0; }
 
  private:
-  void allocate_buffer(Device& device, MemoryUse use);
+  void allocate(Device& device);
+  void allocate_pages(Device& device);
+  void allocate_buffer(Device& device);
   void release() noexcept;
 
   const DeviceApi* api_ = nullptr;
+  MemoryCounter* counter_ = nullptr;  ///< that knows of it
+  MemoryUse use_ = MemoryUse::kDevice;
   int64_t size_bytes_ = 0, memory_bytes_ = 0;
   uint64_t address_ = 0;
   void* host_ = nullptr;

@@ -46,6 +46,34 @@ def test_stated_errors(flushes, rows):
         assert torch.equal(result.isnan(), exact.isnan()), row
 
 
+def quarters(case):
+    """Numbers of few bits: -8 to 8 by quarters, or all pairs and triples of some of them."""
+    if len(case.domains) == 1:
+        return [torch.arange(-32, 33) / 4]
+    some = torch.tensor([-4, -3, -1.5, -1, -0.5, 0, 0.25, 0.5, 1, 2, 2.5, 8])
+    return list(torch.cartesian_prod(*[some] * len(case.domains)).unbind(1))
+
+
+@turns(3)
+@pytest.mark.parametrize("rows", GROUPS, ids="-".join)
+def test_results_of_few_bits_are_exact(device, rows):
+    """What follows may jump there: an order of i0(0), a floor of exp(0)."""
+    cases = [FUNCTIONS[row] for row in rows if row != "linspace"]  # of the count, not of a value
+    given = [[a.contiguous() for a in quarters(case)] for case in cases]
+    function = torch.compile(lambda *a: [case.function(*x)
+                                         for case, x in zip(cases, a, strict=True)],
+                             backend="vulkan", fullgraph=True, options=OPTIONS)
+    found = 0
+    for case, args, result in zip(cases, given, function(*given), strict=True):
+        exact = case.function(*[a.double() for a in args]).float()
+        few = (exact * 256 == (exact * 256).round()) & (exact.abs() <= 256)
+        few &= (exact != 0) | (result == 0) | (result.abs() > 1e-9)  # tails that float64 has as 0
+        right = (result == exact) | (result == case.function(*args))  # or as eager is off
+        assert right[few].all(), case
+        found += int(few.sum())
+    assert found > 100
+
+
 PLAIN = [row for row, case in FUNCTIONS.items() if case.scale is None and len(case.domains) == 1
          and row not in ("linspace", "round_decimals")]
 THIRDS = [(dtype, PLAIN[k::3]) for dtype in (torch.float16, torch.bfloat16) for k in range(3)]

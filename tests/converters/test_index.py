@@ -209,7 +209,7 @@ def test_a_number_with_dimensions_stays_native(op):
     f32 = C.DType.float32
     operands = {"self": f32, **({"mask": C.DType.bool} if op == "masked_fill" else {}), "value": f32}
     for shape, reasons in (([3], ["PyTorch wants value to be of rank 0"]), ([], [])):
-        graph = C.Graph(op)
+        graph = C.Graph.named(op)
         given = [(name, "tensor", graph.add_input(name, dtype, shape if name == "value" else [3]))
                  for name, dtype in operands.items()]
         (made,) = graph.add_node(f"aten::{op}.Tensor", "made", given, [(f32, [3])])

@@ -49,9 +49,8 @@ def check_sparse(module, *cases, kernel="matmul_sparse_"):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("m", "n", "k", "kernel"), [
-    (1, 53, 384, "matmul_sparse_rows"), (2, 43, 1056, "matmul_sparse_rows"),
-    (5, 29, 104, "matmul_sparse_tiled"), (7, 37, 1056, "matmul_sparse_"),
-    (16, 41, 136, "matmul_sparse_tiled"), (3, 1, 8, "matmul_sparse_tiled")])
+    (1, 53, 384, "matmul_sparse_rows"), (1, 43, 1056, "matmul_sparse_rows"),
+    (1, 29, 104, "matmul_sparse_tiled"), (1, 1, 8, "matmul_sparse_tiled")])
 def test_products(tactics_of, m, n, k, kernel, dtype):
     check_sparse(linear(n, k, dtype), tensor(m, k, dtype=dtype), kernel=kernel)
 
@@ -65,7 +64,7 @@ def test_bias_activation_and_residual_are_one_kernel(tactics_of):
         def forward(self, x):
             return torch.nn.functional.gelu(self.inner(x)) + x[:, :40]
 
-    module, x = Block(), tensor(2, 64)
+    module, x = Block(), tensor(1, 64)
     with torch.no_grad(), tactics_taken() as names:
         compare(compiled(module)(x), module(x), 64)
     assert len(names - {"matmul_sparse_pack"}) == 1, names
@@ -80,13 +79,13 @@ def test_products_of_one_input_are_one(tactics_of):
         def forward(self, x):
             return self.query(x) * self.key(x) + self.value(x)
 
-    module, x = Heads(), tensor(2, 5, 64)
+    module, x = Heads(), tensor(1, 1, 64)
     with torch.no_grad(), tactics_taken() as names:
         compare(compiled(module)(x), module(x), 64)
     assert sum(name.startswith("matmul_sparse") for name in names) == 1, names
 
 
-@pytest.mark.parametrize(("rows", "sparse"), [(1, True), (4, True), (64, False)])
+@pytest.mark.parametrize(("rows", "sparse"), [(1, True), (2, False), (64, False)])
 def test_weights_whose_columns_are_summed(tactics_of, rows, sparse):
     class Product(nn.Module):
         def __init__(self):
@@ -125,9 +124,9 @@ def test_the_dry_run_names_sparse_weights(tactics_of):
 
 
 def test_many_rows_stay_dense_by_rule(tactics_of):
-    report = tv.dry_run(linear(16, 64), [tensor(17, 64)], sparse_weights=True, min_block_size=1)
+    report = tv.dry_run(linear(16, 64), [tensor(2, 64)], sparse_weights=True, min_block_size=1)
     fates = [weight["fate"] for engine in report.engines for weight in engine["sparse"]]
-    assert fates == ["read dense: 17 rows are multiplied by it; by rule 16 at most gain"]
+    assert fates == ["read dense: 2 rows are multiplied by it; by rule only one gains"]
 
 
 def test_without_the_setting_weights_are_dense(tactics_of):
@@ -144,7 +143,7 @@ def test_measured_choice_agrees_with_eager(tactics_of):
 
 
 def test_weights_may_change_within_the_pattern(tactics_of):
-    module, x = linear(24, 64), tensor(2, 64)
+    module, x = linear(24, 64), tensor(1, 64)
     fast = compiled(module)
     with torch.no_grad():
         compare(fast(x), module(x), 64)
@@ -156,7 +155,7 @@ def test_weights_may_change_within_the_pattern(tactics_of):
 
 @pytest.mark.filterwarnings("default:torch_vulkan.*natively")
 def test_weights_that_break_the_pattern_run_natively(tactics_of):
-    module, x = linear(24, 64), tensor(2, 64)
+    module, x = linear(24, 64), tensor(1, 64)
     fast = compiled(module)
     with torch.no_grad():
         fast(x)
@@ -181,7 +180,7 @@ def test_signs_of_zero_denormals_and_what_is_not_finite(tactics_of):
 
 
 def test_programs_are_saved_loaded_and_refitted(tactics_of, tmp_path):
-    module, x = linear(24, 64), tensor(2, 64)
+    module, x = linear(24, 64), tensor(1, 64)
     program = tv.compile(module, inputs=[x], sparse_weights=True, min_block_size=1,
                          optimization_level=0)
     layers = [layer["tactic"] for e in tv.engines(program) for layer in e.info()["layers"]]
@@ -197,7 +196,7 @@ def test_programs_are_saved_loaded_and_refitted(tactics_of, tmp_path):
 
 
 def test_a_refit_that_breaks_the_pattern_is_refused(tactics_of, tmp_path):
-    module, x = linear(24, 64), tensor(2, 64)
+    module, x = linear(24, 64), tensor(1, 64)
     program = tv.compile(module, inputs=[x], sparse_weights=True, min_block_size=1,
                          optimization_level=0)
     (engine,) = tv.engines(program)

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,6 +47,14 @@ inline void mutate(Bytes& part, size_t room) {
   part.resize(LLVMFuzzerMutate(part.data(), size, part.size()));
 }
 
+/// Reads them: what is not there is seen by ASan.
+inline void touch(std::span<const uint8_t> bytes) {
+  uint8_t sum = 0;
+  for (const uint8_t byte : bytes) sum ^= byte;
+  volatile uint8_t read = sum;
+  (void)read;
+}
+
 constexpr size_t kDigestBytes = 32;
 
 /// Makes the last bytes the digest of those before them.
@@ -69,6 +79,21 @@ inline MutatedHeader mutate_header(uint8_t* data, size_t size, size_t max_size, 
   if (made > max_size) return {0, 0};
   std::copy(rest.begin(), rest.end(), std::copy(header.begin(), header.end(), data + at));
   return {header.size(), made};
+}
+
+/// A mutator of .safetensors files: of the header, whose length is put right, or of all.
+inline size_t mutate_safetensors(uint8_t* data, size_t size, size_t max_size, unsigned int seed) {
+  constexpr size_t kLengthBytes = 8;
+  uint64_t length = 0;
+  if (size > kLengthBytes) std::memcpy(&length, data, kLengthBytes);
+  if (std::minstd_rand(seed)() % 8 == 0 || length == 0 || length > size - kLengthBytes) {
+    return LLVMFuzzerMutate(data, size, max_size);
+  }
+  const MutatedHeader made = mutate_header(data, size, max_size, kLengthBytes, length);
+  if (made.size == 0) return LLVMFuzzerMutate(data, size, max_size);
+  length = made.length;
+  std::memcpy(data, &length, kLengthBytes);
+  return made.size;
 }
 
 }  // namespace tv::fuzz

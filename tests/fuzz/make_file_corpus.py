@@ -4,11 +4,15 @@ import hashlib
 import io
 import json
 import struct
+import tempfile
 from pathlib import Path
 
 import numpy
 import torch
 from safetensors.torch import save
+from torch import nn
+
+import torch_vulkan as tv
 
 HERE = Path(__file__).parent
 
@@ -80,6 +84,24 @@ def tokenizers() -> dict[str, bytes]:
     }
 
 
+def graph(folder: Path, name: str, module, x, high: int) -> bytes:
+    """A graph file for batches of 1 to `high`."""
+    path = folder / name
+    tv.export_graph(module.eval(), path, [tv.Input(
+        min_shape=(1, *x), opt_shape=(1, *x), max_shape=(high, *x))])
+    return path.read_bytes()
+
+
+def graphs() -> dict[str, bytes]:
+    torch.manual_seed(0)
+    pictures = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+                             nn.Flatten(), nn.Linear(16, 2))
+    layer = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+    with tempfile.TemporaryDirectory() as folder:
+        return {"pictures": graph(Path(folder), "pictures", pictures, (3, 6, 6), 1),
+                "layer": graph(Path(folder), "layer", layer, (5, 8), 4)}
+
+
 def main():
     x = numpy.arange(6, dtype=numpy.float32).reshape(2, 3)
     seeds = {
@@ -91,6 +113,7 @@ def main():
                 "empty.npy": npy(numpy.zeros((0, 4), numpy.int8))},
         "safetensors": {"two": save({"a": torch.ones(2, 3), "b": torch.arange(4)}),
                         "none": save({}), "scalar": save({"s": torch.tensor(1.5)})},
+        "graph": graphs(),
         "tokenizer": tokenizers(),
     }
     for reader, files in seeds.items():

@@ -80,3 +80,34 @@ def test_dynamic_batch(name, tmp_path):
     session = tv.onnx.compile(path, inputs=ranges)
     for batch in (1, 5):
         check(session, path, model, NETWORKS[name].inputs(batch, True, batch))
+
+
+class Masked(torch.nn.Module):
+    """A convolution's features where a mask of the image, made as small as they are, has them."""
+
+    def __init__(self):
+        super().__init__()
+        self.patch = torch.nn.Conv2d(3, 6, 3, stride=4, padding=1)
+
+    def forward(self, x):
+        mask = torch.ones(x.shape[0], x.shape[2], x.shape[3])
+        x = self.patch(x)
+        mask = torch.nn.functional.interpolate(mask[None], size=x.shape[2:])[0].bool()
+        return torch.where(mask[:, None], x, 0.0).flatten(2).transpose(1, 2).cumsum(1)
+
+
+def test_a_mask_is_resized_to_the_features(tmp_path):
+    """Its number of images, which stays, may be dynamic."""
+    torch.manual_seed(0)
+    model, path = Masked().eval(), str(tmp_path / "net.onnx")
+    auto = torch.export.Dim.AUTO
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, (torch.randn(2, 3, 32, 48),), path, dynamo=True, verbose=False,
+                          dynamic_shapes=({0: auto, 2: auto, 3: auto},), input_names=["x"])
+    session = tv.onnx.compile(path, optimization_level=0, fallback="none", inputs={
+        "x": tv.Input(min_shape=(1, 3, 32, 48), opt_shape=(2, 3, 32, 48),
+                      max_shape=(4, 3, 32, 48))})
+    for batch in (1, 4):
+        x = torch.randn(batch, 3, 32, 48)
+        check(session, path, model, {"x": x})

@@ -143,22 +143,76 @@ def test_a_node_that_no_engine_takes():
         tv.calibrate(made, [numpy.zeros((2, 8), "float32")])
 
 
-def test_vkexec(tmp_path):
-    """It computes what Python's engine does."""
-    made, x = network(), data(1, 7)[0]
-    onnx.save(made, tmp_path / "net.onnx")
-    numpy.save(tmp_path / "x.npy", x)
-    cache = tmp_path / "net.cache"
-    tv.calibrate(str(tmp_path / "net.onnx"), data(), "mse", cache)
-    arguments = [f"--onnx={tmp_path / 'net.onnx'}", "--int8", f"--calib={cache}",
-                 "--shapes=x:2x3x7x9", f"--loadInputs=x:{tmp_path / 'x.npy'}",
-                 f"--exportOutput={tmp_path / 'out.json'}", "--builderOptimizationLevel=0",
+def by_vkexec(folder, made, x, cache, products):
+    """What vkexec computes of the network in int8."""
+    onnx.save(made, folder / "net.onnx")
+    numpy.save(folder / "x.npy", x)
+    arguments = [f"--onnx={folder / 'net.onnx'}", "--int8", f"--calib={cache}",
+                 f"--shapes=x:{'x'.join(map(str, x.shape))}",
+                 f"--loadInputs=x:{folder / 'x.npy'}",
+                 f"--exportOutput={folder / 'out.json'}", "--builderOptimizationLevel=0",
                  "--iterations=1", "--duration=0", "--warmUp=0"]
     done = subprocess.run([VKEXEC, *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Calibration: scales for 3 of 3 products and convolutions" in done.stdout
+    assert (f"Calibration: scales for {products} of {products} products and convolutions"
+            in done.stdout)
     assert "Precision: FP32+INT8" in done.stdout
-    (output,) = json.loads((tmp_path / "out.json").read_text())
+    (output,) = json.loads((folder / "out.json").read_text())
+    return numpy.array(output["values"])
+
+
+def test_vkexec(tmp_path):
+    """It computes what Python's engine does."""
+    made, x = network(), data(1, 7)[0]
+    cache = tmp_path / "net.cache"
+    tv.calibrate(made, data(), "mse", cache)
+    got = by_vkexec(tmp_path, made, x, cache, 3)
     want = tv.onnx.compile(made, [x], calibration=cache, **INT8)(x)
-    numpy.testing.assert_allclose(numpy.array(output["values"]).reshape(want.shape), want,
-                                  rtol=1e-5, atol=1e-6)
+    numpy.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5, atol=1e-6)
+
+
+def two_products():
+    rng = numpy.random.default_rng(5)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"),
+             helper.make_node("Relu", ["h"], ["r"], "relu"),
+             helper.make_node("Gemm", ["r", "v", "b"], ["y"], "second", transB=1)]
+    weights = [weight(name, rng.standard_normal(shape).astype("float32") / 4)
+               for name, shape in (("w", (16, 12)), ("v", (5, 12)), ("b", (5,)))]
+    return model(nodes, [tensor("x", ["n", 16])], [tensor("y", None)], weights)
+
+
+def smoothed(x, w, largest, alpha):
+    """x @ w with both in int8, smoothed (Xiao et al., SmoothQuant, equation 4): w has a row for
+    each channel of x."""
+    factors = largest ** alpha * numpy.abs(w).max(1) ** (alpha - 1)
+    factors[largest == 0] = 1
+    scale = (largest / factors).max() / 127
+    return steps(x / factors, scale) @ by_rows((w * factors[:, None]).T).T
+
+
+def test_smooth_quant(tmp_path):
+    """By the cache it holds in the session and in vkexec, and helps where channels differ."""
+    made, rng = two_products(), numpy.random.default_rng(9)
+    w, v, b = (numpy_helper.to_array(t) for t in made.graph.initializer)
+    batches = [rng.standard_normal((32, 16)).astype("float32") for _ in range(3)]
+    for batch in batches:
+        batch[:, 3] *= 60
+    x, cache = batches[0][:7], tmp_path / "smooth.cache"
+    calibration = tv.calibrate(made, batches, smooth_quant=0.5, cache=cache)
+    largest = {name: numpy.array(most, "float32")
+               for name, most in calibration.channel_amax.items()}
+    assert {*largest} == {"x", "r"}
+    numpy.testing.assert_allclose(largest["x"], numpy.abs(numpy.concatenate(batches)).max(0),
+                                  rtol=1e-6)
+    got = tv.onnx.compile(made, calibration=cache, **INT8)(x)
+    hidden = numpy.maximum(smoothed(x, w, largest["x"], 0.5), 0)
+    want = smoothed(hidden, v.T, largest["r"], 0.5) + b
+    exact = numpy.maximum(x @ w, 0) @ v.T + b
+    # A value that rounds otherwise is a step away where it lies on a half.
+    numpy.testing.assert_allclose(got, want, atol=0.02 * numpy.abs(exact).max())
+    by_file = by_vkexec(tmp_path, made, x, cache, 2)
+    numpy.testing.assert_allclose(by_file.reshape(got.shape), got, rtol=1e-5, atol=1e-5)
+
+    plain = tv.calibrate(made, batches, "minmax")
+    without = tv.onnx.compile(made, calibration=plain, **INT8)(x)
+    assert numpy.abs(got - exact).mean() < numpy.abs(without - exact).mean() / 2

@@ -276,3 +276,85 @@ def test_attention_keeps_nan_and_hides_rows():
     mask = numpy.array([[True, True], [False, False]])
     y = tv.onnx.compile(made).run(None, {"q": q, "k": k, "v": v, "mask": mask})[0]
     assert numpy.isnan(y[0, 0, 0]).all() and (y[0, 0, 1] == 0).all()
+
+
+@pytest.mark.parametrize("axis, step", [(0, 1), (1, 1), (1, 2), (1, -1)])
+def test_a_constant_is_cut_to_the_size_of_an_input(axis, step):
+    """Also one of integers, which the importer could move itself if the size were a number."""
+    table = numpy.arange(40, dtype=numpy.int64).reshape(8, 5) ** 2
+    ends = ["rows", "none"] if step < 0 else ["none", "rows"]
+    nodes = [helper.make_node("Shape", ["x"], ["rows"], start=0, end=1),
+             helper.make_node("Slice", ["table", *ends, "axis", "step"], ["part"]),
+             helper.make_node("ReduceSum", ["part"], ["sum"], keepdims=0),
+             helper.make_node("Cast", ["sum"], ["real"], to=TensorProto.FLOAT),
+             helper.make_node("Mul", ["x", "real"], ["y"])]
+    none = numpy.array([0], numpy.int64)
+    made = model(nodes, [tensor("x", ["n", 3])], [tensor("y", ["n", 3])],
+                 [weight("table", table), weight("none", none),
+                  weight("axis", numpy.array([axis])), weight("step", numpy.array([step]))])
+    session = tv.onnx.compile(made, optimization_level=0, fallback="none", inputs={
+        "x": tv.Input(min_shape=(1, 3), opt_shape=(2, 3), max_shape=(4, 3))})
+    for rows in (1, 2, 4):
+        x = numpy.random.default_rng(rows).random((rows, 3), "float32")
+        index = slice(rows, 0, -1) if step < 0 else slice(0, rows, step)
+        part = table[:, index] if axis else table[index]
+        (got,) = session.run(None, {"x": x})
+        numpy.testing.assert_allclose(got, x * numpy.float32(part.sum()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axes", [[0, 0], [1, -1]])
+def test_an_axis_is_cut_once(axes):
+    """The second cut would be one of another size."""
+    made = model([helper.make_node("Slice", ["x", "starts", "ends", "axes"], ["y"])],
+                 [tensor("x", [10, 10])], [tensor("y", None)],
+                 [weight("starts", numpy.array([0, 5])), weight("ends", numpy.array([3, 10])),
+                  weight("axes", numpy.array(axes))])
+    with pytest.raises(ValueError, match="axis . twice"):
+        tv.onnx.compile(made, optimization_level=0, fallback="none")
+
+
+def rounded_down(size, by, result):
+    """Nodes of a quotient of integers as torch.onnx writes one that rounds down: what Div
+    truncates, less whether the signs differ and there is a remainder."""
+    names = {name: f"{result}_{name}" for name in (
+        "quotient", "sign", "sign_by", "same", "differ", "left", "is_left", "both", "less")}
+    return [helper.make_node("Div", [size, by], [names["quotient"]]),
+            helper.make_node("Sign", [size], [names["sign"]]),
+            helper.make_node("Sign", [by], [names["sign_by"]]),
+            helper.make_node("Equal", [names["sign"], names["sign_by"]], [names["same"]]),
+            helper.make_node("Not", [names["same"]], [names["differ"]]),
+            helper.make_node("Mod", [size, by], [names["left"]]),
+            helper.make_node("Cast", [names["left"]], [names["is_left"]], to=TensorProto.BOOL),
+            helper.make_node("And", [names["differ"], names["is_left"]], [names["both"]]),
+            helper.make_node("Cast", [names["both"]], [names["less"]], to=TensorProto.INT64),
+            helper.make_node("Sub", [names["quotient"], names["less"]], [result])]
+
+
+def test_a_size_is_divided_and_rounded_down():
+    """Its sign is known by its range, so the rest of torch.onnx's formula does not matter."""
+    nodes = [helper.make_node("Shape", ["x"], ["n"], start=1, end=2),
+             helper.make_node("Sub", ["n", "one"], ["last"]), *rounded_down("last", "four", "q"),
+             helper.make_node("Add", ["q", "one"], ["end"]),
+             helper.make_node("Slice", ["x", "none", "end", "one"], ["y"])]
+    made = model(nodes, [tensor("x", [2, "n"])], [tensor("y", [2, None])],
+                 [weight(name, numpy.array([value])) for name, value in
+                  (("none", 0), ("one", 1), ("four", 4))])
+    session = tv.onnx.compile(made, optimization_level=0, fallback="none", inputs={
+        "x": tv.Input(min_shape=(2, 2), opt_shape=(2, 9), max_shape=(2, 20))})
+    for size in range(2, 21):
+        x = numpy.random.default_rng(size).random((2, size), "float32")
+        (got,) = session.run(None, {"x": x})
+        numpy.testing.assert_array_equal(got, x[:, :(size - 1) // 4 + 1])
+
+
+@pytest.mark.parametrize("size", [-9, -8, -1, 0, 1, 8, 9])
+@pytest.mark.parametrize("by", [4, -4])
+def test_known_integers_are_divided_and_rounded_down(size, by):
+    nodes = [*rounded_down("size", "by", "q"), helper.make_node("Cast", ["q"], ["real"],
+                                                                to=TensorProto.FLOAT),
+             helper.make_node("Add", ["x", "real"], ["y"])]
+    made = model(nodes, [tensor("x", [3])], [tensor("y", [3])],
+                 [weight("size", numpy.array([size])), weight("by", numpy.array([by]))])
+    x = numpy.array([0, 1, 2], "float32")
+    (got,) = tv.onnx.compile(made, optimization_level=0, fallback="none").run(None, {"x": x})
+    numpy.testing.assert_array_equal(got, x + size // by)

@@ -37,6 +37,7 @@ JUMPS = ("floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "fmod", "rema
          "threshold", "hardshrink", "nearest", "grid_sampler", "nextafter", "copysign", "histc",
          "div.Tensor_mode", "div.Scalar_mode", "atan2", "mode", "digamma", "lgamma", "tan",
          "polygamma", "max_pool", "prod", "std", "frexp", "logit", "acosh", "asin", "acos")
+JUMP_IN_DEGREE = "_polynomial_"  # its argument n is cut to a whole number
 FIRST_RESULT_ONLY = ("topk", "kthvalue", "median", "mode", "sort")
 SORTED = ("sorted_sequence", "boundaries")  # arguments: what a search among others finds is open
 
@@ -170,6 +171,8 @@ def _try_call(program: Program, op, choose: Chooser) -> None:
         not isinstance(r, torch.Tensor) or not r.is_floating_point() for r in results)
     if jumps and not all(_is_exact(program, i) for i in used):
         return
+    if not all(_is_exact(program, i) for i in _degrees(op, args)):
+        return
     if not results or not all(map(_is_usable, results, doubles)):
         return
     program.calls.append(Call(op, args, kwargs, len(program.values), len(results),
@@ -177,6 +180,12 @@ def _try_call(program: Program, op, choose: Chooser) -> None:
     program.read.update(used)
     program.values += results
     program.doubles += doubles
+
+
+def _degrees(op, args) -> list[int]:
+    names = [argument.name for argument in op._schema.arguments]
+    return _refs([a for name, a in zip(names, args, strict=False)
+                  if name == "n" and JUMP_IN_DEGREE in str(op)])
 
 
 def _captured_types(op, args, kwargs, values) -> list | None:

@@ -164,3 +164,17 @@ def test_enabled_precisions_take_the_tactics_of_float16(name, infos):
     assert mixed == half
     # What is left are casts of the engine's inputs and outputs.
     assert len(infos[0]["layers"]) <= len(infos[1]["layers"]) + 2
+
+
+def test_smoothed_inputs_take_no_launch_of_their_own(infos):
+    """SmoothQuant's factors are part of the norm, or the product, that makes the input."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.LayerNorm(256), torch.nn.Linear(256, 512), torch.nn.GELU(),
+                                torch.nn.Linear(512, 256)).eval()
+    batches = [torch.randn(32, 256) for _ in range(2)]
+    for smooth in (False, True):
+        torch._dynamo.reset()
+        compile_for_gpu(model, {"input": batches[0]}, min_block_size=1, optimization_level=0,
+                        enabled_precisions={torch.float32, torch.int8},
+                        calibration=tv.calibrate(model, batches, "minmax", smooth_quant=smooth))
+    assert [len(info["layers"]) for info in infos] == [3, 3]

@@ -181,7 +181,7 @@ def test_results_with_gaps(dynamic):
 
 
 def test_an_engine_that_is_not_valid_is_not_kept():
-    graph = C.Graph("outside")
+    graph = C.Graph.named("outside")
     n = C.Expr.symbol(0)
     graph.add_symbol("n", 2, 5, None)
     x = graph.add_input("x", C.DType.float32, [n])

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
+from torch_vulkan._native import C
 
 from aot_helpers import python
 from marks import slow_but, turns
@@ -137,24 +138,27 @@ print("done")
 """
 
 
-@turns(2)
+@turns(2, each=("own",))
+@pytest.mark.parametrize("own", [0, 1], ids=["shared", "own"])  # pipelines
 @pytest.mark.parametrize("stays", [0, 1])
 @pytest.mark.parametrize("samples", slow_but([8], [8, 400]))
-def test_no_memory_on_the_host(stays, samples, preload, tmp_path):
-    printed = python(COMMON + HOST + FORMS, stays, samples, tmp_path / "net.vke",
-                     SEED, LD_PRELOAD=str(preload))
+def test_no_memory_on_the_host(stays, samples, own, preload, tmp_path):
+    printed = python(COMMON + HOST + FORMS, stays, samples, tmp_path / "net.vke", SEED,
+                     TORCH_VULKAN_OWN_PIPELINES=str(own), LD_PRELOAD=str(preload))
     if "no allocation is seen" in printed:
         pytest.skip("the libraries were linked with an operator new of their own")
     assert "done" in printed
 
 
-@turns(4)
+@turns(4, each=("own",))
+@pytest.mark.parametrize("own", [0, 1], ids=["shared", "own"])  # pipelines
 @pytest.mark.parametrize("result", [-1, -2], ids=["host", "device"])  # VK_ERROR_OUT_OF_…_MEMORY
 @pytest.mark.parametrize("stays", [0, 1])
-def test_no_memory_for_the_driver(stays, result, layer, tmp_path):
-    """Each call of Vulkan's that may say so, once or from then on."""
+def test_no_memory_for_the_driver(stays, result, own, layer, tmp_path):
+    """Each call of Vulkan's that may say so, once or from then on; with pipelines that each engine
+    makes anew, and with those that it finds."""
     printed = python(f"RESULT = {result}" + COMMON + DRIVER + FORMS, stays, 1000,
-                     tmp_path / "net.vke", SEED, **layer)
+                     tmp_path / "net.vke", SEED, TORCH_VULKAN_OWN_PIPELINES=str(own), **layer)
     assert "done" in printed
 
 
@@ -287,3 +291,15 @@ def test_the_device_is_lost_at_any_submission(tmp_path):
             break
         assert status == 1 and "was lost" in said, said
     assert 3 < submission < 99
+
+
+def test_the_bindings_have_no_constructors():
+    """pybind11 registers what one has made outside of its try: no memory for that ends the
+    process. Functions make what Python holds."""
+    classes = [item for item in vars(C).values()
+               if isinstance(item, type) and not hasattr(item, "__members__")
+               and not issubclass(item, BaseException)]
+    assert C.Graph in classes and len(classes) > 5
+    for item in classes:
+        with pytest.raises(TypeError, match="[Nn]o constructor"):
+            item()

@@ -99,6 +99,13 @@ def test_an_int_that_does_not_fit_a_narrow_type_does_what_eager_does(name, dtype
     compare(VALUES[name], [(x, s) for s in [*SMALL, 100, 200, 300, -129, *LARGE]], native=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
+@pytest.mark.parametrize("name", ["mul", "add", "rsub", "lt"])
+def test_an_int_beside_a_narrow_type_wraps_in_engines(name, dtype):
+    x = torch.tensor([1, 2, 100, 0], dtype=dtype)
+    compare(VALUES[name], [(x, s) for s in [*SMALL, 100, 200, 300, -129, -300, *LARGE]])
+
+
 def test_a_literal_that_does_not_fit_a_narrow_type():
     x = torch.tensor([1, 2, 200], dtype=torch.uint8)
     compare(lambda x: (x < 300, x < -1, x * 300, x + 1), [(x,)], native=True)

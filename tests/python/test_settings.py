@@ -93,6 +93,7 @@ def test_unknown_name(name, message):
     ("use_fp32_acc", 0, "True or False"),
     ("disable_tf32", 0, "True or False"),
     ("check_indices", 1, "True or False"),
+    ("matrix_units", 1, "True or False"),
     ("optimization_level", 6, "an integer from 0 to 5"),
     ("optimization_level", True, "an integer from 0 to 5"),
     ("tuning_seconds", -2, "an integer from -1 up"),
@@ -355,7 +356,8 @@ def test_indices_are_checked_or_not():
 
 @pytest.mark.parametrize("options", [
     {"use_fp32_acc": False}, {"disable_tf32": False}, {"check_indices": False},
-    {"optimization_level": 0}, {"optimization_level": 5}, {"workspace_size": 1 << 20}])
+    {"matrix_units": False}, {"optimization_level": 0}, {"optimization_level": 5},
+    {"workspace_size": 1 << 20}])
 def test_results_hold_for_every_choice(options):
     model = nn.Linear(16, 8).requires_grad_(False)
     x = torch.randn(4, 16)

@@ -8,6 +8,8 @@ from torch import nn
 
 import torch_vulkan as tv
 
+from marks import turns
+
 MISSING = "torchao is not installed: pip install torchao"
 quantization = pytest.importorskip("torchao.quantization", reason=MISSING)
 primitives = pytest.importorskip("torchao.quantization.quant_primitives", reason=MISSING)
@@ -38,6 +40,7 @@ CONFIGS = {
 }
 
 
+@turns(4, each=("config",))
 @pytest.mark.parametrize("config", CONFIGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @torch.no_grad()
@@ -66,6 +69,7 @@ def small_floats():
             activation_dtype=four, weight_dtype=four, **emulated)}
 
 
+@turns(4)
 @pytest.mark.parametrize("config", ["float8", "nvfp4", "mxfp8", "mxfp4"])
 @torch.no_grad()
 def test_small_floats(config):

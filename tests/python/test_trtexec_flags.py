@@ -71,9 +71,9 @@ def test_the_lists_have_every_flag_that_is_taken_over(taken, idle):
     assert len(set(CURRENT)) == len(CURRENT) and len(set(EARLIER)) == len(EARLIER)
     assert not set(CURRENT) & set(EARLIER)
     assert idle <= {*CURRENT, *EARLIER}
-    own = {"config", "checkAddresses", "weights", "constants", "noCheckIndices", "tuningSeconds",
-           "debugDir", "noCache", "cacheDir", "fill", "seed", "exportGraph", "listDevices",
-           "version"}
+    own = {"config", "checkAddresses", "weights", "constants", "noCheckIndices", "noMatrixUnits",
+           "tuningSeconds", "debugDir", "noCache", "cacheDir", "fill", "seed", "exportGraph",
+           "graph", "listDevices", "version"}
     assert taken - own <= {*CURRENT, *EARLIER}, taken - own - {*CURRENT, *EARLIER}
 
 

@@ -136,7 +136,7 @@ SAMPLED = {"do_sample": True, "temperature": 0.8, "top_k": 20, "top_p": 0.9,
 @pytest.mark.parametrize("choice", [{}, SAMPLED, SAMPLED | {"draws": "device"}])
 def test_a_step_is_one_engine(choice, engine_calls):
     model = decoder("llama")
-    tv.generate(model, prompt(model, 2, 9)["input_ids"], 16, **choice)
+    tv.generate(model, prompt(model, 2, 9)["input_ids"], 16, steps_per_submission=1, **choice)
     assert len(engine_calls) == 16 - 3
 
 
@@ -153,7 +153,7 @@ def test_an_engine_that_refuses(monkeypatch):
         raise NotImplementedError("sizes that kernels cannot count")
 
     monkeypatch.setattr(generation, "_execute_call", refuses)
-    assert torch.equal(tv.generate(model, ids, 16), want)
+    assert torch.equal(tv.generate(model, ids, 16, steps_per_submission=1), want)
     assert len(refused) == 16 - 3
 
 
@@ -178,7 +178,8 @@ def test_steps_ahead_of_the_host(streams, monkeypatch):
                               pad_token_id=0)
         steps.clear()
         streamer = Collected() if streams else None
-        got = tv.generate(model, ids, 24, eos_token_id=ends, pad_token_id=0, streamer=streamer)
+        got = tv.generate(model, ids, 24, eos_token_id=ends, pad_token_id=0, streamer=streamer,
+                          steps_per_submission=1)
         assert torch.equal(got, want)
         added = want.shape[1] - ids.shape[1]
         assert len(steps) == min(-(-added // 8) * 8, 24)

@@ -128,7 +128,7 @@ def test_every_flag_is_in_the_reference_and_the_man_page():
     (["--onnx=x", f"--calib={__file__}"], "line 1: got"),
     (["--onnx=x", "--int4"], "--int4 is not supported"),
     (["--onnx=x", "--useDLACore=0"], "--useDLACore is not supported: Vulkan devices have no DLA"),
-    ([], "want --onnx=FILE to build an engine or --loadEngine=FILE"),
+    ([], "want --onnx=FILE or --graph=FILE to build an engine, or --loadEngine=FILE"),
     (["net.vke"], "unexpected argument 'net.vke'; did you mean --loadEngine=net.vke?"),
     (["net.onnx"], "did you mean --onnx=net.onnx?"),
     (["net"], "unexpected argument 'net'; flags are written --name=value"),
@@ -276,6 +276,9 @@ def test_report_and_times(files, tmp_path):
         assert 0 < call["enqMs"] <= call["hostMs"] and call["computeMs"] > 0
     assert "Input binding x with dimensions 4x3x9x9 (float32)" in text
     assert "Timing trace has 25 queries" in text
+    most, after = map(float, re.search(r"Device memory: (\S+) MiB at most, (\S+) MiB after",
+                                       text).groups())
+    assert most >= after >= 0
     wall_s = float(re.search(r"Total Host Walltime: (\S+) s", text)[1])
     qps = float(re.search(r"Throughput: (\S+) qps", text)[1])
     assert qps == pytest.approx(25 / wall_s, rel=1e-3)

@@ -80,7 +80,7 @@ def test_who_changed_what_is_written_down(own_service):
         path = own_service.folder / "audit.jsonl"
         text = path.read_text()
     assert path.stat().st_mode & 0o077 == 0
-    assert reader["key"].split("_")[2] not in text
+    assert reader["key"].split("_", 2)[2] not in text
     lines = [json.loads(line) for line in text.splitlines()]
     admin = own_service.key.split("_")[1]
     assert [(line["key"], line["method"], line["path"], line["status"]) for line in lines] == [
@@ -299,6 +299,70 @@ def test_the_service_collects_by_itself(tmp_path, monkeypatch):
     until(lambda: not store.has(old), "a collection")
     collector.stop()
     assert not collector.is_alive()
+
+
+class Clock:
+    """`time` as retention has it, which can be set."""
+
+    def __init__(self, now: float):
+        self.now, self.passed = now, 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def passes(self, seconds: float, and_is_set: float = 0) -> None:
+        self.passed += seconds
+        self.now += seconds + and_is_set
+
+
+def test_a_clock_that_was_set_makes_nothing_old(tmp_path, monkeypatch):
+    from torch_vulkan.service import retention
+    from torch_vulkan.service.database import Database
+    from torch_vulkan.service.tables import Job, State
+
+    day = 86400
+    clock = Clock(time.time())
+    monkeypatch.setattr(retention, "time", clock)
+    database = Database(tmp_path / "service.db")
+    watched = retention._Clock(database)
+    clock.passes(day)
+    assert watched.moved() == ""
+    clock.passes(day, and_is_set=400 * day)
+    assert "set forward by 34560000 s" in watched.moved()
+    clock.passes(day, and_is_set=-400 * day)
+    assert "set back by" in watched.moved()
+    clock.passes(day)
+    assert watched.moved() == ""
+    with database.writing() as session:
+        session.add(Job(id="later", request_sha256="", model="m", model_digest="d", options={},
+                        key="k", state=State.COMPLETED, created=clock.now + 2 * day))
+    clock.passes(day)
+    assert "the newest job is of 86400 s later" in watched.moved()
+    clock.passes(day)
+    assert watched.moved() == ""
+
+
+def test_nothing_is_collected_after_the_clock_was_set(tmp_path, monkeypatch, caplog):
+    from torch_vulkan.service import retention
+    from torch_vulkan.service.database import Database
+    from torch_vulkan.service.local_runner import LocalRunner
+    from torch_vulkan.service.sandbox import Limits
+    from torch_vulkan.service.store import Store
+
+    monkeypatch.setattr(retention, "_FIRST_S", 0)
+    monkeypatch.setattr(retention._Clock, "moved", lambda self: "the clock was set")
+    store = Store(tmp_path / "store")
+    old = store.put(b"old")
+    os.utime(store.path(old), (0, 0))
+    collector = retention.Collector(Database(tmp_path / "service.db"), store,
+                                    LocalRunner(tmp_path, 1, Limits(), None), retention.Keep())
+    collector.start()
+    until(lambda: "waits for a day: the clock was set" in caplog.text, "the log")
+    collector.stop()
+    assert store.has(old)
 
 
 def test_a_name_is_an_address_to_listen_on(tmp_path):

@@ -373,7 +373,6 @@ class Net(nn.Module):
 
 
 def test_a_module_is_exported_and_compiled_for_every_device(there, asking):
-    pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     net = Net()
     net.layer.eval()
     job = tv.register(net, "trained/net", inputs={"x": torch.randn(2, 8)}, options=QUICK,
@@ -392,9 +391,9 @@ def test_a_single_tensor_is_a_modules_only_input(tmp_path):
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     import onnx
 
-    from torch_vulkan.service.registering import exported
+    from torch_vulkan.service.registering import as_onnx
 
-    (x,) = onnx.load(exported(Net(), torch.randn(1, 8), None, tmp_path)).graph.input
+    (x,) = onnx.load(as_onnx(Net(), torch.randn(1, 8), None, tmp_path)).graph.input
     assert [dim.dim_value for dim in x.type.tensor_type.shape.dim] == [1, 8]
 
 
@@ -402,6 +401,9 @@ def test_a_module_beyond_protobufs_limit_is_sent_in_two_files(there, asking, cli
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     from torch.onnx._internal.exporter import _onnx_program
 
+    from torch_vulkan.service import registering
+
+    monkeypatch.setattr(registering, "exported", registering.as_onnx)
     net = Net().eval()
     net.layer = nn.Linear(8, 40)  # small tensors stay in the ONNX file
     monkeypatch.setattr(_onnx_program, "_LARGE_MODEL_THRESHOLD", 16)  # else 1.5 GiB

@@ -281,6 +281,7 @@ float tv_airy_g(float t) {
 float tv_i0e(float x) {
   const float a = abs(x);
   if (tv_isnan(x)) return x;
+  if (a == 0.0) return 1.0;  // the fit is 4 units off
   return a < 4.0 ? tv_i0e_near(0.5 * a - 1.0) : tv_i0e_far(8.0 / a - 1.0) / tv_sqrt(a);
 }
 float tv_i1e(float x) {

@@ -15,7 +15,4 @@ namespace tv::onnx {
 WeightBytes map_external(const std::string& directory, const std::string& location, int64_t offset,
                          int64_t length, const std::string& what);
 
-/// A whole file of at most 2 GiB, wherever it is.
-WeightBytes map_file(const std::string& path);
-
 }  // namespace tv::onnx

@@ -2,25 +2,11 @@
 
 #include <new>
 
+#include "csrc/frontends/mapped_file.h"
 #include "csrc/frontends/onnx/bake_masks.h"
-#include "csrc/frontends/onnx/external_data.h"
 #include "csrc/frontends/onnx/importer.h"
-#include "csrc/graph/two_four.h"
 
 namespace tv::onnx {
-namespace {
-
-void mark_sparse(ImportedModel& imported) {
-  for (size_t i = 0; i < imported.weights.size(); ++i) {
-    const Weight& weight = imported.weights[i];
-    if (weight.shape.size() != 2 || !is_float(weight.dtype)) continue;
-    const WeightBytes data = weight.load();
-    imported.graph.value(imported.graph.weights.at(i)).two_four =
-        two_four_dimensions({data.bytes, weight.dtype, weight.shape[0], weight.shape[1]});
-  }
-}
-
-}  // namespace
 
 ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOptions options) {
   std::map<int32_t, int32_t> merged;
@@ -30,7 +16,7 @@ ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOpti
       ImportedModel imported = Importer(model, options, merged).run();
       if (!options.partial) bake_masks(imported);
       imported.shape_inputs.merge(shape_inputs);
-      if (options.sparse_weights) mark_sparse(imported);
+      if (options.sparse_weights) mark_sparse(imported.graph, imported.weights);
       return imported;
     } catch (const LeaveOut& more) {
       options.left_out.insert(more.nodes.begin(), more.nodes.end());
@@ -54,7 +40,7 @@ ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOpti
 std::shared_ptr<const Model> read_model(const std::string& path, const std::string& directory) {
   std::shared_ptr<Model> model;
   {
-    const WeightBytes file = map_file(path);
+    const WeightBytes file = map_file(path, /*most_gib=*/2, "[onnx] " + path);
     model = std::const_pointer_cast<Model>(parse_model(file.bytes));
   }
   const size_t slash = path.rfind('/');

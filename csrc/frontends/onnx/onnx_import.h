@@ -14,14 +14,14 @@
 #include <string>
 #include <vector>
 
+#include "csrc/frontends/weight.h"
 #include "csrc/graph/graph.h"
 
 namespace tv::onnx {
 
-/// The sizes that a dimension of an input may have; min == max: a fixed one.
-struct DimRange {
-  int64_t min = 1, opt = 1, max = kUnbounded;
-};
+using tv::DimRange;
+using tv::Weight;
+using tv::WeightBytes;
 
 /// Elements of an input: integers, bools (0 and 1) or float32.
 struct ConstantInput {
@@ -50,21 +50,6 @@ struct ImportOptions {
   bool sparse_weights = false;
   /// Of these nodes of the main graph, by number: why they are left to others, too.
   std::map<int32_t, std::string> left_out;
-};
-
-/// Bytes that stay valid as long as `owner` lives.
-struct WeightBytes {
-  std::span<const uint8_t> bytes;
-  std::shared_ptr<const void> owner;
-};
-
-/// A weight of the graph, in the order of Graph::weights; `load` reads it, converts it where the
-/// file stores it otherwise, and may be called again. Throws Error(kUser).
-struct Weight {
-  std::string name;
-  DType dtype = DType::kOther;
-  std::vector<int64_t> shape;
-  std::function<WeightBytes()> load;
 };
 
 /// An input or output of the model.

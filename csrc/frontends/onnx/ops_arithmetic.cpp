@@ -1,5 +1,6 @@
 // Functions of one and two elements.
 
+#include <algorithm>
 #include <cmath>
 
 #include "csrc/frontends/onnx/host_ops.h"
@@ -127,9 +128,34 @@ void arithmetic(OpContext& c) {
   c.out(0, type == "Add" ? c.e.add(a, b) : type == "Sub" ? c.e.sub(a, b) : c.e.mul(a, b));
 }
 
+/// Whether every element is known, and is `value`.
+bool holds_only(Emitter& e, const Tensor& x, int64_t value) {
+  const auto host = x.dtype == DType::kBool ? movable(e, x) : nullptr;
+  return host && std::ranges::all_of(host->ints, [&](const Expr& at) { return at == Expr(value); });
+}
+
+/// What one operand decides: false and something unknown, true or something unknown. torch.onnx
+/// writes a division of sizes that rounds down as one that truncates, less whether the signs differ
+/// and there is a remainder: sizes have no sign.
+std::optional<Tensor> decided(OpContext& c, const Tensor& a, const Tensor& b) {
+  if (c.type() != "And" && c.type() != "Or") return std::nullopt;
+  const int64_t decides = c.type() == "Or" ? 1 : 0;
+  if (!holds_only(c.e, a, decides) && !holds_only(c.e, b, decides)) return std::nullopt;
+  Host host{.dtype = DType::kBool};
+  for (const Expr& dim : c.e.broadcast(a.shape, b.shape)) {
+    if (!dim.is_constant()) return std::nullopt;
+    host.dims.push_back(*dim.constant());
+  }
+  const int64_t count = checked_count(host.dims, "[onnx] " + c.type());
+  if (count > kMaxHostElements) return std::nullopt;
+  host.ints.assign(static_cast<size_t>(count), Expr(decides));
+  return c.e.from_host(std::move(host));
+}
+
 void comparison(OpContext& c) {
   const Tensor &a = c.in(0), &b = c.in(1);
   if (auto value = folded(c, {a, b}, DType::kBool)) return c.out(0, *value);
+  if (auto value = decided(c, a, b)) return c.out(0, *value);
   static const std::map<std::string, std::string> names = {
       {"Equal", "eq"},       {"Less", "lt"},           {"Greater", "gt"},
       {"LessOrEqual", "le"}, {"GreaterOrEqual", "ge"}, {"And", "logical_and"},

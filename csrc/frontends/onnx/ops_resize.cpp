@@ -235,7 +235,8 @@ void apply_policy(const std::string& policy, std::vector<Axis>& axes) {
 
 /// What a node asks for: the dimensions, and for each its scale or size; the region of interest.
 struct Request {
-  std::vector<int64_t> dims, sizes;
+  std::vector<int64_t> dims;
+  std::vector<Expr> sizes;
   std::vector<double> scales, roi;
 };
 
@@ -252,7 +253,7 @@ Request request_of(OpContext& c, const Rule& rule, int64_t rank) {
   } else if (c.has(scales_at)) {
     r.scales = c.known_floats(scales_at);
   }
-  if (r.scales.empty() && c.has(3)) r.sizes = c.known_ints(3);
+  if (r.scales.empty() && c.has(3)) r.sizes = c.known(3);
   if (r.scales.size() + r.sizes.size() != r.dims.size()) {
     throw Error(ErrorKind::kUser, "as many scales or sizes as dimensions");
   }
@@ -268,7 +269,9 @@ Axis axis_of(const Request& r, size_t k, int64_t in) {
     a.given = true;
     a.out = static_cast<int64_t>(std::floor(static_cast<double>(a.in) * a.scale));
   } else {
-    a.out = r.sizes[k];
+    const auto size = r.sizes[k].constant();
+    if (!size) refuse("a dimension is resized to a dynamic size");
+    a.out = *size;
     a.scale = static_cast<double>(a.out) / static_cast<double>(a.in);
   }
   if (a.in < 1 || a.out < 1 || a.out > (1 << 24) || !(a.scale > 0)) {
@@ -301,6 +304,7 @@ void resize(OpContext& c) {
   const Tensor x = c.in(0);
   const Rule rule = rule_of(c);
   const Request request = request_of(c, rule, x.rank());
+  const std::string policy = c.s("keep_aspect_ratio_policy", "stretch");
   std::vector<Axis> axes;
   std::vector<int64_t> dims;
   for (size_t k = 0; k < request.dims.size(); ++k) {
@@ -308,11 +312,13 @@ void resize(OpContext& c) {
     if (extent.is_constant()) {
       axes.push_back(axis_of(request, k, *extent.constant()));
       dims.push_back(request.dims[k]);
-    } else if (request.scales.empty() || request.scales[k] != 1 || !request.roi.empty()) {
-      refuse("a dynamic dimension is resized");
+      continue;
     }
+    const bool stays = request.sizes.empty() ? request.scales[k] == 1
+                                             : request.sizes[k] == extent && policy == "stretch";
+    if (!stays || !request.roi.empty()) refuse("a dynamic dimension is resized");
   }
-  if (!request.sizes.empty()) apply_policy(c.s("keep_aspect_ratio_policy", "stretch"), axes);
+  if (!request.sizes.empty()) apply_policy(policy, axes);
   if (request.roi.empty()) {
     if (const auto y = resized_at_once(e, x, rule, axes, dims)) return c.out(0, *y);
   }

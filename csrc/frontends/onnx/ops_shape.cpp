@@ -208,6 +208,32 @@ Cut cut_of(OpContext& c, const Expr& size, Expr start, Expr end, int64_t step) {
   return cut;
 }
 
+/// Of numbers that are known, those inside constant cuts of dimensions.
+Tensor taken(Emitter& e, const Host& host, const std::vector<std::pair<int64_t, Cut>>& cuts) {
+  std::vector<std::vector<int64_t>> take;
+  for (int64_t dim : host.dims) take.push_back(all_of(dim));
+  for (const auto& [axis, cut] : cuts) {
+    auto& indices = take[static_cast<size_t>(axis)];
+    indices.clear();
+    const int64_t start = *cut.start.constant(), end = *cut.end.constant();
+    for (int64_t i = start; cut.step > 0 ? i < end : i > end;) {
+      indices.push_back(i);
+      if (__builtin_add_overflow(i, cut.step, &i)) break;
+    }
+  }
+  std::vector<int64_t> dims;
+  for (const auto& indices : take) dims.push_back(static_cast<int64_t>(indices.size()));
+  return pick(e, host, dims, places_of(host.dims, take));
+}
+
+Tensor cut_out(Emitter& e, const Tensor& x, int64_t axis, const Cut& cut) {
+  if (cut.step > 0) return e.cut(x, axis, cut.start, cut.end, cut.step);
+  // Backwards: turn around, then forwards.
+  const Expr last = x.shape[static_cast<size_t>(axis)] - Expr(1);
+  return e.cut(e.flip(x, {axis}), axis, last - cut.start, max(last - cut.end, last - cut.start),
+               -cut.step);
+}
+
 void slice(OpContext& c) {
   Tensor x = c.in(0);
   std::vector<Expr> starts, ends;
@@ -228,38 +254,24 @@ void slice(OpContext& c) {
       steps.size() != starts.size()) {
     throw Error(ErrorKind::kUser, "starts, ends, axes and steps differ in length");
   }
-  const auto host = movable(c.e, x);
-  std::vector<std::vector<int64_t>> take;
-  if (host) {
-    for (int64_t dim : host->dims) take.push_back(all_of(dim));
-  }
+  std::vector<std::pair<int64_t, Cut>> cuts;
   for (size_t k = 0; k < starts.size(); ++k) {
-    const int64_t axis = Emitter::wrap(axes[k], x.rank()), step = steps[k];
-    if (step == 0 || step == INT64_MIN) throw Error(ErrorKind::kUser, "a step of 0");
-    const Expr size = x.shape[static_cast<size_t>(axis)];
-    const Cut cut = cut_of(c, size, starts[k], ends[k], step);
-    if (host && cut.start.is_constant() && cut.end.is_constant()) {
-      auto& indices = take[static_cast<size_t>(axis)];
-      indices.clear();
-      const int64_t start = *cut.start.constant(), end = *cut.end.constant();
-      for (int64_t i = start; step > 0 ? i < end : i > end;) {
-        indices.push_back(i);
-        if (__builtin_add_overflow(i, step, &i)) break;
-      }
-      continue;
+    if (steps[k] == 0 || steps[k] == INT64_MIN) throw Error(ErrorKind::kUser, "a step of 0");
+    const int64_t axis = Emitter::wrap(axes[k], x.rank());
+    if (std::ranges::find(cuts, axis, &std::pair<int64_t, Cut>::first) != cuts.end()) {
+      throw Error(ErrorKind::kUser, "axis " + std::to_string(axis) + " twice");
     }
-    if (step > 0) {
-      x = c.e.cut(x, axis, cut.start, cut.end, step);
-    } else {  // backwards: turn around, then forwards
-      x = c.e.flip(x, {axis});
-      const Expr last = size - Expr(1);
-      x = c.e.cut(x, axis, last - cut.start, max(last - cut.end, last - cut.start), -step);
-    }
+    cuts.emplace_back(axis,
+                      cut_of(c, x.shape[static_cast<size_t>(axis)], starts[k], ends[k], steps[k]));
   }
-  if (!host) return c.out(0, x);
-  std::vector<int64_t> dims;
-  for (const auto& indices : take) dims.push_back(static_cast<int64_t>(indices.size()));
-  c.out(0, pick(c.e, *host, dims, places_of(host->dims, take)));
+  const bool constant = std::ranges::all_of(cuts, [](const auto& cut) {
+    return cut.second.start.is_constant() && cut.second.end.is_constant();
+  });
+  if (const auto host = constant ? movable(c.e, x) : nullptr) {
+    return c.out(0, taken(c.e, *host, cuts));
+  }
+  for (const auto& [axis, cut] : cuts) x = cut_out(c.e, x, axis, cut);
+  c.out(0, x);
 }
 
 void split(OpContext& c) {

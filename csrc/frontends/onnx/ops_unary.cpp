@@ -40,8 +40,24 @@ const std::map<std::string, std::string>& aten_names() {
   return names;
 }
 
-HostFunction host_unary(const std::string& type) {
+/// nullopt: the ranges of the symbols leave it open.
+std::optional<Expr> sign_of(Emitter& e, const Expr& value) {
+  const auto [low, high] = bounds(e, value);
+  if (low > 0) return Expr(1);
+  if (high < 0) return Expr(-1);
+  if (low == 0) return min(value, 1);
+  if (high == 0) return max(value, -1);
+  return std::nullopt;
+}
+
+HostFunction host_unary(const std::string& type, Emitter& e) {
   using Floats = std::vector<double>;
+  if (type == "Sign") {
+    return {[&e](const std::vector<Expr>& v) { return sign_of(e, v[0]); },
+            [](const Floats& v) {
+              return std::isnan(v[0]) ? v[0] : static_cast<double>((v[0] > 0) - (v[0] < 0));
+            }};
+  }
   if (type == "Neg") {
     return {[](const std::vector<Expr>& v) -> std::optional<Expr> {
               if (v[0].constant() == INT64_MIN) return std::nullopt;
@@ -61,7 +77,7 @@ HostFunction host_unary(const std::string& type) {
 
 void unary(OpContext& c) {
   const Tensor& x = c.in(0);
-  if (auto value = fold(c.e, {x}, x.dtype, host_unary(c.type()))) return c.out(0, *value);
+  if (auto value = fold(c.e, {x}, x.dtype, host_unary(c.type(), c.e))) return c.out(0, *value);
   const bool rounds = c.type() == "Floor" || c.type() == "Ceil" || c.type() == "Round";
   if (rounds && !is_float(x.dtype)) return c.out(0, x);
   c.out(0, c.e.unary(aten_names().at(c.type()), x));

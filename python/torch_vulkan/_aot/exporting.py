@@ -41,7 +41,24 @@ aten = torch.ops.aten
 _TRUNCATED = {torch.int64: torch.int32, torch.float64: torch.float32}
 
 
-def export(module: nn.Module, arguments: Arguments) -> ExportedProgram:
+def captured(model, arguments: Arguments | None, who: str) -> ExportedProgram:
+    """What a user gave as a model, as an ExportedProgram; `who` begins messages.
+
+    Raises:
+        ValueError: it is no model, or its arguments are missing.
+        UnsupportedError: as `export` does.
+    """
+    if isinstance(model, ExportedProgram):
+        return model
+    if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise ValueError(f"{who}: got {type(model).__name__}, want a torch.nn.Module, an "
+                         "ExportedProgram" + " or a ScriptModule" * (who == "tv.compile"))
+    if arguments is None:
+        raise ValueError(f"{who}: inputs are missing: a list of tv.Input or tensors")
+    return export(model, arguments, who)
+
+
+def export(module: nn.Module, arguments: Arguments, who: str = "tv.compile") -> ExportedProgram:
     """The module as an ExportedProgram for these arguments.
 
     Raises:
@@ -53,7 +70,7 @@ def export(module: nn.Module, arguments: Arguments) -> ExportedProgram:
         program = _captured_alike(module, arguments)
         if program is None:
             raise UnsupportedError(
-                f"tv.compile: torch.export cannot capture {type(module).__name__}: {error}\n"
+                f"{who}: torch.export cannot capture {type(module).__name__}: {error}\n"
                 "torch.compile(backend='vulkan') takes modules that need graph breaks; this one "
                 "needs a change before it can be compiled ahead of time") from error
     program._example_inputs = pytree.tree_map_only(torch.Tensor, graph_file.hollow,
@@ -214,14 +231,10 @@ def _take_ranges(name, dims, said: Input, ranges) -> None:
             ranges[dim] = (low, min(max(others[1], low), high), high)
 
 
-def compile_exported(program: ExportedProgram, signature: Signature, settings: Settings,
-                     source: ExportedProgram, outputs=(), watch=None) -> ExportedProgram:
-    """`program` (decomposed from `source`) with its blocks replaced by calls of engines. Weights
-    stay its parameters and buffers. `outputs`: names for the results, where engines make them;
-    `watch`: who is told where nothing is built.
-
-    Raises as backend.compile_graph_module does.
-    """
+def module_of(program: ExportedProgram, signature: Signature) -> tuple[fx.GraphModule, set[str]]:
+    """A copy of a decomposed program's graph, to change, whose leaves go by their names and whose
+    sizes have the signature's ranges; and the names of the placeholders that are weights: all
+    parameters, buffers and constants that it does not change."""
     module = fx.GraphModule(program.graph_module, copy.deepcopy(program.graph))
     env = compat.shape_env_of(program.graph_module)
     if env is not None:
@@ -232,6 +245,18 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
                if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
                and spec.target not in mutated}
     _name_leaves(module, program, signature)
+    return module, weights
+
+
+def compile_exported(program: ExportedProgram, signature: Signature, settings: Settings,
+                     source: ExportedProgram, outputs=(), watch=None) -> ExportedProgram:
+    """`program` (decomposed from `source`) with its blocks replaced by calls of engines. Weights
+    stay its parameters and buffers. `outputs`: names for the results, where engines make them;
+    `watch`: who is told where nothing is built.
+
+    Raises as backend.compile_graph_module does.
+    """
+    module, weights = module_of(program, signature)
     if settings.sparse_weights:
         _mark_sparse(module, program)
     try:

@@ -85,7 +85,7 @@ class Importer:
         self._module = module
         self._weight_names = weights
         self._by_parameters = by_parameters
-        self._graph = C.Graph()
+        self._graph = C.Graph.named()
         self._symbols = SymbolTable(self._graph)
         self._values: dict[fx.Node, object] = {}  # id, list of ids, or None
         self._result = Imported(self._graph, self._symbols)

@@ -12,12 +12,15 @@ def _line(record: NativeRecord) -> str:
 
 def in_the_way(parts: Split) -> str:
     """The message of require_full_compilation."""
-    lines = [_line(record) for record in parts.in_the_way]
-    if not lines:
-        lines = [f"blocks smaller than min_block_size hold "
-                 f"{parts.compute_nodes - parts.covered_nodes} nodes"]
-    return ("require_full_compilation: these nodes are in no engine\n  "
-            + "\n  ".join(dict.fromkeys(lines)))
+    lines = reasons(parts.in_the_way) or (
+        f"\n  blocks smaller than min_block_size hold "
+        f"{parts.compute_nodes - parts.covered_nodes} nodes")
+    return "require_full_compilation: these nodes are in no engine" + lines
+
+
+def reasons(records: list[NativeRecord]) -> str:
+    """A line for each, indented; those that are alike once."""
+    return "".join(dict.fromkeys(f"\n  {_line(record)}" for record in records))
 
 
 def not_traced(error: Exception) -> str:

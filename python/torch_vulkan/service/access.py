@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from . import keys
+from . import keys, scopes
 from .errors import ServiceError
 from .parts import Parts
 from .scopes import Scope
@@ -40,7 +40,7 @@ def _check(scope: Scope):
             raise ServiceError(401, "unauthorized", "want an API key that is valid: "
                                                     "Authorization: Bearer tv_…",
                                headers={"WWW-Authenticate": "Bearer"})
-        if scope not in key.scopes and "admin" not in key.scopes:
+        if not scopes.allow(key.scopes, scope):
             raise ServiceError(403, "forbidden", f"the key {key.id} lacks the scope {scope!r}")
         return key
 

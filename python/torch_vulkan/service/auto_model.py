@@ -51,8 +51,8 @@ class AutoModel:
                 manifest; None: those of the environment's TORCH_VULKAN_TRUSTED_KEYS, with commas
                 between, else the key that the service had when it was asked first. A folder's
                 signatures count where keys are given.
-            source: the ONNX file, its external data beside it. Where there is no engine of it for
-                this device, one is built here, and kept.
+            source: the ONNX file, its external data beside it, or the graph file. Where there is
+                no engine of it for this device, one is built here, and kept.
             options: only engines that were built with these (Client.submit); and how to build.
             register: publishes what was built here, so that other machines find it.
 
@@ -231,7 +231,7 @@ def _from_folder(folder: Path, wish: _Wish, trusted) -> Engine:
     if "file" in chosen:
         return Engine.load(folder / chosen["file"], wish.device)
     vke = fetch.read(folder / fetch.file_name(chosen), chosen["engine_digest"])
-    return Engine(vke, wish.device)
+    return Engine(vke, wish.device, check_addresses=chosen.get("check_addresses") is True)
 
 
 def _check_one_model(folder: Path, wish: _Wish, fitting: list[dict]) -> None:

@@ -91,9 +91,10 @@ def _asking(args) -> int:
 
 
 def _add_submit(sub) -> None:
-    sub.add_argument("--model", required=True, metavar="FILE.onnx")
+    sub.add_argument("--model", required=True, metavar="FILE",
+                     help="an ONNX file (.onnx) or a graph file (.vkg)")
     sub.add_argument("--weights", metavar="FILE.safetensors",
-                     help="tensors in place of the model's initialisers of the same names")
+                     help="tensors in place of the model's own of the same names")
     sub.add_argument("--device", required=True, action="append", help="may be repeated")
     sub.add_argument("--name", help="of the model, e.g. team/net; default: the file's")
     sub.add_argument("--job-id", help="the same id and request again give the same job")
@@ -127,7 +128,7 @@ def _add_artifacts(sub) -> None:
 def _add_publish(sub) -> None:
     sub.add_argument("--engine", required=True, metavar="FILE.vke")
     sub.add_argument("--name", required=True, help="of the model, e.g. team/net")
-    sub.add_argument("--source", metavar="FILE.onnx", type=Path,
+    sub.add_argument("--source", metavar="FILE", type=Path,
                      help="the file that it was built from")
     sub.add_argument("--level", type=int, metavar="0…5", help="at which it was tuned")
     sub.add_argument("--precision", choices=("float32", "float16", "bfloat16"),

@@ -29,7 +29,7 @@ def _when(seconds: float | None) -> str:
 def _took(task: dict) -> str:
     if not task["started"]:
         return "-"
-    return f"{(task['ended'] or time.time()) - task['started']:.1f} s"
+    return f"{max((task['ended'] or time.time()) - task['started'], 0):.1f} s"
 
 
 def _state(task: dict) -> str:

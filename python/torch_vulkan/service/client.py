@@ -76,11 +76,12 @@ class Client:
                options: Mapping[str, object] | None = None, notify: str | None = None,
                weights: str | os.PathLike | None = None,
                progress: Callable[[int, int], None] | None = None) -> dict:
-        """Uploads an ONNX file and asks for its engines.
+        """Uploads an ONNX file, or a graph file, and asks for its engines.
 
         Args:
-            model: a path or the bytes of an ONNX file. The files of external data that it names
-                are sent with it; bytes have none beside them.
+            model: a path or the bytes of an ONNX file, or of a graph file that tv.export_graph
+                wrote. The files of external data that an ONNX file names are sent with it; bytes
+                have none beside them.
             devices: names, as `devices` gives them; a task for each.
             name: under which AutoModel finds the engines ("team/net"); None: the file's, without
                 its ending.
@@ -91,7 +92,7 @@ class Client:
                 dimension).
             notify: a URL that a webhook is sent to when the job has ended.
             weights: a .safetensors file, whose tensors take the place of the model's initialisers
-                and inputs of the same names.
+                and inputs, or the graph file's weights, of the same names.
             progress: called with the bytes sent and their total.
 
         Returns:

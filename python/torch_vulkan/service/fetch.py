@@ -35,7 +35,7 @@ def digest_of(path: Path) -> str:
 
 
 def model_digest(path: str | os.PathLike) -> str:
-    """Of an ONNX file and the files that it names, as the service has it."""
+    """Of a model's file and the files that it names, as the service has it."""
     sha = hashlib.sha256()
     for piece in source_of(path).pieces():
         sha.update(piece)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from .bundle import MAGIC, Source
+from .graph_files import is_graph
 
 _DEEPEST, _LONGEST = 64, 4096
 _PLACE, _EXTERNAL = 14, 1  # TensorProto.data_location
@@ -55,7 +56,9 @@ def data_files(path: Path, given: Collection[str] = ()) -> list[str]:
             return []
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:len(MAGIC)] == MAGIC:
-                raise ValueError(f"{path}: want an ONNX file, and it is a bundle of one")
+                raise ValueError(f"{path}: want a model, and it is a bundle of one")
+            if is_graph(data[:16]):
+                return []
             found: set[str] = set()
             try:
                 for entry in _entries(data, (0, len(data)), "model", given):

@@ -1,5 +1,6 @@
 """tv.register: gives a model to the compile service, after training or whenever it has changed."""
 
+import contextlib
 import os
 import tempfile
 import warnings
@@ -10,6 +11,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..engine import Engine
+from ..errors import UnsupportedError
+from ..graph_export import export_graph
 from .client import Client
 from .errors import ServiceError, package
 from .fetch import model_digest
@@ -27,15 +30,16 @@ def register(model, name: str, *, devices: Sequence[str] | None = None,
     here, so that `tv.AutoModel.from_pretrained(name)` finds it on every machine.
 
     Args:
-        model: a module, which is exported as ONNX here (torch.onnx.export; the service reads no
-            pickles); an ONNX file's path or bytes; or an engine: a tv.Engine or the path of a .vke
+        model: a module, which is exported here (the service reads no pickles): as a graph file
+            (tv.export_graph), or, where that refuses it, as ONNX (torch.onnx.export); the path or
+            bytes of an ONNX file or a graph file; or an engine: a tv.Engine or the path of a .vke
             file.
         name: under which AutoModel finds it ("team/net").
         devices: names, as `Client.devices` gives them; None: all.
         inputs: what a module is called with: a tensor, or several in order or by name.
         dynamic_shapes: of these inputs, as torch.export has them.
         options: how to build (Client.submit); of an engine: how it was built, if that is known.
-        source: of an engine: the ONNX file that it was compiled from.
+        source: of an engine: the file of the model that it was compiled from.
         level: of an engine: the optimization_level at which it was tuned; 0: it was not.
         weights, job_id, notify: as for Client.submit.
         wait: until the job has ended.
@@ -46,6 +50,7 @@ def register(model, name: str, *, devices: Sequence[str] | None = None,
 
     Raises:
         ServiceError: the service refuses, or cannot be reached.
+        UnsupportedError: a module can be neither a graph file nor an ONNX file.
     """
     with Client(url, api_key) as client:
         is_path = isinstance(model, (str, os.PathLike))
@@ -73,27 +78,59 @@ def _published(client: Client, engine, name: str, source, level: int, options) -
 
 
 def exported(module: torch.nn.Module, inputs, dynamic_shapes, folder: Path) -> Path:
-    """The module as an ONNX file in the folder, as it is in eval mode; weights near or beyond what
-    protobuf holds (2 GB) are in a file beside it."""
+    """The module in the folder, as it is in eval mode: as a graph file, else as an ONNX file, which
+    may be of other operators."""
+    args, kwargs = _call(module, inputs)
+    with _evaluating(module):
+        try:
+            path = folder / "net.vkg"
+            export_graph(torch.export.export(module, args, kwargs, strict=False,
+                                             dynamic_shapes=dynamic_shapes), path)
+            return path
+        except Exception as error:  # of many types: what the module's own code raises among them
+            try:
+                path = as_onnx(module, inputs, dynamic_shapes, folder)
+            except Exception as other:
+                raise UnsupportedError(f"{error}\nAs ONNX: {other}") from error
+            warnings.warn(f"torch_vulkan: the module is sent as ONNX, as it is no graph file: "
+                          f"{error}", stacklevel=3)
+            return path
+
+
+def as_onnx(module: torch.nn.Module, inputs, dynamic_shapes, folder: Path) -> Path:
+    """The module as an ONNX file; weights near or beyond what protobuf holds (2 GB) are in a file
+    beside it."""
     package("onnxscript")
+    args, kwargs = _call(module, inputs)
+    with _evaluating(module):
+        program = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False,
+                                    dynamic_shapes=dynamic_shapes)
+    path = folder / "net.onnx"
+    program.save(path)
+    return path
+
+
+def _call(module: torch.nn.Module, inputs) -> tuple[tuple, dict | None]:
+    """(arguments, keyword arguments) on the module's device."""
     if inputs is None:
         raise ValueError("inputs: a module is exported with what it is called with")
     if isinstance(inputs, torch.Tensor):  # not its rows
         inputs = (inputs,)
-    modes = [(each, each.training) for each in module.modules()]
     inputs = pytree.tree_map_only(torch.Tensor, lambda t: t.to(_device(module)), inputs)
-    args, kwargs = ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), None)
+    return ((), dict(inputs)) if isinstance(inputs, Mapping) else (tuple(inputs), None)
+
+
+@contextlib.contextmanager
+def _evaluating(module: torch.nn.Module):
+    """In eval mode, without gradients; afterwards the modes are as before."""
+    modes = [(each, each.training) for each in module.modules()]
     module.eval()
     try:
         with torch.no_grad():
-            program = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False,
-                                        dynamic_shapes=dynamic_shapes)
+            yield
     finally:
         for each, training in modes:
             each.training = training
-    path = folder / "net.onnx"
-    program.save(path)
-    return path
 
 
 def _device(module: torch.nn.Module) -> torch.device:

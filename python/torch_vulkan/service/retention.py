@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict, dataclass, field
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, delete, select, update
+from sqlmodel import Session, delete, func, select, update
 
 from . import artifacts, quotas
 from .database import Database
@@ -20,6 +20,7 @@ _DAY_S = 86400
 _AT_A_TIME = 200  # rows while nobody else writes
 _NAMED = 20
 _FIRST_S = 60
+_MOVED_S = 3600
 log = logging.getLogger("torch_vulkan.service")
 
 
@@ -157,12 +158,13 @@ def _remove_files(database: Database, store: Keeping, files: list[tuple[str, int
 
 
 class Collector(threading.Thread):
-    """Collects once a day."""
+    """Collects once a day, but not after the clock was set: by a clock that is wrong everything is
+    old."""
 
     def __init__(self, database: Database, store: Keeping, runner: Runner, keep: Keep):
         super().__init__(name="collector", daemon=True)
         self._parts, self._keep = (database, store, runner), keep
-        self._stopping = threading.Event()
+        self._stopping, self._clock = threading.Event(), _Clock(database)
 
     def stop(self) -> None:
         self._stopping.set()
@@ -174,6 +176,28 @@ class Collector(threading.Thread):
         while not self._stopping.wait(wait):
             wait = _DAY_S
             try:
-                log.info("collected: %s", collect(*self._parts, self._keep, dry_run=False))
+                if moved := self._clock.moved():
+                    log.error("the collector waits for a day: %s", moved)
+                else:
+                    log.info("collected: %s", collect(*self._parts, self._keep, dry_run=False))
             except (SQLAlchemyError, OSError) as error:
                 log.error("the collector waits: %s", error)
+
+
+class _Clock:
+    """Whether the time of day has kept step with the time that passed."""
+
+    def __init__(self, database: Database):
+        self._database, self._seen = database, (time.time(), time.monotonic())
+
+    def moved(self) -> str:
+        """How the clock was set since the last call; "": it was not."""
+        before, self._seen = self._seen, (time.time(), time.monotonic())
+        step = self._seen[0] - before[0] - (self._seen[1] - before[1])
+        if abs(step) > _MOVED_S:
+            return f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step):.0f} s"
+        with self._database.reading() as session:
+            newest = session.exec(select(func.max(Job.created))).one() or 0
+        behind = newest - self._seen[0]
+        return (f"the newest job is of {behind:.0f} s later than the clock says it is"
+                if behind > _MOVED_S else "")

@@ -19,14 +19,14 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, select
 
-from . import artifacts, jobs
+from . import artifacts, graph_files, jobs, scopes
 from .database import Database
 from .errors import Away, Damaged
 from .results import read_result, read_timings
 from .runner import Run, Runner, Status
 from .signing import Signer
 from .store import Keeping, Prefetch
-from .tables import ENDED, Artifact, Device, Job, State, Task
+from .tables import ENDED, ApiKey, Artifact, Device, Job, State, Task
 from .timings import Timings
 
 _MOST_CRASHES = 3
@@ -189,17 +189,18 @@ class Scheduler(threading.Thread):
                 if job is None or job.stop_asked:
                     continue
                 device = session.get(Device, task.device)
+                guarded = _is_guarded(session, job, model)
                 task.state, task.attempt = State.INPROGRESS, task.attempt + 1
                 task.started = time.time()
                 session.add(task)
                 jobs.update_state(session, job)
                 run = Run(f"{task.id}-{task.attempt}", task.id, model, digest,
                           {"device": device.name, "profile": device.profile, "level": task.level,
-                           "options": job.options},
+                           "options": job.options, "guarded": guarded},
                           *((device.tuned_for, self._timings.get(device.tuned_for))
                             if task.level else ()))
             self._runner.submit(run)
-            self._running[task_id] = _Running(run.id, device, task.level > 0)
+            self._running[task_id] = _Running(run.id, device, task.level > 0, guarded)
 
     def _collect(self) -> None:
         for task_id, one in [*self._running.items()]:
@@ -233,7 +234,7 @@ class Scheduler(threading.Thread):
         if artifact:
             with self._database.reading() as session:
                 task = session.get(Task, task_id)
-                row = self._artifact(task, session.get(Job, task.job), one.device, result, artifact)
+                row = self._artifact(task, session.get(Job, task.job), one, result, artifact)
         with self._database.writing() as session:
             task = session.get(Task, task_id)
             job, started = session.get(Job, task.job), task.started
@@ -278,25 +279,34 @@ class Scheduler(threading.Thread):
         except (ValueError, RecursionError, FileNotFoundError, PermissionError) as error:
             return {"state": State.FAILED, "reasons": [f"the task's result is bad: {error}"]}, None
 
-    def _artifact(self, task: Task, job: Job, device: Device, result: dict,
+    def _artifact(self, task: Task, job: Job, one: "_Running", result: dict,
                   engine: tuple[str, int]) -> Artifact:
+        device = one.device
         row = Artifact(task=task.id, model=job.model, model_digest=job.model_digest,
                        device=device.name, runs_on=device.runs_on, tuned_for=device.tuned_for,
                        tuned=result["tuned"], level=task.level if result["tuned"] else 0,
                        engine_digest=engine[0], size_bytes=engine[1],
                        engine_key=result["engine_key"], options=job.options, manifest_digest="")
-        artifacts.sign(row, {"version": result["version"], "builder": result["builder"]},
-                       self._store, self._signer)
+        artifacts.sign(row, {"version": result["version"], "builder": result["builder"],
+                             "check_addresses": one.guarded}, self._store, self._signer)
         return row
 
 
 @dataclass(frozen=True)
 class _Running:
-    """A run, what it builds for, and whether it tunes."""
+    """A run, what it builds for, and whether it tunes; `guarded`: what it makes may be hostile."""
 
     run: str
     device: Device
     tunes: bool
+    guarded: bool
+
+
+def _is_guarded(session: Session, job: Job, model: Path) -> bool:
+    """Whether the engine is like one of unknown origin: sizes in a graph file are what its author
+    says. Who may publish could bring any engine."""
+    key = session.get(ApiKey, job.key)
+    return not (key and scopes.allow(key.scopes, "publish")) and graph_files.is_graph_file(model)
 
 
 def _end_after(session: Session, task: Task) -> None:

@@ -5,8 +5,8 @@
     python torch_vulkan_service.py task profile          # checks the profile on standard input
     python torch_vulkan_service.py task inspect NET.vke  # checks an engine
 
-A build is given the place of an ONNX file, which is not trusted, and a folder that it may write to.
-It knows neither the database, nor keys, nor the network.
+A build is given the place of an ONNX file or a graph file, which is not trusted, and a folder that
+it may write to. It knows neither the database, nor keys, nor the network.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .._base import whole_files
-from . import compiler, onnx_files, timings, weights_file
+from . import compiler, graph_files, onnx_files, timings, weights_file
 
 LAVAPIPE = 13  # VkDriverId
 _MOST_REASONS = 200
@@ -116,7 +116,7 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
         task: "model" (a path), "device" (a name to print), "profile", "level" and "options"; "data"
             is the folder of external data, where the model may have some, and "weights" a
             .safetensors file in it; "files", where it is given, are the names of all that were
-            sent with it.
+            sent with it. "guarded": the engine is to be loaded with check_addresses.
         say: called with lines for people.
 
     Returns:
@@ -124,28 +124,24 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
     """
     options = task["options"]
     say(f"reading the model for {task['device']}")
-    model = task["model"]
-    if task.get("weights"):
-        model = str(out / "model.onnx")
-        count = weights_file.put_into(Path(task["model"]), Path(task["weights"]), Path(model))
-        say(f"weights: {count} tensors")
-    imported = C.import_onnx(model, {
-        "inputs": {name: [tuple(dim) for dim in dims]
-                   for name, dims in options.get("inputs", {}).items()},
-        # Not beside a file of the store, where other models lie.
-        "constants": {}, "directory": task.get("data") or str(out / "none")})
+    imported = _read(C, task, out, say)
     if left := sorted({*task.get("files", ())} - {*onnx_files.data_files(Path(task["model"]))}):
         return {"state": "FAILED", "reasons": [
             f"the file {name[:200]!a} was sent, and nothing in the model names it"
             for name in left]}
+    guarded = task.get("guarded", False)
+    if guarded:
+        say("a graph file of a key that may not publish: its engine is not tuned, has no matrix "
+            "units, and is loaded with check_addresses")
     profile = C.DeviceProfile.from_json(json.dumps(task["profile"]))
-    tuned = task["level"] > 0 and _is_here(C, profile)
-    if task["level"] and not tuned:
+    tuned = task["level"] > 0 and not guarded and _is_here(C, profile)
+    if task["level"] and not tuned and not guarded:
         say("the device is not here: the first kernel that applies is taken for each layer")
     settings = {"optimization_level": task["level"] if tuned else 0, "min_block_size": 1,
                 "enabled_precisions": options.get("enabled_precisions", []),
                 "workspace_size": options.get("workspace_size", 0),
-                "cache_dir": str(out / "cache"), "timing_cache_path": str(out / timings.NAME)}
+                "matrix_units": not guarded, "cache_dir": str(out / "cache"),
+                "timing_cache_path": str(out / timings.NAME)}
     plan = C.plan(imported.graph, json.dumps(settings), profile, whole=True)
     if plan.refusals:
         return {"state": "FAILED", "reasons": list(plan.refusals)}
@@ -156,6 +152,23 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
     return {"state": "COMPLETED", "reasons": [], "tuned": tuned, "version": C.version,
             "builder": C.builder_digest(),
             "engine_key": hashlib.sha256(plan.key(0)).hexdigest()}
+
+
+def _read(C, task: dict, out: Path, say: Callable[[str], None]):
+    """The graph and its weights."""
+    model, weights = task["model"], task.get("weights")
+    inputs = {name: [tuple(dim) for dim in dims]
+              for name, dims in task["options"].get("inputs", {}).items()}
+    if weights:
+        say(f"weights: {len(weights_file.tensors_of(Path(weights)))} tensors")
+    if graph_files.is_graph_file(model):
+        return C.read_graph_file(model, inputs, weights or "")
+    if weights:
+        model = str(out / "model.onnx")
+        weights_file.put_into(Path(task["model"]), Path(weights), Path(model))
+    # Not beside a file of the store, where other models lie.
+    return C.import_onnx(model, {"inputs": inputs, "constants": {},
+                                 "directory": task.get("data") or str(out / "none")})
 
 
 def _is_here(C, profile) -> bool:

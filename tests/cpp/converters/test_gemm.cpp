@@ -144,6 +144,26 @@ TEST_P(GemmOf, TransposedOperands) {
   }
 }
 
+/// One row with a matrix that lies as nn.Linear has its weight: it is kept in shared memory.
+TEST_F(Gemm, OneRowThatIsKept) {
+  wanted_ = [](const std::string& name) { return name.find("_kept") != name.npos; };
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    for (const auto& [m, n, k] :
+         {std::array<int64_t, 3>{1, 37, 16}, {1, 300, 2064}, {1, 53, 1056}, {1, 2500, 48}}) {
+      for (const bool epilogue : {false, true}) {
+        expect_close({.m = m,
+                      .n = n,
+                      .k = k,
+                      .dtype = dtype,
+                      .b_transposed = true,
+                      .constant_b = !epilogue,
+                      .epilogue = epilogue},
+                     kFull);
+      }
+    }
+  }
+}
+
 TEST_F(Gemm, Batches) {
   for (const DType dtype : {DType::kF16, DType::kF32}) {
     for (const bool shared : {true, false}) {

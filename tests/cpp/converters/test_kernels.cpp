@@ -72,7 +72,7 @@ bool is_tactic_name(const std::string& name) {
       "[a-z]+(3d)?(_([a-z]{2,}|matrix2|vec4))*(_(sub)?group\\d+)?"
       "(_b?f16(x[123])?)?"
       "(_\\d+(x\\d+){0,2})*(_w\\d+x\\d+(x\\d+)?)?"
-      "(_((ring|stage|s|g|u|k|keep|kept|run|split)\\d+|ahead|split))*");
+      "(_((ring|stage|s|g|u|k|keep|kept|unit|run|split)\\d+|ahead|split))*");
   return std::regex_match(name, grammar);
 }
 
@@ -164,7 +164,8 @@ TEST(Kernels, NamesOfTacticsFollowTheirGrammar) {
   for (const char* name :
        {"matmul_reference", "pool3d", "matmul_simt_128x128_8x8", "copy_vec4", "softmax_invocation",
         "matmul_shared_bf16x3_64x128x32_w64x32_ring2_stage1", "reduce_sum_subgroup16_split",
-        "conv_matrix_f16_16x16_w16x16x18_s4", "attention_flash_8x16_32", "matmul_rows_2x4_kept8"}) {
+        "conv_matrix_f16_16x16_w16x16x18_s4", "attention_flash_8x16_32", "matmul_rows_2x4_kept8",
+        "matmul_rows_1x4_kept8_unit4", "matmul_rows_1x2_w1x2x4_kept8"}) {
     EXPECT_TRUE(is_tactic_name(name)) << name;
   }
   for (const char* name : {"Matmul", "matmul__simt", "matmul_k4_64x64", "matmul_shared_64x64_f16",

@@ -59,6 +59,9 @@ TEST_P(Tactics, AgreeWithTheReference) {
     profiles.push_back(own);
     profiles.back().type = DeviceType::kDiscrete;
   }
+  // Workgroups that take tile after tile are offered where there are many tiles for the device.
+  profiles.push_back(profiles.back());
+  profiles.back().compute_units = 1;
   int64_t compared = 0;
   for (const DeviceProfile& p : profiles) {
     int example = 0;

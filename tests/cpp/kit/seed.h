@@ -47,4 +47,10 @@ inline std::vector<size_t> drawn(size_t count, size_t most, size_t most_of_all, 
   return order;
 }
 
+/// Whether case `place` of `count` is in this run: they take turns in two parts, and a single case
+/// is in every run; with `--all` each is. Tests with another `salt` have the other part.
+inline bool has_turn(size_t place, size_t count, uint32_t salt = 0) {
+  return tests_all() || count == 1 || (place + test_seed() + salt) % 2 == 0;
+}
+
 }  // namespace tv::test

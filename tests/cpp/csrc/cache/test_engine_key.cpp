@@ -293,6 +293,7 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
       {"autocast_excluded_ops", "[\"t::a\"]"},
       {"check_addresses", "true"},
       {"check_indices", "false"},
+      {"matrix_units", "false"},
       {"optimization_level", "1"},
       {"tuning_seconds", "9"},
       {"workspace_size", "4096"},
@@ -321,7 +322,8 @@ TEST(EngineKey, TheTextOfSettings) {
   EXPECT_EQ(code_text({}),
             R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": false, "check_indices": true, "disable_tf32": true, )"
-            R"("enabled_precisions": [], "optimization_level": 3, "sparse_weights": false, )"
+            R"("enabled_precisions": [], "matrix_units": true, "optimization_level": 3, )"
+            R"("sparse_weights": false, )"
             R"("tactics": [], )"
             R"("truncate_long_and_double": false, "tuning_seconds": -1, )"
             R"("use_fp32_acc": true, "workspace_size": 0})");
@@ -332,7 +334,8 @@ TEST(EngineKey, TheTextOfSettings) {
     "check_addresses": true, "check_indices": false, "min_block_size": "inf", "debug_dir": "/d"})")),
             R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": true, "check_indices": false, "disable_tf32": false, )"
-            R"("enabled_precisions": ["float32", "bfloat16"], "optimization_level": 0, )"
+            R"("enabled_precisions": ["float32", "bfloat16"], "matrix_units": true, )"
+            R"("optimization_level": 0, )"
             R"("sparse_weights": false, "tactics": ["matmul_simt", "gemm \"q\""], )"
             R"("truncate_long_and_double": true, )"
             R"("tuning_seconds": 60, "use_fp32_acc": false, )"

@@ -106,6 +106,27 @@ TEST_F(LoweringTest, WorkspaceSizeRefusesTactics) {
   EXPECT_EQ(chosen(3999).offered[0].refusal, "needs 4000 bytes of scratch, workspace_size is 3999");
 }
 
+TEST_F(LoweringTest, MatrixUnitsMayBeLeftOut) {
+  static const RegisterConverter units{{
+      .op = "test::units",
+      .convert =
+          [](const NodeContext& c, Builder& b) {
+            Step step = copy_step(c.node);
+            step.matrix = CooperativeMatrix{};
+            b.emit({{"units", "", {step}}, {"plain", "", {copy_step(c.node)}}});
+          },
+  }};
+  g.output(g.op("test::units", {tensor_arg("self", g.input({4}))}, {4}));
+  for (const bool wanted : {true, false}) {
+    ValueTable table(g.graph);
+    Settings settings;
+    settings.matrix_units = wanted;
+    const auto tactics = convert_node(g.graph.nodes[0], table, test::test_device(), settings);
+    EXPECT_EQ(tactics.offered[0].refusal == "matrix_units is False", !wanted);
+    EXPECT_EQ(tactics.offered[1].refusal, "");
+  }
+}
+
 TEST_F(LoweringTest, WhatKernelsCannotCountRefusesTactics) {
   static const RegisterConverter large{{
       .op = "test::large",

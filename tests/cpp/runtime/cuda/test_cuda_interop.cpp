@@ -277,6 +277,40 @@ TEST_F(CudaInterop, StreamsHaveContextsOfTheirOwn) {
   EXPECT_LE(impl(engine_).stats().contexts, kStreams);
 }
 
+TEST_F(CudaInterop, EnginesOnOneStreamShareAnArena) {
+  open();
+  constexpr size_t kEngines = 4, kRounds = 6;
+  std::vector<std::shared_ptr<Engine>> engines;
+  std::vector<std::shared_ptr<const WeightSet>> sets;
+  for (size_t e = 0; e < kEngines; ++e) {
+    make_engine(50021);
+    engines.push_back(engine_);
+    sets.push_back(weights(static_cast<float>(e)));
+  }
+  auto* memory = reinterpret_cast<float*>(mock_->map_chunk(kChunk));
+  const auto place = [&](size_t i) { return memory + 65536 * i; };
+  const CuStream stream = mock_->stream(0);
+  for (size_t round = 0; round < kRounds; ++round) {
+    mock_->enqueue(stream, [=, this] { set(place(0), static_cast<float>(round)); });
+    for (size_t e = 0; e < kEngines; ++e) {  // nobody waits in between
+      engine_ = engines[e];
+      EXPECT_EQ(run(sets[e], place(e), place(e + 1), stream), 0);
+    }
+    mock_->drain(stream);
+    auto value = static_cast<float>(round);
+    for (size_t e = 0; e < kEngines; ++e) {
+      value = 7 * value + 3 * static_cast<float>(e);
+      expect(place(e + 1), value);
+    }
+  }
+  EXPECT_EQ(device_->arenas().pieces(), 1U);
+  for (const auto& engine : engines) EXPECT_EQ(engine->stats().recordings, 1U);
+  engine_.reset();
+  sets.clear();
+  engines.clear();
+  EXPECT_EQ(device_->arenas().pieces(), 0U);
+}
+
 TEST_F(CudaInterop, WeightsAreKeptUntilTheCallIsOver) {
   open();
   make_engine(64);

@@ -208,7 +208,7 @@ TEST(RuntimeProcess, ExitIsCleanWithLiveEngines) {
 }
 
 constexpr const char* kDeviceTests =
-    "RuntimeEngine.*:RuntimeHazards.*:RuntimeMemory.*:RuntimeThreads.*";
+    "RuntimeEngine.*:RuntimeHazards.*:RuntimeMemory*:RuntimeScratch.*:RuntimeThreads.*";
 
 TEST(RuntimeProcess, StagedCopiesPassTheSameTests) {
   if (in_child()) GTEST_SKIP() << "the process that it would start runs this";

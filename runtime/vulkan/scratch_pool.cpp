@@ -1,0 +1,228 @@
+#include "runtime/vulkan/scratch_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <tuple>
+
+#include "runtime/vulkan/device_impl.h"
+#include "runtime/vulkan/process_state.h"
+
+namespace tv {
+namespace {
+
+std::atomic<uint64_t> next_id{1};
+
+/// Whether a user may occupy a piece which another lane may want for what it was made for.
+bool fits_well(int64_t size, int64_t bytes) {
+  constexpr int64_t kSlackBytes = 1 << 20;
+  return size / 4 <= bytes + kSlackBytes / 4;
+}
+
+}  // namespace
+
+Lane thread_lane() {
+  static thread_local const char here = 0;
+  return {false, &here};
+}
+
+uint64_t ScratchPool::last_of(const Lane& lane) const {
+  const std::lock_guard lock(mutex_);
+  const Piece* last = nullptr;
+  for (const auto& piece : pieces_) {
+    if (piece->lane == lane && (!last || piece->last_used > last->last_used)) last = piece.get();
+  }
+  return last ? last->id : 0;
+}
+
+size_t ScratchPool::pieces() const {
+  const std::lock_guard lock(mutex_);
+  return pieces_.size();
+}
+
+void ScratchPool::add(ScratchUser& user) {
+  const std::lock_guard lock(mutex_);
+  users_.push_back(&user);
+}
+
+void ScratchPool::remove(ScratchUser& user) noexcept {
+  std::unique_ptr<Piece> owned;
+  {
+    const std::lock_guard lock(mutex_);
+    users_.erase(std::find(users_.begin(), users_.end(), &user));
+    const auto own = std::find_if(pieces_.begin(), pieces_.end(),
+                                  [&](const auto& piece) { return piece->own == &user; });
+    if (own != pieces_.end()) owned = take_out(own);
+    lent_surplus_ = true;
+  }
+  end(std::move(owned));
+  free_surplus(0);
+}
+
+ScratchPool::Piece& ScratchPool::lend(int64_t bytes, const Lane& lane, ScratchUser& user) {
+  {
+    const std::lock_guard lock(mutex_);
+    user.need_ = std::max(user.need_, bytes);
+    if (Piece* piece = find(bytes, lane, user)) {
+      piece->lent = true;
+      piece->lane = lane;
+      piece->last_used = ++clock_;
+      return *piece;
+    }
+  }
+  return make(bytes, lane, user);
+}
+
+bool ScratchPool::is_free(Piece& piece, const Lane& lane, const ScratchUser& user) {
+  if (piece.lent || piece.own != (user.own_ ? &user : nullptr)) return false;
+  if (piece.submission == 0 || (lane.on_cuda && piece.lane == lane)) return true;
+  if (!device_.finished(piece.submission)) return false;
+  piece.submission = 0;
+  return true;
+}
+
+ScratchPool::Piece* ScratchPool::find(int64_t bytes, const Lane& lane, const ScratchUser& user) {
+  const auto rank = [&](const Piece& piece) {
+    const bool of_lane = piece.lane == lane;
+    return std::tuple(piece.id == user.last_id_, of_lane ? piece.last_used : 0,
+                      -piece.memory.size_bytes());
+  };
+  Piece* best = nullptr;
+  for (const auto& piece : pieces_) {
+    const int64_t size = piece->memory.size_bytes();
+    if (size < bytes || (best && rank(*piece) < rank(*best))) continue;
+    if (piece->lane != lane && !fits_well(size, bytes)) continue;
+    if (is_free(*piece, lane, user)) best = piece.get();
+  }
+  return best;
+}
+
+ScratchPool::Piece& ScratchPool::make(int64_t bytes, const Lane& lane, ScratchUser& user) {
+  // Freed first, so that both never live at once.
+  for (;;) {
+    std::unique_ptr<Piece> smaller;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = std::find_if(pieces_.begin(), pieces_.end(), [&](const auto& piece) {
+        return piece->lane == lane && piece->memory.size_bytes() < bytes &&
+               is_free(*piece, lane, user);
+      });
+      if (found == pieces_.end()) break;
+      smaller = take_out(found);
+    }
+    end(std::move(smaller));
+  }
+  if (!user.own_) free_surplus(bytes);
+  auto fresh = std::make_unique<Piece>();
+  fresh->memory = Allocation(device_, bytes, use_);
+  fresh->id = next_id++;
+  fresh->lane = lane;
+  fresh->own = user.own_ ? &user : nullptr;
+  fresh->lent = true;
+  const std::lock_guard lock(mutex_);
+  fresh->last_used = ++clock_;
+  lent_surplus_ = true;
+  pieces_.push_back(std::move(fresh));
+  return *pieces_.back();
+}
+
+void ScratchPool::give_back(Piece& piece) noexcept {
+  bool surplus = false;
+  {
+    const std::lock_guard lock(mutex_);
+    piece.lent = false;
+    // That of the run or a later one: also where an error hid its number.
+    piece.submission = piece.lane.on_cuda ? device_.submitted() : 0;
+    surplus = lent_surplus_;
+  }
+  if (surplus) free_surplus(0);
+}
+
+ScratchPool::Pieces::iterator ScratchPool::find_surplus(int64_t coming) {
+  auto found = pieces_.end();
+  lent_surplus_ = false;
+  for (auto at = pieces_.begin(); at != pieces_.end(); ++at) {
+    const Piece& piece = **at;
+    if (piece.own) continue;
+    const int64_t size = piece.memory.size_bytes();
+    const auto larger = std::count_if(pieces_.begin(), pieces_.end(), [&](const auto& other) {
+      if (other->own || other.get() == &piece) return false;
+      const int64_t its = other->memory.size_bytes();
+      // Of equal ones, those that are lent stay, and then the older ones.
+      if (its == size && other->lent != piece.lent) return other->lent;
+      return its > size || (its == size && other->id < piece.id);
+    });
+    const auto wanted = std::count_if(users_.begin(), users_.end(), [&](const ScratchUser* user) {
+      return !user->own_ && std::max<int64_t>(user->need_, 16) >= size;
+    });
+    if (larger + (coming >= size ? 1 : 0) < wanted) continue;
+    if (piece.lent) {
+      lent_surplus_ = true;
+    } else if (found == pieces_.end() || size > (*found)->memory.size_bytes()) {
+      found = at;
+    }
+  }
+  return found;
+}
+
+std::unique_ptr<ScratchPool::Piece> ScratchPool::take_out(Pieces::iterator piece) noexcept {
+  std::unique_ptr<Piece> taken = std::move(*piece);
+  pieces_.erase(piece);
+  return taken;
+}
+
+void ScratchPool::free_surplus(int64_t coming) noexcept {
+  for (;;) {
+    std::unique_ptr<Piece> surplus;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = find_surplus(coming);
+      if (found == pieces_.end()) return;
+      surplus = take_out(found);
+    }
+    end(std::move(surplus));
+  }
+}
+
+bool ScratchPool::free_idle() noexcept {
+  for (bool any = false;; any = true) {
+    std::unique_ptr<Piece> idle;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = std::find_if(pieces_.begin(), pieces_.end(),
+                                      [](const auto& piece) { return !piece->lent; });
+      if (found == pieces_.end()) return any;
+      idle = take_out(found);
+    }
+    end(std::move(idle));
+  }
+}
+
+void ScratchPool::end(std::unique_ptr<Piece> piece) noexcept {
+  if (piece && piece->submission != 0) device_.settle(piece->submission);
+}
+
+ScratchUser::ScratchUser(ScratchPool& pool, bool own) : pool_(pool), own_(own) { pool.add(*this); }
+
+ScratchUser::~ScratchUser() {
+  if (!vulkan_usable()) return;  // the lock may be another thread's of the parent process
+  give_back();
+  pool_.remove(*this);
+}
+
+void ScratchUser::borrow(int64_t bytes, const Lane& lane) {
+  give_back();
+  piece_ = &pool_.lend(bytes, lane, *this);
+  last_id_ = piece_->id;
+}
+
+void ScratchUser::give_back() noexcept {
+  if (piece_ && vulkan_usable()) pool_.give_back(*piece_);
+  piece_ = nullptr;
+}
+
+const Allocation& ScratchUser::memory() const {
+  static const Allocation none;
+  return piece_ ? piece_->memory : none;
+}
+
+}  // namespace tv
