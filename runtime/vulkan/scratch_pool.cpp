@@ -59,15 +59,22 @@ void ScratchPool::remove(ScratchUser& user) noexcept {
 }
 
 ScratchPool::Piece& ScratchPool::lend(int64_t bytes, const Lane& lane, ScratchUser& user) {
-  {
-    const std::lock_guard lock(mutex_);
-    user.need_ = std::max(user.need_, bytes);
-    if (Piece* piece = find(bytes, lane, user)) {
-      piece->lent = true;
-      piece->lane = lane;
-      piece->last_used = ++clock_;
-      return *piece;
+  for (bool replaced = false;; replaced = true) {
+    std::unique_ptr<Piece> smaller;  // goes first, so that both never live at once
+    {
+      const std::lock_guard lock(mutex_);
+      user.need_ = std::max(user.need_, bytes);
+      if (Piece* piece = find(bytes, lane, user)) {
+        piece->lent = true;
+        piece->lane = lane;
+        piece->last_used = ++clock_;
+        return *piece;
+      }
+      const auto found = find_smaller(bytes, lane, user, replaced);
+      if (found == pieces_.end()) break;
+      smaller = take_out(found);
     }
+    end(std::move(smaller));
   }
   return make(bytes, lane, user);
 }
@@ -96,21 +103,20 @@ ScratchPool::Piece* ScratchPool::find(int64_t bytes, const Lane& lane, const Scr
   return best;
 }
 
-ScratchPool::Piece& ScratchPool::make(int64_t bytes, const Lane& lane, ScratchUser& user) {
-  // Freed first, so that both never live at once.
-  for (;;) {
-    std::unique_ptr<Piece> smaller;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = std::find_if(pieces_.begin(), pieces_.end(), [&](const auto& piece) {
-        return piece->lane == lane && piece->memory.size_bytes() < bytes &&
-               is_free(*piece, lane, user);
-      });
-      if (found == pieces_.end()) break;
-      smaller = take_out(found);
-    }
-    end(std::move(smaller));
+ScratchPool::Pieces::iterator ScratchPool::find_smaller(int64_t bytes, const Lane& lane,
+                                                        const ScratchUser& user, bool only_lane) {
+  auto found = pieces_.end();
+  for (auto at = pieces_.begin(); at != pieces_.end(); ++at) {
+    Piece& piece = **at;
+    if (piece.memory.size_bytes() >= bytes || !is_free(piece, lane, user)) continue;
+    if (piece.lane == lane) return at;
+    if (only_lane) continue;
+    if (found == pieces_.end() || piece.last_used < (*found)->last_used) found = at;
   }
+  return found;
+}
+
+ScratchPool::Piece& ScratchPool::make(int64_t bytes, const Lane& lane, ScratchUser& user) {
   if (!user.own_) free_surplus(bytes);
   auto fresh = std::make_unique<Piece>();
   fresh->memory = Allocation(device_, bytes, use_);

@@ -29,8 +29,10 @@ class ScratchUser;
 ///
 /// A user gets, of the pieces that are free and large enough, the one that it had last, else the
 /// one that its lane had last, else the smallest; a piece of another lane only if it is not far
-/// too large. Where none is, one of just this size is made; a smaller one of the lane goes. The
-/// n-th largest piece is kept while there are n users that once needed as much.
+/// too large. Where none is, one of just this size is made, in the place of smaller free ones: the
+/// lane's, else the one of another lane that was used least recently. So there are no more pieces
+/// than were lent at one time, but for those that are far too large for who asks. The n-th largest
+/// piece is kept while there are n users that once needed as much.
 class ScratchPool {
  public:
   ScratchPool(Device& device, MemoryUse use) : device_(device), use_(use) {}
@@ -58,6 +60,9 @@ class ScratchPool {
   void remove(ScratchUser& user) noexcept;
   Piece& lend(int64_t bytes, const Lane& lane, ScratchUser& user);
   Piece* find(int64_t bytes, const Lane& lane, const ScratchUser& user);
+  /// That which a piece of `bytes` is made in place of; `only_lane`: no other lane's.
+  Pieces::iterator find_smaller(int64_t bytes, const Lane& lane, const ScratchUser& user,
+                                bool only_lane);
   bool is_free(Piece& piece, const Lane& lane, const ScratchUser& user);
   Piece& make(int64_t bytes, const Lane& lane, ScratchUser& user);
   void give_back(Piece& piece) noexcept;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "csrc/converter.h"
 #include "csrc/frontends/graph_file/graph_text.h"
 #include "runtime/base/error.h"
