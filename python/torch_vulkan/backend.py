@@ -194,7 +194,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     """
     results = len(module.graph.output_node().args[0])
     written = detach_writes(module)
-    prepare(module, min(user_outputs, results), kind == "backward", of_arguments)
+    prepare(module, min(user_outputs, results), kind, of_arguments)
     tensors_on = main_device(module.graph)
     if settings.builds_nothing:
         sessions.describe(module, kind, settings, weights, tensors_on, watch)

@@ -21,8 +21,8 @@ class Verdict:
     """What became of a case.
 
     Attributes:
-        wrong: what differs from eager, and not by roundings, and not with aot_eager.
-        torchs: how much of what differs is the same with aot_eager.
+        wrong: what differs from eager, and not by roundings, and not with PyTorch's own backends.
+        torchs: how much of what differs is the same with one of those.
         rounding: how many values differ as eager's do with other roundings.
         native: how many engines said, at a call, that they run natively.
         calls: compared calls.
@@ -39,6 +39,10 @@ class Verdict:
         return frozenset(d.kind for d in self.wrong)
 
 
+# PyTorch's own: what its defaults lose, what Dynamo alone does (gradients of a view behind
+# `x.data = …`), and what AOTAutograd does where it recomputes nothing in the backward graph (results
+# that are kept for it and changed by the program).
+PYTORCHS = ("aot_eager", "eager", "aot_eager_default_partitioner")
 ALIASING = frozenset({"storage", "bytes", "offset", "is", "written"})
 # What other roundings may change; of shapes that of unique, of a mask's elements.
 ROUNDED = frozenset({"values", "later", "written", "shape", "results"})
@@ -57,9 +61,10 @@ def check(text: str, without: frozenset[str] = frozenset()) -> Verdict:
     found = [d for d in found if d.kind != "error" or not _NO_KERNEL.search(d.how)]
     if found:
         found = _without(found, differences(expected, run_world(case, None)[0]))
-        torchs = differences(expected, run_world(case, "aot_eager")[0])
-        verdict.torchs = len(found) - len(_without(found, torchs))
-        found = _without(found, torchs)
+    for backend in PYTORCHS if found else ():
+        torchs = _without(found, differences(expected, run_world(case, backend)[0]))
+        verdict.torchs += len(found) - len(torchs)
+        found = torchs
     if ".view(torch." in text and flushes_denormals():  # whose numbers are denormal ones, mostly
         verdict.rounding = sum(d.kind in ROUNDED for d in found)
         found = [d for d in found if d.kind not in ROUNDED]

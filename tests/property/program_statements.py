@@ -251,11 +251,12 @@ def on_data(s: Scope) -> str:
     i = s.one(f"{x}.sum().item()", f"float({x}.float().sum())", f"int({x}.sum())",
               f"{x}.numel()", f"{x}.shape[0]", f"bool({x}.any())", f"{x}.storage_offset()",
               f"{x}.dim() + 1", f"{x}.stride(0)")
+    few = s.values[x].numel() <= 64  # Dynamo traces an operator for each element
     return s.one("torch._dynamo.graph_break()", "torch._dynamo.graph_break()",
                  "torch._dynamo.graph_break()", f"{s.new()} = {i}", f"{s.new()} = {i}",
                  f"{s.new()} = {x}[{x} > 0]", f"{s.new()} = {x}.nonzero()",
                  f"{s.new()} = {x}.masked_select({x} > 0)", f"{s.new()} = {x}.is_contiguous()",
-                 f"{s.new()} = {x}.tolist()", f"{s.new()} = {x}.unique()")
+                 f"{s.new()} = {x}.tolist()" if few else f"{s.new()} = {x}.shape", f"{s.new()} = {x}.unique()")
 
 
 def on_module(s: Scope) -> str:

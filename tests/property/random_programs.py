@@ -166,7 +166,7 @@ class Campaign:
         kinds = collections.Counter(" ".join(r["kinds"]) for r in self.found)
         return (f"seed {self._options.seed}: {self.count['programs']} programs, "
                 f"{self.count['calls']} calls, {self.count['skipped']} skipped (eager refuses the "
-                f"first call), {self.count['torchs']} differ with aot_eager too, "
+                f"first call), {self.count['torchs']} differ with PyTorch's own too, "
                 f"{self.count['roundings']} magnify roundings, {self.count['native']} engines gave "
                 f"a call back; {len(self.found)} differences {dict(kinds) or ''}")
 

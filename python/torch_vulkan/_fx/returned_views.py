@@ -20,13 +20,18 @@ _HELD = ("placeholder", "get_attr")  # memory of others
 _KEPT = "torch_vulkan_keep_view"
 
 
-def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
+def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str,
                         of_arguments: dict[int, tuple[fx.Node, int]]) -> None:
     """Gives the views among the results nodes of their own, which no engine takes: all among the
     first `user_outputs`, but for those that nobody can tell from a tensor of their own, and among
     those that are kept for the backward graph what costs nothing. Of gradients, which share memory
     with nobody, only those with gaps or overlaps between their elements.
 
+    AOTAutograd tells autograd of each result of a forward graph, and makes those anew that autograd
+    is to know as views. The others are detached: as views of another result they would have its
+    gradient, and a write into one would be an error of the other.
+
+    kind: "forward", "backward" (whose results are gradients) or "inference".
     of_arguments: result → what it is a view of, and the argument that it is to be a view of: whose
     value the former is, or becomes behind the graph. The view has its strides and offset then.
     """
@@ -40,10 +45,12 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, gradients: bool,
         elif value.op not in _HELD and not _begins_dense(results[i]):
             raise NotImplementedError(f"result {i} is a view of argument {argument} that cannot be "
                                       "traced back to it")
-    kept = _kept_gradients(results) if gradients else _kept(results, user_outputs)
+    kept = _kept_gradients(results) if kind == "backward" else _kept(results, user_outputs)
     for i, node in enumerate(results):
         if node in kept:
             results[i] = _copy_of_view(graph, node, kept[node], kept[node], copies)
+            if kind == "forward" and i < user_outputs:
+                results[i] = _detached(graph, results[i])
     output.args = (tuple(results),)
     if copies:
         places = [*graph.nodes]
@@ -188,6 +195,14 @@ def _are_alike(node: fx.Node, other: fx.Node) -> bool:
     one, two = node.meta["val"], other.meta["val"]
     return one.dtype == two.dtype and one.dim() == two.dim() and all(
         a == b for a, b in zip(one.shape, two.shape) if isinstance(a, int) and isinstance(b, int))
+
+
+def _detached(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    with graph.inserting_before(graph.output_node()):
+        detached = graph.call_function(aten.detach.default, (node,))
+    detached.meta.update(node.meta)
+    detached.meta[_KEPT] = True
+    return detached
 
 
 def _copy_of_view(graph: fx.Graph, node: fx.Node, value: fx.Node, base: fx.Node, copies) -> fx.Node:

@@ -154,6 +154,21 @@ def depends_on_data(value) -> bool:
     return bool(free_unbacked_symbols(value))
 
 
+def allows_guards(value) -> bool:
+    """False if a SymInt, or a part of it, is known only when the graph runs, or is a size of the
+    tensor that an argument is a view of: Dynamo cannot ask for that, and fails where it is to."""
+    if not isinstance(value, torch.SymInt):
+        return True
+    sources = value.node.shape_env.var_to_sources
+    return not depends_on_data(value) and not any(
+        "._base" in _name_of(source) for symbol in value.node.expr.free_symbols
+        for source in sources.get(symbol, ()))
+
+
+def _name_of(source) -> str:
+    return source.name() if callable(source.name) else source.name  # a property from torch 2.13 on
+
+
 def through_dynamo(error: Exception) -> Exception:
     """`error` as an exception that Dynamo hands on as it is, still of its own type: a ValueError
     stays a ValueError rather than becoming BackendCompilerFailed."""

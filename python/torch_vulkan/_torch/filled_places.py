@@ -1,5 +1,6 @@
 """index_fill as eager computes it, where PyTorch's own decomposition does not: a number in a tensor
-of another type is cast, and a tensor without elements stays as it is, whatever the index."""
+of another type is cast, and what eager makes of an index into a tensor without elements, a result
+or an error, is left to it."""
 
 import torch
 
@@ -7,11 +8,11 @@ aten = torch.ops.aten
 
 
 def index_fill(x, dim, index, value):
-    """Of aten::index_fill.int_Tensor."""
-    others = [size for d, size in enumerate(x.shape) if d != dim % x.dim()] if x.dim() else []
-    if any(isinstance(size, int) and size == 0 for size in others):
-        return x.clone()
-    return torch._refs.index_fill(x, dim, index, value.to(x.dtype))
+    """Of aten::index_fill."""
+    if any(isinstance(size, int) and size == 0 for size in x.shape):
+        return NotImplemented
+    number = value.to(x.dtype) if isinstance(value, torch.Tensor) else value
+    return torch._refs.index_fill(x, dim, index, number)
 
 
-DECOMPOSITIONS = {aten.index_fill.int_Tensor: index_fill}
+DECOMPOSITIONS = {aten.index_fill.int_Tensor: index_fill, aten.index_fill.int_Scalar: index_fill}

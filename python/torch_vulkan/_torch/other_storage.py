@@ -28,7 +28,9 @@ def counts_writes(tensor: torch.Tensor) -> bool:
 
 def pass_over_uncounted_versions(module: fx.GraphModule) -> None:
     """Dynamo lowers the version counter of what `x.data = y` was said of, as that is no counted
-    write. Inference tensors have none, and PyTorch 2.13 raises: those are passed over."""
+    write. Inference tensors have none, and PyTorch 2.13 raises: those are passed over. So are
+    results of a compiled graph: it may have kept them for its gradients, and reads them from the
+    new memory then. That they count as changed makes it an error, as with aot_eager."""
     for node in module.graph.nodes:
         if getattr(node.target, "__name__", "") == "_lower_version_count_by_1":
             node.target = _counted(node.target)
@@ -37,6 +39,7 @@ def pass_over_uncounted_versions(module: fx.GraphModule) -> None:
 
 def _counted(lower):
     def lower_version_count(tensor: torch.Tensor) -> torch.Tensor:
-        return lower(tensor) if counts_writes(tensor) else tensor
+        kept = type(tensor.grad_fn).__name__.startswith("CompiledFunction")
+        return lower(tensor) if counts_writes(tensor) and not kept else tensor
 
     return lower_version_count

@@ -47,8 +47,7 @@ def may_overlap(sizes, strides) -> bool:
     What depends on symbols becomes a guard: other sizes are captured anew."""
     if any(same(size, 0) for size in sizes):
         return False
-    if any(isinstance(value, torch.SymInt) and compat.depends_on_data(value)
-           for value in (*sizes, *strides)):
+    if not all(map(compat.allows_guards, (*sizes, *strides))):
         return True
     reach = 1
     for stride, size in sorted(zip(strides, sizes, strict=True), key=lambda pair: _hint(pair[0])):
@@ -67,9 +66,8 @@ def lies_within(tensor: torch.Tensor, sizes, strides, offset) -> bool:
         return True
     first = tensor.storage_offset()
     offset = first if offset is None else offset
-    if not is_dense(tensor) or any(
-            isinstance(value, torch.SymInt) and compat.depends_on_data(value)
-            for value in (*sizes, *strides, offset, *tensor.shape)):
+    if not is_dense(tensor) or not all(map(
+            compat.allows_guards, (*sizes, *strides, offset, first, *tensor.shape))):
         return False
     last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     return bool(offset >= first) and bool(last < first + tensor.numel())
