@@ -105,7 +105,7 @@ build() {
   stamp=$(digest setup.cfg setup.py pyproject.toml <(grep '^project(' CMakeLists.txt))
   if ! [ -f build/build.ninja ]; then
     say "Building torch_vulkan"
-    cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DTV_UNITY=ON \
       -DPython_EXECUTABLE="$PWD/.venv/bin/python" -DTV_TESTS=OFF >.setup/cmake.log 2>&1 ||
       { tail -30 .setup/cmake.log >&2; return 1; }
   fi

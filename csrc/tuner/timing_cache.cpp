@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kFormat = "torch_vulkan timings";
 constexpr int64_t kVersion = 1;
-constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 constexpr int64_t kSaveEveryMs = 1000;
 constexpr const char* kKinds[] = {"timed", "slow", "wrong", "lost", "refused"};
 
@@ -187,7 +187,7 @@ void TimingCache::load() {
   if (!fs::exists(path_, error)) return;
   std::vector<uint8_t> bytes;
   try {
-    bytes = read_file(path_, kMaxBytes);
+    bytes = read_file(path_, kMaxFileBytes);
   } catch (const Error& e) {  // a directory, or not ours to read: it stays where it is
     if (!told_) log(LogLevel::kWarn, "[tuner] timings are not kept: " + std::string(e.what()));
     told_ = true;

@@ -30,8 +30,6 @@ bool overlaps_external(const std::vector<uint64_t>& bound, const ShapePlan& plan
   return false;
 }
 
-uint64_t address_of(const CudaTensor& tensor) { return reinterpret_cast<uint64_t>(tensor.data); }
-
 /// Addresses of CUDA's, because one memory may have several of Vulkan's.
 bool output_overlaps(const EngineSpec& spec, std::span<const CudaTensor> inputs,
                      std::span<const CudaTensor> outputs) {

@@ -9,8 +9,6 @@ namespace {
 
 constexpr int64_t kStagingAlignment = 256;
 
-uint64_t address_of(const CudaTensor& tensor) { return reinterpret_cast<uint64_t>(tensor.data); }
-
 }  // namespace
 
 void CudaOperands::bind(std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,

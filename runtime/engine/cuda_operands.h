@@ -9,6 +9,10 @@
 
 namespace tv {
 
+inline uint64_t address_of(const CudaTensor& tensor) {
+  return reinterpret_cast<uint64_t>(tensor.data);
+}
+
 /// Tensors whose memory can be shared are used in place; the others are copied on their stream from
 /// and to memory of Vulkan's.
 class CudaOperands {

@@ -10,19 +10,20 @@
 namespace tv {
 namespace {
 
-[[noreturn]] void fail(int64_t value, const std::string& want) {
+[[noreturn]] void fail_number(int64_t value, const std::string& want) {
   throw Error(ErrorKind::kUnsupported,
               "a number is " + std::to_string(value) + " here, which " + want);
 }
 
 uint32_t index_word(int64_t value) {
   if (value < -(int64_t{1} << 31) || value >= int64_t{1} << 32)
-    fail(value, "kernels, which count in 32 bits, cannot take for a size or an offset");
+    fail_number(value, "kernels, which count in 32 bits, cannot take for a size or an offset");
   return static_cast<uint32_t>(value);
 }
 
 uint32_t number_word(const NumberWord& word, int64_t value) {
-  if (!holds(word.dtype, value)) fail(value, "does not fit " + std::string(name(word.dtype)));
+  if (!holds(word.dtype, value))
+    fail_number(value, "does not fit " + std::string(name(word.dtype)));
   if (is_float(word.dtype)) return std::bit_cast<uint32_t>(static_cast<float>(value));
   if (word.dtype == DType::kBool) return value != 0 ? 1 : 0;
   return static_cast<uint32_t>(word.high ? value >> 32 : value);

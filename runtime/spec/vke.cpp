@@ -43,7 +43,9 @@ static_assert(sizeof(Header) == 64);
 
 constexpr const char* kCopyAgain = "; copy it again, or build the engine again";
 
-[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUser, "[vke] " + what); }
+[[noreturn]] void fail_file(const std::string& what) {
+  throw Error(ErrorKind::kUser, "[vke] " + what);
+}
 
 constexpr uint64_t align(uint64_t offset, uint64_t alignment) {
   return (offset + alignment - 1) / alignment * alignment;
@@ -58,8 +60,8 @@ struct Parts {
 Parts make_parts(const EngineSpec& spec, std::span<const HostTensor> weights) {
   static constexpr uint8_t kZeros[kWeightAlignment] = {};
   if (!weights.empty() && weights.size() != spec.weights.size())
-    fail("got " + std::to_string(weights.size()) + " weights, want " +
-         std::to_string(spec.weights.size()) + " or none");
+    fail_file("got " + std::to_string(weights.size()) + " weights, want " +
+              std::to_string(spec.weights.size()) + " or none");
   const std::string metadata = encode_metadata(spec, weights);
 
   Header header = {};
@@ -110,50 +112,51 @@ Header check_header(Bytes bytes) {
   const size_t to_compare = std::min(bytes.size(), sizeof kMagic);
   if (std::memcmp(bytes.data(), kMagic, to_compare) != 0) {
     const bool is_zip = bytes.size() > 4 && std::memcmp(bytes.data(), "PK\3\4", 4) == 0;
-    fail(is_zip
-             ? "this is not a .vke file but a zip archive, as .pt2 and .pt files are: load those "
-               "with torch_vulkan.load"
-             : "this is not a .vke file; want one that an engine was saved to");
+    fail_file(
+        is_zip ? "this is not a .vke file but a zip archive, as .pt2 and .pt files are: load those "
+                 "with torch_vulkan.load"
+               : "this is not a .vke file; want one that an engine was saved to");
   }
   if (bytes.size() < sizeof header + kDigestBytes)
-    fail("the file is truncated: got " + std::to_string(bytes.size()) + " bytes" + kCopyAgain);
+    fail_file("the file is truncated: got " + std::to_string(bytes.size()) + " bytes" + kCopyAgain);
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.format_version != kFormatVersion)
-    fail("the file has format version " + std::to_string(header.format_version) +
-         ", this torch_vulkan reads version " + std::to_string(kFormatVersion) +
-         (header.format_version > kFormatVersion
-              ? ": upgrade torch_vulkan, or build the engine again"
-              : ": build the engine again"));
+    fail_file("the file has format version " + std::to_string(header.format_version) +
+              ", this torch_vulkan reads version " + std::to_string(kFormatVersion) +
+              (header.format_version > kFormatVersion
+                   ? ": upgrade torch_vulkan, or build the engine again"
+                   : ": build the engine again"));
   if (const size_t parts = split_vke(bytes).size(); parts > 1)
-    fail("the file holds " + std::to_string(parts) +
-         " engines, one for each profile of shapes: take one of what split_vke() makes of it "
-         "(runtime/spec/vke_parts.h)");
+    fail_file("the file holds " + std::to_string(parts) +
+              " engines, one for each profile of shapes: take one of what split_vke() makes of it "
+              "(runtime/spec/vke_parts.h)");
   if (header.file_bytes != bytes.size())
-    fail("the file is " + std::string(header.file_bytes > bytes.size() ? "truncated" : "altered") +
-         ": got " + std::to_string(bytes.size()) + " bytes, want " +
-         std::to_string(header.file_bytes) + kCopyAgain);
+    fail_file("the file is " +
+              std::string(header.file_bytes > bytes.size() ? "truncated" : "altered") + ": got " +
+              std::to_string(bytes.size()) + " bytes, want " + std::to_string(header.file_bytes) +
+              kCopyAgain);
   const uint64_t body = bytes.size() - kDigestBytes;
   const bool in_range = header.header_bytes == sizeof header && header.zero == 0 &&
                         header.metadata_bytes <= std::min(body, kMaxMetadataBytes) &&
                         header.spirv_bytes <= body && header.weights_offset <= body &&
                         header.weights_bytes <= body - header.weights_offset;
-  if (!in_range) fail("the file is altered: a size in its header is out of range");
+  if (!in_range) fail_file("the file is altered: a size in its header is out of range");
   const uint64_t spirv_end =
       align(sizeof header + header.metadata_bytes, kModuleAlignment) + header.spirv_bytes;
   if (spirv_end > header.weights_offset || header.weights_offset + header.weights_bytes != body)
-    fail("the file is altered: its sections do not follow each other");
+    fail_file("the file is altered: its sections do not follow each other");
   return header;
 }
 
 std::vector<std::vector<uint32_t>> read_modules(Bytes section, const std::vector<uint64_t>& words) {
   std::vector<std::vector<uint32_t>> modules;
   for (const uint64_t count : words) {
-    if (count > section.size() / 4) fail("a SPIR-V module reaches outside its section");
+    if (count > section.size() / 4) fail_file("a SPIR-V module reaches outside its section");
     std::vector<uint32_t>& module = modules.emplace_back(count);
     if (count) std::memcpy(module.data(), section.data(), count * 4);
     section = section.subspan(count * 4);
   }
-  if (!section.empty()) fail("the SPIR-V section has bytes that belong to no module");
+  if (!section.empty()) fail_file("the SPIR-V section has bytes that belong to no module");
   return modules;
 }
 
@@ -161,21 +164,21 @@ std::vector<std::vector<uint8_t>> read_weights(Bytes section, const std::vector<
                                                const EngineSpec& spec) {
   std::vector<std::vector<uint8_t>> weights;
   if (!sizes.empty() && sizes.size() != spec.weights.size())
-    fail("the file holds " + std::to_string(sizes.size()) + " weights, want " +
-         std::to_string(spec.weights.size()) + " or none");
+    fail_file("the file holds " + std::to_string(sizes.size()) + " weights, want " +
+              std::to_string(spec.weights.size()) + " or none");
   uint64_t at = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
     at = align(at, kWeightAlignment);
     if (at > section.size() || sizes[i] > section.size() - at)
-      fail("weight " + std::to_string(i) + " reaches outside its section");
+      fail_file("weight " + std::to_string(i) + " reaches outside its section");
     if (sizes[i] != weight_bytes(spec.weights[i]))
-      fail("weight " + std::to_string(i) + " has " + std::to_string(sizes[i]) + " bytes, want " +
-           std::to_string(weight_bytes(spec.weights[i])));
+      fail_file("weight " + std::to_string(i) + " has " + std::to_string(sizes[i]) +
+                " bytes, want " + std::to_string(weight_bytes(spec.weights[i])));
     const Bytes bytes = section.subspan(at, sizes[i]);
     weights.emplace_back(bytes.begin(), bytes.end());
     at += sizes[i];
   }
-  if (at != section.size()) fail("the weights section has bytes that belong to no weight");
+  if (at != section.size()) fail_file("the weights section has bytes that belong to no weight");
   return weights;
 }
 
@@ -191,12 +194,12 @@ std::vector<uint8_t> to_vke(const EngineSpec& spec, std::span<const HostTensor> 
 }
 
 VkeContents from_vke(std::span<const uint8_t> bytes) {
-  if (bytes.empty()) fail(std::string("the file is empty") + kCopyAgain);
+  if (bytes.empty()) fail_file(std::string("the file is empty") + kCopyAgain);
   const Header header = check_header(bytes);
   const Bytes body = bytes.first(bytes.size() - kDigestBytes);
   const auto digest = Sha256().update(body).finish();
   if (!std::equal(digest.begin(), digest.end(), bytes.end() - kDigestBytes))
-    fail(std::string("the file is altered: its digest does not match") + kCopyAgain);
+    fail_file(std::string("the file is altered: its digest does not match") + kCopyAgain);
 
   Metadata metadata = decode_metadata(body.subspan(sizeof header, header.metadata_bytes));
   const uint64_t spirv_offset = align(sizeof header + header.metadata_bytes, kModuleAlignment);
@@ -245,7 +248,7 @@ void write_vke(const std::string& path, const EngineSpec& spec,
   pieces.insert(pieces.end(), parts.pieces.begin(), parts.pieces.end());
   pieces.emplace_back(digest);
   const std::string why = write_file(path, pieces);
-  if (!why.empty()) fail(path + " cannot be written: " + why);
+  if (!why.empty()) fail_file(path + " cannot be written: " + why);
 }
 
 std::string digest_without_names(EngineSpec spec) {

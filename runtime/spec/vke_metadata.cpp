@@ -22,7 +22,7 @@ constexpr size_t kMaxRank = 64;
 enum Tag : uint64_t { kConstant = 0, kTable = 1, kFloat = 2, kNumber = 3 };
 constexpr int kNumberBits = 5;  // of a number's code: four of the dtype, one of which half
 
-[[noreturn]] void fail(const std::string& what) {
+[[noreturn]] void fail_metadata(const std::string& what) {
   throw Error(ErrorKind::kUser, "[vke] the metadata is not valid: " + what);
 }
 
@@ -55,7 +55,7 @@ bool is_utf8(std::string_view bytes) {
 }
 
 const std::string& text(const std::string& value) {
-  if (!is_utf8(value)) fail("a name is not UTF-8");
+  if (!is_utf8(value)) fail_metadata("a name is not UTF-8");
   return value;
 }
 
@@ -126,54 +126,57 @@ class Decoder {
  public:
   explicit Decoder(const vke::Engine& engine) {
     for (const std::string& expr : engine.exprs()) {
-      if (expr.size() > kMaxExprText) fail("an expression is too long");
+      if (expr.size() > kMaxExprText) fail_metadata("an expression is too long");
       exprs_.push_back(Expr::parse(text(expr)));
     }
   }
 
   Expr expr(uint64_t code) const {
     if ((code & 3) == kConstant) return unzigzag(code >> 2);
-    if ((code & 3) != kTable || code >> 2 >= exprs_.size()) fail("an expression is unknown");
+    if ((code & 3) != kTable || code >> 2 >= exprs_.size())
+      fail_metadata("an expression is unknown");
     return exprs_[code >> 2];
   }
 
   template <class Codes>
   Shape shape(const Codes& codes) const {
-    if (static_cast<size_t>(codes.size()) > kMaxRank) fail("a shape has too many dimensions");
+    if (static_cast<size_t>(codes.size()) > kMaxRank)
+      fail_metadata("a shape has too many dimensions");
     Shape result;
     for (const uint64_t code : codes) result.push_back(expr(code));
     return result;
   }
 
   Binding binding(const vke::Binding& from) const {
-    if (from.dtype() > static_cast<uint32_t>(DType::kBool)) fail("a dtype is unknown");
+    if (from.dtype() > static_cast<uint32_t>(DType::kBool)) fail_metadata("a dtype is unknown");
     return {text(from.name()), static_cast<DType>(from.dtype()), shape(from.shape()),
             shape(from.strides()), from.written()};
   }
 
   Buffer buffer(const vke::Buffer& from) const {
-    if (from.kind() > static_cast<uint32_t>(BufferKind::kCheck)) fail("a buffer's kind is unknown");
+    if (from.kind() > static_cast<uint32_t>(BufferKind::kCheck))
+      fail_metadata("a buffer's kind is unknown");
     return {static_cast<BufferKind>(from.kind()), from.index(), expr(from.size_bytes()),
             text(from.name())};
   }
 
   Condition condition(const vke::Condition& from) const {
     if (from.relation() > static_cast<uint32_t>(Relation::kMultiple))
-      fail("a condition's relation is unknown");
+      fail_metadata("a condition's relation is unknown");
     return {static_cast<Relation>(from.relation()), expr(from.left()), expr(from.right()),
             text(from.source())};
   }
 
   Dispatch dispatch(const vke::Dispatch& from) const {
-    if (from.operands_size() % 4 != 0) fail("an operand is not complete");
-    if (from.grid_size() != 3) fail("a grid does not have three dimensions");
+    if (from.operands_size() % 4 != 0) fail_metadata("an operand is not complete");
+    if (from.grid_size() != 3) fail_metadata("a grid does not have three dimensions");
     Dispatch to;
     to.name = text(from.name());
     to.pipeline = from.pipeline();
     for (int i = 0; i < from.operands_size(); i += 4) {
       const uint64_t buffer = from.operands(i), access = from.operands(i + 3);
       if (buffer > std::numeric_limits<uint32_t>::max() || access > 3)
-        fail("an operand is out of range");
+        fail_metadata("an operand is out of range");
       to.operands.push_back({static_cast<uint32_t>(buffer), expr(from.operands(i + 1)),
                              expr(from.operands(i + 2)), (access & 1) != 0, (access & 2) != 0});
     }
@@ -193,14 +196,16 @@ class Decoder {
   ParamWord word(uint64_t code) const {
     if ((code & 3) == kNumber) return number(code >> 2);
     if ((code & 3) != kFloat) return expr(code);
-    if (code >> 2 > std::numeric_limits<uint32_t>::max()) fail("a parameter is out of range");
+    if (code >> 2 > std::numeric_limits<uint32_t>::max())
+      fail_metadata("a parameter is out of range");
     return std::bit_cast<float>(static_cast<uint32_t>(code >> 2));
   }
 
   NumberWord number(uint64_t code) const {
     const uint64_t row = code >> kNumberBits, dtype = code >> 1 & 15;
-    if (row >= exprs_.size()) fail("an expression is unknown");
-    if (dtype == 0 || dtype > static_cast<uint64_t>(DType::kBool)) fail("a dtype is unknown");
+    if (row >= exprs_.size()) fail_metadata("an expression is unknown");
+    if (dtype == 0 || dtype > static_cast<uint64_t>(DType::kBool))
+      fail_metadata("a dtype is unknown");
     return {exprs_[row], static_cast<DType>(dtype), (code & 1) != 0};
   }
 
@@ -223,14 +228,14 @@ void check_message_sizes(std::span<const uint8_t> bytes) {
         field == vke::Engine::kConditionsFieldNumber)
       least_bytes = 2;  // a symbol's maximum, a dtype, a kind, a module, a relation
     if (least_bytes == 0) {
-      if (!WireFormatLite::SkipField(&in, tag)) fail("it cannot be parsed");
+      if (!WireFormatLite::SkipField(&in, tag)) fail_metadata("it cannot be parsed");
       continue;
     }
     uint32_t size = 0;
     if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED ||
         !in.ReadVarint32(&size) || size < least_bytes || size > bytes.size() ||
         !in.Skip(static_cast<int>(size)))
-      fail("it cannot be parsed");
+      fail_metadata("it cannot be parsed");
   }
 }
 
@@ -302,11 +307,11 @@ std::string encode_metadata(const EngineSpec& spec, std::span<const HostTensor> 
 }
 
 Metadata decode_metadata(std::span<const uint8_t> bytes) {
-  if (bytes.size() > std::numeric_limits<int>::max()) fail("it is too long");
+  if (bytes.size() > std::numeric_limits<int>::max()) fail_metadata("it is too long");
   check_message_sizes(bytes);
   vke::Engine engine;
   if (!engine.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    fail("it cannot be parsed");
+    fail_metadata("it cannot be parsed");
   const Decoder decoder(engine);
   Metadata result;
   EngineSpec& spec = result.spec;

@@ -3,7 +3,7 @@
 namespace tv {
 namespace {
 
-constexpr uint32_t kScopeDevice = 1, kRelaxed = 0, kAlignedOperand = 2;
+constexpr uint32_t kScopeDevice = 1, kRelaxed = 0, kAlignedAccess = 2;
 
 }  // namespace
 
@@ -86,7 +86,7 @@ uint32_t GuardCode::load_word(uint32_t block, uint32_t offset) {
   const uint32_t at = w_.value(spv::kIAdd, u64, {block, w_.constant(u64, offset)});
   const uint32_t pointer =
       w_.value(spv::kConvertUToPtr, w_.pointer_type(spv::kPhysical, u64), {at});
-  return w_.value(spv::kLoad, u64, {pointer, kAlignedOperand, 8});
+  return w_.value(spv::kLoad, u64, {pointer, kAlignedAccess, 8});
 }
 
 /// The new entry point: fills the guard's variables, calls the kernel's own, and reports.

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "csrc/frontends/onnx/fail.h"
 #include "csrc/frontends/onnx/importer.h"
 
 namespace tv::onnx {
 namespace {
 
 using Attributes = std::map<std::string, const onnx_proto::AttributeProto*>;
-
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::kUser, message); }
 
 // Replaces references to the function's attributes; one that the caller left out goes.
 void bind_attributes(onnx_proto::NodeProto& node, const Attributes& given, int depth) {

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "csrc/frontends/onnx/fail.h"
 #include "csrc/frontends/onnx/importer.h"
 
 namespace tv::onnx {
 namespace {
 
 using Proto = onnx_proto::AttributeProto;
-
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::kUser, message); }
 
 }  // namespace
 

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "csrc/frontends/mapped_file.h"
+#include "csrc/frontends/onnx/fail.h"
 #include "runtime/base/error.h"
 
 namespace tv::onnx {
 namespace {
-
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::kUser, message); }
 
 std::vector<std::string> components(const std::string& location, const std::string& what) {
   if (location.empty()) fail(what + ": external data without a location");

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "csrc/frontends/onnx/fail.h"
 #include "csrc/frontends/onnx/module_path.h"
 #include "csrc/frontends/onnx/scales.h"
 #include "csrc/frontends/onnx/small_float.h"
 
 namespace tv::onnx {
 namespace {
-
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::kUser, message); }
 
 // Names go into messages, files and Python: what is no UTF-8 is refused.
 bool is_utf8(const std::string& text) {

@@ -6,14 +6,13 @@
 #include <cstring>
 
 #include "csrc/frontends/onnx/external_data.h"
+#include "csrc/frontends/onnx/fail.h"
 #include "csrc/frontends/onnx/message_count.h"
 #include "csrc/frontends/onnx/tensor.h"
 #include "runtime/base/error.h"
 
 namespace tv::onnx {
 namespace {
-
-[[noreturn]] void fail(const std::string& message) { throw Error(ErrorKind::kUser, message); }
 
 int64_t external_number(const std::string& text, const std::string& what) {
   int64_t value = 0;

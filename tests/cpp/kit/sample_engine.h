@@ -4,7 +4,7 @@
 
 #include "runtime/spec/engine_spec.h"
 
-namespace tv::testing {
+namespace tv::test {
 
 inline EngineSpec sample_engine() {
   const Expr n = Expr::symbol(0);
@@ -53,4 +53,4 @@ inline EngineSpec sample_engine() {
   return spec;
 }
 
-}  // namespace tv::testing
+}  // namespace tv::test

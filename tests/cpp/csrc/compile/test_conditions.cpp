@@ -110,7 +110,7 @@ TEST(Conditions, ValidateRefusesWrongOnesAndSkipsSizesThatTheyForbid) {
     }
     return "";
   };
-  EngineSpec spec = testing::sample_engine();
+  EngineSpec spec = test::sample_engine();
   spec.conditions = {{Relation::kEqual, kSeq, 1, {}}};
   EXPECT_NE(message(spec).find("a condition uses symbol 1"), std::string::npos);
   spec.conditions = {{static_cast<Relation>(9), kBatch, 1, {}}};

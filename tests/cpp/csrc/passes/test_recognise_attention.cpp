@@ -10,7 +10,7 @@ namespace {
 
 using test::GraphBuilder;
 
-struct Pieces : GraphBuilder {
+struct AttentionPieces : GraphBuilder {
   const Shape rows = {2, 3, 5, 4}, keys = {2, 3, 7, 4}, turned = {2, 3, 4, 7},
               square = {2, 3, 5, 7};
   ValueId q = input(rows), k = input(keys), v = input(keys);
@@ -55,7 +55,7 @@ struct Pieces : GraphBuilder {
 };
 
 TEST(RecogniseAttention, TakesScaleAndMask) {
-  Pieces b;
+  AttentionPieces b;
   const ValueId mask = b.input({5, 7});
   b.output(b.product(b.softmax(b.plus(b.times(b.scores(), 0.5), mask)), b.v, b.rows));
   const Node* node = b.run();
@@ -72,7 +72,7 @@ TEST(RecogniseAttention, TakesScaleAndMask) {
 
 TEST(RecogniseAttention, KnowsACap) {
   for (const bool mask_inside : {false, true}) {
-    Pieces b;
+    AttentionPieces b;
     const ValueId mask = b.input({5, 7});
     ValueId s = b.times(b.times(b.scores(), 0.5), 0.25);
     if (mask_inside) s = b.plus(s, mask);
@@ -90,7 +90,7 @@ TEST(RecogniseAttention, KnowsACap) {
 }
 
 TEST(RecogniseAttention, MultipliesFactors) {
-  Pieces b;
+  AttentionPieces b;
   const ValueId one = b.weight({}), other = b.weight({1});
   const auto by = [&](const char* op, ValueId x, ValueId factor) {
     return b.make(op, {tensor_arg("self", x), tensor_arg("other", factor)}, b.graph.value(x).shape);
@@ -109,7 +109,7 @@ TEST(RecogniseAttention, MultipliesFactors) {
 /// Rows of keys are made for each layer, beside the values that the graph came with.
 TEST(RecogniseAttention, LayersWhoseKeysArePermutedFromColumns) {
   constexpr size_t kLayers = 64;
-  Pieces b;
+  AttentionPieces b;
   const ValueId mask = b.input({5, 7});
   for (size_t layer = 0; layer < kLayers; ++layer) {
     const ValueId keys = b.input({2, 7, 3, 4});
@@ -133,7 +133,7 @@ TEST(RecogniseAttention, LayersWhoseKeysArePermutedFromColumns) {
 
 /// A multiplication that also changes the dtype stays a node: its number is not the scale as well.
 TEST(RecogniseAttention, ScalesOnceWhereTheDtypeChanges) {
-  Pieces b;
+  AttentionPieces b;
   const ValueId codes = b.input(b.rows, DType::kI8);
   const ValueId q =
       b.make("aten::mul.Scalar", {tensor_arg("self", codes), attr_arg("other", 0.125)}, b.rows);
@@ -146,7 +146,7 @@ TEST(RecogniseAttention, ScalesOnceWhereTheDtypeChanges) {
 
 TEST(RecogniseAttention, KnowsTheCausalMask) {
   for (const int64_t diagonal : {1, 0}) {
-    Pieces b;
+    AttentionPieces b;
     const ValueId hidden = b.make(
         "aten::full",
         {attr_arg("size", std::vector<Expr>{5, 7}), attr_arg("fill_value", -HUGE_VAL)}, {5, 7});
@@ -161,22 +161,22 @@ TEST(RecogniseAttention, KnowsTheCausalMask) {
 }
 
 TEST(RecogniseAttention, LeavesWhatIsReadOrOfAnotherForm) {
-  Pieces probabilities;  // are an output
+  AttentionPieces probabilities;  // are an output
   const ValueId p = probabilities.softmax(probabilities.scores());
   probabilities.output(probabilities.product(p, probabilities.v, probabilities.rows));
   probabilities.output(p);
   EXPECT_FALSE(probabilities.run());
 
-  Pieces columns;
+  AttentionPieces columns;
   columns.output(columns.product(columns.softmax(columns.scores(), 2), columns.v, columns.rows));
   EXPECT_FALSE(columns.run());
 
-  Pieces scaled;  // the mask, too
+  AttentionPieces scaled;  // the mask, too
   const ValueId sum = scaled.plus(scaled.scores(), scaled.input({5, 7}));
   scaled.output(scaled.product(scaled.softmax(scaled.times(sum, 2)), scaled.v, scaled.rows));
   EXPECT_FALSE(scaled.run());
 
-  Pieces of_a_batch;  // one query for all batches: the scores have more of them
+  AttentionPieces of_a_batch;  // one query for all batches: the scores have more of them
   of_a_batch.q = of_a_batch.input({1, 3, 5, 4});
   of_a_batch.output(
       of_a_batch.product(of_a_batch.softmax(of_a_batch.scores()), of_a_batch.v, of_a_batch.rows));

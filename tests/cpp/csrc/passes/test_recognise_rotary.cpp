@@ -9,7 +9,7 @@ namespace {
 
 using test::GraphBuilder;
 
-struct Pieces : GraphBuilder {
+struct RotaryPieces : GraphBuilder {
   ValueId op1(const std::string& op, ValueId x, Shape shape, std::vector<Arg> attrs = {}) {
     attrs.insert(attrs.begin(), tensor_arg("self", x));
     return node(op, std::move(attrs), {{graph.value(x).dtype, std::move(shape)}}).outputs[0];
@@ -64,7 +64,7 @@ struct Pieces : GraphBuilder {
 };
 
 TEST(RecogniseRotary, QueriesAndKeysAreAPair) {
-  Pieces b;
+  RotaryPieces b;
   const Expr n = Expr::symbol(b.symbol("n"));
   const ValueId q = b.input({2, 4, n, 8}), k = b.input({2, 1, n, 8}), cos = b.input({2, 1, n, 8}),
                 sin = b.input({2, 1, n, 8});
@@ -80,7 +80,7 @@ TEST(RecogniseRotary, QueriesAndKeysAreAPair) {
 }
 
 TEST(RecogniseRotary, KeysThatComeFromTheQueriesAreNoPair) {
-  Pieces b;
+  RotaryPieces b;
   const ValueId q = b.input({2, 4, 3, 8}), cos = b.input({3, 8}), sin = b.input({3, 8});
   b.output(b.rotated(b.rotated(q, cos, sin), cos, sin));
   b.recognise();
@@ -90,7 +90,7 @@ TEST(RecogniseRotary, KeysThatComeFromTheQueriesAreNoPair) {
 
 TEST(RecogniseRotary, APartOfARow) {
   for (const int64_t rest_from : {6, 4}) {
-    Pieces b;
+    RotaryPieces b;
     const ValueId q = b.input({2, 4, 3, 8 - 6 + rest_from}), cos = b.input({3, 6}),
                   sin = b.input({3, 6});
     const int64_t size = *b.shape_of(q).back().constant();
@@ -112,7 +112,7 @@ TEST(RecogniseRotary, APartOfARow) {
 }
 
 TEST(RecogniseRotary, NothingBehindARow) {
-  Pieces b;
+  RotaryPieces b;
   const ValueId q = b.input({2, 4, 3, 8}), cos = b.input({3, 8}), sin = b.input({3, 8});
   const ValueId rest = b.half(q, 8, 8), y = b.rotated(q, cos, sin);
   b.output(b.node("aten::cat", {tensor_list_arg("tensors", {y, rest}), attr_arg("dim", Expr(-1))},
@@ -124,7 +124,7 @@ TEST(RecogniseRotary, NothingBehindARow) {
 }
 
 TEST(RecogniseRotary, TheOtherHalfNegatedStays) {
-  Pieces b;
+  RotaryPieces b;
   const ValueId q = b.input({2, 4, 3, 8}), cos = b.input({3, 8}), sin = b.input({3, 8});
   b.output(b.rotated(q, cos, sin, true));
   const size_t before = b.graph.nodes.size();
@@ -133,7 +133,7 @@ TEST(RecogniseRotary, TheOtherHalfNegatedStays) {
 }
 
 TEST(RecogniseRmsNorm, PiecesBecomeOne) {
-  Pieces b;
+  RotaryPieces b;
   const ValueId x = b.input({2, 3, 40});
   const ValueId y = b.normed(x);
   b.output(y);
@@ -145,7 +145,7 @@ TEST(RecogniseRmsNorm, PiecesBecomeOne) {
 }
 
 TEST(RecogniseRmsNorm, WhatAGradientReadsStays) {
-  Pieces b;
+  RotaryPieces b;
   ValueId inverse = kNoValue;
   b.output(b.normed(b.input({2, 3, 40}), &inverse));
   b.output(inverse);
@@ -154,7 +154,7 @@ TEST(RecogniseRmsNorm, WhatAGradientReadsStays) {
 }
 
 TEST(RecogniseRmsNorm, ANormOfSomethingElseStays) {
-  Pieces b;
+  RotaryPieces b;
   const ValueId x = b.input({2, 3, 40}), other = b.input({2, 3, 40});
   ValueId inverse = kNoValue;
   b.normed(x, &inverse);

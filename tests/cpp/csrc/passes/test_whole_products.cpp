@@ -8,7 +8,7 @@ namespace {
 
 using test::GraphBuilder;
 
-struct Pieces : GraphBuilder {
+struct ProductPieces : GraphBuilder {
   ValueId op1(const std::string& op, ValueId x, Shape shape, std::vector<Arg> attrs = {}) {
     attrs.insert(attrs.begin(), tensor_arg("self", x));
     return node(op, std::move(attrs), {{DType::kF32, std::move(shape)}}).outputs[0];
@@ -31,7 +31,7 @@ struct Pieces : GraphBuilder {
 
 TEST(WholeProducts, BesideASoftmaxOfCappedScores) {
   for (const bool capped : {true, false}) {
-    Pieces b;
+    ProductPieces b;
     const ValueId q = b.input({2, 3, 5, 8}), k = b.input({2, 3, 8, 7}), v = b.input({2, 3, 7, 4});
     ValueId s = b.product(q, k, 5, 8, 7);
     if (capped) s = b.op1("aten::tanh", s, {2, 3, 5, 7});
@@ -49,7 +49,7 @@ TEST(WholeProducts, BesideASoftmaxOfCappedScores) {
 }
 
 TEST(WholeProducts, ScoresThatAreReadElsewhereStay) {
-  Pieces b;
+  ProductPieces b;
   const ValueId q = b.input({2, 3, 5, 8}), k = b.input({2, 3, 8, 7}), v = b.input({2, 3, 7, 4});
   ValueId s = b.op1("aten::tanh", b.product(q, k, 5, 8, 7), {2, 3, 5, 7});
   b.output(s);

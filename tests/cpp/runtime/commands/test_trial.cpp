@@ -11,11 +11,11 @@ namespace {
 
 using namespace test;  // NOLINT
 
-constexpr int64_t kFloats = 4096;
+constexpr int64_t kTrialFloats = 4096;
 
 /// y = x · 2 + x, with all buffers in memory of the trial's own.
 EngineSpec doubled() {
-  SpecBuilder b(Expr{kFloats});
+  SpecBuilder b(Expr{kTrialFloats});
   const uint32_t x = b.arena("x"), y = b.arena("y");
   b.step("step", y, x, x, 2);
   return b.spec;
@@ -24,8 +24,10 @@ EngineSpec doubled() {
 class TrialTest : public testing::Test {
  protected:
   TrialTest()
-      : device_(open_device("")), memory_(device_, 2 * kFloats * 4), trial_(device_, doubled()) {
-    const uint64_t addresses[] = {memory_.address(), memory_.address() + kFloats * 4};
+      : device_(open_device("")),
+        memory_(device_, 2 * kTrialFloats * 4),
+        trial_(device_, doubled()) {
+    const uint64_t addresses[] = {memory_.address(), memory_.address() + kTrialFloats * 4};
     trial_.bind({}, addresses);
   }
 
@@ -44,14 +46,14 @@ TEST_F(TrialTest, AloneOnTheDeviceNothingDisturbs) {
 }
 
 TEST_F(TrialTest, AnEngineThatIsCalledMeanwhileDisturbs) {
-  SpecBuilder b(Expr{kFloats});
+  SpecBuilder b(Expr{kTrialFloats});
   const uint32_t x = b.input("x"), y = b.output("y");
   b.step("step", y, x, x, 2);
   const auto engine = Engine::create(device_, b.spec);
   const auto weights = engine->prepare_weights({});
   std::atomic<bool> ends = false;
   std::thread calls([&] {
-    std::vector<float> in = ramp(kFloats), out(kFloats);
+    std::vector<float> in = ramp(kTrialFloats), out(kTrialFloats);
     while (!ends) engine->run(*weights, {}, std::vector{host(in)}, std::vector{host(out)});
   });
   // A run may slip between two calls; of so many one does not.

@@ -9,7 +9,7 @@
 namespace tv {
 namespace {
 
-using testing::sample_engine;
+using test::sample_engine;
 
 struct BadCase {
   const char* name;

@@ -17,7 +17,7 @@
 namespace tv {
 namespace {
 
-using testing::sample_engine;
+using test::sample_engine;
 using Bytes = std::vector<uint8_t>;
 
 struct Weights {

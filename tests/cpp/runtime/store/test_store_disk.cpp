@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::vector<uint8_t>;
 
-constexpr uint64_t kPlenty = uint64_t{1} << 30;
+constexpr uint64_t kRoom = uint64_t{1} << 30;
 constexpr int kCannotMount = 77;
 
 class StoreDisk : public ::testing::Test {
@@ -68,7 +68,7 @@ bool mount_small(const fs::path& where, int bytes) {
 
 /// On a disk that has no room for all of them, entries are there whole or not at all.
 bool full_disk_is_right(const fs::path& dir) {
-  const Store store(dir / "cache", "spirv", kPlenty);
+  const Store store(dir / "cache", "spirv", kRoom);
   constexpr int kEntries = 12;
   const auto value_of = [](int i) { return Bytes(10000, static_cast<uint8_t>(i)); };
   int written = 0;
@@ -112,15 +112,14 @@ TEST_F(StoreDisk, ADirectoryOfSomebodyElseIsRefusedWithTheReason) {
     fs::permissions(theirs, fs::perms::owner_all);
     if (::chown(theirs.c_str(), 65534, 65534) != 0) GTEST_SKIP() << "owners cannot be changed";
   }
-  const Store store(theirs, "spirv", kPlenty);
+  const Store store(theirs, "spirv", kRoom);
   EXPECT_NE(store.refusal().find(theirs.string() + " is not used: it belongs to user "),
             std::string::npos)
       << store.refusal();
   EXPECT_FALSE(store.put("key", Bytes(10)));
   EXPECT_FALSE(store.get("key"));
   // As the system's it is believed where it is root's, and where it is one's own.
-  EXPECT_EQ(Store(theirs, "spirv", kPlenty, /*is_system=*/true).refusal().empty(),
-            ::geteuid() != 0);
+  EXPECT_EQ(Store(theirs, "spirv", kRoom, /*is_system=*/true).refusal().empty(), ::geteuid() != 0);
 }
 
 }  // namespace
