@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import promised_strides
 import torch
 import torch._dynamo.guards
 from program_case import Case, load
@@ -40,9 +41,9 @@ class Verdict:
 
 
 # PyTorch's own: what its defaults lose, what Dynamo alone does (gradients of a view behind
-# `x.data = …`), and what AOTAutograd does where it recomputes nothing in the backward graph (results
-# that are kept for it and changed by the program).
-PYTORCHS = ("aot_eager", "eager", "aot_eager_default_partitioner")
+# `x.data = …`), and what AOTAutograd does where it recomputes nothing in the backward graph
+# (results that are kept for it and changed by the program); strides that it promises.
+PYTORCHS = ("aot_eager", "eager", "aot_eager_default_partitioner", promised_strides.NAME)
 ALIASING = frozenset({"storage", "bytes", "offset", "is", "written"})
 # What other roundings may change; of shapes that of unique, of a mask's elements.
 ROUNDED = frozenset({"values", "later", "written", "shape", "results"})

@@ -256,7 +256,8 @@ def on_data(s: Scope) -> str:
                  "torch._dynamo.graph_break()", f"{s.new()} = {i}", f"{s.new()} = {i}",
                  f"{s.new()} = {x}[{x} > 0]", f"{s.new()} = {x}.nonzero()",
                  f"{s.new()} = {x}.masked_select({x} > 0)", f"{s.new()} = {x}.is_contiguous()",
-                 f"{s.new()} = {x}.tolist()" if few else f"{s.new()} = {x}.shape", f"{s.new()} = {x}.unique()")
+                 f"{s.new()} = {x}.tolist()" if few else f"{s.new()} = {x}.shape",
+                 f"{s.new()} = {x}.unique()")
 
 
 def on_module(s: Scope) -> str:

@@ -432,8 +432,8 @@ def test_expressions_that_backtrack_have_an_end(expression, text, tmp_path):
 
 @pytest.mark.parametrize("text", ["a" * 200000, " " * 200000 + "a", "a" * 3000 + " " * 3000 + "\n",
                                   "é" * 5000 + "1" * 5000 + " \n" * 3000 + "!" * 3000],
-                         ids=["letters", "spaces", "both", "several"])  # the id is in the environment
-@pytest.mark.parametrize("expression", [GPT4, r"\s+(?!\S)|\s+|\S+"], ids=["gpt-4", "spaces"])
+                         ids=["letters", "spaces", "both", "several"])
+@pytest.mark.parametrize("expression", [GPT4, r"\s+(?!\S)|\s+|\S+"], ids=["gpt4", "spaces"])
 def test_long_runs_are_no_reason_to_stop(text, expression, tmp_path):
     data = {"model": {"type": "BPE", "vocab": {"a": 0, " ": 1}, "merges": []},
             "pre_tokenizer": split_at(expression) | {"invert": False}}

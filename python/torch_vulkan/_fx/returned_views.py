@@ -29,7 +29,9 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str,
 
     AOTAutograd tells autograd of each result of a forward graph, and makes those anew that autograd
     is to know as views. The others are detached: as views of another result they would have its
-    gradient, and a write into one would be an error of the other.
+    gradient, and a write into one would be an error of the other. A view of an argument, of which
+    nothing but its place is asked, must not tell what the argument is a view of: the program may
+    have given that one other memory (`x.data = y`).
 
     kind: "forward", "backward" (whose results are gradients) or "inference".
     of_arguments: result → what it is a view of, and the argument that it is to be a view of: whose
@@ -42,6 +44,8 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str,
     for i, (value, argument) in of_arguments.items():
         if _are_alike(value, arguments[argument]):
             results[i] = _copy_of_view(graph, results[i], value, arguments[argument], copies)
+            if kind == "inference" and results[i].op not in _HELD:
+                results[i] = _detached(graph, results[i])
         elif value.op not in _HELD and not _begins_dense(results[i]):
             raise NotImplementedError(f"result {i} is a view of argument {argument} that cannot be "
                                       "traced back to it")
