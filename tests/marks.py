@@ -1,5 +1,7 @@
 """What of a test's parameters, or of several tests, is left out of `make test`."""
 
+import zlib
+
 import pytest
 
 from seeds import SEED, whose_turn
@@ -25,18 +27,33 @@ def _values(item):
         item, "callspec") else {}
 
 
+# Where all tests take turns that have no mark of their own: kernels, by operator. The C++ tests run
+# each converter's examples in every run.
+FOLDERS = {"converters": 2}
+
+
+def _turns_of(item):
+    """(shares, each, group) of a test; None: it is in every run."""
+    if mark := item.get_closest_marker("turns"):
+        return mark.args
+    shares = FOLDERS.get(item.path.parent.name)
+    return shares and (shares, (), item.path.parent.name)
+
+
 def take_turns(items, seed=SEED):
     """Marks as slow those items whose turn it is not. Of a test without a group one case stays."""
     cases = {}
     for item in items:
-        mark = item.get_closest_marker("turns")
-        if mark and not item.get_closest_marker("slow"):
-            shares, each, group = mark.args
+        turn = _turns_of(item)
+        if turn and not item.get_closest_marker("slow"):
+            shares, each, group = turn
             key = (item.path, group, None if group else item.originalname)
             cases.setdefault(key, (shares, each, []))[2].append(item)
     for (_, group, _), (shares, each, members) in cases.items():
         if not group:
             shares = min(shares, len(members))
+        if group in FOLDERS:  # mixed, so that a part has not one value of a parameter alone
+            members.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
         taken = whose_turn([_values(item) for item in members], shares, each, seed)
         for place, item in enumerate(members):
             if place not in taken:

@@ -8,6 +8,8 @@ import torch_vulkan as tv
 pytest.importorskip("onnxruntime")
 from contrib_nodes import check, node_model
 
+from marks import turns
+
 BATCH, LENGTH, HEADS, SIZE = 2, 5, 3, 8
 WIDTH = HEADS * SIZE
 
@@ -150,6 +152,7 @@ def tables(places=16, half=SIZE // 2, dtype="float32"):
     return numpy.cos(angles).astype(dtype), numpy.sin(angles).astype(dtype)
 
 
+@turns(2)
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("form", ["rows", "heads", "part"])
 @pytest.mark.parametrize("ids", [numpy.array([3]),
@@ -202,6 +205,7 @@ WAYS = {"plain": {}, "window": {"local_window_size": 3}, "cap": {"softcap": 0.7}
         "smooth": {"smooth_softmax": 1}, "scale": {"scale": 0.3}}
 
 
+@turns(2)
 @pytest.mark.parametrize("case, way, dtype", [
     *((case, "plain", "float32") for case in CASES),
     *(("step of rows apart", way, "float32") for way in WAYS if way != "plain"),

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from provider_tests import CPU, NAME, nodes_of, results_of, session
 
+from marks import turns
 from onnx_models import model, tensor, weight
 
 pytestmark = pytest.mark.skipif(
@@ -73,6 +74,7 @@ def test_casts_to(name, shape):
     compare(made, {"x": numpy.array(x, "float32")})
 
 
+@turns(2)
 @pytest.mark.parametrize("name", [name for name in ALL if name != "UINT32"])
 def test_quantised_pairs_across_the_border(name):
     """QuantizeLinear's result is the model's, and DequantizeLinear reads an input."""

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from provider_tests import CPU, NAME, nodes_of, session
 from test_provider import check, detector, random
 
+from marks import turns
 from onnx_models import linear, model, tensor, weight
 
 pytestmark = pytest.mark.skipif(
@@ -63,6 +64,7 @@ def compiled(made, folder, embed=True, level="ORT_DISABLE_ALL", name="net.onnx",
 FEED = {"x": random(2, 3, 8, 8, seed=40)}
 
 
+@turns(2)
 @pytest.mark.parametrize("embed", [True, False])
 def test_weights_come_from_the_model(embed, tmp_path):
     """Far fewer bytes than they have, and nothing is built or computed otherwise."""

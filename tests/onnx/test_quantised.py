@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import torch_vulkan as tv
 
+from marks import turns
 from onnx_models import model, tensor, weight
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -230,6 +231,7 @@ def small_network(opset):
                   some("w3", 10, 16), some("b3", 10)], opset)
 
 
+@turns(2)
 @pytest.mark.parametrize("activations", ["uint8", "int8"])
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize("opset", [13, 21])

@@ -427,7 +427,7 @@ from torch_vulkan import compilations
 from torch_vulkan._fx import engine_call
 from test_background_tuning import X, built, network
 
-timing, real = threading.Event(), engine_call.compile_graph
+timing, waiting, real = threading.Event(), threading.Event(), engine_call.compile_graph
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def compile_graph(graph, settings, profile, progress, cache):
@@ -435,6 +435,7 @@ def compile_graph(graph, settings, profile, progress, cache):
         if stage.startswith("tune") and not timing.is_set():
             timing.set()
             if {interrupts}:
+                waiting.wait(60)  # what runs before may not hand an interrupt on
                 os.kill(os.getpid(), signal.SIGINT)
         progress(stage, done, total)
 
@@ -446,6 +447,7 @@ model = network()
 _, _, got = built(model, X, optimization_level=5, background_tuning=True, min_block_size=1,
                   engine_cache_dir={folder!r})
 torch.testing.assert_close(got, model(X))
+waiting.set()
 if {interrupts}:
     tv.wait_for_tuning()
 assert timing.wait(60)

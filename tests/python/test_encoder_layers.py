@@ -9,6 +9,7 @@ import torch_vulkan as tv
 from torch_vulkan import compilations
 
 from helpers import check
+from marks import turns
 
 N, L, E, HEADS = 2, 5, 16, 2
 
@@ -52,6 +53,7 @@ def is_covered(records):
                                            for n in r.native) for r in records)
 
 
+@turns(2)
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("options", [{}, {"norm_first": True, "activation": "gelu"}],
                          ids=["post", "pre"])

@@ -97,6 +97,7 @@ def test_no_element_could_be_nearer(weights):
         numpy.testing.assert_allclose(top, largest, rtol=0.07)
 
 
+@turns(2)
 @pytest.mark.parametrize("weights", FORMS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @torch.no_grad()

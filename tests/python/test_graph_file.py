@@ -14,6 +14,7 @@ from torch import nn
 import torch_vulkan as tv
 from torch_vulkan._native import C
 
+from marks import turns
 from workloads.networks import NETWORKS
 
 safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
@@ -84,6 +85,7 @@ def path(tmp_path):
     return tmp_path / "net.vkg"
 
 
+@turns(2)
 @pytest.mark.parametrize(("kind", "inputs", "make"), [
     (Pictures, images(), lambda n: torch.randn(n, 3, 9, 9)),
     (Pictures, images(1, 4), lambda n: torch.randn(n, 3, 9, 9)),

@@ -56,6 +56,7 @@ LAYERS = {
 }
 
 
+@turns(2)
 @pytest.mark.parametrize("name", LAYERS)
 @torch.no_grad()
 def test_layers(name):

@@ -112,3 +112,28 @@ def test_parameters_that_are_named_are_there():
     for path, function, arguments in marks:
         parameters = {argument.arg for argument in function.args.args} | {"tactics_of"}
         assert set(arguments.get("each", ())) <= parameters, (path, function.name)
+
+
+class Item:
+    """A test of tests/converters, as much as is asked of it."""
+
+    def __init__(self, name):
+        self.path, self.originalname = Path("tests/converters/test_x.py"), name.split("[")[0]
+        self.nodeid, self.marked = f"{self.path}::{name}", False
+
+    def get_closest_marker(self, _):
+        return None
+
+    def add_marker(self, _):
+        self.marked = True
+
+
+def test_kernels_take_turns():
+    names = [f"test_{op}[{by}]" for op in range(20) for by in ("device", "gpu")]
+    parts = []
+    for seed in (8, 9):
+        items = [*map(Item, names)]
+        take_turns(items, seed)
+        parts.append({item.nodeid for item in items if not item.marked})
+    assert not parts[0] & parts[1] and len(parts[0] | parts[1]) == len(names)
+    assert all(5 < sum("[gpu]" in name for name in part) < 15 for part in parts)
