@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tests/cpp/kit/seed.h"
 #include "workloads/conv_problem.h"
 
 namespace tv::test {
@@ -78,11 +79,14 @@ std::vector<Settings> float_settings(const DeviceProfile& device) {
 TEST(Convolution, EveryTacticAgreesWithFloat64) {
   const auto device = open_device("");
   int64_t runs = 0;
-  for (const ConvProblem& problem : problems()) {
+  const std::vector<ConvProblem> all = problems();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!has_turn(i, all.size())) continue;
+    const ConvProblem& problem = all[i];
     ConvData data(problem);
     for (const DeviceProfile& p : profiles(profile(*device))) {
       for (const Candidate& c : candidates(problem, device, {}, p)) {
-        SCOPED_TRACE(problem.str() + ": " + c.name);
+        SCOPED_TRACE(problem.str() + ": " + c.name + "; " + seed_text());
         EXPECT_FALSE(c.failed) << c.problem;
         if (!c.engine) continue;
         EXPECT_EQ(c.spec.dispatches.back().tactic, c.name);
@@ -91,7 +95,7 @@ TEST(Convolution, EveryTacticAgreesWithFloat64) {
       }
     }
   }
-  EXPECT_GE(runs, 80);
+  EXPECT_GE(runs, tests_all() ? 80 : 30);
 }
 
 TEST(Convolution, WorkgroupsShareLongSumsOfSmallImagesWithTheSameBitsAtEveryCall) {
