@@ -27,8 +27,7 @@ def _values(item):
         item, "callspec") else {}
 
 
-# Where all tests take turns that have no mark of their own: kernels, by operator. The C++ tests run
-# each converter's examples in every run.
+# Where all tests take turns that have no mark of their own: kernels.
 FOLDERS = {"converters": 2}
 
 
@@ -52,7 +51,7 @@ def take_turns(items, seed=SEED):
     for (_, group, _), (shares, each, members) in cases.items():
         if not group:
             shares = min(shares, len(members))
-        if group in FOLDERS:  # mixed, so that a part has not one value of a parameter alone
+        if group:  # mixed, so that a part has not one value of a parameter alone
             members.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
         taken = whose_turn([_values(item) for item in members], shares, each, seed)
         for place, item in enumerate(members):

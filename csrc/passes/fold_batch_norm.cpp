@@ -21,7 +21,7 @@ BatchNorm parameters(const Node& node) {
           node.input("running_var"), node.number(node.find("eps") ? "eps" : "epsilon")};
 }
 
-bool takes_channels(const Node& node) {
+bool may_fold(const Node& node) {
   constexpr std::array kOps = {"aten::convolution", "aten::conv1d", "aten::conv2d"};
   return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
 }
@@ -68,7 +68,7 @@ class BatchNormFolder {
   int32_t convolution_to_fold(const std::vector<Node>& nodes, const Node& node) const {
     const BatchNorm bn = parameters(node);
     const int32_t at = made_by_[bn.x];
-    if (at < 0 || !takes_channels(nodes[at])) return -1;
+    if (at < 0 || !may_fold(nodes[at])) return -1;
     const Node& conv = nodes[at];
     // The result before normalisation is wanted elsewhere.
     if (readers_[bn.x].size() != 1 || returned_[bn.x]) return -1;

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "csrc/frontends/onnx/tensor.h"
+#include "integrations/onnxruntime/sizes.h"
 
 namespace tv::ort {
 namespace {
@@ -35,12 +36,6 @@ bool can_set_shapes(DType dtype) {
          dtype == DType::kF32;
 }
 
-int64_t values_in(const std::vector<int64_t>& dims) {
-  int64_t count = 1;
-  for (const int64_t size : dims) count *= size;
-  return count;
-}
-
 /// Type and sizes, where the file says them.
 std::optional<ConstantInput> header_of(const onnx_proto::GraphProto& graph,
                                        const std::string& name) {
@@ -62,7 +57,7 @@ std::optional<ConstantInput> header_of(const onnx_proto::GraphProto& graph,
 }
 
 void fill(ConstantInput& input, Pattern pattern) {
-  const int64_t count = values_in(input.dims);
+  const int64_t count = count_of(input.dims);
   input.ints.clear();
   input.floats.clear();
   for (int64_t i = 0; i < count; ++i) {
@@ -114,7 +109,7 @@ ConstantInput read_value(const std::string& name, const Ort::ConstValue& value) 
   const auto info = value.GetTensorTypeAndShapeInfo();
   ConstantInput made{.dtype = onnx::dtype_of(onnx_type(info.GetElementType())),
                      .dims = info.GetShape()};
-  const int64_t count = values_in(made.dims);
+  const int64_t count = count_of(made.dims);
   if (!can_set_shapes(made.dtype) || count > kMostElements) {
     throw Error(ErrorKind::kUser, "input \"" + name +
                                       "\", which sets shapes, has another type or " +

@@ -10,12 +10,6 @@
 namespace tv::ort {
 namespace {
 
-int64_t count_of(const std::vector<int64_t>& shape) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return count;
-}
-
 /// Where a size of an input is, for messages.
 std::string dimension(const FusedInput& input, size_t d) {
   return "input \"" + input.name + "\": dimension " + std::to_string(d);

@@ -4,6 +4,12 @@
 
 namespace tv::ort {
 
+int64_t count_of(std::span<const int64_t> shape) {
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  return count;
+}
+
 Known solve(std::span<const Equation> equations, size_t symbols) {
   Known known(symbols);
   std::vector<Expr> by;

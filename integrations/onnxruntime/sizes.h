@@ -10,6 +10,9 @@
 
 namespace tv::ort {
 
+/// Elements of a tensor of this shape.
+int64_t count_of(std::span<const int64_t> shape);
+
 /// What an expression is in a call, and where that was seen, for messages.
 struct Equation {
   const Expr* expr = nullptr;

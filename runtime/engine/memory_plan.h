@@ -18,9 +18,13 @@ struct MemoryPlan {
   int64_t total_bytes = 0;       ///< a multiple of the alignment
 };
 
+/// Where buffers begin.
+inline constexpr int64_t kBufferAlignment = 256;
+
 /// Gives buffers whose lifetimes overlap disjoint byte ranges and lets the others share. Greedy by
 /// size, each into the tightest gap that holds it (Pisarchyk and Lee, "Efficient Memory Management
 /// for Deep Neural Net Inference", 2020, section 5.2). Deterministic; quadratic in the buffers.
-MemoryPlan plan_memory(std::span<const BufferLifetime> buffers, int64_t alignment = 256);
+MemoryPlan plan_memory(std::span<const BufferLifetime> buffers,
+                       int64_t alignment = kBufferAlignment);
 
 }  // namespace tv

@@ -8,9 +8,9 @@
 namespace tv {
 namespace {
 
-constexpr int64_t kAlignment = 256;
-
-int64_t align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t align(int64_t bytes) {
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
+}
 
 int64_t binding_bytes(const Binding& binding, std::span<const int64_t> symbols) {
   int64_t bytes = size_bytes(binding.dtype);
@@ -76,7 +76,7 @@ void plan_arena(const EngineSpec& spec, std::span<const int64_t> symbols, ShapeP
     lifetimes.push_back({buffer.size_bytes.eval(symbols), first[b], last[b]});
     planned.push_back(b);
   }
-  const MemoryPlan memory = plan_memory(lifetimes, kAlignment);
+  const MemoryPlan memory = plan_memory(lifetimes);
   for (size_t i = 0; i < planned.size(); ++i) plan.placements[planned[i]] = {0, memory.offsets[i]};
   plan.activation_bytes = memory.total_bytes;
 }

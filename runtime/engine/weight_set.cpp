@@ -14,8 +14,6 @@
 namespace tv {
 namespace {
 
-constexpr int64_t kSetAlignment = 256;
-
 std::atomic<uint64_t> next_id{1};
 
 /// `needed` (by buffer; null: all) tells the weights whose bytes are read.
@@ -43,7 +41,7 @@ void check_weights(const EngineSpec& spec, std::span<const HostTensor> weights,
 
 int64_t aligned_bytes(const Buffer& buffer) {
   const int64_t bytes = buffer.size_bytes.constant().value_or(0);
-  return (bytes + kSetAlignment - 1) / kSetAlignment * kSetAlignment;
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }
 
 /// First and last of the steps `run` that name `buffer`; last < 0: none.
@@ -187,7 +185,7 @@ void WeightSet::place_temporaries(Making& making) {
     temporaries.push_back(b);
   }
   if (temporaries.empty()) return;
-  const MemoryPlan plan = plan_memory(lifetimes, kSetAlignment);
+  const MemoryPlan plan = plan_memory(lifetimes);
   making.scratch = std::make_shared<Allocation>(*device_, plan.total_bytes, MemoryUse::kWeights);
   for (size_t i = 0; i < temporaries.size(); ++i) {
     places_[temporaries[i]] = {making.scratch, plan.offsets[i]};

@@ -282,7 +282,8 @@ def test_the_command_removes_too(own_service):
     assert run().startswith("removed 0 jobs, 0 engines, 0 files")
 
 
-def test_the_service_collects_by_itself(tmp_path, monkeypatch):
+def collecting(tmp_path, monkeypatch):
+    """A store with an old file, the file, and a collector that has begun."""
     from torch_vulkan.service import retention
     from torch_vulkan.service.database import Database
     from torch_vulkan.service.local_runner import LocalRunner
@@ -296,6 +297,11 @@ def test_the_service_collects_by_itself(tmp_path, monkeypatch):
     collector = retention.Collector(Database(tmp_path / "service.db"), store,
                                     LocalRunner(tmp_path, 1, Limits(), None), retention.Keep())
     collector.start()
+    return store, old, collector
+
+
+def test_the_service_collects_by_itself(tmp_path, monkeypatch):
+    store, old, collector = collecting(tmp_path, monkeypatch)
     until(lambda: not store.has(old), "a collection")
     collector.stop()
     assert not collector.is_alive()
@@ -347,19 +353,9 @@ def test_a_clock_that_was_set_makes_nothing_old(tmp_path, monkeypatch):
 
 def test_nothing_is_collected_after_the_clock_was_set(tmp_path, monkeypatch, caplog):
     from torch_vulkan.service import retention
-    from torch_vulkan.service.database import Database
-    from torch_vulkan.service.local_runner import LocalRunner
-    from torch_vulkan.service.sandbox import Limits
-    from torch_vulkan.service.store import Store
 
-    monkeypatch.setattr(retention, "_FIRST_S", 0)
     monkeypatch.setattr(retention._Clock, "moved", lambda self: "the clock was set")
-    store = Store(tmp_path / "store")
-    old = store.put(b"old")
-    os.utime(store.path(old), (0, 0))
-    collector = retention.Collector(Database(tmp_path / "service.db"), store,
-                                    LocalRunner(tmp_path, 1, Limits(), None), retention.Keep())
-    collector.start()
+    store, old, collector = collecting(tmp_path, monkeypatch)
     until(lambda: "waits for a day: the clock was set" in caplog.text, "the log")
     collector.stop()
     assert store.has(old)

@@ -41,11 +41,12 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str,
     results = list(output.args[0])
     arguments = graph.find_nodes(op="placeholder")
     copies: dict[tuple, fx.Node] = {}
+    detached: dict[fx.Node, fx.Node] = {}  # what is returned twice stays one tensor
     for i, (value, argument) in of_arguments.items():
         if _are_alike(value, arguments[argument]):
             results[i] = _copy_of_view(graph, results[i], value, arguments[argument], copies)
             if kind == "inference" and results[i].op not in _HELD:
-                results[i] = _detached(graph, results[i])
+                results[i] = _detached(graph, results[i], detached)
         elif value.op not in _HELD and not _begins_dense(results[i]):
             raise NotImplementedError(f"result {i} is a view of argument {argument} that cannot be "
                                       "traced back to it")
@@ -54,7 +55,7 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str,
         if node in kept:
             results[i] = _copy_of_view(graph, node, kept[node], kept[node], copies)
             if kind == "forward" and i < user_outputs:
-                results[i] = _detached(graph, results[i])
+                results[i] = _detached(graph, results[i], detached)
     output.args = (tuple(results),)
     if copies:
         places = [*graph.nodes]
@@ -201,12 +202,13 @@ def _are_alike(node: fx.Node, other: fx.Node) -> bool:
         a == b for a, b in zip(one.shape, two.shape) if isinstance(a, int) and isinstance(b, int))
 
 
-def _detached(graph: fx.Graph, node: fx.Node) -> fx.Node:
-    with graph.inserting_before(graph.output_node()):
-        detached = graph.call_function(aten.detach.default, (node,))
-    detached.meta.update(node.meta)
-    detached.meta[_KEPT] = True
-    return detached
+def _detached(graph: fx.Graph, node: fx.Node, made: dict[fx.Node, fx.Node]) -> fx.Node:
+    if node not in made:
+        with graph.inserting_before(graph.output_node()):
+            made[node] = graph.call_function(aten.detach.default, (node,))
+        made[node].meta.update(node.meta)
+        made[node].meta[_KEPT] = True
+    return made[node]
 
 
 def _copy_of_view(graph: fx.Graph, node: fx.Node, value: fx.Node, base: fx.Node, copies) -> fx.Node:

@@ -39,7 +39,11 @@ def pass_over_uncounted_versions(module: fx.GraphModule) -> None:
 
 def _counted(lower):
     def lower_version_count(tensor: torch.Tensor) -> torch.Tensor:
-        kept = type(tensor.grad_fn).__name__.startswith("CompiledFunction")
-        return lower(tensor) if counts_writes(tensor) and not kept else tensor
+        if not counts_writes(tensor):
+            return tensor
+        lowered = lower(tensor)  # first: grad_fn of a view that seems written is made anew
+        if type(tensor.grad_fn).__name__.startswith("CompiledFunction"):
+            torch.autograd.graph.increment_version(tensor)
+        return lowered
 
     return lower_version_count

@@ -17,6 +17,7 @@ namespace tv::test {
 namespace {
 
 using interpreter::FragmentLayout;
+using interpreter::kFragmentLayouts;
 
 struct Attention {
   int64_t heads = 2, keys_heads = 2, m = 37, n = 41, d = 64, e = 64;
@@ -83,8 +84,6 @@ std::vector<std::vector<double>> reference(const Attention& a,
 }
 
 TEST(AttentionInterpreted, IsRightInEveryLayoutOfFragments) {
-  constexpr FragmentLayout kLayouts[] = {FragmentLayout::kNvidia, FragmentLayout::kScattered,
-                                         FragmentLayout::kReplicated};
   std::vector<Attention> problems;
   for (const DType dtype : {DType::kF16, DType::kBF16}) {
     for (Attention a : std::initializer_list<Attention>{
@@ -121,7 +120,7 @@ TEST(AttentionInterpreted, IsRightInEveryLayoutOfFragments) {
       SCOPED_TRACE(a.str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
           engine_with_tactic(a.graph(), "tv::attention", tactics[t].name, {}, profile, cache),
-          kLayouts[(runs++ + test_seed()) % std::size(kLayouts)]);
+          kFragmentLayouts[(runs++ + test_seed()) % std::size(kFragmentLayouts)]);
       std::vector<std::vector<double>> got;
       ASSERT_NO_THROW(got = data.outputs(engine.spec(), [&](auto weights, auto in, auto out) {
         engine.run(weights, in, out);

@@ -24,10 +24,8 @@
 namespace tv::test {
 namespace {
 
-using interpreter::FragmentLayout;
+using interpreter::kFragmentLayouts;
 
-constexpr FragmentLayout kLayouts[] = {FragmentLayout::kNvidia, FragmentLayout::kScattered,
-                                       FragmentLayout::kReplicated};
 constexpr const char* kLayoutNames[] = {"as NVIDIA's", "scattered", "replicated"};
 
 constexpr uint32_t kUnits[] = {132, 8, 1};
@@ -86,13 +84,13 @@ class MatrixInterpreted : public testing::Test {
                     [&](const OfferedTactic& o) { return !std::regex_match(o.name, wanted); });
       Data data(trial.problem, test_seed());
       for (const size_t k : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(t))) {
-        const size_t l = (runs++ + test_seed()) % std::size(kLayouts);
+        const size_t l = (runs++ + test_seed()) % std::size(kFragmentLayouts);
         SCOPED_TRACE(trial.str() + ", " + tactics[k].name + ", " +
                      std::to_string(profile_.compute_units) + " compute units, fragments " +
                      kLayoutNames[l] + "; " + seed_text());
         const EngineSpec spec =
             engine_with_tactic(graph, op, tactics[k].name, trial.settings(), profile_, cache_);
-        InterpretedEngine engine(spec, kLayouts[l]);
+        InterpretedEngine engine(spec, kFragmentLayouts[l]);
         const TensorCall call = [&](auto weights, auto inputs, auto outputs) {
           engine.run(weights, inputs, outputs);
         };
@@ -223,7 +221,7 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysWhereAConvolutionReadsIt) {
       SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(engine_with_tactic(p.graph(), "aten::convolution", tactics[t].name,
                                                   settings, profile_, cache_),
-                               kLayouts[(t + test_seed()) % std::size(kLayouts)]);
+                               kFragmentLayouts[(t + test_seed()) % std::size(kFragmentLayouts)]);
       int64_t got = 0;
       ASSERT_NO_THROW(got = data.not_finite(TensorCall([&](auto weights, auto inputs, auto out) {
         engine.run(weights, inputs, out);
@@ -251,7 +249,7 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysInItsRowAndColumn) {
       SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
           engine_with_tactic(p.graph(), "tv::matmul", tactics[t].name, settings, profile_, cache_),
-          kLayouts[(t + test_seed()) % std::size(kLayouts)]);
+          kFragmentLayouts[(t + test_seed()) % std::size(kFragmentLayouts)]);
       const TensorCall call = [&](auto weights, auto inputs, auto outputs) {
         engine.run(weights, inputs, outputs);
       };
@@ -289,7 +287,7 @@ TEST_F(MatrixInterpreted, RowsAreCountedAtTheCall) {
       SCOPED_TRACE(problem.str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
           engine_with_tactic(graph, "tv::matmul", tactics[t].name, {}, profile_, cache_),
-          kLayouts[(t + test_seed()) % std::size(kLayouts)]);
+          kFragmentLayouts[(t + test_seed()) % std::size(kFragmentLayouts)]);
       for (const int64_t rows : {1, 47, 130}) {
         problem.m = rows;
         const TensorCall call = [&](auto weights, auto inputs, auto outputs) {

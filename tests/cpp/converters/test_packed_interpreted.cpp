@@ -18,11 +18,9 @@
 namespace tv::test {
 namespace {
 
-using interpreter::FragmentLayout;
+using interpreter::kFragmentLayouts;
 using Numbers = std::vector<std::vector<double>>;
 
-constexpr FragmentLayout kPackedLayouts[] = {FragmentLayout::kNvidia, FragmentLayout::kScattered,
-                                             FragmentLayout::kReplicated};
 constexpr double kSpread = 25;  // of inputs, so that bytes have all their bits
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
@@ -206,7 +204,7 @@ void run(const std::vector<Problem>& problems, const std::string& names,
       const Settings settings{.check_addresses = runs % 3 == 1};
       InterpretedEngine engine(
           engine_with_tactic(graph, Problem::kOp, tactics[t].name, settings, profile, cache),
-          kPackedLayouts[(runs++ + test_seed()) % std::size(kPackedLayouts)]);
+          kFragmentLayouts[(runs++ + test_seed()) % std::size(kFragmentLayouts)]);
       Numbers got;
       ASSERT_NO_THROW(got = data.outputs(engine.spec(), [&](auto weights, auto in, auto out) {
         std::vector<HostTensor> given(in.begin(), in.end());

@@ -14,6 +14,8 @@ enum class FragmentLayout : uint8_t {
   kScattered,  ///< like no device: kernels that ask nothing of the layout run with it
   kReplicated,  ///< a whole row an invocation, each held by two, as AMD's RDNA 3 does
 };
+inline constexpr FragmentLayout kFragmentLayouts[] = {
+    FragmentLayout::kNvidia, FragmentLayout::kScattered, FragmentLayout::kReplicated};
 
 /// A cooperative matrix as a module declares it: 16 rows or columns, and as many of the others, or
 /// 32 along k.

@@ -75,6 +75,20 @@ TEST_F(RuntimeScratch, AnotherLanesPieceIsTakenUnlessItIsFarTooLarge) {
   EXPECT_EQ(use(small, kMiB, b_), small.last_id());
 }
 
+TEST_F(RuntimeScratch, ALargerPieceTakesAFreeOnesPlace) {
+  ScratchUser one(pool_), two(pool_), three(pool_);
+  use(one, 2 * kMiB, a_);
+  use(two, 3 * kMiB, b_);
+  EXPECT_EQ(pool_.pieces(), 1U) << "another lane's, which nobody used";
+  one.borrow(2 * kMiB, a_);
+  use(two, 4 * kMiB, b_);
+  EXPECT_EQ(pool_.pieces(), 2U) << "what is lent stays";
+  use(three, 5 * kMiB, c_);
+  EXPECT_EQ(pool_.pieces(), 2U);
+  one.give_back();
+  EXPECT_EQ(held() - before_, 8 * kMiB);
+}
+
 TEST_F(RuntimeScratch, MemoryFallsWithItsUsers) {
   ScratchUser stays(pool_);
   use(stays, kMiB, a_);
