@@ -8,6 +8,7 @@
 #include "csrc/frontends/graph_file/graph_text.h"
 #include "csrc/frontends/graph_file/input_ranges.h"
 #include "csrc/frontends/safetensors.h"
+#include "csrc/operators/check_operators.h"
 #include "runtime/base/error.h"
 
 namespace tv::graph_file {
@@ -22,6 +23,17 @@ std::string at(const std::map<std::string, std::string>& metadata, const char* k
   return found == metadata.end() ? "" : found->second;
 }
 
+/// What the operators want of sizes that depend on symbols becomes conditions of the graph.
+void check_nodes(Graph& graph) {
+  std::vector<Condition> demands;
+  try {
+    check_operators(graph, demands);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUser, std::string("[graph file] ") + error.what());
+  }
+  for (Condition& demand : demands) add_condition(graph.conditions, std::move(demand));
+}
+
 Graph graph_of(const Safetensors& file, const std::string& path) {
   if (at(file.metadata, "format") != kFormat) {
     fail(path, "is no graph file: tv.export_graph writes such");
@@ -30,7 +42,9 @@ Graph graph_of(const Safetensors& file, const std::string& path) {
     fail(path, "has the format's version " + quoted(version) + ", and this torch_vulkan reads " +
                    kVersion + ": upgrade it, or export the model again");
   }
-  return from_json(Json::parse(at(file.metadata, "graph"), "graph file"));
+  Graph graph = from_json(Json::parse(at(file.metadata, "graph"), "graph file"));
+  check_nodes(graph);
+  return graph;
 }
 
 std::vector<int64_t> sizes_of(const Value& weight) {
@@ -120,7 +134,8 @@ Head head(const Graph& graph) {
   std::ranges::stable_sort(made.weights, std::greater{},
                            [&](size_t i) { return size_bytes(weight(i).dtype); });
   const Json graph_json = to_json(graph);
-  from_json(graph_json);  // what could not be read again is not written
+  Graph read_again = from_json(graph_json);
+  check_nodes(read_again);  // what could not be read again is not written
   std::string& text = made.bytes;
   text =
       "{\"" + std::string(kMetadata) + "\":" +
