@@ -23,17 +23,6 @@ std::string at(const std::map<std::string, std::string>& metadata, const char* k
   return found == metadata.end() ? "" : found->second;
 }
 
-/// What the operators want of sizes that depend on symbols becomes conditions of the graph.
-void check_nodes(Graph& graph) {
-  std::vector<Condition> demands;
-  try {
-    check_operators(graph, demands);
-  } catch (const Error& error) {
-    throw Error(ErrorKind::kUser, std::string("[graph file] ") + error.what());
-  }
-  for (Condition& demand : demands) add_condition(graph.conditions, std::move(demand));
-}
-
 Graph graph_of(const Safetensors& file, const std::string& path) {
   if (at(file.metadata, "format") != kFormat) {
     fail(path, "is no graph file: tv.export_graph writes such");
@@ -114,6 +103,16 @@ int64_t bytes_of(const Value& weight) {
 
 }  // namespace
 
+void check_nodes(Graph& graph) {
+  std::vector<Condition> demands;
+  try {
+    check_operators(graph, demands);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUser, std::string("[graph file] ") + error.what());
+  }
+  for (Condition& demand : demands) add_condition(graph.conditions, std::move(demand));
+}
+
 Model read(const std::string& path, const Options& options) {
   const Safetensors file = read_safetensors(path, kMostHeadBytes);
   Model model{.graph = graph_of(file, path)};
@@ -163,6 +162,16 @@ Head head(const Graph& graph) {
   for (size_t i = 0; i < kLengthBytes; ++i) length += static_cast<char>(text.size() >> 8 * i);
   text.insert(0, length);
   return made;
+}
+
+std::vector<uint8_t> file_of(const Model& model) {
+  const Head made = head(model.graph);
+  std::vector<uint8_t> file(made.bytes.begin(), made.bytes.end());
+  for (const size_t i : made.weights) {
+    const WeightBytes weight = model.weights.at(i).load();
+    file.insert(file.end(), weight.bytes.begin(), weight.bytes.end());
+  }
+  return file;
 }
 
 }  // namespace tv::graph_file
