@@ -265,6 +265,11 @@ Command parse_command(int argc, const char* const* argv) {
   if (!command.warning.empty()) command.warning = "Without effect: " + command.warning;
   read_texts(o, texts);
   if (o.generate) read_sampling(app, o);
+  // Of two models one comes from the file, and flags come before it.
+  if (!o.config.empty() && !o.onnx.empty() && !o.graph.empty()) {
+    if (app.count("--graph") == 0) o.graph.clear();
+    if (app.count("--onnx") == 0) o.onnx.clear();
+  }
   if (o.debug == "reduce" && o.save.empty()) {
     o.save = o.graph.empty() ? "reduced.onnx" : "reduced.vkg";
   }

@@ -1,5 +1,6 @@
 #include "csrc/operators/schema.h"
 
+#include <algorithm>
 #include <map>
 
 #include "csrc/operators/fail.h"
@@ -22,6 +23,14 @@ constexpr const char* kSchemas[] = {
     "int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
     "complex::scalar(float real, float imag) -> Tensor",
 };
+
+/// What importers say beside PyTorch's arguments: the formats of the codes in a uint8 tensor.
+constexpr std::pair<const char*, const char*> kMore[] = {{"aten::_scaled_mm", "self_format"},
+                                                         {"aten::_scaled_mm", "mat2_format"}};
+
+/// Random numbers' state, which gradients of attention do not read: importers leave it out.
+constexpr std::string_view kLeftOut[] = {"cum_seq_q", "cum_seq_k",   "max_q",
+                                         "max_k",     "philox_seed", "philox_offset"};
 
 [[noreturn]] void malformed(std::string_view text) {
   throw Error(ErrorKind::kInternal, "[schema] cannot read " + std::string(text));
@@ -128,6 +137,9 @@ std::map<std::string, Schema, std::less<>> read_all() {
     SchemaReader reader(text);
     std::string name = reader.name();
     made.emplace(std::move(name), reader.schema());
+  }
+  for (const auto& [op, arg] : kMore) {
+    made.at(op).args.push_back({.name = arg, .kind = ArgKind::kText, .optional = true});
   }
   // What FX's importer says of them: which arguments are complex, and whether the result is.
   const SchemaArg parts{.name = "complex", .kind = ArgKind::kText, .required = true};
@@ -300,7 +312,8 @@ void check_schema(const Node& node, const Schema& schema) {
     check_arg(node, arg, *want);
   }
   for (const SchemaArg& want : schema.args) {
-    if (want.required && !want.optional && node.find(want.name) == nullptr) {
+    if (want.required && !want.optional && node.find(want.name) == nullptr &&
+        std::ranges::find(kLeftOut, want.name) == std::end(kLeftOut)) {
       node_fails(node, "argument '" + want.name + "' is missing");
     }
   }

@@ -183,6 +183,70 @@ def test_results_are_tensors_of_their_own(path):
     assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
 
+def test_build_graph(path, tmp_path):
+    net, x = network(Pictures), torch.randn(3, 3, 9, 9)
+    tv.export_graph(net, path, images(1, 4))
+    engine = tv.build_graph(path, optimization_level=0)
+    want = compiled(net, images(1, 4)).run([x])
+    assert all(torch.equal(engine.run([x])[name], want[name]) for name in want)
+    fixed = tv.build_graph(path, {"x": (2, 3, 9, 9)}, optimization_level=0)
+    assert fixed.info()["symbols"] == [] or fixed.info()["symbols"][0]["max"] == 2
+    new = network(Pictures, 1)
+    state = {name: t for name, t in new.state_dict().items() if t.dtype == torch.float32}
+    safetensors.save_file(state, tmp_path / "new.safetensors")
+    other = tv.build_graph(path, weights=tmp_path / "new.safetensors", optimization_level=0)
+    torch.testing.assert_close([*other.run([x]).values()][0], new(x)[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="want sizes by name"):
+        tv.build_graph(path, [(2, 3, 9, 9)])
+    with pytest.raises(ValueError, match="no input 'y'"):
+        tv.build_graph(path, {"y": (2, 3, 9, 9)})
+
+
+def test_a_configuration_names_a_graph_file(path, tmp_path):
+    pytest.importorskip("pydantic")
+    tv.export_graph(network(Pictures), path, images(1, 4))
+    made, file = tmp_path / "net.vke", tmp_path / "net.yaml"
+    file.write_text(f"graph_path: {path}\nengine_path: {made}\noptimization_level: 0\n"
+                    "max_shapes: {x: [3, 3, 9, 9]}\n")
+    x = torch.randn(3, 3, 9, 9)
+    engine = tv.Config.from_yaml(file).compile()
+    first = made.read_bytes()
+    want = engine.run([x])
+    assert torch.equal([*tv.Engine.load(made).run([x]).values()][0], [*want.values()][0])
+    made.unlink()
+    run = subprocess.run([VKEXEC, f"--config={file}", "--skipInference"], capture_output=True,
+                         text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert len(made.read_bytes()) == len(first)
+    file.write_text(f"graph_path: {path}\nonnx_path: x.onnx\n")
+    with pytest.raises(ValueError, match="graph_path, want one"):
+        tv.Config.from_yaml(file)
+    run = subprocess.run([VKEXEC, f"--config={file}"], capture_output=True, text=True, check=False)
+    assert run.returncode == 2 and "graph_path, want one" in run.stderr
+
+
+def test_a_flag_comes_before_the_file_of_a_configuration(path, tmp_path):
+    tv.export_graph(network(Pictures), path, images())
+    file = tmp_path / "net.yaml"
+    file.write_text("onnx_path: none.onnx\noptimization_level: 0\n")
+    run = subprocess.run([VKEXEC, f"--config={file}", f"--graph={path}", "--skipInference"],
+                         capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_dry_run(path):
+    tv.export_graph(network(Pictures), path, images(1, 4))
+    report = tv.dry_run(path, min_block_size=1)
+    assert report.coverage == 1 and "net.vkg" in report.to_text()
+    assert "1 engine" in report.to_text()
+    few = tv.dry_run(str(path), {"x": (2, 3, 9, 9)}, min_block_size=1,
+                     torch_executed_ops=["aten::_softmax"])
+    assert 0 < few.coverage < 1 and "torch_executed_ops lists" in few.to_text()
+    with pytest.raises(tv.UnsupportedError, match="_softmax"):
+        tv.dry_run(path, min_block_size=1, torch_executed_ops=["aten::_softmax"],
+                   require_full_compilation=True)
+
+
 class Native(nn.Module):
     def forward(self, x):
         return torch.linalg.eigvals(x).real + torch.randn(3)
