@@ -49,8 +49,8 @@ __all__ = [
     "Program", "Settings", "UnsupportedError", "Validation", "build_graph", "calibrate",
     "cmake_prefix_path", "compare", "compilations", "compile", "cuda_report", "custom_op",
     "devices", "dry_run", "engines", "export_graph", "generate", "load", "load_library",
-    "mem_pool", "memory_stats", "onnx", "profile", "quantize", "refit", "release_memory", "reset_peak_memory_stats", "save",
-    "save_decoder", "supported_ops", "validate", "wait_for_tuning",
+    "mem_pool", "memory_stats", "onnx", "profile", "quantize", "refit", "release_memory",
+    "reset_peak_memory_stats", "save", "save_decoder", "supported_ops", "validate", "wait_for_tuning",
 ]
 
 

@@ -205,8 +205,8 @@ Config = create_model(
     **{name: (_type_of(row), Field(_plain_default(row), description=row.help))
        for name, row in ROWS.items()})
 Config.__doc__ = """What is built, and how. Fields: settings (docs/settings.md), `onnx_path`,
-`graph_path`, `engine_path`, `fp16`, `bf16`, `workspace` (MiB), and `min_shapes`, `opt_shapes` and `max_shapes` by
-name of the input. `model_json_schema()` is its JSON schema.
+`graph_path`, `engine_path`, `fp16`, `bf16`, `workspace` (MiB), and `min_shapes`, `opt_shapes` and
+`max_shapes` by name of the input. `model_json_schema()` is its JSON schema.
 
 Raises:
     ValueError: an unknown key, with the nearest; an invalid value.

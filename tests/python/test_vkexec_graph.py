@@ -79,7 +79,7 @@ def test_compare_by_harm(folder, tmp_path):
                "--sensitivity", f"--exportComparison={tmp_path}/harm.json")
     data = json.loads((tmp_path / "harm.json").read_text())
     labels = {layer["node"] for layer in data["layers"]}
-    assert any(label.startswith('[aten::addmm "') and label.endswith(" in wide]") for label in labels)
+    assert any("aten::addmm" in label and label.endswith(" in wide]") for label in labels)
     assert len(data["results"]) == 2 and "sensitivity" in data
     assert "the most harmful first" in text
 
