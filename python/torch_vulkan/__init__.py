@@ -50,7 +50,8 @@ __all__ = [
     "cmake_prefix_path", "compare", "compilations", "compile", "cuda_report", "custom_op",
     "devices", "dry_run", "engines", "export_graph", "generate", "load", "load_library",
     "mem_pool", "memory_stats", "onnx", "profile", "quantize", "refit", "release_memory",
-    "reset_peak_memory_stats", "save", "save_decoder", "supported_ops", "validate", "wait_for_tuning",
+    "reset_peak_memory_stats", "save", "save_decoder", "supported_ops",
+    "validate", "wait_for_tuning",
 ]
 
 
