@@ -1,6 +1,7 @@
 // Rules as text: pattern() in types.h.
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <memory>
 

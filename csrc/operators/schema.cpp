@@ -286,12 +286,6 @@ const SchemaArg* Schema::find(std::string_view arg) const {
   return nullptr;
 }
 
-Schema parse_schema(std::string_view text) {
-  SchemaReader reader(text);
-  reader.name();
-  return reader.schema();
-}
-
 const Schema* schema_of(std::string_view op) {
   const auto found = all().find(op);
   return found == all().end() ? nullptr : &found->second;

@@ -47,9 +47,6 @@ struct Schema {
   const SchemaArg* find(std::string_view arg) const;
 };
 
-/// Of "aten::relu(Tensor self) -> Tensor". Throws Error(kInternal) for what is none.
-Schema parse_schema(std::string_view text);
-
 /// Null where there is none. "complex::" operators have ATen's with "complex" (converters/complex).
 const Schema* schema_of(std::string_view op);
 

@@ -75,5 +75,58 @@ TEST(CheckOperators, TakesExamplesOfConverters) {
   EXPECT_GT(count, 300U);
 }
 
+TEST(CheckOperators, ReadsSchemas) {
+  const Schema& sort = *schema_of("aten::sort.stable");
+  ASSERT_EQ(sort.args.size(), 4U);
+  EXPECT_EQ(sort.results, 2U);
+  EXPECT_TRUE(sort.find("stable")->optional && sort.find("stable")->required);
+  EXPECT_FALSE(sort.find("dim")->required);
+  const Schema& index = *schema_of("aten::index.Tensor");
+  EXPECT_EQ(index.find("indices")->kind, ArgKind::kTensors);
+  EXPECT_TRUE(index.find("indices")->none_items);
+  const Schema& pool = *schema_of("aten::max_pool2d");
+  EXPECT_EQ(pool.find("padding")->length, 2);
+  EXPECT_EQ(pool.find("ceil_mode")->kind, ArgKind::kBool);
+  EXPECT_TRUE(schema_of("aten::split.Tensor")->list);
+  EXPECT_EQ(schema_of("complex::add.Tensor")->find("complex")->kind, ArgKind::kText);
+  EXPECT_EQ(schema_of("tv::copy"), nullptr);
+}
+
+/// What is wrong with a product of matrices of these shapes; "": nothing.
+std::string wrong_with_mm(const Shape& a, const Shape& b, const Shape& c,
+                          std::vector<Condition>* demands = nullptr) {
+  Graph graph{.symbols = {{"n", 1, 4, 8}, {"m", 1, 4, 8}}};
+  const auto add = [&](const char* name, const Shape& shape) {
+    graph.inputs.push_back(graph.add_value(
+        {.name = name, .dtype = DType::kF32, .shape = shape, .kind = ValueKind::kInput}));
+    return graph.inputs.back();
+  };
+  Node node{.op = "aten::mm", .name = "mm"};
+  node.args = {tensor_arg("self", add("a", a)), tensor_arg("mat2", add("b", b))};
+  graph.add_output(node, DType::kF32, c);
+  graph.nodes.push_back(node);
+  std::vector<Condition> found;
+  try {
+    check_operators(graph, demands == nullptr ? found : *demands);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CheckOperators, NamesTheNode) {
+  const Expr n = Expr::symbol(0), m = Expr::symbol(1);
+  EXPECT_EQ(wrong_with_mm({2, 3}, {3, 5}, {2, 5}), "");
+  EXPECT_EQ(wrong_with_mm({2, 3}, {4, 5}, {2, 5}),
+            "[aten::mm] node 'mm': a size of argument 'mat2' is 4, want 3");
+  EXPECT_EQ(wrong_with_mm({2, 3}, {3, 5}, {2, 5, 1}),
+            "[aten::mm] node 'mm': the result is of rank 3");
+  EXPECT_NE(wrong_with_mm({2, n}, {9, 5}, {2, 5}), "");  // n is 8 at most
+  std::vector<Condition> demands;
+  EXPECT_EQ(wrong_with_mm({2, n}, {m, 5}, {2, 5}, &demands), "");
+  ASSERT_EQ(demands.size(), 1U);
+  EXPECT_EQ(condition_text(demands[0]), "s1 == s0");
+}
+
 }  // namespace
 }  // namespace tv
