@@ -10,11 +10,12 @@ OPTIONS = {'min_block_size': 1}
 
 def inputs(call, state):
     x = numbers(((8, 31, 7)[call],), torch.float32, 96, grad=True)
-    return (x,)
+    return (x, call > 0)
 
 
-def program(x):
+def program(x, write):
     v1, v2 = (x * 2).chunk(2)
     torch._dynamo.graph_break()
-    v2.mul_(2)
+    if write:
+        v2.mul_(2)
     return v1, v2
