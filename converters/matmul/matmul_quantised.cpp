@@ -7,6 +7,7 @@
 
 #include "converters/matmul/few_rows.h"
 #include "converters/matmul/matmul_coopmat.h"
+#include "converters/matmul/matmul_quantised_direct.h"
 #include "converters/matmul/matmul_simd.h"
 
 namespace tv {
@@ -77,6 +78,16 @@ std::vector<Tactic> rows_tactics(const NodeContext& c, const QuantisedProduct& p
   return tactics;
 }
 
+/// A row or two on matrix units.
+std::vector<Tactic> direct_tactics(const NodeContext& c, Builder& b, const QuantisedProduct& p) {
+  const auto add = [&c](const QuantisedProduct& dealt, Step& step) {
+    add_problem(c, dealt, step);
+    step.defines.insert(step.defines.end(), {{"NORM", "0"}, {"GATED", "0"}});
+  };
+  return quantised_direct_tactics({.c = c, .b = b, .p = p, .m = p.m, .add_problem = add},
+                                  "matmul_quantised");
+}
+
 Tactic tiled_tactic(const NodeContext& c, const QuantisedProduct& p, int64_t rows, int64_t cols) {
   constexpr int64_t kSteps = 16, kPerThread = 4;
   const int64_t per_row = std::min<int64_t>(kPerThread, rows / 8);
@@ -120,6 +131,7 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<int64_t> simd = {12, 8, 4, 2, 1};
   std::ranges::stable_sort(simd, {}, [&](int64_t r) { return div_up(m, r) * (kUnpack + r); });
   for (const int64_t rows : simd) tactics.push_back(quantised_simd_tactic(c, b, p, rows));
+  std::ranges::move(direct_tactics(c, b, p), std::back_inserter(tactics));
   const bool many = m > 32;
   std::vector<Tactic> tiles = quantised_matrix_tactics(c, b, p);
   if (many) tiles.push_back(tiled_tactic(c, p, 64, 64));

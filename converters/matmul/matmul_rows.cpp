@@ -11,6 +11,7 @@
 
 #include "converters/matmul/matmul.h"
 #include "converters/matmul/matmul_quantised.h"
+#include "converters/matmul/matmul_quantised_direct.h"
 #include "converters/matmul/matrix_units.h"
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_codegen.h"
@@ -211,6 +212,21 @@ std::vector<FusedRows> fused_tiles(const NodeContext& c, const RowsProduct& p) {
   return tiles;
 }
 
+/// A row or two of 16-bit floats and a matrix of 4 bits, on matrix units: rows are rounded to their
+/// dtype behind the norm, as the model writes it.
+std::vector<Tactic> direct_tactics(const NodeContext& c, Builder& b, const RowsProduct& p) {
+  if (p.dense) return {};
+  const auto add = [&](const QuantisedProduct& dealt, Step& step) {
+    RowsProduct q = p;
+    q.weight = dealt;
+    add_problem(c, q, step);
+    step.params.push_back(param("a_m", p.weight.a_m));
+  };
+  return quantised_direct_tactics(
+      {.c = c, .b = b, .p = p.weight, .m = p.m, .gated = p.gated, .add_problem = add},
+      "matmul_rows");
+}
+
 Tactic reference_tactic(const NodeContext& c, const RowsProduct& p) {
   Step step{.kernel = "matmul_rows_reference",
             .grid = one_each(p.m * p.weight.n, 64),
@@ -222,7 +238,7 @@ Tactic reference_tactic(const NodeContext& c, const RowsProduct& p) {
 
 void convert(const NodeContext& c, Builder& b) {
   const RowsProduct p = product_of_node(c);
-  std::vector<Tactic> tactics;
+  std::vector<Tactic> tactics = direct_tactics(c, b, p);
   for (const FusedRows& tile : fused_tiles(c, p)) tactics.push_back(fused_tactic(c, p, tile));
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
