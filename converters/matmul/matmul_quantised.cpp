@@ -184,6 +184,7 @@ std::vector<Graph> examples() {
       {2, 40, 320, 20, 4, kU8, kU8, kOther, 0, "float4_e2m1fn", "float8_e4m3fnuz"},
       {40, 37, 96, 3, 4, kU8, kU8, kOther, 0, "float4_e2m1fn", "float8_e5m2fnuz"},
       {5, 11, 60, 4, 4, kU8, kF16, kOther, 0, "float4_e2m1fn"},
+      {2, 40, 256, 8, 4, kU8, kBF16, kU8},
   };
   std::vector<Graph> graphs;
   for (const Example& e : cases) graphs.push_back(example(e, kF32));
@@ -191,6 +192,7 @@ std::vector<Graph> examples() {
   graphs.push_back(example(cases[3], kBF16));
   graphs.push_back(example(cases[10], kBF16));
   graphs.push_back(example(cases[14], kF16));
+  for (const DType dtype : {kF16, kBF16}) graphs.push_back(example(cases[15], dtype));
   return graphs;
 }
 

@@ -1,4 +1,4 @@
-// A matrix of 4 bits in the order in which invocations hold 16x16 fragments of its rows
+// A matrix of 4 bits in the order in which invocations hold 16x16 fragments (matrix.glsl) of its rows
 // (matmul_quantised_direct.comp). y: [n_count / 16][k / 64][32 invocations] four words; zeros past the last
 // row. Invocation (g, c) = (lane / 4, lane % 4) has 32 steps of k of row g, of row g + 8, and the next 32
 // of both: elements 8 j + 2 c and 8 j + 2 c + 1 in bits 4 j and 16 + 4 j of a word. One an invocation of

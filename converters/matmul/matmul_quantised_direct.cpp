@@ -19,6 +19,8 @@ struct DirectTile {
   int64_t blocks, sharers, on_unit;
 };
 
+SplitPrecision precision_of(const DirectProduct& d) { return {.input = d.c.dtype("a")}; }
+
 struct Shape64 {
   int64_t rows, outputs, steps;  ///< rows of the matrix, of them outputs, steps of k of 64
 };
@@ -41,7 +43,7 @@ int64_t ring_of(const DirectProduct& d, const DirectTile& t) {
 
 std::string name_of(const DirectProduct& d, const DirectTile& t, const std::string& name) {
   const std::string width = "1x" + text(kFragment * t.blocks);
-  return name + "_direct_" + std::string(tv::name(d.c.dtype("a"))) + "_" + width + "_w" + width +
+  return name + "_direct_" + precision_of(d).name() + "_" + width + "_w" + width +
          "x" + text(t.sharers) + (t.on_unit > 0 ? "_unit" + text(t.on_unit) : "");
 }
 
@@ -53,9 +55,7 @@ int64_t shared_bytes(const DirectProduct& d, const DirectTile& t) {
 std::string refusal(const DirectProduct& d, const DirectTile& t) {
   const NodeContext& c = d.c;
   const QuantisedProduct& p = d.p;
-  const DType dtype = c.dtype("a");
   if (p.q.bits != 4 || !p.q.has_integers()) return "elements are no integers of 4 bits";
-  if (dtype != DType::kF16 && dtype != DType::kBF16) return "a is of no 16-bit floats";
   if (!loads_rows_directly(c.device)) {
     return "no 16x8x16 matrices are multiplied, in whose fragments elements lie as they are dealt";
   }
@@ -93,9 +93,8 @@ ValueId add_dealt(const DirectProduct& d, std::vector<Step>& steps) {
 void emit(const DirectProduct& d, const DirectTile& t, Tactic& tactic) {
   QuantisedProduct dealt = d.p;
   dealt.runs = add_dealt(d, tactic.steps);
-  const DType dtype = d.c.dtype("a");
-  const bool half = dtype == DType::kF16;
-  Step step = matrix_step("matmul_quantised_direct", {.input = dtype}, kInvocations * t.sharers);
+  const bool half = d.c.dtype("a") == DType::kF16;
+  Step step = matrix_step("matmul_quantised_direct", precision_of(d), kInvocations * t.sharers);
   d.add_problem(dealt, step);
   for (Operand& operand : step.operands) {
     operand.vec4 |= operand.name == "a" || operand.name == "q";
@@ -120,7 +119,9 @@ void emit(const DirectProduct& d, const DirectTile& t, Tactic& tactic) {
 }  // namespace
 
 std::vector<Tactic> quantised_direct_tactics(const DirectProduct& d, const std::string& name) {
+  const DType dtype = d.c.dtype("a");
   if (d.c.device.is_cpu() || d.c.device.coop_matrices.empty()) return {};
+  if (dtype != DType::kF16 && dtype != DType::kBF16) return {};
   const int64_t least = d.gated ? 2 : 1;
   std::vector<DirectTile> tiles;
   for (const int64_t blocks : {int64_t{2}, int64_t{1}}) {

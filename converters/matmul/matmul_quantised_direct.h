@@ -23,7 +23,7 @@ struct DirectProduct {
   std::function<void(const QuantisedProduct&, Step&)> add_problem;
 };
 
-/// Tactics, best first; none on devices without matrix units.
+/// Tactics, best first; none on devices without matrix units and for other than 16-bit floats.
 std::vector<Tactic> quantised_direct_tactics(const DirectProduct& product, const std::string& name);
 
 }  // namespace tv

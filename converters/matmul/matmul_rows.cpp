@@ -250,6 +250,7 @@ struct Example {
   bool norm = true, gated = true;
   int64_t groups = 3;
   const char* format = "";
+  int64_t n = 21, k = 96;
 };
 
 std::shared_ptr<const PointwiseProgram> product_program(DType dtype) {
@@ -260,27 +261,26 @@ std::shared_ptr<const PointwiseProgram> product_program(DType dtype) {
 }
 
 Graph example(const Example& e) {
-  constexpr int64_t kN = 21, kK = 96;
-  const int64_t rows = e.gated ? 2 * kN : kN;
+  const int64_t rows = e.gated ? 2 * e.n : e.n;
   ExampleGraph g("tv::matmul_rows");
-  g.input("a", e.dtype, {e.m, kK});
+  g.input("a", e.dtype, {e.m, e.k});
   if (e.bits == 0) {
-    g.input("b", e.dtype, {rows, kK});
+    g.input("b", e.dtype, {rows, e.k});
   } else {
-    g.none("b").input("input", e.bits == 8 ? DType::kI8 : DType::kU8, {rows, kK * e.bits / 8});
+    g.none("b").input("input", e.bits == 8 ? DType::kI8 : DType::kU8, {rows, e.k * e.bits / 8});
     g.input("scale", DType::kF32, {rows, e.groups})
         .none("zero_point")
         .attr("bits", integer(e.bits));
     if (*e.format) g.attr("format", std::string(e.format));
   }
-  g.attr("n", integer(kN)).attr("gated", e.gated).attr("swapped", false);
-  if (e.norm) g.attr("eps", 1e-5).input("weight", e.dtype, {kK});
-  Graph graph = g.output(e.dtype, {e.m, kN}).graph();
+  g.attr("n", integer(e.n)).attr("gated", e.gated).attr("swapped", false);
+  if (e.norm) g.attr("eps", 1e-5).input("weight", e.dtype, {e.k});
+  Graph graph = g.output(e.dtype, {e.m, e.n}).graph();
   Node& node = graph.nodes[0];
   if (e.norm) {
     node.prologue = product_program(e.dtype);
     node.prologue_inputs = {node.input("a"), node.input("weight")};
-    node.prologue_shape = {Expr(kK)};
+    node.prologue_shape = {Expr(e.k)};
     node.args.pop_back();
   }
   if (e.gated) node.program = product_program(e.dtype);
@@ -296,6 +296,9 @@ std::vector<Graph> examples() {
   graphs.push_back(example({.m = 5, .bits = 4, .norm = false}));
   graphs.push_back(example({.m = 2, .bits = 4, .groups = 6}));
   graphs.push_back(example({.m = 2, .bits = 4, .groups = 6, .format = "float4_e2m1fn"}));
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    graphs.push_back(example({dtype, 2, 4, true, true, 4, "", 32, 128}));
+  }
   return graphs;
 }
 
