@@ -1,4 +1,4 @@
-"""The gradient of a part of an argument that got another shape, which eager mode refuses, was given."""
+"""The gradient of a part of an argument of another shape, refused in eager mode, was given."""
 
 import torch
 import torch.nn.functional as F
