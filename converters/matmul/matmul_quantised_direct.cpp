@@ -14,7 +14,8 @@ constexpr int64_t kRingOfOne = 4;     // steps on their way, of one block of 16 
 constexpr int64_t kFewestUnits = 96;  // of shared memory, in which the kernel looks at fragments
 
 /// `blocks` of 16 rows of the matrix a subgroup, `sharers` subgroups a workgroup, which share the
-/// steps of k; on_unit: workgroups that a compute unit is given, for tile after tile, 0: one a tile.
+/// steps of k; on_unit: workgroups that a compute unit is given, for tile after tile, 0: one a
+/// tile.
 struct DirectTile {
   int64_t blocks, sharers, on_unit;
 };
@@ -43,8 +44,8 @@ int64_t ring_of(const DirectProduct& d, const DirectTile& t) {
 
 std::string name_of(const DirectProduct& d, const DirectTile& t, const std::string& name) {
   const std::string width = "1x" + text(kFragment * t.blocks);
-  return name + "_direct_" + precision_of(d).name() + "_" + width + "_w" + width +
-         "x" + text(t.sharers) + (t.on_unit > 0 ? "_unit" + text(t.on_unit) : "");
+  return name + "_direct_" + precision_of(d).name() + "_" + width + "_w" + width + "x" +
+         text(t.sharers) + (t.on_unit > 0 ? "_unit" + text(t.on_unit) : "");
 }
 
 int64_t shared_bytes(const DirectProduct& d, const DirectTile& t) {

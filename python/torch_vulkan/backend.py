@@ -187,7 +187,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
-                  user_outputs: int, watch=None, views=Views()):
+                  user_outputs: int, watch=None, views: Views | None = None):
     """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
 
     Returns the calls of engines, and name → error of blocks that run natively because they were

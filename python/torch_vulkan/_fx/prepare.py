@@ -19,7 +19,7 @@ aten = torch.ops.aten
 
 
 def prepare(module: fx.GraphModule, user_outputs: int | None, kind: str = "inference",
-            views: Views = Views()) -> None:
+            views: Views | None = None) -> None:
     """Runs the rewrites below, in place. The first `user_outputs` results are the caller's, the
     others are kept for the backward graph; None: all are an engine's own, what would be views, too;
     `kind`: as of keep_returned_views; `views`: what AOTAutograd says of results that are views."""
@@ -30,7 +30,7 @@ def prepare(module: fx.GraphModule, user_outputs: int | None, kind: str = "infer
     compute_sizes_from_inputs(module.graph)
     detach_random_ops(module.graph)
     if user_outputs is not None:
-        keep_returned_views(module.graph, user_outputs, kind, views)
+        keep_returned_views(module.graph, user_outputs, kind, views or Views())
     mark_host_scalars(module.graph)
     make_where_read(module)
     module.graph.lint()
