@@ -131,11 +131,12 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<int64_t> simd = {12, 8, 4, 2, 1};
   std::ranges::stable_sort(simd, {}, [&](int64_t r) { return div_up(m, r) * (kUnpack + r); });
   for (const int64_t rows : simd) tactics.push_back(quantised_simd_tactic(c, b, p, rows));
-  std::ranges::move(direct_tactics(c, b, p), std::back_inserter(tactics));
   const bool many = m > 32;
   std::vector<Tactic> tiles = quantised_matrix_tactics(c, b, p);
   if (many) tiles.push_back(tiled_tactic(c, p, 64, 64));
-  std::ranges::move(in_order(rows_tactics(c, p), std::move(tiles), m), std::back_inserter(tactics));
+  std::vector<Tactic> rows = rows_tactics(c, p);
+  std::ranges::move(direct_tactics(c, b, p), std::back_inserter(rows));
+  std::ranges::move(in_order(std::move(rows), std::move(tiles), m), std::back_inserter(tactics));
   tactics.push_back(tiled_tactic(c, p, 16, 64));
   if (!many) tactics.push_back(tiled_tactic(c, p, 64, 64));
   tactics.push_back(reference_tactic(c, p));

@@ -100,41 +100,74 @@ float sum_of_word(uint word, uint k, uint lane) {
   return sum + subgroupShuffleXor(sum, 2u);
 }
 
+// what(b, x) for each block of a subgroup, what(r, x) for each slot of the ring: written out, as compilers
+// keep a loop whose body is long, and what it indexes in memory (few_rows.glsl).
+#if BLOCKS == 1
+#define EACH_BLOCK(what, x) what(0, x)
+#else
+#define EACH_BLOCK(what, x) what(0, x) what(1, x)
+#endif
+#if RING == 1
+#define EACH_SLOT(what, x) what(0, x)
+#elif RING == 2
+#define EACH_SLOT(what, x) what(0, x) what(1, x)
+#else
+#define EACH_SLOT(what, x) what(0, x) what(1, x) what(2, x) what(3, x)
+#endif
+
 /// The component of a fragment of sums that is 8 rows below component 0.
 #define SECOND(f) (fourth ? (f)[4] : (f)[2])
 
-// Adds the products of 32 steps of k from k0 on, `part` 0 or 1 of what a slot of the ring holds.
-#define ADD_32(part, k0) {                                                                      \
+// What is added for 32 steps of k from k0 on, half `part` of a slot of the ring.
+#define ADD_BLOCK(b, part, sum_) {                                                              \
+    const vec2 more = vec2(zero[b][2 * part], zero[b][2 * part + 1]) + 16.0;                    \
+    const vec2 s = vec2(scale[b][2 * part], scale[b][2 * part + 1]);                            \
+    acc[b] = fma(s, fma(-more, vec2(all), sum_), acc[b]); }
+#define MULTIPLY_BLOCK(b, part) {                                                               \
+    const uvec4 upper = numbers_of(w[b][2 * part]), lower = numbers_of(w[b][2 * part + 1]);     \
+    FragA fw;                                                                                   \
+    Sums products = NO_SUMS;                                                                    \
+    SET_COMPONENTS(fw, uvec4(upper.xy, lower.xy))                                               \
+    products = coopMatMulAdd(fw, fa[0], products);                                              \
+    SET_COMPONENTS(fw, uvec4(upper.zw, lower.zw))                                               \
+    products = coopMatMulAdd(fw, fa[1], products);                                              \
+    ADD_BLOCK(b, part, vec2(products[0], SECOND(products))) }
+#define MULTIPLY(part, k0) {                                                                    \
     FragB fa[2];                                                                                \
     coopMatLoad(fa[0], row, (k0) / 8u, 2, gl_CooperativeMatrixLayoutColumnMajor);               \
     coopMatLoad(fa[1], row, (k0) / 8u + 2u, 2, gl_CooperativeMatrixLayoutColumnMajor);          \
     const float all = sums_of_32[(k0) / 32u];                                                   \
-    FOR(b, BLOCKS) {                                                                            \
-      vec2 sum;                                                                                 \
-      if (known) {                                                                              \
-        const uvec4 upper = numbers_of(w[b][2 * part]), lower = numbers_of(w[b][2 * part + 1]); \
-        FragA fw;                                                                               \
-        Sums products = NO_SUMS;                                                                \
-        SET_COMPONENTS(fw, uvec4(upper.xy, lower.xy))                                           \
-        products = coopMatMulAdd(fw, fa[0], products);                                          \
-        SET_COMPONENTS(fw, uvec4(upper.zw, lower.zw))                                           \
-        products = coopMatMulAdd(fw, fa[1], products);                                          \
-        sum = vec2(products[0], SECOND(products));                                              \
-      } else {                                                                                  \
-        sum = vec2(sum_of_word(w[b][2 * part], k0, lane),                                       \
-                   sum_of_word(w[b][2 * part + 1], k0, lane));                                  \
-      }                                                                                         \
-      const vec2 more = vec2(zero[b][2 * part], zero[b][2 * part + 1]) + 16.0;                  \
-      const vec2 s = vec2(scale[b][2 * part], scale[b][2 * part + 1]);                          \
-      acc[b] = fma(s, fma(-more, vec2(all), sum), acc[b]);                                      \
-    }                                                                                           \
-  }
+    EACH_BLOCK(MULTIPLY_BLOCK, part) }
+#define SUM_BLOCK(b, x) {                                                                       \
+    FOR(part, 2) {                                                                              \
+      const uint k0 = x * 64u + 32u * part;                                                     \
+      const float all = sums_of_32[k0 / 32u];                                                   \
+      ADD_BLOCK(b, part, vec2(sum_of_word(w[b][2u * part], k0, lane),                           \
+                              sum_of_word(w[b][2u * part + 1u], k0, lane)))                     \
+    } }
 
-#define LOAD(slot, tile, step) FOR(b, BLOCKS) {                                                 \
-    const uint block = block_of(tile, b);                                                       \
-    words[slot][b] = dealt(block, step, lane);                                                  \
-    scales[slot][b] = OF_GROUPS(quantised_scale, block, step);                                  \
-    zeros[slot][b] = OF_GROUPS(quantised_zero, block, step); }
+#define LOAD_BLOCK(b, r) {                                                                      \
+    const uint block = block_of(tile_, b);                                                      \
+    words[r][b] = dealt(block, step_, lane);                                                    \
+    scales[r][b] = OF_GROUPS(quantised_scale, block, step_);                                    \
+    zeros[r][b] = OF_GROUPS(quantised_zero, block, step_); }
+#define LOAD(r, tile, step) { const uint tile_ = tile, step_ = step; EACH_BLOCK(LOAD_BLOCK, r) }
+#define START_SLOT(r, _) LOAD(r, gl_WorkGroupID.x, r * WK + part)
+// Takes what is in slot r, asks for what comes into it, and adds what was taken.
+#define TAKE_SLOT(r)                                                                            \
+    const uint step = (s + r) * WK + part;                                                      \
+    const uvec4 w[BLOCKS] = words[r];                                                           \
+    const vec4 scale[BLOCKS] = scales[r], zero[BLOCKS] = zeros[r];                              \
+    LOAD(r, next_tile, (next + r) * WK + part)
+#define MULTIPLY_SLOT(r, _) { TAKE_SLOT(r) MULTIPLY(0, step * 64u) MULTIPLY(1, step * 64u + 32u) }
+#define SUM_SLOT(r, _) { TAKE_SLOT(r) EACH_BLOCK(SUM_BLOCK, step) }
+#define EACH_STEP(what)                                                                         \
+    for (uint s = 0u; s < STEPS; s += RING) {                                                   \
+      const bool last = s + RING >= STEPS;                                                      \
+      const uint next = last ? 0u : s + RING;                                                   \
+      const uint next_tile = last ? min(tile + tiles_apart, tiles - 1u) : tile;                 \
+      EACH_SLOT(what, 0)                                                                        \
+    }
 
 #if NORM
 #define EIGHT(v, k_) { NORM_WEIGHTS(k_) const vec4 x = v * inverse; NORMED(x, v) }
@@ -145,7 +178,7 @@ void main() {
   const uint from = gl_WorkGroupID.y * a_m;
   uvec4 words[RING][BLOCKS];
   vec4 scales[RING][BLOCKS], zeros[RING][BLOCKS];
-  FOR(r, RING) { LOAD(r, gl_WorkGroupID.x, r * WK + part) }
+  EACH_SLOT(START_SLOT, 0)
 
   // Numbers of elements in what row and column of a matrix, as its 16 bits and as floats.
   const uint kNumbers = 0x40004000u;  // 2 and a little more, as float16 and as bfloat16
@@ -211,17 +244,10 @@ void main() {
   for (uint tile = gl_WorkGroupID.x; tile < tiles; tile += tiles_apart) {
     vec2 acc[BLOCKS];
     FOR(b, BLOCKS) acc[b] = vec2(0.0);
-    for (uint s = 0u; s < STEPS; s += RING) {
-      const bool last = s + RING >= STEPS;
-      const uint next = last ? 0u : s + RING, next_tile = last ? min(tile + tiles_apart, tiles - 1u) : tile;
-      FOR(r, RING) {
-        const uint step = (s + r) * WK + part;
-        const uvec4 w[BLOCKS] = words[r];
-        const vec4 scale[BLOCKS] = scales[r], zero[BLOCKS] = zeros[r];
-        LOAD(r, next_tile, (next + r) * WK + part)
-        ADD_32(0, step * 64u)
-        ADD_32(1, step * 64u + 32u)
-      }
+    if (known) {
+      EACH_STEP(MULTIPLY_SLOT)
+    } else {
+      EACH_STEP(SUM_SLOT)
     }
     if (lane % 4u == 0u) {
       FOR(b, BLOCKS) FOR(h, 2) sums[turn][part][b * 16u + lane / 4u + 8u * h] = acc[b][h];

@@ -7,10 +7,11 @@
 namespace tv {
 namespace {
 
-constexpr int64_t kStep = 64;         // of k, for which an invocation loads 16 bytes
-constexpr int64_t kMostRows = 2;      // of a: each reads the matrix again
-constexpr int64_t kSubgroups = 24;    // that a compute unit is to be given
-constexpr int64_t kRingOfOne = 4;     // steps on their way, of one block of 16 rows
+constexpr int64_t kStep = 64;       // of k, for which an invocation loads 16 bytes
+constexpr int64_t kMostRows = 2;    // of a: each reads the matrix again
+constexpr int64_t kSubgroups = 24;  // that a compute unit is to be given
+constexpr int64_t kRingOfOne = 4;   // steps on their way, of one block of 16 rows
+constexpr size_t kMostTactics = 3;
 constexpr int64_t kFewestUnits = 96;  // of shared memory, in which the kernel looks at fragments
 
 /// `blocks` of 16 rows of the matrix a subgroup, `sharers` subgroups a workgroup, which share the
@@ -140,8 +141,11 @@ std::vector<Tactic> quantised_direct_tactics(const DirectProduct& d, const std::
     return 2 * subgroups >= wanted ? 0 : wanted / subgroups;
   });
   std::vector<Tactic> tactics;
+  size_t offered = 0;
   for (const DirectTile& tile : tiles) {
     Tactic tactic{.name = name_of(d, tile, name), .refusal = refusal(d, tile)};
+    if (tactic.refusal.empty() && ++offered > kMostTactics)
+      tactic.refusal = "expected to be slower";
     if (tactic.refusal.empty()) emit(d, tile, tactic);
     tactics.push_back(std::move(tactic));
   }

@@ -7,6 +7,7 @@
 // of the sums of rows i and i + n (`swapped`: in the other order), for n results.
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "converters/matmul/matmul.h"
@@ -238,8 +239,14 @@ Tactic reference_tactic(const NodeContext& c, const RowsProduct& p) {
 
 void convert(const NodeContext& c, Builder& b) {
   const RowsProduct p = product_of_node(c);
-  std::vector<Tactic> tactics = direct_tactics(c, b, p);
-  for (const FusedRows& tile : fused_tiles(c, p)) tactics.push_back(fused_tactic(c, p, tile));
+  std::vector<Tactic> tactics;
+  const std::vector<FusedRows> tiles = fused_tiles(c, p);
+  const auto others = std::ranges::find_if(
+      tiles, [&](const FusedRows& tile) { return tile.rows != tiles.front().rows; });
+  const auto add = [&](const FusedRows& tile) { tactics.push_back(fused_tactic(c, p, tile)); };
+  std::for_each(tiles.begin(), others, add);
+  std::ranges::move(direct_tactics(c, b, p), std::back_inserter(tactics));
+  std::for_each(others, tiles.end(), add);
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
 }
