@@ -64,14 +64,14 @@ grep -qs 'data race .* in race' "$work"/planted.* ||
 echo "== Eight threads call, refit, load, compile and destroy for $seconds s (seed $seed)"
 part stress tests/soak/threads.py --here stress "$seconds" $((seed % 1000))
 echo "== Python tests of threads"
-tests=(test_aot_module.py::test_threads_and_new_weights test_backend.py::test_process_ends_without_a_hang
-  test_background_tuning.py::test_a_change_of_weights_before_the_swap_is_not_lost
+tests=(test_aot_module.py::test_threads_and_new_weights
+  "test_background_tuning.py::test_a_change_of_weights_before_the_swap_is_not_lost[False-change_in_place]"
   test_background_tuning.py::test_engines_are_replaced_while_threads_call_and_refit
   test_full_compilation.py::test_threads_keep_their_own_rules
   "test_memory.py::test_calls_share_what_they_need[in place-threads]"
   test_refit.py::test_calls_while_another_thread_refits_see_one_set_of_weights
   test_refit.py::test_two_refits_at_a_time test_weights.py::test_threads_share_an_engine
   test_weights.py::test_a_change_while_a_set_is_made_is_seen)
-part tests -m pytest -q -p no:cacheprovider "${tests[@]/#/tests/python/}" \
+part tests -m pytest -q -p no:cacheprovider --disable-warnings "${tests[@]/#/tests/python/}" \
   tests/onnx/test_onnx_fallback.py::test_threads
 exit $failed
