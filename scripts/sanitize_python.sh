@@ -46,7 +46,7 @@ part() {  # part NAME ARGUMENTS…: fails where Python does, or the sanitizer re
   fi
 }
 
-"$compiler" -O1 -g1 -fPIC -shared -fsanitize=thread tests/sanitizer/planted_race.cpp -o "$work/planted.so"
+"$compiler" -O1 -g1 -fPIC -shared -fsanitize=thread tests/sanitizer/planted_race.cpp -o "$work/race.so"
 sanitized planted -c '
 import ctypes, sys, threading
 import torch_vulkan
@@ -57,7 +57,7 @@ for thread in threads:
     thread.start()
 for thread in threads:
     thread.join()
-' "$work/planted.so" "$build"
+' "$work/race.so" "$build"
 grep -qs 'data race .* in race' "$work"/planted.* ||
   { echo "The planted race was not reported: nothing would be" >&2; exit 1; }
 
