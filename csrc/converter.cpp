@@ -52,4 +52,11 @@ const Converter* Registry::find(std::string_view op) const {
   return it == entries_.end() ? nullptr : &it->second;
 }
 
+std::vector<std::string> Registry::names() const {
+  const std::shared_lock lock(registry_mutex());
+  std::vector<std::string> names;
+  for (const auto& [op, converter] : entries_) names.push_back(op);
+  return names;
+}
+
 }  // namespace tv

@@ -108,6 +108,8 @@ class Registry {
   static Registry& instance();
   void add(Converter converter);                     ///< throws on a second entry for an operator
   const Converter* find(std::string_view op) const;  ///< null if there is none
+  std::vector<std::string> names() const;            ///< of all operators, in order
+  /// Not while another thread may add one.
   const std::map<std::string, Converter, std::less<>>& all() const { return entries_; }
 
  private:

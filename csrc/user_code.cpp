@@ -43,9 +43,8 @@ std::string contents_of(const std::string& path) {
 }
 
 std::set<std::string> registered() {
-  std::set<std::string> names;
-  for (const auto& [op, converter] : Registry::instance().all()) names.insert(op);
-  return names;
+  const std::vector<std::string> names = Registry::instance().names();
+  return {names.begin(), names.end()};
 }
 
 }  // namespace

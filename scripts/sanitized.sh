@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What sanitizers see. memory: the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer, and
 # readers of files fuzzed for SECONDS each under both; threads: what threads share under
-# ThreadSanitizer; all: both.
+# ThreadSanitizer, in C++ and called from Python; all: both.
 # Usage, after scripts/setup.sh --tests: sanitized.sh [all|memory|threads] [SECONDS]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,5 +19,8 @@ if [ "$what" != threads ]; then
 fi
 if [ "$what" != memory ]; then
   echo "== Threads: runtime, store, cache, tuner under ThreadSanitizer"
-  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*:Tuner*:DeviceTuner*'
+  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*:Tuner*:DeviceTuner*:UserCode*'
+
+  echo "== Threads: the Python bindings under ThreadSanitizer"
+  scripts/sanitize_python.sh $((seconds > 60 ? seconds : 60))
 fi

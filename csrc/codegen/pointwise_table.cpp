@@ -4,9 +4,12 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 
+#include "csrc/user_code.h"
 #include "runtime/base/error.h"
 
 namespace tv {
@@ -285,49 +288,60 @@ constexpr PointwiseRow kRows[] = {
 
 namespace {
 
-/// Rows that came with their operators; filled while converters register themselves.
-std::map<std::string, PointwiseRow, std::less<>>& added_rows() {
-  static std::map<std::string, PointwiseRow, std::less<>> rows;
-  return rows;
+/// What came with operators, while converters register themselves: those of users' libraries while
+/// other threads compile (csrc/user_code.h). Entries never move.
+struct Added {
+  std::shared_mutex mutex;
+  std::map<std::string, PointwiseRow, std::less<>> rows;
+  std::map<std::string, std::string> functions;  // operator → row
+};
+
+Added& added() {
+  static Added all;
+  return all;
 }
 
-/// The same.
-std::map<std::string, std::string>& told_functions() {
-  static std::map<std::string, std::string> functions;
-  return functions;
+const PointwiseRow* find_own(std::string_view name) {
+  const auto it = std::find_if(std::begin(kRows), std::end(kRows),
+                               [&](const PointwiseRow& row) { return row.name == name; });
+  return it == std::end(kRows) ? nullptr : it;
 }
 
 }  // namespace
 
 void add_pointwise(const std::string& name, PointwiseRow row) {
-  if (find_pointwise(name) != nullptr) {
+  const std::unique_lock lock(added().mutex);
+  if (find_own(name) != nullptr || added().rows.contains(name)) {
+    if (keep_load_error("[pointwise] there is a row called " + name + " already")) return;
     throw Error(ErrorKind::kInternal, "[pointwise] two rows are called " + name);
   }
-  const auto added = added_rows().emplace(name, row).first;
-  added->second.name = added->first.c_str();
+  const auto it = added().rows.emplace(name, row).first;
+  it->second.name = it->first.c_str();
 }
 
 const PointwiseRow* find_pointwise(std::string_view name) {
-  const auto it = std::find_if(std::begin(kRows), std::end(kRows),
-                               [&](const PointwiseRow& row) { return row.name == name; });
-  if (it != std::end(kRows)) return it;
-  const auto added = added_rows().find(name);
-  return added == added_rows().end() ? nullptr : &added->second;
+  if (const PointwiseRow* own = find_own(name)) return own;
+  const std::shared_lock lock(added().mutex);
+  const auto it = added().rows.find(name);
+  return it == added().rows.end() ? nullptr : &it->second;
 }
 
 std::vector<PointwiseRow> pointwise_rows() {
   std::vector<PointwiseRow> rows(std::begin(kRows), std::end(kRows));
-  for (const auto& [name, row] : added_rows()) rows.push_back(row);
+  const std::shared_lock lock(added().mutex);
+  for (const auto& [name, row] : added().rows) rows.push_back(row);
   return rows;
 }
 
 void tell_pointwise_function(std::string op, std::string function) {
-  told_functions()[std::move(op)] = std::move(function);
+  const std::unique_lock lock(added().mutex);
+  added().functions[std::move(op)] = std::move(function);
 }
 
 std::string pointwise_function(const std::string& op) {
-  const auto it = told_functions().find(op);
-  return it == told_functions().end() ? "" : it->second;
+  const std::shared_lock lock(added().mutex);
+  const auto it = added().functions.find(op);
+  return it == added().functions.end() ? "" : it->second;
 }
 
 int32_t divisor_of(const PointwiseInstr& instr) {

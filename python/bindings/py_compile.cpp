@@ -290,8 +290,8 @@ void bind_compile(py::module_& m) {
   m.def("reset_tuner_stats", &reset_tuner_stats);
   m.def("supported_ops", [] {
     py::list ops;
-    for (const auto& [op, converter] : Registry::instance().all()) {
-      ops.append(converter_info(converter));
+    for (const std::string& op : Registry::instance().names()) {
+      ops.append(converter_info(*Registry::instance().find(op)));
     }
     return ops;
   });

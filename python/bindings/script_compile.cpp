@@ -210,7 +210,7 @@ class Compilation {
     for (const size_t i : in_order(excisions)) {
       build(parts, excisions, i);
     }
-    remove_unread(region, knowledge_);
+    remove_unread(region, knowledge_, recordings_);
   }
 
   void note_native(const Node* node, std::string reason) {

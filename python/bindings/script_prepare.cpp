@@ -74,8 +74,8 @@ class Attributes {
   void resolve(Block* block) {
     for (auto it = block->nodes().begin(); it != block->nodes().end();) {
       Node* node = *it++;
-      if (node->kind() == prim::GetAttr) resolve(node);
       for (Block* inner : node->blocks()) resolve(inner);
+      if (node->kind() == prim::GetAttr) resolve(node);  // which may end it
     }
   }
 

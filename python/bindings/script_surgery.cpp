@@ -176,11 +176,20 @@ std::vector<Value*> replace(const Excision& excision, const EngineCall& call,
 
 void keep(const Excision& excision) { place_nodes(excision.nodes.back()->next(), excision); }
 
-void remove_unread(const Region& region, const Knowledge& knowledge) {
-  for (auto node = region.nodes.rbegin(); node != region.nodes.rend(); ++node) {
-    const bool is_helper = (*node)->owningBlock() == region.block &&
-                           (knowledge.hosts.contains(*node) || is_free(*node, knowledge.recording));
-    if (is_helper && !(*node)->hasUses()) (*node)->destroy();
+void remove_unread(const Region& region, Knowledge& knowledge,
+                   const std::vector<Recording*>& recordings) {
+  for (auto it = region.nodes.rbegin(); it != region.nodes.rend(); ++it) {
+    Node* node = *it;
+    const bool is_helper = node->owningBlock() == region.block &&
+                           (knowledge.hosts.contains(node) || is_free(node, knowledge.recording));
+    if (!is_helper || node->hasUses()) continue;
+    // Another node may be made at the same address.
+    knowledge.hosts.erase(node);
+    for (Recording* each : recordings) {
+      each->recipes.erase(node);
+      for (const Value* output : node->outputs()) each->facts.erase(output);
+    }
+    node->destroy();
   }
 }
 

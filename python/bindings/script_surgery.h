@@ -61,7 +61,8 @@ std::vector<torch::jit::Value*> replace(const Excision& excision, const EngineCa
 /// gather().
 void keep(const Excision& excision);
 
-/// Destroys nodes of numbers and lists that nobody reads any more.
-void remove_unread(const Region& region, const Knowledge& knowledge);
+/// Destroys nodes of numbers and lists that nobody reads any more, and what is known of them.
+void remove_unread(const Region& region, Knowledge& knowledge,
+                   const std::vector<Recording*>& recordings);
 
 }  // namespace tv::script

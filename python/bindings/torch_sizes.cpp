@@ -127,17 +127,22 @@ void SizeCheck::require(const c10::IValue& self, const std::vector<at::Tensor>& 
   const std::lock_guard lock(mutex_);
   auto found = known_.find(symbols);
   if (found == known_.end()) {
-    found = known_.emplace(symbols, runs() && holds(self, inputs, weights, symbols)).first;
+    const std::optional<bool> fits = runs() ? holds(self, inputs, weights, symbols) : false;
+    // What fails may do so because another thread captures a module just now.
+    constexpr int kMostLooks = 3;
+    if (fits || ++failed_[symbols] == kMostLooks) {
+      found = known_.emplace(symbols, fits.value_or(false)).first;
+    }
   }
-  if (found->second) return;
+  if (found != known_.end() && found->second) return;
   throw Error(ErrorKind::kUser,
               "[torch_vulkan::execute] at these sizes the program has other "
               "operators, or sizes that follow another rule");
 }
 
-bool SizeCheck::holds(const c10::IValue& self, const std::vector<at::Tensor>& inputs,
-                      const std::vector<at::Tensor>& weights,
-                      const std::vector<int64_t>& symbols) const {
+std::optional<bool> SizeCheck::holds(const c10::IValue& self, const std::vector<at::Tensor>& inputs,
+                                     const std::vector<at::Tensor>& weights,
+                                     const std::vector<int64_t>& symbols) const {
   try {
     std::vector<at::Tensor> given = without_data(inputs);
     for (size_t i = 0; i < given.size(); ++i) {
@@ -153,7 +158,7 @@ bool SizeCheck::holds(const c10::IValue& self, const std::vector<at::Tensor>& in
     }
     return true;
   } catch (const std::exception&) {
-    return false;  // PyTorch itself says what is wrong, where something is
+    return std::nullopt;  // PyTorch itself says what is wrong, where something is
   }
 }
 

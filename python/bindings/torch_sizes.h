@@ -11,6 +11,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -47,19 +48,22 @@ class SizeCheck {
   SizeCheck(const c10::IValue& self, const std::string& method, const std::string& rule);
 
   /// Throws Error(kUser) unless the rule holds for the tensors of a call, and `runs`; `symbols`:
-  /// their sizes as the engine's symbols. Looks once at each size.
+  /// their sizes as the engine's symbols. Looks once at each size, thrice where that fails.
   void require(const c10::IValue& self, const std::vector<at::Tensor>& inputs,
                const std::vector<at::Tensor>& weights, const std::vector<int64_t>& symbols,
                const std::function<bool()>& runs);
 
  private:
-  bool holds(const c10::IValue& self, const std::vector<at::Tensor>& inputs,
-             const std::vector<at::Tensor>& weights, const std::vector<int64_t>& symbols) const;
+  /// Nothing where PyTorch fails.
+  std::optional<bool> holds(const c10::IValue& self, const std::vector<at::Tensor>& inputs,
+                            const std::vector<at::Tensor>& weights,
+                            const std::vector<int64_t>& symbols) const;
 
   SizeRule rule_;
   std::shared_ptr<torch::jit::Graph> graph_;
   std::mutex mutex_;
   std::map<std::vector<int64_t>, bool> known_;
+  std::map<std::vector<int64_t>, int> failed_;  ///< looks
 };
 
 }  // namespace tv::script

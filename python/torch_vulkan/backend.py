@@ -19,7 +19,7 @@ from ._fx.mutation import attach_writes, detach_writes, refuse_overlaps
 from ._fx.prepare import prepare
 from ._fx.quantised_scales import check_captured
 from ._fx.refusals import WholeGraph
-from ._fx.returned_views import views_of_arguments
+from ._fx.returned_views import Views, views_of_arguments
 from ._fx.small_floats import codes_at_border
 from ._fx.splitting import record_of, split
 from ._fx.whole_graph import whole_graph
@@ -177,16 +177,17 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
         DeviceError: there is no Vulkan device.
     """
     graph = module.graph
-    of_arguments = views_of_arguments(graph, *compat.views_of_arguments(kind, graph),
-                                      compat.views_laid_out_otherwise(kind, graph))
+    views = Views(views_of_arguments(graph, *compat.views_of_arguments(kind, graph),
+                                     compat.views_laid_out_otherwise(kind, graph)),
+                  compat.views_of_autograd(kind, graph))
     calls, failed = build_engines(module, kind, settings, weights, compat.user_outputs(kind),
-                                  watch, of_arguments)
+                                  watch, views)
     whole = whole_graph(module) if len(calls) == 1 and not failed else None
     return whole or boxed(module.forward)
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
-                  user_outputs: int, watch=None, of_arguments=None):
+                  user_outputs: int, watch=None, views: Views | None = None):
     """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
 
     Returns the calls of engines, and name → error of blocks that run natively because they were
@@ -194,7 +195,7 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     """
     results = len(module.graph.output_node().args[0])
     written = detach_writes(module)
-    prepare(module, min(user_outputs, results), kind, of_arguments)
+    prepare(module, min(user_outputs, results), kind, views)
     tensors_on = main_device(module.graph)
     if settings.builds_nothing:
         sessions.describe(module, kind, settings, weights, tensors_on, watch)

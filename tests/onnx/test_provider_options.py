@@ -28,9 +28,11 @@ def said(capfd, **options):
 
 @pytest.mark.parametrize("option", ["device", "device_id"])
 def test_the_device_that_is_named(option, capfd):
-    """The log, of all sessions' severity, says what it is called."""
+    """The log, of all sessions' severity, says what it is called. ONNX Runtime itself refuses an
+    index that its own list of the provider's devices does not have."""
     provider_tests.register()
-    devices = tv.devices()
+    listed = sum(device.ep_name == NAME for device in onnxruntime.get_ep_devices())
+    devices = tv.devices()[:listed] if option == "device_id" else tv.devices()
     try:
         onnxruntime.set_default_logger_severity(1)
         given = devices[-1].name if option == "device" else len(devices) - 1

@@ -22,7 +22,9 @@ os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(1, str(Path(__file__).parents[1]))
 
+from program_case import load
 from program_check import check, quiet, shrink
+from program_worlds import run_world
 from program_writer import write
 
 FOUND = Path(__file__).parent / "found"
@@ -41,6 +43,8 @@ def arguments(given: list[str] | None = None):
     parser.add_argument("--replay", help="one program, N/i")
     parser.add_argument("--file", type=Path, help="one case")
     parser.add_argument("--without", nargs="*", default=[], help="kinds that do not count")
+    parser.add_argument("--beside", action="store_true",
+                        help="with --replay or --file: PyTorch's aot_eager alone runs it")
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args(given)
@@ -137,10 +141,20 @@ class Campaign:
         if begun is None and status == 0:
             return None
         if begun is not None:
-            self._take({"number": begun, "calls": 0, "kinds": ["crash"], "wrong": [
-                f"the process ended with {status}: " + "".join(errors[-60:])],
-                "text": write(begun).text(f"{COMMAND} --replay {begun}")})
+            self._take(self._crash(begun, status, "".join(errors[-60:])))
         return i + o.workers
+
+    def _crash(self, number: str, status: int, errors: str) -> dict:
+        """The record of a program that ended its process: PyTorch's own crash if it does so, by the
+        same signal, with PyTorch's backend alone."""
+        beside = subprocess.run([sys.executable, __file__, "--replay", number, "--beside"],
+                                capture_output=True, timeout=LIMIT)
+        record = {"number": number, "calls": 0}
+        if status < 0 and beside.returncode == status:
+            return record | {"torchs": 1}
+        return record | {"kinds": ["crash"],
+                         "wrong": [f"the process ended with {status}: {errors}"],
+                         "text": write(number).text(f"{COMMAND} --replay {number}")}
 
     def _take(self, record: dict) -> None:
         with self._lock:
@@ -175,6 +189,11 @@ def main() -> int:
     options = arguments()
     if options.work:
         work(options)
+        return 0
+    if options.beside:
+        quiet()
+        text = options.file.read_text() if options.file else write(options.replay).text()
+        run_world(load(text), "aot_eager")
         return 0
     if options.replay or options.file:
         quiet()

@@ -113,3 +113,21 @@ def test_what_cannot_be_loaded(library, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "there is a kernel of this name already" in done.stdout
     assert "[images::grey] has a converter already" in done.stdout
+
+
+RULE = """
+#include <converters/kit/pointwise_rules.h>
+static const tv::RegisterPointwise rules({{.op = "tests::exp", .formula = {{.on_float = "$0"}}}});
+"""
+
+
+@pytest.mark.slow
+def test_a_pointwise_function_that_exists(library, tmp_path):
+    source = tmp_path / "rule"
+    shutil.copytree(EXAMPLE, source)
+    (source / "grey_converter.cpp").write_text(RULE)
+    done = python("import sys, torch_vulkan as tv\ntry: tv.load_library(sys.argv[1])\n"
+                  "except ValueError as error: print(error)\n",
+                  build(source, tmp_path / "built"))
+    assert done.returncode == 0, done.stderr
+    assert "there is a row called exp already" in done.stdout

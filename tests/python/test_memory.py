@@ -134,8 +134,11 @@ program = tv.compile(net, [x], **options)
 close(program(x), net(x))
 kept = held("weights") - before
 parameters = sum(t.nbytes for t in net.state_dict().values())
-assert 0 < kept <= 1.25 * parameters, f"padding and nothing else: {kept} of {parameters}"
 (engine,) = tv.engines(program)
+# Three pieces of 16 bits for a number, and the number, for results that are not finite.
+pieces = any("x3_" in layer["tactic"] for layer in engine.info()["layers"])
+most = 2.75 if pieces else 1.25
+assert 0 < kept <= most * parameters, f"padding and nothing else: {kept} of {parameters}"
 assert held("weights") - before == kept + engine.info()["memory"]["weights_held"] == 2 * kept
 del engine
 gc.collect()

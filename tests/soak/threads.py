@@ -17,9 +17,15 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 OPTIONS = {"min_block_size": 1, "optimization_level": 0}
+DOUBLE = """void main() {
+  uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (i < y_numel) y_store(i, x_load(i) * 2.0);
+}"""
 LONGEST = 240  # seconds that a process may take
 # What PyTorch does without this package where the interpreter ends while a daemon thread is in its
 # operators: the thread is ended inside of C++ (bpo-42969; Python 3.14 does not do so any more).
@@ -45,11 +51,18 @@ class Stress:
         self.torch, self.tv = torch, tv
         self.end, self.seed = time.monotonic() + seconds, seed
         self.done: dict[str, int] = {}
+        self.declared = 0
         self.failures: list[str] = []
-        self.lock, self.compiling = threading.Lock(), threading.Lock()
+        self.lock, self.capturing = threading.Lock(), threading.Lock()
         self.module = net(0)
-        self.program = tv.compile(self.module, inputs=[tv.Input(
-            min_shape=(1, 8), opt_shape=(4, 8), max_shape=(64, 8))], **OPTIONS)
+        rows = tv.Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(64, 8))
+        self.program = tv.compile(self.module, inputs=[rows], **OPTIONS)
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            self.script = tv.compile(torch.jit.script(self.module), inputs=[rows], **OPTIONS)
+        # At each new size it asks once whether the engine fits, by kernels of PyTorch in Python
+        # that do not stand torch.export in another thread (torch.fx.traceback is the process's).
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda rows: self.script(torch.zeros(rows, 8)), [*range(1, 65)] * 4))
         self.path = Path(tempfile.mkdtemp()) / "net.vke"
         tv.engines(self.program)[0].save(self.path)
         self.refitted, self.others = tv.Engine.load(self.path), [net(i) for i in range(3)]
@@ -66,6 +79,11 @@ class Stress:
         """One program from all threads, other sizes each time."""
         x = self.input(chance)
         self.equal("call", self.program(x), self.module(x))
+
+    def call_script(self, chance):
+        """The same as a TorchScript program."""
+        x = self.input(chance)
+        self.equal("script", self.script(x), self.module(x))
 
     def load(self, chance):
         """An engine of the thread's own: loaded, called, dropped."""
@@ -87,22 +105,68 @@ class Stress:
             raise AssertionError("a call saw weights of two sets")
 
     def compile(self, chance):
-        """A module of the thread's own; Dynamo itself compiles one at a time."""
+        """A module of the thread's own."""
         module, x = net(chance.randrange(1000)), self.input(chance)
-        with self.compiling:
-            fast = self.torch.compile(module, backend="vulkan", options=OPTIONS)
-            got = fast(x)
-        self.equal("compile", got, module(x))
+        fast = self.torch.compile(module, backend="vulkan", options=OPTIONS)
+        self.equal("compile", fast(x), module(x))
+
+    def build(self, chance):
+        """A network of the thread's own, seldom the same as another's."""
+        x, weight = self.input(chance), self.torch.randn(8, chance.randint(1, 200))
+        network = self.tv.Builder()
+        product = network.op("aten::mm", network.input("x", (-1, 8)),
+                             network.weight("w", weight))
+        network.output("y", network.op(chance.choice(["aten::relu", "aten::silu"]), product))
+        engine = network.build([self.tv.Profile(x=((1, 8), (4, 8), (64, 8)))], **OPTIONS)
+        got = engine.run([x])["y"]
+        if not any(self.torch.allclose(got, f(x @ weight), rtol=1e-4, atol=1e-5) for f in (
+                self.torch.relu, self.torch.nn.functional.silu)):
+            raise AssertionError("build")
+
+    def look(self, chance):
+        """What tools ask while others call."""
+        held = self.tv.memory_stats()
+        if min(held.values()) < 0 or self.refitted.stats()["contexts"] > 8:
+            raise AssertionError(f"stats: {held}, {self.refitted.stats()}")
+        self.tv.cache.stats()
+        self.tv.devices()
+        self.refitted.info()
+        if chance.random() < 0.2:
+            self.tv.release_memory()
+
+    def profile(self, chance):
+        """Layers are timed, of one engine or of all that are called meanwhile."""
+        x = self.input(chance)
+        self.refitted.profile([x], 2)
+        with self.tv.profile(runs=2):
+            self.equal("profile", self.program(x), self.module(x))
+
+    def declare(self, chance):
+        """An operator of the thread's own, while others compile."""
+        with self.lock:
+            self.declared += 1
+            name = f"soak::op_{self.declared}"
+        double = self.tv.custom_op(name, "(Tensor x) -> Tensor y", DOUBLE, None,
+                                   self.torch.empty_like)
+        x = self.input(chance)
+        self.equal("declare", double(x), x * 2)
 
     def run(self, thread: int):
         chance = random.Random(self.seed * 100 + thread)
-        acts = [self.call] * 6 + [self.call_refitted] * 4 + [self.load, self.refit, self.compile]
+        acts = [self.call] * 6 + [self.call_refitted] * 4 + [self.call_script] * 2 + [
+            self.load, self.refit, self.compile, self.build, self.look, self.profile, self.declare]
         while time.monotonic() < self.end and not self.failures:
             act = chance.choice(acts)
+            captures = act in (self.compile, self.build)  # Dynamo, torch.export: one at a time
+            if captures and not self.capturing.acquire(blocking=False):
+                continue
             try:
                 act(chance)
             except Exception as error:  # what is wrong in a thread is told by the main one
                 self.failures.append(f"{act.__name__}: {type(error).__name__}: {error}")
+            finally:
+                if captures:
+                    self.capturing.release()
             with self.lock:
                 self.done[act.__name__] = self.done.get(act.__name__, 0) + 1
 
@@ -110,6 +174,7 @@ class Stress:
 def stress(seconds: float, seed: int) -> None:
     faulthandler.dump_traceback_later(seconds + LONGEST, exit=True)
     shared = Stress(seconds, seed)
+    sys.setswitchinterval(random.Random(seed).choice([5e-3, 1e-4, 1e-6]))
     threads = [threading.Thread(target=shared.run, args=(i,)) for i in range(8)]
     for thread in threads:
         thread.start()

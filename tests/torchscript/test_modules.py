@@ -118,6 +118,26 @@ def test_control_flow():
             torch.testing.assert_close(made(*given), source(*given))
 
 
+class Stages(nn.Module):
+    """Engines that read sizes, apart by random numbers."""
+
+    def forward(self, x):
+        for i in range(12):
+            rows = x.reshape(x.size(0) * 2, x.size(1) // 2).reshape(x.size(0), x.size(1))
+            x = torch.relu(rows * (i + 2) - x.size(1)) + torch.sigmoid(x)
+            x = x + torch.rand_like(x)
+        return x
+
+
+def test_every_stage_is_an_engine():
+    """Nodes that come to lie where others were, which went with an engine, are not those."""
+    x = torch.randn(4, 8)
+    source = torch.jit.trace(Stages(), x, check_trace=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "torch_vulkan: an engine was not built")
+        assert engines(tv.compile(source, inputs=[x], min_block_size=1, optimization_level=0)) == 13
+
+
 class Growing(nn.Module):
     def forward(self, x):
         found = []

@@ -335,3 +335,32 @@ def test_sizes_that_a_reshape_does_not_divide():
     check(source, made, torch.randn(4, 6), engines=0)
     with pytest.raises(RuntimeError, match=r"'\[-1, 4\]' is invalid for input of size 18"):
         made(torch.randn(3, 6))
+
+
+def test_a_size_is_asked_for_again_where_that_failed():
+    """Kernels without data fail beside another thread's torch.export, for one."""
+    errors = []
+
+    def shapes(x):
+        if errors and x.is_meta:
+            raise KeyError(errors.pop())
+        return torch.empty_like(x)
+
+    double = tv.custom_op("tests::fails_at_times", "(Tensor x) -> Tensor y", """void main() {
+        uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+        if (i < y_numel) y_store(i, x_load(i) * 2.0);
+    }""", None, shapes)
+
+    class Double(nn.Module):
+        def forward(self, x):
+            return torch.relu(double(x) + 1)
+
+    source, made = compiled(Double(), [ranged((1, 4, 9), 7)], torch.randn(2, 7))
+    errors.append("once")
+    for engines in (0, 1, 1):
+        check(source, made, torch.randn(5, 7), engines=engines)
+    errors += ["always"] * 5
+    for _ in range(5):
+        check(source, made, torch.randn(6, 7), engines=0)
+    assert len(errors) == 2  # it was asked for thrice
+    errors.clear()

@@ -23,7 +23,7 @@ from .. import backend
 from .._fx import quantised_scales, two_four
 from .._fx.mutation import refuse_overlaps
 from .._fx.refusals import WholeGraph
-from .._fx.returned_views import chain_of
+from .._fx.returned_views import Views, chain_of
 from .._native import C
 from .._torch import compat
 from .._torch.kept_composites import keep_composites, traced_attention
@@ -272,7 +272,7 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
     changes = writes.write_last(program, module.graph)
     calls, failed = backend.build_engines(
         module, "inference", settings, weights, len(changes.left), watch,
-        {changes.left.index(i): place for i, place in shown.items()})
+        Views({changes.left.index(i): place for i, place in shown.items()}))
     return _assemble(program, module, calls, failed, signature, changes)
 
 

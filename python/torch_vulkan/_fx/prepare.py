@@ -12,17 +12,17 @@ from .dynamic_scales import narrow_dynamic_scales
 from .fx_nodes import is_size_arithmetic
 from .placement import make_where_read
 from .random_ops import detach_random_ops
-from .returned_views import base_of, keep_returned_views
+from .returned_views import Views, base_of, keep_returned_views
 from .scalars import mark_host_scalars
 
 aten = torch.ops.aten
 
 
 def prepare(module: fx.GraphModule, user_outputs: int | None, kind: str = "inference",
-            of_arguments=None) -> None:
+            views: Views | None = None) -> None:
     """Runs the rewrites below, in place. The first `user_outputs` results are the caller's, the
     others are kept for the backward graph; None: all are an engine's own, what would be views, too;
-    `kind`: as of keep_returned_views; `of_arguments`: those that are views of an argument."""
+    `kind`: as of keep_returned_views; `views`: what AOTAutograd says of results that are views."""
     drop_copies_of_constants(module.graph)
     recognise_decoders(module)
     narrow_dynamic_scales(module.graph)
@@ -30,7 +30,7 @@ def prepare(module: fx.GraphModule, user_outputs: int | None, kind: str = "infer
     compute_sizes_from_inputs(module.graph)
     detach_random_ops(module.graph)
     if user_outputs is not None:
-        keep_returned_views(module.graph, user_outputs, kind, of_arguments or {})
+        keep_returned_views(module.graph, user_outputs, kind, views or Views())
     mark_host_scalars(module.graph)
     make_where_read(module)
     module.graph.lint()

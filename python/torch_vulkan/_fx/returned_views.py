@@ -4,6 +4,8 @@ An engine writes each of its outputs into a buffer of its own. So results that a
 their base, behind all engines, by the program's own view operators (docs/design/0016).
 """
 
+from dataclasses import dataclass, field
+
 import torch
 from torch import fx
 
@@ -20,29 +22,42 @@ _HELD = ("placeholder", "get_attr")  # memory of others
 _KEPT = "torch_vulkan_keep_view"
 
 
-def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str,
-                        of_arguments: dict[int, tuple[fx.Node, int]]) -> None:
+@dataclass(frozen=True)
+class Views:
+    """What AOTAutograd says of results that are views, by their positions.
+
+    Attributes:
+        of_arguments: result → what it is a view of, and the argument that it is to be a view of:
+            whose value the former is, or becomes behind the graph. The view has its strides and
+            offset then.
+        of_autograd: those that autograd makes views of what they are views of.
+    """
+
+    of_arguments: dict[int, tuple[fx.Node, int]] = field(default_factory=dict)
+    of_autograd: set[int] = field(default_factory=set)
+
+
+def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str, views: Views) -> None:
     """Gives the views among the results nodes of their own, which no engine takes: all among the
     first `user_outputs`, but for those that nobody can tell from a tensor of their own, and among
     those that are kept for the backward graph what costs nothing. Of gradients, which share memory
     with nobody, only those with gaps or overlaps between their elements.
 
     AOTAutograd tells autograd of each result of a forward graph, and makes those anew that autograd
-    is to know as views. The others are detached: as views of another result they would have its
-    gradient, and a write into one would be an error of the other. A view of an argument, of which
-    nothing but its place is asked, must not tell what the argument is a view of: the program may
-    have given that one other memory (`x.data = y`).
+    is to know as views, but for those that nobody may write to (`of_autograd`). The others are
+    detached: as views of another result they would have its gradient, and a write into one would
+    be an error of the other. A view of an argument, of which nothing but its place is asked, must
+    not tell what the argument is a view of: the program may have given that one other memory
+    (`x.data = y`).
 
     kind: "forward", "backward" (whose results are gradients) or "inference".
-    of_arguments: result → what it is a view of, and the argument that it is to be a view of: whose
-    value the former is, or becomes behind the graph. The view has its strides and offset then.
     """
     output = graph.output_node()
     results = list(output.args[0])
     arguments = graph.find_nodes(op="placeholder")
     copies: dict[tuple, fx.Node] = {}
     detached: dict[fx.Node, fx.Node] = {}  # what is returned twice stays one tensor
-    for i, (value, argument) in of_arguments.items():
+    for i, (value, argument) in views.of_arguments.items():
         if _are_alike(value, arguments[argument]):
             results[i] = _copy_of_view(graph, results[i], value, arguments[argument], copies)
             if kind == "inference" and results[i].op not in _HELD:
@@ -54,7 +69,7 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str,
     for i, node in enumerate(results):
         if node in kept:
             results[i] = _copy_of_view(graph, node, kept[node], kept[node], copies)
-            if kind == "forward" and i < user_outputs:
+            if kind == "forward" and i < user_outputs and i not in views.of_autograd:
                 results[i] = _detached(graph, results[i], detached)
     output.args = (tuple(results),)
     if copies:
@@ -66,9 +81,9 @@ def keep_returned_views(graph: fx.Graph, user_outputs: int, kind: str,
 
 def views_of_arguments(graph: fx.Graph, views: dict[int, int], copied: dict[int, int],
                        otherwise: set[int]) -> dict[int, tuple[fx.Node, int]]:
-    """What `keep_returned_views` takes as `of_arguments`. views: result → argument; copied:
-    argument → the result that is copied over it; otherwise: results that lie in the graph otherwise
-    than in the program; all by position.
+    """What `Views.of_arguments` is. views: result → argument; copied: argument → the result that is
+    copied over it; otherwise: results that lie in the graph otherwise than in the program; all by
+    position.
 
     Raises:
         NotImplementedError: such a result is computed, and not a view of what tells how it lies.

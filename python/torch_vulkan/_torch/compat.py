@@ -292,12 +292,24 @@ def views_laid_out_otherwise(kind: str, graph) -> set[int]:
     return found
 
 
-def _outputs_in_order(kind: str, graph):
+def views_of_autograd(kind: str, graph) -> set[int]:
+    """Positions of results that autograd itself makes views of an argument or of another result,
+    as they come out of the forward graph: those of operators with several results (`chunk`), which
+    nobody may write to. Of other views AOTAutograd tells it behind the graph."""
+    metadata, first = _outputs_in_order(kind, graph, of_other_shapes=True)
+    if metadata is None or kind != "forward":
+        return set()
+    return {first + i for i, info in enumerate(metadata.output_info)
+            if info.output_type.name == "non_alias" and info.requires_grad}
+
+
+def _outputs_in_order(kind: str, graph, of_other_shapes: bool = False):
     """AOTAutograd's metadata of the graph that it hands to the compiler now, and the position of
-    the program's first result; None if arguments and results are not those of the program."""
+    the program's first result; None if arguments and results are not those of the program, or an
+    argument gets another shape in place and not `of_other_shapes`."""
     context = torch._guards.TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
-    if metadata is None or kind == "backward" or metadata.tokens or any(
+    if metadata is None or kind == "backward" or metadata.tokens or not of_other_shapes and any(
             info.mutates_metadata for info in metadata.input_info):
         return None, 0
     arguments, results = graph.find_nodes(op="placeholder"), graph.output_node().args[0]
