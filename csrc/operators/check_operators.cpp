@@ -31,13 +31,15 @@ class OperatorCheck {
     const Schema* schema = schema_of(node.op);
     if (schemas && schema != nullptr) check_schema(node, *schema);
     if (converter == nullptr) return;  // the plan says so
-    if (schema == nullptr) {
-      if (node.op.starts_with("tv::")) node_fails(node, "is an operator that passes make");
-      return;
+    if (schema == nullptr && node.op.starts_with("tv::")) {
+      node_fails(node, "is an operator that passes make");
     }
+    if (schema == nullptr && converter->types.empty()) return;
     NodeTypes types(graph_, node, demands_);
     if (const TypeRule* rule = type_rule_of(node.op)) {
       (*rule)(types);
+    } else if (!converter->types.empty()) {
+      pattern(converter->types)(types);
     } else if (pointwise_of(node.op) != nullptr) {
       check_pointwise(node, types);
     }
@@ -104,7 +106,9 @@ void check_types(const Graph& graph, std::vector<Condition>& demands) {
 }
 
 bool has_type_rule(const std::string& op) {
-  return type_rule_of(op) != nullptr || pointwise_of(op) != nullptr;
+  const Converter* converter = Registry::instance().find(op);
+  return type_rule_of(op) != nullptr || pointwise_of(op) != nullptr ||
+         (converter != nullptr && !converter->types.empty());
 }
 
 }  // namespace tv

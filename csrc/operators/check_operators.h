@@ -11,7 +11,7 @@ namespace tv {
 
 /// Throws Error(kUser), which names the node, for what does not fit. What depends on sizes is put
 /// into `demands`. Left out are nodes that the frontend refuses (Origin::refusal), and the types of
-/// operators that nobody has a converter for, or that users add while a program runs.
+/// operators that nobody has a converter for, or that users add without types (Converter::types).
 void check_operators(const Graph& graph, std::vector<Condition>& demands);
 
 /// The second half of it, for nodes that leave out arguments that nobody reads.

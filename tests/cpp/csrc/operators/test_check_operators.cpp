@@ -94,14 +94,15 @@ TEST(CheckOperators, ReadsSchemas) {
 
 /// What is wrong with a product of matrices of these shapes; "": nothing.
 std::string wrong_with_mm(const Shape& a, const Shape& b, const Shape& c,
-                          std::vector<Condition>* demands = nullptr) {
+                          std::vector<Condition>* demands = nullptr,
+                          const std::string& op = "aten::mm") {
   Graph graph{.symbols = {{"n", 1, 4, 8}, {"m", 1, 4, 8}}};
   const auto add = [&](const char* name, const Shape& shape) {
     graph.inputs.push_back(graph.add_value(
         {.name = name, .dtype = DType::kF32, .shape = shape, .kind = ValueKind::kInput}));
     return graph.inputs.back();
   };
-  Node node{.op = "aten::mm", .name = "mm"};
+  Node node{.op = op, .name = "mm"};
   node.args = {tensor_arg("self", add("a", a)), tensor_arg("mat2", add("b", b))};
   graph.add_output(node, DType::kF32, c);
   graph.nodes.push_back(node);
@@ -126,6 +127,17 @@ TEST(CheckOperators, NamesTheNode) {
   EXPECT_EQ(wrong_with_mm({2, n}, {m, 5}, {2, 5}, &demands), "");
   ASSERT_EQ(demands.size(), 1U);
   EXPECT_EQ(condition_text(demands[0]), "s1 == s0");
+}
+
+TEST(CheckOperators, TypesStandWithTheirOperator) {
+  const std::string op = "test::typed_product";
+  if (Registry::instance().find(op) == nullptr) {
+    Registry::instance().add({.op = op, .types = "self T[m k], mat2 T[k n] -> T[m n]"});
+  }
+  EXPECT_TRUE(has_type_rule(op));
+  EXPECT_EQ(wrong_with_mm({2, 3}, {3, 5}, {2, 5}, nullptr, op), "");
+  EXPECT_EQ(wrong_with_mm({2, 3}, {4, 5}, {2, 5}, nullptr, op),
+            "[test::typed_product] node 'mm': a size of argument 'mat2' is 4, want 3");
 }
 
 }  // namespace
