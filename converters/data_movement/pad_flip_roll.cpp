@@ -103,20 +103,16 @@ void repeat(const NodeContext& c, Builder& b) {
   emit(c, b, {"WRAP", std::vector<Expr>(c.output().shape.size(), Expr(0))});
 }
 
-ExampleGraph example_of(const std::string& op, DType dtype, Shape out) {
-  ExampleGraph g(op);
-  g.input("self", dtype, {5, 3, 7}).output(dtype, std::move(out));
-  return g;
-}
-
 const std::vector<DType> kTypes = {DType::kF32, DType::kF16, DType::kI64, DType::kBool};
 
 decltype(Converter::examples) examples(const std::string& op, const Shape& out,
-                                       std::vector<std::pair<std::string, Attr>> attrs) {
+                                       std::vector<std::pair<std::string, Attr>> attrs,
+                                       const Shape& in = {5, 3, 7}) {
   return [=] {
     std::vector<Graph> graphs;
     for (const DType dtype : kTypes) {
-      ExampleGraph g = example_of(op, dtype, out);
+      ExampleGraph g(op);
+      g.input("self", dtype, in).output(dtype, out);
       for (const auto& [name, value] : attrs) g.attr(name, value);
       graphs.push_back(g.graph());
     }
@@ -136,10 +132,13 @@ Converter mover(std::string op, decltype(Converter::convert) convert,
 }
 
 Converter edge(const std::string& op, const std::string& map, int dims) {
-  std::vector<int64_t> pads = {1, 2, 1, 1};
-  pads.resize(2 * std::min(dims, 2), 1);
-  const Shape out = dims == 1 ? Shape{5, 3, 10} : Shape{5, 5, 10};
-  return mover(op, edge_pad(map), examples(op, out, {{"padding", ints(pads)}}));
+  std::vector<int64_t> pads = {1, 2, 1, 1, 0, 0};
+  pads.resize(2 * dims);
+  const Shape in = dims == 3 ? Shape{1, 5, 3, 7} : Shape{5, 3, 7};
+  Shape out = in;
+  out.back() += 3;
+  if (dims > 1) out[out.size() - 2] += 2;
+  return mover(op, edge_pad(map), examples(op, out, {{"padding", ints(pads)}}, in));
 }
 
 const RegisterConverter movers{

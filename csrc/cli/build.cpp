@@ -4,6 +4,7 @@
 
 #include "csrc/cache/engine_cache.h"
 #include "csrc/cli/command_error.h"
+#include "csrc/cli/graph_model.h"
 #include "csrc/cli/lines.h"
 #include "csrc/cli/npy.h"
 #include "csrc/cli/progress_bar.h"
@@ -25,7 +26,7 @@ double seconds_since(Clock::time_point start) {
 
 /// The ranges of --minShapes, --optShapes and --maxShapes; what is missing is the next larger one
 /// there is, else the next smaller. --shapes alone is the only size.
-std::map<std::string, std::vector<DimRange>> ranges(const Options& options) {
+std::map<std::string, std::vector<DimRange>> ranges_of(const Options& options) {
   const std::vector<const NamedShapes*> sources = {&options.min_shapes, &options.opt_shapes,
                                                    &options.max_shapes};
   std::map<std::string, std::vector<DimRange>> out;
@@ -138,11 +139,15 @@ void say_calibration(const CalibrationUse& use) {
 
 }  // namespace
 
+std::map<std::string, std::vector<DimRange>> input_ranges(const Options& options) {
+  return ranges_of(options);
+}
+
 onnx::ImportOptions import_options(const Options& options, bool partial) {
   onnx::ImportOptions import_options;
   import_options.partial = partial;
   import_options.sparse_weights = options.settings.sparse_weights;
-  import_options.inputs = ranges(options);
+  import_options.inputs = input_ranges(options);
   for (const auto& [name, path] : options.constants) {
     import_options.constants.emplace(name, constant_input(read_npy(path)));
   }
@@ -150,6 +155,7 @@ onnx::ImportOptions import_options(const Options& options, bool partial) {
 }
 
 onnx::ImportedModel import_model(const Options& options, bool partial) {
+  if (!options.graph.empty()) return as_import(graph_model(options));
   const auto start = Clock::now();
   onnx::ImportedModel model = onnx::import_file(options.onnx, import_options(options, partial));
   if (options.sparsity == "force") prune_weights(model.graph, model.weights);
@@ -169,7 +175,7 @@ ReadModel read_model(const Options& options) {
   const auto start = Clock::now();
   graph_file::Model model = graph_file::read(
       options.graph,
-      {.inputs = ranges(options), .sparse_weights = options.settings.sparse_weights});
+      {.inputs = input_ranges(options), .sparse_weights = options.settings.sparse_weights});
   if (options.sparsity == "force") prune_weights(model.graph, model.weights);
   if (!options.quiet) {
     say(format("Read %s in %g s: %zu nodes, %zu weights", options.graph.c_str(),

@@ -11,9 +11,12 @@
 
 namespace tv::cli {
 
-/// Reads options.onnx for the shapes that the options name; `partial`: as in onnx::ImportOptions.
-/// Throws Error.
+/// Reads options.onnx, or options.graph as if it were one (graph_model.h), for the shapes that the
+/// options name; `partial`: as in onnx::ImportOptions. Throws Error.
 onnx::ImportedModel import_model(const Options& options, bool partial = false);
+
+/// The sizes that the options name, by input.
+std::map<std::string, std::vector<DimRange>> input_ranges(const Options& options);
 
 /// What import_model imports with.
 onnx::ImportOptions import_options(const Options& options, bool partial);

@@ -33,6 +33,8 @@ void add_rest(CLI::App& app, Options& o, Texts& t) {
 void add_compare(CLI::App& app, Options& o, Texts& t) {
   app.option_defaults()->group("Compare");
   app.add_option("--onnx", o.onnx, "The network")->type_name("FILE");
+  app.add_option("--graph", o.graph, "or a graph file (.vkg), as tv.export_graph writes it")
+      ->type_name("FILE");
   app.add_option("--loadEngine", o.load_engine, "or an engine, of which the outputs are compared")
       ->type_name("FILE");
   app.add_option("--ref", o.ref,
@@ -55,8 +57,10 @@ void add_debug(CLI::App& app, Options& o, Texts& t) {
   const bool reduces = o.debug == "reduce";
   app.option_defaults()->group("Debug");
   app.add_option("--onnx", o.onnx, "The network")->type_name("FILE");
+  app.add_option("--graph", o.graph, "or a graph file (.vkg), as tv.export_graph writes it")
+      ->type_name("FILE");
   app.add_option("--save", o.save,
-                 reduces ? "The smallest model that fails (default reduced.onnx)"
+                 reduces ? "The smallest model that fails (default reduced.onnx, or reduced.vkg)"
                          : "The layers that must stay in float32, for --config (.yaml)")
       ->type_name("FILE");
   if (reduces) {
@@ -130,7 +134,6 @@ int read_command(int argc, const char* const* argv, Options& o) {
     throw CommandError("debug: got '" + second + "', want debug precision or debug reduce");
   }
   o.debug = second;
-  if (second == "reduce") o.save = "reduced.onnx";
   return 3;
 }
 
@@ -176,13 +179,17 @@ void check_command_flags(const Options& o) {
     return;
   }
   const bool lowers = !o.settings.enabled_precisions.empty();
+  need(o.graph.empty() || o.onnx.empty(), "got --graph and --onnx, want one of them");
+  need(o.graph.empty() || o.constants.empty(), "--constants needs --onnx");
   check_precisions(o);
   if (o.compare) {
     const bool loads = !o.load_engine.empty();
-    need(!loads || o.onnx.empty(), "compare: got --onnx and --loadEngine, want one of them");
+    need(!loads || o.model_path().empty(),
+         "compare: got --onnx or --graph and --loadEngine, want one of them");
     need(!loads || !o.ref.empty(), "compare: --loadEngine needs --ref=DIR with reference tensors");
     need(!loads || (!o.sensitivity && o.export_comparison.empty()),
-         "compare: --sensitivity and --exportComparison need --onnx: an engine shows no layers");
+         "compare: --sensitivity and --exportComparison need --onnx or --graph: an engine shows no "
+         "layers");
     need(!o.sensitivity || lowers,
          "compare: --sensitivity needs a precision to compare: --fp16, --bf16, --int8 or --best");
     return;

@@ -117,6 +117,10 @@ class ConfigReader {
 
   void read_model() {
     read_text("onnx_path", o_.onnx);
+    read_text("graph_path", o_.graph);
+    if (!o_.onnx.empty() && !o_.graph.empty()) {
+      throw CommandError(path_ + ": got onnx_path and graph_path, want one of them");
+    }
     read_text("engine_path", o_.save_engine);
     read_shapes("min_shapes", o_.min_shapes);
     read_shapes("opt_shapes", o_.opt_shapes);

@@ -13,7 +13,8 @@ namespace tv::cli {
 /// Throws Error.
 bool debug_precision(const std::shared_ptr<Device>& device, const Options& options);
 
-/// vkexec debug reduce: the smallest model that fails as options.onnx does, written to
+/// vkexec debug reduce: the smallest model that fails as the one that the
+/// options name does, written to
 /// options.save. False if it does not fail. Throws Error.
 bool debug_reduce(const std::shared_ptr<Device>& device, const Options& options);
 

@@ -6,9 +6,9 @@
 #include "csrc/cli/failure.h"
 #include "csrc/cli/layers.h"
 #include "csrc/cli/lines.h"
+#include "csrc/cli/parts.h"
 #include "csrc/cli/references.h"
 #include "csrc/cli/smallest.h"
-#include "csrc/frontends/onnx/model_parts.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 
@@ -41,24 +41,24 @@ class Reduction {
  public:
   Reduction(std::shared_ptr<Device> device, Options options)
       : options_(std::move(options)),
-        parts_(options_.onnx, import_options(options_, /*partial=*/true)),
-        candidate_(options_.save + ".candidate.onnx"),
+        parts_(parts_of(options_)),
+        candidate_(options_.save + (options_.graph.empty() ? ".candidate.onnx" : ".candidate.vkg")),
         parts_run_(std::move(device), options_) {}
 
   bool run();
 
  private:
-  Failure failure_of(const std::vector<uint8_t>& model) {
-    if (options_.check.empty()) return parts_run_.failure_of(model);
-    write_bytes(candidate_.path(), model);
+  Failure failure_of(const ModelPart& part) {
+    if (options_.check.empty()) return parts_run_.failure_of(part);
+    write_bytes(candidate_.path(), part.file);
     const int status = check_command(options_.check, candidate_.path(), options_.check_seconds);
     return Failure::of_status(status);
   }
 
   bool fails(const Items& nodes) {
-    const auto model = parts_.cut(nodes);
-    if (!model) return false;
-    const bool same = failure_of(*model).is_like(first_);
+    const auto part = parts_->cut(nodes);
+    if (!part) return false;
+    const bool same = failure_of(*part).is_like(first_);
     say(format("%4zu nodes: %s", nodes.size(), same ? "fails" : "does not, or in another way"));
     return same;
   }
@@ -66,23 +66,23 @@ class Reduction {
   void report(const Items& nodes, const Question& question);
 
   Options options_;
-  onnx::ModelParts parts_;
+  std::unique_ptr<Parts> parts_;
   TemporaryFile candidate_;
   PartRunner parts_run_;
   Failure first_;  ///< the model's own
 };
 
 bool Reduction::run() {
-  const Items all = parts_.nodes();
-  if (options_.check.empty()) parts_run_.compute_exactly(parts_.imported());
-  const auto whole = parts_.cut(all);
+  const Items all = parts_->nodes();
+  if (options_.check.empty()) parts_run_.compute_exactly(parts_->imported());
+  const auto whole = parts_->cut(all);
   if (!whole) {
-    throw Error(ErrorKind::kUser,
-                "[debug reduce] " + options_.onnx + " has no node, or an input of no known type");
+    throw Error(ErrorKind::kUser, "[debug reduce] " + options_.model_path() +
+                                      " has no node, or an input of no known type");
   }
   first_ = failure_of(*whole);
   if (!first_.failed()) {
-    complain("[debug reduce] " + options_.onnx + " does not fail" +
+    complain("[debug reduce] " + options_.model_path() + " does not fail" +
              (options_.check.empty() ? ": there is no error, and the outputs are within the "
                                        "tolerance; --check=COMMAND tests something else"
                                      : ": the command of --check ends with 0"));
@@ -102,13 +102,13 @@ void Reduction::report(const Items& nodes, const Question& question) {
     say(format("Stopped after %lld runs: fewer nodes may do; --runs permits more",
                static_cast<long long>(question.asked())));
   }
-  say(format("%zu of %zu nodes fail alike (%lld runs)", nodes.size(), parts_.nodes().size(),
+  say(format("%zu of %zu nodes fail alike (%lld runs)", nodes.size(), parts_->nodes().size(),
              static_cast<long long>(question.asked())));
-  for (const size_t n : nodes) say("  " + parts_.imported().nodes.at(n).label);
-  const std::vector<uint8_t> model = *parts_.cut(nodes);
-  write_bytes(options_.save, model);
+  for (const size_t n : nodes) say("  " + parts_->imported().nodes.at(n).label);
+  const ModelPart part = *parts_->cut(nodes);
+  write_bytes(options_.save, part.file);
   say("Written to " + options_.save);
-  if (options_.check.empty()) parts_run_.write_tensors(model, options_.save + ".tensors");
+  if (options_.check.empty()) parts_run_.write_tensors(part, options_.save + ".tensors");
 }
 
 }  // namespace

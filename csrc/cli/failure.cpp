@@ -120,10 +120,10 @@ const Tensor* PartRunner::exact(const std::string& name) const {
   return found == tensors_.end() ? nullptr : &found->second;
 }
 
-Tensors PartRunner::inputs_of(const onnx::ImportedModel& part) const {
+Tensors PartRunner::inputs_of(const onnx::ImportedModel& model) const {
   Tensors inputs;
-  for (size_t i = 0; i < part.inputs.size(); ++i) {
-    const onnx::Binding& input = part.inputs[i];
+  for (size_t i = 0; i < model.inputs.size(); ++i) {
+    const onnx::Binding& input = model.inputs[i];
     if (const Tensor* known = exact(input.name)) {
       inputs.emplace(input.name, copy_of(*known));
       continue;
@@ -142,11 +142,11 @@ Tensors PartRunner::inputs_of(const onnx::ImportedModel& part) const {
   return inputs;
 }
 
-Failure PartRunner::failure_of(std::span<const uint8_t> model) {
+Failure PartRunner::failure_of(const ModelPart& part) {
   try {
-    const onnx::ImportedModel part = onnx::import_bytes(model);
-    const Network network = build_network(device_, part, options_);
-    const Tensors results = run_on(network, inputs_of(part));
+    const onnx::ImportedModel model = part.import();
+    const Network network = build_network(device_, model, options_);
+    const Tensors results = run_on(network, inputs_of(model));
     for (const auto& [name, got] : results) {
       const Tensor* want = exact(name);
       if (!want) continue;
@@ -164,10 +164,10 @@ Failure PartRunner::failure_of(std::span<const uint8_t> model) {
   return {};
 }
 
-void PartRunner::write_tensors(std::span<const uint8_t> model, const std::string& directory) const {
-  onnx::ImportedModel part;
+void PartRunner::write_tensors(const ModelPart& part, const std::string& directory) const {
+  onnx::ImportedModel model;
   try {
-    part = onnx::import_bytes(model);
+    model = part.import();
   } catch (const Error&) {
     return;  // it is what fails
   }
@@ -176,8 +176,8 @@ void PartRunner::write_tensors(std::span<const uint8_t> model, const std::string
   const auto write = [&](const std::string& name, const Tensor& tensor) {
     write_npy((std::filesystem::path(directory) / (file_name_of(name) + ".npy")).string(), tensor);
   };
-  for (const auto& [name, tensor] : inputs_of(part)) write(name, tensor);
-  for (const onnx::Binding& output : part.outputs) {
+  for (const auto& [name, tensor] : inputs_of(model)) write(name, tensor);
+  for (const onnx::Binding& output : model.outputs) {
     if (const Tensor* tensor = exact(output.name)) write(output.name, *tensor);
   }
   say("Its tensors are in " + directory + ", for vkexec compare --ref");

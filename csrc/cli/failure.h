@@ -3,10 +3,10 @@
 
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "csrc/cli/parts.h"
 #include "csrc/cli/tensors.h"
 #include "csrc/frontends/onnx/onnx_import.h"
 #include "runtime/base/error.h"
@@ -42,19 +42,19 @@ class PartRunner {
   PartRunner(std::shared_ptr<Device> device, Options options)
       : device_(std::move(device)), options_(std::move(options)) {}
 
-  /// Computes every tensor of a file that was imported in part. Where that fails, parts run on
+  /// Computes every tensor of a model that was imported in part. Where that fails, parts run on
   /// random tensors, and only errors count; a warning says so.
   void compute_exactly(onnx::ImportedModel model);
 
   /// Builds a part as the options say, runs it, and compares its outputs with the exact ones.
-  Failure failure_of(std::span<const uint8_t> model);
+  Failure failure_of(const ModelPart& part);
 
   /// Writes the inputs of a part, and its exact outputs, as vkexec compare --ref reads them.
-  void write_tensors(std::span<const uint8_t> model, const std::string& directory) const;
+  void write_tensors(const ModelPart& part, const std::string& directory) const;
 
  private:
   const Tensor* exact(const std::string& name) const;
-  Tensors inputs_of(const onnx::ImportedModel& part) const;
+  Tensors inputs_of(const onnx::ImportedModel& model) const;
 
   std::shared_ptr<Device> device_;
   Options options_;

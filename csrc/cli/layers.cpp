@@ -75,7 +75,7 @@ Layers layers_of(const Options& options) {
     made.outputs.emplace(output.name, found->second);
   }
   if (made.tensors.empty()) {
-    throw Error(ErrorKind::kUser, "[vkexec] " + options.onnx +
+    throw Error(ErrorKind::kUser, "[vkexec] " + options.model_path() +
                                       " computes no float tensor from its inputs: there is "
                                       "nothing to compare by layer");
   }

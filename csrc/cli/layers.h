@@ -1,5 +1,5 @@
 #pragma once
-// The nodes of an ONNX file as layers of which every result can be seen.
+// The nodes of an ONNX file, or of a graph file, as layers of which every result can be seen.
 
 #include <map>
 #include <string>
@@ -39,7 +39,7 @@ struct Layers {
 /// translation.
 Options with_sizes(Options options, bool partial = false);
 
-/// Reads options.onnx; the options have all sizes.
+/// Reads the file that the options name; they have all sizes.
 Layers layers_of(const Options& options);
 
 /// The options of an engine that others are compared with: float32 as the model has it, and the

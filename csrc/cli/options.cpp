@@ -194,7 +194,7 @@ void check(const Options& o) {
   need(loads || builds || o.generate,
        o.debug.empty() ? "want --onnx=FILE or --graph=FILE to build an engine, or "
                          "--loadEngine=FILE to load one"
-                       : "debug: want --onnx=FILE");
+                       : "debug: want --onnx=FILE or --graph=FILE");
   if (is_command(o)) {
     check_command_flags(o);
     return;
@@ -265,6 +265,14 @@ Command parse_command(int argc, const char* const* argv) {
   if (!command.warning.empty()) command.warning = "Without effect: " + command.warning;
   read_texts(o, texts);
   if (o.generate) read_sampling(app, o);
+  // Of two models one comes from the file, and flags come before it.
+  if (!o.config.empty() && !o.onnx.empty() && !o.graph.empty()) {
+    if (app.count("--graph") == 0) o.graph.clear();
+    if (app.count("--onnx") == 0) o.onnx.clear();
+  }
+  if (o.debug == "reduce" && o.save.empty()) {
+    o.save = o.graph.empty() ? "reduced.onnx" : "reduced.vkg";
+  }
   o.tolerance_given = is_command(o) && !o.generate && app.count("--atol") + app.count("--rtol") > 0;
   check(o);
   return command;

@@ -6,10 +6,13 @@
 #include "csrc/cache/engine_key.h"
 #include "csrc/cache/names.h"
 #include "csrc/compile/compile.h"
+#include "csrc/operators/check_operators.h"
 #include "csrc/partition/dependencies.h"
 #include "csrc/partition/unsupported.h"
 #include "csrc/partition/what_if.h"
 #include "csrc/tuner/tuner.h"
+#include "runtime/base/env.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 namespace {
@@ -39,9 +42,22 @@ Graph graph_of(const Plan& plan, size_t block) {
   return plan.rest == Rest::kNobody ? plan.graph : extract(plan.graph, nodes).graph;
 }
 
+/// What a frontend makes is as what a graph file has to be; tests look at that.
+void check_frontend(const Graph& graph) {
+  static const bool checks = env_flag("TORCH_VULKAN_CHECK_OPERATORS");
+  if (!checks) return;
+  std::vector<Condition> demands;
+  try {
+    check_operators(graph, demands);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kInternal, std::string("[plan] ") + error.what());
+  }
+}
+
 }  // namespace
 
 Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device, Rest rest) {
+  check_frontend(graph);
   CalibrationUse calibration = calibrate(graph, settings, device);
   if (rest == Rest::kNobody) {
     for (const Node& node : graph.nodes) {

@@ -1,7 +1,9 @@
 #include "integrations/triton/served_model.h"
 
+#include <algorithm>
 #include <filesystem>
 
+#include "csrc/frontends/graph_file/graph_file.h"
 #include "csrc/plan/plan.h"
 #include "runtime/base/error.h"
 
@@ -18,28 +20,30 @@ constexpr int kLosses = 3;
 
 bool is_engine(const std::string& path) { return fs::path(path).extension() == ".vke"; }
 
-/// The model's file: the one that the configuration names, else model.vke or model.onnx.
+constexpr const char* kSuffixes[] = {".vke", ".onnx", ".vkg"};
+
+/// The model's file: the one that the configuration names, else the only one called "model".
 std::string find_file(const ModelConfig& config, const std::string& folder) {
   if (!config.file_name().empty()) {
     const fs::path path = fs::path(folder) / config.file_name();
-    const std::string suffix = path.extension().string();
-    if (suffix != ".vke" && suffix != ".onnx") {
+    if (std::ranges::find(kSuffixes, path.extension().string()) == std::end(kSuffixes)) {
       fail(config, "default_model_filename: got '" + config.file_name() +
-                       "', want a name that ends with .vke or .onnx");
+                       "', want a name that ends with .vke, .onnx or .vkg");
     }
     if (!fs::is_regular_file(path)) fail(config, path.string() + " is not there");
     return path.string();
   }
   std::string found;
-  for (const char* name : {"model.vke", "model.onnx"}) {
-    const fs::path path = fs::path(folder) / name;
+  for (const char* suffix : kSuffixes) {
+    const fs::path path = fs::path(folder) / (std::string("model") + suffix);
     if (!fs::is_regular_file(path)) continue;
     if (!found.empty()) {
-      fail(config, folder + " has model.vke and model.onnx; default_model_filename says which");
+      fail(config, folder + " has " + fs::path(found).filename().string() + " and " +
+                       path.filename().string() + "; default_model_filename says which");
     }
     found = path.string();
   }
-  if (found.empty()) fail(config, folder + " has neither model.vke nor model.onnx");
+  if (found.empty()) fail(config, folder + " has neither model.vke, model.onnx nor model.vkg");
   return found;
 }
 
@@ -50,30 +54,48 @@ std::map<std::string, std::string> texts(const ModelConfig& config, const ModelP
   return given;
 }
 
+using Ranges = std::map<std::string, std::vector<DimRange>>;
+
 /// Sizes of the inputs: dimension 0, where the file leaves it open, from 1 to `batch`, and chosen
-/// for that; others as they are.
-std::map<std::string, std::vector<onnx::DimRange>> batched(const onnx::ImportedModel& model,
-                                                           int64_t batch) {
-  std::map<std::string, std::vector<onnx::DimRange>> ranges;
-  for (const onnx::Binding& input : model.inputs) {
+/// for that, as far as the file goes; others as they are.
+Ranges batched(const Graph& graph, int64_t batch) {
+  Ranges ranges;
+  for (const ValueId id : graph.inputs) {
+    const Value& input = graph.value(id);
     if (input.shape.empty() || input.shape[0].is_constant()) return {};
-    std::vector<onnx::DimRange>& dims = ranges[input.name];
+    std::vector<DimRange>& dims = ranges[input.name];
     for (const Expr& dim : input.shape) {
       if (const auto size = dim.constant()) {
         dims.push_back({*size, *size, *size});
         continue;
       }
-      const auto& symbol = model.graph.symbols[static_cast<size_t>(dim.symbols().front())];
+      const auto& symbol = graph.symbols[static_cast<size_t>(dim.symbols().front())];
       dims.push_back({symbol.min, symbol.opt, symbol.max});
     }
-    dims[0] = {1, batch, batch};
+    const auto [least, most] = input.shape[0].bounds(graph.symbols);
+    const int64_t low = std::max<int64_t>(1, least), high = std::max(low, std::min(batch, most));
+    dims[0] = {low, high, high};
   }
   return ranges;
 }
 
-std::vector<cli::WeightBytes> weights_of(const EngineSpec& spec, const onnx::ImportedModel& model) {
-  std::map<std::string, const onnx::Weight*> by_name;
-  for (const onnx::Weight& weight : model.weights) by_name.emplace(weight.name, &weight);
+struct FileModel {
+  Graph graph;
+  std::vector<Weight> weights;
+};
+
+FileModel read_model(const std::string& path, const Ranges& inputs, bool sparse) {
+  if (fs::path(path).extension() == ".vkg") {
+    graph_file::Model model = graph_file::read(path, {.inputs = inputs, .sparse_weights = sparse});
+    return {std::move(model.graph), std::move(model.weights)};
+  }
+  onnx::ImportedModel model = onnx::import_file(path, {.inputs = inputs, .sparse_weights = sparse});
+  return {std::move(model.graph), std::move(model.weights)};
+}
+
+std::vector<cli::WeightBytes> weights_of(const EngineSpec& spec, const FileModel& model) {
+  std::map<std::string, const Weight*> by_name;
+  for (const Weight& weight : model.weights) by_name.emplace(weight.name, &weight);
   std::vector<cli::WeightBytes> out;
   for (const Binding& binding : spec.weights) {
     const auto found = by_name.find(binding.name);
@@ -120,12 +142,11 @@ std::shared_ptr<const cli::Network> ServedModel::load() const {
 }
 
 cli::Network ServedModel::build(std::shared_ptr<Device> device) const {
-  onnx::ImportOptions options{.inputs = parameters_.shapes,
-                              .sparse_weights = parameters_.settings.sparse_weights};
-  onnx::ImportedModel model = onnx::import_file(path_, options);
-  if (options.inputs.empty() && batch_ > 0) {
-    options.inputs = batched(model, batch_);
-    if (!options.inputs.empty()) model = onnx::import_file(path_, options);
+  const bool sparse = parameters_.settings.sparse_weights;
+  FileModel model = read_model(path_, parameters_.shapes, sparse);
+  if (parameters_.shapes.empty() && batch_ > 0) {
+    const Ranges ranges = batched(model.graph, batch_);
+    if (!ranges.empty()) model = read_model(path_, ranges, sparse);
   }
   const DeviceProfile& target = profile(*device);
   const Plan whole = plan(model.graph, parameters_.settings, target, Rest::kNobody);

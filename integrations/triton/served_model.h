@@ -24,7 +24,8 @@ struct ModelPlace {
 /// Shared by the model's instances; thread-safe.
 class ServedModel {
  public:
-  /// Loads the file, building an ONNX model's engine or taking it from the cache. Throws Error.
+  /// Loads the file, building the engine of an ONNX or graph file or taking it from the cache.
+  /// Throws Error.
   explicit ServedModel(const ModelPlace& place);
 
   const ModelConfig& config() const { return config_; }
@@ -48,7 +49,8 @@ class ServedModel {
   ModelConfig config_;
   std::string path_;
   Parameters parameters_;
-  int64_t batch_ = 0;  ///< of ONNX models: the most rows that engines are built for; 0: as they are
+  int64_t batch_ =
+      0;  ///< of models that are built: the most rows that engines are built for; 0: as they are
   Signature signature_;
   mutable std::mutex mutex_;
   std::shared_ptr<const cli::Network> network_;

@@ -30,6 +30,7 @@ from .engine import Engine
 from .errors import DeviceError, UnsupportedError
 from .generation import generate
 from .graph_export import export_graph
+from .graph_import import build_graph
 from .inputs import Input, Profile
 from .profiling import profile
 from .program import Program, compile, engines
@@ -45,11 +46,12 @@ __version__: str = _C.version
 cmake_prefix_path = str(Path(__file__).parent)
 __all__ = [
     "Builder", "Calibration", "Comparison", "Device", "DeviceError", "Engine", "Input", "Profile",
-    "Program", "Settings", "UnsupportedError", "Validation", "calibrate", "cmake_prefix_path",
-    "compare", "compilations", "compile", "cuda_report", "custom_op", "devices", "dry_run",
-    "engines", "export_graph", "generate", "load", "load_library", "mem_pool", "memory_stats",
-    "onnx", "profile", "quantize", "refit", "release_memory", "reset_peak_memory_stats", "save",
-    "save_decoder", "supported_ops", "validate", "wait_for_tuning",
+    "Program", "Settings", "UnsupportedError", "Validation", "build_graph", "calibrate",
+    "cmake_prefix_path", "compare", "compilations", "compile", "cuda_report", "custom_op",
+    "devices", "dry_run", "engines", "export_graph", "generate", "load", "load_library",
+    "mem_pool", "memory_stats", "onnx", "profile", "quantize", "refit", "release_memory",
+    "reset_peak_memory_stats", "save", "save_decoder", "supported_ops",
+    "validate", "wait_for_tuning",
 ]
 
 

@@ -71,6 +71,7 @@ class _Base(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     onnx_path: StrictStr | None = Field(None, description="the model")
+    graph_path: StrictStr | None = Field(None, description="the model, as a graph file")
     engine_path: StrictStr | None = Field(None, description="where the engine is written")
     fp16: StrictBool = Field(False, description="enabled_precisions: [float32, float16]")
     bf16: StrictBool = Field(False, description="enabled_precisions: [float32, bfloat16]")
@@ -97,6 +98,8 @@ class _Base(BaseModel):
     def _fit(self):
         for name in self.model_fields_set & ROWS.keys():
             checked(name, _of_python(name, getattr(self, name)))
+        if self.onnx_path is not None and self.graph_path is not None:
+            raise ValueError("got onnx_path and graph_path, want one of them")
         if self.calibration_cache is not None and self.calibration:
             raise ValueError("got calibration_cache and calibration, want one of them")
         if (self.int8 or "int8" in (self.enabled_precisions or ())) != bool(
@@ -144,12 +147,18 @@ class _Base(BaseModel):
         return made
 
     def compile(self):
-        """Compiles `onnx_path` and writes `engine_path` where given; returns the
-        tv.onnx.Model. Raises ValueError without `onnx_path`, and as tv.onnx.compile does."""
-        from . import onnx
+        """Compiles `onnx_path` or `graph_path` and writes `engine_path` where given; returns the
+        tv.onnx.Model, or the tv.Engine of a graph file. Raises ValueError without one of them, and
+        as tv.onnx.compile and tv.build_graph do."""
+        from . import graph_import, onnx
 
+        if self.graph_path is not None:
+            engine = graph_import.build_graph(self.graph_path, self.inputs(), **self.settings())
+            if self.engine_path is not None:
+                engine.save(self.engine_path)
+            return engine
         if self.onnx_path is None:
-            raise ValueError("tv.Config: onnx_path is missing: the model to compile")
+            raise ValueError("tv.Config: onnx_path is missing, or graph_path: the model to compile")
         model = onnx.compile(self.onnx_path, self.inputs(), **self.settings())
         if self.engine_path is not None:
             model.engine.save(self.engine_path)
@@ -196,8 +205,8 @@ Config = create_model(
     **{name: (_type_of(row), Field(_plain_default(row), description=row.help))
        for name, row in ROWS.items()})
 Config.__doc__ = """What is built, and how. Fields: settings (docs/settings.md), `onnx_path`,
-`engine_path`, `fp16`, `bf16`, `workspace` (MiB), and `min_shapes`, `opt_shapes` and `max_shapes` by
-name of the input. `model_json_schema()` is its JSON schema.
+`graph_path`, `engine_path`, `fp16`, `bf16`, `workspace` (MiB), and `min_shapes`, `opt_shapes` and
+`max_shapes` by name of the input. `model_json_schema()` is its JSON schema.
 
 Raises:
     ValueError: an unknown key, with the nearest; an invalid value.

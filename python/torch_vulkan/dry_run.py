@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from . import backend
+from . import backend, graph_import
 from ._aot import exporting
 from ._dry_run import script
 from ._dry_run.advice import export_reason
@@ -45,8 +45,8 @@ def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callab
         model: a module, a function of tensors, an ExportedProgram, or a TorchScript module. The
             latter is also run once; each stretch of its code without control flow is a graph of the
             report. Or an ONNX model: a path, the bytes of a file, or an onnx.ModelProto; nothing of
-            it runs, and what is native is ONNX Runtime's.
-        inputs: as for tv.compile; of an ONNX model as for tv.onnx.compile.
+            it runs, and what is native is ONNX Runtime's. Or the path of a graph file (.vkg).
+        inputs: as for tv.compile; of a file as for tv.onnx.compile.
         target: the device to plan for: one of tv.devices(), its index or part of its name; or a
             device profile (tv.devices()[0].profile()), as text or as the name of a .json file.
             None: a mid-range discrete GPU.
@@ -66,7 +66,9 @@ def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callab
     findings = session.findings
     findings.model = getattr(model, "__name__", type(model).__name__)
     findings.target = session.profile.name
-    if onnx_files.is_model(model):
+    if graph_import.is_graph_path(model):
+        graph_import.describe(model, inputs, session)
+    elif onnx_files.is_model(model):
         onnx_files.describe(model, inputs, session)
     elif isinstance(model, ExportedProgram):
         _of_exported(model, inputs, kwarg_inputs, session)

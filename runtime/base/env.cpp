@@ -25,6 +25,8 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_REMOVE_BARRIER", "number of a barrier to leave out (tests of the hazard check)"},
     {"TORCH_VULKAN_SUBMIT_US",
      "predicted microseconds at which work is cut into submissions; 0: never"},
+    {"TORCH_VULKAN_CHECK_OPERATORS",
+     "1: check arguments and shapes of every node that is planned, as of graph files (tests)"},
     {"TORCH_VULKAN_OWN_PIPELINES",
      "1: each engine makes pipelines of its own, shared with no other (tests)"},
     {"TORCH_VULKAN_LOSE_DEVICE",

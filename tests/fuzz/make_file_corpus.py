@@ -92,6 +92,32 @@ def graph(folder: Path, name: str, module, x, high: int) -> bytes:
     return path.read_bytes()
 
 
+class Pieces(nn.Module):
+    """Operators of many families."""
+
+    def forward(self, x):
+        up = nn.functional.interpolate(x.unsqueeze(1), scale_factor=2.0, mode="bilinear")
+        up = nn.functional.pad(nn.functional.avg_pool2d(up, 2), (1, 0, 0, 1), mode="replicate")
+        values, places = x.topk(3, -1)
+        picked = x.gather(-1, places) + x[:, [0, 2, 1], :3].cumsum(1).amax(1, keepdim=True)
+        parts = torch.cat([picked[:, 1:], values.flip(-1).roll(1, 1)], 1).split([2, 5], 1)
+        order = parts[1].sort(1, descending=True)[0].masked_fill(parts[1] > 0.5, 0.0)
+        return up.sum((1, 2)), order.transpose(1, 2).reshape(-1, 15), torch.bmm(x, x.mT).var(-1)
+
+
+class Heads(nn.Module):
+    """Attention of grouped heads, and a transposed convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.ConvTranspose1d(4, 4, 3, stride=2, output_padding=1, groups=2)
+
+    def forward(self, x):
+        q = x.unflatten(-1, (4, 2)).transpose(1, 2)
+        out = nn.functional.scaled_dot_product_attention(q, q[:, ::2], q[:, ::2], enable_gqa=True)
+        return self.up(out.flatten(2)), nn.functional.layer_norm(x, [8]).std(-1)
+
+
 def graphs() -> dict[str, bytes]:
     torch.manual_seed(0)
     pictures = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
@@ -99,7 +125,9 @@ def graphs() -> dict[str, bytes]:
     layer = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     with tempfile.TemporaryDirectory() as folder:
         return {"pictures": graph(Path(folder), "pictures", pictures, (3, 6, 6), 1),
-                "layer": graph(Path(folder), "layer", layer, (5, 8), 4)}
+                "layer": graph(Path(folder), "layer", layer, (5, 8), 4),
+                "pieces": graph(Path(folder), "pieces", Pieces(), (4, 5), 4),
+                "heads": graph(Path(folder), "heads", Heads(), (6, 8), 4)}
 
 
 def main():

@@ -183,6 +183,70 @@ def test_results_are_tensors_of_their_own(path):
     assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
 
 
+def test_build_graph(path, tmp_path):
+    net, x = network(Pictures), torch.randn(3, 3, 9, 9)
+    tv.export_graph(net, path, images(1, 4))
+    engine = tv.build_graph(path, optimization_level=0)
+    want = compiled(net, images(1, 4)).run([x])
+    assert all(torch.equal(engine.run([x])[name], want[name]) for name in want)
+    fixed = tv.build_graph(path, {"x": (2, 3, 9, 9)}, optimization_level=0)
+    assert fixed.info()["symbols"] == [] or fixed.info()["symbols"][0]["max"] == 2
+    new = network(Pictures, 1)
+    state = {name: t for name, t in new.state_dict().items() if t.dtype == torch.float32}
+    safetensors.save_file(state, tmp_path / "new.safetensors")
+    other = tv.build_graph(path, weights=tmp_path / "new.safetensors", optimization_level=0)
+    torch.testing.assert_close([*other.run([x]).values()][0], new(x)[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="want sizes by name"):
+        tv.build_graph(path, [(2, 3, 9, 9)])
+    with pytest.raises(ValueError, match="no input 'y'"):
+        tv.build_graph(path, {"y": (2, 3, 9, 9)})
+
+
+def test_a_configuration_names_a_graph_file(path, tmp_path):
+    pytest.importorskip("pydantic")
+    tv.export_graph(network(Pictures), path, images(1, 4))
+    made, file = tmp_path / "net.vke", tmp_path / "net.yaml"
+    file.write_text(f"graph_path: {path}\nengine_path: {made}\noptimization_level: 0\n"
+                    "max_shapes: {x: [3, 3, 9, 9]}\n")
+    x = torch.randn(3, 3, 9, 9)
+    engine = tv.Config.from_yaml(file).compile()
+    first = made.read_bytes()
+    want = engine.run([x])
+    assert torch.equal([*tv.Engine.load(made).run([x]).values()][0], [*want.values()][0])
+    made.unlink()
+    run = subprocess.run([VKEXEC, f"--config={file}", "--skipInference"], capture_output=True,
+                         text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert len(made.read_bytes()) == len(first)
+    file.write_text(f"graph_path: {path}\nonnx_path: x.onnx\n")
+    with pytest.raises(ValueError, match="graph_path, want one"):
+        tv.Config.from_yaml(file)
+    run = subprocess.run([VKEXEC, f"--config={file}"], capture_output=True, text=True, check=False)
+    assert run.returncode == 2 and "graph_path, want one" in run.stderr
+
+
+def test_a_flag_comes_before_the_file_of_a_configuration(path, tmp_path):
+    tv.export_graph(network(Pictures), path, images())
+    file = tmp_path / "net.yaml"
+    file.write_text("onnx_path: none.onnx\noptimization_level: 0\n")
+    run = subprocess.run([VKEXEC, f"--config={file}", f"--graph={path}", "--skipInference"],
+                         capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_dry_run(path):
+    tv.export_graph(network(Pictures), path, images(1, 4))
+    report = tv.dry_run(path, min_block_size=1)
+    assert report.coverage == 1 and "net.vkg" in report.to_text()
+    assert "1 engine" in report.to_text()
+    few = tv.dry_run(str(path), {"x": (2, 3, 9, 9)}, min_block_size=1,
+                     torch_executed_ops=["aten::_softmax"])
+    assert 0 < few.coverage < 1 and "torch_executed_ops lists" in few.to_text()
+    with pytest.raises(tv.UnsupportedError, match="_softmax"):
+        tv.dry_run(path, min_block_size=1, torch_executed_ops=["aten::_softmax"],
+                   require_full_compilation=True)
+
+
 class Native(nn.Module):
     def forward(self, x):
         return torch.linalg.eigvals(x).real + torch.randn(3)
@@ -256,6 +320,13 @@ def argument(graph, op, name):
     return next(a for a in node(graph, op)["args"] if a["name"] == name)
 
 
+def changed(argument, **content):
+    """Another kind of content."""
+    name = argument["name"]
+    argument.clear()
+    argument.update(name=name, **content)
+
+
 HOSTILE = {
     "a value that is not there": (lambda g: g["outputs"][0].update(value=9999), "value 9999 of"),
     "a negative value": (lambda g: g["inputs"].append(-1), "value -1 of"),
@@ -297,6 +368,39 @@ HOSTILE = {
     "a line in a name": (lambda g: g["nodes"][0].update(name="a\nb"), "control character"),
     "an unknown relation": (lambda g: g["conditions"].append(
         {"relation": "less", "left": 1, "right": 2}), "relation 'less'"),
+    "an argument that the operator has not": (
+        lambda g: g["nodes"][0]["args"].append({"name": "alpha", "int": 1}),
+        r"\[aten::convolution\] node '.*': has no argument 'alpha'"),
+    "an argument that is missing": (
+        lambda g: node(g, "aten::conv")["args"].pop(1), "argument 'weight' is missing"),
+    "a tensor that is None": (
+        lambda g: argument(g, "aten::conv", "weight").update(tensor=None), "must not be None"),
+    "a number for a tensor": (
+        lambda g: changed(argument(g, "aten::conv", "weight"), int=1), "is to be a tensor"),
+    "a text for a number": (
+        lambda g: changed(argument(g, "aten::_softmax", "dim"), text="1"), "is to be an integer"),
+    "a result too many": (
+        lambda g: node(g, "aten::relu")["outputs"].append(None), "has 2 results, want 1"),
+    "a result of another shape": (
+        lambda g: g["values"][node(g, "aten::relu")["outputs"][0]].update(shape=[2, 4, 4, 5]),
+        r"\[aten::relu\] node '.*': the result is of shape \[2, 4, 4, 5\], want \[2, 4, 4, 4\]"),
+    "a result of another rank": (
+        lambda g: g["values"][node(g, "aten::addmm")["outputs"][0]].update(shape=[10]),
+        "the result is of rank 1"),
+    "a weight of other channels": (
+        lambda g: argument(g, "aten::conv", "weight").update(
+            tensor=argument(g, "aten::addmm", "self")["tensor"]),
+        "argument 'weight' is of rank 1"),
+    "a stride of 0": (
+        lambda g: argument(g, "aten::conv", "stride").update(ints=[0, 2]), "a stride is 0"),
+    "strides that are too few": (
+        lambda g: argument(g, "aten::conv", "stride").update(ints=[1, 1, 1]), "has 3 items"),
+    "a dim that is not there": (
+        lambda g: argument(g, "aten::_softmax", "dim").update(int=5), "dim 5 is out of range"),
+    "an operator of passes": (
+        lambda g: node(g, "aten::relu").update(op="tv::copy"), "an operator that passes make"),
+    "an operator of other arguments": (
+        lambda g: node(g, "aten::relu").update(op="aten::mm"), "argument 'mat2' is missing"),
     "a number that is a text": (
         lambda g: node(g, "aten::_softmax")["args"].append({"name": "x", "float": "1"}),
         "'1' is no number"),
@@ -319,6 +423,45 @@ def test_a_wrong_graph_is_refused(change, good, path):
     mutate(graph)
     write(path, header, graph, data)
     with pytest.raises(ValueError, match=says):
+        C.read_graph_file(str(path))
+
+
+class Both(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, y):
+        return self.function(x, y)
+
+
+def with_a_size_of_its_own(function, shapes, path):
+    """A graph of one symbol, whose second input has another in its place."""
+    given = [tv.Input(min_shape=tuple(d or 2 for d in shape), name=name,
+                      opt_shape=tuple(d or 4 for d in shape),
+                      max_shape=tuple(d or 8 for d in shape))
+             for name, shape in zip("xy", shapes, strict=True)]
+    tv.export_graph(Both(function), path, given)
+    header, graph, data = parts(path)
+    assert len(graph["symbols"]) == 1
+    graph["symbols"].append({"name": "more", "min": 2, "opt": 4, "max": 8})
+    shape = graph["values"][graph["inputs"][1]]["shape"]
+    shape[shape.index("s0")] = "s1"
+    write(path, header, graph, data)
+
+
+def test_what_depends_on_sizes_becomes_a_condition(path):
+    with_a_size_of_its_own(torch.mm, [(3, None), (None, 5)], path)
+    engine = engine_of(path)
+    x, y = torch.randn(3, 6), torch.randn(6, 5)
+    torch.testing.assert_close([*engine.run([x, y]).values()][0], x @ y, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="aten::mm"):
+        engine.run([x, torch.randn(7, 5)])
+
+
+def test_sizes_that_may_be_1_are_told_apart(path):
+    with_a_size_of_its_own(torch.add, [(None, 3), (None, 3)], path)
+    with pytest.raises(ValueError, match="'other' is s1, want s0 or 1"):
         C.read_graph_file(str(path))
 
 

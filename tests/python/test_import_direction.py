@@ -20,8 +20,8 @@ ORDER = [
     "_onnx", "onnx", "onnx_backend",
     "_aot",      # ahead of time: capture, signature, files
     "_quantised",  # modules with packed weights, checkpoints that have them
-    "program", "graph_export", "dry_run", "quantisation", "calibration", "comparison", "saving",
-    "refit",
+    "program", "graph_export", "graph_import", "dry_run", "quantisation", "calibration",
+    "comparison", "saving", "refit",
     "builder", "profiling", "generation", "decoder_saving",
     "validation", "config",
     "_cli",      # commands of python -m torch_vulkan

@@ -20,6 +20,7 @@ ORDER = [
     "runtime",           # what applications include
     "csrc/graph",
     "csrc",              # what converters and passes are written with
+    "csrc/operators",    # what each operator wants of its arguments
     "csrc/codegen",
     "csrc/lowering",
     "csrc/passes",

@@ -133,6 +133,31 @@ def test_the_servers_own_limit(client, repository):
     client.unload("lookup")
 
 
+def test_a_graph_file(client, repository, tmp_path):
+    """For batches that it was exported for, up to the server's limit."""
+    pytest.importorskip("safetensors")
+    net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh()).eval()
+    for most in (3, 64):
+        path = tmp_path / f"net{most}.vkg"
+        tv.export_graph(net, path, [tv.Input(
+            min_shape=(1, 4), opt_shape=(2, 4), max_shape=(most, 4), name="x")])
+        add_model(repository, f"graph{most}", path)
+        client.load(f"graph{most}")
+        config = client.get(f"/v2/models/graph{most}/config")
+        assert config["max_batch_size"] == min(most, 6)
+        x = numpy.random.default_rng(0).normal(size=(2, 4)).astype(numpy.float32)
+        (got,) = client.infer(f"graph{most}", {"x": x}).values()
+        with torch.no_grad():
+            numpy.testing.assert_allclose(got, net(torch.from_numpy(x)), rtol=1e-4, atol=1e-5)
+        client.unload(f"graph{most}")
+
+
+def test_a_damaged_graph_file_is_refused(client, repository, tmp_path):
+    (tmp_path / "net.vkg").write_bytes(b"nothing")
+    text = refusal(client, repository, "no_graph", tmp_path / "net.vkg", "")
+    assert "not a .safetensors" in text
+
+
 def test_an_open_dimension_that_is_no_batch(client, repository):
     """Its sizes are the model's, not those of a usual batch, which is 6 here."""
     from onnx import helper

@@ -8,6 +8,7 @@
 #include "csrc/frontends/graph_file/graph_text.h"
 #include "csrc/frontends/graph_file/input_ranges.h"
 #include "csrc/frontends/safetensors.h"
+#include "csrc/operators/check_operators.h"
 #include "runtime/base/error.h"
 
 namespace tv::graph_file {
@@ -30,7 +31,9 @@ Graph graph_of(const Safetensors& file, const std::string& path) {
     fail(path, "has the format's version " + quoted(version) + ", and this torch_vulkan reads " +
                    kVersion + ": upgrade it, or export the model again");
   }
-  return from_json(Json::parse(at(file.metadata, "graph"), "graph file"));
+  Graph graph = from_json(Json::parse(at(file.metadata, "graph"), "graph file"));
+  check_nodes(graph);
+  return graph;
 }
 
 std::vector<int64_t> sizes_of(const Value& weight) {
@@ -100,6 +103,16 @@ int64_t bytes_of(const Value& weight) {
 
 }  // namespace
 
+void check_nodes(Graph& graph) {
+  std::vector<Condition> demands;
+  try {
+    check_operators(graph, demands);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUser, std::string("[graph file] ") + error.what());
+  }
+  for (Condition& demand : demands) add_condition(graph.conditions, std::move(demand));
+}
+
 Model read(const std::string& path, const Options& options) {
   const Safetensors file = read_safetensors(path, kMostHeadBytes);
   Model model{.graph = graph_of(file, path)};
@@ -120,7 +133,8 @@ Head head(const Graph& graph) {
   std::ranges::stable_sort(made.weights, std::greater{},
                            [&](size_t i) { return size_bytes(weight(i).dtype); });
   const Json graph_json = to_json(graph);
-  from_json(graph_json);  // what could not be read again is not written
+  Graph read_again = from_json(graph_json);
+  check_nodes(read_again);  // what could not be read again is not written
   std::string& text = made.bytes;
   text =
       "{\"" + std::string(kMetadata) + "\":" +
@@ -148,6 +162,16 @@ Head head(const Graph& graph) {
   for (size_t i = 0; i < kLengthBytes; ++i) length += static_cast<char>(text.size() >> 8 * i);
   text.insert(0, length);
   return made;
+}
+
+std::vector<uint8_t> file_of(const Model& model) {
+  const Head made = head(model.graph);
+  std::vector<uint8_t> file(made.bytes.begin(), made.bytes.end());
+  for (const size_t i : made.weights) {
+    const WeightBytes weight = model.weights.at(i).load();
+    file.insert(file.end(), weight.bytes.begin(), weight.bytes.end());
+  }
+  return file;
 }
 
 }  // namespace tv::graph_file

@@ -33,6 +33,10 @@ struct Model {
 /// Throws Error(kUser), which says what is wrong with the file.
 Model read(const std::string& path, const Options& options = {});
 
+/// Throws Error(kUser), which names the node, where arguments or shapes do not fit their operators.
+/// What these want of sizes that depend on symbols becomes conditions of the graph.
+void check_nodes(Graph& graph);
+
 /// How a file begins, and the graph's weights whose bytes follow it, in this order.
 struct Head {
   std::string bytes;
@@ -41,5 +45,8 @@ struct Head {
 
 /// Of a graph as a frontend makes it. Throws Error(kUser) for names that no file holds.
 Head head(const Graph& graph);
+
+/// A whole file.
+std::vector<uint8_t> file_of(const Model& model);
 
 }  // namespace tv::graph_file

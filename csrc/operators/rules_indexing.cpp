@@ -1,0 +1,182 @@
+// Operators that read or write where indices say.
+
+#include <algorithm>
+
+#include "csrc/operators/rules.h"
+
+namespace tv {
+namespace {
+
+/// A scalar is a row of one element.
+Shape as_row(Shape shape) {
+  if (shape.empty()) shape.emplace_back(1);
+  return shape;
+}
+
+size_t wrapped(const NodeTypes& t, const Shape& shape) {
+  return static_cast<size_t>(t.wrap(t.node().integer("dim"), static_cast<int64_t>(shape.size())));
+}
+
+bool is_empty(const Shape& shape) { return std::ranges::find(shape, Expr(0)) != shape.end(); }
+
+/// That each element of `index` lies in the operand, along all dimensions but one.
+void check_index(NodeTypes& t, const Shape& self, const Shape& index, size_t dim) {
+  if (is_empty(index)) return;
+  t.want(index.size() == self.size(), "argument 'index' is of another rank");
+  for (size_t i = 0; i < self.size(); ++i) {
+    if (i != dim) t.at_least(self[i], index[i], "a size of argument 'self'");
+  }
+}
+
+void gather(NodeTypes& t) {
+  const Shape self = as_row(t.shape("self")), index = as_row(t.shape("index"));
+  check_index(t, self, index, wrapped(t, self));
+  t.gives(t.shape("index"));
+}
+
+void scatter(NodeTypes& t) {
+  const Shape self = as_row(t.shape("self")), index = as_row(t.shape("index"));
+  check_index(t, self, index, wrapped(t, self));
+  const Arg* src = t.node().find("src");
+  if (src != nullptr && src->is_tensor && !is_empty(index)) {
+    const Shape from = as_row(t.shape("src"));
+    t.want(from.size() == index.size(), "argument 'src' is of another rank");
+    for (size_t i = 0; i < from.size(); ++i) {
+      t.at_least(from[i], index[i], "a size of argument 'src'");
+    }
+  }
+  t.gives(t.shape("self"));
+}
+
+Expr count_of(const NodeTypes& t) {
+  const Shape index = as_row(t.shape("index"));
+  t.want(index.size() == 1, "argument 'index' is of a rank above 1");
+  return index[0];
+}
+
+void index_select(NodeTypes& t) {
+  Shape shape = t.shape("self");
+  const Shape row = as_row(shape);
+  const size_t dim = wrapped(t, row);
+  const Expr count = count_of(t);
+  if (shape.empty()) {
+    t.equal(count, 1, "the number of indices");
+  } else {
+    shape[dim] = count;
+  }
+  t.gives(shape);
+}
+
+void index_reduce(NodeTypes& t) {
+  const Shape self = t.shape("self");
+  Shape row = as_row(self);
+  row[wrapped(t, row)] = count_of(t);
+  t.equal(as_row(t.shape("source")), row, "argument 'source'");
+  t.gives(self);
+}
+
+bool has_mask(const NodeTypes& t) {
+  return std::ranges::any_of(t.node().inputs("indices"), [&](ValueId v) {
+    if (v == kNoValue) return false;
+    const DType dtype = t.graph().value(v).dtype;
+    return dtype == DType::kBool || dtype == DType::kU8;
+  });
+}
+
+/// The shape of what a list of indices, some of them None, picks of an operand.
+Shape picked(NodeTypes& t, const Shape& self) {
+  const std::vector<ValueId>& indices = t.node().inputs("indices");
+  t.want(indices.size() <= self.size(), "has more indices than the operand has dimensions");
+  Shape made, at;
+  size_t first = self.size(), last = 0, count = 0;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] == kNoValue) continue;
+    at = t.broadcast(at, t.graph().value(indices[i]).shape, "a size of an index");
+    first = std::min(first, i);
+    last = i;
+    ++count;
+  }
+  t.want(count > 0, "wants an index");
+  // Where None stands between indices, their dimensions come first.
+  const bool together = last - first + 1 == count;
+  if (!together) made = at;
+  for (size_t i = 0; i < self.size(); ++i) {
+    if (together && i == first) made.insert(made.end(), at.begin(), at.end());
+    if (i >= indices.size() || indices[i] == kNoValue) made.push_back(self[i]);
+  }
+  return made;
+}
+
+void index(NodeTypes& t) {
+  if (has_mask(t)) return;  // the converter refuses it: how much it picks depends on its elements
+  t.gives(picked(t, t.shape("self")));
+}
+
+void index_put(NodeTypes& t) {
+  const Shape self = t.shape("self");
+  if (has_mask(t)) {
+    size_t rank = 0;
+    for (const ValueId v : t.node().inputs("indices")) {
+      rank += v == kNoValue ? 1 : std::max<size_t>(1, t.graph().value(v).shape.size());
+    }
+    t.want(rank <= self.size(), "has more indices than the operand has dimensions");
+  } else {
+    t.spreads(t.shape("values"), picked(t, self), "argument 'values'");
+  }
+  t.gives(self);
+}
+
+void put(NodeTypes& t) {
+  t.equal(product(t.shape("source")), product(t.shape("index")), "the number of elements");
+  t.gives(t.shape("self"));
+}
+
+void masked_scatter(NodeTypes& t) {
+  t.gives(t.broadcast(t.shape("self"), t.shape("mask"), "a size of argument 'mask'"));
+}
+
+TypeRule of_rows(const char* text) {
+  return pattern(text) & [](NodeTypes& t) {
+    if (t.has_result(0)) t.equal(t.result()[0], t.node().expr("num_weights"), "the rows");
+  };
+}
+
+void bags(NodeTypes& t) {
+  const bool ends = t.node().flag("include_last_offset");
+  const Shape offsets = t.shape("offsets");
+  if (ends) t.at_least(offsets[0], 1, "the number of offsets");
+  t.gives({offsets[0] - (ends ? 1 : 0), t.shape("weight")[1]});
+}
+
+}  // namespace
+
+void add_indexing_rules(TypeRules& rules) {
+  rules.add("gather", gather);
+  rules.add(
+      "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add "
+      "scatter_reduce.two",
+      scatter);
+  rules.add("index_select", index_select);
+  rules.add("index_reduce", index_reduce);
+  rules.add("index.Tensor _unsafe_index.Tensor", index);
+  rules.add("index_put _unsafe_index_put", index_put);
+  rules.add("put", put);
+  rules.add("masked_scatter", masked_scatter);
+  rules.add("embedding", "weight [. e], indices i[*s] -> [*s e]");
+  rules.add("embedding_renorm", "self [v e], indices i[*] -> [v e]");
+  rules.add("embedding_dense_backward", of_rows("indices i[*s], grad_output [*s e] -> [. e]"));
+  rules.add("_embedding_bag _embedding_bag_forward_only",
+            pattern("weight [. e], indices i[n], offsets i[.], per_sample_weights [n] -> "
+                    "[. e], [.], [.], [*{1,2}]") &
+                bags);
+  rules.add("_embedding_bag_backward",
+            of_rows("grad [b e], indices i[n], offsets i[.], offset2bag i[n], bag_size i[.], "
+                    "maximum_indices i[*], per_sample_weights [n] -> [. e]"));
+  rules.add("_embedding_bag_dense_backward",
+            of_rows("grad [b e], indices i[n], offset2bag i[n], bag_size i[.], "
+                    "maximum_indices i[*], per_sample_weights [n] -> [. e]"));
+  rules.add("_embedding_bag_per_sample_weights_backward",
+            "grad [b e], weight [. e], indices i[n], offsets i[.], offset2bag i[n] -> [n]");
+}
+
+}  // namespace tv
