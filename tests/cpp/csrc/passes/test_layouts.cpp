@@ -24,7 +24,7 @@ int64_t count_op(const Graph& graph, const std::string& op) {
 }
 
 /// Runs the pass, expects the same outputs, each in a storage of its own with the promised strides.
-Graph expect_same(const Graph& before) {
+Graph laid_out_the_same(const Graph& before) {
   Graph after = layouts_of(before);
   std::mt19937 random(1);
   const auto leaves = test::random_leaves(before, random);
@@ -53,7 +53,7 @@ TEST_F(Layouts, PointwiseReadsAnyViewWithoutACopy) {
   const ValueId x = g.input({3, 5, 7});
   const ValueId t = g.permute(g.slice(x, 1, 1, 4), {2, 0, 1});
   g.output(g.pointwise("relu", {t}));
-  const Graph after = expect_same(g.graph);
+  const Graph after = laid_out_the_same(g.graph);
   EXPECT_EQ(after.nodes.size(), 1u);
   const Value& read = after.value(after.nodes[0].inputs("inputs")[0]);
   ASSERT_TRUE(read.view);
@@ -66,26 +66,26 @@ TEST_F(Layouts, ConsumerThatNeedsDenseTensorsGetsOneCopy) {
   const ValueId t = g.permute(g.input({3, 5}), {1, 0});
   g.output(g.scale(t));
   g.output(g.op("test::row_sum", {tensor_arg("self", t)}, {5}));
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 1);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 1);
 }
 
 TEST_F(Layouts, ReadsViewsNeedsNoCopy) {
   const ValueId t = g.permute(g.input({3, 5}), {1, 0});
   g.output(g.op("test::scale_any", {tensor_arg("self", t)}, {5, 3}));
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 0);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 0);
 }
 
 TEST_F(Layouts, DenseViewsNeedNoCopy) {
   const ValueId x = g.input({4, 6});
   g.output(g.scale(g.view(x, {2, 12})));
   g.output(g.scale(g.slice(x, 0, 1, 3)));  // whole rows
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 0);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 0);
 }
 
 TEST_F(Layouts, ReshapeOfATransposeCopiesFirst) {
   const ValueId t = g.permute(g.input({4, 6}), {1, 0});
   g.output(g.pointwise("neg", {g.view(t, {8, 3})}));
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 1);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 1);
 }
 
 TEST_F(Layouts, OutputsThatAreNotTheirOwn) {
@@ -98,36 +98,36 @@ TEST_F(Layouts, OutputsThatAreNotTheirOwn) {
   g.output(g.permute(y, {1, 0}));  // a view of another output
   g.output(g.slice(y, 0, 1, 2));
   g.output(g.expand(w, {2, 7}));
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 6);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 6);
 }
 
 TEST_F(Layouts, PermutedStridesAreKeptWithoutACopy) {
   const ValueId y = g.scale(g.input({3, 5}));
   g.output(g.permute(y, {1, 0}), {1, 5});
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 0);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 0);
 }
 
 TEST_F(Layouts, ChannelsLastOutput) {
   const ValueId y = g.scale(g.input({2, 3, 5, 7}));
   g.output(y, {105, 1, 21, 3});
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 1);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 1);
 }
 
 TEST_F(Layouts, TransposeWithRowMajorPromise) {
   g.output(g.permute(g.scale(g.input({3, 5})), {1, 0}));
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 1);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 1);
 }
 
 TEST_F(Layouts, StridesOfDimensionsOfOneDoNotMatter) {
   const ValueId y = g.scale(g.input({1, 5, 1}));
   g.output(y, {1, 1, 5});
-  EXPECT_EQ(count_op(expect_same(g.graph), "tv::copy"), 0);
+  EXPECT_EQ(count_op(laid_out_the_same(g.graph), "tv::copy"), 0);
 }
 
 TEST_F(Layouts, ScalarAndEmptyOutputs) {
   g.output(g.input({}));
   g.output(g.permute(g.scale(g.input({0, 3})), {1, 0}));
-  expect_same(g.graph);
+  laid_out_the_same(g.graph);
 }
 
 TEST_F(Layouts, SymbolicShapes) {
