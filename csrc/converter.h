@@ -90,8 +90,8 @@ struct Converter {
   bool translates = false;
   /// Arguments that keep their dtype where the operator is stored in 16 bits.
   std::vector<std::string> float32_args = {};
-  /// What shapes go together, as "self T[m k], mat2 T[k n] -> [m n]" (csrc/operators/types.h), where
-  /// no rule of csrc/operators says it: graph files are checked by it.
+  /// What shapes go together, as "self T[m k], mat2 T[k n] -> [m n]" (csrc/operators/types.h),
+  /// where no rule of csrc/operators says it: graph files are checked by it.
   std::string types = {};
 
   /// Graphs with one small node each that together make `convert` use every kernel variant: the
