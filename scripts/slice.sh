@@ -51,8 +51,8 @@ if [ "$(left)" -lt 120 ]; then
 else
   slow=$(($(left) * 6 / 10))
   shown "Slow Python tests, $slow s of them" $((slow * 4 / 3)) \
-    env TV_TEST_SLICE_SECONDS=$slow .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist load \
-    -m slow --durations=10 -k 'not random' --ignore tests/python/test_wheel.py tests
+    env TV_TEST_SLICE_SECONDS=$slow TORCH_VULKAN_CHECK_OPERATORS=1 \
+    .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist load -m slow --durations=10 -k 'not random' --ignore tests/python/test_wheel.py tests
 
   forms=(plain plain gradients transposed offset expanded channels_last infinite denormal)
   form=${forms[$((TV_TEST_SEED % ${#forms[@]}))]}

@@ -9,8 +9,6 @@ import time
 # What tactics are taken is not the subject of most tests, and timing them takes long; those that
 # mean the tuner name a level.
 os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
-# Every graph that a frontend makes is as graph files have to be.
-os.environ.setdefault("TORCH_VULKAN_CHECK_OPERATORS", "1")
 
 import pytest
 import torch

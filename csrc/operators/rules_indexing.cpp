@@ -170,7 +170,7 @@ void add_indexing_rules(TypeRules& rules) {
                     "[. e], [.], [.], [*{1,2}]") &
                 bags);
   rules.add("_embedding_bag_backward",
-            of_rows("grad [b e], indices i[n], offsets i[.], offset2bag i[n], bag_size i[.], "
+            of_rows("grad [b e], indices i[n], offsets i[.], offset2bag i[.], bag_size i[.], "
                     "maximum_indices i[*], per_sample_weights [n] -> [. e]"));
   rules.add("_embedding_bag_dense_backward",
             of_rows("grad [b e], indices i[n], offset2bag i[n], bag_size i[.], "

@@ -166,7 +166,8 @@ void lu_solve(NodeTypes& t) {
 }  // namespace
 
 void add_matrix_rules(TypeRules& rules) {
-  rules.add("mm _int_mm", "self T[m k], mat2 T[k n] -> [m n]");
+  rules.add("mm", "self T[m k], mat2 T[k n] -> [m n]");
+  rules.add("_int_mm", "self i[m k], mat2 i[k n] -> [m n]");
   rules.add("_scaled_mm", "self [m k], mat2 [k n] -> [m n]");
   rules.add("bmm", "self [b m k], mat2 [b k n] -> [b m n]");
   rules.add("mv", "self [m k], vec [k] -> [m]");

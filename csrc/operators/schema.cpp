@@ -32,6 +32,9 @@ constexpr std::pair<const char*, const char*> kMore[] = {{"aten::_scaled_mm", "s
 constexpr std::string_view kLeftOut[] = {"cum_seq_q", "cum_seq_k",   "max_q",
                                          "max_k",     "philox_seed", "philox_offset"};
 
+/// Tensors that need not be defined, which schemas do not say.
+constexpr std::string_view kUndefined[] = {"attn_bias"};
+
 [[noreturn]] void malformed(std::string_view text) {
   throw Error(ErrorKind::kInternal, "[schema] cannot read " + std::string(text));
 }
@@ -82,6 +85,7 @@ class SchemaReader {
     const std::string_view type = until(" ");
     set_type(made, type);
     made.name = until("=,)", /*keep=*/true);
+    if (std::ranges::find(kUndefined, made.name) != std::end(kUndefined)) made.optional = true;
     made.required = !take("=");
     if (!made.required) skip_default();
     return made;
