@@ -437,6 +437,7 @@ def compile_graph(graph, settings, profile, progress, cache):
             if {interrupts}:
                 waiting.wait(60)  # what runs before may not hand an interrupt on
                 os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait(2)  # the main thread ends before there is nothing left to time
         progress(stage, done, total)
 
     main = threading.current_thread() is threading.main_thread()
