@@ -196,7 +196,7 @@ void main() {
     coopMatLoad(f, row, 0u, 2, gl_CooperativeMatrixLayoutRowMajor);
     coopMatLoad(g, row, 32u, 4, gl_CooperativeMatrixLayoutRowMajor);
     known = known && f.length() == 8 && g.length() == 8;
-    if (f.length() == 8) {
+    if (f.length() == 8 && g.length() == 8) {
       FOR(e, 4) {
         const uint number = (lane / 4u + e / 2u * 8u) * 16u + lane % 4u * 2u + e % 2u * 8u;
         const uint pair = packFloat2x16(f16vec2(f[2 * e], f[2 * e + 1]));

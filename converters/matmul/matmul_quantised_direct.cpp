@@ -23,13 +23,9 @@ struct DirectTile {
 
 SplitPrecision precision_of(const DirectProduct& d) { return {.input = d.c.dtype("a")}; }
 
-struct Shape64 {
-  int64_t rows, outputs, steps;  ///< rows of the matrix, of them outputs, steps of k of 64
-};
+int64_t rows_of(const DirectProduct& d) { return d.gated ? 2 * d.p.n : d.p.n; }
 
-Shape64 shape_of(const DirectProduct& d) {
-  return {d.gated ? 2 * d.p.n : d.p.n, d.p.n, d.p.k / kStep};
-}
+int64_t steps_of(const DirectProduct& d) { return d.p.k / kStep; }
 
 int64_t outputs_of(const DirectProduct& d, const DirectTile& t) {
   return kFragment * (d.gated ? 1 : t.blocks);
@@ -37,7 +33,7 @@ int64_t outputs_of(const DirectProduct& d, const DirectTile& t) {
 
 /// Steps on their way: a divisor of a subgroup's.
 int64_t ring_of(const DirectProduct& d, const DirectTile& t) {
-  const int64_t steps = shape_of(d).steps / t.sharers;
+  const int64_t steps = steps_of(d) / t.sharers;
   int64_t ring = kRingOfOne / t.blocks;
   while (steps % ring != 0) ring /= 2;
   return ring;
@@ -69,7 +65,7 @@ std::string refusal(const DirectProduct& d, const DirectTile& t) {
     return "rows of a are not dense";
   }
   if (typical(c.graph, d.m) > kMostRows) return "many rows";
-  if (shape_of(d).steps % t.sharers != 0) return "subgroups cannot share the steps of k evenly";
+  if (steps_of(d) % t.sharers != 0) return "subgroups cannot share the steps of k evenly";
   if (t.on_unit > 0 && div_up(p.n, outputs_of(d, t)) <= t.on_unit * compute_units(c.device)) {
     return "there are few tiles";
   }
@@ -78,16 +74,15 @@ std::string refusal(const DirectProduct& d, const DirectTile& t) {
 
 /// Appends the launch that deals the words out.
 ValueId add_dealt(const DirectProduct& d, std::vector<Step>& steps) {
-  const Shape64 shape = shape_of(d);
-  const int64_t count = div_up(shape.rows, kFragment) * shape.steps * kInvocations;
+  const int64_t count = div_up(rows_of(d), kFragment) * steps_of(d) * kInvocations;
   const DType dtype = d.c.graph.value(d.p.q.input).dtype;
   const ValueId dealt = d.b.scratch("dealt", dtype, {Expr(count * kUnitBytes)});
   Operand to = dst("y", dealt);
   to.vec4 = true;
   steps.push_back({.kernel = "matmul_quantised_deal",
                    .operands = {src("q", d.p.q.input), to},
-                   .params = {param("dealt", Expr(count)), param("steps", Expr(shape.steps)),
-                              param("n_count", Expr(shape.rows))},
+                   .params = {param("dealt", Expr(count)), param("steps", Expr(steps_of(d))),
+                              param("n_count", Expr(rows_of(d)))},
                    .grid = one_each(Expr(count), 64)});
   return dealt;
 }
@@ -113,7 +108,7 @@ void emit(const DirectProduct& d, const DirectTile& t, Tactic& tactic) {
                                            {"RING", text(ring)},
                                            {"HALF", flag(half)},
                                            {"TO_16X4", half ? "tv_to_f16x4" : "tv_to_bf16x4"}});
-  step.iterations = Expr(div_up(tiles, groups) * (shape_of(d).steps / t.sharers / ring + 4) +
+  step.iterations = Expr(div_up(tiles, groups) * (steps_of(d) / t.sharers / ring + 4) +
                          d.p.k / (4 * kInvocations * t.sharers) + 8);
   tactic.steps.push_back(std::move(step));
 }

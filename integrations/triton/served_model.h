@@ -49,8 +49,8 @@ class ServedModel {
   ModelConfig config_;
   std::string path_;
   Parameters parameters_;
-  int64_t batch_ =
-      0;  ///< of models that are built: the most rows that engines are built for; 0: as they are
+  /// Of models that are built: the most rows that engines are built for; 0: as they are.
+  int64_t batch_ = 0;
   Signature signature_;
   mutable std::mutex mutex_;
   std::shared_ptr<const cli::Network> network_;

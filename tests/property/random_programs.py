@@ -6,6 +6,7 @@ case of found/. Worker processes take every K-th program; one that ends its proc
 
 import argparse
 import collections
+import contextlib
 import faulthandler
 import functools
 import json
@@ -147,10 +148,12 @@ class Campaign:
     def _crash(self, number: str, status: int, errors: str) -> dict:
         """The record of a program that ended its process: PyTorch's own crash if it does so, by the
         same signal, with PyTorch's backend alone."""
-        beside = subprocess.run([sys.executable, __file__, "--replay", number, "--beside"],
-                                capture_output=True, timeout=LIMIT)
+        beside = 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            beside = subprocess.run([sys.executable, __file__, "--replay", number, "--beside"],
+                                    capture_output=True, timeout=LIMIT).returncode
         record = {"number": number, "calls": 0}
-        if status < 0 and beside.returncode == status:
+        if status < 0 and beside == status:
             return record | {"torchs": 1}
         return record | {"kinds": ["crash"],
                          "wrong": [f"the process ended with {status}: {errors}"],

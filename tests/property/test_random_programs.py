@@ -1,6 +1,7 @@
 """Random programs do what eager does; programs that once did not still do."""
 
 import os
+import subprocess
 import time
 
 import pytest
@@ -43,6 +44,14 @@ def test_many_random_programs():
     run = campaign(MANY, os.cpu_count() or 1)
     assert not run.found, "\n".join(r["number"] for r in run.found)
     assert run.count["programs"] > 100
+
+
+@pytest.mark.parametrize("beside, pytorchs", [(-11, True), (-6, False), (0, False)])
+def test_a_crash_is_pytorchs_where_its_own_backend_has_it(monkeypatch, beside, pytorchs):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], beside))
+    record = Campaign(arguments([]))._crash("7/1", -11, "")
+    assert record.get("torchs", 0) == pytorchs
+    assert ("wrong" in record) != pytorchs
 
 
 def test_a_seed_writes_the_same_program():
