@@ -265,6 +265,15 @@ int64_t shared_bytes(const MatrixProblem& q, const ProductTile& t) {
   return units * kUnitBytes;
 }
 
+/// Whether rows should lie in fragments as direct_load.glsl says, which is how 16x8x16 products
+/// have them: a device that offers these, by themselves or among flexible sizes, makes its 16x16x16
+/// ones of two. The rule goes by that; the kernel looks where its components lie, and gathers rows
+/// where this is wrong.
+bool loads_rows_directly(const DeviceProfile& device) {
+  return device.coop_matrix2 ||
+         device.multiplies(kFragment, kFragment / 2, kFragment, "float16", "float32");
+}
+
 }  // namespace
 
 std::string tile_refusal(const MatrixProblem& q, const ProductTile& t) {

@@ -7,7 +7,6 @@
 
 #include "converters/matmul/few_rows.h"
 #include "converters/matmul/matmul_coopmat.h"
-#include "converters/matmul/matmul_quantised_direct.h"
 #include "converters/matmul/matmul_simd.h"
 
 namespace tv {
@@ -78,16 +77,6 @@ std::vector<Tactic> rows_tactics(const NodeContext& c, const QuantisedProduct& p
   return tactics;
 }
 
-/// A row or two on matrix units.
-std::vector<Tactic> direct_tactics(const NodeContext& c, Builder& b, const QuantisedProduct& p) {
-  const auto add = [&c](const QuantisedProduct& dealt, Step& step) {
-    add_problem(c, dealt, step);
-    step.defines.insert(step.defines.end(), {{"NORM", "0"}, {"GATED", "0"}});
-  };
-  return quantised_direct_tactics({.c = c, .b = b, .p = p, .m = p.m, .add_problem = add},
-                                  "matmul_quantised");
-}
-
 Tactic tiled_tactic(const NodeContext& c, const QuantisedProduct& p, int64_t rows, int64_t cols) {
   constexpr int64_t kSteps = 16, kPerThread = 4;
   const int64_t per_row = std::min<int64_t>(kPerThread, rows / 8);
@@ -134,9 +123,7 @@ void convert(const NodeContext& c, Builder& b) {
   const bool many = m > 32;
   std::vector<Tactic> tiles = quantised_matrix_tactics(c, b, p);
   if (many) tiles.push_back(tiled_tactic(c, p, 64, 64));
-  std::vector<Tactic> rows = rows_tactics(c, p);
-  std::ranges::move(direct_tactics(c, b, p), std::back_inserter(rows));
-  std::ranges::move(in_order(std::move(rows), std::move(tiles), m), std::back_inserter(tactics));
+  std::ranges::move(in_order(rows_tactics(c, p), std::move(tiles), m), std::back_inserter(tactics));
   tactics.push_back(tiled_tactic(c, p, 16, 64));
   if (!many) tactics.push_back(tiled_tactic(c, p, 64, 64));
   tactics.push_back(reference_tactic(c, p));
@@ -185,7 +172,6 @@ std::vector<Graph> examples() {
       {2, 40, 320, 20, 4, kU8, kU8, kOther, 0, "float4_e2m1fn", "float8_e4m3fnuz"},
       {40, 37, 96, 3, 4, kU8, kU8, kOther, 0, "float4_e2m1fn", "float8_e5m2fnuz"},
       {5, 11, 60, 4, 4, kU8, kF16, kOther, 0, "float4_e2m1fn"},
-      {2, 40, 256, 8, 4, kU8, kBF16, kU8},
   };
   std::vector<Graph> graphs;
   for (const Example& e : cases) graphs.push_back(example(e, kF32));
@@ -193,7 +179,6 @@ std::vector<Graph> examples() {
   graphs.push_back(example(cases[3], kBF16));
   graphs.push_back(example(cases[10], kBF16));
   graphs.push_back(example(cases[14], kF16));
-  for (const DType dtype : {kF16, kBF16}) graphs.push_back(example(cases[15], dtype));
   return graphs;
 }
 

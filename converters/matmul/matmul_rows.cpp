@@ -7,12 +7,10 @@
 // of the sums of rows i and i + n (`swapped`: in the other order), for n results.
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
 
 #include "converters/matmul/matmul.h"
 #include "converters/matmul/matmul_quantised.h"
-#include "converters/matmul/matmul_quantised_direct.h"
 #include "converters/matmul/matrix_units.h"
 #include "csrc/codegen/glsl_types.h"
 #include "csrc/codegen/pointwise_codegen.h"
@@ -213,21 +211,6 @@ std::vector<FusedRows> fused_tiles(const NodeContext& c, const RowsProduct& p) {
   return tiles;
 }
 
-/// A row or two of 16-bit floats and a matrix of 4 bits, on matrix units: rows are rounded to their
-/// dtype behind the norm, as the model writes it.
-std::vector<Tactic> direct_tactics(const NodeContext& c, Builder& b, const RowsProduct& p) {
-  if (p.dense) return {};
-  const auto add = [&](const QuantisedProduct& dealt, Step& step) {
-    RowsProduct q = p;
-    q.weight = dealt;
-    add_problem(c, q, step);
-    step.params.push_back(param("a_m", p.weight.a_m));
-  };
-  return quantised_direct_tactics(
-      {.c = c, .b = b, .p = p.weight, .m = p.m, .gated = p.gated, .add_problem = add},
-      "matmul_rows");
-}
-
 Tactic reference_tactic(const NodeContext& c, const RowsProduct& p) {
   Step step{.kernel = "matmul_rows_reference",
             .grid = one_each(p.m * p.weight.n, 64),
@@ -240,13 +223,7 @@ Tactic reference_tactic(const NodeContext& c, const RowsProduct& p) {
 void convert(const NodeContext& c, Builder& b) {
   const RowsProduct p = product_of_node(c);
   std::vector<Tactic> tactics;
-  const std::vector<FusedRows> tiles = fused_tiles(c, p);
-  const auto others = std::ranges::find_if(
-      tiles, [&](const FusedRows& tile) { return tile.rows != tiles.front().rows; });
-  const auto add = [&](const FusedRows& tile) { tactics.push_back(fused_tactic(c, p, tile)); };
-  std::for_each(tiles.begin(), others, add);
-  std::ranges::move(direct_tactics(c, b, p), std::back_inserter(tactics));
-  std::for_each(others, tiles.end(), add);
+  for (const FusedRows& tile : fused_tiles(c, p)) tactics.push_back(fused_tactic(c, p, tile));
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
 }
@@ -257,7 +234,6 @@ struct Example {
   bool norm = true, gated = true;
   int64_t groups = 3;
   const char* format = "";
-  int64_t n = 21, k = 96;
 };
 
 std::shared_ptr<const PointwiseProgram> product_program(DType dtype) {
@@ -268,26 +244,27 @@ std::shared_ptr<const PointwiseProgram> product_program(DType dtype) {
 }
 
 Graph example(const Example& e) {
-  const int64_t rows = e.gated ? 2 * e.n : e.n;
+  constexpr int64_t kN = 21, kK = 96;
+  const int64_t rows = e.gated ? 2 * kN : kN;
   ExampleGraph g("tv::matmul_rows");
-  g.input("a", e.dtype, {e.m, e.k});
+  g.input("a", e.dtype, {e.m, kK});
   if (e.bits == 0) {
-    g.input("b", e.dtype, {rows, e.k});
+    g.input("b", e.dtype, {rows, kK});
   } else {
-    g.none("b").input("input", e.bits == 8 ? DType::kI8 : DType::kU8, {rows, e.k * e.bits / 8});
+    g.none("b").input("input", e.bits == 8 ? DType::kI8 : DType::kU8, {rows, kK * e.bits / 8});
     g.input("scale", DType::kF32, {rows, e.groups})
         .none("zero_point")
         .attr("bits", integer(e.bits));
     if (*e.format) g.attr("format", std::string(e.format));
   }
-  g.attr("n", integer(e.n)).attr("gated", e.gated).attr("swapped", false);
-  if (e.norm) g.attr("eps", 1e-5).input("weight", e.dtype, {e.k});
-  Graph graph = g.output(e.dtype, {e.m, e.n}).graph();
+  g.attr("n", integer(kN)).attr("gated", e.gated).attr("swapped", false);
+  if (e.norm) g.attr("eps", 1e-5).input("weight", e.dtype, {kK});
+  Graph graph = g.output(e.dtype, {e.m, kN}).graph();
   Node& node = graph.nodes[0];
   if (e.norm) {
     node.prologue = product_program(e.dtype);
     node.prologue_inputs = {node.input("a"), node.input("weight")};
-    node.prologue_shape = {Expr(e.k)};
+    node.prologue_shape = {Expr(kK)};
     node.args.pop_back();
   }
   if (e.gated) node.program = product_program(e.dtype);
@@ -303,9 +280,6 @@ std::vector<Graph> examples() {
   graphs.push_back(example({.m = 5, .bits = 4, .norm = false}));
   graphs.push_back(example({.m = 2, .bits = 4, .groups = 6}));
   graphs.push_back(example({.m = 2, .bits = 4, .groups = 6, .format = "float4_e2m1fn"}));
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    graphs.push_back(example({dtype, 2, 4, true, true, 4, "", 32, 128}));
-  }
   return graphs;
 }
 

@@ -59,11 +59,6 @@ Step pack_step(const std::string& kernel, const SplitPrecision& precision, const
   return step;
 }
 
-bool loads_rows_directly(const DeviceProfile& device) {
-  return device.coop_matrix2 ||
-         device.multiplies(kFragment, kFragment / 2, kFragment, "float16", "float32");
-}
-
 std::string workgroup_refusal(const DeviceProfile& device, int64_t threads, int64_t shared_bytes) {
   if (threads > device.max_workgroup_invocations) {
     return "workgroups of " + text(threads) + " invocations are not possible";

@@ -94,12 +94,6 @@ int64_t fragment_units(const SplitPrecision& precision);
 Step pack_step(const std::string& kernel, const SplitPrecision& precision, const Expr& fragments);
 inline constexpr int64_t kPackedTogether = 8;
 
-/// Whether rows should lie in fragments as direct_load.glsl says, which is how 16x8x16 products
-/// have them: a device that offers these, by themselves or among flexible sizes, makes its 16x16x16
-/// ones of two. The rule goes by that; the kernel looks where its components lie, and gathers rows
-/// where this is wrong.
-bool loads_rows_directly(const DeviceProfile& device);
-
 /// Why a workgroup of this many invocations and bytes of shared memory does not fit, or "".
 std::string workgroup_refusal(const DeviceProfile& device, int64_t threads, int64_t shared_bytes);
 

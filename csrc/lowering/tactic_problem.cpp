@@ -55,12 +55,18 @@ bool is_discontinuous(const PointwiseProgram* program) {
   return false;
 }
 
-std::vector<DType> narrow_results(const PointwiseProgram* epilogue) {
+/// Where a node rounds its sums to 16 bits on the way to its result: in its epilogue, and in the
+/// program of a product's two halves.
+std::vector<DType> narrow_results(const Node& node) {
   std::vector<DType> found;
-  if (epilogue == nullptr) return found;
-  for (const PointwiseInstr& instr : epilogue->instrs) {
-    if (is_float(instr.result) && size_bytes(instr.result) == 2) found.push_back(instr.result);
-  }
+  const auto add = [&](const PointwiseProgram* program) {
+    if (program == nullptr) return;
+    for (const PointwiseInstr& instr : program->instrs) {
+      if (is_float(instr.result) && size_bytes(instr.result) == 2) found.push_back(instr.result);
+    }
+  };
+  add(node.epilogue.get());
+  if (node.op != "tv::pointwise") add(node.program.get());
   return found;
 }
 
@@ -155,7 +161,7 @@ TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
   problem.discontinuous = is_discontinuous(node.program.get()) ||
                           is_discontinuous(node.prologue.get()) ||
                           is_discontinuous(node.epilogue.get());
-  problem.roundings = narrow_results(node.epilogue.get());
+  problem.roundings = narrow_results(node);
   problem.least_dimension = least_dimension(node, parts.table);
   problem.program = [&node, &tactics, parts](size_t candidate) {
     return make_program(node, tactics.offered.at(candidate), parts);

@@ -327,6 +327,13 @@ void bind_compile(py::module_& m) {
   m.def("is_registered",
         [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
   m.def(
+      "is_pointwise",
+      [](const std::string& op) {
+        const Converter* converter = Registry::instance().find(op);
+        return converter != nullptr && converter->pointwise != nullptr;
+      },
+      "Whether an operator is an instruction of pointwise programs.");
+  m.def(
       "is_free",
       [](const std::string& op) {
         const Converter* converter = Registry::instance().find(op);

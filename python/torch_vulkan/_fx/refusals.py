@@ -1,8 +1,11 @@
 """Why a node of a captured graph cannot be one of the compiler's Graph, whatever converters say."""
 
+import functools
+
 import torch
 from torch import fx
 
+from .._native import C
 from .._torch import compat
 from .._torch.strides import is_all_of_its_storage, same
 from .fx_nodes import draws_random_numbers, has_effect, op_name
@@ -44,7 +47,7 @@ def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device) -> str:
         by_place: `read_by_place` of its graph.
         device: where the engines of its graph compute.
     """
-    return _of_operator(node) or _of_values(node, device) or (
+    return _of_operator(node) or _of_values(node, device) or _of_torch(node) or (
         "a result that keeps PyTorch's strides or memory"
         if is_kept(node) or node in by_place else "")
 
@@ -77,3 +80,59 @@ def _of_values(node: fx.Node, device: torch.device) -> str:
     if op_name(node.target) in STRIDED and not is_all_of_its_storage(inputs[0]):
         return "as_strided of a tensor that is not all of its storage, in order"
     return ""
+
+
+def _of_torch(node: fx.Node) -> str:
+    """What PyTorch says against the types of a call and its numbers, which tracing does not always
+    notice: `x - True`, integers to a negative power, a result of another type than was traced. It
+    is asked, with a one for each element."""
+    if not (C.is_pointwise(op_name(node.target)) or op_name(node.target) in OF_SOMETHING):
+        return ""
+    names = tuple(node.kwargs)
+    called = _called(node.target, tuple(map(_described, node.args)), names,
+                     tuple(_described(node.kwargs[name]) for name in names))
+    if isinstance(called, str):
+        return called
+    result = node.meta.get("val")
+    if isinstance(result, torch.Tensor) and called not in (None, result.dtype):
+        return f"PyTorch traced a result of {result.dtype} and gives one of {called}"
+    return ""
+
+
+def _described(value) -> tuple:
+    """An argument by what PyTorch refuses it for; equal for equal calls."""
+    value = value.meta.get("val") if isinstance(value, fx.Node) else value
+    if isinstance(value, torch.Tensor):
+        return torch.Tensor, value.dtype, value.dim()
+    if isinstance(value, (list, tuple)):
+        return list, tuple(map(_described, value))
+    if isinstance(value, torch.device):
+        return torch.device, "cpu"
+    for symbol, number in ((torch.SymBool, True), (torch.SymInt, 1), (torch.SymFloat, 1.0)):
+        if isinstance(value, symbol):
+            return type(number), number
+    return type(value), value
+
+
+def _example(described: tuple):
+    kind, value = described[:2]
+    if kind is torch.Tensor:
+        return torch.ones([1] * described[2], dtype=value, device="cpu")
+    if kind is list:
+        return [_example(item) for item in value]
+    return torch.device(value) if kind is torch.device else value
+
+
+@functools.lru_cache(maxsize=4096)
+def _called(target, args: tuple, names: tuple, kwargs: tuple) -> torch.dtype | str | None:
+    """The dtype that PyTorch's operator gives on the CPU, or why it refuses such arguments; None
+    where it has no kernel there, which is no refusal, or not one result."""
+    with compat.as_called_alone():
+        try:
+            result = target(*map(_example, args),
+                            **dict(zip(names, map(_example, kwargs), strict=True)))
+        except NotImplementedError:
+            return None
+        except Exception as error:  # noqa: BLE001: whatever it says, it will say it when it runs
+            return "PyTorch refuses it: " + (str(error).partition("\n")[0] or type(error).__name__)
+    return result.dtype if isinstance(result, torch.Tensor) else None

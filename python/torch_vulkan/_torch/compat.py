@@ -1,5 +1,6 @@
 """What differs between the versions of torch that are supported, 2.11 to 2.13."""
 
+import contextlib
 import sys
 
 import sympy
@@ -203,6 +204,17 @@ def no_fake_mode():
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     return unset_fake_temporarily()
+
+
+@contextlib.contextmanager
+def as_called_alone():
+    """A context in which operators do to tensors what they do in a program without modes: no
+    tracing, no autocast, no gradients, no overrides."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with (_disable_current_modes(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(),
+          torch._C._DisableAutocast(), torch.no_grad()):
+        yield
 
 
 def views_by_their_facts():

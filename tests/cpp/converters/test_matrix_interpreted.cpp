@@ -317,10 +317,9 @@ TEST_F(MatrixInterpreted, EveryKernelIsRunOrListed) {
       }
     }
   }
-  // Those of the tests here, in test_attention_interpreted.cpp and in test_packed_interpreted.cpp.
+  // Those of the tests here and in test_attention_interpreted.cpp.
   EXPECT_EQ(found, (std::set<std::string>{"attention_matrix", "conv_matrix", "conv_matrix_pack",
-                                          "matmul_fragments", "matmul_matrix", "matmul_pack",
-                                          "matmul_quantised_direct"}));
+                                          "matmul_fragments", "matmul_matrix", "matmul_pack"}));
   // Run where glslang is 15 or later, which GL_NV_cooperative_matrix2 takes: a few lines are others
   // then (attention_matrix_rows.glsl).
   EXPECT_EQ(second, std::set<std::string>{"attention_matrix"});

@@ -77,7 +77,6 @@ struct Packed {
     const bool mixed = zero != DType::kOther && zero != input && bits == 8;
     const bool fits = zero != DType::kI32 && (!mixed || a == DType::kF16);
     const bool workspace = tactic.find("_workspace_") != tactic.npos;
-    if (tactic.find("_direct_") != tactic.npos) return 8e-6;
     if (a == DType::kF32 || (groups == 1 && fits && !workspace)) return 4e-6;
     return a == DType::kF16 ? 0x1p-11 : 0x1p-8;
   }
@@ -110,104 +109,6 @@ std::vector<Packed> packed_problems() {
     for (const DType dtype : {kF16, kBF16, kF32}) {
       problems.push_back(p);
       problems.back().a = dtype;
-    }
-  }
-  return problems;
-}
-
-std::vector<Packed> direct_problems() {
-  using enum DType;
-  std::vector<Packed> problems;
-  for (const Packed& p : std::initializer_list<Packed>{
-           {.m = 1, .n = 40, .k = 256, .groups = 8},
-           {.m = 2, .n = 37, .k = 1024, .groups = 32, .scale = kF16, .zero = kU8},
-           {.m = 1, .n = 130, .k = 512, .zero = kI32},
-           {.m = 1, .n = 19, .k = 768, .groups = 12, .scale_rows = 1},
-           {.m = 2, .n = 16, .k = 1536, .groups = 24, .scale = kBF16},
-           {.m = 1, .n = 53, .k = 256, .groups = 8, .scale = kOther, .zero = kI8}}) {
-    for (const DType dtype : {kF16, kBF16}) {
-      problems.push_back(p);
-      problems.back().a = dtype;
-      problems.back().bits = 4;
-      problems.back().input = kU8;
-    }
-  }
-  return problems;
-}
-
-std::shared_ptr<const PointwiseProgram> product_of_both(DType dtype) {
-  PointwiseProgram program{.inputs = {DType::kF32, dtype}};
-  program.instrs = {{.function = "mul", .operands = {0, 1}}};
-  program.results = {2};
-  return std::make_shared<const PointwiseProgram>(std::move(program));
-}
-
-/// tv::matmul_rows of 4 bits: of an RMS norm, with a gate, or both.
-struct Rows : Packed {
-  static constexpr const char* kOp = "tv::matmul_rows";
-  static constexpr double kEps = 1e-5;
-  bool norm = true, gated = true;
-
-  std::string str() const {
-    return Packed::str() + (norm ? ", of a norm" : "") + (gated ? ", gated" : "");
-  }
-  int64_t weights() const { return gated ? 2 * n : n; }
-  Graph graph() const {
-    ExampleGraph g("tv::matmul_rows");
-    g.input("a", a, {m, k}).none("b").input("input", input, {weights(), k / 2});
-    g.input("scale", scale, {weights(), groups}).none("zero_point").attr("bits", Expr(4));
-    g.attr("n", Expr(n)).attr("gated", gated).attr("swapped", false);
-    if (norm) g.attr("eps", kEps).input("weight", a, {k});
-    Graph graph = g.output(DType::kF32, {m, n}).graph();
-    Node& node = graph.nodes[0];
-    if (norm) {
-      node.prologue = product_of_both(a);
-      node.prologue_inputs = {node.input("a"), node.input("weight")};
-      node.prologue_shape = {Expr(k)};
-      node.args.pop_back();
-    }
-    if (gated) node.program = product_of_both(DType::kF32);
-    return graph;
-  }
-  Numbers reference(const Numbers& in) const {
-    Numbers out(1);
-    for (int64_t i = 0; i < m; ++i) {
-      double squares = 0;
-      for (int64_t s = 0; s < k; ++s) squares += std::pow(in[0][at(i * k + s)], 2);
-      const double inverse = norm ? 1 / std::sqrt(squares / static_cast<double>(k) + kEps) : 1;
-      const auto sum = [&](int64_t row) {
-        double total = 0;
-        for (int64_t s = 0; s < k; ++s) {
-          const double x = in[0][at(i * k + s)] * inverse * (norm ? in[3][at(s)] : 1);
-          total += x * weight(in, row, s);
-        }
-        return total;
-      };
-      for (int64_t o = 0; o < n; ++o) out[0].push_back(sum(o) * (gated ? sum(o + n) : 1));
-    }
-    return out;
-  }
-  double limit(const std::string&) const { return a == DType::kF16 ? 0x1p-11 : 0x1p-8; }
-};
-
-std::vector<Rows> rows_problems() {
-  std::vector<Rows> problems;
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    for (const bool norm : {true, false}) {
-      for (const bool gated : {true, false}) {
-        if (!norm && !gated) continue;
-        Rows p;
-        p.m = 1 + (problems.size() % 2);
-        p.n = gated ? 48 : 40;
-        p.k = gated == norm ? 256 : 1024;
-        p.groups = p.k / 64;
-        p.bits = 4;
-        p.input = DType::kU8;
-        p.a = dtype;
-        p.norm = norm;
-        p.gated = gated;
-        problems.push_back(p);
-      }
     }
   }
   return problems;
@@ -318,11 +219,6 @@ void run(const std::vector<Problem>& problems, const std::string& names,
 
 TEST(PackedInterpreted, WeightsAreDequantisedOnTheirWay) {
   run(packed_problems(), "matmul_quantised_shared_", h200_profile(), 5);
-}
-
-TEST(PackedInterpreted, WordsGoStraightIntoFragments) {
-  run(direct_problems(), "matmul_quantised_direct_", h200_profile(), 6);
-  run(rows_problems(), "matmul_rows_direct_", h200_profile(), 3);
 }
 
 /// Floats of a matrix are made at each call: kept, they would take the memory that packing saves.
