@@ -212,8 +212,8 @@ def as_called_alone():
     tracing, no autocast, no gradients, no overrides."""
     from torch.utils._python_dispatch import _disable_current_modes
 
-    with (_disable_current_modes(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(),
-          torch._C._DisableAutocast(), torch.no_grad()):
+    with (_disable_current_modes(), torch._C._DisableTorchDispatch(),
+          torch._C.DisableTorchFunction(), torch._C._DisableAutocast(), torch.no_grad()):
         yield
 
 
