@@ -52,7 +52,7 @@ void add_creation_rules(TypeRules& rules) {
         t.gives({t.node().expr("steps")});
       });
   rules.add("nonzero_static", nonzero);
-  rules.add("fill.Tensor", "self [*s], value [] -> [*s]");
+  rules.add("fill.Tensor", "self [*s], value [*v] -> [*s]");  // converters refuse dimensions
   rules.add("copy", "self [*s], src ~[*s] -> [*s]");
   rules.add("flip tril triu resolve_conj resolve_neg _conj _conj_physical", same);
   rules.add("roll", same & equal_counts);

@@ -28,11 +28,12 @@ MOST_ELEMENTS, MOST_RANK, LARGEST = 2048, 5, 1e4
 
 # Results that nobody promises: memory as it was, arguments not checked, the order of equals,
 # factors and inverses of matrices that have none, the side of an edge that rounding chooses.
-# PyTorch's anti-aliasing to a width of 1 is wrong (a row of the first element).
+# PyTorch's anti-aliasing to a width of 1 is wrong (a row of the first element), and its _scaled_mm
+# ends the process where out_dtype is no dtype.
 UNDEFINED = ("empty", "_unsafe", "_backward", "lshift", "rshift", "as_strided", "backward",
              "index_put", "_embedding_bag", "scatter.src", "_local_scalar", "batch_norm",
              "_trilinear", "_reshape_alias", "_pdist", "_fused_rms_norm", "_aa",
-             "cholesky_ex", "cholesky_inverse", "inv_ex", "solve_ex", "histogram")
+             "cholesky_ex", "cholesky_inverse", "inv_ex", "solve_ex", "histogram", "_scaled_mm")
 JUMPS = ("floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "fmod", "remainder", "heaviside",
          "threshold", "hardshrink", "nearest", "grid_sampler", "nextafter", "copysign", "histc",
          "div.Tensor_mode", "div.Scalar_mode", "atan2", "mode", "digamma", "lgamma", "tan",
