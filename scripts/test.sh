@@ -19,7 +19,7 @@ TORCH_VULKAN_VALIDATION=1 scripts/gtest.sh build/tests/cpp/tv_tests --gtest_brie
 # A file stays in one process, which makes its engines and builds once. In their order: xdist would leave
 # those with few tests, which take long, to the end.
 echo "== Python tests"
-.venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile --no-loadscope-reorder "${slow[@]}" \
+TORCH_VULKAN_CHECK_OPERATORS=1 .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile --no-loadscope-reorder "${slow[@]}" \
   --durations=15 tests
 
 echo "== Accuracy where denormals are 0, as some GPUs have it"

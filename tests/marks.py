@@ -27,8 +27,8 @@ def _values(item):
         item, "callspec") else {}
 
 
-# Where all tests take turns that have no mark of their own: kernels.
-FOLDERS = {"converters": 2}
+# Where all tests take turns that have no mark of their own: kernels and what is promised of them.
+FOLDERS = {"converters": 4, "accuracy": 2}
 
 
 def _turns_of(item):
