@@ -19,8 +19,8 @@ TORCH_VULKAN_VALIDATION=1 scripts/gtest.sh build/tests/cpp/tv_tests --gtest_brie
 # A file stays in one process, which makes its engines and builds once. In their order: xdist would leave
 # those with few tests, which take long, to the end.
 echo "== Python tests"
-TORCH_VULKAN_CHECK_OPERATORS=1 .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile --no-loadscope-reorder "${slow[@]}" \
-  --durations=15 tests
+TORCH_VULKAN_CHECK_OPERATORS=1 .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile \
+  --no-loadscope-reorder "${slow[@]}" --durations=15 tests
 
 echo "== Accuracy where denormals are 0, as some GPUs have it"
 TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/accuracy tests/opinfo \

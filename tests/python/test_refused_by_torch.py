@@ -43,7 +43,6 @@ def test_a_result_of_another_type_than_was_traced():
     assert_same(found, TRUTH ** True)
 
 
-
 def test_the_reason_is_pytorch_s():
     compilations.clear()
     with pytest.raises(RuntimeError, match="Subtraction"):
