@@ -1,15 +1,10 @@
-// nonzero_static: the coordinates of the first `size` elements that are not 0, in order. A running
-// count says which row each of them goes to; what is left is filled.
+// nonzero_static: the coordinates of the first `size` elements that are not 0, in order. Each is
+// looked for in their running count; rows that are left are filled.
 
 #include "converters/kit/steps.h"
 
 namespace tv {
 namespace {
-
-ValueId range(Rewriter& r, const Expr& count) {
-  return r.add("tv::fill", {attr_arg("start", Expr(0)), attr_arg("step", Expr(1))}, DType::kI32,
-               {count});
-}
 
 /// int32 [size]: the flat index of each row's element, -1 if there is none.
 ValueId places(const NodeContext& c, Rewriter& r, const Expr& count, const Expr& size) {
@@ -20,20 +15,19 @@ ValueId places(const NodeContext& c, Rewriter& r, const Expr& count, const Expr&
                                 {tensor_arg("self", r.cast(chosen, DType::kI32)),
                                  attr_arg("dim", Expr(0)), attr_arg("dtype", DType::kI32)},
                                 DType::kI32, {count});
-  const ValueId row =
-      r.add("aten::sub.Scalar",
-            {tensor_arg("self", counted), attr_arg("other", Expr(1)), attr_arg("alpha", Expr(1))},
-            DType::kI32, {count});
-  // Rows past the last one are out of range, which the scatter ignores.
-  const ValueId nowhere =
-      r.add("tv::fill", {attr_arg("start", size), attr_arg("step", Expr(0))}, DType::kI32, {count});
+  // The k-th of them is where the count reaches k.
+  const ValueId wanted = r.add("tv::fill", {attr_arg("start", Expr(1)), attr_arg("step", Expr(1))},
+                               DType::kI32, {size});
+  const ValueId found = r.add("aten::searchsorted.Tensor",
+                              {tensor_arg("sorted_sequence", counted), tensor_arg("self", wanted),
+                               attr_arg("out_int32", true), attr_arg("right", false),
+                               attr_arg("side", std::monostate{}), tensor_arg("sorter", kNoValue)},
+                              DType::kI32, {size});
   const ValueId none = r.add("tv::fill", {attr_arg("start", Expr(-1)), attr_arg("step", Expr(0))},
                              DType::kI32, {size});
-  return r.add("aten::scatter.src",
-               {tensor_arg("self", none), attr_arg("dim", Expr(0)),
-                tensor_arg("index", r.pointwise("where", {chosen, row, nowhere}, DType::kI32)),
-                tensor_arg("src", range(r, count)), indices_of_nothing()},
-               DType::kI32, {size});
+  const ValueId is_there =
+      r.pointwise("lt", {found}, DType::kBool, {static_cast<double>(*count.constant())});
+  return r.pointwise("where", {is_there, found, none}, DType::kI32);
 }
 
 void expand(const NodeContext& c, Rewriter& r) {

@@ -122,6 +122,16 @@ void put_entry(const NodeContext& c, Builder& b, const IndexPlacement& p) {
   b.emit({{.name = "scatter_entry_in_place", .steps = {std::move(step)}}});
 }
 
+/// Each entry is compared with those before it and those behind it.
+Expr link_iterations(const Expr& entries) { return entries * 2; }
+
+std::string put_unsupported(const NodeContext& c) {
+  const Expr entries = product(index_placement(c).index_shape);
+  const int64_t least = link_iterations(entries).bounds(c.graph.symbols).first;
+  if (least <= c.device.max_loop_iterations()) return "";
+  return "[" + c.node.op + "] " + entries.str() + " entries, more than this device links";
+}
+
 void index_put(const NodeContext& c, Builder& b) {
   const IndexPlacement p = index_placement(c);
   const Expr entries = product(p.index_shape);
@@ -138,7 +148,7 @@ void index_put(const NodeContext& c, Builder& b) {
                           .operands = {src("key", key), dst("next", next), dst("first", first)},
                           .params = {param("entries", entries)},
                           .grid = one_each(entries, 64),
-                          .iterations = entries * 2});
+                          .iterations = link_iterations(entries)});
   const Places places = places_of(c, b, p, "self", "values", c.node.outputs[0]);
   const Expr rests = places.rest.count();
   Step apply{.kernel = "scatter_rows_in_place",
@@ -234,6 +244,7 @@ std::vector<Graph> put_examples(const std::string& op) {
 
 Converter put(const std::string& name) {
   return {.op = "tv::in_place_" + name,
+          .unsupported = put_unsupported,
           .convert = index_put,
           .reads_views = {"*"},
           .examples = [name] { return put_examples("aten::" + name); },

@@ -1,7 +1,11 @@
 // Operators that write elements chosen by a mask, by flat indices or along a diagonal, in terms of
 // others: masked_scatter, put, diagonal_scatter, as_strided_scatter.
 
+#include <algorithm>
+
 #include "converters/kit/steps.h"
+#include "csrc/graph/strided.h"
+#include "csrc/rewriter.h"
 
 namespace tv {
 namespace {
@@ -127,35 +131,116 @@ void diagonal_scatter(const NodeContext& c, Rewriter& r) {
   r.replace(0, r.pointwise("where", {on, spread, c.node.input("self")}, dtype));
 }
 
-/// Of a dense tensor: the element at each place is written by its flat index.
-void as_strided_scatter(const NodeContext& c, Rewriter& r) {
-  const Shape shape = c.shape("self"), size = c.node.exprs("size"),
-              strides = c.node.exprs("stride");
+// --- as_strided_scatter, of a dense tensor ---
+
+/// What as_strided shows of it.
+struct Part {
+  Shape size, strides;
+  Expr offset;
+};
+
+Part part_of(const NodeContext& c) {
+  return {c.node.exprs("size"), c.node.exprs("stride"),
+          c.node.has("storage_offset") ? c.node.expr("storage_offset") : Expr(0)};
+}
+
+/// Dimensions of more than one element from the outermost in memory to the innermost, where each
+/// stride is known and spans all that lies within: no two elements share a place. Else nothing.
+std::optional<std::vector<size_t>> apart(const Part& part) {
+  if (!part.offset.constant()) return std::nullopt;
+  std::vector<size_t> order;
+  for (size_t d = 0; d < part.size.size(); ++d) {
+    if (!part.size[d].constant() || !part.strides[d].constant()) return std::nullopt;
+    if (*part.size[d].constant() != 1) order.push_back(d);
+  }
+  const auto stride = [&](size_t d) { return *part.strides[d].constant(); };
+  std::ranges::sort(order, [&](size_t a, size_t b) { return stride(a) > stride(b); });
+  int64_t span = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    if (stride(order[i]) < span) return std::nullopt;
+    span += (*part.size[order[i]].constant() - 1) * stride(order[i]);
+  }
+  return order;
+}
+
+/// The dimensions' order in memory where the part is the whole tensor; else nothing.
+std::vector<int64_t> order_of_whole(const NodeContext& c, const Part& part) {
+  if (part.offset != Expr(0) || product(part.size) != product(c.shape("self"))) return {};
+  return dense_order(part.size, part.strides);
+}
+
+/// Each element of the result finds its place in the part, if it has one.
+ValueId scatter_apart(const NodeContext& c, Rewriter& r, ValueId source, const Part& part,
+                      const std::vector<size_t>& order) {
+  const Expr count = product(c.output().shape);
+  const auto of = [&](const char* function, ValueId value, int64_t number, DType dtype) {
+    return r.pointwise(function, {value}, dtype, {static_cast<double>(number)});
+  };
+  ValueId rest = of("sub", range(r, count), *part.offset.constant(), DType::kI32);
+  ValueId inside = of("ge", rest, 0, DType::kBool);
+  ValueId from = of("mul", rest, 0, DType::kI32);
+  const auto require = [&](ValueId holds) {
+    inside = r.pointwise("logical_and", {inside, holds}, DType::kBool);
+  };
+  const Shape source_strides = contiguous_strides(part.size);
+  for (const size_t d : order) {
+    const int64_t stride = *part.strides[d].constant();
+    const ValueId at = of("div_trunc", rest, stride, DType::kI32);
+    require(of("lt", at, *part.size[d].constant(), DType::kBool));
+    rest = of("fmod", rest, stride, DType::kI32);
+    const ValueId step = of("mul", at, *source_strides[d].constant(), DType::kI32);
+    from = r.pointwise("add", {from, step}, DType::kI32);
+  }
+  require(of("eq", rest, 0, DType::kBool));
+  const ValueId zero = of("mul", from, 0, DType::kI32);
+  const ValueId taken =
+      r.add("aten::gather",
+            {tensor_arg("self", flat(r, source)), attr_arg("dim", Expr(0)),
+             tensor_arg("index", r.pointwise("where", {inside, from, zero}, DType::kI32)),
+             attr_arg("sparse_grad", false)},
+            c.output().dtype, {count});
+  return r.pointwise("where", {inside, taken, flat(r, c.node.input("self"))}, c.output().dtype);
+}
+
+/// The element at each place is written by its flat index; of several the last wins.
+ValueId scatter_together(const NodeContext& c, Rewriter& r, ValueId source, const Part& part) {
   ValueId index = kNoValue;
-  for (size_t d = 0; d < size.size(); ++d) {
-    Shape wide(size.size(), Expr(1));
-    wide[d] = size[d];
+  for (size_t d = 0; d < part.size.size(); ++d) {
+    Shape wide(part.size.size(), Expr(1));
+    wide[d] = part.size[d];
     const ValueId steps =
         r.add("aten::mul.Scalar",
-              {tensor_arg("self", range(r, size[d])), attr_arg("other", strides.at(d))},
-              DType::kI32, {size[d]});
-    const ValueId part = r.reshape(steps, wide);
-    index = index == kNoValue ? part : r.pointwise("add", {index, part}, DType::kI32);
+              {tensor_arg("self", range(r, part.size[d])), attr_arg("other", part.strides.at(d))},
+              DType::kI32, {part.size[d]});
+    const ValueId along = r.reshape(steps, wide);
+    index = index == kNoValue ? along : r.pointwise("add", {index, along}, DType::kI32);
   }
-  if (size.empty()) index = range(r, 1);
-  const Expr first = c.node.has("storage_offset") ? c.node.expr("storage_offset") : Expr(0);
+  if (part.size.empty()) index = range(r, 1);
   const Shape broad = r.graph().value(index).shape;
-  index = r.add("aten::add.Scalar",
-                {tensor_arg("self", index), attr_arg("other", first), attr_arg("alpha", Expr(1))},
-                DType::kI32, broad);
-  const ValueId placed =
-      r.add("aten::index_put",
-            {tensor_arg("self", flat(r, c.node.input("self"))),
-             tensor_list_arg("indices", {flat(r, index)}),
-             tensor_arg("values", flat(r, r.cast(c.node.input("src"), c.output().dtype))),
-             attr_arg("accumulate", false)},
-            c.output().dtype, {product(shape)});
-  r.replace(0, r.reshape(placed, shape));
+  index =
+      r.add("aten::add.Scalar",
+            {tensor_arg("self", index), attr_arg("other", part.offset), attr_arg("alpha", Expr(1))},
+            DType::kI32, broad);
+  return r.add("aten::index_put",
+               {tensor_arg("self", flat(r, c.node.input("self"))),
+                tensor_list_arg("indices", {flat(r, index)}), tensor_arg("values", flat(r, source)),
+                attr_arg("accumulate", false)},
+               c.output().dtype, {product(c.shape("self"))});
+}
+
+void as_strided_scatter(const NodeContext& c, Rewriter& r) {
+  const Shape shape = c.shape("self");
+  const Part part = part_of(c);
+  const ValueId source = r.cast(c.node.input("src"), c.output().dtype);
+  if (product(part.size) == Expr(0)) {
+    r.replace(0, c.node.input("self"));
+  } else if (const auto whole = order_of_whole(c, part); !whole.empty()) {
+    r.replace(0, r.reshape(r.permute(source, whole), shape));
+  } else if (const auto order = apart(part)) {
+    r.replace(0, r.reshape(scatter_apart(c, r, source, part, *order), shape));
+  } else {
+    r.replace(0, r.reshape(scatter_together(c, r, source, part), shape));
+  }
 }
 
 const RegisterConverter parts{

@@ -131,10 +131,10 @@ Graph alone(const NodeContext& context) {
   return graph;
 }
 
-/// Takes what a converter emits, for nobody.
+/// Takes what a converter emits, to see whether the device can run it.
 class Trial : public Builder {
  public:
-  explicit Trial(const Graph& graph) : graph_(graph) {}
+  explicit Trial(const NodeContext& context) : graph_(context.graph), context_(context) {}
 
   ValueId scratch(const std::string&, DType, Shape shape) override {
     scratch_.push_back(std::move(shape));
@@ -146,25 +146,55 @@ class Trial : public Builder {
     return id < count ? layout_of(graph_, value).strides : contiguous_strides(scratch_[id - count]);
   }
   bool is_constant(ValueId) const override { return false; }
-  void emit(std::vector<Tactic>) override {}
+  void emit(std::vector<Tactic> tactics) override {
+    fewest_ = kUnbounded;
+    for (const Tactic& tactic : tactics) {
+      int64_t most = 0;
+      for (const Step& step : tactic.steps) {
+        most = std::max(most, step.iterations.bounds(graph_.symbols).first);
+      }
+      fewest_ = std::min(fewest_, most);
+    }
+  }
+
+  /// Why no tactic can be run, or "".
+  std::string refusal() const {
+    const int64_t limit = context_.device.max_loop_iterations();
+    if (fewest_ <= limit) return "";
+    return "[" + context_.node.op + "] " + std::to_string(fewest_) + " loop iterations; " +
+           context_.device.name + " makes " + std::to_string(limit);
+  }
 
  private:
   const Graph& graph_;
+  const NodeContext& context_;
   std::vector<Shape> scratch_;
+  int64_t fewest_ = 0;  // loop iterations of the best tactic
 };
 
-/// Tries what will be done with a node whose arguments depend on symbols: converters read arguments
-/// that must be constants in many places, and throw there.
-void try_with_symbols(const NodeContext& context) {
+/// Why what a node becomes cannot be run, or "": the operators that it expands into are asked, and
+/// converters are tried where they may find a loop too long, or, with symbols, an argument that
+/// has to be constant (they read these in many places, and throw there).
+std::string refusal_of_parts(const NodeContext& context, const Converter& converter) {
   const auto symbolic = [](const Arg& arg) { return is_symbolic(arg.attr); };
-  if (std::ranges::none_of(context.node.args, symbolic)) return;
+  const bool tries = context.device.max_loop_iterations() < kUnbounded ||
+                     std::ranges::any_of(context.node.args, symbolic);
+  if (!converter.expand && !tries) return "";
   const Graph graph = canonicalise(alone(context), context.settings, context.device);
   for (const Node& node : graph.nodes) {
-    const Converter* converter = Registry::instance().find(node.op);
-    if (converter == nullptr || !converter->convert) continue;
-    Trial trial(graph);
-    converter->convert({graph, node, context.device, context.settings}, trial);
+    const Converter* part = Registry::instance().find(node.op);
+    if (part == nullptr) continue;
+    const NodeContext at{graph, node, context.device, context.settings};
+    if (converter.expand && part->unsupported) {
+      std::string reason = part->unsupported(at);
+      if (!reason.empty()) return reason;
+    }
+    if (!tries || !part->convert) continue;
+    Trial trial(at);
+    part->convert(at, trial);
+    if (std::string reason = trial.refusal(); !reason.empty()) return reason;
   }
+  return "";
 }
 
 }  // namespace
@@ -192,7 +222,7 @@ std::string unsupported(const NodeContext& context) {
   if (!reason.empty()) return reason;
   try {
     if (converter->unsupported) reason = converter->unsupported(context);
-    if (reason.empty()) try_with_symbols(context);
+    if (reason.empty()) reason = refusal_of_parts(context, *converter);
     return reason;
   } catch (const std::exception& e) {
     return e.what();

@@ -1,5 +1,7 @@
 """masked_scatter, put, diagonal_scatter, as_strided and its scatter, copies of views, against eager."""
 
+import math
+
 import pytest
 import torch
 
@@ -59,6 +61,34 @@ def test_strides():
                 torch.as_strided_copy(y, (3,), (7,), 2), y.as_strided((), (), 4) + 1,
                 torch.as_strided_scatter(y, x[0, :6].view(2, 3), (2, 3), (7, 2), 1))
     check(function, tensor(5, 7))
+
+
+AS_STRIDED = {
+    "all of it": ((5, 7), (7, 1), 0),
+    "all of it in another order": ((7, 5), (1, 7), 0),
+    "all of it, another shape": ((35,), (1,), 0),
+    "every third": ((11,), (3,), 1),
+    "a part with gaps": ((2, 3, 2), (1, 11, 3), 2),
+    "ones": ((2, 1, 3), (9, 5, 1), 4),
+    "one element": ((), (), 6),
+    "none": ((0, 3), (3, 1), 1),
+}
+
+
+@pytest.mark.parametrize("name", AS_STRIDED)
+def test_as_strided_scatter(name):
+    size, strides, offset = AS_STRIDED[name]
+
+    def function(x, part):
+        return torch.as_strided_scatter(x * 2, part, size, strides, offset) + 1
+    part = torch.arange(float(math.prod(size))).view(size) - 100
+    check(function, tensor(5, 7), part)
+    check(function, tensor(5, 7).long(), part.long())
+
+
+def test_as_strided_scatter_dynamic():
+    check(lambda x: torch.as_strided_scatter(x * 2, x[::2] - 9, x[::2].shape, (2,), 0) + 1, tensor(8),
+          more=[(tensor(12),), (tensor(2),)], dynamic=True)
 
 
 def test_copies():

@@ -158,3 +158,40 @@ def test_call(name):
             if isinstance(want, torch.Tensor):
                 where = [d for d, size in enumerate(want.shape) if size > 1]
                 assert [got.stride(d) for d in where] == [want.stride(d) for d in where]
+
+
+class Minus(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2 - True
+
+
+class FromTrue(nn.Module):
+    def forward(self, x):
+        return True - torch.relu(x) * 2
+
+
+class Powers(nn.Module):
+    def forward(self, x):
+        return (torch.relu(x) * 2) ** -1
+
+
+class Largest(nn.Module):
+    def forward(self, x):
+        return (torch.relu(x) > 1).argmax()
+
+
+@pytest.mark.parametrize("kind", [FromTrue, Powers, Largest])
+def test_what_pytorch_refuses_is_refused(kind):
+    source, x = torch.jit.script(kind()), torch.arange(4)
+    with pytest.raises(RuntimeError):
+        source(x)
+    with pytest.raises(RuntimeError):
+        tv.compile(source, inputs=[x], min_block_size=1)
+
+
+def test_a_bool_that_torchscript_takes_is_taken():
+    """Of a scripted `x - True` TorchScript makes x - 1, which eager mode refuses."""
+    source, x = torch.jit.script(Minus()), torch.arange(4)
+    made = tv.compile(source, inputs=[x], min_block_size=1)
+    assert engines(made) == 1
+    assert torch.equal(made(x), source(x))
