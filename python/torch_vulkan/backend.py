@@ -25,6 +25,7 @@ from ._fx.splitting import record_of, split
 from ._fx.whole_graph import whole_graph
 from ._native import C
 from ._torch import compat, encoder_layers, filled_places, graph_breaks, other_storage
+from ._torch.guards import of_graph
 from ._torch.kept_composites import keep_composites, use_own_attention
 from .compilations import Compilation
 from .settings import Settings
@@ -193,6 +194,11 @@ def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights
     Returns the calls of engines, and name → error of blocks that run natively because they were
     not built. Raises as compile_graph_module does.
     """
+    with of_graph(module.graph):
+        return _build_engines(module, kind, settings, weights, user_outputs, watch, views)
+
+
+def _build_engines(module, kind, settings, weights, user_outputs, watch, views):
     results = len(module.graph.output_node().args[0])
     written = detach_writes(module)
     prepare(module, min(user_outputs, results), kind, views)

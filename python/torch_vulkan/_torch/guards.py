@@ -1,8 +1,12 @@
 """What a capture took for granted about sizes beside their ranges, and PyTorch checks before it
 calls the graph: its guards."""
 
+import contextlib
+import contextvars
+
 import sympy
 import torch
+from torch import fx
 from torch.utils._sympy import functions as sf
 
 from . import compat
@@ -10,6 +14,7 @@ from . import compat
 _REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)
 _MOST_STEPS = 8  # of replacements inside of each other
 _FEW_SIZES = 64
+_SHOWN: contextvars.ContextVar[frozenset] = contextvars.ContextVar("shown", default=frozenset())
 
 
 def _parts(guard) -> tuple:
@@ -19,10 +24,16 @@ def _parts(guard) -> tuple:
 
 
 class Guards:
-    """The guards of one environment of symbols, as far as they were made by now."""
+    """The guards of one environment of symbols, as far as they were made by now.
 
-    def __init__(self, shape_env):
+    Args:
+        shown: the symbols that inputs of a graph show; of two equal expressions that in these is
+            the canonical one.
+    """
+
+    def __init__(self, shape_env, shown: frozenset = frozenset()):
         self._environment = shape_env
+        self._shown = shown
         self._numbers: dict[sympy.Expr, sympy.Expr | None] = {}
         self.relations = [relation for g in getattr(shape_env, "guards", ())
                           if not g.size_oblivious for relation in _parts(g.expr)]
@@ -34,9 +45,10 @@ class Guards:
     def _learn(self, a, b) -> None:
         # Numbers first: -1 counts as an operation on 1.
         simple, other = sorted((a, b), key=lambda e: (
-            not e.is_number, e.count_ops(), e.sort_key()))
+            not e.is_number, self._is_hidden(e), e.count_ops(), e.sort_key()))
         # A name stays: what it stands for is looked for in the inputs' sizes.
-        if simple != other and not other.is_Symbol and not other.is_number:
+        stays = other.is_number or other.is_Symbol and not self._is_hidden(other)
+        if simple != other and not stays and not simple.has(other):
             self._simpler[other] = simple
         # Of n - (n + 1)//2 = 1: (n + 1)//2 is n - 1.
         for factor, term in (t.as_coeff_Mul() for t in sympy.Add.make_args(other)):
@@ -44,6 +56,10 @@ class Guards:
             if isinstance(term, sympy.Function) and abs(factor) == 1 and not rest.has(term):
                 self._simpler.setdefault(term, rest)
                 break
+
+    def _is_hidden(self, expr) -> bool:
+        """Whether inputs do not tell its value."""
+        return bool(self._shown) and not expr.free_symbols <= self._shown
 
     def canonical(self, expr):
         """One expression for all that the guards say are equal: "(n + 1)//2" and "n//2" where n is
@@ -119,13 +135,30 @@ class Guards:
         return low, high
 
 
+@contextlib.contextmanager
+def of_graph(graph: fx.Graph):
+    """A context in which `canonical` prefers what the inputs of the graph show: a backward graph
+    has not all of the sizes that guards name."""
+    shown = set()
+    for node in graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+        shown.update(size.node.expr for size in sizes
+                     if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol)
+    token = _SHOWN.set(frozenset(shown))
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
 def guards_of(shape_env) -> Guards:
-    """The guards until now; made anew where there are others, or other ranges."""
-    count, ranges = len(getattr(shape_env, "guards", ())), compat.user_ranges(shape_env)
+    """The guards until now; made anew where there are others, other ranges or another graph."""
+    key = len(getattr(shape_env, "guards", ())), id(compat.user_ranges(shape_env)), _SHOWN.get()
     known = getattr(shape_env, "torch_vulkan_guards", None)
-    if known is None or known[0] != count or known[1] is not ranges:
-        known = shape_env.torch_vulkan_guards = count, ranges, Guards(shape_env)
-    return known[2]
+    if known is None or known[0] != key:
+        known = shape_env.torch_vulkan_guards = key, Guards(shape_env, _SHOWN.get())
+    return known[1]
 
 
 def canonical(size: torch.SymInt) -> sympy.Expr:
